@@ -1,0 +1,29 @@
+// The one way to refuse a user's input: a line "file:line:column: error: what was wrong, what is accepted".
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace railyard {
+
+/// Where a value came from. Lines and columns count from 1; 1:1 where there is no better place.
+/// For a value given on the command line, `file` names the option ("--set workload.prefill.tp=3") and line is 0.
+struct Origin {
+  std::string file;
+  int line = 1;
+  int column = 1;
+
+  std::string str() const {
+    return line == 0 ? file : file + ":" + std::to_string(line) + ":" + std::to_string(column);
+  }
+};
+
+/// Bad input; the executables print what() on one line and exit with status 2.
+class InputError : public std::runtime_error {
+ public:
+  InputError(const Origin& origin, const std::string& message)
+      : std::runtime_error(origin.str() + ": error: " + message) {}
+};
+
+}  // namespace railyard

@@ -1,0 +1,78 @@
+// A GPU's datasheet: what is known of one device, as read from platforms/datasheets/gpus/*.yaml (keys are the field names).
+// Specification values come from the vendor; calibrated ones (efficiencies, fixed costs) from open measurements, one set per
+// device, and `calibration` says which of the two a device has. Plain data; no SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/data_type.h"
+#include "base/units.h"
+
+namespace railyard::gpu {
+
+struct GpuDatasheet {
+  std::string name;          ///< the file's stem, e.g. "L40S"
+  std::string architecture;  ///< ampere | ada | hopper | blackwell | cdna3
+  std::string calibration;   ///< measured | family | specification: where the calibrated constants come from
+  std::string source;        ///< citation of the specification values
+
+  struct Sm {
+    std::uint32_t count = 0;
+    double clock_mhz = 0;  ///< clock at which flop_per_clock gives the listed peak
+    /// Dense tensor FLOP per SM per clock, by DataType; 0: not supported.
+    std::array<double, kDataTypes> flop_per_clock{};
+    double feed_bytes_per_clock = 0;      ///< L2 -> shared memory operand feed, per SM
+    double epilogue_bytes_per_clock = 0;  ///< result write-out, per SM
+    double burst_efficiency_ratio = 1;      ///< tensor rate reached by short kernels, of the peak
+    double sustained_efficiency_ratio = 1;  ///< reached by kernels much longer than throttle_us (power limit)
+    double throttle_us = 0;                 ///< eta(t) = sustained + (burst - sustained)/(1 + t/throttle); 0: no throttling
+    std::uint32_t registers_kib = 256;
+    std::uint32_t shared_memory_kib = 0;
+  } sm;
+
+  struct L2 {
+    double capacity_mib = 0;
+    double gb_per_s = 0;  ///< read bandwidth
+  } l2;
+
+  struct Hbm {
+    double capacity_gb = 0;        ///< 1e9 bytes
+    double gb_per_s = 0;           ///< specification
+    double gemm_gb_per_s = 0;      ///< reached by GEMM operand streams
+    double stream_ratio = 0.9;     ///< of gb_per_s, reached by large copies and decode attention
+    double half_saturation_mb = 0; ///< transfer size at which a memory-bound kernel reaches half of stream_ratio
+    double read_latency_ns = 0;    ///< a remote read request's turn-around inside the GPU (GPUDirect)
+  } hbm;
+
+  struct Kernel {
+    double launch_us = 0;        ///< back-to-back cost of a kernel inside a CUDA graph
+    double gemm_fixed_us = 0;    ///< prologue and pipeline fill of a GEMM
+    double split_k_us = 0;       ///< reduction pass of a split-K GEMM
+    double overlap_exponent = 4; ///< p-norm that joins tensor, L2 and HBM time
+    double attention_tflops = 0;           ///< prefill attention: TFLOP/s(S) = attention_tflops * S/(S + attention_half_tokens)
+    double attention_half_tokens = 0;
+    double decode_attention_ratio = 0;     ///< of hbm.gb_per_s, reached by decode attention over a large KV cache
+    double decode_attention_fixed_us = 0;
+  } kernel;
+
+  struct Collective {
+    double launch_us = 0;       ///< entering a collective kernel inside a CUDA graph
+    double step_ns = 0;         ///< SM work per dependent step: issue, fence, flag, poll
+    std::uint32_t channels = 0; ///< CTAs held while it runs
+  } collective;
+
+  struct NvLink {
+    std::uint32_t generation = 0;  ///< 0: none
+    std::uint32_t links = 0;
+    double gb_per_s = 0;           ///< per link and direction
+  } nvlink;
+
+  struct Pcie {
+    std::uint32_t generation = 0;
+    std::uint32_t lanes = 16;
+  } pcie;
+};
+
+}  // namespace railyard::gpu

@@ -1,0 +1,45 @@
+// workload.kind: disaggregated_prefill, typed and validated. Plain data; no SystemC.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace railyard::workload::prefill {
+
+struct Request {
+  Time arrival;                   ///< from the start of the run
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t output_tokens = 1;  ///< the first comes from prefill, the others from decode steps
+};
+
+enum class NicRule { modulo, nearest };
+enum class Handoff { per_layer, per_chunk, at_end };
+enum class PpSend { shard, full };
+
+struct Mapping {
+  std::uint32_t tp = 1;
+  std::uint32_t pp = 1;
+  /// Layers of each stage, pp entries, their sum the model's layers.
+  std::vector<std::uint32_t> stage_layers;
+  /// Rank p*tp+t -> GPU index within the group (server * gpus per server + slot); tp*pp entries, no GPU twice.
+  std::vector<std::uint32_t> placement;
+
+  std::uint32_t ranks() const { return tp * pp; }
+};
+
+struct PrefillSpec {
+  std::vector<Request> requests;     ///< by arrival
+  std::uint32_t chunk_tokens = 256;
+  double memory_limit_ratio = 0.9;
+  NicRule nic_rule = NicRule::modulo;
+  Handoff handoff = Handoff::per_chunk;
+  PpSend pp_send = PpSend::shard;
+  Mapping prefill;
+  Mapping decode;
+  std::uint32_t max_batch = 32;      ///< decode
+};
+
+}  // namespace railyard::workload::prefill

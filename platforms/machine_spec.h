@@ -1,0 +1,101 @@
+// What a machine is made of, before any module exists: the typed form of `machine:` in a scenario with its datasheets
+// resolved and overrides applied. Plain data; no SystemC. Keys in the datasheets are the field names below.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpu/datasheet.h"
+
+namespace railyard::platforms {
+
+/// A physical link class of a board, one direction. Overridable by its role name in machine.overrides.
+struct LinkDatasheet {
+  double gb_per_s = 0;          ///< line rate after encoding
+  double latency_ns = 0;        ///< wire and PHY, one way
+  double buffer_bytes = 0;      ///< receive buffer per virtual channel; 0: ample
+};
+
+struct PcieProtocol {  ///< datasheets/links/pcie.yaml: facts of the protocol
+  double gen3_lane_gb_per_s = 0, gen4_lane_gb_per_s = 0, gen5_lane_gb_per_s = 0, gen6_lane_gb_per_s = 0;
+  double write_overhead_bytes = 0;        ///< MWr64: framing, sequence number, LCRC, header
+  double read_request_bytes = 0;          ///< MRd64
+  double completion_overhead_bytes = 0;   ///< CplD
+  double max_payload_bytes = 0;           ///< MPS the whole path agrees on
+  double max_read_request_bytes = 0;      ///< MRRS of a NIC
+  double dllp_interval_bytes = 0;         ///< one Ack and one UpdateFC per so many wire bytes
+  double dllp_bytes = 0;                  ///< what they take on the reverse direction
+};
+
+struct NvLinkProtocol {  ///< datasheets/links/nvlink.yaml
+  double flit_bytes = 0;
+  double header_flits = 0;
+  double response_flits = 0;              ///< write acknowledgement on the reverse direction, per packet
+  double sm_store_payload_bytes = 0;
+  double copy_engine_payload_bytes = 0;
+  double interleave_bytes = 0;            ///< address granule of the stripes over planes
+};
+
+struct InfiniBandProtocol {  ///< datasheets/links/infiniband.yaml
+  double mtu_bytes = 0;
+  double packet_overhead_bytes = 0;       ///< LRH + BTH + ICRC + VCRC
+  double first_overhead_bytes = 0;        ///< RETH
+};
+
+struct PcieSwitchDatasheet { std::string name; double hop_ns = 0; std::uint32_t generation = 0; double buffer_bytes = 0; };
+struct RootComplexDatasheet { double hop_ns = 0; double buffer_bytes = 0; };
+struct NvSwitchDatasheet { double hop_ns = 0; double buffer_bytes = 0; };
+struct NicDatasheet {
+  std::string name;
+  double gb_per_s = 0;                    ///< network port
+  std::uint32_t pcie_generation = 0;
+  std::uint32_t pcie_lanes = 16;
+  double doorbell_ns = 0;                 ///< work request to first read request
+  double transmit_ns = 0, receive_ns = 0; ///< pipeline, each way
+  double read_tags = 0;                   ///< outstanding PCIe read requests
+  double buffer_bytes = 0;                ///< read data waiting for the network, and receive buffer per virtual lane
+};
+struct IbSwitchDatasheet { std::string name; double gb_per_s = 0; std::uint32_t ports = 0; double hop_ns = 0; double buffer_bytes = 0; };
+
+struct BoardDatasheet {
+  std::string name;                           ///< plx_box | dgx_h100 | dgx_a100
+  std::uint32_t gpus = 8;
+  std::uint32_t pcie_switches = 2;
+  std::uint32_t nics_per_pcie_switch = 1;
+  std::string gpu;                            ///< default GPU datasheet
+  std::string nic;                            ///< default NIC datasheet
+  std::string network;                        ///< default InfiniBand switch datasheet
+  std::vector<std::uint32_t> nvlink_planes;   ///< links from each GPU to each NVSwitch; empty: no NVLink
+};
+
+enum class Uplink { dual_root, single_root, cascaded };
+enum class NetworkKind { single_switch, leaf_spine };
+
+struct GroupSpec {
+  std::string name;             ///< prefix in waveforms and reports: "prefill"
+  std::uint32_t servers = 1;
+  gpu::GpuDatasheet gpu;
+};
+
+struct MachineSpec {
+  BoardDatasheet board;
+  std::vector<GroupSpec> groups;   ///< in the order of the scenario
+  Uplink uplink = Uplink::dual_root;
+  std::uint32_t nics_per_plx = 1;
+  NicDatasheet nic;
+  IbSwitchDatasheet ib_switch;
+  NetworkKind network = NetworkKind::single_switch;
+  bool rail_optimized = false;     ///< leaf r joins NIC r of every server
+  std::uint32_t spines = 0;        ///< 0: as many as keep the tree non-blocking
+
+  LinkDatasheet gpu_pcie, nic_pcie, plx_uplink, plx_cascade, socket_link, nvlink, ib_cable;
+  PcieSwitchDatasheet plx;
+  RootComplexDatasheet root_complex;
+  NvSwitchDatasheet nvswitch;
+  PcieProtocol pcie;
+  NvLinkProtocol nvlink_protocol;
+  InfiniBandProtocol infiniband;
+};
+
+}  // namespace railyard::platforms

@@ -1,0 +1,43 @@
+// A scenario, loaded: everything a run needs, typed, defaulted and checked. The loader (scenario/) reads YAML and links no
+// SystemC; what it cannot accept it refuses with an InputError, so that nothing later has to look at the file again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "platforms/machine_spec.h"
+#include "workload/model_shape.h"
+#include "workload/prefill/spec.h"
+
+namespace railyard {
+
+/// What crosses the fabric, for arbitration and for reports.
+enum class TrafficClass : std::uint8_t { tp, pp, kv };
+constexpr std::size_t kTrafficClasses = 3;
+constexpr std::array<const char*, kTrafficClasses> kTrafficClassNames{"tp", "pp", "kv"};
+
+struct ClassSpec {
+  std::uint8_t virtual_channel = 0;  ///< 0..6; channel 7 carries read responses
+  std::uint32_t weight = 1;          ///< deficit round robin share of its channel
+  std::uint8_t priority = 0;         ///< 0..3, higher goes first
+};
+
+struct FabricSpec {
+  Bytes transaction_bytes = 0;       ///< 0: auto
+  std::array<ClassSpec, kTrafficClasses> classes{};
+};
+
+struct Scenario {
+  std::string path;                  ///< as given on the command line
+  std::string platform;              ///< plx_box | dgx_h100 | dgx_a100
+  std::uint64_t seed = 1;
+  workload::ModelShape model;
+  platforms::MachineSpec machine;
+  FabricSpec fabric;
+  workload::prefill::PrefillSpec workload;
+};
+
+}  // namespace railyard
