@@ -27,6 +27,7 @@ struct GpuDatasheet {
     double epilogue_bytes_per_clock = 0;  ///< result write-out, per SM
     double burst_efficiency_ratio = 1;      ///< tensor rate reached by short kernels, of the peak
     double sustained_efficiency_ratio = 1;  ///< reached by kernels much longer than throttle_us (power limit)
+    double low_precision_sustained_ratio = 0;  ///< the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio
     double throttle_us = 0;                 ///< eta(t) = sustained + (burst - sustained)/(1 + t/throttle); 0: no throttling
     std::uint32_t registers_kib = 256;
     std::uint32_t shared_memory_kib = 0;
@@ -51,8 +52,10 @@ struct GpuDatasheet {
     double gemm_fixed_us = 0;    ///< prologue and pipeline fill of a GEMM
     double split_k_us = 0;       ///< reduction pass of a split-K GEMM
     double overlap_exponent = 4; ///< p-norm that joins tensor, L2 and HBM time
-    double attention_tflops = 0;           ///< prefill attention: TFLOP/s(S) = attention_tflops * S/(S + attention_half_tokens)
-    double attention_half_tokens = 0;
+    double attention_tflops = 0;           ///< prefill attention with every SM busy and long rows
+    double attention_half_tokens = 0;      ///< each query row costs half so many keys more than it sees: a causal prompt
+                                           ///< of S tokens reaches attention_tflops * S/(S + attention_half_tokens)
+    double attention_fixed_us = 0;         ///< launch, prologue and drain of a prefill attention kernel
     double decode_attention_ratio = 0;     ///< of hbm.gb_per_s, reached by decode attention over a large KV cache
     double decode_attention_fixed_us = 0;
   } kernel;
