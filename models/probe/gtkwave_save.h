@@ -1,0 +1,68 @@
+// The view beside a waveform: a GTKWave save file (.gtkw) that opens a trace with its signals chosen, grouped and drawn
+// as what they are: text as text, occupancy as a curve, a busy wire as a wire.
+//
+//   GtkwaveSave view("trace.vcd");
+//   view.begin_group("prefill0");
+//   view.add_signal(vcd.full_name(active), GtkwaveSave::Format::curve, 2);
+//   view.end_group();
+//   view.show(Time(), end);
+//   view.write("out/trace.gtkw");
+//
+// A signal that the writer's filter left out has an empty name and is skipped here; a group left without any signal is
+// not written. The dump is named relative to the save file, so that the folder can be moved.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace railyard::probe {
+
+class GtkwaveSave {
+ public:
+  enum class Format {
+    wire,       ///< one bit, or a vector in binary
+    decimal,    ///< a vector as a number
+    hex,        ///< a vector in hexadecimal, or as text through a translate file
+    text,       ///< a string variable
+    curve,      ///< a vector as a stepped curve, scaled over the whole run
+    real_curve  ///< a real as a stepped curve, scaled over the whole run
+  };
+  enum class Color { none = 0, red = 1, orange = 2, yellow = 3, green = 4, violet = 7 };  ///< those that read on black
+  enum class Group { open, closed };
+
+  /// @param vcd_path as seen from the save file's folder, "trace.vcd"
+  explicit GtkwaveSave(std::string vcd_path) : vcd_path_(std::move(vcd_path)) {}
+
+  void begin_group(const std::string& name, Group state = Group::open);
+  void end_group();
+  /// @param full_name VcdWriter::full_name(); an empty one is skipped
+  /// @param rows      height; more than one makes a curve taller
+  void add_signal(const std::string& full_name, Format format, unsigned rows = 1, Color color = Color::none);
+  /// A vector whose values are replaced by texts: lines "HEXVALUE text" in a file that GTKWave looks up from its working
+  /// directory, which scripts/show_waveform makes the save file's folder.
+  void add_translated(const std::string& full_name, const std::string& filter_path, Color color = Color::none);
+  /// The part of the run that is on the screen when the view opens.
+  void show(Time from, Time to);
+
+  /// The save file's text. @throws std::logic_error when a group was not ended
+  std::string str() const;
+  /// @throws std::runtime_error when the file cannot be written
+  void write(const std::string& path) const;
+
+ private:
+  struct OpenGroup {
+    std::string name;
+    bool closed;
+    bool written;
+  };
+  void write_groups();
+
+  std::string vcd_path_;
+  std::string traces_;
+  std::vector<OpenGroup> groups_;
+  Time from_, to_;
+};
+
+}  // namespace railyard::probe

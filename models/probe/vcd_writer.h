@@ -1,0 +1,155 @@
+// The waveform file: an IEEE 1364 value change dump (VCD) that is written only where something changes.
+//
+// SystemC's own sc_trace compares every traced variable at every time step, which costs a hundred times the model itself
+// once thousands of ports are traced. Here the model says what changed and when. It often knows the end of something at
+// its start (a link is busy until its train has left), so a change may be posted for a later instant; what is posted is
+// kept in order of (time, posting) and reaches the file when advance() passes it. Within one instant only the last value
+// of a signal counts: a link that falls and rises again at the same femtosecond shows no glitch.
+//
+//   VcdWriter vcd("trace.vcd", {});
+//   Signal busy = vcd.add_wire("prefill0.plx0.port3.tx.busy", 1);
+//   vcd.start();
+//   vcd.advance(now);                        // once per distinct instant of the model, before its changes
+//   vcd.busy_until(busy, now + duration);    // rises now, falls then; calling it again moves the fall, in O(1)
+//   vcd.finish(end);
+//
+// The file has no date, so it is identical from run to run. It is written in whole instants: when a run is cut off, what
+// is on the disk is a valid waveform up to the last of them. The time unit is 1 fs, the model's own.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "base/index.h"
+#include "base/units.h"
+
+namespace railyard::probe {
+
+/// A signal of one VcdWriter. Not valid() when the filter left it out: posting to it is allowed and costs one branch;
+/// a caller that would have to render a text first should ask valid() before.
+using Signal = Index<struct SignalTag>;
+
+/// What of a run is written.
+struct VcdWindow {
+  Time from;                         ///< values until then are folded into the initial dump, stamped `from`
+  Time to = Time::max();             ///< last instant written; never beyond 2^63 fs (2.5 h), GTKWave's own limit
+  std::vector<std::string> filters;  ///< fnmatch globs on names as written, `*` matching dots too; one that matches a
+                                     ///< scope takes all below it; none: every signal
+};
+
+class VcdWriter {
+ public:
+  /// @throws std::runtime_error when the file cannot be created
+  explicit VcdWriter(const std::string& path, VcdWindow window = {});
+  /// Writes the complete instants that are still buffered; errors are only reported by finish().
+  ~VcdWriter();
+  VcdWriter(const VcdWriter&) = delete;
+  VcdWriter& operator=(const VcdWriter&) = delete;
+
+  // Registration, before start(). Names are hierarchical with dots; each part becomes a scope under the top scope
+  // `railyard`. Brackets are rewritten ("port[3]" -> port3, "GPU_P[0][3]" -> GPU_P0_3), anything else that is not a letter,
+  // a digit, '_', '-' or '$' becomes '_'. Signals start at 0, 0.0 and "".
+  // @throws std::logic_error for a name already taken, a name with an empty part, a width out of range, or after start()
+  Signal add_wire(std::string_view name, unsigned width_bits);  ///< an unsigned integer of 1 to 64 bits
+  Signal add_real(std::string_view name);
+  Signal add_string(std::string_view name);  ///< a GTKWave string variable: text drawn on the wave
+  /// The name GTKWave knows a signal by, "railyard.prefill0.gpu3.sm.active[7:0]"; empty when the filter left it out.
+  std::string full_name(Signal signal) const;
+
+  /// Writes the header; the initial values follow when the first instant of the window is complete.
+  void start();
+
+  /// Everything before `now` is final. Changes at `now` may still come; earlier ones are refused from here on.
+  void advance(Time now) {
+    if (now_ < now) move_to(now);
+  }
+  Time now() const { return now_; }
+
+  // Changes. `when` is now() or later. @throws std::logic_error when it is earlier, or when a wire's value does not fit.
+  // One wire is driven in one way only: by change() and add(), or by busy_until().
+  void change(Signal wire, Time when, std::uint64_t value);
+  void change_real(Signal real, Time when, double value);  ///< finite
+  void change_string(Signal string, Time when, std::string_view text);
+  /// Adds to whatever the wire holds at `when`: bytes in flight, queue depth, credits.
+  void add(Signal wire, Time when, std::int64_t difference);
+  /// A 1-bit wire is high from now() until `when`, or until a later call moves that. At most one fall per signal waits.
+  void busy_until(Signal wire, Time when);
+
+  /// Hands the complete instants to the operating system.
+  void flush();
+  /// Writes what was posted up to `end`, and `end` as the last timestamp; later postings are dropped.
+  /// @throws std::runtime_error when any part of the file could not be written
+  void finish(Time end);
+
+ private:
+  enum class Kind : std::uint8_t { wire, real, string };
+  enum class Action : std::uint8_t { set, add, fall, text };
+
+  struct State {
+    std::uint64_t value = 0;    // what the model says: integer, the bits of a double
+    std::uint64_t written = 0;  // what the file says
+    Time falls_at = Time::max();
+    Time armed_at = Time::max();  // instant of this signal's fall in the heap; the fall itself may since have moved later
+    std::uint32_t text = 0;       // strings: index into texts_
+    Kind kind = Kind::wire;
+    std::uint8_t width = 1;
+    bool touched = false;  // in touched_
+    std::uint8_t code_size = 0;
+    char code[5] = {};
+  };
+  struct Text {
+    std::string value, written;
+  };
+  struct Pending {
+    Time when;
+    std::uint64_t order;
+    std::uint64_t value;  // Action::text: index into waiting_texts_
+    Signal signal;
+    Action action;
+    bool operator>(const Pending& o) const { return when != o.when ? o.when < when : o.order < order; }
+  };
+
+  Signal add_signal(std::string_view name, Kind kind, unsigned width_bits);
+  bool selected(const std::string& name) const;
+  void write_header();
+  bool ignores(Signal signal, Time when, Kind kind);
+  void post(Signal signal, Time when, Action action, std::uint64_t value);
+  void apply(const Pending& pending);
+  void set_value(Signal signal, std::uint64_t value);
+  void add_value(Signal signal, std::uint64_t difference);
+  void touch(Signal signal, State& state);
+  void move_to(Time now);
+  void complete_instant(Time next);
+  void stamp(Time when);
+  void write_value(State& state);
+  void dump_initial_values();
+  void check_fits(Signal signal, const State& state, std::uint64_t value) const;
+
+  const std::string path_;
+  const VcdWindow window_;
+  const Time last_;  // last instant that may be written
+  std::FILE* file_ = nullptr;
+  int write_error_ = 0;
+  std::string buffer_;
+
+  bool started_ = false;
+  bool dumped_ = false;  // the initial values are out
+  bool closed_ = false;  // past the window or finished: nothing more is taken
+  Time now_;
+  Time stamped_;
+  std::uint64_t order_ = 0;
+  Table<Signal, State> states_;
+  Table<Signal, std::string> names_;
+  std::unordered_set<std::string> taken_;
+  std::vector<Text> texts_;
+  std::vector<Signal> touched_;
+  std::vector<Pending> pending_;  // binary heap, the soonest first
+  std::vector<std::string> waiting_texts_;
+  std::vector<std::uint32_t> free_texts_;
+};
+
+}  // namespace railyard::probe
