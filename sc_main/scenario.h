@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "platforms/machine_spec.h"
+#include "transport/traffic_class.h"
 #include "workload/model_shape.h"
 #include "workload/prefill/spec.h"
 
@@ -19,15 +20,9 @@ enum class TrafficClass : std::uint8_t { tp, pp, kv };
 constexpr std::size_t kTrafficClasses = 3;
 constexpr std::array<const char*, kTrafficClasses> kTrafficClassNames{"tp", "pp", "kv"};
 
-struct ClassSpec {
-  std::uint8_t virtual_channel = 0;  ///< 0..6; channel 7 carries read responses
-  std::uint32_t weight = 1;          ///< deficit round robin share of its channel
-  std::uint8_t priority = 0;         ///< 0..3, higher goes first
-};
-
 struct FabricSpec {
   Bytes transaction_bytes = 0;       ///< 0: auto
-  std::array<ClassSpec, kTrafficClasses> classes{};
+  std::array<transport::ClassSpec, kTrafficClasses> classes{};
 };
 
 struct Scenario {

@@ -1,0 +1,23 @@
+// InfiniBand's packets and its switch. Headers per packet at the MTU: LRH 8, BTH 12, ICRC 4, VCRC 2; RETH 16 on the first
+// packet of an RDMA write (linux include/rdma/ib_pack.h).
+#pragma once
+
+#include "transport/switch.h"
+
+namespace railyard::infiniband {
+
+struct Protocol {
+  Bytes mtu_bytes = 4096;
+  Bytes packet_overhead_bytes = 26;
+  Bytes first_overhead_bytes = 16;
+
+  transport::PacketFormat packet_format() const;
+};
+
+/// An InfiniBand switch: cuts through, routes by destination LID, credits per virtual lane.
+class IbSwitch : public transport::Switch {
+ public:
+  IbSwitch(sc_core::sc_module_name name, transport::FabricContext& context) : Switch(name, context, DecodeBy::lid) {}
+};
+
+}  // namespace railyard::infiniband

@@ -1,0 +1,66 @@
+// The one event queue of a simulation, in one SC_METHOD: ordered by (time, sequence), so that what happens at one instant
+// happens in the order it was scheduled, never in the order of the kernel's heap. It returns to the SystemC kernel at each
+// distinct instant, so that sc_time_stamp() and foreign processes stay right.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <systemc>
+#include <vector>
+
+#include "base/units.h"
+
+namespace railyard::transport {
+
+/// Receives its own events. `tag` and `data` are the client's.
+class CalendarClient {
+ public:
+  virtual void on_event(std::uint32_t tag, std::uint64_t data) = 0;
+
+ protected:
+  ~CalendarClient() = default;
+};
+
+class Calendar : public sc_core::sc_module {
+ public:
+  explicit Calendar(sc_core::sc_module_name name);
+
+  Time now() const { return now_; }
+  /// @pre when >= now()
+  void at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
+  std::size_t pending() const { return heap_.size(); }
+  std::uint64_t events() const { return events_; }
+
+  /// Called before the events of each new instant; returning false stops the simulation there.
+  void set_instant_hook(std::function<bool(Time)> hook) { hook_ = std::move(hook); }
+  /// Test only: events of one instant run in an order drawn from `seed`. Aggregates must not move by more than a tie.
+  void shuffle_ties(std::uint64_t seed) { tie_seed_ = seed; }
+
+ private:
+  struct Event {
+    Time when;
+    std::uint64_t order;
+    CalendarClient* client;
+    std::uint64_t data;
+    std::uint32_t tag;
+  };
+  struct Later {
+    bool operator()(const Event& a, const Event& b) const {
+      return a.when != b.when ? b.when < a.when : b.order < a.order;
+    }
+  };
+  void run();
+  void wake_at(Time when);
+
+  std::vector<Event> heap_;
+  Time now_;
+  Time armed_ = Time::max();
+  std::uint64_t sequence_ = 0;
+  std::uint64_t events_ = 0;
+  std::uint64_t tie_seed_ = 0;
+  bool running_ = false;
+  sc_core::sc_event wake_;
+  std::function<bool(Time)> hook_;
+};
+
+}  // namespace railyard::transport

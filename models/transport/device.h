@@ -1,0 +1,116 @@
+// A device of the fabric: an SC_MODULE with full-duplex ports. Each port is a TLM initiator socket (transmit), a TLM target
+// socket (receive), the port rule's state and its counters, kept in arrays inside the device rather than in modules of
+// their own. Switches forward what they receive (switch.h); endpoints send and sink messages (endpoint.h).
+//
+// Transport calls only store and schedule; a transaction acts when the calendar says that its head has arrived.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <tlm_utils/passthrough_target_socket.h>
+#include <tlm_utils/simple_initiator_socket.h>
+#include <vector>
+
+#include "transport/calendar.h"
+#include "transport/egress_port.h"
+#include "transport/ledger.h"
+#include "transport/listener.h"
+#include "transport/transaction.h"
+
+namespace railyard::transport {
+
+/// What every device of one fabric shares.
+struct FabricContext {
+  Calendar& calendar;
+  TransactionPool& pool;
+  MessageLedger& ledger;
+  ChannelPlan plan;
+  FabricListener* listener = nullptr;
+};
+
+/// Counted at the sender, per port. Utilisation is busy / elapsed and cannot exceed 1: charges never overlap.
+struct PortCounters {
+  std::uint64_t transactions = 0;
+  Bytes payload_bytes = 0;   ///< of writes and read responses
+  Bytes wire_bytes = 0;      ///< with every overhead
+  Time busy;
+  Bytes queued_bytes = 0;    ///< payload waiting to start, now
+  Bytes peak_queued_bytes = 0;
+  /// Time that eligible transactions waited here, by class, each weighted with its share of its message.
+  std::array<double, kMaxClasses> waited_s{};
+};
+
+class Device : public sc_core::sc_module, protected CalendarClient {
+ public:
+  static constexpr unsigned kBusWidth = 64;  // a formality of TLM sockets; our payload carries its own size
+  using TransmitSocket = tlm_utils::simple_initiator_socket_tagged<Device, kBusWidth, FabricProtocol>;
+  using ReceiveSocket = tlm_utils::passthrough_target_socket_tagged<Device, kBusWidth, FabricProtocol>;
+
+  struct Port {
+    std::string name;                ///< within the device: "port3", "pcie", "nvlink0"
+    std::unique_ptr<TransmitSocket> transmit;
+    std::unique_ptr<ReceiveSocket> receive;
+    EgressPort egress;
+    Rate receive_rate;               ///< line rate of the other direction
+    PortCounters counters;
+    Time wake = Time::max();         ///< the pending wake-up, if any
+    WireCost cost;                   ///< of the transaction looked at last
+    Device* peer = nullptr;          ///< what it is connected to, for route walks and names
+    PortId peer_port;
+  };
+
+  Device(sc_core::sc_module_name name, FabricContext& context);
+  ~Device() override = default;
+
+  /// @pre before elaboration ends
+  PortId add_port(const std::string& name, const LinkDirection& transmit);
+  const Port& port(PortId id) const { return ports_[id.value()]; }
+  Port& port(PortId id) { return ports_[id.value()]; }
+  std::size_t ports() const { return ports_.size(); }
+
+  /// Binds both directions of a link.
+  static void connect(Device& a, PortId port_a, Device& b, PortId port_b);
+
+  /// Where this device's decoder sends an address that came in at `ingress`; an invalid id: it ends here.
+  virtual PortId decode(std::uint64_t address, Lid lid, PortId ingress) const = 0;
+
+  FabricContext& context() const { return context_; }
+
+ protected:
+  // What kinds of device differ in.
+  /// Schedules what a received transaction does here. Called at the time its head is sent.
+  virtual void receive(Transaction& transaction) = 0;
+  /// The front transaction of (channel, requester) for an output.
+  virtual const Transaction& front(PortId out, std::uint8_t channel, std::uint32_t requester) = 0;
+  /// Removes it; what follows it in its queue may become a requester.
+  virtual Transaction& take(PortId out, std::uint8_t channel, std::uint32_t requester) = 0;
+  /// Its tail leaves this device at `leaves`: give back what held it.
+  virtual void departed(Transaction& transaction, PortId out, Time leaves) = 0;
+
+  /// A transaction of (channel, requester) is at its front and wants `out`.
+  void request(PortId out, std::uint8_t channel, std::uint32_t requester);
+  void serve(PortId out);
+  void queued(PortId out, std::int64_t more_bytes);
+  /// Sends the receive buffer's credit back for a transaction that came in at its ingress port.
+  void return_credit(Transaction& transaction, Time leaves);
+
+  static constexpr std::uint32_t kWakeTag = 0;
+  static constexpr std::uint32_t kFirstOwnTag = 1;
+  void on_event(std::uint32_t tag, std::uint64_t data) override;
+  /// Events with tags from kFirstOwnTag on.
+  virtual void on_own_event(std::uint32_t tag, std::uint64_t data) = 0;
+
+  Time now() const { return context_.calendar.now(); }
+  FabricContext& context_;
+  std::deque<Port> ports_;
+
+ private:
+  tlm::tlm_sync_enum nb_transport_fw(int port, Transaction& transaction, Phase& phase, sc_core::sc_time& delay);
+  tlm::tlm_sync_enum nb_transport_bw(int port, Transaction& transaction, Phase& phase, sc_core::sc_time& delay);
+  const WireCost& cost_of(Port& port, const Transaction& transaction);
+  void start(PortId out, Transaction& transaction, std::uint8_t channel);
+  void wake(PortId out, Time when);
+};
+
+}  // namespace railyard::transport

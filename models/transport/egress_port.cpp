@@ -1,0 +1,81 @@
+#include "transport/egress_port.h"
+
+#include <algorithm>
+
+namespace railyard::transport {
+
+EgressPort::EgressPort(const LinkDirection& link, const ChannelPlan& plan)
+    : link_(link), line_(link.rate), weight_(plan.weight), priority_(plan.priority) {
+  const Time round_trip = link.round_trip();
+  if (link.buffer_bytes != 0 && link.rate.time_for(link.buffer_bytes) < round_trip) {
+    windowed_ = true;
+    for (Channel& channel : channels_) channel.window = ByteClock(round_trip.fs(), link.buffer_bytes);
+  }
+  for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) channels_at_[priority_[vc]] |= 1u << vc;
+}
+
+void EgressPort::add(std::uint8_t channel, std::uint32_t requester) {
+  channels_[channel].waiting.insert(requester);
+  waiting_channels_ |= 1u << channel;
+}
+
+void EgressPort::remove(std::uint8_t channel, std::uint32_t requester) {
+  Channel& c = channels_[channel];
+  c.waiting.erase(requester);
+  c.waiting.served(requester);
+  if (c.waiting.empty()) {
+    waiting_channels_ &= ~(1u << channel);
+    c.deficit = 0;
+  }
+}
+
+Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time tail_here) {
+  Channel& channel = channels_[vc];
+  const std::uint8_t priority = priority_[vc];
+
+  // Acks and DLLPs went out while the line was idle; what is left of them goes in front of this train.
+  if (debt_ != 0 && now > free_[0]) debt_ -= std::min(debt_, link_.rate.bytes_in(now - free_[0]));
+  if (now > free_[priority]) line_.reset();
+  const Time duration = line_.advance(cost.bytes + debt_);
+  debt_ = 0;
+  for (std::size_t q = 0; q <= priority; ++q) free_[q] = later(free_[q], now) + duration;
+
+  Time sent = now + duration;
+  if (windowed_) {
+    if (now > channel.pace) channel.window.reset();
+    sent = later(sent, now + channel.window.advance(cost.bytes));
+    channel.pace = sent;
+  }
+  if (link_.buffer_bytes != 0) channel.credit.take(cost.bytes);
+  quantum_ = std::max(quantum_, cost.bytes);
+  charged_from_ = now;
+  packet_time_ = line_.time_for(cost.first_packet);
+
+  Crossing crossing;
+  crossing.leaves = later(sent, tail_here);
+  crossing.head = now + link_.latency;
+  crossing.tail = crossing.leaves + link_.latency;
+  crossing.first_packet = sooner(crossing.head + packet_time_, crossing.tail);
+  crossing.line_free = free_[priority];
+  return crossing;
+}
+
+Time EgressPort::credit(std::uint8_t vc, Bytes bytes, Time left) {
+  const Time usable = left + link_.credit_latency;
+  // An ample buffer keeps no books: nothing ever waits for it.
+  if (link_.buffer_bytes != 0) channels_[vc].credit.give_back(usable, bytes);
+  return usable;
+}
+
+Time EgressPort::credit_time(Channel& channel, Bytes bytes, Time now) {
+  return link_.buffer_bytes == 0 ? now : channel.credit.below(link_.buffer_bytes + bytes, now);
+}
+
+Time EgressPort::next_packet_boundary(Time now) const {
+  if (packet_time_ == Time()) return now;
+  const std::uint64_t into = since(now, charged_from_).fs();
+  const std::uint64_t packets = ceil_div(into, packet_time_.fs());
+  return sooner(free_[0], charged_from_ + packet_time_ * packets);
+}
+
+}  // namespace railyard::transport

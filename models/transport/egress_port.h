@@ -1,0 +1,157 @@
+// The port rule: when a transaction may start on a link, which one goes, what it costs and when it arrives. One rule for
+// every protocol; plain C++, no kernel, so that every edge of it can be tested one femtosecond to either side.
+//
+// b = wire bytes, R = line rate, D = b/R, L = latency, W = buffer per virtual channel at the far end, RTT = latency plus
+// credit latency, Rv = min(R, W/RTT).
+//  1. Eligible at T: its head is here; it is the front of its (requester, channel) queue; outstanding < W + b, which is
+//     outstanding <= W with W counted in whole trains; T >= pace of its channel; T >= free of its priority; when a lower
+//     priority is being charged, T is one of its packet boundaries.
+//  2. Chosen at T, never ahead: highest priority, then deficit round robin over channels by weight in wire bytes, then
+//     round robin over requesters. A channel without credit never holds the port.
+//  3. Start s = T charges line time only, however slowly the tail trickles in: free[q] = max(free[q], s) + D for q <= p.
+//  4. It arrives over [s + L, max(s + b/Rv, tail here) + L].
+//  5. A started train is never re-timed; its credit comes back when its tail leaves the next device, plus credit latency.
+//
+// Charging instead of holding lets a fast flow use what a slow upstream leaves. Counting W in whole trains is what makes a
+// small window give exactly W/RTT at any train size: credit returns train by train here, packet by packet in hardware.
+#pragma once
+
+#include <array>
+
+#include "base/index.h"
+#include "transport/byte_clock.h"
+#include "transport/credit_window.h"
+#include "transport/link.h"
+#include "transport/requesters.h"
+#include "transport/traffic_class.h"
+
+namespace railyard::transport {
+
+struct Crossing {
+  Time head, first_packet, tail;  ///< at the next device
+  Time leaves;                    ///< the tail leaves this device
+  Time line_free;                 ///< when the line is free again for its priority
+};
+
+class EgressPort {
+ public:
+  EgressPort() = default;
+  EgressPort(const LinkDirection& link, const ChannelPlan& plan);
+
+  // -- who waits
+  void add(std::uint8_t channel, std::uint32_t requester);
+  void remove(std::uint8_t channel, std::uint32_t requester);
+  bool waiting() const { return waiting_channels_ != 0; }
+  bool waiting(std::uint8_t channel) const { return (waiting_channels_ >> channel & 1u) != 0; }
+
+  // -- the choice
+  struct Choice {
+    bool found = false;
+    std::uint8_t channel = 0;
+    std::uint32_t requester = 0;
+    Time retry = Time::max();  ///< not found: the earliest instant at which asking again can help; max: a credit must come first
+  };
+  /// @param wire_bytes_of  wire bytes of the front transaction of (channel, requester)
+  template <class WireBytesOf>
+  Choice choose(Time now, WireBytesOf&& wire_bytes_of);
+
+  /// Charges the port. @pre the choice was made at `now`; @param tail_here when its tail is (or was) here
+  Crossing start(std::uint8_t channel, Time now, const WireCost& cost, Time tail_here);
+
+  // -- credits and debts
+  /// A credit whose tail left the next device at `left`; it is usable from left + credit latency.
+  Time credit(std::uint8_t channel, Bytes bytes, Time left);
+  /// True once, when a channel was found short of credit and nothing was under way to it.
+  bool starved(std::uint8_t channel) { const bool was = starved_ >> channel & 1u; starved_ &= ~(1u << channel); return was; }
+  /// Acks and flow control that this direction owes for what the other one received.
+  void owe(Bytes bytes) { debt_ += bytes; }
+
+  const LinkDirection& link() const { return link_; }
+  Time free(std::uint8_t priority = 0) const { return free_[priority]; }
+  Bytes outstanding(std::uint8_t channel) const { return channels_[channel].credit.outstanding(); }
+  /// Outstanding after every credit under way has come home.
+  Bytes unreturned(std::uint8_t channel) const { return channels_[channel].credit.unreturned(); }
+  std::uint8_t priority_of(std::uint8_t channel) const { return priority_[channel]; }
+
+ private:
+  struct Channel {
+    RequesterSet waiting;
+    CreditWindow credit;
+    Bytes deficit = 0;
+    Time pace;
+    ByteClock window;          ///< b/Rv where W/RTT < R
+  };
+  /// When this channel's front of `bytes` has credit; max if that needs a credit not yet under way.
+  Time credit_time(Channel& channel, Bytes bytes, Time now);
+  Time next_packet_boundary(Time now) const;
+
+  LinkDirection link_;
+  ByteClock line_;
+  bool windowed_ = false;  ///< Rv < R
+  std::array<Channel, kVirtualChannels> channels_;
+  std::array<std::uint32_t, kVirtualChannels> weight_{};
+  std::array<std::uint8_t, kVirtualChannels> priority_{};
+  std::array<std::uint32_t, kPriorities> channels_at_{};  ///< bit per channel, by priority
+  std::array<Time, kPriorities> free_{};
+  std::uint32_t waiting_channels_ = 0;
+  std::uint32_t starved_ = 0;
+  std::uint8_t turn_ = 0;            ///< deficit round robin pointer
+  Bytes quantum_ = 0;                ///< the largest train seen, so that one round always lets somebody go
+  Bytes debt_ = 0;
+  Time charged_from_, packet_time_;  ///< the latest charge and its packet grid
+};
+
+template <class WireBytesOf>
+EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
+  Choice choice;
+  for (int p = static_cast<int>(kPriorities) - 1; p >= 0; --p) {
+    std::uint32_t left = waiting_channels_ & channels_at_[p];
+    if (left == 0) continue;
+    if (now < free_[p]) {  // every lower priority is charged at least as long
+      choice.retry = sooner(choice.retry, free_[p]);
+      break;
+    }
+    if (p > 0 && now < free_[0]) {
+      const Time boundary = next_packet_boundary(now);
+      if (now < boundary) {
+        choice.retry = sooner(choice.retry, boundary);
+        break;
+      }
+    }
+    std::uint32_t eligible = 0;
+    std::array<Bytes, kVirtualChannels> bytes{};
+    std::array<std::uint32_t, kVirtualChannels> requester{};
+    for (; left != 0; left &= left - 1) {
+      const auto vc = static_cast<std::uint8_t>(__builtin_ctz(left));
+      Channel& channel = channels_[vc];
+      requester[vc] = channel.waiting.next();
+      bytes[vc] = wire_bytes_of(vc, requester[vc]);
+      Time when = later(now, channel.pace);
+      when = later(when, credit_time(channel, bytes[vc], now));
+      if (when == now) {
+        eligible |= 1u << vc;
+      } else if (when == Time::max()) {
+        starved_ |= 1u << vc;
+      } else {
+        choice.retry = sooner(choice.retry, when);
+      }
+    }
+    if (eligible == 0) continue;
+    std::uint8_t vc = static_cast<std::uint8_t>(__builtin_ctz(eligible));
+    if ((eligible & (eligible - 1)) != 0) {
+      for (vc = turn_; (eligible >> vc & 1u) == 0 || channels_[vc].deficit < bytes[vc];) {
+        vc = static_cast<std::uint8_t>((vc + 1) % kVirtualChannels);
+        if ((eligible >> vc & 1u) != 0) channels_[vc].deficit += quantum_ * weight_[vc];
+      }
+      channels_[vc].deficit -= bytes[vc];
+      turn_ = vc;
+    }
+    choice.found = true;
+    choice.channel = vc;
+    choice.requester = requester[vc];
+    return choice;
+  }
+  return choice;
+}
+
+}  // namespace railyard::transport

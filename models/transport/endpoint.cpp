@@ -1,0 +1,113 @@
+#include "transport/endpoint.h"
+
+#include <algorithm>
+
+namespace railyard::transport {
+
+Endpoint::Endpoint(sc_core::sc_module_name name, FabricContext& context, Window window)
+    : Device(name, context), window_(window) {}
+
+PortId Endpoint::decode(std::uint64_t, Lid, PortId) const { return PortId(); }
+
+Endpoint::Outlet& Endpoint::outlet(PortId out) {
+  if (out.value() >= outlets_.size()) outlets_.resize(ports());
+  return outlets_[out.value()];
+}
+
+std::uint32_t Endpoint::add_requester(PortId out) {
+  Outlet& o = outlet(out);
+  o.requesters.emplace_back();
+  return static_cast<std::uint32_t>(o.requesters.size() - 1);
+}
+
+std::uint32_t Endpoint::requester_of(PortId out, const Message& message) {
+  const std::uint64_t key = static_cast<std::uint64_t>(message.source) << 48 ^ static_cast<std::uint64_t>(message.destination) << 28 ^
+                            static_cast<std::uint64_t>(message.traffic_class) << 24 ^ message.channel;
+  const auto [found, fresh] = outlet(out).by_key.try_emplace(key, 0);
+  if (fresh) {
+    const std::uint32_t number = add_requester(out);
+    outlet(out).by_key[key] = number;
+    return number;
+  }
+  return found->second;
+}
+
+void Endpoint::inject(PortId out, const Part& part) {
+  const std::uint32_t number = requester_of(out, *part.message);
+  Requester& requester = outlet(out).requesters[number];
+  const bool idle = requester.ready.empty();
+  requester.parts.push_back(part);
+  queued(out, part.operation == Operation::read_request ? 0 : static_cast<std::int64_t>(part.bytes));
+  if (idle && stage(requester)) request(out, requester.ready.front()->virtual_channel, number);
+}
+
+bool Endpoint::stage(Requester& requester) {
+  if (requester.parts.empty()) return false;
+  Part& part = requester.parts.front();
+  const Message& message = *part.message;
+  Transaction* t = context_.pool.acquire();
+  t->message = part.message;
+  t->operation = part.operation;
+  t->address = part.address;
+  t->lid = part.lid;
+  t->reply_to = part.reply_to;
+  t->requester = part.requester;
+  t->payload_bytes = std::min(message.transaction_bytes, part.bytes);
+  t->engine_payload_bytes = part.engine_payload_bytes;
+  t->traffic_class = message.traffic_class;
+  t->virtual_channel = context_.plan.channel_of[message.traffic_class];
+  t->first_of_message = part.first;
+  t->head = t->tail = now();
+  t->waiting_since = later(now(), requester.last_left);
+  part.first = false;
+  part.bytes -= t->payload_bytes;
+  part.address += t->payload_bytes;
+  if (part.bytes == 0) requester.parts.pop_front();
+  requester.ready.push(t);
+  return true;
+}
+
+void Endpoint::enqueue(PortId out, std::uint32_t number, Transaction& t) {
+  Requester& requester = outlet(out).requesters[number];
+  t.waiting_since = now();
+  const bool idle = requester.ready.empty();
+  requester.ready.push(&t);
+  queued(out, static_cast<std::int64_t>(t.carried_bytes()));
+  if (idle) request(out, t.virtual_channel, number);
+}
+
+const Transaction& Endpoint::front(PortId out, std::uint8_t, std::uint32_t requester) {
+  return *outlets_[out.value()].requesters[requester].ready.front();
+}
+
+Transaction& Endpoint::take(PortId out, std::uint8_t, std::uint32_t requester) {
+  outlets_[out.value()].taken = requester;
+  return *outlets_[out.value()].requesters[requester].ready.pop();
+}
+
+void Endpoint::departed(Transaction& t, PortId out, Time leaves) {
+  if (t.ingress.valid()) return_credit(t, leaves);
+  const std::uint32_t number = outlets_[out.value()].taken;
+  Requester& requester = outlets_[out.value()].requesters[number];
+  requester.last_left = leaves;
+  if (!requester.ready.empty() || stage(requester)) request(out, requester.ready.front()->virtual_channel, number);
+}
+
+void Endpoint::receive(Transaction& t) { land(t); }
+
+void Endpoint::land(Transaction& t) {
+  Message& message = *t.message;
+  message.landed += t.payload_bytes;
+  message.finished = later(message.finished, t.tail);
+  return_credit(t, t.tail);
+  context_.pool.release(&t);
+  if (message.landed == message.bytes)
+    context_.calendar.at(message.finished, *this, kDeliveredTag, reinterpret_cast<std::uint64_t>(&message));
+}
+
+void Endpoint::on_own_event(std::uint32_t, std::uint64_t data) {
+  Message& message = *reinterpret_cast<Message*>(data);
+  context_.ledger.delivered(message);
+}
+
+}  // namespace railyard::transport

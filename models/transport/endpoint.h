@@ -1,0 +1,74 @@
+// A device at the edge of the fabric: it injects messages, cut into transactions only when their turn comes, and sinks what
+// arrives. Its requesters are ordered queues (a queue pair, a copy engine, a channel): one per (class, destination, channel)
+// and port, so that a small message on a channel of its own waits for one train of a bulk one, not for the bulk.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "transport/device.h"
+#include "transport/ring.h"
+
+namespace railyard::transport {
+
+class Endpoint : public Device {
+ public:
+  Endpoint(sc_core::sc_module_name name, FabricContext& context, Window window);
+
+  Window window() const { return window_; }
+  PortId decode(std::uint64_t address, Lid lid, PortId ingress) const override;
+
+ protected:
+  /// The bytes of a message that leave through one port.
+  struct Part {
+    Message* message = nullptr;
+    Bytes bytes = 0;
+    std::uint64_t address = 0;
+    Lid lid = 0;
+    Operation operation = Operation::write;
+    std::uint64_t reply_to = 0;
+    std::uint64_t requester = 0;
+    Bytes engine_payload_bytes = 0;
+    bool first = true;
+  };
+
+  /// Queues a part behind what its requester has; `transaction_bytes` is the message's.
+  void inject(PortId out, const Part& part);
+  /// A requester of the device's own at a port, for responses and forwarded transactions.
+  std::uint32_t add_requester(PortId out);
+  void enqueue(PortId out, std::uint32_t requester, Transaction& transaction);
+  /// Lands the bytes of a write in this endpoint's memory and tells the message's client at its last tail.
+  void land(Transaction& transaction);
+
+  void receive(Transaction& transaction) override;
+  const Transaction& front(PortId out, std::uint8_t channel, std::uint32_t requester) override;
+  Transaction& take(PortId out, std::uint8_t channel, std::uint32_t requester) override;
+  void departed(Transaction& transaction, PortId out, Time leaves) override;
+  void on_own_event(std::uint32_t tag, std::uint64_t data) override;
+
+  static constexpr std::uint32_t kDeliveredTag = kFirstOwnTag;
+  static constexpr std::uint32_t kFirstEndpointTag = kFirstOwnTag + 1;
+
+  /// Number of the requester of a message at a port, made when first seen.
+  std::uint32_t requester_of(PortId out, const Message& message);
+
+ private:
+  struct Requester {
+    TransactionQueue ready;   ///< the front is the only one the port sees
+    Ring<Part> parts;         ///< not yet cut
+    Time last_left;           ///< when the tail of the last one taken left: the next waits from then on
+  };
+  struct Outlet {
+    std::vector<Requester> requesters;
+    std::unordered_map<std::uint64_t, std::uint32_t> by_key;
+    std::uint32_t taken = 0;  ///< requester of the transaction just taken
+  };
+  Outlet& outlet(PortId out);
+  /// Cuts the next transaction of a requester that has none ready; false when it has no bytes left.
+  bool stage(Requester& requester);
+
+  Window window_;
+  std::vector<Outlet> outlets_;
+};
+
+}  // namespace railyard::transport

@@ -1,0 +1,63 @@
+#include "transport/fabric.h"
+
+namespace railyard::transport {
+
+Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
+    : calendar_("calendar"), context_{calendar_, pool_, ledger_, plan, nullptr}, transaction_bytes_(transaction_bytes) {}
+
+void Fabric::add_sender(Window window, Sender& sender) {
+  if (window >= senders_.size()) senders_.resize(window + 1, nullptr);
+  senders_[window] = &sender;
+}
+
+Path Fabric::path(Window source, Window destination, std::uint8_t traffic_class) const {
+  return senders_[source]->path_to(destination, traffic_class);
+}
+
+Bytes Fabric::transaction_bytes(const Path& path) const {
+  return transaction_bytes_ != 0 ? transaction_bytes_ : automatic_transaction_bytes(path);
+}
+
+Fabric::Route& Fabric::route(Window source, Window destination, std::uint8_t traffic_class) {
+  const std::uint64_t key = static_cast<std::uint64_t>(source) << 36 | static_cast<std::uint64_t>(destination) << 8 | traffic_class;
+  const auto [found, fresh] = routes_.try_emplace(key);
+  Route& route = found->second;
+  if (fresh) {
+    route.path = path(source, destination, traffic_class);
+    route.transaction_bytes = transaction_bytes(route.path);
+  }
+  return route;
+}
+
+Time Fabric::uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes) {
+  Route& r = route(source, destination, traffic_class);
+  const auto [found, fresh] = r.uncontended.try_emplace(bytes);
+  if (fresh) found->second = uncontended_time(r.path, bytes, r.transaction_bytes);
+  return found->second;
+}
+
+Message& Fabric::send(const Message& wanted) {
+  Message& message = *ledger_.acquire(wanted);
+  message.started = now();
+  message.transaction_bytes = route(wanted.source, wanted.destination, wanted.traffic_class).transaction_bytes;
+  message.uncontended = uncontended(wanted.source, wanted.destination, wanted.traffic_class, wanted.bytes);
+  senders_[wanted.source]->send(message);
+  return message;
+}
+
+std::uint64_t Fabric::hop_transactions() const {
+  std::uint64_t sum = 0;
+  for (Device* device : devices_)
+    for (std::uint32_t p = 0; p < device->ports(); ++p) sum += device->port(PortId(p)).counters.transactions;
+  return sum;
+}
+
+Bytes Fabric::unreturned_credit() const {
+  Bytes sum = 0;
+  for (const Device* device : devices_)
+    for (std::uint32_t p = 0; p < device->ports(); ++p)
+      for (std::uint8_t vc = 0; vc < kVirtualChannels; ++vc) sum += device->port(PortId(p)).egress.unreturned(vc);
+  return sum;
+}
+
+}  // namespace railyard::transport

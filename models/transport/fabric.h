@@ -1,0 +1,70 @@
+// The fabric: one calendar, one pool of transactions, every device, and the one way to move bytes: send(message).
+// Senders (GPUs) are registered by the window of their memory.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/device.h"
+#include "transport/path.h"
+
+namespace railyard::transport {
+
+/// A memory's side of send(): picks the egress and injects.
+class Sender {
+ public:
+  virtual void send(Message& message) = 0;
+  /// The way a message of this class takes, by the same policy; what --describe shows.
+  virtual Path path_to(Window destination, std::uint8_t traffic_class) const = 0;
+
+ protected:
+  ~Sender() = default;
+};
+
+class Fabric {
+ public:
+  /// @param transaction_bytes  payload per transaction; 0: automatic, by path
+  Fabric(const ChannelPlan& plan, Bytes transaction_bytes);
+
+  FabricContext& context() { return context_; }
+  Calendar& calendar() { return calendar_; }
+  Time now() const { return calendar_.now(); }
+
+  void add_sender(Window window, Sender& sender);
+  void add_device(Device& device) { devices_.push_back(&device); }
+  const std::vector<Device*>& devices() const { return devices_; }
+  void set_listener(FabricListener* listener) { context_.listener = listener; }
+
+  /// Moves a message from memory to memory; its client is told when the last byte has landed. @return what is under way
+  Message& send(const Message& message);
+  Path path(Window source, Window destination, std::uint8_t traffic_class) const;
+  Bytes transaction_bytes(const Path& path) const;
+  Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes);
+
+  const MessageLedger& ledger() const { return ledger_; }
+  std::size_t transactions_live() const { return pool_.live(); }
+  /// Transactions started on any port since the start: the unit of simulation speed.
+  std::uint64_t hop_transactions() const;
+  /// Bytes of credit that have not come home, over all ports and channels; zero when nothing is under way.
+  Bytes unreturned_credit() const;
+
+ private:
+  struct Route {
+    Path path;
+    Bytes transaction_bytes = 0;
+    std::unordered_map<Bytes, Time> uncontended;
+  };
+  Route& route(Window source, Window destination, std::uint8_t traffic_class);
+
+  Calendar calendar_;
+  TransactionPool pool_;
+  MessageLedger ledger_;
+  FabricContext context_;
+  Bytes transaction_bytes_;
+  std::vector<Sender*> senders_;
+  std::vector<Device*> devices_;
+  std::unordered_map<std::uint64_t, Route> routes_;
+};
+
+}  // namespace railyard::transport

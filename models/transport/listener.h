@@ -1,0 +1,25 @@
+// What the fabric tells whoever listens (counters, waveforms): it never decides anything, and a run is the same without it.
+#pragma once
+
+#include <string>
+
+#include "base/units.h"
+#include "transport/egress_port.h"
+
+namespace railyard::transport {
+
+class Device;
+struct Transaction;
+
+class FabricListener {
+ public:
+  /// A transaction started on `port` of `device` at `now`; the line is charged until `line_free`.
+  virtual void on_start(const Device& device, PortId port, const Transaction& transaction, Time now, const Crossing& crossing) = 0;
+  /// Bytes waiting to start on that port changed.
+  virtual void on_queue(const Device& device, PortId port, Bytes queued, Time now) = 0;
+
+ protected:
+  ~FabricListener() = default;
+};
+
+}  // namespace railyard::transport

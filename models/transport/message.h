@@ -1,0 +1,54 @@
+// A message: bytes from one memory to another, cut into transactions on the way. Whoever sends it owns its meaning; the
+// fabric owns the object from send() until the client has been told.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace railyard::transport {
+
+/// Every memory and every DMA engine has a window of the global address space; switches decode the window.
+constexpr unsigned kWindowBits = 40;  // 1 TiB each
+using Window = std::uint32_t;
+constexpr std::uint64_t window_base(Window window) { return static_cast<std::uint64_t>(window) << kWindowBits; }
+constexpr Window window_of(std::uint64_t address) { return static_cast<Window>(address >> kWindowBits); }
+/// An address that a network switch decodes: InfiniBand's local identifier of the NIC's port.
+using Lid = std::uint32_t;
+
+struct Message;
+
+/// Told when the last byte of a message has landed.
+class MessageClient {
+ public:
+  virtual void on_delivered(Message& message) = 0;
+
+ protected:
+  ~MessageClient() = default;
+};
+
+/// Who moves the bytes at the source: it decides the packet size on NVLink.
+enum class Engine : std::uint8_t { sm, copy_engine };
+
+struct Message {
+  // Set by the sender.
+  Window source = 0;
+  Window destination = 0;
+  Bytes bytes = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint32_t channel = 0;       ///< messages of one (class, destination, channel) keep their order: a queue pair
+  Engine engine = Engine::sm;
+  MessageClient* client = nullptr;
+  std::uint64_t cookie = 0;        ///< the client's own
+
+  // Kept by the fabric.
+  std::uint64_t address = 0;       ///< destination memory
+  Bytes transaction_bytes = 0;     ///< payload per transaction, fixed at injection
+  Bytes landed = 0;
+  Time started;
+  Time finished;                   ///< tail of the last byte at the destination, so far
+  Time uncontended;                ///< what it would take alone
+  Message* next = nullptr;         ///< free list
+};
+
+}  // namespace railyard::transport

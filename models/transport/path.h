@@ -1,0 +1,46 @@
+// Paths, found by asking each device's decoder in turn: what --describe shows, what the automatic transaction size and the
+// uncontended time of a message are computed from. Transactions themselves carry no path.
+#pragma once
+
+#include <vector>
+
+#include "transport/device.h"
+
+namespace railyard::transport {
+
+struct Hop {
+  const Device* device = nullptr;  ///< whose
+  PortId port;                     ///< egress the bytes cross
+  Operation operation = Operation::write;
+
+  const LinkDirection& link() const { return device->port(port).egress.link(); }
+};
+
+/// One of the parallel ways of a message: a plane of NVSwitches, or the only way there is.
+struct Lane {
+  std::vector<Hop> hops;
+  std::uint32_t weight = 1;        ///< its share of the bytes, of the sum over lanes
+};
+
+struct Path {
+  std::vector<Lane> lanes;
+  Time fixed;                      ///< turn-arounds that are no link's: doorbell, read request out, memory, NIC pipeline
+  Rate limit;                      ///< of the source engine (NIC read tags); zero: none
+  Bytes engine_payload_bytes = 0;
+  Bytes smallest_transaction_bytes = 64;
+};
+
+/// The hops from `device` through its port `out` to wherever `address` (and `lid`) is at home.
+std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, Operation operation = Operation::write);
+
+/// Payload per transaction: a quarter of a microsecond of the slowest link of the path, at most a quarter of its smallest
+/// buffer, at least one packet.
+Bytes automatic_transaction_bytes(const Path& path);
+
+/// What a message of `bytes` takes alone on this path: every latency once, then its wire bytes at the slowest link.
+Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes);
+
+/// Payload rate of a long message alone on this path.
+Rate payload_rate(const Path& path, Bytes transaction_bytes);
+
+}  // namespace railyard::transport
