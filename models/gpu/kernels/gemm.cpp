@@ -1,0 +1,176 @@
+#include "gpu/kernels/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "base/units.h"
+
+namespace railyard::gpu {
+namespace {
+
+struct Tile {
+  std::uint32_t m, n;
+};
+
+constexpr std::array<Tile, 8> kTiles{
+    {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64}}};
+constexpr std::array<std::uint32_t, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+constexpr double kStepBytes = 128;              // one pipeline step: 64 elements of two bytes, a swizzled shared-memory row
+constexpr std::uint64_t kLeastSplitDepth = 128; // of K, below which a split is all prologue
+constexpr std::uint64_t kMostWaves = 4;         // of split tiles
+constexpr double kPartialBytes = 4;             // fp32 partial sums
+constexpr double kLeastResultBytes = 2;         // narrower types still write 16-bit results
+
+/// Per-shape facts that no candidate changes.
+struct Problem {
+  const GpuDatasheet& gpu;
+  GemmShape shape;
+  double element_bytes, result_bytes;
+  double clock_hz, tensor_flop_per_clock;
+  double burst, sustained;
+  double operand_bytes, compulsory_bytes;
+};
+
+struct Candidate {
+  double body_seconds = std::numeric_limits<double>::infinity();
+  double tensor = 0, feed = 0, l2 = 0, hbm = 0;  // seconds, each alone
+  double hbm_bytes = 0;
+  Tile tile{};
+  std::uint32_t split = 1;
+  std::uint64_t ctas = 0, waves = 0;
+};
+
+/// HBM traffic: every operand once, or, where A and B overflow L2, half-way to what a wave's block of tiles reads.
+double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::uint32_t split) {
+  if (p.operand_bytes <= kL2WorkingRatio * p.gpu.l2.capacity_mib * kBytesPerMib) return p.compulsory_bytes;
+  const double wave = static_cast<double>(
+      std::min<std::uint64_t>(p.gpu.sm.count, rows * columns * split * p.shape.groups));
+  const double wide = std::min(static_cast<double>(rows), std::max(1.0, std::round(std::sqrt(wave * tile.n / tile.m))));
+  const double high = std::min(static_cast<double>(columns), std::ceil(wave / wide));
+  const double blocks = std::ceil(rows / wide) * std::ceil(columns / high);
+  const double m = std::min<double>(wide * tile.m, static_cast<double>(p.shape.m));
+  const double n = std::min<double>(high * tile.n, static_cast<double>(p.shape.n));
+  const double result = static_cast<double>(p.shape.m) * p.shape.n * p.result_bytes;
+  const double blocked = p.shape.groups * (blocks * p.shape.k * p.element_bytes * (m + n) + result);
+  return 0.5 * (p.compulsory_bytes + std::max(blocked, p.compulsory_bytes));
+}
+
+double norm(double a, double b, double c, double exponent) {
+  const double largest = std::max({a, b, c});
+  return largest * std::pow(std::pow(a / largest, exponent) + std::pow(b / largest, exponent) + std::pow(c / largest, exponent),
+                            1.0 / exponent);
+}
+
+Candidate try_tile(const Problem& p, Tile tile, std::uint32_t split, double eta) {
+  const GemmShape& shape = p.shape;
+  const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
+  Candidate c;
+  c.tile = tile;
+  c.split = split;
+  c.ctas = rows * columns * split * shape.groups;
+  c.waves = ceil_div(c.ctas, p.gpu.sm.count);
+
+  const double step = kStepBytes / p.element_bytes;
+  const double steps = std::ceil(static_cast<double>(shape.k) / split / step);
+  const double area = static_cast<double>(tile.m) * tile.n;
+  const double tensor_cycles = 2 * area * step / (p.tensor_flop_per_clock * eta);
+  const double feed_cycles = (tile.m + tile.n) * kStepBytes / p.gpu.sm.feed_bytes_per_clock;
+  const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / p.gpu.sm.epilogue_bytes_per_clock;
+  const double per_wave = static_cast<double>(c.waves) / p.clock_hz;
+  c.tensor = per_wave * (steps * tensor_cycles + epilogue_cycles);
+  c.feed = per_wave * (steps * feed_cycles + epilogue_cycles);
+
+  const double strip = static_cast<double>(std::min<std::uint64_t>(tile.m, shape.m) + std::min<std::uint64_t>(tile.n, shape.n));
+  const double reads = static_cast<double>(rows * columns * shape.groups) * strip * shape.k * p.element_bytes;
+  const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
+  c.l2 = (reads + partials) / (p.gpu.l2.gb_per_s * 1e9);
+  c.hbm_bytes = hbm_bytes(p, tile, rows, columns, split);
+  c.hbm = c.hbm_bytes / (p.gpu.hbm.gemm_gb_per_s * 1e9);
+  c.body_seconds = norm(std::max(c.tensor, c.feed), c.hbm, c.l2, p.gpu.kernel.overlap_exponent) +
+                   (split > 1 ? p.gpu.kernel.split_k_us * kSecondsPerUs : 0);
+  return c;
+}
+
+Candidate fastest(const Problem& p, double eta) {
+  Candidate best;
+  for (const Tile tile : kTiles) {
+    const std::uint64_t tiles = ceil_div(p.shape.m, tile.m) * ceil_div(p.shape.n, tile.n) * p.shape.groups;
+    for (const std::uint32_t split : kSplits) {
+      if (split > 1 && (p.shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.gpu.sm.count)) break;
+      const Candidate c = try_tile(p, tile, split, eta);
+      if (c.body_seconds < best.body_seconds) best = c;
+    }
+  }
+  return best;
+}
+
+KernelLimit limit_of(const Candidate& c, double fixed) {
+  KernelLimit limit = KernelLimit::launch;
+  double most = fixed;
+  const auto consider = [&](double seconds, KernelLimit candidate) {
+    if (seconds > most) most = seconds, limit = candidate;
+  };
+  consider(c.tensor, KernelLimit::tensor);
+  consider(c.feed, KernelLimit::feed);
+  consider(c.l2, KernelLimit::l2);
+  consider(c.hbm, KernelLimit::hbm);
+  return limit;
+}
+
+Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
+  const double rate = gpu.sm.flop_per_clock[static_cast<std::size_t>(shape.dtype)];
+  if (rate <= 0) throw std::domain_error(gpu.name + " has no tensor rate for " + std::string(name_of(shape.dtype)));
+  Problem p{gpu, shape, bytes_of(shape.dtype), 0, gpu.sm.clock_mhz * 1e6, rate, gpu.sm.burst_efficiency_ratio,
+            gpu.sm.sustained_efficiency_ratio, 0, 0};
+  p.result_bytes = std::max(p.element_bytes, kLeastResultBytes);
+  if (p.element_bytes < kLeastResultBytes && gpu.sm.low_precision_sustained_ratio > 0)
+    p.sustained = gpu.sm.low_precision_sustained_ratio;
+  const double m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
+  p.operand_bytes = shape.groups * (m + n) * k * p.element_bytes;
+  p.compulsory_bytes = p.operand_bytes + shape.groups * m * n * p.result_bytes;
+  return p;
+}
+
+}  // namespace
+
+KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0 || shape.groups == 0) return KernelTime();
+  const Problem p = describe(gpu, shape);
+  const double fixed = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
+  const double throttle = gpu.sm.throttle_us * kSecondsPerUs;
+
+  // The time grows with 1/eta and eta falls slowly with the time, so substitution climbs to the fixed point: each round shrinks
+  // the step by more than four for every efficiency pair with burst < 2 x sustained.
+  constexpr int kMostRounds = 40;
+  constexpr double kRelativeStep = 1e-9;
+  Candidate best = fastest(p, p.burst);
+  double seconds = fixed + best.body_seconds;
+  for (int round = 0; throttle > 0 && round < kMostRounds; ++round) {
+    best = fastest(p, p.sustained + (p.burst - p.sustained) / (1 + seconds / throttle));
+    const double next = fixed + best.body_seconds;
+    const bool settled = std::abs(next - seconds) <= kRelativeStep * next;
+    seconds = next;
+    if (settled) break;
+  }
+
+  KernelTime time;
+  time.seconds = seconds;
+  time.fixed_seconds = fixed;
+  time.limit = limit_of(best, fixed);
+  time.ctas = best.ctas;
+  time.waves = static_cast<std::uint32_t>(best.waves);
+  time.tail_efficiency = static_cast<double>(best.ctas) / (static_cast<double>(best.waves) * gpu.sm.count);
+  time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(best.ctas, gpu.sm.count));
+  time.flops = 2.0 * shape.groups * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  time.bytes = best.hbm_bytes;
+  time.tile_m = best.tile.m;
+  time.tile_n = best.tile.n;
+  time.split_k = best.split;
+  return time;
+}
+
+}  // namespace railyard::gpu

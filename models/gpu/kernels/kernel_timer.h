@@ -1,0 +1,43 @@
+// The kernel times of one GPU datasheet, with a memory: identical layers, ranks and chunks ask for the same shapes again and
+// again, and the search over GEMM tiles is done once for each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "gpu/kernels/attention.h"
+#include "gpu/kernels/gemm.h"
+#include "gpu/kernels/memory_bound.h"
+
+namespace railyard::gpu {
+
+class KernelTimer {
+ public:
+  explicit KernelTimer(const GpuDatasheet& gpu) : gpu_(gpu) {}
+
+  const GpuDatasheet& gpu() const { return gpu_; }
+  const KernelTime& gemm(const GemmShape& shape);
+  KernelTime prefill_attention(const AttentionHeads& heads, std::uint64_t tokens, std::uint64_t kv_start) const {
+    return prefill_attention_time(gpu_, heads, tokens, kv_start);
+  }
+  KernelTime decode_attention(const AttentionHeads& heads, const std::vector<std::uint64_t>& context) const {
+    return decode_attention_time(gpu_, heads, context);
+  }
+  KernelTime memory_bound(double bytes, double cold_bytes = 0) const {
+    return memory_bound_time(gpu_, bytes, cold_bytes);
+  }
+
+  std::size_t remembered() const { return gemms_.size(); }
+
+ private:
+  struct ShapeHash {
+    std::size_t operator()(const GemmShape& shape) const noexcept;
+  };
+
+  GpuDatasheet gpu_;
+  std::unordered_map<GemmShape, KernelTime, ShapeHash> gemms_;
+};
+
+}  // namespace railyard::gpu

@@ -1,0 +1,71 @@
+// The kernels of one decoder layer on one tensor-parallel rank, cut where the rank has to meet its peers: the attention segment
+// and the MLP segment each end in an all-reduce of hidden_bytes(tokens). Prefill and decode differ in their attention only.
+//
+//   attention: rmsnorm (with the residual of the segment before), qkv [h x (a + 2g)d / tp], rotary (with the KV write), attention,
+//              o_proj [ad / tp x h]
+//   MLP:       rmsnorm, gate_up [h x 2f / tp], activation, down [f / tp x h]
+//   experts:   rmsnorm, router [h x E] on every rank, top_k, permute, grouped gate_up, activation, grouped down, combine; every
+//              expert is sharded by tp, and an expert sees its even share of the routed rows
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+#include "gpu/kernels/kernel_timer.h"
+#include "workload/model_shape.h"
+
+namespace railyard::workload {
+
+struct NamedKernel {
+  const char* name;
+  gpu::KernelTime time;
+};
+
+/// Kernels that follow each other in one stream without waiting for another rank.
+struct Segment {
+  std::vector<NamedKernel> kernels;
+  double seconds = 0;
+  double flops = 0;  ///< of this rank
+  double bytes = 0;  ///< HBM traffic of this rank
+
+  void add(const char* name, const gpu::KernelTime& time);
+};
+
+/// @pre tp divides the query heads. The timer is shared, and must outlive this.
+class LayerTimer {
+ public:
+  LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer);
+
+  /// A chunk of `tokens` of one prompt, after `kv_start` tokens in earlier chunks.
+  Segment prefill_attention(std::uint64_t tokens, std::uint64_t kv_start);
+  /// One token for each request; `context` holds their lengths, the new token included.
+  Segment decode_attention(const std::vector<std::uint64_t>& context);
+  Segment mlp(std::uint64_t tokens);
+
+  /// Before the first layer: this rank's rows of the vocabulary.
+  Segment embedding(std::uint64_t tokens);
+  /// After the last layer: final norm, LM head [h x V / tp] and sampling of `rows` positions (1 for a prompt's last chunk, the
+  /// batch in decode).
+  Segment head(std::uint64_t rows);
+
+  /// Experts that `tokens` tokens reach when routed evenly: E (1 - (1 - k/E)^tokens), rounded; 0 for a dense model.
+  std::uint32_t active_experts(std::uint64_t tokens) const;
+
+ private:
+  void add_attention_inputs(Segment& segment, std::uint64_t tokens);
+  void add_output_projection(Segment& segment, std::uint64_t tokens);
+  void add_norm(Segment& segment, std::uint64_t tokens);
+  void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k, std::uint32_t groups = 1);
+  void add_experts(Segment& segment, std::uint64_t tokens);
+  /// `elements` just written or soon read by a neighbouring kernel, in the model's data type
+  void add_elementwise(Segment& segment, const char* name, double elements, double cold_bytes = 0);
+
+  ModelShape model_;
+  gpu::KernelTimer& timer_;
+  gpu::AttentionHeads heads_;
+  std::uint64_t ffn_, vocab_;  // of this rank
+  double element_bytes_;
+};
+
+}  // namespace railyard::workload

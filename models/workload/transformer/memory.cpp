@@ -1,0 +1,121 @@
+#include "workload/transformer/memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+namespace railyard::workload {
+namespace {
+
+constexpr std::uint64_t kHiddenBuffers = 4;
+constexpr std::uint64_t kLogitBytes = 4;
+constexpr std::uint64_t kLeastActivationHalfBytes = 4;  // narrower models still keep 16-bit activations
+
+struct Largest {
+  std::uint32_t stage = 0;
+  RankMemory need;
+};
+
+Largest largest_stage(const ModelShape& model, const std::vector<Stage>& stages, std::uint32_t tp, const MemoryLoad& load) {
+  Largest largest;
+  for (std::uint32_t p = 0; p < stages.size(); ++p) {
+    const RankMemory need = rank_memory(model, stages[p], tp, load);
+    if (p == 0 || need.total() > largest.need.total()) largest = {p, need};
+  }
+  return largest;
+}
+
+/// Most tokens of KV that every stage can hold beside its weights and activations.
+std::uint64_t most_kv_tokens(const ModelShape& model, const std::vector<Stage>& stages, std::uint32_t tp,
+                             const MemoryLoad& load, Bytes limit) {
+  std::uint64_t most = ~0ull;
+  for (const Stage& stage : stages) {
+    const RankMemory need = rank_memory(model, stage, tp, load);
+    const Bytes fixed = need.weights + need.activations;
+    const Bytes token = kv_bytes_per_token(model, stage, tp);
+    if (fixed > limit) return 0;
+    if (token > 0) most = std::min(most, (limit - fixed) / token);
+  }
+  return most;
+}
+
+void find_mapping(const ModelShape& model, const MemoryLoad& load, MemoryCheck& check) {
+  std::uint64_t fewest = ~0ull;
+  for (std::uint32_t tp = model.heads; tp >= 1; --tp) {
+    if (model.heads % tp != 0) continue;
+    for (std::uint32_t pp = 1; pp <= model.layers && std::uint64_t(tp) * pp < fewest; ++pp) {
+      const Largest need = largest_stage(model, stages_of(even_stage_layers(model.layers, pp)), tp, load);
+      if (need.need.total() > check.limit) continue;
+      fewest = std::uint64_t(tp) * pp;
+      check.fitting_tp = tp;
+      check.fitting_pp = pp;
+      break;
+    }
+  }
+}
+
+std::string gigabytes(double bytes) {
+  constexpr double kBytesPerGb = 1e9;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GB", bytes / kBytesPerGb);
+  return text;
+}
+
+std::string describe(const MemoryCheck& check, double capacity_bytes, double limit_ratio) {
+  char ratio[32];
+  std::snprintf(ratio, sizeof ratio, "%g", limit_ratio);
+  std::string text = "a rank of stage " + std::to_string(check.stage) + " needs " + gigabytes(double(check.need.total())) +
+                     " (weights " + gigabytes(double(check.need.weights)) + ", KV cache " + gigabytes(double(check.need.kv)) +
+                     ", activations " + gigabytes(double(check.need.activations)) + ") of " + gigabytes(double(check.limit)) + " (" +
+                     ratio + " x " + gigabytes(capacity_bytes) + ")";
+  if (check.fits) return text;
+  text += ", " + gigabytes(double(check.exceeds_by)) + " too much; ";
+  if (check.most_kv_tokens > 0) {
+    text += "at most " + std::to_string(check.most_kv_tokens) + " tokens of KV cache fit";
+  } else {
+    text += "no KV cache would fit";
+  }
+  if (check.fitting_tp > 0) {
+    text += ", or use " + std::to_string(check.fitting_tp * check.fitting_pp) + " GPUs (tp " + std::to_string(check.fitting_tp) +
+            ", pp " + std::to_string(check.fitting_pp) + ")";
+  } else {
+    text += ", and no tp and pp of this model would help";
+  }
+  return text;
+}
+
+}  // namespace
+
+Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens,
+                       std::uint64_t logit_rows) {
+  const std::uint64_t attention = ceil_div((2ull * model.heads + 2ull * model.kv_heads) * model.head_dim, tp);
+  const std::uint64_t mlp = ceil_div((model.gated_mlp ? 3ull : 2ull) * model.ffn, tp);
+  const std::uint64_t routed = model.experts == 0 ? mlp : model.experts_per_token * (mlp + 2ull * model.hidden);
+  const std::uint64_t elements = tokens * (kHiddenBuffers * model.hidden + std::max(attention, routed));
+  Bytes bytes = elements * std::max<std::uint64_t>(half_bytes(model.dtype), kLeastActivationHalfBytes) / 2;
+  if (stage.last) bytes += logit_rows * ceil_div(model.vocab, tp) * kLogitBytes;
+  return bytes;
+}
+
+RankMemory rank_memory(const ModelShape& model, const Stage& stage, std::uint32_t tp, const MemoryLoad& load) {
+  return {rank_weight_bytes(model, stage, tp), load.kv_tokens * kv_bytes_per_token(model, stage, tp),
+          activation_bytes(model, stage, tp, load.pass_tokens, load.logit_rows)};
+}
+
+MemoryCheck check_memory(const ModelShape& model, const std::vector<std::uint32_t>& stage_layers, std::uint32_t tp,
+                         const MemoryLoad& load, double capacity_bytes, double limit_ratio) {
+  const std::vector<Stage> stages = stages_of(stage_layers);
+  const Largest largest = largest_stage(model, stages, tp, load);
+  MemoryCheck check;
+  check.limit = static_cast<Bytes>(capacity_bytes * limit_ratio);
+  check.stage = largest.stage;
+  check.need = largest.need;
+  check.fits = largest.need.total() <= check.limit;
+  check.exceeds_by = check.fits ? 0 : largest.need.total() - check.limit;
+  check.most_kv_tokens = most_kv_tokens(model, stages, tp, load, check.limit);
+  if (!check.fits) find_mapping(model, load, check);
+  check.sentence = describe(check, capacity_bytes, limit_ratio);
+  return check;
+}
+
+}  // namespace railyard::workload
