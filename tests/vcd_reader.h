@@ -18,7 +18,9 @@ struct VcdFile {
   std::map<std::string, std::vector<std::pair<std::uint64_t, std::string>>> signals;
   std::vector<std::uint64_t> stamps;
 
-  const std::vector<std::pair<std::uint64_t, std::string>>& at(const std::string& name) const { return signals.at(name); }
+  const std::vector<std::pair<std::uint64_t, std::string>>& at(const std::string& name) const {
+    return signals.at(name);
+  }
 };
 
 inline std::string file_text(const std::string& path) {

@@ -1,7 +1,7 @@
 // The GTKWave view, and GTKWave's own converter reading what the writer wrote.
 #define BOOST_TEST_MODULE vcd_view
-#include <boost/test/unit_test.hpp>
 #include <unistd.h>
+#include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
 
@@ -84,7 +84,8 @@ BOOST_AUTO_TEST_CASE(gtkwave_reads_every_kind_of_signal) {
   BOOST_REQUIRE_EQUAL(std::system((convert + " > back.txt").c_str()), 0);
   const std::string back = test::file_text((folder / "back.txt").string());
   std::filesystem::remove_all(folder);
-  for (const char* expected : {"busy $end", "bytes [39:0] $end", "load $end", "kernel $end", "#1000000000\n", "#3000000000\n",
-                               "b1000000000000000000000000000000000000000 ", "r0.625 ", "sP_Rank_PP[0]_TP[3]_Chunk[12] "})
+  for (const char* expected :
+       {"busy $end", "bytes [39:0] $end", "load $end", "kernel $end", "#1000000000\n", "#3000000000\n",
+        "b1000000000000000000000000000000000000000 ", "r0.625 ", "sP_Rank_PP[0]_TP[3]_Chunk[12] "})
     BOOST_TEST(back.find(expected) != std::string::npos, "not in the converted file: " << expected);
 }

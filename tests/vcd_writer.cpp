@@ -2,8 +2,8 @@
 #define BOOST_TEST_MODULE vcd_writer
 #include "probe/vcd_writer.h"
 
-#include <boost/test/unit_test.hpp>
 #include <unistd.h>
+#include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <random>
 
@@ -116,7 +116,8 @@ BOOST_AUTO_TEST_CASE(changes_posted_ahead_come_in_order_of_time_then_posting) {
   vcd.change(a, Time::fs(200), 5);  // the present comes after what was posted for it
   vcd.finish(Time::fs(1000));
   const auto parsed = file.parsed();
-  check_changes(parsed.at("railyard.a[15:0]"), {{0, "0"}, {100, "1"}, {200, "101"}, {300, "11"}, {350, "1"}, {400, "1011"}});
+  check_changes(parsed.at("railyard.a[15:0]"),
+                {{0, "0"}, {100, "1"}, {200, "101"}, {300, "11"}, {350, "1"}, {400, "1011"}});
   check_changes(parsed.at("railyard.b[15:0]"), {{0, "0"}, {200, "1000"}});
   check_changes(parsed.at("railyard.text"), {{0, ""}, {150, "first"}, {250, "second"}});
   BOOST_TEST(parsed.stamps.back() == 1000u);

@@ -34,7 +34,7 @@ enum Flag : unsigned {
 
 // GTKWave's zoom is minus the binary logarithm of the time that 200 pixels stand for.
 constexpr double kFramePixels = 200;
-constexpr int kMarkers = 27;  // the primary one and A to Z, all unset
+constexpr int kMarkers = 27;         // the primary one and A to Z, all unset
 constexpr double kWavePixels = 900;  // width of the waves in the window asked for below
 
 unsigned flags(GtkwaveSave::Format format) {
@@ -70,7 +70,8 @@ void GtkwaveSave::end_group() {
   if (groups_.empty()) throw std::logic_error("GTKWave view: a group ended that had not begun");
   const OpenGroup group = groups_.back();
   groups_.pop_back();
-  if (group.written) traces_ += flag_line(kGroupEnd | kBlank | (group.closed ? kClosed | kCollapsed : 0u)) + "-" + group.name + "\n";
+  if (group.written)
+    traces_ += flag_line(kGroupEnd | kBlank | (group.closed ? kClosed | kCollapsed : 0u)) + "-" + group.name + "\n";
 }
 
 // A group is written when its first signal comes.
@@ -103,7 +104,8 @@ void GtkwaveSave::show(Time from, Time to) {
 
 std::string GtkwaveSave::str() const {
   if (!groups_.empty()) throw std::logic_error("GTKWave view: group '" + groups_.back().name + "' was not ended");
-  std::string text = "[dumpfile] \"" + kFolder + vcd_path_ + "\"\n[savefile] \"" + kFolder + kSavedAs + "\"\n[timestart] " + std::to_string(from_.fs()) + "\n";
+  std::string text = "[dumpfile] \"" + kFolder + vcd_path_ + "\"\n[savefile] \"" + kFolder + kSavedAs +
+                     "\"\n[timestart] " + std::to_string(from_.fs()) + "\n";
   text += "[size] 1400 900\n[pos] -1 -1\n";
   if (from_ < to_) {
     char zoom[32];

@@ -40,7 +40,8 @@ class GtkwaveSave {
   /// @param full_name VcdWriter::full_name(); an empty one is skipped
   /// @param rows      height; more than one makes a curve taller
   void add_signal(const std::string& full_name, Format format, unsigned rows = 1, Color color = Color::none);
-  /// A vector whose values are replaced by texts: lines "HEXVALUE text" in a file named relative to the save file's folder.
+  /// A vector whose values are replaced by texts: lines "HEXVALUE text" in a file named relative to the save file's
+  /// folder.
   void add_translated(const std::string& full_name, const std::string& filter_path, Color color = Color::none);
   /// The part of the run that is on the screen when the view opens.
   void show(Time from, Time to);

@@ -84,9 +84,7 @@ struct Scope {
 };
 
 std::string leaf(const std::string& name) { return name.substr(name.rfind('.') + 1); }
-std::string range(unsigned width_bits) {
-  return width_bits == 1 ? "" : "[" + std::to_string(width_bits - 1) + ":0]";
-}
+std::string range(unsigned width_bits) { return width_bits == 1 ? "" : "[" + std::to_string(width_bits - 1) + ":0]"; }
 
 }  // namespace
 
@@ -300,7 +298,8 @@ void VcdWriter::add_value(Signal signal, std::uint64_t difference) {
 
 void VcdWriter::check_fits(Signal signal, const State& state, std::uint64_t value) const {
   if (state.width < kMaxWidthBits && value >> state.width != 0)
-    throw std::logic_error("waveform signal '" + names_[signal] + "': " + std::to_string(value) + " does not fit in " + std::to_string(state.width) + " bits");
+    throw std::logic_error("waveform signal '" + names_[signal] + "': " + std::to_string(value) + " does not fit in " +
+                           std::to_string(state.width) + " bits");
 }
 
 void VcdWriter::touch(Signal signal, State& state) {

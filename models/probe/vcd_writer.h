@@ -1,10 +1,10 @@
 // The waveform file: an IEEE 1364 value change dump (VCD) that is written only where something changes.
 //
-// SystemC's own sc_trace compares every traced variable at every time step, which costs a hundred times the model itself
-// once thousands of ports are traced. Here the model says what changed and when. It often knows the end of something at
-// its start (a link is busy until its train has left), so a change may be posted for a later instant; what is posted is
-// kept in order of (time, posting) and reaches the file when advance() passes it. Within one instant only the last value
-// of a signal counts: a link that falls and rises again at the same femtosecond shows no glitch.
+// SystemC's own sc_trace compares every traced variable at every time step, which costs a hundred times the model
+// itself once thousands of ports are traced. Here the model says what changed and when. It often knows the end of
+// something at its start (a link is busy until its train has left), so a change may be posted for a later instant; what
+// is posted is kept in order of (time, posting) and reaches the file when advance() passes it. Within one instant only
+// the last value of a signal counts: a link that falls and rises again at the same femtosecond shows no glitch.
 //
 //   VcdWriter vcd("trace.vcd", {});
 //   Signal busy = vcd.add_wire("prefill0.plx0.port3.tx.busy", 1);
@@ -13,8 +13,8 @@
 //   vcd.busy_until(busy, now + duration);    // rises now, falls then; calling it again moves the fall, in O(1)
 //   vcd.finish(end);
 //
-// The file has no date, so it is identical from run to run. It is written in whole instants: when a run is cut off, what
-// is on the disk is a valid waveform up to the last of them. The time unit is 1 fs, the model's own.
+// The file has no date, so it is identical from run to run. It is written in whole instants: when a run is cut off,
+// what is on the disk is a valid waveform up to the last of them. The time unit is 1 fs, the model's own.
 #pragma once
 
 #include <cstdint>
@@ -51,9 +51,10 @@ class VcdWriter {
   VcdWriter& operator=(const VcdWriter&) = delete;
 
   // Registration, before start(). Names are hierarchical with dots; each part becomes a scope under the top scope
-  // `railyard`. Brackets are rewritten ("port[3]" -> port3, "GPU_P[0][3]" -> GPU_P0_3), anything else that is not a letter,
-  // a digit, '_', '-' or '$' becomes '_'. Signals start at 0, 0.0 and "".
-  // @throws std::logic_error for a name already taken, a name with an empty part, a width out of range, or after start()
+  // `railyard`. Brackets are rewritten ("port[3]" -> port3, "GPU_P[0][3]" -> GPU_P0_3), anything else that is not a
+  // letter, a digit, '_', '-' or '$' becomes '_'. Signals start at 0, 0.0 and "".
+  // @throws std::logic_error for a name already taken, a name with an empty part, a width out of range, or after
+  // start()
   Signal add_wire(std::string_view name, unsigned width_bits);  ///< an unsigned integer of 1 to 64 bits
   Signal add_real(std::string_view name);
   Signal add_string(std::string_view name);  ///< a GTKWave string variable: text drawn on the wave
@@ -69,8 +70,8 @@ class VcdWriter {
   }
   Time now() const { return now_; }
 
-  // Changes. `when` is now() or later. @throws std::logic_error when it is earlier, or when a wire's value does not fit.
-  // One wire is driven in one way only: by change() and add(), or by busy_until().
+  // Changes. `when` is now() or later. @throws std::logic_error when it is earlier, or when a wire's value does not
+  // fit. One wire is driven in one way only: by change() and add(), or by busy_until().
   void change(Signal wire, Time when, std::uint64_t value);
   void change_real(Signal real, Time when, double value);  ///< finite
   void change_string(Signal string, Time when, std::string_view text);
@@ -93,8 +94,9 @@ class VcdWriter {
     std::uint64_t value = 0;    // what the model says: integer, the bits of a double
     std::uint64_t written = 0;  // what the file says
     Time falls_at = Time::max();
-    Time armed_at = Time::max();  // instant of this signal's fall in the heap; the fall itself may since have moved later
-    std::uint32_t text = 0;       // strings: index into texts_
+    Time armed_at =
+        Time::max();         // instant of this signal's fall in the heap; the fall itself may since have moved later
+    std::uint32_t text = 0;  // strings: index into texts_
     Kind kind = Kind::wire;
     std::uint8_t width = 1;
     bool touched = false;  // in touched_
