@@ -68,34 +68,43 @@ def mooncake_lines(requests):
 FORMATS = {"azure": azure_lines, "mooncake": mooncake_lines}
 
 
-def positive(kind):
+def within(kind, lowest, highest):
     def parse(text):
-        value = kind(text)
-        if not 0 < value < math.inf:
-            raise ValueError(text)
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not lowest <= value <= highest:
+            raise argparse.ArgumentTypeError(f"'{text}' is no {kind.__name__} from {lowest:g} to {highest:g}")
         return value
 
-    parse.__name__ = f"positive {kind.__name__}"  # argparse names it in its message
     return parse
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
 def parse_options(arguments):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    tokens = within(float, 1, 1e7)
+    spread = within(float, 0.01, 100)
     parser.add_argument("--format", choices=FORMATS, required=True)
-    parser.add_argument("--count", type=positive(int), required=True, help="number of requests")
-    parser.add_argument("--rate-per-s", type=positive(float), default=1.0, help="mean arrivals per second (default 1)")
+    parser.add_argument("--count", type=within(int, 1, 1e7), required=True, help="number of requests")
+    parser.add_argument(
+        "--rate-per-s", type=within(float, 1e-3, 1e6), default=1.0, help="mean arrivals per second (default 1)"
+    )
     parser.add_argument(
         "--arrival-cv",
-        type=positive(float),
+        type=spread,
         default=1.0,
         help="coefficient of variation of the gaps between arrivals: 1 is Poisson, above 1 bursts (default 1)",
     )
-    parser.add_argument("--prompt-mean-tokens", type=positive(float), default=1024, help="default 1024")
-    parser.add_argument("--output-mean-tokens", type=positive(float), default=256, help="default 256")
+    parser.add_argument("--prompt-mean-tokens", type=tokens, default=1024.0, help="default 1024")
+    parser.add_argument("--output-mean-tokens", type=tokens, default=256.0, help="default 256")
     parser.add_argument(
-        "--length-cv", type=positive(float), default=0.8, help="coefficient of variation of both lengths (default 0.8)"
+        "--length-cv", type=spread, default=0.8, help="coefficient of variation of both lengths (default 0.8)"
     )
     parser.add_argument("--seed", type=int, default=1, help="default 1")
     parser.add_argument("--out", required=True, metavar="FILE")
@@ -109,7 +118,8 @@ def main(arguments=None):
         with open(options.out, "w", encoding="ascii", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        sys.exit(f"make_trace.py: cannot write {options.out}: {error.strerror}")
+        print(f"make_trace.py: error: {options.out}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":
