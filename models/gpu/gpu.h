@@ -1,0 +1,79 @@
+// A GPU on the fabric: an endpoint with one port per NVSwitch plane and a PCIe port, an SM array, HBM, and the rule that
+// picks a message's egress. Its memory is read by NICs (GPUDirect) and written by anyone; where bytes go after that,
+// switches decide.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "gpu/datasheet.h"
+#include "gpu/sm_array.h"
+#include "infiniband/nic.h"
+#include "nvlink/nvlink.h"
+#include "transport/fabric.h"
+
+namespace railyard::gpu {
+
+/// How a message leaves its GPU.
+struct Egress {
+  enum class Via : std::uint8_t { local, nvlink, pcie, nic } via = Via::local;
+  infiniband::Nic* nic = nullptr;   ///< via nic: which
+  transport::Lid remote = 0;        ///< via nic: the destination's NIC
+};
+
+/// Chooses by source, destination and class; the machine knows who shares a board with whom.
+class EgressPolicy {
+ public:
+  virtual Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class) const = 0;
+
+ protected:
+  ~EgressPolicy() = default;
+};
+
+class Gpu : public transport::Endpoint, public transport::Sender {
+ public:
+  struct Config {
+    const GpuDatasheet* datasheet = nullptr;
+    std::vector<std::uint32_t> nvlink_planes;          ///< links to each plane; empty: none
+    Rate nvlink_rate;                                  ///< per link
+    transport::LinkDirection nvlink;                   ///< all but the rate, which is the bundle's
+    Bytes stripe_bytes = 0;                            ///< address interleave over planes
+    Bytes sm_store_bytes = 0, copy_engine_bytes = 0;   ///< NVLink packet payload by engine
+    transport::LinkDirection pcie;
+  };
+  Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config,
+      const EgressPolicy& policy);
+
+  const GpuDatasheet& datasheet() const { return *config_.datasheet; }
+  SmArray& sms() { return sms_; }
+  Hbm& hbm() { return hbm_; }
+  const SmArray& sms() const { return sms_; }
+  const Hbm& hbm() const { return hbm_; }
+  PortId nvlink(std::uint32_t plane) const { return PortId(plane); }
+  PortId pcie() const { return PortId(static_cast<std::uint32_t>(config_.nvlink_planes.size())); }
+
+  void send(transport::Message& message) override;
+  transport::Path path_to(transport::Window destination, std::uint8_t traffic_class) const override;
+
+ protected:
+  void receive(transport::Transaction& transaction) override;
+  void on_own_event(std::uint32_t tag, std::uint64_t data) override;
+
+ private:
+  static constexpr std::uint32_t kRespondTag = kFirstEndpointTag;
+  Time memory_latency() const { return Time::nanoseconds(config_.datasheet->hbm.read_latency_ns); }
+  void copy_locally(transport::Message& message);
+  void send_over_nvlink(transport::Message& message);
+
+  Config config_;
+  const EgressPolicy& policy_;
+  SmArray sms_;
+  Hbm hbm_;
+  nvlink::Stripes stripes_;
+  std::uint64_t next_offset_ = 0;        ///< destination buffers rotate over the stripes
+  std::uint32_t responder_ = 0;
+  bool has_responder_ = false;
+  std::vector<Bytes> on_plane_;          // kept to spare an allocation per message
+};
+
+}  // namespace railyard::gpu

@@ -1,0 +1,70 @@
+// In-order streams, as in CUDA: a stream begins its next task when the one before has finished and every task it waits for
+// (on whatever stream) is done. Plain C++; what a task does when it begins is its own affair.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace railyard::gpu {
+
+class Stream;
+
+/// What a stream is doing, for waveforms.
+enum class Activity : std::uint8_t { idle, waiting, kernel, collective, transfer };
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// One more thing to wait for; each is answered by one waited(). @pre not begun
+  void wait_for_one_more() { ++waits_; }
+  void waited();
+  bool begun() const { return begun_; }
+
+ protected:
+  /// The stream has reached it and its waits are over.
+  virtual void begin() = 0;
+  /// The stream has reached it (its waits may not be over).
+  virtual void reached() {}
+  /// @pre begun; the stream goes on at once. The task may be destroyed afterwards.
+  void finish();
+  virtual Activity activity() const = 0;
+  Stream* stream() const { return stream_; }
+
+ private:
+  friend class Stream;
+  void begin_if_ready();
+  Stream* stream_ = nullptr;
+  Task* next_ = nullptr;
+  std::uint32_t waits_ = 0;
+  bool begun_ = false;
+};
+
+/// Told when a stream's activity changes.
+class StreamListener {
+ public:
+  virtual void on_activity(const Stream& stream, Activity activity) = 0;
+
+ protected:
+  ~StreamListener() = default;
+};
+
+class Stream {
+ public:
+  void push(Task& task);
+  bool empty() const { return front_ == nullptr; }
+  const Task* front() const { return front_; }
+  void listen(StreamListener* listener) { listener_ = listener; }
+
+ private:
+  friend class Task;
+  void tell(Activity activity) { if (listener_ != nullptr) listener_->on_activity(*this, activity); }
+  void pop();
+  void reach();
+
+  Task* front_ = nullptr;
+  Task* back_ = nullptr;
+  StreamListener* listener_ = nullptr;
+};
+
+}  // namespace railyard::gpu

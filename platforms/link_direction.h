@@ -1,0 +1,25 @@
+// Datasheet figures turned into directions of links.
+#pragma once
+
+#include <cmath>
+
+#include "platforms/machine_spec.h"
+#include "transport/link.h"
+
+namespace railyard::platforms {
+
+inline Bytes whole(double bytes) { return static_cast<Bytes>(std::llround(bytes)); }
+
+/// One direction: the link's own latency, then the pipeline of the device it enters, whose buffer it fills.
+inline transport::LinkDirection direction(const LinkDatasheet& link, const transport::PacketFormat& packet,
+                                          double receiver_ns, double receiver_buffer_bytes) {
+  transport::LinkDirection d;
+  d.rate = Rate::gb_per_s(link.gb_per_s);
+  d.latency = Time::nanoseconds(link.latency_ns + receiver_ns);
+  d.credit_latency = Time::nanoseconds(link.latency_ns);
+  d.buffer_bytes = whole(receiver_buffer_bytes);
+  d.packet = packet;
+  return d;
+}
+
+}  // namespace railyard::platforms

@@ -1,0 +1,156 @@
+#include "platforms/machine.h"
+
+#include <algorithm>
+
+#include "platforms/link_direction.h"
+
+namespace railyard::platforms {
+
+namespace {
+
+transport::PacketFormat network_format(const InfiniBandProtocol& p) {
+  infiniband::Protocol protocol;
+  protocol.mtu_bytes = whole(p.mtu_bytes);
+  protocol.packet_overhead_bytes = whole(p.packet_overhead_bytes);
+  protocol.first_overhead_bytes = whole(p.first_overhead_bytes);
+  return protocol.packet_format();
+}
+
+}  // namespace
+
+Machine::~Machine() = default;
+
+Machine::Machine(const MachineSpec& spec, transport::Fabric& fabric)
+    : spec_(spec), fabric_(fabric), nics_per_server_(spec.board.pcie_switches * spec.nics_per_plx) {
+  std::uint32_t servers = 0;
+  for (const GroupSpec& group : spec_.groups) servers += group.servers;
+  const std::uint32_t gpus = servers * spec_.board.gpus;
+
+  std::uint32_t server = 0;
+  for (std::uint32_t g = 0; g < spec_.groups.size(); ++g) {
+    first_gpu_of_group_.push_back(server * spec_.board.gpus);
+    for (std::uint32_t s = 0; s < spec_.groups[g].servers; ++s, ++server) {
+      const std::string name = spec_.groups[g].name + std::to_string(s);
+      servers_.push_back(std::make_unique<Server>(name.c_str(), spec_, g, server * spec_.board.gpus,
+                                                  server * nics_per_server_, gpus, fabric_,
+                                                  static_cast<const gpu::EgressPolicy&>(*this)));
+      for (std::uint32_t slot = 0; slot < spec_.board.gpus; ++slot) {
+        gpus_.push_back(servers_.back()->gpus[slot].get());
+        places_.push_back({g, server, slot, s * spec_.board.gpus + slot});
+      }
+      for (auto& nic : servers_.back()->nics) nics_.push_back(nic.get());
+    }
+  }
+  nic_of_.resize(gpus);
+  for (std::uint32_t g = 0; g < gpus; ++g) nic_of_[GpuId(g)] = nearest_nic(GpuId(g));
+  if (spec_.network == NetworkKind::single_switch) {
+    build_single_switch();
+  } else {
+    build_leaf_spine();
+  }
+}
+
+GpuId Machine::gpu_in_group(std::uint32_t group, std::uint32_t index_in_group) const {
+  return GpuId(first_gpu_of_group_[group] + index_in_group);
+}
+
+std::uint32_t Machine::index_in_group(NicId id) const {
+  const std::uint32_t first_server = first_gpu_of_group_[group_of(id)] / spec_.board.gpus;
+  return id.value() - first_server * nics_per_server_;
+}
+
+std::uint32_t Machine::nearest_nic(GpuId gpu) const {
+  const std::uint32_t gpus_per_plx = spec_.board.gpus / spec_.board.pcie_switches;
+  const std::uint32_t slot = places_[gpu].slot;
+  return slot / gpus_per_plx * spec_.nics_per_plx + slot % gpus_per_plx % spec_.nics_per_plx;
+}
+
+NicId Machine::nic_of(GpuId gpu) const { return NicId(places_[gpu].server * nics_per_server_ + nic_of_[gpu]); }
+
+gpu::Egress Machine::egress(transport::Window source, transport::Window destination, std::uint8_t) const {
+  gpu::Egress egress;
+  if (source == destination) return egress;
+  if (places_[GpuId(source)].server == places_[GpuId(destination)].server) {
+    egress.via = spec_.board.nvlink_planes.empty() ? gpu::Egress::Via::pcie : gpu::Egress::Via::nvlink;
+    return egress;
+  }
+  egress.via = gpu::Egress::Via::nic;
+  egress.nic = nics_[nic_of(GpuId(source))];
+  egress.remote = nics_[nic_of(GpuId(destination))]->lid();
+  return egress;
+}
+
+transport::LinkDirection Machine::to_switch() const {
+  LinkDatasheet cable = spec_.ib_cable;
+  cable.gb_per_s = std::min(cable.gb_per_s, spec_.nic.gb_per_s);
+  return direction(cable, network_format(spec_.infiniband), spec_.ib_switch.hop_ns, spec_.ib_switch.buffer_bytes);
+}
+
+transport::LinkDirection Machine::to_nic() const {
+  LinkDatasheet cable = spec_.ib_cable;
+  cable.gb_per_s = std::min(cable.gb_per_s, spec_.nic.gb_per_s);
+  return direction(cable, network_format(spec_.infiniband), spec_.nic.receive_ns, spec_.nic.buffer_bytes);
+}
+
+void Machine::build_single_switch() {
+  network_.push_back(std::make_unique<infiniband::IbSwitch>("ib0", fabric_.context()));
+  infiniband::IbSwitch& sw = *network_.back();
+  fabric_.add_device(sw);
+  const transport::LinkDirection down = to_nic();
+  for (infiniband::Nic* nic : nics_) {
+    const PortId port = sw.add_port("port" + std::to_string(sw.ports()), down);
+    transport::Device::connect(*nic, nic->add_port("network", to_switch()), sw, port);
+    sw.decoder().map(nic->lid(), port);
+  }
+}
+
+void Machine::build_leaf_spine() {
+  const std::uint32_t down_ports = std::max(1u, spec_.ib_switch.ports / 2);
+  const auto servers = static_cast<std::uint32_t>(servers_.size());
+  // Rail-optimised: NIC r of every server meets on rail r's leaves. Otherwise leaves fill up server by server.
+  const auto leaf_of = [&](std::uint32_t nic) {
+    if (!spec_.rail_optimized) return nic / down_ports;
+    const std::uint32_t rail = nic % nics_per_server_;
+    const std::uint32_t leaves_per_rail = (servers + down_ports - 1) / down_ports;
+    return rail * leaves_per_rail + nic / nics_per_server_ / down_ports;
+  };
+  std::vector<std::vector<infiniband::Nic*>> below;
+  for (std::uint32_t n = 0; n < nics_.size(); ++n) {
+    if (leaf_of(n) >= below.size()) below.resize(leaf_of(n) + 1);
+    below[leaf_of(n)].push_back(nics_[NicId(n)]);
+  }
+  std::size_t widest = 1;
+  for (const auto& leaf : below) widest = std::max(widest, leaf.size());
+  const auto spines = spec_.spines != 0 ? spec_.spines : static_cast<std::uint32_t>(std::min<std::size_t>(widest, down_ports));
+
+  const transport::LinkDirection down = to_nic();
+  transport::LinkDirection between = to_switch();
+  between.rate = Rate::gb_per_s(std::min(spec_.ib_switch.gb_per_s, spec_.ib_cable.gb_per_s));
+
+  std::vector<infiniband::IbSwitch*> spine;
+  for (std::uint32_t s = 0; s < spines; ++s) {
+    network_.push_back(std::make_unique<infiniband::IbSwitch>(("spine" + std::to_string(s)).c_str(), fabric_.context()));
+    spine.push_back(network_.back().get());
+  }
+  for (std::size_t l = 0; l < below.size(); ++l) {
+    network_.push_back(std::make_unique<infiniband::IbSwitch>(("leaf" + std::to_string(l)).c_str(), fabric_.context()));
+    infiniband::IbSwitch& leaf = *network_.back();
+    for (infiniband::Nic* nic : below[l]) {
+      const PortId port = leaf.add_port("port" + std::to_string(leaf.ports()), down);
+      transport::Device::connect(*nic, nic->add_port("network", to_switch()), leaf, port);
+      leaf.decoder().map(nic->lid(), port);
+    }
+    for (std::uint32_t s = 0; s < spines; ++s) {
+      const PortId up = leaf.add_port("up" + std::to_string(s), between);
+      const PortId port = spine[s]->add_port("port" + std::to_string(spine[s]->ports()), between);
+      transport::Device::connect(leaf, up, *spine[s], port);
+      for (infiniband::Nic* nic : below[l]) spine[s]->decoder().map(nic->lid(), port);
+      // Destination modulo spines: deterministic, and every destination has one spine.
+      for (infiniband::Nic* nic : nics_)
+        if (nic->lid() % spines == s && !leaf.decoder().find(nic->lid()).valid()) leaf.decoder().map(nic->lid(), up);
+    }
+  }
+  for (auto& device : network_) fabric_.add_device(*device);
+}
+
+}  // namespace railyard::platforms

@@ -1,0 +1,100 @@
+// A machine, elaborated: servers of GPUs, PCIe switches, NICs and NVSwitches, joined by an InfiniBand network. One builder for
+// every box type; what differs between a plx_box and a DGX is in the board's datasheet.
+//
+//   plx_box    GPU -x16- PLX -x16- root complex; two PLX per server, 4 GPUs and 1-4 NICs on each; uplinks to one root complex
+//              each (dual_root), to the same one (single_root), or PLX1 below PLX0 (cascaded)
+//   dgx_*      the same with four PCIe switches of 2 GPUs and 2 NICs, two per root complex, and NVSwitch planes beside them
+//
+// NICs are numbered server by server and PLX by PLX. Windows of the address space: GPUs first, then NICs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu/gpu.h"
+#include "infiniband/infiniband.h"
+#include "infiniband/nic.h"
+#include "nvlink/nvlink.h"
+#include "pcie/pcie.h"
+#include "platforms/machine_spec.h"
+#include "transport/fabric.h"
+
+namespace railyard::platforms {
+
+/// Where a GPU sits.
+struct GpuPlace {
+  std::uint32_t group = 0;
+  std::uint32_t server = 0;          ///< in the machine
+  std::uint32_t slot = 0;            ///< in its server
+  std::uint32_t index_in_group = 0;
+};
+
+/// One server: its devices are its child modules, so that names read prefill0.plx1.port2.
+class Server : public sc_core::sc_module {
+ public:
+  Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group,
+         std::uint32_t first_gpu, std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
+         const gpu::EgressPolicy& policy);
+
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus;
+  std::vector<std::unique_ptr<infiniband::Nic>> nics;
+  std::vector<std::unique_ptr<pcie::PlxSwitch>> plx;
+  std::vector<std::unique_ptr<pcie::RootComplex>> roots;
+  std::vector<std::unique_ptr<nvlink::NvSwitch>> nvswitches;
+
+ private:
+  void build_pcie(const MachineSpec& spec);
+  void build_nvlink(const MachineSpec& spec);
+  void connect_roots(const MachineSpec& spec);
+};
+
+class Machine : private gpu::EgressPolicy {
+ public:
+  Machine(const MachineSpec& spec, transport::Fabric& fabric);
+  ~Machine();
+
+  const MachineSpec& spec() const { return spec_; }
+  std::size_t gpus() const { return gpus_.size(); }
+  gpu::Gpu& gpu(GpuId id) { return *gpus_[id]; }
+  const gpu::Gpu& gpu(GpuId id) const { return *gpus_[id]; }
+  const GpuPlace& place(GpuId id) const { return places_[id]; }
+  GpuId gpu_in_group(std::uint32_t group, std::uint32_t index_in_group) const;
+  static transport::Window window(GpuId id) { return id.value(); }
+
+  std::size_t nics() const { return nics_.size(); }
+  infiniband::Nic& nic(NicId id) { return *nics_[id]; }
+  std::uint32_t nics_per_server() const { return nics_per_server_; }
+  std::uint32_t group_of(NicId id) const { return place(GpuId(id.value() / nics_per_server_ * spec_.board.gpus)).group; }
+  std::uint32_t index_in_group(NicId id) const;
+
+  /// Which NIC of its server serves a GPU when bytes leave or enter the server; the default is the nearest.
+  void assign_nic(GpuId gpu, std::uint32_t nic_in_server) { nic_of_[gpu] = nic_in_server; }
+  /// The NIC on the GPU's own PCIe switch; GPUs of one switch share its NICs in turn.
+  std::uint32_t nearest_nic(GpuId gpu) const;
+  NicId nic_of(GpuId gpu) const;
+
+  /// Every device of the network between servers.
+  const std::vector<std::unique_ptr<infiniband::IbSwitch>>& network() const { return network_; }
+  const std::vector<std::unique_ptr<Server>>& servers() const { return servers_; }
+
+ private:
+  gpu::Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class) const override;
+  void build_single_switch();
+  void build_leaf_spine();
+  transport::LinkDirection to_switch() const;
+  transport::LinkDirection to_nic() const;
+
+  MachineSpec spec_;
+  transport::Fabric& fabric_;
+  std::uint32_t nics_per_server_ = 0;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
+  Table<GpuId, gpu::Gpu*> gpus_;
+  Table<GpuId, GpuPlace> places_;
+  Table<NicId, infiniband::Nic*> nics_;
+  Table<GpuId, std::uint32_t> nic_of_;
+  std::vector<std::uint32_t> first_gpu_of_group_;
+};
+
+}  // namespace railyard::platforms

@@ -1,0 +1,155 @@
+#include <algorithm>
+
+#include "platforms/link_direction.h"
+#include "platforms/machine.h"
+
+namespace railyard::platforms {
+
+namespace {
+
+transport::PacketFormat pcie_format(const PcieProtocol& p) {
+  pcie::Protocol protocol;
+  protocol.write_overhead_bytes = whole(p.write_overhead_bytes);
+  protocol.read_request_bytes = whole(p.read_request_bytes);
+  protocol.completion_overhead_bytes = whole(p.completion_overhead_bytes);
+  protocol.max_payload_bytes = whole(p.max_payload_bytes);
+  protocol.max_read_request_bytes = whole(p.max_read_request_bytes);
+  protocol.dllp_interval_bytes = whole(p.dllp_interval_bytes);
+  protocol.dllp_bytes = whole(p.dllp_bytes);
+  return protocol.packet_format();
+}
+
+transport::PacketFormat nvlink_format(const NvLinkProtocol& p) {
+  nvlink::Protocol protocol;
+  protocol.flit_bytes = whole(p.flit_bytes);
+  protocol.header_flits = whole(p.header_flits);
+  protocol.response_flits = whole(p.response_flits);
+  protocol.max_payload_bytes = whole(p.copy_engine_payload_bytes);
+  return protocol.packet_format();
+}
+
+}  // namespace
+
+Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group,
+               std::uint32_t first_gpu, std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
+               const gpu::EgressPolicy& policy)
+    : sc_module(name) {
+  transport::FabricContext& context = fabric.context();
+  const GroupSpec& group_spec = spec.groups[group];
+  const PcieProtocol& pcie = spec.pcie;
+
+  gpu::Gpu::Config config;
+  config.datasheet = &group_spec.gpu;
+  config.nvlink_planes = spec.board.nvlink_planes;
+  config.nvlink_rate = Rate::gb_per_s(spec.nvlink.gb_per_s);
+  config.nvlink = direction(spec.nvlink, nvlink_format(spec.nvlink_protocol), spec.nvswitch.hop_ns, spec.nvswitch.buffer_bytes);
+  config.stripe_bytes = std::max<Bytes>(1, whole(spec.nvlink_protocol.interleave_bytes));
+  config.sm_store_bytes = whole(spec.nvlink_protocol.sm_store_payload_bytes);
+  config.copy_engine_bytes = whole(spec.nvlink_protocol.copy_engine_payload_bytes);
+  config.pcie = direction(spec.gpu_pcie, pcie_format(pcie), spec.plx.hop_ns, spec.plx.buffer_bytes);
+  for (std::uint32_t slot = 0; slot < spec.board.gpus; ++slot) {
+    gpus.push_back(std::make_unique<gpu::Gpu>(("gpu" + std::to_string(slot)).c_str(), context, first_gpu + slot, config, policy));
+    fabric.add_device(*gpus.back());
+    fabric.add_sender(first_gpu + slot, *gpus.back());
+  }
+
+  infiniband::NicTiming timing;
+  timing.doorbell = Time::nanoseconds(spec.nic.doorbell_ns);
+  timing.transmit = Time::nanoseconds(spec.nic.transmit_ns);
+  timing.read_bytes = whole(spec.nic.read_tags * pcie.max_read_request_bytes);
+  timing.buffer_bytes = whole(spec.nic.buffer_bytes);
+  const std::uint32_t nics_here = spec.board.pcie_switches * spec.nics_per_plx;
+  for (std::uint32_t n = 0; n < nics_here; ++n) {
+    nics.push_back(std::make_unique<infiniband::Nic>(("nic" + std::to_string(n)).c_str(), context,
+                                                     gpus_in_machine + first_nic + n, first_nic + n, timing));
+    nics.back()->add_port("pcie", direction(spec.nic_pcie, pcie_format(pcie), spec.plx.hop_ns, spec.plx.buffer_bytes));
+    fabric.add_device(*nics.back());
+  }
+  for (std::uint32_t s = 0; s < spec.board.pcie_switches; ++s) {
+    plx.push_back(std::make_unique<pcie::PlxSwitch>(("plx" + std::to_string(s)).c_str(), context));
+    fabric.add_device(*plx.back());
+  }
+  const std::uint32_t sockets = 2;
+  for (std::uint32_t s = 0; s < sockets; ++s) {
+    roots.push_back(std::make_unique<pcie::RootComplex>(("root" + std::to_string(s)).c_str(), context));
+    fabric.add_device(*roots.back());
+  }
+  for (std::uint32_t s = 0; s < spec.board.nvlink_planes.size(); ++s) {
+    nvswitches.push_back(std::make_unique<nvlink::NvSwitch>(("nvswitch" + std::to_string(s)).c_str(), context));
+    fabric.add_device(*nvswitches.back());
+  }
+  build_pcie(spec);
+  build_nvlink(spec);
+  connect_roots(spec);
+}
+
+void Server::build_pcie(const MachineSpec& spec) {
+  const transport::PacketFormat packet = pcie_format(spec.pcie);
+  const std::uint32_t gpus_per_plx = spec.board.gpus / spec.board.pcie_switches;
+  for (std::uint32_t s = 0; s < plx.size(); ++s) {
+    pcie::PlxSwitch& sw = *plx[s];
+    for (std::uint32_t g = s * gpus_per_plx; g < (s + 1) * gpus_per_plx; ++g) {
+      const PortId port = sw.add_port("port" + std::to_string(sw.ports()), direction(spec.gpu_pcie, packet, 0, spec.gpu_pcie.buffer_bytes));
+      transport::Device::connect(*gpus[g], gpus[g]->pcie(), sw, port);
+      sw.decoder().map(gpus[g]->window(), port);
+    }
+    for (std::uint32_t n = s * spec.nics_per_plx; n < (s + 1) * spec.nics_per_plx; ++n) {
+      const PortId port = sw.add_port("port" + std::to_string(sw.ports()), direction(spec.nic_pcie, packet, 0, spec.nic_pcie.buffer_bytes));
+      transport::Device::connect(*nics[n], PortId(infiniband::Nic::kPciePort), sw, port);
+      sw.decoder().map(nics[n]->window(), port);
+    }
+  }
+}
+
+void Server::build_nvlink(const MachineSpec& spec) {
+  for (std::uint32_t plane = 0; plane < nvswitches.size(); ++plane) {
+    transport::LinkDirection down = direction(spec.nvlink, nvlink_format(spec.nvlink_protocol), 0, spec.nvlink.buffer_bytes);
+    down.rate = Rate::bytes_per_second(down.rate.bytes_per_second() * spec.board.nvlink_planes[plane]);
+    for (auto& gpu : gpus) {
+      const PortId port = nvswitches[plane]->add_port("port" + std::to_string(nvswitches[plane]->ports()), down);
+      transport::Device::connect(*gpu, gpu->nvlink(plane), *nvswitches[plane], port);
+      nvswitches[plane]->decoder().map(gpu->window(), port);
+    }
+  }
+}
+
+void Server::connect_roots(const MachineSpec& spec) {
+  const transport::PacketFormat packet = pcie_format(spec.pcie);
+  // Windows below a PCIe switch, for those above it.
+  const auto map_below = [&](transport::Switch& above, PortId port, std::uint32_t s) {
+    const std::uint32_t gpus_per_plx = spec.board.gpus / spec.board.pcie_switches;
+    for (std::uint32_t g = s * gpus_per_plx; g < (s + 1) * gpus_per_plx; ++g) above.decoder().map(gpus[g]->window(), port);
+    for (std::uint32_t n = s * spec.nics_per_plx; n < (s + 1) * spec.nics_per_plx; ++n) above.decoder().map(nics[n]->window(), port);
+  };
+  for (std::uint32_t s = 0; s < plx.size(); ++s) {
+    pcie::PlxSwitch& sw = *plx[s];
+    const bool cascaded = spec.uplink == Uplink::cascaded && s > 0;
+    if (cascaded) {
+      pcie::PlxSwitch& upper = *plx[0];
+      const transport::LinkDirection both = direction(spec.plx_cascade, packet, spec.plx.hop_ns, spec.plx.buffer_bytes);
+      const PortId up = sw.add_port("uplink", both);
+      const PortId down = upper.add_port("cascade", both);
+      transport::Device::connect(sw, up, upper, down);
+      sw.decoder().set_default(up);
+      map_below(upper, down, s);
+      map_below(*roots[0], roots[0]->decoder().find(gpus[0]->window()), s);
+      continue;
+    }
+    const std::size_t socket = spec.uplink == Uplink::dual_root ? s * roots.size() / plx.size() : 0;
+    pcie::RootComplex& root = *roots[socket];
+    const PortId up = sw.add_port("uplink", direction(spec.plx_uplink, packet, spec.root_complex.hop_ns, spec.root_complex.buffer_bytes));
+    const PortId down = root.add_port("port" + std::to_string(root.ports()), direction(spec.plx_uplink, packet, spec.plx.hop_ns, spec.plx.buffer_bytes));
+    transport::Device::connect(sw, up, root, down);
+    sw.decoder().set_default(up);
+    map_below(root, down, s);
+  }
+  // The socket link carries cache lines; its rate is a payload rate.
+  const transport::LinkDirection socket = direction(spec.socket_link, transport::PacketFormat(), spec.root_complex.hop_ns, spec.root_complex.buffer_bytes);
+  const PortId a = roots[0]->add_port("socket", socket);
+  const PortId b = roots[1]->add_port("socket", socket);
+  transport::Device::connect(*roots[0], a, *roots[1], b);
+  roots[0]->decoder().set_default(a);
+  roots[1]->decoder().set_default(b);
+}
+
+}  // namespace railyard::platforms
