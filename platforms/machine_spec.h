@@ -66,6 +66,7 @@ struct BoardDatasheet {
   std::string gpu;                            ///< default GPU datasheet
   std::string nic;                            ///< default NIC datasheet
   std::string network;                        ///< default InfiniBand switch datasheet
+  std::string pcie_switch;                    ///< default PCIe switch datasheet
   std::vector<std::uint32_t> nvlink_planes;   ///< links from each GPU to each NVSwitch; empty: no NVLink
 };
 
@@ -76,6 +77,8 @@ struct GroupSpec {
   std::string name;             ///< prefix in waveforms and reports: "prefill"
   std::uint32_t servers = 1;
   gpu::GpuDatasheet gpu;
+  LinkDatasheet gpu_pcie;       ///< as this group's GPU runs it: groups may differ in PCIe generation
+  LinkDatasheet nvlink;         ///< one link, at this group's GPU's rate
 };
 
 struct MachineSpec {
@@ -89,6 +92,7 @@ struct MachineSpec {
   bool rail_optimized = false;     ///< leaf r joins NIC r of every server
   std::uint32_t spines = 0;        ///< 0: as many as keep the tree non-blocking
 
+  /// gpu_pcie and nvlink are those of the first group; a group's own are in its GroupSpec.
   LinkDatasheet gpu_pcie, nic_pcie, plx_uplink, plx_cascade, socket_link, nvlink, ib_cable;
   PcieSwitchDatasheet plx;
   RootComplexDatasheet root_complex;

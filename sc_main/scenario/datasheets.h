@@ -1,0 +1,34 @@
+// Datasheets: YAML files under platforms/datasheets/, compiled into this library so that an executable runs from anywhere, or
+// a user's own file. Their keys are the field names of the structs they fill; each file carries a `source:`.
+#pragma once
+
+#include <string>
+
+#include "base/input_error.h"
+#include "platforms/machine_spec.h"
+#include "sc_main/scenario/record.h"
+
+namespace railyard::scenario {
+
+/// A datasheet as a scenario names it: a shipped one ("L40S"), or a file ("./my_gpu.yaml": has a '/' or ends in ".yaml").
+struct DatasheetName {
+  std::string name;
+  std::string key;     ///< of the scenario, for errors
+  Origin origin;
+  std::string folder;  ///< the scenario's; files are relative to it
+};
+
+gpu::GpuDatasheet load_gpu(const DatasheetName& which);
+platforms::NicDatasheet load_nic(const DatasheetName& which);
+platforms::IbSwitchDatasheet load_ib_switch(const DatasheetName& which);
+platforms::PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which);
+/// The board and the protocols; groups, NIC and switches are still to be filled.
+platforms::MachineSpec load_board(const std::string& platform);
+
+/// What machine.overrides may change, by role; applies to a MachineSpec.
+const Fields& override_fields();
+
+/// Names of the shipped datasheets of a folder ("gpus"), sorted.
+std::vector<std::string> shipped_datasheets(const std::string& folder);
+
+}  // namespace railyard::scenario

@@ -1,0 +1,59 @@
+#include "sc_main/scenario/load.h"
+
+#include <filesystem>
+
+#include "sc_main/scenario/model_config.h"
+#include "sc_main/scenario/workload.h"
+#include "sc_main/scenario/words.h"
+
+namespace railyard {
+
+using namespace scenario;
+
+namespace {
+
+constexpr std::size_t kLongestScenario = 1u << 20;
+
+FabricSpec resolve_fabric(const FabricSection& written) {
+  const auto class_spec = [](const ClassSection& c) {
+    return transport::ClassSpec{static_cast<std::uint8_t>(c.vc), c.weight, static_cast<std::uint8_t>(c.priority)};
+  };
+  FabricSpec fabric;
+  fabric.transaction_bytes = written.transaction_bytes.value_or(0);
+  fabric.classes[static_cast<std::size_t>(TrafficClass::tp)] = class_spec(written.classes.tp);
+  fabric.classes[static_cast<std::size_t>(TrafficClass::pp)] = class_spec(written.classes.pp);
+  fabric.classes[static_cast<std::size_t>(TrafficClass::kv)] = class_spec(written.classes.kv);
+  return fabric;
+}
+
+}  // namespace
+
+Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets, const std::string& executable_platform) {
+  Source source;
+  source.folder = std::filesystem::path(path).parent_path().string();
+  source.root = parse_yaml(read_file(path, {path, 1, 1}, "", kLongestScenario), path);
+  if (source.root->kind != Node::Kind::mapping) {
+    throw InputError(source.root->origin, "expected a mapping of scenario keys, got " + source.root->described());
+  }
+  for (const std::string& option : sets) source.root = with_set_option(source.root, option);
+
+  ScenarioFile written;
+  scenario_table().read(written, *source.root, "");
+  if (!written.platform.empty() && written.platform != executable_platform) {
+    throw InputError(place_of(source.root, "platform"), "platform: the scenario is for " + written.platform + ", this executable is " +
+                                                            executable_platform + "; run it with " + written.platform);
+  }
+
+  Scenario result;
+  result.path = path;
+  result.platform = executable_platform;
+  result.seed = written.seed;
+  result.fabric = resolve_fabric(written.fabric);
+  result.machine = resolve_machine(written.machine, executable_platform, source);
+  result.model = load_model((std::filesystem::path(source.folder) / written.model.config).string(), place_of(source.root, "model.config"),
+                            written.model.dtype, written.model.kv_dtype);
+  result.workload = resolve_workload(written.workload, result.model, result.machine, source);
+  return result;
+}
+
+}  // namespace railyard

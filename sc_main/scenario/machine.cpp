@@ -1,0 +1,107 @@
+#include "sc_main/scenario/machine.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sc_main/scenario/datasheets.h"
+#include "sc_main/scenario/words.h"
+
+namespace railyard::scenario {
+
+using namespace platforms;
+
+namespace {
+
+constexpr std::uint32_t kSwitchLanes = 16;  // of every port towards a CPU or another switch
+
+DatasheetName named(const std::string& written, const std::string& fallback, const std::string& key, const Source& source) {
+  return {written.empty() ? fallback : written, key, place_of(source.root, key), source.folder};
+}
+
+/// A PCIe link trains to the older of its two ends.
+double pcie_rate(const PcieProtocol& pcie, std::uint32_t end, std::uint32_t other_end, std::uint32_t lanes) {
+  const double rates[] = {pcie.gen3_lane_gb_per_s, pcie.gen4_lane_gb_per_s, pcie.gen5_lane_gb_per_s, pcie.gen6_lane_gb_per_s};
+  constexpr std::uint32_t kFirst = 3;
+  return rates[std::min(end, other_end) - kFirst] * lanes;
+}
+
+void derive_rates(MachineSpec& machine) {
+  for (GroupSpec& group : machine.groups) {
+    group.gpu_pcie = machine.gpu_pcie;
+    group.gpu_pcie.gb_per_s = pcie_rate(machine.pcie, group.gpu.pcie.generation, machine.plx.generation, group.gpu.pcie.lanes);
+    group.nvlink = machine.nvlink;
+    group.nvlink.gb_per_s = group.gpu.nvlink.gb_per_s;
+  }
+  machine.gpu_pcie = machine.groups.front().gpu_pcie;
+  machine.nvlink = machine.groups.front().nvlink;
+  machine.nic_pcie.gb_per_s = pcie_rate(machine.pcie, machine.nic.pcie_generation, machine.plx.generation, machine.nic.pcie_lanes);
+  machine.plx_uplink.gb_per_s = pcie_rate(machine.pcie, machine.plx.generation, machine.plx.generation, kSwitchLanes);
+  machine.plx_cascade.gb_per_s = machine.plx_uplink.gb_per_s;
+  machine.ib_cable.gb_per_s = std::min(machine.nic.gb_per_s, machine.ib_switch.gb_per_s);
+}
+
+void check_nvlink(const MachineSpec& machine, const Source& source) {
+  const auto& planes = machine.board.nvlink_planes;
+  const std::uint32_t needed = std::accumulate(planes.begin(), planes.end(), 0u);
+  for (const GroupSpec& group : machine.groups) {
+    if (group.gpu.nvlink.links >= needed && (needed == 0 || group.gpu.nvlink.gb_per_s > 0)) continue;
+    const std::string key = "machine.groups." + group.name + ".gpu";
+    throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " has " + std::to_string(group.gpu.nvlink.links) +
+                                                     " NVLinks; " + machine.board.name + " wires " + std::to_string(needed) +
+                                                     " from each GPU");
+  }
+}
+
+void resolve_network(const NetworkSection& written, MachineSpec& machine, const Source& source) {
+  const std::string key = "machine.network";
+  machine.ib_switch = load_ib_switch(named(written.datasheet, machine.board.network, key + ".datasheet", source));
+  machine.network = written.kind == NetworkWord::single_switch ? NetworkKind::single_switch : NetworkKind::leaf_spine;
+  machine.rail_optimized = written.rail_optimized || written.kind == NetworkWord::rail_optimized;
+  machine.spines = written.spines.value_or(0);
+  if (machine.network == NetworkKind::leaf_spine) return;
+  for (const std::string part : {".rail_optimized", ".spines"}) {
+    if (part == ".spines" ? written.spines.has_value() : written.rail_optimized) {
+      throw InputError(place_of(source.root, key + part), key + part + ": needs machine.network.kind: leaf_spine");
+    }
+  }
+}
+
+void resolve_plx(const PlxSection& written, MachineSpec& machine, const Source& source) {
+  const std::string key = "machine.plx";
+  const bool has_uplinks = machine.board.name == "plx_box";
+  if (!has_uplinks && value_at(source.root, key)) {
+    throw InputError(place_of(source.root, key),
+                     key + ": " + machine.board.name + " comes with its own PCIe switches; accepted on plx_box only");
+  }
+  machine.plx = load_pcie_switch(named(written.datasheet, machine.board.pcie_switch, key + ".datasheet", source));
+  machine.uplink = written.uplink;
+  machine.nics_per_plx = has_uplinks ? written.nics_per_plx : machine.board.nics_per_pcie_switch;
+}
+
+}  // namespace
+
+MachineSpec resolve_machine(const MachineSection& written, const std::string& platform, const Source& source) {
+  MachineSpec machine = load_board(platform);
+  const auto add_group = [&](const char* name, const GroupSection& group) {
+    const std::string key = std::string("machine.groups.") + name + ".gpu";
+    machine.groups.push_back({name, group.servers, load_gpu(named(group.gpu, machine.board.gpu, key, source)), {}, {}});
+  };
+  add_group("prefill", written.groups.prefill);
+  add_group("decode", written.groups.decode);
+  resolve_plx(written.plx, machine, source);
+  machine.nic = load_nic(named(written.nic.datasheet, machine.board.nic, "machine.nic.datasheet", source));
+  resolve_network(written.network, machine, source);
+
+  // A what-if on a device changes the links derived from it; a what-if on a link itself comes last.
+  const NodePtr overrides = value_at(source.root, "machine.overrides");
+  const auto apply_overrides = [&] {
+    if (overrides) read_fields(override_fields(), &machine, *overrides, "machine.overrides", true);
+  };
+  apply_overrides();
+  derive_rates(machine);
+  apply_overrides();
+  check_nvlink(machine, source);
+  return machine;
+}
+
+}  // namespace railyard::scenario

@@ -1,0 +1,143 @@
+// A scenario as it is written: the structs that the parameter table fills, before names are looked up and sizes worked out.
+// The member initialisers are the defaults.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "platforms/machine_spec.h"
+#include "sc_main/scenario.h"
+#include "sc_main/scenario/record.h"
+#include "workload/prefill/spec.h"
+
+namespace railyard::scenario {
+
+struct ModelSection {
+  std::string config;
+  std::string dtype;     ///< "": the config's
+  std::string kv_dtype;  ///< "": as dtype
+};
+
+struct GroupSection {
+  std::uint32_t servers = 1;
+  std::string gpu;       ///< "": the board's
+};
+
+struct GroupsSection {
+  GroupSection prefill, decode;
+};
+
+struct PlxSection {
+  std::string datasheet;  ///< "": the board's
+  platforms::Uplink uplink = platforms::Uplink::dual_root;
+  std::uint32_t nics_per_plx = 1;
+  bool acs = false;
+};
+
+struct NicSection {
+  std::string datasheet;  ///< "": the board's
+};
+
+enum class NetworkWord { single_switch, leaf_spine, rail_optimized };
+
+struct NetworkSection {
+  NetworkWord kind = NetworkWord::single_switch;
+  std::string datasheet;  ///< "": the board's
+  bool rail_optimized = false;
+  std::optional<std::uint32_t> spines;
+};
+
+struct MachineSection {
+  GroupsSection groups;
+  PlxSection plx;
+  NicSection nic;
+  NetworkSection network;
+};
+
+struct ComputeSection {};  ///< its only key, profile, takes no value yet
+
+enum class FidelityWord { train };
+
+struct ClassSection {
+  std::uint32_t vc = 0;
+  std::uint32_t weight = 1;
+  std::uint32_t priority = 0;
+};
+
+struct ClassesSection {
+  ClassSection tp, pp, kv{1, 1, 0};
+};
+
+struct FabricSection {
+  FidelityWord fidelity = FidelityWord::train;
+  std::optional<std::uint64_t> transaction_bytes;
+  ClassesSection classes;
+};
+
+struct RequestItem {
+  double arrival_s = 0;
+  std::uint32_t prompt_tokens = 0;
+  std::optional<std::uint32_t> output_tokens;
+};
+
+enum class TraceFormat { azure, mooncake };
+
+struct RequestsSection {
+  std::uint32_t count = 1;
+  std::uint32_t prompt_tokens = 0;
+  std::optional<std::uint32_t> output_tokens;
+  std::vector<RequestItem> list;
+  TraceFormat format = TraceFormat::azure;
+  std::string file;
+  std::optional<std::uint32_t> max_count;
+  double rate_scale = 1;
+};
+
+struct MappingSection {
+  std::optional<std::uint32_t> tp, pp;
+  std::optional<std::vector<std::uint32_t>> stage_layers;
+};
+
+struct DecodeSection : MappingSection {
+  std::optional<std::uint32_t> steps;  ///< nullopt: the trace's, or the default where there is none
+  std::uint32_t max_batch = 32;
+};
+
+struct PlacementSection {
+  std::optional<std::vector<std::uint32_t>> prefill, decode;
+};
+
+enum class WorkloadKind { disaggregated_prefill };
+
+struct WorkloadSection {
+  WorkloadKind kind = WorkloadKind::disaggregated_prefill;
+  RequestsSection requests;
+  std::uint32_t chunk_tokens = 256;
+  double memory_limit_ratio = 0.9;
+  PlacementSection placement;
+  workload::prefill::NicRule nic_rule = workload::prefill::NicRule::modulo;
+  workload::prefill::Handoff handoff = workload::prefill::Handoff::per_chunk;
+  workload::prefill::PpSend pp_send = workload::prefill::PpSend::shard;
+  MappingSection prefill;
+  DecodeSection decode;
+};
+
+struct ScenarioFile {
+  std::uint32_t schema_version = 1;
+  std::string platform;  ///< "": the executable's
+  std::uint64_t seed = 1;
+  ModelSection model;
+  MachineSection machine;
+  ComputeSection compute;
+  FabricSection fabric;
+  WorkloadSection workload;
+};
+
+constexpr std::uint32_t kDefaultSteps = 8;
+
+/// The parameter table.
+const Record<ScenarioFile>& scenario_table();
+
+}  // namespace railyard::scenario
