@@ -23,8 +23,7 @@ Calendar::Calendar(sc_core::sc_module_name name) : sc_module(name) {
 }
 
 void Calendar::at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data) {
-  // A foreign process may schedule at an instant at which the calendar itself has nothing to do.
-  if (!running_) now_ = Time::fs(sc_core::sc_time_stamp().value());
+  now_ = now();
   sc_assert(when >= now_);
   const std::uint64_t order = tie_seed_ == 0 ? sequence_++ : scramble(sequence_++ + tie_seed_);
   heap_.push_back({when, order, &client, data, tag});

@@ -25,7 +25,8 @@ class Calendar : public sc_core::sc_module {
  public:
   explicit Calendar(sc_core::sc_module_name name);
 
-  Time now() const { return now_; }
+  /// Also right for a foreign process, at an instant at which the calendar has nothing to do.
+  Time now() const { return running_ ? now_ : Time::fs(sc_core::sc_time_stamp().value()); }
   /// @pre when >= now()
   void at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
   std::size_t pending() const { return heap_.size(); }

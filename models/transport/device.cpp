@@ -4,9 +4,33 @@
 
 namespace railyard::transport {
 
+namespace {
+
+/// Makes what is constructed in this scope a child of `module`, wherever the caller stands in the hierarchy.
+class ChildScope {
+ public:
+#if SC_VERSION_MAJOR >= 3
+  explicit ChildScope(sc_core::sc_module& module) : scope_(module.get_hierarchy_scope()) {}
+
+ private:
+  sc_core::sc_hierarchy_scope scope_;
+#else
+  explicit ChildScope(sc_core::sc_module& module) : context_(module.simcontext()) { context_->hierarchy_push(&module); }
+  ~ChildScope() { context_->hierarchy_pop(); }
+  ChildScope(const ChildScope&) = delete;
+  ChildScope& operator=(const ChildScope&) = delete;
+
+ private:
+  sc_core::sc_simcontext* context_;
+#endif
+};
+
+}  // namespace
+
 Device::Device(sc_core::sc_module_name name, FabricContext& context) : sc_module(name), context_(context) {}
 
 PortId Device::add_port(const std::string& name, const LinkDirection& transmit) {
+  const ChildScope scope(*this);
   const int id = static_cast<int>(ports_.size());
   Port& port = ports_.emplace_back();
   port.name = name;
@@ -31,7 +55,8 @@ void Device::connect(Device& a, PortId port_a, Device& b, PortId port_b) {
   pb.peer_port = port_a;
 }
 
-tlm::tlm_sync_enum Device::nb_transport_fw(int port, Transaction& transaction, Phase& phase, sc_core::sc_time&) {
+tlm::tlm_sync_enum Device::nb_transport_fw(int port, Transaction& transaction, [[maybe_unused]] Phase& phase,
+                                           sc_core::sc_time&) {
   sc_assert(phase == Phase::head);
   transaction.ingress = PortId(static_cast<std::uint32_t>(port));
   if (transaction.reverse_debt != 0) ports_[port].egress.owe(transaction.reverse_debt);
@@ -39,7 +64,8 @@ tlm::tlm_sync_enum Device::nb_transport_fw(int port, Transaction& transaction, P
   return tlm::TLM_ACCEPTED;
 }
 
-tlm::tlm_sync_enum Device::nb_transport_bw(int port, Transaction& transaction, Phase& phase, sc_core::sc_time& delay) {
+tlm::tlm_sync_enum Device::nb_transport_bw(int port, Transaction& transaction, [[maybe_unused]] Phase& phase,
+                                           sc_core::sc_time& delay) {
   sc_assert(phase == Phase::credit);
   Port& p = ports_[port];
   const std::uint8_t channel = transaction.virtual_channel;

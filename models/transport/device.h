@@ -29,12 +29,12 @@ struct FabricContext {
   FabricListener* listener = nullptr;
 };
 
-/// Counted at the sender, per port. Utilisation is busy / elapsed and cannot exceed 1: charges never overlap.
+/// Counted at the sender, per port. Utilisation is busy_until / elapsed and cannot exceed 1: charges never overlap.
 struct PortCounters {
   std::uint64_t transactions = 0;
   Bytes payload_bytes = 0;   ///< of writes and read responses
   Bytes wire_bytes = 0;      ///< with every overhead
-  Time busy;
+  Time busy;                 ///< charged line time, overheads and owed acks included; see Port::busy_until
   Bytes queued_bytes = 0;    ///< payload waiting to start, now
   Bytes peak_queued_bytes = 0;
   /// Time that eligible transactions waited here, by class, each weighted with its share of its message.
@@ -58,6 +58,10 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     WireCost cost;                   ///< of the transaction looked at last
     Device* peer = nullptr;          ///< what it is connected to, for route walks and names
     PortId peer_port;
+
+    /// How long the line was charged by `now`. Charges are contiguous while a backlog lasts, so what reaches past now is
+    /// taken off, and busy_until(t) <= t always.
+    Time busy_until(Time now) const { return counters.busy - since(egress.free(), now); }
   };
 
   Device(sc_core::sc_module_name name, FabricContext& context);

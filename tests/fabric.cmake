@@ -1,0 +1,1 @@
+railyard_test(fabric_paths railyard_infiniband)

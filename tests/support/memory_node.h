@@ -1,0 +1,92 @@
+// The smallest thing that can send and receive on the fabric: a memory that injects its messages through a port, or over a
+// NIC, answers read requests, and sinks what is written to it.
+#pragma once
+
+#include <unordered_map>
+
+#include "infiniband/nic.h"
+#include "transport/endpoint.h"
+#include "transport/fabric.h"
+
+namespace railyard::test {
+
+class MemoryNode : public transport::Endpoint, public transport::Sender {
+ public:
+  MemoryNode(sc_core::sc_module_name name, transport::Fabric& fabric, transport::Window window, Time read_latency = Time())
+      : Endpoint(name, fabric.context(), window), read_latency_(read_latency) {
+    fabric.add_device(*this);
+    fabric.add_sender(window, *this);
+  }
+
+  /// Messages to `destination` leave through this port; by default port 0.
+  void route(transport::Window destination, PortId out) { out_[destination] = out; }
+  /// Messages to `destination` are read from here by `nic` and sent to the NIC at `remote`.
+  void route(transport::Window destination, infiniband::Nic& nic, transport::Lid remote) { nics_[destination] = {&nic, remote}; }
+  /// The sending engine's own packet limit.
+  void set_engine_payload(Bytes bytes) { engine_payload_bytes_ = bytes; }
+
+  void send(transport::Message& message) override {
+    message.address = transport::window_base(message.destination);
+    if (const auto nic = nics_.find(message.destination); nic != nics_.end()) {
+      nic->second.first->post(message, nic->second.second);
+      return;
+    }
+    Part part;
+    part.message = &message;
+    part.bytes = message.bytes;
+    part.address = message.address;
+    part.engine_payload_bytes = engine_payload_bytes_;
+    inject(out(message.destination), part);
+  }
+
+  transport::Path path_to(transport::Window destination, std::uint8_t) const override {
+    if (const auto nic = nics_.find(destination); nic != nics_.end())
+      return nic->second.first->path(*this, PortId(0), read_latency_, destination, nic->second.second);
+    transport::Path path;
+    path.engine_payload_bytes = engine_payload_bytes_;
+    path.lanes.push_back({transport::walk(*this, out(destination), transport::window_base(destination), 0), 1});
+    return path;
+  }
+
+ protected:
+  void receive(transport::Transaction& t) override {
+    if (t.operation == transport::Operation::write) {
+      land(t);
+      return;
+    }
+    return_credit(t, t.tail);
+    t.ingress = PortId();
+    t.tail += read_latency_;
+    context_.calendar.at(t.head + read_latency_, *this, kRespondTag, reinterpret_cast<std::uint64_t>(&t));
+  }
+
+  void on_own_event(std::uint32_t tag, std::uint64_t data) override {
+    if (tag != kRespondTag) {
+      Endpoint::on_own_event(tag, data);
+      return;
+    }
+    if (!has_responder_) responder_ = add_requester(PortId(0));
+    has_responder_ = true;
+    auto& t = *reinterpret_cast<transport::Transaction*>(data);
+    t.operation = transport::Operation::read_response;
+    t.address = t.reply_to;
+    t.virtual_channel = transport::kResponseChannel;
+    enqueue(PortId(0), responder_, t);
+  }
+
+ private:
+  static constexpr std::uint32_t kRespondTag = kFirstEndpointTag;
+  PortId out(transport::Window destination) const {
+    const auto found = out_.find(destination);
+    return found == out_.end() ? PortId(0) : found->second;
+  }
+
+  Time read_latency_;
+  Bytes engine_payload_bytes_ = 0;
+  std::unordered_map<transport::Window, PortId> out_;
+  std::unordered_map<transport::Window, std::pair<infiniband::Nic*, transport::Lid>> nics_;
+  std::uint32_t responder_ = 0;
+  bool has_responder_ = false;
+};
+
+}  // namespace railyard::test

@@ -1,0 +1,139 @@
+// A fabric under test: a fresh kernel context, the devices of a scenario, the messages it sends and when they landed.
+// done() asserts what must hold at the end of every run: the simulation ended by itself, nothing is under way, every credit
+// came home, and no link was busier than time allows.
+#pragma once
+
+#include <boost/test/unit_test.hpp>
+#include <deque>
+#include <memory>
+#include <string>
+#include <systemc>
+#include <vector>
+
+#include "tests/support/memory_node.h"
+#include "transport/fabric.h"
+#include "transport/switch.h"
+
+namespace railyard::test {
+
+/// A link without packets: wire bytes are payload bytes.
+inline transport::LinkDirection ideal(Rate rate, Time latency, Bytes buffer_bytes = 0, Time credit_latency = Time()) {
+  transport::LinkDirection link;
+  link.rate = rate;
+  link.latency = latency;
+  link.credit_latency = credit_latency;
+  link.buffer_bytes = buffer_bytes;
+  return link;
+}
+
+/// A round rate makes round times: 1 GB/s is exactly 1 byte per nanosecond.
+inline Rate gb(std::uint64_t gb_per_s) { return Rate::bytes_per_second(gb_per_s * 1'000'000'000ull); }
+
+/// Several simulations can follow each other in one process when each has a kernel context of its own.
+struct FreshKernel {
+  FreshKernel() {
+    sc_core::sc_curr_simcontext = new sc_core::sc_simcontext();
+    sc_core::sc_default_global_context = sc_core::sc_curr_simcontext;
+    sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
+  }
+};
+
+class Simulation : private FreshKernel, public transport::MessageClient {
+ public:
+  explicit Simulation(Bytes transaction_bytes = 0, const transport::ChannelPlan& plan = {}) : fabric(plan, transaction_bytes) {}
+  virtual ~Simulation() = default;
+
+  transport::Fabric fabric;
+  std::deque<MemoryNode> nodes;          ///< node i has window i
+  std::deque<transport::Switch> switches;
+  std::vector<Time> landed;              ///< by cookie
+  std::vector<Time> took;                ///< by cookie
+  std::vector<Time> alone;               ///< uncontended, by cookie
+
+  MemoryNode& node(Time read_latency = Time()) {
+    const auto window = static_cast<transport::Window>(nodes.size());
+    return nodes.emplace_back(("node" + std::to_string(window)).c_str(), fabric, window, read_latency);
+  }
+  transport::Switch& add_switch(transport::Switch::DecodeBy by = transport::Switch::DecodeBy::window) {
+    transport::Switch& made = switches.emplace_back(("switch" + std::to_string(switches.size())).c_str(), fabric.context(), by);
+    fabric.add_device(made);
+    return made;
+  }
+  /// A full-duplex link; returns a's port. Windows behind a switch's port are mapped by the caller.
+  static std::pair<PortId, PortId> join(transport::Device& a, transport::Device& b, const transport::LinkDirection& to_b,
+                                        const transport::LinkDirection& to_a) {
+    const PortId at_a = a.add_port("port" + std::to_string(a.ports()), to_b);
+    const PortId at_b = b.add_port("port" + std::to_string(b.ports()), to_a);
+    transport::Device::connect(a, at_a, b, at_b);
+    return {at_a, at_b};
+  }
+  /// A node below a switch, which maps its window.
+  static void attach(MemoryNode& node, transport::Switch& sw, const transport::LinkDirection& up, const transport::LinkDirection& down) {
+    sw.decoder().map(node.window(), join(node, sw, up, down).second);
+  }
+  static void attach(MemoryNode& node, transport::Switch& sw, const transport::LinkDirection& both) { attach(node, sw, both, both); }
+
+  /// Sends at `when`. @return the message's number, the index of its times
+  std::size_t send(Time when, transport::Window source, transport::Window destination, Bytes bytes, std::uint8_t traffic_class = 0,
+                   std::uint32_t channel = 0) {
+    transport::Message message;
+    message.source = source;
+    message.destination = destination;
+    message.bytes = bytes;
+    message.traffic_class = traffic_class;
+    message.channel = channel;
+    message.client = this;
+    message.cookie = landed.size();
+    landed.push_back(Time::max());
+    took.push_back(Time::max());
+    alone.push_back(Time());
+    starter_.messages.push_back(message);
+    fabric.calendar().at(when, starter_, 0, starter_.messages.size() - 1);
+    return landed.size() - 1;
+  }
+
+  void on_delivered(transport::Message& message) override {
+    BOOST_TEST_REQUIRE((landed[message.cookie] == Time::max()));  // once
+    landed[message.cookie] = fabric.now();
+    took[message.cookie] = message.finished - message.started;
+    alone[message.cookie] = message.uncontended;
+    BOOST_TEST((message.finished == fabric.now()));
+    delivered(message);
+  }
+  virtual void delivered(transport::Message&) {}
+
+  /// Runs to the end and checks what must hold there.
+  void run() {
+    sc_core::sc_start();
+    done();
+  }
+
+ private:
+  struct Starter : transport::CalendarClient {
+    explicit Starter(Simulation& owner) : simulation(owner) {}
+    void on_event(std::uint32_t, std::uint64_t number) override { simulation.fabric.send(messages[number]); }
+    Simulation& simulation;
+    std::vector<transport::Message> messages;
+  };
+  Starter starter_{*this};
+
+  void done() {
+    BOOST_TEST((sc_core::sc_get_status() == sc_core::SC_PAUSED));  // ran out of events; nobody stopped it
+    BOOST_TEST(fabric.calendar().pending() == 0u);
+    BOOST_TEST(fabric.transactions_live() == 0u);
+    BOOST_TEST(fabric.ledger().live() == 0u);
+    BOOST_TEST(fabric.unreturned_credit() == 0u);
+    for (std::size_t i = 0; i < landed.size(); ++i)
+      BOOST_TEST((landed[i] != Time::max()), "message " << i << " never landed");
+    const Time end = fabric.now();
+    for (const transport::Device* device : fabric.devices()) {
+      for (std::uint32_t p = 0; p < device->ports(); ++p) {
+        const transport::Device::Port& port = device->port(PortId(p));
+        BOOST_TEST((port.busy_until(end) <= end), device->name() << " port " << p << " was busy longer than time passed");
+        BOOST_TEST(port.counters.queued_bytes == 0u);
+      }
+    }
+  }
+};
+
+}  // namespace railyard::test
