@@ -10,11 +10,12 @@ namespace {
 
 constexpr std::uint64_t kLeastSplitTokens = 512;  // of context in one split of flash-decoding
 constexpr double kTailShare = 0.5;                // of the longest block, that the last blocks of a full grid run alone
-constexpr double kLoneRate = 2;                   // a block's HBM rate with idle neighbours, over its even share
+constexpr double kBytesInFlight = 24576;          // that one decode block keeps on its way from HBM (Little's law)
 constexpr double kQueryBytes = 2;                 // queries and outputs stay in 16 bits
 constexpr double kFlopsPerPair = 4;               // per query-key pair and head dimension: score and value multiply-adds
 
-/// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small (Ada, GA102).
+/// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small (Ada,
+/// GA102).
 std::uint64_t query_rows(const GpuDatasheet& gpu) {
   constexpr std::uint32_t kSharedMemoryKib = 128;
   return gpu.sm.shared_memory_kib < kSharedMemoryKib ? 64 : 128;
@@ -90,7 +91,8 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   time.bytes = token_bytes * heads.kv * static_cast<double>(tokens) +
                2.0 * static_cast<double>(context.size()) * heads.query * heads.dim * kQueryBytes;
   const double piece = token_bytes * static_cast<double>(ceil_div(longest, split));
-  const double hbm = std::max(time.bytes / rate, piece / (kLoneRate * rate / gpu.sm.count));
+  const double block_rate = kBytesInFlight / (gpu.hbm.read_latency_ns * 1e-9);
+  const double hbm = std::max(time.bytes / rate, piece / block_rate);
 
   time.fixed_seconds = gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
   time.seconds = time.fixed_seconds + hbm;

@@ -1,9 +1,10 @@
 // Time of attention kernels on one GPU, for the heads that one tensor-parallel rank holds.
 //
-// Prefill: one thread block per (query head, 128 query rows), looping over the KV blocks its rows may see; blocks at the end of a
-// causal chunk are the longest. Its rate follows the datasheet's measured saturation (FlashAttention-2 on Ampere and Ada,
-// FlashAttention-3 on Hopper), shared out over the SMs, so that a chunk with few heads or rows cannot use them all.
-// Decode: one query row per request, KV read once from HBM, split along the context (flash-decoding) until the SMs are busy.
+// Prefill: one thread block per (query head, 128 query rows), looping over the KV blocks its rows may see; blocks at
+// the end of a causal chunk are the longest. Its rate follows the datasheet's measured saturation (FlashAttention-2
+// on Ampere and Ada, FlashAttention-3 on Hopper), shared out over the SMs, so that a chunk with few heads or rows
+// cannot use them all. Decode: one query row per request, KV read once from HBM, split along the context (flash-
+// decoding) until the SMs are busy.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ struct AttentionHeads {
   DataType kv_dtype = DataType::bf16;
 };
 
-/// Useful FLOPs of causal attention for queries at positions [kv_start, kv_start + tokens): scores and values of each query
-/// against the keys 0..itself. Sums over chunks to the whole prompt's exactly.
+/// Useful FLOPs of causal attention for queries at positions [kv_start, kv_start + tokens): scores and values of each
+/// query against the keys 0..itself. Sums over chunks to the whole prompt's exactly.
 double causal_attention_flops(const AttentionHeads& heads, std::uint64_t tokens, std::uint64_t kv_start);
 
 /// A chunk of one prompt: `tokens` queries against the `kv_start` keys of the chunks before it and, causally, its own.

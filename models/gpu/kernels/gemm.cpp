@@ -19,7 +19,7 @@ struct Tile {
 constexpr std::array<Tile, 8> kTiles{
     {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64}}};
 constexpr std::array<std::uint32_t, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
-constexpr double kStepBytes = 128;              // one pipeline step: 64 elements of two bytes, a swizzled shared-memory row
+constexpr double kStepBytes = 128;              // one pipeline step: 64 elements of two bytes
 constexpr std::uint64_t kLeastSplitDepth = 128; // of K, below which a split is all prologue
 constexpr std::uint64_t kMostWaves = 4;         // of split tiles
 constexpr double kPartialBytes = 4;             // fp32 partial sums
@@ -61,8 +61,8 @@ double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t 
 
 double norm(double a, double b, double c, double exponent) {
   const double largest = std::max({a, b, c});
-  return largest * std::pow(std::pow(a / largest, exponent) + std::pow(b / largest, exponent) + std::pow(c / largest, exponent),
-                            1.0 / exponent);
+  const auto part = [&](double seconds) { return std::pow(seconds / largest, exponent); };
+  return largest * std::pow(part(a) + part(b) + part(c), 1.0 / exponent);
 }
 
 Candidate try_tile(const Problem& p, Tile tile, std::uint32_t split, double eta) {
@@ -84,8 +84,8 @@ Candidate try_tile(const Problem& p, Tile tile, std::uint32_t split, double eta)
   c.tensor = per_wave * (steps * tensor_cycles + epilogue_cycles);
   c.feed = per_wave * (steps * feed_cycles + epilogue_cycles);
 
-  const double strip = static_cast<double>(std::min<std::uint64_t>(tile.m, shape.m) + std::min<std::uint64_t>(tile.n, shape.n));
-  const double reads = static_cast<double>(rows * columns * shape.groups) * strip * shape.k * p.element_bytes;
+  const std::uint64_t strip = std::min<std::uint64_t>(tile.m, shape.m) + std::min<std::uint64_t>(tile.n, shape.n);
+  const double reads = static_cast<double>(rows * columns * shape.groups * strip) * shape.k * p.element_bytes;
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
   c.l2 = (reads + partials) / (p.gpu.l2.gb_per_s * 1e9);
   c.hbm_bytes = hbm_bytes(p, tile, rows, columns, split);
@@ -143,8 +143,8 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   const double fixed = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
   const double throttle = gpu.sm.throttle_us * kSecondsPerUs;
 
-  // The time grows with 1/eta and eta falls slowly with the time, so substitution climbs to the fixed point: each round shrinks
-  // the step by more than four for every efficiency pair with burst < 2 x sustained.
+  // The time grows with 1/eta and eta falls slowly with the time, so substitution climbs to the fixed point: each
+  // round shrinks the step by more than four for every efficiency pair with burst < 2 x sustained.
   constexpr int kMostRounds = 40;
   constexpr double kRelativeStep = 1e-9;
   Candidate best = fastest(p, p.burst);
@@ -165,7 +165,8 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   time.waves = static_cast<std::uint32_t>(best.waves);
   time.tail_efficiency = static_cast<double>(best.ctas) / (static_cast<double>(best.waves) * gpu.sm.count);
   time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(best.ctas, gpu.sm.count));
-  time.flops = 2.0 * shape.groups * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  constexpr double kFlopsPerProduct = 2;
+  time.flops = kFlopsPerProduct * shape.groups * static_cast<double>(shape.m) * shape.n * shape.k;
   time.bytes = best.hbm_bytes;
   time.tile_m = best.tile.m;
   time.tile_n = best.tile.n;

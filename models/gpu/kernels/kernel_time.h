@@ -1,7 +1,9 @@
-// What a kernel costs on one GPU, and why: the common result of the GEMM, attention and memory-bound formulas of this folder.
+// What a kernel costs on one GPU, and why: the common result of the GEMM, attention and memory-bound formulas of this
+// folder.
 //
-// A kernel's time comes from its own shape: tiles and waves over the real number of SMs against the tensor rate, operand feed,
-// L2 and HBM traffic, whichever binds. Everything is double arithmetic in seconds; a caller rounds once, with Time::seconds.
+// A kernel's time comes from its own shape: tiles and waves over the real number of SMs against the tensor rate,
+// operand feed, L2 and HBM traffic, whichever binds. Everything is double arithmetic in seconds; a caller rounds
+// once, with Time::seconds.
 #pragma once
 
 #include <array>

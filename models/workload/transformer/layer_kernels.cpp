@@ -87,7 +87,8 @@ Segment LayerTimer::mlp(std::uint64_t tokens) {
 
 std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
   if (model_.experts == 0) return 0;
-  const double missed = std::pow(1.0 - static_cast<double>(model_.experts_per_token) / model_.experts, static_cast<double>(tokens));
+  const double chosen = static_cast<double>(model_.experts_per_token) / model_.experts;
+  const double missed = std::pow(1.0 - chosen, static_cast<double>(tokens));
   return static_cast<std::uint32_t>(std::lround(model_.experts * (1.0 - missed)));
 }
 

@@ -1,11 +1,14 @@
-// The kernels of one decoder layer on one tensor-parallel rank, cut where the rank has to meet its peers: the attention segment
-// and the MLP segment each end in an all-reduce of hidden_bytes(tokens). Prefill and decode differ in their attention only.
+// The kernels of one decoder layer on one tensor-parallel rank, cut where the rank has to meet its peers: the
+// attention segment and the MLP segment each end in an all-reduce of hidden_bytes(tokens). Prefill and decode differ
+// in their attention only.
 //
-//   attention: rmsnorm (with the residual of the segment before), qkv [h x (a + 2g)d / tp], rotary (with the KV write), attention,
-//              o_proj [ad / tp x h]
+//   attention: rmsnorm (with the residual of the segment before), qkv [h x (a + 2g)d / tp], rotary (with the KV
+//              write), attention, o_proj [ad / tp x h]
 //   MLP:       rmsnorm, gate_up [h x 2f / tp], activation, down [f / tp x h]
-//   experts:   rmsnorm, router [h x E] on every rank, top_k, permute, grouped gate_up, activation, grouped down, combine; every
-//              expert is sharded by tp, and an expert sees its even share of the routed rows
+//   experts:   rmsnorm, router [h x E] on every rank, top_k, permute, grouped gate_up, activation, grouped down,
+//              combine; every expert is sharded by tp, and an expert sees its even share of the routed rows
+//
+// Narrow models (fp8, fp4) are taken to have static scales: quantising activations costs no kernel of its own.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +48,8 @@ class LayerTimer {
 
   /// Before the first layer: this rank's rows of the vocabulary.
   Segment embedding(std::uint64_t tokens);
-  /// After the last layer: final norm, LM head [h x V / tp] and sampling of `rows` positions (1 for a prompt's last chunk, the
-  /// batch in decode).
+  /// After the last layer: final norm, LM head [h x V / tp] and sampling of `rows` positions (1 for a prompt's last
+  /// chunk, the batch in decode).
   Segment head(std::uint64_t rows);
 
   /// Experts that `tokens` tokens reach when routed evenly: E (1 - (1 - k/E)^tokens), rounded; 0 for a dense model.
@@ -56,7 +59,8 @@ class LayerTimer {
   void add_attention_inputs(Segment& segment, std::uint64_t tokens);
   void add_output_projection(Segment& segment, std::uint64_t tokens);
   void add_norm(Segment& segment, std::uint64_t tokens);
-  void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k, std::uint32_t groups = 1);
+  void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                std::uint32_t groups = 1);
   void add_experts(Segment& segment, std::uint64_t tokens);
   /// `elements` just written or soon read by a neighbouring kernel, in the model's data type
   void add_elementwise(Segment& segment, const char* name, double elements, double cold_bytes = 0);

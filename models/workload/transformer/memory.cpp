@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
+#include <vector>
 
 namespace railyard::workload {
 namespace {
@@ -16,7 +16,8 @@ struct Largest {
   RankMemory need;
 };
 
-Largest largest_stage(const ModelShape& model, const std::vector<Stage>& stages, std::uint32_t tp, const MemoryLoad& load) {
+Largest largest_stage(const ModelShape& model, const std::vector<Stage>& stages, std::uint32_t tp,
+                      const MemoryLoad& load) {
   Largest largest;
   for (std::uint32_t p = 0; p < stages.size(); ++p) {
     const RankMemory need = rank_memory(model, stages[p], tp, load);
@@ -39,10 +40,18 @@ std::uint64_t most_kv_tokens(const ModelShape& model, const std::vector<Stage>& 
   return most;
 }
 
-void find_mapping(const ModelShape& model, const MemoryLoad& load, MemoryCheck& check) {
+void find_mapping(const ModelShape& model, std::uint32_t asked_tp, const MemoryLoad& load, MemoryCheck& check) {
+  std::vector<std::uint32_t> widths;
+  for (std::uint32_t tp = 1; tp <= model.heads; ++tp)
+    if (model.heads % tp == 0) widths.push_back(tp);
+  const auto distance = [&](std::uint32_t tp) {
+    return std::max(tp, asked_tp) / static_cast<double>(std::min(tp, asked_tp));
+  };
+  std::stable_sort(widths.begin(), widths.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return distance(a) < distance(b); });
+
   std::uint64_t fewest = ~0ull;
-  for (std::uint32_t tp = model.heads; tp >= 1; --tp) {
-    if (model.heads % tp != 0) continue;
+  for (const std::uint32_t tp : widths) {
     for (std::uint32_t pp = 1; pp <= model.layers && std::uint64_t(tp) * pp < fewest; ++pp) {
       const Largest need = largest_stage(model, stages_of(even_stage_layers(model.layers, pp)), tp, load);
       if (need.need.total() > check.limit) continue;
@@ -61,27 +70,23 @@ std::string gigabytes(double bytes) {
   return text;
 }
 
+std::string gigabytes(Bytes bytes) { return gigabytes(static_cast<double>(bytes)); }
+
 std::string describe(const MemoryCheck& check, double capacity_bytes, double limit_ratio) {
   char ratio[32];
   std::snprintf(ratio, sizeof ratio, "%g", limit_ratio);
-  std::string text = "a rank of stage " + std::to_string(check.stage) + " needs " + gigabytes(double(check.need.total())) +
-                     " (weights " + gigabytes(double(check.need.weights)) + ", KV cache " + gigabytes(double(check.need.kv)) +
-                     ", activations " + gigabytes(double(check.need.activations)) + ") of " + gigabytes(double(check.limit)) + " (" +
-                     ratio + " x " + gigabytes(capacity_bytes) + ")";
+  const RankMemory& need = check.need;
+  std::string text = "a rank of stage " + std::to_string(check.stage) + " needs " + gigabytes(need.total()) +
+                     " (weights " + gigabytes(need.weights) + ", KV cache " + gigabytes(need.kv) + ", activations " +
+                     gigabytes(need.activations) + ") of " + gigabytes(check.limit) + " (" + ratio + " x " +
+                     gigabytes(capacity_bytes) + ")";
   if (check.fits) return text;
-  text += ", " + gigabytes(double(check.exceeds_by)) + " too much; ";
-  if (check.most_kv_tokens > 0) {
-    text += "at most " + std::to_string(check.most_kv_tokens) + " tokens of KV cache fit";
-  } else {
-    text += "no KV cache would fit";
-  }
-  if (check.fitting_tp > 0) {
-    text += ", or use " + std::to_string(check.fitting_tp * check.fitting_pp) + " GPUs (tp " + std::to_string(check.fitting_tp) +
-            ", pp " + std::to_string(check.fitting_pp) + ")";
-  } else {
-    text += ", and no tp and pp of this model would help";
-  }
-  return text;
+  text += ", " + gigabytes(check.exceeds_by) + " too much; ";
+  text += check.most_kv_tokens > 0 ? "at most " + std::to_string(check.most_kv_tokens) + " tokens of KV cache fit"
+                                   : std::string("no KV cache would fit");
+  if (check.fitting_tp == 0) return text + ", and no tp and pp of this model would help";
+  return text + ", or use " + std::to_string(check.fitting_tp * check.fitting_pp) + " GPUs (tp " +
+         std::to_string(check.fitting_tp) + ", pp " + std::to_string(check.fitting_pp) + ")";
 }
 
 }  // namespace
@@ -113,7 +118,7 @@ MemoryCheck check_memory(const ModelShape& model, const std::vector<std::uint32_
   check.fits = largest.need.total() <= check.limit;
   check.exceeds_by = check.fits ? 0 : largest.need.total() - check.limit;
   check.most_kv_tokens = most_kv_tokens(model, stages, tp, load, check.limit);
-  if (!check.fits) find_mapping(model, load, check);
+  if (!check.fits) find_mapping(model, tp, load, check);
   check.sentence = describe(check, capacity_bytes, limit_ratio);
   return check;
 }

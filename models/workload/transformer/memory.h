@@ -19,8 +19,10 @@ struct RankMemory {
 };
 
 /// Working buffers of a rank for a pass of `tokens` tokens, reused from layer to layer:
-///   tokens x (4 h + max((a + 2g) d + a d, 3 f) / tp) elements: input, residual, normed input and communication buffer; then the
-///   attention's projections and output or the MLP's intermediate (both halves of a gated MLP and their product). A mixture of
+///   tokens x (4 h + max((a + 2g) d + a d, 3 f) / tp) elements: input, residual, normed input and communication
+///     buffer; then the
+///   attention's projections and output or the MLP's intermediate (both halves of a gated MLP and their product). A
+///     mixture of
 ///   experts keeps k routed copies of the MLP's part with their h of input and output. The last stage adds
 ///   `logit_rows` x V / tp logits in fp32.
 Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens,
@@ -42,7 +44,8 @@ struct MemoryCheck {
   Bytes limit = 0;                 ///< capacity x limit ratio
   Bytes exceeds_by = 0;            ///< 0 when it fits
   std::uint64_t most_kv_tokens = 0;  ///< KV tokens that fit with this mapping; 0: not even the weights do
-  std::uint32_t fitting_tp = 0, fitting_pp = 0;  ///< smallest tp x pp (ties: larger tp) that fits the load; 0: none
+  /// Smallest tp x pp that fits the load (ties: tp nearest to the asked one); 0: none.
+  std::uint32_t fitting_tp = 0, fitting_pp = 0;
   std::string sentence;            ///< ready for an error message, without a full stop
 };
 

@@ -18,8 +18,8 @@ std::uint64_t expert_parameters(const ModelShape& m) {
 double multiplied_weights(const ModelShape& m) {
   const std::uint64_t heads = m.heads + 2ull * m.kv_heads;
   const std::uint64_t attention = (heads + m.heads) * m.head_dim * m.hidden;
-  const std::uint64_t mlp = m.experts == 0 ? expert_parameters(m)
-                                           : m.experts_per_token * expert_parameters(m) + std::uint64_t(m.hidden) * m.experts;
+  const std::uint64_t router = std::uint64_t(m.hidden) * m.experts;
+  const std::uint64_t mlp = (m.experts == 0 ? 1 : m.experts_per_token) * expert_parameters(m) + router;
   return static_cast<double>(attention + mlp);
 }
 

@@ -1,10 +1,11 @@
-// What a decoder-only transformer holds: parameters, KV cache and FLOPs, for the whole model and for one rank of a tensor-parallel
-// (tp) by pipeline-parallel (pp) grid. Exact integer arithmetic; no device and no time in here.
+// What a decoder-only transformer holds: parameters, KV cache and FLOPs, for the whole model and for one rank of a
+// tensor-parallel (tp) by pipeline-parallel (pp) grid. Exact integer arithmetic; no device and no time in here.
 //
-// Symbols: L layers, h hidden, a query heads, g KV heads, d head dimension, f MLP width (of one expert), E experts, V vocabulary.
-// A layer holds h(a + 2g)d for the query, key and value projections (+ (a + 2g)d biases in Qwen2), a d h for the output
-// projection, 3 h f (gated) or 2 h f for the MLP, E times that and h E for the router of a mixture of experts, and two RMSNorm
-// vectors of h. The model adds V h of embeddings, V h of output head unless tied, and the final norm's h.
+// Symbols: L layers, h hidden, a query heads, g KV heads, d head dimension, f MLP width (of one expert), E experts, V
+// vocabulary. A layer holds h(a + 2g)d for the query, key and value projections (+ (a + 2g)d biases in Qwen2), a d h
+// for the output projection, 3 h f (gated) or 2 h f for the MLP, E times that and h E for the router of a mixture of
+// experts, and two RMSNorm vectors of h. The model adds V h of embeddings, V h of output head unless tied, and the
+// final norm's h.
 #pragma once
 
 #include <cstdint>
@@ -46,26 +47,27 @@ std::vector<Stage> stages_of(const std::vector<std::uint32_t>& stage_layers);
 /// Contiguous and as even as possible; the earlier stages take the remainder. @pre 1 <= pp <= layers
 std::vector<std::uint32_t> even_stage_layers(std::uint32_t layers, std::uint32_t pp);
 
-/// Parameters on one rank of a stage: (W / L) * stage layers / tp, with integer division in this order, plus the embeddings and
-/// the head of the stages that hold them, each sharded by tp. Copies that a tensor-parallel implementation keeps on every rank
-/// (norms, KV projections beyond the KV heads) are counted once over the group.
+/// Parameters on one rank of a stage: (W / L) * stage layers / tp, with integer division in this order, plus the
+/// embeddings and the head of the stages that hold them, each sharded by tp. Copies that a tensor-parallel
+/// implementation keeps on every rank (norms, KV projections beyond the KV heads) are counted once over the group.
 std::uint64_t rank_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 
-/// KV heads that one rank holds: its share, rounded up, and never less than one (heads are replicated when tp exceeds them).
+/// KV heads that one rank holds: its share, rounded up, and never less than one (heads are replicated when tp exceeds
+/// them).
 std::uint32_t rank_kv_heads(const ModelShape& model, std::uint32_t tp);
 /// Keys and values of one token in one layer on one rank.
 Bytes kv_bytes_per_token_layer(const ModelShape& model, std::uint32_t tp);
 /// The same over a stage's layers.
 Bytes kv_bytes_per_token(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 
-/// Activations of `tokens` tokens as they cross a layer or stage boundary, whole (not sharded): the payload of a tensor-parallel
-/// all-reduce.
+/// Activations of `tokens` tokens as they cross a layer or stage boundary, whole (not sharded): the payload of a
+/// tensor-parallel all-reduce.
 Bytes hidden_bytes(const ModelShape& model, std::uint64_t tokens);
 
-/// FLOPs of `layers` layers, over all tensor-parallel ranks, for a chunk of `tokens` after `kv_start` earlier ones: two per
-/// parameter multiplied and token, and the causal attention of the chunk against everything before it. Sums over the chunks of a
-/// prompt to the whole prompt's.
+/// FLOPs of `layers` layers, over all tensor-parallel ranks, for a chunk of `tokens` after `kv_start` earlier ones:
+/// two per parameter multiplied and token, and the causal attention of the chunk against everything before it. Sums
+/// over the chunks of a prompt to the whole prompt's.
 double prefill_flops(const ModelShape& model, std::uint64_t layers, std::uint64_t tokens, std::uint64_t kv_start);
 /// FLOPs of `layers` layers for one decode step: a token each for requests with these context lengths.
 double decode_flops(const ModelShape& model, std::uint64_t layers, const std::vector<std::uint64_t>& context);

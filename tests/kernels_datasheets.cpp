@@ -1,0 +1,77 @@
+#define BOOST_TEST_MODULE kernels_datasheets
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <set>
+
+#include "kernels_datasheets.h"
+
+using namespace railyard;
+using railyard::test::gpu_datasheet;
+
+namespace {
+
+struct Published {
+  const char* name;
+  std::uint32_t sms;
+  double bf16_tflops, fp8_tflops;  // dense
+  double hbm_gb, hbm_gb_per_s;
+  double nvlink_gb_per_s;          // one direction, all links
+};
+
+// Vendors' datasheets: SMs, dense tensor peaks, memory, NVLink. RTX 4090 with fp32 accumulation.
+const Published kPublished[] = {
+    {"A100-SXM4-80GB", 108, 312, 0, 80, 2039, 300},   {"A100-SXM4-40GB", 108, 312, 0, 40, 1555, 300},
+    {"A100-PCIe-80GB", 108, 312, 0, 80, 1935, 0},     {"H100-SXM5-80GB", 132, 989, 1979, 80, 3350, 450},
+    {"H100-PCIe-80GB", 114, 756, 1513, 80, 2039, 0},  {"H200-SXM-141GB", 132, 989, 1979, 141, 4800, 450},
+    {"L40S", 142, 362, 733, 48, 864, 0},              {"RTX-PRO-6000-Blackwell-Server", 188, 467.8, 935.6, 96, 1597, 0},
+    {"RTX-4090", 128, 165.2, 330.3, 24, 1008, 0},     {"L20-48GB", 92, 119.5, 239, 48, 864, 0},
+    {"A40-48GB", 84, 149.7, 0, 48, 696, 0},           {"B200-SXM-180GB", 148, 2250, 4500, 180, 8000, 900},
+};
+
+double tflops(const gpu::GpuDatasheet& g, DataType type) {
+  return g.sm.count * g.sm.clock_mhz * 1e6 * g.sm.flop_per_clock[static_cast<std::size_t>(type)] * 1e-12;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(datasheets_reproduce_the_published_peaks) {
+  for (const Published& p : kPublished) {
+    const gpu::GpuDatasheet g = gpu_datasheet(p.name);
+    BOOST_TEST_CONTEXT(p.name) {
+      BOOST_TEST(g.sm.count == p.sms);
+      BOOST_TEST(tflops(g, DataType::bf16) == p.bf16_tflops, boost::test_tools::tolerance(0.015));
+      BOOST_TEST(tflops(g, DataType::fp8) == p.fp8_tflops, boost::test_tools::tolerance(0.015));
+      BOOST_TEST(g.hbm.capacity_gb == p.hbm_gb);
+      BOOST_TEST(g.hbm.gb_per_s == p.hbm_gb_per_s);
+      BOOST_TEST(g.nvlink.links * g.nvlink.gb_per_s == p.nvlink_gb_per_s);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_shipped_datasheet_is_listed_above) {
+  std::set<std::string> listed, shipped;
+  for (const Published& p : kPublished) listed.insert(p.name);
+  const std::string folder = std::string(RAILYARD_SOURCE_DIR) + "/platforms/datasheets/gpus";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) shipped.insert(entry.path().stem().string());
+  BOOST_TEST(listed == shipped, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(calibrated_constants_stay_below_the_specification) {
+  const std::set<std::string> calibrations{"measured", "family", "specification"};
+  for (const Published& p : kPublished) {
+    const gpu::GpuDatasheet g = gpu_datasheet(p.name);
+    BOOST_TEST_CONTEXT(p.name) {
+      BOOST_TEST(calibrations.count(g.calibration) == 1u);
+      BOOST_TEST(!g.source.empty());
+      BOOST_TEST(g.sm.burst_efficiency_ratio <= 1.0);
+      BOOST_TEST(g.sm.sustained_efficiency_ratio <= g.sm.burst_efficiency_ratio);
+      BOOST_TEST(g.sm.sustained_efficiency_ratio > 0.4);
+      BOOST_TEST(g.hbm.gemm_gb_per_s < g.hbm.gb_per_s);
+      BOOST_TEST(g.hbm.gemm_gb_per_s > 0.7 * g.hbm.gb_per_s);
+      BOOST_TEST(g.l2.gb_per_s > 2 * g.hbm.gb_per_s);
+      BOOST_TEST(g.kernel.attention_tflops < tflops(g, DataType::bf16));
+      BOOST_TEST(g.kernel.attention_tflops > 0.35 * tflops(g, DataType::bf16));
+    }
+  }
+}

@@ -1,0 +1,159 @@
+#define BOOST_TEST_MODULE kernels_gemm
+#include <boost/test/unit_test.hpp>
+
+#include <stdexcept>
+
+#include "gpu/kernels/kernel_timer.h"
+#include "kernels_datasheets.h"
+
+using namespace railyard;
+using namespace railyard::gpu;
+using railyard::test::gpu_datasheet;
+
+namespace {
+
+double seconds(const GpuDatasheet& gpu, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  return gemm_time(gpu, {m, n, k, DataType::bf16, 1}).seconds;
+}
+
+double peak_flops(const GpuDatasheet& gpu, DataType type) {
+  return gpu.sm.count * gpu.sm.clock_mhz * 1e6 * gpu.sm.flop_per_clock[static_cast<std::size_t>(type)];
+}
+
+}  // namespace
+
+// 132 tiles of 128 x 256 fill an H100 once; 133 need a second wave, for 0.8 % more work.
+BOOST_AUTO_TEST_CASE(one_tile_more_than_the_sms_costs_a_wave) {
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime full = gemm_time(h100, {11 * 128, 12 * 256, 8192, DataType::bf16, 1});
+  const KernelTime over = gemm_time(h100, {7 * 128, 19 * 256, 8192, DataType::bf16, 1});
+  BOOST_TEST(full.ctas == 132u);
+  BOOST_TEST(full.waves == 1u);
+  BOOST_TEST(full.tail_efficiency == 1.0);
+  BOOST_TEST(over.waves > 1u);
+  BOOST_TEST(over.flops / full.flops < 1.01);
+  BOOST_TEST(over.seconds / full.seconds > 1.3);
+}
+
+BOOST_AUTO_TEST_CASE(waves_count_the_devices_own_sms) {
+  const GemmShape shape{11 * 128, 12 * 256, 8192, DataType::bf16, 1};
+  GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime before = gemm_time(gpu, shape);
+  gpu.sm.count = 131;  // one SM less: the tile that has no place costs far more than 1/132
+  BOOST_TEST(gemm_time(gpu, shape).seconds > 1.2 * before.seconds);
+}
+
+BOOST_AUTO_TEST_CASE(few_rows_take_the_time_of_reading_the_weights) {
+  for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S", "B200-SXM-180GB"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    const double weights = 8192.0 * 28672 * 2 / (gpu.hbm.gemm_gb_per_s * 1e9);
+    for (const std::uint64_t m : {1, 4, 16}) {
+      const KernelTime time = gemm_time(gpu, {m, 28672, 8192, DataType::bf16, 1});
+      BOOST_TEST_CONTEXT(name << " m=" << m) {
+        BOOST_TEST(name_of(time.limit) == std::string("hbm"));
+        BOOST_TEST(time.seconds > weights);
+        BOOST_TEST(time.seconds < 1.15 * weights + time.fixed_seconds + gpu.kernel.split_k_us * 1e-6);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(more_work_never_takes_less_time) {
+  for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    double last = 0;
+    for (std::uint64_t m = 1; m <= 16384; m = m < 64 ? m + 1 : m * 5 / 4) {
+      const double now = seconds(gpu, m, 8192, 7168);
+      BOOST_TEST_CONTEXT(name << " m=" << m) BOOST_TEST(now >= last * 0.97);  // blocking of L2 rounds to whole tiles
+      last = now;
+    }
+    BOOST_TEST(seconds(gpu, 4096, 8192, 8192) > 1.7 * seconds(gpu, 4096, 8192, 4096));
+    BOOST_TEST(seconds(gpu, 4096, 16384, 4096) > 1.7 * seconds(gpu, 4096, 8192, 4096));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(no_kernel_beats_the_tensor_peak_or_the_memory) {
+  for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S", "RTX-4090", "B200-SXM-180GB"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    for (const std::uint64_t m : {1, 64, 1024, 16384})
+      for (const std::uint64_t n : {256, 4096, 28672})
+        for (const std::uint64_t k : {128, 4096, 28672}) {
+          const KernelTime time = gemm_time(gpu, {m, n, k, DataType::bf16, 1});
+          BOOST_TEST_CONTEXT(name << " " << m << "x" << n << "x" << k) {
+            BOOST_TEST(time.flops / time.seconds < peak_flops(gpu, DataType::bf16));
+            BOOST_TEST((m * k + k * n + m * n) * 2.0 / time.seconds < gpu.hbm.gb_per_s * 1e9);
+            BOOST_TEST(time.tail_efficiency <= 1.0);
+            BOOST_TEST(time.sms <= gpu.sm.count);
+          }
+        }
+  }
+}
+
+// eta(t) = sustained + (burst - sustained) / (1 + t / throttle): the time found must solve its own equation.
+BOOST_AUTO_TEST_CASE(power_limit_is_a_fixed_point) {
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+  const GemmShape shape{8192, 8192, 8192, DataType::bf16, 1};
+  const double found = gemm_time(h100, shape).seconds;
+  GpuDatasheet fixed = h100;
+  const double throttle = h100.sm.throttle_us * 1e-6;
+  fixed.sm.burst_efficiency_ratio =
+      h100.sm.sustained_efficiency_ratio +
+      (h100.sm.burst_efficiency_ratio - h100.sm.sustained_efficiency_ratio) / (1 + found / throttle);
+  fixed.sm.throttle_us = 0;
+  BOOST_TEST(gemm_time(fixed, shape).seconds == found, boost::test_tools::tolerance(1e-7));
+}
+
+// Long kernels sink to the sustained rate. Best shape of an H100: 794 TFLOP/s (stas00/ml-engineering 744d01e).
+BOOST_AUTO_TEST_CASE(long_kernels_reach_the_sustained_rate) {
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime time = gemm_time(h100, {16384, 16384, 16384, DataType::bf16, 1});
+  BOOST_TEST(time.flops / time.seconds == 794e12, boost::test_tools::tolerance(0.07));
+  BOOST_TEST(name_of(time.limit) == std::string("tensor"));
+}
+
+BOOST_AUTO_TEST_CASE(split_k_serves_short_and_deep_products) {
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+  BOOST_TEST(gemm_time(h100, {64, 1024, 65536, DataType::bf16, 1}).split_k > 1u);
+  BOOST_TEST(gemm_time(h100, {8192, 8192, 8192, DataType::bf16, 1}).split_k == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(fp8_halves_bytes_and_doubles_rate) {
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime narrow = gemm_time(h100, {1, 28672, 8192, DataType::fp8, 1});
+  const KernelTime wide = gemm_time(h100, {1, 28672, 8192, DataType::bf16, 1});
+  BOOST_TEST(narrow.bytes == wide.bytes / 2, boost::test_tools::tolerance(0.001));
+  const double ratio = seconds(h100, 8192, 8192, 8192) / gemm_time(h100, {8192, 8192, 8192, DataType::fp8, 1}).seconds;
+  BOOST_TEST(ratio > 1.5);
+  BOOST_TEST(ratio < 2.0);
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_tensor_rate_is_refused) {
+  const GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB");
+  BOOST_CHECK_THROW(gemm_time(a100, {16, 16, 16, DataType::fp8, 1}), std::domain_error);
+}
+
+// Eight experts of 64 rows read eight sets of weights but compute what one product of 512 rows does.
+BOOST_AUTO_TEST_CASE(groups_multiply_weights_and_tiles) {
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime grouped = gemm_time(h100, {64, 4096, 4096, DataType::bf16, 8});
+  const KernelTime one = gemm_time(h100, {512, 4096, 4096, DataType::bf16, 1});
+  BOOST_TEST(grouped.flops == one.flops);
+  BOOST_TEST(grouped.bytes > 8 * 4096.0 * 4096 * 2);
+  BOOST_TEST(grouped.seconds > one.seconds);
+  const KernelTime single = gemm_time(h100, {64, 4096, 4096, DataType::bf16, 1});
+  BOOST_TEST(grouped.seconds < 8 * single.seconds);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_to_do_takes_no_time) {
+  BOOST_TEST(gemm_time(gpu_datasheet("L40S"), {0, 4096, 4096, DataType::bf16, 1}).seconds == 0.0);
+}
+
+BOOST_AUTO_TEST_CASE(the_timer_remembers_what_the_formula_says) {
+  const GpuDatasheet l40s = gpu_datasheet("L40S");
+  KernelTimer timer(l40s);
+  const GemmShape shape{256, 4096, 8192, DataType::bf16, 1}, turned{256, 8192, 4096, DataType::bf16, 1};
+  BOOST_TEST(timer.gemm(shape).seconds == gemm_time(l40s, shape).seconds);
+  BOOST_TEST(timer.gemm(turned).seconds == gemm_time(l40s, turned).seconds);
+  BOOST_TEST(timer.gemm(shape).seconds == gemm_time(l40s, shape).seconds);
+  BOOST_TEST(timer.remembered() == 2u);
+}
