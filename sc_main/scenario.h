@@ -12,13 +12,9 @@
 #include "transport/traffic_class.h"
 #include "workload/model_shape.h"
 #include "workload/prefill/spec.h"
+#include "workload/traffic.h"
 
 namespace railyard {
-
-/// What crosses the fabric, for arbitration and for reports.
-enum class TrafficClass : std::uint8_t { tp, pp, kv };
-constexpr std::size_t kTrafficClasses = 3;
-constexpr std::array<const char*, kTrafficClasses> kTrafficClassNames{"tp", "pp", "kv"};
 
 struct FabricSpec {
   Bytes transaction_bytes = 0;       ///< 0: auto

@@ -22,6 +22,10 @@ Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transp
   add_port("pcie", config_.pcie);
 }
 
+bool Gpu::reaches_over_nvlink(transport::Window destination) const {
+  return policy_.egress(window(), destination, 0).via == Egress::Via::nvlink;
+}
+
 void Gpu::send(Message& message) {
   const Egress egress = policy_.egress(message.source, message.destination, message.traffic_class);
   message.address = transport::window_base(message.destination) + next_offset_;

@@ -52,6 +52,8 @@ class Gpu : public transport::Endpoint, public transport::Sender {
   PortId nvlink(std::uint32_t plane) const { return PortId(plane); }
   PortId pcie() const { return PortId(static_cast<std::uint32_t>(config_.nvlink_planes.size())); }
 
+  /// Whether messages to that memory cross NVSwitches.
+  bool reaches_over_nvlink(transport::Window destination) const;
   void send(transport::Message& message) override;
   transport::Path path_to(transport::Window destination, std::uint8_t traffic_class) const override;
 

@@ -1,0 +1,168 @@
+#include "workload/job.h"
+
+namespace railyard::workload {
+
+void Job::reached() { reached_at_ = dispatcher_->fabric_.now(); }
+
+gpu::Activity Job::activity() const {
+  switch (kind_) {
+    case Kind::kernel: return gpu::Activity::kernel;
+    case Kind::collective: return gpu::Activity::collective;
+    case Kind::send: return gpu::Activity::transfer;
+  }
+  return gpu::Activity::idle;
+}
+
+void Job::begin() {
+  begun_at_ = dispatcher_->fabric_.now();
+  client_->on_job_begun(*this);
+  switch (kind_) {
+    case Kind::kernel: device_->gpu->sms().run(duration_, sms_, *this); break;
+    case Kind::collective:
+      device_->gpu->sms().hold(sms_);
+      collective_->enter(member_);
+      break;
+    case Kind::send: {
+      landing_ = static_cast<std::uint32_t>(transfers_.size());
+      transport::Message message;
+      message.source = device_->gpu->window();
+      message.traffic_class = traffic_class_;
+      message.engine = transport::Engine::copy_engine;
+      message.client = this;
+      for (const Transfer& transfer : transfers_) {
+        message.destination = transfer.destination;
+        message.bytes = transfer.bytes;
+        dispatcher_->fabric_.send(message);
+      }
+      finish();  // the stream goes on; the job is done when the bytes have landed
+      if (transfers_.empty()) done();
+      break;
+    }
+  }
+}
+
+void Job::on_kernel_done() { over(); }
+
+void Job::on_delivered(transport::Message&) {
+  if (--landing_ == 0) done();
+}
+
+void Job::done() {
+  client_->on_job_done(*this);
+  for (Job* dependent : dependents_) dependent->waited();
+  dispatcher_->release(*this);
+}
+
+void Job::over() {
+  client_->on_job_done(*this);
+  for (Job* dependent : dependents_) dependent->waited();
+  finish();
+  dispatcher_->release(*this);
+}
+
+Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, JobClient& client) {
+  Job* job;
+  if (free_.empty()) {
+    storage_.emplace_back();
+    job = &storage_.back();
+  } else {
+    job = free_.back();
+    free_.pop_back();
+  }
+  job->reset();
+  job->dispatcher_ = this;
+  job->client_ = &client;
+  job->device_ = &device;
+  job->tag_ = tag;
+  job->kind_ = kind;
+  ++live_;
+  ++jobs_;
+  return *job;
+}
+
+void Dispatcher::release(Job& job) {
+  ++job.generation_;
+  job.dependents_.clear();
+  job.transfers_.clear();
+  --live_;
+  free_.push_back(&job);
+}
+
+void Dispatcher::depend(Job& job, const JobRef& on) {
+  if (on.job == nullptr || on.job->generation_ != on.generation) return;  // already done
+  job.wait_for_one_more();
+  on.job->dependents_.push_back(&job);
+}
+
+JobRef Dispatcher::kernel(RankDevice& device, gpu::Stream& stream, Time duration, std::uint32_t sms, const JobTag& tag,
+                          JobClient& client, const std::vector<JobRef>& after) {
+  Job& job = acquire(Job::Kind::kernel, device, tag, client);
+  job.duration_ = duration;
+  job.sms_ = sms;
+  for (const JobRef& on : after) depend(job, on);
+  const JobRef result = ref(job);
+  stream.push(job);
+  return result;
+}
+
+void Dispatcher::collective(const std::vector<RankDevice*>& devices, const std::vector<transport::Window>& members,
+                            const collective::CollectiveSpec& spec, const JobTag& tag, JobClient& client,
+                            std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
+  if (free_runs_.empty()) {
+    free_runs_.push_back(static_cast<std::uint32_t>(runs_.size()));
+    runs_.emplace_back();
+  }
+  const std::uint32_t number = free_runs_.back();
+  free_runs_.pop_back();
+  Run& run = runs_[number];
+  run.jobs.clear();
+  run.tag = tag;
+  run.client = &client;
+  collective::Collective& collective = collectives_.acquire();
+  collective.prepare(spec, members, *this);
+  collective.cookie = number;
+  jobs.clear();
+  for (std::uint32_t m = 0; m < devices.size(); ++m) {
+    JobTag own = tag;
+    own.tp = static_cast<std::uint16_t>(m);
+    Job& job = acquire(Job::Kind::collective, *devices[m], own, client);
+    job.collective_ = &collective;
+    job.member_ = m;
+    job.bytes_ = spec.bytes;
+    job.sms_ = devices[m]->gpu->datasheet().collective.channels;
+    if (m < after.size()) depend(job, after[m]);
+    run.jobs.push_back(&job);
+    jobs.push_back(ref(job));
+  }
+  // Pushed last: the first member may enter at once.
+  for (std::uint32_t m = 0; m < devices.size(); ++m) devices[m]->compute.push(*run.jobs[m]);
+}
+
+JobRef Dispatcher::send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers,
+                        std::uint8_t traffic_class, const JobTag& tag, JobClient& client, const std::vector<JobRef>& after) {
+  Job& job = acquire(Job::Kind::send, device, tag, client);
+  job.transfers_ = transfers;
+  job.bytes_ = 0;
+  for (const Transfer& transfer : transfers) job.bytes_ += transfer.bytes;
+  job.traffic_class_ = traffic_class;
+  for (const JobRef& on : after) depend(job, on);
+  const JobRef result = ref(job);
+  stream.push(job);
+  return result;
+}
+
+void Dispatcher::on_member_done(collective::Collective& collective, std::uint32_t member) {
+  Job& job = *runs_[collective.cookie].jobs[member];
+  job.device_->gpu->sms().release(job.sms_);
+  job.over();
+}
+
+void Dispatcher::on_collective_done(collective::Collective& collective) {
+  const auto number = static_cast<std::uint32_t>(collective.cookie);
+  const Run& run = runs_[number];
+  run.client->on_collective_done(collective, run.tag);
+  free_runs_.push_back(number);
+  collectives_.release(collective);
+}
+
+}  // namespace railyard::workload

@@ -1,0 +1,143 @@
+// Jobs and the dispatcher: what a workload generator emits and what devices execute. A job is a kernel, one member of a
+// collective, or a send (one or more messages); it belongs to a stream of a rank, and it may wait for jobs of other streams.
+// The dependency may be declared late, as long as the job has not begun. Job objects are reused when their job is done.
+//
+// A send leaves its stream as soon as it is posted; it is done when its last byte has landed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "collective/collective.h"
+#include "gpu/gpu.h"
+#include "gpu/stream.h"
+
+namespace railyard::workload {
+
+/// What a job means to its generator; the dispatcher only hands it back.
+struct JobTag {
+  std::uint32_t run = 0;    ///< which chunk or step, by the generator's own count
+  std::uint16_t stage = 0;
+  std::uint16_t tp = 0;
+  std::uint16_t layer = 0;  ///< global
+  std::uint8_t what = 0;    ///< the generator's own kinds
+  bool first = false, last = false;  ///< of the run's jobs on this rank
+};
+
+/// A rank's place to run: its GPU and its streams on it.
+struct RankDevice {
+  gpu::Gpu* gpu = nullptr;
+  gpu::Stream compute;   ///< kernels and tensor-parallel collectives
+  gpu::Stream pp;        ///< pipeline sends
+  gpu::Stream kv;        ///< KV-cache handoffs
+};
+
+struct Transfer {
+  transport::Window destination = 0;
+  Bytes bytes = 0;
+};
+
+class Dispatcher;
+class Job;
+
+class JobClient {
+ public:
+  virtual void on_job_begun(const Job& job) = 0;
+  virtual void on_job_done(const Job& job) = 0;
+  /// All members are done; told after their own on_job_done.
+  virtual void on_collective_done(const collective::Collective& collective, const JobTag& tag) = 0;
+
+ protected:
+  ~JobClient() = default;
+};
+
+class Job final : public gpu::Task, private gpu::KernelClient, private transport::MessageClient {
+ public:
+  enum class Kind : std::uint8_t { kernel, collective, send };
+
+  Kind kind() const { return kind_; }
+  const JobTag& tag() const { return tag_; }
+  Time reached_at() const { return reached_at_; }  ///< its stream got to it
+  Time begun_at() const { return begun_at_; }
+  Time duration() const { return duration_; }      ///< kernel
+  Bytes bytes() const { return bytes_; }           ///< send: all its messages
+  const collective::Collective* collective() const { return collective_; }
+  std::uint32_t member() const { return member_; }
+
+ private:
+  friend class Dispatcher;
+  void begin() override;
+  void reached() override;
+  gpu::Activity activity() const override;
+  void on_kernel_done() override;
+  void on_delivered(transport::Message& message) override;
+  void done();  ///< tells the client and whoever waits
+  void over();  ///< the same, and the stream goes on
+
+  Dispatcher* dispatcher_ = nullptr;
+  JobClient* client_ = nullptr;
+  RankDevice* device_ = nullptr;
+  JobTag tag_;
+  Kind kind_ = Kind::kernel;
+  Time reached_at_, begun_at_, duration_;
+  std::uint32_t sms_ = 0;
+  collective::Collective* collective_ = nullptr;
+  std::uint32_t member_ = 0;
+  std::vector<Transfer> transfers_;
+  Bytes bytes_ = 0;
+  std::uint32_t landing_ = 0;
+  std::uint8_t traffic_class_ = 0;
+  std::vector<Job*> dependents_;
+  std::uint64_t generation_ = 0;
+};
+
+/// A job that may be over: safe to keep after its object has been reused.
+struct JobRef {
+  Job* job = nullptr;
+  std::uint64_t generation = 0;
+};
+
+class Dispatcher : private collective::CollectiveClient {
+ public:
+  explicit Dispatcher(transport::Fabric& fabric) : fabric_(fabric), collectives_(fabric) {}
+
+  JobRef kernel(RankDevice& device, gpu::Stream& stream, Time duration, std::uint32_t sms, const JobTag& tag, JobClient& client,
+                const std::vector<JobRef>& after = {});
+  /// One job on the compute stream of every member; member i's tag has tp = i.
+  void collective(const std::vector<RankDevice*>& devices, const std::vector<transport::Window>& members,
+                  const collective::CollectiveSpec& spec, const JobTag& tag, JobClient& client, std::vector<JobRef>& jobs,
+                  const std::vector<JobRef>& after = {});  // after[i]: what member i waits for
+  JobRef send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers, std::uint8_t traffic_class,
+              const JobTag& tag, JobClient& client, const std::vector<JobRef>& after);
+
+  transport::Fabric& fabric() { return fabric_; }
+  std::size_t live() const { return live_; }
+  std::uint64_t jobs() const { return jobs_; }
+
+ private:
+  friend class Job;
+  struct Run {
+    std::vector<Job*> jobs;  ///< by member
+    JobTag tag;
+    JobClient* client = nullptr;
+  };
+  Job& acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, JobClient& client);
+  void release(Job& job);
+  static void depend(Job& job, const JobRef& on);
+  static JobRef ref(Job& job) { return {&job, job.generation_}; }
+
+  void on_member_done(collective::Collective& collective, std::uint32_t member) override;
+  void on_collective_done(collective::Collective& collective) override;
+
+  transport::Fabric& fabric_;
+  collective::CollectivePool collectives_;
+  std::deque<Job> storage_;
+  std::vector<Job*> free_;
+  std::deque<Run> runs_;
+  std::vector<std::uint32_t> free_runs_;
+  std::size_t live_ = 0;
+  std::uint64_t jobs_ = 0;
+};
+
+}  // namespace railyard::workload

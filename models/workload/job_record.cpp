@@ -1,0 +1,47 @@
+#include "workload/job_record.h"
+
+#include <fmt/format.h>
+
+namespace railyard::workload {
+
+std::string JobRecord::name() const {
+  const char* half = mlp ? "Mlp" : "Attn";
+  std::string name;
+  switch (kind) {
+    case Kind::prefill: name = fmt::format("P_Rank_PP[{}]_TP[{}]_Chunk[{}]", stage, tp, index); break;
+    case Kind::tp_all_reduce: name = fmt::format("TP_AR_PP[{}]_Layer[{}]_Chunk[{}]_{}", stage, layer, index, half); break;
+    case Kind::tp_all_gather: name = fmt::format("TP_AG_PP[{}]_Chunk[{}]", stage, index); break;
+    case Kind::pp_activation: name = fmt::format("PP_Act_FromP[{}]_ToP[{}]_TP[{}]_Chunk[{}]", stage, stage + 1, tp, index); break;
+    case Kind::handoff:
+      name = fmt::format("Handoff_PP[{}]_TP[{}]_Chunk[{}]", stage, tp, index);
+      if (layer != kNone) name += fmt::format("_Layer[{}]", layer);
+      break;
+    case Kind::decode: name = fmt::format("D_Rank_[{}]_Step_[{}]", rank, index); break;
+    case Kind::decode_all_reduce: name = fmt::format("D_TP_AR_PP[{}]_Layer[{}]_Step_[{}]_{}", stage, layer, index, half); break;
+    case Kind::decode_all_gather: name = fmt::format("D_TP_AG_PP[{}]_Step_[{}]", stage, index); break;
+    case Kind::decode_activation:
+      name = fmt::format("D_PP_Act_FromP[{}]_ToP[{}]_TP[{}]_Step_[{}]", stage, stage + 1, tp, index);
+      break;
+    case Kind::decode_token: name = fmt::format("D_Token_FromP[{}]_ToP[0]_TP[{}]_Step_[{}]", stage, tp, index); break;
+  }
+  if (request != kNone) name += fmt::format("_Req[{}]", request);
+  return name;
+}
+
+const char* JobRecord::kind_name() const {
+  switch (kind) {
+    case Kind::prefill:
+    case Kind::decode: return "compute";
+    case Kind::tp_all_reduce:
+    case Kind::tp_all_gather:
+    case Kind::decode_all_reduce:
+    case Kind::decode_all_gather: return "tp";
+    case Kind::pp_activation:
+    case Kind::decode_activation:
+    case Kind::decode_token: return "pp";
+    case Kind::handoff: return "kv";
+  }
+  return "";
+}
+
+}  // namespace railyard::workload

@@ -1,0 +1,53 @@
+// What is told of a job when it is over, and how it is named. Names follow one pattern in every output, brackets literal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+
+namespace railyard::workload {
+
+struct JobRecord {
+  enum class Kind : std::uint8_t {
+    prefill,             ///< P_Rank_PP[p]_TP[t]_Chunk[c]: all kernels of a chunk on a rank
+    tp_all_reduce,       ///< TP_AR_PP[p]_Layer[l]_Chunk[c]_Attn | _Mlp
+    tp_all_gather,       ///< TP_AG_PP[p]_Chunk[c]: activation shards that came from the stage before
+    pp_activation,       ///< PP_Act_FromP[p]_ToP[p+1]_TP[t]_Chunk[c]
+    handoff,             ///< Handoff_PP[p]_TP[t]_Chunk[c], with _Layer[l] when handed off per layer
+    decode,              ///< D_Rank_[r]_Step_[s]
+    decode_all_reduce,   ///< D_TP_AR_PP[p]_Layer[l]_Step_[s]_Attn | _Mlp
+    decode_all_gather,   ///< D_TP_AG_PP[p]_Step_[s]
+    decode_activation,   ///< D_PP_Act_FromP[p]_ToP[p+1]_TP[t]_Step_[s]
+    decode_token,        ///< D_Token_FromP[p]_ToP[0]_TP[t]_Step_[s]: sampled tokens back to the first stage
+  };
+  static constexpr std::uint32_t kNone = 0xffffffffu;
+
+  Kind kind = Kind::prefill;
+  std::uint32_t stage = 0, tp = 0, layer = kNone;
+  std::uint32_t index = 0;             ///< chunk or step
+  std::uint32_t request = kNone;       ///< named only where a run has several
+  bool mlp = false;
+  std::uint32_t rank = 0;              ///< p*tp+t; of a collective its first member
+  Time start, end;
+  Time queued;                         ///< ready to start: of a job in its stream; of a collective until the last peer entered
+  Bytes bytes = 0;
+
+  std::string name() const;
+  /// Of the column `kind`: compute, tp, pp or kv.
+  const char* kind_name() const;
+  /// Whether this is one of the jobs kept at `--jobs stage`: everything but per-layer collectives.
+  bool per_stage() const {
+    return kind != Kind::tp_all_reduce && kind != Kind::decode_all_reduce && (kind != Kind::handoff || layer == kNone);
+  }
+};
+
+class JobSink {
+ public:
+  virtual void on_job(const JobRecord& record) = 0;
+
+ protected:
+  ~JobSink() = default;
+};
+
+}  // namespace railyard::workload

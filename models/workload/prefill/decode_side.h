@@ -1,0 +1,65 @@
+// The decode grid at work: at each step the requests whose KV has landed form one batch, up to max_batch, first come first
+// served; the step passes through every stage, its sampled tokens go back to the first stage, and the next step begins.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "workload/prefill/passes.h"
+#include "workload/prefill/spec.h"
+
+namespace railyard::workload::prefill {
+
+class DecodeClient {
+ public:
+  virtual void on_decode_begun(std::uint32_t request) = 0;
+  virtual void on_token(std::uint32_t request) = 0;
+  virtual void on_decoded(std::uint32_t request) = 0;
+
+ protected:
+  ~DecodeClient() = default;
+};
+
+class DecodeSide : private PassClient, private JobClient, private transport::CalendarClient {
+ public:
+  DecodeSide(Grid& grid, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink, DecodeClient& client);
+
+  /// All KV of the request is here. @pre it has tokens left to decode
+  void ready(std::uint32_t request);
+  const Passes& passes() const { return passes_; }
+  std::uint32_t steps() const { return steps_; }
+  double step_seconds() const { return step_seconds_; }  ///< summed over steps
+  std::uint64_t tokens() const { return tokens_; }
+
+ private:
+  struct Decoding { std::uint32_t request, left; std::uint64_t context; bool begun; };
+  void schedule();
+  void step();
+
+  void on_pass_begun(std::uint32_t pass) override;
+  void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
+  void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) override;
+  void on_pass_done(std::uint32_t pass) override;
+  void on_job_begun(const Job&) override {}
+  void on_job_done(const Job& job) override;
+  void on_collective_done(const collective::Collective&, const JobTag&) override {}
+  void on_event(std::uint32_t tag, std::uint64_t data) override;
+
+  Grid& grid_;
+  const PrefillSpec& spec_;
+  Dispatcher& dispatcher_;
+  JobSink& sink_;
+  DecodeClient& client_;
+  Passes passes_;
+  std::deque<Decoding> ready_;
+  std::vector<Decoding> batch_;
+  std::vector<JobRef> token_sends_;   ///< sampled tokens on their way to stage 0, by t
+  std::vector<std::uint64_t> context_;
+  bool scheduled_ = false, running_ = false;
+  std::uint32_t steps_ = 0;
+  Time step_begun_;
+  double step_seconds_ = 0;
+  std::uint64_t tokens_ = 0;
+};
+
+}  // namespace railyard::workload::prefill

@@ -1,0 +1,61 @@
+#include "workload/prefill/grid.h"
+
+#include "workload/transformer/memory.h"
+
+namespace railyard::workload::prefill {
+
+Grid::Grid(const ModelShape& model, const Mapping& mapping, const std::vector<gpu::Gpu*>& gpus)
+    : model_(model),
+      mapping_(mapping),
+      stages_(stages_of(mapping.stage_layers)),
+      kernels_(gpus.front()->datasheet()),
+      timer_(model, mapping.tp, kernels_) {
+  std::uint32_t layer = 0;
+  for (std::uint32_t p = 0; p < pp(); ++p) {
+    first_layer_.push_back(layer);
+    layer += stages_[p].layers;
+    kv_bytes_per_token_.push_back(workload::kv_bytes_per_token(model_, stages_[p], tp()));
+    tp_devices_.emplace_back();
+    tp_windows_.emplace_back();
+    for (std::uint32_t t = 0; t < tp(); ++t) {
+      ranks_.push_back(std::make_unique<RankDevice>());
+      ranks_.back()->gpu = gpus[p * tp() + t];
+      tp_devices_[p].push_back(ranks_.back().get());
+      tp_windows_[p].push_back(ranks_.back()->gpu->window());
+    }
+  }
+}
+
+Grid::HeadRange Grid::heads(std::uint32_t t) const {
+  const std::uint32_t g = model_.kv_heads;
+  if (tp() > g) {
+    const std::uint32_t head = t * g / tp();
+    return {head, head + 1};
+  }
+  return {t * g / tp(), static_cast<std::uint32_t>(ceil_div((t + 1) * g, tp()))};
+}
+
+bool Grid::hold_kv(std::uint64_t tokens) {
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const gpu::Hbm& hbm = ranks_[r]->gpu->hbm();
+    const double limit = static_cast<double>(hbm.capacity()) * limit_ratio_;
+    if (static_cast<double>(hbm.used() + tokens * kv_bytes_per_token_[r / tp()]) > limit) return false;
+  }
+  for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().allocate(tokens * kv_bytes_per_token_[r / tp()]);
+  return true;
+}
+
+void Grid::free_kv(std::uint64_t tokens) {
+  for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().free(tokens * kv_bytes_per_token_[r / tp()]);
+}
+
+void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
+  limit_ratio_ = limit_ratio;
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const Stage& s = stages_[r / tp()];
+    ranks_[r]->gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
+                                   activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
+  }
+}
+
+}  // namespace railyard::workload::prefill

@@ -1,0 +1,31 @@
+// Who sends which KV bytes to whom when a prompt moves from the prefill grid to the decode grid: the layers that a prefill
+// stage and a decode stage share, times the KV heads that the decode rank needs from that prefill rank. Where prefill ranks
+// replicate a head, decode ranks take turns among the replicas.
+#pragma once
+
+#include <vector>
+
+#include "workload/prefill/grid.h"
+
+namespace railyard::workload::prefill {
+
+class HandoffPlan {
+ public:
+  HandoffPlan(const Grid& prefill, const Grid& decode);
+
+  struct Share {
+    std::uint32_t decode_rank = 0;
+    std::uint32_t heads = 0;
+    std::uint32_t first_layer = 0, last_layer = 0;  ///< [first, last), global
+  };
+  /// Shares of prefill rank p*tp+t.
+  const std::vector<Share>& shares(std::uint32_t rank) const { return shares_[rank]; }
+  /// Bytes of one token and one layer for one head: key and value.
+  Bytes head_bytes() const { return head_bytes_; }
+
+ private:
+  std::vector<std::vector<Share>> shares_;
+  Bytes head_bytes_ = 0;
+};
+
+}  // namespace railyard::workload::prefill

@@ -1,0 +1,228 @@
+#include "workload/prefill/passes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace railyard::workload::prefill {
+
+namespace {
+
+// NCCL's Simple protocol moves a ring chunk in two slices; below this a second slice costs more than it hides.
+constexpr std::uint32_t kRingSlices = 2;
+constexpr Bytes kSmallestSlicedChunk = 64 * 1024;
+
+}  // namespace
+
+KernelRun kernel_run(const Segment& segment) {
+  double sm_seconds = 0;
+  for (const NamedKernel& kernel : segment.kernels) sm_seconds += kernel.time.seconds * kernel.time.sms;
+  KernelRun run;
+  run.duration = Time::seconds(segment.seconds);
+  run.sms = segment.seconds > 0 ? static_cast<std::uint32_t>(std::lround(sm_seconds / segment.seconds)) : 0;
+  return run;
+}
+
+Passes::Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client)
+    : grid_(grid), dispatcher_(dispatcher), kinds_(kinds), pp_send_(pp_send), sink_(sink), client_(client), times_(grid.ranks()) {}
+
+collective::CollectiveSpec Passes::collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes) const {
+  const std::vector<transport::Window>& members = grid_.tp_windows(stage);
+  const gpu::Gpu& gpu = *grid_.tp_devices(stage).front()->gpu;
+  // Serving engines reduce in two shots where every peer is a switch away, and leave the rest to NCCL's ring.
+  const bool all_to_all = std::all_of(members.begin() + 1, members.end(), [&](transport::Window w) { return gpu.reaches_over_nvlink(w); });
+  collective::CollectiveSpec spec;
+  spec.operation = operation;
+  spec.algorithm = all_to_all ? collective::Algorithm::direct : collective::Algorithm::ring;
+  spec.bytes = bytes;
+  spec.slices = bytes / members.size() >= kSmallestSlicedChunk ? kRingSlices : 1;
+  spec.traffic_class = number(TrafficClass::tp);
+  spec.launch = Time::seconds(gpu.datasheet().collective.launch_us * 1e-6);
+  spec.step = Time::nanoseconds(gpu.datasheet().collective.step_ns);
+  return spec;
+}
+
+std::uint32_t Passes::emit(const Pass& pass, const std::vector<JobRef>& after) {
+  retire();
+  const auto number = static_cast<std::uint32_t>(first_state_ + states_.size());
+  states_.emplace_back();
+  State& s = states_.back();
+  s.pass = pass;
+  s.ranks.resize(grid_.ranks());
+  s.ranks_left = grid_.ranks();
+  s.last_stage_left = grid_.tp();
+  s.sends_left = (grid_.pp() - 1) * grid_.tp();
+  std::vector<JobRef> incoming = after;
+  for (std::uint32_t p = 0; p < grid_.pp(); ++p) emit_stage(number, p, incoming);
+  return number;
+}
+
+void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming) {
+  const std::uint32_t tp = grid_.tp();
+  const Pass pass = state(number).pass;
+  const Stage& stage = grid_.stage(p);
+  const Bytes hidden = hidden_bytes(grid_.model(), pass.tokens);
+  std::vector<JobRef> last(tp);
+  bool first = true;
+
+  const auto tag = [&](What what, std::uint32_t t, std::uint32_t layer, bool is_last) {
+    JobTag result;
+    result.run = number;
+    result.stage = static_cast<std::uint16_t>(p);
+    result.tp = static_cast<std::uint16_t>(t);
+    result.layer = static_cast<std::uint16_t>(layer);
+    result.what = what;
+    result.first = first;
+    result.last = is_last;
+    return result;
+  };
+  const auto kernels = [&](What what, const KernelRun& run, std::uint32_t layer, bool is_last) {
+    for (std::uint32_t t = 0; t < tp; ++t) {
+      RankDevice& device = grid_.rank(p, t);
+      std::vector<JobRef> on;
+      if (first && t < incoming.size()) on.push_back(incoming[t]);
+      last[t] = dispatcher_.kernel(device, device.compute, run.duration, run.sms, tag(what, t, layer, is_last), *this, on);
+    }
+    first = false;
+  };
+  const auto reduce = [&](What what, std::uint32_t layer, bool is_last) {
+    if (tp == 1) return;
+    ++state(number).collectives_left;
+    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_windows(p), collective_spec(p, collective::Operation::all_reduce, hidden),
+                           tag(what, 0, layer, is_last), *this, last);
+  };
+
+  if (p > 0 && tp > 1 && pp_send_ == PpSend::shard) {
+    ++state(number).collectives_left;
+    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_windows(p), collective_spec(p, collective::Operation::all_gather, hidden),
+                           tag(kGather, 0, 0, false), *this, last, incoming);
+    first = false;
+  }
+  const bool has_head = stage.last && pass.head.duration != Time();
+  if (p == 0 && pass.embedding.duration != Time()) kernels(kEmbedding, pass.embedding, 0, false);
+  for (std::uint32_t l = 0; l < stage.layers; ++l) {
+    const std::uint32_t layer = grid_.first_layer(p) + l;
+    const bool is_last = l + 1 == stage.layers && !has_head;
+    kernels(kAttention, pass.attention, layer, false);
+    for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
+    reduce(kAttentionReduce, layer, false);
+    kernels(kMlp, pass.mlp, layer, is_last && tp == 1);
+    reduce(kMlpReduce, layer, is_last);
+  }
+  if (has_head) kernels(kHead, pass.head, 0, true);
+
+  incoming.assign(tp, JobRef());
+  for (std::uint32_t t = 0; t < tp; ++t) {
+    client_.on_stage_emitted(number, p, t, last[t]);
+    if (stage.last) continue;
+    RankDevice& device = grid_.rank(p, t);
+    Transfer transfer{grid_.rank(p + 1, t).gpu->window(), hidden};
+    if (pp_send_ == PpSend::shard) transfer.bytes = hidden / tp + (t < hidden % tp ? 1 : 0);
+    incoming[t] = dispatcher_.send(device, device.pp, {transfer}, railyard::number(TrafficClass::pp), tag(kActivation, t, 0, false), *this, {last[t]});
+  }
+}
+
+JobRecord Passes::record(const JobTag& tag, JobRecord::Kind kind) const {
+  const Pass& pass = states_[tag.run - first_state_].pass;
+  JobRecord r;
+  r.kind = kind;
+  r.stage = tag.stage;
+  r.tp = tag.tp;
+  r.index = pass.index;
+  r.request = pass.request;
+  r.rank = tag.stage * grid_.tp() + tag.tp;
+  return r;
+}
+
+void Passes::begin_rank(const Job& job, State& s, RankState& rank) {
+  rank.has_begun = true;
+  rank.begun = job.begun_at();
+  rank.reached = job.reached_at();
+  first_begun_ = sooner(first_begun_, job.begun_at());
+  const JobTag& tag = job.tag();
+  if (tag.stage > 0) {
+    const Time sent = s.ranks[(tag.stage - 1) * grid_.tp() + tag.tp].send_begun;
+    times_[tag.stage * grid_.tp() + tag.tp].pp_s += since(rank.begun, later(rank.reached, sent)).seconds();
+  }
+  if (tag.stage == 0 && tag.tp == 0) client_.on_pass_begun(tag.run);
+}
+
+void Passes::on_job_begun(const Job& job) {
+  const JobTag& tag = job.tag();
+  State& s = state(tag.run);
+  RankState& rank = s.ranks[tag.stage * grid_.tp() + tag.tp];
+  if (job.kind() == Job::Kind::send) {
+    rank.send_begun = job.begun_at();
+    return;
+  }
+  if (job.kind() == Job::Kind::kernel && !rank.has_kernel) {
+    rank.has_kernel = true;
+    rank.first_kernel = job.begun_at();
+  }
+  if (tag.first) begin_rank(job, s, rank);
+}
+
+void Passes::end_rank(const Job& job, State& s, RankState& rank) {
+  const JobTag& tag = job.tag();
+  const Time now = dispatcher_.fabric().now();
+  times_[tag.stage * grid_.tp() + tag.tp].occupied_s += (now - rank.begun).seconds();
+  last_done_ = later(last_done_, now);
+  JobRecord r = record(tag, kinds_.compute);
+  r.start = rank.first_kernel;
+  r.end = rank.last_kernel_end;
+  r.queued = rank.begun - rank.reached;
+  sink_.on_job(r);
+  --s.ranks_left;
+  if (tag.stage + 1u == grid_.pp() && --s.last_stage_left == 0) client_.on_pass_done(tag.run);
+}
+
+void Passes::on_job_done(const Job& job) {
+  const JobTag& tag = job.tag();
+  State& s = state(tag.run);
+  RankState& rank = s.ranks[tag.stage * grid_.tp() + tag.tp];
+  RankTimes& times = times_[tag.stage * grid_.tp() + tag.tp];
+  const Time now = dispatcher_.fabric().now();
+  switch (job.kind()) {
+    case Job::Kind::kernel:
+      times.kernels_s += job.duration().seconds();
+      rank.last_kernel_end = now;
+      break;
+    case Job::Kind::collective: {
+      const collective::Collective& c = *job.collective();
+      times.tp_sync_s += (c.last_entry() - c.entered(job.member())).seconds();
+      times.tp_s += (now - c.last_entry()).seconds();
+      break;
+    }
+    case Job::Kind::send: {
+      JobRecord r = record(tag, kinds_.activation);
+      r.start = job.begun_at();
+      r.end = now;
+      r.queued = job.begun_at() - job.reached_at();
+      r.bytes = job.bytes();
+      sink_.on_job(r);
+      --s.sends_left;
+      break;
+    }
+  }
+  if (tag.last) end_rank(job, s, rank);
+}
+
+void Passes::on_collective_done(const collective::Collective& c, const JobTag& tag) {
+  JobRecord r = record(tag, tag.what == kGather ? kinds_.all_gather : kinds_.all_reduce);
+  if (tag.what != kGather) r.layer = tag.layer;
+  r.mlp = tag.what == kMlpReduce;
+  r.start = c.first_entry();
+  r.queued = c.last_entry() - c.first_entry();
+  r.end = dispatcher_.fabric().now();
+  r.bytes = c.spec().bytes;
+  sink_.on_job(r);
+  --state(tag.run).collectives_left;
+}
+
+void Passes::retire() {
+  while (!states_.empty() && states_.front().over()) {
+    states_.pop_front();
+    ++first_state_;
+  }
+}
+
+}  // namespace railyard::workload::prefill

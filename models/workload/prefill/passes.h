@@ -1,0 +1,116 @@
+// Forward passes through a pipeline of tensor-parallel stages: a prompt's chunk on the prefill grid, a batch's step on the
+// decode grid. A pass is emitted whole, stage after stage, as jobs in the ranks' streams:
+//
+//   [wait for the activations of stage p-1] [all-gather of their shards]
+//   per layer: attention kernels, all-reduce, MLP kernels, all-reduce       (the tensor-parallel gate is the all-reduce)
+//   [LM head on the last stage] send to the same t of stage p+1
+//
+// Streams are in order, so stage p turns to the next pass at once: passes are pipelined.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "workload/job.h"
+#include "workload/job_record.h"
+#include "workload/prefill/grid.h"
+#include "workload/traffic.h"
+
+namespace railyard::workload::prefill {
+
+/// A segment's kernels as the SM array runs them.
+struct KernelRun {
+  Time duration;
+  std::uint32_t sms = 0;  ///< occupied on average over the segment
+};
+KernelRun kernel_run(const Segment& segment);
+
+struct Pass {
+  std::uint32_t index = 0;                       ///< chunk or step, for names
+  std::uint32_t request = JobRecord::kNone;      ///< for names, where a run has several
+  std::uint64_t tokens = 0;
+  KernelRun embedding, attention, mlp, head;     ///< head: duration zero where the pass has none
+};
+
+/// Where a pass has come to.
+class PassClient {
+ public:
+  /// The first job of the pass began on stage 0.
+  virtual void on_pass_begun(std::uint32_t pass) = 0;
+  /// While emitting: rank (stage, t) has the KV of a layer once `job` is done.
+  virtual void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) = 0;
+  /// While emitting: `job` is the last of the pass on rank (stage, t).
+  virtual void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) = 0;
+  /// Every rank of the last stage is through.
+  virtual void on_pass_done(std::uint32_t pass) = 0;
+
+ protected:
+  ~PassClient() = default;
+};
+
+/// Where one rank's compute stream spent its time, in seconds.
+struct RankTimes {
+  double kernels_s = 0;
+  double tp_s = 0;        ///< in collectives, after the last peer had entered
+  double tp_sync_s = 0;   ///< at the gate, until the last peer entered
+  double pp_s = 0;        ///< waiting for activations under way
+  double occupied_s = 0;  ///< from a pass's first job to its last, over passes
+};
+
+class Passes : private JobClient {
+ public:
+  struct Kinds { JobRecord::Kind compute, all_reduce, all_gather, activation; };
+  Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client);
+
+  /// @param after  what stage 0's rank t waits for, by t; may be empty. @return the pass's number, counted from 0
+  std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
+  const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
+  /// Times of the first job on any stage and the last job's end, over all passes so far.
+  Time first_begun() const { return first_begun_; }
+  Time last_done() const { return last_done_; }
+
+ private:
+  enum What : std::uint8_t { kEmbedding, kAttention, kMlp, kHead, kAttentionReduce, kMlpReduce, kGather, kActivation };
+  struct RankState {
+    Time begun;         ///< first job
+    Time reached;       ///< its stream got to the first job
+    Time first_kernel, last_kernel_end;
+    Time send_begun;    ///< activations to the next stage
+    bool has_begun = false, has_kernel = false;
+  };
+  struct State {
+    Pass pass;
+    std::vector<RankState> ranks;
+    std::uint32_t ranks_left = 0;
+    std::uint32_t last_stage_left = 0;
+    std::uint32_t sends_left = 0;
+    std::uint32_t collectives_left = 0;
+    bool over() const { return ranks_left == 0 && sends_left == 0 && collectives_left == 0; }
+  };
+
+  State& state(std::uint32_t pass) { return states_[pass - first_state_]; }
+  collective::CollectiveSpec collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes) const;
+  void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming);
+  void retire();
+  void begin_rank(const Job& job, State& state, RankState& rank);
+  void end_rank(const Job& job, State& state, RankState& rank);
+  JobRecord record(const JobTag& tag, JobRecord::Kind kind) const;
+
+  void on_job_begun(const Job& job) override;
+  void on_job_done(const Job& job) override;
+  void on_collective_done(const collective::Collective& collective, const JobTag& tag) override;
+
+  Grid& grid_;
+  Dispatcher& dispatcher_;
+  Kinds kinds_;
+  PpSend pp_send_;
+  JobSink& sink_;
+  PassClient& client_;
+  std::deque<State> states_;
+  std::uint32_t first_state_ = 0;
+  std::vector<RankTimes> times_;
+  std::vector<JobRef> jobs_;  // of one collective, kept to spare allocations
+  Time first_begun_ = Time::max(), last_done_;
+};
+
+}  // namespace railyard::workload::prefill

@@ -1,0 +1,140 @@
+#include "workload/prefill/prefill_side.h"
+
+#include <algorithm>
+
+namespace railyard::workload::prefill {
+
+namespace {
+
+constexpr Passes::Kinds kKinds{JobRecord::Kind::prefill, JobRecord::Kind::tp_all_reduce, JobRecord::Kind::tp_all_gather,
+                               JobRecord::Kind::pp_activation};
+
+}  // namespace
+
+PrefillSide::PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink,
+                         PrefillClient& client)
+    : prefill_(prefill),
+      decode_(decode),
+      spec_(spec),
+      dispatcher_(dispatcher),
+      sink_(sink),
+      client_(client),
+      plan_(prefill, decode),
+      passes_(prefill, dispatcher, kKinds, spec.pp_send, sink, *this),
+      progress_(spec.requests.size()) {}
+
+void PrefillSide::admit(std::uint32_t request) {
+  const std::uint32_t prompt = spec_.requests[request].prompt_tokens;
+  for (std::uint32_t start = 0, index = 0; start < prompt; ++index) {
+    const std::uint32_t tokens = std::min(spec_.chunk_tokens, prompt - start);
+    waiting_.push_back({request, index, tokens, start, start + tokens == prompt});
+    start += tokens;
+  }
+  schedule();
+}
+
+void PrefillSide::schedule() {
+  // Not from inside an emission: the jobs of two passes must not interleave in a stream.
+  if (scheduled_ || waiting_.empty() || emitted_.size() > begun_) return;
+  scheduled_ = true;
+  dispatcher_.fabric().calendar().at(dispatcher_.fabric().now(), *this, 0, 0);
+}
+
+void PrefillSide::on_event(std::uint32_t, std::uint64_t) {
+  scheduled_ = false;
+  const Chunk chunk = waiting_.front();
+  waiting_.pop_front();
+  emit(chunk);
+  schedule();
+}
+
+void PrefillSide::emit(const Chunk& chunk) {
+  LayerTimer& timer = prefill_.timer();
+  Pass pass;
+  pass.index = chunk.index;
+  pass.request = spec_.requests.size() > 1 ? chunk.request : JobRecord::kNone;
+  pass.tokens = chunk.tokens;
+  pass.embedding = kernel_run(timer.embedding(chunk.tokens));
+  pass.attention = kernel_run(timer.prefill_attention(chunk.tokens, chunk.start));
+  pass.mlp = kernel_run(timer.mlp(chunk.tokens));
+  if (chunk.last) pass.head = kernel_run(timer.head(1));
+  emitted_.push_back(chunk);
+  passes_.emit(pass);
+}
+
+void PrefillSide::on_pass_begun(std::uint32_t pass) {
+  ++begun_;
+  if (emitted_[pass].start == 0) client_.on_prefill_begun(emitted_[pass].request);
+  schedule();
+}
+
+void PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) {
+  if (spec_.handoff != Handoff::per_layer) return;
+  hand_off(pass, stage, t, layer, layer + 1, layer, emitted_[pass].tokens, job);
+}
+
+void PrefillSide::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
+  const Chunk& chunk = emitted_[pass];
+  const std::uint32_t first = prefill_.first_layer(stage), last = first + prefill_.stage(stage).layers;
+  if (spec_.handoff == Handoff::per_chunk) {
+    hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.tokens, job);
+  } else if (spec_.handoff == Handoff::at_end && chunk.last) {
+    hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.start + chunk.tokens, job);
+  }
+}
+
+void PrefillSide::hand_off(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t first_layer,
+                           std::uint32_t last_layer, std::uint32_t named_layer, std::uint64_t tokens, JobRef after) {
+  std::vector<Transfer> transfers;
+  for (const HandoffPlan::Share& share : plan_.shares(stage * prefill_.tp() + t)) {
+    const std::uint32_t from = std::max(first_layer, share.first_layer), to = std::min(last_layer, share.last_layer);
+    if (from >= to) continue;
+    transfers.push_back({decode_.rank(share.decode_rank).gpu->window(), tokens * (to - from) * share.heads * plan_.head_bytes()});
+  }
+  if (transfers.empty()) return;  // a replica whose peers send for it
+  JobTag tag;
+  tag.run = pass;
+  tag.stage = static_cast<std::uint16_t>(stage);
+  tag.tp = static_cast<std::uint16_t>(t);
+  tag.layer = static_cast<std::uint16_t>(named_layer);
+  tag.first = named_layer != JobRecord::kNone;
+  ++progress_[emitted_[pass].request].handoffs_left;
+  RankDevice& device = prefill_.rank(stage, t);
+  dispatcher_.send(device, device.kv, transfers, number(TrafficClass::kv), tag, *this, {after});
+}
+
+void PrefillSide::on_job_done(const Job& job) {
+  const JobTag& tag = job.tag();
+  const Chunk& chunk = emitted_[tag.run];
+  JobRecord r;
+  r.kind = JobRecord::Kind::handoff;
+  r.stage = tag.stage;
+  r.tp = tag.tp;
+  if (tag.first) r.layer = tag.layer;
+  r.index = chunk.index;
+  if (spec_.requests.size() > 1) r.request = chunk.request;
+  r.rank = tag.stage * prefill_.tp() + tag.tp;
+  r.start = job.begun_at();
+  r.end = dispatcher_.fabric().now();
+  r.queued = job.begun_at() - job.reached_at();
+  r.bytes = job.bytes();
+  sink_.on_job(r);
+  --progress_[chunk.request].handoffs_left;
+  check_landed(chunk.request);
+}
+
+void PrefillSide::on_pass_done(std::uint32_t pass) {
+  const Chunk& chunk = emitted_[pass];
+  tokens_done_ += chunk.tokens;
+  if (!chunk.last) return;
+  progress_[chunk.request].first_token = true;
+  client_.on_first_token(chunk.request);
+  check_landed(chunk.request);
+}
+
+void PrefillSide::check_landed(std::uint32_t request) {
+  const Progress& progress = progress_[request];
+  if (progress.first_token && progress.handoffs_left == 0) client_.on_kv_landed(request);
+}
+
+}  // namespace railyard::workload::prefill

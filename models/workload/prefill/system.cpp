@@ -1,0 +1,110 @@
+#include "workload/prefill/system.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace railyard::workload::prefill {
+
+System::System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
+               const std::vector<gpu::Gpu*>& decode_gpus, transport::Fabric& fabric, JobSink& sink)
+    : spec_(spec),
+      fabric_(fabric),
+      dispatcher_(fabric),
+      prefill_grid_(model, spec.prefill, prefill_gpus),
+      decode_grid_(model, spec.decode, decode_gpus),
+      prefill_(prefill_grid_, decode_grid_, spec_, dispatcher_, sink, *this),
+      decode_(decode_grid_, spec_, dispatcher_, sink, *this),
+      requests_(spec.requests.size()) {
+  std::uint32_t longest = 0;
+  for (const Request& r : spec_.requests) longest = std::max(longest, r.prompt_tokens);
+  prefill_grid_.load(spec_.memory_limit_ratio, std::min(spec_.chunk_tokens, longest), 1);
+  decode_grid_.load(spec_.memory_limit_ratio, spec_.max_batch, spec_.max_batch);
+}
+
+void System::start() {
+  for (std::uint32_t r = 0; r < spec_.requests.size(); ++r) fabric_.calendar().at(spec_.requests[r].arrival, *this, 0, r);
+}
+
+std::uint64_t System::kv_tokens(std::uint32_t request) const {
+  return spec_.requests[request].prompt_tokens + spec_.requests[request].output_tokens;
+}
+
+void System::on_event(std::uint32_t, std::uint64_t request) {
+  arrived_.push_back(static_cast<std::uint32_t>(request));
+  admit();
+}
+
+void System::admit() {
+  while (!arrived_.empty()) {
+    const std::uint32_t request = arrived_.front();
+    if (!prefill_grid_.hold_kv(spec_.requests[request].prompt_tokens)) return;
+    if (!decode_grid_.hold_kv(kv_tokens(request))) {
+      prefill_grid_.free_kv(spec_.requests[request].prompt_tokens);
+      return;
+    }
+    arrived_.pop_front();
+    requests_[request].admitted = fabric_.now();
+    requests_[request].admitted_yet = true;
+    if (in_prefill_++ == 0) window_since_ = fabric_.now();
+    prefill_.admit(request);
+  }
+}
+
+void System::on_prefill_begun(std::uint32_t request) { requests_[request].prefill_begun = fabric_.now(); }
+
+void System::on_first_token(std::uint32_t request) {
+  requests_[request].first_token = fabric_.now();
+  requests_[request].tokens.push_back(fabric_.now());
+  if (--in_prefill_ == 0) window_ += fabric_.now() - window_since_;
+}
+
+void System::on_kv_landed(std::uint32_t request) {
+  requests_[request].kv_landed = fabric_.now();
+  prefill_grid_.free_kv(spec_.requests[request].prompt_tokens);
+  if (spec_.requests[request].output_tokens > 1) {
+    decode_.ready(request);
+  } else {
+    requests_[request].decode_begun = fabric_.now();
+    finish(request);
+  }
+  admit();
+}
+
+void System::on_decode_begun(std::uint32_t request) { requests_[request].decode_begun = fabric_.now(); }
+
+void System::on_token(std::uint32_t request) { requests_[request].tokens.push_back(fabric_.now()); }
+
+void System::on_decoded(std::uint32_t request) {
+  finish(request);
+  admit();
+}
+
+void System::finish(std::uint32_t request) {
+  requests_[request].done = true;
+  finished_.push_back(request);
+  decode_grid_.free_kv(kv_tokens(request));
+}
+
+std::vector<std::string> System::blocked() {
+  static constexpr const char* kKinds[] = {"kernel", "collective", "send"};
+  std::vector<std::string> lines;
+  const auto look = [&](const char* group, Grid& grid) {
+    for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
+      RankDevice& device = grid.rank(r);
+      for (const auto& [name, stream] : {std::pair{"compute", &device.compute}, {"pp", &device.pp}, {"kv", &device.kv}}) {
+        if (stream->empty()) continue;
+        const auto& job = static_cast<const Job&>(*stream->front());
+        lines.push_back(fmt::format("{} rank {} ({}), stream {}: {} of pass {}, stage {}, layer {} {}", group, r, device.gpu->name(),
+                                    name, kKinds[static_cast<int>(job.kind())], job.tag().run, job.tag().stage, job.tag().layer,
+                                    job.begun() ? "has begun and waits for bytes or peers" : "waits for jobs of other streams"));
+      }
+    }
+  };
+  look("prefill", prefill_grid_);
+  look("decode", decode_grid_);
+  for (const std::uint32_t request : arrived_)
+    lines.push_back(fmt::format("request {} waits for KV memory ({} tokens)", request, kv_tokens(request)));
+  return lines;
+}
+
+}  // namespace railyard::workload::prefill

@@ -1,0 +1,74 @@
+// Disaggregated prefill, the main job: prompts are prefilled in chunks on one grid of GPUs, their KV cache is handed to another
+// grid and decoded there.
+//
+// Requests are admitted first come first served, each when both grids have room for its KV: what is handed off always finds
+// its place, and memory is never over-committed. The prefill grid lets go of a request's KV when the handoff has landed.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "workload/prefill/decode_side.h"
+#include "workload/prefill/prefill_side.h"
+
+namespace railyard::workload::prefill {
+
+/// What became of one request; instants from the start of the run.
+struct RequestTimes {
+  Time admitted, prefill_begun, first_token, kv_landed, decode_begun;
+  std::vector<Time> tokens;  ///< when each token was there, the first from prefill
+  bool admitted_yet = false, done = false;
+};
+
+class System : private PrefillClient, private DecodeClient, private transport::CalendarClient {
+ public:
+  System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
+         const std::vector<gpu::Gpu*>& decode_gpus, transport::Fabric& fabric, JobSink& sink);
+
+  /// Schedules the arrivals. Call once, before the simulation starts.
+  void start();
+
+  const PrefillSpec& spec() const { return spec_; }
+  const std::vector<RequestTimes>& requests() const { return requests_; }
+  std::size_t finished() const { return finished_.size(); }
+  bool done() const { return finished_.size() == requests_.size(); }
+  /// Requests in the order in which they finished.
+  const std::vector<std::uint32_t>& finished_order() const { return finished_; }
+  Grid& prefill_grid() { return prefill_grid_; }
+  Grid& decode_grid() { return decode_grid_; }
+  const PrefillSide& prefill() const { return prefill_; }
+  const DecodeSide& decode() const { return decode_; }
+  const Dispatcher& dispatcher() const { return dispatcher_; }
+  /// Time in which at least one admitted prompt was not through prefill: the pipeline's window.
+  Time prefill_window() const { return window_; }
+  /// What stands in front of each stream that is not empty, for a run that cannot progress.
+  std::vector<std::string> blocked();
+
+ private:
+  std::uint64_t kv_tokens(std::uint32_t request) const;
+  void admit();
+  void finish(std::uint32_t request);
+
+  void on_prefill_begun(std::uint32_t request) override;
+  void on_first_token(std::uint32_t request) override;
+  void on_kv_landed(std::uint32_t request) override;
+  void on_decode_begun(std::uint32_t request) override;
+  void on_token(std::uint32_t request) override;
+  void on_decoded(std::uint32_t request) override;
+  void on_event(std::uint32_t tag, std::uint64_t request) override;
+
+  PrefillSpec spec_;
+  transport::Fabric& fabric_;
+  Dispatcher dispatcher_;
+  Grid prefill_grid_, decode_grid_;
+  PrefillSide prefill_;
+  DecodeSide decode_;
+  std::vector<RequestTimes> requests_;
+  std::deque<std::uint32_t> arrived_;  ///< not admitted yet
+  std::vector<std::uint32_t> finished_;
+  std::uint32_t in_prefill_ = 0;
+  Time window_since_, window_;
+};
+
+}  // namespace railyard::workload::prefill
