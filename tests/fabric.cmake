@@ -1,1 +1,3 @@
+railyard_test(port_rule railyard_port_rule)
+railyard_test(fabric_parts railyard_port_rule)
 railyard_test(fabric_paths railyard_infiniband)

@@ -23,10 +23,7 @@ void EgressPort::remove(std::uint8_t channel, std::uint32_t requester) {
   Channel& c = channels_[channel];
   c.waiting.erase(requester);
   c.waiting.served(requester);
-  if (c.waiting.empty()) {
-    waiting_channels_ &= ~(1u << channel);
-    c.deficit = 0;
-  }
+  if (c.waiting.empty()) waiting_channels_ &= ~(1u << channel);
 }
 
 Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time tail_here) {
@@ -38,7 +35,11 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   if (now > free_[priority]) line_.reset();
   const Time duration = line_.advance(cost.bytes + debt_);
   debt_ = 0;
-  for (std::size_t q = 0; q <= priority; ++q) free_[q] = later(free_[q], now) + duration;
+  for (std::size_t q = 0; q <= priority; ++q) {
+    // A lower train that is interrupted at its packet boundary goes on afterwards, packet by packet.
+    if (q < priority && now < free_[q]) grid_[q].from = later(grid_[q].from, now) + duration;
+    free_[q] = later(free_[q], now) + duration;
+  }
 
   Time sent = now + duration;
   if (windowed_) {
@@ -48,14 +49,14 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   }
   if (link_.buffer_bytes != 0) channel.credit.take(cost.bytes);
   quantum_ = std::max(quantum_, cost.bytes);
-  charged_from_ = now;
-  packet_time_ = line_.time_for(cost.first_packet);
+  const Time packet_time = line_.time_for(cost.first_packet);
+  grid_[priority] = {now, packet_time};
 
   Crossing crossing;
   crossing.leaves = later(sent, tail_here);
   crossing.head = now + link_.latency;
   crossing.tail = crossing.leaves + link_.latency;
-  crossing.first_packet = sooner(crossing.head + packet_time_, crossing.tail);
+  crossing.first_packet = sooner(crossing.head + packet_time, crossing.tail);
   crossing.line_free = free_[priority];
   return crossing;
 }
@@ -71,11 +72,14 @@ Time EgressPort::credit_time(Channel& channel, Bytes bytes, Time now) {
   return link_.buffer_bytes == 0 ? now : channel.credit.below(link_.buffer_bytes + bytes, now);
 }
 
-Time EgressPort::next_packet_boundary(Time now) const {
-  if (packet_time_ == Time()) return now;
-  const std::uint64_t into = since(now, charged_from_).fs();
-  const std::uint64_t packets = ceil_div(into, packet_time_.fs());
-  return sooner(free_[0], charged_from_ + packet_time_ * packets);
+Time EgressPort::next_packet_boundary(std::size_t priority, Time now) const {
+  // On the line now: the highest of the lower priorities whose charge has not ended.
+  std::size_t q = priority - 1;
+  while (q > 0 && free_[q] <= now) --q;
+  const Grid& grid = grid_[q];
+  if (now <= grid.from) return grid.from;
+  if (grid.packet == Time()) return now;
+  return sooner(free_[q], grid.from + grid.packet * ceil_div((now - grid.from).fs(), grid.packet.fs()));
 }
 
 }  // namespace railyard::transport

@@ -16,6 +16,7 @@
 // small window give exactly W/RTT at any train size: credit returns train by train here, packet by packet in hardware.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "base/index.h"
@@ -83,7 +84,8 @@ class EgressPort {
   };
   /// When this channel's front of `bytes` has credit; max if that needs a credit not yet under way.
   Time credit_time(Channel& channel, Bytes bytes, Time now);
-  Time next_packet_boundary(Time now) const;
+  /// The next packet boundary of what is being charged below `priority`.
+  Time next_packet_boundary(std::size_t priority, Time now) const;
 
   LinkDirection link_;
   ByteClock line_;
@@ -93,17 +95,23 @@ class EgressPort {
   std::array<std::uint8_t, kVirtualChannels> priority_{};
   std::array<std::uint32_t, kPriorities> channels_at_{};  ///< bit per channel, by priority
   std::array<Time, kPriorities> free_{};
+  struct Grid { Time from, packet; };
+  std::array<Grid, kPriorities> grid_{};  ///< packet boundaries of the latest charge, by its priority
   std::uint32_t waiting_channels_ = 0;
   std::uint32_t starved_ = 0;
+  std::uint32_t had_deficit_ = 0;
   std::uint8_t turn_ = 0;            ///< deficit round robin pointer
   Bytes quantum_ = 0;                ///< the largest train seen, so that one round always lets somebody go
   Bytes debt_ = 0;
-  Time charged_from_, packet_time_;  ///< the latest charge and its packet grid
 };
 
 template <class WireBytesOf>
 EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
   Choice choice;
+  // A channel that has nothing left when others are asked forgets its deficit.
+  for (std::uint32_t gone = had_deficit_ & ~waiting_channels_; gone != 0; gone &= gone - 1)
+    channels_[__builtin_ctz(gone)].deficit = 0;
+  had_deficit_ &= waiting_channels_;
   for (int p = static_cast<int>(kPriorities) - 1; p >= 0; --p) {
     std::uint32_t left = waiting_channels_ & channels_at_[p];
     if (left == 0) continue;
@@ -112,7 +120,7 @@ EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
       break;
     }
     if (p > 0 && now < free_[0]) {
-      const Time boundary = next_packet_boundary(now);
+      const Time boundary = next_packet_boundary(static_cast<std::size_t>(p), now);
       if (now < boundary) {
         choice.retry = sooner(choice.retry, boundary);
         break;
@@ -139,10 +147,12 @@ EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
     if (eligible == 0) continue;
     std::uint8_t vc = static_cast<std::uint8_t>(__builtin_ctz(eligible));
     if ((eligible & (eligible - 1)) != 0) {
+      for (std::uint32_t e = eligible; e != 0; e &= e - 1) quantum_ = std::max(quantum_, bytes[__builtin_ctz(e)]);
       for (vc = turn_; (eligible >> vc & 1u) == 0 || channels_[vc].deficit < bytes[vc];) {
         vc = static_cast<std::uint8_t>((vc + 1) % kVirtualChannels);
         if ((eligible >> vc & 1u) != 0) channels_[vc].deficit += quantum_ * weight_[vc];
       }
+      had_deficit_ |= eligible;
       channels_[vc].deficit -= bytes[vc];
       turn_ = vc;
     }
