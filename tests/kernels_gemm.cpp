@@ -111,6 +111,32 @@ BOOST_AUTO_TEST_CASE(long_kernels_reach_the_sustained_rate) {
   BOOST_TEST(name_of(time.limit) == std::string("tensor"));
 }
 
+// Best shape of an H100 in fp8: 1403 TFLOP/s (stas00/ml-engineering 744d01e), further below its peak than bf16.
+BOOST_AUTO_TEST_CASE(narrow_types_meet_the_power_limit_earlier) {
+  const KernelTime time = gemm_time(gpu_datasheet("H100-SXM5-80GB"), {16384, 16384, 16384, DataType::fp8, 1});
+  BOOST_TEST(time.flops / time.seconds == 1403e12, boost::test_tools::tolerance(0.07));
+}
+
+// A tile's operands come from L2 at the SM's own rate: where that is too slow, the tensor cores wait.
+BOOST_AUTO_TEST_CASE(operand_feed_binds_when_slow) {
+  GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const GemmShape shape{8192, 8192, 8192, DataType::bf16, 1};
+  const double before = gemm_time(gpu, shape).seconds;
+  gpu.sm.feed_bytes_per_clock /= 4;
+  const KernelTime slow = gemm_time(gpu, shape);
+  BOOST_TEST(name_of(slow.limit) == std::string("feed"));
+  BOOST_TEST(slow.seconds > 2 * before);
+}
+
+BOOST_AUTO_TEST_CASE(operands_beyond_l2_are_read_again) {
+  GpuDatasheet gpu = gpu_datasheet("A100-SXM4-80GB");
+  const GemmShape shape{16384, 16384, 16384, DataType::bf16, 1};
+  const double compulsory = 3 * 16384.0 * 16384 * 2;
+  BOOST_TEST(gemm_time(gpu, shape).bytes > 1.5 * compulsory);
+  gpu.l2.capacity_mib = 4096;  // holds everything
+  BOOST_TEST(gemm_time(gpu, shape).bytes == compulsory);
+}
+
 BOOST_AUTO_TEST_CASE(split_k_serves_short_and_deep_products) {
   const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
   BOOST_TEST(gemm_time(h100, {64, 1024, 65536, DataType::bf16, 1}).split_k > 1u);

@@ -1,3 +1,3 @@
-foreach(name transformer_parameters transformer_layers transformer_memory)
-  railyard_test(${name} railyard_transformer yaml-cpp::yaml-cpp)
-endforeach()
+railyard_test(transformer_parameters railyard_transformer yaml-cpp::yaml-cpp)
+railyard_test(transformer_layers railyard_transformer railyard_scenario)
+railyard_test(transformer_memory railyard_transformer)

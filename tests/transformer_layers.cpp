@@ -38,7 +38,8 @@ BOOST_AUTO_TEST_CASE(segments_hold_the_layers_kernels_in_order) {
   gpu::KernelTimer timer(gpu_datasheet("L40S"));
   LayerTimer dense(llama_70b(), 4, timer), experts(mixtral_8x7b(), 4, timer);
   using Names = std::vector<std::string>;
-  const Names attention{"rmsnorm", "qkv", "rotary", "attention", "o_proj"}, mlp{"rmsnorm", "gate_up", "activation", "down"};
+  const Names attention{"rmsnorm", "qkv", "rotary", "attention", "o_proj"};
+  const Names mlp{"rmsnorm", "gate_up", "activation", "down"};
   const Names moe{"rmsnorm", "router", "top_k", "permute", "gate_up", "activation", "down", "combine"};
   const Names head{"rmsnorm", "lm_head", "sampling"};
   BOOST_TEST(names(dense.prefill_attention(256, 0)) == attention, boost::test_tools::per_element());
