@@ -66,8 +66,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
     const auto colon = what.find(": ");
     what = colon == std::string::npos ? what : what.substr(colon + 2);
-    const std::string shown = in_quotes(what);
-    throw InputError(origin_at(position > 0 ? position - 1 : 0), "not valid JSON: " + shown.substr(1, shown.size() - 2));
+    constexpr std::size_t kLongestMessage = 160;
+    throw InputError(origin_at(position > 0 ? position - 1 : 0), "not valid JSON: " + one_line(what, kLongestMessage));
   }
 
  private:

@@ -46,8 +46,8 @@ NodePtr replaced(const NodePtr& node, const std::vector<std::string>& parts, std
   if (copy->kind == Node::Kind::sequence) {
     const auto index = index_of(part);
     if (!index || *index >= copy->items.size()) {
-      throw InputError(origin, so_far + ": no item " + in_quotes(part) + "; the list has items 0 to " +
-                                   std::to_string(copy->items.size()) + " exclusive");
+      const std::string has = copy->items.empty() ? "is empty" : "has items 0 to " + std::to_string(copy->items.size() - 1);
+      throw InputError(origin, so_far + ": no item " + in_quotes(part) + "; the list " + has);
     }
     copy->items[*index] = replaced(copy->items[*index], parts, depth + 1, value, origin);
   } else if (copy->kind == Node::Kind::mapping) {
@@ -108,8 +108,8 @@ Origin place_of(const NodePtr& root, const std::string& path) {
 }
 
 NodePtr with_set_option(const NodePtr& root, const std::string& option) {
-  const std::string shown = in_quotes(option);
-  const Origin origin{"--set " + shown.substr(1, shown.size() - 2), 0, 0};
+  constexpr std::size_t kLongestOption = 120;
+  const Origin origin{"--set " + one_line(option, kLongestOption), 0, 0};
   const auto equals = option.find('=');
   if (equals == std::string::npos) throw InputError(origin, "expected a.b.c=VALUE");
   const std::vector<std::string> parts = split_path(option.substr(0, equals));

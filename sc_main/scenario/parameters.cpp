@@ -69,7 +69,7 @@ void add_fixed(Record<T>& r, const char* key, const char* doc, const char* accep
   r.custom(key, doc, accepted, [schema] { return schema; },
            [accepted, kind](T&, const Node& node, const std::string& path) {
              if (node.kind == kind && node.items.empty()) return;
-             throw InputError(node.origin, path + ": " + node.described() + " is not built in this version; accepted: " + accepted);
+             throw InputError(node.origin, path + ": not built in this version; accepted: " + accepted);
            }).fallback(accepted);
 }
 

@@ -25,9 +25,8 @@ std::vector<std::string> keys_of(const Fields& fields) {
 }
 
 [[noreturn]] void refuse_key(const Entry& entry, const std::string& path, const std::vector<std::string>& accepted) {
-  const std::string subject = joined_path(path, entry.key);
-  const std::string shown = in_quotes(subject);
-  const std::string plain = shown.substr(1, shown.size() - 2);
+  constexpr std::size_t kLongestKey = 60;
+  const std::string plain = joined_path(path, one_line(entry.key, kLongestKey));
   const std::string same = same_quantity(entry.key, accepted);
   if (!same.empty()) {
     throw InputError(entry.origin, plain + ": wrong unit; the key is '" + same + "', in " + unit_of_key(same));
@@ -51,6 +50,7 @@ std::string unit_text(const Field& field) {
 }
 
 [[noreturn]] void refuse_range(const Field& field, const Node& node, const std::string& path) {
+  if (field.least == field.most) refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + number_text(field.most));
   const bool is_bounded = field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max());
   const std::string from = (field.is_least_open ? "more than " : is_bounded ? "" : "at least ") + number_text(field.least);
   const std::string to = !is_bounded ? "" : (field.is_least_open ? ", at most " : " to ") + number_text(field.most);

@@ -50,6 +50,7 @@ std::string range_text(const Field& field) {
   const bool is_number = field.kind == Field::Kind::integer || field.kind == Field::Kind::number || field.kind == Field::Kind::integers;
   if (!is_number) return field.kind == Field::Kind::boolean && !field.choices.empty() ? "only " + field.choices[0] : "";
   const std::string least = number_text(field.least);
+  if (field.least == field.most) return least;
   if (!is_bounded(field)) return (field.is_least_open ? "> " : ">= ") + least;
   return field.is_least_open ? "> " + least + ", <= " + number_text(field.most) : least + " to " + number_text(field.most);
 }

@@ -41,8 +41,10 @@ class Lines {
 
   /// The next line that is not blank, without its end; false at the end of the file.
   bool next(std::string& line) {
-    while (std::getline(stream_, line)) {
+    while (stream_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size())) || stream_.gcount() > 0) {
       ++number_;
+      if (stream_.fail()) throw error("a line of more than " + std::to_string(buffer_.size() - 1) + " bytes");
+      line = buffer_.data();
       if (number_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
       while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
       if (!line.empty()) return true;
@@ -53,8 +55,11 @@ class Lines {
   InputError error(const std::string& message) const { return InputError({path_, std::max(number_, 1), 1}, message); }
 
  private:
+  static constexpr std::size_t kLongestLine = 1u << 20;
+
   std::string path_;
   std::ifstream stream_;
+  std::vector<char> buffer_ = std::vector<char>(kLongestLine);
   int number_ = 0;
 };
 

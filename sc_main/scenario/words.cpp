@@ -74,19 +74,18 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-std::string in_quotes(const std::string& text) {
-  std::string out = "'";
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (out.size() > kLongestQuote) {
-      while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xc0) == 0x80) out.pop_back();  // whole characters
-      if (static_cast<unsigned char>(out.back()) >= 0xc0) out.pop_back();
-      return out + "...'";
-    }
-    const auto c = static_cast<unsigned char>(text[i]);
-    out += c < 0x20 || c == 0x7f ? fmt::format("\\x{:02x}", c) : std::string(1, text[i]);
+std::string one_line(const std::string& text, std::size_t longest) {
+  std::string out;
+  for (const char letter : text) {
+    const auto c = static_cast<unsigned char>(letter);
+    const bool starts_character = (c & 0xc0) != 0x80;
+    if (out.size() >= longest && starts_character) return out + "...";
+    out += c < 0x20 || c == 0x7f ? fmt::format("\\x{:02x}", c) : std::string(1, letter);
   }
-  return out + "'";
+  return out;
 }
+
+std::string in_quotes(const std::string& text) { return "'" + one_line(text, kLongestQuote) + "'"; }
 
 std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 

@@ -1,4 +1,5 @@
 #include <map>
+#include <optional>
 #include <sstream>
 #include <unordered_map>
 
@@ -37,7 +38,13 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const Places& places) : places_(places) {}
 
-  NodePtr take_root() { return std::move(root_); }
+  /// Null if the document held nothing.
+  NodePtr take_root() {
+    if (odd_key_) throw *odd_key_;
+    return std::move(root_);
+  }
+
+  Origin innermost(const Origin& otherwise) const { return open_.empty() ? otherwise : open_.back().node->origin; }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
@@ -96,7 +103,6 @@ class TreeBuilder : public YAML::EventHandler {
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
     refuse_tag(mark, tag);
     if (open_.size() >= kDeepestNesting) too_deep(mark);
-    if (expects_key()) throw InputError(places_.at(mark), "a key that is a list or a mapping; keys are words");
     auto node = std::make_shared<Node>();
     node->kind = kind;
     node->origin = places_.at(mark);
@@ -119,14 +125,17 @@ class TreeBuilder : public YAML::EventHandler {
     }
     Open& parent = open_.back();
     if (expects_key()) {
-      if (node->kind != Node::Kind::scalar) throw InputError(places_.at(mark), "a key that is not a word");
       const Origin origin = is_alias ? places_.at(mark) : node->origin;
+      parent.has_key = true;
+      if (node->kind != Node::Kind::scalar) {
+        if (!odd_key_) odd_key_ = InputError(origin, "a key that is not a word");
+        return;
+      }
       const auto [first, is_new] = parent.lines.emplace(node->text, origin.line);
       if (!is_new) {
         throw InputError(origin, "duplicate key " + in_quotes(node->text) +
                                      (origin.line == 0 ? "" : "; first given at line " + std::to_string(first->second)));
       }
-      parent.has_key = true;
       parent.key = node->text;
       parent.key_origin = origin;
       return;
@@ -147,6 +156,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   const Places& places_;
   NodePtr root_;
+  std::optional<InputError> odd_key_;  ///< said last, because a bracket left open looks like one until the parser finds out
   std::vector<Open> open_;
   std::map<YAML::anchor_t, NodePtr> anchors_;
 };
@@ -191,7 +201,9 @@ NodePtr parse(const std::string& text, const Places& places) {
     throw InputError(places.at(1, 1), "longer than " + std::to_string(kMostBytes) + " bytes");
   }
   check_bytes(text, places);
-  std::istringstream stream(text);
+  // yaml-cpp lets an unterminated quote pass if the text ends in a line break.
+  const auto last = text.find_last_not_of(" \t\r\n");
+  std::istringstream stream(last == std::string::npos ? "" : text.substr(0, last + 1));
   TreeBuilder builder(places), extra(places);
   try {
     YAML::Parser parser(stream);
@@ -201,7 +213,9 @@ NodePtr parse(const std::string& text, const Places& places) {
       throw InputError(second ? second->origin : places.at(1, 1), "a second YAML document; one is expected");
     }
   } catch (const YAML::Exception& error) {
-    throw InputError(places.at(error.mark), "not valid YAML: " + error.msg);
+    // At the end of the text the parser has no place; then it is the innermost bracket that was left open.
+    const bool has_place = error.mark.line > 0 || error.mark.column > 0;
+    throw InputError(has_place ? places.at(error.mark) : builder.innermost(places.at(1, 1)), "not valid YAML: " + error.msg);
   }
   return builder.take_root();
 }

@@ -1,0 +1,5 @@
+railyard_test(scenario_errors railyard_scenario)
+railyard_test(scenario_load railyard_scenario)
+railyard_test(scenario_inputs railyard_scenario)
+railyard_test(scenario_reference_page railyard_scenario)
+railyard_test(scenario_fuzz railyard_scenario)
