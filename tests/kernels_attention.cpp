@@ -55,11 +55,26 @@ BOOST_AUTO_TEST_CASE(chunking_costs_launches_not_work) {
 
 BOOST_AUTO_TEST_CASE(few_heads_and_rows_cannot_fill_the_sms) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
-  const KernelTime narrow = prefill_attention_time(gpu, {1, 1, 128, DataType::bf16}, 512, 8192);
-  const KernelTime wide = prefill_attention_time(gpu, {16, 1, 128, DataType::bf16}, 512, 8192);
+  const KernelTime narrow = prefill_attention_time(gpu, {1, 1, 128, DataType::bf16}, 512, 256);
+  const KernelTime wide = prefill_attention_time(gpu, {16, 1, 128, DataType::bf16}, 512, 256);
   BOOST_TEST(narrow.sms == 4u);
   BOOST_TEST(wide.sms == 64u);
   BOOST_TEST(narrow.seconds == wide.seconds, boost::test_tools::tolerance(1e-12));  // both wait for their longest block
+}
+
+// The last, short chunk of a long prompt: few blocks with a long context, which idle SMs share.
+BOOST_AUTO_TEST_CASE(long_contexts_are_split_over_idle_sms) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime time = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, 16, 65536);
+  BOOST_TEST(time.sms > 100u);
+  const KernelTime full = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, 2048, 65536);
+  BOOST_TEST(time.seconds < full.seconds / 4);
+  double last = 0;
+  for (std::uint64_t start = 0; start < 131072; start += 1 + start / 20) {
+    const double now = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, 16, start).seconds;
+    BOOST_TEST(now >= last);
+    last = now;
+  }
 }
 
 // A causal prompt of S tokens tends to attention_tflops x S / (S + attention_half_tokens) as it grows.
@@ -118,7 +133,7 @@ BOOST_AUTO_TEST_CASE(a_long_context_binds_a_grid_that_cannot_split_it) {
 BOOST_AUTO_TEST_CASE(decode_grows_with_context_and_batch) {
   const GpuDatasheet gpu = gpu_datasheet("L40S");
   double last = 0;
-  for (std::uint64_t context = 1; context <= 131072; context *= 2) {
+  for (std::uint64_t context = 1; context <= 131072; context += 1 + context / 20) {
     const double now = decode_attention_time(gpu, kLlama70bTp4, {context, context}).seconds;
     BOOST_TEST(now >= last);
     last = now;

@@ -8,7 +8,8 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr std::uint64_t kLeastSplitTokens = 512;  // of context in one split of flash-decoding
+constexpr std::uint64_t kPrefillSplitKeys = 1024; // least keys in one part of a block's context
+constexpr std::uint64_t kDecodeSplitKeys = 512;
 constexpr double kTailShare = 0.5;                // of the longest block, that the last blocks of a full grid run alone
 constexpr double kBytesInFlight = 24576;          // that one decode block keeps on its way from HBM (Little's law)
 constexpr double kQueryBytes = 2;                 // queries and outputs stay in 16 bits
@@ -19,6 +20,16 @@ constexpr double kFlopsPerPair = 4;               // per query-key pair and head
 std::uint64_t query_rows(const GpuDatasheet& gpu) {
   constexpr std::uint32_t kSharedMemoryKib = 128;
   return gpu.sm.shared_memory_kib < kSharedMemoryKib ? 64 : 128;
+}
+
+/// A block's context cut into parts for SMs that would idle, none shorter than is worth it.
+struct Split {
+  std::uint64_t parts, keys;  // keys of the longest part
+};
+
+Split split_context(std::uint64_t keys, std::uint64_t room, std::uint64_t least) {
+  const std::uint64_t longest = std::min(keys, std::max(least, ceil_div(keys, std::max<std::uint64_t>(1, room))));
+  return {ceil_div(keys, longest), longest};
 }
 
 void fill_grid(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
@@ -46,19 +57,18 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   KernelTime time;
   if (tokens == 0 || heads.query == 0) return time;
   const std::uint64_t rows = query_rows(gpu), blocks = ceil_div(tokens, rows);
-  const double pair_flops = kFlopsPerPair * heads.dim;
+  const double row_flops = kFlopsPerPair * heads.dim * static_cast<double>(rows);
   const double overhead_keys = gpu.kernel.attention_half_tokens / 2;
-  double total = 0, longest = 0;  // FLOPs, masked and padded ones included, of one head
-  for (std::uint64_t block = 0; block < blocks; ++block) {
-    const double keys = static_cast<double>(kv_start + std::min(tokens, (block + 1) * rows));
-    const double work = pair_flops * static_cast<double>(rows) * (keys + overhead_keys);
-    total += work;
-    longest = std::max(longest, work);
-  }
+  double total = 0;  // FLOPs of one head, masked and padded ones included
+  for (std::uint64_t block = 1; block <= blocks; ++block)
+    total += row_flops * (static_cast<double>(kv_start + std::min(tokens, block * rows)) + overhead_keys);
+
+  const std::uint64_t room = gpu.sm.count / (blocks * heads.query);
+  const Split split = split_context(kv_start + tokens, room, kPrefillSplitKeys);
+  const std::uint64_t grid = blocks * heads.query * split.parts;
   const double rate = gpu.kernel.attention_tflops * 1e12;
-  const double alone = longest / (rate / gpu.sm.count);
-  const double grid = static_cast<double>(blocks) * heads.query;
-  const double tail = std::max(0.0, 1 - gpu.sm.count / grid) * kTailShare * alone;
+  const double alone = row_flops * (static_cast<double>(split.keys) + overhead_keys) / (rate / gpu.sm.count);
+  const double tail = std::max(0.0, 1 - static_cast<double>(gpu.sm.count) / grid) * kTailShare * alone;
   const double tensor = std::max(alone, total * heads.query / rate + tail);
 
   const double query_bytes = 2.0 * static_cast<double>(tokens) * heads.query * heads.dim * kQueryBytes;
@@ -70,7 +80,7 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   time.seconds = time.fixed_seconds + std::max(tensor, hbm);
   time.limit = limit_of(time.fixed_seconds, tensor, hbm);
   time.flops = causal_attention_flops(heads, tokens, kv_start);
-  fill_grid(time, gpu, blocks * heads.query);
+  fill_grid(time, gpu, grid);
   return time;
 }
 
@@ -83,14 +93,15 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
     tokens += keys;
     longest = std::max(longest, keys);
   }
+  if (tokens == 0) return time;
   const std::uint64_t blocks = context.size() * heads.kv;
-  const std::uint64_t wanted = std::max<std::uint64_t>(1, 2ull * gpu.sm.count / blocks);
-  const std::uint64_t split = std::min(wanted, std::max<std::uint64_t>(1, ceil_div(longest, kLeastSplitTokens)));
+  constexpr std::uint64_t kBlocksPerSm = 2;
+  const Split split = split_context(longest, kBlocksPerSm * gpu.sm.count / blocks, kDecodeSplitKeys);
   const double token_bytes = 2.0 * heads.dim * bytes_of(heads.kv_dtype);
   const double rate = gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
   time.bytes = token_bytes * heads.kv * static_cast<double>(tokens) +
                2.0 * static_cast<double>(context.size()) * heads.query * heads.dim * kQueryBytes;
-  const double piece = token_bytes * static_cast<double>(ceil_div(longest, split));
+  const double piece = token_bytes * static_cast<double>(split.keys);
   const double block_rate = kBytesInFlight / (gpu.hbm.read_latency_ns * 1e-9);
   const double hbm = std::max(time.bytes / rate, piece / block_rate);
 
@@ -98,7 +109,7 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   time.seconds = time.fixed_seconds + hbm;
   time.limit = limit_of(time.fixed_seconds, 0, hbm);
   time.flops = kFlopsPerPair * heads.query * heads.dim * static_cast<double>(tokens);
-  fill_grid(time, gpu, blocks * split);
+  fill_grid(time, gpu, blocks * split.parts);
   return time;
 }
 

@@ -1,10 +1,12 @@
 // Time of attention kernels on one GPU, for the heads that one tensor-parallel rank holds.
 //
-// Prefill: one thread block per (query head, 128 query rows), looping over the KV blocks its rows may see; blocks at
-// the end of a causal chunk are the longest. Its rate follows the datasheet's measured saturation (FlashAttention-2
-// on Ampere and Ada, FlashAttention-3 on Hopper), shared out over the SMs, so that a chunk with few heads or rows
-// cannot use them all. Decode: one query row per request, KV read once from HBM, split along the context (flash-
-// decoding) until the SMs are busy.
+// Prefill: one thread block per (query head, 128 query rows), looping over the keys its rows may see; the last rows
+// of a causal chunk see the most. Its rate follows the datasheet's measured saturation (FlashAttention-2 on Ampere
+// and Ada, FlashAttention-3 on Hopper), shared out over the SMs: a chunk with few heads or rows cannot use them all,
+// unless its context is long enough to be split.
+//
+// Decode: one query row per request, KV read once from HBM, split along the context (flash-decoding) until the SMs
+// are busy.
 #pragma once
 
 #include <cstdint>
