@@ -70,6 +70,8 @@ tlm::tlm_sync_enum Device::nb_transport_bw(int port, Transaction& transaction, [
   Port& p = ports_[port];
   const std::uint8_t channel = transaction.virtual_channel;
   const Time usable = p.egress.credit(channel, transaction.wire_bytes, now() + Time::fs(delay.value()));
+  if (context_.listener != nullptr)
+    context_.listener->on_credit(*this, PortId(static_cast<std::uint32_t>(port)), channel, transaction.wire_bytes, now(), usable);
   if (p.egress.starved(channel)) wake(PortId(static_cast<std::uint32_t>(port)), usable);
   return tlm::TLM_ACCEPTED;
 }

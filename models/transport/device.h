@@ -58,6 +58,7 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     WireCost cost;                   ///< of the transaction looked at last
     Device* peer = nullptr;          ///< what it is connected to, for route walks and names
     PortId peer_port;
+    std::uint32_t listener_mark = 0; ///< the listener's own, to find its books of this port
 
     /// How long the line was charged by `now`. Charges are contiguous while a backlog lasts, so what reaches past now is
     /// taken off, and busy_until(t) <= t always.

@@ -17,6 +17,8 @@ class FabricListener {
   virtual void on_start(const Device& device, PortId port, const Transaction& transaction, Time now, const Crossing& crossing) = 0;
   /// Bytes waiting to start on that port changed.
   virtual void on_queue(const Device& device, PortId port, Bytes queued, Time now) = 0;
+  /// Credit for `bytes` on the wire came back to that port at `now`; it is usable from `usable` on.
+  virtual void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) = 0;
 
  protected:
   ~FabricListener() = default;
