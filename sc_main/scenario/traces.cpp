@@ -101,8 +101,9 @@ std::optional<std::int64_t> timestamp_ns(std::string text) {
     if (pattern[i] == 'd' ? !is_digit : text[i] != pattern[i]) return std::nullopt;
   }
   const auto number = [&](std::size_t at, std::size_t length) { return std::stoll(text.substr(at, length)); };
-  const std::int64_t month = number(5, 2), day = number(8, 2), hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
-  if (month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60) return std::nullopt;
+  const std::int64_t year = number(0, 4), month = number(5, 2), day = number(8, 2), hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
+  constexpr std::int64_t kFirstYear = 1970, kLastYear = 2200;  // nanoseconds since 1970 fit 64 bits
+  if (year < kFirstYear || year > kLastYear || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60) return std::nullopt;
   std::string fraction = text.substr(pattern.size());
   if (!fraction.empty()) {
     if (fraction[0] != '.' || fraction.size() < 2 || fraction.size() > kMostFraction + 1 ||
@@ -112,7 +113,7 @@ std::optional<std::int64_t> timestamp_ns(std::string text) {
     fraction = fraction.substr(1);
   }
   fraction.resize(kMostFraction, '0');
-  const std::int64_t seconds = ((days_from_epoch(number(0, 4), month, day) * 24 + hour) * 60 + minute) * 60 + second;
+  const std::int64_t seconds = ((days_from_epoch(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
   return seconds * kNsPerSecond + std::stoll(fraction);
 }
 
@@ -154,7 +155,7 @@ std::vector<Row> read_mooncake(Lines& lines, std::size_t max_count) {
       return tokens(lines, key, value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
     };
     const nlohmann::json timestamp = field("timestamp");
-    constexpr double kLatestMs = 1e15;
+    constexpr double kLatestMs = 1e12;
     if (!timestamp.is_number() || timestamp.get<double>() < 0 || !(timestamp.get<double>() < kLatestMs)) {
       throw lines.error("timestamp: expected milliseconds, got " + in_quotes(timestamp.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
     }

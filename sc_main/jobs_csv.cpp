@@ -1,0 +1,28 @@
+#include "sc_main/jobs_csv.h"
+
+namespace railyard {
+
+namespace {
+
+/// Exact: femtoseconds as decimal seconds.
+std::string seconds(Time t) {
+  constexpr std::uint64_t kSecond = 1'000'000'000'000'000ull;
+  return fmt::format("{}.{:015}", t.fs() / kSecond, t.fs() % kSecond);
+}
+
+}  // namespace
+
+JobsCsv::JobsCsv(const std::string& path, JobsLevel level) : level_(level) {
+  if (path.empty() || level == JobsLevel::none) return;
+  out_ = std::make_unique<fmt::ostream>(fmt::output_file(path));
+  out_->print("name,kind,rank,start_s,end_s,queued_s,bytes\n");
+}
+
+void JobsCsv::on_job(const workload::JobRecord& r) {
+  if (!out_ || (level_ == JobsLevel::stage && !r.per_stage())) return;
+  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind_name(), r.rank, seconds(r.start), seconds(r.end), seconds(r.queued), r.bytes);
+}
+
+void JobsCsv::close() { out_.reset(); }
+
+}  // namespace railyard

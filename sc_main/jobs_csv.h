@@ -1,0 +1,26 @@
+// jobs.csv, streamed as jobs end: name,kind,rank,start_s,end_s,queued_s,bytes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <fmt/os.h>
+
+#include "sc_main/command_line.h"
+#include "workload/job_record.h"
+
+namespace railyard {
+
+class JobsCsv : public workload::JobSink {
+ public:
+  /// @param path  empty: nothing is written
+  JobsCsv(const std::string& path, JobsLevel level);
+  void on_job(const workload::JobRecord& record) override;
+  void close();
+
+ private:
+  JobsLevel level_;
+  std::unique_ptr<fmt::ostream> out_;
+};
+
+}  // namespace railyard

@@ -1,0 +1,86 @@
+#include "sc_main/link_table.h"
+
+#include <cctype>
+#include <fmt/format.h>
+#include <map>
+
+namespace railyard {
+
+namespace {
+
+class Namer {
+ public:
+  explicit Namer(Simulation& simulation) : simulation_(simulation), machine_(simulation.machine()) {}
+
+  std::vector<LinkRow> rows() {
+    number_ranks(simulation_.prefill_gpus(), simulation_.scenario().workload.prefill.tp);
+    number_ranks(simulation_.decode_gpus(), simulation_.scenario().workload.decode.tp);
+    for (std::uint32_t g = 0; g < machine_.gpus(); ++g) add_gpu(GpuId(g));
+    for (std::uint32_t n = 0; n < machine_.nics(); ++n) add_nic(NicId(n));
+    for (const auto& server : machine_.servers()) add_server(*server);
+    for (const auto& device : machine_.network()) add_spine(*device);
+    return std::move(rows_);
+  }
+
+ private:
+  void number_ranks(const std::vector<GpuId>& ranks, std::uint32_t tp) {
+    for (std::uint32_t r = 0; r < ranks.size(); ++r) rank_[ranks[r]] = fmt::format("[{}][{}]", r / tp, r % tp);
+  }
+  std::string letter(std::uint32_t group) const {
+    return std::string(1, static_cast<char>(std::toupper(machine_.spec().groups[group].name[0])));
+  }
+  std::string gpu_name(GpuId id) const {
+    const platforms::GpuPlace& place = machine_.place(id);
+    const auto rank = rank_.find(id);
+    // A GPU without a rank keeps its number in the group.
+    return letter(place.group) + (rank != rank_.end() ? rank->second : fmt::format("_Idle[{}]", place.index_in_group));
+  }
+  void both(const std::string& name, const transport::Device& device, PortId port) {
+    rows_.push_back({name, "tx", &device, port});
+    rows_.push_back({name, "rx", device.port(port).peer, device.port(port).peer_port});
+  }
+  void add_gpu(GpuId id) {
+    const gpu::Gpu& gpu = machine_.gpu(id);
+    both("GPU_" + gpu_name(id) + "_PCI", gpu, gpu.pcie());
+    for (std::uint32_t plane = 0; plane < machine_.spec().board.nvlink_planes.size(); ++plane)
+      both(fmt::format("NVLink_{}_Plane[{}]", gpu_name(id), plane), gpu, gpu.nvlink(plane));
+  }
+  void add_nic(NicId id) {
+    const std::string number = fmt::format("{}[{}]", letter(machine_.group_of(id)), machine_.index_in_group(id));
+    both("IB_NIC_" + number + "_PCI", machine_.nic(id), PortId(infiniband::Nic::kPciePort));
+    both("IB_Cable_" + number, machine_.nic(id), PortId(infiniband::Nic::kNetworkPort));
+  }
+  void add_server(const platforms::Server& server) {
+    const platforms::GpuPlace& place = machine_.place(GpuId(server.gpus.front()->window()));
+    const std::uint32_t in_group = place.index_in_group / machine_.spec().board.gpus;
+    const std::string group = letter(place.group);
+    for (std::uint32_t s = 0; s < server.plx.size(); ++s)
+      for (std::uint32_t p = 0; p < server.plx[s]->ports(); ++p)
+        if (server.plx[s]->port(PortId(p)).name == "uplink")
+          both(fmt::format("PLX_Uplink_{}[{}]", group, in_group * server.plx.size() + s), *server.plx[s], PortId(p));
+    for (std::uint32_t p = 0; p < server.roots.front()->ports(); ++p)
+      if (server.roots.front()->port(PortId(p)).name == "socket")
+        both(fmt::format("Socket_{}[{}]", group, in_group), *server.roots.front(), PortId(p));
+  }
+  void add_spine(const infiniband::IbSwitch& device) {
+    const std::string name = device.name();
+    if (name.rfind("spine", 0) != 0) return;  // each cable once, from its upper end
+    for (std::uint32_t p = 0; p < device.ports(); ++p) {
+      const std::string leaf = device.port(PortId(p)).peer->name();
+      both(fmt::format("IB_Spine[{}]_Leaf[{}]", name.substr(5), leaf.substr(4)), device, PortId(p));
+    }
+  }
+
+  Simulation& simulation_;
+  platforms::Machine& machine_;
+  std::map<GpuId, std::string> rank_;
+  std::vector<LinkRow> rows_;
+};
+
+}  // namespace
+
+std::string LinkRow::port_name() const { return fmt::format("{}.{}", device->name(), device->port(port).name); }
+
+std::vector<LinkRow> link_table(Simulation& simulation) { return Namer(simulation).rows(); }
+
+}  // namespace railyard

@@ -1,0 +1,26 @@
+// Every direction of every link, with the name it has in outputs: GPU_P[p][t]_PCI, IB_NIC_P[k]_PCI, IB_Cable_P[k] as the ranks
+// and NICs of a group are numbered (P: prefill, D: decode), NVLink and switch ports in the same pattern.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sc_main/simulation.h"
+
+namespace railyard {
+
+struct LinkRow {
+  std::string name;
+  std::string direction;   ///< tx or rx, as seen from the device that the name speaks of
+  const transport::Device* device = nullptr;  ///< the sender
+  PortId port;
+
+  /// Hierarchical name of the sending port, as in waveforms.
+  std::string port_name() const;
+  const transport::PortCounters& counters() const { return device->port(port).counters; }
+  const transport::LinkDirection& link() const { return device->port(port).egress.link(); }
+};
+
+std::vector<LinkRow> link_table(Simulation& simulation);
+
+}  // namespace railyard

@@ -1,0 +1,56 @@
+#include "sc_main/output_directory.h"
+
+#include <filesystem>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/input_error.h"
+
+namespace railyard {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+Origin option(const std::string& target) { return Origin{"--out " + target, 0, 0}; }
+
+}  // namespace
+
+OutputDirectory::OutputDirectory(const std::string& target) {
+  fs::path path = fs::absolute(target).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  target_ = path.string();
+  if (fs::exists(target_)) {
+    if (!fs::is_directory(target_)) throw InputError(option(target), "is not a directory");
+    if (!fs::is_empty(target_) && !fs::exists(path / "machine.json"))
+      throw InputError(option(target), "holds files that are not a run's output; name a new or an empty directory");
+  }
+  working_ = fmt::format("{}.partial-{}", target_, getpid());
+  std::error_code error;
+  fs::create_directories(working_, error);
+  if (error) throw InputError(option(target), "cannot be made: " + error.message());
+}
+
+OutputDirectory::~OutputDirectory() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(working_, ignored);
+}
+
+void OutputDirectory::commit() {
+  if (!fs::exists(target_)) {
+    fs::rename(working_, target_);
+  } else if (renameat2(AT_FDCWD, working_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(working_);  // the old one
+  } else {  // a file system that cannot exchange: the old one steps aside first
+    const std::string old = working_ + ".old";
+    fs::rename(target_, old);
+    fs::rename(working_, target_);
+    fs::remove_all(old);
+  }
+  committed_ = true;
+}
+
+}  // namespace railyard

@@ -1,0 +1,158 @@
+#include "sc_main/platform_main.h"
+
+#include <chrono>
+#include <csignal>
+#include <fmt/os.h>
+#include <iostream>
+#include <memory>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/input_error.h"
+#include "sc_main/command_line.h"
+#include "sc_main/describe.h"
+#include "sc_main/jobs_csv.h"
+#include "sc_main/output_directory.h"
+#include "sc_main/results.h"
+#include "sc_main/scenario/load.h"
+#include "sc_main/simulation.h"
+
+namespace railyard {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Rows beyond which jobs.csv leaves out the per-layer collectives unless asked for them.
+constexpr std::uint64_t kManyJobs = 200'000;
+
+volatile std::sig_atomic_t interrupted = 0;
+void on_signal(int signal) { interrupted = signal; }
+
+JobsLevel level_by_size(const Scenario& scenario) {
+  const workload::prefill::PrefillSpec& w = scenario.workload;
+  std::uint64_t passes = 0, tokens = 0, longest = 0;
+  for (const workload::prefill::Request& r : w.requests) {
+    passes += ceil_div(r.prompt_tokens, w.chunk_tokens);
+    tokens += r.output_tokens;
+    longest = std::max<std::uint64_t>(longest, r.output_tokens);
+  }
+  passes += std::max(longest, tokens / w.max_batch);
+  return passes * scenario.model.layers * 2 > kManyJobs ? JobsLevel::stage : JobsLevel::all;
+}
+
+/// The line on stderr that says how far a run is, for people at a terminal.
+class Progress {
+ public:
+  Progress(Simulation& simulation, bool wanted) : simulation_(simulation), wanted_(wanted && isatty(STDERR_FILENO) != 0) {}
+  void tick(Time now) {
+    if (!wanted_ || (++ticks_ & 0xfff) != 0) return;
+    const auto wall = Clock::now();
+    if (wall - last_ < std::chrono::milliseconds(200)) return;
+    last_ = wall;
+    fmt::print(stderr, "\r{:.3f} s simulated, {} of {} requests done\x1b[K", now.seconds(), simulation_.system().finished(), simulation_.system().requests().size());
+    std::fflush(stderr);
+  }
+  ~Progress() {
+    if (wanted_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+ private:
+  Simulation& simulation_;
+  bool wanted_;
+  std::uint64_t ticks_ = 0;
+  Clock::time_point last_ = Clock::now();
+};
+
+void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
+
+int run(const Options& options, const Scenario& scenario) {
+  std::unique_ptr<OutputDirectory> out;
+  if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
+  JobsCsv jobs(out ? out->file("jobs.csv") : "", options.jobs.value_or(level_by_size(scenario)));
+  Simulation simulation(scenario, jobs);
+  if (out) write_text(out->file("machine.json"), describe(simulation).dump(2) + "\n");
+
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  const auto begun = Clock::now();
+  {
+    Progress progress(simulation, !options.quiet);
+    simulation.run([&](Time now) {
+      progress.tick(now);
+      return interrupted == 0;
+    });
+  }
+  SimulatorFigures figures;
+  figures.wall_s = std::chrono::duration<double>(Clock::now() - begun).count();
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  figures.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  figures.interrupted = interrupted != 0;
+
+  const nlohmann::ordered_json results = summary(simulation, figures);
+  if (!options.quiet) std::cout << table(results);
+  if (out) {
+    jobs.close();
+    write_text(out->file("summary.json"), results.dump(2) + "\n");
+    write_links_csv(simulation, out->file("links.csv"));
+    write_requests_csv(simulation, out->file("requests.csv"));
+    out->commit();
+  }
+  if (interrupted != 0) {
+    fmt::print(stderr, "interrupted at {:.6f} s: {} of {} requests done\n", simulation.end().seconds(), simulation.system().finished(), scenario.workload.requests.size());
+    return 128 + interrupted;
+  }
+  if (!simulation.system().done()) {
+    fmt::print(stderr, "{}: error: the run cannot progress at {:.9f} s: {} of {} requests done\n", scenario.path, simulation.end().seconds(),
+               simulation.system().finished(), scenario.workload.requests.size());
+    for (const std::string& line : simulation.system().blocked()) fmt::print(stderr, "  {}\n", line);
+    return kExitNoProgress;
+  }
+  return kExitDone;
+}
+
+/// Looks at the machine without running it.
+void look(const Options& options, const Scenario& scenario) {
+  JobsCsv none("", JobsLevel::none);
+  Simulation simulation(scenario, none);
+  if (options.describe) {
+    const nlohmann::ordered_json machine = describe(simulation);
+    std::cout << (options.json ? machine.dump(2) + "\n" : describe_text(machine));
+  }
+  if (options.explain) {
+    const nlohmann::ordered_json numbers = explain(simulation);
+    std::cout << (options.json ? numbers.dump(2) + "\n" : explain_text(numbers));
+  }
+}
+
+}  // namespace
+
+int platform_main(const char* platform, int argc, char** argv) {
+  const Parsed parsed = parse(platform, argc, argv);
+  if (!parsed.options) return parsed.status;
+  const Options& options = *parsed.options;
+  try {
+    if (options.schema) {
+      std::cout << scenario_schema().dump(2) << "\n";
+      return kExitDone;
+    }
+    const Scenario scenario = load_scenario(options.scenario, options.sets, platform);
+    sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
+    if (options.check) {
+      check_memory(scenario);
+      if (!options.quiet) std::cout << options.scenario << ": ok\n";
+      return kExitDone;
+    }
+    if (options.describe || options.explain) {
+      look(options, scenario);
+      return kExitDone;
+    }
+    return run(options, scenario);
+  } catch (const InputError& e) {
+    std::cerr << e.what() << "\n";
+    return kExitBadInput;
+  }
+}
+
+}  // namespace railyard

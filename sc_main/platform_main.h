@@ -1,0 +1,9 @@
+// What every platform executable does, whatever its machine.
+#pragma once
+
+namespace railyard {
+
+/// @return the exit status: 0 done, 2 bad input, 3 the run could not progress, 128 + n interrupted by signal n
+int platform_main(const char* platform, int argc, char** argv);
+
+}  // namespace railyard

@@ -1,0 +1,88 @@
+#include "sc_main/simulation.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "base/input_error.h"
+#include "workload/transformer/memory.h"
+
+namespace railyard {
+
+namespace {
+
+std::uint32_t group_named(const Scenario& scenario, const std::string& name) {
+  const auto& groups = scenario.machine.groups;
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const platforms::GroupSpec& g) { return g.name == name; });
+  return static_cast<std::uint32_t>(found - groups.begin());
+}
+
+transport::ChannelPlan channel_plan(const FabricSpec& spec) {
+  transport::ChannelPlan plan;
+  for (std::size_t c = 0; c < kTrafficClasses; ++c) plan.assign(c, spec.classes[c]);
+  return plan;
+}
+
+void check_grid(const Scenario& scenario, const char* name, const workload::prefill::Mapping& mapping,
+                const workload::MemoryLoad& load) {
+  const gpu::GpuDatasheet& gpu = scenario.machine.groups[group_named(scenario, name)].gpu;
+  const workload::MemoryCheck check = workload::check_memory(scenario.model, mapping.stage_layers, mapping.tp, load,
+                                                             gpu.hbm.capacity_gb * 1e9, scenario.workload.memory_limit_ratio);
+  if (!check.fits) throw InputError(Origin{scenario.path}, fmt::format("workload.{} on {}: {}", name, gpu.name, check.sentence));
+}
+
+}  // namespace
+
+void check_memory(const Scenario& scenario) {
+  const workload::prefill::PrefillSpec& w = scenario.workload;
+  workload::MemoryLoad prefill, decode;
+  for (const workload::prefill::Request& r : w.requests) {
+    prefill.kv_tokens = std::max<std::uint64_t>(prefill.kv_tokens, r.prompt_tokens);
+    decode.kv_tokens = std::max<std::uint64_t>(decode.kv_tokens, r.prompt_tokens + r.output_tokens);
+  }
+  prefill.pass_tokens = std::min<std::uint64_t>(w.chunk_tokens, prefill.kv_tokens);
+  decode.pass_tokens = decode.logit_rows = w.max_batch;
+  check_grid(scenario, "prefill", w.prefill, prefill);
+  check_grid(scenario, "decode", w.decode, decode);
+}
+
+Simulation::Simulation(const Scenario& scenario, workload::JobSink& sink) : scenario_(scenario) {
+  check_memory(scenario_);
+  fabric_ = std::make_unique<transport::Fabric>(channel_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
+  machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
+  prefill_gpus_ = place(scenario_.workload.prefill, group_named(scenario_, "prefill"));
+  decode_gpus_ = place(scenario_.workload.decode, group_named(scenario_, "decode"));
+  if (scenario_.workload.nic_rule == workload::prefill::NicRule::modulo) {
+    assign_nics(prefill_gpus_);
+    assign_nics(decode_gpus_);
+  }
+  system_ = std::make_unique<workload::prefill::System>(scenario_.model, scenario_.workload, gpus(prefill_gpus_),
+                                                        gpus(decode_gpus_), *fabric_, sink);
+}
+
+Simulation::~Simulation() = default;
+
+std::vector<GpuId> Simulation::place(const workload::prefill::Mapping& mapping, std::uint32_t group) const {
+  std::vector<GpuId> ranks;
+  for (const std::uint32_t index : mapping.placement) ranks.push_back(machine_->gpu_in_group(group, index));
+  return ranks;
+}
+
+void Simulation::assign_nics(const std::vector<GpuId>& ranks) {
+  // NIC (p*tp+t) mod NICs; of its own server, because PCIe ends there.
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank)
+    machine_->assign_nic(ranks[rank], rank % machine_->nics_per_server());
+}
+
+std::vector<gpu::Gpu*> Simulation::gpus(const std::vector<GpuId>& ids) {
+  std::vector<gpu::Gpu*> result;
+  for (const GpuId id : ids) result.push_back(&machine_->gpu(id));
+  return result;
+}
+
+void Simulation::run(std::function<bool(Time)> hook) {
+  fabric_->calendar().set_instant_hook(std::move(hook));
+  system_->start();
+  sc_core::sc_start();
+}
+
+}  // namespace railyard

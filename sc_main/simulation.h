@@ -1,0 +1,46 @@
+// One scenario, elaborated: fabric, machine and workload, wired together and ready to run.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "platforms/machine.h"
+#include "sc_main/scenario.h"
+#include "workload/prefill/system.h"
+
+namespace railyard {
+
+class Simulation {
+ public:
+  /// @throws InputError when a rank's memory or the network's ports do not suffice
+  Simulation(const Scenario& scenario, workload::JobSink& sink);
+  ~Simulation();
+
+  /// Runs to the end, or until `hook` (called at each new instant) returns false.
+  void run(std::function<bool(Time)> hook);
+
+  const Scenario& scenario() const { return scenario_; }
+  transport::Fabric& fabric() { return *fabric_; }
+  platforms::Machine& machine() { return *machine_; }
+  workload::prefill::System& system() { return *system_; }
+  const std::vector<GpuId>& prefill_gpus() const { return prefill_gpus_; }
+  const std::vector<GpuId>& decode_gpus() const { return decode_gpus_; }
+  Time end() const { return fabric_->now(); }
+
+ private:
+  std::vector<GpuId> place(const workload::prefill::Mapping& mapping, std::uint32_t group) const;
+  void assign_nics(const std::vector<GpuId>& ranks);
+  std::vector<gpu::Gpu*> gpus(const std::vector<GpuId>& ids);
+
+  Scenario scenario_;
+  std::unique_ptr<transport::Fabric> fabric_;
+  std::unique_ptr<platforms::Machine> machine_;
+  std::vector<GpuId> prefill_gpus_, decode_gpus_;
+  std::unique_ptr<workload::prefill::System> system_;
+};
+
+/// Refuses a mapping whose ranks do not fit in memory. @throws InputError
+void check_memory(const Scenario& scenario);
+
+}  // namespace railyard
