@@ -1,3 +1,5 @@
 railyard_test(port_rule railyard_port_rule)
 railyard_test(fabric_parts railyard_port_rule)
-railyard_test(fabric_paths railyard_infiniband)
+foreach(test paths windows sharing)
+  railyard_test(fabric_${test} railyard_infiniband)
+endforeach()

@@ -6,11 +6,9 @@ namespace railyard::transport {
 
 EgressPort::EgressPort(const LinkDirection& link, const ChannelPlan& plan)
     : link_(link), line_(link.rate), weight_(plan.weight), priority_(plan.priority) {
-  const Time round_trip = link.round_trip();
-  if (link.buffer_bytes != 0 && link.rate.time_for(link.buffer_bytes) < round_trip) {
-    windowed_ = true;
-    for (Channel& channel : channels_) channel.window = ByteClock(round_trip.fs(), link.buffer_bytes);
-  }
+  windowed_ = link.paced();
+  if (windowed_)
+    for (Channel& channel : channels_) channel.window = ByteClock(link.round_trip().fs(), link.buffer_bytes);
   for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) channels_at_[priority_[vc]] |= 1u << vc;
 }
 
@@ -69,7 +67,9 @@ Time EgressPort::credit(std::uint8_t vc, Bytes bytes, Time left) {
 }
 
 Time EgressPort::credit_time(Channel& channel, Bytes bytes, Time now) {
-  return link_.buffer_bytes == 0 ? now : channel.credit.below(link_.buffer_bytes + bytes, now);
+  if (link_.buffer_bytes == 0) return now;
+  channel.largest = std::max(channel.largest, bytes);
+  return channel.credit.below(link_.buffer_bytes + channel.largest, now);
 }
 
 Time EgressPort::next_packet_boundary(std::size_t priority, Time now) const {

@@ -3,9 +3,9 @@
 //
 // b = wire bytes, R = line rate, D = b/R, L = latency, W = buffer per virtual channel at the far end, RTT = latency plus
 // credit latency, Rv = min(R, W/RTT).
-//  1. Eligible at T: its head is here; it is the front of its (requester, channel) queue; outstanding < W + b, which is
-//     outstanding <= W with W counted in whole trains; T >= pace of its channel; T >= free of its priority; when a lower
-//     priority is being charged, T is one of its packet boundaries.
+//  1. Eligible at T: its head is here; it is the front of its (requester, channel) queue; outstanding < W + the channel's
+//     largest train so far, which is outstanding <= W with W counted in whole trains; T >= pace of its channel; T >= free of
+//     its priority; when a lower priority is being charged, T is one of its packet boundaries.
 //  2. Chosen at T, never ahead: highest priority, then deficit round robin over channels by weight in wire bytes, then
 //     round robin over requesters. A channel without credit never holds the port.
 //  3. Start s = T charges line time only, however slowly the tail trickles in: free[q] = max(free[q], s) + D for q <= p.
@@ -78,6 +78,7 @@ class EgressPort {
   struct Channel {
     RequesterSet waiting;
     CreditWindow credit;
+    Bytes largest = 0;         ///< train so far
     Bytes deficit = 0;
     Time pace;
     ByteClock window;          ///< b/Rv where W/RTT < R

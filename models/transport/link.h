@@ -44,6 +44,8 @@ struct LinkDirection {
   PacketFormat packet;
 
   Time round_trip() const { return latency + credit_latency; }
+  /// The buffer is smaller than rate x round trip, so that it sets the pace: buffer / round trip.
+  bool paced() const { return buffer_bytes != 0 && rate.time_for(buffer_bytes) < round_trip(); }
 };
 
 }  // namespace railyard::transport

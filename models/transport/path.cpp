@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "transport/byte_clock.h"
+
 namespace railyard::transport {
 
 namespace {
@@ -12,12 +14,8 @@ constexpr Bytes kBufferShare = 4;
 constexpr std::size_t kMaxHops = 64;
 
 Rate effective_rate(const LinkDirection& link) {
-  const Time round_trip = link.round_trip();
-  if (link.buffer_bytes == 0 || round_trip == Time()) return link.rate;
-  const double windowed = static_cast<double>(link.buffer_bytes) / round_trip.seconds();
-  return windowed < static_cast<double>(link.rate.bytes_per_second())
-             ? Rate::bytes_per_second(static_cast<std::uint64_t>(windowed))
-             : link.rate;
+  if (!link.paced()) return link.rate;
+  return Rate::bytes_per_second(static_cast<std::uint64_t>(static_cast<double>(link.buffer_bytes) / link.round_trip().seconds()));
 }
 
 Bytes lane_share(const Path& path, const Lane& lane, Bytes bytes) {
@@ -26,13 +24,94 @@ Bytes lane_share(const Path& path, const Lane& lane, Bytes bytes) {
   return ceil_div(bytes * lane.weight, weights);
 }
 
-Bytes wire_bytes(const Path& path, const Hop& hop, Bytes bytes, Bytes transaction_bytes) {
-  const PacketFormat& packet = hop.link().packet;
-  const Bytes whole = bytes / transaction_bytes;
-  const Bytes rest = bytes % transaction_bytes;
-  Bytes sum = whole * packet.cost(hop.operation, transaction_bytes, path.engine_payload_bytes, false).bytes;
-  if (rest != 0 || whole == 0) sum += packet.cost(hop.operation, rest, path.engine_payload_bytes, false).bytes;
-  return sum + (hop.operation == Operation::write ? packet.first_overhead_bytes : 0);
+/// One hop as the port rule sees a lone stream of transactions: the next starts when it has arrived and the one before has
+/// been charged. Within a gapless run times come from the bytes since its start, so that they are rounded once.
+struct Stage {
+  LinkDirection link;
+  ByteClock clock;         ///< line or, where the buffer is small, window rate
+  ByteClock line;
+  bool stores = false;     ///< the way in is slower: the first packet must be whole
+  Operation operation = Operation::write;
+  bool answers_reads = false;
+  Time latency;            ///< to the next stage
+  Time run;                ///< start of the run
+  Bytes in_run = 0;        ///< bytes charged since
+  Time packet;             ///< first packet of the current transaction, at line rate
+  Bytes wire = 0;          ///< of the current transaction
+
+  Time start(Bytes more = 0) { return run + clock.time_for(in_run + more); }
+};
+
+Bytes wire_bytes(const Stage& stage, const Path& path, Bytes payload, bool first, Bytes* first_packet) {
+  const WireCost cost = stage.link.packet.cost(stage.operation, payload, path.engine_payload_bytes, first);
+  if (first_packet != nullptr) *first_packet = cost.first_packet;
+  if (!stage.answers_reads) return cost.bytes;
+  return cost.bytes + stage.link.packet.cost(Operation::read_request, payload, 0, first).reverse_debt;
+}
+
+/// When stage k can start the current transaction at the earliest: it has come in from the stage before.
+Time arrival(std::vector<Stage>& stages, std::size_t k) {
+  return stages[k - 1].start() + stages[k - 1].latency + (stages[k].stores ? stages[k - 1].packet : Time());
+}
+
+/// Moves every stage from the start of one transaction to the start of the next.
+void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payload, bool first) {
+  for (std::size_t k = 0; k < stages.size(); ++k) {
+    Stage& stage = stages[k];
+    stage.in_run += stage.wire;  // of the one before
+    if (k > 0 && arrival(stages, k) > stage.start()) {
+      stage.run = arrival(stages, k);
+      stage.in_run = 0;
+    }
+    Bytes first_packet = 0;
+    stage.wire = wire_bytes(stage, path, payload, first, &first_packet);
+    stage.packet = sooner(stage.line.time_for(first_packet), stage.clock.time_for(stage.wire));
+  }
+}
+
+/// `count` more transactions like the current one: each stage runs on by itself or follows a slower one before it.
+void skip(std::vector<Stage>& stages, Bytes count) {
+  for (std::size_t k = 0; k < stages.size(); ++k) {
+    stages[k].in_run += stages[k].wire * count;
+    if (k > 0 && arrival(stages, k) > stages[k].start()) {
+      stages[k].run = arrival(stages, k);
+      stages[k].in_run = 0;
+    }
+  }
+}
+
+Time lane_time(const Path& path, const Lane& lane, Bytes bytes, Bytes transaction_bytes) {
+  std::vector<Stage> stages;
+  if (path.limit != Rate()) {  // the engine that paces the source
+    stages.emplace_back();
+    stages.back().clock = stages.back().line = ByteClock(path.limit);
+  }
+  Rate into;
+  for (const Hop& hop : lane.hops) {
+    Stage& stage = stages.emplace_back();
+    stage.link = hop.link();
+    stage.line = ByteClock(stage.link.rate);
+    stage.clock = stage.link.paced() ? ByteClock(stage.link.round_trip().fs(), stage.link.buffer_bytes) : stage.line;
+    stage.stores = into != Rate() && into < stage.link.rate;
+    stage.operation = hop.operation;
+    stage.answers_reads = hop.answers_reads;
+    stage.latency = stage.link.latency;
+    into = stage.link.rate;
+  }
+
+  const Bytes transactions = std::max<Bytes>(1, ceil_div(bytes, transaction_bytes));
+  const Bytes last_bytes = bytes - (transactions - 1) * transaction_bytes;
+  next_transaction(stages, path, std::min(bytes, transaction_bytes), true);
+  if (transactions > 2) {
+    next_transaction(stages, path, transaction_bytes, false);
+    skip(stages, transactions - 3);
+  }
+  if (transactions > 1) next_transaction(stages, path, last_bytes, false);
+
+  Time tail;
+  for (std::size_t k = path.limit != Rate() ? 1 : 0; k < stages.size(); ++k)
+    tail = later(tail, stages[k].start(stages[k].wire)) + stages[k].latency;
+  return tail;
 }
 
 }  // namespace
@@ -62,27 +141,13 @@ Bytes automatic_transaction_bytes(const Path& path) {
       packet = std::max(packet, link.packet.max_payload_bytes);
     }
   }
-  return std::max(bytes, packet);
+  return std::max(bytes / packet * packet, packet);
 }
 
 Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
   Time longest;
-  for (const Lane& lane : path.lanes) {
-    const Bytes share = lane_share(path, lane, bytes);
-    Time latency, transfer;
-    Rate into;
-    for (const Hop& hop : lane.hops) {
-      const LinkDirection& link = hop.link();
-      latency += link.latency;
-      const Bytes wire = wire_bytes(path, hop, share, transaction_bytes);
-      transfer = later(transfer, effective_rate(link).time_for(wire));
-      if (into != Rate() && into < link.rate)  // store the first packet, then cut through
-        latency += into.time_for(link.packet.cost(hop.operation, std::min(share, transaction_bytes), path.engine_payload_bytes, true).first_packet);
-      into = link.rate;
-    }
-    if (path.limit != Rate()) transfer = later(transfer, path.limit.time_for(share));
-    longest = later(longest, latency + transfer);
-  }
+  for (const Lane& lane : path.lanes)
+    longest = later(longest, lane_time(path, lane, lane_share(path, lane, bytes), transaction_bytes));
   return path.fixed + longest;
 }
 

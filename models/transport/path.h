@@ -12,6 +12,7 @@ struct Hop {
   const Device* device = nullptr;  ///< whose
   PortId port;                     ///< egress the bytes cross
   Operation operation = Operation::write;
+  bool answers_reads = false;      ///< read requests cross the other way and owe it their acks
 
   const LinkDirection& link() const { return device->port(port).egress.link(); }
 };
@@ -34,10 +35,11 @@ struct Path {
 std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, Operation operation = Operation::write);
 
 /// Payload per transaction: a quarter of a microsecond of the slowest link of the path, at most a quarter of its smallest
-/// buffer, at least one packet.
+/// buffer, in whole packets of its largest packet size, at least one.
 Bytes automatic_transaction_bytes(const Path& path);
 
-/// What a message of `bytes` takes alone on this path: every latency once, then its wire bytes at the slowest link.
+/// What a message of `bytes` takes alone on this path, by the port rule: a pipeline of transactions over the hops. Exact for
+/// writes through switches and endpoints; over NICs to within the acks of a few packets.
 Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes);
 
 /// Payload rate of a long message alone on this path.
