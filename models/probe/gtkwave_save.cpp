@@ -60,6 +60,10 @@ std::string color_line(GtkwaveSave::Color color) {
   return color == GtkwaveSave::Color::none ? "" : "[color] " + std::to_string(static_cast<int>(color)) + "\n";
 }
 
+std::string named(const std::string& full_name, const std::string& alias) {
+  return (alias.empty() ? "" : "+{" + alias + "} ") + full_name + "\n";
+}
+
 }  // namespace
 
 void GtkwaveSave::begin_group(const std::string& name, Group state) {
@@ -83,18 +87,20 @@ void GtkwaveSave::write_groups() {
   }
 }
 
-void GtkwaveSave::add_signal(const std::string& full_name, Format format, unsigned rows, Color color) {
+void GtkwaveSave::add_signal(const std::string& full_name, Format format, unsigned rows, Color color,
+                             const std::string& alias) {
   if (full_name.empty()) return;
   write_groups();
-  traces_ += color_line(color) + flag_line(flags(format)) + full_name + "\n";
+  traces_ += color_line(color) + flag_line(flags(format)) + named(full_name, alias);
   for (unsigned row = 1; row < rows; ++row) traces_ += flag_line(kAnalogRow) + "-\n";
 }
 
-void GtkwaveSave::add_translated(const std::string& full_name, const std::string& filter_path, Color color) {
+void GtkwaveSave::add_translated(const std::string& full_name, const std::string& filter_path, Color color,
+                                 const std::string& alias) {
   if (full_name.empty()) return;
   write_groups();
   traces_ += color_line(color) + flag_line(flags(Format::hex) | kTranslatedByFile) + "^1 " + filter_path + "\n" +
-             full_name + "\n";
+             named(full_name, alias);
 }
 
 void GtkwaveSave::show(Time from, Time to) {

@@ -39,10 +39,13 @@ class GtkwaveSave {
   void end_group();
   /// @param full_name VcdWriter::full_name(); an empty one is skipped
   /// @param rows      height; more than one makes a curve taller
-  void add_signal(const std::string& full_name, Format format, unsigned rows = 1, Color color = Color::none);
+  /// @param alias     what to show in place of the signal's name
+  void add_signal(const std::string& full_name, Format format, unsigned rows = 1, Color color = Color::none,
+                  const std::string& alias = {});
   /// A vector whose values are replaced by texts: lines "HEXVALUE text" in a file named relative to the save file's
   /// folder.
-  void add_translated(const std::string& full_name, const std::string& filter_path, Color color = Color::none);
+  void add_translated(const std::string& full_name, const std::string& filter_path, Color color = Color::none,
+                      const std::string& alias = {});
   /// The part of the run that is on the screen when the view opens.
   void show(Time from, Time to);
 

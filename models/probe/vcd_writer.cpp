@@ -240,14 +240,35 @@ void VcdWriter::busy_until(Signal wire, Time when) {
   // A fall beyond the window still means that the wire is high within it.
   if (ignores(wire, now_, Kind::wire)) return;
   if (when < now_) throw std::logic_error("waveform signal '" + names_[wire] + "' was to fall in the past");
-  State& state = states_[wire];
-  state.falls_at = when;
   set_value(wire, when == now_ ? 0 : 1);
-  // A later fall is found when the waiting one comes up; only an earlier one needs an entry of its own.
+  fall_at(wire, states_[wire], when);
+}
+
+void VcdWriter::text_until(Signal string, Time when, std::string_view text) {
+  if (ignores(string, now_, Kind::string)) return;
+  if (when < now_) throw std::logic_error("waveform signal '" + names_[string] + "' was to fall in the past");
+  State& state = states_[string];
+  texts_[state.text].value = when == now_ ? std::string_view() : text;
+  touch(string, state);
+  fall_at(string, state, when);
+}
+
+// A later fall is found when the waiting one comes up; only an earlier one needs an entry of its own.
+void VcdWriter::fall_at(Signal signal, State& state, Time when) {
+  state.falls_at = when;
   if (now_ < when && when < state.armed_at) {
     state.armed_at = when;
-    post(wire, when, Action::fall, 0);
+    post(signal, when, Action::fall, 0);
   }
+}
+
+void VcdWriter::fall(Signal signal, State& state) {
+  if (state.kind != Kind::string) {
+    set_value(signal, 0);
+    return;
+  }
+  texts_[state.text].value.clear();
+  touch(signal, state);
 }
 
 void VcdWriter::post(Signal signal, Time when, Action action, std::uint64_t value) {
@@ -272,7 +293,7 @@ void VcdWriter::apply(const Pending& pending) {
         state.armed_at = state.falls_at;
         post(pending.signal, state.falls_at, Action::fall, 0);
       } else if (state.falls_at == pending.when) {
-        set_value(pending.signal, 0);
+        fall(pending.signal, state);
       }
       break;
   }

@@ -79,6 +79,8 @@ class VcdWriter {
   void add(Signal wire, Time when, std::int64_t difference);
   /// A 1-bit wire is high from now() until `when`, or until a later call moves that. At most one fall per signal waits.
   void busy_until(Signal wire, Time when);
+  /// The same for a string: it holds `text` from now() until `when`, or until a later call moves that, then nothing.
+  void text_until(Signal string, Time when, std::string_view text);
 
   /// Hands the complete instants to the operating system.
   void flush();
@@ -121,6 +123,8 @@ class VcdWriter {
   bool ignores(Signal signal, Time when, Kind kind);
   void post(Signal signal, Time when, Action action, std::uint64_t value);
   void apply(const Pending& pending);
+  void fall_at(Signal signal, State& state, Time when);
+  void fall(Signal signal, State& state);
   void set_value(Signal signal, std::uint64_t value);
   void add_value(Signal signal, std::uint64_t difference);
   void touch(Signal signal, State& state);

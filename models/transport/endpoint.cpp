@@ -107,6 +107,7 @@ void Endpoint::land(Transaction& t) {
 
 void Endpoint::on_own_event(std::uint32_t, std::uint64_t data) {
   Message& message = *reinterpret_cast<Message*>(data);
+  if (context_.listener != nullptr) context_.listener->on_delivered(message, now());
   context_.ledger.delivered(message);
 }
 

@@ -41,6 +41,7 @@ Message& Fabric::send(const Message& wanted) {
   message.started = now();
   message.transaction_bytes = route(wanted.source, wanted.destination, wanted.traffic_class).transaction_bytes;
   message.uncontended = uncontended(wanted.source, wanted.destination, wanted.traffic_class, wanted.bytes);
+  if (context_.listener != nullptr) context_.listener->on_send(message, now());
   senders_[wanted.source]->send(message);
   return message;
 }

@@ -1,0 +1,196 @@
+#include "probe/waveform.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "infiniband/infiniband.h"
+#include "infiniband/nic.h"
+#include "nvlink/nvlink.h"
+
+namespace railyard::probe {
+namespace {
+
+using transport::Device;
+
+constexpr unsigned kByteBits = 48;         // 281 TB
+constexpr unsigned kTransactionBits = 48;
+constexpr unsigned kActivityBits = 3;
+
+template <class Kind>
+bool is(const Device& device) { return dynamic_cast<const Kind*>(&device) != nullptr; }
+
+/// NICs and what joins two switches: the links that many GPUs share.
+bool is_shared(const Device& from, const Device& to) {
+  return is<infiniband::Nic>(from) || is<infiniband::Nic>(to) || (is<transport::Switch>(from) && is<transport::Switch>(to));
+}
+
+/// Read responses ride on PCIe and socket links only.
+bool carries_responses(const Device& from, const Device& to) {
+  const auto writes_only = [](const Device& d) { return is<nvlink::NvSwitch>(d) || is<infiniband::IbSwitch>(d); };
+  return !writes_only(from) && !writes_only(to);
+}
+
+unsigned bits_for(std::uint64_t most) {
+  unsigned bits = 1;
+  while (most >> bits != 0) ++bits;
+  return bits;
+}
+
+std::string with_suffix(const std::string& vcd_path, const std::string& suffix) {
+  const std::string::size_type dot = vcd_path.rfind(".vcd");
+  return (dot == std::string::npos ? vcd_path : vcd_path.substr(0, dot)) + suffix;
+}
+
+}  // namespace
+
+Waveform::Waveform(const Config& config)
+    : level_(config.level),
+      class_names_(config.class_names),
+      view_path_(with_suffix(config.path, ".gtkw")),
+      states_path_(with_suffix(config.path, ".states.txt")),
+      from_(config.window.from),
+      to_(config.window.to),
+      vcd_(config.path, config.window),
+      ports_(1) {
+  for (const std::string& name : class_names_) read_names_.push_back(name + ":read");
+}
+
+void Waveform::attach(transport::Fabric& fabric) {
+  calendar_ = &fabric.calendar();
+  for (Device* device : fabric.devices())
+    for (std::uint32_t p = 0; p < device->ports(); ++p)
+      if (device->port(PortId(p)).peer != nullptr) attach(*device, PortId(p));
+  fabric.set_listener(this);
+}
+
+void Waveform::attach(Device& device, PortId id) {
+  Device::Port& port = device.port(id);
+  PortProbe probe;
+  probe.device = &device;
+  probe.port = &port;
+  probe.shared = is_shared(device, *port.peer);
+  if (level_ == Level::summary && !probe.shared) return;
+  const std::string name = std::string(device.name()) + "." + port.name + ".tx.";
+  probe.busy = vcd_.add_wire(name + "busy", 1);
+  if (level_ != Level::summary) {
+    probe.queue = vcd_.add_wire(name + "queue_bytes", kByteBits);
+    probe.in_flight = vcd_.add_wire(name + "bytes_in_flight", kByteBits);
+  }
+  if (level_ == Level::all) {
+    probe.traffic_class = vcd_.add_string(name + "class");
+    probe.transactions = vcd_.add_wire(name + "transactions", kTransactionBits);
+    attach_credit(probe, name);
+  }
+  port.listener_mark = static_cast<std::uint32_t>(ports_.size());
+  ports_.push_back(probe);
+}
+
+void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
+  if (probe.port->egress.link().buffer_bytes == 0) return;  // ample: there are no books to show
+  std::array<bool, transport::kVirtualChannels> used{};
+  for (std::size_t c = 0; c < class_names_.size(); ++c) used[probe.device->context().plan.channel_of[c]] = true;
+  used[transport::kResponseChannel] = carries_responses(*probe.device, *probe.port->peer);
+  for (std::size_t vc = 0; vc < used.size(); ++vc)
+    if (used[vc]) probe.outstanding[vc] = vcd_.add_wire(name + "vc" + std::to_string(vc) + ".outstanding_bytes", kByteBits);
+}
+
+void Waveform::attach(gpu::Gpu& gpu) {
+  if (calendar_ == nullptr) throw std::logic_error("waveform: a GPU attached before the fabric");
+  GpuProbe& probe = gpus_.emplace_back(*this);
+  const std::string name = gpu.name();
+  probe.gpu = &gpu;
+  probe.active = vcd_.add_wire(name + ".sm.active", bits_for(gpu.sms().count()));
+  for (const std::string& c : class_names_) probe.outbound.push_back(vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
+  if (gpu.window() >= gpu_of_window_.size()) gpu_of_window_.resize(gpu.window() + 1, nullptr);
+  gpu_of_window_[gpu.window()] = &probe;
+  gpu.sms().listen(&probe);
+}
+
+void Waveform::attach(gpu::Stream& stream, const std::string& name, TaskLabel label) {
+  if (calendar_ == nullptr) throw std::logic_error("waveform: a stream attached before the fabric");
+  StreamProbe& probe = streams_.emplace_back(*this);
+  probe.name = name;
+  probe.state = vcd_.add_wire(name + ".state", kActivityBits);
+  if (label) probe.job = vcd_.add_string(name + ".job");
+  probe.label = std::move(label);
+  stream.listen(&probe);
+}
+
+void Waveform::start() {
+  if (calendar_ == nullptr) throw std::logic_error("waveform: started without a fabric");
+  vcd_.start();
+  write_view(from_);
+}
+
+void Waveform::finish(Time end) {
+  vcd_.finish(end);
+  write_view(sooner(end, to_));
+}
+
+void Waveform::GpuProbe::on_sms(std::uint32_t sms) {
+  const Time now = owner.now();
+  owner.vcd_.advance(now);
+  owner.vcd_.change(active, now, sms);
+}
+
+void Waveform::StreamProbe::on_activity(const gpu::Stream& stream, gpu::Activity activity) {
+  const Time now = owner.now();
+  owner.vcd_.advance(now);
+  owner.vcd_.change(state, now, static_cast<std::uint64_t>(activity));
+  if (!job.valid()) return;
+  const bool running = activity != gpu::Activity::idle && activity != gpu::Activity::waiting;
+  owner.vcd_.change_string(job, now, running ? label(*stream.front()) : std::string());
+}
+
+void Waveform::add_outbound(const transport::Message& message, std::int64_t bytes, Time now) {
+  if (message.source >= gpu_of_window_.size() || message.traffic_class >= class_names_.size()) return;
+  const GpuProbe* gpu = gpu_of_window_[message.source];
+  if (gpu == nullptr) return;
+  vcd_.advance(now);
+  vcd_.add(gpu->outbound[message.traffic_class], now, bytes);
+}
+
+void Waveform::on_send(const transport::Message& message, Time now) {
+  add_outbound(message, static_cast<std::int64_t>(message.bytes), now);
+}
+
+void Waveform::on_delivered(const transport::Message& message, Time now) {
+  add_outbound(message, -static_cast<std::int64_t>(message.bytes), now);
+}
+
+void Waveform::on_queue(const Device& device, PortId port, Bytes queued, Time now) {
+  const PortProbe& p = probe(device, port);
+  if (!p.queue.valid()) return;
+  vcd_.advance(now);
+  vcd_.change(p.queue, now, queued);
+}
+
+void Waveform::on_start(const Device& device, PortId port, const transport::Transaction& t, Time now,
+                        const transport::Crossing& crossing) {
+  const PortProbe& p = probe(device, port);
+  if (p.port == nullptr) return;
+  vcd_.advance(now);
+  const Time free = p.port->egress.free();  // of every charge, whatever its priority
+  vcd_.busy_until(p.busy, free);
+  if (p.in_flight.valid() && t.carried_bytes() != 0) {
+    const auto bytes = static_cast<std::int64_t>(t.carried_bytes());
+    vcd_.add(p.in_flight, now, bytes);
+    vcd_.add(p.in_flight, crossing.tail, -bytes);
+  }
+  if (level_ != Level::all) return;
+  if (p.traffic_class.valid() && t.traffic_class < class_names_.size()) {
+    const bool is_read = t.operation == transport::Operation::read_request;
+    vcd_.text_until(p.traffic_class, free, (is_read ? read_names_ : class_names_)[t.traffic_class]);
+  }
+  vcd_.change(p.transactions, now, p.port->counters.transactions);
+  vcd_.add(p.outstanding[t.virtual_channel], now, static_cast<std::int64_t>(p.port->cost.bytes));
+}
+
+void Waveform::on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) {
+  const PortProbe& p = probe(device, port);
+  if (!p.outstanding[channel].valid()) return;
+  vcd_.advance(now);
+  vcd_.add(p.outstanding[channel], usable, -static_cast<std::int64_t>(bytes));
+}
+
+}  // namespace railyard::probe

@@ -1,0 +1,139 @@
+// The waveform of a run: listens to fabric, GPUs and streams and writes what they did as trace.vcd, with a view for GTKWave
+// beside it (trace.gtkw, grouped by server). It decides nothing and schedules nothing: a run is the same with and without.
+//
+//   Waveform waveform({"out/trace.vcd", Waveform::Level::links, {}, {"tp", "pp", "kv"}});
+//   waveform.attach(fabric);                                       // first, when every device is there
+//   waveform.attach(gpu);
+//   waveform.attach(rank.compute, "prefill0.gpu3.stream.compute", label);
+//   waveform.start();
+//   calendar.set_instant_hook([&](Time now) { waveform.advance(now); return !interrupted; });
+//   sc_start();
+//   waveform.finish(fabric.now());
+//
+// Signals, by level; names are SystemC's, then the port's:
+//   summary  prefill0.gpu3.sm.active                    SMs with work
+//            prefill0.gpu3.outbound.kv_bytes            bytes of messages it has sent that have not landed, by class
+//            prefill0.gpu3.stream.compute.state         0 idle, 1 waiting, 2 kernel, 3 collective, 4 transfer
+//            prefill0.gpu3.stream.compute.job           what the running task is, by the caller's label
+//            prefill0.plx0.uplink.tx.busy               of shared links only: NIC ports, and what joins two switches
+//   links    prefill0.plx0.port3.tx.busy                every port: the line is charged
+//            prefill0.plx0.port3.tx.queue_bytes         payload that waits to start
+//            prefill0.plx0.port3.tx.bytes_in_flight     payload that started and whose tail is not yet at the next device
+//   all      prefill0.plx0.port3.tx.class               of the train on the line: "kv", or "kv:read" for a read request
+//            prefill0.plx0.port3.tx.transactions        started so far
+//            prefill0.plx0.port3.tx.vc1.outstanding_bytes   of the credit, wire bytes, where the far end's buffer is finite;
+//                                                       channel 7 carries read responses
+// Changes of one instant are written once, in the order of their first change in the model's own order of events.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpu/gpu.h"
+#include "gpu/stream.h"
+#include "probe/gtkwave_save.h"
+#include "probe/vcd_writer.h"
+#include "transport/fabric.h"
+
+namespace railyard::probe {
+
+class Waveform final : private transport::FabricListener {
+ public:
+  enum class Level { summary, links, all };
+  struct Config {
+    std::string path;                       ///< of the .vcd; the view has the same name with .gtkw
+    Level level = Level::links;
+    VcdWindow window;
+    std::vector<std::string> class_names;   ///< by traffic class; those not named are not in use
+  };
+  /// What a running task is called on its stream's wave; short: it is read in a box. Called at each change.
+  using TaskLabel = std::function<std::string(const gpu::Task&)>;
+
+  /// @throws std::runtime_error when the file cannot be created
+  explicit Waveform(const Config& config);
+  Waveform(const Waveform&) = delete;
+  Waveform& operator=(const Waveform&) = delete;
+
+  // Before start(), and what is attached outlives the waveform or its run. @throws std::logic_error for a name already
+  // taken, or when the fabric did not come first
+  void attach(transport::Fabric& fabric);
+  void attach(gpu::Gpu& gpu);
+  void attach(gpu::Stream& stream, const std::string& name, TaskLabel label = {});
+
+  /// Writes the header, and the view, so that a run that is killed can be looked at.
+  void start();
+  /// Everything before `now` is final; from the calendar's instant hook. The file is whole up to then.
+  void advance(Time now) { vcd_.advance(now); }
+  /// Writes what happened up to `end`, also where the run was cut short, and the view with the whole run on the screen.
+  /// @throws std::runtime_error when any part could not be written
+  void finish(Time end);
+
+ private:
+  struct PortProbe {
+    const transport::Device* device = nullptr;
+    const transport::Device::Port* port = nullptr;
+    bool shared = false;  ///< of the summary
+    Signal busy, queue, in_flight, traffic_class, transactions;
+    std::array<Signal, transport::kVirtualChannels> outstanding;
+  };
+  struct GpuProbe : gpu::SmListener {
+    explicit GpuProbe(Waveform& waveform) : owner(waveform) {}
+    void on_sms(std::uint32_t active) override;
+    Waveform& owner;
+    const gpu::Gpu* gpu = nullptr;
+    Signal active;
+    std::vector<Signal> outbound;  ///< by class
+  };
+  struct StreamProbe : gpu::StreamListener {
+    explicit StreamProbe(Waveform& waveform) : owner(waveform) {}
+    void on_activity(const gpu::Stream& stream, gpu::Activity activity) override;
+    Waveform& owner;
+    std::string name;
+    Signal state, job;
+    TaskLabel label;
+  };
+
+  // From the fabric.
+  void on_send(const transport::Message& message, Time now) override;
+  void on_delivered(const transport::Message& message, Time now) override;
+  void on_start(const transport::Device& device, PortId port, const transport::Transaction& transaction, Time now,
+                const transport::Crossing& crossing) override;
+  void on_queue(const transport::Device& device, PortId port, Bytes queued, Time now) override;
+  void on_credit(const transport::Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now,
+                 Time usable) override;
+
+  void attach(transport::Device& device, PortId port);
+  void attach_credit(PortProbe& probe, const std::string& name);
+  const PortProbe& probe(const transport::Device& device, PortId port) const {
+    return ports_[device.port(port).listener_mark];
+  }
+  void add_outbound(const transport::Message& message, std::int64_t bytes, Time now);
+  Time now() const { return calendar_->now(); }
+
+  // The view (waveform_view.cpp).
+  void write_view(Time end) const;
+  void show_summary(GtkwaveSave& view, const std::string& server) const;
+  void show_server(GtkwaveSave& view, const std::string& server) const;
+  void show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const;
+  void show_stream(GtkwaveSave& view, const StreamProbe& stream, const std::string& alias) const;
+  void show_device(GtkwaveSave& view, const transport::Device& device) const;
+  void show_port(GtkwaveSave& view, const PortProbe& probe) const;
+  std::vector<std::string> servers() const;
+
+  const Level level_;
+  const std::vector<std::string> class_names_;
+  const std::string view_path_, states_path_;
+  const Time from_, to_;
+  VcdWriter vcd_;
+  const transport::Calendar* calendar_ = nullptr;
+  std::vector<PortProbe> ports_;          ///< by a port's mark; the first stands for every port that is not listened to
+  std::vector<std::string> read_names_;   ///< of read requests, by class
+  std::deque<GpuProbe> gpus_;
+  std::vector<const GpuProbe*> gpu_of_window_;
+  std::deque<StreamProbe> streams_;
+};
+
+}  // namespace railyard::probe

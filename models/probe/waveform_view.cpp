@@ -1,0 +1,187 @@
+// How a waveform opens in GTKWave: first the summary (what every GPU works on, its SMs, the links that GPUs share), then
+// every server with all it has, folded.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+#include "infiniband/infiniband.h"
+#include "infiniband/nic.h"
+#include "nvlink/nvlink.h"
+#include "pcie/pcie.h"
+#include "probe/waveform.h"
+
+namespace railyard::probe {
+namespace {
+
+using transport::Device;
+using Color = GtkwaveSave::Color;
+using Format = GtkwaveSave::Format;
+using Group = GtkwaveSave::Group;
+
+constexpr unsigned kCurveRows = 2;
+
+// gpu::Activity as GTKWave shows it: "VALUE ?BACKGROUND?TEXT".
+constexpr char kActivityTexts[] =
+    "0 idle\n"
+    "1 ?gray25?waiting\n"
+    "2 ?dark green?kernel\n"
+    "3 ?dark orchid?collective\n"
+    "4 ?steel blue?transfer\n";
+
+/// "prefill0" of "prefill0.plx0"; empty for what stands outside the servers.
+std::string server_of(const std::string& name) {
+  const std::string::size_type dot = name.find('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+std::string within(const std::string& server, const std::string& name) {
+  return !server.empty() && name.compare(0, server.size() + 1, server + ".") == 0 ? name.substr(server.size() + 1) : name;
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+template <class Kind>
+bool is(const Device& device) { return dynamic_cast<const Kind*>(&device) != nullptr; }
+
+struct DeviceKind {
+  const char* title;
+  bool (*holds)(const Device&);
+};
+constexpr DeviceKind kKinds[] = {
+    {"PCIe switches", is<pcie::PlxSwitch>}, {"root complexes", is<pcie::RootComplex>}, {"NICs", is<infiniband::Nic>},
+    {"NVSwitches", is<nvlink::NvSwitch>},   {"InfiniBand switches", is<infiniband::IbSwitch>},
+};
+
+const char* kind_of(const Device& device) {
+  for (const DeviceKind& kind : kKinds)
+    if (kind.holds(device)) return kind.title;
+  return "other devices";
+}
+
+bool starts_with(const std::string& text, const std::string& start) { return text.compare(0, start.size(), start) == 0; }
+
+}  // namespace
+
+std::vector<std::string> Waveform::servers() const {
+  std::vector<std::string> all;
+  const auto add = [&](const std::string& name) {
+    if (std::find(all.begin(), all.end(), server_of(name)) == all.end()) all.push_back(server_of(name));
+  };
+  for (const GpuProbe& gpu : gpus_) add(gpu.gpu->name());
+  for (std::size_t i = 1; i < ports_.size(); ++i) add(ports_[i].device->name());
+  return all;
+}
+
+void Waveform::write_view(Time end) const {
+  GtkwaveSave view(file_name(view_path_.substr(0, view_path_.size() - std::strlen(".gtkw")) + ".vcd"));
+  const std::vector<std::string> all = servers();
+  view.begin_group("summary");
+  for (const std::string& server : all) show_summary(view, server);
+  view.end_group();
+  for (const std::string& server : all) show_server(view, server);
+  view.show(from_, end);
+  view.write(view_path_);
+
+  std::ofstream texts(states_path_, std::ios::binary);
+  texts << kActivityTexts;
+  texts.close();
+  if (!texts) throw std::runtime_error("cannot write " + states_path_ + ": " + std::strerror(errno));
+}
+
+void Waveform::show_summary(GtkwaveSave& view, const std::string& server) const {
+  view.begin_group(server.empty() ? "network" : server);
+  for (const GpuProbe& gpu : gpus_) {
+    const std::string name = gpu.gpu->name();
+    if (server_of(name) != server) continue;
+    const auto first = std::find_if(streams_.begin(), streams_.end(),
+                                    [&](const StreamProbe& s) { return starts_with(s.name, name + "."); });
+    if (first != streams_.end()) {
+      const std::string alias = within(server, first->name);
+      if (first->job.valid()) {
+        view.add_signal(vcd_.full_name(first->job), Format::text, 1, Color::yellow, alias);
+      } else {
+        show_stream(view, *first, alias);
+      }
+    }
+    view.add_signal(vcd_.full_name(gpu.active), Format::curve, 1, Color::green, within(server, name) + " SMs");
+  }
+  for (std::size_t i = 1; i < ports_.size(); ++i) {
+    const PortProbe& p = ports_[i];
+    const std::string from = p.device->name(), to = p.port->peer->name();
+    // A NIC's PCIe side repeats its network side.
+    const bool is_in_server = server_of(from) == server_of(to) && (is<infiniband::Nic>(*p.device) || is<infiniband::Nic>(*p.port->peer));
+    const bool belongs = (server_of(from).empty() ? server_of(to) : server_of(from)) == server;
+    if (!p.shared || is_in_server || !belongs) continue;
+    view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, Color::orange, within(server, from) + " > " + within(server, to));
+  }
+  view.end_group();
+}
+
+void Waveform::show_server(GtkwaveSave& view, const std::string& server) const {
+  view.begin_group(server.empty() ? "network" : server, Group::closed);
+  view.begin_group("GPUs");
+  for (const GpuProbe& gpu : gpus_)
+    if (server_of(gpu.gpu->name()) == server) show_gpu(view, gpu);
+  view.end_group();
+  std::vector<const Device*> devices;
+  std::vector<std::string> titles;
+  for (std::size_t i = 1; i < ports_.size(); ++i) {
+    const Device& device = *ports_[i].device;
+    if (is<gpu::Gpu>(device) || server_of(device.name()) != server || (!devices.empty() && devices.back() == &device)) continue;
+    devices.push_back(&device);
+    if (std::find(titles.begin(), titles.end(), kind_of(device)) == titles.end()) titles.push_back(kind_of(device));
+  }
+  for (const std::string& title : titles) {
+    view.begin_group(title);
+    for (const Device* device : devices) {
+      if (title != kind_of(*device)) continue;
+      view.begin_group(within(server, device->name()), Group::closed);
+      show_device(view, *device);
+      view.end_group();
+    }
+    view.end_group();
+  }
+  view.end_group();
+}
+
+void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
+  const std::string name = gpu.gpu->name();
+  view.begin_group(within(server_of(name), name), Group::closed);
+  view.add_signal(vcd_.full_name(gpu.active), Format::curve, kCurveRows, Color::green, "SMs");
+  for (const StreamProbe& stream : streams_) {
+    if (!starts_with(stream.name, name + ".")) continue;
+    const std::string alias = stream.name.substr(name.size() + 1);
+    view.add_signal(vcd_.full_name(stream.job), Format::text, 1, Color::yellow, alias);
+    show_stream(view, stream, alias);
+  }
+  for (std::size_t c = 0; c < gpu.outbound.size(); ++c)
+    view.add_signal(vcd_.full_name(gpu.outbound[c]), Format::curve, kCurveRows, Color::violet, "outbound " + class_names_[c]);
+  show_device(view, *gpu.gpu);
+  view.end_group();
+}
+
+void Waveform::show_stream(GtkwaveSave& view, const StreamProbe& stream, const std::string& alias) const {
+  view.add_translated(vcd_.full_name(stream.state), file_name(states_path_), Color::none, alias);
+}
+
+void Waveform::show_device(GtkwaveSave& view, const Device& device) const {
+  for (std::size_t i = 1; i < ports_.size(); ++i)
+    if (ports_[i].device == &device) show_port(view, ports_[i]);
+}
+
+void Waveform::show_port(GtkwaveSave& view, const PortProbe& p) const {
+  const std::string server = server_of(p.device->name());
+  const std::string alias = p.port->name + " > " + within(server, p.port->peer->name());
+  view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, Color::orange, alias);
+  view.add_signal(vcd_.full_name(p.traffic_class), Format::text, 1, Color::orange, alias + " class");
+  view.add_signal(vcd_.full_name(p.queue), Format::curve, kCurveRows, Color::red, alias + " queued");
+  view.add_signal(vcd_.full_name(p.in_flight), Format::curve, kCurveRows, Color::violet, alias + " in flight");
+  for (std::size_t vc = 0; vc < p.outstanding.size(); ++vc)
+    view.add_signal(vcd_.full_name(p.outstanding[vc]), Format::curve, kCurveRows, Color::yellow,
+                    alias + " VC" + std::to_string(vc) + " outstanding");
+  view.add_signal(vcd_.full_name(p.transactions), Format::decimal, 1, Color::none, alias + " transactions");
+}
+
+}  // namespace railyard::probe
