@@ -193,6 +193,18 @@ and that of a cable from NIC and switch, unless it is given here; `gpu` applies 
 
 )";
 
+/// The scenario's keys but for machine.overrides, which has a list of its own.
+Fields without_overrides() {
+  Fields fields = scenario_table().fields();
+  for (Field& section : fields) {
+    if (section.key != "machine") continue;
+    Fields members = *section.members;
+    members.erase(std::remove_if(members.begin(), members.end(), [](const Field& f) { return f.is_partial; }), members.end());
+    section.members = std::make_shared<const Fields>(std::move(members));
+  }
+  return fields;
+}
+
 std::string datasheet_list() {
   std::string page = "\n## Shipped datasheets\n\nA value with a `/` or ending in `.yaml` names a file of your own instead.\n\n";
   for (const char* folder : {"boards", "gpus", "nics", "ib_switches", "pcie_switches"}) {
@@ -212,25 +224,24 @@ json scenario_schema() {
 
 std::string parameter_help() {
   std::string text;
-  for_each_leaf(scenario_table().fields(), "", false, [&](const std::string& path, const Field& field) {
+  for_each_leaf(without_overrides(), "", false, [&](const std::string& path, const Field& field) {
     std::string facts = type_text(field);
     if (const std::string unit = unit_of_key(field.key); !unit.empty()) facts += ", " + unit;
     if (const std::string range = range_text(field); !range.empty()) facts += ", " + range;
     if (const std::string otherwise = default_text(field); !otherwise.empty()) facts += field.is_required ? ", required" : ", default " + otherwise;
     text += "  " + path + "  (" + facts + ")\n" + wrapped(field.doc, 6);
   });
+  text += "\nWhat-if on any datasheet value, by role (units and ranges: docs/scenario.md)\n";
+  for (const Field& role : override_fields()) {
+    std::vector<std::string> keys;
+    for_each_leaf(*role.members, "", true, [&](const std::string& path, const Field&) { keys.push_back(path); });
+    text += "  machine.overrides." + role.key + "  (" + role.doc + ")\n" + wrapped(joined(keys), 6);
+  }
   return text;
 }
 
 std::string parameter_reference_markdown() {
-  Fields without_overrides = scenario_table().fields();
-  for (Field& section : without_overrides) {
-    if (section.key != "machine") continue;
-    Fields members = *section.members;
-    members.erase(std::remove_if(members.begin(), members.end(), [](const Field& f) { return f.is_partial; }), members.end());
-    section.members = std::make_shared<const Fields>(std::move(members));
-  }
-  return kPageHead + table(without_overrides, "", false) + kOverridesHead + table(override_fields(), "", true) + datasheet_list();
+  return kPageHead + table(without_overrides(), "", false) + kOverridesHead + table(override_fields(), "", true) + datasheet_list();
 }
 
 }  // namespace railyard
