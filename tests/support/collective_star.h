@@ -1,0 +1,72 @@
+// A collective alone on a star of memories around one ideal switch: when each member entered and was done, and what crossed
+// each member's link.
+#pragma once
+
+#include <vector>
+
+#include "collective/collective.h"
+#include "tests/support/simulation.h"
+
+namespace railyard::test {
+
+class CollectiveStar : public Simulation, public collective::CollectiveClient {
+ public:
+  /// @param transaction_bytes  0: automatic
+  CollectiveStar(std::uint32_t members, const transport::LinkDirection& link, Bytes transaction_bytes = 0)
+      : Simulation(transaction_bytes), done_at(members, Time::max()), collective_(fabric) {
+    transport::Switch& sw = add_switch();
+    for (std::uint32_t m = 0; m < members; ++m) {
+      attach(node(), sw, link);
+      windows_.push_back(m);
+    }
+  }
+
+  /// Runs one collective; member m enters at entries[m] (0 where there is none). @return when the last was done
+  Time run_once(const collective::CollectiveSpec& spec, const std::vector<Time>& entries = {}) {
+    collective_.prepare(spec, windows_, *this);
+    for (std::uint32_t m = 0; m < windows_.size(); ++m)
+      fabric.calendar().at(m < entries.size() ? entries[m] : Time(), entrance_, 0, m);
+    run();
+    BOOST_TEST_REQUIRE((all_done_at != Time::max()));
+    return all_done_at;
+  }
+
+  const collective::Collective& ran() const { return collective_; }
+  Bytes sent(std::uint32_t member) const { return nodes[member].port(PortId(0)).counters.payload_bytes; }
+  Bytes received(std::uint32_t member) const { return switches[0].port(PortId(member)).counters.payload_bytes; }
+
+  std::vector<Time> done_at;            ///< by member
+  Time all_done_at = Time::max();
+
+ private:
+  void on_member_done(collective::Collective&, std::uint32_t member) override {
+    BOOST_TEST_REQUIRE((done_at[member] == Time::max()));  // once
+    BOOST_TEST_REQUIRE((all_done_at == Time::max()));      // the collective is over after its members
+    done_at[member] = fabric.now();
+  }
+  void on_collective_done(collective::Collective&) override {
+    BOOST_TEST_REQUIRE((all_done_at == Time::max()));
+    all_done_at = fabric.now();
+  }
+
+  struct Entrance : transport::CalendarClient {
+    explicit Entrance(CollectiveStar& owner) : star(owner) {}
+    void on_event(std::uint32_t, std::uint64_t member) override { star.collective_.enter(static_cast<std::uint32_t>(member)); }
+    CollectiveStar& star;
+  };
+  collective::Collective collective_;
+  std::vector<transport::Window> windows_;
+  Entrance entrance_{*this};
+};
+
+inline collective::CollectiveSpec collective_of(collective::Operation operation, collective::Algorithm algorithm, Bytes bytes,
+                                                std::uint32_t slices = 1) {
+  collective::CollectiveSpec spec;
+  spec.operation = operation;
+  spec.algorithm = algorithm;
+  spec.bytes = bytes;
+  spec.slices = slices;
+  return spec;
+}
+
+}  // namespace railyard::test
