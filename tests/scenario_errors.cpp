@@ -22,7 +22,8 @@ BOOST_AUTO_TEST_CASE(unknown_keys_name_the_nearest) {
   BOOST_TEST(s.refusal(with("machine: {overrides: {plx_uplnk: {latency_ns: 1}}}\n")) ==
              "s.yaml:6:23: error: machine.overrides.plx_uplnk: unknown key (did you mean 'plx_uplink'?)");
   BOOST_TEST(s.refusal(with("machine: {overrides: {gpu: {hbm: {gb_per_sec: 1}}}}\n")) ==
-             "s.yaml:6:35: error: machine.overrides.gpu.hbm.gb_per_sec: wrong unit; the key is 'gb_per_s', in GB/s (1e9 bytes per second, one direction)");
+             "s.yaml:6:35: error: machine.overrides.gpu.hbm.gb_per_sec: wrong unit; the key is 'gb_per_s', in GB/s "
+             "(1e9 bytes per second, one direction)");
   BOOST_TEST(s.refusal(with("machine: {groups: {trainer: {}}}\n")) ==
              "s.yaml:6:20: error: machine.groups.trainer: unknown key; accepted: prefill, decode");
 }
@@ -30,17 +31,23 @@ BOOST_AUTO_TEST_CASE(unknown_keys_name_the_nearest) {
 BOOST_AUTO_TEST_CASE(wrong_units_name_the_right_key) {
   const Scratch s;
   BOOST_TEST(s.refusal_of_set("workload.requests.prompt_token_s=5") ==
-             "--set workload.requests.prompt_token_s=5: error: workload.requests.prompt_token_s: wrong unit; the key is 'prompt_tokens', in tokens");
+             "--set workload.requests.prompt_token_s=5: error: workload.requests.prompt_token_s: wrong unit; the key "
+             "is 'prompt_tokens', in tokens");
   BOOST_TEST(s.refusal(with("machine: {overrides: {ib_cable: {gbps: 400}}}\n")) ==
-             "s.yaml:6:34: error: machine.overrides.ib_cable.gbps: wrong unit; the key is 'gb_per_s', in GB/s (1e9 bytes per second, one direction)");
-  BOOST_TEST(s.refusal(with("machine: {overrides: {ib_cable: {latency_us: 1}}}\n")) ==
-             "s.yaml:6:34: error: machine.overrides.ib_cable.latency_us: wrong unit; the key is 'latency_ns', in nanoseconds");
-  BOOST_TEST(s.refusal(with("machine: {overrides: {ib_cable: {latency: 1}}}\n")) ==
-             "s.yaml:6:34: error: machine.overrides.ib_cable.latency: wrong unit; the key is 'latency_ns', in nanoseconds");
-  BOOST_TEST(s.refusal(with("machine: {overrides: {ib_cable: {latency_ns: 200 ns}}}\n")) ==
-             "s.yaml:6:46: error: machine.overrides.ib_cable.latency_ns: expected a number (nanoseconds), got '200 ns'");
+             "s.yaml:6:34: error: machine.overrides.ib_cable.gbps: wrong unit; the key is 'gb_per_s', in GB/s (1e9 "
+             "bytes per second, one direction)");
+  BOOST_TEST(
+      s.refusal(with("machine: {overrides: {ib_cable: {latency_us: 1}}}\n")) ==
+      "s.yaml:6:34: error: machine.overrides.ib_cable.latency_us: wrong unit; the key is 'latency_ns', in nanoseconds");
+  BOOST_TEST(
+      s.refusal(with("machine: {overrides: {ib_cable: {latency: 1}}}\n")) ==
+      "s.yaml:6:34: error: machine.overrides.ib_cable.latency: wrong unit; the key is 'latency_ns', in nanoseconds");
+  BOOST_TEST(
+      s.refusal(with("machine: {overrides: {ib_cable: {latency_ns: 200 ns}}}\n")) ==
+      "s.yaml:6:46: error: machine.overrides.ib_cable.latency_ns: expected a number (nanoseconds), got '200 ns'");
   BOOST_TEST(s.refusal_of_set("workload.requests={list: [{arrival_ms: 3, prompt_tokens: 4}]}") ==
-             "--set workload.requests={list: [{arrival_ms: 3, prompt_tokens: 4}]}: error: workload.requests.list.0.arrival_ms: wrong unit; "
+             "--set workload.requests={list: [{arrival_ms: 3, prompt_tokens: 4}]}: error: "
+             "workload.requests.list.0.arrival_ms: wrong unit; "
              "the key is 'arrival_s', in seconds");
 }
 
@@ -51,7 +58,8 @@ BOOST_AUTO_TEST_CASE(wrong_types) {
     return s.refusal(text);
   };
   const std::string at = "s.yaml:6:17: error: workload.chunk_tokens: ";
-  for (const std::string value : {"eight", "4096.0", "1e3", "0x10", "0o17", "010", "1_000", ".5", "~x", "true", "+", "-x", "12a", ".inf", ".nan"}) {
+  for (const std::string value : {"eight", "4096.0", "1e3", "0x10", "0o17", "010", "1_000", ".5", "~x", "true", "+",
+                                  "-x", "12a", ".inf", ".nan"}) {
     BOOST_TEST(chunk(value) == at + "expected an integer (tokens), got '" + value + "'");
   }
   BOOST_TEST(chunk("'256'") == at + "expected an integer (tokens), got the quoted text '256'");
@@ -60,15 +68,18 @@ BOOST_AUTO_TEST_CASE(wrong_types) {
   BOOST_TEST(chunk("~") == at + "expected an integer (tokens), got nothing");
   BOOST_TEST(chunk("-1") == at + "'-1' is out of range; accepted: 1 to 16777216 (tokens)");
   BOOST_TEST(chunk("0") == at + "'0' is out of range; accepted: 1 to 16777216 (tokens)");
-  BOOST_TEST(chunk("99999999999999999999999") == at + "'99999999999999999999999' is out of range; accepted: 1 to 16777216 (tokens)");
+  BOOST_TEST(chunk("99999999999999999999999") ==
+             at + "'99999999999999999999999' is out of range; accepted: 1 to 16777216 (tokens)");
   BOOST_TEST(chunk("+512") == "accepted");
   BOOST_TEST(s.refusal(with("machine: 3\n")) == "s.yaml:6:10: error: machine: expected a mapping, got '3'");
   BOOST_TEST(s.refusal(with("machine: {network: {rail_optimized: yes}}\n")) ==
              "s.yaml:6:37: error: machine.network.rail_optimized: expected true or false, got 'yes'");
   BOOST_TEST(s.refusal_of_set("workload.prefill.stage_layers=16") ==
-             "--set workload.prefill.stage_layers=16: error: workload.prefill.stage_layers: expected a list of integers, got '16'");
+             "--set workload.prefill.stage_layers=16: error: workload.prefill.stage_layers: expected a list of "
+             "integers, got '16'");
   BOOST_TEST(s.refusal_of_set("workload.prefill.stage_layers=[16, x]") ==
-             "--set workload.prefill.stage_layers=[16, x]: error: workload.prefill.stage_layers.1: expected an integer, got 'x'");
+             "--set workload.prefill.stage_layers=[16, x]: error: workload.prefill.stage_layers.1: expected an "
+             "integer, got 'x'");
 }
 
 BOOST_AUTO_TEST_CASE(numbers_where_floats_are_expected) {
@@ -87,36 +98,47 @@ BOOST_AUTO_TEST_CASE(numbers_where_floats_are_expected) {
 BOOST_AUTO_TEST_CASE(choices) {
   const Scratch s;
   BOOST_TEST(s.refusal(with("  nic_rule: modula\n")) ==
-             "s.yaml:6:13: error: workload.nic_rule: unknown value 'modula'; accepted: modulo, nearest (did you mean 'modulo'?)");
+             "s.yaml:6:13: error: workload.nic_rule: unknown value 'modula'; accepted: modulo, nearest (did you mean "
+             "'modulo'?)");
   BOOST_TEST(s.refusal(with("fabric: {fidelity: fluid}\n")) ==
              "s.yaml:6:20: error: fabric.fidelity: 'fluid' is not built in this version; accepted: train");
   BOOST_TEST(s.refusal_of_set("workload.kind=serving") ==
-             "--set workload.kind=serving: error: workload.kind: 'serving' is not built in this version; accepted: disaggregated_prefill");
+             "--set workload.kind=serving: error: workload.kind: 'serving' is not built in this version; accepted: "
+             "disaggregated_prefill");
   BOOST_TEST(s.refusal(with("fabric: {transaction_bytes: big}\n")) ==
              "s.yaml:6:29: error: fabric.transaction_bytes: expected an integer (bytes) or 'auto', got 'big'");
   BOOST_TEST(s.refusal(with("fabric: {transaction_bytes: 63}\n")) ==
              "s.yaml:6:29: error: fabric.transaction_bytes: '63' is out of range; accepted: 64 to 1073741824 (bytes)");
-  BOOST_TEST(s.refusal(with("fabric: {classes: {kv: {vc: 7}}}\n")) == "s.yaml:6:29: error: fabric.classes.kv.vc: '7' is out of range; accepted: 0 to 6");
-  BOOST_TEST(s.refusal(with("events: [{at_us: 1}]\n")) == "s.yaml:6:9: error: events: not built in this version; accepted: []");
-  BOOST_TEST(s.refusal(with("compute: {profile: p.csv}\n")) == "s.yaml:6:20: error: compute.profile: not built in this version; accepted: null");
+  BOOST_TEST(s.refusal(with("fabric: {classes: {kv: {vc: 7}}}\n")) ==
+             "s.yaml:6:29: error: fabric.classes.kv.vc: '7' is out of range; accepted: 0 to 6");
+  BOOST_TEST(s.refusal(with("events: [{at_us: 1}]\n")) ==
+             "s.yaml:6:9: error: events: not built in this version; accepted: []");
+  BOOST_TEST(s.refusal(with("compute: {profile: p.csv}\n")) ==
+             "s.yaml:6:20: error: compute.profile: not built in this version; accepted: null");
   BOOST_TEST(s.refusal(with("events: []\ncompute: {profile: null}\n")) == "accepted");
   BOOST_TEST(s.refusal(with("machine: {plx: {acs: true}}\n")) ==
              "s.yaml:6:22: error: machine.plx.acs: 'true' is not modelled in this version; accepted: false");
-  BOOST_TEST(s.refusal(with("schema_version: 2\n")) == "s.yaml:6:17: error: schema_version: '2' is out of range; accepted: 1");
+  BOOST_TEST(s.refusal(with("schema_version: 2\n")) ==
+             "s.yaml:6:17: error: schema_version: '2' is out of range; accepted: 1");
 }
 
 BOOST_AUTO_TEST_CASE(missing_keys) {
   const Scratch s;
   BOOST_TEST(s.refusal("seed: 1\n") == "s.yaml:1:1: error: model: is required; the model");
-  BOOST_TEST(s.refusal("model: {}\n") == "s.yaml:1:8: error: model.config: is required; HuggingFace config.json with the model's shape");
+  BOOST_TEST(s.refusal("model: {}\n") ==
+             "s.yaml:1:8: error: model.config: is required; HuggingFace config.json with the model's shape");
   BOOST_TEST(s.refusal_of_set("workload.prefill={pp: 2}") ==
-             "--set workload.prefill={pp: 2}: error: workload.prefill.tp: is required; tensor-parallel ranks; must divide the attention heads");
-  BOOST_TEST(s.refusal_of_set("workload.requests={}") ==
-             "--set workload.requests={}: error: workload.requests: is empty; accepted: count, prompt_tokens, output_tokens");
-  BOOST_TEST(s.refusal_of_set("workload.requests={count: 2}") ==
-             "--set workload.requests={count: 2}: error: workload.requests.prompt_tokens: is required; tokens in each prompt");
+             "--set workload.prefill={pp: 2}: error: workload.prefill.tp: is required; tensor-parallel ranks; must "
+             "divide the attention heads");
+  BOOST_TEST(
+      s.refusal_of_set("workload.requests={}") ==
+      "--set workload.requests={}: error: workload.requests: is empty; accepted: count, prompt_tokens, output_tokens");
+  BOOST_TEST(
+      s.refusal_of_set("workload.requests={count: 2}") ==
+      "--set workload.requests={count: 2}: error: workload.requests.prompt_tokens: is required; tokens in each prompt");
   BOOST_TEST(s.refusal_of_set("workload.requests.file=t.csv") ==
-             "--set workload.requests.file=t.csv: error: workload.requests.file: does not go with the other keys here; accepted with them: "
+             "--set workload.requests.file=t.csv: error: workload.requests.file: does not go with the other keys here; "
+             "accepted with them: "
              "count, prompt_tokens, output_tokens");
   BOOST_TEST(s.refusal_of_set("workload.requests={list: []}") ==
              "--set workload.requests={list: []}: error: workload.requests.list: is empty; at least one request");
@@ -126,10 +148,12 @@ BOOST_AUTO_TEST_CASE(missing_keys) {
 
 BOOST_AUTO_TEST_CASE(platform_must_match) {
   const Scratch s;
-  BOOST_TEST(s.refusal("platform: dgx_h100\n" + small_scenario()) ==
-             "s.yaml:1:11: error: platform: the scenario is for dgx_h100, this executable is plx_box; run it with dgx_h100");
+  BOOST_TEST(
+      s.refusal("platform: dgx_h100\n" + small_scenario()) ==
+      "s.yaml:1:11: error: platform: the scenario is for dgx_h100, this executable is plx_box; run it with dgx_h100");
   BOOST_TEST(s.refusal("platform: dgx_h10\n" + small_scenario()) ==
-             "s.yaml:1:11: error: platform: unknown value 'dgx_h10'; accepted: dgx_a100, dgx_h100, plx_box (did you mean 'dgx_h100'?)");
+             "s.yaml:1:11: error: platform: unknown value 'dgx_h10'; accepted: dgx_a100, dgx_h100, plx_box (did you "
+             "mean 'dgx_h100'?)");
   BOOST_TEST(s.refusal(with("machine: {plx: {uplink: cascaded}}\n"), {}, "dgx_h100") ==
              "s.yaml:6:16: error: machine.plx: dgx_h100 comes with its own PCIe switches; accepted on plx_box only");
   BOOST_TEST(s.refusal(with("machine: {groups: {decode: {gpu: L40S}}}\n"), {}, "dgx_h100") ==
@@ -141,31 +165,40 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
 BOOST_AUTO_TEST_CASE(the_model_must_fit_the_split) {
   const Scratch s;
   BOOST_TEST(s.refusal_of_set("workload.prefill.tp=3") ==
-             "--set workload.prefill.tp=3: error: workload.prefill.tp: 3 does not divide the 32 attention heads of llama-3.1-8b");
-  BOOST_TEST(s.refusal(with("  decode: {tp: 5}\n")) == "s.yaml:6:16: error: workload.decode.tp: 5 does not divide the 32 attention heads of llama-3.1-8b");
-  BOOST_TEST(s.refusal(with("  decode: {pp: 33}\n")) == "s.yaml:6:16: error: workload.decode.pp: 33 is more than the 32 layers of llama-3.1-8b");
-  BOOST_TEST(s.refusal(with("  decode: {tp: 16, pp: 1}\n")) ==
-             "s.yaml:6:16: error: workload.decode.tp: tp 16 x pp 1 needs 16 GPUs; the decode group has 8 (1 server of 8); "
-             "set machine.groups.decode.servers to 2 or more");
+             "--set workload.prefill.tp=3: error: workload.prefill.tp: 3 does not divide the 32 attention heads of "
+             "llama-3.1-8b");
+  BOOST_TEST(s.refusal(with("  decode: {tp: 5}\n")) ==
+             "s.yaml:6:16: error: workload.decode.tp: 5 does not divide the 32 attention heads of llama-3.1-8b");
+  BOOST_TEST(s.refusal(with("  decode: {pp: 33}\n")) ==
+             "s.yaml:6:16: error: workload.decode.pp: 33 is more than the 32 layers of llama-3.1-8b");
+  BOOST_TEST(
+      s.refusal(with("  decode: {tp: 16, pp: 1}\n")) ==
+      "s.yaml:6:16: error: workload.decode.tp: tp 16 x pp 1 needs 16 GPUs; the decode group has 8 (1 server of 8); "
+      "set machine.groups.decode.servers to 2 or more");
   BOOST_TEST(s.refusal(with("  decode: {stage_layers: [16, 17]}\n")) ==
              "s.yaml:6:26: error: workload.decode.stage_layers: adds up to 33; llama-3.1-8b has 32 layers");
   BOOST_TEST(s.refusal(with("  decode: {stage_layers: [32]}\n")) ==
              "s.yaml:6:26: error: workload.decode.stage_layers: has 1 stage; workload.decode.pp is 2");
   BOOST_TEST(s.refusal(with("  decode: {stage_layers: [32, 0]}\n")) ==
              "s.yaml:6:31: error: workload.decode.stage_layers.1: '0' is out of range; accepted: 1 to 4096");
-  const std::string odd = R"({"hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 64, "vocab_size": 10})";
+  const std::string odd =
+      R"({"hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 64, "vocab_size": 10})";
   s.write("odd.json", odd);
   BOOST_TEST(s.refusal(small_scenario(), {"model.config=odd.json", "workload.prefill={tp: 6, pp: 1}"}) ==
-             "--set workload.prefill={tp: 6, pp: 1}: error: workload.prefill.tp: 6 neither divides nor is a multiple of the 4 KV heads of odd");
+             "--set workload.prefill={tp: 6, pp: 1}: error: workload.prefill.tp: 6 neither divides nor is a multiple "
+             "of the 4 KV heads of odd");
 }
 
 BOOST_AUTO_TEST_CASE(placement) {
   const Scratch s;
-  BOOST_TEST(s.refusal(with("  placement: [0, 1]\n")) == "s.yaml:6:14: error: workload.placement: lists 2 GPUs; the prefill group runs 8 ranks");
-  BOOST_TEST(s.refusal(with("  placement: [0, 1, 2, 3, 4, 5, 6, 6]\n")) == "s.yaml:6:36: error: workload.placement.7: GPU 6 twice; each holds one rank");
+  BOOST_TEST(s.refusal(with("  placement: [0, 1]\n")) ==
+             "s.yaml:6:14: error: workload.placement: lists 2 GPUs; the prefill group runs 8 ranks");
+  BOOST_TEST(s.refusal(with("  placement: [0, 1, 2, 3, 4, 5, 6, 6]\n")) ==
+             "s.yaml:6:36: error: workload.placement.7: GPU 6 twice; each holds one rank");
   BOOST_TEST(s.refusal(with("  placement: {decode: [0, 1, 2, 3, 4, 5, 6, 8]}\n")) ==
              "s.yaml:6:45: error: workload.placement.decode.7: no GPU 8; the decode group has GPUs 0 to 7");
-  BOOST_TEST(s.refusal(with("  placement: somewhere\n")) == "s.yaml:6:14: error: workload.placement: expected a list of integers, got 'somewhere'");
+  BOOST_TEST(s.refusal(with("  placement: somewhere\n")) ==
+             "s.yaml:6:14: error: workload.placement: expected a list of integers, got 'somewhere'");
 }
 
 BOOST_AUTO_TEST_CASE(duplicate_keys_at_any_depth) {
@@ -190,7 +223,8 @@ BOOST_AUTO_TEST_CASE(not_a_scenario) {
   BOOST_TEST(s.refusal("? [1]\n: 2\n") == "s.yaml:1:3: error: a key that is not a word");
   BOOST_TEST(s.refusal("a: \xff\n") == "s.yaml:1:4: error: not UTF-8 text");
   BOOST_TEST(s.refusal(std::string("a: \0b\n", 7)) == "s.yaml:1:4: error: a control character in the text");
-  BOOST_TEST(s.refusal("a: !!int 3\n") == "s.yaml:1:4: error: a YAML tag, 'tag:yaml.org,2002:int'; values here have no tags");
+  BOOST_TEST(s.refusal("a: !!int 3\n") ==
+             "s.yaml:1:4: error: a YAML tag, 'tag:yaml.org,2002:int'; values here have no tags");
   BOOST_TEST(s.refusal("a: *b\n") == "s.yaml:1:4: error: not valid YAML: the referenced anchor is not defined");
   BOOST_TEST(s.refusal("a: &b [*b]\n") == "s.yaml:1:8: error: an alias inside the value that it stands for");
   BOOST_TEST(s.refusal("\"a\\nb\": 1\n").find("s.yaml:1:1: error: a\\x0ab: unknown key") == 0u);
@@ -207,32 +241,43 @@ BOOST_AUTO_TEST_CASE(bombs_are_refused_before_they_go_off) {
   }
   BOOST_TEST(s.refusal(bomb) == "s.yaml:5:46: error: more than 100000 values, counting what aliases stand for");
   std::string chain = "a0: &a0 [x]\n";
-  for (int i = 1; i < 80; ++i) chain += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
+  for (int i = 1; i < 80; ++i)
+    chain += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
   BOOST_TEST(s.refusal(chain).find("error: values nested more than 64 deep") != std::string::npos);
-  BOOST_TEST(s.refusal("a: " + std::string(100000, '[')).find("error: values nested more than 64 deep") != std::string::npos);
-  BOOST_TEST(s.refusal(std::string(2 << 20, '#')) == "s.yaml:1:1: error: cannot read 's.yaml': it is longer than 1048576 bytes");
+  BOOST_TEST(s.refusal("a: " + std::string(100000, '[')).find("error: values nested more than 64 deep") !=
+             std::string::npos);
+  BOOST_TEST(s.refusal(std::string(2 << 20, '#')) ==
+             "s.yaml:1:1: error: cannot read 's.yaml': it is longer than 1048576 bytes");
 }
 
 BOOST_AUTO_TEST_CASE(missing_files) {
   const Scratch s;
   BOOST_CHECK_EXCEPTION(load_scenario("no_such.yaml", {}, "plx_box"), InputError, [](const InputError& error) {
-    return error.what() == std::string("no_such.yaml:1:1: error: cannot read 'no_such.yaml': No such file or directory");
+    return error.what() ==
+           std::string("no_such.yaml:1:1: error: cannot read 'no_such.yaml': No such file or directory");
   });
-  BOOST_TEST(s.refusal("model: {config: m.json}\nworkload:\n  kind: disaggregated_prefill\n  requests: {prompt_tokens: 1}\n  prefill: {tp: 1, pp: 1}\n") ==
+  BOOST_TEST(s.refusal("model: {config: m.json}\nworkload:\n  kind: disaggregated_prefill\n  requests: {prompt_tokens: "
+                       "1}\n  prefill: {tp: 1, pp: 1}\n") ==
              "s.yaml:1:17: error: model.config: cannot read 'm.json': No such file or directory");
-  BOOST_TEST(s.refusal_of_set("model.config=.") == "--set model.config=.: error: model.config: cannot read '.': it is a directory");
+  BOOST_TEST(s.refusal_of_set("model.config=.") ==
+             "--set model.config=.: error: model.config: cannot read '.': it is a directory");
   BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=cx7") ==
-             "--set machine.nic.datasheet=cx7: error: machine.nic.datasheet: no datasheet 'cx7'; shipped: connectx6_hdr, connectx7_ndr; "
+             "--set machine.nic.datasheet=cx7: error: machine.nic.datasheet: no datasheet 'cx7'; shipped: "
+             "connectx6_hdr, connectx7_ndr; "
              "or a path to a .yaml file");
-  BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=connectx7").find("(did you mean 'connectx7_ndr'?)") != std::string::npos);
+  BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=connectx7").find("(did you mean 'connectx7_ndr'?)") !=
+             std::string::npos);
   BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=./mine.yaml") ==
-             "--set machine.nic.datasheet=./mine.yaml: error: machine.nic.datasheet: cannot read './mine.yaml': No such file or directory");
+             "--set machine.nic.datasheet=./mine.yaml: error: machine.nic.datasheet: cannot read './mine.yaml': No "
+             "such file or directory");
 }
 
 BOOST_AUTO_TEST_CASE(faulty_user_datasheets) {
   const Scratch s;
   const std::string use = "machine.nic.datasheet=nic.yaml";
-  const std::string good = "gb_per_s: 50\npcie_generation: 5\ndoorbell_ns: 1\ntransmit_ns: 1\nreceive_ns: 1\nread_tags: 64\nbuffer_bytes: 4096\n";
+  const std::string good =
+      "gb_per_s: 50\npcie_generation: 5\ndoorbell_ns: 1\ntransmit_ns: 1\nreceive_ns: 1\nread_tags: 64\nbuffer_bytes: "
+      "4096\n";
   s.write("nic.yaml", "source: me\n" + good);
   BOOST_TEST(s.refusal_of_set(use) == "accepted");
   s.write("nic.yaml", good);
@@ -253,6 +298,7 @@ BOOST_AUTO_TEST_CASE(set_options_are_cited) {
   BOOST_TEST(s.refusal_of_set("=1") == "--set =1: error: the key has an empty part; expected a.b.c=VALUE");
   BOOST_TEST(s.refusal(with("seed: 1\n"), {"seed.x=1"}) == "--set seed.x=1: error: seed: is '1', which has no key 'x'");
   BOOST_TEST(s.refusal_of_set("seed=[") == "--set seed=[: error: not valid YAML: end of sequence flow not found");
-  BOOST_TEST(s.refusal(with("events: []\n"), {"events.0=1"}) == "--set events.0=1: error: events: no item '0'; the list is empty");
+  BOOST_TEST(s.refusal(with("events: []\n"), {"events.0=1"}) ==
+             "--set events.0=1: error: events: no item '0'; the list is empty");
   BOOST_TEST(s.refusal_of_set("seed=1\nb").find('\n') == std::string::npos);
 }

@@ -19,10 +19,14 @@ std::string mutated(std::string text, std::mt19937& random) {
     const std::size_t at = below(text.size() + 1);
     switch (below(5)) {
       case 0: text.insert(at, 1, kTelling[below(kTelling.size())]); break;
-      case 1: if (at < text.size()) text[at] = static_cast<char>(below(256)); break;
+      case 1:
+        if (at < text.size()) text[at] = static_cast<char>(below(256));
+        break;
       case 2: text.erase(at, below(12)); break;
       case 3: text.insert(at, text.substr(below(text.size() + 1), below(40))); break;
-      default: if (at < text.size()) text[at] = kTelling[below(kTelling.size())]; break;
+      default:
+        if (at < text.size()) text[at] = kTelling[below(kTelling.size())];
+        break;
     }
   }
   return text;
@@ -69,9 +73,10 @@ BOOST_AUTO_TEST_CASE(mutated_dgx_scenario) { fuzz_scenario(kDgxScenario, "dgx_h1
 BOOST_AUTO_TEST_CASE(mutated_options) {
   const Scratch scratch;
   const std::string path = scratch.write("s.yaml", small_scenario());
-  const std::vector<std::string> options{"workload.requests={list: [{arrival_s: 1.5, prompt_tokens: 10, output_tokens: 4}, {prompt_tokens: 5}]}",
-                                         "machine.overrides={gpu: {hbm: {gb_per_s: 800}}, plx_uplink: {latency_ns: 110}}",
-                                         "workload.placement={decode: [7, 6, 5, 4, 3, 2, 1, 0]}", "fabric.classes.kv={vc: 1, weight: 2}"};
+  const std::vector<std::string> options{
+      "workload.requests={list: [{arrival_s: 1.5, prompt_tokens: 10, output_tokens: 4}, {prompt_tokens: 5}]}",
+      "machine.overrides={gpu: {hbm: {gb_per_s: 800}}, plx_uplink: {latency_ns: 110}}",
+      "workload.placement={decode: [7, 6, 5, 4, 3, 2, 1, 0]}", "fabric.classes.kv={vc: 1, weight: 2}"};
   std::mt19937 random(3);
   Tally tally;
   for (int round = 0; round < 4000; ++round) {
@@ -99,15 +104,22 @@ BOOST_AUTO_TEST_CASE(mutated_config) {
 BOOST_AUTO_TEST_CASE(mutated_traces) {
   const Scratch scratch;
   const std::string path = scratch.write("s.yaml", small_scenario());
-  const std::string azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n";
-  const std::string mooncake = "{\"timestamp\": 0, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1, 2]}\n"
-                               "{\"timestamp\": 27482, \"input_length\": 7322, \"output_length\": 490, \"hash_ids\": [0, 14]}\n";
+  const std::string azure =
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 "
+      "18:15:50.9951690,396,109\n";
+  const std::string mooncake =
+      "{\"timestamp\": 0, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1, 2]}\n"
+      "{\"timestamp\": 27482, \"input_length\": 7322, \"output_length\": 490, \"hash_ids\": [0, 14]}\n";
   std::mt19937 random(5);
   Tally tally;
   for (int round = 0; round < 3000; ++round) {
     const bool is_azure = random() % 2 == 0;
     scratch.write("t", mutated(is_azure ? azure : mooncake, random));
-    tally.run([&] { load_scenario(path, {std::string("workload.requests={format: ") + (is_azure ? "azure" : "mooncake") + ", file: t}"}, "plx_box"); });
+    tally.run([&] {
+      load_scenario(path,
+                    {std::string("workload.requests={format: ") + (is_azure ? "azure" : "mooncake") + ", file: t}"},
+                    "plx_box");
+    });
   }
   BOOST_TEST(tally.loaded > 100u);
   BOOST_TEST(tally.refused > 1000u);

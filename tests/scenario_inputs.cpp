@@ -14,7 +14,8 @@ const std::string kSamples = kSource + "/../shared/reference/samples";
 
 ModelShape shipped(const std::string& name) {
   const Scratch scratch;
-  return scratch.load_with({"model.config=" + kSource + "/scenarios/models/" + name + ".json", "workload.prefill.tp=1"}).model;
+  return scratch.load_with({"model.config=" + kSource + "/scenarios/models/" + name + ".json", "workload.prefill.tp=1"})
+      .model;
 }
 
 struct Config {
@@ -36,7 +37,8 @@ struct Config {
 struct Trace {
   Scratch scratch;
 
-  std::vector<workload::prefill::Request> load(const std::string& format, const std::string& text, const std::string& more = "") {
+  std::vector<workload::prefill::Request> load(const std::string& format, const std::string& text,
+                                               const std::string& more = "") {
     scratch.write("trace", text);
     return scratch.load_with({"workload.requests={format: " + format + ", file: trace" + more + "}"}).workload.requests;
   }
@@ -117,12 +119,14 @@ BOOST_AUTO_TEST_CASE(config_variants) {
   // An unknown torch_dtype does not matter once the scenario says which.
   BOOST_TEST((config.load(ffn + R"(, "torch_dtype": "float32")", {"model.dtype=bf16"}).dtype == DataType::bf16));
   for (const std::string experts : {"num_local_experts", "num_experts", "n_routed_experts"}) {
-    const ModelShape moe = config.load(ffn + ", \"" + experts + R"(": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 96)");
+    const ModelShape moe =
+        config.load(ffn + ", \"" + experts + R"(": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 96)");
     BOOST_TEST(moe.experts == 16u);
     BOOST_TEST(moe.experts_per_token == 4u);
     BOOST_TEST(moe.ffn == 96u);
   }
-  config.fields = R"("architectures": ["Some"], "text_config": {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8,
+  config.fields =
+      R"("architectures": ["Some"], "text_config": {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8,
                      "vocab_size": 1000, "intermediate_size": 2048}, "torch_dtype": "float16")";
   BOOST_TEST(config.load("").layers == 6u);
   BOOST_TEST((config.load("").dtype == DataType::fp16));
@@ -134,20 +138,30 @@ BOOST_AUTO_TEST_CASE(config_errors) {
   BOOST_TEST(c.refusal("{" + good + "}") == "accepted");
   BOOST_TEST(c.refusal("") == "m.json:1:1: error: the file is empty");
   BOOST_TEST(c.refusal("[1]") == "m.json:1:1: error: expected an object, got a list");
-  BOOST_TEST(c.refusal("{\n  \"hidden_size\": 512,\n}").find("m.json:3:1: error: not valid JSON: syntax error while parsing object key") == 0u);
-  BOOST_TEST(c.refusal("{" + c.fields + "}") == "m.json:1:1: error: intermediate_size: is required in a model's config.json");
-  BOOST_TEST(c.refusal("{\"vocab_size\": 10}") == "m.json:1:1: error: num_hidden_layers: is required in a model's config.json");
-  BOOST_TEST(c.refusal("{" + good + ",\n \"head_dim\": \"big\"}") == "m.json:3:14: error: head_dim: expected an integer, got the quoted text 'big'");
-  BOOST_TEST(c.refusal("{" + good + ",\n \"head_dim\": 64.0}") == "m.json:3:14: error: head_dim: expected an integer, got '64.0'");
-  BOOST_TEST(c.refusal("{" + good + ",\n \"head_dim\": -1}") == "m.json:3:14: error: head_dim: '-1' is out of range; accepted: 1 to 16777216");
+  BOOST_TEST(c.refusal("{\n  \"hidden_size\": 512,\n}")
+                 .find("m.json:3:1: error: not valid JSON: syntax error while parsing object key") == 0u);
+  BOOST_TEST(c.refusal("{" + c.fields + "}") ==
+             "m.json:1:1: error: intermediate_size: is required in a model's config.json");
+  BOOST_TEST(c.refusal("{\"vocab_size\": 10}") ==
+             "m.json:1:1: error: num_hidden_layers: is required in a model's config.json");
+  BOOST_TEST(c.refusal("{" + good + ",\n \"head_dim\": \"big\"}") ==
+             "m.json:3:14: error: head_dim: expected an integer, got the quoted text 'big'");
+  BOOST_TEST(c.refusal("{" + good + ",\n \"head_dim\": 64.0}") ==
+             "m.json:3:14: error: head_dim: expected an integer, got '64.0'");
+  BOOST_TEST(c.refusal("{" + good + ",\n \"head_dim\": -1}") ==
+             "m.json:3:14: error: head_dim: '-1' is out of range; accepted: 1 to 16777216");
   BOOST_TEST(c.refusal("{" + good + ",\n \"a\": 1, \"a\": 2}") == "m.json:3:10: error: duplicate key 'a'");
-  BOOST_TEST(c.refusal("{" + good + ",\n \"kv_lora_rank\": 512}") == "m.json:3:18: error: kv_lora_rank: multi-head latent attention is not modelled");
+  BOOST_TEST(c.refusal("{" + good + ",\n \"kv_lora_rank\": 512}") ==
+             "m.json:3:18: error: kv_lora_rank: multi-head latent attention is not modelled");
   BOOST_TEST(c.refusal("{" + good + ",\n \"num_key_value_heads\": 3}") ==
              "m.json:3:25: error: num_key_value_heads: 3 does not divide num_attention_heads, 8");
-  BOOST_TEST(c.refusal("{" + good + ",\n \"hidden_act\": \"silo\"}") == "m.json:3:16: error: hidden_act: unknown activation 'silo' (did you mean 'silu'?)");
+  BOOST_TEST(c.refusal("{" + good + ",\n \"hidden_act\": \"silo\"}") ==
+             "m.json:3:16: error: hidden_act: unknown activation 'silo' (did you mean 'silu'?)");
   BOOST_TEST(c.refusal("{" + good + ",\n \"torch_dtype\": \"float32\"}") ==
-             "m.json:3:17: error: torch_dtype: 'float32' is not modelled; set model.dtype in the scenario to one of fp16, bf16, tf32, fp8, int8, fp4");
-  BOOST_TEST(c.refusal("{" + good + ",\n \"num_experts\": 8}") == "m.json:1:1: error: num_experts_per_tok: is required in a model's config.json");
+             "m.json:3:17: error: torch_dtype: 'float32' is not modelled; set model.dtype in the scenario to one of "
+             "fp16, bf16, tf32, fp8, int8, fp4");
+  BOOST_TEST(c.refusal("{" + good + ",\n \"num_experts\": 8}") ==
+             "m.json:1:1: error: num_experts_per_tok: is required in a model's config.json");
   BOOST_TEST(c.refusal("{" + good + ",\n \"num_experts\": 8, \"num_experts_per_tok\": 9}") ==
              "m.json:3:43: error: num_experts_per_tok: 9 is more than the 8 experts");
   BOOST_TEST(c.refusal(std::string(100000, '[')).find("error: values nested more than 64 deep") != std::string::npos);
@@ -155,7 +169,8 @@ BOOST_AUTO_TEST_CASE(config_errors) {
 
 BOOST_AUTO_TEST_CASE(azure_trace) {
   Trace trace;
-  const auto r = trace.load("azure", kHeader + kFirst + "2023-11-16 18:15:50.9951690,396,109\r\n\n2023-11-16 18:16:00,1,1\n");
+  const auto r =
+      trace.load("azure", kHeader + kFirst + "2023-11-16 18:15:50.9951690,396,109\r\n\n2023-11-16 18:16:00,1,1\n");
   BOOST_TEST(r.size() == 3u);
   BOOST_TEST(r[0].arrival.fs() == 0u);
   BOOST_TEST(r[0].prompt_tokens == 374u);
@@ -166,7 +181,9 @@ BOOST_AUTO_TEST_CASE(azure_trace) {
 
 BOOST_AUTO_TEST_CASE(azure_columns_go_by_name) {
   Trace trace;
-  const auto r = trace.load("azure", "\xef\xbb\xbfNumImages,GeneratedTokens,TIMESTAMP,ContextTokens\r\n0,5,2024-02-28 23:59:59.5+00:00,7\r\n2,6,2024-02-29 00:00:00+00:00,8\r\n");
+  const auto r = trace.load("azure",
+                            "\xef\xbb\xbfNumImages,GeneratedTokens,TIMESTAMP,ContextTokens\r\n0,5,2024-02-28 "
+                            "23:59:59.5+00:00,7\r\n2,6,2024-02-29 00:00:00+00:00,8\r\n");
   BOOST_TEST(r.size() == 2u);
   BOOST_TEST(r[0].prompt_tokens == 7u);
   BOOST_TEST(r[1].output_tokens == 6u);
@@ -175,8 +192,10 @@ BOOST_AUTO_TEST_CASE(azure_columns_go_by_name) {
 
 BOOST_AUTO_TEST_CASE(mooncake_trace) {
   Trace trace;
-  const auto r = trace.load("mooncake", "{\"timestamp\": 1000, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1]}\n"
-                                        "{\"timestamp\": 1003, \"input_length\": 7, \"output_length\": 1}\n");
+  const auto r =
+      trace.load("mooncake",
+                 "{\"timestamp\": 1000, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1]}\n"
+                 "{\"timestamp\": 1003, \"input_length\": 7, \"output_length\": 1}\n");
   BOOST_TEST(r.size() == 2u);
   BOOST_TEST(r[0].arrival.fs() == 0u);
   BOOST_TEST(r[0].prompt_tokens == 6758u);
@@ -186,10 +205,11 @@ BOOST_AUTO_TEST_CASE(mooncake_trace) {
 
 BOOST_AUTO_TEST_CASE(max_count_and_rate_scale) {
   Trace trace;
-  const std::string rows = "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1}\n"
-                           "{\"timestamp\": 300, \"input_length\": 2, \"output_length\": 1}\n"
-                           "{\"timestamp\": 100, \"input_length\": 3, \"output_length\": 1}\n"
-                           "{\"timestamp\": 300, \"input_length\": 4, \"output_length\": 1}\nnot read\n";
+  const std::string rows =
+      "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1}\n"
+      "{\"timestamp\": 300, \"input_length\": 2, \"output_length\": 1}\n"
+      "{\"timestamp\": 100, \"input_length\": 3, \"output_length\": 1}\n"
+      "{\"timestamp\": 300, \"input_length\": 4, \"output_length\": 1}\nnot read\n";
   const auto r = trace.load("mooncake", rows, ", max_count: 4, rate_scale: 3");
   BOOST_TEST(r.size() == 4u);
   const std::vector<std::uint32_t> order{1, 3, 2, 4};  // by arrival, equal ones as in the file
@@ -208,15 +228,21 @@ BOOST_AUTO_TEST_CASE(trace_errors_cite_the_line) {
              "trace:3:1: error: ContextTokens: '0' is out of range; accepted: 1 to 16777216");
   BOOST_TEST(t.refusal("azure", kHeader + kFirst + "\n2023-11-16 18:15:50,5,0\n") ==
              "trace:4:1: error: GeneratedTokens: '0' is out of range; accepted: 1 to 16777216");
-  BOOST_TEST(t.refusal("azure", kHeader + "2023-11-16 18:15:50,5,-1\n") == "trace:2:1: error: GeneratedTokens: expected an integer, got '-1'");
-  BOOST_TEST(t.refusal("azure", kHeader + "2023-11-16 18:15:50,5\n") == "trace:2:1: error: expected 3 columns as in the header, got 2");
-  for (const std::string time : {"16/11/2023 18:15", "2023-13-16 18:15:50", "2023-11-16 24:15:50", "2023-11-16 18:15:50.", "2023-11-16 18:15:50.12x", "9023-11-16 18:15:50",
-                                 "0000-11-16 18:15:50"}) {
-    BOOST_TEST(t.refusal("azure", kHeader + time + ",5,5\n") == "trace:2:1: error: TIMESTAMP: expected 'YYYY-MM-DD HH:MM:SS.fffffff', got '" + time + "'");
+  BOOST_TEST(t.refusal("azure", kHeader + "2023-11-16 18:15:50,5,-1\n") ==
+             "trace:2:1: error: GeneratedTokens: expected an integer, got '-1'");
+  BOOST_TEST(t.refusal("azure", kHeader + "2023-11-16 18:15:50,5\n") ==
+             "trace:2:1: error: expected 3 columns as in the header, got 2");
+  for (const std::string time :
+       {"16/11/2023 18:15", "2023-13-16 18:15:50", "2023-11-16 24:15:50", "2023-11-16 18:15:50.",
+        "2023-11-16 18:15:50.12x", "9023-11-16 18:15:50", "0000-11-16 18:15:50"}) {
+    BOOST_TEST(t.refusal("azure", kHeader + time + ",5,5\n") ==
+               "trace:2:1: error: TIMESTAMP: expected 'YYYY-MM-DD HH:MM:SS.fffffff', got '" + time + "'");
   }
   const std::string row = "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1}\n";
-  BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 0,\n") == "trace:2:1: error: expected a JSON object on each line, got '{\"timestamp\": 0,'");
-  BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 0, \"input_length\": 1}\n") == "trace:2:1: error: output_length: is required on each line");
+  BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 0,\n") ==
+             "trace:2:1: error: expected a JSON object on each line, got '{\"timestamp\": 0,'");
+  BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 0, \"input_length\": 1}\n") ==
+             "trace:2:1: error: output_length: is required on each line");
   BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": \"x\", \"input_length\": 1, \"output_length\": 1}\n") ==
              "trace:2:1: error: timestamp: expected milliseconds, got '\"x\"'");
   BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 1e13, \"input_length\": 1, \"output_length\": 1}\n") ==
@@ -224,8 +250,10 @@ BOOST_AUTO_TEST_CASE(trace_errors_cite_the_line) {
   BOOST_TEST(t.refusal("mooncake", "{\"timestamp\": 0, \"input_length\": 1.5, \"output_length\": 1}\n") ==
              "trace:1:1: error: input_length: expected an integer, got '1.5'");
   BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 18000001, \"input_length\": 1, \"output_length\": 1}\n") ==
-             "trace:2:1: error: the arrivals span more than 5 hours, the longest run; take fewer with max_count or raise rate_scale");
-  BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 17999000, \"input_length\": 1, \"output_length\": 1}\n") == "accepted");
+             "trace:2:1: error: the arrivals span more than 5 hours, the longest run; take fewer with max_count or "
+             "raise rate_scale");
+  BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 17999000, \"input_length\": 1, \"output_length\": 1}\n") ==
+             "accepted");
 }
 
 BOOST_AUTO_TEST_CASE(real_azure_sample) {
@@ -237,7 +265,9 @@ BOOST_AUTO_TEST_CASE(real_azure_sample) {
   const Scratch scratch;
   const auto all = scratch.load_with({"workload.requests={format: azure, file: " + file + "}"}).workload.requests;
   BOOST_TEST(all.size() == 4000u);
-  const auto r = scratch.load_with({"workload.requests={format: azure, file: " + file + ", max_count: 200, rate_scale: 2}"}).workload.requests;
+  const auto r =
+      scratch.load_with({"workload.requests={format: azure, file: " + file + ", max_count: 200, rate_scale: 2}"})
+          .workload.requests;
   BOOST_TEST(r.size() == 200u);
   BOOST_TEST(r[0].prompt_tokens == 374u);
   BOOST_TEST(r[1].output_tokens == 109u);

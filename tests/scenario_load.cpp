@@ -106,7 +106,8 @@ BOOST_AUTO_TEST_CASE(pcie_links_run_at_the_older_end) {
 
 BOOST_AUTO_TEST_CASE(groups_may_differ_in_gpu) {
   const Scratch scratch;
-  const Scenario s = scratch.load_with({"machine.groups.decode.gpu=H100-PCIe-80GB", "machine.overrides.gpu_pcie.latency_ns=99"});
+  const Scenario s =
+      scratch.load_with({"machine.groups.decode.gpu=H100-PCIe-80GB", "machine.overrides.gpu_pcie.latency_ns=99"});
   BOOST_TEST(s.machine.groups[0].gpu.name == "L40S");
   BOOST_TEST(s.machine.groups[1].gpu.name == "H100-PCIe-80GB");
   BOOST_TEST(s.machine.groups[1].gpu_pcie.gb_per_s == 2 * s.machine.groups[0].gpu_pcie.gb_per_s);
@@ -117,8 +118,9 @@ BOOST_AUTO_TEST_CASE(groups_may_differ_in_gpu) {
 BOOST_AUTO_TEST_CASE(overrides_change_what_they_name_only) {
   const Scratch scratch;
   const Scenario plain = scratch.load_with({});
-  const Scenario s = scratch.load_with({"machine.overrides.plx_uplink={gb_per_s: 60, latency_ns: 110}", "machine.overrides.gpu={hbm: {gb_per_s: 1000}}",
-                                   "machine.overrides.pcie.max_payload_bytes=128", "machine.overrides.ib_switch.hop_ns=330"});
+  const Scenario s = scratch.load_with(
+      {"machine.overrides.plx_uplink={gb_per_s: 60, latency_ns: 110}", "machine.overrides.gpu={hbm: {gb_per_s: 1000}}",
+       "machine.overrides.pcie.max_payload_bytes=128", "machine.overrides.ib_switch.hop_ns=330"});
   BOOST_TEST(s.machine.plx_uplink.gb_per_s == 60);
   BOOST_TEST(s.machine.plx_uplink.latency_ns == 110);
   BOOST_TEST(s.machine.plx_uplink.buffer_bytes == plain.machine.plx_uplink.buffer_bytes);
@@ -131,7 +133,8 @@ BOOST_AUTO_TEST_CASE(overrides_change_what_they_name_only) {
   BOOST_TEST(s.machine.ib_switch.hop_ns == 330);
   // A what-if on a device reaches the links derived from it.
   BOOST_TEST(scratch.load_with({"machine.overrides.nic.gb_per_s=20"}).machine.ib_cable.gb_per_s == 20);
-  BOOST_TEST(scratch.load_with({"machine.overrides.nic.gb_per_s=20", "machine.overrides.ib_cable.gb_per_s=30"}).machine.ib_cable.gb_per_s == 30);
+  BOOST_TEST(scratch.load_with({"machine.overrides.nic.gb_per_s=20", "machine.overrides.ib_cable.gb_per_s=30"})
+                 .machine.ib_cable.gb_per_s == 30);
 }
 
 BOOST_AUTO_TEST_CASE(user_datasheets_are_relative_to_the_scenario) {
@@ -155,7 +158,8 @@ BOOST_AUTO_TEST_CASE(every_shipped_datasheet_loads) {
     BOOST_TEST(!s.machine.groups[0].gpu.source.empty());
     BOOST_TEST(s.machine.groups[0].gpu.sm.flop_per_clock[std::size_t(DataType::bf16)] > 0);
   }
-  for (const std::string name : {"pex89144", "pex88096", "pex8796"}) BOOST_TEST(scratch.load_with({"machine.plx.datasheet=" + name}).machine.plx.hop_ns > 100);
+  for (const std::string name : {"pex89144", "pex88096", "pex8796"})
+    BOOST_TEST(scratch.load_with({"machine.plx.datasheet=" + name}).machine.plx.hop_ns > 100);
   BOOST_TEST(scratch.load_with({"machine.network.datasheet=qm8700"}).machine.ib_switch.ports == 40u);
 }
 
@@ -164,13 +168,17 @@ BOOST_AUTO_TEST_CASE(shipped_buffers_cover_their_round_trips) {
   const Scratch scratch;
   for (const std::string platform : {"plx_box", "dgx_h100", "dgx_a100"}) {
     const platforms::MachineSpec m = scratch.load(small_scenario(), {}, platform).machine;
-    const auto covers = [](double buffer_bytes, double gb_per_s, double one_way_ns) { return buffer_bytes >= gb_per_s * 2 * one_way_ns; };
+    const auto covers = [](double buffer_bytes, double gb_per_s, double one_way_ns) {
+      return buffer_bytes >= gb_per_s * 2 * one_way_ns;
+    };
     for (const auto* link : {&m.gpu_pcie, &m.nic_pcie, &m.plx_uplink, &m.plx_cascade}) {
       BOOST_TEST(covers(link->buffer_bytes, link->gb_per_s, link->latency_ns + m.plx.hop_ns));
       BOOST_TEST(covers(m.plx.buffer_bytes, link->gb_per_s, link->latency_ns + m.plx.hop_ns));
     }
-    BOOST_TEST(covers(m.root_complex.buffer_bytes, m.plx_uplink.gb_per_s, m.plx_uplink.latency_ns + m.root_complex.hop_ns));
-    BOOST_TEST(covers(m.socket_link.buffer_bytes, m.socket_link.gb_per_s, m.socket_link.latency_ns + m.root_complex.hop_ns));
+    BOOST_TEST(
+        covers(m.root_complex.buffer_bytes, m.plx_uplink.gb_per_s, m.plx_uplink.latency_ns + m.root_complex.hop_ns));
+    BOOST_TEST(
+        covers(m.socket_link.buffer_bytes, m.socket_link.gb_per_s, m.socket_link.latency_ns + m.root_complex.hop_ns));
     BOOST_TEST(covers(m.ib_cable.buffer_bytes, m.ib_cable.gb_per_s, m.ib_cable.latency_ns + m.ib_switch.hop_ns));
     BOOST_TEST(covers(m.ib_switch.buffer_bytes, m.ib_cable.gb_per_s, m.ib_cable.latency_ns + m.ib_switch.hop_ns));
     BOOST_TEST(covers(m.nic.buffer_bytes, m.ib_cable.gb_per_s, m.ib_cable.latency_ns + m.nic.receive_ns));
@@ -188,7 +196,8 @@ BOOST_AUTO_TEST_CASE(decode_steps_and_output_tokens) {
     return tokens;
   };
   const std::string list = "workload.requests={list: [{prompt_tokens: 5, output_tokens: 7}, {prompt_tokens: 5}]}";
-  const std::string full = "workload.requests={list: [{prompt_tokens: 5, output_tokens: 7}, {prompt_tokens: 5, output_tokens: 3}]}";
+  const std::string full =
+      "workload.requests={list: [{prompt_tokens: 5, output_tokens: 7}, {prompt_tokens: 5, output_tokens: 3}]}";
   BOOST_TEST(outputs({list}) == (Layers{7, 9}), boost::test_tools::per_element());
   BOOST_TEST(outputs({full, "workload.decode.steps=trace"}) == (Layers{7, 3}), boost::test_tools::per_element());
   BOOST_TEST(outputs({full, "workload.decode.steps=2"}) == (Layers{3, 3}), boost::test_tools::per_element());
@@ -199,8 +208,9 @@ BOOST_AUTO_TEST_CASE(decode_steps_and_output_tokens) {
 
 BOOST_AUTO_TEST_CASE(listed_requests_go_by_arrival) {
   const Scratch scratch;
-  const Scenario s = scratch.load_with({"workload.requests={list: [{arrival_s: 17000.000000001, prompt_tokens: 1}, {arrival_s: 0.5, prompt_tokens: 2}, "
-                                   "{prompt_tokens: 3}]}"});
+  const Scenario s = scratch.load_with(
+      {"workload.requests={list: [{arrival_s: 17000.000000001, prompt_tokens: 1}, {arrival_s: 0.5, prompt_tokens: 2}, "
+       "{prompt_tokens: 3}]}"});
   const auto& requests = s.workload.requests;
   BOOST_TEST(requests[0].prompt_tokens == 3u);
   BOOST_TEST(requests[1].prompt_tokens == 2u);
@@ -211,7 +221,9 @@ BOOST_AUTO_TEST_CASE(listed_requests_go_by_arrival) {
 
 BOOST_AUTO_TEST_CASE(stages_and_placement) {
   const Scratch scratch;
-  const auto stages = [&](const std::vector<std::string>& sets) { return scratch.load_with(sets).workload.prefill.stage_layers; };
+  const auto stages = [&](const std::vector<std::string>& sets) {
+    return scratch.load_with(sets).workload.prefill.stage_layers;
+  };
   BOOST_TEST(stages({"workload.prefill={tp: 1, pp: 5}"}) == (Layers{7, 7, 6, 6, 6}), boost::test_tools::per_element());
   BOOST_TEST(stages({"workload.prefill.stage_layers=[20, 12]"}) == (Layers{20, 12}), boost::test_tools::per_element());
   const Layers backwards{7, 6, 5, 4, 3, 2, 1, 0}, straight{0, 1, 2, 3, 4, 5, 6, 7};
@@ -226,8 +238,8 @@ BOOST_AUTO_TEST_CASE(stages_and_placement) {
 BOOST_AUTO_TEST_CASE(set_options) {
   const Scratch scratch;
   const std::string list = small_scenario() + "fabric: {transaction_bytes: auto}\n";
-  const Scenario s = scratch.load(list, {"fabric.transaction_bytes=65536", "fabric.classes.pp.priority=3", "seed=7", "seed=9",
-                                         "workload.requests={list: [{prompt_tokens: 1}, {prompt_tokens: 2}]}",
+  const Scenario s = scratch.load(list, {"fabric.transaction_bytes=65536", "fabric.classes.pp.priority=3", "seed=7",
+                                         "seed=9", "workload.requests={list: [{prompt_tokens: 1}, {prompt_tokens: 2}]}",
                                          "workload.requests.list.1.prompt_tokens=50"});
   BOOST_TEST(s.fabric.transaction_bytes == 65536u);
   BOOST_TEST(int(s.fabric.classes[std::size_t(TrafficClass::pp)].priority) == 3);
@@ -239,15 +251,18 @@ BOOST_AUTO_TEST_CASE(set_options) {
 // Setting one use of an anchor leaves the other alone.
 BOOST_AUTO_TEST_CASE(set_does_not_reach_through_aliases) {
   const Scratch scratch;
-  const Scenario s = scratch.load(small_scenario() + "machine:\n  groups:\n    prefill: &same {servers: 2}\n    decode: *same\n",
-                                  {"machine.groups.decode.servers=3"});
+  const Scenario s =
+      scratch.load(small_scenario() + "machine:\n  groups:\n    prefill: &same {servers: 2}\n    decode: *same\n",
+                   {"machine.groups.decode.servers=3"});
   BOOST_TEST(s.machine.groups[0].servers == 2u);
   BOOST_TEST(s.machine.groups[1].servers == 3u);
 }
 
 BOOST_AUTO_TEST_CASE(network_kinds) {
   const Scratch scratch;
-  const auto network = [&](const std::string& written) { return scratch.load_with({"machine.network=" + written}).machine; };
+  const auto network = [&](const std::string& written) {
+    return scratch.load_with({"machine.network=" + written}).machine;
+  };
   BOOST_TEST((network("{kind: single_switch}").network == platforms::NetworkKind::single_switch));
   BOOST_TEST(!network("{kind: leaf_spine}").rail_optimized);
   BOOST_TEST(network("{kind: leaf_spine}").spines == 0u);

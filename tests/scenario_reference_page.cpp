@@ -17,9 +17,11 @@ bool has_jsonschema() { return std::system("/usr/bin/python3 -c 'import jsonsche
 
 /// Whether python3-jsonschema accepts the YAML file against the shipped schema.
 bool validates(const std::string& file) {
-  const std::string script = "import json, sys, yaml, jsonschema; s = json.load(open(sys.argv[1])); "
-                             "jsonschema.Draft7Validator.check_schema(s); jsonschema.validate(yaml.safe_load(open(sys.argv[2])), s)";
-  const std::string command = "/usr/bin/python3 -c '" + script + "' '" + kSource + "/scenarios/scenario.schema.json' '" + file + "' 2>/dev/null";
+  const std::string script =
+      "import json, sys, yaml, jsonschema; s = json.load(open(sys.argv[1])); "
+      "jsonschema.Draft7Validator.check_schema(s); jsonschema.validate(yaml.safe_load(open(sys.argv[2])), s)";
+  const std::string command = "/usr/bin/python3 -c '" + script + "' '" + kSource +
+                              "/scenarios/scenario.schema.json' '" + file + "' 2>/dev/null";
   return std::system(command.c_str()) == 0;
 }
 
@@ -35,12 +37,15 @@ BOOST_AUTO_TEST_CASE(schema_is_current) {
 
 BOOST_AUTO_TEST_CASE(help_lists_every_kind_of_key) {
   const std::string help = parameter_help();
-  for (const std::string key : {"model.config", "workload.prefill.tp", "workload.requests.list[].arrival_s", "workload.requests.rate_scale",
-                                "machine.overrides.gpu", "fabric.classes.kv.vc", "workload.decode.steps"}) {
+  for (const std::string key :
+       {"model.config", "workload.prefill.tp", "workload.requests.list[].arrival_s", "workload.requests.rate_scale",
+        "machine.overrides.gpu", "fabric.classes.kv.vc", "workload.decode.steps"}) {
     BOOST_TEST(help.find("  " + key + "  (") != std::string::npos, key);
   }
   BOOST_TEST(help.find("fabric.classes.kv.vc  (integer, 0 to 6, default 1)") != std::string::npos);
-  BOOST_TEST(help.find("  machine.overrides.ib_cable  (InfiniBand cable)\n      gb_per_s, latency_ns, buffer_bytes\n") != std::string::npos);
+  BOOST_TEST(
+      help.find("  machine.overrides.ib_cable  (InfiniBand cable)\n      gb_per_s, latency_ns, buffer_bytes\n") !=
+      std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(shipped_scenarios_validate_by_jsonschema) {

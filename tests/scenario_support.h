@@ -22,7 +22,8 @@ inline const std::string kDgxScenario = kSource + "/scenarios/disagg_llama3_70b_
 
 /// The smallest scenario; each line of it can be replaced by a test.
 inline std::string small_scenario() {
-  return "model: {config: " + kSource + "/scenarios/models/llama-3.1-8b.json}\n"
+  return "model: {config: " + kSource +
+         "/scenarios/models/llama-3.1-8b.json}\n"
          "workload:\n"
          "  kind: disaggregated_prefill\n"
          "  requests: {prompt_tokens: 1024}\n"
@@ -49,13 +50,15 @@ class Scratch {
     return path(name);
   }
 
-  Scenario load(const std::string& text, const std::vector<std::string>& sets = {}, const std::string& platform = "plx_box") const {
+  Scenario load(const std::string& text, const std::vector<std::string>& sets = {},
+                const std::string& platform = "plx_box") const {
     return load_scenario(write("s.yaml", text), sets, platform);
   }
   Scenario load_with(const std::vector<std::string>& sets) const { return load(small_scenario(), sets); }
 
   /// The refusal of a scenario, without this folder's name; "accepted" if there is none.
-  std::string refusal(const std::string& text, const std::vector<std::string>& sets = {}, const std::string& platform = "plx_box") const {
+  std::string refusal(const std::string& text, const std::vector<std::string>& sets = {},
+                      const std::string& platform = "plx_box") const {
     const std::string file = write("s.yaml", text);
     try {
       load_scenario(file, sets, platform);

@@ -20,23 +20,44 @@ Record<LinkDatasheet> link_record() {
   Record<LinkDatasheet> r;
   r.add("gb_per_s", &LinkDatasheet::gb_per_s, "line rate of one direction after encoding").above(0, kMostRate);
   r.add("latency_ns", &LinkDatasheet::latency_ns, "wire and PHY, one way").range(0, kMostNs);
-  r.add("buffer_bytes", &LinkDatasheet::buffer_bytes, "receive buffer per virtual channel; 0: ample").range(0, kMostBytes);
+  r.add("buffer_bytes", &LinkDatasheet::buffer_bytes, "receive buffer per virtual channel; 0: ample")
+      .range(0, kMostBytes);
   return r;
 }
 
 Record<PcieProtocol> pcie_record() {
   Record<PcieProtocol> r;
-  r.add("gen3_lane_gb_per_s", &PcieProtocol::gen3_lane_gb_per_s, "rate of one Gen3 lane").above(0, kMostRate).required();
-  r.add("gen4_lane_gb_per_s", &PcieProtocol::gen4_lane_gb_per_s, "rate of one Gen4 lane").above(0, kMostRate).required();
-  r.add("gen5_lane_gb_per_s", &PcieProtocol::gen5_lane_gb_per_s, "rate of one Gen5 lane").above(0, kMostRate).required();
-  r.add("gen6_lane_gb_per_s", &PcieProtocol::gen6_lane_gb_per_s, "rate of one Gen6 lane").above(0, kMostRate).required();
-  r.add("write_overhead_bytes", &PcieProtocol::write_overhead_bytes, "of a memory write packet").range(0, 4096).required();
-  r.add("read_request_bytes", &PcieProtocol::read_request_bytes, "a memory read request packet").above(0, 4096).required();
-  r.add("completion_overhead_bytes", &PcieProtocol::completion_overhead_bytes, "of a read completion packet").range(0, 4096).required();
+  r.add("gen3_lane_gb_per_s", &PcieProtocol::gen3_lane_gb_per_s, "rate of one Gen3 lane")
+      .above(0, kMostRate)
+      .required();
+  r.add("gen4_lane_gb_per_s", &PcieProtocol::gen4_lane_gb_per_s, "rate of one Gen4 lane")
+      .above(0, kMostRate)
+      .required();
+  r.add("gen5_lane_gb_per_s", &PcieProtocol::gen5_lane_gb_per_s, "rate of one Gen5 lane")
+      .above(0, kMostRate)
+      .required();
+  r.add("gen6_lane_gb_per_s", &PcieProtocol::gen6_lane_gb_per_s, "rate of one Gen6 lane")
+      .above(0, kMostRate)
+      .required();
+  r.add("write_overhead_bytes", &PcieProtocol::write_overhead_bytes, "of a memory write packet")
+      .range(0, 4096)
+      .required();
+  r.add("read_request_bytes", &PcieProtocol::read_request_bytes, "a memory read request packet")
+      .above(0, 4096)
+      .required();
+  r.add("completion_overhead_bytes", &PcieProtocol::completion_overhead_bytes, "of a read completion packet")
+      .range(0, 4096)
+      .required();
   r.add("max_payload_bytes", &PcieProtocol::max_payload_bytes, "payload per packet (MPS)").range(64, 4096).required();
-  r.add("max_read_request_bytes", &PcieProtocol::max_read_request_bytes, "payload per read request of a NIC (MRRS)").range(64, 4096).required();
-  r.add("dllp_interval_bytes", &PcieProtocol::dllp_interval_bytes, "wire bytes per Ack and UpdateFC").above(0, kMostBytes).required();
-  r.add("dllp_bytes", &PcieProtocol::dllp_bytes, "what an Ack and an UpdateFC take on the reverse direction").range(0, 4096).required();
+  r.add("max_read_request_bytes", &PcieProtocol::max_read_request_bytes, "payload per read request of a NIC (MRRS)")
+      .range(64, 4096)
+      .required();
+  r.add("dllp_interval_bytes", &PcieProtocol::dllp_interval_bytes, "wire bytes per Ack and UpdateFC")
+      .above(0, kMostBytes)
+      .required();
+  r.add("dllp_bytes", &PcieProtocol::dllp_bytes, "what an Ack and an UpdateFC take on the reverse direction")
+      .range(0, 4096)
+      .required();
   return r;
 }
 
@@ -44,18 +65,30 @@ Record<NvLinkProtocol> nvlink_record() {
   Record<NvLinkProtocol> r;
   r.add("flit_bytes", &NvLinkProtocol::flit_bytes, "one flit").above(0, 4096).required();
   r.add("header_flits", &NvLinkProtocol::header_flits, "header flits per packet").range(0, 16).required();
-  r.add("response_flits", &NvLinkProtocol::response_flits, "write acknowledgement per packet, on the reverse direction").range(0, 16).required();
-  r.add("sm_store_payload_bytes", &NvLinkProtocol::sm_store_payload_bytes, "payload per packet of SM stores").above(0, 4096).required();
-  r.add("copy_engine_payload_bytes", &NvLinkProtocol::copy_engine_payload_bytes, "payload per packet of copy engines").above(0, 4096).required();
-  r.add("interleave_bytes", &NvLinkProtocol::interleave_bytes, "address granule of the stripes over planes").above(0, kMostBytes).required();
+  r.add("response_flits", &NvLinkProtocol::response_flits, "write acknowledgement per packet, on the reverse direction")
+      .range(0, 16)
+      .required();
+  r.add("sm_store_payload_bytes", &NvLinkProtocol::sm_store_payload_bytes, "payload per packet of SM stores")
+      .above(0, 4096)
+      .required();
+  r.add("copy_engine_payload_bytes", &NvLinkProtocol::copy_engine_payload_bytes, "payload per packet of copy engines")
+      .above(0, 4096)
+      .required();
+  r.add("interleave_bytes", &NvLinkProtocol::interleave_bytes, "address granule of the stripes over planes")
+      .above(0, kMostBytes)
+      .required();
   return r;
 }
 
 Record<InfiniBandProtocol> infiniband_record() {
   Record<InfiniBandProtocol> r;
   r.add("mtu_bytes", &InfiniBandProtocol::mtu_bytes, "payload per packet").range(256, 4096).required();
-  r.add("packet_overhead_bytes", &InfiniBandProtocol::packet_overhead_bytes, "headers and CRCs per packet").range(0, 4096).required();
-  r.add("first_overhead_bytes", &InfiniBandProtocol::first_overhead_bytes, "RDMA header of a message's first packet").range(0, 4096).required();
+  r.add("packet_overhead_bytes", &InfiniBandProtocol::packet_overhead_bytes, "headers and CRCs per packet")
+      .range(0, 4096)
+      .required();
+  r.add("first_overhead_bytes", &InfiniBandProtocol::first_overhead_bytes, "RDMA header of a message's first packet")
+      .range(0, 4096)
+      .required();
   return r;
 }
 
@@ -63,35 +96,45 @@ Record<PcieSwitchDatasheet> pcie_switch_record() {
   Record<PcieSwitchDatasheet> r;
   r.add("hop_ns", &PcieSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
   r.add("generation", &PcieSwitchDatasheet::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
-  r.add("buffer_bytes", &PcieSwitchDatasheet::buffer_bytes, "per input port and virtual channel").above(0, kMostBytes).required();
+  r.add("buffer_bytes", &PcieSwitchDatasheet::buffer_bytes, "per input port and virtual channel")
+      .above(0, kMostBytes)
+      .required();
   return r;
 }
 
 Record<RootComplexDatasheet> root_complex_record() {
   Record<RootComplexDatasheet> r;
   r.add("hop_ns", &RootComplexDatasheet::hop_ns, "peer-to-peer through the root complex").range(0, kMostNs).required();
-  r.add("buffer_bytes", &RootComplexDatasheet::buffer_bytes, "per input port and virtual channel").above(0, kMostBytes).required();
+  r.add("buffer_bytes", &RootComplexDatasheet::buffer_bytes, "per input port and virtual channel")
+      .above(0, kMostBytes)
+      .required();
   return r;
 }
 
 Record<NvSwitchDatasheet> nvswitch_record() {
   Record<NvSwitchDatasheet> r;
   r.add("hop_ns", &NvSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
-  r.add("buffer_bytes", &NvSwitchDatasheet::buffer_bytes, "per link and virtual channel").above(0, kMostBytes).required();
+  r.add("buffer_bytes", &NvSwitchDatasheet::buffer_bytes, "per link and virtual channel")
+      .above(0, kMostBytes)
+      .required();
   return r;
 }
 
 Record<NicDatasheet> nic_record() {
   Record<NicDatasheet> r;
   r.add("gb_per_s", &NicDatasheet::gb_per_s, "network port, one direction").above(0, kMostRate).required();
-  r.add("pcie_generation", &NicDatasheet::pcie_generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
+  r.add("pcie_generation", &NicDatasheet::pcie_generation, "PCIe generation")
+      .range(kOldestPcie, kNewestPcie)
+      .required();
   r.add("pcie_lanes", &NicDatasheet::pcie_lanes, "PCIe lanes").range(1, 32);
   r.add("doorbell_ns", &NicDatasheet::doorbell_ns, "work request to first read request").range(0, kMostNs).required();
   r.add("transmit_ns", &NicDatasheet::transmit_ns, "transmit pipeline").range(0, kMostNs).required();
   r.add("receive_ns", &NicDatasheet::receive_ns, "receive pipeline").range(0, kMostNs).required();
   r.add("read_tags", &NicDatasheet::read_tags, "outstanding PCIe read requests").range(1, 4096).required();
-  r.add("buffer_bytes", &NicDatasheet::buffer_bytes, "read data waiting for the network; receive buffer per virtual lane")
-      .above(0, kMostBytes).required();
+  r.add("buffer_bytes", &NicDatasheet::buffer_bytes,
+        "read data waiting for the network; receive buffer per virtual lane")
+      .above(0, kMostBytes)
+      .required();
   return r;
 }
 
@@ -100,7 +143,9 @@ Record<IbSwitchDatasheet> ib_switch_record() {
   r.add("gb_per_s", &IbSwitchDatasheet::gb_per_s, "one port, one direction").above(0, kMostRate).required();
   r.add("ports", &IbSwitchDatasheet::ports, "ports").range(2, 4096).required();
   r.add("hop_ns", &IbSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
-  r.add("buffer_bytes", &IbSwitchDatasheet::buffer_bytes, "per input port and virtual lane").above(0, kMostBytes).required();
+  r.add("buffer_bytes", &IbSwitchDatasheet::buffer_bytes, "per input port and virtual lane")
+      .above(0, kMostBytes)
+      .required();
   return r;
 }
 
@@ -140,16 +185,26 @@ Record<GpuDatasheet> gpu_record() {
   using G = GpuDatasheet;
   Record<G::Sm> sm;
   sm.add("count", &G::Sm::count, "streaming multiprocessors").range(1, 4096).required();
-  sm.add("clock_mhz", &G::Sm::clock_mhz, "clock at which flop_per_clock gives the listed peak").above(0, 1e5).required();
+  sm.add("clock_mhz", &G::Sm::clock_mhz, "clock at which flop_per_clock gives the listed peak")
+      .above(0, 1e5)
+      .required();
   sm.mapping("flop_per_clock", data_type_fields(), "dense tensor FLOP per SM per clock, by number format",
-             [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; }).required();
+             [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; })
+      .required();
   sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2, per SM").above(0, 1e6).required();
-  sm.add("epilogue_bytes_per_clock", &G::Sm::epilogue_bytes_per_clock, "result write-out, per SM").above(0, 1e6).required();
-  sm.add("burst_efficiency_ratio", &G::Sm::burst_efficiency_ratio, "tensor rate of short kernels, of the peak").above(0, 2);
-  sm.add("sustained_efficiency_ratio", &G::Sm::sustained_efficiency_ratio, "tensor rate under the power limit, of the peak").above(0, 2);
+  sm.add("epilogue_bytes_per_clock", &G::Sm::epilogue_bytes_per_clock, "result write-out, per SM")
+      .above(0, 1e6)
+      .required();
+  sm.add("burst_efficiency_ratio", &G::Sm::burst_efficiency_ratio, "tensor rate of short kernels, of the peak")
+      .above(0, 2);
+  sm.add("sustained_efficiency_ratio", &G::Sm::sustained_efficiency_ratio,
+         "tensor rate under the power limit, of the peak")
+      .above(0, 2);
   sm.add("low_precision_sustained_ratio", &G::Sm::low_precision_sustained_ratio,
-         "the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio").range(0, 2);
-  sm.add("throttle_us", &G::Sm::throttle_us, "kernel time at which the power limit has half set in; 0: never").range(0, kMostUs);
+         "the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio")
+      .range(0, 2);
+  sm.add("throttle_us", &G::Sm::throttle_us, "kernel time at which the power limit has half set in; 0: never")
+      .range(0, kMostUs);
   sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
   sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
 
@@ -160,22 +215,44 @@ Record<GpuDatasheet> gpu_record() {
   Record<G::Hbm> hbm;
   hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").above(0, 1e5).required();
   hbm.add("gb_per_s", &G::Hbm::gb_per_s, "memory bandwidth by specification").above(0, kMostRate).required();
-  hbm.add("gemm_gb_per_s", &G::Hbm::gemm_gb_per_s, "bandwidth that GEMM operand streams reach").above(0, kMostRate).required();
+  hbm.add("gemm_gb_per_s", &G::Hbm::gemm_gb_per_s, "bandwidth that GEMM operand streams reach")
+      .above(0, kMostRate)
+      .required();
   hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach").above(0, 1);
-  hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "kernel size at half of stream_ratio").range(0, 1e6).required();
-  hbm.add("read_latency_ns", &G::Hbm::read_latency_ns, "turn-around of a remote read inside the GPU").range(0, kMostNs).required();
+  hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "kernel size at half of stream_ratio")
+      .range(0, 1e6)
+      .required();
+  hbm.add("read_latency_ns", &G::Hbm::read_latency_ns, "turn-around of a remote read inside the GPU")
+      .range(0, kMostNs)
+      .required();
 
   Record<G::Kernel> kernel;
-  kernel.add("launch_us", &G::Kernel::launch_us, "back-to-back cost of a kernel inside a CUDA graph").range(0, kMostUs).required();
-  kernel.add("gemm_fixed_us", &G::Kernel::gemm_fixed_us, "prologue and pipeline fill of a GEMM").range(0, kMostUs).required();
+  kernel.add("launch_us", &G::Kernel::launch_us, "back-to-back cost of a kernel inside a CUDA graph")
+      .range(0, kMostUs)
+      .required();
+  kernel.add("gemm_fixed_us", &G::Kernel::gemm_fixed_us, "prologue and pipeline fill of a GEMM")
+      .range(0, kMostUs)
+      .required();
   kernel.add("split_k_us", &G::Kernel::split_k_us, "reduction pass of a split-K GEMM").range(0, kMostUs).required();
-  kernel.add("overlap_exponent", &G::Kernel::overlap_exponent, "p-norm that joins tensor, L2 and memory time").range(1, 64);
-  kernel.add("attention_tflops", &G::Kernel::attention_tflops, "prefill attention with every SM busy").above(0, 1e6).required();
-  kernel.add("attention_half_tokens", &G::Kernel::attention_half_tokens, "prompt length at half of attention_tflops").range(0, 1e6).required();
-  kernel.add("attention_fixed_us", &G::Kernel::attention_fixed_us, "launch, prologue and drain of prefill attention").range(0, kMostUs).required();
-  kernel.add("decode_attention_ratio", &G::Kernel::decode_attention_ratio, "share of hbm.gb_per_s that decode attention reaches")
-      .above(0, 1).required();
-  kernel.add("decode_attention_fixed_us", &G::Kernel::decode_attention_fixed_us, "fixed cost of decode attention").range(0, kMostUs).required();
+  kernel.add("overlap_exponent", &G::Kernel::overlap_exponent, "p-norm that joins tensor, L2 and memory time")
+      .range(1, 64);
+  kernel.add("attention_tflops", &G::Kernel::attention_tflops, "prefill attention with every SM busy")
+      .above(0, 1e6)
+      .required();
+  kernel.add("attention_half_tokens", &G::Kernel::attention_half_tokens, "prompt length at half of attention_tflops")
+      .range(0, 1e6)
+      .required();
+  kernel.add("attention_fixed_us", &G::Kernel::attention_fixed_us, "launch, prologue and drain of prefill attention")
+      .range(0, kMostUs)
+      .required();
+  kernel
+      .add("decode_attention_ratio", &G::Kernel::decode_attention_ratio,
+           "share of hbm.gb_per_s that decode attention reaches")
+      .above(0, 1)
+      .required();
+  kernel.add("decode_attention_fixed_us", &G::Kernel::decode_attention_fixed_us, "fixed cost of decode attention")
+      .range(0, kMostUs)
+      .required();
 
   Record<G::Collective> collective;
   collective.add("launch_us", &G::Collective::launch_us, "entering a collective kernel").range(0, kMostUs).required();
@@ -223,8 +300,8 @@ constexpr std::size_t kLongestDatasheet = 1u << 20;
 
 Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
   const std::string& name = which.name;
-  const bool is_file = name.find('/') != std::string::npos ||
-                       (name.size() > 5 && name.compare(name.size() - 5, 5, ".yaml") == 0);
+  const bool is_file =
+      name.find('/') != std::string::npos || (name.size() > 5 && name.compare(name.size() - 5, 5, ".yaml") == 0);
   if (is_file) {
     const std::string path = (std::filesystem::path(which.folder) / name).string();
     return {path, parse_yaml(read_file(path, which.origin, which.key, kLongestDatasheet), path)};
@@ -238,7 +315,8 @@ Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
   const std::vector<std::string> shipped = shipped_datasheets(folder);
   const std::string near = nearest(name, shipped);
   throw InputError(which.origin, which.key + ": no datasheet " + in_quotes(name) + "; shipped: " + joined(shipped) +
-                                     "; or a path to a .yaml file" + (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+                                     "; or a path to a .yaml file" +
+                                     (near.empty() ? "" : " (did you mean '" + near + "'?)"));
 }
 
 /// Takes `source:` out, which every datasheet must have, and reads the rest.
@@ -251,7 +329,8 @@ std::string read_sheet(const Sheet& sheet, const Record<T>& record, T& into) {
   const Entry* source = sheet.root->find("source");
   if (!source) throw InputError(sheet.root->origin, "source: is required; where the figures come from");
   const std::string text = read_text({}, *source->value, "source");
-  rest->entries.erase(std::find_if(rest->entries.begin(), rest->entries.end(), [](const Entry& e) { return e.key == "source"; }));
+  rest->entries.erase(
+      std::find_if(rest->entries.begin(), rest->entries.end(), [](const Entry& e) { return e.key == "source"; }));
   record.read(into, *rest, "");
   return text;
 }
@@ -284,9 +363,14 @@ std::vector<std::string> shipped_datasheets(const std::string& folder) {
 
 GpuDatasheet load_gpu(const DatasheetName& which) {
   Record<GpuDatasheet> record = gpu_record();
-  record.word("architecture", &GpuDatasheet::architecture, {"ampere", "ada", "hopper", "blackwell", "cdna3"}, "GPU family").required();
-  record.word("calibration", &GpuDatasheet::calibration, {"measured", "family", "specification"},
-              "where the fitted constants come from").required();
+  record
+      .word("architecture", &GpuDatasheet::architecture, {"ampere", "ada", "hopper", "blackwell", "cdna3"},
+            "GPU family")
+      .required();
+  record
+      .word("calibration", &GpuDatasheet::calibration, {"measured", "family", "specification"},
+            "where the fitted constants come from")
+      .required();
   GpuDatasheet sheet;
   sheet.source = read_sheet(open_sheet("gpus", which), record, sheet);
   sheet.name = std::filesystem::path(which.name).stem().string();
@@ -294,8 +378,12 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
 }
 
 NicDatasheet load_nic(const DatasheetName& which) { return load_named("nics", which, nic_record()); }
-IbSwitchDatasheet load_ib_switch(const DatasheetName& which) { return load_named("ib_switches", which, ib_switch_record()); }
-PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which) { return load_named("pcie_switches", which, pcie_switch_record()); }
+IbSwitchDatasheet load_ib_switch(const DatasheetName& which) {
+  return load_named("ib_switches", which, ib_switch_record());
+}
+PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which) {
+  return load_named("pcie_switches", which, pcie_switch_record());
+}
 
 MachineSpec load_board(const std::string& platform) {
   MachineSpec machine;

@@ -1,5 +1,6 @@
-// Datasheets: YAML files under platforms/datasheets/, compiled into this library so that an executable runs from anywhere, or
-// a user's own file. Their keys are the field names of the structs they fill; each file carries a `source:`.
+// Datasheets: YAML files under platforms/datasheets/, compiled into this library so that an executable runs from
+// anywhere, or a user's own file. Their keys are the field names of the structs they fill; each file carries a
+// `source:`.
 #pragma once
 
 #include <string>
@@ -10,10 +11,11 @@
 
 namespace railyard::scenario {
 
-/// A datasheet as a scenario names it: a shipped one ("L40S"), or a file ("./my_gpu.yaml": has a '/' or ends in ".yaml").
+/// A datasheet as a scenario names it: a shipped one ("L40S"), or a file ("./my_gpu.yaml": has a '/' or ends in
+/// ".yaml").
 struct DatasheetName {
   std::string name;
-  std::string key;     ///< of the scenario, for errors
+  std::string key;  ///< of the scenario, for errors
   Origin origin;
   std::string folder;  ///< the scenario's; files are relative to it
 };

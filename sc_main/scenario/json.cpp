@@ -26,8 +26,15 @@ struct CountingIterator {
   const char** reached;
 
   const char& operator*() const { return *at; }
-  CountingIterator& operator++() { *reached = ++at; return *this; }
-  CountingIterator operator++(int) { CountingIterator old = *this; ++*this; return old; }
+  CountingIterator& operator++() {
+    *reached = ++at;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator old = *this;
+    ++*this;
+    return old;
+  }
   bool operator==(const CountingIterator& other) const { return at == other.at; }
   bool operator!=(const CountingIterator& other) const { return at != other.at; }
 };
@@ -44,9 +51,15 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return leaf(Node::Kind::null, "null", false); }
   bool boolean(bool value) override { return leaf(Node::Kind::scalar, value ? "true" : "false", false); }
-  bool number_integer(number_integer_t value) override { return leaf(Node::Kind::scalar, std::to_string(value), false); }
-  bool number_unsigned(number_unsigned_t value) override { return leaf(Node::Kind::scalar, std::to_string(value), false); }
-  bool number_float(number_float_t, const string_t& written) override { return leaf(Node::Kind::scalar, written, false); }
+  bool number_integer(number_integer_t value) override {
+    return leaf(Node::Kind::scalar, std::to_string(value), false);
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return leaf(Node::Kind::scalar, std::to_string(value), false);
+  }
+  bool number_float(number_float_t, const string_t& written) override {
+    return leaf(Node::Kind::scalar, written, false);
+  }
   bool string(string_t& value) override { return leaf(Node::Kind::scalar, value, true); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(Node::Kind::mapping); }
@@ -63,7 +76,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
+    std::string what =
+        error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
     const auto colon = what.find(": ");
     what = colon == std::string::npos ? what : what.substr(colon + 2);
     constexpr std::size_t kLongestMessage = 160;
@@ -80,7 +94,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     return {file_, line_, column_};
   }
 
-  /// The token that was just taken starts behind the last quote, or behind the last character that no number or word has.
+  /// The token that was just taken starts behind the last quote, or behind the last character that no number or word
+  /// has.
   Origin token_origin(bool is_string) {
     auto end = static_cast<std::size_t>(reached_ - text_.data());
     if (is_string) {

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "sc_main/scenario/model_config.h"
-#include "sc_main/scenario/workload.h"
 #include "sc_main/scenario/words.h"
+#include "sc_main/scenario/workload.h"
 
 namespace railyard {
 
@@ -28,7 +28,8 @@ FabricSpec resolve_fabric(const FabricSection& written) {
 
 }  // namespace
 
-Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets, const std::string& executable_platform) {
+Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
+                       const std::string& executable_platform) {
   Source source;
   source.folder = std::filesystem::path(path).parent_path().string();
   source.root = parse_yaml(read_file(path, {path, 1, 1}, "", kLongestScenario), path);
@@ -40,8 +41,9 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   ScenarioFile written;
   scenario_table().read(written, *source.root, "");
   if (!written.platform.empty() && written.platform != executable_platform) {
-    throw InputError(place_of(source.root, "platform"), "platform: the scenario is for " + written.platform + ", this executable is " +
-                                                            executable_platform + "; run it with " + written.platform);
+    throw InputError(place_of(source.root, "platform"), "platform: the scenario is for " + written.platform +
+                                                            ", this executable is " + executable_platform +
+                                                            "; run it with " + written.platform);
   }
 
   Scenario result;
@@ -50,8 +52,8 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   result.seed = written.seed;
   result.fabric = resolve_fabric(written.fabric);
   result.machine = resolve_machine(written.machine, executable_platform, source);
-  result.model = load_model((std::filesystem::path(source.folder) / written.model.config).string(), place_of(source.root, "model.config"),
-                            written.model.dtype, written.model.kv_dtype);
+  result.model = load_model((std::filesystem::path(source.folder) / written.model.config).string(),
+                            place_of(source.root, "model.config"), written.model.dtype, written.model.kv_dtype);
   result.workload = resolve_workload(written.workload, result.model, result.machine, source);
   return result;
 }

@@ -14,13 +14,15 @@ namespace {
 
 constexpr std::uint32_t kSwitchLanes = 16;  // of every port towards a CPU or another switch
 
-DatasheetName named(const std::string& written, const std::string& fallback, const std::string& key, const Source& source) {
+DatasheetName named(const std::string& written, const std::string& fallback, const std::string& key,
+                    const Source& source) {
   return {written.empty() ? fallback : written, key, place_of(source.root, key), source.folder};
 }
 
 /// A PCIe link trains to the older of its two ends.
 double pcie_rate(const PcieProtocol& pcie, std::uint32_t end, std::uint32_t other_end, std::uint32_t lanes) {
-  const double rates[] = {pcie.gen3_lane_gb_per_s, pcie.gen4_lane_gb_per_s, pcie.gen5_lane_gb_per_s, pcie.gen6_lane_gb_per_s};
+  const double rates[] = {pcie.gen3_lane_gb_per_s, pcie.gen4_lane_gb_per_s, pcie.gen5_lane_gb_per_s,
+                          pcie.gen6_lane_gb_per_s};
   constexpr std::uint32_t kFirst = 3;
   return rates[std::min(end, other_end) - kFirst] * lanes;
 }
@@ -28,13 +30,15 @@ double pcie_rate(const PcieProtocol& pcie, std::uint32_t end, std::uint32_t othe
 void derive_rates(MachineSpec& machine) {
   for (GroupSpec& group : machine.groups) {
     group.gpu_pcie = machine.gpu_pcie;
-    group.gpu_pcie.gb_per_s = pcie_rate(machine.pcie, group.gpu.pcie.generation, machine.plx.generation, group.gpu.pcie.lanes);
+    group.gpu_pcie.gb_per_s =
+        pcie_rate(machine.pcie, group.gpu.pcie.generation, machine.plx.generation, group.gpu.pcie.lanes);
     group.nvlink = machine.nvlink;
     group.nvlink.gb_per_s = group.gpu.nvlink.gb_per_s;
   }
   machine.gpu_pcie = machine.groups.front().gpu_pcie;
   machine.nvlink = machine.groups.front().nvlink;
-  machine.nic_pcie.gb_per_s = pcie_rate(machine.pcie, machine.nic.pcie_generation, machine.plx.generation, machine.nic.pcie_lanes);
+  machine.nic_pcie.gb_per_s =
+      pcie_rate(machine.pcie, machine.nic.pcie_generation, machine.plx.generation, machine.nic.pcie_lanes);
   machine.plx_uplink.gb_per_s = pcie_rate(machine.pcie, machine.plx.generation, machine.plx.generation, kSwitchLanes);
   machine.plx_cascade.gb_per_s = machine.plx_uplink.gb_per_s;
   machine.ib_cable.gb_per_s = std::min(machine.nic.gb_per_s, machine.ib_switch.gb_per_s);
@@ -46,9 +50,9 @@ void check_nvlink(const MachineSpec& machine, const Source& source) {
   for (const GroupSpec& group : machine.groups) {
     if (group.gpu.nvlink.links >= needed && (needed == 0 || group.gpu.nvlink.gb_per_s > 0)) continue;
     const std::string key = "machine.groups." + group.name + ".gpu";
-    throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " has " + std::to_string(group.gpu.nvlink.links) +
-                                                     " NVLinks; " + machine.board.name + " wires " + std::to_string(needed) +
-                                                     " from each GPU");
+    throw InputError(place_of(source.root, key),
+                     key + ": " + group.gpu.name + " has " + std::to_string(group.gpu.nvlink.links) + " NVLinks; " +
+                         machine.board.name + " wires " + std::to_string(needed) + " from each GPU");
   }
 }
 

@@ -13,6 +13,7 @@ struct Source {
   std::string folder;
 };
 
-platforms::MachineSpec resolve_machine(const MachineSection& written, const std::string& platform, const Source& source);
+platforms::MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
+                                       const Source& source);
 
 }  // namespace railyard::scenario

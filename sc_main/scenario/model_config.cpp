@@ -22,7 +22,8 @@ DataType data_type(const std::string& name) {
 class Config {
  public:
   explicit Config(NodePtr root) : node_(std::move(root)) {
-    if (node_->kind != Node::Kind::mapping) throw InputError(node_->origin, "expected an object, got " + node_->described());
+    if (node_->kind != Node::Kind::mapping)
+      throw InputError(node_->origin, "expected an object, got " + node_->described());
     const Entry* nested = node_->find("text_config");
     if (nested && nested->value->kind == Node::Kind::mapping) {
       outer_ = node_;
@@ -74,8 +75,11 @@ class Config {
 };
 
 DataType config_data_type(const Config& config) {
-  static const std::map<std::string, DataType> kNames{{"bfloat16", DataType::bf16}, {"float16", DataType::fp16}, {"half", DataType::fp16},
-                                                      {"float8_e4m3fn", DataType::fp8}, {"int8", DataType::int8}};
+  static const std::map<std::string, DataType> kNames{{"bfloat16", DataType::bf16},
+                                                      {"float16", DataType::fp16},
+                                                      {"half", DataType::fp16},
+                                                      {"float8_e4m3fn", DataType::fp8},
+                                                      {"int8", DataType::int8}};
   const std::vector<const char*> keys{"torch_dtype", "dtype"};
   const std::string name = config.text(keys);
   if (name.empty()) return DataType::bf16;
@@ -91,17 +95,20 @@ bool is_gated(const Config& config) {
   const std::vector<const char*> keys{"hidden_act", "hidden_activation", "activation_function"};
   const std::string name = config.text(keys);
   const std::vector<std::string> gated{"silu", "swish", "swiglu"};
-  const std::vector<std::string> plain{"gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python", "quick_gelu", "relu", "relu2"};
+  const std::vector<std::string> plain{"gelu",        "gelu_new",   "gelu_fast", "gelu_pytorch_tanh",
+                                       "gelu_python", "quick_gelu", "relu",      "relu2"};
   if (name.empty() || std::count(gated.begin(), gated.end(), name)) return true;
   if (std::count(plain.begin(), plain.end(), name)) return false;
   std::vector<std::string> accepted = gated;
   accepted.insert(accepted.end(), plain.begin(), plain.end());
-  throw InputError(config.place(keys), config.any_of(keys)->key + ": unknown activation " + in_quotes(name) + suggestion(name, accepted));
+  throw InputError(config.place(keys),
+                   config.any_of(keys)->key + ": unknown activation " + in_quotes(name) + suggestion(name, accepted));
 }
 
 }  // namespace
 
-workload::ModelShape load_model(const std::string& path, const Origin& where, const std::string& dtype, const std::string& kv_dtype) {
+workload::ModelShape load_model(const std::string& path, const Origin& where, const std::string& dtype,
+                                const std::string& kv_dtype) {
   const Config config(parse_json(read_file(path, where, "model.config", kLongestConfig), path));
   if (config.any_of({"kv_lora_rank"})) {
     throw InputError(config.place({"kv_lora_rank"}), "kv_lora_rank: multi-head latent attention is not modelled");
@@ -115,15 +122,18 @@ workload::ModelShape load_model(const std::string& path, const Origin& where, co
   shape.kv_heads = config.size({"num_key_value_heads"}).value_or(shape.heads);
   if (shape.kv_heads > shape.heads || shape.heads % shape.kv_heads != 0) {
     throw InputError(config.place({"num_key_value_heads"}), "num_key_value_heads: " + std::to_string(shape.kv_heads) +
-                                                                " does not divide num_attention_heads, " + std::to_string(shape.heads));
+                                                                " does not divide num_attention_heads, " +
+                                                                std::to_string(shape.heads));
   }
   const auto head_dim = config.size({"head_dim"});
   if (!head_dim && shape.hidden % shape.heads != 0) {
-    throw InputError(config.place({"hidden_size"}), "hidden_size: " + std::to_string(shape.hidden) + " is not a multiple of num_attention_heads, " +
+    throw InputError(config.place({"hidden_size"}), "hidden_size: " + std::to_string(shape.hidden) +
+                                                        " is not a multiple of num_attention_heads, " +
                                                         std::to_string(shape.heads) + "; give head_dim");
   }
   shape.head_dim = head_dim.value_or(shape.hidden / shape.heads);
-  shape.experts = config.size({"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts"}, 0).value_or(0);
+  shape.experts =
+      config.size({"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts"}, 0).value_or(0);
   if (shape.experts == 1) shape.experts = 0;
   const auto dense_ffn = config.size({"intermediate_size"});
   const auto expert_ffn = shape.experts ? config.size({"moe_intermediate_size"}) : std::nullopt;
@@ -132,8 +142,9 @@ workload::ModelShape load_model(const std::string& path, const Origin& where, co
   if (shape.experts) {
     shape.experts_per_token = config.required_size("num_experts_per_tok");
     if (shape.experts_per_token > shape.experts) {
-      throw InputError(config.place({"num_experts_per_tok"}), "num_experts_per_tok: " + std::to_string(shape.experts_per_token) +
-                                                                  " is more than the " + std::to_string(shape.experts) + " experts");
+      throw InputError(config.place({"num_experts_per_tok"}),
+                       "num_experts_per_tok: " + std::to_string(shape.experts_per_token) + " is more than the " +
+                           std::to_string(shape.experts) + " experts");
     }
   }
   shape.gated_mlp = is_gated(config);

@@ -10,6 +10,7 @@ namespace railyard::scenario {
 
 /// @param dtype, kv_dtype  names that override the config's torch_dtype; "" to keep it (kv_dtype: to follow dtype)
 /// @throws InputError at the place in the config, or at `where` when the file itself cannot be read
-workload::ModelShape load_model(const std::string& path, const Origin& where, const std::string& dtype, const std::string& kv_dtype);
+workload::ModelShape load_model(const std::string& path, const Origin& where, const std::string& dtype,
+                                const std::string& kv_dtype);
 
 }  // namespace railyard::scenario

@@ -46,7 +46,8 @@ NodePtr replaced(const NodePtr& node, const std::vector<std::string>& parts, std
   if (copy->kind == Node::Kind::sequence) {
     const auto index = index_of(part);
     if (!index || *index >= copy->items.size()) {
-      const std::string has = copy->items.empty() ? "is empty" : "has items 0 to " + std::to_string(copy->items.size() - 1);
+      const std::string has =
+          copy->items.empty() ? "is empty" : "has items 0 to " + std::to_string(copy->items.size() - 1);
       throw InputError(origin, so_far + ": no item " + in_quotes(part) + "; the list " + has);
     }
     copy->items[*index] = replaced(copy->items[*index], parts, depth + 1, value, origin);
@@ -121,7 +122,8 @@ NodePtr with_set_option(const NodePtr& root, const std::string& option) {
   return replaced(root, parts, 0, parse_yaml_value(option.substr(equals + 1), origin), origin);
 }
 
-std::string read_file(const std::string& path, const Origin& origin, const std::string& key, std::size_t longest_bytes) {
+std::string read_file(const std::string& path, const Origin& origin, const std::string& key,
+                      std::size_t longest_bytes) {
   const std::string subject = key.empty() ? "" : key + ": ";
   const auto refuse = [&](const std::string& why) -> InputError {
     return InputError(origin, subject + "cannot read " + in_quotes(path) + ": " + why);

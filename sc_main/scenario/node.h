@@ -1,8 +1,8 @@
 // A YAML or JSON document as a tree in which every value and key knows its place in the file.
 //
-// The tree is built from yaml-cpp's events rather than its own nodes, because duplicate keys, anchors and nesting must be
-// judged while reading: a few lines of nested aliases can stand for billions of values. An alias shares its target here, and
-// what it stands for is counted without being expanded.
+// The tree is built from yaml-cpp's events rather than its own nodes, because duplicate keys, anchors and nesting must
+// be judged while reading: a few lines of nested aliases can stand for billions of values. An alias shares its target
+// here, and what it stands for is counted without being expanded.
 #pragma once
 
 #include <memory>

@@ -13,14 +13,15 @@ using nlohmann::json;
 namespace {
 
 constexpr double kMostServers = 4096, kMostTokens = 1 << 24, kMostRanks = 1024, kMostLayers = 4096, kMostRequests = 1e6;
-constexpr double kLongestRunSeconds = 18000;  // what Time can hold, rounded down to whole hours
+constexpr double kLongestRunSeconds = 18000;        // what Time can hold, rounded down to whole hours
 constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON reader holds it exactly
 
 Record<ModelSection> model_record() {
   std::vector<std::string> types(kDataTypeNames.begin(), kDataTypeNames.end());
   Record<ModelSection> r;
   r.add("config", &ModelSection::config, "HuggingFace config.json with the model's shape").required();
-  r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations").fallback("the config's torch_dtype");
+  r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations")
+      .fallback("the config's torch_dtype");
   r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("as dtype");
   return r;
 }
@@ -37,10 +38,12 @@ Record<MachineSection> machine_record() {
   Record<PlxSection> plx;
   plx.add("datasheet", &PlxSection::datasheet, "PCIe switch datasheet").fallback("the board's");
   plx.choice("uplink", &PlxSection::uplink, {"dual_root", "single_root", "cascaded"},
-             "how the two PCIe switches of a server meet: each under its own socket, both under one, or one under the other")
+             "how the two PCIe switches of a server meet: each under its own socket, both under one, or one under the "
+             "other")
       .cite("Supermicro 4029GP-TRT, TRT2, TRT3");
   plx.add("nics_per_plx", &PlxSection::nics_per_plx, "NICs at each PCIe switch").range(1, 4);
-  plx.add("acs", &PlxSection::acs, "access control services: peer traffic by way of the root complex").choices = {"false"};
+  plx.add("acs", &PlxSection::acs, "access control services: peer traffic by way of the root complex").choices = {
+      "false"};
 
   Record<NicSection> nic;
   nic.add("datasheet", &NicSection::datasheet, "NIC datasheet").fallback("the board's");
@@ -50,7 +53,9 @@ Record<MachineSection> machine_record() {
                  "one switch, or a two-level fat tree; rail_optimized is leaf_spine with rail_optimized: true");
   network.add("datasheet", &NetworkSection::datasheet, "InfiniBand switch datasheet").fallback("the board's");
   network.add("rail_optimized", &NetworkSection::rail_optimized, "leaf r joins NIC r of every server");
-  network.add("spines", &NetworkSection::spines, "spine switches").range(1, 1024).fallback("as many as keep the tree non-blocking");
+  network.add("spines", &NetworkSection::spines, "spine switches")
+      .range(1, 1024)
+      .fallback("as many as keep the tree non-blocking");
 
   Record<MachineSection> r;
   r.nested("groups", &MachineSection::groups, groups, "server groups; each one's name is its prefix in reports");
@@ -58,24 +63,28 @@ Record<MachineSection> machine_record() {
   r.nested("nic", &MachineSection::nic, nic, "InfiniBand NICs");
   r.nested("network", &MachineSection::network, network, "InfiniBand network");
   // Checked and applied once the datasheets are known.
-  r.mapping("overrides", override_fields(), "what-if on any datasheet value, by role", [](void*) { return std::vector<void*>{}; })
-      .partial();
+  r.mapping("overrides", override_fields(), "what-if on any datasheet value, by role", [](void*) {
+     return std::vector<void*>{};
+   }).partial();
   return r;
 }
 
 /// A key of the schema that this version accepts with one value only.
 template <class T>
 void add_fixed(Record<T>& r, const char* key, const char* doc, const char* accepted, Node::Kind kind, json schema) {
-  r.custom(key, doc, accepted, [schema] { return schema; },
-           [accepted, kind](T&, const Node& node, const std::string& path) {
-             if (node.kind == kind && node.items.empty()) return;
-             throw InputError(node.origin, path + ": not built in this version; accepted: " + accepted);
-           }).fallback(accepted);
+  r.custom(
+       key, doc, accepted, [schema] { return schema; },
+       [accepted, kind](T&, const Node& node, const std::string& path) {
+         if (node.kind == kind && node.items.empty()) return;
+         throw InputError(node.origin, path + ": not built in this version; accepted: " + accepted);
+       })
+      .fallback(accepted);
 }
 
 Record<ComputeSection> compute_record() {
   Record<ComputeSection> r;
-  add_fixed(r, "profile", "measured kernel times to use instead of the datasheet's", "null", Node::Kind::null, {{"type", "null"}});
+  add_fixed(r, "profile", "measured kernel times to use instead of the datasheet's", "null", Node::Kind::null,
+            {{"type", "null"}});
   return r;
 }
 
@@ -106,20 +115,26 @@ std::vector<Record<RequestsSection>> request_forms() {
   Record<RequestsSection> fixed;
   fixed.add("count", &RequestsSection::count, "equal requests, all arriving at time zero").range(1, kMostRequests);
   fixed.add("prompt_tokens", &RequestsSection::prompt_tokens, "tokens in each prompt").range(1, kMostTokens).required();
-  fixed.add("output_tokens", &RequestsSection::output_tokens, "tokens of each answer, the first of them prefill's").range(1, kMostTokens);
+  fixed.add("output_tokens", &RequestsSection::output_tokens, "tokens of each answer, the first of them prefill's")
+      .range(1, kMostTokens);
 
   Record<RequestItem> item;
   item.add("arrival_s", &RequestItem::arrival_s, "arrival after the start of the run").range(0, kLongestRunSeconds);
   item.add("prompt_tokens", &RequestItem::prompt_tokens, "tokens in the prompt").range(1, kMostTokens).required();
-  item.add("output_tokens", &RequestItem::output_tokens, "tokens of the answer, the first of them prefill's").range(1, kMostTokens);
+  item.add("output_tokens", &RequestItem::output_tokens, "tokens of the answer, the first of them prefill's")
+      .range(1, kMostTokens);
   Record<RequestsSection> list;
   list.list("list", &RequestsSection::list, item, "requests one by one").required();
 
   Record<RequestsSection> trace;
-  trace.choice("format", &RequestsSection::format, {"azure", "mooncake"},
-               "of the trace: Azure LLM inference CSV, or Mooncake JSONL").required();
+  trace
+      .choice("format", &RequestsSection::format, {"azure", "mooncake"},
+              "of the trace: Azure LLM inference CSV, or Mooncake JSONL")
+      .required();
   trace.add("file", &RequestsSection::file, "the trace, relative to the scenario").required();
-  trace.add("max_count", &RequestsSection::max_count, "take this many rows from the start").range(1, kMostRequests).fallback("all rows");
+  trace.add("max_count", &RequestsSection::max_count, "take this many rows from the start")
+      .range(1, kMostRequests)
+      .fallback("all rows");
   trace.add("rate_scale", &RequestsSection::rate_scale, "multiplies the request rate").above(0, 1e6);
   return {fixed, list, trace};
 }
@@ -137,14 +152,16 @@ Record<Section> mapping_record(bool is_decode) {
   number("tp", static_cast<Number>(&MappingSection::tp), "tensor-parallel ranks; must divide the attention heads");
   number("pp", static_cast<Number>(&MappingSection::pp), "pipeline stages, at most the layers");
   r.add("stage_layers", static_cast<List>(&MappingSection::stage_layers), "layers of each stage, one per stage")
-      .range(1, kMostLayers).fallback("as even as possible, earlier stages taking the rest");
+      .range(1, kMostLayers)
+      .fallback("as even as possible, earlier stages taking the rest");
   return r;
 }
 
 json placement_schema() {
   const json gpus = {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}}}};
   const json side = {{"anyOf", {json{{"const", "auto"}}, gpus}}};
-  const json both = {{"type", "object"}, {"additionalProperties", false}, {"properties", {{"prefill", side}, {"decode", side}}}};
+  const json both = {
+      {"type", "object"}, {"additionalProperties", false}, {"properties", {{"prefill", side}, {"decode", side}}}};
   return {{"anyOf", {json{{"const", "auto"}}, gpus, both}}};
 }
 
@@ -165,9 +182,11 @@ void read_placement(WorkloadSection& workload, const Node& node, const std::stri
 
 Record<WorkloadSection> workload_record() {
   Record<DecodeSection> decode = mapping_record<DecodeSection>(true);
-  decode.number_or("steps", "trace", &DecodeSection::steps,
-                   "decode steps of every request, whatever its output_tokens say; trace: output_tokens - 1 of each")
-      .range(0, kMostTokens - 1).fallback("trace where requests give output_tokens, else " + std::to_string(kDefaultSteps));
+  decode
+      .number_or("steps", "trace", &DecodeSection::steps,
+                 "decode steps of every request, whatever its output_tokens say; trace: output_tokens - 1 of each")
+      .range(0, kMostTokens - 1)
+      .fallback("trace where requests give output_tokens, else " + std::to_string(kDefaultSteps));
   decode.add("max_batch", &DecodeSection::max_batch, "requests that decode together").range(1, 65536);
 
   Record<WorkloadSection> r;
@@ -175,17 +194,23 @@ Record<WorkloadSection> workload_record() {
   kind.later = {"serving", "training", "collective", "p2p", "kernel", "layer"};
   kind.required();
   r.variants("requests", &WorkloadSection::requests, request_forms(),
-             "the prompts: a count of equal ones, a list, or a trace").required();
+             "the prompts: a count of equal ones, a list, or a trace")
+      .required();
   r.add("chunk_tokens", &WorkloadSection::chunk_tokens, "tokens per prefill chunk").range(1, kMostTokens);
   r.add("memory_limit_ratio", &WorkloadSection::memory_limit_ratio, "share of GPU memory that may be used").above(0, 1);
   r.custom("placement", "GPU of each rank p*tp+t within its group; a list alone is prefill's",
-           "auto, a list of integers, or {prefill, decode} of these", placement_schema, read_placement).fallback("auto: rank r on GPU r");
+           "auto, a list of integers, or {prefill, decode} of these", placement_schema, read_placement)
+      .fallback("auto: rank r on GPU r");
   r.choice("nic_rule", &WorkloadSection::nic_rule, {"modulo", "nearest"},
-           "NIC of a rank's handoff: (p*tp+t) mod NICs of the group, numbered PCIe switch by PCIe switch; or one at its GPU's switch");
-  r.choice("handoff", &WorkloadSection::handoff, {"per_layer", "per_chunk", "at_end"}, "when KV cache leaves for the decode group");
+           "NIC of a rank's handoff: (p*tp+t) mod NICs of the group, numbered PCIe switch by PCIe switch; or one at "
+           "its GPU's switch");
+  r.choice("handoff", &WorkloadSection::handoff, {"per_layer", "per_chunk", "at_end"},
+           "when KV cache leaves for the decode group");
   r.choice("pp_send", &WorkloadSection::pp_send, {"shard", "full"},
            "what a rank sends to the next stage: its 1/tp, gathered there, or the whole activation");
-  r.nested("prefill", &WorkloadSection::prefill, mapping_record<MappingSection>(false), "how the model is split over the prefill group").required();
+  r.nested("prefill", &WorkloadSection::prefill, mapping_record<MappingSection>(false),
+           "how the model is split over the prefill group")
+      .required();
   r.nested("decode", &WorkloadSection::decode, decode, "how the model is split over the decode group");
   return r;
 }
@@ -196,7 +221,8 @@ const Record<ScenarioFile>& scenario_table() {
   static const Record<ScenarioFile> table = [] {
     Record<ScenarioFile> r;
     r.add("schema_version", &ScenarioFile::schema_version, "version of this schema").range(1, 1);
-    r.word("platform", &ScenarioFile::platform, shipped_datasheets("boards"), "the box; must be the executable's").fallback("the executable's");
+    r.word("platform", &ScenarioFile::platform, shipped_datasheets("boards"), "the box; must be the executable's")
+        .fallback("the executable's");
     r.add("seed", &ScenarioFile::seed, "of every random choice").range(0, kExactInteger);
     r.nested("model", &ScenarioFile::model, model_record(), "the model").required();
     r.nested("machine", &ScenarioFile::machine, machine_record(), "the machine");

@@ -1,5 +1,5 @@
-// A scenario as it is written: the structs that the parameter table fills, before names are looked up and sizes worked out.
-// The member initialisers are the defaults.
+// A scenario as it is written: the structs that the parameter table fills, before names are looked up and sizes worked
+// out. The member initialisers are the defaults.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ModelSection {
 
 struct GroupSection {
   std::uint32_t servers = 1;
-  std::string gpu;       ///< "": the board's
+  std::string gpu;  ///< "": the board's
 };
 
 struct GroupsSection {

@@ -16,7 +16,9 @@ namespace {
   throw InputError(node.origin, path + ": " + what);
 }
 
-std::string joined_path(const std::string& path, const std::string& key) { return path.empty() ? key : path + "." + key; }
+std::string joined_path(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
 
 std::vector<std::string> keys_of(const Fields& fields) {
   std::vector<std::string> keys;
@@ -45,14 +47,19 @@ std::string unit_text(const Field& field) {
   return unit.empty() ? "" : " (" + unit + ")";
 }
 
-[[noreturn]] void refuse_type(const Field& field, const Node& node, const std::string& path, const std::string& expected) {
+[[noreturn]] void refuse_type(const Field& field, const Node& node, const std::string& path,
+                              const std::string& expected) {
   refuse(node, path, "expected " + expected + unit_text(field) + or_words(field) + ", got " + node.described());
 }
 
 [[noreturn]] void refuse_range(const Field& field, const Node& node, const std::string& path) {
-  if (field.least == field.most) refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + number_text(field.most));
+  if (field.least == field.most)
+    refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + number_text(field.most));
   const bool is_bounded = field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max());
-  const std::string from = (field.is_least_open ? "more than " : is_bounded ? "" : "at least ") + number_text(field.least);
+  const std::string from = (field.is_least_open ? "more than "
+                            : is_bounded        ? ""
+                                                : "at least ") +
+                           number_text(field.least);
   const std::string to = !is_bounded ? "" : (field.is_least_open ? ", at most " : " to ") + number_text(field.most);
   refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + from + to + unit_text(field));
 }
@@ -114,7 +121,8 @@ bool read_boolean(const Field& field, const Node& node, const std::string& path)
 }
 
 std::string read_text(const Field&, const Node& node, const std::string& path) {
-  if (node.kind != Node::Kind::scalar || node.text.empty()) refuse(node, path, "expected text, got " + node.described());
+  if (node.kind != Node::Kind::scalar || node.text.empty())
+    refuse(node, path, "expected text, got " + node.described());
   for (const char c : node.text) {
     if (static_cast<unsigned char>(c) < 0x20) refuse(node, path, "a control character in " + node.described());
   }
@@ -127,21 +135,25 @@ std::size_t read_choice(const Field& field, const Node& node, const std::string&
       if (field.choices[i] == node.text) return i;
     }
     for (const std::string& word : field.later) {
-      if (word == node.text) refuse(node, path, "'" + word + "' is not built in this version; accepted: " + joined(field.choices));
+      if (word == node.text)
+        refuse(node, path, "'" + word + "' is not built in this version; accepted: " + joined(field.choices));
     }
     const std::string near = nearest(node.text, field.choices);
-    refuse(node, path, "unknown value " + node.described() + "; accepted: " + joined(field.choices) +
-                           (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+    refuse(node, path,
+           "unknown value " + node.described() + "; accepted: " + joined(field.choices) +
+               (near.empty() ? "" : " (did you mean '" + near + "'?)"));
   }
-  refuse(node, path, "expected " + std::string(field.choices.size() > 1 ? "one of " : "") + joined(field.choices) + ", got " +
-                         node.described());
+  refuse(node, path,
+         "expected " + std::string(field.choices.size() > 1 ? "one of " : "") + joined(field.choices) + ", got " +
+             node.described());
 }
 
 std::vector<std::uint32_t> read_integers(const Field& field, const Node& node, const std::string& path) {
   if (node.kind != Node::Kind::sequence) refuse(node, path, "expected a list of integers, got " + node.described());
   std::vector<std::uint32_t> values;
   for (const NodePtr& item : node.items) {
-    values.push_back(static_cast<std::uint32_t>(read_integer(field, *item, path + "." + std::to_string(values.size()))));
+    values.push_back(
+        static_cast<std::uint32_t>(read_integer(field, *item, path + "." + std::to_string(values.size()))));
   }
   return values;
 }
@@ -181,7 +193,8 @@ std::size_t variant_of(const Field& field, const Node& node, const std::string& 
     if (is_key(forms[best])) continue;
     for (const Fields& form : forms) {
       if (is_key(form)) {
-        throw InputError(entry.origin, joined_path(path, entry.key) + ": does not go with the other keys here; accepted with them: " +
+        throw InputError(entry.origin, joined_path(path, entry.key) +
+                                           ": does not go with the other keys here; accepted with them: " +
                                            joined(keys_of(forms[best])));
       }
     }

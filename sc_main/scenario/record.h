@@ -1,8 +1,9 @@
 // One table of typed fields per struct that a user can write: scenario sections, datasheets, what-if overrides.
 //
-// A Field knows its key, type, unit, range, default, meaning and source, and how to store a value in its struct. The same
-// tables check and read files, and are rendered as --help text, JSON Schema and reference page (render.h), so that the four
-// cannot disagree. Defaults are those of the structs' member initialisers, read from a default-constructed record.
+// A Field knows its key, type, unit, range, default, meaning and source, and how to store a value in its struct. The
+// same tables check and read files, and are rendered as --help text, JSON Schema and reference page (render.h), so that
+// the four cannot disagree. Defaults are those of the structs' member initialisers, read from a default-constructed
+// record.
 #pragma once
 
 #include <array>
@@ -30,34 +31,58 @@ struct Field {
   std::string key;
   Kind kind = Kind::text;
   std::string doc;
-  std::string source;               ///< where the default comes from, if it is a fact
-  std::string default_text;         ///< "" if none
+  std::string source;        ///< where the default comes from, if it is a fact
+  std::string default_text;  ///< "" if none
   double least = 0;
   double most = 0;
-  bool is_least_open = false;       ///< `least` itself is refused
+  bool is_least_open = false;  ///< `least` itself is refused
   bool is_required = false;
-  bool is_partial = false;          ///< mapping: required members may be left out (what-if overrides)
-  std::vector<std::string> choices; ///< of a choice or a boolean; for numbers, words accepted instead ("auto")
-  std::vector<std::string> later;   ///< words of the schema that this version does not build
-  std::shared_ptr<const Fields> members;                         ///< of a mapping, or of each item of a list
-  std::shared_ptr<const std::vector<Fields>> alternatives;       ///< of variants
-  std::function<nlohmann::json()> schema;                        ///< custom
-  std::string type_text;                                         ///< custom: for people
+  bool is_partial = false;                ///< mapping: required members may be left out (what-if overrides)
+  std::vector<std::string> choices;       ///< of a choice or a boolean; for numbers, words accepted instead ("auto")
+  std::vector<std::string> later;         ///< words of the schema that this version does not build
+  std::shared_ptr<const Fields> members;  ///< of a mapping, or of each item of a list
+  std::shared_ptr<const std::vector<Fields>> alternatives;  ///< of variants
+  std::function<nlohmann::json()> schema;                   ///< custom
+  std::string type_text;                                    ///< custom: for people
 
   using Store = std::function<void(const Field&, void* record, const Node&, const std::string& path)>;
   Store store;
 
-  Field& required() { is_required = true; default_text.clear(); return *this; }
-  Field& range(double from, double to) { least = from; most = to; is_least_open = false; return *this; }
-  Field& above(double from, double to) { least = from; most = to; is_least_open = true; return *this; }
-  Field& fallback(std::string text) { default_text = std::move(text); return *this; }
-  Field& cite(std::string text) { source = std::move(text); return *this; }
-  Field& partial() { is_partial = true; return *this; }
+  Field& required() {
+    is_required = true;
+    default_text.clear();
+    return *this;
+  }
+  Field& range(double from, double to) {
+    least = from;
+    most = to;
+    is_least_open = false;
+    return *this;
+  }
+  Field& above(double from, double to) {
+    least = from;
+    most = to;
+    is_least_open = true;
+    return *this;
+  }
+  Field& fallback(std::string text) {
+    default_text = std::move(text);
+    return *this;
+  }
+  Field& cite(std::string text) {
+    source = std::move(text);
+    return *this;
+  }
+  Field& partial() {
+    is_partial = true;
+    return *this;
+  }
 };
 
 /// Reads a mapping into `record`; missing fields keep what the record holds.
 /// @throws InputError: an unknown key, a wrong type or unit, a value out of range, a required field missing
-void read_fields(const Fields& fields, void* record, const Node& node, const std::string& path, bool is_partial = false);
+void read_fields(const Fields& fields, void* record, const Node& node, const std::string& path,
+                 bool is_partial = false);
 
 // Checked scalars. Each throws an InputError that names `path` and what the field accepts.
 std::uint64_t read_integer(const Field& field, const Node& node, const std::string& path);
@@ -127,7 +152,10 @@ class Record {
     if (!(defaults_.*member)) field.default_text = word;
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
       auto& target = static_cast<T*>(record)->*member;
-      if (is_word(self, node)) target.reset(); else assign(self, target, node, path);
+      if (is_word(self, node))
+        target.reset();
+      else
+        assign(self, target, node, path);
     };
     return field;
   }
@@ -135,7 +163,8 @@ class Record {
   /// A struct member with its own table.
   template <class M>
   Field& nested(const char* key, M T::*member, const Record<M>& members, const char* doc) {
-    return mapping(key, members.fields(), doc, [member](void* record) { return std::vector<void*>{&(static_cast<T*>(record)->*member)}; });
+    return mapping(key, members.fields(), doc,
+                   [member](void* record) { return std::vector<void*>{&(static_cast<T*>(record)->*member)}; });
   }
 
   /// A mapping whose members live in every record that `targets` lists.
@@ -145,7 +174,8 @@ class Record {
     field.doc = doc;
     field.kind = Field::Kind::mapping;
     field.members = std::make_shared<const Fields>(std::move(members));
-    field.store = [targets = std::move(targets)](const Field& self, void* record, const Node& node, const std::string& path) {
+    field.store = [targets = std::move(targets)](const Field& self, void* record, const Node& node,
+                                                 const std::string& path) {
       for (void* target : targets(record)) read_fields(*self.members, target, node, path, self.is_partial);
     };
     return push(std::move(field));
@@ -157,7 +187,8 @@ class Record {
     Field& field = mapping(key, members.fields(), doc, nullptr);
     field.kind = Field::Kind::list;
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      if (node.kind != Node::Kind::sequence) throw InputError(node.origin, path + ": expected a list, got " + node.described());
+      if (node.kind != Node::Kind::sequence)
+        throw InputError(node.origin, path + ": expected a list, got " + node.described());
       auto& items = static_cast<T*>(record)->*member;
       items.clear();
       for (const NodePtr& item : node.items) {
@@ -237,13 +268,19 @@ class Record {
     if (!value) field.default_text.clear();
   }
 
-  static void assign(const Field& self, bool& to, const Node& node, const std::string& path) { to = read_boolean(self, node, path); }
+  static void assign(const Field& self, bool& to, const Node& node, const std::string& path) {
+    to = read_boolean(self, node, path);
+  }
   template <class I, std::enable_if_t<std::is_unsigned_v<I> && !std::is_same_v<I, bool>, int> = 0>
   static void assign(const Field& self, I& to, const Node& node, const std::string& path) {
     to = static_cast<I>(read_integer(self, node, path));
   }
-  static void assign(const Field& self, double& to, const Node& node, const std::string& path) { to = read_number(self, node, path); }
-  static void assign(const Field& self, std::string& to, const Node& node, const std::string& path) { to = read_text(self, node, path); }
+  static void assign(const Field& self, double& to, const Node& node, const std::string& path) {
+    to = read_number(self, node, path);
+  }
+  static void assign(const Field& self, std::string& to, const Node& node, const std::string& path) {
+    to = read_text(self, node, path);
+  }
   static void assign(const Field& self, std::vector<std::uint32_t>& to, const Node& node, const std::string& path) {
     to = read_integers(self, node, path);
   }

@@ -1,4 +1,5 @@
-// scenario_reference ROOT: writes ROOT/docs/scenario.md and ROOT/scenarios/scenario.schema.json from the parameter table.
+// scenario_reference ROOT: writes ROOT/docs/scenario.md and ROOT/scenarios/scenario.schema.json from the parameter
+// table.
 #include <fstream>
 #include <iostream>
 

@@ -19,7 +19,9 @@ namespace {
 
 constexpr std::size_t kPageWidth = 100;
 
-bool is_bounded(const Field& field) { return field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max()); }
+bool is_bounded(const Field& field) {
+  return field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max());
+}
 
 json bound(double value) {
   const auto whole = static_cast<std::int64_t>(value);
@@ -47,12 +49,14 @@ std::string type_text(const Field& field) {
 }
 
 std::string range_text(const Field& field) {
-  const bool is_number = field.kind == Field::Kind::integer || field.kind == Field::Kind::number || field.kind == Field::Kind::integers;
+  const bool is_number =
+      field.kind == Field::Kind::integer || field.kind == Field::Kind::number || field.kind == Field::Kind::integers;
   if (!is_number) return field.kind == Field::Kind::boolean && !field.choices.empty() ? "only " + field.choices[0] : "";
   const std::string least = number_text(field.least);
   if (field.least == field.most) return least;
   if (!is_bounded(field)) return (field.is_least_open ? "> " : ">= ") + least;
-  return field.is_least_open ? "> " + least + ", <= " + number_text(field.most) : least + " to " + number_text(field.most);
+  return field.is_least_open ? "> " + least + ", <= " + number_text(field.most)
+                             : least + " to " + number_text(field.most);
 }
 
 std::string default_text(const Field& field) { return field.is_required ? "required" : field.default_text; }
@@ -114,7 +118,9 @@ json schema_of(const Field& field, bool is_partial) {
     case Field::Kind::choice: schema = {{"enum", field.choices}}; break;
     case Field::Kind::integers: schema = {{"type", "array"}, {"items", number_schema(field)}}; break;
     case Field::Kind::mapping: schema = schema_of_fields(*field.members, is_partial); break;
-    case Field::Kind::list: schema = {{"type", "array"}, {"items", schema_of_fields(*field.members, is_partial)}}; break;
+    case Field::Kind::list:
+      schema = {{"type", "array"}, {"items", schema_of_fields(*field.members, is_partial)}};
+      break;
     case Field::Kind::variants:
       for (const Fields& form : *field.alternatives) schema["oneOf"].push_back(schema_of_fields(form, is_partial));
       break;
@@ -153,8 +159,8 @@ std::string table(const Fields& fields, const std::string& prefix, bool is_parti
   std::string page = "| key | type | unit | accepted | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n";
   for_each_leaf(fields, prefix, is_partial, [&](const std::string& path, const Field& field) {
     const std::string source = field.source.empty() ? "" : " (source: " + field.source + ")";
-    page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", path, cell(type_text(field)), unit_of_key(field.key), range_text(field),
-                        default_text(field), cell(field.doc + source));
+    page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", path, cell(type_text(field)), unit_of_key(field.key),
+                        range_text(field), default_text(field), cell(field.doc + source));
   });
   return page;
 }
@@ -199,14 +205,16 @@ Fields without_overrides() {
   for (Field& section : fields) {
     if (section.key != "machine") continue;
     Fields members = *section.members;
-    members.erase(std::remove_if(members.begin(), members.end(), [](const Field& f) { return f.is_partial; }), members.end());
+    members.erase(std::remove_if(members.begin(), members.end(), [](const Field& f) { return f.is_partial; }),
+                  members.end());
     section.members = std::make_shared<const Fields>(std::move(members));
   }
   return fields;
 }
 
 std::string datasheet_list() {
-  std::string page = "\n## Shipped datasheets\n\nA value with a `/` or ending in `.yaml` names a file of your own instead.\n\n";
+  std::string page =
+      "\n## Shipped datasheets\n\nA value with a `/` or ending in `.yaml` names a file of your own instead.\n\n";
   for (const char* folder : {"boards", "gpus", "nics", "ib_switches", "pcie_switches"}) {
     page += fmt::format("- {}: {}\n", folder, joined(shipped_datasheets(folder)));
   }
@@ -228,7 +236,8 @@ std::string parameter_help() {
     std::string facts = type_text(field);
     if (const std::string unit = unit_of_key(field.key); !unit.empty()) facts += ", " + unit;
     if (const std::string range = range_text(field); !range.empty()) facts += ", " + range;
-    if (const std::string otherwise = default_text(field); !otherwise.empty()) facts += field.is_required ? ", required" : ", default " + otherwise;
+    if (const std::string otherwise = default_text(field); !otherwise.empty())
+      facts += field.is_required ? ", required" : ", default " + otherwise;
     text += "  " + path + "  (" + facts + ")\n" + wrapped(field.doc, 6);
   });
   text += "\nWhat-if on any datasheet value, by role (units and ranges: docs/scenario.md)\n";
@@ -241,7 +250,8 @@ std::string parameter_help() {
 }
 
 std::string parameter_reference_markdown() {
-  return kPageHead + table(without_overrides(), "", false) + kOverridesHead + table(override_fields(), "", true) + datasheet_list();
+  return kPageHead + table(without_overrides(), "", false) + kOverridesHead + table(override_fields(), "", true) +
+         datasheet_list();
 }
 
 }  // namespace railyard

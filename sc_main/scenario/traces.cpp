@@ -64,17 +64,22 @@ class Lines {
 };
 
 std::uint32_t tokens(const Lines& lines, const std::string& column, const std::string& text) {
-  const bool is_number = !text.empty() && text.size() <= 12 && text.find_first_not_of("0123456789") == std::string::npos;
+  const bool is_number =
+      !text.empty() && text.size() <= 12 && text.find_first_not_of("0123456789") == std::string::npos;
   const double value = is_number ? std::stod(text) : 0;
   if (!is_number) throw lines.error(column + ": expected an integer, got " + in_quotes(text));
-  if (value < 1 || value > kMostTokens) throw lines.error(column + ": " + in_quotes(text) + " is out of range; accepted: 1 to " + number_text(kMostTokens));
+  if (value < 1 || value > kMostTokens)
+    throw lines.error(column + ": " + in_quotes(text) + " is out of range; accepted: 1 to " + number_text(kMostTokens));
   return static_cast<std::uint32_t>(value);
 }
 
 std::vector<std::string> split_csv(const std::string& line) {
   std::vector<std::string> cells(1);
   for (const char c : line) {
-    if (c == ',') cells.emplace_back(); else cells.back() += c;
+    if (c == ',')
+      cells.emplace_back();
+    else
+      cells.back() += c;
   }
   return cells;
 }
@@ -92,7 +97,8 @@ std::int64_t days_from_epoch(std::int64_t year, std::int64_t month, std::int64_t
 /// 'YYYY-MM-DD HH:MM:SS[.fffffffff]', with an optional '+00:00', in nanoseconds since 1970.
 std::optional<std::int64_t> timestamp_ns(std::string text) {
   const std::string utc = "+00:00";
-  if (text.size() > utc.size() && text.compare(text.size() - utc.size(), utc.size(), utc) == 0) text.resize(text.size() - utc.size());
+  if (text.size() > utc.size() && text.compare(text.size() - utc.size(), utc.size(), utc) == 0)
+    text.resize(text.size() - utc.size());
   const std::string pattern = "dddd-dd-dd dd:dd:dd";
   constexpr std::size_t kMostFraction = 9;
   if (text.size() < pattern.size()) return std::nullopt;
@@ -101,9 +107,12 @@ std::optional<std::int64_t> timestamp_ns(std::string text) {
     if (pattern[i] == 'd' ? !is_digit : text[i] != pattern[i]) return std::nullopt;
   }
   const auto number = [&](std::size_t at, std::size_t length) { return std::stoll(text.substr(at, length)); };
-  const std::int64_t year = number(0, 4), month = number(5, 2), day = number(8, 2), hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
+  const std::int64_t year = number(0, 4), month = number(5, 2), day = number(8, 2), hour = number(11, 2),
+                     minute = number(14, 2), second = number(17, 2);
   constexpr std::int64_t kFirstYear = 1970, kLastYear = 2200;  // nanoseconds since 1970 fit 64 bits
-  if (year < kFirstYear || year > kLastYear || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60) return std::nullopt;
+  if (year < kFirstYear || year > kLastYear || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 ||
+      minute > 59 || second > 60)
+    return std::nullopt;
   std::string fraction = text.substr(pattern.size());
   if (!fraction.empty()) {
     if (fraction[0] != '.' || fraction.size() < 2 || fraction.size() > kMostFraction + 1 ||
@@ -131,10 +140,12 @@ std::vector<Row> read_azure(Lines& lines, std::size_t max_count) {
   while (rows.size() < max_count && lines.next(line)) {
     const std::vector<std::string> cells = split_csv(line);
     if (cells.size() != header.size()) {
-      throw lines.error("expected " + std::to_string(header.size()) + " columns as in the header, got " + std::to_string(cells.size()));
+      throw lines.error("expected " + std::to_string(header.size()) + " columns as in the header, got " +
+                        std::to_string(cells.size()));
     }
     const auto arrival = timestamp_ns(cells[at[0]]);
-    if (!arrival) throw lines.error("TIMESTAMP: expected 'YYYY-MM-DD HH:MM:SS.fffffff', got " + in_quotes(cells[at[0]]));
+    if (!arrival)
+      throw lines.error("TIMESTAMP: expected 'YYYY-MM-DD HH:MM:SS.fffffff', got " + in_quotes(cells[at[0]]));
     rows.push_back({*arrival, tokens(lines, names[1], cells[at[1]]), tokens(lines, names[2], cells[at[2]])});
   }
   return rows;
@@ -157,12 +168,14 @@ std::vector<Row> read_mooncake(Lines& lines, std::size_t max_count) {
     const nlohmann::json timestamp = field("timestamp");
     constexpr double kLatestMs = 1e12;
     if (!timestamp.is_number() || timestamp.get<double>() < 0 || !(timestamp.get<double>() < kLatestMs)) {
-      throw lines.error("timestamp: expected milliseconds, got " + in_quotes(timestamp.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
+      throw lines.error("timestamp: expected milliseconds, got " +
+                        in_quotes(timestamp.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
     }
     constexpr double kNsPerMs = 1e6;
     constexpr std::int64_t kWholeNsPerMs = 1'000'000;
-    const std::int64_t arrival = timestamp.is_number_integer() ? timestamp.get<std::int64_t>() * kWholeNsPerMs
-                                                               : static_cast<std::int64_t>(timestamp.get<double>() * kNsPerMs);
+    const std::int64_t arrival = timestamp.is_number_integer()
+                                     ? timestamp.get<std::int64_t>() * kWholeNsPerMs
+                                     : static_cast<std::int64_t>(timestamp.get<double>() * kNsPerMs);
     rows.push_back({arrival, count("input_length"), count("output_length")});
   }
   return rows;
@@ -175,12 +188,14 @@ Time long_time(long double femtoseconds) { return Time::fs(static_cast<std::uint
 std::vector<Request> load_trace(const RequestsSection& requests, const std::string& path, const Origin& where) {
   Lines lines(path, where);
   const std::size_t max_count = requests.max_count.value_or(std::numeric_limits<std::uint32_t>::max());
-  std::vector<Row> rows = requests.format == TraceFormat::azure ? read_azure(lines, max_count) : read_mooncake(lines, max_count);
+  std::vector<Row> rows =
+      requests.format == TraceFormat::azure ? read_azure(lines, max_count) : read_mooncake(lines, max_count);
   if (rows.empty()) throw lines.error("the trace has no rows");
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.arrival_ns < b.arrival_ns; });
   const std::int64_t start = rows.front().arrival_ns;
   if (static_cast<double>(rows.back().arrival_ns - start) / requests.rate_scale > static_cast<double>(kLongestRunNs)) {
-    throw lines.error("the arrivals span more than 5 hours, the longest run; take fewer with max_count or raise rate_scale");
+    throw lines.error(
+        "the arrivals span more than 5 hours, the longest run; take fewer with max_count or raise rate_scale");
   }
   std::vector<Request> result;
   result.reserve(rows.size());

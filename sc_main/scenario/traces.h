@@ -1,7 +1,8 @@
 // Request traces: arrival times and token counts of real traffic.
 //
-// Azure LLM inference traces (Azure/AzurePublicDataset) are CSV with columns TIMESTAMP, ContextTokens and GeneratedTokens, found
-// by name. Mooncake traces (kvcache-ai/Mooncake) are JSON lines with timestamp in milliseconds, input_length, output_length.
+// Azure LLM inference traces (Azure/AzurePublicDataset) are CSV with columns TIMESTAMP, ContextTokens and
+// GeneratedTokens, found by name. Mooncake traces (kvcache-ai/Mooncake) are JSON lines with timestamp in milliseconds,
+// input_length, output_length.
 #pragma once
 
 #include <string>
@@ -15,7 +16,8 @@ namespace railyard::scenario {
 
 /// The first `requests.max_count` rows, by arrival, the earliest at time zero, gaps divided by rate_scale.
 /// @param path   of the trace; `where` is blamed when it cannot be read
-std::vector<workload::prefill::Request> load_trace(const RequestsSection& requests, const std::string& path, const Origin& where);
+std::vector<workload::prefill::Request> load_trace(const RequestsSection& requests, const std::string& path,
+                                                   const Origin& where);
 
 /// A duration of up to Time::max(), rounded once; Time::seconds stops at half of it.
 Time long_time(long double femtoseconds);

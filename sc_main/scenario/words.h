@@ -21,7 +21,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
 /// " (did you mean 'x'?)", or "; accepted: a, b, c" when nothing is near.
 std::string suggestion(const std::string& word, const std::vector<std::string>& candidates);
 
-/// A candidate that names the same quantity in another unit: "latency_us" finds "latency_ns", "gbps" finds "gb_per_s"; or "".
+/// A candidate that names the same quantity in another unit: "latency_us" finds "latency_ns", "gbps" finds "gb_per_s";
+/// or "".
 std::string same_quantity(const std::string& key, const std::vector<std::string>& candidates);
 
 /// The unit that a key ends in, spelled out ("nanoseconds"), or "".

@@ -21,7 +21,9 @@ namespace {
   throw InputError(place_of(source.root, key), key + ": " + what);
 }
 
-std::string count(std::uint64_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+std::string count(std::uint64_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
 
 std::vector<Request> written_requests(const RequestsSection& requests, std::uint32_t otherwise_output) {
   std::vector<Request> result;
@@ -31,9 +33,11 @@ std::vector<Request> written_requests(const RequestsSection& requests, std::uint
   }
   constexpr long double kFsPerSecond = 1e15L;
   for (const RequestItem& item : requests.list) {
-    result.push_back({long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens, item.output_tokens.value_or(otherwise_output)});
+    result.push_back(
+        {long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens, item.output_tokens.value_or(otherwise_output)});
   }
-  std::stable_sort(result.begin(), result.end(), [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
   return result;
 }
 
@@ -55,7 +59,8 @@ std::vector<Request> resolve_requests(const WorkloadSection& written, const Sour
         refuse(source, key + ".list." + std::to_string(missing - requests.list.begin()),
                "has no output_tokens, which workload.decode.steps: trace needs");
       }
-      if (!is_list && !requests.output_tokens) refuse(source, key, "has no output_tokens, which workload.decode.steps: trace needs");
+      if (!is_list && !requests.output_tokens)
+        refuse(source, key, "has no output_tokens, which workload.decode.steps: trace needs");
     }
     result = written_requests(requests, kDefaultSteps + 1);
   }
@@ -67,17 +72,22 @@ std::vector<Request> resolve_requests(const WorkloadSection& written, const Sour
 
 void check_heads(const Mapping& mapping, const ModelShape& model, const std::string& key, const Source& source) {
   if (model.heads % mapping.tp != 0) {
-    refuse(source, key, std::to_string(mapping.tp) + " does not divide the " + count(model.heads, "attention head") + " of " + model.name);
+    refuse(source, key,
+           std::to_string(mapping.tp) + " does not divide the " + count(model.heads, "attention head") + " of " +
+               model.name);
   }
   if (model.kv_heads % mapping.tp != 0 && mapping.tp % model.kv_heads != 0) {
-    refuse(source, key, std::to_string(mapping.tp) + " neither divides nor is a multiple of the " + count(model.kv_heads, "KV head") +
-                            " of " + model.name);
+    refuse(source, key,
+           std::to_string(mapping.tp) + " neither divides nor is a multiple of the " +
+               count(model.kv_heads, "KV head") + " of " + model.name);
   }
 }
 
 std::vector<std::uint32_t> resolve_stages(const MappingSection& written, std::uint32_t pp, const ModelShape& model,
                                           const std::string& key, const Source& source) {
-  if (pp > model.layers) refuse(source, key + ".pp", std::to_string(pp) + " is more than the " + count(model.layers, "layer") + " of " + model.name);
+  if (pp > model.layers)
+    refuse(source, key + ".pp",
+           std::to_string(pp) + " is more than the " + count(model.layers, "layer") + " of " + model.name);
   if (!written.stage_layers) {
     std::vector<std::uint32_t> even(pp, model.layers / pp);
     for (std::uint32_t p = 0; p < model.layers % pp; ++p) ++even[p];
@@ -85,17 +95,20 @@ std::vector<std::uint32_t> resolve_stages(const MappingSection& written, std::ui
   }
   const std::vector<std::uint32_t>& layers = *written.stage_layers;
   if (layers.size() != pp) {
-    refuse(source, key + ".stage_layers", "has " + count(layers.size(), "stage") + "; " + key + ".pp is " + std::to_string(pp));
+    refuse(source, key + ".stage_layers",
+           "has " + count(layers.size(), "stage") + "; " + key + ".pp is " + std::to_string(pp));
   }
   const std::uint64_t sum = std::accumulate(layers.begin(), layers.end(), std::uint64_t{0});
   if (sum != model.layers) {
-    refuse(source, key + ".stage_layers", "adds up to " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
+    refuse(source, key + ".stage_layers",
+           "adds up to " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
   }
   return layers;
 }
 
-std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written, std::uint32_t ranks,
-                                             std::uint32_t gpus, const std::string& group, const Source& source) {
+std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written,
+                                             std::uint32_t ranks, std::uint32_t gpus, const std::string& group,
+                                             const Source& source) {
   if (!written) {
     std::vector<std::uint32_t> identity(ranks);
     std::iota(identity.begin(), identity.end(), 0u);
@@ -104,13 +117,16 @@ std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std
   const std::string nested = "workload.placement." + group;
   const std::string key = value_at(source.root, nested) ? nested : "workload.placement";
   if (written->size() != ranks) {
-    refuse(source, key, "lists " + count(written->size(), "GPU") + "; the " + group + " group runs " + count(ranks, "rank"));
+    refuse(source, key,
+           "lists " + count(written->size(), "GPU") + "; the " + group + " group runs " + count(ranks, "rank"));
   }
   std::set<std::uint32_t> taken;
   for (std::size_t rank = 0; rank < written->size(); ++rank) {
     const std::uint32_t gpu = (*written)[rank];
     const std::string item = key + "." + std::to_string(rank);
-    if (gpu >= gpus) refuse(source, item, "no GPU " + std::to_string(gpu) + "; the " + group + " group has GPUs 0 to " + std::to_string(gpus - 1));
+    if (gpu >= gpus)
+      refuse(source, item,
+             "no GPU " + std::to_string(gpu) + "; the " + group + " group has GPUs 0 to " + std::to_string(gpus - 1));
     if (!taken.insert(gpu).second) refuse(source, item, "GPU " + std::to_string(gpu) + " twice; each holds one rank");
   }
   return *written;
@@ -125,14 +141,16 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   mapping.pp = written.pp.value_or(otherwise ? otherwise->pp : 1);
   check_heads(mapping, model, key + ".tp", source);
   mapping.stage_layers = resolve_stages(written, mapping.pp, model, key, source);
-  const auto spec = std::find_if(machine.groups.begin(), machine.groups.end(), [&](const auto& g) { return g.name == group; });
+  const auto spec =
+      std::find_if(machine.groups.begin(), machine.groups.end(), [&](const auto& g) { return g.name == group; });
   const std::uint32_t gpus = spec->servers * machine.board.gpus;
   if (mapping.ranks() > gpus) {
     const std::uint64_t servers = ceil_div(mapping.ranks(), machine.board.gpus);
-    refuse(source, key + ".tp", "tp " + std::to_string(mapping.tp) + " x pp " + std::to_string(mapping.pp) + " needs " +
-                                    count(mapping.ranks(), "GPU") + "; the " + group + " group has " + std::to_string(gpus) + " (" +
-                                    count(spec->servers, "server") + " of " + std::to_string(machine.board.gpus) +
-                                    "); set machine.groups." + group + ".servers to " + std::to_string(servers) + " or more");
+    refuse(source, key + ".tp",
+           "tp " + std::to_string(mapping.tp) + " x pp " + std::to_string(mapping.pp) + " needs " +
+               count(mapping.ranks(), "GPU") + "; the " + group + " group has " + std::to_string(gpus) + " (" +
+               count(spec->servers, "server") + " of " + std::to_string(machine.board.gpus) + "); set machine.groups." +
+               group + ".servers to " + std::to_string(servers) + " or more");
   }
   mapping.placement = resolve_placement(placement, mapping.ranks(), gpus, group, source);
   return mapping;
@@ -140,11 +158,13 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
 
 }  // namespace
 
-PrefillSpec resolve_workload(const WorkloadSection& written, const ModelShape& model, const platforms::MachineSpec& machine,
-                             const Source& source) {
+PrefillSpec resolve_workload(const WorkloadSection& written, const ModelShape& model,
+                             const platforms::MachineSpec& machine, const Source& source) {
   PrefillSpec spec;
-  spec.prefill = resolve_mapping(written.prefill, nullptr, "prefill", written.placement.prefill, model, machine, source);
-  spec.decode = resolve_mapping(written.decode, &spec.prefill, "decode", written.placement.decode, model, machine, source);
+  spec.prefill =
+      resolve_mapping(written.prefill, nullptr, "prefill", written.placement.prefill, model, machine, source);
+  spec.decode =
+      resolve_mapping(written.decode, &spec.prefill, "decode", written.placement.decode, model, machine, source);
   spec.requests = resolve_requests(written, source);
   spec.chunk_tokens = written.chunk_tokens;
   spec.memory_limit_ratio = written.memory_limit_ratio;

@@ -15,7 +15,8 @@ namespace railyard::scenario {
 
 namespace {
 
-// A scenario is a page of text. These bounds leave room for long request lists and stop bombs before they cost anything.
+// A scenario is a page of text. These bounds leave room for long request lists and stop bombs before they cost
+// anything.
 constexpr std::size_t kMostBytes = 1u << 20;
 constexpr std::size_t kMostValues = 100'000;
 constexpr std::size_t kDeepestNesting = 64;
@@ -49,7 +50,8 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { leaf(mark, anchor, Node::Kind::null, "?", ""); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
     leaf(mark, anchor, Node::Kind::scalar, tag, value);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -89,7 +91,8 @@ class TreeBuilder : public YAML::EventHandler {
     throw InputError(places_.at(mark), "values nested more than " + std::to_string(kDeepestNesting) + " deep");
   }
 
-  void leaf(const YAML::Mark& mark, YAML::anchor_t anchor, Node::Kind kind, const std::string& tag, const std::string& value) {
+  void leaf(const YAML::Mark& mark, YAML::anchor_t anchor, Node::Kind kind, const std::string& tag,
+            const std::string& value) {
     refuse_tag(mark, tag);
     auto node = std::make_shared<Node>();
     node->kind = kind;
@@ -116,7 +119,9 @@ class TreeBuilder : public YAML::EventHandler {
     add(YAML::Mark::null_mark(), done.node, false);
   }
 
-  bool expects_key() const { return !open_.empty() && open_.back().node->kind == Node::Kind::mapping && !open_.back().has_key; }
+  bool expects_key() const {
+    return !open_.empty() && open_.back().node->kind == Node::Kind::mapping && !open_.back().has_key;
+  }
 
   void add(const YAML::Mark& mark, const NodePtr& node, bool is_alias) {
     if (open_.empty()) {
@@ -133,8 +138,9 @@ class TreeBuilder : public YAML::EventHandler {
       }
       const auto [first, is_new] = parent.lines.emplace(node->text, origin.line);
       if (!is_new) {
-        throw InputError(origin, "duplicate key " + in_quotes(node->text) +
-                                     (origin.line == 0 ? "" : "; first given at line " + std::to_string(first->second)));
+        throw InputError(origin,
+                         "duplicate key " + in_quotes(node->text) +
+                             (origin.line == 0 ? "" : "; first given at line " + std::to_string(first->second)));
       }
       parent.key = node->text;
       parent.key_origin = origin;
@@ -156,15 +162,22 @@ class TreeBuilder : public YAML::EventHandler {
 
   const Places& places_;
   NodePtr root_;
-  std::optional<InputError> odd_key_;  ///< said last, because a bracket left open looks like one until the parser finds out
+  std::optional<InputError>
+      odd_key_;  ///< said last, because a bracket left open looks like one until the parser finds out
   std::vector<Open> open_;
   std::map<YAML::anchor_t, NodePtr> anchors_;
 };
 
-/// Length of the UTF-8 sequence at `i`, or 0 where there is none (overlong forms and surrogates are left to the parser).
+/// Length of the UTF-8 sequence at `i`, or 0 where there is none (overlong forms and surrogates are left to the
+/// parser).
 std::size_t utf8_length(const std::string& text, std::size_t i) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
-  const std::size_t length = byte(i) < 0x80 ? 1 : byte(i) < 0xc2 ? 0 : byte(i) < 0xe0 ? 2 : byte(i) < 0xf0 ? 3 : byte(i) < 0xf5 ? 4 : 0;
+  const std::size_t length = byte(i) < 0x80   ? 1
+                             : byte(i) < 0xc2 ? 0
+                             : byte(i) < 0xe0 ? 2
+                             : byte(i) < 0xf0 ? 3
+                             : byte(i) < 0xf5 ? 4
+                                              : 0;
   if (length == 0 || i + length > text.size()) return 0;
   for (std::size_t k = 1; k < length; ++k) {
     if ((byte(i + k) & 0xc0) != 0x80) return 0;
@@ -215,7 +228,8 @@ NodePtr parse(const std::string& text, const Places& places) {
   } catch (const YAML::Exception& error) {
     // At the end of the text the parser has no place; then it is the innermost bracket that was left open.
     const bool has_place = error.mark.line > 0 || error.mark.column > 0;
-    throw InputError(has_place ? places.at(error.mark) : builder.innermost(places.at(1, 1)), "not valid YAML: " + error.msg);
+    throw InputError(has_place ? places.at(error.mark) : builder.innermost(places.at(1, 1)),
+                     "not valid YAML: " + error.msg);
   }
   return builder.take_root();
 }
