@@ -8,6 +8,13 @@ using transport::Message;
 using transport::Operation;
 using transport::Transaction;
 
+namespace {
+
+/// Bytes are divided by small weights: keep the fraction.
+constexpr std::uint64_t kWeightScale = 1024;
+
+}  // namespace
+
 Nic::Nic(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, transport::Lid lid,
          const NicTiming& timing)
     : Endpoint(name, context, window), lid_(lid), timing_(timing) {}
@@ -32,47 +39,100 @@ void Nic::post(Message& message, transport::Lid remote) {
   context_.calendar.at(now() + timing_.doorbell, *this, kPostTag, 0);
 }
 
+std::uint32_t Nic::queue_pair(const Message& message) {
+  const std::uint64_t key = static_cast<std::uint64_t>(message.source) << 44 ^ static_cast<std::uint64_t>(message.destination) << 24 ^
+                            static_cast<std::uint64_t>(message.traffic_class) << 20 ^ message.channel;
+  const auto [found, fresh] = by_key_.try_emplace(key, static_cast<std::uint32_t>(queue_pairs_.size()));
+  if (fresh) {
+    QueuePair& qp = queue_pairs_.emplace_back();
+    qp.transmit_requester = add_requester(network());
+    qp.channel = context_.plan.channel_of[message.traffic_class];
+    const transport::Hop last = transport::walk(*this, pcie(), transport::window_base(message.source), 0).back();
+    const Device::Port& port = last.device->port(last.port);
+    const auto* memory = dynamic_cast<const Endpoint*>(port.peer);
+    const Rate limit = read_limit(read_path(*port.peer, port.peer_port, message.source),
+                                  memory != nullptr ? memory->read_latency() : Time());
+    qp.paced = limit != Rate();
+    if (qp.paced) qp.pace = transport::ByteClock(limit);
+  }
+  return found->second;
+}
+
 void Nic::start_work() {
   const auto [message, remote] = posts_.front();
   posts_.pop_front();
-  const std::uint64_t key = static_cast<std::uint64_t>(message->source) << 44 ^ static_cast<std::uint64_t>(message->destination) << 24 ^
-                            static_cast<std::uint64_t>(message->traffic_class) << 20 ^ message->channel;
-  const auto [found, fresh] = by_key_.try_emplace(key, static_cast<std::uint32_t>(queue_pairs_.size()));
-  if (fresh) {
-    queue_pairs_.emplace_back();
-    queue_pairs_.back().transmit_requester = add_requester(network());
-    queue_pairs_.back().channel = context_.plan.channel_of[message->traffic_class];
-  }
-  const std::uint32_t number = found->second;
+  const std::uint32_t number = queue_pair(*message);
   QueuePair& qp = queue_pairs_[number];
   qp.remote = remote;
   const bool idle = qp.work.empty();
   qp.work.push_back({message, remote, message->bytes, true});
   queued(network(), static_cast<std::int64_t>(message->bytes));
-  if (idle) engine(qp.channel).waiting.insert(number);
-  read(qp.channel);
+  ReadEngine& e = engine(qp.channel);
+  if (e.waiting.empty()) {  // an idle channel saves no turns
+    std::uint64_t least = waiting_channels_ == 0 ? 0 : ~0ull;
+    for (std::uint32_t others = waiting_channels_; others != 0; others &= others - 1)
+      least = std::min(least, engines_[__builtin_ctz(others)].served);
+    e.served = std::max(e.served, least);
+    waiting_channels_ |= 1u << qp.channel;
+  }
+  if (idle) e.waiting.insert(number);
+  read();
 }
 
-void Nic::read(std::uint8_t channel) {
-  ReadEngine& e = engine(channel);
-  if (e.staged || e.waiting.empty()) return;
+Time Nic::readable(ReadEngine& e, Bytes bytes) {
+  largest_read_ = std::max(largest_read_, bytes);
+  Time when = later(now(), pace_);
+  // As in the port rule, limits are counted in whole trains.
+  if (timing_.read_bytes != 0) when = later(when, reads_.below(timing_.read_bytes + largest_read_, now()));
+  if (timing_.buffer_bytes != 0) when = later(when, e.buffer.below(timing_.buffer_bytes + largest_read_, now()));
+  return when;
+}
+
+void Nic::read() {
+  for (;;) {
+    int best = -1;
+    Bytes best_bytes = 0;
+    Time retry = Time::max();
+    for (std::uint32_t left = waiting_channels_; left != 0; left &= left - 1) {
+      const int c = __builtin_ctz(left);
+      ReadEngine& e = engines_[c];
+      if (e.staged) continue;
+      const WorkRequest& work = queue_pairs_[e.waiting.next()].work.front();
+      const Bytes bytes = std::min(work.message->transaction_bytes, work.left_bytes);
+      const Time when = readable(e, bytes);
+      if (when > now()) {
+        retry = sooner(retry, when);
+        continue;
+      }
+      const auto& priority = context_.plan.priority;
+      if (best < 0 || priority[c] > priority[best] || (priority[c] == priority[best] && e.served < engines_[best].served)) {
+        best = c;
+        best_bytes = bytes;
+      }
+    }
+    if (best < 0) {
+      if (retry < retry_) {
+        retry_ = retry;
+        context_.calendar.at(retry, *this, kReadTag, retry.fs());
+      }
+      return;
+    }
+    stage_read(engines_[best], static_cast<std::uint8_t>(best), best_bytes);
+  }
+}
+
+void Nic::stage_read(ReadEngine& e, std::uint8_t channel, Bytes bytes) {
   const std::uint32_t number = e.waiting.next();
   QueuePair& qp = queue_pairs_[number];
   WorkRequest& work = qp.work.front();
   const Message& message = *work.message;
-  const Bytes bytes = std::min(message.transaction_bytes, work.left_bytes);
-  // As in the port rule, a limit smaller than one train still lets one train go.
-  const Time when = later(reads_.below(std::max(timing_.read_bytes, bytes) - bytes + 1, now()),
-                          buffer_.below(std::max(timing_.buffer_bytes, bytes) - bytes + 1, now()));
-  if (when > now()) {
-    if (when < e.retry) {  // Time::max(): a departure or a response will ask again
-      e.retry = when;
-      context_.calendar.at(when, *this, kReadTag, channel);
-    }
-    return;
-  }
   reads_.take(bytes);
-  buffer_.take(bytes);
+  e.buffer.take(bytes);
+  e.served += bytes * kWeightScale / context_.plan.weight[channel];
+  if (qp.paced) {
+    if (now() > pace_) qp.pace.reset();
+    pace_ = now() + qp.pace.advance(bytes);
+  }
   Transaction* t = context_.pool.acquire();
   t->message = work.message;
   t->operation = Operation::read_request;
@@ -90,6 +150,7 @@ void Nic::read(std::uint8_t channel) {
   if (work.left_bytes == 0) {
     qp.work.pop_front();
     if (qp.work.empty()) e.waiting.erase(number);
+    if (e.waiting.empty()) waiting_channels_ &= ~(1u << channel);
   }
   e.staged = true;
   enqueue(pcie(), e.requester, *t);
@@ -104,7 +165,7 @@ void Nic::receive(Transaction& t) {
     t.tail += timing_.transmit;
     context_.calendar.at((faster_out ? t.first_packet : t.head) + timing_.transmit, *this, kTransmitTag,
                          reinterpret_cast<std::uint64_t>(&t));
-    read(context_.plan.channel_of[t.traffic_class]);
+    read();
   } else {
     const bool faster_out = ports_[kNetworkPort].receive_rate < ports_[kPciePort].egress.link().rate;
     context_.calendar.at(faster_out ? t.first_packet : t.head, *this, kForwardTag, reinterpret_cast<std::uint64_t>(&t));
@@ -127,10 +188,10 @@ void Nic::forward(Transaction& t) { enqueue(pcie(), engine(t.virtual_channel).fo
 void Nic::departed(Transaction& t, PortId out, Time leaves) {
   const std::uint8_t channel = t.virtual_channel;
   const bool own_read = out == pcie() && t.operation == Operation::read_request;
-  if (out == network()) buffer_.give_back(leaves, t.payload_bytes);
+  if (out == network()) engines_[channel].buffer.give_back(leaves, t.payload_bytes);
   Endpoint::departed(t, out, leaves);
   if (own_read) engines_[channel].staged = false;
-  if (own_read || out == network()) read(channel);
+  if (own_read || out == network()) read();
 }
 
 void Nic::on_own_event(std::uint32_t tag, std::uint64_t data) {
@@ -139,29 +200,61 @@ void Nic::on_own_event(std::uint32_t tag, std::uint64_t data) {
     case kTransmitTag: transmit(*reinterpret_cast<Transaction*>(data)); break;
     case kForwardTag: forward(*reinterpret_cast<Transaction*>(data)); break;
     case kReadTag:
-      engines_[data].retry = Time::max();
-      read(static_cast<std::uint8_t>(data));
+      if (retry_.fs() != data) break;  // an earlier wake-up took its place
+      retry_ = Time::max();
+      read();
       break;
     default: Endpoint::on_own_event(tag, data);
   }
 }
 
+Nic::ReadPath Nic::read_path(const transport::Device& memory, PortId memory_port, transport::Window source) const {
+  ReadPath path;
+  Rate into;
+  Time first_packet;
+  for (const transport::Hop& hop : transport::walk(*this, pcie(), transport::window_base(source), 0, Operation::read_request)) {
+    const transport::LinkDirection& link = hop.link();
+    if (into != Rate() && into < link.rate) path.out += first_packet;  // towards a faster link, a packet must be whole
+    path.out += link.latency;
+    first_packet = link.rate.time_for(link.packet.read_request_bytes);
+    into = link.rate;
+  }
+  path.back = transport::walk(memory, memory_port, transport::window_base(window()), 0, Operation::read_response);
+  for (transport::Hop& hop : path.back) hop.answers_reads = true;
+  return path;
+}
+
+Rate Nic::read_limit(const ReadPath& path, Time memory_latency) const {
+  Time held = path.out + memory_latency;
+  Time slowest;
+  for (const transport::Hop& hop : path.back) {
+    const transport::LinkDirection& link = hop.link();
+    held += link.latency;
+    const Bytes read = link.packet.max_read_request_bytes;
+    slowest = later(slowest, link.rate.time_for(link.packet.cost(Operation::read_response, read, 0, false).bytes));
+  }
+  held += slowest;
+  if (held == Time()) return Rate();
+  const auto rate = [](Bytes bytes, Time time) { return static_cast<std::uint64_t>(static_cast<double>(bytes) / time.seconds()); };
+  std::uint64_t limit = 0;
+  if (timing_.read_bytes != 0) limit = rate(timing_.read_bytes, held);
+  if (timing_.buffer_bytes != 0) {
+    const std::uint64_t buffered = rate(timing_.buffer_bytes, held + timing_.transmit);
+    limit = limit == 0 ? buffered : std::min(limit, buffered);
+  }
+  return Rate::bytes_per_second(limit);
+}
+
 transport::Path Nic::path(const transport::Endpoint& memory, PortId memory_port, Time memory_latency,
                           transport::Window destination, transport::Lid remote) const {
+  const ReadPath read = read_path(memory, memory_port, memory.window());
   transport::Path path;
-  path.fixed = timing_.doorbell + memory_latency + timing_.transmit;
-  Time request_out;
-  for (const transport::Hop& hop : transport::walk(*this, pcie(), transport::window_base(memory.window()), 0, Operation::read_request))
-    request_out += hop.link().latency + hop.link().rate.time_for(hop.link().packet.read_request_bytes);
-  path.fixed += request_out;
+  path.fixed = timing_.doorbell + read.out + memory_latency + timing_.transmit;
+  path.limit = read_limit(read, memory_latency);
   transport::Lane lane;
-  lane.hops = transport::walk(memory, memory_port, transport::window_base(window()), 0, Operation::read_response);
-  Time loop = request_out + memory_latency;
-  for (const transport::Hop& hop : lane.hops) loop += hop.link().latency;
+  lane.hops = read.back;
   for (const transport::Hop& hop : transport::walk(*this, network(), transport::window_base(destination), remote)) lane.hops.push_back(hop);
   path.lanes.push_back(lane);
-  if (timing_.read_bytes != 0 && loop != Time())
-    path.limit = Rate::bytes_per_second(static_cast<std::uint64_t>(static_cast<double>(timing_.read_bytes) / loop.seconds()));
   return path;
 }
 

@@ -2,12 +2,16 @@
 // in flight as it has tags and buffer), sends what comes back as packets of the MTU, and at the far side the receiving NIC
 // writes the destination GPU's memory over PCIe. Nothing is staged whole: reads, network and writes are coupled train by train.
 //
-// Messages of one queue pair (source, destination, class, channel) keep their order; queue pairs take turns.
+// Messages of one queue pair (source, destination, class, channel) keep their order; queue pairs of a virtual channel take
+// turns, virtual channels share by priority and weight as at a port. Read data waits in a buffer per virtual channel, so that
+// one that the network blocks does not stop another. As a link with a small buffer, a NIC with few tags is paced: tags x MRRS
+// per no-load read round trip, exactly, at any transaction size.
 #pragma once
 
 #include <array>
 #include <unordered_map>
 
+#include "transport/byte_clock.h"
 #include "transport/credit_window.h"
 #include "transport/endpoint.h"
 #include "transport/path.h"
@@ -17,8 +21,8 @@ namespace railyard::infiniband {
 struct NicTiming {
   Time doorbell;            ///< work request to first read request
   Time transmit;            ///< read data arrived to network port
-  Bytes read_bytes = 0;     ///< outstanding read requests: tags x MRRS
-  Bytes buffer_bytes = 0;   ///< read data asked for and not yet on the network
+  Bytes read_bytes = 0;     ///< outstanding read requests: tags x MRRS; 0: no limit
+  Bytes buffer_bytes = 0;   ///< per virtual channel, read data asked for and not yet on the network; 0: no limit
 };
 
 class Nic : public transport::Endpoint {
@@ -57,15 +61,18 @@ class Nic : public transport::Endpoint {
     std::uint32_t transmit_requester = 0;
     transport::Lid remote = 0;
     std::uint8_t channel = 0;
+    transport::ByteClock pace;  ///< of reads from its memory, when only they use the tags
+    bool paced = false;
   };
   /// Reads for one virtual channel: its queue pairs take turns, one read request is staged at a time.
   struct ReadEngine {
     transport::RequesterSet waiting;
+    transport::CreditWindow buffer;
     std::uint32_t requester = 0;
     std::uint32_t forward_requester = 0;
+    std::uint64_t served = 0;  ///< read bytes over weight
     bool made = false;
     bool staged = false;
-    Time retry = Time::max();  ///< the pending wake-up, if any
   };
   static constexpr std::uint32_t kPostTag = kFirstEndpointTag;
   static constexpr std::uint32_t kTransmitTag = kFirstEndpointTag + 1;
@@ -75,9 +82,18 @@ class Nic : public transport::Endpoint {
   PortId pcie() const { return PortId(kPciePort); }
   PortId network() const { return PortId(kNetworkPort); }
   ReadEngine& engine(std::uint8_t channel);
+  std::uint32_t queue_pair(const transport::Message& message);
   void start_work();
-  /// Stages the next read request of a channel, if tags and buffer allow; otherwise comes back when they do.
-  void read(std::uint8_t channel);
+  /// Stages the read requests that tags, buffers and pace allow now; otherwise comes back when they do.
+  void read();
+  void stage_read(ReadEngine& engine, std::uint8_t channel, Bytes bytes);
+  /// When this channel may read `bytes` more; Time::max() when only a departure or a response can help.
+  Time readable(ReadEngine& engine, Bytes bytes);
+  /// A read request's way out to a memory and a first completion's way back, without the memory.
+  struct ReadPath { Time out; std::vector<transport::Hop> back; };
+  ReadPath read_path(const transport::Device& memory, PortId memory_port, transport::Window window) const;
+  /// Tags and buffer over the no-load time that a read of MRRS holds them; zero: no limit.
+  Rate read_limit(const ReadPath& path, Time memory_latency) const;
   void transmit(transport::Transaction& transaction);
   void forward(transport::Transaction& transaction);
 
@@ -86,8 +102,11 @@ class Nic : public transport::Endpoint {
   std::vector<QueuePair> queue_pairs_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_key_;
   std::array<ReadEngine, transport::kVirtualChannels> engines_;
+  std::uint32_t waiting_channels_ = 0;  ///< bit per channel: some queue pair has bytes to read
   transport::CreditWindow reads_;
-  transport::CreditWindow buffer_;
+  Bytes largest_read_ = 0;
+  Time pace_;                           ///< no read before
+  Time retry_ = Time::max();            ///< the pending wake-up, if any
   transport::Ring<std::pair<transport::Message*, transport::Lid>> posts_;  ///< doorbells rung, in order
 };
 

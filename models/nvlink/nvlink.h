@@ -37,6 +37,7 @@ class Stripes {
   Stripes(const std::vector<std::uint32_t>& links_per_plane, Bytes granule_bytes);
 
   std::size_t planes() const { return links_.size(); }
+  std::uint32_t links(std::size_t plane) const { return links_[plane]; }
   Bytes granule_bytes() const { return granule_; }
   /// Bytes of [offset, offset + bytes) on each plane.
   void split(std::uint64_t offset, Bytes bytes, std::vector<Bytes>& on_plane) const;

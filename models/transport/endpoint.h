@@ -16,6 +16,8 @@ class Endpoint : public Device {
   Endpoint(sc_core::sc_module_name name, FabricContext& context, Window window);
 
   Window window() const { return window_; }
+  /// From a read request's arrival to its response: what a memory takes.
+  virtual Time read_latency() const { return Time(); }
   PortId decode(std::uint64_t address, Lid lid, PortId ingress) const override;
 
  protected:

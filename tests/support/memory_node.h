@@ -25,6 +25,8 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   /// The sending engine's own packet limit.
   void set_engine_payload(Bytes bytes) { engine_payload_bytes_ = bytes; }
 
+  Time read_latency() const override { return read_latency_; }
+
   void send(transport::Message& message) override {
     message.address = transport::window_base(message.destination);
     if (const auto nic = nics_.find(message.destination); nic != nics_.end()) {

@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <systemc>
@@ -92,6 +93,12 @@ class Simulation : private FreshKernel, public transport::MessageClient {
     return landed.size() - 1;
   }
 
+  /// Runs `action` at `when`.
+  void at(Time when, std::function<void()> action) {
+    actions_.actions.push_back(std::move(action));
+    fabric.calendar().at(when, actions_, 0, actions_.actions.size() - 1);
+  }
+
   void on_delivered(transport::Message& message) override {
     BOOST_TEST_REQUIRE((landed[message.cookie] == Time::max()));  // once
     landed[message.cookie] = fabric.now();
@@ -115,7 +122,12 @@ class Simulation : private FreshKernel, public transport::MessageClient {
     Simulation& simulation;
     std::vector<transport::Message> messages;
   };
+  struct Actions : transport::CalendarClient {
+    void on_event(std::uint32_t, std::uint64_t number) override { actions[number](); }
+    std::vector<std::function<void()>> actions;
+  };
   Starter starter_{*this};
+  Actions actions_;
 
   void done() {
     BOOST_TEST((sc_core::sc_get_status() == sc_core::SC_PAUSED));  // ran out of events; nobody stopped it
