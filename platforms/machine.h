@@ -44,8 +44,8 @@ class Server : public sc_core::sc_module {
   std::vector<std::unique_ptr<nvlink::NvSwitch>> nvswitches;
 
  private:
-  void build_pcie(const MachineSpec& spec);
-  void build_nvlink(const MachineSpec& spec);
+  void build_pcie(const MachineSpec& spec, const GroupSpec& group_spec);
+  void build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec);
   void connect_roots(const MachineSpec& spec);
 };
 

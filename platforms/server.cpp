@@ -41,12 +41,12 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   gpu::Gpu::Config config;
   config.datasheet = &group_spec.gpu;
   config.nvlink_planes = spec.board.nvlink_planes;
-  config.nvlink_rate = Rate::gb_per_s(spec.nvlink.gb_per_s);
-  config.nvlink = direction(spec.nvlink, nvlink_format(spec.nvlink_protocol), spec.nvswitch.hop_ns, spec.nvswitch.buffer_bytes);
+  config.nvlink_rate = Rate::gb_per_s(group_spec.nvlink.gb_per_s);
+  config.nvlink = direction(group_spec.nvlink, nvlink_format(spec.nvlink_protocol), spec.nvswitch.hop_ns, spec.nvswitch.buffer_bytes);
   config.stripe_bytes = std::max<Bytes>(1, whole(spec.nvlink_protocol.interleave_bytes));
   config.sm_store_bytes = whole(spec.nvlink_protocol.sm_store_payload_bytes);
   config.copy_engine_bytes = whole(spec.nvlink_protocol.copy_engine_payload_bytes);
-  config.pcie = direction(spec.gpu_pcie, pcie_format(pcie), spec.plx.hop_ns, spec.plx.buffer_bytes);
+  config.pcie = direction(group_spec.gpu_pcie, pcie_format(pcie), spec.plx.hop_ns, spec.plx.buffer_bytes);
   for (std::uint32_t slot = 0; slot < spec.board.gpus; ++slot) {
     gpus.push_back(std::make_unique<gpu::Gpu>(("gpu" + std::to_string(slot)).c_str(), context, first_gpu + slot, config, policy));
     fabric.add_device(*gpus.back());
@@ -78,18 +78,18 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
     nvswitches.push_back(std::make_unique<nvlink::NvSwitch>(("nvswitch" + std::to_string(s)).c_str(), context));
     fabric.add_device(*nvswitches.back());
   }
-  build_pcie(spec);
-  build_nvlink(spec);
+  build_pcie(spec, group_spec);
+  build_nvlink(spec, group_spec);
   connect_roots(spec);
 }
 
-void Server::build_pcie(const MachineSpec& spec) {
+void Server::build_pcie(const MachineSpec& spec, const GroupSpec& group_spec) {
   const transport::PacketFormat packet = pcie_format(spec.pcie);
   const std::uint32_t gpus_per_plx = spec.board.gpus / spec.board.pcie_switches;
   for (std::uint32_t s = 0; s < plx.size(); ++s) {
     pcie::PlxSwitch& sw = *plx[s];
     for (std::uint32_t g = s * gpus_per_plx; g < (s + 1) * gpus_per_plx; ++g) {
-      const PortId port = sw.add_port("port" + std::to_string(sw.ports()), direction(spec.gpu_pcie, packet, 0, spec.gpu_pcie.buffer_bytes));
+      const PortId port = sw.add_port("port" + std::to_string(sw.ports()), direction(group_spec.gpu_pcie, packet, 0, group_spec.gpu_pcie.buffer_bytes));
       transport::Device::connect(*gpus[g], gpus[g]->pcie(), sw, port);
       sw.decoder().map(gpus[g]->window(), port);
     }
@@ -101,10 +101,11 @@ void Server::build_pcie(const MachineSpec& spec) {
   }
 }
 
-void Server::build_nvlink(const MachineSpec& spec) {
+void Server::build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec) {
   for (std::uint32_t plane = 0; plane < nvswitches.size(); ++plane) {
-    transport::LinkDirection down = direction(spec.nvlink, nvlink_format(spec.nvlink_protocol), 0, spec.nvlink.buffer_bytes);
+    transport::LinkDirection down = direction(group_spec.nvlink, nvlink_format(spec.nvlink_protocol), 0, group_spec.nvlink.buffer_bytes);
     down.rate = Rate::bytes_per_second(down.rate.bytes_per_second() * spec.board.nvlink_planes[plane]);
+    down.buffer_bytes *= spec.board.nvlink_planes[plane];
     for (auto& gpu : gpus) {
       const PortId port = nvswitches[plane]->add_port("port" + std::to_string(nvswitches[plane]->ports()), down);
       transport::Device::connect(*gpu, gpu->nvlink(plane), *nvswitches[plane], port);

@@ -106,14 +106,15 @@ Json traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
     row["messages"] = totals.messages;
     row["bytes"] = totals.bytes;
     const double n = std::max<double>(1, static_cast<double>(totals.messages));
-    row["mean_actual_s"] = totals.actual_s / n;
-    row["mean_uncontended_s"] = totals.uncontended_s / n;
+    row["mean_actual_s"] = totals.actual.seconds() / n;
+    row["mean_uncontended_s"] = totals.uncontended.seconds() / n;
     double waited = 0, most = 0;
     const LinkRow* worst = nullptr;
     for (const LinkRow& link : links) {
-      waited += link.counters().waited_s[c];
-      if (link.counters().waited_s[c] > most) {
-        most = link.counters().waited_s[c];
+      const double here = link.counters().waited[c].seconds();
+      waited += here;
+      if (here > most) {
+        most = here;
         worst = &link;
       }
     }
@@ -172,6 +173,7 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   }
   s["simulator"] = {{"wall_s", figures.wall_s},
                     {"transactions", simulation.fabric().hop_transactions()},
+                    {"replayed_transactions", simulation.fabric().replayed_transactions()},
                     {"jobs", system.dispatcher().jobs()},
                     {"kernel_events", simulation.fabric().calendar().events()},
                     {"peak_rss_bytes", figures.peak_rss_bytes},

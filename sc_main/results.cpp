@@ -46,7 +46,7 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
     const transport::PortCounters& c = row.counters();
     out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}\n", row.name, row.direction, row.port_name(),
               c.payload_bytes, c.wire_bytes, c.transactions, c.busy.seconds(), c.busy.seconds() / end, c.peak_queued_bytes,
-              row.link().rate.gb_per_s(), row.link().latency.seconds(), c.waited_s[0], c.waited_s[1], c.waited_s[2]);
+              row.link().rate.gb_per_s(), row.link().latency.seconds(), c.waited[0].seconds(), c.waited[1].seconds(), c.waited[2].seconds());
   }
 }
 
@@ -114,9 +114,10 @@ std::string table(const Json& s) {
                         volume(t["bytes"].get<double>()), seconds(t["mean_actual_s"]), seconds(t["mean_uncontended_s"]),
                         t["worst_link"].get<std::string>(), t["worst_link_direction"].get<std::string>());
   const Json& sim = s["simulator"];
-  text += fmt::format("\n  simulated {} in {:.2f} s: {:.2f} million transactions over links, {:.2f} million/s, {:.0f} MB\n", seconds(m["end_s"]),
-                      sim["wall_s"].get<double>(), sim["transactions"].get<double>() * 1e-6,
-                      sim["transactions"].get<double>() * 1e-6 / std::max(1e-9, sim["wall_s"].get<double>()),
+  const double simulated = sim["transactions"].get<double>() - sim["replayed_transactions"].get<double>();
+  text += fmt::format("\n  simulated {} in {:.2f} s: {:.2f} million transactions over links ({:.2f} million replayed), {:.2f} million/s, {:.0f} MB\n",
+                      seconds(m["end_s"]), sim["wall_s"].get<double>(), sim["transactions"].get<double>() * 1e-6,
+                      sim["replayed_transactions"].get<double>() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].get<double>()),
                       sim["peak_rss_bytes"].get<double>() * 1e-6);
   return text;
 }

@@ -37,9 +37,10 @@ struct Bench {
 
   void offer(std::uint8_t channel, std::uint32_t requester, Bytes wire_bytes, Time tail = Time(), Bytes packet = 0) {
     waiting[{channel, requester}] = {wire_bytes, tail, packet};
-    port.add(channel, requester);
+    port.add(channel, requester, Time());
   }
   EgressPort::Choice ask(Time now) {
+    clock = now;
     return port.choose(now, [&](std::uint8_t channel, std::uint32_t requester) { return waiting.at({channel, requester}).bytes; });
   }
   /// Starts what is chosen at `now`; it must exist.
@@ -61,6 +62,7 @@ struct Bench {
 
   struct Train { Bytes bytes; Time tail; Bytes packet; };
   EgressPort port;
+  Time clock;
   std::map<std::pair<std::uint8_t, std::uint32_t>, Train> waiting;
   EgressPort::Choice last;
 };

@@ -23,7 +23,7 @@ class Time {
   static constexpr Time us(std::uint64_t value) { return Time(value * 1'000'000'000ull); }
   static constexpr Time ms(std::uint64_t value) { return Time(value * 1'000'000'000'000ull); }
   /// Rounds a floating-point duration once, to the nearest femtosecond; kernel-time formulas end here.
-  static Time seconds(double value) { return Time(static_cast<std::uint64_t>(std::llround(value * 1e15))); }
+  static Time seconds(double value) { return Time(static_cast<std::uint64_t>(std::nearbyint(value * 1e15))); }
   static Time nanoseconds(double value) { return Time(static_cast<std::uint64_t>(std::llround(value * 1e6))); }
   /// Later than every instant a run can reach; also "not scheduled".
   static constexpr Time max() { return Time(std::numeric_limits<std::uint64_t>::max()); }
@@ -83,6 +83,25 @@ class Rate {
 };
 
 constexpr Rate slower(Rate a, Rate b) { return b < a ? b : a; }
+
+/// A sum of durations that may exceed what one Time holds; exact, so that the order of adding does not show.
+class TimeSum {
+ public:
+  void add(Time t) { fs_ += t.fs(); }
+  /// part / whole of a duration, rounded down.
+  void add_share(Time t, Bytes part, Bytes whole) { fs_ += static_cast<unsigned __int128>(t.fs()) * part / whole; }
+  void add(const TimeSum& other) { fs_ += other.fs_; }
+  /// @pre earlier is a former value of this sum
+  TimeSum since(const TimeSum& earlier) const {
+    TimeSum difference;
+    difference.fs_ = fs_ - earlier.fs_;
+    return difference;
+  }
+  double seconds() const { return static_cast<double>(fs_) * 1e-15; }
+
+ private:
+  unsigned __int128 fs_ = 0;
+};
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 

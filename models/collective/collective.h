@@ -14,6 +14,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <tuple>
 #include <vector>
 
 #include "transport/fabric.h"
@@ -34,7 +36,13 @@ struct CollectiveSpec {
   Time step;                       ///< SM work between an arrival and the send that depends on it
 };
 
+/// What the course of a collective on quiet links of its own depends on: operation, algorithm, bytes, slices, class, and when
+/// each member entered, from the first one's entry.
+using CourseKey = std::tuple<Operation, Algorithm, Bytes, std::uint32_t, std::uint8_t, std::vector<Time>>;
+
 class Collective;
+class ReuseTable;
+struct Course;
 
 class CollectiveClient {
  public:
@@ -49,10 +57,13 @@ class CollectiveClient {
 
 class Collective : private transport::MessageClient, private transport::CalendarClient {
  public:
-  explicit Collective(transport::Fabric& fabric) : fabric_(fabric) {}
+  explicit Collective(transport::Fabric& fabric);
+  ~Collective();
 
   /// @pre at least one member; `members` outlives the collective
-  void prepare(const CollectiveSpec& spec, const std::vector<transport::Window>& members, CollectiveClient& client);
+  /// @param reuse  of this group, where its links are its own; null: always simulated
+  void prepare(const CollectiveSpec& spec, const std::vector<transport::Window>& members, CollectiveClient& client,
+               ReuseTable* reuse = nullptr);
   void enter(std::uint32_t member);
 
   const CollectiveSpec& spec() const { return spec_; }
@@ -66,6 +77,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
 
   /// Bytes of chunk (or shard) `index`: as even as possible.
   Bytes chunk_bytes(std::uint32_t index) const;
+  /// Where chunk `index` begins in the vector; every member's buffer lies at the same address.
+  Bytes chunk_offset(std::uint32_t index) const;
 
  private:
   struct Arrival { std::uint32_t step, slice; };
@@ -83,16 +96,21 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::uint32_t ring_steps() const;
   std::uint32_t messages_per_member() const;
   Bytes slice_bytes(std::uint32_t chunk, std::uint32_t slice) const;
+  Bytes slice_offset(std::uint32_t chunk, std::uint32_t slice) const;
   void start(std::uint32_t member);
+  /// At the first member's start: whether the course of an earlier one was taken instead; if not, begins to keep this one.
+  bool reuse();
+  CourseKey course_key() const;
   void send_step(std::uint32_t member, std::uint32_t step, std::uint32_t slice);
   void send_shard(std::uint32_t member, std::uint32_t phase);
-  void send(std::uint32_t from, std::uint32_t to, std::uint32_t step, std::uint32_t slice, Bytes bytes);
+  void send(std::uint32_t from, std::uint32_t to, std::uint32_t step, std::uint32_t slice, Bytes offset, Bytes bytes);
   void received(std::uint32_t member, std::uint32_t step, std::uint32_t slice);
   /// Runs what depends on an arrival, after the SM work of a step.
   void after_step(std::uint32_t member, std::uint32_t step, std::uint32_t slice);
   void depend(std::uint32_t member, std::uint32_t step, std::uint32_t slice);
   /// Tells the client when this member is done. @return whether that completed the collective
   bool check_done(std::uint32_t member);
+  bool finish(std::uint32_t member);
 
   void on_delivered(transport::Message& message) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
@@ -104,6 +122,10 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::vector<State> states_;
   std::uint32_t entered_ = 0, done_ = 0;
   Time first_entry_, last_entry_;
+  bool begun_ = false, replaying_ = false;
+  ReuseTable* reuse_ = nullptr;
+  std::unique_ptr<Course> course_;     ///< being kept
+  Time course_from_;
 };
 
 /// Collectives under way, their objects reused.

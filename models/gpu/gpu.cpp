@@ -17,6 +17,7 @@ Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transp
   for (std::size_t plane = 0; plane < config_.nvlink_planes.size(); ++plane) {
     transport::LinkDirection bundle = config_.nvlink;
     bundle.rate = Rate::bytes_per_second(config_.nvlink_rate.bytes_per_second() * config_.nvlink_planes[plane]);
+    bundle.buffer_bytes *= config_.nvlink_planes[plane];
     add_port("nvlink" + std::to_string(plane), bundle);
   }
   add_port("pcie", config_.pcie);
@@ -28,7 +29,7 @@ bool Gpu::reaches_over_nvlink(transport::Window destination) const {
 
 void Gpu::send(Message& message) {
   const Egress egress = policy_.egress(message.source, message.destination, message.traffic_class);
-  message.address = transport::window_base(message.destination) + next_offset_;
+  message.address = transport::window_base(message.destination) + message.offset;
   switch (egress.via) {
     case Egress::Via::local: copy_locally(message); break;
     case Egress::Via::nvlink: send_over_nvlink(message); break;
@@ -65,8 +66,6 @@ void Gpu::send_over_nvlink(Message& message) {
     part.bytes = on_plane_[plane];
     inject(nvlink(plane), part);
   }
-  next_offset_ += ceil_div(message.bytes, stripes_.granule_bytes()) * stripes_.granule_bytes();
-  if (next_offset_ >= (1ull << (transport::kWindowBits - 1))) next_offset_ = 0;
 }
 
 transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic_class) const {

@@ -36,7 +36,7 @@ class Gpu : public transport::Endpoint, public transport::Sender {
     const GpuDatasheet* datasheet = nullptr;
     std::vector<std::uint32_t> nvlink_planes;          ///< links to each plane; empty: none
     Rate nvlink_rate;                                  ///< per link
-    transport::LinkDirection nvlink;                   ///< all but the rate, which is the bundle's
+    transport::LinkDirection nvlink;                   ///< of one link; a bundle has that many times its rate and buffer
     Bytes stripe_bytes = 0;                            ///< address interleave over planes
     Bytes sm_store_bytes = 0, copy_engine_bytes = 0;   ///< NVLink packet payload by engine
     transport::LinkDirection pcie;
@@ -72,7 +72,6 @@ class Gpu : public transport::Endpoint, public transport::Sender {
   SmArray sms_;
   Hbm hbm_;
   nvlink::Stripes stripes_;
-  std::uint64_t next_offset_ = 0;        ///< destination buffers rotate over the stripes
   std::uint32_t responder_ = 0;
   bool has_responder_ = false;
   std::vector<Bytes> on_plane_;          // kept to spare an allocation per message

@@ -43,10 +43,14 @@ PortId Device::add_port(const std::string& name, const LinkDirection& transmit) 
 }
 
 void Device::connect(Device& a, PortId port_a, Device& b, PortId port_b) {
+  a.port(port_a).transmit->bind(*b.port(port_b).receive);
+  b.port(port_b).transmit->bind(*a.port(port_a).receive);
+  introduce(a, port_a, b, port_b);
+}
+
+void Device::introduce(Device& a, PortId port_a, Device& b, PortId port_b) {
   Port& pa = a.port(port_a);
   Port& pb = b.port(port_b);
-  pa.transmit->bind(*pb.receive);
-  pb.transmit->bind(*pa.receive);
   pa.receive_rate = pb.egress.link().rate;
   pb.receive_rate = pa.egress.link().rate;
   pa.peer = &b;
@@ -83,7 +87,7 @@ void Device::return_credit(Transaction& transaction, Time leaves) {
 }
 
 void Device::request(PortId out, std::uint8_t channel, std::uint32_t requester) {
-  ports_[out.value()].egress.add(channel, requester);
+  ports_[out.value()].egress.add(channel, requester, now());
   serve(out);
 }
 
@@ -127,8 +131,7 @@ void Device::start(PortId out, Transaction& t, std::uint8_t channel) {
   counters.busy += p.egress.free() - later(free_before, now());
   counters.queued_bytes -= t.carried_bytes();
   if (t.message != nullptr && now() > t.waiting_since)
-    counters.waited_s[t.traffic_class] += (now() - t.waiting_since).seconds() * static_cast<double>(t.payload_bytes) /
-                                          static_cast<double>(std::max<Bytes>(1, t.message->bytes));
+    counters.waited[t.traffic_class].add_share(now() - t.waiting_since, t.payload_bytes, std::max<Bytes>(1, t.message->bytes));
   if (context_.listener != nullptr) {
     context_.listener->on_queue(*this, out, counters.queued_bytes, now());
     context_.listener->on_start(*this, out, t, now(), crossing);

@@ -38,7 +38,7 @@ struct PortCounters {
   Bytes queued_bytes = 0;    ///< payload waiting to start, now
   Bytes peak_queued_bytes = 0;
   /// Time that eligible transactions waited here, by class, each weighted with its share of its message.
-  std::array<double, kMaxClasses> waited_s{};
+  std::array<TimeSum, kMaxClasses> waited{};
 };
 
 class Device : public sc_core::sc_module, protected CalendarClient {
@@ -76,6 +76,8 @@ class Device : public sc_core::sc_module, protected CalendarClient {
 
   /// Binds both directions of a link.
   static void connect(Device& a, PortId port_a, Device& b, PortId port_b);
+  /// Tells both ends whom they face, without binding their sockets: the caller binds something in between, as a monitor.
+  static void introduce(Device& a, PortId port_a, Device& b, PortId port_b);
 
   /// Where this device's decoder sends an address that came in at `ingress`; an invalid id: it ends here.
   virtual PortId decode(std::uint64_t address, Lid lid, PortId ingress) const = 0;

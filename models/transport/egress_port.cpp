@@ -12,8 +12,10 @@ EgressPort::EgressPort(const LinkDirection& link, const ChannelPlan& plan)
   for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) channels_at_[priority_[vc]] |= 1u << vc;
 }
 
-void EgressPort::add(std::uint8_t channel, std::uint32_t requester) {
-  channels_[channel].waiting.insert(requester);
+void EgressPort::add(std::uint8_t channel, std::uint32_t requester, Time now) {
+  RequesterSet& waiting = channels_[channel].waiting;
+  if (waiting.empty() && now > free_[priority_[channel]]) waiting.forget_turn();
+  waiting.insert(requester);
   waiting_channels_ |= 1u << channel;
 }
 
@@ -57,6 +59,13 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   crossing.first_packet = sooner(crossing.head + packet_time, crossing.tail);
   crossing.line_free = free_[priority];
   return crossing;
+}
+
+bool EgressPort::quiet(Time now) {
+  if (waiting_channels_ != 0 || now <= free_[0]) return false;
+  for (Channel& channel : channels_)
+    if (channel.pace > now || channel.credit.below(1, now) != now) return false;
+  return true;
 }
 
 Time EgressPort::credit(std::uint8_t vc, Bytes bytes, Time left) {

@@ -40,7 +40,9 @@ class EgressPort {
   EgressPort(const LinkDirection& link, const ChannelPlan& plan);
 
   // -- who waits
-  void add(std::uint8_t channel, std::uint32_t requester);
+  /// A requester's front wants the port. One that was idle has forgotten whose turn it was: what a port does depends on the
+  /// traffic since it was quiet last, not on all its past.
+  void add(std::uint8_t channel, std::uint32_t requester, Time now);
   void remove(std::uint8_t channel, std::uint32_t requester);
   bool waiting() const { return waiting_channels_ != 0; }
   bool waiting(std::uint8_t channel) const { return (waiting_channels_ >> channel & 1u) != 0; }
@@ -66,6 +68,9 @@ class EgressPort {
   bool starved(std::uint8_t channel) { const bool was = starved_ >> channel & 1u; starved_ &= ~(1u << channel); return was; }
   /// Acks and flow control that this direction owes for what the other one received.
   void owe(Bytes bytes) { debt_ += bytes; }
+
+  /// Nothing waits, the line is free and every credit is home: what comes next cannot tell what came before.
+  bool quiet(Time now);
 
   const LinkDirection& link() const { return link_; }
   Time free(std::uint8_t priority = 0) const { return free_[priority]; }

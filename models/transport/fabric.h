@@ -43,6 +43,12 @@ class Fabric {
   Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes);
 
   const MessageLedger& ledger() const { return ledger_; }
+  /// Messages whose course is known and was not simulated again, and the transactions they would have taken.
+  void replay(std::size_t traffic_class, const ClassTotals& messages, std::uint64_t transactions) {
+    ledger_.replay(traffic_class, messages);
+    replayed_ += transactions;
+  }
+  std::uint64_t replayed_transactions() const { return replayed_; }
   std::size_t transactions_live() const { return pool_.live(); }
   /// Transactions started on any port since the start: the unit of simulation speed.
   std::uint64_t hop_transactions() const;
@@ -62,6 +68,7 @@ class Fabric {
   MessageLedger ledger_;
   FabricContext context_;
   Bytes transaction_bytes_;
+  std::uint64_t replayed_ = 0;
   std::vector<Sender*> senders_;
   std::vector<Device*> devices_;
   std::unordered_map<std::uint64_t, Route> routes_;

@@ -14,9 +14,18 @@ namespace railyard::transport {
 struct ClassTotals {
   std::uint64_t messages = 0;
   Bytes bytes = 0;
-  double actual_s = 0;       ///< summed over messages
-  double uncontended_s = 0;
+  TimeSum actual;            ///< summed over messages
+  TimeSum uncontended;
+
+  void add(const ClassTotals& more);
 };
+
+inline void ClassTotals::add(const ClassTotals& more) {
+  messages += more.messages;
+  bytes += more.bytes;
+  actual.add(more.actual);
+  uncontended.add(more.uncontended);
+}
 
 class MessageLedger {
  public:
@@ -38,8 +47,8 @@ class MessageLedger {
     ClassTotals& totals = totals_[message.traffic_class];
     ++totals.messages;
     totals.bytes += message.bytes;
-    totals.actual_s += (message.finished - message.started).seconds();
-    totals.uncontended_s += message.uncontended.seconds();
+    totals.actual.add(message.finished - message.started);
+    totals.uncontended.add(message.uncontended);
     --live_;
     message.client->on_delivered(message);
     message.next = free_;
@@ -48,6 +57,8 @@ class MessageLedger {
 
   std::size_t live() const { return live_; }
   const ClassTotals& totals(std::size_t traffic_class) const { return totals_[traffic_class]; }
+  /// Messages whose course is known from earlier ones and was not simulated again.
+  void replay(std::size_t traffic_class, const ClassTotals& more) { totals_[traffic_class].add(more); }
 
  private:
   std::deque<Message> storage_;

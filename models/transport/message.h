@@ -35,6 +35,7 @@ struct Message {
   Window source = 0;
   Window destination = 0;
   Bytes bytes = 0;
+  Bytes offset = 0;                ///< of the first byte in the destination's memory: which stripes it falls on
   std::uint8_t traffic_class = 0;
   std::uint32_t channel = 0;       ///< messages of one (class, destination, channel) keep their order: a queue pair
   Engine engine = Engine::sm;

@@ -35,6 +35,7 @@ class RequesterSet {
     return number(word, words_[word]);
   }
   void served(std::uint32_t requester) { last_ = requester; }
+  void forget_turn() { last_ = kNobody; }
 
  private:
   static std::uint32_t number(std::size_t word, std::uint64_t bits) {
@@ -42,7 +43,8 @@ class RequesterSet {
   }
   std::vector<std::uint64_t> words_;
   std::uint32_t count_ = 0;
-  std::uint32_t last_ = 0xffffffffu;  // so that requester 0 is first
+  static constexpr std::uint32_t kNobody = 0xffffffffu;  // requester 0 follows it
+  std::uint32_t last_ = kNobody;
 };
 
 }  // namespace railyard::transport

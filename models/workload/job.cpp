@@ -106,8 +106,8 @@ JobRef Dispatcher::kernel(RankDevice& device, gpu::Stream& stream, Time duration
 }
 
 void Dispatcher::collective(const std::vector<RankDevice*>& devices, const std::vector<transport::Window>& members,
-                            const collective::CollectiveSpec& spec, const JobTag& tag, JobClient& client,
-                            std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
+                            const collective::CollectiveSpec& spec, collective::ReuseTable* reuse, const JobTag& tag,
+                            JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
   if (free_runs_.empty()) {
     free_runs_.push_back(static_cast<std::uint32_t>(runs_.size()));
     runs_.emplace_back();
@@ -119,7 +119,7 @@ void Dispatcher::collective(const std::vector<RankDevice*>& devices, const std::
   run.tag = tag;
   run.client = &client;
   collective::Collective& collective = collectives_.acquire();
-  collective.prepare(spec, members, *this);
+  collective.prepare(spec, members, *this, reuse);
   collective.cookie = number;
   jobs.clear();
   for (std::uint32_t m = 0; m < devices.size(); ++m) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/reuse.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "workload/job.h"
 #include "workload/model_shape.h"
@@ -27,6 +28,10 @@ class Grid {
   const RankDevice& rank(std::uint32_t r) const { return *ranks_[r]; }
   const std::vector<RankDevice*>& tp_devices(std::uint32_t stage) const { return tp_devices_[stage]; }
   const std::vector<transport::Window>& tp_windows(std::uint32_t stage) const { return tp_windows_[stage]; }
+
+  /// For collectives whose links are the stage's own; null where they are not.
+  collective::ReuseTable* reuse(std::uint32_t stage) { return reuse_.empty() ? nullptr : reuse_[stage].get(); }
+  void set_reuse(std::vector<std::unique_ptr<collective::ReuseTable>> tables) { reuse_ = std::move(tables); }
 
   const Stage& stage(std::uint32_t p) const { return stages_[p]; }
   /// Global number of a stage's first layer.
@@ -57,6 +62,7 @@ class Grid {
   std::vector<Bytes> kv_bytes_per_token_;
   gpu::KernelTimer kernels_;
   LayerTimer timer_;
+  std::vector<std::unique_ptr<collective::ReuseTable>> reuse_;  ///< by stage
   double limit_ratio_ = 1;
 };
 

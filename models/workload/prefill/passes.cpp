@@ -88,13 +88,13 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     if (tp == 1) return;
     ++state(number).collectives_left;
     dispatcher_.collective(grid_.tp_devices(p), grid_.tp_windows(p), collective_spec(p, collective::Operation::all_reduce, hidden),
-                           tag(what, 0, layer, is_last), *this, last);
+                           grid_.reuse(p), tag(what, 0, layer, is_last), *this, last);
   };
 
   if (p > 0 && tp > 1 && pp_send_ == PpSend::shard) {
     ++state(number).collectives_left;
     dispatcher_.collective(grid_.tp_devices(p), grid_.tp_windows(p), collective_spec(p, collective::Operation::all_gather, hidden),
-                           tag(kGather, 0, 0, false), *this, last, incoming);
+                           grid_.reuse(p), tag(kGather, 0, 0, false), *this, last, incoming);
     first = false;
   }
   const bool has_head = stage.last && pass.head.duration != Time();

@@ -21,7 +21,28 @@ System::System(const ModelShape& model, const PrefillSpec& spec, const std::vect
   decode_grid_.load(spec_.memory_limit_ratio, spec_.max_batch, spec_.max_batch);
 }
 
+void System::isolate_groups() {
+  std::vector<std::vector<transport::Window>> groups;
+  std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>> others;
+  const auto window = [](Grid& grid, std::uint32_t rank) { return grid.rank(rank).gpu->window(); };
+  for (Grid* grid : {&prefill_grid_, &decode_grid_}) {
+    for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(grid->tp_windows(p));
+    for (std::uint32_t r = 0; r < grid->ranks() && grid->pp() > 1; ++r)  // to the next stage; tokens back to the first
+      others.emplace_back(window(*grid, r), window(*grid, (r + grid->tp()) % grid->ranks()), number(TrafficClass::pp));
+  }
+  const HandoffPlan plan(prefill_grid_, decode_grid_);
+  for (std::uint32_t r = 0; r < prefill_grid_.ranks(); ++r)
+    for (const HandoffPlan::Share& share : plan.shares(r))
+      others.emplace_back(window(prefill_grid_, r), window(decode_grid_, share.decode_rank), number(TrafficClass::kv));
+  auto tables = collective::isolate(fabric_, groups, number(TrafficClass::tp), others);
+  const auto second = tables.begin() + prefill_grid_.pp();
+  decode_grid_.set_reuse({std::make_move_iterator(second), std::make_move_iterator(tables.end())});
+  tables.erase(second, tables.end());
+  prefill_grid_.set_reuse(std::move(tables));
+}
+
 void System::start() {
+  if (reuse_) isolate_groups();
   for (std::uint32_t r = 0; r < spec_.requests.size(); ++r) fabric_.calendar().at(spec_.requests[r].arrival, *this, 0, r);
 }
 

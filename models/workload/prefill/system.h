@@ -26,6 +26,8 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
          const std::vector<gpu::Gpu*>& decode_gpus, transport::Fabric& fabric, JobSink& sink);
 
+  /// Simulates every collective, even those whose course is known. Results are the same.
+  void simulate_every_collective() { reuse_ = false; }
   /// Schedules the arrivals. Call once, before the simulation starts.
   void start();
 
@@ -46,6 +48,8 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   std::vector<std::string> blocked();
 
  private:
+  /// Proves which tensor-parallel groups have their links to themselves, and lets their collectives be reused.
+  void isolate_groups();
   std::uint64_t kv_tokens(std::uint32_t request) const;
   void admit();
   void finish(std::uint32_t request);
@@ -69,6 +73,7 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   std::vector<std::uint32_t> finished_;
   std::uint32_t in_prefill_ = 0;
   Time window_since_, window_;
+  bool reuse_ = true;
 };
 
 }  // namespace railyard::workload::prefill

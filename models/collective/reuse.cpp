@@ -1,0 +1,104 @@
+#include "collective/reuse.h"
+
+#include <algorithm>
+
+namespace railyard::collective {
+
+namespace {
+
+using PortKey = std::pair<const transport::Device*, std::uint32_t>;
+
+void add_ports(std::vector<PortKey>& ports, const transport::Path& path) {
+  for (const transport::Lane& lane : path.lanes)
+    for (const transport::Hop& hop : lane.hops) ports.emplace_back(hop.device, hop.port.value());
+}
+
+void sort_unique(std::vector<PortKey>& ports) {
+  std::sort(ports.begin(), ports.end());
+  ports.erase(std::unique(ports.begin(), ports.end()), ports.end());
+}
+
+transport::PortCounters difference(const transport::PortCounters& now, const transport::PortCounters& before) {
+  transport::PortCounters d = now;  // its peak queue is taken as it is
+  d.transactions -= before.transactions;
+  d.payload_bytes -= before.payload_bytes;
+  d.wire_bytes -= before.wire_bytes;
+  d.busy = now.busy - before.busy;
+  for (std::size_t c = 0; c < d.waited.size(); ++c) d.waited[c] = now.waited[c].since(before.waited[c]);
+  return d;
+}
+
+}  // namespace
+
+bool ReuseTable::quiet(Time now) {
+  return std::all_of(ports_.begin(), ports_.end(), [now](const auto& p) { return p.first->port(p.second).egress.quiet(now); });
+}
+
+const Course* ReuseTable::find(const CourseKey& key) const {
+  const auto found = courses_.find(key);
+  return found == courses_.end() ? nullptr : &found->second;
+}
+
+void ReuseTable::keep(const CourseKey& key, Course course) {
+  const std::vector<transport::PortCounters> before = std::move(course.counters);
+  course.counters.clear();
+  for (std::size_t i = 0; i < ports_.size(); ++i) course.counters.push_back(difference(ports_[i].first->port(ports_[i].second).counters, before[i]));
+  if (courses_.size() < kMostCourses) courses_.emplace(key, std::move(course));
+}
+
+std::vector<transport::PortCounters> ReuseTable::counters() const {
+  std::vector<transport::PortCounters> all;
+  for (const auto& [device, port] : ports_) all.push_back(device->port(port).counters);
+  return all;
+}
+
+std::uint64_t ReuseTable::replay(const Course& course) {
+  std::uint64_t transactions = 0;
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    transport::PortCounters& c = ports_[i].first->port(ports_[i].second).counters;
+    const transport::PortCounters& more = course.counters[i];
+    c.transactions += more.transactions;
+    transactions += more.transactions;
+    c.payload_bytes += more.payload_bytes;
+    c.wire_bytes += more.wire_bytes;
+    c.busy += more.busy;
+    c.peak_queued_bytes = std::max(c.peak_queued_bytes, more.peak_queued_bytes);
+    for (std::size_t k = 0; k < c.waited.size(); ++k) c.waited[k].add(more.waited[k]);
+  }
+  return transactions;
+}
+
+std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, const std::vector<std::vector<transport::Window>>& groups,
+                                                 std::uint8_t traffic_class,
+                                                 const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others) {
+  std::vector<PortKey> reached;
+  for (const auto& [source, destination, other_class] : others) add_ports(reached, fabric.path(source, destination, other_class));
+  sort_unique(reached);
+  std::vector<std::vector<PortKey>> own(groups.size());
+  std::map<PortKey, std::uint32_t> users;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const transport::Window a : groups[g])
+      for (const transport::Window b : groups[g])
+        if (a != b) add_ports(own[g], fabric.path(a, b, traffic_class));
+    sort_unique(own[g]);
+    for (const PortKey& port : own[g]) ++users[port];
+  }
+  std::vector<std::unique_ptr<ReuseTable>> tables;
+  for (std::vector<PortKey>& ports : own) {
+    const bool alone = std::all_of(ports.begin(), ports.end(), [&](const PortKey& port) {
+      return users[port] == 1 && !std::binary_search(reached.begin(), reached.end(), port);
+    });
+    if (!alone || ports.empty()) {
+      tables.push_back(nullptr);
+      continue;
+    }
+    std::vector<std::pair<transport::Device*, PortId>> mine;
+    for (transport::Device* device : fabric.devices())  // in an order that does not depend on addresses
+      for (std::uint32_t p = 0; p < device->ports(); ++p)
+        if (std::binary_search(ports.begin(), ports.end(), PortKey(device, p))) mine.emplace_back(device, PortId(p));
+    tables.push_back(std::make_unique<ReuseTable>(std::move(mine)));
+  }
+  return tables;
+}
+
+}  // namespace railyard::collective
