@@ -26,7 +26,8 @@ BOOST_AUTO_TEST_CASE(view_is_exactly_this) {
   view.end_group();
   view.add_signal("railyard.prefill0.busy", Format::wire);
   view.add_signal("railyard.prefill0.load", Format::real_curve);
-  view.add_signal("railyard.prefill0.depth[7:0]", Format::decimal);
+  view.add_signal("railyard.prefill0.depth[7:0]", Format::decimal, 1, GtkwaveSave::Color::none, "port3 > gpu3 queued");
+  view.add_translated("railyard.prefill0.state[1:0]", "state.flt", GtkwaveSave::Color::none, "compute");
   BOOST_CHECK_THROW(view.str(), std::logic_error);
   view.end_group();
   BOOST_CHECK_THROW(view.end_group(), std::logic_error);
@@ -38,7 +39,7 @@ BOOST_AUTO_TEST_CASE(view_is_exactly_this) {
              "[pos] -1 -1\n"
              "[treeopen] railyard.\n"
              "[sst_width] 20\n"
-             "[signals_width] 300\n"
+             "[signals_width] 240\n"
              "[sst_expanded] 0\n"
              "@800200\n-prefill0\n"
              "@c00200\n-gpu0\n"
@@ -48,14 +49,15 @@ BOOST_AUTO_TEST_CASE(view_is_exactly_this) {
              "@1401200\n-gpu0\n"
              "@28\nrailyard.prefill0.busy\n"
              "@88020\nrailyard.prefill0.load\n"
-             "@24\nrailyard.prefill0.depth[7:0]\n"
+             "@24\n+{port3 > gpu3 queued} railyard.prefill0.depth[7:0]\n"
+             "@2022\n^1 state.flt\n+{compute} railyard.prefill0.state[1:0]\n"
              "@1000200\n-prefill0\n");
 }
 
 BOOST_AUTO_TEST_CASE(view_opens_on_the_part_asked_for) {
   GtkwaveSave view("trace.vcd");
-  // 4.5 frames of 200 pixels fill the 900 pixels of waves: 4.5 * 2^40 fs show as a zoom of -40.
-  view.show(Time::fs(1000), Time::fs(1000) + Time::fs(9) * (1ull << 39));
+  // 5.25 frames of 200 pixels fill the 1050 pixels of waves: 5.25 * 2^40 fs show as a zoom of -40.
+  view.show(Time::fs(1000), Time::fs(1000) + Time::fs(21) * (1ull << 38));
   const std::string text = view.str();
   BOOST_TEST(text.find("[timestart] 1000\n") != std::string::npos);
   BOOST_TEST(text.find("*-40.000000 -1 -1 ") != std::string::npos);

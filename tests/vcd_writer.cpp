@@ -149,6 +149,26 @@ BOOST_AUTO_TEST_CASE(a_busy_wire_is_extended_without_a_glitch) {
   check_changes(file.parsed().at("railyard.busy"), {{0, "0"}, {10, "1"}, {45, "0"}, {50, "1"}, {65, "0"}});
 }
 
+BOOST_AUTO_TEST_CASE(a_text_stands_until_its_end_or_the_next) {
+  Scratch file;
+  VcdWriter vcd(file.path);
+  const Signal name = vcd.add_string("name");
+  vcd.start();
+  vcd.advance(Time::fs(10));
+  vcd.text_until(name, Time::fs(20), "tp");
+  vcd.advance(Time::fs(20));
+  vcd.text_until(name, Time::fs(40), "kv");  // ends and begins in one instant: nothing between
+  vcd.advance(Time::fs(30));
+  vcd.text_until(name, Time::fs(60), "tp");  // takes over, and lasts longer
+  vcd.advance(Time::fs(70));
+  vcd.text_until(name, Time::fs(80), "pp");
+  vcd.advance(Time::fs(75));
+  vcd.text_until(name, Time::fs(78), "pp");
+  vcd.finish(Time::fs(100));
+  check_changes(file.parsed().at("railyard.name"),
+                {{0, ""}, {10, "tp"}, {20, "kv"}, {30, "tp"}, {60, ""}, {70, "pp"}, {78, ""}});
+}
+
 BOOST_AUTO_TEST_CASE(equal_values_are_written_once) {
   Scratch file;
   VcdWriter vcd(file.path);
@@ -250,6 +270,7 @@ BOOST_AUTO_TEST_CASE(the_past_and_misfits_are_refused) {
   const Signal depth = vcd.add_wire("depth", 4);
   const Signal bytes = vcd.add_wire("bytes", 64);
   const Signal load = vcd.add_real("load");
+  const Signal text = vcd.add_string("text");
   vcd.start();
   vcd.advance(Time::fs(10));
   BOOST_CHECK_THROW(vcd.change(depth, Time::fs(9), 1), std::logic_error);
@@ -262,6 +283,7 @@ BOOST_AUTO_TEST_CASE(the_past_and_misfits_are_refused) {
   BOOST_CHECK_THROW(vcd.change(load, Time::fs(10), 1), std::logic_error);
   BOOST_CHECK_THROW(vcd.change_real(load, Time::fs(10), std::numeric_limits<double>::infinity()), std::logic_error);
   BOOST_CHECK_THROW(vcd.busy_until(depth, Time::fs(9)), std::logic_error);
+  BOOST_CHECK_THROW(vcd.text_until(text, Time::fs(9), "tp"), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(many_signals_have_codes_of_their_own) {

@@ -35,7 +35,7 @@ enum Flag : unsigned {
 // GTKWave's zoom is minus the binary logarithm of the time that 200 pixels stand for.
 constexpr double kFramePixels = 200;
 constexpr int kMarkers = 27;         // the primary one and A to Z, all unset
-constexpr double kWavePixels = 900;  // width of the waves in the window asked for below
+constexpr double kWavePixels = 1050;  // width of the waves in the window asked for below
 
 unsigned flags(GtkwaveSave::Format format) {
   using Format = GtkwaveSave::Format;
@@ -121,7 +121,7 @@ std::string GtkwaveSave::str() const {
     for (int marker = 0; marker < kMarkers; ++marker) text += " -1";
     text += "\n";
   }
-  return text + "[treeopen] railyard.\n[sst_width] 20\n[signals_width] 300\n[sst_expanded] 0\n" + traces_;
+  return text + "[treeopen] railyard.\n[sst_width] 20\n[signals_width] 240\n[sst_expanded] 0\n" + traces_;
 }
 
 void GtkwaveSave::write(const std::string& path) const {

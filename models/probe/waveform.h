@@ -115,10 +115,10 @@ class Waveform final : private transport::FabricListener {
 
   // The view (waveform_view.cpp).
   void write_view(Time end) const;
-  void show_summary(GtkwaveSave& view, const std::string& server) const;
+  void show_summary(GtkwaveSave& view) const;
   void show_server(GtkwaveSave& view, const std::string& server) const;
   void show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const;
-  void show_stream(GtkwaveSave& view, const StreamProbe& stream, const std::string& alias) const;
+  void show_state(GtkwaveSave& view, const StreamProbe& stream, const std::string& alias) const;
   void show_device(GtkwaveSave& view, const transport::Device& device) const;
   void show_port(GtkwaveSave& view, const PortProbe& probe) const;
   std::vector<std::string> servers() const;

@@ -40,6 +40,12 @@ std::string within(const std::string& server, const std::string& name) {
   return !server.empty() && name.compare(0, server.size() + 1, server + ".") == 0 ? name.substr(server.size() + 1) : name;
 }
 
+/// GTKWave shows a name, even an alias, from its last dot on.
+std::string without_dots(std::string name) {
+  std::replace(name.begin(), name.end(), '.', ' ');
+  return name;
+}
+
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 template <class Kind>
@@ -76,11 +82,8 @@ std::vector<std::string> Waveform::servers() const {
 
 void Waveform::write_view(Time end) const {
   GtkwaveSave view(file_name(view_path_.substr(0, view_path_.size() - std::strlen(".gtkw")) + ".vcd"));
-  const std::vector<std::string> all = servers();
-  view.begin_group("summary");
-  for (const std::string& server : all) show_summary(view, server);
-  view.end_group();
-  for (const std::string& server : all) show_server(view, server);
+  show_summary(view);
+  for (const std::string& server : servers()) show_server(view, server);
   view.show(from_, end);
   view.write(view_path_);
 
@@ -90,32 +93,35 @@ void Waveform::write_view(Time end) const {
   if (!texts) throw std::runtime_error("cannot write " + states_path_ + ": " + std::strerror(errno));
 }
 
-void Waveform::show_summary(GtkwaveSave& view, const std::string& server) const {
-  view.begin_group(server.empty() ? "network" : server);
+void Waveform::show_summary(GtkwaveSave& view) const {
+  view.begin_group("summary");
+  view.begin_group("work");
   for (const GpuProbe& gpu : gpus_) {
-    const std::string name = gpu.gpu->name();
-    if (server_of(name) != server) continue;
-    const auto first = std::find_if(streams_.begin(), streams_.end(),
-                                    [&](const StreamProbe& s) { return starts_with(s.name, name + "."); });
-    if (first != streams_.end()) {
-      const std::string alias = within(server, first->name);
-      if (first->job.valid()) {
-        view.add_signal(vcd_.full_name(first->job), Format::text, 1, Color::yellow, alias);
-      } else {
-        show_stream(view, *first, alias);
-      }
+    const std::string start = std::string(gpu.gpu->name()) + ".";
+    const auto first = std::find_if(streams_.begin(), streams_.end(), [&](const StreamProbe& s) { return starts_with(s.name, start); });
+    if (first == streams_.end()) continue;
+    if (first->job.valid()) {
+      view.add_signal(vcd_.full_name(first->job), Format::text, 1, Color::yellow, without_dots(gpu.gpu->name()));
+    } else {
+      show_state(view, *first, without_dots(gpu.gpu->name()));
     }
-    view.add_signal(vcd_.full_name(gpu.active), Format::curve, 1, Color::green, within(server, name) + " SMs");
   }
+  view.end_group();
+  view.begin_group("shared links in use");
   for (std::size_t i = 1; i < ports_.size(); ++i) {
     const PortProbe& p = ports_[i];
-    const std::string from = p.device->name(), to = p.port->peer->name();
+    const Device &from = *p.device, &to = *p.port->peer;
     // A NIC's PCIe side repeats its network side.
-    const bool is_in_server = server_of(from) == server_of(to) && (is<infiniband::Nic>(*p.device) || is<infiniband::Nic>(*p.port->peer));
-    const bool belongs = (server_of(from).empty() ? server_of(to) : server_of(from)) == server;
-    if (!p.shared || is_in_server || !belongs) continue;
-    view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, Color::orange, within(server, from) + " > " + within(server, to));
+    const bool is_nic_pcie = server_of(from.name()) == server_of(to.name()) && (is<infiniband::Nic>(from) || is<infiniband::Nic>(to));
+    if (!p.shared || is_nic_pcie || p.port->counters.transactions == 0) continue;
+    const bool is_network = server_of(from.name()) != server_of(to.name()) || server_of(from.name()).empty();
+    view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, is_network ? Color::violet : Color::orange,
+                    without_dots(std::string(from.name()) + " > " + within(server_of(from.name()), to.name())));
   }
+  view.end_group();
+  view.begin_group("SMs");
+  for (const GpuProbe& gpu : gpus_) view.add_signal(vcd_.full_name(gpu.active), Format::curve, 1, Color::green, without_dots(gpu.gpu->name()));
+  view.end_group();
   view.end_group();
 }
 
@@ -152,9 +158,9 @@ void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
   view.add_signal(vcd_.full_name(gpu.active), Format::curve, kCurveRows, Color::green, "SMs");
   for (const StreamProbe& stream : streams_) {
     if (!starts_with(stream.name, name + ".")) continue;
-    const std::string alias = stream.name.substr(name.size() + 1);
+    const std::string alias = without_dots(stream.name.substr(name.size() + 1));
     view.add_signal(vcd_.full_name(stream.job), Format::text, 1, Color::yellow, alias);
-    show_stream(view, stream, alias);
+    show_state(view, stream, alias);
   }
   for (std::size_t c = 0; c < gpu.outbound.size(); ++c)
     view.add_signal(vcd_.full_name(gpu.outbound[c]), Format::curve, kCurveRows, Color::violet, "outbound " + class_names_[c]);
@@ -162,7 +168,7 @@ void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
   view.end_group();
 }
 
-void Waveform::show_stream(GtkwaveSave& view, const StreamProbe& stream, const std::string& alias) const {
+void Waveform::show_state(GtkwaveSave& view, const StreamProbe& stream, const std::string& alias) const {
   view.add_translated(vcd_.full_name(stream.state), file_name(states_path_), Color::none, alias);
 }
 
@@ -173,7 +179,7 @@ void Waveform::show_device(GtkwaveSave& view, const Device& device) const {
 
 void Waveform::show_port(GtkwaveSave& view, const PortProbe& p) const {
   const std::string server = server_of(p.device->name());
-  const std::string alias = p.port->name + " > " + within(server, p.port->peer->name());
+  const std::string alias = p.port->name + " > " + without_dots(within(server, p.port->peer->name()));
   view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, Color::orange, alias);
   view.add_signal(vcd_.full_name(p.traffic_class), Format::text, 1, Color::orange, alias + " class");
   view.add_signal(vcd_.full_name(p.queue), Format::curve, kCurveRows, Color::red, alias + " queued");
