@@ -14,6 +14,13 @@ void Task::begin_if_ready() {
   begin();
 }
 
+void Task::reset() {
+  stream_ = nullptr;
+  next_ = nullptr;
+  waits_ = 0;
+  begun_ = false;
+}
+
 void Task::finish() { stream_->pop(); }
 
 void Stream::push(Task& task) {

@@ -29,7 +29,10 @@ class Task {
   /// @pre begun; the stream goes on at once. The task may be destroyed afterwards.
   void finish();
   virtual Activity activity() const = 0;
-  Stream* stream() const { return stream_; }
+
+ public:
+  /// Back to what a new task is, for objects that are used again. @pre in no stream
+  void reset();
 
  private:
   friend class Stream;
