@@ -93,6 +93,9 @@ class Simulation : private FreshKernel, public transport::MessageClient {
     return landed.size() - 1;
   }
 
+  /// What was asked for with send(), by number.
+  const std::vector<transport::Message>& wanted() const { return starter_.messages; }
+
   /// Runs `action` at `when`.
   void at(Time when, std::function<void()> action) {
     actions_.actions.push_back(std::move(action));

@@ -1,0 +1,108 @@
+// Seeded random networks and traffic: trees and leaf-spines of switches with links of mixed rates, buffers and packets, a spy
+// on every direction of every link.
+#pragma once
+
+#include <algorithm>
+#include <random>
+
+#include "tests/support/simulation.h"
+#include "tests/support/spy.h"
+
+namespace railyard::test {
+
+class Network : public Simulation {
+ public:
+  struct Watched { const transport::Device* device; PortId port; Spy* spy; };
+  std::vector<Watched> watched;
+
+  Network(std::uint32_t seed, Bytes transaction_bytes, const transport::ChannelPlan& plan)
+      : Simulation(transaction_bytes, plan), random_(seed) {}
+
+  /// Each new switch hangs from a random earlier one; nodes anywhere.
+  void grow_tree(std::size_t switches, std::size_t nodes) {
+    std::vector<std::vector<std::pair<std::size_t, PortId>>> neighbours(switches);  // of a switch: who, through which port
+    for (std::size_t s = 0; s < switches; ++s) {
+      add_switch();
+      if (s == 0) continue;
+      const std::size_t above = below(s);
+      const auto [up, down] = link(this->switches[s], this->switches[above]);
+      neighbours[s].push_back({above, up});
+      neighbours[above].push_back({s, down});
+    }
+    for (std::size_t n = 0; n < nodes; ++n) {
+      MemoryNode& made = node();
+      const std::size_t home = below(switches);
+      this->switches[home].decoder().map(made.window(), link(made, this->switches[home]).second);
+      spread(neighbours, home, home, made.window());
+    }
+  }
+
+  /// Every leaf reaches every spine; a destination has one spine.
+  void grow_leaf_spine(std::size_t leaves, std::size_t spines, std::size_t nodes_per_leaf) {
+    for (std::size_t s = 0; s < leaves + spines; ++s) add_switch();
+    std::vector<std::vector<PortId>> up(leaves, std::vector<PortId>(spines)), down = up;
+    for (std::size_t l = 0; l < leaves; ++l)
+      for (std::size_t s = 0; s < spines; ++s) {
+        const auto ports = link(switches[l], switches[leaves + s]);
+        up[l][s] = ports.first;
+        down[l][s] = ports.second;
+      }
+    for (std::size_t n = 0; n < leaves * nodes_per_leaf; ++n) {
+      MemoryNode& made = node();
+      const std::size_t home = n / nodes_per_leaf;
+      const std::size_t spine = n % spines;
+      for (std::size_t l = 0; l < leaves; ++l) switches[l].decoder().map(made.window(), up[l][spine]);
+      switches[home].decoder().map(made.window(), link(made, switches[home]).second);
+      switches[leaves + spine].decoder().map(made.window(), down[home][spine]);
+    }
+  }
+
+  /// Random pairs, sizes from nothing to `max_bytes` (small ones likelier), classes and start times within `window`.
+  void add_traffic(std::size_t messages, Bytes max_bytes, Time window) {
+    for (std::size_t m = 0; m < messages; ++m) {
+      const auto from = static_cast<transport::Window>(below(nodes.size()));
+      const auto to = static_cast<transport::Window>((from + 1 + below(nodes.size() - 1)) % nodes.size());
+      const Bytes bytes = below(4) == 0 ? below(max_bytes + 1) : below(max_bytes / 16 + 1);
+      send(Time::fs(below(window.fs())), from, to, bytes, static_cast<std::uint8_t>(below(4)), static_cast<std::uint32_t>(below(2)));
+    }
+  }
+
+ private:
+  std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
+
+  transport::LinkDirection direction() {
+    transport::LinkDirection l = ideal(Rate::bytes_per_second(10'000'000'000 + below(90'000'000'000)), Time::ns(20 + below(300)));
+    l.credit_latency = Time::ns(below(200));
+    const std::uint64_t kind = below(3);
+    if (kind > 0) l.buffer_bytes = kind == 1 ? 2000 + below(20'000) : 100'000;
+    if (below(2) == 0) {
+      l.packet.max_payload_bytes = 256u << below(5);
+      l.packet.overhead_bytes = 16 + below(32);
+      l.packet.reverse_bytes_per_packet = below(2) * 16;
+    }
+    return l;
+  }
+  std::pair<PortId, PortId> link(transport::Device& a, transport::Device& b) {
+    const PortId at_a = a.add_port("port" + std::to_string(a.ports()), direction());
+    const PortId at_b = b.add_port("port" + std::to_string(b.ports()), direction());
+    const auto spy = [&] { return &spies_.emplace_back(("spy" + std::to_string(spies_.size())).c_str()); };
+    watched.push_back({&a, at_a, spy()});
+    watched.push_back({&b, at_b, spy()});
+    Spy::between(a, at_a, b, at_b, *watched[watched.size() - 2].spy, *watched.back().spy);
+    return {at_a, at_b};
+  }
+  void spread(const std::vector<std::vector<std::pair<std::size_t, PortId>>>& neighbours, std::size_t from, std::size_t before,
+              transport::Window window) {
+    for (const auto& [next, port] : neighbours[from]) {
+      if (next == before) continue;
+      for (const auto& [back, up] : neighbours[next])
+        if (back == from) switches[next].decoder().map(window, up);
+      spread(neighbours, next, from, window);
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::deque<Spy> spies_;
+};
+
+}  // namespace railyard::test

@@ -1,0 +1,123 @@
+// A whole scenario under test: loaded from text, changed as a test likes, run to its end, with every job that it reported.
+// run() asserts what must hold at the end of every run: it ended by itself, every request is done, nothing is under way,
+// every credit came home, and memory holds what it held before the first request.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sc_main/simulation.h"
+#include "tests/scenario_support.h"
+#include "tests/support/simulation.h"
+
+namespace railyard::test {
+
+using workload::JobRecord;
+
+inline const std::string kTinyModel = kSource + "/tests/models/tiny.json";
+
+/// Six layers of hidden size 1024 with 8 heads and 4 KV heads on two servers; `sets` make of it what a test needs.
+inline Scenario tiny_scenario(const std::vector<std::string>& sets = {}, const std::string& platform = "plx_box") {
+  return Scratch().load("model: {config: " + kTinyModel + "}\n"
+                        "workload:\n"
+                        "  kind: disaggregated_prefill\n"
+                        "  requests: {prompt_tokens: 1024}\n"
+                        "  chunk_tokens: 256\n"
+                        "  prefill: {tp: 1, pp: 1}\n"
+                        "  decode: {steps: 2}\n", sets, platform);
+}
+
+/// Links without packets, latencies or limits but their rates: what is left has a closed form.
+inline void idealise(platforms::MachineSpec& m) {
+  m.pcie.write_overhead_bytes = m.pcie.read_request_bytes = m.pcie.completion_overhead_bytes = m.pcie.dllp_bytes = 0;
+  m.infiniband.packet_overhead_bytes = m.infiniband.first_overhead_bytes = 0;
+  m.nvlink_protocol.header_flits = m.nvlink_protocol.response_flits = 0;
+  const auto plain = [](platforms::LinkDatasheet& link) { link.latency_ns = link.buffer_bytes = 0; };
+  for (platforms::LinkDatasheet* link : {&m.gpu_pcie, &m.nic_pcie, &m.plx_uplink, &m.plx_cascade, &m.socket_link, &m.nvlink, &m.ib_cable})
+    plain(*link);
+  m.plx.hop_ns = m.plx.buffer_bytes = 0;
+  m.root_complex.hop_ns = m.root_complex.buffer_bytes = 0;
+  m.nvswitch.hop_ns = m.nvswitch.buffer_bytes = 0;
+  m.ib_switch.hop_ns = m.ib_switch.buffer_bytes = 0;
+  m.nic.doorbell_ns = m.nic.transmit_ns = m.nic.receive_ns = m.nic.read_tags = m.nic.buffer_bytes = 0;
+  for (platforms::GroupSpec& group : m.groups) {
+    plain(group.gpu_pcie);
+    plain(group.nvlink);
+    group.gpu.hbm.read_latency_ns = 0;
+    group.gpu.collective.launch_us = group.gpu.collective.step_ns = 0;
+  }
+}
+
+/// Keeps every record.
+struct Records : workload::JobSink {
+  void on_job(const JobRecord& record) override { all.push_back(record); }
+  std::vector<JobRecord> of(JobRecord::Kind kind) const {
+    std::vector<JobRecord> found;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(found), [&](const JobRecord& r) { return r.kind == kind; });
+    return found;
+  }
+  /// The one with this name.
+  const JobRecord& named(const std::string& name) const {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const JobRecord& r) { return r.name() == name; });
+    BOOST_TEST_REQUIRE((found != all.end()), "no job " << name);
+    return *found;
+  }
+  std::vector<JobRecord> all;
+};
+
+class PrefillRun : private FreshKernel {
+ public:
+  explicit PrefillRun(const Scenario& scenario) : simulation(scenario, records) {
+    for (const workload::prefill::Grid* grid : {&system().prefill_grid(), &system().decode_grid()})
+      for (std::uint32_t r = 0; r < grid->ranks(); ++r) loaded_.push_back({grid->rank(r).gpu, grid->rank(r).gpu->hbm().used()});
+  }
+
+  Records records;
+  railyard::Simulation simulation;
+
+  workload::prefill::System& system() { return simulation.system(); }
+  transport::Fabric& fabric() { return simulation.fabric(); }
+  const workload::prefill::RequestTimes& request(std::uint32_t r = 0) { return system().requests()[r]; }
+  gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *system().prefill_grid().rank(rank).gpu; }
+  gpu::Gpu& decode_gpu(std::uint32_t rank) { return *system().decode_grid().rank(rank).gpu; }
+  /// Payload that a GPU's PCIe link carried, away from it and to it.
+  static Bytes pcie_sent(const gpu::Gpu& gpu) { return gpu.port(gpu.pcie()).counters.payload_bytes; }
+  static Bytes pcie_received(const gpu::Gpu& gpu) {
+    const transport::Device::Port& port = gpu.port(gpu.pcie());
+    return port.peer->port(port.peer_port).counters.payload_bytes;
+  }
+
+  /// @param watch  called at each new instant
+  void run(std::function<void()> watch = {}) {
+    simulation.run([&](Time) {
+      if (watch) watch();
+      return true;
+    });
+    BOOST_TEST_REQUIRE(system().done());
+    BOOST_TEST(system().blocked().empty());
+    BOOST_TEST(system().dispatcher().live() == 0u);
+    BOOST_TEST(fabric().calendar().pending() == 0u);
+    BOOST_TEST(fabric().transactions_live() == 0u);
+    BOOST_TEST(fabric().ledger().live() == 0u);
+    BOOST_TEST(fabric().unreturned_credit() == 0u);
+    for (const auto& [gpu, bytes] : loaded_) {
+      BOOST_TEST(gpu->hbm().used() == bytes);
+      BOOST_TEST(gpu->sms().active() == 0u);
+    }
+    const Time end = fabric().now();
+    for (const transport::Device* device : fabric().devices()) {
+      for (std::uint32_t p = 0; p < device->ports(); ++p) {
+        const transport::Device::Port& port = device->port(PortId(p));
+        BOOST_TEST((port.busy_until(end) <= end), device->name() << " " << port.name << " was busy longer than time passed");
+        BOOST_TEST(port.counters.queued_bytes == 0u);
+      }
+    }
+  }
+
+ private:
+  std::vector<std::pair<const gpu::Gpu*, Bytes>> loaded_;
+};
+
+}  // namespace railyard::test
