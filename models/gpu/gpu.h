@@ -54,6 +54,8 @@ class Gpu : public transport::Endpoint, public transport::Sender {
 
   /// Whether messages to that memory cross NVSwitches.
   bool reaches_over_nvlink(transport::Window destination) const;
+  /// A NIC's read request out of HBM; what paces the NIC's tags.
+  Time read_latency() const override { return memory_latency(); }
   void send(transport::Message& message) override;
   transport::Path path_to(transport::Window destination, std::uint8_t traffic_class) const override;
 
