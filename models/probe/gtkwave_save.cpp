@@ -34,7 +34,7 @@ enum Flag : unsigned {
 
 // GTKWave's zoom is minus the binary logarithm of the time that 200 pixels stand for.
 constexpr double kFramePixels = 200;
-constexpr int kMarkers = 27;         // the primary one and A to Z, all unset
+constexpr int kMarkers = 27;          // the primary one and A to Z, all unset
 constexpr double kWavePixels = 1050;  // width of the waves in the window asked for below
 
 unsigned flags(GtkwaveSave::Format format) {

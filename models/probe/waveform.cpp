@@ -12,16 +12,19 @@ namespace {
 
 using transport::Device;
 
-constexpr unsigned kByteBits = 48;         // 281 TB
+constexpr unsigned kByteBits = 48;  // 281 TB
 constexpr unsigned kTransactionBits = 48;
 constexpr unsigned kActivityBits = 3;
 
 template <class Kind>
-bool is(const Device& device) { return dynamic_cast<const Kind*>(&device) != nullptr; }
+bool is(const Device& device) {
+  return dynamic_cast<const Kind*>(&device) != nullptr;
+}
 
 /// NICs and what joins two switches: the links that many GPUs share.
 bool is_shared(const Device& from, const Device& to) {
-  return is<infiniband::Nic>(from) || is<infiniband::Nic>(to) || (is<transport::Switch>(from) && is<transport::Switch>(to));
+  return is<infiniband::Nic>(from) || is<infiniband::Nic>(to) ||
+         (is<transport::Switch>(from) && is<transport::Switch>(to));
 }
 
 /// Read responses ride on PCIe and socket links only.
@@ -91,7 +94,8 @@ void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
   for (std::size_t c = 0; c < class_names_.size(); ++c) used[probe.device->context().plan.channel_of[c]] = true;
   used[transport::kResponseChannel] = carries_responses(*probe.device, *probe.port->peer);
   for (std::size_t vc = 0; vc < used.size(); ++vc)
-    if (used[vc]) probe.outstanding[vc] = vcd_.add_wire(name + "vc" + std::to_string(vc) + ".outstanding_bytes", kByteBits);
+    if (used[vc])
+      probe.outstanding[vc] = vcd_.add_wire(name + "vc" + std::to_string(vc) + ".outstanding_bytes", kByteBits);
 }
 
 void Waveform::attach(gpu::Gpu& gpu) {
@@ -100,7 +104,8 @@ void Waveform::attach(gpu::Gpu& gpu) {
   const std::string name = gpu.name();
   probe.gpu = &gpu;
   probe.active = vcd_.add_wire(name + ".sm.active", bits_for(gpu.sms().count()));
-  for (const std::string& c : class_names_) probe.outbound.push_back(vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
+  for (const std::string& c : class_names_)
+    probe.outbound.push_back(vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
   if (gpu.window() >= gpu_of_window_.size()) gpu_of_window_.resize(gpu.window() + 1, nullptr);
   gpu_of_window_[gpu.window()] = &probe;
   gpu.sms().listen(&probe);

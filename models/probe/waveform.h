@@ -1,5 +1,6 @@
-// The waveform of a run: listens to fabric, GPUs and streams and writes what they did as trace.vcd, with a view for GTKWave
-// beside it (trace.gtkw, grouped by server). It decides nothing and schedules nothing: a run is the same with and without.
+// The waveform of a run: listens to fabric, GPUs and streams and writes what they did as trace.vcd, with a view for
+// GTKWave beside it (trace.gtkw, grouped by server). It decides nothing and schedules nothing: a run is the same with
+// and without.
 //
 //   Waveform waveform({"out/trace.vcd", Waveform::Level::links, {}, {"tp", "pp", "kv"}});
 //   waveform.attach(fabric);                                       // first, when every device is there
@@ -18,10 +19,12 @@
 //            prefill0.plx0.uplink.tx.busy               of shared links only: NIC ports, and what joins two switches
 //   links    prefill0.plx0.port3.tx.busy                every port: the line is charged
 //            prefill0.plx0.port3.tx.queue_bytes         payload that waits to start
-//            prefill0.plx0.port3.tx.bytes_in_flight     payload that started and whose tail is not yet at the next device
+//            prefill0.plx0.port3.tx.bytes_in_flight     payload that started and whose tail is not yet at the next
+//            device
 //   all      prefill0.plx0.port3.tx.class               of the train on the line: "kv", or "kv:read" for a read request
 //            prefill0.plx0.port3.tx.transactions        started so far
-//            prefill0.plx0.port3.tx.vc1.outstanding_bytes   of the credit, wire bytes, where the far end's buffer is finite;
+//            prefill0.plx0.port3.tx.vc1.outstanding_bytes   of the credit, wire bytes, where the far end's buffer is
+//            finite;
 //                                                       channel 7 carries read responses
 // Changes of one instant are written once, in the order of their first change in the model's own order of events.
 #pragma once
@@ -44,10 +47,10 @@ class Waveform final : private transport::FabricListener {
  public:
   enum class Level { summary, links, all };
   struct Config {
-    std::string path;                       ///< of the .vcd; the view has the same name with .gtkw
+    std::string path;  ///< of the .vcd; the view has the same name with .gtkw
     Level level = Level::links;
     VcdWindow window;
-    std::vector<std::string> class_names;   ///< by traffic class; those not named are not in use
+    std::vector<std::string> class_names;  ///< by traffic class; those not named are not in use
   };
   /// What a running task is called on its stream's wave; short: it is read in a box. Called at each change.
   using TaskLabel = std::function<std::string(const gpu::Task&)>;
@@ -129,8 +132,8 @@ class Waveform final : private transport::FabricListener {
   const Time from_, to_;
   VcdWriter vcd_;
   const transport::Calendar* calendar_ = nullptr;
-  std::vector<PortProbe> ports_;          ///< by a port's mark; the first stands for every port that is not listened to
-  std::vector<std::string> read_names_;   ///< of read requests, by class
+  std::vector<PortProbe> ports_;         ///< by a port's mark; the first stands for every port that is not listened to
+  std::vector<std::string> read_names_;  ///< of read requests, by class
   std::deque<GpuProbe> gpus_;
   std::vector<const GpuProbe*> gpu_of_window_;
   std::deque<StreamProbe> streams_;

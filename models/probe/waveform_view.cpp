@@ -1,5 +1,5 @@
-// How a waveform opens in GTKWave: first the summary (what every GPU works on, its SMs, the links that GPUs share), then
-// every server with all it has, folded.
+// How a waveform opens in GTKWave: first the summary (what every GPU works on, its SMs, the links that GPUs share),
+// then every server with all it has, folded.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -37,7 +37,8 @@ std::string server_of(const std::string& name) {
 }
 
 std::string within(const std::string& server, const std::string& name) {
-  return !server.empty() && name.compare(0, server.size() + 1, server + ".") == 0 ? name.substr(server.size() + 1) : name;
+  return !server.empty() && name.compare(0, server.size() + 1, server + ".") == 0 ? name.substr(server.size() + 1)
+                                                                                  : name;
 }
 
 /// GTKWave shows a name, even an alias, from its last dot on.
@@ -49,15 +50,20 @@ std::string without_dots(std::string name) {
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 template <class Kind>
-bool is(const Device& device) { return dynamic_cast<const Kind*>(&device) != nullptr; }
+bool is(const Device& device) {
+  return dynamic_cast<const Kind*>(&device) != nullptr;
+}
 
 struct DeviceKind {
   const char* title;
   bool (*holds)(const Device&);
 };
 constexpr DeviceKind kKinds[] = {
-    {"PCIe switches", is<pcie::PlxSwitch>}, {"root complexes", is<pcie::RootComplex>}, {"NICs", is<infiniband::Nic>},
-    {"NVSwitches", is<nvlink::NvSwitch>},   {"InfiniBand switches", is<infiniband::IbSwitch>},
+    {"PCIe switches", is<pcie::PlxSwitch>},
+    {"root complexes", is<pcie::RootComplex>},
+    {"NICs", is<infiniband::Nic>},
+    {"NVSwitches", is<nvlink::NvSwitch>},
+    {"InfiniBand switches", is<infiniband::IbSwitch>},
 };
 
 const char* kind_of(const Device& device) {
@@ -66,7 +72,9 @@ const char* kind_of(const Device& device) {
   return "other devices";
 }
 
-bool starts_with(const std::string& text, const std::string& start) { return text.compare(0, start.size(), start) == 0; }
+bool starts_with(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
 
 }  // namespace
 
@@ -98,7 +106,8 @@ void Waveform::show_summary(GtkwaveSave& view) const {
   view.begin_group("work");
   for (const GpuProbe& gpu : gpus_) {
     const std::string start = std::string(gpu.gpu->name()) + ".";
-    const auto first = std::find_if(streams_.begin(), streams_.end(), [&](const StreamProbe& s) { return starts_with(s.name, start); });
+    const auto first = std::find_if(streams_.begin(), streams_.end(),
+                                    [&](const StreamProbe& s) { return starts_with(s.name, start); });
     if (first == streams_.end()) continue;
     if (first->job.valid()) {
       view.add_signal(vcd_.full_name(first->job), Format::text, 1, Color::yellow, without_dots(gpu.gpu->name()));
@@ -112,7 +121,8 @@ void Waveform::show_summary(GtkwaveSave& view) const {
     const PortProbe& p = ports_[i];
     const Device &from = *p.device, &to = *p.port->peer;
     // A NIC's PCIe side repeats its network side.
-    const bool is_nic_pcie = server_of(from.name()) == server_of(to.name()) && (is<infiniband::Nic>(from) || is<infiniband::Nic>(to));
+    const bool is_nic_pcie =
+        server_of(from.name()) == server_of(to.name()) && (is<infiniband::Nic>(from) || is<infiniband::Nic>(to));
     if (!p.shared || is_nic_pcie || p.port->counters.transactions == 0) continue;
     const bool is_network = server_of(from.name()) != server_of(to.name()) || server_of(from.name()).empty();
     view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, is_network ? Color::violet : Color::orange,
@@ -120,7 +130,8 @@ void Waveform::show_summary(GtkwaveSave& view) const {
   }
   view.end_group();
   view.begin_group("SMs");
-  for (const GpuProbe& gpu : gpus_) view.add_signal(vcd_.full_name(gpu.active), Format::curve, 1, Color::green, without_dots(gpu.gpu->name()));
+  for (const GpuProbe& gpu : gpus_)
+    view.add_signal(vcd_.full_name(gpu.active), Format::curve, 1, Color::green, without_dots(gpu.gpu->name()));
   view.end_group();
   view.end_group();
 }
@@ -135,7 +146,8 @@ void Waveform::show_server(GtkwaveSave& view, const std::string& server) const {
   std::vector<std::string> titles;
   for (std::size_t i = 1; i < ports_.size(); ++i) {
     const Device& device = *ports_[i].device;
-    if (is<gpu::Gpu>(device) || server_of(device.name()) != server || (!devices.empty() && devices.back() == &device)) continue;
+    if (is<gpu::Gpu>(device) || server_of(device.name()) != server || (!devices.empty() && devices.back() == &device))
+      continue;
     devices.push_back(&device);
     if (std::find(titles.begin(), titles.end(), kind_of(device)) == titles.end()) titles.push_back(kind_of(device));
   }
@@ -163,7 +175,8 @@ void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
     show_state(view, stream, alias);
   }
   for (std::size_t c = 0; c < gpu.outbound.size(); ++c)
-    view.add_signal(vcd_.full_name(gpu.outbound[c]), Format::curve, kCurveRows, Color::violet, "outbound " + class_names_[c]);
+    view.add_signal(vcd_.full_name(gpu.outbound[c]), Format::curve, kCurveRows, Color::violet,
+                    "outbound " + class_names_[c]);
   show_device(view, *gpu.gpu);
   view.end_group();
 }

@@ -1,0 +1,1 @@
+railyard_test(waveform railyard_probe)
