@@ -16,6 +16,7 @@
 #include "sc_main/results.h"
 #include "sc_main/scenario/load.h"
 #include "sc_main/simulation.h"
+#include "sc_main/tracing.h"
 
 namespace railyard {
 
@@ -73,6 +74,9 @@ int run(const Options& options, const Scenario& scenario) {
   Simulation simulation(scenario, jobs);
   if (out) write_text(out->file("machine.json"), describe(simulation).dump(2) + "\n");
 
+  std::unique_ptr<Tracing> tracing;
+  if (options.vcd) tracing = std::make_unique<Tracing>(options, out->file("trace.vcd"), simulation);
+
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   const auto begun = Clock::now();
@@ -80,9 +84,11 @@ int run(const Options& options, const Scenario& scenario) {
     Progress progress(simulation, !options.quiet);
     simulation.run([&](Time now) {
       progress.tick(now);
+      if (tracing) tracing->advance(now);
       return interrupted == 0;
     });
   }
+  if (tracing) tracing->finish(simulation.end());
   SimulatorFigures figures;
   figures.wall_s = std::chrono::duration<double>(Clock::now() - begun).count();
   rusage usage{};

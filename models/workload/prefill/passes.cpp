@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 
 namespace railyard::workload::prefill {
 
@@ -20,6 +21,14 @@ KernelRun kernel_run(const Segment& segment) {
   run.duration = Time::seconds(segment.seconds);
   run.sms = segment.seconds > 0 ? static_cast<std::uint32_t>(std::lround(sm_seconds / segment.seconds)) : 0;
   return run;
+}
+
+std::string Passes::label(const Job& job) {
+  static constexpr const char* kLabels[] = {"embedding", "attention", "mlp", "head", "AR attn", "AR mlp", "AG", "activation"};
+  const JobTag& tag = job.tag();
+  if (job.kind() == Job::Kind::send) return fmt::format("pass {}", tag.run);
+  if (tag.what == kEmbedding || tag.what == kHead || tag.what == kGather) return kLabels[tag.what];
+  return fmt::format("{} L{}", kLabels[tag.what], tag.layer);
 }
 
 Passes::Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client)

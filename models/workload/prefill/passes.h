@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "workload/job.h"
@@ -64,6 +65,8 @@ class Passes : private JobClient {
 
   /// @param after  what stage 0's rank t waits for, by t; may be empty. @return the pass's number, counted from 0
   std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
+  /// What a job of a compute or pipeline stream is, in a word or two: for waveforms.
+  static std::string label(const Job& job);
   const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
   /// Times of the first job on any stage and the last job's end, over all passes so far.
   Time first_begun() const { return first_begun_; }
