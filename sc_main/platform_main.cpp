@@ -146,7 +146,7 @@ int platform_main(const char* platform, int argc, char** argv) {
     const Scenario scenario = load_scenario(options.scenario, options.sets, platform);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
     if (options.check) {
-      check_memory(scenario);
+      check(scenario);
       if (!options.quiet) std::cout << options.scenario << ": ok\n";
       return kExitDone;
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/input_error.h"
 #include "base/units.h"
 #include "platforms/machine_spec.h"
 #include "transport/traffic_class.h"
@@ -29,6 +30,8 @@ struct Scenario {
   platforms::MachineSpec machine;
   FabricSpec fabric;
   workload::prefill::PrefillSpec workload;
+  /// Where the mappings, the model's data type and the network are written, for errors that only later arithmetic finds.
+  Origin prefill_origin, decode_origin, model_origin, network_origin;
 };
 
 }  // namespace railyard

@@ -22,17 +22,30 @@ transport::ChannelPlan channel_plan(const FabricSpec& spec) {
   return plan;
 }
 
-void check_grid(const Scenario& scenario, const char* name, const workload::prefill::Mapping& mapping,
+void check_grid(const Scenario& scenario, const char* name, const workload::prefill::Mapping& mapping, const Origin& origin,
                 const workload::MemoryLoad& load) {
   const gpu::GpuDatasheet& gpu = scenario.machine.groups[group_named(scenario, name)].gpu;
+  if (gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
+    throw InputError(scenario.model_origin, fmt::format("model: {} of the {} group has no tensor rate for {}", gpu.name, name, name_of(scenario.model.dtype)));
   const workload::MemoryCheck check = workload::check_memory(scenario.model, mapping.stage_layers, mapping.tp, load,
                                                              gpu.hbm.capacity_gb * 1e9, scenario.workload.memory_limit_ratio);
-  if (!check.fits) throw InputError(Origin{scenario.path}, fmt::format("workload.{} on {}: {}", name, gpu.name, check.sentence));
+  if (!check.fits) throw InputError(origin, fmt::format("workload.{} on {}: {}", name, gpu.name, check.sentence));
+}
+
+/// Every NIC needs a port of the one switch, or of its half of a leaf's.
+void check_network(const Scenario& scenario) {
+  const platforms::MachineSpec& m = scenario.machine;
+  std::uint32_t nics = 0;
+  for (const platforms::GroupSpec& group : m.groups) nics += group.servers * m.board.pcie_switches * m.nics_per_plx;
+  if (m.network == platforms::NetworkKind::single_switch && nics > m.ib_switch.ports)
+    throw InputError(scenario.network_origin, fmt::format("machine.network: {} NICs do not fit on the {} ports of one {}; use kind: leaf_spine",
+                                                          nics, m.ib_switch.ports, m.ib_switch.name));
 }
 
 }  // namespace
 
-void check_memory(const Scenario& scenario) {
+void check(const Scenario& scenario) {
+  check_network(scenario);
   const workload::prefill::PrefillSpec& w = scenario.workload;
   workload::MemoryLoad prefill, decode;
   for (const workload::prefill::Request& r : w.requests) {
@@ -41,12 +54,12 @@ void check_memory(const Scenario& scenario) {
   }
   prefill.pass_tokens = std::min<std::uint64_t>(w.chunk_tokens, prefill.kv_tokens);
   decode.pass_tokens = decode.logit_rows = w.max_batch;
-  check_grid(scenario, "prefill", w.prefill, prefill);
-  check_grid(scenario, "decode", w.decode, decode);
+  check_grid(scenario, "prefill", w.prefill, scenario.prefill_origin, prefill);
+  check_grid(scenario, "decode", w.decode, scenario.decode_origin, decode);
 }
 
 Simulation::Simulation(const Scenario& scenario, workload::JobSink& sink) : scenario_(scenario) {
-  check_memory(scenario_);
+  check(scenario_);
   fabric_ = std::make_unique<transport::Fabric>(channel_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
   prefill_gpus_ = place(scenario_.workload.prefill, group_named(scenario_, "prefill"));

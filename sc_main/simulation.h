@@ -13,7 +13,7 @@ namespace railyard {
 
 class Simulation {
  public:
-  /// @throws InputError when a rank's memory or the network's ports do not suffice
+  /// @throws InputError as check() does
   Simulation(const Scenario& scenario, workload::JobSink& sink);
   ~Simulation();
 
@@ -40,7 +40,8 @@ class Simulation {
   std::unique_ptr<workload::prefill::System> system_;
 };
 
-/// Refuses a mapping whose ranks do not fit in memory. @throws InputError
-void check_memory(const Scenario& scenario);
+/// Refuses what only arithmetic finds: ranks that do not fit in memory, a data type without a tensor rate, a network with too
+/// few ports. @throws InputError
+void check(const Scenario& scenario);
 
 }  // namespace railyard

@@ -55,6 +55,10 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   result.model = load_model((std::filesystem::path(source.folder) / written.model.config).string(),
                             place_of(source.root, "model.config"), written.model.dtype, written.model.kv_dtype);
   result.workload = resolve_workload(written.workload, result.model, result.machine, source);
+  result.prefill_origin = place_of(source.root, "workload.prefill");
+  result.decode_origin = place_of(source.root, "workload.decode");
+  result.model_origin = place_of(source.root, "model");
+  result.network_origin = place_of(source.root, "machine.network");
   return result;
 }
 
