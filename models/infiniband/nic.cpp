@@ -47,11 +47,11 @@ std::uint32_t Nic::queue_pair(const Message& message) {
     QueuePair& qp = queue_pairs_.emplace_back();
     qp.transmit_requester = add_requester(network());
     qp.channel = context_.plan.channel_of[message.traffic_class];
-    const transport::Hop last = transport::walk(*this, pcie(), transport::window_base(message.source), 0).back();
-    const Device::Port& port = last.device->port(last.port);
-    const auto* memory = dynamic_cast<const Endpoint*>(port.peer);
-    const Rate limit = read_limit(read_path(*port.peer, port.peer_port, message.source),
-                                  memory != nullptr ? memory->read_latency() : Time());
+    const std::uint64_t address = transport::window_base(message.source);
+    const transport::Arrival memory = transport::arrival(transport::walk(*this, pcie(), address, 0), address);
+    if (memory.endpoint == nullptr) SC_REPORT_FATAL(name(), "the source memory of a message is not reachable over PCIe");
+    const Rate limit =
+        read_limit(transport::read_path(*this, pcie(), *memory.endpoint, memory.port, memory.endpoint->read_latency()));
     qp.paced = limit != Rate();
     if (qp.paced) qp.pace = transport::ByteClock(limit);
   }
@@ -208,30 +208,14 @@ void Nic::on_own_event(std::uint32_t tag, std::uint64_t data) {
   }
 }
 
-Nic::ReadPath Nic::read_path(const transport::Device& memory, PortId memory_port, transport::Window source) const {
-  ReadPath path;
-  Rate into;
-  Time first_packet;
-  for (const transport::Hop& hop : transport::walk(*this, pcie(), transport::window_base(source), 0, Operation::read_request)) {
-    const transport::LinkDirection& link = hop.link();
-    if (into != Rate() && into < link.rate) path.out += first_packet;  // towards a faster link, a packet must be whole
-    path.out += link.latency;
-    first_packet = link.rate.time_for(link.packet.read_request_bytes);
-    into = link.rate;
-  }
-  path.back = transport::walk(memory, memory_port, transport::window_base(window()), 0, Operation::read_response);
-  for (transport::Hop& hop : path.back) hop.answers_reads = true;
-  return path;
-}
-
-Rate Nic::read_limit(const ReadPath& path, Time memory_latency) const {
-  Time held = path.out + memory_latency;
+Rate Nic::read_limit(const transport::Path& read) const {
+  Time held = read.fixed;
   Time slowest;
-  for (const transport::Hop& hop : path.back) {
+  for (const transport::Hop& hop : read.lanes[0].hops) {
     const transport::LinkDirection& link = hop.link();
     held += link.latency;
-    const Bytes read = link.packet.max_read_request_bytes;
-    slowest = later(slowest, link.rate.time_for(link.packet.cost(Operation::read_response, read, 0, false).bytes));
+    const Bytes asked = link.packet.max_read_request_bytes;
+    slowest = later(slowest, link.rate.time_for(link.packet.cost(Operation::read_response, asked, 0, false).bytes));
   }
   held += slowest;
   if (held == Time()) return Rate();
@@ -247,14 +231,11 @@ Rate Nic::read_limit(const ReadPath& path, Time memory_latency) const {
 
 transport::Path Nic::path(const transport::Endpoint& memory, PortId memory_port, Time memory_latency,
                           transport::Window destination, transport::Lid remote) const {
-  const ReadPath read = read_path(memory, memory_port, memory.window());
-  transport::Path path;
-  path.fixed = timing_.doorbell + read.out + memory_latency + timing_.transmit;
-  path.limit = read_limit(read, memory_latency);
-  transport::Lane lane;
-  lane.hops = read.back;
-  for (const transport::Hop& hop : transport::walk(*this, network(), transport::window_base(destination), remote)) lane.hops.push_back(hop);
-  path.lanes.push_back(lane);
+  transport::Path path = transport::read_path(*this, pcie(), memory, memory_port, memory_latency);
+  path.limit = read_limit(path);
+  path.fixed += timing_.doorbell + timing_.transmit;
+  for (const transport::Hop& hop : transport::walk(*this, network(), transport::window_base(destination), remote))
+    path.lanes[0].hops.push_back(hop);
   return path;
 }
 

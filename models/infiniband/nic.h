@@ -89,11 +89,8 @@ class Nic : public transport::Endpoint {
   void stage_read(ReadEngine& engine, std::uint8_t channel, Bytes bytes);
   /// When this channel may read `bytes` more; Time::max() when only a departure or a response can help.
   Time readable(ReadEngine& engine, Bytes bytes);
-  /// A read request's way out to a memory and a first completion's way back, without the memory.
-  struct ReadPath { Time out; std::vector<transport::Hop> back; };
-  ReadPath read_path(const transport::Device& memory, PortId memory_port, transport::Window window) const;
   /// Tags and buffer over the no-load time that a read of MRRS holds them; zero: no limit.
-  Rate read_limit(const ReadPath& path, Time memory_latency) const;
+  Rate read_limit(const transport::Path& read) const;
   void transmit(transport::Transaction& transaction);
   void forward(transport::Transaction& transaction);
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "transport/byte_clock.h"
+#include "transport/endpoint.h"
 
 namespace railyard::transport {
 
@@ -50,7 +51,7 @@ Bytes wire_bytes(const Stage& stage, const Path& path, Bytes payload, bool first
 }
 
 /// When stage k can start the current transaction at the earliest: it has come in from the stage before.
-Time arrival(std::vector<Stage>& stages, std::size_t k) {
+Time comes_in(std::vector<Stage>& stages, std::size_t k) {
   return stages[k - 1].start() + stages[k - 1].latency + (stages[k].stores ? stages[k - 1].packet : Time());
 }
 
@@ -59,8 +60,8 @@ void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payloa
   for (std::size_t k = 0; k < stages.size(); ++k) {
     Stage& stage = stages[k];
     stage.in_run += stage.wire;  // of the one before
-    if (k > 0 && arrival(stages, k) > stage.start()) {
-      stage.run = arrival(stages, k);
+    if (k > 0 && comes_in(stages, k) > stage.start()) {
+      stage.run = comes_in(stages, k);
       stage.in_run = 0;
     }
     Bytes first_packet = 0;
@@ -73,8 +74,8 @@ void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payloa
 void skip(std::vector<Stage>& stages, Bytes count) {
   for (std::size_t k = 0; k < stages.size(); ++k) {
     stages[k].in_run += stages[k].wire * count;
-    if (k > 0 && arrival(stages, k) > stages[k].start()) {
-      stages[k].run = arrival(stages, k);
+    if (k > 0 && comes_in(stages, k) > stages[k].start()) {
+      stages[k].run = comes_in(stages, k);
       stages[k].in_run = 0;
     }
   }
@@ -128,6 +129,31 @@ std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, L
     out = at->decode(address, lid, port.peer_port);
   }
   return hops;
+}
+
+Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, PortId memory_port, Time memory_latency) {
+  Path path;
+  Rate into;
+  Time request;
+  for (const Hop& hop : walk(requester, out, window_base(memory.window()), 0, Operation::read_request)) {
+    const LinkDirection& link = hop.link();
+    if (into != Rate() && into < link.rate) path.fixed += request;  // towards a faster link, a packet must be whole
+    path.fixed += link.latency;
+    request = link.rate.time_for(link.packet.read_request_bytes);
+    into = link.rate;
+  }
+  path.fixed += memory_latency;
+  path.lanes.push_back({walk(memory, memory_port, window_base(requester.window()), 0, Operation::read_response), 1});
+  for (Hop& hop : path.lanes[0].hops) hop.answers_reads = true;
+  return path;
+}
+
+Arrival arrival(const std::vector<Hop>& hops, std::uint64_t address) {
+  if (hops.empty()) return {};
+  const Device::Port& last = hops.back().device->port(hops.back().port);
+  const auto* endpoint = dynamic_cast<const Endpoint*>(last.peer);
+  if (endpoint == nullptr || endpoint->window() != window_of(address)) return {};
+  return {endpoint, last.peer_port};
 }
 
 Bytes automatic_transaction_bytes(const Path& path) {

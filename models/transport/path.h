@@ -8,6 +8,8 @@
 
 namespace railyard::transport {
 
+class Endpoint;
+
 struct Hop {
   const Device* device = nullptr;  ///< whose
   PortId port;                     ///< egress the bytes cross
@@ -33,6 +35,17 @@ struct Path {
 
 /// The hops from `device` through its port `out` to wherever `address` (and `lid`) is at home.
 std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, Operation operation = Operation::write);
+
+/// A read by `requester`, asked through its port `out`, of a memory that answers through `memory_port`: the request's way out
+/// and the memory's latency are the fixed part, the completion's way back the hops.
+Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, PortId memory_port, Time memory_latency);
+
+/// The endpoint that the bytes of a walk reach and its port there; no endpoint where the address is nobody's.
+struct Arrival {
+  const Endpoint* endpoint = nullptr;
+  PortId port;
+};
+Arrival arrival(const std::vector<Hop>& hops, std::uint64_t address);
 
 /// Payload per transaction: a quarter of a microsecond of the slowest link of the path, at most a quarter of its smallest
 /// buffer, in whole packets of its largest packet size, at least one.
