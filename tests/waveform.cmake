@@ -1,1 +1,2 @@
 railyard_test(waveform railyard_probe)
+railyard_test(waveform_machine railyard_probe railyard_run)
