@@ -84,12 +84,15 @@ class Rate {
 
 constexpr Rate slower(Rate a, Rate b) { return b < a ? b : a; }
 
+/// part / whole of a duration, rounded down. @pre part <= whole
+constexpr Time share(Time t, std::uint64_t part, std::uint64_t whole) {
+  return Time::fs(static_cast<std::uint64_t>(static_cast<unsigned __int128>(t.fs()) * part / whole));
+}
+
 /// A sum of durations that may exceed what one Time holds; exact, so that the order of adding does not show.
 class TimeSum {
  public:
   void add(Time t) { fs_ += t.fs(); }
-  /// part / whole of a duration, rounded down.
-  void add_share(Time t, Bytes part, Bytes whole) { fs_ += static_cast<unsigned __int128>(t.fs()) * part / whole; }
   void add(const TimeSum& other) { fs_ += other.fs_; }
   /// @pre earlier is a former value of this sum
   TimeSum since(const TimeSum& earlier) const {

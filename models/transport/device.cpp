@@ -130,8 +130,11 @@ void Device::start(PortId out, Transaction& t, std::uint8_t channel) {
   counters.wire_bytes += cost.bytes;
   counters.busy += p.egress.free() - later(free_before, now());
   counters.queued_bytes -= t.carried_bytes();
-  if (t.message != nullptr && now() > t.waiting_since)
-    counters.waited[t.traffic_class].add_share(now() - t.waiting_since, t.payload_bytes, std::max<Bytes>(1, t.message->bytes));
+  if (t.message != nullptr && now() > t.waiting_since) {
+    const Bytes whole = std::max<Bytes>(1, t.message->bytes);
+    t.message->waited_at(counters, share(now() - t.waiting_since, t.held_up_bytes, whole));
+  }
+  t.held_up_bytes = t.payload_bytes;  // from here on it waits for itself only
   if (context_.listener != nullptr) {
     context_.listener->on_queue(*this, out, counters.queued_bytes, now());
     context_.listener->on_start(*this, out, t, now(), crossing);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/calendar.h"
+#include "transport/counters.h"
 #include "transport/egress_port.h"
 #include "transport/ledger.h"
 #include "transport/listener.h"
@@ -27,18 +28,6 @@ struct FabricContext {
   MessageLedger& ledger;
   ChannelPlan plan;
   FabricListener* listener = nullptr;
-};
-
-/// Counted at the sender, per port. Utilisation is busy_until / elapsed and cannot exceed 1: charges never overlap.
-struct PortCounters {
-  std::uint64_t transactions = 0;
-  Bytes payload_bytes = 0;   ///< of writes and read responses
-  Bytes wire_bytes = 0;      ///< with every overhead
-  Time busy;                 ///< charged line time, overheads and owed acks included; see Port::busy_until
-  Bytes queued_bytes = 0;    ///< payload waiting to start, now
-  Bytes peak_queued_bytes = 0;
-  /// Time that eligible transactions waited here, by class, each weighted with its share of its message.
-  std::array<TimeSum, kMaxClasses> waited{};
 };
 
 class Device : public sc_core::sc_module, protected CalendarClient {

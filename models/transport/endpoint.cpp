@@ -37,6 +37,7 @@ void Endpoint::inject(PortId out, const Part& part) {
   Requester& requester = outlet(out).requesters[number];
   const bool idle = requester.ready.empty();
   requester.parts.push_back(part);
+  requester.parts[requester.parts.size() - 1].whole_bytes = part.bytes;
   queued(out, part.operation == Operation::read_request ? 0 : static_cast<std::int64_t>(part.bytes));
   if (idle && stage(requester)) request(out, requester.ready.front()->virtual_channel, number);
 }
@@ -58,7 +59,8 @@ bool Endpoint::stage(Requester& requester) {
   t->virtual_channel = context_.plan.channel_of[message.traffic_class];
   t->first_of_message = part.first;
   t->head = t->tail = now();
-  t->waiting_since = later(now(), requester.last_left);
+  t->waiting_since = part.first ? message.started : requester.last_left;
+  t->held_up_bytes = part.whole_bytes;
   part.first = false;
   part.bytes -= t->payload_bytes;
   part.address += t->payload_bytes;
@@ -70,6 +72,7 @@ bool Endpoint::stage(Requester& requester) {
 void Endpoint::enqueue(PortId out, std::uint32_t number, Transaction& t) {
   Requester& requester = outlet(out).requesters[number];
   t.waiting_since = now();
+  t.held_up_bytes = t.payload_bytes;
   const bool idle = requester.ready.empty();
   requester.ready.push(&t);
   queued(out, static_cast<std::int64_t>(t.carried_bytes()));

@@ -24,7 +24,8 @@ class Endpoint : public Device {
   /// The bytes of a message that leave through one port.
   struct Part {
     Message* message = nullptr;
-    Bytes bytes = 0;
+    Bytes bytes = 0;                 ///< not cut yet
+    Bytes whole_bytes = 0;           ///< when it was injected
     std::uint64_t address = 0;
     Lid lid = 0;
     Operation operation = Operation::write;

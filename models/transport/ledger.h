@@ -49,6 +49,7 @@ class MessageLedger {
     totals.bytes += message.bytes;
     totals.actual.add(message.finished - message.started);
     totals.uncontended.add(message.uncontended);
+    blame(message);
     --live_;
     message.client->on_delivered(message);
     message.next = free_;
@@ -56,6 +57,15 @@ class MessageLedger {
   }
 
   std::size_t live() const { return live_; }
+  /// Spreads what a message took longer than alone over the ports where its transactions waited, in proportion.
+  static void blame(Message& message) {
+    const Time excess = since(message.finished - message.started, message.uncontended);
+    Time all;
+    for (const Message::Wait& wait : message.waits) all += wait.time;
+    if (excess == Time() || all == Time()) return;
+    for (const Message::Wait& wait : message.waits)
+      if (wait.port != nullptr) wait.port->waited[message.traffic_class].add(share(excess, wait.time.fs(), all.fs()));
+  }
   const ClassTotals& totals(std::size_t traffic_class) const { return totals_[traffic_class]; }
   /// Messages whose course is known from earlier ones and was not simulated again.
   void replay(std::size_t traffic_class, const ClassTotals& more) { totals_[traffic_class].add(more); }

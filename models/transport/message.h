@@ -2,9 +2,11 @@
 // fabric owns the object from send() until the client has been told.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/units.h"
+#include "transport/counters.h"
 
 namespace railyard::transport {
 
@@ -49,7 +51,29 @@ struct Message {
   Time started;
   Time finished;                   ///< tail of the last byte at the destination, so far
   Time uncontended;                ///< what it would take alone
+  /// Where its transactions waited, and how long in all, each wait weighted with the share of the message it held up. A
+  /// message seldom waits at more than a few ports; of more, those with the least are forgotten.
+  struct Wait {
+    PortCounters* port = nullptr;
+    Time time;
+  };
+  std::array<Wait, 4> waits{};
+  void waited_at(PortCounters& port, Time time);
+
   Message* next = nullptr;         ///< free list
 };
+
+inline void Message::waited_at(PortCounters& port, Time time) {
+  Wait* least = &waits[0];
+  for (Wait& wait : waits) {
+    if (wait.port == &port || wait.port == nullptr) {
+      wait.port = &port;
+      wait.time += time;
+      return;
+    }
+    if (wait.time < least->time) least = &wait;
+  }
+  if (least->time < time) *least = {&port, time};
+}
 
 }  // namespace railyard::transport

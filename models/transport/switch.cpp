@@ -23,6 +23,7 @@ void Switch::on_own_event(std::uint32_t, std::uint64_t data) { arrive(*reinterpr
 
 void Switch::arrive(Transaction& t) {
   t.waiting_since = now();
+  t.held_up_bytes = t.payload_bytes;
   TransactionQueue& q = queue(t.ingress.value(), t.virtual_channel);
   const bool first = q.empty();
   q.push(&t);

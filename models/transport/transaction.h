@@ -24,6 +24,7 @@ struct Transaction {
   Time head, tail;                 ///< arrival at the device it is heading to; final once sent
   Time first_packet;               ///< when its first packet is whole there
   Time waiting_since;              ///< when it became eligible where it waits now
+  Bytes held_up_bytes = 0;         ///< of its message, that its waiting here holds up: at the source, all that is behind it, too
   Transaction* next = nullptr;     ///< queue or free list
   Lid lid = 0;                     ///< destination port on the network; decoded by InfiniBand switches
   Operation operation = Operation::write;
