@@ -3,7 +3,7 @@
 namespace railyard::gpu {
 
 void Task::waited() {
-  --waits_;
+  if (--waits_ == 0) ready();
   begin_if_ready();
 }
 
@@ -26,6 +26,7 @@ void Task::finish() { stream_->pop(); }
 void Stream::push(Task& task) {
   task.stream_ = this;
   task.next_ = nullptr;
+  if (task.waits_ == 0) task.ready();
   const bool was_empty = front_ == nullptr;
   (was_empty ? front_ : back_->next_) = &task;
   back_ = &task;

@@ -26,6 +26,8 @@ class Task {
   virtual void begin() = 0;
   /// The stream has reached it (its waits may not be over).
   virtual void reached() {}
+  /// It waits for nothing but its turn in the stream: all it waited for is done, or it is pushed and had nothing to wait for.
+  virtual void ready() {}
   /// @pre begun; the stream goes on at once. The task may be destroyed afterwards.
   void finish();
   virtual Activity activity() const = 0;

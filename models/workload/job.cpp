@@ -4,6 +4,8 @@ namespace railyard::workload {
 
 void Job::reached() { reached_at_ = dispatcher_->fabric_.now(); }
 
+void Job::ready() { ready_at_ = dispatcher_->fabric_.now(); }
+
 gpu::Activity Job::activity() const {
   switch (kind_) {
     case Kind::kernel: return gpu::Activity::kernel;

@@ -59,6 +59,7 @@ class Job final : public gpu::Task, private gpu::KernelClient, private transport
   Kind kind() const { return kind_; }
   const JobTag& tag() const { return tag_; }
   Time reached_at() const { return reached_at_; }  ///< its stream got to it
+  Time ready_at() const { return ready_at_; }      ///< it waited for nothing but its turn
   Time begun_at() const { return begun_at_; }
   Time duration() const { return duration_; }      ///< kernel
   Bytes bytes() const { return bytes_; }           ///< send: all its messages
@@ -69,6 +70,7 @@ class Job final : public gpu::Task, private gpu::KernelClient, private transport
   friend class Dispatcher;
   void begin() override;
   void reached() override;
+  void ready() override;
   gpu::Activity activity() const override;
   void on_kernel_done() override;
   void on_delivered(transport::Message& message) override;
@@ -80,7 +82,7 @@ class Job final : public gpu::Task, private gpu::KernelClient, private transport
   RankDevice* device_ = nullptr;
   JobTag tag_;
   Kind kind_ = Kind::kernel;
-  Time reached_at_, begun_at_, duration_;
+  Time reached_at_, ready_at_, begun_at_, duration_;
   std::uint32_t sms_ = 0;
   collective::Collective* collective_ = nullptr;
   std::uint32_t member_ = 0;

@@ -30,7 +30,8 @@ struct JobRecord {
   bool mlp = false;
   std::uint32_t rank = 0;              ///< p*tp+t; of a collective its first member
   Time start, end;
-  Time queued;                         ///< ready to start: of a job in its stream; of a collective until the last peer entered
+  Time queued;                         ///< behind other work in its stream, once all it waits for was done; of a collective: until
+                                       ///< the last peer entered
   Bytes bytes = 0;
 
   std::string name() const;

@@ -88,7 +88,7 @@ void DecodeSide::on_job_done(const Job& job) {
   r.rank = r.stage * grid_.tp() + r.tp;
   r.start = job.begun_at();
   r.end = dispatcher_.fabric().now();
-  r.queued = job.begun_at() - job.reached_at();
+  r.queued = job.begun_at() - job.ready_at();
   r.bytes = job.bytes();
   sink_.on_job(r);
 }

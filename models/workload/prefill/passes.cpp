@@ -145,12 +145,12 @@ JobRecord Passes::record(const JobTag& tag, JobRecord::Kind kind) const {
 void Passes::begin_rank(const Job& job, State& s, RankState& rank) {
   rank.has_begun = true;
   rank.begun = job.begun_at();
-  rank.reached = job.reached_at();
+  rank.ready = job.ready_at();
   first_begun_ = sooner(first_begun_, job.begun_at());
   const JobTag& tag = job.tag();
   if (tag.stage > 0) {
     const Time sent = s.ranks[(tag.stage - 1) * grid_.tp() + tag.tp].send_begun;
-    times_[tag.stage * grid_.tp() + tag.tp].pp_s += since(rank.begun, later(rank.reached, sent)).seconds();
+    times_[tag.stage * grid_.tp() + tag.tp].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
   }
   if (tag.stage == 0 && tag.tp == 0) client_.on_pass_begun(tag.run);
 }
@@ -178,7 +178,7 @@ void Passes::end_rank(const Job& job, State& s, RankState& rank) {
   JobRecord r = record(tag, kinds_.compute);
   r.start = rank.first_kernel;
   r.end = rank.last_kernel_end;
-  r.queued = rank.begun - rank.reached;
+  r.queued = rank.begun - rank.ready;
   sink_.on_job(r);
   --s.ranks_left;
   if (tag.stage + 1u == grid_.pp() && --s.last_stage_left == 0) client_.on_pass_done(tag.run);
@@ -205,7 +205,7 @@ void Passes::on_job_done(const Job& job) {
       JobRecord r = record(tag, kinds_.activation);
       r.start = job.begun_at();
       r.end = now;
-      r.queued = job.begun_at() - job.reached_at();
+      r.queued = job.begun_at() - job.ready_at();
       r.bytes = job.bytes();
       sink_.on_job(r);
       --s.sends_left;

@@ -76,7 +76,7 @@ class Passes : private JobClient {
   enum What : std::uint8_t { kEmbedding, kAttention, kMlp, kHead, kAttentionReduce, kMlpReduce, kGather, kActivation };
   struct RankState {
     Time begun;         ///< first job
-    Time reached;       ///< its stream got to the first job
+    Time ready;         ///< the first job waited for nothing but its turn
     Time first_kernel, last_kernel_end;
     Time send_begun;    ///< activations to the next stage
     bool has_begun = false, has_kernel = false;

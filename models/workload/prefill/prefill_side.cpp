@@ -116,7 +116,7 @@ void PrefillSide::on_job_done(const Job& job) {
   r.rank = tag.stage * prefill_.tp() + tag.tp;
   r.start = job.begun_at();
   r.end = dispatcher_.fabric().now();
-  r.queued = job.begun_at() - job.reached_at();
+  r.queued = job.begun_at() - job.ready_at();
   r.bytes = job.bytes();
   sink_.on_job(r);
   --progress_[chunk.request].handoffs_left;
