@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+"""Shows how a scenario's results settle as the transactions of its messages shrink.
+
+  scripts/convergence.py build/bin/plx_box scenarios/nic_rule_comparison/modulo.yaml --figure docs/convergence.svg
+
+Runs the scenario with fabric.transaction_bytes from 1 MiB down to 4 KiB and at auto, and prints TTFT and the mean time of a
+message of each class with their difference from the run with the smallest transactions. The figure needs the Debian package
+python3-matplotlib.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+SIZES = [1 << 20, 1 << 18, 1 << 16, 1 << 15, 1 << 14, 1 << 13, 1 << 12]
+BAD_INPUT = 2
+
+
+class RunFailed(Exception):
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
+def run(options, size, directory):
+    """The summary of one run."""
+    command = [options.executable, options.scenario, "--quiet", "--out", directory]
+    for setting in options.set + [f"fabric.transaction_bytes={size}"]:
+        command += ["--set", setting]
+    try:
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    except OSError as error:
+        raise RunFailed(f"convergence.py: error: {options.executable}: {error.strerror}", BAD_INPUT) from error
+    if done.returncode != 0:
+        status = done.returncode if done.returncode > 0 else 128 - done.returncode
+        raise RunFailed(done.stderr.strip() or f"convergence.py: exit status {status}", status)
+    with open(os.path.join(directory, "summary.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def results(summary):
+    """What is compared: name to seconds."""
+    times = {"TTFT": summary["metrics"]["ttft_s"]}
+    for row in summary["traffic"]:
+        if row["messages"]:
+            times[f"{row['class']} message"] = row["mean_actual_s"]
+    return times
+
+
+def size_name(size):
+    if size == "auto":
+        return size
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
+
+
+def print_table(rows, finest):
+    names = list(finest)
+    print("| transaction | " + " | ".join(f"{name} | error" for name in names) + " | transactions |")
+    print("| --- |" + " ---: |" * (2 * len(names) + 1))
+    for size, times, transactions in rows:
+        cells = []
+        for name in names:
+            scale, unit = (1e3, "ms") if finest[name] >= 1e-3 else (1e6, "us")
+            error = 100 * (times[name] / finest[name] - 1)
+            cells += [f"{times[name] * scale:.3f} {unit}", f"{error:+.2f} %" if times is not finest else "reference"]
+        print(f"| {size_name(size)} | " + " | ".join(cells) + f" | {transactions * 1e-6:.2f} M |")
+
+
+def draw(path, rows, finest, title):
+    try:
+        import matplotlib
+    except ImportError:
+        print("convergence.py: no figure: python3-matplotlib is not installed", file=sys.stderr)
+        return
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "railyard", "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif"})
+    from matplotlib import pyplot
+
+    colors = ["#1b1b1b", "#1f6fb4", "#2a9d4e", "#d1601f"]
+    figure, axis = pyplot.subplots(figsize=(7.2, 3.6))
+    for color, name in zip(colors, finest):
+        errors = {size: 100 * abs(times[name] / finest[name] - 1) for size, times, _ in rows if times is not finest}
+        at_auto = errors.pop("auto")
+        axis.plot(list(errors), list(errors.values()), marker="o", markersize=4, color=color, label=name)
+        axis.axhline(at_auto, color=color, linestyle=":", linewidth=1)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    sizes = [size for size, times, _ in rows if size != "auto" and times is not finest]
+    axis.set_xticks(sizes, [size_name(size) for size in sizes])
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.minorticks_off()
+    axis.set_xlabel("fabric.transaction_bytes (dotted: auto)")
+    axis.set_ylabel(f"error against {size_name(rows[-2][0])}, %")
+    axis.set_title(title, fontsize=9)
+    axis.grid(color="#e4e4e4")
+    axis.legend(frameon=False)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
+
+
+def transaction_bytes(text):
+    if not text.isdigit() or int(text) < 64:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes from 64 on")
+    return int(text)
+
+
+def parse_options(arguments):
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("executable", help="platform executable")
+    parser.add_argument("scenario")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set in every run; repeatable")
+    parser.add_argument("--sizes", nargs="+", type=transaction_bytes, default=SIZES, metavar="BYTES", help="transaction sizes to try")
+    parser.add_argument("--figure", metavar="FILE", help="draw the differences, as .svg or .png")
+    options = parser.parse_args(arguments)
+    if options.figure and not options.figure.endswith((".svg", ".png")):
+        parser.error(f"--figure {options.figure}: neither .svg nor .png")
+    if len(set(options.sizes)) < 2:
+        parser.error("--sizes: one size shows no convergence")
+    return options
+
+
+def main(arguments=None):
+    options = parse_options(arguments)
+    rows = []
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            for size in sorted(set(options.sizes), reverse=True) + ["auto"]:
+                print(f"running {size_name(size)}", file=sys.stderr)
+                summary = run(options, size, os.path.join(scratch, "run"))
+                rows.append((size, results(summary), summary["simulator"]["transactions"]))
+    except RunFailed as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.status)
+    finest = rows[-2][1]
+    print_table(rows, finest)
+    if options.figure:
+        try:
+            draw(options.figure, rows, finest, f"{os.path.basename(options.scenario)}: {summary['model']} on {summary['platform']}")
+        except OSError as error:
+            print(f"convergence.py: error: {options.figure}: {error.strerror}", file=sys.stderr)
+            sys.exit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()
