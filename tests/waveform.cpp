@@ -347,8 +347,9 @@ BOOST_AUTO_TEST_CASE(kernels_streams_and_messages_are_drawn_as_they_ran) {
   BOOST_CHECK_THROW(waveform.attach(stream, "gpu0.stream.compute"), std::logic_error);
   waveform.attach(s.fabric);
   for (auto& gpu : s.gpus) waveform.attach(*gpu);
-  waveform.attach(stream, "gpu0.stream.compute",
-                  [](const gpu::Task& task) { return static_cast<const KernelTask&>(task).name; });
+  waveform.attach(
+      stream, "gpu0.stream.compute", [](const gpu::Task& task) { return static_cast<const KernelTask&>(task).name; },
+      [](const gpu::Task&) { return "layer"; });
   waveform.attach(other, "gpu0.stream.other");
   waveform.start();
 
@@ -385,6 +386,8 @@ BOOST_AUTO_TEST_CASE(kernels_streams_and_messages_are_drawn_as_they_ran) {
                 {{0, "0"}, {at(1), binary(2)}, {at(4), binary(1)}, {at(6), binary(2)}, {at(9), "0"}});
   check_changes(vcd, "railyard.gpu0.stream.compute.job",
                 {{0, ""}, {at(1), "qkv"}, {at(4), ""}, {at(6), "mlp"}, {at(9), ""}});
+  check_changes(vcd, "railyard.gpu0.stream.compute.work",
+                {{0, ""}, {at(1), "layer"}, {at(4), ""}, {at(6), "layer"}, {at(9), ""}});
   check_changes(vcd, "railyard.gpu0.stream.other.state[2:0]", {{0, "0"}, {at(1), binary(2)}, {at(5), "0"}});
   BOOST_TEST(vcd.signals.count("railyard.gpu0.stream.other.job") == 0u);
   check_changes(vcd, "railyard.gpu0.outbound.bulk_bytes[47:0]",

@@ -156,6 +156,18 @@ BOOST_AUTO_TEST_CASE(levels_have_their_signals_and_the_view_shows_all_of_them) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_run_whose_collectives_are_replayed_keeps_its_times) {
+  const Folder folder;
+  Traced plain("disagg_llama3_70b_dgx.yaml", "dgx_h100");
+  const auto untraced = plain.run();
+  Traced traced("disagg_llama3_70b_dgx.yaml", "dgx_h100");
+  Waveform& waveform = traced.trace(folder.file("trace.vcd"), Level::summary);
+  BOOST_TEST((traced.run() == untraced));
+  waveform.finish(traced.simulation.end());
+  // A listener sees every transaction: nothing was replayed behind its back.
+  BOOST_TEST(traced.simulation.fabric().calendar().events() > plain.simulation.fabric().calendar().events());
+}
+
 BOOST_AUTO_TEST_CASE(a_run_is_drawn_as_it_was_counted) {
   const Folder folder;
   std::vector<std::vector<Time>> untraced;

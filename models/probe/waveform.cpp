@@ -111,13 +111,15 @@ void Waveform::attach(gpu::Gpu& gpu) {
   gpu.sms().listen(&probe);
 }
 
-void Waveform::attach(gpu::Stream& stream, const std::string& name, TaskLabel label) {
+void Waveform::attach(gpu::Stream& stream, const std::string& name, TaskLabel job, TaskLabel work) {
   if (calendar_ == nullptr) throw std::logic_error("waveform: a stream attached before the fabric");
   StreamProbe& probe = streams_.emplace_back(*this);
   probe.name = name;
   probe.state = vcd_.add_wire(name + ".state", kActivityBits);
-  if (label) probe.job = vcd_.add_string(name + ".job");
-  probe.label = std::move(label);
+  if (work) probe.work = vcd_.add_string(name + ".work");
+  if (job) probe.job = vcd_.add_string(name + ".job");
+  probe.job_name = std::move(job);
+  probe.work_name = std::move(work);
   stream.listen(&probe);
 }
 
@@ -142,9 +144,9 @@ void Waveform::StreamProbe::on_activity(const gpu::Stream& stream, gpu::Activity
   const Time now = owner.now();
   owner.vcd_.advance(now);
   owner.vcd_.change(state, now, static_cast<std::uint64_t>(activity));
-  if (!job.valid()) return;
   const bool running = activity != gpu::Activity::idle && activity != gpu::Activity::waiting;
-  owner.vcd_.change_string(job, now, running ? label(*stream.front()) : std::string());
+  if (job.valid()) owner.vcd_.change_string(job, now, running ? job_name(*stream.front()) : std::string());
+  if (work.valid()) owner.vcd_.change_string(work, now, running ? work_name(*stream.front()) : std::string());
 }
 
 void Waveform::add_outbound(const transport::Message& message, std::int64_t bytes, Time now) {

@@ -5,27 +5,29 @@
 //   Waveform waveform({"out/trace.vcd", Waveform::Level::links, {}, {"tp", "pp", "kv"}});
 //   waveform.attach(fabric);                                       // first, when every device is there
 //   waveform.attach(gpu);
-//   waveform.attach(rank.compute, "prefill0.gpu3.stream.compute", label);
+//   waveform.attach(rank.compute, "prefill0.gpu3.stream.compute", job_name, work_name);
 //   waveform.start();
 //   calendar.set_instant_hook([&](Time now) { waveform.advance(now); return !interrupted; });
 //   sc_start();
 //   waveform.finish(fabric.now());
 //
-// Signals, by level; names are SystemC's, then the port's:
-//   summary  prefill0.gpu3.sm.active                    SMs with work
-//            prefill0.gpu3.outbound.kv_bytes            bytes of messages it has sent that have not landed, by class
-//            prefill0.gpu3.stream.compute.state         0 idle, 1 waiting, 2 kernel, 3 collective, 4 transfer
-//            prefill0.gpu3.stream.compute.job           what the running task is, by the caller's label
-//            prefill0.plx0.uplink.tx.busy               of shared links only: NIC ports, and what joins two switches
-//   links    prefill0.plx0.port3.tx.busy                every port: the line is charged
-//            prefill0.plx0.port3.tx.queue_bytes         payload that waits to start
-//            prefill0.plx0.port3.tx.bytes_in_flight     payload that started and whose tail is not yet at the next
-//            device
-//   all      prefill0.plx0.port3.tx.class               of the train on the line: "kv", or "kv:read" for a read request
-//            prefill0.plx0.port3.tx.transactions        started so far
-//            prefill0.plx0.port3.tx.vc1.outstanding_bytes   of the credit, wire bytes, where the far end's buffer is
-//            finite;
-//                                                       channel 7 carries read responses
+// Signals by level, each level with those before it; names are SystemC's, then the port's:
+//   summary
+//     prefill0.gpu3.sm.active               SMs with work
+//     prefill0.gpu3.outbound.kv_bytes       bytes of messages it has sent that have not landed, by class
+//     prefill0.gpu3.stream.compute.state    0 idle, 1 waiting, 2 kernel, 3 collective, 4 transfer
+//     prefill0.gpu3.stream.compute.job      the running task, as the caller calls it: "attention L7"
+//     prefill0.gpu3.stream.compute.work     what it is part of: "Chunk[3]"
+//     prefill0.plx0.uplink.tx.busy          of shared links only: NIC ports, and what joins two switches
+//   links
+//     prefill0.plx0.port3.tx.busy           every port: the line is charged
+//     prefill0.plx0.port3.tx.queue_bytes    payload that waits to start
+//     prefill0.plx0.port3.tx.bytes_in_flight   payload that started and whose tail is not yet at the next device
+//   all
+//     prefill0.plx0.port3.tx.class          of the train on the line: "kv", or "kv:read" for a read request
+//     prefill0.plx0.port3.tx.transactions   started so far
+//     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes whose credit is out, where the far end's buffer is
+//                                           finite; channel 7 carries read responses
 // Changes of one instant are written once, in the order of their first change in the model's own order of events.
 #pragma once
 
@@ -52,7 +54,8 @@ class Waveform final : private transport::FabricListener {
     VcdWindow window;
     std::vector<std::string> class_names;  ///< by traffic class; those not named are not in use
   };
-  /// What a running task is called on its stream's wave; short: it is read in a box. Called at each change.
+  /// Names a running task, or what it is part of, on its stream's wave; short: it is read in a box. Called at each
+  /// change, and not while the stream waits or is idle.
   using TaskLabel = std::function<std::string(const gpu::Task&)>;
 
   /// @throws std::runtime_error when the file cannot be created
@@ -64,7 +67,7 @@ class Waveform final : private transport::FabricListener {
   // taken, or when the fabric did not come first
   void attach(transport::Fabric& fabric);
   void attach(gpu::Gpu& gpu);
-  void attach(gpu::Stream& stream, const std::string& name, TaskLabel label = {});
+  void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {});
 
   /// Writes the header, and the view, so that a run that is killed can be looked at.
   void start();
@@ -95,8 +98,8 @@ class Waveform final : private transport::FabricListener {
     void on_activity(const gpu::Stream& stream, gpu::Activity activity) override;
     Waveform& owner;
     std::string name;
-    Signal state, job;
-    TaskLabel label;
+    Signal state, job, work;
+    TaskLabel job_name, work_name;
   };
 
   // From the fabric.

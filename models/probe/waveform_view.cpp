@@ -109,8 +109,9 @@ void Waveform::show_summary(GtkwaveSave& view) const {
     const auto first = std::find_if(streams_.begin(), streams_.end(),
                                     [&](const StreamProbe& s) { return starts_with(s.name, start); });
     if (first == streams_.end()) continue;
-    if (first->job.valid()) {
-      view.add_signal(vcd_.full_name(first->job), Format::text, 1, Color::yellow, without_dots(gpu.gpu->name()));
+    const Signal text = first->work.valid() ? first->work : first->job;
+    if (text.valid()) {
+      view.add_signal(vcd_.full_name(text), Format::text, 1, Color::yellow, without_dots(gpu.gpu->name()));
     } else {
       show_state(view, *first, without_dots(gpu.gpu->name()));
     }
@@ -171,7 +172,8 @@ void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
   for (const StreamProbe& stream : streams_) {
     if (!starts_with(stream.name, name + ".")) continue;
     const std::string alias = without_dots(stream.name.substr(name.size() + 1));
-    view.add_signal(vcd_.full_name(stream.job), Format::text, 1, Color::yellow, alias);
+    view.add_signal(vcd_.full_name(stream.work), Format::text, 1, Color::yellow, alias + " work");
+    view.add_signal(vcd_.full_name(stream.job), Format::text, 1, Color::yellow, alias + " job");
     show_state(view, stream, alias);
   }
   for (std::size_t c = 0; c < gpu.outbound.size(); ++c)
