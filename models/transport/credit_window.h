@@ -12,6 +12,14 @@ namespace railyard::transport {
 class CreditWindow {
  public:
   void take(Bytes bytes) { outstanding_ += bytes; }
+  /// Counts what has come home by `now`, so that only what is under way is kept.
+  void settle(Time now) {
+    while (!returns_.empty() && returns_.front().when <= now) {
+      assert(outstanding_ >= returns_.front().bytes);
+      outstanding_ -= returns_.front().bytes;
+      returns_.pop_front();
+    }
+  }
   /// `bytes` are usable again from `when` on. Returns of one link may come out of order.
   void give_back(Time when, Bytes bytes) {
     returns_.push_back({when, bytes});
@@ -22,11 +30,7 @@ class CreditWindow {
   /// is not under way yet.
   Time below(Bytes limit, Time now) {
     if (outstanding_ < limit) return now;
-    while (!returns_.empty() && returns_.front().when <= now) {
-      assert(outstanding_ >= returns_.front().bytes);
-      outstanding_ -= returns_.front().bytes;
-      returns_.pop_front();
-    }
+    settle(now);
     Bytes rest = outstanding_;
     for (std::size_t i = 0; rest >= limit; ++i) {
       if (i == returns_.size()) return Time::max();

@@ -99,8 +99,14 @@ void Device::queued(PortId out, std::int64_t more_bytes) {
 }
 
 const WireCost& Device::cost_of(Port& port, const Transaction& t) {
-  port.cost = port.egress.link().packet.cost(t.operation, t.payload_bytes, t.engine_payload_bytes, t.first_of_message);
-  return port.cost;
+  // Most transactions of a port are alike.
+  Port::Cost& last = port.cost;
+  if (t.payload_bytes != last.payload_bytes || t.operation != last.operation || t.first_of_message != last.first_of_message ||
+      t.engine_payload_bytes != last.engine_payload_bytes) {
+    last = {port.egress.link().packet.cost(t.operation, t.payload_bytes, t.engine_payload_bytes, t.first_of_message),
+            t.payload_bytes, t.engine_payload_bytes, t.operation, t.first_of_message};
+  }
+  return last.cost;
 }
 
 void Device::serve(PortId out) {

@@ -44,7 +44,14 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     Rate receive_rate;               ///< line rate of the other direction
     PortCounters counters;
     Time wake = Time::max();         ///< the pending wake-up, if any
-    WireCost cost;                   ///< of the transaction looked at last
+    struct Cost {
+      WireCost cost;
+      Bytes payload_bytes = ~Bytes(0);
+      Bytes engine_payload_bytes = 0;
+      Operation operation = Operation::write;
+      bool first_of_message = false;
+    };
+    Cost cost;                       ///< of the transaction looked at last
     Device* peer = nullptr;          ///< what it is connected to, for route walks and names
     PortId peer_port;
     std::uint32_t listener_mark = 0; ///< the listener's own, to find its books of this port

@@ -47,16 +47,22 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
     sent = later(sent, now + channel.window.advance(cost.bytes));
     channel.pace = sent;
   }
-  if (link_.buffer_bytes != 0) channel.credit.take(cost.bytes);
+  if (link_.buffer_bytes != 0) {
+    channel.credit.settle(now);
+    channel.credit.take(cost.bytes);
+  }
   quantum_ = std::max(quantum_, cost.bytes);
-  const Time packet_time = line_.time_for(cost.first_packet);
-  grid_[priority] = {now, packet_time};
+  if (cost.first_packet != packet_bytes_) {
+    packet_bytes_ = cost.first_packet;
+    packet_time_ = link_.rate.time_for(packet_bytes_);
+  }
+  grid_[priority] = {now, packet_time_};
 
   Crossing crossing;
   crossing.leaves = later(sent, tail_here);
   crossing.head = now + link_.latency;
   crossing.tail = crossing.leaves + link_.latency;
-  crossing.first_packet = sooner(crossing.head + packet_time, crossing.tail);
+  crossing.first_packet = sooner(crossing.head + packet_time_, crossing.tail);
   crossing.line_free = free_[priority];
   return crossing;
 }

@@ -109,6 +109,8 @@ class EgressPort {
   std::uint8_t turn_ = 0;            ///< deficit round robin pointer
   Bytes quantum_ = 0;                ///< the largest train seen, so that one round always lets somebody go
   Bytes debt_ = 0;
+  Bytes packet_bytes_ = 0;           ///< the first packet looked at last, and its time
+  Time packet_time_;
 };
 
 template <class WireBytesOf>
