@@ -1,0 +1,176 @@
+// The KV cache on its way from prefill to decode: every byte where it belongs, in any shape of the two grids, and what it meets
+// on the way.
+#include "tests/support/systemc_main.h"
+#include "tests/support/prefill_run.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using workload::prefill::Grid;
+using Kind = JobRecord::Kind;
+
+namespace {
+
+/// KV bytes that landed, by memory window.
+struct KvListener : transport::FabricListener {
+  void on_send(const transport::Message&, Time) override {}
+  void on_delivered(const transport::Message& message, Time) override {
+    if (message.traffic_class == number(TrafficClass::kv)) landed[message.destination] += message.bytes;
+  }
+  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time, const transport::Crossing&) override {}
+  void on_queue(const transport::Device&, PortId, Bytes, Time) override {}
+  void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
+  std::map<transport::Window, Bytes> landed;
+};
+
+std::string shape(std::uint32_t tp, std::uint32_t pp) { return "{tp: " + std::to_string(tp) + ", pp: " + std::to_string(pp) + "}"; }
+
+struct Shape { std::uint32_t tp, pp; };
+
+void check_conservation(Shape prefill, Shape decode, const std::string& handoff) {
+  constexpr std::uint32_t kPrompt = 700;  // two whole chunks and a part
+  PrefillRun run(tiny_scenario({"workload.prefill=" + shape(prefill.tp, prefill.pp), "workload.decode=" + shape(decode.tp, decode.pp),
+                                "workload.handoff=" + handoff, "workload.requests={prompt_tokens: 700}", "workload.decode.steps=1"}));
+  KvListener listener;
+  run.fabric().set_listener(&listener);
+  run.run();
+  Grid& grid = run.system().decode_grid();
+  Bytes all = 0;
+  for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
+    const Bytes expected = kPrompt * grid.kv_bytes_per_token(r / grid.tp());
+    BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == expected,
+               handoff << " from " << prefill.tp << "x" << prefill.pp << " to " << decode.tp << "x" << decode.pp << ", rank " << r);
+    all += expected;
+  }
+  Bytes told = 0;
+  for (const JobRecord& job : run.records.of(Kind::handoff)) told += job.bytes;
+  BOOST_TEST(told == all);
+  BOOST_TEST(run.fabric().ledger().totals(number(TrafficClass::kv)).bytes == all);
+  // A cache that no rank replicates has 2 x 6 layers x 4 heads x 128 x 2 B per token.
+  if (decode.tp <= 4) BOOST_TEST(all == kPrompt * 2u * 6 * 4 * 128 * 2);
+}
+
+Scenario two_stages(const std::string& handoff, const std::string& cable) {
+  return tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 1}", "workload.handoff=" + handoff,
+                        "machine.overrides.ib_cable=" + cable, "workload.requests={prompt_tokens: 2048}"});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(equal_grids_keep_their_shards) {
+  for (const Shape s : {Shape{1, 1}, {2, 2}, {4, 2}, {2, 3}, {1, 6}})
+    for (const std::string handoff : {"per_layer", "per_chunk", "at_end"}) check_conservation(s, s, handoff);
+}
+
+BOOST_AUTO_TEST_CASE(different_grids_are_resharded) {
+  for (const auto& [from, to] : {std::pair{Shape{4, 2}, Shape{2, 1}}, {Shape{2, 1}, Shape{4, 2}}, {Shape{4, 1}, Shape{1, 4}},
+                                 {Shape{1, 4}, Shape{4, 1}}, {Shape{2, 3}, Shape{4, 2}}, {Shape{1, 2}, Shape{2, 3}}})
+    for (const std::string handoff : {"per_layer", "per_chunk", "at_end"}) check_conservation(from, to, handoff);
+}
+
+BOOST_AUTO_TEST_CASE(uneven_stages_are_resharded) {
+  for (const auto& [from, to] : {std::pair{Shape{1, 4}, Shape{1, 5}}, {Shape{2, 4}, Shape{1, 5}}, {Shape{1, 5}, Shape{2, 4}}})
+    check_conservation(from, to, "per_chunk");  // 6 layers as 2+2+1+1 and 2+1+1+1+1
+}
+
+BOOST_AUTO_TEST_CASE(heads_are_replicated_where_ranks_outnumber_them) {
+  // Four KV heads on eight ranks: each head is there twice; prefill's replicas share the sending.
+  for (const std::string handoff : {"per_layer", "per_chunk"}) {
+    check_conservation({8, 1}, {8, 1}, handoff);
+    check_conservation({4, 1}, {8, 1}, handoff);
+    check_conservation({8, 1}, {4, 1}, handoff);
+    check_conservation({8, 1}, {2, 2}, handoff);
+    check_conservation({2, 2}, {8, 1}, handoff);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_handoff_begins_when_what_it_carries_is_computed) {
+  const std::string fast = "{gb_per_s: 50}";
+  PrefillRun chunk(two_stages("per_chunk", fast));
+  chunk.run();
+  for (const JobRecord& job : chunk.records.of(Kind::handoff)) {
+    const std::string rank = "PP[" + std::to_string(job.stage) + "]_TP[" + std::to_string(job.tp) + "]_Chunk[" + std::to_string(job.index) + "]";
+    BOOST_TEST((job.start >= chunk.records.named("P_Rank_" + rank).end));
+  }
+  PrefillRun end(two_stages("at_end", fast));
+  end.run();
+  BOOST_TEST(end.records.of(Kind::handoff).size() == 4u);  // one a rank
+  for (const JobRecord& job : end.records.of(Kind::handoff)) BOOST_TEST(job.index == 7u);
+  PrefillRun layer(two_stages("per_layer", fast));
+  layer.run();
+  BOOST_TEST(layer.records.of(Kind::handoff).size() == 8u * 6 * 2);
+  for (const JobRecord& job : layer.records.of(Kind::handoff)) {
+    const std::string ar = "TP_AR_PP[" + std::to_string(job.stage) + "]_Layer[" + std::to_string(job.layer) + "]_Chunk[" + std::to_string(job.index) + "]_Attn";
+    const JobRecord& reduce = layer.records.named(ar);
+    BOOST_TEST((job.start >= reduce.start));  // its own rank enters the gate at that moment; the last peer a little later
+    BOOST_TEST((job.start <= reduce.start + reduce.queued));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_earlier_the_handoff_the_earlier_decode_where_the_network_is_slow) {
+  const std::string slow = "{gb_per_s: 2}";
+  std::vector<Time> landed, first_token;
+  for (const std::string handoff : {"per_layer", "per_chunk", "at_end"}) {
+    PrefillRun run(two_stages(handoff, slow));
+    run.run();
+    landed.push_back(run.request().kv_landed);
+    first_token.push_back(run.request().first_token);
+  }
+  BOOST_TEST((landed[0] < landed[1]));
+  BOOST_TEST((landed[1] < landed[2]));
+  // At the end: the whole cache, 2 x 6 x 4 x 128 x 2 x 2048 B, over two NICs of 2 GB/s after prefill's stages are done.
+  const double bytes = 2.0 * 6 * 4 * 128 * 2 * 2048;
+  BOOST_TEST((landed[2] - first_token[2]).seconds() <= bytes / 2 / 2e9 * 1.05);
+  BOOST_TEST((landed[2] - first_token[2]).seconds() >= bytes / 2 / 2 / 2e9);  // stage 0's half may have left before
+}
+
+BOOST_AUTO_TEST_CASE(two_caches_through_one_uplink_get_half_each) {
+  // Ranks 0..3 on the GPUs of PLX 1; ranks 0 and 2 use NIC 0, below PLX 0: through one uplink of 10 GB/s.
+  const auto handoff_times = [](std::uint32_t tp) {
+    PrefillRun run(tiny_scenario({"workload.prefill.tp=" + std::to_string(tp), "workload.decode={tp: 1, steps: 1}", "workload.handoff=at_end",
+                                  "workload.placement=" + std::string(tp == 1 ? "[4]" : "[4,5,6,7]"),
+                                  "workload.requests={prompt_tokens: 4096}", "machine.overrides.plx_uplink={gb_per_s: 10}"}));
+    run.run();
+    std::vector<double> times;
+    for (const JobRecord& job : run.records.of(Kind::handoff)) {
+      if (times.size() <= job.tp) times.resize(job.tp + 1);
+      times[job.tp] = (job.end - job.start).seconds() / static_cast<double>(job.bytes);
+    }
+    return times;
+  };
+  const double alone = handoff_times(1)[0];
+  const std::vector<double> shared = handoff_times(4);
+  BOOST_TEST_REQUIRE(shared.size() == 4u);
+  for (const std::size_t t : {0, 2}) BOOST_TEST(shared[t] == 2 * alone, boost::test_tools::tolerance(0.03));
+  for (const std::size_t t : {1, 3}) BOOST_TEST(shared[t] < alone);  // these do not cross it
+}
+
+BOOST_AUTO_TEST_CASE(the_nearest_nic_beats_modulo_where_modulo_crosses_the_root_complex) {
+  std::map<std::string, Time> landed;
+  std::map<std::string, Bytes> crossed;
+  for (const std::string rule : {"modulo", "nearest"}) {
+    PrefillRun run(tiny_scenario({"workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 4, pp: 2, steps: 1}", "workload.handoff=at_end",
+                                  "workload.nic_rule=" + rule, "workload.requests={prompt_tokens: 4096}",
+                                  "machine.overrides.plx_uplink={gb_per_s: 16}"}));
+    run.run();
+    landed[rule] = run.request().kv_landed;
+    const auto& server = *run.simulation.machine().servers().front();
+    for (std::uint32_t p = 0; p < server.roots[0]->ports(); ++p)
+      if (server.roots[0]->port(PortId(p)).name == "socket") crossed[rule] += server.roots[0]->port(PortId(p)).counters.payload_bytes;
+  }
+  BOOST_TEST((landed["nearest"] < landed["modulo"]));
+  BOOST_TEST(crossed["modulo"] > crossed["nearest"]);  // what is left are the activations between the stages
+}
+
+BOOST_AUTO_TEST_CASE(every_box_and_network_delivers) {
+  for (const std::string platform : {"dgx_h100", "dgx_a100", "plx_box"}) {
+    for (const std::string network : {"{kind: single_switch}", "{kind: leaf_spine}", "{kind: rail_optimized, spines: 2}"}) {
+      PrefillRun run(tiny_scenario({"workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 8, pp: 1, steps: 1}", "machine.network=" + network}, platform));
+      KvListener listener;
+      run.fabric().set_listener(&listener);
+      run.run();
+      Grid& grid = run.system().decode_grid();
+      for (std::uint32_t r = 0; r < grid.ranks(); ++r)
+        BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == 1024 * grid.kv_bytes_per_token(0), platform << " " << network);
+    }
+  }
+}

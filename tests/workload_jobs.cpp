@@ -1,0 +1,252 @@
+// Streams, jobs and the dispatcher: what begins when.
+#include "tests/support/systemc_main.h"
+#include "tests/support/prefill_run.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload;
+
+namespace {
+
+/// A task that begins when its stream lets it and ends when it is told to.
+struct Step : gpu::Task {
+  void begin() override { ++begun_times; }
+  void reached() override { was_reached = true; }
+  gpu::Activity activity() const override { return gpu::Activity::kernel; }
+  void end() { finish(); }
+  int begun_times = 0;
+  bool was_reached = false;
+};
+
+/// Jobs on the ranks of one box; says when each began and was done.
+struct Bench : FreshKernel, JobClient {
+  Bench() : scenario(tiny_scenario()), fabric(transport::ChannelPlan(), 0), machine(scenario.machine, fabric), dispatcher(fabric) {
+    for (std::uint32_t g = 0; g < 4; ++g) {
+      ranks[g].gpu = &machine.gpu(GpuId(g));
+      devices.push_back(&ranks[g]);
+      windows.push_back(ranks[g].gpu->window());
+    }
+  }
+  JobRef kernel(std::uint32_t rank, Time duration, std::uint32_t number, const std::vector<JobRef>& after = {}) {
+    return dispatcher.kernel(ranks[rank], ranks[rank].compute, duration, kSms, tag(number), *this, after);
+  }
+  JobRef send(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number, const std::vector<JobRef>& after = {}) {
+    std::vector<Transfer> transfers;
+    for (const std::uint32_t rank : to) transfers.push_back({windows[rank], bytes});
+    return dispatcher.send(ranks[from], ranks[from].pp, transfers, 0, tag(number), *this, after);
+  }
+  Time alone(std::uint32_t from, std::uint32_t to, Bytes bytes) { return fabric.uncontended(windows[from], windows[to], 0, bytes); }
+  void run() {
+    sc_core::sc_start();
+    BOOST_TEST(dispatcher.live() == 0u);
+    BOOST_TEST(fabric.transactions_live() == 0u);
+    for (RankDevice& rank : ranks) {
+      BOOST_TEST(rank.gpu->sms().active() == 0u);
+      BOOST_TEST(rank.compute.empty());
+      BOOST_TEST(rank.pp.empty());
+    }
+  }
+  /// Emits from inside the simulation.
+  void later_on(Time when, std::function<void()> what) {
+    actions_.push_back(std::move(what));
+    fabric.calendar().at(when, actor_, 0, actions_.size() - 1);
+  }
+
+  static constexpr std::uint32_t kSms = 10;
+  Scenario scenario;
+  transport::Fabric fabric;
+  platforms::Machine machine;
+  Dispatcher dispatcher;
+  std::array<RankDevice, 4> ranks;
+  std::vector<RankDevice*> devices;
+  std::vector<transport::Window> windows;
+  std::map<std::uint32_t, Time> begun, done;       // by number; of a collective the first and the last member
+  std::function<void(const Job&)> when_done;
+
+ private:
+  static workload::JobTag tag(std::uint32_t number) {
+    workload::JobTag t;
+    t.run = number;
+    return t;
+  }
+  void on_job_begun(const Job& job) override { begun.try_emplace(job.tag().run, fabric.now()); }
+  void on_job_done(const Job& job) override {
+    done[job.tag().run] = fabric.now();
+    if (when_done) when_done(job);
+  }
+  void on_collective_done(const collective::Collective&, const workload::JobTag&) override {}
+
+  struct Actor : transport::CalendarClient {
+    explicit Actor(Bench& owner) : bench(owner) {}
+    void on_event(std::uint32_t, std::uint64_t number) override { bench.actions_[number](); }
+    Bench& bench;
+  };
+  std::vector<std::function<void()>> actions_;
+  Actor actor_{*this};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_stream_begins_its_tasks_in_order) {
+  gpu::Stream stream;
+  Step first, second;
+  stream.push(first);
+  BOOST_TEST(first.begun_times == 1);
+  stream.push(second);
+  BOOST_TEST(!second.was_reached);
+  BOOST_TEST(second.begun_times == 0);
+  first.end();
+  BOOST_TEST(second.begun_times == 1);
+  BOOST_TEST((stream.front() == &second));
+  second.end();
+  BOOST_TEST(stream.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_task_waits_for_all_it_was_told_of_even_late) {
+  gpu::Stream stream;
+  Step first, second;
+  second.wait_for_one_more();
+  stream.push(first);
+  stream.push(second);
+  second.wait_for_one_more();  // declared when it is already in its stream
+  second.waited();
+  first.end();
+  BOOST_TEST(second.was_reached);
+  BOOST_TEST(second.begun_times == 0);
+  second.waited();
+  BOOST_TEST(second.begun_times == 1);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_over_before_the_stream_gets_there_does_not_hold_it) {
+  gpu::Stream stream;
+  Step first, second;
+  stream.push(first);
+  second.wait_for_one_more();
+  stream.push(second);
+  second.waited();
+  BOOST_TEST(second.begun_times == 0);  // still behind the first
+  first.end();
+  BOOST_TEST(second.begun_times == 1);
+}
+
+BOOST_AUTO_TEST_CASE(kernels_of_a_stream_follow_each_other_and_streams_run_side_by_side) {
+  Bench b;
+  b.kernel(0, Time::us(3), 0);
+  b.kernel(0, Time::us(2), 1);
+  b.kernel(1, Time::us(4), 2);
+  b.run();
+  BOOST_TEST((b.begun[1] == Time::us(3)));
+  BOOST_TEST((b.done[1] == Time::us(5)));
+  BOOST_TEST((b.begun[2] == Time()));
+  BOOST_TEST((b.done[2] == Time::us(4)));
+  const double busy = Bench::kSms * 5e-6;
+  BOOST_TEST(b.ranks[0].gpu->sms().busy_sm_seconds(b.fabric.now()) == busy, boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(a_kernel_waits_for_jobs_of_other_streams) {
+  Bench b;
+  const JobRef slow = b.kernel(1, Time::us(7), 0);
+  const JobRef slower = b.kernel(2, Time::us(9), 1);
+  b.kernel(0, Time::us(1), 2, {slow, slower});
+  b.kernel(0, Time::us(1), 3);  // in order: behind it although it waits for nothing
+  b.run();
+  BOOST_TEST((b.begun[2] == Time::us(9)));
+  BOOST_TEST((b.begun[3] == Time::us(10)));
+}
+
+BOOST_AUTO_TEST_CASE(a_job_that_is_over_is_not_waited_for_even_when_its_object_works_again) {
+  Bench b;
+  const JobRef old = b.kernel(1, Time::us(1), 0);
+  b.later_on(Time::us(2), [&] {
+    const JobRef again = b.kernel(1, Time::us(100), 1);
+    BOOST_TEST_REQUIRE((again.job == old.job));  // reused
+    BOOST_TEST((again.generation != old.generation));
+    b.kernel(0, Time::us(1), 2, {old});
+    b.kernel(2, Time::us(1), 3, {again});
+  });
+  b.run();
+  BOOST_TEST((b.begun[2] == Time::us(2)));
+  BOOST_TEST((b.begun[3] == Time::us(102)));
+}
+
+BOOST_AUTO_TEST_CASE(no_job_is_lost_when_many_objects_are_used_again) {
+  Bench b;
+  int jobs = 0;
+  b.when_done = [&](const Job& job) {
+    if (job.tag().run >= 5000) return;
+    b.kernel(job.tag().run % 4, Time::ns(10), job.tag().run + 4, {});
+    ++jobs;
+  };
+  for (std::uint32_t i = 0; i < 4; ++i) b.kernel(i, Time::ns(10), i);
+  b.run();
+  BOOST_TEST(b.done.size() == static_cast<std::size_t>(jobs) + 4);
+  BOOST_TEST(b.dispatcher.jobs() == static_cast<std::uint64_t>(jobs) + 4);
+}
+
+BOOST_AUTO_TEST_CASE(a_dependant_declared_while_the_job_reports_its_end_is_not_forgotten) {
+  Bench b;
+  JobRef first;
+  b.when_done = [&](const Job& job) {
+    if (job.tag().run == 0) b.kernel(1, Time::us(1), 1, {first});
+  };
+  first = b.kernel(0, Time::us(3), 0);
+  b.run();
+  BOOST_TEST((b.begun[1] == Time::us(3)));
+}
+
+BOOST_AUTO_TEST_CASE(a_send_leaves_its_stream_when_posted_and_is_done_when_it_has_landed) {
+  Bench b;
+  constexpr Bytes kBytes = 1 << 20;
+  const Time x = b.alone(0, 1, kBytes);
+  const JobRef first = b.send(0, {1}, kBytes, 0);
+  b.send(0, {1}, kBytes, 1);
+  b.kernel(1, Time::us(1), 2, {first});
+  b.run();
+  BOOST_TEST((b.begun[1] == Time()));  // posted at once, the bytes queue on the link
+  BOOST_TEST((b.done[0] == x));
+  BOOST_TEST((b.begun[2] == x));
+  BOOST_TEST((b.done[1] > x));
+  BOOST_TEST(b.done[1].seconds() == 2 * x.seconds(), boost::test_tools::tolerance(0.02));
+}
+
+BOOST_AUTO_TEST_CASE(a_send_of_several_messages_is_done_with_the_last) {
+  Bench b;
+  constexpr Bytes kBytes = 1 << 20;
+  b.send(0, {1, 2, 3}, kBytes, 0);
+  b.run();
+  // One sender, three receivers: its own link carries all three.
+  BOOST_TEST(b.done[0].seconds() == 3 * b.alone(0, 1, kBytes).seconds(), boost::test_tools::tolerance(0.02));
+}
+
+BOOST_AUTO_TEST_CASE(a_send_of_nothing_is_done_at_once) {
+  Bench b;
+  const JobRef nothing = b.send(0, {}, 0, 0);
+  b.kernel(1, Time::us(1), 1, {nothing});
+  b.run();
+  BOOST_TEST((b.begun[1] == Time()));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_enters_a_collective_when_its_stream_gets_there) {
+  Bench b;
+  collective::CollectiveSpec spec;
+  spec.bytes = 400'000;
+  workload::JobTag tag;
+  tag.run = 9;
+  std::vector<JobRef> jobs;
+  b.kernel(2, Time::us(50), 0);
+  const JobRef elsewhere = b.kernel(0, Time::us(20), 1);
+  b.dispatcher.collective(b.devices, b.windows, spec, nullptr, tag, b, jobs, {elsewhere});
+  BOOST_TEST_REQUIRE(jobs.size() == 4u);
+  b.kernel(1, Time::us(1), 2);  // behind its member of the collective
+  const std::uint32_t channels = b.ranks[1].gpu->datasheet().collective.channels;
+  b.later_on(Time::us(40), [&] { BOOST_TEST(b.ranks[1].gpu->sms().active() == channels); });
+  b.run();
+  BOOST_TEST((b.begun[9] == Time()));        // members 1 and 3
+  BOOST_TEST((b.begun[2] > Time::us(50)));   // nobody is through before member 2 has entered
+  BOOST_TEST((b.done[9] > Time::us(50)));
+  // The collective alone, everybody there: the late member delayed it that long, but for acks that it did not meet.
+  Bench alone;
+  alone.dispatcher.collective(alone.devices, alone.windows, spec, nullptr, tag, alone, jobs);
+  alone.run();
+  BOOST_TEST(b.done[9].seconds() == 50e-6 + alone.done[9].seconds(), boost::test_tools::tolerance(0.01));
+}
