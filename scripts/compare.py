@@ -22,6 +22,7 @@ import sys
 
 SCHEMA_VERSION = 1
 MOST_LINKS = 5
+MOST_WAITS = 3  # of each class and run
 BAD_INPUT = 2
 UNITS = ((1, 1, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us"), (0, 1e9, "ns"))
 
@@ -169,14 +170,17 @@ def link_rows(runs, most):
     return [(name, [run.links.get(name, {}).get("utilisation") for run in runs]) for name in names]
 
 
-def wait_rows(runs, most):
-    """The links where messages of any class waited longest, in any run."""
-    names = {}
-    for run in runs:
-        longest = sorted((wait for wait in run.waits.items() if wait[1] > 0), key=lambda wait: -wait[1])[:most]
-        names.update({name: None for name, _ in longest})
-    ordered = sorted(names, key=lambda name: -max(run.waits.get(name, 0) for run in runs))
-    return [(f"{kind} at {link}", [run.waits.get((kind, link)) for run in runs]) for kind, link in ordered]
+def wait_rows(runs):
+    """Of every class, the links where its messages waited longest, in any run."""
+    rows = []
+    for kind in dict.fromkeys(kind for run in runs for kind, _ in run.waits):
+        names = {}
+        for run in runs:
+            of_kind = [(link, wait) for (its_kind, link), wait in run.waits.items() if its_kind == kind and wait > 0]
+            names.update(dict.fromkeys(link for link, _ in sorted(of_kind, key=lambda wait: -wait[1])[:MOST_WAITS]))
+        for link in sorted(names, key=lambda link: -max(run.waits.get((kind, link), 0) for run in runs)):
+            rows.append((f"{kind} at {link}", [run.waits.get((kind, link)) for run in runs]))
+    return rows
 
 
 def print_comparison(runs, most):
@@ -186,7 +190,7 @@ def print_comparison(runs, most):
     print_table("metric", runs, metric_rows(runs))
     print_table("message time, and alone", runs, traffic_rows(runs))
     print_table("busiest links, utilisation", runs, link_rows(runs, most), percent)
-    waits = wait_rows(runs, most)
+    waits = wait_rows(runs)
     if waits:
         print_table("waiting, by class and link", runs, waits, duration)
 

@@ -123,6 +123,15 @@ def test_links_limits_the_list_and_keeps_the_busiest_of_every_run(tmp_path):
     assert line_of(links, "IB_Cable_P[0] tx")[1:] == ["25.00 %", "25.00 %", "1.000"]
 
 
+def test_every_class_shows_the_three_links_where_it_waited_longest(tmp_path):
+    waits = {"A": (9, 1), "B": (8, 2), "C": (7, 3), "D": (6, 4)}
+    for name in "ab":
+        rows = ["name,direction,waited_tp_s,waited_kv_s"] + [f"{link},tx,{tp},{kv}" for link, (tp, kv) in waits.items()]
+        (write_run(tmp_path / name, 0.5) / "links.csv").write_text("\n".join(rows) + "\n")
+    text = run(tmp_path / "a", tmp_path / "b").stdout.split("waiting")[1]
+    assert re.findall(r"(\w+ at \w) tx", text) == ["tp at A", "tp at B", "tp at C", "kv at D", "kv at C", "kv at B"]
+
+
 def test_a_metric_that_one_run_lacks_is_a_dash(tmp_path):
     first = write_run(tmp_path / "a", 0.5)
     second = write_run(tmp_path / "b", 0.5, metrics={"requests": 1, "only_here_s": 1.0})
