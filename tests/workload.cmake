@@ -1,6 +1,6 @@
 foreach(test ring direct)
   railyard_test(collective_${test} railyard_collective railyard_infiniband)
 endforeach()
-foreach(test pipeline)
+foreach(test jobs pipeline gates handoff admission repeatable)
   railyard_test(workload_${test} railyard_run)
 endforeach()

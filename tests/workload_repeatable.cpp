@@ -1,0 +1,98 @@
+// The same scenario gives the same result: exactly, when nothing changes; but for a tie, when ties are drawn by lot; and ever
+// closer to one value as transactions shrink.
+#include "tests/support/systemc_main.h"
+#include "tests/support/prefill_run.h"
+
+using namespace railyard;
+using namespace railyard::test;
+
+namespace {
+
+Scenario busy_scenario(const std::string& platform, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> sets{"workload.requests={count: 4, prompt_tokens: 1024, output_tokens: 4}", "workload.handoff=per_layer",
+                                "workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 2, pp: 3, steps: trace, max_batch: 2}"};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return tiny_scenario(sets, platform);
+}
+
+std::string everything(PrefillRun& run) {
+  std::string text;
+  for (const JobRecord& r : run.records.all)
+    text += r.name() + " " + std::to_string(r.start.fs()) + " " + std::to_string(r.end.fs()) + " " + std::to_string(r.queued.fs()) + " " +
+            std::to_string(r.bytes) + "\n";
+  for (const transport::Device* device : run.fabric().devices())
+    for (std::uint32_t p = 0; p < device->ports(); ++p) {
+      const transport::PortCounters& c = device->port(PortId(p)).counters;
+      text += std::string(device->name()) + " " + std::to_string(c.transactions) + " " + std::to_string(c.wire_bytes) + " " +
+              std::to_string(c.busy.fs()) + " " + std::to_string(c.peak_queued_bytes) + "\n";
+    }
+  return text;
+}
+
+double mean_first_token(PrefillRun& run) {
+  double sum = 0;
+  for (const auto& r : run.system().requests()) sum += r.first_token.seconds();
+  return sum / static_cast<double>(run.system().requests().size());
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_run_repeats_to_the_femtosecond) {
+  for (const std::string platform : {"plx_box", "dgx_h100"}) {
+    PrefillRun first(busy_scenario(platform));
+    first.run();
+    const std::string before = everything(first);
+    BOOST_TEST(before.size() > 10'000u);
+    PrefillRun second(busy_scenario(platform));
+    second.run();
+    BOOST_TEST((everything(second) == before));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ties_drawn_by_lot_move_the_mean_by_less_than_a_thousandth) {
+  for (const std::string platform : {"plx_box", "dgx_h100"}) {
+    PrefillRun plain(busy_scenario(platform));
+    plain.run();
+    const double expected = mean_first_token(plain);
+    bool moved = false;
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      PrefillRun run(busy_scenario(platform));
+      run.fabric().calendar().shuffle_ties(seed);
+      run.run();
+      BOOST_TEST(mean_first_token(run) == expected, boost::test_tools::tolerance(1e-3));
+      moved = moved || everything(run) != everything(plain);
+    }
+    BOOST_TEST(moved);  // the lot was drawn
+  }
+}
+
+BOOST_AUTO_TEST_CASE(results_converge_as_transactions_shrink) {
+  // Llama-3.1-8B's widths on two layers: messages of up to 2 MiB cut into 64, 16, 4 and 1 KiB.
+  std::vector<double> ttft, tp, kv;
+  for (const std::uint32_t bytes : {65'536, 16'384, 4096, 1024}) {
+    Scenario scenario = tiny_scenario({"workload.requests={prompt_tokens: 512}", "workload.prefill={tp: 4, pp: 2}",
+                                       "workload.decode={tp: 4, pp: 2, steps: 1}", "fabric.transaction_bytes=" + std::to_string(bytes)});
+    scenario.model.hidden = 4096;
+    scenario.model.heads = 32;
+    scenario.model.kv_heads = 8;
+    scenario.model.ffn = 14336;
+    PrefillRun run(scenario);
+    run.run();
+    ttft.push_back(mean_first_token(run));
+    const auto mean = [&](TrafficClass c) {
+      const transport::ClassTotals& totals = run.fabric().ledger().totals(number(c));
+      return totals.actual.seconds() / static_cast<double>(totals.messages);
+    };
+    tp.push_back(mean(TrafficClass::tp));
+    kv.push_back(mean(TrafficClass::kv));
+  }
+  for (const std::vector<double>* curve : {&ttft, &tp, &kv}) {
+    const double limit = curve->back();
+    const double coarse = std::abs((*curve)[0] - limit), middle = std::abs((*curve)[1] - limit), fine = std::abs((*curve)[2] - limit);
+    BOOST_TEST(middle < coarse);
+    BOOST_TEST(fine < middle);
+    BOOST_TEST(fine / limit < 0.01, "4096 bytes are " << 100 * fine / limit << " % off");
+    for (double v : *curve) std::cerr << v << " "; std::cerr << "\n";
+    BOOST_TEST_MESSAGE("64 KiB " << coarse / limit << ", 16 KiB " << middle / limit << ", 4 KiB " << fine / limit);
+  }
+}
