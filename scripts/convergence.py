@@ -53,7 +53,8 @@ def results(summary):
 def size_name(size):
     if size == "auto":
         return size
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
+    shift, unit = next((shift, unit) for shift, unit in ((20, "MiB"), (10, "KiB"), (0, "B")) if size % (1 << shift) == 0)
+    return f"{size >> shift} {unit}"
 
 
 def print_table(rows, finest):
