@@ -104,10 +104,12 @@ void Waveform::attach(gpu::Gpu& gpu) {
   const std::string name = gpu.name();
   probe.gpu = &gpu;
   probe.active = vcd_.add_wire(name + ".sm.active", bits_for(gpu.sms().count()));
-  for (const std::string& c : class_names_)
-    probe.outbound.push_back(vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
-  if (gpu.window() >= gpu_of_window_.size()) gpu_of_window_.resize(gpu.window() + 1, nullptr);
-  gpu_of_window_[gpu.window()] = &probe;
+  if (level_ != Level::summary) {
+    for (const std::string& c : class_names_)
+      probe.outbound.push_back(vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
+    if (gpu.window() >= gpu_of_window_.size()) gpu_of_window_.resize(gpu.window() + 1, nullptr);
+    gpu_of_window_[gpu.window()] = &probe;
+  }
   gpu.sms().listen(&probe);
 }
 
@@ -190,7 +192,7 @@ void Waveform::on_start(const Device& device, PortId port, const transport::Tran
     vcd_.text_until(p.traffic_class, free, (is_read ? read_names_ : class_names_)[t.traffic_class]);
   }
   vcd_.change(p.transactions, now, p.port->counters.transactions);
-  vcd_.add(p.outstanding[t.virtual_channel], now, static_cast<std::int64_t>(p.port->cost.bytes));
+  vcd_.add(p.outstanding[t.virtual_channel], now, static_cast<std::int64_t>(crossing.wire_bytes));
 }
 
 void Waveform::on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) {

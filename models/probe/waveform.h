@@ -14,12 +14,12 @@
 // Signals by level, each level with those before it; names are SystemC's, then the port's:
 //   summary
 //     prefill0.gpu3.sm.active               SMs with work
-//     prefill0.gpu3.outbound.kv_bytes       bytes of messages it has sent that have not landed, by class
 //     prefill0.gpu3.stream.compute.state    0 idle, 1 waiting, 2 kernel, 3 collective, 4 transfer
 //     prefill0.gpu3.stream.compute.job      the running task, as the caller calls it: "attention L7"
 //     prefill0.gpu3.stream.compute.work     what it is part of: "Chunk[3]"
 //     prefill0.plx0.uplink.tx.busy          of shared links only: NIC ports, and what joins two switches
 //   links
+//     prefill0.gpu3.outbound.kv_bytes       bytes of messages it has sent that have not landed, by class
 //     prefill0.plx0.port3.tx.busy           every port: the line is charged
 //     prefill0.plx0.port3.tx.queue_bytes    payload that waits to start
 //     prefill0.plx0.port3.tx.bytes_in_flight   payload that started and whose tail is not yet at the next device
@@ -28,6 +28,7 @@
 //     prefill0.plx0.port3.tx.transactions   started so far
 //     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes whose credit is out, where the far end's buffer is
 //                                           finite; channel 7 carries read responses
+// A port that is not followed has no listener_mark: what happens there may be computed without its transactions.
 // Changes of one instant are written once, in the order of their first change in the model's own order of events.
 #pragma once
 

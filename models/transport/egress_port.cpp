@@ -64,6 +64,7 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   crossing.tail = crossing.leaves + link_.latency;
   crossing.first_packet = sooner(crossing.head + packet_time_, crossing.tail);
   crossing.line_free = free_[priority];
+  crossing.wire_bytes = cost.bytes;
   return crossing;
 }
 
