@@ -73,6 +73,26 @@ BOOST_AUTO_TEST_CASE(credit_window_sorts_returns_that_overtake) {
   BOOST_TEST(window.outstanding() == 60u);  // looking ahead takes nothing
 }
 
+const auto kAlike = [](std::uint32_t) { return Bytes(1); };
+
+BOOST_AUTO_TEST_CASE(requester_set_is_fair_in_bytes_when_trains_differ) {
+  // Trains of 12, 8 and 1 bytes, always more of each: the same bytes for everybody, to within the largest train.
+  const std::vector<Bytes> train{12, 8, 1};
+  std::vector<Bytes> sent(train.size(), 0);
+  RequesterSet set;
+  for (std::uint32_t r = 0; r < train.size(); ++r) set.insert(r);
+  const auto bytes_of = [&](std::uint32_t r) { return train[r]; };
+  for (int i = 0; i < 6000; ++i) {
+    const std::uint32_t r = set.next(bytes_of);
+    set.erase(r);
+    set.served(r, train[r]);
+    set.insert(r, true);
+    sent[r] += train[r];
+  }
+  BOOST_TEST(sent[0] - sent[1] + 24 <= 48u);
+  BOOST_TEST(sent[0] - sent[2] + 24 <= 48u);
+}
+
 BOOST_AUTO_TEST_CASE(requester_set_takes_turns_over_words) {
   RequesterSet set;
   const std::set<std::uint32_t> members{0, 1, 63, 64, 65, 127, 128, 300};
@@ -80,13 +100,13 @@ BOOST_AUTO_TEST_CASE(requester_set_takes_turns_over_words) {
   BOOST_TEST(set.size() == members.size());
   for (int round = 0; round < 3; ++round) {
     for (const std::uint32_t m : members) {
-      BOOST_TEST(set.next() == m);
-      set.served(m);
+      BOOST_TEST(set.next(kAlike) == m);
+      set.served(m, 1);
     }
   }
   set.erase(0);
-  set.served(300);
-  BOOST_TEST(set.next() == 1u);
+  set.served(300, 1);
+  BOOST_TEST(set.next(kAlike) == 1u);
   for (const std::uint32_t m : members)
     if (m != 0) set.erase(m);
   BOOST_TEST(set.empty());
@@ -96,12 +116,12 @@ BOOST_AUTO_TEST_CASE(requester_set_resumes_after_the_one_served_even_when_it_lef
   RequesterSet set;
   set.insert(2);
   set.insert(5);
-  set.served(2);
+  set.served(2, 1);
   set.erase(2);
   set.insert(1);
-  BOOST_TEST(set.next() == 5u);
-  set.served(700);  // beyond every word
-  BOOST_TEST(set.next() == 1u);
+  BOOST_TEST(set.next(kAlike) == 5u);
+  set.served(700, 1);  // beyond every word
+  BOOST_TEST(set.next(kAlike) == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(ring_keeps_order_while_it_grows_and_wraps) {

@@ -49,7 +49,7 @@ struct Bench {
     BOOST_TEST_REQUIRE(last.found);
     const Train train = waiting.at({last.channel, last.requester});
     waiting.erase({last.channel, last.requester});
-    port.remove(last.channel, last.requester);
+    port.remove(last, now);
     return port.start(last.channel, now, {train.bytes, train.packet, 0}, train.tail);
   }
   /// Not before `when`, and then.

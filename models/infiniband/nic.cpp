@@ -97,8 +97,7 @@ void Nic::read() {
       const int c = __builtin_ctz(left);
       ReadEngine& e = engines_[c];
       if (e.staged) continue;
-      const WorkRequest& work = queue_pairs_[e.waiting.next()].work.front();
-      const Bytes bytes = std::min(work.message->transaction_bytes, work.left_bytes);
+      const Bytes bytes = next_read(e.waiting.next([&](std::uint32_t qp) { return next_read(qp); }));
       const Time when = readable(e, bytes);
       if (when > now()) {
         retry = sooner(retry, when);
@@ -121,8 +120,13 @@ void Nic::read() {
   }
 }
 
+Bytes Nic::next_read(std::uint32_t queue_pair) const {
+  const WorkRequest& work = queue_pairs_[queue_pair].work.front();
+  return std::min(work.message->transaction_bytes, work.left_bytes);
+}
+
 void Nic::stage_read(ReadEngine& e, std::uint8_t channel, Bytes bytes) {
-  const std::uint32_t number = e.waiting.next();
+  const std::uint32_t number = e.waiting.next([&](std::uint32_t qp) { return next_read(qp); });
   QueuePair& qp = queue_pairs_[number];
   WorkRequest& work = qp.work.front();
   const Message& message = *work.message;
@@ -146,7 +150,7 @@ void Nic::stage_read(ReadEngine& e, std::uint8_t channel, Bytes bytes) {
   t->head = t->tail = now();
   work.first = false;
   work.left_bytes -= bytes;
-  e.waiting.served(number);
+  e.waiting.served(number, bytes);
   if (work.left_bytes == 0) {
     qp.work.pop_front();
     if (qp.work.empty()) e.waiting.erase(number);

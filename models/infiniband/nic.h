@@ -87,6 +87,8 @@ class Nic : public transport::Endpoint {
   /// Stages the read requests that tags, buffers and pace allow now; otherwise comes back when they do.
   void read();
   void stage_read(ReadEngine& engine, std::uint8_t channel, Bytes bytes);
+  /// Bytes of a queue pair's next read. @pre it has work
+  Bytes next_read(std::uint32_t queue_pair) const;
   /// When this channel may read `bytes` more; Time::max() when only a departure or a response can help.
   Time readable(ReadEngine& engine, Bytes bytes);
   /// Tags and buffer over the no-load time that a read of MRRS holds them; zero: no limit.

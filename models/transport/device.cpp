@@ -119,7 +119,7 @@ void Device::serve(PortId out) {
       if (choice.retry != Time::max()) wake(out, choice.retry);
       return;
     }
-    p.egress.remove(choice.channel, choice.requester);
+    p.egress.remove(choice, now());
     start(out, take(out, choice.channel, choice.requester), choice.channel);
   }
 }

@@ -14,16 +14,17 @@ EgressPort::EgressPort(const LinkDirection& link, const ChannelPlan& plan)
 
 void EgressPort::add(std::uint8_t channel, std::uint32_t requester, Time now) {
   RequesterSet& waiting = channels_[channel].waiting;
-  if (waiting.empty() && now > free_[priority_[channel]]) waiting.forget_turn();
-  waiting.insert(requester);
+  if (waiting.empty() && now > free_[priority_[channel]]) waiting.forget();
+  waiting.insert(requester, now == channels_[channel].served_at && requester == waiting.last());
   waiting_channels_ |= 1u << channel;
 }
 
-void EgressPort::remove(std::uint8_t channel, std::uint32_t requester) {
-  Channel& c = channels_[channel];
-  c.waiting.erase(requester);
-  c.waiting.served(requester);
-  if (c.waiting.empty()) waiting_channels_ &= ~(1u << channel);
+void EgressPort::remove(const Choice& choice, Time now) {
+  Channel& c = channels_[choice.channel];
+  c.waiting.erase(choice.requester);
+  c.waiting.served(choice.requester, choice.wire_bytes);
+  c.served_at = now;
+  if (c.waiting.empty()) waiting_channels_ &= ~(1u << choice.channel);
 }
 
 Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time tail_here) {

@@ -7,7 +7,7 @@
 //     largest train so far, which is outstanding <= W with W counted in whole trains; T >= pace of its channel; T >= free of
 //     its priority; when a lower priority is being charged, T is one of its packet boundaries.
 //  2. Chosen at T, never ahead: highest priority, then deficit round robin over channels by weight in wire bytes, then
-//     round robin over requesters. A channel without credit never holds the port.
+//     round robin over requesters, fair in wire bytes, too. A channel without credit never holds the port.
 //  3. Start s = T charges line time only, however slowly the tail trickles in: free[q] = max(free[q], s) + D for q <= p.
 //  4. It arrives over [s + L, max(s + b/Rv, tail here) + L].
 //  5. A started train is never re-timed; its credit comes back when its tail leaves the next device, plus credit latency.
@@ -44,7 +44,6 @@ class EgressPort {
   /// A requester's front wants the port. One that was idle has forgotten whose turn it was: what a port does depends on the
   /// traffic since it was quiet last, not on all its past.
   void add(std::uint8_t channel, std::uint32_t requester, Time now);
-  void remove(std::uint8_t channel, std::uint32_t requester);
   bool waiting() const { return waiting_channels_ != 0; }
   bool waiting(std::uint8_t channel) const { return (waiting_channels_ >> channel & 1u) != 0; }
 
@@ -53,12 +52,15 @@ class EgressPort {
     bool found = false;
     std::uint8_t channel = 0;
     std::uint32_t requester = 0;
+    Bytes wire_bytes = 0;
     Time retry = Time::max();  ///< not found: the earliest instant at which asking again can help; max: a credit must come first
   };
   /// @param wire_bytes_of  wire bytes of the front transaction of (channel, requester)
   template <class WireBytesOf>
   Choice choose(Time now, WireBytesOf&& wire_bytes_of);
 
+  /// The chosen requester's turn is taken. @pre chosen at `now`
+  void remove(const Choice& choice, Time now);
   /// Charges the port. @pre the choice was made at `now`; @param tail_here when its tail is (or was) here
   Crossing start(std::uint8_t channel, Time now, const WireCost& cost, Time tail_here);
 
@@ -87,6 +89,7 @@ class EgressPort {
     Bytes largest = 0;         ///< train so far
     Bytes deficit = 0;
     Time pace;
+    Time served_at;
     ByteClock window;          ///< b/Rv where W/RTT < R
   };
   /// When this channel's front of `bytes` has credit; max if that needs a credit not yet under way.
@@ -141,7 +144,7 @@ EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
     for (; left != 0; left &= left - 1) {
       const auto vc = static_cast<std::uint8_t>(__builtin_ctz(left));
       Channel& channel = channels_[vc];
-      requester[vc] = channel.waiting.next();
+      requester[vc] = channel.waiting.next([&](std::uint32_t r) { return wire_bytes_of(vc, r); });
       bytes[vc] = wire_bytes_of(vc, requester[vc]);
       Time when = later(now, channel.pace);
       when = later(when, credit_time(channel, bytes[vc], now));
@@ -168,6 +171,7 @@ EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
     choice.found = true;
     choice.channel = vc;
     choice.requester = requester[vc];
+    choice.wire_bytes = bytes[vc];
     return choice;
   }
   return choice;

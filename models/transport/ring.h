@@ -13,6 +13,7 @@ class Ring {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
   T& front() { return items_[first_]; }
+  const T& front() const { return items_[first_]; }
   T& operator[](std::size_t i) { return items_[(first_ + i) & (items_.size() - 1)]; }
   const T& operator[](std::size_t i) const { return items_[(first_ + i) & (items_.size() - 1)]; }
   void push_back(T item) {
