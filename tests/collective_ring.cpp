@@ -81,6 +81,23 @@ BOOST_AUTO_TEST_CASE(every_member_sends_and_receives_its_share_over_both_its_lin
   }
 }
 
+BOOST_AUTO_TEST_CASE(acks_take_the_same_share_of_the_line_in_any_cut) {
+  // A ring loads both directions of every link, so that one's acks are the other's delay: PCIe's Ack and UpdateFC.
+  auto pcie = link();
+  pcie.packet.max_payload_bytes = 256;
+  pcie.packet.overhead_bytes = 24;
+  pcie.packet.reverse_interval_bytes = 168;
+  pcie.packet.reverse_bytes_per_interval = 16;
+  constexpr Bytes kChunk = 1 << 20;
+  const double wire = kChunk * (280.0 / 256) * (1 + 16.0 / 168);
+  const double expected = 6 * (line(static_cast<Bytes>(wire)) + kAlpha).seconds();
+  for (const Bytes cut : {256, 512, 1024, 4096, 65'536}) {
+    CollectiveStar star(4, pcie, cut);
+    const double took = star.run_once(collective_of(Operation::all_reduce, Algorithm::ring, 4 * kChunk)).seconds();
+    BOOST_TEST(took == expected, boost::test_tools::tolerance(0.006));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(uneven_bytes_are_all_moved) {
   // 100 003 bytes over 4 members and 3 slices: nothing divides. Each member skips one chunk per round.
   constexpr std::uint32_t n = 4;

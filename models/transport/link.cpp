@@ -34,7 +34,9 @@ WireCost PacketFormat::cost(Operation operation, Bytes payload, Bytes engine_pay
   }
   // packets_cost leaves the packet count in reverse_debt; turn it into bytes here.
   cost.reverse_debt *= reverse_bytes_per_packet;
-  if (reverse_interval_bytes != 0) cost.reverse_debt += cost.bytes / reverse_interval_bytes * reverse_bytes_per_interval;
+  // In proportion, to the nearest byte: whole intervals would spare small transactions what they owe together.
+  if (reverse_interval_bytes != 0)
+    cost.reverse_debt += (cost.bytes * reverse_bytes_per_interval + reverse_interval_bytes / 2) / reverse_interval_bytes;
   // An operation without wire bytes on an ideal link still takes its place in the order.
   cost.bytes = std::max<Bytes>(1, cost.bytes);
   return cost;
