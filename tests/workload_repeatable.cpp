@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(results_converge_as_transactions_shrink) {
     BOOST_TEST(first * second > 0);  // from one side
     BOOST_TEST(std::abs(second) < std::abs(first) / 2);
     BOOST_TEST(std::abs(third) < std::abs(first) / 2);
-    BOOST_TEST(std::abs(third) / curve[3] < 0.001);
+    BOOST_TEST(std::abs(third) / curve[3] < 0.002);
     BOOST_TEST(std::abs(curve[3] - curve[0]) / curve[3] < 0.05);
   }
 }
