@@ -1,6 +1,9 @@
 // Speed of the fabric: hop-transactions per second (user time) with 1, 100 and 10 000 messages in flight, on 8 GPUs around one
 // switch and on 1024 endpoints of a leaf-spine; and how the stock PEQ of TLM-2.0 takes the same number of pending events.
-// Ratios mean more than figures on a shared machine. Each row is a process of its own: the kernel elaborates once.
+// Each figure is the best of three, each in a process of its own, because the kernel elaborates once; on a shared machine
+// ratios mean more than figures. With thousands of messages on a thousand endpoints a hop costs cache misses: every port,
+// queue and transaction it meets has left the cache since it was met last.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -105,9 +108,7 @@ struct Load : MessageClient, CalendarClient {
     fabric.send(m);
   }
   void on_delivered(Message& m) override {
-    if (fabric.transactions_live() != 0 || started < limit) {
-      if (started < limit) start_message(static_cast<std::uint32_t>(m.cookie));
-    }
+    if (started < limit) start_message(static_cast<std::uint32_t>(m.cookie));
   }
   void on_event(std::uint32_t, std::uint64_t number) override { start_message(static_cast<std::uint32_t>(number)); }
 
@@ -184,7 +185,10 @@ int sc_main(int, char**) {
   std::printf("%-44s %10s %10s %10s %12s\n", "million per second, with this many in flight", "1", "100", "10000", "1 : 10000");
   const auto row = [&](const char* name, auto measure) {
     double result[3];
-    for (int i = 0; i < 3; ++i) result[i] = apart([&] { return measure(kInFlight[i]); });
+    for (int i = 0; i < 3; ++i) {
+      result[i] = 0;
+      for (int repeat = 0; repeat < 3; ++repeat) result[i] = std::max(result[i], apart([&] { return measure(kInFlight[i]); }));
+    }
     std::printf("%-44s %10.3f %10.3f %10.3f %12.1f\n", name, result[0] * 1e-6, result[1] * 1e-6, result[2] * 1e-6, result[0] / result[2]);
     std::fflush(stdout);
   };

@@ -33,6 +33,9 @@ inline Rate gb(std::uint64_t gb_per_s) { return Rate::bytes_per_second(gb_per_s 
 /// Several simulations can follow each other in one process when each has a kernel context of its own.
 struct FreshKernel {
   FreshKernel() {
+    // The kernel never gives a context up; keep the old ones in sight of the leak checker.
+    static auto& former = *new std::vector<sc_core::sc_simcontext*>();
+    former.push_back(sc_core::sc_get_curr_simcontext());
     sc_core::sc_curr_simcontext = new sc_core::sc_simcontext();
     sc_core::sc_default_global_context = sc_core::sc_curr_simcontext;
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
