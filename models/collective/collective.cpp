@@ -108,7 +108,7 @@ CourseKey Collective::course_key() const {
 
 bool Collective::reuse() {
   // With somebody still to come, what the others do meanwhile is not known yet.
-  if (reuse_ == nullptr || fabric_.context().listener != nullptr || !all_entered() || !reuse_->quiet(fabric_.now())) return false;
+  if (reuse_ == nullptr || reuse_->followed() || !all_entered() || !reuse_->quiet(fabric_.now())) return false;
   const Time now = fabric_.now();
   if (const Course* course = reuse_->find(course_key())) {
     for (const auto& [after, member] : course->done) fabric_.calendar().at(now + after, *this, kReplayedTag, member);

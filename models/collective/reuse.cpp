@@ -34,6 +34,10 @@ bool ReuseTable::quiet(Time now) {
   return std::all_of(ports_.begin(), ports_.end(), [now](const auto& p) { return p.first->port(p.second).egress.quiet(now); });
 }
 
+bool ReuseTable::followed() const {
+  return std::any_of(ports_.begin(), ports_.end(), [](const auto& p) { return p.first->port(p.second).listener_mark != 0; });
+}
+
 const Course* ReuseTable::find(const CourseKey& key) const {
   const auto found = courses_.find(key);
   return found == courses_.end() ? nullptr : &found->second;

@@ -4,7 +4,7 @@
 // just that.
 //
 // Who is alone is proved before the run, from the routes of everything the workload can send (see isolate()). A late member,
-// links that are not quiet, or a listener that wants to see every transaction: then it is simulated.
+// links that are not quiet, or a listener that follows one of them: then it is simulated.
 #pragma once
 
 #include <map>
@@ -28,6 +28,8 @@ class ReuseTable {
   explicit ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports) : ports_(std::move(ports)) {}
 
   bool quiet(Time now);
+  /// Whether a listener follows one of the ports: it would miss what a replay leaves out.
+  bool followed() const;
   const Course* find(const CourseKey& key) const;
   void keep(const CourseKey& key, Course course);
 

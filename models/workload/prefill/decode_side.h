@@ -28,6 +28,8 @@ class DecodeSide : private PassClient, private JobClient, private transport::Cal
   void ready(std::uint32_t request);
   const Passes& passes() const { return passes_; }
   std::uint32_t steps() const { return steps_; }
+  /// What a job of this side is part of, for waveforms: "Step_[3]".
+  static std::string work_label(const Job& job) { return "Step_[" + std::to_string(job.tag().run) + "]"; }
   double step_seconds() const { return step_seconds_; }  ///< summed over steps
   std::uint64_t tokens() const { return tokens_; }
 

@@ -1,6 +1,7 @@
 #include "workload/prefill/prefill_side.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 namespace railyard::workload::prefill {
 
@@ -22,6 +23,11 @@ PrefillSide::PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, D
       plan_(prefill, decode),
       passes_(prefill, dispatcher, kKinds, spec.pp_send, sink, *this),
       progress_(spec.requests.size()) {}
+
+std::string PrefillSide::work_label(const Job& job) const {
+  const Chunk& chunk = emitted_[job.tag().run];
+  return fmt::format("Chunk[{}]", chunk.index) + (spec_.requests.size() > 1 ? fmt::format("_Req[{}]", chunk.request) : "");
+}
 
 void PrefillSide::admit(std::uint32_t request) {
   const std::uint32_t prompt = spec_.requests[request].prompt_tokens;

@@ -30,6 +30,8 @@ class PrefillSide : private PassClient, private JobClient, private transport::Ca
   void admit(std::uint32_t request);
   const Passes& passes() const { return passes_; }
   std::uint64_t tokens_done() const { return tokens_done_; }
+  /// What a job of this side is part of, for waveforms: "Chunk[3]", with "_Req[n]" where a run has several.
+  std::string work_label(const Job& job) const;
 
  private:
   struct Chunk { std::uint32_t request, index, tokens, start; bool last; };
