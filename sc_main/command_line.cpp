@@ -27,6 +27,26 @@ Time parse_instant(const std::string& text) {
   return Time::seconds(value * unit->second);
 }
 
+/// An option whose value is one of a few words.
+template <class Value>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value, const std::vector<std::pair<std::string, Value>>& words,
+                        const std::string& doc) {
+  std::string accepted, shown;
+  for (const auto& [word, meaning] : words) {
+    accepted += (accepted.empty() ? "" : ", ") + word;
+    shown += (shown.empty() ? "" : "|") + word;
+  }
+  const auto read = [&value, words, name, accepted](const std::string& text) {
+    for (const auto& [word, meaning] : words) {
+      if (text != word) continue;
+      value = meaning;
+      return;
+    }
+    throw CLI::ValidationError(name, "'" + text + "' is unknown; accepted: " + accepted);
+  };
+  return app.add_option_function<std::string>(name, read, doc)->option_text(shown);
+}
+
 }  // namespace
 
 Parsed parse(const std::string& platform, int argc, char** argv) {
@@ -39,15 +59,13 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.add_option("--out", o.out, "Directory for summary.json, jobs.csv, links.csv, requests.csv, machine.json; replaced if it exists");
   std::string window;
   auto* vcd = app.add_flag("--vcd", o.vcd, "Writes trace.vcd and trace.gtkw into --out");
-  app.add_option("--vcd-level", o.vcd_level, "summary: GPUs, uplinks and NICs; links: every link (default); all: credits, too")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, VcdLevel>{{"summary", VcdLevel::summary}, {"links", VcdLevel::links}, {"all", VcdLevel::all}}).description(""))
-      ->option_text("summary|links|all")->needs(vcd);
+  add_choice<VcdLevel>(app, "--vcd-level", o.vcd_level, {{"summary", VcdLevel::summary}, {"links", VcdLevel::links}, {"all", VcdLevel::all}},
+                       "summary: GPUs, uplinks and NICs; links: every link (default); all: credits, too")->needs(vcd);
   app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches this glob; repeatable")->option_text("GLOB")->needs(vcd)->allow_extra_args(false);
   app.add_option("--vcd-window", window, "Only this part of the run, as T0,T1 in microseconds or with a unit (10us,2ms)")->option_text("T0,T1")->needs(vcd);
   JobsLevel jobs = JobsLevel::all;
-  auto* jobs_option = app.add_option("--jobs", jobs, "Rows of jobs.csv: all, stage (no per-layer collectives), none; default by size")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, JobsLevel>{{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}}).description(""))
-      ->option_text("all|stage|none");
+  auto* jobs_option = add_choice<JobsLevel>(app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
+                                            "Rows of jobs.csv: all, stage (no per-layer collectives), none; default by size");
   app.add_flag("--describe", o.describe, "Prints the elaborated machine: devices, links, routes; runs nothing");
   app.add_flag("--explain", o.explain, "Prints the derived numbers: parameters, memory per rank, paths, ideal times; runs nothing");
   app.add_flag("--check", o.check, "Only checks the scenario");

@@ -4,3 +4,9 @@ endforeach()
 foreach(test jobs pipeline gates handoff admission repeatable)
   railyard_test(workload_${test} railyard_run)
 endforeach()
+
+# The executables from outside.
+foreach(test test_platforms)
+  railyard_pytest(${test})
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT RAILYARD_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+endforeach()

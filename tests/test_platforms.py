@@ -1,0 +1,256 @@
+"""The command line of the platform executables: options, refusals, exit statuses, what is left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from platform_runs import BIN, PLATFORMS, ROOT, TINY, run, succeed, summary, tiny
+
+SCENARIOS = sorted((ROOT / "scenarios").glob("**/*.yaml"))
+
+
+def platform_of(scenario):
+    return re.search(r"^platform: (\w+)", scenario.read_text(), re.M).group(1)
+
+
+def refusal(platform, *arguments, cwd=None):
+    """The one line with which it refuses."""
+    result = run(platform, *arguments, cwd=cwd)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stdout == ""
+    assert result.stderr.endswith("\n") and result.stderr.count("\n") == 1, result.stderr
+    return result.stderr.rstrip("\n")
+
+
+# -- what it says of itself
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_version_and_help(platform):
+    assert re.fullmatch(platform + r" \d+\.\d+\.\d+\n", succeed(platform, "--version").stdout)
+    text = succeed(platform, "--help").stdout
+    for option in ["--out", "--set", "--vcd", "--vcd-level", "--vcd-filter", "--vcd-window", "--jobs", "--describe", "--explain",
+                   "--json", "--check", "--schema", "--quiet", "--version"]:
+        assert option in text
+    assert "workload.chunk_tokens" in text
+
+
+def test_schema_is_a_schema_and_says_what_the_loader_says(tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    yaml = pytest.importorskip("yaml")
+    schema = json.loads(succeed("plx_box", "--schema").stdout)
+    jsonschema.Draft7Validator.check_schema(schema)
+    validator = jsonschema.Draft7Validator(schema)
+    assert len(SCENARIOS) >= 6
+    for scenario in SCENARIOS:
+        validator.validate(yaml.safe_load(scenario.read_text()))
+    for wrong in [{"workload": {"chunk_tokens": 0}}, {"workload": {"chunk_token": 256}}, {"seed": "one"}, {"platform": "dgx_h200"}]:
+        document = yaml.safe_load(TINY)
+        document.update({key: dict(document.get(key, {}), **value) if isinstance(value, dict) else value for key, value in wrong.items()})
+        assert list(validator.iter_errors(document)), wrong
+        (tmp_path / "s.yaml").write_text(yaml.safe_dump(document))
+        refusal("plx_box", "s.yaml", "--check", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
+def test_shipped_scenarios_are_right(scenario):
+    assert succeed(platform_of(scenario), scenario, "--check").stdout == f"{scenario}: ok\n"
+    assert succeed(platform_of(scenario), scenario, "--check", "--quiet").stdout == ""
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_describe_is_the_machine_that_runs(platform, tmp_path):
+    scenario = tiny(tmp_path)
+    machine = json.loads(succeed(platform, scenario, "--describe", "--json").stdout)
+    succeed(platform, scenario, "--out", tmp_path / "out", "--quiet")
+    assert json.loads((tmp_path / "out" / "machine.json").read_text()) == machine
+    kinds = [device["kind"] for device in machine["devices"]]
+    nics_per_server = {"plx_box": 2, "dgx_h100": 8, "dgx_a100": 8}[platform]
+    planes = {"plx_box": 0, "dgx_h100": 4, "dgx_a100": 6}[platform]
+    assert kinds.count("gpu") == 16 and kinds.count("nic") == 2 * nics_per_server and kinds.count("nvswitch") == 2 * planes
+    # Every device's ports appear as links, from both ends.
+    names = {device["name"] for device in machine["devices"]}
+    for link in machine["links"]:
+        assert link["from"].rsplit(".", 1)[0] in names and link["to"] in names
+        assert link["gb_per_s"] > 0 and link["latency_ns"] > 0
+    assert len({(link["name"], link["direction"]) for link in machine["links"]}) == len(machine["links"])
+    for gpu in range(8):
+        assert f"prefill0.gpu{gpu}.pcie" in {link["from"] for link in machine["links"]}
+    # What is decoded hop by hop begins at its source and ends beside its destination.
+    for route in machine["routes"]:
+        for lane in route["lanes"]:
+            assert lane[0].startswith(route["from"] + ".")
+    text = succeed(platform, scenario, "--describe").stdout
+    assert all(name in text for name in names)
+
+
+def test_explain_gives_the_published_numbers(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(TINY.replace(f"{ROOT}/tests/models/tiny.json", f"{ROOT}/scenarios/models/llama-3.1-8b.json"))
+    numbers = json.loads(succeed("plx_box", scenario, "--explain", "--json").stdout)
+    assert numbers["model"]["total_parameters"] == 8_030_261_248
+    assert numbers["model"]["kv_bytes_per_token"] == 2 * 32 * 8 * 128 * 2
+    assert numbers["first_request"]["chunks"] == 3
+    per_rank = sum(stage["parameters_per_rank"] for stage in numbers["prefill"]["stages"]) * 2
+    assert per_rank == pytest.approx(8_030_261_248, rel=1e-3)
+    # Without contention and latency no run is faster.
+    succeed("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
+    assert summary(tmp_path / "out")["metrics"]["ttft_s"] > 0.95 * numbers["prefill"]["ideal_ttft_s"]
+    text = succeed("plx_box", scenario, "--explain").stdout
+    assert "8030261248 parameters" in text
+
+
+# -- what it refuses
+
+BAD_FILES = {
+    "unknown key": (TINY.replace("chunk_tokens", "chunk_tokns"), r"s\.yaml:5:3: error: workload\.chunk_tokns: unknown key \(did you mean 'chunk_tokens'\?\)"),
+    "wrong unit": (TINY.replace("chunk_tokens", "chunk_bytes"), r"s\.yaml:5:3: error: workload\.chunk_bytes: .*'chunk_tokens'"),
+    "wrong type": (TINY.replace("tp: 2, pp: 2}\n  decode", "tp: two, pp: 2}\n  decode"), r"s\.yaml:6:\d+: error: workload\.prefill\.tp: "),
+    "out of range": (TINY.replace("chunk_tokens: 256", "chunk_tokens: 0"), r"s\.yaml:5:\d+: error: workload\.chunk_tokens: "),
+    "a unit in the value": (TINY.replace("chunk_tokens: 256", "chunk_tokens: 256us"), r"s\.yaml:5:\d+: error: workload\.chunk_tokens: "),
+    "a duplicate key": (TINY + "  chunk_tokens: 128\n", r"s\.yaml:8:\d+: error: .*chunk_tokens.*"),
+    "nothing": ("", r"s\.yaml:1:1: error: "),
+    "no YAML": ("{[\n", r"s\.yaml:\d+:\d+: error: "),
+    "a bomb": ("a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi")),
+               r"s\.yaml:\d+:\d+: error: "),
+    "no model": (TINY.replace("tests/models/tiny.json", "tests/models/none.json"), r"s\.yaml:1:\d+: error: .*none\.json"),
+    "the wrong platform": ("platform: dgx_h100\n" + TINY, r"s\.yaml:1:\d+: error: platform: .*dgx_h100"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_a_wrong_file_is_refused_with_its_place(what, tmp_path):
+    text, pattern = BAD_FILES[what]
+    (tmp_path / "s.yaml").write_text(text)
+    assert re.match(pattern, refusal("plx_box", "s.yaml", "--out", "out", cwd=tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["s.yaml"]
+
+
+def test_a_missing_file(tmp_path):
+    assert refusal("plx_box", "none.yaml", cwd=tmp_path).startswith("none.yaml:1:1: error: cannot read 'none.yaml'")
+
+
+BAD_SETS = {
+    "workload.prefil.tp=2": r"unknown key \(did you mean 'prefill'\?\)",
+    "workload.prefill.tp=3": r"workload\.prefill\.tp: 3 does not divide the 8 attention heads of tiny",
+    "workload.prefill.pp=7": r"workload\.prefill\.pp: 7 is more than the 6 layers of tiny",
+    "workload.prefill={tp: 4, pp: 3}": r"12",
+    "workload.prefill.tp": r".",
+    "machine.groups.prefill.gpu=L40": r"L40S",
+    "fabric.transaction_bytes=big": r"fabric\.transaction_bytes: ",
+}
+
+
+@pytest.mark.parametrize("option", BAD_SETS)
+def test_a_wrong_option_is_cited(option, tmp_path):
+    line = refusal("plx_box", tiny(tmp_path), "--set", option)
+    assert line.startswith(f"--set {option}") or option.split("=")[0] in line
+    assert re.search(BAD_SETS[option], line), line
+
+
+@pytest.mark.parametrize("arguments", [[], ["--bogus"], ["s.yaml", "--vcd"], ["s.yaml", "--jobs", "some"], ["s.yaml", "--vcd-level", "all"],
+                                       ["s.yaml", "--vcd", "--out", "o", "--vcd-window", "5,1"], ["s.yaml", "--vcd", "--out", "o", "--vcd-window", "x"]])
+def test_a_wrong_command_line(arguments, tmp_path):
+    tiny(tmp_path).rename(tmp_path / "s.yaml")
+    assert refusal("plx_box", *arguments, cwd=tmp_path).startswith("plx_box: error: ")
+    assert sorted(os.listdir(tmp_path)) == ["s.yaml"]
+
+
+def test_a_choice_names_its_words(tmp_path):
+    assert "'some' is unknown; accepted: all, stage, none" in refusal("plx_box", tiny(tmp_path), "--jobs", "some")
+
+
+def test_memory_exceeded_says_by_how_much_and_what_fits(tmp_path):
+    scenario = ROOT / "scenarios" / "disagg_llama3_70b_plx.yaml"
+    line = refusal("plx_box", scenario, "--set", "workload.prefill={tp: 1, pp: 1}", "--check")
+    need, limit, excess = (float(re.search(pattern, line).group(1)) for pattern in
+                           [r"needs ([\d.]+) GB", r"of ([\d.]+) GB \(", r"([\d.]+) GB too much"])
+    assert need - limit == pytest.approx(excess, abs=0.02)
+    tp, pp = re.search(r"\(tp (\d+), pp (\d+)\)", line).groups()
+    succeed("plx_box", scenario, "--set", f"workload.prefill={{tp: {tp}, pp: {pp}}}", "--check")
+    # A cache that is too long for what is left beside the weights.
+    line = refusal("plx_box", tiny(tmp_path), "--set", "workload.requests.prompt_tokens=16000000", "--check")
+    assert "too much" in line
+    fits = int(re.search(r"(\d+) tokens", line).group(1))
+    assert 0 < fits < 16_000_000
+
+
+def test_a_trace_error_cites_the_traces_line(tmp_path):
+    (tmp_path / "t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+                                    "2023-11-16 18:15:50.9951690,many,109\n")
+    scenario = tiny(tmp_path, TINY.replace("{count: 1, prompt_tokens: 700}", "{format: azure, file: t.csv}"))
+    assert re.match(r".*t\.csv:3:\d+: error: ", refusal("plx_box", scenario))
+
+
+# -- what it leaves
+
+def test_out_replaces_a_run_and_nothing_else(tmp_path):
+    scenario, out = tiny(tmp_path), tmp_path / "deep" / "out"
+    succeed("plx_box", scenario, "--out", out, "--quiet")
+    (out / "old").write_text("of the run before")
+    succeed("plx_box", scenario, "--out", f"{out}/", "--quiet", "--jobs", "none")
+    assert sorted(os.listdir(out)) == ["links.csv", "machine.json", "requests.csv", "summary.json"]
+    assert os.listdir(out.parent) == ["out"]  # no working directory is left
+    # A scenario that is refused leaves what was there.
+    before = summary(out)
+    refusal("plx_box", scenario, "--out", out, "--set", "workload.prefill.tp=3")
+    assert summary(out) == before
+    refusal("plx_box", scenario, "--out", out, "--set", "workload.requests.prompt_tokens=16000000")
+    assert summary(out) == before and os.listdir(out.parent) == ["out"]
+
+
+def test_out_refuses_what_is_not_a_run(tmp_path):
+    scenario = tiny(tmp_path)
+    foreign = tmp_path / "home"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("years of work")
+    assert "not a run's output" in refusal("plx_box", scenario, "--out", foreign)
+    assert os.listdir(foreign) == ["thesis.tex"]
+    assert "is not a directory" in refusal("plx_box", scenario, "--out", foreign / "thesis.tex")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    succeed("plx_box", scenario, "--out", empty, "--quiet")
+    assert (empty / "summary.json").exists()
+
+
+def test_without_out_it_prints_only(tmp_path):
+    scenario = tiny(tmp_path)
+    result = succeed("plx_box", "tiny.yaml", cwd=tmp_path)
+    assert result.stderr == ""
+    for word in ["TTFT", "time to decode start", "TPOT", "tokens/s", "utilisation", "bubble fraction", "exposed", "peak memory", "busiest links"]:
+        assert word in result.stdout
+    assert succeed("plx_box", "tiny.yaml", "--quiet", cwd=tmp_path).stdout == ""
+    assert os.listdir(tmp_path) == [scenario.name]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_what_it_had(number, tmp_path):
+    scenario = tiny(tmp_path, TINY.replace("count: 1", "count: 200000"))
+    out = tmp_path / "out"
+    process = subprocess.Popen([str(BIN / "plx_box"), str(scenario), "--out", str(out), "--jobs", "all"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    working = tmp_path / f"out.partial-{process.pid}"
+    give_up = time.monotonic() + 60
+    while not ((working / "jobs.csv").exists() and (working / "jobs.csv").stat().st_size > 200_000):
+        assert process.poll() is None and time.monotonic() < give_up
+        time.sleep(0.01)
+    assert not out.exists()
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert re.fullmatch(r"interrupted at [\d.]+ s: \d+ of 200000 requests done\n", errors)
+    assert sorted(os.listdir(tmp_path)) == ["out", scenario.name]
+    result = summary(out)
+    assert result["complete"] is False and result["simulator"]["interrupted"] is True
+    done = result["metrics"]["requests"]
+    assert 0 < done < 200_000
+    assert len((out / "requests.csv").read_text().splitlines()) == 1 + done
+    jobs = (out / "jobs.csv").read_text()
+    assert jobs.endswith("\n") and all(line.count(",") == 6 for line in jobs.splitlines())
+    # It may be run again in place.
+    succeed("plx_box", scenario, "--out", out, "--set", "workload.requests.count=1", "--quiet")
+    assert summary(out)["complete"] is True
