@@ -49,6 +49,27 @@ BOOST_AUTO_TEST_CASE(a_run_repeats_to_the_femtosecond) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(replayed_collectives_leave_what_simulated_ones_do) {
+  // Tensor parallelism alone on its NVLinks: one stage, or stages on servers of their own.
+  const std::vector<std::vector<std::string>> mappings{
+      {"workload.prefill={tp: 8, pp: 1}", "workload.decode={tp: 8, pp: 1, steps: trace, max_batch: 2}"},
+      {"workload.prefill={tp: 8, pp: 2}", "workload.decode={tp: 4, pp: 1, steps: trace, max_batch: 2}", "machine.groups.prefill.servers=2"}};
+  for (const std::vector<std::string>& mapping : mappings) {
+    PrefillRun replayed(busy_scenario("dgx_h100", mapping));
+    replayed.run();
+    BOOST_TEST(replayed.fabric().replayed_transactions() > 0u);
+    PrefillRun simulated(busy_scenario("dgx_h100", mapping));
+    simulated.system().simulate_every_collective();
+    simulated.run();
+    BOOST_TEST(simulated.fabric().replayed_transactions() == 0u);
+    BOOST_TEST((everything(simulated) == everything(replayed)));
+    for (std::size_t c = 0; c < kTrafficClasses; ++c) {
+      BOOST_TEST(simulated.fabric().ledger().totals(c).messages == replayed.fabric().ledger().totals(c).messages);
+      BOOST_TEST(simulated.fabric().ledger().totals(c).actual.seconds() == replayed.fabric().ledger().totals(c).actual.seconds());
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ties_drawn_by_lot_move_the_mean_by_less_than_a_thousandth) {
   for (const std::string platform : {"plx_box", "dgx_h100"}) {
     PrefillRun plain(busy_scenario(platform));
