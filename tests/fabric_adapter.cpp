@@ -204,6 +204,6 @@ BOOST_AUTO_TEST_CASE(a_slow_target_slows_its_senders_through_the_buffers) {
 BOOST_AUTO_TEST_CASE(a_target_that_refuses_ends_the_simulation) {
   Edge s(kLink, 4096);
   s.memory.size = 1000;
-  s.user.accesses.push_back({tlm::TLM_WRITE_COMMAND, Edge::address(kTarget, 0), 4096, sc_core::SC_ZERO_TIME});
+  s.send(Time(), 0, kTarget, 4096);
   BOOST_CHECK_THROW(sc_core::sc_start(), sc_core::sc_report);
 }

@@ -62,6 +62,22 @@ Outcome ties(std::uint64_t tie_seed, int kind) {
   return outcome(s);
 }
 
+/// A process outside the calendar that makes it run again at instants at which it ran already.
+struct Foreign : sc_core::sc_module {
+  SC_HAS_PROCESS(Foreign);
+  Foreign(sc_core::sc_module_name name, Simulation& owner) : sc_module(name), simulation(owner) { SC_THREAD(run); }
+  void run() {
+    for (int i = 0; i < 3; ++i) {
+      wait(sc_core::sc_time::from_value(Time::ns(10).fs()));
+      wait(sc_core::SC_ZERO_TIME);
+      BOOST_TEST(simulation.fabric.now().fs() == Time::ns(10 * (i + 1)).fs());
+      simulation.at(simulation.fabric.now(), [this] { ++ran; });
+    }
+  }
+  Simulation& simulation;
+  int ran = 0;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_same_run_twice_gives_the_same_times) {
@@ -89,4 +105,36 @@ BOOST_AUTO_TEST_CASE(shuffled_ties_move_aggregates_by_no_more_than_a_train) {
     }
     BOOST_TEST(moved == (kind != 0));  // all-to-all in step has no conflict for a tie to decide
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_foreign_process_shares_the_calendars_time) {
+  Simulation s;
+  Foreign foreign("foreign", s);
+  std::vector<std::uint64_t> instants, order;
+  s.fabric.calendar().set_instant_hook([&](Time now) {
+    instants.push_back(now.fs() / Time::ns(1).fs());
+    return true;
+  });
+  for (const std::uint64_t n : {20, 5, 10, 20}) s.at(Time::ns(n), [&, n] { order.push_back(n); });
+  s.run();
+  BOOST_TEST(foreign.ran == 3);
+  BOOST_TEST(instants == (std::vector<std::uint64_t>{5, 10, 20, 30}), boost::test_tools::per_element());
+  BOOST_TEST(order == (std::vector<std::uint64_t>{5, 10, 20, 20}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(an_event_in_the_past_is_refused) {
+  Simulation s;
+  s.at(Time::ns(10), [&] { BOOST_CHECK_THROW(s.at(Time::ns(10) - Time::fs(1), [] {}), sc_core::sc_report); });
+  s.run();
+}
+
+BOOST_AUTO_TEST_CASE(the_instant_hook_can_stop_the_run) {
+  Simulation s;
+  int ran = 0;
+  s.fabric.calendar().set_instant_hook([](Time now) { return now < Time::ns(20); });
+  for (const std::uint64_t n : {10, 20, 30}) s.at(Time::ns(n), [&] { ++ran; });
+  sc_core::sc_start();
+  BOOST_TEST(ran == 1);
+  BOOST_TEST(s.fabric.now().fs() == Time::ns(20).fs());
+  BOOST_TEST(s.fabric.calendar().pending() == 2u);
 }

@@ -56,6 +56,7 @@ class Calendar : public sc_core::sc_module {
   std::vector<Event> heap_;
   Time now_;
   Time armed_ = Time::max();
+  Time told_ = Time::max();  ///< the hook's latest instant
   std::uint64_t sequence_ = 0;
   std::uint64_t events_ = 0;
   std::uint64_t tie_seed_ = 0;
