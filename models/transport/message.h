@@ -39,7 +39,7 @@ struct Message {
   Bytes bytes = 0;
   Bytes offset = 0;                ///< of the first byte in the destination's memory: which stripes it falls on
   std::uint8_t traffic_class = 0;
-  std::uint32_t channel = 0;       ///< messages of one (class, destination, channel) keep their order: a queue pair
+  std::uint32_t channel = 0;       ///< below 2^20; messages of one (class, destination, channel) keep their order: a queue pair
   Engine engine = Engine::sm;
   MessageClient* client = nullptr;
   std::uint64_t cookie = 0;        ///< the client's own
