@@ -18,6 +18,8 @@ struct LinkRow {
   /// Hierarchical name of the sending port, as in waveforms.
   std::string port_name() const;
   const transport::PortCounters& counters() const { return device->port(port).counters; }
+  /// Charged so far; a run that was cut short may be in the middle of a charge.
+  Time busy(Time now) const { return device->port(port).busy_until(now); }
   const transport::LinkDirection& link() const { return device->port(port).egress.link(); }
 };
 

@@ -169,7 +169,7 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   for (const LinkRow& row : links) {
     const transport::PortCounters& c = row.counters();
     s["links"].push_back({{"name", row.name}, {"direction", row.direction}, {"bytes", c.payload_bytes}, {"wire_bytes", c.wire_bytes},
-                          {"busy_s", c.busy.seconds()}, {"utilisation", c.busy.seconds() / end}, {"peak_queue_bytes", c.peak_queued_bytes}});
+                          {"busy_s", row.busy(simulation.end()).seconds()}, {"utilisation", row.busy(simulation.end()).seconds() / end}, {"peak_queue_bytes", c.peak_queued_bytes}});
   }
   s["simulator"] = {{"wall_s", figures.wall_s},
                     {"transactions", simulation.fabric().hop_transactions()},

@@ -45,7 +45,7 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
   for (const LinkRow& row : link_table(simulation)) {
     const transport::PortCounters& c = row.counters();
     out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}\n", row.name, row.direction, row.port_name(),
-              c.payload_bytes, c.wire_bytes, c.transactions, c.busy.seconds(), c.busy.seconds() / end, c.peak_queued_bytes,
+              c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.end()).seconds(), row.busy(simulation.end()).seconds() / end, c.peak_queued_bytes,
               row.link().rate.gb_per_s(), row.link().latency.seconds(), c.waited[0].seconds(), c.waited[1].seconds(), c.waited[2].seconds());
   }
 }
