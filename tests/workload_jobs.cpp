@@ -61,7 +61,7 @@ struct Bench : FreshKernel, JobClient {
   std::vector<RankDevice*> devices;
   std::vector<transport::Window> windows;
   std::map<std::uint32_t, Time> begun, done;       // by number; of a collective the first and the last member
-  std::function<void(const Job&)> when_done;
+  std::function<void(const Job&)> when_begun, when_done;
 
  private:
   static workload::JobTag tag(std::uint32_t number) {
@@ -69,7 +69,10 @@ struct Bench : FreshKernel, JobClient {
     t.run = number;
     return t;
   }
-  void on_job_begun(const Job& job) override { begun.try_emplace(job.tag().run, fabric.now()); }
+  void on_job_begun(const Job& job) override {
+    begun.try_emplace(job.tag().run, fabric.now());
+    if (when_begun) when_begun(job);
+  }
   void on_job_done(const Job& job) override {
     done[job.tag().run] = fabric.now();
     if (when_done) when_done(job);
@@ -192,6 +195,22 @@ BOOST_AUTO_TEST_CASE(a_dependant_declared_while_the_job_reports_its_end_is_not_f
   first = b.kernel(0, Time::us(3), 0);
   b.run();
   BOOST_TEST((b.begun[1] == Time::us(3)));
+}
+
+BOOST_AUTO_TEST_CASE(a_dependant_declared_while_others_are_let_go_does_not_wait) {
+  Bench b;
+  JobRef first;
+  b.when_begun = [&](const Job& job) {
+    for (std::uint32_t i = 0; job.tag().run == 1 && i < 20; ++i) b.kernel(2, Time::us(1), 10 + i, {first});
+  };
+  first = b.kernel(0, Time::us(3), 0);
+  b.kernel(1, Time::us(1), 1, {first});
+  b.kernel(3, Time::us(1), 2, {first});
+  b.run();
+  BOOST_TEST((b.begun[1] == Time::us(3)));
+  BOOST_TEST((b.begun[2] == Time::us(3)));
+  BOOST_TEST((b.begun[10] == Time::us(3)));
+  BOOST_TEST((b.done[29] == Time::us(23)));
 }
 
 BOOST_AUTO_TEST_CASE(a_send_leaves_its_stream_when_posted_and_is_done_when_it_has_landed) {

@@ -50,16 +50,20 @@ void Job::on_delivered(transport::Message&) {
 }
 
 void Job::done() {
-  client_->on_job_done(*this);
-  for (Job* dependent : dependents_) dependent->waited();
+  tell();
   dispatcher_->release(*this);
 }
 
 void Job::over() {
-  client_->on_job_done(*this);
-  for (Job* dependent : dependents_) dependent->waited();
+  tell();
   finish();
   dispatcher_->release(*this);
+}
+
+void Job::tell() {
+  client_->on_job_done(*this);
+  ++generation_;  // whoever asks from here on need not wait
+  for (Job* dependent : dependents_) dependent->waited();
 }
 
 Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, JobClient& client) {
@@ -83,7 +87,6 @@ Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, 
 }
 
 void Dispatcher::release(Job& job) {
-  ++job.generation_;
   job.dependents_.clear();
   job.transfers_.clear();
   --live_;

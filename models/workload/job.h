@@ -74,8 +74,9 @@ class Job final : public gpu::Task, private gpu::KernelClient, private transport
   gpu::Activity activity() const override;
   void on_kernel_done() override;
   void on_delivered(transport::Message& message) override;
-  void done();  ///< tells the client and whoever waits
+  void done();  ///< tells, and the object is free
   void over();  ///< the same, and the stream goes on
+  void tell();  ///< the client and whoever waits
 
   Dispatcher* dispatcher_ = nullptr;
   JobClient* client_ = nullptr;
