@@ -186,6 +186,34 @@ def test_a_trace_error_cites_the_traces_line(tmp_path):
     assert re.match(r".*t\.csv:3:\d+: error: ", refusal("plx_box", scenario))
 
 
+# -- every model and GPU that is shipped
+
+@pytest.mark.parametrize("model", sorted(path.stem for path in (ROOT / "scenarios" / "models").glob("*.json")))
+def test_every_shipped_model_runs(model, tmp_path):
+    text = f"""\
+model: {{config: {ROOT}/scenarios/models/{model}.json, dtype: fp8}}
+machine: {{groups: {{prefill: {{servers: 2}}, decode: {{servers: 2}}}}}}
+fabric: {{transaction_bytes: 65536}}
+workload:
+  kind: disaggregated_prefill
+  requests: {{prompt_tokens: 256}}
+  prefill: {{tp: 8, pp: 2}}
+  decode: {{tp: 4, pp: 4, steps: 1}}
+"""
+    succeed("dgx_h100", tiny(tmp_path, text), "--out", tmp_path / "out", "--quiet", "--jobs", "none")
+    result = summary(tmp_path / "out")
+    assert result["model"] == model and result["complete"] is True
+    assert result["metrics"]["ttft_s"] > 0
+
+
+@pytest.mark.parametrize("gpu", sorted(path.stem for path in (ROOT / "platforms" / "datasheets" / "gpus").glob("*.yaml")))
+def test_every_shipped_gpu_runs(gpu, tmp_path):
+    option = ["--set", f"machine.groups.prefill.gpu={gpu}"]
+    succeed("plx_box", tiny(tmp_path), "--out", tmp_path / "out", "--quiet", *option)
+    result = summary(tmp_path / "out")
+    assert set(result["calibration"]) == {gpu, "L40S"} and result["complete"] is True
+
+
 # -- what it leaves
 
 def test_out_replaces_a_run_and_nothing_else(tmp_path):

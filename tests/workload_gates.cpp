@@ -134,6 +134,22 @@ BOOST_AUTO_TEST_CASE(whole_activations_need_no_gather_and_twice_the_bytes) {
   BOOST_TEST((run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]").start == send.end));
 }
 
+BOOST_AUTO_TEST_CASE(the_gate_waits_for_the_last_peer_and_says_so) {
+  // Stage 1 on GPUs 2 and 4: the second one's activations cross the sockets and come later.
+  PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}", "workload.pp_send=full",
+                                "workload.placement=[0,1,2,4]", "workload.requests={prompt_tokens: 256}"}));
+  run.run();
+  const JobRecord& near = run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]");
+  const JobRecord& far = run.records.named("P_Rank_PP[1]_TP[1]_Chunk[0]");
+  BOOST_TEST_REQUIRE((far.start > near.start));
+  const JobRecord& reduce = run.records.named("TP_AR_PP[1]_Layer[3]_Chunk[0]_Attn");
+  BOOST_TEST((reduce.queued == far.start - near.start));
+  BOOST_TEST((reduce.start == near.start + ChunkKernels(run.system().prefill_grid(), 256, 0).attention));
+  const auto& times = run.system().prefill().passes();
+  BOOST_TEST(times.times(2).tp_sync_s >= reduce.queued.seconds());
+  BOOST_TEST(times.times(3).tp_sync_s < reduce.queued.seconds());
+}
+
 BOOST_AUTO_TEST_CASE(no_all_reduce_starts_before_its_kernels_and_no_kernel_before_its_all_reduce) {
   PrefillRun run(tiny_scenario({"workload.prefill.tp=4", "workload.decode.tp=1"}));
   run.run();

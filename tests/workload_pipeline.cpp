@@ -129,6 +129,10 @@ BOOST_AUTO_TEST_CASE(the_next_stage_waits_for_the_activations_and_chunks_overlap
     BOOST_TEST((pipeline.named("P_Rank_PP[0]" + chunk).start == t * c));  // stage 0 goes on at once
     BOOST_TEST((pipeline.named("P_Rank_PP[1]" + chunk).start == t * (c + 1) + x));
   }
+  // Waiting for what was not yet computed is the bubble's; waiting for bytes under way is exposed.
+  BOOST_TEST(pipeline.passes.times(1).pp_s == x.seconds(), boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(pipeline.passes.times(0).pp_s == 0);
+  BOOST_TEST(pipeline.passes.times(1).kernels_s == 3 * t.seconds(), boost::test_tools::tolerance(1e-9));
 }
 
 BOOST_AUTO_TEST_CASE(transfers_longer_than_a_stage_set_the_pace) {
