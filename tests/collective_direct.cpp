@@ -1,12 +1,12 @@
 // The direct (two-shot) algorithm on ideal links against its closed form, and the bytes it moves.
-#include "tests/support/systemc_main.h"
 #include "tests/support/collective_star.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using collective::Algorithm;
 using collective::Operation;
-using test::CollectiveStar;
 using test::collective_of;
+using test::CollectiveStar;
 using test::gb;
 using test::ideal;
 
@@ -93,7 +93,8 @@ BOOST_AUTO_TEST_CASE(a_pool_reuses_a_collective_that_is_over) {
   star.done_at.assign(4, Time::max());
   star.all_done_at = Time::max();
   const Time begun = star.fabric.now();
-  const Time second = star.run_once(collective_of(Operation::all_reduce, Algorithm::ring, 800'000), std::vector<Time>(4, begun));
+  const Time second =
+      star.run_once(collective_of(Operation::all_reduce, Algorithm::ring, 800'000), std::vector<Time>(4, begun));
   BOOST_TEST((second - begun).fs() == ((line(200'000) + kAlpha) * 6).fs());
   BOOST_TEST((star.ran().first_entry() == first));
 }

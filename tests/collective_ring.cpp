@@ -1,12 +1,12 @@
 // The ring on ideal links against its closed form, and the bytes it moves.
-#include "tests/support/systemc_main.h"
 #include "tests/support/collective_star.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using collective::Algorithm;
 using collective::Operation;
-using test::CollectiveStar;
 using test::collective_of;
+using test::CollectiveStar;
 using test::gb;
 using test::ideal;
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kRate = 50;  // GB/s
 const Time kHop = Time::ns(300);
-const Time kAlpha = kHop * 2;        // a switch cuts through: two latencies, one serialisation
+const Time kAlpha = kHop * 2;  // a switch cuts through: two latencies, one serialisation
 
 transport::LinkDirection link() { return ideal(gb(kRate), kHop); }
 Time line(Bytes bytes) { return gb(kRate).time_for(bytes); }
@@ -138,7 +138,8 @@ BOOST_AUTO_TEST_CASE(a_late_member_holds_everyone_exactly_that_long) {
         std::vector<Time> entries(n);
         entries[who] = late;
         const Time took = star.run_once(collective_of(Operation::all_reduce, Algorithm::ring, n * kChunk), entries);
-        BOOST_TEST(took.fs() == (late + (line(kChunk) + kAlpha) * (2 * (n - 1))).fs(), n << " members, " << late.seconds() << " s late");
+        BOOST_TEST(took.fs() == (late + (line(kChunk) + kAlpha) * (2 * (n - 1))).fs(),
+                   n << " members, " << late.seconds() << " s late");
         for (const Time done : star.done_at) BOOST_TEST((done > late));
         BOOST_TEST((star.ran().first_entry() == Time()));
         BOOST_TEST((star.ran().last_entry() == late));

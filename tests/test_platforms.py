@@ -50,7 +50,8 @@ def test_schema_is_a_schema_and_says_what_the_loader_says(tmp_path):
         validator.validate(yaml.safe_load(scenario.read_text()))
     for wrong in [{"workload": {"chunk_tokens": 0}}, {"workload": {"chunk_token": 256}}, {"seed": "one"}, {"platform": "dgx_h200"}]:
         document = yaml.safe_load(TINY)
-        document.update({key: dict(document.get(key, {}), **value) if isinstance(value, dict) else value for key, value in wrong.items()})
+        for key, value in wrong.items():
+            document[key] = dict(document[key], **value) if isinstance(value, dict) else value
         assert list(validator.iter_errors(document)), wrong
         (tmp_path / "s.yaml").write_text(yaml.safe_dump(document))
         refusal("plx_box", "s.yaml", "--check", cwd=tmp_path)
@@ -107,15 +108,19 @@ def test_explain_gives_the_published_numbers(tmp_path):
 # -- what it refuses
 
 BAD_FILES = {
-    "unknown key": (TINY.replace("chunk_tokens", "chunk_tokns"), r"s\.yaml:5:3: error: workload\.chunk_tokns: unknown key \(did you mean 'chunk_tokens'\?\)"),
+    "unknown key": (TINY.replace("chunk_tokens", "chunk_tokns"), 
+                    r"s\.yaml:5:3: error: workload\.chunk_tokns: unknown key \(did you mean 'chunk_tokens'\?\)"),
     "wrong unit": (TINY.replace("chunk_tokens", "chunk_bytes"), r"s\.yaml:5:3: error: workload\.chunk_bytes: .*'chunk_tokens'"),
-    "wrong type": (TINY.replace("tp: 2, pp: 2}\n  decode", "tp: two, pp: 2}\n  decode"), r"s\.yaml:6:\d+: error: workload\.prefill\.tp: "),
+    "wrong type": (TINY.replace("tp: 2, pp: 2}\n  decode", "tp: two, pp: 2}\n  decode"),
+                   r"s\.yaml:6:\d+: error: workload\.prefill\.tp: "),
     "out of range": (TINY.replace("chunk_tokens: 256", "chunk_tokens: 0"), r"s\.yaml:5:\d+: error: workload\.chunk_tokens: "),
-    "a unit in the value": (TINY.replace("chunk_tokens: 256", "chunk_tokens: 256us"), r"s\.yaml:5:\d+: error: workload\.chunk_tokens: "),
+    "a unit in the value": (TINY.replace("chunk_tokens: 256", "chunk_tokens: 256us"),
+                            r"s\.yaml:5:\d+: error: workload\.chunk_tokens: "),
     "a duplicate key": (TINY + "  chunk_tokens: 128\n", r"s\.yaml:8:\d+: error: .*chunk_tokens.*"),
     "nothing": ("", r"s\.yaml:1:1: error: "),
     "no YAML": ("{[\n", r"s\.yaml:\d+:\d+: error: "),
-    "a bomb": ("a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi")),
+    "a bomb": ("a: &a [x, x, x, x, x, x, x, x, x]\n"
+               + "".join(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi")),
                r"s\.yaml:\d+:\d+: error: "),
     "no model": (TINY.replace("tests/models/tiny.json", "tests/models/none.json"), r"s\.yaml:1:\d+: error: .*none\.json"),
     "the wrong platform": ("platform: dgx_h100\n" + TINY, r"s\.yaml:1:\d+: error: platform: .*dgx_h100"),
@@ -152,8 +157,9 @@ def test_a_wrong_option_is_cited(option, tmp_path):
     assert re.search(BAD_SETS[option], line), line
 
 
-@pytest.mark.parametrize("arguments", [[], ["--bogus"], ["s.yaml", "--vcd"], ["s.yaml", "--jobs", "some"], ["s.yaml", "--vcd-level", "all"],
-                                       ["s.yaml", "--vcd", "--out", "o", "--vcd-window", "5,1"], ["s.yaml", "--vcd", "--out", "o", "--vcd-window", "x"]])
+@pytest.mark.parametrize("arguments", [
+    [], ["--bogus"], ["s.yaml", "--vcd"], ["s.yaml", "--jobs", "some"], ["s.yaml", "--vcd-level", "all"],
+    ["s.yaml", "--vcd", "--out", "o", "--vcd-window", "5,1"], ["s.yaml", "--vcd", "--out", "o", "--vcd-window", "x"]])
 def test_a_wrong_command_line(arguments, tmp_path):
     tiny(tmp_path).rename(tmp_path / "s.yaml")
     assert refusal("plx_box", *arguments, cwd=tmp_path).startswith("plx_box: error: ")
@@ -249,7 +255,8 @@ def test_without_out_it_prints_only(tmp_path):
     scenario = tiny(tmp_path)
     result = succeed("plx_box", "tiny.yaml", cwd=tmp_path)
     assert result.stderr == ""
-    for word in ["TTFT", "time to decode start", "TPOT", "tokens/s", "utilisation", "bubble fraction", "exposed", "peak memory", "busiest links"]:
+    for word in ["TTFT", "time to decode start", "TPOT", "tokens/s", "utilisation", "bubble fraction", "exposed",
+                 "peak memory", "busiest links"]:
         assert word in result.stdout
     assert succeed("plx_box", "tiny.yaml", "--quiet", cwd=tmp_path).stdout == ""
     assert os.listdir(tmp_path) == [scenario.name]

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from platform_runs import ROOT, TINY, rows, run, succeed, summary, tiny
+from platform_runs import ROOT, TINY, rows, succeed, summary, tiny
 
 LAYERS, HIDDEN, KV_BYTES_PER_TOKEN = 6, 1024, 2 * 6 * 4 * 128 * 2  # of tests/models/tiny.json
 TP = PP = 2
@@ -28,7 +28,8 @@ JOB_NAMES = {
     r"D_PP_Act_FromP\[(\d+)\]_ToP\[(\d+)\]_TP\[(\d+)\]_Step_\[(\d+)\]": "pp",
     r"D_Token_FromP\[(\d+)\]_ToP\[0\]_TP\[(\d+)\]_Step_\[(\d+)\]": "pp",
 }
-LLMSERVINGSIM = ["instance id", "request id", "model", "input", "output", "arrival", "end_time", "latency", "queuing_delay", "TTFT", "TPOT", "ITL"]
+LLMSERVINGSIM = ["instance id", "request id", "model", "input", "output", "arrival", "end_time", "latency", "queuing_delay",
+                 "TTFT", "TPOT", "ITL"]
 
 
 class Run:
@@ -162,7 +163,8 @@ def test_requests_are_llmservingsims_and_agree_with_the_rest(several):
         assert number["TTFT"] == number["first_token_ns"] - number["arrival"]
         assert len(gaps) == STEPS and sum(gaps) == number["end_time"] - number["first_token_ns"]
         assert number["TPOT"] == sum(gaps) // STEPS
-        order = [number[key] for key in ["arrival", "admitted_ns", "prefill_begin_ns", "first_token_ns", "kv_landed_ns", "decode_begin_ns", "end_time"]]
+        instants = ["arrival", "admitted_ns", "prefill_begin_ns", "first_token_ns", "kv_landed_ns", "decode_begin_ns", "end_time"]
+        order = [number[key] for key in instants]
         assert order == sorted(order)
         request = number["request id"]
         first = min(job["start_s"] for job in several.jobs_like(rf"P_Rank_PP\[0\].*_Req\[{request}\]"))
@@ -186,7 +188,8 @@ def test_requests_are_llmservingsims_and_agree_with_the_rest(several):
 
 # -- links.csv
 
-LINK_NAMES = r"GPU_[PD]\[\d+\]\[\d+\]_PCI|GPU_[PD]_Idle\[\d+\]_PCI|IB_NIC_[PD]\[\d+\]_PCI|IB_Cable_[PD]\[\d+\]|PLX_Uplink_[PD]\[\d+\]|Socket_[PD]\[\d+\]"
+LINK_NAMES = (r"GPU_[PD]\[\d+\]\[\d+\]_PCI|GPU_[PD]_Idle\[\d+\]_PCI|"
+              r"IB_NIC_[PD]\[\d+\]_PCI|IB_Cable_[PD]\[\d+\]|PLX_Uplink_[PD]\[\d+\]|Socket_[PD]\[\d+\]")
 
 
 def test_links_have_names_and_possible_loads(several):
@@ -267,7 +270,8 @@ def documented(key):
 def test_every_key_is_documented_and_every_documented_key_is_there(several):
     page = (ROOT / "docs" / "results.md").read_text()
     section = page[page.index("## summary.json"):page.index("## jobs.csv")]
-    described = {name for line in section.splitlines() if line.startswith("| `") for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+    first_cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    described = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
     assert {documented(key) for key in flat(several.summary)} == described
 
 
@@ -311,7 +315,8 @@ def same(a, b, files):
     assert json.dumps(left) == json.dumps(right)
 
 
-@pytest.mark.parametrize("more", [[], ["--jobs", "stage"], ["--vcd"], ["--vcd", "--vcd-level", "all"], ["--vcd", "--vcd-level", "summary"]], ids=" ".join)
+@pytest.mark.parametrize("more", [[], ["--jobs", "stage"], ["--vcd"], ["--vcd", "--vcd-level", "all"],
+                                  ["--vcd", "--vcd-level", "summary"]], ids=" ".join)
 def test_everything_outside_simulator_is_the_same_again(several, scenario, tmp_path, more):
     succeed("plx_box", scenario, "--out", tmp_path / "again", "--quiet", *more)
     files = ["links.csv", "requests.csv", "machine.json"] + ([] if "--jobs" in more else ["jobs.csv"])
@@ -347,12 +352,20 @@ def served(folder, expected):
     assert summary(folder)["complete"] is True
 
 
-MODEL_8B = TINY.replace(f"{ROOT}/tests/models/tiny.json", f"{ROOT}/scenarios/models/llama-3.1-8b.json").replace("tp: 2, pp: 2}\n  decode", "tp: 4, pp: 2}\n  decode")
-
-
-def trace_scenario(folder, form, file, count):
-    text = MODEL_8B.replace("{count: 1, prompt_tokens: 700}", f"{{format: {form}, file: {file}, max_count: {count}}}").replace("steps: 3", "steps: trace")
-    return tiny(folder, text.replace("chunk_tokens: 256", "chunk_tokens: 2048"))
+def run_trace(platform, folder, form, file, count):
+    """Runs the first rows of a trace with Llama-3.1-8B. Returns where the results are."""
+    scenario = tiny(folder, f"""\
+model: {{config: {ROOT}/scenarios/models/llama-3.1-8b.json}}
+fabric: {{transaction_bytes: 65536}}
+workload:
+  kind: disaggregated_prefill
+  requests: {{format: {form}, file: {file}, max_count: {count}}}
+  chunk_tokens: 2048
+  prefill: {{tp: 4, pp: 2}}
+  decode: {{tp: 2, pp: 2, steps: trace}}
+""")
+    succeed(platform, scenario, "--out", folder / "out", "--quiet")
+    return folder / "out"
 
 
 def azure_rows(path, count):
@@ -368,20 +381,19 @@ def azure_rows(path, count):
 
 def test_the_shipped_azure_trace_runs(tmp_path):
     trace = ROOT / "scenarios" / "traces" / "synthetic_azure.csv"
-    succeed("plx_box", trace_scenario(tmp_path, "azure", trace, 4), "--out", tmp_path / "out", "--quiet", "--set", "fabric.transaction_bytes=65536")
-    served(tmp_path / "out", azure_rows(trace, 4))
+    served(run_trace("plx_box", tmp_path, "azure", trace, 4), azure_rows(trace, 4))
 
 
 def test_the_shipped_mooncake_trace_runs(tmp_path):
     trace = ROOT / "scenarios" / "traces" / "synthetic_mooncake.jsonl"
-    succeed("dgx_h100", trace_scenario(tmp_path, "mooncake", trace, 2), "--out", tmp_path / "out", "--quiet", "--set", "fabric.transaction_bytes=65536")
     lines = [json.loads(line) for line in trace.read_text().splitlines()[:2]]
-    served(tmp_path / "out", [((line["timestamp"] - lines[0]["timestamp"]) * 10**6, line["input_length"], line["output_length"]) for line in lines])
+    first = lines[0]["timestamp"]
+    expected = [((line["timestamp"] - first) * 10**6, line["input_length"], line["output_length"]) for line in lines]
+    served(run_trace("dgx_h100", tmp_path, "mooncake", trace, 2), expected)
 
 
 def test_the_real_azure_sample_runs(tmp_path):
     trace = ROOT.parent / "shared" / "reference" / "samples" / "azure" / "AzureLLMInferenceTrace_conv_head4000.csv"
     if not trace.exists():
         pytest.skip("no sample of the Azure trace beside the project")
-    succeed("plx_box", trace_scenario(tmp_path, "azure", trace, 3), "--out", tmp_path / "out", "--quiet", "--set", "fabric.transaction_bytes=65536")
-    served(tmp_path / "out", azure_rows(trace, 3))
+    served(run_trace("plx_box", tmp_path, "azure", trace, 3), azure_rows(trace, 3))

@@ -1,6 +1,6 @@
 // Requests: who is let in when, how many decode together, and that memory is never promised twice.
-#include "tests/support/systemc_main.h"
 #include "tests/support/prefill_run.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -14,12 +14,13 @@ std::string limit_for(std::uint64_t tokens, const std::vector<std::string>& sets
   PrefillRun probe(tiny_scenario(sets));
   const gpu::Hbm& hbm = probe.decode_gpu(0).hbm();
   const Bytes kv = tokens * probe.system().decode_grid().kv_bytes_per_token(0);
-  return "workload.memory_limit_ratio=" + std::to_string(static_cast<double>(hbm.used() + kv) / static_cast<double>(hbm.capacity()));
+  return "workload.memory_limit_ratio=" +
+         std::to_string(static_cast<double>(hbm.used() + kv) / static_cast<double>(hbm.capacity()));
 }
 
 std::string requests(std::uint32_t count, std::uint32_t prompt, std::uint32_t output) {
-  return "workload.requests={count: " + std::to_string(count) + ", prompt_tokens: " + std::to_string(prompt) + ", output_tokens: " +
-         std::to_string(output) + "}";
+  return "workload.requests={count: " + std::to_string(count) + ", prompt_tokens: " + std::to_string(prompt) +
+         ", output_tokens: " + std::to_string(output) + "}";
 }
 
 }  // namespace
@@ -51,10 +52,12 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
 }
 
 BOOST_AUTO_TEST_CASE(without_pressure_all_are_admitted_on_arrival) {
-  PrefillRun run(tiny_scenario({"workload.requests={list: [{prompt_tokens: 512}, {arrival_s: 0.0001, prompt_tokens: 300}, "
-                                "{arrival_s: 0.5, prompt_tokens: 700}]}"}));
+  PrefillRun run(
+      tiny_scenario({"workload.requests={list: [{prompt_tokens: 512}, {arrival_s: 0.0001, prompt_tokens: 300}, "
+                     "{arrival_s: 0.5, prompt_tokens: 700}]}"}));
   run.run();
-  for (std::uint32_t r = 0; r < 3; ++r) BOOST_TEST((run.request(r).admitted == run.system().spec().requests[r].arrival));
+  for (std::uint32_t r = 0; r < 3; ++r)
+    BOOST_TEST((run.request(r).admitted == run.system().spec().requests[r].arrival));
   BOOST_TEST((run.request(1).prefill_begun > run.request(1).admitted));  // behind the first
   BOOST_TEST((run.request(2).prefill_begun == Time::ms(500)));           // the machine is idle: at once
   BOOST_TEST((run.request(0).first_token < run.request(1).first_token));
@@ -64,22 +67,27 @@ BOOST_AUTO_TEST_CASE(a_late_request_is_served_as_if_it_were_alone) {
   const Scenario alone = tiny_scenario({"workload.requests={list: [{prompt_tokens: 700}]}"});
   PrefillRun first(alone);
   first.run();
-  PrefillRun second(tiny_scenario({"workload.requests={list: [{prompt_tokens: 512}, {arrival_s: 0.5, prompt_tokens: 700}]}"}));
+  PrefillRun second(
+      tiny_scenario({"workload.requests={list: [{prompt_tokens: 512}, {arrival_s: 0.5, prompt_tokens: 700}]}"}));
   second.run();
   BOOST_TEST((second.request(1).first_token - Time::ms(500)).fs() == first.request(0).first_token.fs());
   BOOST_TEST((second.request(1).kv_landed - Time::ms(500)).fs() == first.request(0).kv_landed.fs());
 }
 
 BOOST_AUTO_TEST_CASE(requests_follow_each_other_through_the_pipeline_without_a_gap) {
-  PrefillRun run(tiny_scenario({requests(3, 512, 2), "workload.prefill.pp=2", "workload.decode.pp=2", "workload.decode.steps=trace"}));
+  PrefillRun run(tiny_scenario(
+      {requests(3, 512, 2), "workload.prefill.pp=2", "workload.decode.pp=2", "workload.decode.steps=trace"}));
   run.run();
-  BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[0]_Req[1]").start == run.records.named("P_Rank_PP[0]_TP[0]_Chunk[1]_Req[0]").end));
-  BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[0]_Req[2]").start == run.records.named("P_Rank_PP[0]_TP[0]_Chunk[1]_Req[1]").end));
+  BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[0]_Req[1]").start ==
+              run.records.named("P_Rank_PP[0]_TP[0]_Chunk[1]_Req[0]").end));
+  BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[0]_Req[2]").start ==
+              run.records.named("P_Rank_PP[0]_TP[0]_Chunk[1]_Req[1]").end));
 }
 
 BOOST_AUTO_TEST_CASE(a_step_decodes_no_more_than_max_batch) {
   for (const std::uint32_t most : {1u, 3u, 8u}) {
-    PrefillRun run(tiny_scenario({requests(8, 64, 17), "workload.decode={steps: trace, max_batch: " + std::to_string(most) + "}"}));
+    PrefillRun run(tiny_scenario(
+        {requests(8, 64, 17), "workload.decode={steps: trace, max_batch: " + std::to_string(most) + "}"}));
     run.run();
     std::map<std::uint64_t, std::uint32_t> tokens_at;
     for (const RequestTimes& r : run.system().requests()) {
@@ -96,8 +104,10 @@ BOOST_AUTO_TEST_CASE(a_step_decodes_no_more_than_max_batch) {
 }
 
 BOOST_AUTO_TEST_CASE(each_request_decodes_its_own_number_of_tokens) {
-  PrefillRun run(tiny_scenario({"workload.requests={list: [{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 300, output_tokens: 9}, "
-                                "{prompt_tokens: 64, output_tokens: 3}]}", "workload.decode.steps=trace"}));
+  PrefillRun run(tiny_scenario(
+      {"workload.requests={list: [{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 300, output_tokens: 9}, "
+       "{prompt_tokens: 64, output_tokens: 3}]}",
+       "workload.decode.steps=trace"}));
   run.run();
   const std::vector<std::size_t> expected{1, 9, 3};
   for (std::uint32_t r = 0; r < 3; ++r) {

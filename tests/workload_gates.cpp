@@ -1,7 +1,7 @@
-// What waits for what in a whole run, and that each byte of it is counted once: the faults that a simpler model has, each with
-// a case that would catch it.
-#include "tests/support/systemc_main.h"
+// What waits for what in a whole run, and that each byte of it is counted once: the faults that a simpler model has,
+// each with a case that would catch it.
 #include "tests/support/prefill_run.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -47,7 +47,8 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
   for (const std::uint32_t tp : {2u, 4u}) {
     for (const std::uint32_t tokens : {64u, 1024u}) {
       PrefillRun run(ideal_scenario({"workload.prefill.tp=" + std::to_string(tp), "workload.chunk_tokens=1024",
-                                     "workload.requests={prompt_tokens: " + std::to_string(tokens) + "}", "workload.decode.tp=1"}));
+                                     "workload.requests={prompt_tokens: " + std::to_string(tokens) + "}",
+                                     "workload.decode.tp=1"}));
       run.run();
       const Grid& grid = run.system().prefill_grid();
       const Bytes hidden = Bytes(tokens) * grid.model().hidden * 2;
@@ -61,7 +62,7 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
       const Bytes kv = Bytes(tokens) * grid.kv_bytes_per_token(0);
       for (std::uint32_t t = 0; t < tp; ++t) {
         BOOST_TEST(PrefillRun::pcie_sent(run.prefill_gpu(t)) == crossed + kv);  // read for the handoff, too
-        BOOST_TEST(PrefillRun::pcie_received(run.prefill_gpu(t)) == crossed);   // half-duplex or own-lane-only would not
+        BOOST_TEST(PrefillRun::pcie_received(run.prefill_gpu(t)) == crossed);  // half-duplex or own-lane-only would not
       }
       BOOST_TEST(run.records.of(Kind::tp_all_reduce).size() == 2 * grid.model().layers);
     }
@@ -70,7 +71,8 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
 
 BOOST_AUTO_TEST_CASE(all_reduces_on_nvswitch_move_the_same_bytes_over_all_planes) {
   constexpr std::uint32_t kTp = 4, kTokens = 512;
-  PrefillRun run(tiny_scenario({"workload.prefill.tp=4", "workload.requests={prompt_tokens: 512}", "workload.decode.tp=1"}, "dgx_h100"));
+  PrefillRun run(tiny_scenario(
+      {"workload.prefill.tp=4", "workload.requests={prompt_tokens: 512}", "workload.decode.tp=1"}, "dgx_h100"));
   run.run();
   const Bytes hidden = Bytes(kTokens) * 1024 * 2;
   const Bytes chunk_hidden = hidden / 2;  // two chunks of 256
@@ -115,18 +117,20 @@ BOOST_AUTO_TEST_CASE(chunks_are_pipelined_and_gated_by_their_activations) {
       const JobRecord& before = run.records.named("P_Rank_PP[0]_TP[" + t + "]_" + chunk);
       const JobRecord& after = run.records.named("P_Rank_PP[1]_TP[" + t + "]_" + chunk);
       BOOST_TEST((send.start >= before.end));
-      BOOST_TEST((after.start > send.end));  // the gather of the shards lies between
+      BOOST_TEST((after.start > send.end));   // the gather of the shards lies between
       BOOST_TEST(send.bytes == 256u * 1024);  // half of the activations each
     }
     const JobRecord& gather = run.records.named("TP_AG_PP[1]_" + chunk);
     BOOST_TEST((run.records.named("P_Rank_PP[1]_TP[0]_" + chunk).start >= gather.end));
   }
   // Stage 0 works on chunk 1 while stage 1 works on chunk 0.
-  BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[1]").start < run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]").end));
+  BOOST_TEST(
+      (run.records.named("P_Rank_PP[0]_TP[0]_Chunk[1]").start < run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]").end));
 }
 
 BOOST_AUTO_TEST_CASE(whole_activations_need_no_gather_and_twice_the_bytes) {
-  PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 2}", "workload.pp_send=full"}));
+  PrefillRun run(tiny_scenario(
+      {"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 2}", "workload.pp_send=full"}));
   run.run();
   for (const JobRecord& send : run.records.of(Kind::pp_activation)) BOOST_TEST(send.bytes == 256u * 1024 * 2);
   BOOST_TEST(run.records.of(Kind::tp_all_gather).empty());
@@ -136,8 +140,9 @@ BOOST_AUTO_TEST_CASE(whole_activations_need_no_gather_and_twice_the_bytes) {
 
 BOOST_AUTO_TEST_CASE(the_gate_waits_for_the_last_peer_and_says_so) {
   // Stage 1 on GPUs 2 and 4: the second one's activations cross the sockets and come later.
-  PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}", "workload.pp_send=full",
-                                "workload.placement=[0,1,2,4]", "workload.requests={prompt_tokens: 256}"}));
+  PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}",
+                                "workload.pp_send=full", "workload.placement=[0,1,2,4]",
+                                "workload.requests={prompt_tokens: 256}"}));
   run.run();
   const JobRecord& near = run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]");
   const JobRecord& far = run.records.named("P_Rank_PP[1]_TP[1]_Chunk[0]");
@@ -157,7 +162,8 @@ BOOST_AUTO_TEST_CASE(no_all_reduce_starts_before_its_kernels_and_no_kernel_befor
     const ChunkKernels k(run.system().prefill_grid(), 256, 256 * c);
     const std::string chunk = "Chunk[" + std::to_string(c) + "]";
     Time ready = Time::max();
-    for (const std::string t : {"0", "1", "2", "3"}) ready = sooner(ready, run.records.named("P_Rank_PP[0]_TP[" + t + "]_" + chunk).start);
+    for (const std::string t : {"0", "1", "2", "3"})
+      ready = sooner(ready, run.records.named("P_Rank_PP[0]_TP[" + t + "]_" + chunk).start);
     ready += k.embedding;
     for (std::uint32_t layer = 0; layer < 6; ++layer) {
       const std::string name = "TP_AR_PP[0]_Layer[" + std::to_string(layer) + "]_" + chunk;
@@ -165,7 +171,8 @@ BOOST_AUTO_TEST_CASE(no_all_reduce_starts_before_its_kernels_and_no_kernel_befor
       BOOST_TEST((attention.start >= ready + k.attention));
       BOOST_TEST((attention.end > attention.start + attention.queued));
       const JobRecord& mlp = run.records.named(name + "_Mlp");
-      BOOST_TEST((mlp.start >= attention.start + attention.queued + k.mlp));  // nobody is through before the last has entered
+      BOOST_TEST(
+          (mlp.start >= attention.start + attention.queued + k.mlp));  // nobody is through before the last has entered
       BOOST_TEST(mlp.bytes == 256u * 1024 * 2);
       ready = mlp.start + mlp.queued;
     }
@@ -190,7 +197,8 @@ BOOST_AUTO_TEST_CASE(decode_waits_for_the_last_byte_of_the_cache) {
 BOOST_AUTO_TEST_CASE(decode_of_the_last_token_waits_for_prefill_when_the_cache_is_early) {
   // On ideal links a layer's cache lands while the next layer computes; the last one's before the head is done.
   Scenario scenario = ideal_scenario({"workload.handoff=per_layer"});
-  for (platforms::LinkDatasheet* link : {&scenario.machine.gpu_pcie, &scenario.machine.nic_pcie, &scenario.machine.ib_cable})
+  for (platforms::LinkDatasheet* link :
+       {&scenario.machine.gpu_pcie, &scenario.machine.nic_pcie, &scenario.machine.ib_cable})
     link->gb_per_s = 1e4;
   for (platforms::GroupSpec& group : scenario.machine.groups) group.gpu_pcie.gb_per_s = 1e4;
   scenario.machine.nic.gb_per_s = 1e4;

@@ -1,7 +1,7 @@
-// The KV cache on its way from prefill to decode: every byte where it belongs, in any shape of the two grids, and what it meets
-// on the way.
-#include "tests/support/systemc_main.h"
+// The KV cache on its way from prefill to decode: every byte where it belongs, in any shape of the two grids, and what
+// it meets on the way.
 #include "tests/support/prefill_run.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -16,20 +16,26 @@ struct KvListener : transport::FabricListener {
   void on_delivered(const transport::Message& message, Time) override {
     if (message.traffic_class == number(TrafficClass::kv)) landed[message.destination] += message.bytes;
   }
-  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time, const transport::Crossing&) override {}
+  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time,
+                const transport::Crossing&) override {}
   void on_queue(const transport::Device&, PortId, Bytes, Time) override {}
   void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
   std::map<transport::Window, Bytes> landed;
 };
 
-std::string shape(std::uint32_t tp, std::uint32_t pp) { return "{tp: " + std::to_string(tp) + ", pp: " + std::to_string(pp) + "}"; }
+std::string shape(std::uint32_t tp, std::uint32_t pp) {
+  return "{tp: " + std::to_string(tp) + ", pp: " + std::to_string(pp) + "}";
+}
 
-struct Shape { std::uint32_t tp, pp; };
+struct Shape {
+  std::uint32_t tp, pp;
+};
 
 void check_conservation(Shape prefill, Shape decode, const std::string& handoff) {
   constexpr std::uint32_t kPrompt = 700;  // two whole chunks and a part
-  PrefillRun run(tiny_scenario({"workload.prefill=" + shape(prefill.tp, prefill.pp), "workload.decode=" + shape(decode.tp, decode.pp),
-                                "workload.handoff=" + handoff, "workload.requests={prompt_tokens: 700}", "workload.decode.steps=1"}));
+  PrefillRun run(tiny_scenario({"workload.prefill=" + shape(prefill.tp, prefill.pp),
+                                "workload.decode=" + shape(decode.tp, decode.pp), "workload.handoff=" + handoff,
+                                "workload.requests={prompt_tokens: 700}", "workload.decode.steps=1"}));
   KvListener listener;
   run.fabric().set_listener(&listener);
   run.run();
@@ -37,8 +43,9 @@ void check_conservation(Shape prefill, Shape decode, const std::string& handoff)
   Bytes all = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
     const Bytes expected = kPrompt * grid.kv_bytes_per_token(r / grid.tp());
-    BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == expected,
-               handoff << " from " << prefill.tp << "x" << prefill.pp << " to " << decode.tp << "x" << decode.pp << ", rank " << r);
+    BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == expected, handoff << " from " << prefill.tp << "x"
+                                                                                << prefill.pp << " to " << decode.tp
+                                                                                << "x" << decode.pp << ", rank " << r);
     all += expected;
   }
   Bytes told = 0;
@@ -50,8 +57,9 @@ void check_conservation(Shape prefill, Shape decode, const std::string& handoff)
 }
 
 Scenario two_stages(const std::string& handoff, const std::string& cable) {
-  return tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 1}", "workload.handoff=" + handoff,
-                        "machine.overrides.ib_cable=" + cable, "workload.requests={prompt_tokens: 2048}"});
+  return tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 1}",
+                        "workload.handoff=" + handoff, "machine.overrides.ib_cable=" + cable,
+                        "workload.requests={prompt_tokens: 2048}"});
 }
 
 }  // namespace
@@ -62,13 +70,18 @@ BOOST_AUTO_TEST_CASE(equal_grids_keep_their_shards) {
 }
 
 BOOST_AUTO_TEST_CASE(different_grids_are_resharded) {
-  for (const auto& [from, to] : {std::pair{Shape{4, 2}, Shape{2, 1}}, {Shape{2, 1}, Shape{4, 2}}, {Shape{4, 1}, Shape{1, 4}},
-                                 {Shape{1, 4}, Shape{4, 1}}, {Shape{2, 3}, Shape{4, 2}}, {Shape{1, 2}, Shape{2, 3}}})
+  for (const auto& [from, to] : {std::pair{Shape{4, 2}, Shape{2, 1}},
+                                 {Shape{2, 1}, Shape{4, 2}},
+                                 {Shape{4, 1}, Shape{1, 4}},
+                                 {Shape{1, 4}, Shape{4, 1}},
+                                 {Shape{2, 3}, Shape{4, 2}},
+                                 {Shape{1, 2}, Shape{2, 3}}})
     for (const std::string handoff : {"per_layer", "per_chunk", "at_end"}) check_conservation(from, to, handoff);
 }
 
 BOOST_AUTO_TEST_CASE(uneven_stages_are_resharded) {
-  for (const auto& [from, to] : {std::pair{Shape{1, 4}, Shape{1, 5}}, {Shape{2, 4}, Shape{1, 5}}, {Shape{1, 5}, Shape{2, 4}}})
+  for (const auto& [from, to] :
+       {std::pair{Shape{1, 4}, Shape{1, 5}}, {Shape{2, 4}, Shape{1, 5}}, {Shape{1, 5}, Shape{2, 4}}})
     check_conservation(from, to, "per_chunk");  // 6 layers as 2+2+1+1 and 2+1+1+1+1
 }
 
@@ -88,7 +101,8 @@ BOOST_AUTO_TEST_CASE(a_handoff_begins_when_what_it_carries_is_computed) {
   PrefillRun chunk(two_stages("per_chunk", fast));
   chunk.run();
   for (const JobRecord& job : chunk.records.of(Kind::handoff)) {
-    const std::string rank = "PP[" + std::to_string(job.stage) + "]_TP[" + std::to_string(job.tp) + "]_Chunk[" + std::to_string(job.index) + "]";
+    const std::string rank = "PP[" + std::to_string(job.stage) + "]_TP[" + std::to_string(job.tp) + "]_Chunk[" +
+                             std::to_string(job.index) + "]";
     BOOST_TEST((job.start >= chunk.records.named("P_Rank_" + rank).end));
   }
   PrefillRun end(two_stages("at_end", fast));
@@ -99,9 +113,11 @@ BOOST_AUTO_TEST_CASE(a_handoff_begins_when_what_it_carries_is_computed) {
   layer.run();
   BOOST_TEST(layer.records.of(Kind::handoff).size() == 8u * 6 * 2);
   for (const JobRecord& job : layer.records.of(Kind::handoff)) {
-    const std::string ar = "TP_AR_PP[" + std::to_string(job.stage) + "]_Layer[" + std::to_string(job.layer) + "]_Chunk[" + std::to_string(job.index) + "]_Attn";
+    const std::string ar = "TP_AR_PP[" + std::to_string(job.stage) + "]_Layer[" + std::to_string(job.layer) +
+                           "]_Chunk[" + std::to_string(job.index) + "]_Attn";
     const JobRecord& reduce = layer.records.named(ar);
-    BOOST_TEST((job.start >= reduce.start));  // its own rank enters the gate at that moment; the last peer a little later
+    BOOST_TEST(
+        (job.start >= reduce.start));  // its own rank enters the gate at that moment; the last peer a little later
     BOOST_TEST((job.start <= reduce.start + reduce.queued));
   }
 }
@@ -126,9 +142,10 @@ BOOST_AUTO_TEST_CASE(the_earlier_the_handoff_the_earlier_decode_where_the_networ
 BOOST_AUTO_TEST_CASE(two_caches_through_one_uplink_get_half_each) {
   // Ranks 0..3 on the GPUs of PLX 1; ranks 0 and 2 use NIC 0, below PLX 0: through one uplink of 10 GB/s.
   const auto handoff_times = [](std::uint32_t tp) {
-    PrefillRun run(tiny_scenario({"workload.prefill.tp=" + std::to_string(tp), "workload.decode={tp: 1, steps: 1}", "workload.handoff=at_end",
-                                  "workload.placement=" + std::string(tp == 1 ? "[4]" : "[4,5,6,7]"),
-                                  "workload.requests={prompt_tokens: 4096}", "machine.overrides.plx_uplink={gb_per_s: 10}"}));
+    PrefillRun run(
+        tiny_scenario({"workload.prefill.tp=" + std::to_string(tp), "workload.decode={tp: 1, steps: 1}",
+                       "workload.handoff=at_end", "workload.placement=" + std::string(tp == 1 ? "[4]" : "[4,5,6,7]"),
+                       "workload.requests={prompt_tokens: 4096}", "machine.overrides.plx_uplink={gb_per_s: 10}"}));
     run.run();
     std::vector<double> times;
     for (const JobRecord& job : run.records.of(Kind::handoff)) {
@@ -148,14 +165,16 @@ BOOST_AUTO_TEST_CASE(the_nearest_nic_beats_modulo_where_modulo_crosses_the_root_
   std::map<std::string, Time> landed;
   std::map<std::string, Bytes> crossed;
   for (const std::string rule : {"modulo", "nearest"}) {
-    PrefillRun run(tiny_scenario({"workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 4, pp: 2, steps: 1}", "workload.handoff=at_end",
-                                  "workload.nic_rule=" + rule, "workload.requests={prompt_tokens: 4096}",
-                                  "machine.overrides.plx_uplink={gb_per_s: 16}"}));
+    PrefillRun run(
+        tiny_scenario({"workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 4, pp: 2, steps: 1}",
+                       "workload.handoff=at_end", "workload.nic_rule=" + rule,
+                       "workload.requests={prompt_tokens: 4096}", "machine.overrides.plx_uplink={gb_per_s: 16}"}));
     run.run();
     landed[rule] = run.request().kv_landed;
     const auto& server = *run.simulation.machine().servers().front();
     for (std::uint32_t p = 0; p < server.roots[0]->ports(); ++p)
-      if (server.roots[0]->port(PortId(p)).name == "socket") crossed[rule] += server.roots[0]->port(PortId(p)).counters.payload_bytes;
+      if (server.roots[0]->port(PortId(p)).name == "socket")
+        crossed[rule] += server.roots[0]->port(PortId(p)).counters.payload_bytes;
   }
   BOOST_TEST((landed["nearest"] < landed["modulo"]));
   BOOST_TEST(crossed["modulo"] > crossed["nearest"]);  // what is left are the activations between the stages
@@ -163,14 +182,18 @@ BOOST_AUTO_TEST_CASE(the_nearest_nic_beats_modulo_where_modulo_crosses_the_root_
 
 BOOST_AUTO_TEST_CASE(every_box_and_network_delivers) {
   for (const std::string platform : {"dgx_h100", "dgx_a100", "plx_box"}) {
-    for (const std::string network : {"{kind: single_switch}", "{kind: leaf_spine}", "{kind: rail_optimized, spines: 2}"}) {
-      PrefillRun run(tiny_scenario({"workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 8, pp: 1, steps: 1}", "machine.network=" + network}, platform));
+    for (const std::string network :
+         {"{kind: single_switch}", "{kind: leaf_spine}", "{kind: rail_optimized, spines: 2}"}) {
+      PrefillRun run(tiny_scenario(
+          {"workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 8, pp: 1, steps: 1}", "machine.network=" + network},
+          platform));
       KvListener listener;
       run.fabric().set_listener(&listener);
       run.run();
       Grid& grid = run.system().decode_grid();
       for (std::uint32_t r = 0; r < grid.ranks(); ++r)
-        BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == 1024 * grid.kv_bytes_per_token(0), platform << " " << network);
+        BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == 1024 * grid.kv_bytes_per_token(0),
+                   platform << " " << network);
     }
   }
 }

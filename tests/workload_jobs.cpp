@@ -1,6 +1,6 @@
 // Streams, jobs and the dispatcher: what begins when.
-#include "tests/support/systemc_main.h"
 #include "tests/support/prefill_run.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -20,7 +20,11 @@ struct Step : gpu::Task {
 
 /// Jobs on the ranks of one box; says when each began and was done.
 struct Bench : FreshKernel, JobClient {
-  Bench() : scenario(tiny_scenario()), fabric(transport::ChannelPlan(), 0), machine(scenario.machine, fabric), dispatcher(fabric) {
+  Bench()
+      : scenario(tiny_scenario()),
+        fabric(transport::ChannelPlan(), 0),
+        machine(scenario.machine, fabric),
+        dispatcher(fabric) {
     for (std::uint32_t g = 0; g < 4; ++g) {
       ranks[g].gpu = &machine.gpu(GpuId(g));
       devices.push_back(&ranks[g]);
@@ -30,12 +34,15 @@ struct Bench : FreshKernel, JobClient {
   JobRef kernel(std::uint32_t rank, Time duration, std::uint32_t number, const std::vector<JobRef>& after = {}) {
     return dispatcher.kernel(ranks[rank], ranks[rank].compute, duration, kSms, tag(number), *this, after);
   }
-  JobRef send(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number, const std::vector<JobRef>& after = {}) {
+  JobRef send(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number,
+              const std::vector<JobRef>& after = {}) {
     std::vector<Transfer> transfers;
     for (const std::uint32_t rank : to) transfers.push_back({windows[rank], bytes});
     return dispatcher.send(ranks[from], ranks[from].pp, transfers, 0, tag(number), *this, after);
   }
-  Time alone(std::uint32_t from, std::uint32_t to, Bytes bytes) { return fabric.uncontended(windows[from], windows[to], 0, bytes); }
+  Time alone(std::uint32_t from, std::uint32_t to, Bytes bytes) {
+    return fabric.uncontended(windows[from], windows[to], 0, bytes);
+  }
   void run() {
     sc_core::sc_start();
     BOOST_TEST(dispatcher.live() == 0u);
@@ -60,7 +67,7 @@ struct Bench : FreshKernel, JobClient {
   std::array<RankDevice, 4> ranks;
   std::vector<RankDevice*> devices;
   std::vector<transport::Window> windows;
-  std::map<std::uint32_t, Time> begun, done;       // by number; of a collective the first and the last member
+  std::map<std::uint32_t, Time> begun, done;  // by number; of a collective the first and the last member
   std::function<void(const Job&)> when_begun, when_done;
 
  private:
@@ -260,8 +267,8 @@ BOOST_AUTO_TEST_CASE(a_rank_enters_a_collective_when_its_stream_gets_there) {
   const std::uint32_t channels = b.ranks[1].gpu->datasheet().collective.channels;
   b.later_on(Time::us(40), [&] { BOOST_TEST(b.ranks[1].gpu->sms().active() == channels); });
   b.run();
-  BOOST_TEST((b.begun[9] == Time()));        // members 1 and 3
-  BOOST_TEST((b.begun[2] > Time::us(50)));   // nobody is through before member 2 has entered
+  BOOST_TEST((b.begun[9] == Time()));       // members 1 and 3
+  BOOST_TEST((b.begun[2] > Time::us(50)));  // nobody is through before member 2 has entered
   BOOST_TEST((b.done[9] > Time::us(50)));
   // The collective alone, everybody there: the late member delayed it that long, but for acks that it did not meet.
   Bench alone;

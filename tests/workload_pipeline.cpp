@@ -1,6 +1,6 @@
 // The pipeline of stages against its closed form, and what must and must not overlap in it.
-#include "tests/support/systemc_main.h"
 #include "tests/support/prefill_run.h"
+#include "tests/support/systemc_main.h"
 
 #include "sc_main/results.h"
 
@@ -21,10 +21,13 @@ struct Pipeline : FreshKernel, JobSink, PassClient {
         machine(scenario.machine, fabric),
         dispatcher(fabric),
         grid(scenario.model, scenario.workload.prefill, gpus(stages)),
-        passes(grid, dispatcher, {JobRecord::Kind::prefill, JobRecord::Kind::tp_all_reduce, JobRecord::Kind::tp_all_gather,
-                                  JobRecord::Kind::pp_activation}, PpSend::full, *this, *this) {}
+        passes(grid, dispatcher,
+               {JobRecord::Kind::prefill, JobRecord::Kind::tp_all_reduce, JobRecord::Kind::tp_all_gather,
+                JobRecord::Kind::pp_activation},
+               PpSend::full, *this, *this) {}
 
-  /// m chunks of `tokens` that hold every stage for `stage_time`. @return from the first job's begin to the last one's end
+  /// m chunks of `tokens` that hold every stage for `stage_time`. @return from the first job's begin to the last one's
+  /// end
   Time run(std::uint32_t chunks, std::uint64_t tokens, Time stage_time) {
     Pass pass;
     pass.tokens = tokens;
@@ -41,11 +44,12 @@ struct Pipeline : FreshKernel, JobSink, PassClient {
   }
   /// From a stage to the next one, alone.
   Time transfer(std::uint64_t tokens, std::uint32_t from = 0) {
-    return fabric.uncontended(grid.rank(from).gpu->window(), grid.rank(from + 1).gpu->window(), number(TrafficClass::pp),
-                              hidden_bytes(grid.model(), tokens));
+    return fabric.uncontended(grid.rank(from).gpu->window(), grid.rank(from + 1).gpu->window(),
+                              number(TrafficClass::pp), hidden_bytes(grid.model(), tokens));
   }
   const JobRecord& named(const std::string& name) const {
-    const auto found = std::find_if(records.begin(), records.end(), [&](const JobRecord& r) { return r.name() == name; });
+    const auto found =
+        std::find_if(records.begin(), records.end(), [&](const JobRecord& r) { return r.name() == name; });
     BOOST_TEST_REQUIRE((found != records.end()), "no job " << name);
     return *found;
   }
@@ -107,7 +111,8 @@ BOOST_AUTO_TEST_CASE(the_bubble_fraction_reaches_its_limit_as_transfers_vanish) 
       const Time took = pipeline.run(m, 1, Time::ms(600));  // 2 KB under 600 ms: x is 2e-6 of t
       double occupied = 0;
       for (std::uint32_t r = 0; r < p; ++r) occupied += pipeline.passes.times(r).occupied_s;
-      BOOST_TEST(1 - occupied / p / took.seconds() == static_cast<double>(p - 1) / (m + p - 1), boost::test_tools::tolerance(1e-4));
+      BOOST_TEST(1 - occupied / p / took.seconds() == static_cast<double>(p - 1) / (m + p - 1),
+                 boost::test_tools::tolerance(1e-4));
     }
   }
 }
@@ -159,8 +164,9 @@ BOOST_AUTO_TEST_CASE(an_uneven_stage_sets_the_pace) {
 BOOST_AUTO_TEST_CASE(the_reported_bubble_is_that_of_the_pipeline) {
   // Equal chunks in a whole run: requests of one chunk each, all there at time zero.
   for (const std::uint32_t p : {1u, 2u, 3u}) {
-    Scenario scenario = tiny_scenario({"workload.prefill.pp=" + std::to_string(p), "workload.requests={count: 6, prompt_tokens: 4096}",
-                                       "workload.chunk_tokens=4096"});
+    Scenario scenario =
+        tiny_scenario({"workload.prefill.pp=" + std::to_string(p), "workload.requests={count: 6, prompt_tokens: 4096}",
+                       "workload.chunk_tokens=4096"});
     idealise(scenario.machine);
     scenario.machine.gpu_pcie.gb_per_s = 1e5;
     for (platforms::GroupSpec& group : scenario.machine.groups) group.gpu_pcie.gb_per_s = 1e5;
@@ -168,8 +174,8 @@ BOOST_AUTO_TEST_CASE(the_reported_bubble_is_that_of_the_pipeline) {
     run.run();
     const auto metrics = summary(run.simulation, {})["metrics"];
     BOOST_TEST(metrics["bubble_fraction"].get<double>() == (p - 1) / (6.0 + p - 1), boost::test_tools::tolerance(0.03));
-    BOOST_TEST(metrics["prefill_tokens_per_s"].get<double>() ==
-               6 * 4096 / metrics["prefill_window_s"].get<double>(), boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(metrics["prefill_tokens_per_s"].get<double>() == 6 * 4096 / metrics["prefill_window_s"].get<double>(),
+               boost::test_tools::tolerance(1e-9));
     for (const auto& stage : metrics["stage_utilisation"])
       BOOST_TEST(stage.get<double>() == 6.0 / (6 + p - 1), boost::test_tools::tolerance(0.03));
   }

@@ -1,7 +1,7 @@
-// The same scenario gives the same result: exactly, when nothing changes; but for a tie, when ties are drawn by lot; and ever
-// closer to one value as transactions shrink.
-#include "tests/support/systemc_main.h"
+// The same scenario gives the same result: exactly, when nothing changes; but for a tie, when ties are drawn by lot;
+// and ever closer to one value as transactions shrink.
 #include "tests/support/prefill_run.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -9,8 +9,9 @@ using namespace railyard::test;
 namespace {
 
 Scenario busy_scenario(const std::string& platform, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> sets{"workload.requests={count: 4, prompt_tokens: 1024, output_tokens: 4}", "workload.handoff=per_layer",
-                                "workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 2, pp: 3, steps: trace, max_batch: 2}"};
+  std::vector<std::string> sets{"workload.requests={count: 4, prompt_tokens: 1024, output_tokens: 4}",
+                                "workload.handoff=per_layer", "workload.prefill={tp: 4, pp: 2}",
+                                "workload.decode={tp: 2, pp: 3, steps: trace, max_batch: 2}"};
   sets.insert(sets.end(), more.begin(), more.end());
   return tiny_scenario(sets, platform);
 }
@@ -18,13 +19,13 @@ Scenario busy_scenario(const std::string& platform, const std::vector<std::strin
 std::string everything(PrefillRun& run) {
   std::string text;
   for (const JobRecord& r : run.records.all)
-    text += r.name() + " " + std::to_string(r.start.fs()) + " " + std::to_string(r.end.fs()) + " " + std::to_string(r.queued.fs()) + " " +
-            std::to_string(r.bytes) + "\n";
+    text += r.name() + " " + std::to_string(r.start.fs()) + " " + std::to_string(r.end.fs()) + " " +
+            std::to_string(r.queued.fs()) + " " + std::to_string(r.bytes) + "\n";
   for (const transport::Device* device : run.fabric().devices())
     for (std::uint32_t p = 0; p < device->ports(); ++p) {
       const transport::PortCounters& c = device->port(PortId(p)).counters;
-      text += std::string(device->name()) + " " + std::to_string(c.transactions) + " " + std::to_string(c.wire_bytes) + " " +
-              std::to_string(c.busy.fs()) + " " + std::to_string(c.peak_queued_bytes) + "\n";
+      text += std::string(device->name()) + " " + std::to_string(c.transactions) + " " + std::to_string(c.wire_bytes) +
+              " " + std::to_string(c.busy.fs()) + " " + std::to_string(c.peak_queued_bytes) + "\n";
     }
   return text;
 }
@@ -53,7 +54,8 @@ BOOST_AUTO_TEST_CASE(replayed_collectives_leave_what_simulated_ones_do) {
   // Tensor parallelism alone on its NVLinks: one stage, or stages on servers of their own.
   const std::vector<std::vector<std::string>> mappings{
       {"workload.prefill={tp: 8, pp: 1}", "workload.decode={tp: 8, pp: 1, steps: trace, max_batch: 2}"},
-      {"workload.prefill={tp: 8, pp: 2}", "workload.decode={tp: 4, pp: 1, steps: trace, max_batch: 2}", "machine.groups.prefill.servers=2"}};
+      {"workload.prefill={tp: 8, pp: 2}", "workload.decode={tp: 4, pp: 1, steps: trace, max_batch: 2}",
+       "machine.groups.prefill.servers=2"}};
   for (const std::vector<std::string>& mapping : mappings) {
     PrefillRun replayed(busy_scenario("dgx_h100", mapping));
     replayed.run();
@@ -65,7 +67,8 @@ BOOST_AUTO_TEST_CASE(replayed_collectives_leave_what_simulated_ones_do) {
     BOOST_TEST((everything(simulated) == everything(replayed)));
     for (std::size_t c = 0; c < kTrafficClasses; ++c) {
       BOOST_TEST(simulated.fabric().ledger().totals(c).messages == replayed.fabric().ledger().totals(c).messages);
-      BOOST_TEST(simulated.fabric().ledger().totals(c).actual.seconds() == replayed.fabric().ledger().totals(c).actual.seconds());
+      BOOST_TEST(simulated.fabric().ledger().totals(c).actual.seconds() ==
+                 replayed.fabric().ledger().totals(c).actual.seconds());
     }
   }
 }
@@ -92,7 +95,8 @@ BOOST_AUTO_TEST_CASE(results_converge_as_transactions_shrink) {
   std::vector<double> ttft, tp, kv;
   for (const std::uint32_t bytes : {65'536, 16'384, 4096, 1024}) {
     Scenario scenario = tiny_scenario({"workload.requests={prompt_tokens: 512}", "workload.prefill={tp: 4, pp: 2}",
-                                       "workload.decode={tp: 4, pp: 2, steps: 1}", "fabric.transaction_bytes=" + std::to_string(bytes)});
+                                       "workload.decode={tp: 4, pp: 2, steps: 1}",
+                                       "fabric.transaction_bytes=" + std::to_string(bytes)});
     scenario.model.hidden = 4096;
     scenario.model.heads = 32;
     scenario.model.kv_heads = 8;

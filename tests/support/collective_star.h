@@ -1,5 +1,5 @@
-// A collective alone on a star of memories around one ideal switch: when each member entered and was done, and what crossed
-// each member's link.
+// A collective alone on a star of memories around one ideal switch: when each member entered and was done, and what
+// crossed each member's link.
 #pragma once
 
 #include <vector>
@@ -35,7 +35,7 @@ class CollectiveStar : public Simulation, public collective::CollectiveClient {
   Bytes sent(std::uint32_t member) const { return nodes[member].port(PortId(0)).counters.payload_bytes; }
   Bytes received(std::uint32_t member) const { return switches[0].port(PortId(member)).counters.payload_bytes; }
 
-  std::vector<Time> done_at;            ///< by member
+  std::vector<Time> done_at;  ///< by member
   Time all_done_at = Time::max();
 
  private:
@@ -51,7 +51,9 @@ class CollectiveStar : public Simulation, public collective::CollectiveClient {
 
   struct Entrance : transport::CalendarClient {
     explicit Entrance(CollectiveStar& owner) : star(owner) {}
-    void on_event(std::uint32_t, std::uint64_t member) override { star.collective_.enter(static_cast<std::uint32_t>(member)); }
+    void on_event(std::uint32_t, std::uint64_t member) override {
+      star.collective_.enter(static_cast<std::uint32_t>(member));
+    }
     CollectiveStar& star;
   };
   collective::Collective collective_;
@@ -59,8 +61,8 @@ class CollectiveStar : public Simulation, public collective::CollectiveClient {
   Entrance entrance_{*this};
 };
 
-inline collective::CollectiveSpec collective_of(collective::Operation operation, collective::Algorithm algorithm, Bytes bytes,
-                                                std::uint32_t slices = 1) {
+inline collective::CollectiveSpec collective_of(collective::Operation operation, collective::Algorithm algorithm,
+                                                Bytes bytes, std::uint32_t slices = 1) {
   collective::CollectiveSpec spec;
   spec.operation = operation;
   spec.algorithm = algorithm;

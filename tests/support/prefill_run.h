@@ -1,6 +1,6 @@
-// A whole scenario under test: loaded from text, changed as a test likes, run to its end, with every job that it reported.
-// run() asserts what must hold at the end of every run: it ended by itself, every request is done, nothing is under way,
-// every credit came home, and memory holds what it held before the first request.
+// A whole scenario under test: loaded from text, changed as a test likes, run to its end, with every job that it
+// reported. run() asserts what must hold at the end of every run: it ended by itself, every request is done, nothing is
+// under way, every credit came home, and memory holds what it held before the first request.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,15 @@ inline const std::string kTinyModel = kSource + "/tests/models/tiny.json";
 
 /// Six layers of hidden size 1024 with 8 heads and 4 KV heads on two servers; `sets` make of it what a test needs.
 inline Scenario tiny_scenario(const std::vector<std::string>& sets = {}, const std::string& platform = "plx_box") {
-  return Scratch().load("model: {config: " + kTinyModel + "}\n"
-                        "workload:\n"
-                        "  kind: disaggregated_prefill\n"
-                        "  requests: {prompt_tokens: 1024}\n"
-                        "  chunk_tokens: 256\n"
-                        "  prefill: {tp: 1, pp: 1}\n"
-                        "  decode: {steps: 2}\n", sets, platform);
+  return Scratch().load("model: {config: " + kTinyModel +
+                            "}\n"
+                            "workload:\n"
+                            "  kind: disaggregated_prefill\n"
+                            "  requests: {prompt_tokens: 1024}\n"
+                            "  chunk_tokens: 256\n"
+                            "  prefill: {tp: 1, pp: 1}\n"
+                            "  decode: {steps: 2}\n",
+                        sets, platform);
 }
 
 /// Links without packets, latencies or limits but their rates: what is left has a closed form.
@@ -35,7 +37,8 @@ inline void idealise(platforms::MachineSpec& m) {
   m.infiniband.packet_overhead_bytes = m.infiniband.first_overhead_bytes = 0;
   m.nvlink_protocol.header_flits = m.nvlink_protocol.response_flits = 0;
   const auto plain = [](platforms::LinkDatasheet& link) { link.latency_ns = link.buffer_bytes = 0; };
-  for (platforms::LinkDatasheet* link : {&m.gpu_pcie, &m.nic_pcie, &m.plx_uplink, &m.plx_cascade, &m.socket_link, &m.nvlink, &m.ib_cable})
+  for (platforms::LinkDatasheet* link :
+       {&m.gpu_pcie, &m.nic_pcie, &m.plx_uplink, &m.plx_cascade, &m.socket_link, &m.nvlink, &m.ib_cable})
     plain(*link);
   m.plx.hop_ns = m.plx.buffer_bytes = 0;
   m.root_complex.hop_ns = m.root_complex.buffer_bytes = 0;
@@ -71,7 +74,8 @@ class PrefillRun : private FreshKernel {
  public:
   explicit PrefillRun(const Scenario& scenario) : simulation(scenario, records) {
     for (const workload::prefill::Grid* grid : {&system().prefill_grid(), &system().decode_grid()})
-      for (std::uint32_t r = 0; r < grid->ranks(); ++r) loaded_.push_back({grid->rank(r).gpu, grid->rank(r).gpu->hbm().used()});
+      for (std::uint32_t r = 0; r < grid->ranks(); ++r)
+        loaded_.push_back({grid->rank(r).gpu, grid->rank(r).gpu->hbm().used()});
   }
 
   Records records;
@@ -110,7 +114,8 @@ class PrefillRun : private FreshKernel {
     for (const transport::Device* device : fabric().devices()) {
       for (std::uint32_t p = 0; p < device->ports(); ++p) {
         const transport::Device::Port& port = device->port(PortId(p));
-        BOOST_TEST((port.busy_until(end) <= end), device->name() << " " << port.name << " was busy longer than time passed");
+        BOOST_TEST((port.busy_until(end) <= end), device->name()
+                                                      << " " << port.name << " was busy longer than time passed");
         BOOST_TEST(port.counters.queued_bytes == 0u);
       }
     }
