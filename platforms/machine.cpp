@@ -18,13 +18,29 @@ transport::PacketFormat network_format(const InfiniBandProtocol& p) {
 
 }  // namespace
 
+std::uint32_t servers_of(const MachineSpec& spec) {
+  std::uint32_t servers = 0;
+  for (const GroupSpec& group : spec.groups) servers += group.servers;
+  return servers;
+}
+
+std::uint32_t nics_of(const MachineSpec& spec) { return servers_of(spec) * spec.board.pcie_switches * spec.nics_per_plx; }
+
+std::uint32_t leaf_down_ports(const MachineSpec& spec) { return std::max(1u, spec.ib_switch.ports / 2); }
+
+std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic) {
+  const std::uint32_t down_ports = leaf_down_ports(spec);
+  if (!spec.rail_optimized) return nic / down_ports;
+  const std::uint32_t rails = spec.board.pcie_switches * spec.nics_per_plx;
+  const auto leaves_per_rail = static_cast<std::uint32_t>(ceil_div(servers_of(spec), down_ports));
+  return nic % rails * leaves_per_rail + nic / rails / down_ports;
+}
+
 Machine::~Machine() = default;
 
 Machine::Machine(const MachineSpec& spec, transport::Fabric& fabric)
     : spec_(spec), fabric_(fabric), nics_per_server_(spec.board.pcie_switches * spec.nics_per_plx) {
-  std::uint32_t servers = 0;
-  for (const GroupSpec& group : spec_.groups) servers += group.servers;
-  const std::uint32_t gpus = servers * spec_.board.gpus;
+  const std::uint32_t gpus = servers_of(spec_) * spec_.board.gpus;
 
   std::uint32_t server = 0;
   for (std::uint32_t g = 0; g < spec_.groups.size(); ++g) {
@@ -105,23 +121,11 @@ void Machine::build_single_switch() {
 }
 
 void Machine::build_leaf_spine() {
-  const std::uint32_t down_ports = std::max(1u, spec_.ib_switch.ports / 2);
-  const auto servers = static_cast<std::uint32_t>(servers_.size());
-  // Rail-optimised: NIC r of every server meets on rail r's leaves. Otherwise leaves fill up server by server.
-  const auto leaf_of = [&](std::uint32_t nic) {
-    if (!spec_.rail_optimized) return nic / down_ports;
-    const std::uint32_t rail = nic % nics_per_server_;
-    const std::uint32_t leaves_per_rail = (servers + down_ports - 1) / down_ports;
-    return rail * leaves_per_rail + nic / nics_per_server_ / down_ports;
-  };
-  std::vector<std::vector<infiniband::Nic*>> below;
-  for (std::uint32_t n = 0; n < nics_.size(); ++n) {
-    if (leaf_of(n) >= below.size()) below.resize(leaf_of(n) + 1);
-    below[leaf_of(n)].push_back(nics_[NicId(n)]);
-  }
+  std::vector<std::vector<infiniband::Nic*>> below(leaf_of(spec_, nics_of(spec_) - 1) + 1);
+  for (std::uint32_t n = 0; n < nics_.size(); ++n) below[leaf_of(spec_, n)].push_back(nics_[NicId(n)]);
   std::size_t widest = 1;
   for (const auto& leaf : below) widest = std::max(widest, leaf.size());
-  const auto spines = spec_.spines != 0 ? spec_.spines : static_cast<std::uint32_t>(std::min<std::size_t>(widest, down_ports));
+  const auto spines = spec_.spines != 0 ? spec_.spines : static_cast<std::uint32_t>(std::min<std::size_t>(widest, leaf_down_ports(spec_)));
 
   const transport::LinkDirection down = to_nic();
   transport::LinkDirection between = to_switch();

@@ -30,6 +30,15 @@ struct GpuPlace {
   std::uint32_t index_in_group = 0;
 };
 
+/// Servers, and NICs, of a whole machine.
+std::uint32_t servers_of(const MachineSpec& spec);
+std::uint32_t nics_of(const MachineSpec& spec);
+/// A leaf's ports towards NICs; as many go up.
+std::uint32_t leaf_down_ports(const MachineSpec& spec);
+/// The leaf of a NIC in a leaf-spine network: rail-optimised, NIC r of every server meets on rail r's leaves; otherwise leaves
+/// fill up server by server. The last NIC has the last leaf.
+std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic);
+
 /// One server: its devices are its child modules, so that names read prefill0.plx1.port2.
 class Server : public sc_core::sc_module {
  public:

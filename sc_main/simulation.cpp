@@ -32,14 +32,22 @@ void check_grid(const Scenario& scenario, const char* name, const workload::pref
   if (!check.fits) throw InputError(origin, fmt::format("workload.{} on {}: {}", name, gpu.name, check.sentence));
 }
 
-/// Every NIC needs a port of the one switch, or of its half of a leaf's.
+/// Every NIC needs a port of the one switch; in two tiers every leaf needs a port of every spine, and the other way round.
 void check_network(const Scenario& scenario) {
   const platforms::MachineSpec& m = scenario.machine;
-  std::uint32_t nics = 0;
-  for (const platforms::GroupSpec& group : m.groups) nics += group.servers * m.board.pcie_switches * m.nics_per_plx;
-  if (m.network == platforms::NetworkKind::single_switch && nics > m.ib_switch.ports)
-    throw InputError(scenario.network_origin, fmt::format("machine.network: {} NICs do not fit on the {} ports of one {}; use kind: leaf_spine",
-                                                          nics, m.ib_switch.ports, m.ib_switch.name));
+  const platforms::IbSwitchDatasheet& sw = m.ib_switch;
+  const std::uint32_t nics = platforms::nics_of(m);
+  const auto refuse = [&](const std::string& why) { throw InputError(scenario.network_origin, "machine.network: " + why); };
+  if (m.network == platforms::NetworkKind::single_switch) {
+    if (nics > sw.ports) refuse(fmt::format("{} NICs do not fit on the {} ports of one {}; use kind: leaf_spine", nics, sw.ports, sw.name));
+    return;
+  }
+  const std::uint32_t leaves = platforms::leaf_of(m, nics - 1) + 1;
+  if (leaves > sw.ports)
+    refuse(fmt::format("{} NICs need {} leaves of {}, but a spine has {} ports; two tiers join at most {} NICs", nics, leaves, sw.name, sw.ports,
+                       sw.ports * platforms::leaf_down_ports(m)));
+  if (m.spines > platforms::leaf_down_ports(m))
+    refuse(fmt::format("{} spines, but a leaf of {} has {} ports upwards", m.spines, sw.name, platforms::leaf_down_ports(m)));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BIN = pathlib.Path(os.environ.get("RAILYARD_BIN", ROOT / "build" / "bin"))
+BIN = pathlib.Path(os.environ.get("RAILYARD_BIN", ROOT / "build" / "bin")).resolve()
 PLATFORMS = ["plx_box", "dgx_h100", "dgx_a100"]
 
 if not (BIN / "plx_box").exists():

@@ -185,6 +185,18 @@ def test_memory_exceeded_says_by_how_much_and_what_fits(tmp_path):
     assert 0 < fits < 16_000_000
 
 
+@pytest.mark.parametrize("sets, why", [
+    ({"machine.network": "{kind: single_switch}"}, "2048 NICs do not fit on the 64 ports of one qm9700; use kind: leaf_spine"),
+    ({"machine.groups.prefill.servers": 129}, "2056 NICs need 72 leaves of qm9700, but a spine has 64 ports; two tiers join at most 2048 NICs"),
+    ({"machine.network.spines": 40}, "40 spines, but a leaf of qm9700 has 32 ports upwards")])
+def test_a_network_that_cannot_be_cabled_is_refused(sets, why):
+    scenario = ROOT / "scenarios" / "dgx_h100_rail_optimized.yaml"
+    largest = {"machine.groups.prefill.servers": 128, "machine.groups.decode.servers": 128}
+    options = [word for key, value in {**largest, **sets}.items() for word in ("--set", f"{key}={value}")]
+    assert refusal("dgx_h100", scenario, *options, "--check").endswith("machine.network: " + why)
+    succeed("dgx_h100", scenario, *(word for key, value in largest.items() for word in ("--set", f"{key}={value}")), "--check")
+
+
 def test_a_trace_error_cites_the_traces_line(tmp_path):
     (tmp_path / "t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
                                     "2023-11-16 18:15:50.9951690,many,109\n")
