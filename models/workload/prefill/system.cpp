@@ -106,8 +106,22 @@ void System::finish(std::uint32_t request) {
   decode_grid_.free_kv(kv_tokens(request));
 }
 
+namespace {
+
+/// What the front job of a stream waits for.
+std::string waits_for(const Job& job) {
+  if (!job.begun()) return "waits for jobs of other streams";
+  if (job.kind() == Job::Kind::kernel) return "runs";
+  const collective::Collective& c = *job.collective();  // a send has left its stream when it has begun
+  std::string absent;
+  for (std::uint32_t m = 0; m < c.size(); ++m)
+    if (!c.has_entered(m)) absent += fmt::format("{}t={}", absent.empty() ? "" : ", ", m);
+  return absent.empty() ? "waits for bytes of its peers" : "waits for " + absent + " to enter";
+}
+
+}  // namespace
+
 std::vector<std::string> System::blocked() {
-  static constexpr const char* kKinds[] = {"kernel", "collective", "send"};
   std::vector<std::string> lines;
   const auto look = [&](const char* group, Grid& grid) {
     for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
@@ -115,9 +129,8 @@ std::vector<std::string> System::blocked() {
       for (const auto& [name, stream] : {std::pair{"compute", &device.compute}, {"pp", &device.pp}, {"kv", &device.kv}}) {
         if (stream->empty()) continue;
         const auto& job = static_cast<const Job&>(*stream->front());
-        lines.push_back(fmt::format("{} rank {} ({}), stream {}: {} of pass {}, stage {}, layer {} {}", group, r, device.gpu->name(),
-                                    name, kKinds[static_cast<int>(job.kind())], job.tag().run, job.tag().stage, job.tag().layer,
-                                    job.begun() ? "has begun and waits for bytes or peers" : "waits for jobs of other streams"));
+        lines.push_back(fmt::format("{} rank {} ({}), stream {}: {} of pass {} {}", group, r, device.gpu->name(), name, Passes::label(job),
+                                    job.tag().run, waits_for(job)));
       }
     }
   };
