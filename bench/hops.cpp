@@ -38,7 +38,7 @@ class Gpu : public Endpoint, public Sender {
     part.address = window_base(message.destination);
     inject(PortId(0), part);
   }
-  Path path_to(Window destination, std::uint8_t) const override {
+  Path path_to(Window destination, std::uint8_t, Engine) const override {
     Path path;
     path.lanes.push_back({walk(*this, PortId(0), window_base(destination), 0), 1});
     return path;

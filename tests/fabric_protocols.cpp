@@ -50,7 +50,7 @@ class StripedNode : public test::MemoryNode {
       if (part.bytes != 0) inject(PortId(plane), part);
     }
   }
-  transport::Path path_to(transport::Window destination, std::uint8_t) const override {
+  transport::Path path_to(transport::Window destination, std::uint8_t, transport::Engine) const override {
     transport::Path path;
     for (std::uint32_t plane = 0; plane < stripes_.planes(); ++plane)
       path.lanes.push_back({transport::walk(*this, PortId(plane), transport::window_base(destination), 0), stripes_.links(plane)});

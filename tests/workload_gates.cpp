@@ -225,6 +225,15 @@ BOOST_AUTO_TEST_CASE(decode_steps_follow_each_other_through_every_stage) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(activations_alone_on_nvlink_take_what_they_take_alone) {
+  // The copy engine's packets, not an SM's stores, on both sides of the comparison.
+  PrefillRun run(tiny_scenario({"workload.prefill={tp: 1, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}"}, "dgx_h100"));
+  run.run();
+  const transport::ClassTotals& pp = run.fabric().ledger().totals(number(TrafficClass::pp));
+  BOOST_TEST(pp.messages > 0u);
+  BOOST_TEST(pp.actual.seconds() == pp.uncontended.seconds(), boost::test_tools::tolerance(0.005));
+}
+
 BOOST_AUTO_TEST_CASE(a_run_that_stands_still_says_which_job_waits_for_what) {
   // Cut short where a late chunk of stage 0 keeps its peers and stage 1 waiting.
   PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 1}"}));

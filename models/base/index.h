@@ -45,7 +45,6 @@ class Table {
   void resize(std::size_t size, const T& value = T()) { items_.resize(size, value); }
   std::size_t size() const { return items_.size(); }
   bool empty() const { return items_.empty(); }
-  bool contains(I i) const { return i.value() < items_.size(); }
   auto begin() { return items_.begin(); }
   auto end() { return items_.end(); }
   auto begin() const { return items_.begin(); }

@@ -58,8 +58,7 @@ void Gpu::send_over_nvlink(Message& message) {
   Part part;
   part.message = &message;
   part.address = message.address;
-  part.engine_payload_bytes =
-      message.engine == transport::Engine::sm ? config_.sm_store_bytes : config_.copy_engine_bytes;
+  part.engine_payload_bytes = nvlink_packet_bytes(message.engine);
   if (message.bytes == 0) inject(nvlink(0), part);
   for (std::uint32_t plane = 0; plane < on_plane_.size(); ++plane) {
     if (on_plane_[plane] == 0) continue;
@@ -68,14 +67,18 @@ void Gpu::send_over_nvlink(Message& message) {
   }
 }
 
-transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic_class) const {
+Bytes Gpu::nvlink_packet_bytes(transport::Engine engine) const {
+  return engine == transport::Engine::sm ? config_.sm_store_bytes : config_.copy_engine_bytes;
+}
+
+transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic_class, transport::Engine engine) const {
   const Egress egress = policy_.egress(window(), destination, traffic_class);
   const std::uint64_t address = transport::window_base(destination);
   transport::Path path;
   switch (egress.via) {
     case Egress::Via::local: break;
     case Egress::Via::nvlink:
-      path.engine_payload_bytes = config_.sm_store_bytes;
+      path.engine_payload_bytes = nvlink_packet_bytes(engine);
       for (std::uint32_t plane = 0; plane < config_.nvlink_planes.size(); ++plane)
         path.lanes.push_back({transport::walk(*this, nvlink(plane), address, 0), config_.nvlink_planes[plane]});
       break;

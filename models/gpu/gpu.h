@@ -57,7 +57,7 @@ class Gpu : public transport::Endpoint, public transport::Sender {
   /// A NIC's read request out of HBM; what paces the NIC's tags.
   Time read_latency() const override { return memory_latency(); }
   void send(transport::Message& message) override;
-  transport::Path path_to(transport::Window destination, std::uint8_t traffic_class) const override;
+  transport::Path path_to(transport::Window destination, std::uint8_t traffic_class, transport::Engine engine) const override;
 
  protected:
   void receive(transport::Transaction& transaction) override;
@@ -68,6 +68,7 @@ class Gpu : public transport::Endpoint, public transport::Sender {
   Time memory_latency() const { return Time::nanoseconds(config_.datasheet->hbm.read_latency_ns); }
   void copy_locally(transport::Message& message);
   void send_over_nvlink(transport::Message& message);
+  Bytes nvlink_packet_bytes(transport::Engine engine) const;
 
   Config config_;
   const EgressPolicy& policy_;

@@ -80,7 +80,6 @@ class EgressPort {
   Bytes outstanding(std::uint8_t channel) const { return channels_[channel].credit.outstanding(); }
   /// Outstanding after every credit under way has come home.
   Bytes unreturned(std::uint8_t channel) const { return channels_[channel].credit.unreturned(); }
-  std::uint8_t priority_of(std::uint8_t channel) const { return priority_[channel]; }
 
  private:
   struct Channel {

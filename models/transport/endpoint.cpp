@@ -52,7 +52,6 @@ bool Endpoint::stage(Requester& requester) {
   t->address = part.address;
   t->lid = part.lid;
   t->reply_to = part.reply_to;
-  t->requester = part.requester;
   t->payload_bytes = std::min(message.transaction_bytes, part.bytes);
   t->engine_payload_bytes = part.engine_payload_bytes;
   t->traffic_class = message.traffic_class;

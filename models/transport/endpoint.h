@@ -30,7 +30,6 @@ class Endpoint : public Device {
     Lid lid = 0;
     Operation operation = Operation::write;
     std::uint64_t reply_to = 0;
-    std::uint64_t requester = 0;
     Bytes engine_payload_bytes = 0;
     bool first = true;
   };

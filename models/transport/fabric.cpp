@@ -10,37 +10,42 @@ void Fabric::add_sender(Window window, Sender& sender) {
   senders_[window] = &sender;
 }
 
-Path Fabric::path(Window source, Window destination, std::uint8_t traffic_class) const {
-  return senders_[source]->path_to(destination, traffic_class);
+Path Fabric::path(Window source, Window destination, std::uint8_t traffic_class, Engine engine) const {
+  return senders_[source]->path_to(destination, traffic_class, engine);
 }
 
 Bytes Fabric::transaction_bytes(const Path& path) const {
   return transaction_bytes_ != 0 ? transaction_bytes_ : automatic_transaction_bytes(path);
 }
 
-Fabric::Route& Fabric::route(Window source, Window destination, std::uint8_t traffic_class) {
-  const std::uint64_t key = static_cast<std::uint64_t>(source) << 36 | static_cast<std::uint64_t>(destination) << 8 | traffic_class;
+Fabric::Route& Fabric::route(Window source, Window destination, std::uint8_t traffic_class, Engine engine) {
+  const std::uint64_t key = static_cast<std::uint64_t>(source) << 36 | static_cast<std::uint64_t>(destination) << 8 |
+                            static_cast<std::uint64_t>(engine) << 4 | traffic_class;
   const auto [found, fresh] = routes_.try_emplace(key);
   Route& route = found->second;
   if (fresh) {
-    route.path = path(source, destination, traffic_class);
+    route.path = path(source, destination, traffic_class, engine);
     route.transaction_bytes = transaction_bytes(route.path);
   }
   return route;
 }
 
-Time Fabric::uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes) {
-  Route& r = route(source, destination, traffic_class);
-  const auto [found, fresh] = r.uncontended.try_emplace(bytes);
-  if (fresh) found->second = uncontended_time(r.path, bytes, r.transaction_bytes);
+Time Fabric::uncontended(Route& route, Bytes bytes) {
+  const auto [found, fresh] = route.uncontended.try_emplace(bytes);
+  if (fresh) found->second = uncontended_time(route.path, bytes, route.transaction_bytes);
   return found->second;
+}
+
+Time Fabric::uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes, Engine engine) {
+  return uncontended(route(source, destination, traffic_class, engine), bytes);
 }
 
 Message& Fabric::send(const Message& wanted) {
   Message& message = *ledger_.acquire(wanted);
   message.started = now();
-  message.transaction_bytes = route(wanted.source, wanted.destination, wanted.traffic_class).transaction_bytes;
-  message.uncontended = uncontended(wanted.source, wanted.destination, wanted.traffic_class, wanted.bytes);
+  Route& way = route(wanted.source, wanted.destination, wanted.traffic_class, wanted.engine);
+  message.transaction_bytes = way.transaction_bytes;
+  message.uncontended = uncontended(way, wanted.bytes);
   if (context_.listener != nullptr) context_.listener->on_send(message, now());
   senders_[wanted.source]->send(message);
   return message;

@@ -16,7 +16,7 @@ class Sender {
  public:
   virtual void send(Message& message) = 0;
   /// The way a message of this class takes, by the same policy; what --describe shows.
-  virtual Path path_to(Window destination, std::uint8_t traffic_class) const = 0;
+  virtual Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const = 0;
 
  protected:
   ~Sender() = default;
@@ -38,9 +38,9 @@ class Fabric {
 
   /// Moves a message from memory to memory; its client is told when the last byte has landed. @return what is under way
   Message& send(const Message& message);
-  Path path(Window source, Window destination, std::uint8_t traffic_class) const;
+  Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const;
   Bytes transaction_bytes(const Path& path) const;
-  Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes);
+  Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes, Engine engine = Engine::sm);
 
   const MessageLedger& ledger() const { return ledger_; }
   /// Messages whose course is known and was not simulated again, and the transactions they would have taken.
@@ -61,7 +61,8 @@ class Fabric {
     Bytes transaction_bytes = 0;
     std::unordered_map<Bytes, Time> uncontended;
   };
-  Route& route(Window source, Window destination, std::uint8_t traffic_class);
+  Route& route(Window source, Window destination, std::uint8_t traffic_class, Engine engine);
+  static Time uncontended(Route& route, Bytes bytes);
 
   Calendar calendar_;
   TransactionPool pool_;

@@ -87,7 +87,7 @@ void InitiatorAdapter::read(Message& wanted) {
   inject(kOut, part);
 }
 
-Path InitiatorAdapter::path_to(Window destination, std::uint8_t) const {
+Path InitiatorAdapter::path_to(Window destination, std::uint8_t, Engine) const {
   Path path;
   path.lanes.push_back({walk(*this, kOut, window_base(destination), 0), 1});
   return path;

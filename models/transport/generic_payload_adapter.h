@@ -29,7 +29,7 @@ class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
   tlm_utils::simple_target_socket<InitiatorAdapter> socket{"socket"};
 
   void send(Message& message) override;
-  Path path_to(Window destination, std::uint8_t traffic_class) const override;
+  Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const override;
 
  protected:
   void receive(Transaction& transaction) override;

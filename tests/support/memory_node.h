@@ -41,7 +41,7 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
     inject(out(message.destination), part);
   }
 
-  transport::Path path_to(transport::Window destination, std::uint8_t) const override {
+  transport::Path path_to(transport::Window destination, std::uint8_t, transport::Engine) const override {
     if (const auto nic = nics_.find(destination); nic != nics_.end())
       return nic->second.first->path(*this, PortId(0), read_latency_, destination, nic->second.second);
     transport::Path path;
