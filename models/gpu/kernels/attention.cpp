@@ -68,19 +68,20 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   const std::uint64_t grid = blocks * heads.query * split.parts;
   const double rate = gpu.kernel.attention_tflops * 1e12;
   const double alone = row_flops * (static_cast<double>(split.keys) + overhead_keys) / (rate / gpu.sm.count);
-  const double tail = std::max(0.0, 1 - static_cast<double>(gpu.sm.count) / grid) * kTailShare * alone;
-  const double tensor = std::max(alone, total * heads.query / rate + tail);
 
   const double query_bytes = 2.0 * static_cast<double>(tokens) * heads.query * heads.dim * kQueryBytes;
   const double kv_bytes = 2.0 * static_cast<double>(kv_start + tokens) * heads.kv * heads.dim * bytes_of(heads.kv_dtype);
   time.bytes = query_bytes + kv_bytes;
-  const double hbm = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
+  time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
 
   time.fixed_seconds = gpu.kernel.attention_fixed_us * kSecondsPerUs;
-  time.seconds = time.fixed_seconds + std::max(tensor, hbm);
-  time.limit = limit_of(time.fixed_seconds, tensor, hbm);
+  time.longest_cta_seconds = alone;
+  time.sm_seconds = total * heads.query * gpu.sm.count / rate;
+  time.tail_ratio = kTailShare;
   time.flops = causal_attention_flops(heads, tokens, kv_start);
   fill_grid(time, gpu, grid);
+  time.limit = limit_of(time.fixed_seconds, time.cta_seconds_on(gpu.sm.count), time.hbm_seconds);
+  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
   return time;
 }
 
@@ -95,7 +96,7 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   }
   if (tokens == 0) return time;
   const std::uint64_t blocks = context.size() * heads.kv;
-  constexpr std::uint64_t kBlocksPerSm = 2;
+  constexpr std::uint32_t kBlocksPerSm = 2;
   const Split split = split_context(longest, kBlocksPerSm * gpu.sm.count / blocks, kDecodeSplitKeys);
   const double token_bytes = 2.0 * heads.dim * bytes_of(heads.kv_dtype);
   const double rate = gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
@@ -103,13 +104,17 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
                2.0 * static_cast<double>(context.size()) * heads.query * heads.dim * kQueryBytes;
   const double piece = token_bytes * static_cast<double>(split.keys);
   const double block_rate = kBytesInFlight / (gpu.hbm.read_latency_ns * 1e-9);
-  const double hbm = std::max(time.bytes / rate, piece / block_rate);
+  const std::uint64_t grid = blocks * split.parts;
 
   time.fixed_seconds = gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
-  time.seconds = time.fixed_seconds + hbm;
-  time.limit = limit_of(time.fixed_seconds, 0, hbm);
+  time.hbm_seconds = time.bytes / rate;
+  time.longest_cta_seconds = piece / block_rate;
+  time.ctas_per_sm = kBlocksPerSm;
+  time.sm_seconds = time.bytes / (kBlocksPerSm * block_rate);
   time.flops = kFlopsPerPair * heads.query * heads.dim * static_cast<double>(tokens);
-  fill_grid(time, gpu, blocks * split.parts);
+  fill_grid(time, gpu, grid);
+  time.limit = limit_of(time.fixed_seconds, 0, time.hbm_seconds);
+  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
   return time;
 }
 

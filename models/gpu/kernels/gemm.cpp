@@ -36,12 +36,8 @@ struct Problem {
 };
 
 struct Candidate {
-  double body_seconds = std::numeric_limits<double>::infinity();
-  double tensor = 0, feed = 0, l2 = 0, hbm = 0;  // seconds, each alone
-  double hbm_bytes = 0;
-  Tile tile{};
-  std::uint32_t split = 1;
-  std::uint64_t ctas = 0, waves = 0;
+  KernelTime time;
+  double tensor = 0, feed = 0;  // seconds of all waves, each alone
 };
 
 /// HBM traffic: every operand once, or, where A and B overflow L2, half-way to what a wave's block of tiles reads.
@@ -59,20 +55,16 @@ double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t 
   return 0.5 * (p.compulsory_bytes + std::max(blocked, p.compulsory_bytes));
 }
 
-double norm(double a, double b, double c, double exponent) {
-  const double largest = std::max({a, b, c});
-  const auto part = [&](double seconds) { return std::pow(seconds / largest, exponent); };
-  return largest * std::pow(part(a) + part(b) + part(c), 1.0 / exponent);
-}
-
 Candidate try_tile(const Problem& p, Tile tile, std::uint32_t split, double eta) {
   const GemmShape& shape = p.shape;
   const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
   Candidate c;
-  c.tile = tile;
-  c.split = split;
-  c.ctas = rows * columns * split * shape.groups;
-  c.waves = ceil_div(c.ctas, p.gpu.sm.count);
+  KernelTime& time = c.time;
+  time.tile_m = tile.m;
+  time.tile_n = tile.n;
+  time.split_k = split;
+  time.ctas = rows * columns * split * shape.groups;
+  time.waves = static_cast<std::uint32_t>(ceil_div(time.ctas, p.gpu.sm.count));
 
   const double step = kStepBytes / p.element_bytes;
   const double steps = std::ceil(static_cast<double>(shape.k) / split / step);
@@ -80,44 +72,49 @@ Candidate try_tile(const Problem& p, Tile tile, std::uint32_t split, double eta)
   const double tensor_cycles = 2 * area * step / (p.tensor_flop_per_clock * eta);
   const double feed_cycles = (tile.m + tile.n) * kStepBytes / p.gpu.sm.feed_bytes_per_clock;
   const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / p.gpu.sm.epilogue_bytes_per_clock;
-  const double per_wave = static_cast<double>(c.waves) / p.clock_hz;
+  const double per_wave = static_cast<double>(time.waves) / p.clock_hz;
   c.tensor = per_wave * (steps * tensor_cycles + epilogue_cycles);
   c.feed = per_wave * (steps * feed_cycles + epilogue_cycles);
+  time.longest_cta_seconds = (steps * std::max(tensor_cycles, feed_cycles) + epilogue_cycles) / p.clock_hz;
 
   const std::uint64_t strip = std::min<std::uint64_t>(tile.m, shape.m) + std::min<std::uint64_t>(tile.n, shape.n);
   const double reads = static_cast<double>(rows * columns * shape.groups * strip) * shape.k * p.element_bytes;
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
-  c.l2 = (reads + partials) / (p.gpu.l2.gb_per_s * 1e9);
-  c.hbm_bytes = hbm_bytes(p, tile, rows, columns, split);
-  c.hbm = c.hbm_bytes / (p.gpu.hbm.gemm_gb_per_s * 1e9);
-  c.body_seconds = norm(std::max(c.tensor, c.feed), c.hbm, c.l2, p.gpu.kernel.overlap_exponent) +
-                   (split > 1 ? p.gpu.kernel.split_k_us * kSecondsPerUs : 0);
+  time.l2_bytes = reads + partials;
+  time.l2_seconds = time.l2_bytes / (p.gpu.l2.gb_per_s * 1e9);
+  time.bytes = hbm_bytes(p, tile, rows, columns, split);
+  time.hbm_seconds = time.bytes / (p.gpu.hbm.gemm_gb_per_s * 1e9);
+  time.overlap_exponent = p.gpu.kernel.overlap_exponent;
+  time.after_seconds = split > 1 ? p.gpu.kernel.split_k_us * kSecondsPerUs : 0;
+  time.fixed_seconds = p.gpu.kernel.gemm_fixed_us * kSecondsPerUs;
+  time.seconds = time.seconds_on({static_cast<double>(p.gpu.sm.count)});
   return c;
 }
 
 Candidate fastest(const Problem& p, double eta) {
   Candidate best;
+  best.time.seconds = std::numeric_limits<double>::infinity();
   for (const Tile tile : kTiles) {
     const std::uint64_t tiles = ceil_div(p.shape.m, tile.m) * ceil_div(p.shape.n, tile.n) * p.shape.groups;
     for (const std::uint32_t split : kSplits) {
       if (split > 1 && (p.shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.gpu.sm.count)) break;
       const Candidate c = try_tile(p, tile, split, eta);
-      if (c.body_seconds < best.body_seconds) best = c;
+      if (c.time.seconds < best.time.seconds) best = c;
     }
   }
   return best;
 }
 
-KernelLimit limit_of(const Candidate& c, double fixed) {
+KernelLimit limit_of(const Candidate& c) {
   KernelLimit limit = KernelLimit::launch;
-  double most = fixed;
+  double most = c.time.fixed_seconds;
   const auto consider = [&](double seconds, KernelLimit candidate) {
     if (seconds > most) most = seconds, limit = candidate;
   };
   consider(c.tensor, KernelLimit::tensor);
   consider(c.feed, KernelLimit::feed);
-  consider(c.l2, KernelLimit::l2);
-  consider(c.hbm, KernelLimit::hbm);
+  consider(c.time.l2_seconds, KernelLimit::l2);
+  consider(c.time.hbm_seconds, KernelLimit::hbm);
   return limit;
 }
 
@@ -140,7 +137,6 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0 || shape.groups == 0) return KernelTime();
   const Problem p = describe(gpu, shape);
-  const double fixed = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
   const double throttle = gpu.sm.throttle_us * kSecondsPerUs;
 
   // The time grows with 1/eta and eta falls slowly with the time, so substitution climbs to the fixed point: each
@@ -148,29 +144,18 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   constexpr int kMostRounds = 40;
   constexpr double kRelativeStep = 1e-9;
   Candidate best = fastest(p, p.burst);
-  double seconds = fixed + best.body_seconds;
   for (int round = 0; throttle > 0 && round < kMostRounds; ++round) {
-    best = fastest(p, p.sustained + (p.burst - p.sustained) / (1 + seconds / throttle));
-    const double next = fixed + best.body_seconds;
-    const bool settled = std::abs(next - seconds) <= kRelativeStep * next;
-    seconds = next;
-    if (settled) break;
+    const double before = best.time.seconds;
+    best = fastest(p, p.sustained + (p.burst - p.sustained) / (1 + before / throttle));
+    if (std::abs(best.time.seconds - before) <= kRelativeStep * best.time.seconds) break;
   }
 
-  KernelTime time;
-  time.seconds = seconds;
-  time.fixed_seconds = fixed;
-  time.limit = limit_of(best, fixed);
-  time.ctas = best.ctas;
-  time.waves = static_cast<std::uint32_t>(best.waves);
-  time.tail_efficiency = static_cast<double>(best.ctas) / (static_cast<double>(best.waves) * gpu.sm.count);
-  time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(best.ctas, gpu.sm.count));
+  KernelTime time = best.time;
+  time.limit = limit_of(best);
+  time.tail_efficiency = static_cast<double>(time.ctas) / (static_cast<double>(time.waves) * gpu.sm.count);
+  time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(time.ctas, gpu.sm.count));
   constexpr double kFlopsPerProduct = 2;
   time.flops = kFlopsPerProduct * shape.groups * static_cast<double>(shape.m) * shape.n * shape.k;
-  time.bytes = best.hbm_bytes;
-  time.tile_m = best.tile.m;
-  time.tile_n = best.tile.n;
-  time.split_k = best.split;
   return time;
 }
 

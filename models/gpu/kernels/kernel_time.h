@@ -17,9 +17,19 @@ enum class KernelLimit : std::uint8_t { tensor, feed, l2, hbm, launch };
 constexpr std::array<const char*, 5> kKernelLimitNames{"tensor", "feed", "l2", "hbm", "launch"};
 constexpr const char* name_of(KernelLimit limit) { return kKernelLimitNames[static_cast<std::size_t>(limit)]; }
 
+/// What a kernel gets of its GPU while it runs.
+struct KernelShare {
+  double sms = 0;         ///< SMs
+  double l2_ratio = 1;    ///< of the L2 rate
+  double hbm_ratio = 1;   ///< of the HBM rate that it reaches alone
+};
+
+/// Time = fixed + body + after. The body is the p-norm of three parts that run beside each other: the work of CTAs on SMs, L2
+/// traffic and HBM traffic; each follows what the kernel gets of it.
 struct KernelTime {
-  double seconds = 0;           ///< from the end of the kernel before it in the stream, inside a CUDA graph
+  double seconds = 0;           ///< with the whole GPU, from the end of the kernel before it in the stream, in a CUDA graph
   double fixed_seconds = 0;     ///< the part of it that no resource works: launch, prologue, pipeline fill
+  double after_seconds = 0;     ///< behind the body: the reduction of a split K
   KernelLimit limit = KernelLimit::launch;
   std::uint64_t ctas = 0;       ///< thread blocks (output tiles x splits)
   std::uint32_t waves = 0;      ///< rounds of thread blocks over the SMs
@@ -27,7 +37,21 @@ struct KernelTime {
   std::uint32_t sms = 0;        ///< SMs that get any work
   double flops = 0;             ///< useful ones, two per multiply-add
   double bytes = 0;             ///< HBM traffic
+  double l2_bytes = 0;          ///< traffic between L2 and the SMs
   std::uint32_t tile_m = 0, tile_n = 0, split_k = 1;  ///< GEMM only
+
+  double longest_cta_seconds = 0;  ///< of one CTA, operands at hand
+  double sm_seconds = 0;           ///< of all CTAs together; 0: equal ones, which run in whole waves
+  double tail_ratio = 0;           ///< of the longest CTA, that the last ones of a full grid run alone (unequal CTAs)
+  std::uint32_t ctas_per_sm = 1;   ///< that run beside each other on one SM
+  double l2_seconds = 0;           ///< at the full L2 rate
+  double hbm_seconds = 0;          ///< at the full HBM rate
+  double overlap_exponent = 0;     ///< p; 0: infinite, the largest part alone counts
+
+  /// The work of CTAs on so many SMs. @pre sms > 0
+  double cta_seconds_on(double sms) const;
+  /// What it takes from begin to end with a share that does not change; `seconds` with the whole GPU's. @pre share's > 0
+  double seconds_on(const KernelShare& share) const;
 };
 
 constexpr double kBytesPerMib = 1048576.0;

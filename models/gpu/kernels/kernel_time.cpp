@@ -1,0 +1,28 @@
+#include "gpu/kernels/kernel_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace railyard::gpu {
+
+double KernelTime::cta_seconds_on(double on) const {
+  const double slots = std::floor(on) * ctas_per_sm;
+  const auto grid = static_cast<double>(ctas);
+  if (sm_seconds == 0) return std::ceil(grid / std::max(1.0, slots)) * longest_cta_seconds;
+  const double tail = std::max(0.0, 1 - slots / grid) * tail_ratio * longest_cta_seconds;
+  return std::max(longest_cta_seconds, sm_seconds / on + tail);
+}
+
+double KernelTime::seconds_on(const KernelShare& share) const {
+  const double parts[] = {cta_seconds_on(share.sms), l2_seconds / share.l2_ratio, hbm_seconds / share.hbm_ratio};
+  const double largest = *std::max_element(std::begin(parts), std::end(parts));
+  double body = largest;
+  if (overlap_exponent > 0 && largest > 0) {
+    double sum = 0;
+    for (const double part : parts) sum += std::pow(part / largest, overlap_exponent);
+    body *= std::pow(sum, 1 / overlap_exponent);
+  }
+  return fixed_seconds + body + after_seconds;
+}
+
+}  // namespace railyard::gpu
