@@ -23,6 +23,13 @@ struct AttentionHeads {
   std::uint32_t kv = 0;        ///< KV heads on this rank (replicated ones count)
   std::uint32_t dim = 0;       ///< of a head
   DataType kv_dtype = DataType::bf16;
+  std::uint32_t value_dim = 0; ///< of a value vector; 0: dim
+  bool latent = false;         ///< values are the first value_dim numbers of the keys, read once (multi-head latent attention)
+};
+
+/// `tokens` queries of one sequence after `kv_start` keys that are there already.
+struct AttentionSequence {
+  std::uint64_t tokens = 0, kv_start = 0;
 };
 
 /// Useful FLOPs of causal attention for queries at positions [kv_start, kv_start + tokens): scores and values of each
