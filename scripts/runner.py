@@ -2,12 +2,16 @@
 
 A point is a platform, a scenario and overrides. Each runs in a process of its own and leaves one directory below the given one,
 named after it: scenario.yaml, command.txt (what a person types to run it again) and out/, the executable's own --out. A
-directory appears when its run is over, whole or not at all. A point that fails keeps the executable's message and does not
-stop the others. Ctrl-C ends the running processes, removes what they began and raises KeyboardInterrupt; results reported
-until then stay.
+directory appears when its run is over, whole or not at all. A point that fails keeps the executable's message, in error.txt,
+and does not stop the others. Ctrl-C ends the running processes, removes what they began and raises KeyboardInterrupt; results
+reported until then stay. A point that is interrupted from outside (SIGINT, SIGTERM) leaves nothing; executables end with
+the process that started them, however it ends.
 """
 
 import concurrent.futures
+import contextlib
+import errno
+import itertools
 import json
 import os
 import pathlib
@@ -15,22 +19,29 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 WORKERS = os.cpu_count() or 1
 LONGEST_NAME = 120  # of a directory
+ERROR_FILE = "error.txt"
+_HOST = socket.gethostname().split(".")[0]
+_SCRATCH = re.compile(r"\..*\.(?P<host>[^.]*)\.(?P<pid>\d+)")  # what _scratch_name makes
+_INTERRUPTED = {status for number in (signal.SIGINT, signal.SIGTERM) for status in (-number, 128 + number)}
+# Where util-linux is, no executable outlives the thread that started it.
+_DIE_WITH_PARENT = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which("setpriv")) else []
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run. Paths inside `scenario` are absolute; `overrides` are `--set` keys and their values."""
+    """One run. Paths inside `scenario` are absolute, or overridden; `overrides` are `--set` keys and their values."""
 
     name: str
     platform: str
-    scenario: dict
+    scenario: dict | str  # or the text of a scenario file, taken over as it is
     overrides: dict = field(default_factory=dict)
 
 
@@ -42,6 +53,7 @@ class Result:
     directory: pathlib.Path
     summary: dict | None
     error: str
+    interrupted: bool = False  # and so neither done nor failed
 
     @property
     def failed(self) -> bool:
@@ -51,6 +63,11 @@ class Result:
 def directory_name(name: str) -> str:
     """A point's directory: its name with what file systems dislike replaced."""
     return re.sub(r"[^A-Za-z0-9._=,+-]+", "_", name).strip("_.")[:LONGEST_NAME] or "point"
+
+
+def set_options(overrides: dict) -> list[str]:
+    """Overrides as an executable takes them."""
+    return [word for key, value in overrides.items() for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
 
 
 class _Processes:
@@ -67,7 +84,7 @@ class _Processes:
             if self.stopped:
                 return -signal.SIGTERM, "interrupted"
             # A session of its own: Ctrl-C at the terminal reaches this process only, which ends the others in order.
-            process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            process = subprocess.Popen(_DIE_WITH_PARENT + command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE, text=True, start_new_session=True)
             self.running.add(process)
         _, stderr = process.communicate()
@@ -91,44 +108,65 @@ def _message(point: Point, status: int, stderr: str) -> str:
     return what or f"{point.platform}: exit status {status}"
 
 
+def _scratch_name(name: str) -> str:
+    return f".{name}.{_HOST}.{os.getpid()}"
+
+
+def remove_abandoned(directory: pathlib.Path) -> None:
+    """Removes what points were writing when a process of this host was killed."""
+    for path in directory.glob(".*"):
+        found = _SCRATCH.fullmatch(path.name)
+        if found and found["host"] == _HOST and not os.path.exists(f"/proc/{found['pid']}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _publish(scratch: pathlib.Path, final: pathlib.Path) -> None:
+    """Puts a finished directory in its place, also where another process does the same at the same time."""
+    while True:
+        shutil.rmtree(final, ignore_errors=True)
+        try:
+            scratch.rename(final)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+
 def _run_point(point: Point, final: pathlib.Path, executable: pathlib.Path, processes: _Processes) -> Result:
-    scratch = final.with_name(f".{final.name}.{os.getpid()}")
+    scratch = final.with_name(_scratch_name(final.name))
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
-        with open(scratch / "scenario.yaml", "w", encoding="utf-8") as file:
-            json.dump(point.scenario, file, indent=2)  # JSON is YAML, and needs no other package
-            file.write("\n")
-        command = [str(executable), "scenario.yaml", "--quiet", "--out", "out"]
-        for key, value in point.overrides.items():
-            command += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        text = point.scenario if isinstance(point.scenario, str) else json.dumps(point.scenario, indent=2) + "\n"  # JSON is YAML
+        (scratch / "scenario.yaml").write_text(text, encoding="utf-8")
+        command = [str(executable), "scenario.yaml", "--quiet", "--out", "out", *set_options(point.overrides)]
         (scratch / "command.txt").write_text(shlex.join(command) + "\n", encoding="utf-8")
-        try:
-            status, stderr = processes.run(command, scratch)
-        except OSError as error:
-            return Result(point, final, None, f"{executable}: {error.strerror}")
-        summary = None
+        if not os.access(executable, os.X_OK):
+            return Result(point, final, None, f"{executable}: {os.strerror(errno.EACCES if executable.exists() else errno.ENOENT)}")
+        status, stderr = processes.run(command, scratch)
+        if processes.stopped or status in _INTERRUPTED:
+            return Result(point, final, None, "interrupted", interrupted=True)
+        summary, message = None, _message(point, status, stderr)
         if status == 0:
             try:
-                summary = json.loads((scratch / "out" / "summary.json").read_text(encoding="utf-8"))
+                summary, message = json.loads((scratch / "out" / "summary.json").read_text(encoding="utf-8")), ""
             except (OSError, ValueError) as error:
-                return Result(point, final, None, f"{point.platform} left no readable summary.json: {error}")
-        if not processes.stopped:
-            shutil.rmtree(final, ignore_errors=True)
-            scratch.rename(final)
-        return Result(point, final, summary, "" if status == 0 else _message(point, status, stderr))
+                message = f"{point.platform} left no readable summary.json: {error}"
+        if message:
+            (scratch / ERROR_FILE).write_text(message + "\n", encoding="utf-8")
+        _publish(scratch, final)
+        return Result(point, final, summary, message)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def run(points: Iterable[Point], directory: str | os.PathLike, executables: str | os.PathLike, workers: int = WORKERS,
-        report: Callable[[Result, int, int], None] | None = None) -> list[Result]:
+def completed(points: Iterable[Point], directory: str | os.PathLike, executables: str | os.PathLike,
+              workers: int = WORKERS) -> Iterator[tuple[int, Result]]:
     """Runs all points, in the order given (put the long ones first), at most `workers` at a time.
 
     @param directory    where each point's directory goes; existing ones of the same names are replaced
     @param executables  the directory with the platform executables
-    @param report       called after each point, one at a time: its result, how many are over, how many there are
-    @return the results, in the points' order
+    @return as points end, each one's index and result, one at a time; closing the iterator ends what runs
     @throws ValueError when two points would share a directory
     """
     points = list(points)
@@ -143,15 +181,35 @@ def run(points: Iterable[Point], directory: str | os.PathLike, executables: str 
     directory.mkdir(parents=True, exist_ok=True)
     processes = _Processes()
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        futures = [pool.submit(_run_point, point, directory / directory_name(point.name), executables / point.platform, processes)
-                   for point in points]
+        waiting = enumerate(points)
+        under_way: dict[concurrent.futures.Future, int] = {}
         try:
-            for over, future in enumerate(concurrent.futures.as_completed(futures), start=1):
-                if report:
-                    report(future.result(), over, len(points))
+            while True:
+                for index, point in itertools.islice(waiting, 2 * max(1, workers) - len(under_way)):  # one ready behind each that runs
+                    final = directory / directory_name(point.name)
+                    under_way[pool.submit(_run_point, point, final, executables / point.platform, processes)] = index
+                if not under_way:
+                    return
+                over, _ = concurrent.futures.wait(under_way, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in over:
+                    yield under_way.pop(future), future.result()
         except BaseException:
-            for future in futures:
-                future.cancel()
             processes.stop()
             raise
-    return [future.result() for future in futures]
+
+
+def run(points: Iterable[Point], directory: str | os.PathLike, executables: str | os.PathLike, workers: int = WORKERS,
+        report: Callable[[Result, int, int], None] | None = None) -> list[Result]:
+    """As `completed`, to the end.
+
+    @param report  called after each point: its result, how many are over, how many there are
+    @return the results, in the points' order
+    """
+    points = list(points)
+    results: dict[int, Result] = {}
+    with contextlib.closing(completed(points, directory, executables, workers)) as ends:
+        for index, result in ends:
+            results[index] = result
+            if report:
+                report(result, len(results), len(points))
+    return [results[index] for index in range(len(points))]

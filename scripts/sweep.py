@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+"""Runs every point of a sweep that is not there yet, and writes one database of them all.
+
+  scripts/sweep.py scenarios/sweeps/tp_pp_plx.yaml                    # in processes of this computer
+  scripts/sweep.py scenarios/sweeps/tp_pp_plx.yaml --list             # its points; runs nothing
+  scripts/sweep.py SWEEP.yaml --backend slurm --sbatch=--partition=cpu --workers 64
+  scripts/sweep.py SWEEP.yaml --backend 'bsub -K -q normal -o /dev/null {command}'       # LSF
+
+The sweep file names a base scenario, axes, and which combinations run; docs/sweeps.md explains it. A point is known by its
+scenario, inputs and executable: change any and it runs again, else never. Ctrl-C ends the sweep and keeps what is done; the
+same command goes on. Exit status: 0 all done, 1 some failed or missing, 2 bad input, 130 interrupted.
+"""
+
+import argparse
+import collections
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Sequence
+
+import runner
+
+try:
+    from sweeping import backends, keys
+    from sweeping.identity import identity
+    from sweeping.plan import Sweep
+    from sweeping.progress import Progress, Ranking
+    from sweeping.source import SweepError
+    from sweeping.store import Job, Store
+except ImportError as missing:
+    sys.exit(f"sweep.py: error: {missing}; it needs the Debian package python3-yaml")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NOT_ALL_DONE = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+CLUSTER_WORKERS = 32
+TASK_S = 60.0
+SHOWN = 5  # best points, and kinds of failures
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+    return int(text)
+
+
+def backend(text: str) -> str:
+    if text not in ("local", "slurm") and "{command}" not in text:
+        raise argparse.ArgumentTypeError(f"'{text}' is unknown; accepted: local, slurm, or a command that contains {{command}}")
+    return text
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("sweep", metavar="SWEEP.yaml", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="where runs and results.sqlite go (default out/ and the sweep's name)")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin", metavar="DIR", help="platform executables (default build/bin)")
+    parser.add_argument("--backend", type=backend, default="local", metavar="local|slurm|COMMAND",
+                        help="where points run; a command contains {command}, the task to run, and returns when it is over")
+    parser.add_argument("--workers", type=positive, metavar="N",
+                        help=f"processes at a time (default: processors), or tasks of a cluster (default {CLUSTER_WORKERS})")
+    parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="an option for sbatch, as --sbatch=--partition=cpu; repeatable")
+    parser.add_argument("--task-s", type=float, default=TASK_S, metavar="S", help=f"how long a task of a cluster is to last (default {TASK_S:g})")
+    parser.add_argument("--retry-failed", action="store_true", help="run points that failed again")
+    parser.add_argument("--list", action="store_true", help="only list the points and what is there")
+    parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write the runs as CSV")
+    parser.add_argument("--parquet", type=pathlib.Path, metavar="FILE", help="also write the runs as Parquet; needs pyarrow")
+    options = parser.parse_args(arguments)
+    if options.sbatch and options.backend != "slurm":
+        parser.error("--sbatch needs --backend slurm")
+    options.out = options.out or ROOT / "out" / options.sweep.stem
+    return options
+
+
+def make_jobs(sweep: Sweep, executables: pathlib.Path) -> list[Job]:
+    """The points under their ids, after a look at what would make all of them fail."""
+    points = sweep.points()
+    for platform in dict.fromkeys(point.platform for point in points):
+        if not os.access(executables / platform, os.X_OK):
+            there = sorted(path.name for path in executables.glob("*") if path.is_file()) if executables.is_dir() else []
+            raise SweepError(f"{sweep.path}: error: no platform executable '{platform}' in {executables}; there are: {', '.join(there) or 'none'}")
+    schema = keys.schema(executables / points[0].platform)
+    for key, where in sweep.keys.items():
+        if wrong := keys.unknown(schema, key):
+            raise where.wrong(wrong)
+    return [Job(identity(point, executables), point) for point in points]
+
+
+def run(options: argparse.Namespace, store: Store, jobs: list[Job], ranking: Ranking) -> None:
+    """Runs what is missing."""
+    over = store.over()
+    known = [job for job in jobs if job.id in over]
+    missing = list({job.id: job for job in jobs if job.id not in over}.values())
+    for job in known:
+        ranking.add(job, store.outcome(job.id))
+    print(f"{len(missing)} of {len(jobs)} points to run", file=sys.stderr)
+    if not missing:
+        return
+    progress = Progress(ranking, len(known), len(jobs))
+    places = backends.Places(store, options.bin)
+    if options.backend == "local":
+        backends.run_local(places, missing, options.workers or runner.WORKERS, progress)
+    elif options.backend == "slurm":
+        backends.Slurm(options.sbatch, options.workers or CLUSTER_WORKERS, options.task_s).run(places, known, missing, progress)
+    else:
+        backends.Command(options.backend, options.workers or CLUSTER_WORKERS, options.task_s).run(places, known, missing, progress)
+
+
+def export(options: argparse.Namespace, store: Store) -> None:
+    if options.csv:
+        store.export_csv(options.csv)
+    if options.parquet:
+        try:
+            store.export_parquet(options.parquet)
+        except ImportError as error:
+            raise SweepError(f"sweep.py: error: --parquet: {error}; pip install pyarrow, or use --csv") from error
+
+
+def print_results(store: Store, sweep: Sweep, jobs: list[Job], counts: dict[str, int], ranking: Ranking) -> None:
+    print(f"{len(jobs)} points: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
+    failures = collections.Counter(store.outcome(job.id).error for job in jobs)
+    del failures[""]
+    for message, count in failures.most_common(SHOWN):
+        print(f"  failed {count} times: {message}")
+    best = ranking.best(SHOWN)
+    if best:
+        print(f"{'largest' if sweep.largest_is_best else 'smallest'} {sweep.objective.text}:")
+        for value, label in best:
+            print(f"  {value:<12.6g} {label}")
+    elif sweep.objective and counts["done"]:
+        print(f"no point has {sweep.objective.text}: is it a metric of summary.json?", file=sys.stderr)
+    print(store.database)
+
+
+def sweep_all(options: argparse.Namespace) -> int:
+    sweep = Sweep(options.sweep)
+    options.bin = options.bin.resolve()
+    jobs = make_jobs(sweep, options.bin)
+    store = Store(options.out.resolve())
+    if options.list:
+        for job in jobs:
+            print(job.id, f"{store.outcome(job.id).status:<7}", job.point.platform, job.point.label)
+        return 0
+    with store.held():
+        runner.remove_abandoned(store.points)
+        if options.retry_failed:
+            store.forget_failed()
+        ranking = Ranking(sweep)
+        interrupted = False
+        try:
+            run(options, store, jobs, ranking)
+        except KeyboardInterrupt:
+            interrupted = True
+        counts = store.build(sweep, jobs, options.bin)
+        if interrupted:
+            print(f"\ninterrupted: {counts['missing']} of {len(jobs)} points are missing; the same command goes on", file=sys.stderr)
+            return INTERRUPTED
+        export(options, store)
+        print_results(store, sweep, jobs, counts, ranking)
+    return 0 if counts["done"] == len(jobs) else NOT_ALL_DONE
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse_options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(sweep_all(options))
+    except SweepError as error:
+        sys.exit(print(error, file=sys.stderr) or BAD_INPUT)
+    except OSError as error:
+        sys.exit(print(f"sweep.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

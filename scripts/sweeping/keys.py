@@ -1,0 +1,48 @@
+"""Keys of scenarios, by the JSON Schema that the executables print."""
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Iterator
+
+from .source import SweepError, nearest
+
+
+def schema(executable: pathlib.Path) -> dict:
+    done = subprocess.run([str(executable), "--schema"], capture_output=True, text=True, check=False)
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        raise SweepError(f"{executable}: error: prints no schema; is this a platform executable?") from error
+
+
+def alternatives(node: dict) -> Iterator[dict]:
+    """A schema without its choices: each of them, or itself."""
+    choices = node.get("oneOf") or node.get("anyOf")
+    for choice in choices or ():
+        yield from alternatives(choice)
+    if not choices:
+        yield node
+
+
+def unknown(node: dict, key: str) -> str | None:
+    """What is wrong with a key as --set takes it: a.b.c, a.0.b; None where a scenario may have it."""
+    level = [node]
+    words = key.split(".")
+    for depth, word in enumerate(words):
+        known: dict[str, None] = {}
+        below = []
+        for part in (part for node in level for part in alternatives(node)):
+            properties = part.get("properties", {})
+            known |= dict.fromkeys(properties)
+            if word in properties:
+                below.append(properties[word])
+            elif isinstance(part.get("additionalProperties"), dict):
+                below.append(part["additionalProperties"])
+            elif word.isdigit() and "items" in part:
+                below.append(part["items"])
+        if not below:
+            accepted = f"; accepted: {', '.join(known)}" if known else ""
+            return f"{'.'.join(words[:depth + 1])}: unknown key{nearest(word, known)}{accepted}"
+        level = below
+    return None

@@ -1,0 +1,343 @@
+"""The sweep file, and the points it makes.
+
+  scenario: ../base.yaml        # base of every point; paths are relative to the sweep file
+  set: {KEY: VALUE}             # on every point
+  let: {gpus: 8, ranks: tp * pp}      # names for expressions
+  axes:                         # every combination of
+    workload.prefill.tp: [1, 2, 4, 8]                           # a key and its values
+    workload.prefill.pp: {from: 1, to: 8, factor: 2}            # or a range by step or factor
+    workload.chunk_tokens: {values: [256, 512], name: chunk}    # called `chunk`, not `chunk_tokens`
+    workload.requests.prompt_tokens: {values: [512], also: [KEY]}    # the same value for more keys
+    box:                                                        # or named choices of several settings
+      choices:
+        plx: {scenario: ../plx.yaml, set: {KEY: VALUE}, let: {gpus: 8}}
+  where: tp * pp == gpus        # an expression or a list of them; true for every point that runs
+  repeats: 3                    # with seeds one after the other, from the scenario's on
+  objective: {minimise: ttft_s}       # or maximise; an expression over metrics, axes and names
+
+An axis is called by the last word of its key.
+"""
+
+import itertools
+import math
+import pathlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .expressions import Expression, ExpressionError
+from .source import SweepError, Value, parse, read
+
+KEYS = ("schema_version", "scenario", "set", "let", "axes", "where", "repeats", "objective")
+SCHEMA_VERSION = 1
+RESERVED = ("position", "id", "status", "error", "directory", "kind", "model", "objective")  # columns of every run
+MOST_COMBINATIONS = 1_000_000
+MOST_REPEATS = 100_000
+_INPUT = re.compile(r"\.(json|jsonl|csv|yaml|yml)$")  # what a path to an input looks like
+
+
+@dataclass
+class Choice:
+    """One value of an axis: what it is called, what it sets."""
+
+    label: object
+    settings: dict[str, object]
+    scenario: pathlib.Path | None = None
+    let: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass
+class Axis:
+    name: str
+    keys: list[str]  # none: named choices
+    choices: list[Choice]
+
+
+@dataclass
+class Scenario:
+    """A base file as it is, and its keys that name input files, absolute."""
+
+    path: pathlib.Path
+    text: str
+    inputs: dict[str, str]
+    platform: str | None
+    seed: int
+
+
+@dataclass
+class SweepPoint:
+    """One run to be."""
+
+    position: int
+    values: dict[str, object]  # of each axis
+    platform: str
+    seed: int
+    scenario: Scenario
+    settings: dict[str, object]
+    names: dict[str, object]  # what an expression may use
+
+    @property
+    def label(self) -> str:
+        words = [f"{name}={value}" for name, value in self.values.items()]
+        return ", ".join(words + [f"seed={self.seed}"])
+
+
+class Sweep:
+    """A sweep file, read and checked; `points` makes its points. Keys of scenarios are left to the executables."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self.root = read(path)
+        fields = self.root.fields("sweep", KEYS)
+        for required in ("scenario", "axes"):
+            if required not in fields:
+                raise self.root.wrong(f"{required}: missing; a sweep has a base scenario and axes")
+        if "schema_version" in fields and fields["schema_version"].plain() != SCHEMA_VERSION:
+            raise fields["schema_version"].wrong(f"schema_version: expected {SCHEMA_VERSION}")
+        self._scenarios: dict[pathlib.Path, Scenario] = {}
+        self.keys: dict[str, Value] = {}  # every key that is set, and where
+        self.scenario = self._scenario(fields["scenario"], "scenario")
+        self.settings = self._settings(fields.get("set"), "set")
+        self.axes = self._axes(fields["axes"])
+        self.let = self._let(fields.get("let"), "let")
+        self.repeats = fields["repeats"].count("repeats", MOST_REPEATS) if "repeats" in fields else 1
+        if self.repeats > 1 and any("seed" in axis.keys for axis in self.axes):
+            raise fields["repeats"].wrong("repeats: makes seeds, and so does the axis 'seed'")
+        known = {axis.name for axis in self.axes} | {"platform", "seed"}
+        for choice in (choice for axis in self.axes for choice in axis.choices):
+            known |= set(choice.let)
+        for name, (expression, value) in self.let.items():
+            _expect_names(value, f"let.{name}", expression, known)
+            known.add(name)
+        self.where = [(_expression(value, "where"), value) for value in self._one_or_more(fields.get("where"))]
+        for expression, value in self.where:
+            _expect_names(value, "where", expression, known)
+        self.objective, self.largest_is_best = self._objective(fields.get("objective"))
+
+    # -- reading
+
+    def _one_or_more(self, value: Value | None) -> list[Value]:
+        if value is None:
+            return []
+        return value.list("where") if value.is_list else [value]
+
+    def _scenario(self, value: Value, what: str) -> Scenario:
+        path = (self.path.parent / value.text(what)).resolve()
+        if path in self._scenarios:
+            return self._scenarios[path]
+        if not path.is_file():
+            raise value.wrong(f"{what}: {value.text(what)}: no such file")
+        root = read(path)
+        inputs, scalars = {}, {}
+        for key, leaf in _leaves(root, ""):
+            scalars[key] = leaf
+            if isinstance(leaf, str) and _INPUT.search(leaf) and (path.parent / leaf).is_file():
+                inputs[key] = str((path.parent / leaf).resolve())
+        platform, seed = scalars.get("platform"), scalars.get("seed", 1)
+        found = Scenario(path, path.read_text(encoding="utf-8"), inputs, platform if isinstance(platform, str) else None,
+                         seed if isinstance(seed, int) else 1)
+        self._scenarios[path] = found
+        return found
+
+    def _setting(self, value: Value, key: str) -> object:
+        """A value for a key; a relative path of an input becomes absolute."""
+        plain = value.plain()
+        if isinstance(plain, str) and _INPUT.search(plain):
+            path = (self.path.parent / plain).resolve()
+            if not path.is_file():
+                raise value.wrong(f"{key}: {plain}: no such file; paths are relative to the sweep file")
+            return str(path)
+        return plain
+
+    def _settings(self, value: Value | None, what: str) -> dict[str, object]:
+        settings = {}
+        for key, where, entry in value.items(what) if value else ():
+            self.keys.setdefault(key, where)
+            settings[key] = self._setting(entry, key)
+        return settings
+
+    def _let(self, value: Value | None, what: str) -> dict[str, tuple[Expression, Value]]:
+        names = {}
+        for name, where, entry in value.items(what) if value else ():
+            if not name.isidentifier() or name in ("platform", "seed") or name in {axis.name for axis in self.axes}:
+                raise where.wrong(f"{what}: '{name}' is not a name, or names an axis, platform or seed")
+            names[name] = (_expression(entry, f"{what}.{name}"), entry)
+        return names
+
+    def _axes(self, value: Value) -> list[Axis]:
+        axes: list[Axis] = []
+        setters: dict[str, str] = {}
+        for key, where, entry in value.items("axes"):
+            axis = self._axis(key, where, entry)
+            if not re.fullmatch(r"[A-Za-z_]\w*", axis.name):
+                raise where.wrong(f"axes.{key}: '{axis.name}' is not a name; give it one with name:")
+            if axis.name in RESERVED or (axis.name in ("platform", "seed") and axis.keys[:1] != [axis.name]):
+                raise where.wrong(f"axes.{key}: '{axis.name}' means something else in the results; give it another with name:")
+            if axis.name in {other.name for other in axes}:
+                raise where.wrong(f"axes.{key}: another axis is called '{axis.name}', too; give it another with name:")
+            for settings in {setting for choice in axis.choices for setting in choice.settings}:
+                if settings in setters:
+                    raise where.wrong(f"axes.{key}: sets {settings}, and so does the axis '{setters[settings]}'")
+            setters |= {setting: axis.name for choice in axis.choices for setting in choice.settings}
+            if any(choice.scenario for choice in axis.choices) and any(choice.scenario for other in axes for choice in other.choices):
+                raise where.wrong(f"axes.{key}: another axis chooses the scenario, too")
+            axes.append(axis)
+        if not axes:
+            raise value.wrong("axes: expected at least one")
+        return axes
+
+    def _axis(self, key: str, where: Value, value: Value) -> Axis:
+        what = f"axes.{key}"
+        short = key.rsplit(".", 1)[-1]
+        if value.is_mapping and "choices" in value.fields(what, ("values", "from", "to", "step", "factor", "name", "also", "choices")):
+            return self._named_choices(key, value)
+        self.keys.setdefault(key, where)
+        keys = [key]
+        if value.is_list:
+            name, entries = short, value
+        else:
+            fields = value.fields(what, ("values", "from", "to", "step", "factor", "name", "also", "choices"))
+            name = fields["name"].text(f"{what}.name") if "name" in fields else short
+            for also in fields["also"].list(f"{what}.also") if "also" in fields else ():
+                self.keys.setdefault(also.text(f"{what}.also"), also)
+                keys.append(also.text(f"{what}.also"))
+            entries = fields.get("values")
+            if entries is None:
+                return Axis(name, keys, [Choice(number, dict.fromkeys(keys, number)) for number in _range(what, value, fields)])
+            if extra := {"from", "to", "step", "factor"} & set(fields):
+                raise fields[min(extra)].wrong(f"{what}: values, or from, to and step or factor; not both")
+        choices = []
+        for entry in entries.list(what):
+            label = entry.plain()
+            if any(label == other.label and type(label) is type(other.label) for other in choices):
+                raise entry.wrong(f"{what}: {label} is given twice")
+            choices.append(Choice(label, dict.fromkeys(keys, self._setting(entry, key))))
+        if not choices:
+            raise entries.wrong(f"{what}: no values")
+        return Axis(name, keys, choices)
+
+    def _named_choices(self, name: str, value: Value) -> Axis:
+        what = f"axes.{name}"
+        choices = []
+        for label, _, entry in value.fields(what, ("choices",))["choices"].items(f"{what}.choices"):
+            fields = entry.fields(f"{what}.{label}", ("scenario", "set", "let"))
+            let = {}
+            for word, where, number in fields["let"].items(f"{what}.{label}.let") if "let" in fields else ():
+                if not word.isidentifier():
+                    raise where.wrong(f"{what}.{label}.let: '{word}' is not a name")
+                let[word] = number.number(f"{what}.{label}.let.{word}")
+            scenario = self._scenario(fields["scenario"], f"{what}.{label}.scenario").path if "scenario" in fields else None
+            choices.append(Choice(label, self._settings(fields.get("set"), f"{what}.{label}.set"), scenario, let))
+        if not choices:
+            raise value.wrong(f"{what}.choices: none")
+        return Axis(name, [], choices)
+
+    def _objective(self, value: Value | None) -> tuple[Expression | None, bool]:
+        if value is None:
+            return None, False
+        fields = value.fields("objective", ("minimise", "maximise"))
+        if len(fields) != 1:
+            raise value.wrong("objective: expected minimise or maximise")
+        (goal, metric), = fields.items()
+        return _expression(metric, f"objective.{goal}"), goal == "maximise"
+
+    # -- points
+
+    def points(self) -> list[SweepPoint]:
+        """All points, in the order of the axes, the last fastest, repeats next to each other."""
+        if (combinations := math.prod(len(axis.choices) for axis in self.axes)) > MOST_COMBINATIONS:
+            raise self.root.wrong(f"axes: {combinations} combinations, more than {MOST_COMBINATIONS}")
+        points = []
+        for choices in itertools.product(*(axis.choices for axis in self.axes)):
+            point = self._point(choices)
+            if all(_true(point, expression, value) for expression, value in self.where):
+                for repeat in range(self.repeats):
+                    points.append(_repeated(point, len(points), repeat))
+        if not points:
+            raise self.root.wrong(f"where: true for none of {combinations} combinations")
+        return points
+
+    def _point(self, choices: tuple[Choice, ...]) -> SweepPoint:
+        scenario = self._scenarios[next((choice.scenario for choice in choices if choice.scenario), self.scenario.path)]
+        settings: dict[str, object] = {}
+        for part in (scenario.inputs, self.settings, *(choice.settings for choice in choices)):
+            for key, value in part.items():
+                settings.pop(key, None)  # the last one that sets it, in its place
+                settings[key] = value
+        platform = settings.get("platform", scenario.platform)
+        if not isinstance(platform, str):
+            raise self.root.wrong(f"platform: neither an axis, nor set, nor in {scenario.path.name}")
+        seed = settings.get("seed", scenario.seed)
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise self.root.wrong(f"seed: {seed} is not an integer")
+        values = {axis.name: choice.label for axis, choice in zip(self.axes, choices)}
+        names = values | {"platform": platform, "seed": seed}
+        for choice in choices:
+            names |= choice.let
+        for name, (expression, value) in self.let.items():
+            names[name] = _value(value, f"let.{name}", expression, names)
+        return SweepPoint(0, values, platform, seed, scenario, settings, names)
+
+
+def _repeated(point: SweepPoint, position: int, repeat: int) -> SweepPoint:
+    seed = point.seed + repeat
+    settings = point.settings | {"seed": seed} if repeat or "seed" in point.settings else point.settings
+    return SweepPoint(position, point.values, point.platform, seed, point.scenario, settings, point.names | {"seed": seed})
+
+
+def _leaves(value: Value, prefix: str) -> Iterator[tuple[str, object]]:
+    """Scalars of a scenario under their keys, as --set names them."""
+    if value.is_mapping:
+        for key, _, entry in value.items(prefix or "scenario"):
+            yield from _leaves(entry, f"{prefix}.{key}" if prefix else key)
+    elif value.is_list:
+        for index, entry in enumerate(value.list(prefix)):
+            yield from _leaves(entry, f"{prefix}.{index}")
+    else:
+        yield prefix, value.plain()
+
+
+def _range(what: str, value: Value, fields: dict[str, Value]) -> list[int | float]:
+    missing = [word for word in ("from", "to") if word not in fields]
+    if missing or ("step" in fields) == ("factor" in fields):
+        raise value.wrong(f"{what}: expected a list, values, choices, or from, to and one of step and factor")
+    first, last = fields["from"].number(f"{what}.from"), fields["to"].number(f"{what}.to")
+    by = "step" if "step" in fields else "factor"
+    stride = fields[by].number(f"{what}.{by}")
+    if (by == "step" and stride <= 0) or (by == "factor" and (stride <= 1 or first <= 0)) or last < first:
+        raise value.wrong(f"{what}: expected from <= to and a step above 0, or a factor above 1 from above 0")
+    slack = 1e-9 * abs(last)  # 0.1 + 2 * 0.1 is not to miss 0.3
+    numbers = []
+    while (number := first + len(numbers) * stride if by == "step" else first * stride ** len(numbers)) <= last + slack:
+        numbers.append(number if isinstance(number, int) else float(f"{number:.12g}"))
+        if len(numbers) > MOST_COMBINATIONS:
+            raise value.wrong(f"{what}: more than {MOST_COMBINATIONS} values")
+    return numbers
+
+
+def _expression(value: Value, what: str) -> Expression:
+    try:
+        return Expression(value.text(what))
+    except ExpressionError as error:
+        raise value.wrong(f"{what}: {value.text(what)}: {error}") from error
+
+
+def _expect_names(value: Value, what: str, expression: Expression, known: set[str]) -> None:
+    try:
+        expression.check_names(known)
+    except ExpressionError as error:
+        raise value.wrong(f"{what}: {expression.text}: {error}") from error
+
+
+def _value(value: Value, what: str, expression: Expression, names: dict[str, object]) -> object:
+    try:
+        return expression.value(names)
+    except ExpressionError as error:
+        raise value.wrong(f"{what}: {expression.text}: {error}") from error
+
+
+def _true(point: SweepPoint, expression: Expression, value: Value) -> bool:
+    result = _value(value, "where", expression, point.names)
+    if not isinstance(result, bool):
+        raise value.wrong(f"where: {expression.text} is {result}, neither true nor false")
+    return result

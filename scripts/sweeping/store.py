@@ -1,0 +1,208 @@
+"""A sweep's directory: what is over and what is missing, and the database made of it.
+
+  points/ID/        a run, as the runner leaves it: out/summary.json when it is done, error.txt when it failed
+  tasks/N/          what the tasks of a cluster are given, and their logs
+  results.sqlite    rebuilt whole from points/ at every end; tables:
+    meta (key, value)   schema_version, sweep (its text), axes and platforms (JSON), objective
+    runs                a row a point: position, id, platform, seed, status (done, failed, missing), error, directory, kind, model,
+                        objective, then a column an axis and a column a metric under its name in summary.json (`exposed_s.tp`)
+    cost                what each run cost on the computer that ran it: wall_s, peak_rss_bytes, ...; all else is repeatable
+"""
+
+import contextlib
+import csv
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import runner
+
+from .expressions import ExpressionError
+from .identity import contents
+from .plan import Sweep, SweepPoint
+from .source import SweepError
+
+SCHEMA_VERSION = 1
+FIRST_COLUMNS = ("position", "id", "platform", "seed", "status", "error", "directory", "kind", "model", "objective")
+MOST_COLUMNS = 2000  # of a table in SQLite, as it is built by default
+
+
+@dataclass
+class Job:
+    """A point with its id."""
+
+    id: str
+    point: SweepPoint
+
+    def runnable(self) -> runner.Point:
+        return runner.Point(self.id, self.point.platform, self.point.scenario.text, self.point.settings)
+
+
+@dataclass
+class Outcome:
+    """What is known of a point: a summary, an error, or neither."""
+
+    summary: dict | None = None
+    error: str = ""
+
+    @property
+    def status(self) -> str:
+        return "done" if self.summary is not None else "failed" if self.error else "missing"
+
+
+class Store:
+    """The directory of one sweep. One process at a time writes to it, besides tasks of a cluster that each add points."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self.points = directory / "points"
+        self.tasks = directory / "tasks"
+        self.database = directory / "results.sqlite"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """@throws SweepError when another process holds it"""
+        try:
+            self.points.mkdir(parents=True, exist_ok=True)
+            lock = open(self.directory / "lock", "w", encoding="utf-8")
+        except OSError as error:
+            raise SweepError(f"{self.directory}: error: {error.strerror}") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise SweepError(f"{self.directory}: error: another sweep is at work here") from error
+            yield
+
+    def over(self) -> set[str]:
+        """Ids of the points that need not run again."""
+        return {entry.name for entry in os.scandir(self.points) if not entry.name.startswith(".")}
+
+    def forget_failed(self) -> None:
+        """Failed points are missing from now on."""
+        for error in self.points.glob(f"[!.]*/{runner.ERROR_FILE}"):
+            shutil.rmtree(error.parent)
+
+    def outcome(self, identifier: str) -> Outcome:
+        folder = self.points / identifier
+        try:
+            return Outcome(error=(folder / runner.ERROR_FILE).read_text(encoding="utf-8").strip())
+        except FileNotFoundError:
+            pass
+        try:
+            return Outcome(json.loads((folder / "out" / "summary.json").read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return Outcome()
+
+    def build(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> dict[str, int]:
+        """Writes the database. @return how many points have each status"""
+        rows, costs = [], []
+        counts = {"done": 0, "failed": 0, "missing": 0}
+        columns = dict.fromkeys((*FIRST_COLUMNS, *(axis.name for axis in sweep.axes)))
+        for job in jobs:
+            outcome = self.outcome(job.id)
+            counts[outcome.status] += 1
+            row = self._row(sweep, job, outcome)
+            columns |= dict.fromkeys(row)
+            rows.append(row)
+            if outcome.summary is not None:
+                costs.append({"id": job.id} | {key: value for key, value in outcome.summary.get("simulator", {}).items()
+                                               if isinstance(value, (int, float)) and not isinstance(value, bool)})
+        if len(columns) > MOST_COLUMNS:
+            raise SweepError(f"{self.database}: error: {len(columns)} axes and metrics; a table has at most {MOST_COLUMNS} columns")
+        scratch = self.database.with_name(f".{self.database.name}")
+        scratch.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(scratch)) as database:
+            with database:
+                database.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+                database.executemany("INSERT INTO meta VALUES (?, ?)", self._meta(sweep, jobs, executables).items())
+                _insert(database, "runs", list(columns), rows)
+                _insert(database, "cost", list(dict.fromkeys(["id", *(key for cost in costs for key in cost)])), costs)
+        scratch.replace(self.database)
+        return counts
+
+    def _meta(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> dict[str, str]:
+        axes = [{"name": axis.name, "keys": axis.keys, "values": [choice.label for choice in axis.choices]} for axis in sweep.axes]
+        platforms = {name: contents(str(executables / name)) for name in sorted({job.point.platform for job in jobs})}
+        goal = "maximise" if sweep.largest_is_best else "minimise"
+        return {"schema_version": str(SCHEMA_VERSION), "sweep": sweep.path.read_text(encoding="utf-8"), "axes": json.dumps(axes),
+                "platforms": json.dumps(platforms), "objective": f"{goal} {sweep.objective.text}" if sweep.objective else ""}
+
+    def _row(self, sweep: Sweep, job: Job, outcome: Outcome) -> dict[str, object]:
+        point = job.point
+        row: dict[str, object] = {"position": point.position, "id": job.id, "status": outcome.status}
+        row |= {"error": outcome.error or None, "directory": None if outcome.status == "missing" else f"points/{job.id}"}
+        row |= {name: _cell(value) for name, value in point.values.items()} | {"platform": point.platform, "seed": point.seed}
+        if outcome.summary is not None:
+            row |= {key: outcome.summary.get(key) for key in ("kind", "model")} | {"objective": objective(sweep, point, outcome.summary)}
+            for name, value in metrics(outcome.summary).items():
+                row[name if name not in FIRST_COLUMNS and name not in point.values else f"metric.{name}"] = _cell(value)
+        return row
+
+    def export_csv(self, path: str | os.PathLike) -> None:
+        """The table `runs`."""
+        with contextlib.closing(sqlite3.connect(self.database)) as database, open(path, "w", encoding="utf-8", newline="") as file:
+            cursor = database.execute("SELECT * FROM runs ORDER BY position")
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([column[0] for column in cursor.description])
+            writer.writerows(cursor)
+
+    def export_parquet(self, path: str | os.PathLike) -> None:
+        """The table `runs`. @throws ImportError without pyarrow"""
+        import pyarrow  # pylint: disable=import-outside-toplevel
+        import pyarrow.parquet  # pylint: disable=import-outside-toplevel
+
+        with contextlib.closing(sqlite3.connect(self.database)) as database:
+            cursor = database.execute("SELECT * FROM runs ORDER BY position")
+            names, rows = [column[0] for column in cursor.description], cursor.fetchall()
+        columns = {name: _of_one_type([row[i] for row in rows]) for i, name in enumerate(names)}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
+def metrics(summary: dict) -> dict[str, object]:
+    """The metrics of a run under dotted names."""
+    flat: dict[str, object] = {}
+
+    def add(group: dict, prefix: str) -> None:
+        for name, value in group.items():
+            if isinstance(value, dict):
+                add(value, f"{prefix}{name}.")
+            else:
+                flat[prefix + name] = value
+
+    add(summary.get("metrics", {}), "")
+    return flat
+
+
+def objective(sweep: Sweep, point: SweepPoint, summary: dict) -> float | None:
+    """What the sweep minimises or maximises; None where the run has no such metric, or it is no number."""
+    if sweep.objective is None:
+        return None
+    try:
+        value = sweep.objective.value(metrics(summary) | point.names)
+    except ExpressionError:
+        return None
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _of_one_type(column: list) -> list:
+    """Text where some values are text: an axis may have 512 and `auto`."""
+    if any(isinstance(value, str) for value in column):
+        return [value if value is None else str(value) for value in column]
+    return column
+
+
+def _cell(value: object) -> object:
+    return value if value is None or isinstance(value, (int, float, str)) else json.dumps(value)
+
+
+def _insert(database: sqlite3.Connection, table: str, columns: list[str], rows: list[dict]) -> None:
+    names = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
+    database.execute(f"CREATE TABLE {table} ({names})")
+    marks = ", ".join("?" * len(columns))
+    database.executemany(f"INSERT INTO {table} VALUES ({marks})", ([row.get(column) for column in columns] for row in rows))
