@@ -2,3 +2,4 @@
 railyard_pytest(test_compare)
 railyard_pytest(test_convergence)
 railyard_pytest(test_sweep)
+railyard_pytest(test_sweep_slurm)
