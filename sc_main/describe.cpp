@@ -109,7 +109,7 @@ Json explain(Simulation& simulation) {
 
 std::string explain_text(Simulation& simulation, const Json& e) {
   std::string text = simulation.workload().explain_text(e);
-  text += "\npaths\n";
+  if (!e["routes"].empty()) text += "\npaths\n";
   for (const Json& r : e["routes"])
     text += fmt::format("  {}: {:.2f} GB/s, first byte {}, {} lane{} of {} hops\n", r["what"].get<std::string>(), r["payload_gb_per_s"].get<double>(),
                         duration_text(r["latency_s"].get<double>()), r["lanes"].size(), r["lanes"].size() == 1 ? "" : "s", r["lanes"].front().size());

@@ -48,6 +48,28 @@ Json traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
   return rows;
 }
 
+std::string seconds_text(const Json& seconds) { return duration_text(seconds.get<double>()); }
+
+void add_links(std::string& text, const Json& all) {
+  std::vector<const Json*> links;
+  for (const Json& l : all) links.push_back(&l);
+  std::stable_sort(links.begin(), links.end(), [](const Json* a, const Json* b) { return (*a)["busy_s"].get<double>() > (*b)["busy_s"].get<double>(); });
+  text += fmt::format("\n  {:<28} {:>12} {:>12} {:>12}\n", "busiest links", "utilisation", "bytes", "peak queue");
+  for (std::size_t i = 0; i < std::min(kBusiestLinks, links.size()); ++i) {
+    const Json& l = *links[i];
+    text += fmt::format("  {:<28} {:>10.2f} % {:>12} {:>12}\n", l["name"].get<std::string>() + " " + l["direction"].get<std::string>(),
+                        100 * l["utilisation"].get<double>(), volume(l["bytes"].get<double>()), volume(l["peak_queue_bytes"].get<double>()));
+  }
+}
+
+void add_traffic(std::string& text, const Json& traffic) {
+  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time", "alone", "waited longest at");
+  for (const Json& t : traffic)
+    text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].get<std::string>(), t["messages"].get<std::uint64_t>(),
+                        volume(t["bytes"].get<double>()), seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),
+                        t["worst_link"].get<std::string>(), t["worst_link_direction"].get<std::string>());
+}
+
 const char* fidelity_word(transport::Fidelity fidelity) {
   switch (fidelity) {
     case transport::Fidelity::train: return "train";
@@ -109,25 +131,14 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
 
 std::string table(Simulation& simulation, const Json& s) {
   std::string text = simulation.workload().table(s);
-  const auto seconds = [](const Json& j) { return duration_text(j.get<double>()); };
-  std::vector<const Json*> links;
-  for (const Json& l : s["links"]) links.push_back(&l);
-  std::stable_sort(links.begin(), links.end(), [](const Json* a, const Json* b) { return (*a)["busy_s"].get<double>() > (*b)["busy_s"].get<double>(); });
-  text += fmt::format("\n  {:<28} {:>12} {:>12} {:>12}\n", "busiest links", "utilisation", "bytes", "peak queue");
-  for (std::size_t i = 0; i < std::min(kBusiestLinks, links.size()); ++i) {
-    const Json& l = *links[i];
-    text += fmt::format("  {:<28} {:>10.2f} % {:>12} {:>12}\n", l["name"].get<std::string>() + " " + l["direction"].get<std::string>(),
-                        100 * l["utilisation"].get<double>(), volume(l["bytes"].get<double>()), volume(l["peak_queue_bytes"].get<double>()));
+  if (std::any_of(s["traffic"].begin(), s["traffic"].end(), [](const Json& t) { return t["messages"] != 0; })) {
+    add_links(text, s["links"]);
+    add_traffic(text, s["traffic"]);
   }
-  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time", "alone", "waited longest at");
-  for (const Json& t : s["traffic"])
-    text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].get<std::string>(), t["messages"].get<std::uint64_t>(),
-                        volume(t["bytes"].get<double>()), seconds(t["mean_actual_s"]), seconds(t["mean_uncontended_s"]),
-                        t["worst_link"].get<std::string>(), t["worst_link_direction"].get<std::string>());
   const Json& sim = s["simulator"];
   const double simulated = sim["transactions"].get<double>() - sim["replayed_transactions"].get<double>();
   text += fmt::format("\n  simulated {} in {:.2f} s: {:.2f} million transactions over links ({:.2f} million replayed), {:.2f} million/s, {:.0f} MB\n",
-                      seconds(s["metrics"]["end_s"]), sim["wall_s"].get<double>(), sim["transactions"].get<double>() * 1e-6,
+                      seconds_text(s["metrics"]["end_s"]), sim["wall_s"].get<double>(), sim["transactions"].get<double>() * 1e-6,
                       sim["replayed_transactions"].get<double>() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].get<double>()),
                       sim["peak_rss_bytes"].get<double>() * 1e-6);
   return text;

@@ -1,4 +1,4 @@
-// workload.kind: collective and p2p: what the loader makes of them, and what it refuses.
+// workload.kind: collective, p2p and kernel: what the loader makes of them, and what it refuses.
 #define BOOST_TEST_MODULE scenario_workloads
 #include <boost/test/unit_test.hpp>
 
@@ -7,6 +7,7 @@
 using namespace railyard;
 using namespace railyard::test;
 using workload::collective_test::CollectiveTestSpec;
+using workload::kernel_test::KernelTestSpec;
 using workload::p2p::PointToPointSpec;
 
 namespace {
@@ -15,11 +16,15 @@ using Indices = std::vector<std::uint32_t>;
 using Sizes = std::vector<Bytes>;
 
 const std::string kCollective = "workload: {kind: collective, op: all_reduce}\n";
+const std::string kKernel = "workload: {kind: kernel, kernels: [{op: copy, bytes: 1}]}\n";
 const std::string kMatrix = "workload: {kind: p2p, test: matrix}\n";
 const std::string kWrite = "machine: {groups: {node: {servers: 2}}}\nworkload: {kind: p2p, test: ib_write_bw}\n";
 
 CollectiveTestSpec collective_of(const std::vector<std::string>& sets) {
   return std::get<CollectiveTestSpec>(Scratch().load(kCollective, sets).workload);
+}
+KernelTestSpec kernels_of(const std::vector<std::string>& sets) {
+  return std::get<KernelTestSpec>(Scratch().load(kKernel, sets).workload);
 }
 PointToPointSpec p2p_of(const std::string& text, const std::vector<std::string>& sets) {
   return std::get<PointToPointSpec>(Scratch().load(text, sets).workload);
@@ -79,7 +84,7 @@ BOOST_AUTO_TEST_CASE(refused_collectives) {
   const auto refuse = [](const std::string& set) { return refusal(kCollective, set); };
   BOOST_TEST(refuse("workload.kind=colective") ==
              "--set workload.kind=colective: error: workload.kind: unknown value 'colective'; accepted: "
-             "disaggregated_prefill, collective, p2p "
+             "disaggregated_prefill, collective, p2p, kernel "
              "(did you mean 'collective'?)");
   BOOST_TEST(refuse("workload.op=allreduce") ==
              "--set workload.op=allreduce: error: workload.op: unknown value 'allreduce'; accepted: all_reduce, "
@@ -138,4 +143,60 @@ BOOST_AUTO_TEST_CASE(refused_p2p_tests) {
   BOOST_TEST(refusal(kWrite, "workload.test=ib_write_lan") ==
              "--set workload.test=ib_write_lan: error: workload.test: unknown value 'ib_write_lan'; "
              "accepted: matrix, h2d, d2h, ib_write_bw, ib_write_lat (did you mean 'ib_write_lat'?)");
+}
+
+BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
+  const KernelTestSpec s = kernels_of({"workload.kernels=[{op: copy, bytes: 8}, {op: gemm, m: {min: 1, max: 100, factor: 10}, n: [5, 7], "
+                                       "k: 3, dtype: [fp8, bf16]}]"});
+  BOOST_TEST(s.kernels.size() == 1u + 3 * 2 * 2);
+  BOOST_TEST(s.items.front() == 0u);
+  BOOST_TEST(s.items.back() == 1u);
+  // The last key of the table varies fastest.
+  BOOST_TEST((s.kernels[1].dtype == DataType::fp8 && s.kernels[7].dtype == DataType::bf16));
+  BOOST_TEST(s.kernels[1].m == 1u);
+  BOOST_TEST(s.kernels[2].m == 1u);
+  BOOST_TEST(s.kernels[2].n == 7u);
+  BOOST_TEST(s.kernels[3].m == 10u);
+  BOOST_TEST(s.kernels[12].m == 100u);
+  BOOST_TEST(s.kernels[12].k == 3u);
+  const KernelTestSpec steps = kernels_of({"workload.kernels=[{op: norm, tokens: {min: 1, max: 6, step: 2}, width: 4}]"});
+  BOOST_TEST(steps.kernels.size() == 3u);
+  BOOST_TEST(steps.kernels[2].tokens == 5u);
+}
+
+BOOST_AUTO_TEST_CASE(sequences_of_an_attention_kernel) {
+  const auto one = [](const std::string& item) { return kernels_of({"workload.kernels=[" + item + "]"}).kernels.at(0); };
+  const gpu::KernelSpec even = one("{op: attention_decode, heads: 8, head_dim: 64, batch: 3, context_tokens: 100}");
+  BOOST_TEST(even.sequences.size() == 3u);
+  BOOST_TEST(even.sequences[2].kv_start == 100u);
+  BOOST_TEST(even.sequences[2].tokens == 1u);
+  BOOST_TEST(even.heads.kv == 8u);
+  const gpu::KernelSpec uneven = one("{op: attention_decode, heads: 8, kv_heads: 2, head_dim: 64, contexts_tokens: [5, 900], dtype: fp8}");
+  BOOST_TEST(uneven.sequences.size() == 2u);
+  BOOST_TEST(uneven.sequences[1].kv_start == 900u);
+  BOOST_TEST((uneven.heads.kv_dtype == DataType::fp8));
+  BOOST_TEST(uneven.heads.kv == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(refused_kernels) {
+  const auto refuse = [](const std::string& item) {
+    const std::string set = "workload.kernels=[" + item + "]";
+    const std::string text = refusal(kKernel, set), before = "--set " + set + ": error: workload.kernels.0";
+    BOOST_TEST(text.substr(0, before.size()) == before);
+    return text.substr(before.size());
+  };
+  BOOST_TEST(refuse("{op: gemm, m: 3, n: 3}") == ": k is required by op: gemm");
+  BOOST_TEST(refuse("{op: copy, bytes: 3, width: 3}") == ".width: does not go with op: copy");
+  BOOST_TEST(refuse("{op: gemm, m: {min: 3, max: 1}, n: 1, k: 1}") == ".m: max 1 is less than min, 3");
+  BOOST_TEST(refuse("{op: gemm, m: {min: 3, max: 9, step: 1, factor: 2}, n: 1, k: 1}") == ".m: has a factor and a step; one of the two");
+  BOOST_TEST(refuse("{op: gemm, m: {min: 0, max: 9}, n: 1, k: 1}") == ".m.min: '0' is out of range; accepted: 1 to 1073741824");
+  BOOST_TEST(refuse("{op: gemm, m: [1, x], n: 1, k: 1}").substr(0, 5) == ".m.1:");
+  BOOST_TEST(refuse("{op: gemm, m: 1, n: 1, k: 1, dtype: fp4}") ==
+             ".dtype: L40S has no tensor rate for fp4; accepted: fp16, bf16, tf32, fp8, int8");
+  BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, batch: 2, contexts_tokens: [1, 2]}") ==
+             ".batch: contexts_tokens says the same; one of the two");
+  BOOST_TEST(refuse("{op: gem, m: 1}").find("(did you mean 'gemm'?)") != std::string::npos);
+  BOOST_TEST(refuse("{op: gemm, m: {min: 1, max: 2000, step: 1}, n: {min: 1, max: 2000, step: 1}, k: 1}") ==
+             ": makes more than 1000000 kernels of the scenario");
+  BOOST_TEST(refusal(kKernel, "workload.kernels=[]") == "--set workload.kernels=[]: error: workload.kernels: is empty; at least one kernel");
 }

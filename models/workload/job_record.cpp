@@ -38,6 +38,7 @@ std::string JobRecord::name() const {
     }
     case Kind::copy_test: name = fmt::format("{}_From[{}]_To[{}]", kMeasures[index], stage, tp); break;
     case Kind::host_copy_test: name = fmt::format("{}_GPU[{}]", kMeasures[index], rank); break;
+    case Kind::kernel_test: name = fmt::format("Kernel[{}]_GPU[{}]", index, rank); break;
     case Kind::write_test: name = fmt::format("{}_Bytes[{}]", kMeasures[index], bytes); break;
   }
   if (request != kNone) name += fmt::format("_Req[{}]", request);
@@ -59,7 +60,8 @@ const char* JobRecord::kind_name() const {
     case Kind::collective_test:
     case Kind::copy_test:
     case Kind::host_copy_test:
-    case Kind::write_test: return "test";
+    case Kind::write_test:
+    case Kind::kernel_test: return "test";
   }
   return "";
 }

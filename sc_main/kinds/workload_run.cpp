@@ -4,6 +4,7 @@
 
 #include "sc_main/kinds/collective_run.h"
 #include "sc_main/kinds/disaggregated_prefill.h"
+#include "sc_main/kinds/kernel_run.h"
 #include "sc_main/kinds/point_to_point_run.h"
 
 namespace railyard {
@@ -11,6 +12,7 @@ namespace railyard {
 namespace {
 
 using workload::collective_test::CollectiveTestSpec;
+using workload::kernel_test::KernelTestSpec;
 using workload::p2p::PointToPointSpec;
 
 }  // namespace
@@ -21,6 +23,8 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
     return std::make_unique<CollectiveRun>(scenario, machine, fabric, sink);
   if (std::holds_alternative<PointToPointSpec>(scenario.workload))
     return std::make_unique<PointToPointRun>(scenario, machine, fabric, sink);
+  if (std::holds_alternative<KernelTestSpec>(scenario.workload))
+    return std::make_unique<KernelRun>(scenario, machine, fabric, sink);
   return std::make_unique<DisaggregatedPrefill>(scenario, machine, fabric, sink);
 }
 
@@ -29,6 +33,8 @@ std::uint64_t expected_jobs(const Scenario& scenario) {
     return CollectiveRun::expected_jobs(*spec);
   if (const auto* spec = std::get_if<PointToPointSpec>(&scenario.workload))
     return PointToPointRun::expected_jobs(*spec);
+  if (const auto* spec = std::get_if<KernelTestSpec>(&scenario.workload))
+    return spec->kernels.size() * scenario.machine.groups.size();
   return DisaggregatedPrefill::expected_jobs(scenario);
 }
 

@@ -32,7 +32,8 @@ std::vector<std::string> group_roles(WorkloadKind kind) {
   switch (kind) {
     case WorkloadKind::disaggregated_prefill: return {"prefill", "decode"};
     case WorkloadKind::collective:
-    case WorkloadKind::p2p: break;
+    case WorkloadKind::p2p:
+    case WorkloadKind::kernel: break;
   }
   return {};
 }
@@ -84,6 +85,10 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
       refuse_model(source);
       result.workload = resolve_p2p(written.workload.p2p, result.machine, source);
       if (!written.workload.p2p.p2p) remove_peer_access(result.machine);
+      break;
+    case WorkloadKind::kernel:
+      refuse_model(source);
+      result.workload = resolve_kernels(written.workload.kernel, result.machine, source);
       break;
   }
   result.workload_origin = place_of(source.root, "workload");

@@ -10,6 +10,7 @@
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario.h"
 #include "sc_main/scenario/record.h"
+#include "gpu/kernels/kernel_spec.h"
 #include "workload/collective_test/spec.h"
 #include "workload/p2p/spec.h"
 #include "workload/prefill/spec.h"
@@ -171,7 +172,24 @@ struct PointToPointSection : RanksSection, SizesSection {
   std::uint32_t tx_depth = 128;
 };
 
-enum class WorkloadKind { disaggregated_prefill, collective, p2p };
+/// Kernels of one operation: every combination of the values that its keys list; an empty list is a key that is not written.
+struct KernelItem {
+  using Numbers = std::vector<std::uint64_t>;
+  gpu::KernelOp op = gpu::KernelOp::gemm;
+  std::vector<gpu::KernelLaunch> launch;
+  std::vector<DataType> dtype, result_dtype, kv_dtype;
+  Numbers m, n, k, groups, weight_copies;
+  Numbers heads, kv_heads, head_dim, value_dim, batch, context_tokens;
+  Numbers contexts_tokens;  ///< no sweep: of each sequence of one batch
+  Numbers tokens, width, bytes;
+  std::optional<bool> latent, causal, residual, gated, dynamic, kv_cache, cold;
+};
+
+struct KernelSection {
+  std::vector<KernelItem> kernels;
+};
+
+enum class WorkloadKind { disaggregated_prefill, collective, p2p, kernel };
 
 /// Only the section of its kind is written.
 struct WorkloadSection {
@@ -179,6 +197,7 @@ struct WorkloadSection {
   PrefillSection prefill;
   CollectiveSection collective;
   PointToPointSection p2p;
+  KernelSection kernel;
 };
 
 struct ScenarioFile {
@@ -198,5 +217,6 @@ constexpr std::uint32_t kDefaultSteps = 8;
 /// The parameter table, and the part of it that is the workload's own.
 const Record<ScenarioFile>& scenario_table();
 void add_workload(Record<ScenarioFile>& table);
+Record<KernelSection> kernel_record();
 
 }  // namespace railyard::scenario

@@ -14,6 +14,9 @@ workload::collective_test::CollectiveTestSpec resolve_collective(const Collectiv
                                                                  const Source& source);
 workload::p2p::PointToPointSpec resolve_p2p(const PointToPointSection& written, const platforms::MachineSpec& machine,
                                             const Source& source);
+/// The product of every entry's lists, entry after entry, the last key of the table varying fastest.
+workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine,
+                                                      const Source& source);
 /// As if no GPU could reach a peer's memory.
 void remove_peer_access(platforms::MachineSpec& machine);
 

@@ -1,6 +1,7 @@
 // The workload's part of the parameter table, kind by kind.
 #include <nlohmann/json.hpp>
 
+#include "sc_main/scenario/lists.h"
 #include "sc_main/scenario/parameters.h"
 
 namespace railyard::scenario {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr double kMostTokens = 1 << 24, kMostRanks = 1024, kMostLayers = 4096, kMostRequests = 1e6;
 constexpr double kLongestRunSeconds = 18000;  // what Time can hold, rounded down to whole hours
-constexpr double kMostBytes = 16.0 * (1u << 30), kMostSizes = 4096, kMostGpus = 1 << 20, kMostIterations = 10000;
+constexpr double kMostBytes = 16.0 * (1u << 30), kMostGpus = 1 << 20, kMostIterations = 10000;
 
 std::vector<Record<RequestsSection>> request_forms() {
   Record<RequestsSection> fixed;
@@ -115,23 +116,6 @@ Record<PrefillSection> prefill_record() {
 }
 
 // -- collective
-
-json list_schema(const json& item) {
-  return {{"type", "array"}, {"minItems", 1}, {"maxItems", kMostSizes}, {"items", item}};
-}
-
-template <class Value, class Read>
-std::vector<Value> read_list(const Node& node, const std::string& path, const Read& read) {
-  if (node.kind != Node::Kind::sequence)
-    throw InputError(node.origin, path + ": expected a list, got " + node.described());
-  if (node.items.empty()) throw InputError(node.origin, path + ": is empty; at least one");
-  if (static_cast<double>(node.items.size()) > kMostSizes)
-    throw InputError(node.origin, path + ": " + std::to_string(node.items.size()) + " entries; accepted: up to " +
-                                      number_text(kMostSizes));
-  std::vector<Value> values;
-  for (const NodePtr& item : node.items) values.push_back(read(*item, path + "." + std::to_string(values.size())));
-  return values;
-}
 
 /// A number of GPUs, or which ones.
 void read_ranks(RanksSection& section, const Node& node, const std::string& path) {
@@ -254,9 +238,10 @@ void add_workload(Record<ScenarioFile>& table) {
   kinds.push_back(form("disaggregated_prefill", &WorkloadSection::prefill, prefill_record()));
   kinds.push_back(form("collective", &WorkloadSection::collective, collective_record()));
   kinds.push_back(form("p2p", &WorkloadSection::p2p, p2p_record()));
+  kinds.push_back(form("kernel", &WorkloadSection::kernel, kernel_record()));
   Field& field = table.forms("workload", &ScenarioFile::workload, "kind", &WorkloadSection::kind, kinds, "what runs",
                              "what the machine does");
-  field.later = {"serving", "training", "kernel", "layer"};
+  field.later = {"serving", "training", "layer"};
   field.required();
 }
 

@@ -1,0 +1,16 @@
+// workload.kind: kernel, typed and validated: the kernels that are timed. Plain data; no SystemC.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu/kernels/kernel_spec.h"
+
+namespace railyard::workload::kernel_test {
+
+struct KernelTestSpec {
+  std::vector<gpu::KernelSpec> kernels;
+  std::vector<std::uint32_t> items;  ///< of each kernel: which entry of the list in the scenario it comes from
+};
+
+}  // namespace railyard::workload::kernel_test

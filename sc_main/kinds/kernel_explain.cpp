@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include "sc_main/kinds/kernel_run.h"
+
+namespace railyard {
+
+using gpu::KernelTime;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string microseconds(const Json& seconds) { return fmt::format("{:.3f} us", seconds.get<double>() * 1e6); }
+
+}  // namespace
+
+Json kernel_arithmetic(const gpu::GpuDatasheet& gpu, const KernelTime& time) {
+  const double all = gpu.sm.count;
+  Json e;
+  e["gpu"] = gpu.name;
+  e["sms"] = gpu.sm.count;
+  e["flops"] = time.flops;
+  e["hbm_bytes"] = time.bytes;
+  e["l2_bytes"] = time.l2_bytes;
+  if (time.tile_m != 0) e["tile"] = {{"m", time.tile_m}, {"n", time.tile_n}, {"split_k", time.split_k}};
+  e["ctas"] = time.ctas;
+  e["ctas_per_sm"] = time.ctas_per_sm;
+  e["waves"] = time.waves;
+  e["tail_efficiency"] = time.tail_efficiency;
+  e["longest_cta_s"] = time.longest_cta_seconds;
+  e["sm_seconds"] = time.sm_seconds;
+  e["tail_ratio"] = time.tail_ratio;
+  e["cta_s"] = time.ctas == 0 ? 0.0 : time.cta_seconds_on(all);
+  e["l2_s"] = time.l2_seconds;
+  e["hbm_s"] = time.hbm_seconds;
+  e["overlap_exponent"] = time.overlap_exponent;
+  e["body_s"] = time.seconds - time.fixed_seconds - time.after_seconds;
+  e["fixed_s"] = time.fixed_seconds;
+  e["after_s"] = time.after_seconds;
+  e["time_s"] = time.seconds;
+  e["limit"] = gpu::name_of(time.limit);
+  return e;
+}
+
+std::string kernel_arithmetic_text(const Json& e) {
+  const double ctas = e["ctas"].get<double>(), sms = e["sms"].get<double>();
+  std::string text;
+  if (e.contains("tile"))
+    text += fmt::format("  {} x {} tiles, K split {} ways\n", e["tile"]["m"].get<int>(), e["tile"]["n"].get<int>(), e["tile"]["split_k"].get<int>());
+  text += fmt::format("  {:.0f} CTAs, {} beside each other on each of {:.0f} SMs: {} waves, {:.1f} % of their places taken\n", ctas,
+                      e["ctas_per_sm"].get<int>(), sms, e["waves"].get<int>(), 100 * e["tail_efficiency"].get<double>());
+  const std::string longest = microseconds(e["longest_cta_s"]);
+  if (e["sm_seconds"].get<double>() == 0) {
+    text += fmt::format("  CTAs on SMs    {:>14}   in whole waves of {}, the time of one CTA\n", microseconds(e["cta_s"]), longest);
+  } else {
+    text += fmt::format("  CTAs on SMs    {:>14}   {:.3f} SM us over {:.0f} SMs, the longest {} alone, {:.0f} % of it as tail\n",
+                        microseconds(e["cta_s"]), e["sm_seconds"].get<double>() * 1e6, sms, longest, 100 * e["tail_ratio"].get<double>());
+  }
+  const auto traffic = [&](const char* what, const char* bytes, const char* seconds) {
+    const double s = e[seconds].get<double>();
+    text += fmt::format("  {:<14} {:>14}   {:.3f} MB at {:.1f} GB/s\n", what, microseconds(e[seconds]), e[bytes].get<double>() * 1e-6,
+                        s > 0 ? e[bytes].get<double>() / s * 1e-9 : 0.0);
+  };
+  traffic("L2", "l2_bytes", "l2_s");
+  traffic("HBM", "hbm_bytes", "hbm_s");
+  const double p = e["overlap_exponent"].get<double>();
+  text += fmt::format("  body           {:>14}   {}\n", microseconds(e["body_s"]),
+                      p == 0 ? "the longest of the three, which run beside each other"
+                             : fmt::format("the three together: p-norm, p = {:g}", p));
+  text += fmt::format("  fixed          {:>14}   launch, prologue and pipeline fill\n", microseconds(e["fixed_s"]));
+  text += fmt::format("  after          {:>14}   reduction of a split K\n", microseconds(e["after_s"]));
+  const double seconds = e["time_s"].get<double>();
+  text += fmt::format("  time           {:>14}   {:.2f} TFLOP/s, {:.1f} GB/s of HBM; limited by {}\n", microseconds(e["time_s"]),
+                      e["flops"].get<double>() / seconds * 1e-12, e["hbm_bytes"].get<double>() / seconds * 1e-9, e["limit"].get<std::string>());
+  return text;
+}
+
+Json KernelRun::explain() {
+  Json e;
+  e["kernels"] = spec().kernels.size();
+  const gpu::KernelSpec& first = spec().kernels.front();
+  e["op"] = name_of(first.op);
+  e["dtype"] = name_of(first.dtype);
+  e["launch"] = name_of(first.launch);
+  e["shape"] = shape_text(first);
+  e["arithmetic"] = Json::array();
+  for (std::size_t g = 0; g < gpus_.size(); ++g) e["arithmetic"].push_back(kernel_arithmetic(datasheet(g), gpu::kernel_time(datasheet(g), first)));
+  return e;
+}
+
+std::string KernelRun::explain_text(const Json& e) const {
+  std::string text = fmt::format("{}, {}, {}: {}", e["op"].get<std::string>(), e["dtype"].get<std::string>(), e["launch"].get<std::string>(),
+                                 e["shape"].get<std::string>());
+  const auto count = e["kernels"].get<std::size_t>();
+  text += count > 1 ? fmt::format(" (the first of {} kernels)\n", count) : "\n";
+  for (const Json& one : e["arithmetic"]) text += fmt::format("\n{}\n{}", one["gpu"].get<std::string>(), kernel_arithmetic_text(one));
+  return text;
+}
+
+}  // namespace railyard

@@ -1,0 +1,162 @@
+#include "sc_main/kinds/kernel_run.h"
+
+#include <fmt/format.h>
+#include <fmt/os.h>
+
+namespace railyard {
+
+using gpu::KernelOp;
+using gpu::KernelSpec;
+using gpu::KernelTime;
+using workload::kernel_test::KernelResult;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostPrinted = 400;  // rows of the table on stdout
+
+bool is_attention(KernelOp op) {
+  return op == KernelOp::attention_prefill || op == KernelOp::attention_backward || op == KernelOp::attention_decode;
+}
+
+/// A cell of kernels.csv; empty where the operation has no such number.
+std::string cell(bool has, std::uint64_t value) { return has ? std::to_string(value) : std::string(); }
+
+double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+}  // namespace
+
+std::string shape_text(const KernelSpec& k) {
+  std::string text;
+  switch (k.op) {
+    case KernelOp::gemm:
+      text = fmt::format("{} x {} x {}", k.m, k.n, k.k);
+      if (k.groups > 1) text += fmt::format(", {} groups", k.groups);
+      return text;
+    case KernelOp::attention_prefill:
+    case KernelOp::attention_backward:
+    case KernelOp::attention_decode: {
+      std::uint64_t least = k.sequences.front().kv_start, most = least;
+      for (const gpu::AttentionSequence& s : k.sequences) {
+        least = std::min(least, s.kv_start);
+        most = std::max(most, s.kv_start);
+      }
+      const std::string after = least == most ? std::to_string(least) : fmt::format("{}..{}", least, most);
+      return fmt::format("{}/{} heads of {}, {} x {} after {}", k.heads.query, k.heads.kv, k.heads.dim, k.sequences.size(),
+                         k.sequences.front().tokens, after);
+    }
+    case KernelOp::rotary: return fmt::format("{} tokens, {}/{} heads of {}", k.tokens, k.heads.query, k.heads.kv, k.heads.dim);
+    case KernelOp::copy: return fmt::format("{} bytes", k.bytes);
+    default: return fmt::format("{} x {}", k.tokens, k.width);
+  }
+}
+
+KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink)
+    : scenario_(scenario), machine_(machine) {
+  for (std::uint32_t id = 0, group = 0; id < machine.gpus(); ++id)
+    if (machine.place(GpuId(id)).group == group) {
+      gpus_.push_back(GpuId(id));
+      ++group;
+    }
+  test_ = std::make_unique<workload::kernel_test::KernelTest>(spec(), machine_.gpus(gpus_), fabric, sink);
+}
+
+std::string KernelRun::progress() const {
+  return fmt::format("{} of {} kernels done", test_->finished(), spec().kernels.size() * gpus_.size());
+}
+
+std::map<GpuId, std::string> KernelRun::rank_names() const {
+  std::map<GpuId, std::string> names;
+  for (const GpuId id : gpus_) names[id] = "[0]";
+  return names;
+}
+
+void KernelRun::trace(probe::Waveform& waveform) {
+  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
+    workload::RankDevice& device = test_->rank(g);
+    waveform.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
+                    [this](const gpu::Task& task) { return test_->label(static_cast<const workload::Job&>(task)); });
+  }
+}
+
+void KernelRun::add_metrics(Json& metrics) {
+  Json total = Json::object(), tflops = Json::object(), gb_per_s = Json::object(), limits = Json::object();
+  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
+    const std::string& name = scenario_.machine.groups[g].name;
+    double seconds = 0, flops = 0, bytes = 0;
+    std::array<std::uint64_t, gpu::kKernelLimitNames.size()> bound{};
+    for (const KernelResult& result : test_->results(g)) {
+      const KernelTime& time = result.formula;
+      seconds += result.elapsed.seconds();
+      flops += time.flops;
+      bytes += time.bytes;
+      ++bound[static_cast<std::size_t>(time.limit)];
+    }
+    total[name] = seconds;
+    tflops[name] = rate(flops, seconds) * 1e-12;
+    gb_per_s[name] = rate(bytes, seconds) * 1e-9;
+    for (std::size_t l = 0; l < bound.size(); ++l) limits[name][gpu::kKernelLimitNames[l]] = bound[l];
+  }
+  metrics["kernels"] = spec().kernels.size();
+  metrics["time_s"] = total;
+  metrics["tflops"] = tflops;
+  metrics["gb_per_s"] = gb_per_s;
+  metrics["limited_by"] = limits;
+}
+
+std::string KernelRun::table(const Json& s) const {
+  std::string text;
+  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
+    const std::vector<KernelResult>& results = test_->results(g);
+    text += fmt::format("{}# {} on {}\n", g == 0 ? "" : "\n", scenario_.machine.groups[g].name, datasheet(g).name);
+    text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9} {:>9} {:>7} {:>7}  {}\n", "kernel", "op", "dtype", "launch",
+                        "shape", "time", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
+    for (std::size_t i = 0; i < std::min(results.size(), kMostPrinted); ++i) {
+      const KernelSpec& k = spec().kernels[i];
+      const KernelTime& time = results[i].formula;
+      const double seconds = results[i].elapsed.seconds();
+      text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9.2f} {:>9.1f} {:>7} {:>5.1f} %  {}\n", i, name_of(k.op),
+                          name_of(k.dtype), name_of(k.launch), shape_text(k), duration_text(seconds), rate(time.flops, seconds) * 1e-12,
+                          rate(time.bytes, seconds) * 1e-9, time.waves, 100 * time.tail_efficiency, gpu::name_of(time.limit));
+    }
+    if (results.size() > kMostPrinted) text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", results.size() - kMostPrinted);
+    const std::string& name = scenario_.machine.groups[g].name;
+    text += fmt::format("# {} kernels in {}: {:.2f} TFLOP/s, {:.1f} GB/s of HBM\n", results.size(),
+                        duration_text(s["metrics"]["time_s"][name].get<double>()), s["metrics"]["tflops"][name].get<double>(),
+                        s["metrics"]["gb_per_s"][name].get<double>());
+  }
+  return text;
+}
+
+void KernelRun::write_tables(const OutputDirectory& directory) const {
+  auto out = fmt::output_file(directory.file("kernels.csv"));
+  out.print(
+      "kernel,item,group,gpu,op,launch,dtype,m,n,k,groups,heads,kv_heads,head_dim,batch,tokens,context_tokens,width,copy_bytes,"
+      "time_us,tflops,gb_per_s,flops,hbm_bytes,l2_bytes,ctas,waves,tail_efficiency,tile_m,tile_n,split_k,limit\n");
+  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
+    const std::vector<KernelResult>& results = test_->results(g);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const KernelSpec& k = spec().kernels[i];
+      const KernelTime& time = results[i].formula;
+      const double seconds = results[i].elapsed.seconds();
+      const bool gemm = k.op == KernelOp::gemm, attention = is_attention(k.op), rotary = k.op == KernelOp::rotary;
+      const bool copy = k.op == KernelOp::copy, rows = !gemm && !attention && !copy;
+      const std::uint64_t tokens = attention ? k.sequences.front().tokens : k.tokens;
+      std::uint64_t context = 0;
+      for (const gpu::AttentionSequence& s : k.sequences) context = std::max(context, s.kv_start);
+      out.print("{},{},{},{},{},{},{},", i, spec().items[i], scenario_.machine.groups[g].name, datasheet(g).name, name_of(k.op),
+                name_of(k.launch), name_of(k.dtype));
+      out.print("{},{},{},{},", cell(gemm, k.m), cell(gemm, k.n), cell(gemm, k.k), cell(gemm, k.groups));
+      out.print("{},{},{},", cell(attention || rotary, k.heads.query), cell(attention || rotary, k.heads.kv),
+                cell(attention || rotary, k.heads.dim));
+      out.print("{},{},{},{},{},", cell(attention, k.sequences.size()), cell(attention || rows, tokens), cell(attention, context),
+                cell(rows && !rotary, k.width), cell(copy, k.bytes));
+      out.print("{:.9f},{:.6f},{:.6f},{:.0f},{:.0f},{:.0f},{},{},{:.6f},", seconds * 1e6, rate(time.flops, seconds) * 1e-12,
+                rate(time.bytes, seconds) * 1e-9, time.flops, time.bytes, time.l2_bytes, time.ctas, time.waves, time.tail_efficiency);
+      out.print("{},{},{},{}\n", cell(gemm, time.tile_m), cell(gemm, time.tile_n), cell(gemm, time.split_k), gpu::name_of(time.limit));
+    }
+  }
+}
+
+}  // namespace railyard

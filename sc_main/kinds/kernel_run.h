@@ -1,0 +1,49 @@
+// workload.kind: kernel as a run: the table of kernels, kernels.csv and the metrics.
+#pragma once
+
+#include "sc_main/kinds/workload_run.h"
+#include "workload/kernel_test/kernel_test.h"
+
+namespace railyard {
+
+class KernelRun : public WorkloadRun {
+ public:
+  KernelRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink);
+
+  const char* kind() const override { return "kernel"; }
+  void start() override { test_->start(); }
+  void simulate_every_collective() override {}  // it has none
+  bool done() const override { return test_->done(); }
+  std::string progress() const override;
+  std::vector<std::string> blocked() override { return {}; }  // kernels wait for nothing
+  std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
+  std::map<GpuId, std::string> rank_names() const override;
+  std::vector<RouteOfInterest> routes() override { return {}; }
+  void trace(probe::Waveform& waveform) override;
+  nlohmann::ordered_json explain() override;
+  std::string explain_text(const nlohmann::ordered_json& numbers) const override;
+  void add_metrics(nlohmann::ordered_json& metrics) override;
+  nlohmann::ordered_json memory() const override { return nlohmann::ordered_json::object(); }
+  std::string table(const nlohmann::ordered_json& summary) const override;
+  void write_tables(const OutputDirectory& out) const override;
+
+ private:
+  const workload::kernel_test::KernelTestSpec& spec() const {
+    return std::get<workload::kernel_test::KernelTestSpec>(scenario_.workload);
+  }
+  const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
+
+  const Scenario& scenario_;
+  platforms::Machine& machine_;
+  std::vector<GpuId> gpus_;  ///< the first of each group
+  std::unique_ptr<workload::kernel_test::KernelTest> test_;
+};
+
+/// "4096 x 4096 x 4096", "32/8 heads of 128, 4 x 2048 tokens after 0": a kernel's shape in its table.
+std::string shape_text(const gpu::KernelSpec& kernel);
+
+// The arithmetic of a kernel's time, for --explain.
+nlohmann::ordered_json kernel_arithmetic(const gpu::GpuDatasheet& gpu, const gpu::KernelTime& time);
+std::string kernel_arithmetic_text(const nlohmann::ordered_json& numbers);
+
+}  // namespace railyard

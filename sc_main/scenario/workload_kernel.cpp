@@ -1,0 +1,192 @@
+#include <algorithm>
+
+#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/workload.h"
+
+namespace railyard::scenario {
+
+using gpu::KernelOp;
+using gpu::KernelSpec;
+using workload::kernel_test::KernelTestSpec;
+
+namespace {
+
+constexpr std::uint64_t kMostKernels = 1'000'000;
+
+/// A set of operations.
+using Ops = std::uint32_t;
+constexpr Ops of(KernelOp op) { return Ops{1} << static_cast<unsigned>(op); }
+constexpr Ops kGemm = of(KernelOp::gemm), kDecode = of(KernelOp::attention_decode), kRotary = of(KernelOp::rotary),
+              kNorm = of(KernelOp::norm), kActivation = of(KernelOp::activation), kQuantize = of(KernelOp::quantize),
+              kCopy = of(KernelOp::copy);
+constexpr Ops kChunk = of(KernelOp::attention_prefill) | of(KernelOp::attention_backward);
+constexpr Ops kAttention = kChunk | kDecode;
+constexpr Ops kRows = kNorm | kActivation | kQuantize | of(KernelOp::dequantize) | of(KernelOp::residual_add) |
+                      of(KernelOp::softmax) | of(KernelOp::embedding) | of(KernelOp::sampling);
+
+/// A key, where it is needed and where it may be besides.
+struct Key {
+  const char* name;
+  bool (*written)(const KernelItem&);
+  Ops required, accepted;
+};
+
+template <auto Member>
+bool has(const KernelItem& item) {
+  return !(item.*Member).empty();
+}
+template <auto Member>
+bool says(const KernelItem& item) {
+  return (item.*Member).has_value();
+}
+
+using Item = KernelItem;
+constexpr Key kKeys[] = {
+    {"m", has<&Item::m>, kGemm, 0},
+    {"n", has<&Item::n>, kGemm, 0},
+    {"k", has<&Item::k>, kGemm, 0},
+    {"groups", has<&Item::groups>, 0, kGemm},
+    {"result_dtype", has<&Item::result_dtype>, 0, kGemm},
+    {"weight_copies", has<&Item::weight_copies>, 0, kGemm},
+    {"dtype", has<&Item::dtype>, 0, kGemm | kAttention | kRotary | kRows},
+    {"heads", has<&Item::heads>, kAttention | kRotary, 0},
+    {"kv_heads", has<&Item::kv_heads>, 0, kAttention | kRotary},
+    {"head_dim", has<&Item::head_dim>, kAttention | kRotary, 0},
+    {"value_dim", has<&Item::value_dim>, 0, kAttention},
+    {"latent", says<&Item::latent>, 0, kAttention},
+    {"kv_dtype", has<&Item::kv_dtype>, 0, kAttention | kRotary},
+    {"causal", says<&Item::causal>, 0, kChunk},
+    {"batch", has<&Item::batch>, 0, kAttention},
+    {"context_tokens", has<&Item::context_tokens>, 0, kAttention},
+    {"contexts_tokens", has<&Item::contexts_tokens>, 0, kAttention},
+    {"tokens", has<&Item::tokens>, kChunk | kRotary | kRows, kDecode},
+    {"width", has<&Item::width>, kRows, 0},
+    {"bytes", has<&Item::bytes>, kCopy, 0},
+    {"residual", says<&Item::residual>, 0, kNorm},
+    {"gated", says<&Item::gated>, 0, kActivation},
+    {"dynamic", says<&Item::dynamic>, 0, kQuantize},
+    {"kv_cache", says<&Item::kv_cache>, 0, kRotary},
+    {"cold", says<&Item::cold>, 0, kRows | kRotary | kCopy},
+};
+
+void check_keys(const KernelItem& item, const std::string& path, const Source& source) {
+  const std::string op = std::string(" op: ") + name_of(item.op);
+  for (const Key& key : kKeys) {
+    const bool is_written = key.written(item);
+    if (is_written && ((key.required | key.accepted) & of(item.op)) == 0)
+      refuse_workload(source, path + "." + key.name, "does not go with" + op);
+    if (!is_written && (key.required & of(item.op)) != 0) refuse_workload(source, path, std::string(key.name) + " is required by" + op);
+  }
+  if (item.contexts_tokens.empty()) return;
+  for (const auto& [name, is_written] : {std::pair{".batch", !item.batch.empty()}, {".context_tokens", !item.context_tokens.empty()}})
+    if (is_written) refuse_workload(source, path + name, "contexts_tokens says the same; one of the two");
+}
+
+/// Every GPU must have tensor cores for what a GEMM multiplies.
+void check_types(const KernelItem& item, const std::string& path, const platforms::MachineSpec& machine, const Source& source) {
+  if (item.op != KernelOp::gemm) return;
+  const std::vector<DataType> types = item.dtype.empty() ? std::vector<DataType>{DataType::bf16} : item.dtype;
+  for (const DataType type : types) {
+    for (const platforms::GroupSpec& group : machine.groups) {
+      if (group.gpu.sm.flop_per_clock[static_cast<std::size_t>(type)] > 0) continue;
+      std::vector<std::string> accepted;
+      for (std::size_t t = 0; t < kDataTypes; ++t)
+        if (group.gpu.sm.flop_per_clock[t] > 0) accepted.emplace_back(kDataTypeNames[t]);
+      refuse_workload(source, path + ".dtype",
+                      group.gpu.name + " has no tensor rate for " + std::string(name_of(type)) + "; accepted: " + joined(accepted));
+    }
+  }
+}
+
+/// Takes a combination's values key by key; its number's digits are their places in the lists.
+class Digits {
+ public:
+  explicit Digits(std::uint64_t number) : number_(number) {}
+  template <class Value, class Otherwise>
+  Value take(const std::vector<Value>& values, Otherwise otherwise) {
+    if (values.empty()) return static_cast<Value>(otherwise);
+    const std::uint64_t place = number_ % values.size();
+    number_ /= values.size();
+    return values[place];
+  }
+  std::uint32_t take32(const std::vector<std::uint64_t>& values, std::uint64_t otherwise) {
+    return static_cast<std::uint32_t>(take(values, otherwise));
+  }
+
+ private:
+  std::uint64_t number_;
+};
+
+KernelSpec combination(const KernelItem& item, std::uint64_t number) {
+  Digits digits(number);
+  KernelSpec spec;
+  spec.op = item.op;
+  spec.bytes = digits.take(item.bytes, 0);
+  spec.width = digits.take(item.width, 0);
+  const std::uint64_t context = digits.take(item.context_tokens, 0);
+  const std::uint64_t tokens = digits.take(item.tokens, 1);
+  const std::uint64_t batch = digits.take(item.batch, 1);
+  spec.heads.value_dim = digits.take32(item.value_dim, 0);
+  spec.heads.dim = digits.take32(item.head_dim, 0);
+  const std::uint32_t kv_heads = digits.take32(item.kv_heads, 0);
+  spec.heads.query = digits.take32(item.heads, 0);
+  spec.heads.kv = kv_heads != 0 ? kv_heads : spec.heads.query;
+  spec.weight_copies = digits.take32(item.weight_copies, 0);
+  spec.groups = digits.take32(item.groups, 1);
+  spec.k = digits.take(item.k, 0);
+  spec.n = digits.take(item.n, 0);
+  spec.m = digits.take(item.m, 0);
+  if (!item.result_dtype.empty()) spec.result_dtype = digits.take(item.result_dtype, DataType::bf16);
+  const auto kv_type = item.kv_dtype.empty() ? std::nullopt : std::optional(digits.take(item.kv_dtype, DataType::bf16));
+  spec.dtype = digits.take(item.dtype, DataType::bf16);
+  spec.heads.kv_dtype = kv_type.value_or(spec.dtype);
+  spec.launch = digits.take(item.launch, gpu::KernelLaunch::graph);
+  spec.tokens = tokens;
+  if (of(item.op) & kAttention) {
+    spec.sequences.assign(batch, {tokens, context});
+    if (!item.contexts_tokens.empty()) spec.sequences.clear();
+    for (const std::uint64_t each : item.contexts_tokens) spec.sequences.push_back({tokens, each});
+  }
+  spec.heads.latent = item.latent.value_or(false);
+  spec.causal = item.causal.value_or(true);
+  spec.residual = item.residual.value_or(false);
+  spec.gated = item.gated.value_or(false);
+  spec.dynamic = item.dynamic.value_or(false);
+  spec.kv_cache = item.kv_cache.value_or(false);
+  spec.cold = item.cold.value_or(false);
+  return spec;
+}
+
+/// How many combinations there are, as far as kMostKernels + 1.
+std::uint64_t combinations(const KernelItem& item) {
+  std::uint64_t count = 1;
+  for (const std::size_t values :
+       {item.launch.size(), item.dtype.size(), item.result_dtype.size(), item.kv_dtype.size(), item.m.size(), item.n.size(),
+        item.k.size(), item.groups.size(), item.weight_copies.size(), item.heads.size(), item.kv_heads.size(), item.head_dim.size(),
+        item.value_dim.size(), item.batch.size(), item.tokens.size(), item.context_tokens.size(), item.width.size(), item.bytes.size()})
+    count = std::min<std::uint64_t>(kMostKernels + 1, count * std::max<std::size_t>(1, values));
+  return count;
+}
+
+}  // namespace
+
+KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine, const Source& source) {
+  if (written.kernels.empty()) refuse_workload(source, "kernels", "is empty; at least one kernel");
+  KernelTestSpec spec;
+  for (std::uint32_t i = 0; i < written.kernels.size(); ++i) {
+    const KernelItem& item = written.kernels[i];
+    const std::string path = "kernels." + std::to_string(i);
+    check_keys(item, path, source);
+    check_types(item, path, machine, source);
+    const std::uint64_t count = combinations(item);
+    if (spec.kernels.size() + count > kMostKernels)
+      refuse_workload(source, path, "makes more than " + std::to_string(kMostKernels) + " kernels of the scenario");
+    for (std::uint64_t c = 0; c < count; ++c) {
+      spec.kernels.push_back(combination(item, c));
+      spec.items.push_back(i);
+    }
+  }
+  return spec;
+}
+
+}  // namespace railyard::scenario
