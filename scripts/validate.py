@@ -2,13 +2,14 @@
 """Compares the model with measurements.
 
   scripts/validate.py fabric
+  scripts/validate.py gpu
   scripts/validate.py fabric --rows table.csv other.csv --json
   scripts/validate.py fabric --out out/validation --digest docs/validation.md
   scripts/validate.py fabric --only 'a100_sxm/all_reduce' --where n_gpus=8
 
 Every row of the tables (by default those of validation/) becomes a scenario by rule, those that differ in size only run
-together, and the error of each is told by system, operation and size: <=64KiB, <=4MiB, >4MiB. error = predicted/measured - 1 in
-the row's own metric; bias is its mean. A row that cannot be mapped is counted as skipped, with the reason in rows.csv.
+together, and the error of each is told by system, operation and size: <=64KiB, <=4MiB, >4MiB, of matrix products rows M, of attention
+tokens S or bytes of KV cache. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row that cannot be mapped is counted as skipped, with the reason in rows.csv.
 """
 
 import argparse

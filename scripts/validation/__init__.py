@@ -6,6 +6,6 @@ the statistics, report.py writes them. A class is a module with TITLE, TABLES (i
 map_row(row) -> Experiment and point_name(row, experiment).
 """
 
-from . import fabric
+from . import fabric, gpu
 
-CLASSES = {"fabric": fabric}
+CLASSES = {"fabric": fabric, "gpu": gpu}

@@ -32,7 +32,7 @@ class Outcome:
 
 
 def group_name(row: Row, experiment: Experiment) -> str:
-    parts = (row["system"], experiment.operation, size_class(experiment.size))
+    parts = (row["system"], experiment.operation, experiment.size_class or size_class(experiment.size))
     return "/".join(part.replace("/", "-") for part in parts)
 
 

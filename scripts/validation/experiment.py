@@ -1,4 +1,4 @@
-"""An experiment is what a row becomes. Rows whose experiments differ in message size only share one run."""
+"""An experiment is what a row becomes. Rows whose experiments differ in message size or kernels only share one run."""
 
 import csv
 import json
@@ -12,14 +12,16 @@ from .rows import Unmapped
 SIZE_CLASSES = ((64 << 10, "<=64KiB"), (4 << 20, "<=4MiB"))
 LARGEST_CLASS = ">4MiB"
 NO_SIZE = "no size"
-SIZE_ORDER = (*(name for _, name in SIZE_CLASSES), LARGEST_CLASS, NO_SIZE)
+SHAPES = ("M<=64", "M<=1024", "M>1024", "S<=512", "S<=4096", "S>4096", "KV<=16MB", "KV<=256MB", "KV>256MB")
+SIZE_ORDER = (*(name for _, name in SIZE_CLASSES), LARGEST_CLASS, NO_SIZE, *SHAPES)
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A run, the message size in it that the row is about, and how the row's value is read from what it left.
 
-    `scenario` lacks workload.sizes_bytes, which merged experiments share; `size` is None where the workload has no sizes.
+    `scenario` lacks workload.sizes_bytes and workload.kernels, which merged experiments share; `size` is None and `kernels` empty
+    where the workload has none. `size_class` is the row's where its size is not a message's.
     `unit` is what one of the row's unit is in what `read` gives. `cost` grows with the run's time. `chosen` tells what the run
     decided by itself, in a few words.
     """
@@ -32,6 +34,8 @@ class Experiment:
     unit: float
     cost: float = 0
     chosen: Callable[[Result], str] = lambda result: ""
+    kernels: tuple = ()
+    size_class: str = ""
 
     @property
     def key(self) -> str:
@@ -69,6 +73,9 @@ def merge(experiments: Iterable[tuple[str, Experiment]]) -> dict[str, Point]:
     for key in sorted(merged, key=lambda key: -costs[key]):
         first = merged[key][0][1]
         scenario = json.loads(json.dumps(first.scenario))
+        kernels = {json.dumps(kernel, sort_keys=True): kernel for _, one in merged[key] for kernel in one.kernels}
+        if kernels:
+            scenario["workload"]["kernels"] = list(kernels.values())
         sizes = sorted({one.size for _, one in merged[key] if one.size is not None})
         if sizes:
             scenario["workload"]["sizes_bytes"] = sizes

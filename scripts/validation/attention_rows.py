@@ -1,0 +1,61 @@
+"""Rows of attention as kernels.
+
+Rules, by column:
+  phase            prefill causal: `seq` new tokens of each sequence, the last ones of `kv_len`; decode: one new token; fwd+bwd:
+                   FlashAttention's benchmark, whose hidden size is 2048 and whose FLOPs are 3.5 times the forward pass's
+  library          aiconfigurator's vllm and trtllm rows hold the rotary embedding and the write to the cache; others are the
+                   kernel alone
+  heads, kv_heads, head_dim, batch, dtype   as they are
+"""
+
+import re
+
+from . import kernels
+from .experiment import Experiment
+from .rows import Row, Unmapped
+from .gemm_rows import TERA
+
+BENCHMARK_WIDTH = 2048
+FORWARD_AND_BACKWARD = 3.5
+PROMPTS = ((512, "512"), (4096, "4096"))
+CACHES = ((16e6, "16MB"), (256e6, "256MB"))
+WITH_ROTARY = r"vllm|trtllm|sglang"
+ELEMENT_BYTES = {"fp8": 1, "int8": 1, "fp4": 0.5}
+
+
+def map_row(row: Row) -> Experiment:
+    """@throws Unmapped with the reason"""
+    if re.search("standard attention", row["library"]):
+        raise Unmapped("attention that writes its scores to memory is several kernels of a framework")
+    if re.search("fwd.?bwd", row["phase"]):
+        return _benchmark(row)
+    dtype = kernels.dtype_of(row)
+    batch, heads, kv_heads, head_dim = kernels.needed(row, "batch", "heads", "kv_heads", "head_dim")
+    shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "dtype": dtype}
+    if re.match("prefill|context", row["phase"]):
+        tokens, = kernels.needed(row, "seq")
+        context = (row.integer("kv_len") or tokens) - tokens
+        causal = {} if re.search("causal", row["phase"]) and not re.search("non", row["phase"]) else {"causal": False}
+        attention = {"op": "attention_prefill", "batch": batch, "tokens": tokens, "context_tokens": context} | shape | causal
+        operation, size_class = "attention prefill", kernels.classed(tokens, PROMPTS, "S")
+    elif re.match("decode|generation", row["phase"]):
+        tokens, (length,) = 1, kernels.needed(row, "kv_len")
+        attention = {"op": "attention_decode", "batch": batch, "context_tokens": length - 1} | shape
+        cache = 2.0 * batch * length * kv_heads * head_dim * ELEMENT_BYTES.get(dtype, 2)
+        operation, size_class = "attention decode", kernels.classed(cache, CACHES, "KV")
+    else:
+        raise Unmapped(f"phase '{row['phase']}' is neither prefill nor decode nor fwd+bwd")
+    parts = [attention]
+    if re.match(WITH_ROTARY, row["library"], re.IGNORECASE):
+        parts.insert(0, {"op": "rotary", "tokens": batch * tokens, "kv_cache": True} | shape)
+    return kernels.time_experiment(row, operation, size_class, parts)
+
+
+def _benchmark(row):
+    batch, tokens, head_dim = kernels.needed(row, "batch", "seq", "head_dim")
+    heads = row.integer("heads") or BENCHMARK_WIDTH // head_dim
+    shape = {"batch": batch, "tokens": tokens, "heads": heads, "head_dim": head_dim, "dtype": kernels.dtype_of(row), "causal": False,
+             "launch": "stream"}
+    parts = [{"op": op} | shape for op in ("attention_prefill", "attention_backward")]
+    flops = FORWARD_AND_BACKWARD * 4.0 * batch * heads * head_dim * tokens**2
+    return kernels.experiment(row, "attention fwd+bwd", kernels.classed(tokens, PROMPTS, "S"), parts, lambda seconds: flops / seconds, row.scale(TERA))

@@ -1,0 +1,27 @@
+"""Class `gpu`: kernels of one GPU, and decode steps of a layer after layer."""
+
+from . import attention_rows, gemm_rows, memory_rows
+from .experiment import Experiment
+from .rows import Row, Unmapped
+
+TITLE = "GPU: matrix products, attention, memory-bound kernels and launches"
+TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv")
+COMPUTE = "3-compute"
+
+
+def map_row(row: Row) -> Experiment:
+    """@throws Unmapped with the reason"""
+    if row["category"] != COMPUTE:
+        raise Unmapped(f"belongs to another class: category '{row['category']}'")
+    if row["M"]:
+        return gemm_rows.map_row(row)
+    if row["phase"]:
+        return attention_rows.map_row(row)
+    if row["kind"]:
+        return memory_rows.map_row(row)
+    raise Unmapped("says neither M, N and K, nor a phase of attention, nor a kind of kernel")
+
+
+def point_name(row: Row, experiment: Experiment) -> str:
+    """What the run of such rows is called."""
+    return "kernels-" + experiment.scenario["machine"]["groups"]["node"]["gpu"]

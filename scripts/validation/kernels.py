@@ -1,0 +1,88 @@
+"""Measured kernels as experiments: entries of `workload.kind: kernel` on the GPU that the row names.
+
+All rows of a GPU share one run. A row's time is the sum of its kernels', which follow each other in a stream.
+"""
+
+import csv
+import functools
+import json
+import math
+import pathlib
+import re
+from collections.abc import Callable
+
+from runner import Result
+
+from . import systems
+from .experiment import Experiment
+from .rows import SECONDS, Row, Unmapped
+
+PLATFORM = "plx_box"  # takes every GPU, and nothing leaves it
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "e4m3": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int8_wo": "int8"}
+KNOWN_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8", "fp4")
+SAME_OPERANDS = 1  # weight_copies of a benchmark that uses the same operands again and again
+
+
+def experiment(row: Row, operation: str, size_class: str, kernels: list[dict], value: Callable[[float], float], unit: float) -> Experiment:
+    """`value` makes of the kernels' seconds what the row measures, `unit` is what one of the row's unit is of that."""
+    gpu = systems.gpu_of(named(row))
+    scenario = {"machine": {"groups": {"node": {"servers": 1, "gpu": gpu.name}}}, "fabric": {}, "workload": {"kind": "kernel"}}
+    return Experiment(operation, PLATFORM, scenario, None, lambda result: value(seconds_of(result, kernels)), unit, len(kernels),
+                      lambda result: limits_of(result, kernels), tuple(kernels), size_class)
+
+
+def named(row: Row) -> Row:
+    """The row with memory sizes as the rules for names read them: a100_40 has 40 GB."""
+    return Row(row.file, row.line, row.columns | {"system": re.sub(r"_(\d\d)$", r" \1GB", row["system"])}, row.value)
+
+
+def time_experiment(row: Row, operation: str, size_class: str, kernels: list[dict]) -> Experiment:
+    """Of a row whose value is the time of these kernels."""
+    return experiment(row, operation, size_class, kernels, lambda seconds: seconds, row.scale(SECONDS))
+
+
+def dtype_of(row: Row) -> str:
+    """@throws Unmapped for a number format that datasheets do not know"""
+    name = DTYPES.get(row["dtype"].strip().lower(), row["dtype"].strip().lower())
+    if name not in KNOWN_DTYPES:
+        raise Unmapped(f"dtype '{row['dtype']}' is none of {', '.join(KNOWN_DTYPES)}")
+    return name
+
+
+def needed(row: Row, *columns: str) -> list[int]:
+    """Whole numbers from 1 on. @throws Unmapped where one is missing"""
+    numbers = [row.integer(column) for column in columns]
+    for column, number in zip(columns, numbers):
+        if not number:
+            raise Unmapped(f"has no {column}")
+    return numbers
+
+
+def classed(value: float, limits: tuple, name: str) -> str:
+    """The name of the size class that a value falls into: `name` with the first limit that it does not exceed."""
+    for limit, shown in limits:
+        if value <= limit:
+            return f"{name}<={shown}"
+    return f"{name}>{limits[-1][1]}"
+
+
+def key(kernel: dict) -> str:
+    return json.dumps(kernel, sort_keys=True)
+
+
+@functools.lru_cache(maxsize=None)
+def _times(directory: pathlib.Path) -> dict:
+    """The rows of kernels.csv by the kernel that the run's scenario asked for."""
+    scenario = json.loads((directory / "scenario.yaml").read_text(encoding="utf-8"))
+    with open(directory / "out" / "kernels.csv", encoding="utf-8", newline="") as file:
+        return {key(kernel): line for kernel, line in zip(scenario["workload"]["kernels"], csv.DictReader(file), strict=True)}
+
+
+def seconds_of(result: Result, kernels: list[dict]) -> float:
+    lines = _times(result.directory)
+    return math.fsum(float(lines[key(kernel)]["time_us"]) for kernel in kernels) * 1e-6
+
+
+def limits_of(result: Result, kernels: list[dict]) -> str:
+    lines = _times(result.directory)
+    return " ".join(lines[key(kernel)]["limit"] for kernel in kernels)
