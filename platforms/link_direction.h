@@ -18,6 +18,7 @@ inline transport::LinkDirection direction(const LinkDatasheet& link, const trans
   d.latency = Time::nanoseconds(link.latency_ns + receiver_ns);
   d.credit_latency = Time::nanoseconds(link.latency_ns);
   d.buffer_bytes = whole(receiver_buffer_bytes);
+  d.headers = {whole(link.posted_headers), whole(link.non_posted_headers), whole(link.completion_headers)};
   d.packet = packet;
   return d;
 }

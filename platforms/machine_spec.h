@@ -16,6 +16,9 @@ struct LinkDatasheet {
   double gb_per_s = 0;          ///< line rate after encoding
   double latency_ns = 0;        ///< wire and PHY, one way
   double buffer_bytes = 0;      ///< receive buffer per virtual channel; 0: ample
+  /// Of PCIe: packets of each kind that the receiver at either end takes, per virtual channel; 0: ample. What endpoints have
+  /// asked for they always take.
+  double posted_headers = 0, non_posted_headers = 0, completion_headers = 0;
 };
 
 struct PcieProtocol {  ///< datasheets/links/pcie.yaml: facts of the protocol
@@ -31,6 +34,13 @@ struct PcieProtocol {  ///< datasheets/links/pcie.yaml: facts of the protocol
   double host_completion_bytes = 0;       ///< per completion of a root complex: a multiple of the read completion boundary
   double dllp_interval_bytes = 0;         ///< one Ack and one UpdateFC per so many wire bytes
   double dllp_bytes = 0;                  ///< what they take on the reverse direction
+};
+
+struct PcieCredits {  ///< datasheets/links/pcie_credits.yaml: what receivers advertise
+  double unit_bytes = 0;                  ///< of a data credit
+  double posted_headers_per_gb_per_s = 0; ///< of the link's rate
+  double non_posted_headers_per_gb_per_s = 0;
+  double completion_headers_per_gb_per_s = 0;
 };
 
 struct NvLinkProtocol {  ///< datasheets/links/nvlink2.yaml to nvlink5.yaml, by the GPU's generation
@@ -143,6 +153,7 @@ struct MachineSpec {
   HostMemoryDatasheet host_memory;
   NvSwitchDatasheet nvswitch;
   PcieProtocol pcie;
+  PcieCredits pcie_credits;
   C2cProtocol c2c;
   InfiniBandProtocol infiniband;
 };

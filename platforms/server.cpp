@@ -7,7 +7,8 @@ namespace railyard::platforms {
 
 namespace {
 
-transport::PacketFormat pcie_format(const PcieProtocol& p) {
+transport::PacketFormat pcie_format(const MachineSpec& spec) {
+  const PcieProtocol& p = spec.pcie;
   pcie::Protocol protocol;
   protocol.write_overhead_bytes = whole(p.write_overhead_bytes);
   protocol.read_request_bytes = whole(p.read_request_bytes);
@@ -16,12 +17,13 @@ transport::PacketFormat pcie_format(const PcieProtocol& p) {
   protocol.max_read_request_bytes = whole(p.max_read_request_bytes);
   protocol.dllp_interval_bytes = whole(p.dllp_interval_bytes);
   protocol.dllp_bytes = whole(p.dllp_bytes);
+  protocol.credit_unit_bytes = whole(spec.pcie_credits.unit_bytes);
   return protocol.packet_format();
 }
 
 /// Of the link between a GPU and its host side.
 transport::PacketFormat host_format(const MachineSpec& spec) {
-  if (!spec.board.c2c) return pcie_format(spec.pcie);
+  if (!spec.board.c2c) return pcie_format(spec);
   transport::PacketFormat format;
   format.max_payload_bytes = format.max_read_request_bytes = format.response_payload_bytes = whole(spec.c2c.line_bytes);
   format.overhead_bytes = format.read_request_bytes = format.response_overhead_bytes = whole(spec.c2c.overhead_bytes);
@@ -93,7 +95,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   for (std::uint32_t n = 0; n < spec.nics_per_server; ++n) {
     nics.push_back(std::make_unique<infiniband::Nic>(("nic" + std::to_string(n)).c_str(), context,
                                                      gpus_in_machine + first_nic + n, first_nic + n, timing));
-    nics.back()->add_port("pcie", direction(spec.nic_pcie, pcie_format(pcie), branch.hop_ns, branch.buffer_bytes));
+    nics.back()->add_port("pcie", direction(spec.nic_pcie, pcie_format(spec), branch.hop_ns, branch.buffer_bytes));
     fabric.add_device(*nics.back());
   }
   for (std::uint32_t s = 0; s < spec.board.pcie_switches; ++s) {
@@ -125,7 +127,9 @@ void Server::for_each_at(const MachineSpec& spec, std::uint32_t branch, const On
 void Server::build_pcie(const MachineSpec& spec, const GroupSpec& group_spec) {
   const auto join = [&](transport::Switch& sw, transport::Endpoint& end, PortId end_port, const LinkDatasheet& link,
                         const transport::PacketFormat& packet) {
-    const PortId port = sw.add_port("port" + std::to_string(sw.ports()), direction(link, packet, 0, link.buffer_bytes));
+    transport::LinkDirection down = direction(link, packet, 0, link.buffer_bytes);
+    down.sinks_responses = !spec.board.c2c || &link == &spec.nic_pcie;  // PCIe: an endpoint has room for what it asks for
+    const PortId port = sw.add_port("port" + std::to_string(sw.ports()), down);
     transport::Device::connect(end, end_port, sw, port);
     sw.decoder().map(end.window(), port);
   };
@@ -133,7 +137,7 @@ void Server::build_pcie(const MachineSpec& spec, const GroupSpec& group_spec) {
     transport::Switch& sw = plx.empty() ? static_cast<transport::Switch&>(*roots[b]) : *plx[b];
     for_each_at(
         spec, b, [&](gpu::Gpu& gpu) { join(sw, gpu, gpu.pcie(), group_spec.gpu_pcie, host_format(spec)); },
-        [&](infiniband::Nic& nic) { join(sw, nic, PortId(infiniband::Nic::kPciePort), spec.nic_pcie, pcie_format(spec.pcie)); });
+        [&](infiniband::Nic& nic) { join(sw, nic, PortId(infiniband::Nic::kPciePort), spec.nic_pcie, pcie_format(spec)); });
   }
 }
 
@@ -180,7 +184,7 @@ void Server::build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec) 
 }
 
 void Server::build_uplinks(const MachineSpec& spec) {
-  const transport::PacketFormat packet = pcie_format(spec.pcie);
+  const transport::PacketFormat packet = pcie_format(spec);
   // Windows below a PCIe switch, for those above it.
   const auto map_below = [&](transport::Switch& above, PortId port, std::uint32_t s) {
     const auto map = [&](const transport::Endpoint& end) { above.decoder().map(end.window(), port); };

@@ -35,13 +35,15 @@ ChannelPlan plan_with(std::initializer_list<ClassSpec> classes) {
 struct Bench {
   explicit Bench(const LinkDirection& l, const ChannelPlan& plan = {}) : kind(l, plan) {}
 
-  void offer(std::uint8_t channel, std::uint32_t requester, Bytes wire_bytes, Time tail = Time(), Bytes packet = 0) {
-    waiting[{channel, requester}] = {wire_bytes, tail, packet};
+  void offer(std::uint8_t channel, std::uint32_t requester, Bytes wire_bytes, Time tail = Time(), Bytes packet = 0, Bytes packets = 0) {
+    waiting[{channel, requester}] = {{wire_bytes, packet, 0, wire_bytes, packets}, tail};
     port.add(channel, requester, Time());
   }
   EgressPort::Choice ask(Time now) {
     clock = now;
-    return port.choose(now, [&](std::uint8_t channel, std::uint32_t requester) { return waiting.at({channel, requester}).bytes; });
+    return port.choose(now, [&](std::uint8_t channel, std::uint32_t requester) -> const WireCost& {
+      return waiting.at({channel, requester}).cost;
+    });
   }
   /// Starts what is chosen at `now`; it must exist.
   Crossing go(Time now) {
@@ -50,7 +52,7 @@ struct Bench {
     const Train train = waiting.at({last.channel, last.requester});
     waiting.erase({last.channel, last.requester});
     port.remove(last, now);
-    return port.start(last.channel, now, {train.bytes, train.packet, 0}, train.tail);
+    return port.start(last.channel, now, train.cost, train.tail);
   }
   /// Not before `when`, and then.
   Crossing go_exactly_at(Time when) {
@@ -60,7 +62,7 @@ struct Bench {
     return go(when);
   }
 
-  struct Train { Bytes bytes; Time tail; Bytes packet; };
+  struct Train { WireCost cost; Time tail; };
   PortKind kind;
   EgressPort port{kind};
   Time clock;
@@ -105,11 +107,11 @@ BOOST_AUTO_TEST_CASE(credit_is_usable_one_credit_latency_after_its_tail_left) {
   BOOST_TEST((none.retry == Time::max()));  // only a credit can help, and none is under way
   BOOST_TEST(b.port.starved(0));
   BOOST_TEST(!b.port.starved(0));  // told once
-  BOOST_TEST(b.port.credit(0, 1000, Time::us(4)).fs() == Time::ns(4400).fs());
+  BOOST_TEST(b.port.credit(0, 1000, 0, Time::us(4)).fs() == Time::ns(4400).fs());
   b.go_exactly_at(Time::ns(4400));
   BOOST_TEST(b.port.unreturned(0) == 2000u);
-  b.port.credit(0, 1000, Time::us(5));
-  b.port.credit(0, 1000, Time::us(5));
+  b.port.credit(0, 1000, 0, Time::us(5));
+  b.port.credit(0, 1000, 0, Time::us(5));
   BOOST_TEST(b.port.unreturned(0) == 0u);
 }
 
@@ -277,7 +279,7 @@ BOOST_AUTO_TEST_CASE(an_idle_port_forgets_turns_of_channels_and_requesters) {
   const auto order = [&](Time begin) {
     std::vector<std::pair<int, std::uint32_t>> went;
     const auto offer = [&](std::uint8_t channel, std::uint32_t requester, Bytes bytes, Time now) {
-      b.waiting[{channel, requester}] = {bytes, Time(), 0};
+      b.waiting[{channel, requester}] = {{bytes, 0, 0, bytes, 0}, Time()};
       b.port.add(channel, requester, now);
     };
     Time now = begin;

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(choices) {
   BOOST_TEST(s.refusal(with("fabric: {transaction_bytes: 63}\n")) ==
              "s.yaml:6:29: error: fabric.transaction_bytes: '63' is out of range; accepted: 64 to 1073741824 (bytes)");
   BOOST_TEST(s.refusal(with("fabric: {classes: {kv: {vc: 7}}}\n")) ==
-             "s.yaml:6:29: error: fabric.classes.kv.vc: '7' is out of range; accepted: 0 to 6");
+             "s.yaml:6:29: error: fabric.classes.kv.vc: '7' is out of range; accepted: 0 to 5");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1}]\n")) ==
              "s.yaml:6:10: error: events.0: is of one thing: accepted: link or gpu");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, link: a}]\n")) ==

@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(help_lists_every_kind_of_key) {
         "machine.overrides.gpu", "fabric.classes.kv.vc", "workload.decode.steps"}) {
     BOOST_TEST(help.find("  " + key + "  (") != std::string::npos, key);
   }
-  BOOST_TEST(help.find("fabric.classes.kv.vc  (integer, 0 to 6, default 1)") != std::string::npos);
+  BOOST_TEST(help.find("fabric.classes.kv.vc  (integer, 0 to 5, default 1)") != std::string::npos);
   BOOST_TEST(
       help.find("  machine.overrides.ib_cable  (InfiniBand cable)\n      gb_per_s, latency_ns, buffer_bytes\n") !=
       std::string::npos);

@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(filter_and_window_are_honoured) {
   wanted.window = {Time::us(20), Time::us(30), {"switch0.port4", "*.queue_bytes"}};
   const Run run_in_window = run(folder, wanted);
   const test::VcdFile vcd = parse_vcd(run_in_window.vcd);
-  BOOST_TEST(vcd.signals.size() == 8u + 11u);  // all of one port, one of each other
+  BOOST_TEST(vcd.signals.size() == 9u + 11u);  // all of one port, one of each other
   BOOST_TEST(vcd.signals.count("railyard.switch0.port4.tx.busy") == 1u);
   BOOST_TEST(vcd.signals.count("railyard.switch0.port3.tx.busy") == 0u);
   BOOST_TEST(vcd.signals.count("railyard.switch0.port3.tx.queue_bytes[47:0]") == 1u);

@@ -12,6 +12,7 @@ transport::PacketFormat Protocol::packet_format() const {
   format.response_overhead_bytes = completion_overhead_bytes;
   format.reverse_interval_bytes = dllp_interval_bytes;
   format.reverse_bytes_per_interval = dllp_bytes;
+  format.credit_unit_bytes = credit_unit_bytes;
   return format;
 }
 

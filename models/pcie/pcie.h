@@ -1,6 +1,8 @@
 // PCIe: what the protocol adds to transport, and its two routing devices. TLP overheads are those of pcie-bench
 // (pcie-model, model/pcie.py): 24 B for a posted write or a read request with 64-bit addresses, 20 B for a completion,
 // framing, sequence number and LCRC included; one Ack and one UpdateFC DLLP per 150-180 B of traffic on the reverse direction.
+// Flow control counts posted packets (writes), non-posted ones (read requests) and completions apart, each by headers and, but for
+// requests, by data (transport::LinkDirection): non-posted ones never hold up the others, and endpoints always take completions.
 #pragma once
 
 #include "transport/switch.h"
@@ -15,6 +17,7 @@ struct Protocol {
   Bytes max_read_request_bytes = 4096;
   Bytes dllp_interval_bytes = 168;
   Bytes dllp_bytes = 16;  ///< per interval
+  Bytes credit_unit_bytes = 16;  ///< PCI Express base specification, 2.6.1: a data credit is four double words
 
   transport::PacketFormat packet_format() const;
 };

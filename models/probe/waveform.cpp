@@ -89,10 +89,13 @@ void Waveform::attach(Device& device, PortId id) {
 }
 
 void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
-  if (probe.port->egress.link().buffer_bytes == 0) return;  // ample: there are no books to show
+  const transport::LinkDirection& link = probe.port->egress.link();
+  if (link.buffer_bytes == 0) return;  // ample: there are no books to show
   std::array<bool, transport::kVirtualChannels> used{};
   for (std::size_t c = 0; c < class_names_.size(); ++c) used[probe.device->context().plan.channel_of[c]] = true;
-  used[transport::kResponseChannel] = carries_responses(*probe.device, *probe.port->peer);
+  const bool reads = carries_responses(*probe.device, *probe.port->peer);
+  used[transport::kRequestChannel] = reads && link.packet.credit_unit_bytes == 0;  // PCIe's take headers only
+  used[transport::kResponseChannel] = reads && !link.sinks_responses;
   for (std::size_t vc = 0; vc < used.size(); ++vc)
     if (used[vc])
       probe.outstanding[vc] = vcd_.add_wire(name + "vc" + std::to_string(vc) + ".outstanding_bytes", kByteBits);
@@ -192,7 +195,7 @@ void Waveform::on_start(const Device& device, PortId port, const transport::Tran
     vcd_.text_until(p.traffic_class, free, (is_read ? read_names_ : class_names_)[t.traffic_class]);
   }
   vcd_.change(p.transactions, now, p.port->counters.transactions);
-  vcd_.add(p.outstanding[t.virtual_channel], now, static_cast<std::int64_t>(crossing.wire_bytes));
+  vcd_.add(p.outstanding[t.virtual_channel], now, static_cast<std::int64_t>(crossing.credit_bytes));
 }
 
 void Waveform::on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/units.h"
+#include "transport/link.h"
 
 namespace railyard::transport {
 
@@ -58,12 +59,20 @@ class BytePrice {
   std::uint64_t quotient_ = 0, remainder_ = 0;
 };
 
+/// Of what sets the pace on a link: of a byte on the line or of the far buffer, or of a packet.
+inline BytePrice price(const LinkDirection& link, Flow flow, PacedBy by) {
+  if (by == PacedBy::line) return BytePrice(link.rate);
+  const Room room = link.room(flow);
+  return BytePrice(link.round_trip().fs(), by == PacedBy::buffer ? room.bytes : room.packets);
+}
+
 /// One stream with a price of its own.
 class ByteClock {
  public:
   ByteClock() = default;
   ByteClock(std::uint64_t fs, std::uint64_t bytes) : price_(fs, bytes) {}
   explicit ByteClock(Rate rate) : price_(rate) {}
+  explicit ByteClock(const BytePrice& price) : price_(price) {}
 
   Time advance(Bytes bytes) { return price_.advance(bytes, carry_); }
   /// A gap in the stream: nothing is owed any more.

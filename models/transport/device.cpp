@@ -127,9 +127,9 @@ tlm::tlm_sync_enum Device::Port::nb_transport_bw(Transaction& transaction, [[may
   sc_assert(phase == Phase::credit);
   const std::uint8_t channel = transaction.virtual_channel;
   const Time now = owner.now();
-  const Time usable = egress.credit(channel, transaction.wire_bytes, now + Time::fs(delay.value()));
+  const Time usable = egress.credit(channel, transaction.credit_bytes, transaction.packets, now + Time::fs(delay.value()));
   if (owner.context_.listener != nullptr)
-    owner.context_.listener->on_credit(owner, id, channel, transaction.wire_bytes, now, usable);
+    owner.context_.listener->on_credit(owner, id, channel, transaction.credit_bytes, now, usable);
   if (egress.starved(channel)) owner.wake(*this, usable);
   return tlm::TLM_ACCEPTED;
 }
@@ -162,9 +162,10 @@ void Device::queued(PortId out, std::int64_t more_bytes) {
 void Device::serve(PortId out) {
   Port& p = ports_[out.value()];
   while (p.egress.waiting()) {
-    const EgressPort::Choice choice = p.egress.choose(now(), [&](std::uint8_t channel, std::uint32_t requester) {
-      return cost_of(p.egress, front(out, channel, requester)).bytes;
-    });
+    const EgressPort::Choice choice =
+        p.egress.choose(now(), [&](std::uint8_t channel, std::uint32_t requester) -> const WireCost& {
+          return cost_of(p.egress, front(out, channel, requester));
+        });
     if (!choice.found) {
       if (choice.retry != Time::max()) wake(p, choice.retry);
       return;
@@ -197,8 +198,10 @@ void Device::start(Port& p, Transaction& t, std::uint8_t channel) {
     context_.listener->on_start(*this, p.id, t, now(), crossing);
   }
 
-  departed(t, p.id, crossing.leaves);  // still with the wire bytes of the link it came over: its credit
+  departed(t, p.id, crossing.leaves);  // still with what it took of the link it came over: its credit
   t.wire_bytes = cost.bytes;
+  t.credit_bytes = cost.credit_bytes;
+  t.packets = static_cast<std::uint32_t>(cost.packets);
   t.reverse_debt = cost.reverse_debt;
   t.head = crossing.head;
   t.tail = crossing.tail;

@@ -8,10 +8,19 @@ EgressPort::Channel& EgressPort::first_use(std::uint8_t vc) {
   used_ |= 1u << vc;
   if (lead_ == kNoChannel) {
     lead_ = vc;
-    return lead_channel_;
+    return made(lead_channel_, vc);
   }
   others_[vc] = std::make_unique<Channel>();
-  return *others_[vc];
+  return made(*others_[vc], vc);
+}
+
+EgressPort::Channel& EgressPort::made(Channel& channel, std::uint8_t vc) {
+  if (kind_->window(vc).room.packets != 0) channel.headers = std::make_unique<Headers>();
+  return channel;
+}
+
+bool EgressPort::settled(Channel& c, Time now) {
+  return c.credit.below(1, now) == now && (c.headers == nullptr || c.headers->credit.below(1, now) == now);
 }
 
 void EgressPort::become(PortKind& kind) {
@@ -31,7 +40,10 @@ void EgressPort::add(std::uint8_t vc, std::uint32_t requester, Time now) {
   if (waiting_channels_ == 0 && now > free_[0]) forget_turns();
   if (c.waiting.empty()) {
     if (now > free_[kind_->plan.priority[vc]]) c.waiting.forget();
-    if (c.credit.below(1, now) == now) c.largest = 0;
+    if (settled(c, now)) {
+      c.largest = 0;
+      if (c.headers != nullptr) c.headers->largest = 0;
+    }
   }
   c.waiting.insert(requester, now == c.served_at && requester == c.waiting.last());
   waiting_channels_ |= 1u << vc;
@@ -77,14 +89,21 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   }
 
   Time sent = now + duration;
-  if (kind_->windowed) {
+  PortKind::Window& window = kind_->window(vc);
+  if (window.paced_by_bytes) {
     if (now > c.pace) c.window_carry = 0;
-    sent = later(sent, now + kind_->window.advance(cost.bytes, c.window_carry));
-    c.pace = sent;
+    sent = later(sent, now + window.by_bytes.advance(cost.credit_bytes, c.window_carry));
   }
-  if (link.buffer_bytes != 0) {
+  if (c.headers != nullptr) {
+    if (now > c.pace) c.headers->carry = 0;
+    sent = later(sent, now + window.by_packets.advance(cost.packets, c.headers->carry));
+    c.headers->credit.settle(now);
+    c.headers->credit.take(cost.packets);
+  }
+  if (window.paced_by_bytes || c.headers != nullptr) c.pace = sent;
+  if (window.room.bytes != 0) {
     c.credit.settle(now);
-    c.credit.take(cost.bytes);
+    c.credit.take(cost.credit_bytes);
   }
   quantum_ = std::max(quantum_, cost.bytes);
   const Time packet_time = kind_->packet_time(cost.first_packet);
@@ -98,6 +117,7 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   crossing.owed = owed;
   crossing.line_free = free_[priority];
   crossing.wire_bytes = cost.bytes;
+  crossing.credit_bytes = cost.credit_bytes;
   return crossing;
 }
 
@@ -105,29 +125,49 @@ bool EgressPort::quiet(Time now) {
   if (waiting_channels_ != 0 || now <= free_[0]) return false;
   for (std::uint32_t all = used_; all != 0; all &= all - 1) {
     Channel& c = channel(static_cast<std::uint8_t>(__builtin_ctz(all)));
-    if (c.pace > now || c.credit.below(1, now) != now) return false;
+    if (c.pace > now || !settled(c, now)) return false;
   }
   return true;
 }
 
 Bytes EgressPort::outstanding(std::uint8_t vc) const { return used(vc) != nullptr ? used(vc)->credit.outstanding() : 0; }
 Bytes EgressPort::most_outstanding(std::uint8_t vc) const {
-  return kind_->link.buffer_bytes + (used(vc) != nullptr ? 2 * used(vc)->largest : 0);
+  return kind_->window(vc).room.bytes + (used(vc) != nullptr ? 2 * used(vc)->largest : 0);
 }
 Bytes EgressPort::unreturned(std::uint8_t vc) const { return used(vc) != nullptr ? used(vc)->credit.unreturned() : 0; }
 
-Time EgressPort::credit(std::uint8_t vc, Bytes bytes, Time left) {
+Bytes EgressPort::packets_outstanding(std::uint8_t vc) const {
+  return used(vc) != nullptr && used(vc)->headers != nullptr ? used(vc)->headers->credit.outstanding() : 0;
+}
+Bytes EgressPort::most_packets_outstanding(std::uint8_t vc) const {
+  const Channel* c = used(vc);
+  return kind_->window(vc).room.packets + (c != nullptr && c->headers != nullptr ? 2 * c->headers->largest : 0);
+}
+Bytes EgressPort::packets_unreturned(std::uint8_t vc) const {
+  return used(vc) != nullptr && used(vc)->headers != nullptr ? used(vc)->headers->credit.unreturned() : 0;
+}
+
+Time EgressPort::credit(std::uint8_t vc, Bytes bytes, Bytes packets, Time left) {
   const Time usable = left + kind_->link.credit_latency;
-  // An ample buffer keeps no books: nothing ever waits for it.
-  if (kind_->link.buffer_bytes != 0) channel(vc).credit.give_back(usable, bytes);
+  // Ample room keeps no books: nothing ever waits for it.
+  const Room& room = kind_->window(vc).room;
+  if (room.bytes != 0) channel(vc).credit.give_back(usable, bytes);
+  if (room.packets != 0) channel(vc).headers->credit.give_back(usable, packets);
   return usable;
 }
 
-Time EgressPort::credit_time(Channel& channel, Bytes bytes, Time now) {
-  const Bytes buffer_bytes = kind_->link.buffer_bytes;
-  if (buffer_bytes == 0) return now;
-  channel.largest = std::max(channel.largest, bytes);
-  return channel.credit.below(buffer_bytes + channel.largest, now);
+Time EgressPort::credit_time(std::uint8_t vc, Channel& c, const WireCost& cost, Time now) {
+  const Room& room = kind_->window(vc).room;
+  Time when = now;
+  if (room.bytes != 0) {
+    c.largest = std::max(c.largest, cost.credit_bytes);
+    when = c.credit.below(room.bytes + c.largest, now);
+  }
+  if (c.headers != nullptr) {
+    c.headers->largest = std::max(c.headers->largest, cost.packets);
+    when = later(when, c.headers->credit.below(room.packets + c.headers->largest, now));
+  }
+  return when;
 }
 
 Time EgressPort::next_packet_boundary(std::size_t priority, Time now) const {

@@ -2,7 +2,8 @@
 // every protocol; plain C++, no kernel, so that every edge of it can be tested one femtosecond to either side.
 //
 // b = wire bytes, R = line rate, D = b/R, L = latency, W = buffer per virtual channel at the far end, RTT = latency plus
-// credit latency, Rv = min(R, W/RTT).
+// credit latency, Rv = min(R, W/RTT). Where the far end counts packets, too (PCIe's header credits, H a channel), they are a
+// second window beside W: a train of n packets takes at least n RTT/H, and starts while fewer than H are outstanding.
 //  1. Eligible at T: its head is here; it is the front of its (requester, channel) queue; outstanding < W + the channel's
 //     largest train so far, which is outstanding <= W with W counted in whole trains; T >= pace of its channel; T >= free of
 //     its priority; when a lower priority is being charged, T is one of its packet boundaries.
@@ -34,6 +35,7 @@ struct Crossing {
   Time line_free;                 ///< when the line is free again for its priority
   Time owed;                      ///< of the line's time, for acks and flow control that went in front
   Bytes wire_bytes = 0;           ///< on this link
+  Bytes credit_bytes = 0;         ///< of the far buffer
 };
 
 class EgressPort {
@@ -60,9 +62,9 @@ class EgressPort {
     Bytes wire_bytes = 0;
     Time retry = Time::max();  ///< not found: the earliest instant at which asking again can help; max: a credit must come first
   };
-  /// @param wire_bytes_of  wire bytes of the front transaction of (channel, requester)
-  template <class WireBytesOf>
-  Choice choose(Time now, WireBytesOf&& wire_bytes_of);
+  /// @param cost_of  what the front transaction of (channel, requester) costs here
+  template <class CostOf>
+  Choice choose(Time now, CostOf&& cost_of);
 
   /// The chosen requester's turn is taken. @pre chosen at `now`
   void remove(const Choice& choice, Time now);
@@ -71,7 +73,7 @@ class EgressPort {
 
   // -- credits and debts
   /// A credit whose tail left the next device at `left`; it is usable from left + credit latency.
-  Time credit(std::uint8_t channel, Bytes bytes, Time left);
+  Time credit(std::uint8_t channel, Bytes bytes, Bytes packets, Time left);
   /// True once, when a channel was found short of credit and nothing was under way to it.
   bool starved(std::uint8_t channel) { const bool was = starved_ >> channel & 1u; starved_ &= ~(1u << channel); return was; }
   /// Acks and flow control that this direction owes for what the other one received.
@@ -94,8 +96,17 @@ class EgressPort {
   Bytes most_outstanding(std::uint8_t channel) const;
   /// Outstanding after every credit under way has come home.
   Bytes unreturned(std::uint8_t channel) const;
+  /// The same of packets, where the far end counts them.
+  Bytes packets_outstanding(std::uint8_t channel) const;
+  Bytes most_packets_outstanding(std::uint8_t channel) const;
+  Bytes packets_unreturned(std::uint8_t channel) const;
 
  private:
+  struct Headers {
+    CreditWindow credit;
+    Bytes largest = 0;               ///< packets of a train since all credit was home
+    std::uint64_t carry = 0;         ///< of the stream at H/RTT
+  };
   struct Channel {
     RequesterSet waiting;
     CreditWindow credit;
@@ -104,6 +115,7 @@ class EgressPort {
     Time pace;
     Time served_at;
     std::uint64_t window_carry = 0;  ///< of the stream at b/Rv
+    std::unique_ptr<Headers> headers;  ///< null: the far end does not count packets
   };
   /// The first channel used is kept in the port: most ports see one.
   Channel& channel(std::uint8_t vc) {
@@ -116,8 +128,11 @@ class EgressPort {
   /// The port was idle.
   void forget_turns();
 
-  /// When this channel's front of `bytes` has credit; max if that needs a credit not yet under way.
-  Time credit_time(Channel& channel, Bytes bytes, Time now);
+  Channel& made(Channel& channel, std::uint8_t vc);
+  /// Every credit of a channel is home.
+  static bool settled(Channel& channel, Time now);
+  /// When this channel's front has credit; max if that needs a credit not yet under way.
+  Time credit_time(std::uint8_t vc, Channel& channel, const WireCost& cost, Time now);
   /// The next packet boundary of what is being charged below `priority`.
   Time next_packet_boundary(std::size_t priority, Time now) const;
 
@@ -139,8 +154,8 @@ class EgressPort {
   std::array<Grid, kPriorities> grid_{};  ///< packet boundaries of the latest charge, by its priority
 };
 
-template <class WireBytesOf>
-EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
+template <class CostOf>
+EgressPort::Choice EgressPort::choose(Time now, CostOf&& cost_of) {
   Choice choice;
   // A channel that has nothing left when others are asked forgets its deficit.
   for (std::uint32_t gone = had_deficit_ & ~waiting_channels_; gone != 0; gone &= gone - 1)
@@ -166,10 +181,11 @@ EgressPort::Choice EgressPort::choose(Time now, WireBytesOf&& wire_bytes_of) {
     for (; left != 0; left &= left - 1) {
       const auto vc = static_cast<std::uint8_t>(__builtin_ctz(left));
       Channel& c = channel(vc);
-      requester[vc] = c.waiting.next([&](std::uint32_t r) { return wire_bytes_of(vc, r); });
-      bytes[vc] = wire_bytes_of(vc, requester[vc]);
+      requester[vc] = c.waiting.next([&](std::uint32_t r) { return cost_of(vc, r).bytes; });
+      const WireCost& cost = cost_of(vc, requester[vc]);
+      bytes[vc] = cost.bytes;
       Time when = later(now, c.pace);
-      when = later(when, credit_time(c, bytes[vc], now));
+      when = later(when, credit_time(vc, c, cost, now));
       if (when == now) {
         eligible |= 1u << vc;
       } else if (when == Time::max()) {

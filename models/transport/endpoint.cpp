@@ -90,7 +90,8 @@ bool Endpoint::stage(Requester& requester) {
   t->payload_bytes = std::min(message.transaction_bytes, part.bytes);
   t->engine_payload_bytes = part.engine_payload_bytes;
   t->traffic_class = message.traffic_class;
-  t->virtual_channel = context_.plan.channel_of[message.traffic_class];
+  t->virtual_channel =
+      part.operation == Operation::read_request ? kRequestChannel : context_.plan.channel_of[message.traffic_class];
   t->first_of_message = part.first;
   t->head = t->tail = later(now(), part.written);
   // What its source has yet to write does not wait for the port.

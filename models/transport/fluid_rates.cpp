@@ -92,16 +92,15 @@ void FluidRates::offer(FluidPort& port) {
   double line = line_rate(port.link());
   if (port.limit != 0) line = std::min(line, port.limit);
   for (const FluidPort::Member& m : port.reverse->members) line -= m.flow->rate * m.flow->way->crossings()[m.crossing].owed;
-  const double window = window_rate(port.link());
 
   claims_.clear();
   for (const FluidPort::Member& m : port.members) {
     const FluidCrossing& crossing = m.flow->way->crossings()[m.crossing];
     const bool own = crossing.requester == FluidCrossing::kOwn;
     const std::uint32_t requester = own ? m.flow->number : crossing.requester;
-    claims_.push_back({crossing.channel, requester, elsewhere(*m.flow, m.crossing) * crossing.wire, 0});
+    claims_.push_back({crossing.channel, requester, elsewhere(*m.flow, m.crossing) * crossing.wire, 0, crossing.window});
   }
-  shares_.share(claims_, plan_, line, window);
+  shares_.share(claims_, plan_, line);
   for (std::size_t i = 0; i < claims_.size(); ++i) {
     FluidFlow& flow = *port.members[i].flow;
     const std::uint32_t c = port.members[i].crossing;

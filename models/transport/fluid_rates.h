@@ -13,12 +13,6 @@
 namespace railyard::transport {
 
 inline double line_rate(const LinkDirection& link) { return static_cast<double>(link.rate.bytes_per_second()); }
-/// What a channel's buffer lets through: W/RTT where that is less than the line.
-inline double window_rate(const LinkDirection& link) {
-  if (!link.paced()) return std::numeric_limits<double>::infinity();
-  return static_cast<double>(link.buffer_bytes) / link.round_trip().seconds();
-}
-
 struct FluidFlow;
 
 /// One direction of a link as streams see it.

@@ -56,21 +56,24 @@ void PortShares::divide_channel(std::vector<Claim>& claims, const Part& channel)
   divide(requesters_, channel.room);
   for (const Part& requester : requesters_) {
     streams_.clear();
-    for (std::size_t c = requester.begin; c < requester.end; ++c) streams_.push_back({c, c + 1, claims[c].demand, 1, 0, 0});
+    for (std::size_t c = requester.begin; c < requester.end; ++c) streams_.push_back({c, c + 1, claims[c].demand});
     divide(streams_, requester.room);
     for (const Part& stream : streams_) claims[stream.begin].offer = stream.room;
   }
 }
 
-void PortShares::share(std::vector<Claim>& claims, const ChannelPlan& plan, double line, double window) {
+void PortShares::share(std::vector<Claim>& claims, const ChannelPlan& plan, double line) {
   channels_.clear();
   for (std::size_t c = 0; c < claims.size();) {
     Part& channel = channels_.emplace_back();
     channel.begin = c;
     const std::uint8_t vc = claims[c].channel;
-    for (; c < claims.size() && claims[c].channel == vc; ++c) channel.demand += claims[c].demand;
+    for (; c < claims.size() && claims[c].channel == vc; ++c) {
+      channel.demand += claims[c].demand;
+      channel.window = std::min(channel.window, claims[c].window);
+    }
     channel.end = c;
-    channel.demand = std::min(channel.demand, window);
+    channel.demand = std::min(channel.demand, channel.window);
     channel.weight = plan.weight[vc];
     channel.priority = plan.priority[vc];
   }
@@ -86,7 +89,7 @@ void PortShares::share(std::vector<Claim>& claims, const ChannelPlan& plan, doub
     if (rank_.empty()) continue;
     divide(rank_, left);
     for (Part& channel : rank_) {
-      channel.room = std::min(channel.room, window);
+      channel.room = std::min(channel.room, channel.window);
       divide_channel(claims, channel);
     }
     left = std::max(0.0, left - asked);

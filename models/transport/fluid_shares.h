@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "transport/traffic_class.h"
@@ -18,14 +19,15 @@ struct Claim {
   std::uint32_t requester = 0;
   double demand = 0;  ///< what the rest of its way lets through
   double offer = 0;   ///< what it would get here if it asked for everything
+  double window = std::numeric_limits<double>::infinity();  ///< what its channel's credits let through of such packets
 };
 
 class PortShares {
  public:
   /// Fills in the offers. Taking the smaller of demand and offer, the claims never exceed the line.
+  /// A channel's window is the smallest of its claims.
   /// @param claims  in order of (channel, requester)
-  /// @param window  what a channel's buffer lets through
-  void share(std::vector<Claim>& claims, const ChannelPlan& plan, double line, double window);
+  void share(std::vector<Claim>& claims, const ChannelPlan& plan, double line);
 
  private:
   /// Parts of a whole that is divided by weight.
@@ -33,6 +35,7 @@ class PortShares {
     std::size_t begin = 0, end = 0;  ///< of the claims
     double demand = 0, weight = 1;
     std::uint8_t priority = 0;
+    double window = std::numeric_limits<double>::infinity();
     double room = 0;                 ///< what it would get if it asked for everything
   };
   void divide(std::vector<Part>& parts, double capacity);

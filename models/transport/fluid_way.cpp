@@ -45,12 +45,13 @@ void FluidWay::rebuild() {
   slowest_ = legs_.size();
   if (path_.limit != Rate()) price_ = BytePrice(path_.limit);
   for (std::size_t i = 0; i < legs_.size(); ++i) {
-    const LinkDirection& link = legs_[i].hop.link();
-    const double time = crossings_[i].wire / std::min(line_rate(link), window_rate(link));
+    const Hop& hop = legs_[i].hop;
+    const double time = crossings_[i].wire / std::min(line_rate(hop.link()), crossings_[i].window);
     if (time <= slowest) continue;
     slowest = time;
     slowest_ = i;
-    price_ = link.paced() ? BytePrice(link.round_trip().fs(), link.buffer_bytes) : BytePrice(link.rate);
+    slowest_by_ = hop.link().pace(flow_of(hop.operation), train_at(hop));
+    price_ = railyard::transport::price(hop.link(), flow_of(hop.operation), slowest_by_);
   }
   rate_ = 1 / slowest;
   empty_ = uncontended_time(path_, 0, transaction_bytes_);
@@ -62,7 +63,7 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   const double share = static_cast<double>(path_.lanes[lane].weight) / static_cast<double>(weights_);
   const auto whole = static_cast<double>(transaction_bytes_);
   const PacketFormat& packet = hop.link().packet;
-  const WireCost cost = packet.cost(hop.operation, transaction_bytes_, path_.packet_limit(hop.operation), false);
+  const WireCost cost = train_at(hop);
   FluidCrossing& crossing = crossings_.emplace_back();
   crossing.port = hop.device->port(hop.port).fluid;
   double bytes = static_cast<double>(cost.bytes), owed = static_cast<double>(cost.reverse_debt);
@@ -72,6 +73,8 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
     owed += static_cast<double>(asked.bytes);
   }
   crossing.wire = share * bytes / whole;
+  if (hop.link().pace(flow_of(hop.operation), cost) != PacedBy::line)
+    crossing.window = hop.link().trains_per_second(flow_of(hop.operation), cost) * bytes;
   crossing.owed = share * owed / whole;
   crossing.channel = answers(hop) ? kResponseChannel : fabric_.context().plan.channel_of[example_.traffic_class];
   if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read out of a memory on the way
@@ -116,14 +119,18 @@ Bytes FluidWay::lane_bytes(std::uint32_t lane, Bytes bytes) const {
   return bytes * (before + path_.lanes[lane].weight) / weights_ - bytes * before / weights_;
 }
 
-Bytes FluidWay::wire_bytes(const LinkDirection& link, Operation operation, Bytes payload) const {
+WireCost FluidWay::train_at(const Hop& hop) const {
+  return hop.link().packet.cost(hop.operation, transaction_bytes_, path_.packet_limit(hop.operation), false);
+}
+
+Bytes FluidWay::taken(PacedBy by, const LinkDirection& link, Operation operation, Bytes payload) const {
   const Bytes transactions = std::max<Bytes>(1, ceil_div(payload, transaction_bytes_));
   const Bytes last = payload - (transactions - 1) * transaction_bytes_;
   const Bytes engine = path_.packet_limit(operation);
-  const Bytes first = link.packet.cost(operation, std::min(payload, transaction_bytes_), engine, true).bytes;
+  const auto of = [&](Bytes bytes, bool is_first) { return amount(by, link.packet.cost(operation, bytes, engine, is_first)); };
+  const Bytes first = of(std::min(payload, transaction_bytes_), true);
   if (transactions == 1) return first;
-  return first + (transactions - 2) * link.packet.cost(operation, transaction_bytes_, engine, false).bytes +
-         link.packet.cost(operation, last, engine, false).bytes;
+  return first + (transactions - 2) * of(transaction_bytes_, false) + of(last, false);
 }
 
 void FluidWay::measure(Sized& sized, Bytes bytes) {
@@ -137,18 +144,18 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
     const Leg& leg = legs_[i];
     const Bytes payload = lane_bytes(leg.lane, bytes);
     if (payload == 0 && bytes != 0) continue;
-    const Bytes wire = wire_bytes(leg.hop.link(), leg.hop.operation, payload);
+    const Bytes wire = taken(PacedBy::line, leg.hop.link(), leg.hop.operation, payload);
     charge(*crossings_[i].port, payload, wire);
     if (answers(leg.hop)) {
       FluidPort& back = *crossings_[i].port->reverse;
-      charge(back, 0, wire_bytes(back.link(), question(leg.hop), payload));
+      charge(back, 0, taken(PacedBy::line, back.link(), question(leg.hop), payload));
     }
   }
   sized.slowest_bytes = bytes;
   if (slowest_ < legs_.size()) {
     const Leg& leg = legs_[slowest_];
     const Bytes payload = ceil_div(bytes * path_.lanes[leg.lane].weight, weights_);
-    sized.slowest_bytes = wire_bytes(leg.hop.link(), leg.hop.operation, payload);
+    sized.slowest_bytes = taken(slowest_by_, leg.hop.link(), leg.hop.operation, payload);
   }
   sized.uncontended = uncontended_time(path_, bytes, transaction_bytes_);
   sized.drain = sooner(price_.time_for(sized.slowest_bytes), sized.uncontended);

@@ -18,6 +18,7 @@ struct FluidPort;
 struct FluidCrossing {
   FluidPort* port = nullptr;
   double wire = 1;              ///< wire bytes here per byte of payload
+  double window = std::numeric_limits<double>::infinity();  ///< wire bytes per second that its credits let through
   double owed = 0;              ///< bytes that it causes on the other direction, per byte of payload: acks, read requests
   std::uint32_t requester = 0;  ///< an input port, or one of the following
   std::uint8_t channel = 0;
@@ -38,7 +39,7 @@ class FluidWay {
   Bytes transaction_bytes() const { return transaction_bytes_; }
   /// Payload rate of a long message alone, in bytes per second.
   double rate() const { return rate_; }
-  /// Price of the slowest stage; in its bytes, a message is Sized::slowest_bytes long.
+  /// Price of the slowest stage; in what it counts, a message is Sized::slowest_bytes long.
   BytePrice& price() { return price_; }
 
   /// What a message adds to the books of one port, when its last byte has left.
@@ -49,7 +50,7 @@ class FluidWay {
   };
   struct Sized {
     Bytes bytes = std::numeric_limits<Bytes>::max();
-    Bytes slowest_bytes = 0;     ///< in bytes of the slowest stage
+    Bytes slowest_bytes = 0;     ///< in what sets the pace of the slowest stage
     Time drain;                  ///< that these take
     Time uncontended;            ///< from memory to memory
     std::vector<Charge> charges;
@@ -76,7 +77,10 @@ class FluidWay {
   void add_reduction();
   void measure(Sized& sized, Bytes bytes);
   Bytes lane_bytes(std::uint32_t lane, Bytes bytes) const;
-  Bytes wire_bytes(const LinkDirection& link, Operation operation, Bytes payload) const;
+  /// What a whole transaction costs on a hop.
+  WireCost train_at(const Hop& hop) const;
+  /// On the wire, or of what else sets a pace.
+  Bytes taken(PacedBy by, const LinkDirection& link, Operation operation, Bytes payload) const;
 
   Fabric& fabric_;
   Message example_;
@@ -86,6 +90,7 @@ class FluidWay {
   std::vector<Leg> legs_;             ///< as crossings_
   std::vector<FluidCrossing> crossings_;
   std::size_t slowest_ = 0;           ///< leg; legs_.size(): the engine's limit
+  PacedBy slowest_by_ = PacedBy::line;
   BytePrice price_;
   double rate_ = 0;
   Time empty_;                        ///< uncontended, of a message of no bytes

@@ -30,6 +30,8 @@ void Invariants::on_start(const Device& device, PortId id, const Transaction& t,
   expect(port.busy_until(now) <= now, device, port.name + ": the line is charged for more than has passed");
   expect(port.egress.outstanding(t.virtual_channel) <= port.egress.most_outstanding(t.virtual_channel), device,
          port.name + ": more is outstanding than the far buffer takes");
+  expect(port.egress.packets_outstanding(t.virtual_channel) <= port.egress.most_packets_outstanding(t.virtual_channel), device,
+         port.name + ": more packets are outstanding than the far end takes");
   if (t.message != nullptr) {
     const auto found = under_way_.find(t.message);
     expect(found != under_way_.end(), device, port.name + ": a transaction of a message that is not under way");
@@ -88,7 +90,8 @@ void Invariants::expect_settled(const std::vector<Device*>& devices) const {
       const Device::Port& port = device->port(PortId(p));
       expect(port.counters.queued_bytes == 0 && !port.egress.waiting(), *device, port.name + ": bytes still wait at the end");
       for (std::uint8_t vc = 0; vc < kVirtualChannels; ++vc)
-        expect(port.egress.unreturned(vc) == 0, *device, port.name + ": credits are missing at the end");
+        expect(port.egress.unreturned(vc) == 0 && port.egress.packets_unreturned(vc) == 0, *device,
+               port.name + ": credits are missing at the end");
     }
   }
   if (devices.empty()) return;

@@ -14,11 +14,6 @@ constexpr Time kAutomaticDuration = Time::ns(250);
 constexpr Bytes kBufferShare = 4;
 constexpr std::size_t kMaxHops = 64;
 
-Rate effective_rate(const LinkDirection& link) {
-  if (!link.paced()) return link.rate;
-  return Rate::bytes_per_second(static_cast<std::uint64_t>(static_cast<double>(link.buffer_bytes) / link.round_trip().seconds()));
-}
-
 std::uint64_t weights(const Path& path) {
   std::uint64_t sum = 0;
   for (const Lane& lane : path.lanes) sum += lane.weight;
@@ -35,24 +30,29 @@ Rate lane_limit(const Path& path, const Lane& lane) {
 /// been charged. Within a gapless run times come from the bytes since its start, so that they are rounded once.
 struct Stage {
   LinkDirection link;
-  ByteClock clock;         ///< line or, where the buffer is small, window rate
+  ByteClock clock;         ///< of what sets the pace: bytes on the line, of the buffer or, as many as they are, packets
   ByteClock line;
+  PacedBy paced_by = PacedBy::line;
   bool stores = false;     ///< the way in is slower: the first packet must be whole
   Operation operation = Operation::write;
   bool answers_reads = false;
   Time latency;            ///< to the next stage
   Time run;                ///< start of the run
-  Bytes in_run = 0;        ///< bytes charged since
+  Bytes in_run = 0;        ///< charged since, in what the clock counts
   Time packet;             ///< first packet of the current transaction, at line rate
-  Bytes wire = 0;          ///< of the current transaction
+  Bytes taken = 0;         ///< by the current transaction
 
   Time start(Bytes more = 0) { return run + clock.time_for(in_run + more); }
 };
 
-Bytes wire_bytes(const Stage& stage, const Path& path, Bytes payload, bool first, Bytes* first_packet) {
+WireCost cost_at(const Hop& hop, const Path& path, Bytes payload, bool first) {
+  return hop.link().packet.cost(hop.operation, payload, path.packet_limit(hop.operation), first);
+}
+
+Bytes taken(const Stage& stage, const Path& path, Bytes payload, bool first, Bytes& first_packet) {
   const WireCost cost = stage.link.packet.cost(stage.operation, payload, path.packet_limit(stage.operation), first);
-  if (first_packet != nullptr) *first_packet = cost.first_packet;
-  if (!stage.answers_reads) return cost.bytes;
+  first_packet = cost.first_packet;
+  if (!stage.answers_reads || stage.paced_by != PacedBy::line) return amount(stage.paced_by, cost);
   return cost.bytes + stage.link.packet.cost(Operation::read_request, payload, path.request_bytes, first).reverse_debt;
 }
 
@@ -65,21 +65,21 @@ Time comes_in(std::vector<Stage>& stages, std::size_t k) {
 void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payload, bool first) {
   for (std::size_t k = 0; k < stages.size(); ++k) {
     Stage& stage = stages[k];
-    stage.in_run += stage.wire;  // of the one before
+    stage.in_run += stage.taken;  // by the one before
     if (k > 0 && comes_in(stages, k) > stage.start()) {
       stage.run = comes_in(stages, k);
       stage.in_run = 0;
     }
     Bytes first_packet = 0;
-    stage.wire = wire_bytes(stage, path, payload, first, &first_packet);
-    stage.packet = sooner(stage.line.time_for(first_packet), stage.clock.time_for(stage.wire));
+    stage.taken = taken(stage, path, payload, first, first_packet);
+    stage.packet = sooner(stage.line.time_for(first_packet), stage.clock.time_for(stage.taken));
   }
 }
 
 /// `count` more transactions like the current one: each stage runs on by itself or follows a slower one before it.
 void skip(std::vector<Stage>& stages, Bytes count) {
   for (std::size_t k = 0; k < stages.size(); ++k) {
-    stages[k].in_run += stages[k].wire * count;
+    stages[k].in_run += stages[k].taken * count;
     if (k > 0 && comes_in(stages, k) > stages[k].start()) {
       stages[k].run = comes_in(stages, k);
       stages[k].in_run = 0;
@@ -98,7 +98,8 @@ Time lane_time(const Path& path, const Lane& lane, Bytes bytes, Bytes transactio
     Stage& stage = stages.emplace_back();
     stage.link = hop.link();
     stage.line = ByteClock(stage.link.rate);
-    stage.clock = stage.link.paced() ? ByteClock(stage.link.round_trip().fs(), stage.link.buffer_bytes) : stage.line;
+    stage.paced_by = stage.link.pace(flow_of(hop.operation), cost_at(hop, path, transaction_bytes, false));
+    stage.clock = ByteClock(price(stage.link, flow_of(hop.operation), stage.paced_by));
     stage.stores = into != Rate() && into < stage.link.rate;
     stage.operation = hop.operation;
     stage.answers_reads = hop.answers_reads;
@@ -117,7 +118,7 @@ Time lane_time(const Path& path, const Lane& lane, Bytes bytes, Bytes transactio
 
   Time tail;
   for (std::size_t k = path.limit != Rate() ? 1 : 0; k < stages.size(); ++k)
-    tail = later(tail, stages[k].start(stages[k].wire)) + stages[k].latency;
+    tail = later(tail, stages[k].start(stages[k].taken)) + stages[k].latency;
   return tail;
 }
 
@@ -217,9 +218,8 @@ Rate payload_rate(const Path& path, Bytes transaction_bytes) {
   for (const Lane& lane : path.lanes) {
     double slowest = path.limit != Rate() ? static_cast<double>(lane_limit(path, lane).bytes_per_second()) : 1e18;
     for (const Hop& hop : lane.hops) {
-      const Bytes wire = hop.link().packet.cost(hop.operation, transaction_bytes, path.packet_limit(hop.operation), false).bytes;
-      slowest = std::min(slowest, static_cast<double>(effective_rate(hop.link()).bytes_per_second()) *
-                                      static_cast<double>(transaction_bytes) / static_cast<double>(wire));
+      const WireCost cost = cost_at(hop, path, transaction_bytes, false);
+      slowest = std::min(slowest, hop.link().trains_per_second(flow_of(hop.operation), cost) * static_cast<double>(transaction_bytes));
     }
     sum += slowest;
   }

@@ -15,8 +15,8 @@ namespace railyard::transport {
 
 struct PortKind {
   PortKind(const LinkDirection& direction, const ChannelPlan& channels)
-      : link(direction), plan(channels), windowed(direction.paced()), line(direction.rate), debt(line) {
-    if (windowed) window = BytePrice(link.round_trip().fs(), link.buffer_bytes);
+      : link(direction), plan(channels), line(direction.rate), debt(line) {
+    for (std::size_t f = 0; f < kFlows; ++f) windows_[f] = Window(link, static_cast<Flow>(f));
     for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) channels_at[plan.priority[vc]] |= 1u << vc;
     one_priority = channels_at[0] == (1u << kVirtualChannels) - 1;
   }
@@ -39,14 +39,28 @@ struct PortKind {
     return packet_time_;
   }
 
+  /// A receiver's room for a flow, and what it takes to come round where that can be longer than the line takes.
+  struct Window {
+    Window() = default;
+    Window(const LinkDirection& link, Flow flow)
+        : room(link.room(flow)), paced_by_bytes(room.bytes != 0 && link.rate.time_for(room.bytes) < link.round_trip()) {
+      if (paced_by_bytes) by_bytes = BytePrice(link.round_trip().fs(), room.bytes);
+      if (room.packets != 0) by_packets = BytePrice(std::max<std::uint64_t>(1, link.round_trip().fs()), room.packets);
+    }
+    Room room;
+    bool paced_by_bytes = false;
+    BytePrice by_bytes, by_packets;
+  };
+  Window& window(std::uint8_t channel) {
+    return windows_[channel < kRequestChannel ? 0 : static_cast<std::size_t>(channel) - kRequestChannel + 1];
+  }
+
   const LinkDirection link;
   const ChannelPlan plan;
   std::array<std::uint32_t, kPriorities> channels_at{};  ///< bit per channel, by priority
   bool one_priority = true;                              ///< no channel has another than the lowest
-  bool windowed = false;                                 ///< Rv < R
   BytePrice line;
   BytePrice debt;                                        ///< the same, asked of acks and DLLPs
-  BytePrice window;                                      ///< b/Rv, where windowed
 
  private:
   struct Cost {
@@ -57,6 +71,7 @@ struct PortKind {
     bool first_of_message = false;
   };
   std::array<Cost, 8> costs_;  ///< the latest of an operation, of a message's first transaction and of the others
+  std::array<Window, kFlows> windows_;
   Bytes packet_bytes_ = 0;
   Time packet_time_;
 };

@@ -165,7 +165,7 @@ void Reader::stage_read(Channel& c, std::uint8_t channel, Bytes bytes) {
   t->payload_bytes = bytes;
   t->engine_payload_bytes = limits_.request_bytes;
   t->traffic_class = message.traffic_class;
-  t->virtual_channel = channel;
+  t->virtual_channel = kRequestChannel;
   t->first_of_message = work.first;
   t->head = t->tail = now();
   work.first = false;
@@ -186,11 +186,11 @@ void Reader::completed(Transaction& t) {
 }
 
 void Reader::departed(Transaction& t, PortId out, Time leaves) {
-  const std::uint8_t channel = t.virtual_channel;
   const bool own_read = out == read_port_ && t.operation == Operation::read_request;
+  const std::uint32_t flow = own_read ? flow_of(t) : 0;
   Endpoint::departed(t, out, leaves);
   if (!own_read) return;
-  channels_[channel].staged = false;
+  channels_[flows_[flow].channel].staged = false;
   read();
 }
 
@@ -204,14 +204,16 @@ void Reader::on_own_event(std::uint32_t tag, std::uint64_t data) {
   read();
 }
 
-Rate Reader::read_limit(const Path& read) const {
+Rate Reader::read_limit(const Path& read, const std::vector<Hop>& request) const {
+  const auto asked_at = [&](const LinkDirection& link) {
+    return limits_.request_bytes != 0 ? limits_.request_bytes : link.packet.max_read_request_bytes;
+  };
   Time held = read.fixed;
   Time slowest;
   for (const Hop& hop : read.lanes[0].hops) {
     const LinkDirection& link = hop.link();
     held += link.latency;
-    const Bytes asked = limits_.request_bytes != 0 ? limits_.request_bytes : link.packet.max_read_request_bytes;
-    slowest = later(slowest, link.rate.time_for(link.packet.cost(Operation::read_response, asked, read.completion_payload_bytes, false).bytes));
+    slowest = later(slowest, link.rate.time_for(link.packet.cost(Operation::read_response, asked_at(link), read.completion_payload_bytes, false).bytes));
   }
   held += slowest;
   if (held == Time()) return Rate();
@@ -222,16 +224,24 @@ Rate Reader::read_limit(const Path& read) const {
     const std::uint64_t buffered = rate(limits_.buffer_bytes, held + limits_.pass_on);
     limit = limit == 0 ? buffered : std::min(limit, buffered);
   }
+  for (const Hop& hop : request) {
+    const LinkDirection& link = hop.link();
+    const WireCost one = link.packet.cost(Operation::read_request, asked_at(link), limits_.request_bytes, false);
+    if (link.pace(transport::Flow::request, one) != PacedBy::headers) continue;
+    const auto asked = static_cast<std::uint64_t>(link.trains_per_second(transport::Flow::request, one) * static_cast<double>(asked_at(link)));
+    limit = limit == 0 ? asked : std::min(limit, asked);
+  }
   return Rate::bytes_per_second(limit);
 }
 
 Path Reader::pull_path(Window memory) const {
   const std::uint64_t address = window_base(memory);
-  const Arrival at = arrival(walk(*this, read_port_, address, 0), address);
+  const std::vector<Hop> request = walk(*this, read_port_, address, 0, Operation::read_request);
+  const Arrival at = arrival(request, address);
   if (at.endpoint == nullptr) SC_REPORT_FATAL(name(), "the source memory of a message is not reachable over PCIe");
   Path path = read_path(*this, read_port_, *at.endpoint, at.port, at.endpoint->read_latency());
   path.request_bytes = limits_.request_bytes;
-  path.limit = read_limit(path);
+  path.limit = read_limit(path, request);
   return path;
 }
 

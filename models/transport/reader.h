@@ -93,8 +93,9 @@ class Reader : public Endpoint {
   Bytes next_read(std::uint32_t flow) const;
   /// When this channel may read `bytes` more; Time::max() when only a departure or a completion can help.
   Time readable(Channel& channel, Bytes bytes);
-  /// Tags and buffer over the no-load time that a read of MRRS holds them; zero: no limit.
-  Rate read_limit(const Path& read) const;
+  /// Tags and buffer over the no-load time that a read of MRRS holds them, and the header credits that requests come by where
+  /// those are fewer; zero: no limit.
+  Rate read_limit(const Path& read, const std::vector<Hop>& request) const;
 
   PortId read_port_;
   ReadLimits limits_;

@@ -11,12 +11,14 @@ namespace railyard::transport {
 
 constexpr std::size_t kMaxClasses = 4;
 constexpr std::size_t kVirtualChannels = 8;
+/// Read requests ride alone: they pass what waits for a full buffer, and what they wait for themselves blocks nothing else.
+constexpr std::uint8_t kRequestChannel = 6;
 /// Read responses ride alone and always sink, so that requests and responses cannot deadlock.
 constexpr std::uint8_t kResponseChannel = 7;
 constexpr std::size_t kPriorities = 4;
 
 struct ClassSpec {
-  std::uint8_t virtual_channel = 0;  ///< 0..6; channel 7 carries read responses
+  std::uint8_t virtual_channel = 0;  ///< 0..5; channels 6 and 7 carry read requests and responses
   std::uint32_t weight = 1;          ///< deficit round robin share of its channel
   std::uint8_t priority = 0;         ///< 0..3, higher goes first
 };
@@ -39,8 +41,9 @@ inline void ChannelPlan::assign(std::size_t traffic_class, const ClassSpec& spec
   channel_of[traffic_class] = vc;
   if (spec.weight > weight[vc]) weight[vc] = spec.weight;
   if (spec.priority > priority[vc]) priority[vc] = spec.priority;
-  // Responses feed the highest class in use: starving them would starve it.
-  if (spec.priority > priority[kResponseChannel]) priority[kResponseChannel] = spec.priority;
+  // Reads feed the highest class in use: starving them would starve it.
+  for (const std::uint8_t reads : {kRequestChannel, kResponseChannel})
+    if (spec.priority > priority[reads]) priority[reads] = spec.priority;
 }
 
 }  // namespace railyard::transport

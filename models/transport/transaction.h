@@ -31,7 +31,8 @@ struct Transaction {
   std::uint64_t reply_to = 0;      ///< read request: where its response goes
   std::uint64_t requester = 0;     ///< read request: the requester's own mark, returned with the response
   Bytes payload_bytes = 0;         ///< never changes
-  Bytes wire_bytes = 0;            ///< on the link it crosses now; what the receiver's credit counts
+  Bytes wire_bytes = 0;            ///< on the link it crosses now
+  Bytes credit_bytes = 0;          ///< what the receiver's credit counts there
   Bytes reverse_debt = 0;          ///< acks and DLLPs the receiver owes for it on this link
   Bytes engine_payload_bytes = 0;  ///< the sending engine's packet limit; 0: the link's
   Time head, tail;                 ///< arrival at the device it is heading to; final once sent
@@ -42,6 +43,7 @@ struct Transaction {
   Fork* fork = nullptr;            ///< of which it is a copy or an operand
   Lid lid = 0;                     ///< destination port on the network; decoded by InfiniBand switches
   GroupId group = 0;               ///< multicast and reduction: whose members take part; the address is an offset in their memories
+  std::uint32_t packets = 0;       ///< that the receiver's header credits count on the link it crosses now
   Operation operation = Operation::write;
   std::uint8_t traffic_class = 0;
   std::uint8_t virtual_channel = 0;
@@ -56,7 +58,7 @@ struct Transaction {
 enum class Phase : std::uint8_t { head, credit };
 
 /// HEAD goes forward when a train's head is sent: delay is when the head arrives. CREDIT goes backward: delay is when the
-/// train's tail leaves the receiver, wire_bytes and virtual_channel say what comes back. Calls only store and schedule.
+/// train's tail leaves the receiver, credit_bytes, packets and virtual_channel say what comes back. Calls only store and schedule.
 struct FabricProtocol {
   using tlm_payload_type = Transaction;
   using tlm_phase_type = Phase;

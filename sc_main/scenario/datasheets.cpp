@@ -14,12 +14,37 @@ using gpu::GpuDatasheet;
 
 namespace {
 
+constexpr double kMostHeaders = 65536;
+
 Record<LinkDatasheet> link_record() {
   Record<LinkDatasheet> r;
   r.add("gb_per_s", &LinkDatasheet::gb_per_s, "line rate of one direction after encoding").above(0, kMostRate);
   r.add("latency_ns", &LinkDatasheet::latency_ns, "wire and PHY, one way").range(0, kMostNs);
   r.add("buffer_bytes", &LinkDatasheet::buffer_bytes, "receive buffer per virtual channel; 0: ample")
       .range(0, kMostBytes);
+  return r;
+}
+
+/// A PCIe link, with what the receiver at either end advertises.
+Record<LinkDatasheet> pcie_link_record() {
+  Record<LinkDatasheet> r = link_record();
+  r.add("posted_headers", &LinkDatasheet::posted_headers, "write packets that a receiver takes per virtual channel; 0: ample")
+      .range(0, kMostHeaders);
+  r.add("non_posted_headers", &LinkDatasheet::non_posted_headers, "read requests that it takes; 0: ample").range(0, kMostHeaders);
+  r.add("completion_headers", &LinkDatasheet::completion_headers, "completions that a switch or root port takes; 0: ample")
+      .range(0, kMostHeaders);
+  return r;
+}
+
+Record<PcieCredits> pcie_credits_record() {
+  Record<PcieCredits> r;
+  r.add("unit_bytes", &PcieCredits::unit_bytes, "of a data credit").range(1, 4096).required();
+  const auto headers = [&](const char* key, double PcieCredits::*field, const char* what) {
+    r.add(key, field, what).above(0, kMostHeaders).required();
+  };
+  headers("posted_headers_per_gb_per_s", &PcieCredits::posted_headers_per_gb_per_s, "posted header credits per GB/s of a link");
+  headers("non_posted_headers_per_gb_per_s", &PcieCredits::non_posted_headers_per_gb_per_s, "non-posted header credits per GB/s of a link");
+  headers("completion_headers_per_gb_per_s", &PcieCredits::completion_headers_per_gb_per_s, "completion header credits per GB/s of a link");
   return r;
 }
 
@@ -220,10 +245,10 @@ Record<BoardDatasheet> board_record() {
 
 /// The physical roles of a machine: what a board file gives, and what machine.overrides may change.
 void add_link_roles(Record<MachineSpec>& r) {
-  const Record<LinkDatasheet> link = link_record();
-  r.nested("nic_pcie", &MachineSpec::nic_pcie, link, "link between a NIC and its PCIe switch");
-  r.nested("plx_uplink", &MachineSpec::plx_uplink, link, "link between a PCIe switch and its root complex");
-  r.nested("plx_cascade", &MachineSpec::plx_cascade, link, "link between two PCIe switches in cascade");
+  const Record<LinkDatasheet> link = link_record(), pcie_link = pcie_link_record();
+  r.nested("nic_pcie", &MachineSpec::nic_pcie, pcie_link, "link between a NIC and its PCIe switch");
+  r.nested("plx_uplink", &MachineSpec::plx_uplink, pcie_link, "link between a PCIe switch and its root complex");
+  r.nested("plx_cascade", &MachineSpec::plx_cascade, pcie_link, "link between two PCIe switches in cascade");
   r.nested("socket_link", &MachineSpec::socket_link, link, "link between two CPU sockets");
   r.nested("ib_cable", &MachineSpec::ib_cable, link, "InfiniBand cable");
   r.nested("root_complex", &MachineSpec::root_complex, root_complex_record(), "a CPU's PCIe root complex");
@@ -347,12 +372,13 @@ MachineSpec load_board(const std::string& platform) {
   MachineSpec machine;
   Record<MachineSpec> record;
   record.nested("board", &MachineSpec::board, board_record(), "what a server holds").required();
-  record.nested("gpu_pcie", &MachineSpec::gpu_pcie, link_record(), "link between a GPU and its PCIe switch");
+  record.nested("gpu_pcie", &MachineSpec::gpu_pcie, pcie_link_record(), "link between a GPU and its PCIe switch");
   record.nested("nvlink", &MachineSpec::nvlink, link_record(), "one NVLink");
   add_link_roles(record);
   read_sheet(open_sheet("boards", DatasheetName{platform, "platform", Origin{}, ""}), record, machine);
   machine.board.name = platform;
   load_protocol("pcie", pcie_record(), machine.pcie);
+  load_protocol("pcie_credits", pcie_credits_record(), machine.pcie_credits);
   load_protocol("c2c", c2c_record(), machine.c2c);
   return machine;
 }
@@ -374,7 +400,7 @@ const Fields& override_fields() {
         return links;
       };
     };
-    r.mapping("gpu_pcie", link_record().fields(), "link between a GPU and its PCIe switch or socket",
+    r.mapping("gpu_pcie", pcie_link_record().fields(), "link between a GPU and its PCIe switch or socket",
               of_each_group(&MachineSpec::gpu_pcie, &GroupSpec::gpu_pcie));
     r.mapping("nvlink", link_record().fields(), "one NVLink; a GPU has several to each NVSwitch",
               of_each_group(&MachineSpec::nvlink, &GroupSpec::nvlink));
@@ -383,6 +409,7 @@ const Fields& override_fields() {
     r.nested("nic", &MachineSpec::nic, nic_record(), "InfiniBand NIC");
     r.nested("ib_switch", &MachineSpec::ib_switch, ib_switch_record(), "InfiniBand switch");
     r.nested("pcie", &MachineSpec::pcie, pcie_record(), "PCIe protocol");
+    r.nested("pcie_credits", &MachineSpec::pcie_credits, pcie_credits_record(), "PCIe flow control credits");
     r.nested("c2c", &MachineSpec::c2c, c2c_record(), "NVLink-C2C protocol");
     r.mapping("nvlink_protocol", nvlink_record().fields(), "NVLink protocol", [](void* record) {
       std::vector<void*> protocols;

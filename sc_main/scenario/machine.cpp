@@ -1,6 +1,7 @@
 #include "sc_main/scenario/machine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "sc_main/scenario/datasheets.h"
@@ -65,11 +66,20 @@ void derive_rates(MachineSpec& machine) {
     group.nvlink = machine.nvlink;
     group.nvlink.gb_per_s = group.gpu.nvlink.gb_per_s;
   }
+  const auto advertise = [&](LinkDatasheet& link) {
+    const PcieCredits& credits = machine.pcie_credits;
+    link.posted_headers = std::round(credits.posted_headers_per_gb_per_s * link.gb_per_s);
+    link.non_posted_headers = std::round(credits.non_posted_headers_per_gb_per_s * link.gb_per_s);
+    link.completion_headers = std::round(credits.completion_headers_per_gb_per_s * link.gb_per_s);
+  };
+  if (!machine.board.c2c)
+    for (GroupSpec& group : machine.groups) advertise(group.gpu_pcie);
   machine.gpu_pcie = machine.groups.front().gpu_pcie;
   machine.nvlink = machine.groups.front().nvlink;
   machine.nic_pcie.gb_per_s = pcie_rate(machine.pcie, machine.nic.pcie_generation, branch, machine.nic.pcie_lanes);
   machine.plx_uplink.gb_per_s = pcie_rate(machine.pcie, branch, root, kSwitchLanes);
   machine.plx_cascade.gb_per_s = pcie_rate(machine.pcie, branch, branch, kSwitchLanes);
+  for (LinkDatasheet* link : {&machine.nic_pcie, &machine.plx_uplink, &machine.plx_cascade}) advertise(*link);
   machine.ib_cable.gb_per_s = std::min(machine.nic.gb_per_s, machine.ib_switch.gb_per_s);
 }
 

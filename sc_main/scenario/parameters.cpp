@@ -98,7 +98,7 @@ Record<ComputeSection> compute_record() {
 Record<FabricSection> fabric_record() {
   const auto class_record = [](const ClassSection& defaults) {
     Record<ClassSection> r(defaults);
-    r.add("vc", &ClassSection::vc, "virtual channel").range(0, 6);
+    r.add("vc", &ClassSection::vc, "virtual channel").range(0, 5);
     r.add("weight", &ClassSection::weight, "share of a link among channels of one priority").range(1, 1024);
     r.add("priority", &ClassSection::priority, "higher goes first").range(0, 3);
     return r;

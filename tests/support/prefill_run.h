@@ -35,7 +35,9 @@ inline Scenario tiny_scenario(const std::vector<std::string>& sets = {}, const s
 inline void idealise(platforms::MachineSpec& m) {
   m.pcie.write_overhead_bytes = m.pcie.read_request_bytes = m.pcie.completion_overhead_bytes = m.pcie.dllp_bytes = 0;
   m.infiniband.packet_overhead_bytes = m.infiniband.first_overhead_bytes = 0;
-  const auto plain = [](platforms::LinkDatasheet& link) { link.latency_ns = link.buffer_bytes = 0; };
+  const auto plain = [](platforms::LinkDatasheet& link) {
+    link.latency_ns = link.buffer_bytes = link.posted_headers = link.non_posted_headers = link.completion_headers = 0;
+  };
   for (platforms::LinkDatasheet* link :
        {&m.gpu_pcie, &m.nic_pcie, &m.plx_uplink, &m.plx_cascade, &m.socket_link, &m.nvlink, &m.ib_cable})
     plain(*link);

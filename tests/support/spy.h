@@ -39,7 +39,7 @@ class Spy : public sc_core::sc_module {
     return out->nb_transport_fw(t, phase, delay);
   }
   tlm::tlm_sync_enum backward(transport::Transaction& t, transport::Phase& phase, sc_core::sc_time& delay) {
-    credit_bytes += t.wire_bytes;
+    credit_bytes += t.credit_bytes;
     return in->nb_transport_bw(t, phase, delay);
   }
 };
