@@ -68,10 +68,10 @@ class NotUp(Exception):
     """What did not come up, and its last words."""
 
 
-def _wait(what, until, logs):
+def _wait(what, until, processes, logs):
     end = time.monotonic() + UP_WITHIN_S
     while not until():
-        if time.monotonic() > end:
+        if time.monotonic() > end or any(process.poll() is not None for process in processes):
             words = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()[-2:]]
             raise NotUp(f"{what} did not come up: " + " | ".join(words))
         time.sleep(0.05)
@@ -86,7 +86,7 @@ def running(folder, cpus=2):
     controller_port, node_port = free_ports(2)
     configuration = folder / "slurm.conf"
     configuration.write_text(CONFIGURATION.format(user=getpass.getuser(), folder=folder, controller_port=controller_port, node_port=node_port, cpus=cpus))
-    (folder / "cgroup.conf").touch()
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # touches none, where autodetect wants one mounted
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o600)
@@ -105,10 +105,10 @@ def running(folder, cpus=2):
     try:
         start("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket", f"--pid-file={folder}/munged.pid",
               f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed", "--num-threads=2")
-        _wait("munged", (folder / "munge.socket").exists, logs)
+        _wait("munged", (folder / "munge.socket").exists, processes, logs)
         start("slurmctld", "-D", "-i", "-f", str(configuration))
         start("slurmd", "-D", "-N", "localhost", "-f", str(configuration))
-        _wait("Slurm", lambda: answer("sinfo", "--noheader", "--format=%t").strip() == "idle", logs)
+        _wait("Slurm", lambda: answer("sinfo", "--noheader", "--format=%t").strip() == "idle", processes, logs)
         yield configuration
     finally:
         subprocess.run(["scancel", f"--user={getpass.getuser()}"], env=environment, check=False, capture_output=True)
