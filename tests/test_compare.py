@@ -1,38 +1,23 @@
-"""The comparison of runs: what it prints, what it writes, what it runs and what it refuses."""
+"""The comparison of runs: what it prints, what it writes and what it refuses."""
 
+import contextlib
 import csv
+import html
 import json
 import os
 import pathlib
 import re
-import stat
+import sqlite3
 import subprocess
+import sys
 
 import pytest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "scripts" / "compare.py"
+sys.path.insert(0, str(SCRIPT.parent))
 
-# Stands for a platform executable: TTFT is 0.8 s over workload.prefill.tp, the wait grows with it, tp above 4 is refused.
-EXECUTABLE = """#!/usr/bin/python3
-import argparse, json, os, sys
-parser = argparse.ArgumentParser()
-parser.add_argument("scenario")
-parser.add_argument("--set", action="append", default=[])
-parser.add_argument("--out")
-parser.add_argument("--quiet", action="store_true")
-options = parser.parse_args()
-assert options.quiet
-sets = dict(text.split("=") for text in options.set)
-tp = int(sets.get("workload.prefill.tp", 1))
-if tp > 4:
-    sys.exit(print(f"{options.scenario}:1:1: error: no room for tp {tp}", file=sys.stderr) or 2)
-if "broken" in options.scenario:
-    sys.exit(print("the run cannot progress", file=sys.stderr) or 3)
-sys.path.insert(0, os.environ["TESTS"])
-import test_compare
-test_compare.write_run(options.out, 0.8 / tp, waited_s=tp * 1e-6, seed=int(sets.get("seed", 1)))
-"""
-
+from comparing import tables  # noqa: E402
+from comparing.runs import Run  # noqa: E402
 
 def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggregated_prefill", **changes):
     names = ["GPU_P[0][0]_PCI", "IB_Cable_P[0]"]
@@ -65,10 +50,8 @@ def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggre
     return directory
 
 
-def run(*arguments, **environment):
-    return subprocess.run(
-        [str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+def run(*arguments):
+    return subprocess.run([str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def refused(*arguments):
@@ -79,18 +62,13 @@ def refused(*arguments):
 
 
 def line_of(text, name):
-    """The columns of the table's line with this name."""
-    found = [line for line in text.splitlines() if line.startswith("  " + name + "  ")]
-    assert len(found) == 1, (name, text)
-    return re.split(r"\s{2,}", found[0].strip())
-
-
-@pytest.fixture(name="executable")
-def make_executable(tmp_path):
-    path = tmp_path / "plx_box"
-    path.write_text(EXECUTABLE)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
+    """The columns of the line with this name, in the first table that has one."""
+    for table in text.split("\n\n"):
+        found = [line for line in table.splitlines() if line.startswith("  " + name + "  ")]
+        if found:
+            assert len(found) == 1, (name, text)
+            return re.split(r"\s{2,}", found[0].strip())
+    raise AssertionError((name, text))
 
 
 def test_values_stand_side_by_side_with_their_ratio_to_the_first(tmp_path):
@@ -157,37 +135,96 @@ def test_csv_holds_every_number_unrounded(tmp_path):
     assert table["GPU_P[0][0]_PCI tx waited_kv_s"] == ["2e-06", "2e-06"]
 
 
-def test_run_compares_scenarios_and_passes_settings_on(tmp_path, executable):
-    out = tmp_path / "new" / "out"
-    done = run("--run", executable, "s/one.yaml", "s/two.yaml", "--out", out, "--set", "seed=7", TESTS=str(SCRIPT.parent.parent / "tests"))
+# A prefill window of 1 s: kernels 0.4 s, all-reduces 0.3 s, the gate 0.05 s, a bubble of 0.25 s of which 0.1 s wait for activations.
+WINDOW = {
+    "requests": 1, "prefill_window_s": 1.0, "stage_utilisation": {"stage0": 0.5, "stage1": 0.3}, "bubble_fraction": 0.25,
+    "exposed_s": {"tp": 0.3, "tp_sync": 0.05, "pp": 0.1, "kv": 0.02},
+    "decode": {"steps": 4, "step_s": 0.05, "exposed_s": {"tp": 0.08, "tp_sync": 0.0, "pp": 0.04}},
+}
+
+
+def test_where_the_time_moved(tmp_path):
+    more = WINDOW | {"prefill_window_s": 1.2, "stage_utilisation": {"stage0": 0.4}, "bubble_fraction": 0.125, "exposed_s": WINDOW["exposed_s"] | {"tp": 0.5}}
+    runs = [write_run(tmp_path / "a", 1.0, metrics=WINDOW), write_run(tmp_path / "b", 1.2, metrics=more)]
+    table = run(*runs).stdout.split("where the time moved")[1].split("\n\n")[0]
+    rows = {line[0]: line[1:] for line in (re.split(r"\s{2,}", text.strip()) for text in table.splitlines()[1:])}
+    assert rows == {
+        "prefill: kernels": ["400.000 ms", "480.000 ms", "+80.000 ms"],
+        "prefill: all-reduces": ["300.000 ms", "500.000 ms", "+200.000 ms"],
+        "prefill: waiting for the last peer": ["50.000 ms", "50.000 ms", "0"],
+        "prefill: waiting for activations": ["100.000 ms", "100.000 ms", "0"],
+        "prefill: bubble": ["150.000 ms", "50.000 ms", "-100.000 ms"],
+        "prefill: the rest": ["-", "20.000 ms"],
+        "prefill": ["1.000 s", "1.200 s", "+200.000 ms"],
+        "handoff": ["20.000 ms", "20.000 ms", "0"],
+        "decode step: all-reduces": ["20.000 ms", "20.000 ms", "0"],
+        "decode step: waiting for activations": ["10.000 ms", "10.000 ms", "0"],
+        "decode step: kernels and the rest": ["20.000 ms", "20.000 ms", "0"],
+        "decode step": ["50.000 ms", "50.000 ms", "0"],
+    }
+
+
+@pytest.mark.parametrize("tp, pp", [(2, 2), (4, 1), (1, 3)])
+def test_the_parts_of_a_real_prefill_are_the_whole(tmp_path, tp, pp):
+    from platform_runs import succeed, tiny
+
+    sets = ["--set", f"workload.prefill.tp={tp}", "--set", f"workload.prefill.pp={pp}", "--set", "workload.requests.count=3"]
+    succeed("plx_box", tiny(tmp_path), "--out", tmp_path / "out", "--quiet", *sets)
+    found = tables.parts(Run(str(tmp_path / "out"), "out"))
+    assert "prefill: the rest" not in found and min(found.values()) >= 0
+    assert sum(value for name, value in found.items() if name.startswith("prefill: ")) == pytest.approx(found["prefill"], rel=1e-9)
+
+
+def test_links_that_changed_most_come_first(tmp_path):
+    runs = [write_run(tmp_path / "a", 0.5, busy=(0.5, 0.25)), write_run(tmp_path / "b", 0.5, busy=(0.45, 0.375)), write_run(tmp_path / "c", 0.5, busy=(0.5, 0.25))]
+    changed = run(*runs).stdout.split("links that changed most")[1].split("\n\n")[0].splitlines()[1:]
+    assert [re.split(r"\s{2,}", line.strip()) for line in changed] == [
+        ["IB_Cable_P[0] tx", "25.00 %", "37.50 %", "+12.50 points", "25.00 %", "0"],
+        ["GPU_P[0][0]_PCI tx", "50.00 %", "45.00 %", "-5.00 points", "50.00 %", "0"],
+    ]
+    assert "links that changed most" not in run(runs[0], runs[2]).stdout
+
+
+def test_markdown_and_html_say_what_the_terminal_says(tmp_path):
+    runs = [write_run(tmp_path / "a|b", 0.5), write_run(tmp_path / "<b>", 0.4)]
+    done = run(*runs, "--markdown", tmp_path / "t.md", "--html", tmp_path / "t.html")
     assert done.returncode == 0, done.stderr
-    assert line_of(done.stdout, "metric") == ["metric", "one", "two", "ratio"]
-    assert [json.loads((out / name / "summary.json").read_text())["seed"] for name in ("one", "two")] == [7, 7]
+    printed = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines() if line.startswith("  ")]
+    markdown = (tmp_path / "t.md").read_text()
+    rows = [[cell.strip(" `").replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in markdown.splitlines() if line.startswith("| ") and "---" not in line]
+    assert [[cell for cell in row if cell] for row in rows] == printed
+    page = (tmp_path / "t.html").read_text()
+    cells = [[html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", line) if cell] for line in re.findall(r"<tr>(.*?)</tr>", page)]
+    titles = re.findall(r"<caption>([^<]*)</caption>", page)
+    assert len(titles) == page.count("<table>") == 5
+    assert [row if row[0] not in titles else row[1:] for row in printed] == cells
+    assert not re.search(r"<script|<link|src=|href=|url\(", page) and "<b>" not in page
 
 
-def test_vary_runs_every_combination_and_leaves_out_what_is_refused(tmp_path, executable):
-    arguments = ["--vary", "workload.prefill.tp=1,2,8", "--vary", "seed=3,4"]
-    done = run("--run", executable, "one.yaml", "--out", tmp_path / "out", *arguments, TESTS=str(SCRIPT.parent.parent / "tests"))
-    assert done.returncode == 0, done.stderr
-    assert line_of(done.stdout, "metric")[1::2] == ["tp=1,seed=3", "ratio", "ratio", "ratio"]
-    assert line_of(done.stdout, "ttft_s") == ["ttft_s", "800.000 ms", "800.000 ms", "1.000"] + ["400.000 ms", "0.500"] * 2
-    left_out = [line for line in done.stderr.splitlines() if line.startswith("left out")]
-    assert left_out == [f"left out tp=8,seed={seed}: one.yaml:1:1: error: no room for tp 8" for seed in (3, 4)]
+def test_points_of_a_sweep(tmp_path):
+    sweep = tmp_path / "sweep"
+    rows = [(1, 1, "done"), (2, 1, "done"), (2, 2, "failed"), (2, 3, "missing")]
+    for tp, pp, status in rows:
+        if status == "done":
+            write_run(sweep / "points" / f"{tp}{pp}" / "out", 0.5 / tp)
+    with contextlib.closing(sqlite3.connect(sweep / "results.sqlite")) as database, database:
+        database.execute("CREATE TABLE runs (status, error, directory, tp, pp, note)")
+        for tp, pp, status in rows:
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, 'x')", (status, "no room" if status == "failed" else None, f"points/{tp}{pp}", tp, pp))
+    done = run(f"{sweep}:note=x,tp=1,pp=1", f"{sweep}:note=x,tp=2,pp=1")
+    assert line_of(done.stdout, "metric") == ["metric", "tp=1", "tp=2", "ratio"]
+    assert line_of(done.stdout, "ttft_s") == ["ttft_s", "500.000 ms", "250.000 ms", "0.500"]
+    alone = write_run(tmp_path / "alone", 0.25)
+    assert line_of(run(alone, f"{sweep}:tp=1").stdout, "metric") == ["metric", "alone", f"{sweep}:tp=1", "ratio"]
+    for wanted, words in [("tp=2", "3 points of the sweep are so; expected one"), ("tp=9", "0 points of the sweep are so; expected one"),
+                          ("tq=2", "no axis 'tq'; there are: status, error, directory, tp, pp, note"), ("tp", "'tp' is not AXIS=VALUE"),
+                          ("tp=2,pp=2", "failed: no room"), ("tp=2,pp=3", "missing")]:
+        assert refused(alone, f"{sweep}:{wanted}") == f"compare.py: error: {sweep}:{wanted}: {words}\n"
+    assert refused(alone, sweep) == f"compare.py: error: {sweep}: a sweep; say which of its points: {sweep}:AXIS=VALUE,...\n"
+    assert refused(f"{sweep}:tp=1", f"{sweep}:tp=1").endswith(": given twice\n")
 
 
-def test_vary_keeps_a_list_in_brackets_whole(tmp_path, executable):
-    done = run("--run", executable, "one.yaml", "--out", tmp_path / "out", "--vary", "seed=[1,2],3", TESTS="")
-    assert "running seed=[1,2]\n" in done.stderr
-
-
-def test_a_run_that_fails_ends_with_its_own_words_and_status(tmp_path, executable):
-    done = run("--run", executable, "broken.yaml", "one.yaml", "--out", tmp_path / "out")
-    assert (done.returncode, done.stderr) == (3, "running broken\nthe run cannot progress\n")
-    done = run("--run", executable, "one.yaml", "two.yaml", "--out", tmp_path / "out", "--set", "workload.prefill.tp=9")
-    assert (done.returncode, done.stderr) == (2, "running one\none.yaml:1:1: error: no room for tp 9\n")
-
-
-def test_bad_input_is_one_line(tmp_path, executable):
+def test_bad_input_is_one_line(tmp_path):
     good = write_run(tmp_path / "good", 0.5)
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "summary.json").write_text("no")
@@ -205,9 +242,4 @@ def test_bad_input_is_one_line(tmp_path, executable):
     assert refused(good, newer).endswith("schema_version is not 1; written by another version of Railyard?\n")
     assert refused(good, other).endswith("runs of different kinds: disaggregated_prefill, training\n")
     assert refused(good, unlinked).endswith("unlinked/links.csv: No such file or directory\n")
-    assert refused(good, other, "--vary", "a=1").endswith("--out, --set and --vary need --run EXECUTABLE\n")
-    assert refused("a.yaml", "--run", executable).endswith("--run needs --out DIR\n")
-    assert refused("a.yaml", "--run", executable, "--out", tmp_path / "o", "--vary", "a").endswith("--vary a: not KEY=VALUE,VALUE,...\n")
-    assert refused("a.yaml", "--run", executable, "--out", tmp_path / "o", "--vary", "a=1,1").endswith("a=1: given twice\n")
     assert refused(good, other, "--links", "0").endswith("'0' is no number from 1 on\n")
-    assert not (tmp_path / "o").exists()

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import runner
+from summaries import metrics
 
 from .expressions import ExpressionError
 from .identity import contents
@@ -162,21 +163,6 @@ class Store:
             names, rows = [column[0] for column in cursor.description], cursor.fetchall()
         columns = {name: _of_one_type([row[i] for row in rows]) for i, name in enumerate(names)}
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
-
-
-def metrics(summary: dict) -> dict[str, object]:
-    """The metrics of a run under dotted names."""
-    flat: dict[str, object] = {}
-
-    def add(group: dict, prefix: str) -> None:
-        for name, value in group.items():
-            if isinstance(value, dict):
-                add(value, f"{prefix}{name}.")
-            else:
-                flat[prefix + name] = value
-
-    add(summary.get("metrics", {}), "")
-    return flat
 
 
 def objective(sweep: Sweep, point: SweepPoint, summary: dict) -> float | None:

@@ -1,0 +1,126 @@
+"""The runs to compare: directories that --out wrote, or points of a sweep."""
+
+import contextlib
+import csv
+import os
+import pathlib
+import sqlite3
+
+import summaries
+
+DATABASE = "results.sqlite"
+
+
+class Error(Exception):
+    """Input that cannot be compared, in one line."""
+
+
+class Run:
+    """What one directory holds: metrics, links, and where messages waited."""
+
+    def __init__(self, directory: str, label: str) -> None:
+        self.directory = directory
+        try:
+            self.summary = summaries.read(os.path.join(directory, "summary.json"))
+        except summaries.SummaryError as error:
+            raise Error(str(error)) from error
+        self.label = label if self.summary["complete"] else label + " (incomplete)"
+        self.metrics = summaries.metrics(self.summary)
+        self.links = {link_name(link): link for link in self.summary["links"]}
+        self.waits = _read_waits(os.path.join(directory, "links.csv"))
+
+    @property
+    def title(self) -> str:
+        model = self.summary.get("model")
+        return f"{model} on {self.summary['platform']}" if model else f"{self.summary['kind']} on {self.summary['platform']}"
+
+
+def link_name(link: dict) -> str:
+    return f"{link['name']} {link['direction']}"
+
+
+def _read_waits(path: str) -> dict[tuple[str, str], float]:
+    """Time that messages waited at each link, (class, link) to seconds."""
+    waits = {}
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                for column, value in row.items():
+                    if column.startswith("waited_"):
+                        waits[(column[len("waited_") : -len("_s")], link_name(row))] = float(value)
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Error(f"{path}: not the links.csv of a run") from error
+    return waits
+
+
+def _labels(directories: list[str]) -> list[str]:
+    """The shortest tails of the paths that tell them apart."""
+    parts = [os.path.abspath(directory).split(os.sep) for directory in directories]
+    for count in range(1, max(map(len, parts), default=0) + 1):
+        labels = ["/".join(part[-count:]) for part in parts]
+        if len(set(labels)) == len(labels):
+            return labels
+    if directories:
+        raise Error(f"{directories[0]}: given twice")
+    return []
+
+
+def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
+    """A point of a sweep by `AXIS=VALUE,...`. @return its directory"""
+    conditions = []
+    for word in wanted.split(","):
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise Error(f"{text}: '{word}' is not AXIS=VALUE")
+        conditions.append((name, value))
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{sweep / DATABASE}?mode=ro", uri=True)) as database:
+            columns = [row[1] for row in database.execute("PRAGMA table_info(runs)")]
+            for name, _ in conditions:
+                if name not in columns:
+                    raise Error(f"{text}: no axis '{name}'; there are: {', '.join(columns)}")
+            where = " AND ".join(f'CAST("{name}" AS TEXT) = ?' for name, _ in conditions)
+            found = database.execute(f"SELECT status, directory, error FROM runs WHERE {where}", [value for _, value in conditions]).fetchall()
+    except sqlite3.Error as error:
+        raise Error(f"{sweep / DATABASE}: {error}") from error
+    if len(found) != 1:
+        raise Error(f"{text}: {len(found)} points of the sweep are so; expected one")
+    (status, directory, error), = found
+    if status != "done":
+        raise Error(f"{text}: {status}" + (f": {error}" if error else ""))
+    return str(sweep / directory / "out")
+
+
+def _point_labels(texts: list[str]) -> list[str]:
+    """What tells points apart: of one sweep their conditions without those that all have."""
+    sweeps, wanted = zip(*(text.rpartition(":")[::2] for text in texts))
+    if len(set(sweeps)) > 1 or len(texts) == 1:
+        return texts
+    words = [text.split(",") for text in wanted]
+    labels = [",".join(word for word in own if not all(word in other for other in words)) for own in words]
+    return labels if all(labels) and len(set(labels)) == len(labels) else list(wanted)
+
+
+def read(arguments: list[str]) -> list[Run]:
+    """@param arguments  directories of runs, or DIRECTORY:AXIS=VALUE,... of sweeps"""
+    points: dict[str, str] = {}
+    for text in arguments:
+        sweep, colon, wanted = text.rpartition(":")
+        if colon and not os.path.isdir(text) and (pathlib.Path(sweep) / DATABASE).exists():
+            points[text] = _point(text, pathlib.Path(sweep), wanted)
+        elif (pathlib.Path(text) / DATABASE).exists():
+            raise Error(f"{text}: a sweep; say which of its points: {text}:AXIS=VALUE,...")
+    directories = [text for text in arguments if text not in points]
+    labels = dict(zip(directories, _labels(directories))) | dict(zip(points, _point_labels(list(points)) if points else ()))
+    named = [(labels[text], points.get(text, text)) for text in arguments]
+    if twice := next((text for text, name in zip(arguments, named) if named.count(name) > 1), None):
+        raise Error(f"{twice}: given twice")
+    runs = [Run(directory, label) for label, directory in named]
+    if len(runs) < 2:
+        raise Error("one run only: nothing to compare")
+    kinds = sorted({run.summary["kind"] for run in runs})
+    if len(kinds) > 1:
+        raise Error("runs of different kinds: " + ", ".join(kinds))
+    return runs

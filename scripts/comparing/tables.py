@@ -1,0 +1,180 @@
+"""What to look at when runs are compared: tables of values, each beside its ratio or its difference to the first run's."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .runs import Run, link_name
+
+MOST_WAITS = 3  # of each class and run
+ROUNDING = 1e-9  # of a sum of parts, relative to the whole
+UNITS = ((1, 1, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us"), (0, 1e9, "ns"))
+Rows = list[tuple[str, list]]  # a name, and a value or None for each run
+
+
+@dataclass
+class Table:
+    """`cells`: for each row its name, the first run's value, then for every other run its value and what stands beside it."""
+
+    title: str
+    header: list[str]
+    cells: list[list[str]]
+
+
+def number(value: float) -> str:
+    return f"{value:g}"
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
+def duration(value: float) -> str:
+    if value == 0:
+        return "0 s"
+    scale, unit = next((scale, unit) for least, scale, unit in UNITS if abs(value) >= least)
+    return f"{value * scale:.3f} {unit}"
+
+
+def formatter(name: str) -> Callable[[float], str]:
+    """How a person reads a metric: its name tells the unit."""
+    if name.endswith("_per_s"):
+        return "{:.1f}".format
+    if any(word.endswith("_s") for word in name.split(".")):
+        return duration
+    if name.endswith("_fraction") or "utilisation" in name:
+        return percent
+    return number
+
+
+def _ratio(value: float | None, first: float | None, _: Callable) -> str:
+    if value is None or not first:
+        return ""
+    return f"{value / first:.3f}"
+
+
+def _change(value: float | None, first: float | None, show: Callable) -> str:
+    if value is None or first is None:
+        return ""
+    if value == first:
+        return "0"
+    size = abs(value - first)
+    return ("+" if value > first else "-") + (f"{100 * size:.2f} points" if show is percent else show(size))
+
+
+def _table(title: str, runs: list[Run], rows: Rows, show: Callable | None = None, beside: str = "ratio") -> Table:
+    compare = _ratio if beside == "ratio" else _change
+    cells = []
+    for name, values in rows:
+        text = show or formatter(name)
+        line = [name]
+        for i, value in enumerate(values):
+            line.append("-" if value is None else text(value) if isinstance(value, (int, float)) else str(value))
+            if i > 0:
+                line.append(compare(value, values[0], text) if all(isinstance(v, (int, float)) for v in (value, values[0])) else "")
+        cells.append(line)
+    header = [title, runs[0].label] + [word for run in runs[1:] for word in (run.label, beside)]
+    return Table(title, header, cells)
+
+
+def metric_rows(runs: list[Run]) -> Rows:
+    names = list(dict.fromkeys(name for run in runs for name in run.metrics))
+    if all(run.metrics.get("requests") == 1 for run in runs):  # percentiles of one value say nothing
+        names = [name for name in names if not re.search(r"_p\d+_s$", name)]
+    return [(name, [run.metrics.get(name) for run in runs]) for name in names]
+
+
+def parts(run: Run) -> dict[str, float]:
+    """Where a run's time went, as far as its kind tells: parts that add up to the whole that follows them."""
+    metrics = run.metrics
+    if "prefill_window_s" in metrics:
+        window = metrics["prefill_window_s"]
+        stages = [value for name, value in metrics.items() if name.startswith("stage_utilisation.")]
+        prefill = {"kernels": window * sum(stages) / len(stages), "all-reduces": metrics["exposed_s.tp"], "waiting for the last peer": metrics["exposed_s.tp_sync"],
+                   "waiting for activations": metrics["exposed_s.pp"], "bubble": window * metrics["bubble_fraction"] - metrics["exposed_s.pp"]}
+        rest = window - sum(prefill.values())
+        if abs(rest) > ROUNDING * window:
+            prefill["the rest"] = rest
+        found = {f"prefill: {name}": value for name, value in prefill.items()} | {"prefill": window, "handoff": metrics["exposed_s.kv"]}
+        if metrics.get("decode.step_s"):
+            step = metrics["decode.step_s"]
+            decode = {name: metrics.get(f"decode.exposed_s.{key}", 0) / max(1, metrics["decode.steps"])
+                      for name, key in (("all-reduces", "tp"), ("waiting for the last peer", "tp_sync"), ("waiting for activations", "pp"))}
+            found |= {f"decode step: {name}": value for name, value in decode.items()}
+            found |= {"decode step: kernels and the rest": step - sum(decode.values()), "decode step": step}
+        return found
+    return {}
+
+
+def moved_rows(runs: list[Run]) -> Rows:
+    """The parts of the runs' time, without those that are nothing; where the kind tells none, the durations that differ."""
+    found = [parts(run) for run in runs]
+    if any(found):
+        rows = [(name, [part.get(name) for part in found]) for name in dict.fromkeys(name for part in found for name in part)]
+        return [(name, values) for name, values in rows if any(values)]
+    return [(name, values) for name, values in metric_rows(runs) if formatter(name) is duration and len(set(values)) > 1]
+
+
+def traffic_rows(runs: list[Run]) -> Rows:
+    traffic = [{entry["class"]: entry for entry in run.summary["traffic"]} for run in runs]
+    rows = []
+    for name in dict.fromkeys(name for entries in traffic for name in entries):
+        for key in ("mean_actual_s", "mean_uncontended_s"):
+            values = [entries.get(name, {}).get(key) for entries in traffic]
+            if any(values):
+                rows.append((f"{name}.{key}", values))
+    return rows
+
+
+def _utilisation(runs: list[Run], name: str) -> list[float | None]:
+    return [run.links.get(name, {}).get("utilisation") for run in runs]
+
+
+def link_rows(runs: list[Run], most: int) -> Rows:
+    """The busiest links of every run."""
+    names = {}
+    for run in runs:
+        busiest = sorted(run.links.values(), key=lambda link: -link["busy_s"])[:most]
+        names.update({link_name(link): None for link in busiest})
+    return [(name, _utilisation(runs, name)) for name in names]
+
+
+def changed_rows(runs: list[Run], most: int) -> Rows:
+    """Of the links that all runs have, those whose utilisation changed most, either way."""
+    rows = [(name, _utilisation(runs, name)) for name in runs[0].links if all(name in run.links for run in runs)]
+    changes = {name: max(abs(value - values[0]) for value in values) for name, values in rows}
+    return sorted((row for row in rows if changes[row[0]] > 0), key=lambda row: -changes[row[0]])[:most]
+
+
+def wait_rows(runs: list[Run]) -> Rows:
+    """Of every class, the links where its messages waited longest, in any run."""
+    rows = []
+    for kind in dict.fromkeys(kind for run in runs for kind, _ in run.waits):
+        names = {}
+        for run in runs:
+            of_kind = [(link, wait) for (its_kind, link), wait in run.waits.items() if its_kind == kind and wait > 0]
+            names.update(dict.fromkeys(link for link, _ in sorted(of_kind, key=lambda wait: -wait[1])[:MOST_WAITS]))
+        for link in sorted(names, key=lambda link: -max(run.waits.get((kind, link), 0) for run in runs)):
+            rows.append((f"{kind} at {link}", [run.waits.get((kind, link)) for run in runs]))
+    return rows
+
+
+def all_rows(runs: list[Run]) -> Rows:
+    """Every number of every run."""
+    rows = metric_rows(runs) + traffic_rows(runs)
+    rows += [(f"{name} utilisation", _utilisation(runs, name)) for name in dict.fromkeys(name for run in runs for name in run.links)]
+    for kind, link in dict.fromkeys(name for run in runs for name in run.waits):
+        rows.append((f"{link} waited_{kind}_s", [run.waits.get((kind, link)) for run in runs]))
+    return rows
+
+
+def compare(runs: list[Run], most_links: int) -> list[Table]:
+    tables = [
+        _table("metric", runs, metric_rows(runs)),
+        _table("where the time moved", runs, moved_rows(runs), duration, "change"),
+        _table("message time, and alone", runs, traffic_rows(runs)),
+        _table("busiest links, utilisation", runs, link_rows(runs, most_links), percent),
+        _table("links that changed most", runs, changed_rows(runs, most_links), percent, "change"),
+        _table("waiting, by class and link", runs, wait_rows(runs), duration),
+    ]
+    return [table for table in tables if table.cells]
