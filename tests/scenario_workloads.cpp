@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(refused_collectives) {
   const auto refuse = [](const std::string& set) { return refusal(kCollective, set); };
   BOOST_TEST(refuse("workload.kind=colective") ==
              "--set workload.kind=colective: error: workload.kind: unknown value 'colective'; accepted: "
-             "disaggregated_prefill, collective, p2p, kernel "
+             "disaggregated_prefill, collective, p2p, kernel, layer "
              "(did you mean 'collective'?)");
   BOOST_TEST(refuse("workload.op=allreduce") ==
              "--set workload.op=allreduce: error: workload.op: unknown value 'allreduce'; accepted: all_reduce, "

@@ -10,6 +10,11 @@ namespace {
 /// By p2p::Measure.
 constexpr std::array<const char*, 7> kMeasures{"Copy", "Both", "Latency", "Write", "WriteLatency", "H2D", "D2H"};
 
+const char* initials(collective::Operation operation) {
+  constexpr std::array<const char*, 6> kInitials{"AR", "AG", "RS", "BC", "A2A", "SR"};
+  return kInitials[static_cast<std::size_t>(operation)];
+}
+
 }  // namespace
 
 std::string JobRecord::name() const {
@@ -31,11 +36,9 @@ std::string JobRecord::name() const {
       name = fmt::format("D_PP_Act_FromP[{}]_ToP[{}]_TP[{}]_Step_[{}]", stage, stage + 1, tp, index);
       break;
     case Kind::decode_token: name = fmt::format("D_Token_FromP[{}]_ToP[0]_TP[{}]_Step_[{}]", stage, tp, index); break;
-    case Kind::collective_test: {
-      constexpr std::array<const char*, 6> kInitials{"AR", "AG", "RS", "BC", "A2A", "SR"};
-      name = fmt::format("{}_Bytes[{}]_It[{}]", kInitials[static_cast<std::size_t>(operation)], bytes, index);
-      break;
-    }
+    case Kind::collective_test: name = fmt::format("{}_Bytes[{}]_It[{}]", initials(operation), bytes, index); break;
+    case Kind::layer_kernel: name = fmt::format("Layer_TP[{}]_Step[{}]", tp, index); break;
+    case Kind::layer_collective: name = fmt::format("Layer_{}_Step[{}]", initials(operation), index); break;
     case Kind::copy_test: name = fmt::format("{}_From[{}]_To[{}]", kMeasures[index], stage, tp); break;
     case Kind::host_copy_test: name = fmt::format("{}_GPU[{}]", kMeasures[index], rank); break;
     case Kind::kernel_test: name = fmt::format("Kernel[{}]_GPU[{}]", index, rank); break;
@@ -48,9 +51,11 @@ std::string JobRecord::name() const {
 const char* JobRecord::kind_name() const {
   switch (kind) {
     case Kind::prefill:
-    case Kind::decode: return "compute";
+    case Kind::decode:
+    case Kind::layer_kernel: return "compute";
     case Kind::tp_all_reduce:
     case Kind::tp_all_gather:
+    case Kind::layer_collective:
     case Kind::decode_all_reduce:
     case Kind::decode_all_gather: return "tp";
     case Kind::pp_activation:

@@ -25,13 +25,15 @@ struct JobRecord {
     copy_test,           ///< Copy_From[i]_To[j], Both_From[i]_To[j], Latency_From[i]_To[j]: a pair of the matrix
     host_copy_test,      ///< H2D_GPU[i], D2H_GPU[i]: a GPU and its host
     write_test,          ///< Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep
+    layer_kernel,        ///< Layer_TP[t]_Step[i]: a kernel of a layer run on its own
+    layer_collective,    ///< Layer_AR_Step[i]: one of its collectives; AG, RS in place of AR
     kernel_test,         ///< Kernel[i]_GPU[g]: a kernel of the list, on the GPU of a group
   };
   static constexpr std::uint32_t kNone = 0xffffffffu;
 
   Kind kind = Kind::prefill;
   std::uint32_t stage = 0, tp = 0, layer = kNone;
-  std::uint32_t index = 0;             ///< chunk, step, iteration, kernel or p2p::Measure
+  std::uint32_t index = 0;             ///< chunk, step, iteration, kernel, step of a layer or p2p::Measure
   std::uint32_t request = kNone;       ///< named only where a run has several
   bool mlp = false;
   collective::Operation operation = collective::Operation::all_reduce;  ///< of a collective test

@@ -80,6 +80,28 @@ void KernelRun::trace(probe::Waveform& waveform) {
   }
 }
 
+Json KernelRun::explain() {
+  Json e;
+  e["kernels"] = spec().kernels.size();
+  const gpu::KernelSpec& first = spec().kernels.front();
+  e["op"] = name_of(first.op);
+  e["dtype"] = name_of(first.dtype);
+  e["launch"] = name_of(first.launch);
+  e["shape"] = shape_text(first);
+  e["arithmetic"] = Json::array();
+  for (std::size_t g = 0; g < gpus_.size(); ++g) e["arithmetic"].push_back(kernel_arithmetic(datasheet(g), gpu::kernel_time(datasheet(g), first)));
+  return e;
+}
+
+std::string KernelRun::explain_text(const Json& e) const {
+  std::string text = fmt::format("{}, {}, {}: {}", e["op"].get<std::string>(), e["dtype"].get<std::string>(), e["launch"].get<std::string>(),
+                                 e["shape"].get<std::string>());
+  const auto count = e["kernels"].get<std::size_t>();
+  text += count > 1 ? fmt::format(" (the first of {} kernels)\n", count) : "\n";
+  for (const Json& one : e["arithmetic"]) text += fmt::format("\n{}\n{}", one["gpu"].get<std::string>(), kernel_arithmetic_text(one));
+  return text;
+}
+
 void KernelRun::add_metrics(Json& metrics) {
   Json total = Json::object(), tflops = Json::object(), gb_per_s = Json::object(), limits = Json::object();
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {

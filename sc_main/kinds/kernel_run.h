@@ -1,6 +1,7 @@
 // workload.kind: kernel as a run: the table of kernels, kernels.csv and the metrics.
 #pragma once
 
+#include "sc_main/kinds/kernel_arithmetic.h"
 #include "sc_main/kinds/workload_run.h"
 #include "workload/kernel_test/kernel_test.h"
 
@@ -41,9 +42,5 @@ class KernelRun : public WorkloadRun {
 
 /// "4096 x 4096 x 4096", "32/8 heads of 128, 4 x 2048 tokens after 0": a kernel's shape in its table.
 std::string shape_text(const gpu::KernelSpec& kernel);
-
-// The arithmetic of a kernel's time, for --explain.
-nlohmann::ordered_json kernel_arithmetic(const gpu::GpuDatasheet& gpu, const gpu::KernelTime& time);
-std::string kernel_arithmetic_text(const nlohmann::ordered_json& numbers);
 
 }  // namespace railyard

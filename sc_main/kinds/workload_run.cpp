@@ -5,6 +5,7 @@
 #include "sc_main/kinds/collective_run.h"
 #include "sc_main/kinds/disaggregated_prefill.h"
 #include "sc_main/kinds/kernel_run.h"
+#include "sc_main/kinds/layer_run.h"
 #include "sc_main/kinds/point_to_point_run.h"
 
 namespace railyard {
@@ -13,6 +14,7 @@ namespace {
 
 using workload::collective_test::CollectiveTestSpec;
 using workload::kernel_test::KernelTestSpec;
+using workload::layer::LayerSpec;
 using workload::p2p::PointToPointSpec;
 
 }  // namespace
@@ -25,6 +27,8 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
     return std::make_unique<PointToPointRun>(scenario, machine, fabric, sink);
   if (std::holds_alternative<KernelTestSpec>(scenario.workload))
     return std::make_unique<KernelRun>(scenario, machine, fabric, sink);
+  if (std::holds_alternative<LayerSpec>(scenario.workload))
+    return std::make_unique<LayerRun>(scenario, machine, fabric, sink);
   return std::make_unique<DisaggregatedPrefill>(scenario, machine, fabric, sink);
 }
 
@@ -35,6 +39,7 @@ std::uint64_t expected_jobs(const Scenario& scenario) {
     return PointToPointRun::expected_jobs(*spec);
   if (const auto* spec = std::get_if<KernelTestSpec>(&scenario.workload))
     return spec->kernels.size() * scenario.machine.groups.size();
+  if (const auto* spec = std::get_if<LayerSpec>(&scenario.workload)) return LayerRun::expected_jobs(*spec);
   return DisaggregatedPrefill::expected_jobs(scenario);
 }
 

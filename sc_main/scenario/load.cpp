@@ -33,9 +33,16 @@ std::vector<std::string> group_roles(WorkloadKind kind) {
     case WorkloadKind::disaggregated_prefill: return {"prefill", "decode"};
     case WorkloadKind::collective:
     case WorkloadKind::p2p:
-    case WorkloadKind::kernel: break;
+    case WorkloadKind::kernel:
+    case WorkloadKind::layer: break;
   }
   return {};
+}
+
+workload::ModelShape required_model(const ModelSection& written, const Source& source) {
+  if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
+  return load_model((std::filesystem::path(source.folder) / written.config).string(), place_of(source.root, "model.config"), written.dtype,
+                    written.kv_dtype);
 }
 
 /// A key that would change nothing is a mistake.
@@ -72,9 +79,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   result.machine = resolve_machine(written.machine, executable_platform, group_roles(written.workload.kind), source);
   switch (written.workload.kind) {
     case WorkloadKind::disaggregated_prefill:
-      if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
-      result.model = load_model((std::filesystem::path(source.folder) / written.model.config).string(),
-                                place_of(source.root, "model.config"), written.model.dtype, written.model.kv_dtype);
+      result.model = required_model(written.model, source);
       result.workload = resolve_prefill(written.workload.prefill, result.model, result.machine, source);
       break;
     case WorkloadKind::collective:
@@ -89,6 +94,10 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     case WorkloadKind::kernel:
       refuse_model(source);
       result.workload = resolve_kernels(written.workload.kernel, result.machine, source);
+      break;
+    case WorkloadKind::layer:
+      result.model = required_model(written.model, source);
+      result.workload = resolve_layer(written.workload.layer, result.model, result.machine, source);
       break;
   }
   result.workload_origin = place_of(source.root, "workload");

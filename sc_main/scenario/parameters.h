@@ -12,6 +12,7 @@
 #include "sc_main/scenario/record.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "workload/collective_test/spec.h"
+#include "workload/layer/spec.h"
 #include "workload/p2p/spec.h"
 #include "workload/prefill/spec.h"
 
@@ -189,7 +190,17 @@ struct KernelSection {
   std::vector<KernelItem> kernels;
 };
 
-enum class WorkloadKind { disaggregated_prefill, collective, p2p, kernel };
+struct LayerSection {
+  workload::layer::Phase phase = workload::layer::Phase::prefill;
+  std::uint32_t tp = 1;
+  std::uint32_t batch = 1;
+  std::optional<std::uint64_t> tokens;
+  std::uint64_t context_tokens = 0;
+  bool sequence_parallel = false;
+  std::optional<collective::Library> library;  ///< nullopt: by phase
+};
+
+enum class WorkloadKind { disaggregated_prefill, collective, p2p, kernel, layer };
 
 /// Only the section of its kind is written.
 struct WorkloadSection {
@@ -198,6 +209,7 @@ struct WorkloadSection {
   CollectiveSection collective;
   PointToPointSection p2p;
   KernelSection kernel;
+  LayerSection layer;
 };
 
 struct ScenarioFile {
@@ -218,5 +230,6 @@ constexpr std::uint32_t kDefaultSteps = 8;
 const Record<ScenarioFile>& scenario_table();
 void add_workload(Record<ScenarioFile>& table);
 Record<KernelSection> kernel_record();
+Record<LayerSection> layer_record();
 
 }  // namespace railyard::scenario

@@ -70,19 +70,6 @@ std::vector<Request> resolve_requests(const PrefillSection& written, const Sourc
   return result;
 }
 
-void check_heads(const Mapping& mapping, const ModelShape& model, const std::string& key, const Source& source) {
-  if (model.heads % mapping.tp != 0) {
-    refuse(source, key,
-           std::to_string(mapping.tp) + " does not divide the " + count(model.heads, "attention head") + " of " +
-               model.name);
-  }
-  if (model.kv_heads % mapping.tp != 0 && mapping.tp % model.kv_heads != 0) {
-    refuse(source, key,
-           std::to_string(mapping.tp) + " neither divides nor is a multiple of the " +
-               count(model.kv_heads, "KV head") + " of " + model.name);
-  }
-}
-
 std::vector<std::uint32_t> resolve_stages(const MappingSection& written, std::uint32_t pp, const ModelShape& model,
                                           const std::string& key, const Source& source) {
   if (pp > model.layers)
@@ -139,7 +126,7 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   Mapping mapping;
   mapping.tp = written.tp.value_or(otherwise ? otherwise->tp : 1);
   mapping.pp = written.pp.value_or(otherwise ? otherwise->pp : 1);
-  check_heads(mapping, model, key + ".tp", source);
+  check_heads(mapping.tp, model, key + ".tp", source);
   mapping.stage_layers = resolve_stages(written, mapping.pp, model, key, source);
   const auto spec =
       std::find_if(machine.groups.begin(), machine.groups.end(), [&](const auto& g) { return g.name == group; });
@@ -157,6 +144,19 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
 }
 
 }  // namespace
+
+void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& key, const Source& source) {
+  if (model.heads % tp != 0) {
+    refuse(source, key,
+           std::to_string(tp) + " does not divide the " + count(model.heads, "attention head") + " of " +
+               model.name);
+  }
+  if (model.kv_heads % tp != 0 && tp % model.kv_heads != 0) {
+    refuse(source, key,
+           std::to_string(tp) + " neither divides nor is a multiple of the " +
+               count(model.kv_heads, "KV head") + " of " + model.name);
+  }
+}
 
 PrefillSpec resolve_prefill(const PrefillSection& written, const ModelShape& model, const platforms::MachineSpec& machine,
                             const Source& source) {

@@ -17,6 +17,8 @@ workload::p2p::PointToPointSpec resolve_p2p(const PointToPointSection& written, 
 /// The product of every entry's lists, entry after entry, the last key of the table varying fastest.
 workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine,
                                                       const Source& source);
+workload::layer::LayerSpec resolve_layer(const LayerSection& written, const workload::ModelShape& model,
+                                         const platforms::MachineSpec& machine, const Source& source);
 /// As if no GPU could reach a peer's memory.
 void remove_peer_access(platforms::MachineSpec& machine);
 
@@ -24,6 +26,8 @@ void remove_peer_access(platforms::MachineSpec& machine);
 std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const platforms::MachineSpec& machine,
                                          const Source& source);
 std::vector<Bytes> resolve_sizes(const SizesSection& written, const Source& source);
+/// @throws InputError at `key` if the heads of the model cannot be split over so many ranks
+void check_heads(std::uint32_t tp, const workload::ModelShape& model, const std::string& key, const Source& source);
 /// @throws InputError at workload.`key`
 [[noreturn]] void refuse_workload(const Source& source, const std::string& key, const std::string& what);
 

@@ -1,4 +1,4 @@
-// The parameter table of workload.kind: kernel.
+// The parameter tables of workload.kind: kernel and layer.
 #include "sc_main/scenario/lists.h"
 #include "sc_main/scenario/parameters.h"
 #include "sc_main/scenario/words.h"
@@ -9,7 +9,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double kMostElements = 1 << 30, kMostCopy = 1099511627776, kMostStep = 1 << 20;
+constexpr double kMostElements = 1 << 30, kMostCopy = 1099511627776, kMostStep = 1 << 20, kMostTokens = 1 << 24;
 
 /// From one value up to another.
 struct RangeSection {
@@ -131,6 +131,22 @@ Record<KernelItem> item_record() {
 }
 
 }  // namespace
+
+Record<LayerSection> layer_record() {
+  using Section = LayerSection;
+  Record<Section> r;
+  r.choice("phase", &Section::phase, {workload::layer::kPhaseNames.begin(), workload::layer::kPhaseNames.end()},
+           "prefill of new tokens, decode of one for each sequence, or training: forward and backward")
+      .required();
+  r.add("tp", &Section::tp, "tensor-parallel ranks, the first GPUs of the first group; must divide the attention heads").range(1, 1024);
+  r.add("batch", &Section::batch, "sequences").range(1, 65536);
+  r.add("tokens", &Section::tokens, "prefill, training: new tokens of each sequence").range(1, kMostTokens);
+  r.add("context_tokens", &Section::context_tokens, "prefill, decode: tokens of each sequence before the new ones").range(0, kMostTokens);
+  r.add("sequence_parallel", &Section::sequence_parallel, "prefill, training: norms on tokens / tp, between a gather and a scatter");
+  r.choice("library", &Section::library, {"nccl", "vllm", "sglang", "trtllm"}, "whose collectives: as of a collective")
+      .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
+  return r;
+}
 
 Record<KernelSection> kernel_record() {
   Record<KernelSection> r;

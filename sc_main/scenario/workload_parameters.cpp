@@ -239,9 +239,10 @@ void add_workload(Record<ScenarioFile>& table) {
   kinds.push_back(form("collective", &WorkloadSection::collective, collective_record()));
   kinds.push_back(form("p2p", &WorkloadSection::p2p, p2p_record()));
   kinds.push_back(form("kernel", &WorkloadSection::kernel, kernel_record()));
+  kinds.push_back(form("layer", &WorkloadSection::layer, layer_record()));
   Field& field = table.forms("workload", &ScenarioFile::workload, "kind", &WorkloadSection::kind, kinds, "what runs",
                              "what the machine does");
-  field.later = {"serving", "training", "layer"};
+  field.later = {"serving", "training"};
   field.required();
 }
 

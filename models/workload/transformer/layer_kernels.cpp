@@ -20,6 +20,19 @@ void Segment::add(const char* name, const gpu::KernelTime& time) {
   bytes += time.bytes;
 }
 
+void Segment::append(const Segment& next) {
+  kernels.insert(kernels.end(), next.kernels.begin(), next.kernels.end());
+  seconds += next.seconds;
+  flops += next.flops;
+  bytes += next.bytes;
+}
+
+std::uint64_t LayerPass::tokens() const {
+  std::uint64_t sum = 0;
+  for (const gpu::AttentionSequence& sequence : sequences) sum += sequence.tokens;
+  return sum;
+}
+
 LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer)
     : model_(model),
       timer_(timer),
@@ -37,52 +50,126 @@ void LayerTimer::add_elementwise(Segment& segment, const char* name, double elem
   segment.add(name, timer_.memory_bound(elements * element_bytes_, cold_bytes));
 }
 
-void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) {
+Segment LayerTimer::norm(std::uint64_t tokens) {
+  Segment segment;
   constexpr double kTensors = 4;  // reads the input and the residual, writes the residual and the normed input
   add_elementwise(segment, "rmsnorm", kTensors * static_cast<double>(tokens) * model_.hidden);
+  return segment;
 }
 
-void LayerTimer::add_attention_inputs(Segment& segment, std::uint64_t tokens) {
-  const std::uint64_t width = (heads_.query + 2ull * heads_.kv) * heads_.dim;
+void LayerTimer::add_attention(Segment& segment, const LayerPass& pass, const gpu::KernelTime& attention) {
+  const std::uint64_t tokens = pass.tokens();
   const double t = static_cast<double>(tokens);
-  add_norm(segment, tokens);
-  add_gemm(segment, "qkv", tokens, width, model_.hidden);
-  const double rotated = t * (static_cast<double>(width) + static_cast<double>(heads_.query) * heads_.dim);
+  add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden);
+  const double rotated = t * (static_cast<double>(qkv_width()) + static_cast<double>(heads_.query) * heads_.dim);
   add_elementwise(segment, "rotary", rotated, t * 2 * heads_.kv * heads_.dim * bytes_of(heads_.kv_dtype));
-}
-
-void LayerTimer::add_output_projection(Segment& segment, std::uint64_t tokens) {
+  segment.add("attention", attention);
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
 }
 
 Segment LayerTimer::prefill_attention(std::uint64_t tokens, std::uint64_t kv_start) {
-  Segment segment;
-  add_attention_inputs(segment, tokens);
-  segment.add("attention", timer_.prefill_attention(heads_, tokens, kv_start));
-  add_output_projection(segment, tokens);
+  Segment segment = norm(tokens);
+  add_attention(segment, {{{tokens, kv_start}}}, timer_.prefill_attention(heads_, tokens, kv_start));
   return segment;
 }
 
 Segment LayerTimer::decode_attention(const std::vector<std::uint64_t>& context) {
+  Segment segment = norm(context.size());
+  LayerPass pass;
+  for (const std::uint64_t keys : context) pass.sequences.push_back({1, keys - 1});
+  add_attention(segment, pass, timer_.decode_attention(heads_, context));
+  return segment;
+}
+
+gpu::KernelSpec LayerTimer::attention_spec(const LayerPass& pass, gpu::KernelOp op) const {
+  gpu::KernelSpec spec;
+  spec.op = op;
+  spec.dtype = model_.dtype;
+  spec.heads = heads_;
+  spec.sequences = pass.sequences;
+  return spec;
+}
+
+Segment LayerTimer::attention_body(const LayerPass& pass) {
   Segment segment;
-  add_attention_inputs(segment, context.size());
-  segment.add("attention", timer_.decode_attention(heads_, context));
-  add_output_projection(segment, context.size());
+  const gpu::KernelOp op = pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill;
+  add_attention(segment, pass, gpu::kernel_time(timer_.gpu(), attention_spec(pass, op)));
   return segment;
 }
 
 Segment LayerTimer::mlp(std::uint64_t tokens) {
+  Segment segment = norm(tokens);
+  segment.append(mlp_body(tokens));
+  return segment;
+}
+
+Segment LayerTimer::mlp_body(std::uint64_t tokens) {
   Segment segment;
-  add_norm(segment, tokens);
   if (model_.experts > 0) {
     add_experts(segment, tokens);
     return segment;
   }
-  const std::uint64_t projections = model_.gated_mlp ? 2 : 1;
-  add_gemm(segment, "gate_up", tokens, projections * ffn_, model_.hidden);
-  add_elementwise(segment, "activation", static_cast<double>(tokens) * static_cast<double>((projections + 1) * ffn_));
+  add_gemm(segment, "gate_up", tokens, projections() * ffn_, model_.hidden);
+  add_elementwise(segment, "activation", static_cast<double>(tokens) * static_cast<double>((projections() + 1) * ffn_));
   add_gemm(segment, "down", tokens, model_.hidden, ffn_);
   return segment;
+}
+
+// -- backward
+
+void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n,
+                                   std::uint64_t k, std::uint32_t groups) {
+  add_gemm(segment, dgrad, m, k, n, groups);
+  gpu::KernelSpec spec;
+  spec.dtype = model_.dtype;
+  spec.m = k;
+  spec.n = n;
+  spec.k = m;
+  spec.groups = groups;
+  spec.result_dtype = DataType::tf32;  // 32 bits
+  segment.add(wgrad, gpu::kernel_time(timer_.gpu(), spec));
+}
+
+Segment LayerTimer::norm_backward(std::uint64_t tokens) {
+  Segment segment;
+  constexpr double kTensors = 4;  // reads the output's gradient, the input and the residual's gradient, writes that of both
+  add_elementwise(segment, "rmsnorm_dgrad", kTensors * static_cast<double>(tokens) * model_.hidden);
+  return segment;
+}
+
+Segment LayerTimer::attention_backward(const LayerPass& pass) {
+  Segment segment;
+  const std::uint64_t tokens = pass.tokens();
+  add_gemm_backward(segment, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
+  segment.add("attention_dgrad", gpu::kernel_time(timer_.gpu(), attention_spec(pass, gpu::KernelOp::attention_backward)));
+  const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
+  add_elementwise(segment, "rotary_dgrad", rotated);
+  add_gemm_backward(segment, "qkv_dgrad", "qkv_wgrad", tokens, qkv_width(), model_.hidden);
+  return segment;
+}
+
+Segment LayerTimer::mlp_backward(std::uint64_t tokens) {
+  Segment segment;
+  const bool routes = model_.experts > 0;
+  const Experts e = experts(tokens);
+  const double hidden_rows = static_cast<double>(tokens + e.routed) * model_.hidden;
+  if (routes) add_elementwise(segment, "combine_dgrad", hidden_rows);
+  add_gemm_backward(segment, "down_dgrad", "down_wgrad", e.rows, model_.hidden, ffn_, e.active);
+  // The gradient of the product, its factors (or the one input), and their gradients.
+  add_elementwise(segment, "activation_dgrad",
+                  static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * ffn_));
+  add_gemm_backward(segment, "gate_up_dgrad", "gate_up_wgrad", e.rows, projections() * ffn_, model_.hidden, e.active);
+  if (!routes) return segment;
+  add_elementwise(segment, "permute_dgrad", hidden_rows);
+  add_gemm_backward(segment, "router_dgrad", "router_wgrad", tokens, model_.experts, model_.hidden);
+  return segment;
+}
+
+LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens) const {
+  if (model_.experts == 0) return {tokens, 1, tokens};
+  const std::uint64_t routed = tokens * model_.experts_per_token;
+  const std::uint32_t active = active_experts(tokens);
+  return {routed, active, ceil_div(routed, active)};
 }
 
 std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
@@ -93,18 +180,15 @@ std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
 }
 
 void LayerTimer::add_experts(Segment& segment, std::uint64_t tokens) {
-  const std::uint64_t routed = tokens * model_.experts_per_token;
-  const std::uint32_t experts = active_experts(tokens);
-  const std::uint64_t rows = ceil_div(routed, experts);
-  const std::uint64_t projections = model_.gated_mlp ? 2 : 1;
+  const auto [routed, active, rows] = experts(tokens);
   const double hidden_rows = static_cast<double>(tokens + routed) * model_.hidden;
 
   add_gemm(segment, "router", tokens, model_.experts, model_.hidden);
   add_elementwise(segment, "top_k", static_cast<double>(tokens) * (model_.experts + 2.0 * model_.experts_per_token));
   add_elementwise(segment, "permute", hidden_rows);
-  add_gemm(segment, "gate_up", rows, projections * ffn_, model_.hidden, experts);
-  add_elementwise(segment, "activation", static_cast<double>(routed) * static_cast<double>((projections + 1) * ffn_));
-  add_gemm(segment, "down", rows, model_.hidden, ffn_, experts);
+  add_gemm(segment, "gate_up", rows, projections() * ffn_, model_.hidden, active);
+  add_elementwise(segment, "activation", static_cast<double>(routed) * static_cast<double>((projections() + 1) * ffn_));
+  add_gemm(segment, "down", rows, model_.hidden, ffn_, active);
   add_elementwise(segment, "combine", hidden_rows);
 }
 
@@ -116,8 +200,7 @@ Segment LayerTimer::embedding(std::uint64_t tokens) {
 }
 
 Segment LayerTimer::head(std::uint64_t rows) {
-  Segment segment;
-  add_norm(segment, rows);
+  Segment segment = norm(rows);
   add_gemm(segment, "lm_head", rows, vocab_, model_.hidden);
   // Logits widened to fp32, then softmax and choice read them once more.
   const double logits = static_cast<double>(rows) * static_cast<double>(vocab_);

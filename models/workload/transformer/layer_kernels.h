@@ -8,6 +8,14 @@
 //   experts:   rmsnorm, router [h x E] on every rank, top_k, permute, grouped gate_up, activation, grouped down,
 //              combine; every expert is sharded by tp, and an expert sees its even share of the routed rows
 //
+// Backward, each projection of m rows becomes two products of the same FLOPs, the gradient of its input (dgrad) and that of its
+// weights (wgrad, added up in 32 bits); attention computes its scores again; elementwise kernels read the output's gradient and
+// their own inputs and write those inputs' gradients. What the weights of a norm get is too little to count.
+//
+//   MLP:       down dgrad, wgrad, activation, gate_up dgrad, wgrad
+//   experts:   combine, the same grouped, permute, router dgrad, wgrad
+//   attention: o_proj dgrad, wgrad, attention, rotary, qkv dgrad, wgrad
+//
 // Narrow models (fp8, fp4) are taken to have static scales: quantising activations costs no kernel of its own.
 #pragma once
 
@@ -15,6 +23,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "gpu/kernels/kernel_spec.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "workload/model_shape.h"
 
@@ -33,6 +42,15 @@ struct Segment {
   double bytes = 0;  ///< HBM traffic of this rank
 
   void add(const char* name, const gpu::KernelTime& time);
+  void append(const Segment& next);
+};
+
+/// The sequences of a forward pass.
+struct LayerPass {
+  std::vector<gpu::AttentionSequence> sequences;
+  bool decode = false;  ///< one token each, or a few, over a paged cache
+
+  std::uint64_t tokens() const;
 };
 
 /// @pre tp divides the query heads. The timer is shared, and must outlive this.
@@ -46,6 +64,14 @@ class LayerTimer {
   Segment decode_attention(const std::vector<std::uint64_t>& context);
   Segment mlp(std::uint64_t tokens);
 
+  // The same without their norms, which may run on other tokens (sequence parallelism); and backward.
+  Segment norm(std::uint64_t tokens);
+  Segment attention_body(const LayerPass& pass);
+  Segment mlp_body(std::uint64_t tokens);
+  Segment norm_backward(std::uint64_t tokens);
+  Segment attention_backward(const LayerPass& pass);
+  Segment mlp_backward(std::uint64_t tokens);
+
   /// Before the first layer: this rank's rows of the vocabulary.
   Segment embedding(std::uint64_t tokens);
   /// After the last layer: final norm, LM head [h x V / tp] and sampling of `rows` positions (1 for a prompt's last
@@ -56,11 +82,23 @@ class LayerTimer {
   std::uint32_t active_experts(std::uint64_t tokens) const;
 
  private:
-  void add_attention_inputs(Segment& segment, std::uint64_t tokens);
-  void add_output_projection(Segment& segment, std::uint64_t tokens);
-  void add_norm(Segment& segment, std::uint64_t tokens);
+  /// Of one rank, when tokens are routed evenly.
+  struct Experts {
+    std::uint64_t routed;   ///< rows over all experts
+    std::uint32_t active;   ///< experts with any
+    std::uint64_t rows;     ///< of each of these
+  };
+  Experts experts(std::uint64_t tokens) const;
+  void add_attention(Segment& segment, const LayerPass& pass, const gpu::KernelTime& attention);
+  gpu::KernelSpec attention_spec(const LayerPass& pass, gpu::KernelOp op) const;
+  std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }
+  /// Matrices that the first half of the MLP multiplies by.
+  std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 std::uint32_t groups = 1);
+  /// Gradients of C[m,n] = A[m,k] B[k,n].
+  void add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                         std::uint32_t groups = 1);
   void add_experts(Segment& segment, std::uint64_t tokens);
   /// `elements` just written or soon read by a neighbouring kernel, in the model's data type
   void add_elementwise(Segment& segment, const char* name, double elements, double cold_bytes = 0);

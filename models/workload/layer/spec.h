@@ -1,0 +1,27 @@
+// workload.kind: layer, typed and validated: one transformer layer on tensor-parallel ranks. Plain data; no SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "collective/spec.h"
+
+namespace railyard::workload::layer {
+
+enum class Phase : std::uint8_t { prefill, decode, training };
+constexpr std::array<const char*, 3> kPhaseNames{"prefill", "decode", "training"};
+constexpr const char* name_of(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+
+struct LayerSpec {
+  Phase phase = Phase::prefill;
+  std::uint32_t tp = 1;               ///< ranks: the first so many GPUs of the first group
+  std::uint32_t batch = 1;            ///< sequences
+  std::uint64_t tokens = 1;           ///< new ones of each; decode: 1
+  std::uint64_t context_tokens = 0;   ///< of each, before them
+  bool sequence_parallel = false;     ///< norms on tokens / tp each, between a gather and a scatter
+  collective::Library library = collective::Library::vllm;
+
+  std::uint64_t all_tokens() const { return batch * tokens; }
+};
+
+}  // namespace railyard::workload::layer

@@ -1,0 +1,222 @@
+#include "sc_main/kinds/layer_run.h"
+
+#include <fmt/format.h>
+#include <fmt/os.h>
+
+#include "base/input_error.h"
+#include "sc_main/kinds/kernel_arithmetic.h"
+#include "workload/transformer/memory.h"
+#include "workload/transformer/parameters.h"
+
+namespace railyard {
+
+using workload::layer::LayerSpec;
+using workload::layer::LayerStep;
+using workload::layer::Phase;
+using workload::layer::StepResult;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kGradientBytes = 4;
+
+std::vector<GpuId> first_gpus(std::uint32_t count) {
+  std::vector<GpuId> gpus;
+  for (std::uint32_t id = 0; id < count; ++id) gpus.push_back(GpuId(id));
+  return gpus;
+}
+
+double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+/// "ring ll, 8 channels"
+std::string how(const collective::CollectiveSpec& s) {
+  return fmt::format("{} {}, {} channels", collective::kAlgorithmNames[static_cast<std::size_t>(s.algorithm)],
+                     collective::kProtocolNames[static_cast<std::size_t>(s.protocol)], s.channels);
+}
+
+}  // namespace
+
+LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink)
+    : scenario_(scenario),
+      machine_(machine),
+      fabric_(fabric),
+      gpus_(first_gpus(spec().tp)),
+      kernels_(group().gpu),
+      timer_(scenario.model, spec().tp, kernels_) {
+  check();
+  for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
+  layer_ = std::make_unique<workload::layer::Layer>(spec(), workload::layer::plan_layer(scenario.model, spec(), timer_),
+                                                    machine_.gpus(gpus_), fabric, sink);
+}
+
+std::uint64_t LayerRun::expected_jobs(const LayerSpec& spec) {
+  constexpr std::uint64_t kMostSteps = 64;
+  return kMostSteps * spec.tp;
+}
+
+Bytes LayerRun::rank_bytes() const {
+  const workload::Stage one{1, false, false};
+  const bool trains = spec().phase == Phase::training;
+  const std::uint64_t kv_tokens = trains ? 0 : spec().batch * (spec().context_tokens + spec().tokens);
+  Bytes bytes = workload::rank_memory(scenario_.model, one, spec().tp, {kv_tokens, spec().all_tokens(), 0}).total();
+  if (trains) bytes += static_cast<Bytes>(kGradientBytes * static_cast<double>(workload::rank_parameters(scenario_.model, one, spec().tp)));
+  return bytes;
+}
+
+void LayerRun::check() const {
+  const gpu::GpuDatasheet& gpu = group().gpu;
+  if (gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] == 0)
+    throw InputError(scenario_.model_origin, fmt::format("model: {} has no tensor rate for {}", gpu.name, name_of(scenario_.model.dtype)));
+  const double need = static_cast<double>(rank_bytes()) * 1e-9;
+  if (need > gpu.hbm.capacity_gb)
+    throw InputError(scenario_.workload_origin, fmt::format("workload: one layer needs {:.2f} GB on each rank; {} has {} GB. Fewer tokens or "
+                                                            "sequences, or a larger tp would fit", need, gpu.name, gpu.hbm.capacity_gb));
+}
+
+std::string LayerRun::progress() const { return fmt::format("{} of {} steps done", layer_->finished(), layer_->steps().size()); }
+
+std::map<GpuId, std::string> LayerRun::rank_names() const {
+  std::map<GpuId, std::string> names;
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
+  return names;
+}
+
+std::vector<RouteOfInterest> LayerRun::routes() {
+  if (gpus_.size() == 1) return {};
+  return {{"rank 0 to rank 1", TrafficClass::tp, gpus_[0].value(), gpus_[1].value()}};
+}
+
+void LayerRun::trace(probe::Waveform& waveform) {
+  for (std::uint32_t r = 0; r < layer_->ranks(); ++r) {
+    workload::RankDevice& device = layer_->rank(r);
+    waveform.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
+                    [this](const gpu::Task& task) { return layer_->label(static_cast<const workload::Job&>(task)); });
+  }
+}
+
+Json LayerRun::explain() {
+  Json e;
+  e["title"] = title();
+  e["parameters_per_rank"] = workload::rank_parameters(scenario_.model, {1, false, false}, spec().tp);
+  e["bytes_per_rank"] = rank_bytes();
+  double seconds = 0, flops = 0;
+  e["steps"] = Json::array();
+  for (const LayerStep& step : layer_->steps()) {
+    if (step.is_collective) {
+      e["steps"].push_back({{"name", step.name}, {"collective_bytes", step.bytes}, {"runs_as", how(layer_->choose(step))}});
+      continue;
+    }
+    Json one = {{"name", step.name}};
+    one.update(kernel_arithmetic(group().gpu, step.kernel));
+    e["steps"].push_back(one);
+    seconds += step.kernel.seconds;
+    flops += step.kernel.flops;
+  }
+  e["kernels_s"] = seconds;
+  e["flops_per_rank"] = flops;
+  return e;
+}
+
+std::string LayerRun::explain_text(const Json& e) const {
+  std::string text = fmt::format("{}\n{} parameters and {:.3f} GB on each rank, {:.3e} FLOP, {} of kernels\n", e["title"].get<std::string>(),
+                                 e["parameters_per_rank"].get<std::uint64_t>(), e["bytes_per_rank"].get<double>() * 1e-9,
+                                 e["flops_per_rank"].get<double>(), duration_text(e["kernels_s"].get<double>()));
+  for (const Json& step : e["steps"]) {
+    if (step.contains("collective_bytes")) {
+      text += fmt::format("\n{}: {} bytes, {}\n", step["name"].get<std::string>(), step["collective_bytes"].get<std::uint64_t>(),
+                          step["runs_as"].get<std::string>());
+    } else {
+      text += fmt::format("\n{}\n{}", step["name"].get<std::string>(), kernel_arithmetic_text(step));
+    }
+  }
+  return text;
+}
+
+void LayerRun::add_metrics(Json& metrics) {
+  double kernels = 0, collectives = 0, flops = 0, bytes = 0;
+  Json time = Json::object();
+  for (std::size_t i = 0; i < layer_->finished(); ++i) {
+    const LayerStep& step = layer_->steps()[i];
+    const double seconds = (layer_->results()[i].end - layer_->results()[i].start).seconds();
+    (step.is_collective ? collectives : kernels) += seconds;
+    flops += step.kernel.flops;
+    bytes += step.kernel.bytes;
+    time[step.name] = seconds;
+  }
+  const double layer = kernels + collectives;
+  metrics["ranks"] = layer_->ranks();
+  metrics["layer_s"] = layer;
+  metrics["kernels_s"] = kernels;
+  metrics["collectives_s"] = collectives;
+  metrics["tflops"] = rate(flops, layer) * 1e-12;
+  metrics["gb_per_s"] = rate(bytes, layer) * 1e-9;
+  metrics["time_s"] = time;
+  if (spec().phase == Phase::training) return;
+  const double ends = timer_.embedding(spec().all_tokens()).seconds + timer_.head(spec().batch).seconds;
+  const double pass = scenario_.model.layers * layer + ends;
+  metrics["embedding_and_head_s"] = ends;
+  metrics["pass_s"] = pass;
+  metrics["tokens_per_s"] = rate(static_cast<double>(spec().all_tokens()), pass);
+}
+
+Json LayerRun::memory() const {
+  Json groups = Json::object();
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r) groups[group().name].push_back(memory_row(machine_, r, gpus_[r]));
+  return groups;
+}
+
+std::string LayerRun::title() const {
+  const LayerSpec& s = spec();
+  std::string text = fmt::format("{} on {}: {} of {} x {} tokens", scenario_.model.name, scenario_.platform, name_of(s.phase), s.batch, s.tokens);
+  if (s.phase != Phase::training) text += fmt::format(" after {}", s.context_tokens);
+  return text + fmt::format(", one layer on {} x {}{}", s.tp, group().gpu.name, s.sequence_parallel ? ", sequence parallel" : "");
+}
+
+std::string LayerRun::table(const Json& s) const {
+  std::string text = fmt::format("{}\n\n  {:<34} {:>12} {:>7} {:>9} {:>9} {:>6} {:>7}  {}\n", title(), "step", "time", "share", "TFLOP/s",
+                                 "HBM GB/s", "waves", "tail", "limit");
+  const Json& m = s["metrics"];
+  const double layer = m["layer_s"].get<double>();
+  for (std::size_t i = 0; i < layer_->finished(); ++i) {
+    const LayerStep& step = layer_->steps()[i];
+    const StepResult& result = layer_->results()[i];
+    const double seconds = (result.end - result.start).seconds();
+    text += fmt::format("  {:<34} {:>12} {:>5.1f} %", step.name, duration_text(seconds), 100 * seconds / layer);
+    if (step.is_collective) {
+      text += fmt::format(" {:>34}  {}\n", fmt::format("{} bytes", step.bytes), how(result.collective));
+    } else {
+      text += fmt::format(" {:>9.2f} {:>9.1f} {:>6} {:>5.1f} %  {}\n", rate(step.kernel.flops, seconds) * 1e-12,
+                          rate(step.kernel.bytes, seconds) * 1e-9, step.kernel.waves, 100 * step.kernel.tail_efficiency, name_of(step.kernel.limit));
+    }
+  }
+  text += fmt::format("\n  layer {}: kernels {}, collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n", duration_text(layer),
+                      duration_text(m["kernels_s"].get<double>()), duration_text(m["collectives_s"].get<double>()),
+                      layer > 0 ? 100 * m["collectives_s"].get<double>() / layer : 0.0, m["tflops"].get<double>());
+  if (m.contains("pass_s"))
+    text += fmt::format("  {} such layers, embedding and head: {}, {:.1f} tokens/s\n", scenario_.model.layers,
+                        duration_text(m["pass_s"].get<double>()), m["tokens_per_s"].get<double>());
+  return text;
+}
+
+void LayerRun::write_tables(const OutputDirectory& directory) const {
+  auto out = fmt::output_file(directory.file("layer.csv"));
+  out.print("step,name,start_s,end_s,time_us,flops,hbm_bytes,tflops,gb_per_s,waves,tail_efficiency,limit,bytes,algorithm,protocol,channels\n");
+  for (std::size_t i = 0; i < layer_->finished(); ++i) {
+    const LayerStep& step = layer_->steps()[i];
+    const StepResult& r = layer_->results()[i];
+    const double seconds = (r.end - r.start).seconds();
+    out.print("{},{},{:.15f},{:.15f},{:.9f},", i, step.name, r.start.seconds(), r.end.seconds(), seconds * 1e6);
+    if (step.is_collective) {
+      const auto word = [](const std::vector<const char*>& names, auto value) { return names[static_cast<std::size_t>(value)]; };
+      out.print(",,,,,,,{},{},{},{}\n", step.bytes, word(collective::kAlgorithmNames, r.collective.algorithm),
+                word(collective::kProtocolNames, r.collective.protocol), r.collective.channels);
+    } else {
+      const gpu::KernelTime& k = step.kernel;
+      out.print("{:.0f},{:.0f},{:.6f},{:.6f},{},{:.6f},{},,,,\n", k.flops, k.bytes, rate(k.flops, seconds) * 1e-12,
+                rate(k.bytes, seconds) * 1e-9, k.waves, k.tail_efficiency, name_of(k.limit));
+    }
+  }
+}
+
+}  // namespace railyard

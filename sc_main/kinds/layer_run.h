@@ -1,0 +1,52 @@
+// workload.kind: layer as a run: the table of a layer's kernels and collectives, layer.csv and the metrics.
+#pragma once
+
+#include "gpu/kernels/kernel_timer.h"
+#include "sc_main/kinds/workload_run.h"
+#include "workload/layer/layer.h"
+
+namespace railyard {
+
+class LayerRun : public WorkloadRun {
+ public:
+  /// @throws InputError: a layer that does not fit in memory, a data type without a tensor rate
+  LayerRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink);
+  /// See expected_jobs().
+  static std::uint64_t expected_jobs(const workload::layer::LayerSpec& spec);
+
+  const char* kind() const override { return "layer"; }
+  void start() override { layer_->start(); }
+  void simulate_every_collective() override {}  // it always does
+  bool done() const override { return layer_->done(); }
+  std::string progress() const override;
+  std::vector<std::string> blocked() override { return layer_->blocked(); }
+  std::uint64_t jobs() const override { return layer_->dispatcher().jobs(); }
+  std::map<GpuId, std::string> rank_names() const override;
+  std::vector<RouteOfInterest> routes() override;
+  void trace(probe::Waveform& waveform) override;
+  nlohmann::ordered_json explain() override;
+  std::string explain_text(const nlohmann::ordered_json& numbers) const override;
+  void add_metrics(nlohmann::ordered_json& metrics) override;
+  nlohmann::ordered_json memory() const override;
+  std::string table(const nlohmann::ordered_json& summary) const override;
+  void write_tables(const OutputDirectory& out) const override;
+
+ private:
+  const workload::layer::LayerSpec& spec() const { return std::get<workload::layer::LayerSpec>(scenario_.workload); }
+  const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
+  /// What a rank holds of the layer: weights, in training with their gradients in 32 bits, KV cache, working buffers.
+  Bytes rank_bytes() const;
+  void check() const;
+  /// "llama-3.1-70b on dgx_h100: prefill of 1 x 2048 tokens after 0 on 8 x H100-SXM5-80GB"
+  std::string title() const;
+
+  const Scenario& scenario_;
+  platforms::Machine& machine_;
+  transport::Fabric& fabric_;
+  std::vector<GpuId> gpus_;  ///< by rank
+  gpu::KernelTimer kernels_;
+  workload::LayerTimer timer_;
+  std::unique_ptr<workload::layer::Layer> layer_;
+};
+
+}  // namespace railyard
