@@ -24,6 +24,10 @@ MEMORY = {"id": "M-1", "category": "3-compute", "system": "a100_80", "kind": "ST
           "metric": "bandwidth", "value": "1700", "unit": "GB/s"}
 
 
+DECODE = {"id": "D-1", "category": "5-inference", "system": "A100-80GB", "model": "Llama2-7B", "n_gpus": "2", "precision": "int8",
+          "framework": "gpt-fast", "tp": "2", "batch": "1", "metric": "decode tokens/s", "value": "100", "unit": "tok/s"}
+
+
 def row(base, **changes):
     columns = base | changes
     return rows.Row("table.csv", 2, columns, float(columns["value"]))
@@ -93,7 +97,19 @@ def test_memory():
     assert [(one["m"], one["n"], one["k"]) for one in three.kernels] == [(16384, 3072, 12288)] * 3
 
 
+def test_decode_steps():
+    one = mapped(DECODE)
+    assert one.platform == "dgx_a100" and one.scenario["machine"]["groups"]["node"]["gpu"] == "A100-SXM4-80GB"
+    assert pathlib.Path(one.scenario["model"]["config"]).name == "llama-2-7b.json" and pathlib.Path(one.scenario["model"]["config"]).exists()
+    assert one.scenario["model"]["dtype"] == "int8"
+    assert one.scenario["workload"] == {"kind": "layer", "phase": "decode", "tp": 2, "batch": 1, "context_tokens": 106, "library": "nccl"}
+    assert mapped(DECODE, input_len="1000", output_len="40").scenario["workload"]["context_tokens"] == 1020
+
+
 @pytest.mark.parametrize("base, changes, words", [
+    (DECODE, {"framework": "vllm"}, "a served model"),
+    (DECODE, {"model": "GPT-9"}, "no configuration"),
+    (DECODE, {"precision": "ternary"}, "precision 'ternary'"),
     (GEMM, {"category": "1-collectives"}, "another class"),
     (GEMM, {"system": "tpu"}, "no GPU datasheet"),
     (GEMM, {"dtype": "fp128"}, "dtype 'fp128'"),

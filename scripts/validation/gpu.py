@@ -1,16 +1,19 @@
 """Class `gpu`: kernels of one GPU, and decode steps of a layer after layer."""
 
-from . import attention_rows, gemm_rows, memory_rows
+from . import attention_rows, decode_rows, gemm_rows, memory_rows
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
-TITLE = "GPU: matrix products, attention, memory-bound kernels and launches"
-TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv")
+TITLE = "GPU: matrix products, attention, memory-bound kernels and launches, decode steps"
+TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv", "gpt_fast.csv")
 COMPUTE = "3-compute"
+INFERENCE = "5-inference"
 
 
 def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
+    if row["category"] == INFERENCE:
+        return decode_rows.map_row(row)
     if row["category"] != COMPUTE:
         raise Unmapped(f"belongs to another class: category '{row['category']}'")
     if row["M"]:
@@ -24,4 +27,7 @@ def map_row(row: Row) -> Experiment:
 
 def point_name(row: Row, experiment: Experiment) -> str:
     """What the run of such rows is called."""
-    return "kernels-" + experiment.scenario["machine"]["groups"]["node"]["gpu"]
+    gpu, workload = experiment.scenario["machine"]["groups"]["node"]["gpu"], experiment.scenario["workload"]
+    if workload["kind"] == "kernel":
+        return f"kernels-{gpu}"
+    return f"layer-{row['model']}-{row['precision']}-{gpu}-tp{workload['tp']}"

@@ -68,7 +68,8 @@ def draw(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
         axis.set_xlabel(f"measured {title}")
         axis.set_ylabel(f"predicted {title} (dotted: 25 % off)")
         axis.grid(color="#e4e4e4")
-        axis.legend(frameon=False, fontsize=7, markerscale=2, loc="lower right")
+        if members:
+            axis.legend(frameon=False, fontsize=7, markerscale=2, loc="lower right")
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
     figure.tight_layout()
