@@ -18,12 +18,12 @@ const AttentionHeads kLlama70bTp1{64, 8, 128, DataType::bf16};
 // The sum over chunks of "queries of chunk c against the keys of chunks 0..c" is the whole prompt's causal triangle.
 BOOST_AUTO_TEST_CASE(chunks_add_up_to_the_causal_triangle) {
   const std::uint64_t prompt = 4096 + 77;
-  const double whole = causal_attention_flops(kLlama70bTp4, prompt, 0);
+  const double whole = attention_flops(kLlama70bTp4, {prompt, 0});
   BOOST_TEST(whole == 4.0 * 16 * 128 * prompt * (prompt + 1) / 2);
   for (const std::uint64_t chunk : {1, 100, 256, 1000, 5000}) {
     double sum = 0;
     for (std::uint64_t start = 0; start < prompt; start += chunk)
-      sum += causal_attention_flops(kLlama70bTp4, std::min(chunk, prompt - start), start);
+      sum += attention_flops(kLlama70bTp4, {std::min(chunk, prompt - start), start});
     BOOST_TEST(sum == whole);
   }
 }
@@ -33,11 +33,11 @@ BOOST_AUTO_TEST_CASE(later_chunks_attend_to_earlier_ones) {
     const GpuDatasheet gpu = gpu_datasheet(name);
     double last = 0;
     for (std::uint64_t start = 0; start <= 16384; start += 1024) {
-      const double now = prefill_attention_time(gpu, kLlama70bTp4, 1024, start).seconds;
+      const double now = prefill_attention_time(gpu, kLlama70bTp4, {{1024, start}}).seconds;
       BOOST_TEST(now > last);
       last = now;
     }
-    const double first = prefill_attention_time(gpu, kLlama70bTp4, 1024, 0).seconds;
+    const double first = prefill_attention_time(gpu, kLlama70bTp4, {{1024, 0}}).seconds;
     BOOST_TEST(last > 10 * first - 10 * gpu.kernel.attention_fixed_us * 1e-6);
   }
 }
@@ -45,18 +45,18 @@ BOOST_AUTO_TEST_CASE(later_chunks_attend_to_earlier_ones) {
 // Where every chunk fills the SMs, cutting a prompt costs the launches and tails, not the work again.
 BOOST_AUTO_TEST_CASE(chunking_costs_launches_not_work) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
-  const double whole = prefill_attention_time(gpu, kLlama70bTp1, 16384, 0).seconds;
+  const double whole = prefill_attention_time(gpu, kLlama70bTp1, {{16384, 0}}).seconds;
   double sum = 0;
   for (std::uint64_t start = 0; start < 16384; start += 2048)
-    sum += prefill_attention_time(gpu, kLlama70bTp1, 2048, start).seconds;
+    sum += prefill_attention_time(gpu, kLlama70bTp1, {{2048, start}}).seconds;
   BOOST_TEST(sum > whole);
   BOOST_TEST(sum < 1.15 * whole);
 }
 
 BOOST_AUTO_TEST_CASE(few_heads_and_rows_cannot_fill_the_sms) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
-  const KernelTime narrow = prefill_attention_time(gpu, {1, 1, 128, DataType::bf16}, 512, 256);
-  const KernelTime wide = prefill_attention_time(gpu, {16, 1, 128, DataType::bf16}, 512, 256);
+  const KernelTime narrow = prefill_attention_time(gpu, {1, 1, 128, DataType::bf16}, {{512, 256}});
+  const KernelTime wide = prefill_attention_time(gpu, {16, 1, 128, DataType::bf16}, {{512, 256}});
   BOOST_TEST(narrow.sms == 4u);
   BOOST_TEST(wide.sms == 64u);
   BOOST_TEST(narrow.seconds == wide.seconds, boost::test_tools::tolerance(1e-12));  // both wait for their longest block
@@ -65,13 +65,13 @@ BOOST_AUTO_TEST_CASE(few_heads_and_rows_cannot_fill_the_sms) {
 // The last, short chunk of a long prompt: few blocks with a long context, which idle SMs share.
 BOOST_AUTO_TEST_CASE(long_contexts_are_split_over_idle_sms) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
-  const KernelTime time = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, 16, 65536);
+  const KernelTime time = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, {{16, 65536}});
   BOOST_TEST(time.sms > 100u);
-  const KernelTime full = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, 2048, 65536);
+  const KernelTime full = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, {{2048, 65536}});
   BOOST_TEST(time.seconds < full.seconds / 4);
   double last = 0;
   for (std::uint64_t start = 0; start < 131072; start += 1 + start / 20) {
-    const double now = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, 16, start).seconds;
+    const double now = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, {{16, start}}).seconds;
     BOOST_TEST(now >= last);
     last = now;
   }
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(long_contexts_are_split_over_idle_sms) {
 BOOST_AUTO_TEST_CASE(long_prompts_reach_the_saturated_rate) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
   const double s = 65536;
-  const KernelTime time = prefill_attention_time(gpu, kLlama70bTp1, static_cast<std::uint64_t>(s), 0);
+  const KernelTime time = prefill_attention_time(gpu, kLlama70bTp1, {{static_cast<std::uint64_t>(s), 0}});
   const double rate = gpu.kernel.attention_tflops * 1e12 * s / (s + gpu.kernel.attention_half_tokens);
   BOOST_TEST(time.flops / time.seconds == rate, boost::test_tools::tolerance(0.01));
 }
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(decode_reads_every_requests_kv_once) {
   for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S"}) {
     const GpuDatasheet gpu = gpu_datasheet(name);
     const std::vector<std::uint64_t> context{10000, 20000, 30000, 4000, 16000, 20000, 20000, 40000};
-    const KernelTime time = decode_attention_time(gpu, kLlama70bTp1, context);
+    const KernelTime time = decode_attention_time(gpu, kLlama70bTp1, one_token_each(context));
     const double kv = 160000.0 * 8 * 128 * 2 * 2, query = 8.0 * 64 * 128 * 2 * 2;
     BOOST_TEST(time.bytes == kv + query);
     const double rate = gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
@@ -104,8 +104,8 @@ BOOST_AUTO_TEST_CASE(decode_reads_every_requests_kv_once) {
 BOOST_AUTO_TEST_CASE(decode_time_follows_kv_heads_not_query_heads) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
   const std::vector<std::uint64_t> batch(32, 8192);
-  const double grouped = decode_attention_time(gpu, {64, 8, 128, DataType::bf16}, batch).seconds;
-  const double multi = decode_attention_time(gpu, {64, 64, 128, DataType::bf16}, batch).seconds;
+  const double grouped = decode_attention_time(gpu, {64, 8, 128, DataType::bf16}, one_token_each(batch)).seconds;
+  const double multi = decode_attention_time(gpu, {64, 64, 128, DataType::bf16}, one_token_each(batch)).seconds;
   BOOST_TEST(multi / grouped > 7.0);
   BOOST_TEST(multi / grouped < 8.0);
 }
@@ -113,8 +113,8 @@ BOOST_AUTO_TEST_CASE(decode_time_follows_kv_heads_not_query_heads) {
 BOOST_AUTO_TEST_CASE(narrow_kv_cache_halves_decode_bytes) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
   const std::vector<std::uint64_t> batch(64, 8192);
-  const double bf16 = decode_attention_time(gpu, {8, 1, 128, DataType::bf16}, batch).bytes;
-  const double fp8 = decode_attention_time(gpu, {8, 1, 128, DataType::fp8}, batch).bytes;
+  const double bf16 = decode_attention_time(gpu, {8, 1, 128, DataType::bf16}, one_token_each(batch)).bytes;
+  const double fp8 = decode_attention_time(gpu, {8, 1, 128, DataType::fp8}, one_token_each(batch)).bytes;
   BOOST_TEST(fp8 / bf16 == 0.5, boost::test_tools::tolerance(0.002));
 }
 
@@ -125,8 +125,8 @@ BOOST_AUTO_TEST_CASE(a_long_context_binds_a_grid_that_cannot_split_it) {
   const AttentionHeads one{8, 1, 128, DataType::bf16};
   std::vector<std::uint64_t> batch(300, 16);  // more requests than SMs x 2: no splits
   batch[0] = 131072;
-  const double mixed = decode_attention_time(gpu, one, batch).seconds;
-  const double alone = decode_attention_time(gpu, one, {131072}).seconds;
+  const double mixed = decode_attention_time(gpu, one, one_token_each(batch)).seconds;
+  const double alone = decode_attention_time(gpu, one, one_token_each({131072})).seconds;
   BOOST_TEST(mixed > 5 * alone);
 }
 
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(decode_grows_with_context_and_batch) {
   const GpuDatasheet gpu = gpu_datasheet("L40S");
   double last = 0;
   for (std::uint64_t context = 1; context <= 131072; context += 1 + context / 20) {
-    const double now = decode_attention_time(gpu, kLlama70bTp4, {context, context}).seconds;
+    const double now = decode_attention_time(gpu, kLlama70bTp4, one_token_each({context, context})).seconds;
     BOOST_TEST(now >= last);
     last = now;
   }

@@ -22,16 +22,16 @@ double peak_flops(const GpuDatasheet& gpu, DataType type) {
 
 }  // namespace
 
-// 132 tiles of 128 x 256 fill an H100 once; 133 need a second wave, for 0.8 % more work.
+// 9 x 12 tiles of 256 x 128 fill an A100 once; 10 x 11 need a second wave for 2 % more work.
 BOOST_AUTO_TEST_CASE(one_tile_more_than_the_sms_costs_a_wave) {
-  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
-  const KernelTime full = gemm_time(h100, {11 * 128, 12 * 256, 8192, DataType::bf16, 1});
-  const KernelTime over = gemm_time(h100, {7 * 128, 19 * 256, 8192, DataType::bf16, 1});
-  BOOST_TEST(full.ctas == 132u);
+  const GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB");
+  const KernelTime full = gemm_time(a100, {9 * 256, 12 * 128, 8192, DataType::bf16, 1});
+  const KernelTime over = gemm_time(a100, {10 * 256, 11 * 128, 8192, DataType::bf16, 1});
+  BOOST_TEST(full.ctas == 108u);
   BOOST_TEST(full.waves == 1u);
   BOOST_TEST(full.tail_efficiency == 1.0);
   BOOST_TEST(over.waves > 1u);
-  BOOST_TEST(over.flops / full.flops < 1.01);
+  BOOST_TEST(over.flops / full.flops < 1.02);
   BOOST_TEST(over.seconds / full.seconds > 1.3);
 }
 
@@ -89,18 +89,36 @@ BOOST_AUTO_TEST_CASE(no_kernel_beats_the_tensor_peak_or_the_memory) {
   }
 }
 
-// eta(t) = sustained + (burst - sustained) / (1 + t / throttle): the time found must solve its own equation.
-BOOST_AUTO_TEST_CASE(power_limit_is_a_fixed_point) {
-  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+// eta(t) = sustained + (burst - sustained) / (1 + t / throttle), t being the time that tensor cores take: of the whole kernel
+// here, in which they alone bind.
+BOOST_AUTO_TEST_CASE(power_limit_solves_its_own_equation) {
+  GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  gpu.sm.feed_bytes_per_clock = gpu.sm.epilogue_bytes_per_clock = 1e6;
+  gpu.l2.gb_per_s = gpu.hbm.gemm_gb_per_s = 1e6;
+  gpu.kernel.gemm_fixed_us = 0;
   const GemmShape shape{8192, 8192, 8192, DataType::bf16, 1};
-  const double found = gemm_time(h100, shape).seconds;
-  GpuDatasheet fixed = h100;
-  const double throttle = h100.sm.throttle_us * 1e-6;
+  const double found = gemm_time(gpu, shape).seconds;
+  GpuDatasheet fixed = gpu;
   fixed.sm.burst_efficiency_ratio =
-      h100.sm.sustained_efficiency_ratio +
-      (h100.sm.burst_efficiency_ratio - h100.sm.sustained_efficiency_ratio) / (1 + found / throttle);
+      gpu.sm.sustained_efficiency_ratio +
+      (gpu.sm.burst_efficiency_ratio - gpu.sm.sustained_efficiency_ratio) / (1 + found / (gpu.sm.throttle_us * 1e-6));
   fixed.sm.throttle_us = 0;
-  BOOST_TEST(gemm_time(fixed, shape).seconds == found, boost::test_tools::tolerance(1e-7));
+  BOOST_TEST(gemm_time(fixed, shape).seconds == found, boost::test_tools::tolerance(1e-4));
+}
+
+// After long load the first kernel is as slow as the last. 8192^3 of an A100 after ten thousand warm-ups: 253.7 TFLOP/s (Azure
+// AI-benchmarking-guide 8fd0c6e), 16384^3 in fp8 of an H100: 1377.
+BOOST_AUTO_TEST_CASE(steady_load_reaches_the_sustained_rate_at_once) {
+  const struct { const char* gpu; std::uint64_t n; DataType type; double tflops; } rows[] = {
+      {"A100-SXM4-80GB", 8192, DataType::fp16, 253.7}, {"H100-SXM5-80GB", 16384, DataType::fp8, 1377.3}};
+  for (const auto& row : rows) {
+    GemmShape shape{row.n, row.n, row.n, row.type, 1};
+    const double burst = gemm_time(gpu_datasheet(row.gpu), shape).seconds;
+    shape.steady = true;
+    const KernelTime steady = gemm_time(gpu_datasheet(row.gpu), shape);
+    BOOST_TEST(steady.seconds > burst);
+    BOOST_TEST(steady.flops / steady.seconds == row.tflops * 1e12, boost::test_tools::tolerance(0.07));
+  }
 }
 
 // Long kernels sink to the sustained rate. Best shape of an H100: 794 TFLOP/s (stas00/ml-engineering 744d01e).

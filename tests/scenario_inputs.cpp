@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(config_errors) {
              "m.json:3:16: error: hidden_act: unknown activation 'silo' (did you mean 'silu'?)");
   BOOST_TEST(c.refusal("{" + good + ",\n \"torch_dtype\": \"float32\"}") ==
              "m.json:3:17: error: torch_dtype: 'float32' is not modelled; set model.dtype in the scenario to one of "
-             "fp16, bf16, tf32, fp8, int8, fp4");
+             "fp16, bf16, tf32, fp8, int8, fp4, mxfp8, nvfp4");
   BOOST_TEST(c.refusal("{" + good + ",\n \"num_experts\": 8}") ==
              "m.json:1:1: error: num_experts_per_tok: is required in a model's config.json");
   BOOST_TEST(c.refusal("{" + good + ",\n \"num_experts\": 8, \"num_experts_per_tok\": 9}") ==

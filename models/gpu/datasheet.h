@@ -16,6 +16,7 @@ struct GpuDatasheet {
   std::string name;          ///< the file's stem, e.g. "L40S"
   std::string architecture;  ///< volta | ampere | ada | hopper | blackwell | cdna3
   std::string calibration;   ///< measured | family | specification: where the calibrated constants come from
+  std::string family;        ///< the device whose calibrated constants these follow (scripts/calibrate.py has the rule); or none
   std::string source;        ///< citation of the specification values
 
   struct Sm {
@@ -27,15 +28,18 @@ struct GpuDatasheet {
     double epilogue_bytes_per_clock = 0;  ///< result write-out, per SM
     double burst_efficiency_ratio = 1;      ///< tensor rate reached by short kernels, of the peak
     double sustained_efficiency_ratio = 1;  ///< reached by kernels much longer than throttle_us (power limit)
-    double low_precision_sustained_ratio = 0;  ///< the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio
-    double throttle_us = 0;                 ///< eta(t) = sustained + (burst - sustained)/(1 + t/throttle); 0: no throttling
+    double low_precision_sustained_ratio = 0;  ///< the same for types below 16 bits; 0: as sustained_efficiency_ratio
+    /// eta(t) = sustained + (burst - sustained)/(1 + t/throttle), t being tensor time; 0: sustained under steady load only
+    double throttle_us = 0;
     std::uint32_t registers_kib = 256;
+    std::uint32_t threads = 2048;  ///< resident at once
     std::uint32_t shared_memory_kib = 0;
   } sm;
 
   struct L2 {
     double capacity_mib = 0;
-    double gb_per_s = 0;  ///< read bandwidth
+    double gb_per_s = 0;         ///< read bandwidth
+    double working_ratio = 0.6;  ///< of the capacity, that a working set may fill before parts of it are read again
   } l2;
 
   struct Hbm {
@@ -49,6 +53,8 @@ struct GpuDatasheet {
 
   struct Kernel {
     double launch_us = 0;        ///< back-to-back cost of a kernel inside a CUDA graph
+    double stream_launch_us = 2.5;  ///< the same of kernels that the host puts into a stream
+    double dynamic_scale_us = 10;   ///< finding the scale of a whole tensor before it is quantised: kernels of their own
     double gemm_fixed_us = 0;    ///< prologue and pipeline fill of a GEMM
     double split_k_us = 0;       ///< reduction pass of a split-K GEMM
     double overlap_exponent = 4; ///< p-norm that joins tensor, L2 and HBM time
@@ -58,6 +64,8 @@ struct GpuDatasheet {
     double attention_fixed_us = 0;         ///< launch, prologue and drain of a prefill attention kernel
     double decode_attention_ratio = 0;     ///< of hbm.gb_per_s, reached by decode attention over a large KV cache
     double decode_attention_fixed_us = 0;
+    double decode_flight_kib = 24;  ///< that one thread block of decode attention keeps on its way from memory
+    double decode_split_us = 0.05;  ///< for each part of a context that is split: their results are joined one after the other
   } kernel;
 
   struct Collective {

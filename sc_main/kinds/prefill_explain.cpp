@@ -76,7 +76,7 @@ Json DisaggregatedPrefill::explain() {
   e["model"] = {{"name", scenario.model.name},
                 {"total_parameters", workload::total_parameters(scenario.model)},
                 {"decoder_parameters", workload::decoder_parameters(scenario.model)},
-                {"kv_bytes_per_token", Bytes(scenario.model.layers) * 2 * scenario.model.kv_heads * scenario.model.head_dim * half_bytes(scenario.model.kv_dtype) / 2}};
+                {"kv_bytes_per_token", stored_bytes(Bytes(scenario.model.layers) * 2 * scenario.model.kv_heads * scenario.model.head_dim, scenario.model.kv_dtype)}};
   e["first_request"] = {{"prompt_tokens", request.prompt_tokens}, {"output_tokens", request.output_tokens}, {"chunks", chunks},
                         {"prefill_flops", workload::prefill_flops(scenario.model, scenario.model.layers, request.prompt_tokens, 0) + workload::head_flops(scenario.model, 1)}};
   e["prefill"]["stages"] = ranks_of(prefill, request.prompt_tokens, chunk, 1);

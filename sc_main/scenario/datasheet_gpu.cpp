@@ -53,10 +53,12 @@ Record<GpuDatasheet> gpu_record() {
   sm.add("throttle_us", &G::Sm::throttle_us, "kernel time at which the power limit has half set in; 0: never")
       .range(0, kMostUs);
   sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
+  sm.add("threads", &G::Sm::threads, "resident threads per SM").range(32, 65536);
   sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
 
   Record<G::L2> l2;
   l2.add("capacity_mib", &G::L2::capacity_mib, "L2 capacity").above(0, 1e6).required();
+  l2.add("working_ratio", &G::L2::working_ratio, "of the capacity, that a working set may fill before parts of it are read again").above(0, 1);
   l2.add("gb_per_s", &G::L2::gb_per_s, "L2 read bandwidth").above(0, kMostRate).required();
 
   Record<G::Hbm> hbm;
@@ -77,6 +79,12 @@ Record<GpuDatasheet> gpu_record() {
   kernel.add("launch_us", &G::Kernel::launch_us, "back-to-back cost of a kernel inside a CUDA graph")
       .range(0, kMostUs)
       .required();
+  kernel.add("stream_launch_us", &G::Kernel::stream_launch_us, "the same of kernels that the host puts into a stream")
+      .range(0, kMostUs)
+      .cite("te42kyfo/gpu-benches, gpu-small-kernels: 2.0 to 2.6 us");
+  kernel.add("dynamic_scale_us", &G::Kernel::dynamic_scale_us, "finding a tensor's scale before it is quantised")
+      .range(0, kMostUs)
+      .cite("ai-dynamo/aiconfigurator, fp8 products of one row");
   kernel.add("gemm_fixed_us", &G::Kernel::gemm_fixed_us, "prologue and pipeline fill of a GEMM")
       .range(0, kMostUs)
       .required();
@@ -100,6 +108,12 @@ Record<GpuDatasheet> gpu_record() {
   kernel.add("decode_attention_fixed_us", &G::Kernel::decode_attention_fixed_us, "fixed cost of decode attention")
       .range(0, kMostUs)
       .required();
+  kernel.add("decode_flight_kib", &G::Kernel::decode_flight_kib, "on its way from memory for one thread block of decode attention")
+      .above(0, 1e6)
+      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper");
+  kernel.add("decode_split_us", &G::Kernel::decode_split_us, "joining one part of a split context")
+      .range(0, kMostUs)
+      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper");
 
   // p2pBandwidthLatencyTest of the A100: 2.7 us a copy of 4 B, 5.1 us by SMs, without the way there.
   Record<G::Copy> copy;

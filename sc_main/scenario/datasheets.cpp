@@ -336,6 +336,7 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
       .word("calibration", &GpuDatasheet::calibration, {"measured", "family", "specification"},
             "where the fitted constants come from")
       .required();
+  record.add("family", &GpuDatasheet::family, "the device whose fitted constants these follow").fallback("none");
   GpuDatasheet sheet;
   sheet.source = read_sheet(open_sheet("gpus", which), record, sheet);
   sheet.name = std::filesystem::path(which.name).stem().string();

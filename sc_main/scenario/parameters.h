@@ -183,7 +183,8 @@ struct KernelItem {
   Numbers heads, kv_heads, head_dim, value_dim, batch, context_tokens;
   Numbers contexts_tokens;  ///< no sweep: of each sequence of one batch
   Numbers tokens, width, bytes;
-  std::optional<bool> latent, causal, residual, gated, dynamic, kv_cache, cold;
+  std::optional<bool> latent, causal, split_context, residual, gated, dynamic, kv_cache, cold, split_k, steady;
+  std::optional<double> load_bytes, host_us;
 };
 
 struct KernelSection {

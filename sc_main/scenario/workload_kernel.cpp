@@ -67,6 +67,10 @@ constexpr Key kKeys[] = {
     {"dynamic", says<&Item::dynamic>, 0, kQuantize},
     {"kv_cache", says<&Item::kv_cache>, 0, kRotary},
     {"cold", says<&Item::cold>, 0, kRows | kRotary | kCopy},
+    {"split_k", says<&Item::split_k>, 0, kGemm},
+    {"steady", says<&Item::steady>, 0, kGemm},
+    {"split_context", says<&Item::split_context>, 0, kDecode},
+    {"load_bytes", says<&Item::load_bytes>, 0, kNorm | kActivation | kRotary | of(KernelOp::softmax)},
 };
 
 void check_keys(const KernelItem& item, const std::string& path, const Source& source) {
@@ -154,6 +158,11 @@ KernelSpec combination(const KernelItem& item, std::uint64_t number) {
   spec.dynamic = item.dynamic.value_or(false);
   spec.kv_cache = item.kv_cache.value_or(false);
   spec.cold = item.cold.value_or(false);
+  spec.split_k = item.split_k.value_or(true);
+  spec.steady = item.steady.value_or(false);
+  spec.split_context = item.split_context.value_or(true);
+  spec.load_bytes = item.load_bytes.value_or(spec.load_bytes);
+  spec.host_us = item.host_us.value_or(spec.host_us);
   return spec;
 }
 

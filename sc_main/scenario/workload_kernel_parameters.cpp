@@ -88,7 +88,7 @@ Record<KernelItem> item_record() {
   Record<Item> r;
   r.choice("op", &Item::op, {kKernelOpNames.begin(), kKernelOpNames.end()}, "the operation").required();
   add_words(r, "launch", &Item::launch, {kKernelLaunchNames.begin(), kKernelLaunchNames.end()},
-            "who starts it: a CUDA graph, a stream that the host keeps filled, or a framework call by call")
+            "who starts it: a CUDA graph, a stream that the host keeps filled, a framework call after call, or one that is waited for")
       .fallback("graph");
   add_words(r, "dtype", &Item::dtype, types, "of operands and elements; quantize: to it, dequantize: from it").fallback("bf16");
   add_numbers(r, "m", &Item::m, 1, kMostElements, "gemm: rows of the result, the tokens");
@@ -99,6 +99,8 @@ Record<KernelItem> item_record() {
   add_numbers(r, "weight_copies", &Item::weight_copies, 0, 1 << 20,
               "gemm: weights that take turns, kernel after kernel, and stay in L2 as far as they fit; 0: always gone from it")
       .fallback("0");
+  r.add("split_k", &Item::split_k, "gemm: K may be cut into parts for SMs that would idle").fallback("true");
+  r.add("steady", &Item::steady, "gemm: on a GPU that has long been at its power limit, not a burst").fallback("false");
   add_numbers(r, "heads", &Item::heads, 1, 65536, "attention, rotary: query heads");
   add_numbers(r, "kv_heads", &Item::kv_heads, 1, 65536, "attention, rotary: KV heads").fallback("as heads");
   add_numbers(r, "head_dim", &Item::head_dim, 1, 65536, "attention, rotary: of a head");
@@ -106,6 +108,7 @@ Record<KernelItem> item_record() {
   r.add("latent", &Item::latent, "attention: values are the first value_dim numbers of the keys (MLA)").fallback("false");
   add_words(r, "kv_dtype", &Item::kv_dtype, types, "attention, rotary: of the KV cache").fallback("dtype");
   r.add("causal", &Item::causal, "attention_prefill, attention_backward: no token sees later ones").fallback("true");
+  r.add("split_context", &Item::split_context, "attention_decode: several thread blocks share a long context").fallback("true");
   add_numbers(r, "batch", &Item::batch, 1, 65536, "attention: sequences").fallback("1");
   add_numbers(r, "tokens", &Item::tokens, 1, kMostElements, "rows; attention: new tokens of each sequence").fallback("attention_decode: 1");
   add_numbers(r, "context_tokens", &Item::context_tokens, 0, kMostElements, "attention: tokens of each sequence before the new ones")
@@ -125,8 +128,12 @@ Record<KernelItem> item_record() {
   r.add("gated", &Item::gated, "activation: of two inputs each (SwiGLU, GeGLU)").fallback("false");
   r.add("dynamic", &Item::dynamic, "quantize: finds the scale first").fallback("false");
   r.add("kv_cache", &Item::kv_cache, "rotary: also writes keys and values to the cache").fallback("false");
+  r.add("load_bytes", &Item::load_bytes, "norm, activation, softmax, rotary: that a thread asks for at once; 2 in scalar kernels of 16 bits")
+      .range(1, 64)
+      .fallback("16");
   r.add("cold", &Item::cold, "all but gemm and attention: operands come from HBM and results go there; else L2 may hold them")
       .fallback("false");
+  r.add("host_us", &Item::host_us, "launch host, synchronous: what the framework takes for a call").range(0, 1e6).fallback("20");
   return r;
 }
 

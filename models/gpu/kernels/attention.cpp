@@ -9,18 +9,35 @@ namespace railyard::gpu {
 namespace {
 
 constexpr std::uint64_t kPrefillSplitKeys = 1024; // least keys in one part of a block's context
-constexpr std::uint64_t kDecodeSplitKeys = 512;
+constexpr std::uint64_t kDecodeSplitKeys = 256;
+constexpr std::uint32_t kDecodeBlocksPerSm = 2;
 constexpr double kTailShare = 0.5;                // of the longest block, that the last blocks of a full grid run alone
-constexpr double kBytesInFlight = 24576;          // that one decode block keeps on its way from HBM (Little's law)
+constexpr double kDecodeOverlap = 3;              // p-norm of reading and computing
+constexpr double kBytesPerKib = 1024;
 constexpr double kQueryBytes = 2;                 // queries and outputs stay in 16 bits
-constexpr double kFlopsPerPair = 4;               // per query-key pair and head dimension: score and value multiply-adds
+constexpr double kFlopsPerProduct = 2;            // a multiply-add
+constexpr double kMeasuredDim = 128;              // of the heads behind attention_tflops
+constexpr double kExponentialsPerClock = 16;      // of an SM
+constexpr double kExposedExponentials = 0.85;     // FlashAttention-2 and -3 papers, head size 64 against 128
+constexpr double kBackwardWork = 2.5;             // products, of the forward pass's
+constexpr double kBackwardRate = 0.86;            // of the forward pass's; the same papers
 
-/// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small (Ada,
-/// GA102).
-std::uint64_t query_rows(const GpuDatasheet& gpu) {
-  constexpr std::uint32_t kSharedMemoryKib = 128;
-  return gpu.sm.shared_memory_kib < kSharedMemoryKib ? 64 : 128;
+double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
+
+/// FLOPs of a query-key pair: score and value.
+double pair_flops(const AttentionHeads& heads) { return kFlopsPerProduct * (heads.dim + value_dim(heads)); }
+
+/// FLOP/s of all SMs for heads of this size.
+double attention_rate(const GpuDatasheet& gpu, const AttentionHeads& heads) {
+  const double tensor = gpu.sm.flop_per_clock[static_cast<std::size_t>(DataType::fp16)];
+  const double exponential_dim = kExposedExponentials * tensor / (2 * kFlopsPerProduct * kExponentialsPerClock);
+  const double dim = (heads.dim + value_dim(heads)) / 2;
+  const double measured = kMeasuredDim / (kMeasuredDim + exponential_dim);
+  return gpu.kernel.attention_tflops * 1e12 * dim / (dim + exponential_dim) / measured;
 }
+
+/// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small.
+std::uint64_t query_rows(const GpuDatasheet& gpu) { return small_shared_memory(gpu) ? 64 : 128; }
 
 /// A block's context cut into parts for SMs that would idle, none shorter than is worth it.
 struct Split {
@@ -32,89 +49,112 @@ Split split_context(std::uint64_t keys, std::uint64_t room, std::uint64_t least)
   return {ceil_div(keys, longest), longest};
 }
 
-void fill_grid(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
+/// Keys that the blocks of one head visit, each block as many as its last row sees.
+double visited_keys(const AttentionSequence& s, std::uint64_t rows, bool causal) {
+  const double blocks = static_cast<double>(ceil_div(s.tokens, rows)), tokens = static_cast<double>(s.tokens);
+  const double before = blocks * static_cast<double>(s.kv_start);
+  if (!causal) return before + blocks * tokens;
+  const double whole = static_cast<double>(s.tokens / rows);
+  return before + static_cast<double>(rows) * whole * (whole + 1) / 2 + (s.tokens % rows ? tokens : 0);
+}
+
+double kv_token_bytes(const AttentionHeads& heads) {
+  return (heads.dim + (heads.latent ? 0 : value_dim(heads))) * bytes_of(heads.kv_dtype);
+}
+
+double query_token_bytes(const AttentionHeads& heads) { return heads.query * (heads.dim + value_dim(heads)) * kQueryBytes; }
+
+void finish(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
   time.ctas = ctas;
   time.waves = static_cast<std::uint32_t>(ceil_div(ctas, gpu.sm.count));
   time.tail_efficiency = static_cast<double>(ctas) / (static_cast<double>(time.waves) * gpu.sm.count);
   time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(ctas, gpu.sm.count));
-}
-
-KernelLimit limit_of(double fixed, double tensor, double hbm) {
-  if (fixed >= tensor && fixed >= hbm) return KernelLimit::launch;
-  return tensor >= hbm ? KernelLimit::tensor : KernelLimit::hbm;
+  const double tensor = time.cta_seconds_on(gpu.sm.count);
+  time.limit = time.fixed_seconds >= std::max(tensor, time.hbm_seconds) ? KernelLimit::launch
+               : tensor >= time.hbm_seconds                             ? KernelLimit::tensor
+                                                                        : KernelLimit::hbm;
+  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
 }
 
 }  // namespace
 
-double causal_attention_flops(const AttentionHeads& heads, std::uint64_t tokens, std::uint64_t kv_start) {
-  const double t = static_cast<double>(tokens);
-  const double pairs = t * static_cast<double>(kv_start) + t * (t + 1) / 2;
-  return kFlopsPerPair * heads.query * heads.dim * pairs;
+std::vector<AttentionSequence> one_token_each(const std::vector<std::uint64_t>& context) {
+  std::vector<AttentionSequence> sequences;
+  sequences.reserve(context.size());
+  for (const std::uint64_t keys : context)
+    if (keys > 0) sequences.push_back({1, keys - 1});
+  return sequences;
 }
 
-KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads, std::uint64_t tokens,
-                                  std::uint64_t kv_start) {
+double attention_flops(const AttentionHeads& heads, const AttentionSequence& s, bool causal) {
+  const double t = static_cast<double>(s.tokens), before = t * static_cast<double>(s.kv_start);
+  return heads.query * pair_flops(heads) * (before + (causal ? t * (t + 1) / 2 : t * t));
+}
+
+KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
+                                  const std::vector<AttentionSequence>& sequences, bool causal, AttentionPass pass) {
   KernelTime time;
-  if (tokens == 0 || heads.query == 0) return time;
-  const std::uint64_t rows = query_rows(gpu), blocks = ceil_div(tokens, rows);
-  const double row_flops = kFlopsPerPair * heads.dim * static_cast<double>(rows);
+  const std::uint64_t rows = query_rows(gpu);
+  std::uint64_t blocks = 0, tokens = 0, all_keys = 0, longest = 0;
+  double visited = 0;
+  for (const AttentionSequence& s : sequences) {
+    if (s.tokens == 0) continue;
+    blocks += ceil_div(s.tokens, rows) * heads.query;
+    tokens += s.tokens;
+    all_keys += s.kv_start + s.tokens;
+    longest = std::max(longest, s.kv_start + s.tokens);
+    visited += visited_keys(s, rows, causal);
+    time.flops += attention_flops(heads, s, causal);
+  }
+  if (blocks == 0) return time;
+  const bool backward = pass == AttentionPass::backward;
+  const double work = backward ? kBackwardWork / kBackwardRate : 1;
   const double overhead_keys = gpu.kernel.attention_half_tokens / 2;
-  double total = 0;  // FLOPs of one head, masked and padded ones included
-  for (std::uint64_t block = 1; block <= blocks; ++block)
-    total += row_flops * (static_cast<double>(kv_start + std::min(tokens, block * rows)) + overhead_keys);
+  const double key_seconds = work * pair_flops(heads) * static_cast<double>(rows) * gpu.sm.count / attention_rate(gpu, heads);
+  const Split split = split_context(longest, gpu.sm.count / blocks, kPrefillSplitKeys);
 
-  const std::uint64_t room = gpu.sm.count / (blocks * heads.query);
-  const Split split = split_context(kv_start + tokens, room, kPrefillSplitKeys);
-  const std::uint64_t grid = blocks * heads.query * split.parts;
-  const double rate = gpu.kernel.attention_tflops * 1e12;
-  const double alone = row_flops * (static_cast<double>(split.keys) + overhead_keys) / (rate / gpu.sm.count);
-
-  const double query_bytes = 2.0 * static_cast<double>(tokens) * heads.query * heads.dim * kQueryBytes;
-  const double kv_bytes = 2.0 * static_cast<double>(kv_start + tokens) * heads.kv * heads.dim * bytes_of(heads.kv_dtype);
-  time.bytes = query_bytes + kv_bytes;
+  // Backward reads queries, outputs, their gradients, keys and values, and writes three gradients.
+  time.bytes = (static_cast<double>(tokens) * query_token_bytes(heads) +
+                static_cast<double>(all_keys) * heads.kv * kv_token_bytes(heads)) * (backward ? 2 : 1);
+  time.flops *= backward ? kBackwardWork : 1;
   time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
-
   time.fixed_seconds = gpu.kernel.attention_fixed_us * kSecondsPerUs;
-  time.longest_cta_seconds = alone;
-  time.sm_seconds = total * heads.query * gpu.sm.count / rate;
+  time.longest_cta_seconds = key_seconds * (static_cast<double>(split.keys) + overhead_keys);
+  time.sm_seconds = key_seconds * (heads.query * visited + static_cast<double>(blocks) * overhead_keys);
   time.tail_ratio = kTailShare;
-  time.flops = causal_attention_flops(heads, tokens, kv_start);
-  fill_grid(time, gpu, grid);
-  time.limit = limit_of(time.fixed_seconds, time.cta_seconds_on(gpu.sm.count), time.hbm_seconds);
-  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+  finish(time, gpu, blocks * split.parts);
   return time;
 }
 
 KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
-                                 const std::vector<std::uint64_t>& context) {
+                                 const std::vector<AttentionSequence>& sequences, bool split) {
   KernelTime time;
-  if (context.empty() || heads.kv == 0) return time;
-  std::uint64_t tokens = 0, longest = 0;
-  for (const std::uint64_t keys : context) {
-    tokens += keys;
-    longest = std::max(longest, keys);
+  std::uint64_t queries = 0, keys = 0, longest = 0;
+  for (const AttentionSequence& s : sequences) {
+    queries += s.tokens;
+    keys += s.kv_start + s.tokens;
+    longest = std::max(longest, s.kv_start + s.tokens);
+    time.flops += attention_flops(heads, s);
   }
-  if (tokens == 0) return time;
-  const std::uint64_t blocks = context.size() * heads.kv;
-  constexpr std::uint32_t kBlocksPerSm = 2;
-  const Split split = split_context(longest, kBlocksPerSm * gpu.sm.count / blocks, kDecodeSplitKeys);
-  const double token_bytes = 2.0 * heads.dim * bytes_of(heads.kv_dtype);
-  const double rate = gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
-  time.bytes = token_bytes * heads.kv * static_cast<double>(tokens) +
-               2.0 * static_cast<double>(context.size()) * heads.query * heads.dim * kQueryBytes;
-  const double piece = token_bytes * static_cast<double>(split.keys);
-  const double block_rate = kBytesInFlight / (gpu.hbm.read_latency_ns * 1e-9);
-  const std::uint64_t grid = blocks * split.parts;
+  if (keys == 0 || heads.kv == 0) return time;
+  const std::uint64_t blocks = sequences.size() * heads.kv;
+  const std::uint64_t room = split ? kDecodeBlocksPerSm * gpu.sm.count / blocks : 1;
+  const Split parts = split_context(longest, room, kDecodeSplitKeys);
+  const double token_bytes = kv_token_bytes(heads);
+  const double block_rate = gpu.kernel.decode_flight_kib * kBytesPerKib / (gpu.hbm.read_latency_ns * 1e-9);  // Little's law
 
+  time.bytes = token_bytes * heads.kv * static_cast<double>(keys) + static_cast<double>(queries) * query_token_bytes(heads);
   time.fixed_seconds = gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
-  time.hbm_seconds = time.bytes / rate;
-  time.longest_cta_seconds = piece / block_rate;
-  time.ctas_per_sm = kBlocksPerSm;
-  time.sm_seconds = time.bytes / (kBlocksPerSm * block_rate);
-  time.flops = kFlopsPerPair * heads.query * heads.dim * static_cast<double>(tokens);
-  fill_grid(time, gpu, grid);
-  time.limit = limit_of(time.fixed_seconds, 0, time.hbm_seconds);
-  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+  time.hbm_seconds = time.bytes / (gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
+  if (parts.parts > 1) time.after_seconds = gpu.kernel.decode_split_us * kSecondsPerUs * static_cast<double>(parts.parts);
+  time.ctas_per_sm = kDecodeBlocksPerSm;
+  time.longest_cta_seconds = token_bytes * static_cast<double>(parts.keys) / block_rate;
+  const double reading = time.bytes / (kDecodeBlocksPerSm * block_rate);
+  const double computing = time.flops * gpu.sm.count / attention_rate(gpu, heads);
+  time.sm_seconds = std::max(reading, computing);
+  time.overlap_exponent = kDecodeOverlap;
+  finish(time, gpu, blocks * parts.parts);
+  if (time.limit == KernelLimit::tensor && reading >= computing) time.limit = KernelLimit::hbm;
   return time;
 }
 

@@ -3,10 +3,14 @@
 // Prefill: one thread block per (query head, 128 query rows), looping over the keys its rows may see; the last rows
 // of a causal chunk see the most. Its rate follows the datasheet's measured saturation (FlashAttention-2 on Ampere
 // and Ada, FlashAttention-3 on Hopper), shared out over the SMs: a chunk with few heads or rows cannot use them all,
-// unless its context is long enough to be split.
+// unless its context is long enough to be split. The measured rate is of heads of 128 numbers; each query-key pair also
+// costs an exponential, 16 of which an SM does in a clock (CUDA C++ Programming Guide, arithmetic instructions), as many clocks
+// as the tensor cores need for a part of the head: narrow heads are slower for it, wide ones faster.
 //
-// Decode: one query row per request, KV read once from HBM, split along the context (flash-decoding) until the SMs
-// are busy.
+// Backward: five products of each pair for the forward pass's two, at a rate of its own.
+//
+// Decode: one query row per request (or a few), KV read once from HBM, split along the context (flash-decoding) until the SMs
+// are busy. Where many query heads share a KV head (multi-head latent attention), tensor time may bind instead.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +36,23 @@ struct AttentionSequence {
   std::uint64_t tokens = 0, kv_start = 0;
 };
 
-/// Useful FLOPs of causal attention for queries at positions [kv_start, kv_start + tokens): scores and values of each
-/// query against the keys 0..itself. Sums over chunks to the whole prompt's exactly.
-double causal_attention_flops(const AttentionHeads& heads, std::uint64_t tokens, std::uint64_t kv_start);
+/// Decoding sequences whose `context` holds their lengths, the new token included.
+std::vector<AttentionSequence> one_token_each(const std::vector<std::uint64_t>& context);
 
-/// A chunk of one prompt: `tokens` queries against the `kv_start` keys of the chunks before it and, causally, its own.
-KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads, std::uint64_t tokens,
-                                  std::uint64_t kv_start);
+/// Useful FLOPs of attention for queries at positions [kv_start, kv_start + tokens): scores and values of each query against
+/// the keys 0..itself if causal, else against all kv_start + tokens. Causal ones of chunks sum to the whole prompt's exactly.
+double attention_flops(const AttentionHeads& heads, const AttentionSequence& sequence, bool causal = true);
 
-/// One step of a batch: one query per request, against `context` keys of each.
+enum class AttentionPass : std::uint8_t { forward, backward };
+
+/// Chunks of prompts in one kernel: the tokens of each against the kv_start keys before them and, causally, their own.
+KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
+                                  const std::vector<AttentionSequence>& sequences, bool causal = true,
+                                  AttentionPass pass = AttentionPass::forward);
+
+/// One step of a batch: the last `tokens` (one, or a few speculated) of each sequence against its cached keys and their own.
+/// Without `split` one thread block reads all of a sequence's KV head, as FlashAttention-2 does where heads are not grouped.
 KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
-                                 const std::vector<std::uint64_t>& context);
+                                 const std::vector<AttentionSequence>& sequences, bool split = true);
 
 }  // namespace railyard::gpu

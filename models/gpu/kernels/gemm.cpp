@@ -16,8 +16,13 @@ struct Tile {
   std::uint32_t m, n;
 };
 
-constexpr std::array<Tile, 8> kTiles{
-    {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64}}};
+// Every architecture has those in the middle. In front, what a pair of SMs with tensor memory holds, then what Hopper's wide
+// instructions add; behind, what cuBLAS uses where shared memory is small.
+constexpr std::array<Tile, 17> kTiles{{{256, 256}, {256, 192}, {192, 256},
+                                       {192, 128}, {128, 192},
+                                       {256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64},
+                                       {64, 32}, {32, 64}, {64, 16}, {16, 64}}};
+constexpr std::size_t kHopperTiles = 3, kCommonTiles = 5, kSmallTiles = 13;  // where they begin
 constexpr std::array<std::uint32_t, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr double kStepBytes = 128;              // one pipeline step: 64 elements of two bytes
 constexpr std::uint64_t kLeastSplitDepth = 128; // of K, below which a split is all prologue
@@ -31,18 +36,13 @@ struct Problem {
   GemmShape shape;
   double element_bytes, result_bytes;
   double clock_hz, tensor_flop_per_clock;
-  double burst, sustained;
+  double burst, sustained, throttle_seconds;
   double operand_bytes, compulsory_bytes;
-};
-
-struct Candidate {
-  KernelTime time;
-  double tensor = 0, feed = 0;  // seconds of all waves, each alone
 };
 
 /// HBM traffic: every operand once, or, where A and B overflow L2, half-way to what a wave's block of tiles reads.
 double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::uint32_t split) {
-  if (p.operand_bytes <= kL2WorkingRatio * p.gpu.l2.capacity_mib * kBytesPerMib) return p.compulsory_bytes;
+  if (p.operand_bytes <= working_bytes(p.gpu)) return p.compulsory_bytes;
   const double wave = static_cast<double>(
       std::min<std::uint64_t>(p.gpu.sm.count, rows * columns * split * p.shape.groups));
   const double wide = std::min(static_cast<double>(rows), std::max(1.0, std::round(std::sqrt(wave * tile.n / tile.m))));
@@ -55,8 +55,23 @@ double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t 
   return 0.5 * (p.compulsory_bytes + std::max(blocked, p.compulsory_bytes));
 }
 
-Candidate try_tile(const Problem& p, Tile tile, std::uint32_t split, double eta) {
+/// Seconds t of work w at full rate, t x eta(t) = w: the positive root of a quadratic equation.
+double throttled_seconds(const Problem& p, double work) {
+  const double tau = p.throttle_seconds;
+  if (tau <= 0) return work / p.burst;
+  const double b = p.burst * tau - work;
+  return (std::sqrt(b * b + 4 * p.sustained * work * tau) - b) / (2 * p.sustained);
+}
+
+struct Candidate {
+  KernelTime time;
+  double tensor = 0, feed = 0;  // seconds of all waves, each alone
+};
+
+/// Keeps it as `best` if it is faster.
+void try_tile(const Problem& p, Tile tile, std::uint32_t split, Candidate& best) {
   const GemmShape& shape = p.shape;
+  const GpuDatasheet& gpu = p.gpu;
   const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
   Candidate c;
   KernelTime& time = c.time;
@@ -64,45 +79,46 @@ Candidate try_tile(const Problem& p, Tile tile, std::uint32_t split, double eta)
   time.tile_n = tile.n;
   time.split_k = split;
   time.ctas = rows * columns * split * shape.groups;
-  time.waves = static_cast<std::uint32_t>(ceil_div(time.ctas, p.gpu.sm.count));
+  time.waves = static_cast<std::uint32_t>(ceil_div(time.ctas, gpu.sm.count));
 
   const double step = kStepBytes / p.element_bytes;
   const double steps = std::ceil(static_cast<double>(shape.k) / split / step);
   const double area = static_cast<double>(tile.m) * tile.n;
-  const double tensor_cycles = 2 * area * step / (p.tensor_flop_per_clock * eta);
-  const double feed_cycles = (tile.m + tile.n) * kStepBytes / p.gpu.sm.feed_bytes_per_clock;
-  const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / p.gpu.sm.epilogue_bytes_per_clock;
-  const double per_wave = static_cast<double>(time.waves) / p.clock_hz;
-  c.tensor = per_wave * (steps * tensor_cycles + epilogue_cycles);
-  c.feed = per_wave * (steps * feed_cycles + epilogue_cycles);
-  time.longest_cta_seconds = (steps * std::max(tensor_cycles, feed_cycles) + epilogue_cycles) / p.clock_hz;
+  const double mma_cycles = 2 * area * step / p.tensor_flop_per_clock;
+  const double feed_cycles = (tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock;
+  const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / gpu.sm.epilogue_bytes_per_clock;
+  const double waves = static_cast<double>(time.waves);
+  const double epilogue = epilogue_cycles / p.clock_hz;
+  c.tensor = throttled_seconds(p, waves * steps * mma_cycles / p.clock_hz) + waves * epilogue;
+  c.feed = waves * (steps * feed_cycles / p.clock_hz + epilogue);
+  const double body = std::max(c.tensor, c.feed);
+  time.longest_cta_seconds = body / waves;
+  time.after_seconds = split > 1 ? gpu.kernel.split_k_us * kSecondsPerUs : 0;
+  time.fixed_seconds = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
 
   const std::uint64_t strip = std::min<std::uint64_t>(tile.m, shape.m) + std::min<std::uint64_t>(tile.n, shape.n);
   const double reads = static_cast<double>(rows * columns * shape.groups * strip) * shape.k * p.element_bytes;
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
   time.l2_bytes = reads + partials;
-  time.l2_seconds = time.l2_bytes / (p.gpu.l2.gb_per_s * 1e9);
+  time.l2_seconds = time.l2_bytes / (gpu.l2.gb_per_s * 1e9);
   time.bytes = hbm_bytes(p, tile, rows, columns, split);
-  time.hbm_seconds = time.bytes / (p.gpu.hbm.gemm_gb_per_s * 1e9);
-  time.overlap_exponent = p.gpu.kernel.overlap_exponent;
-  time.after_seconds = split > 1 ? p.gpu.kernel.split_k_us * kSecondsPerUs : 0;
-  time.fixed_seconds = p.gpu.kernel.gemm_fixed_us * kSecondsPerUs;
-  time.seconds = time.seconds_on({static_cast<double>(p.gpu.sm.count)});
-  return c;
+  time.hbm_seconds = time.bytes / (gpu.hbm.gemm_gb_per_s * 1e9);
+  time.overlap_exponent = gpu.kernel.overlap_exponent;
+  const double least = time.fixed_seconds + std::max({body, time.l2_seconds, time.hbm_seconds}) + time.after_seconds;
+  if (least >= best.time.seconds) return;
+  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+  if (time.seconds >= best.time.seconds) return;
+  best = c;
 }
 
-Candidate fastest(const Problem& p, double eta) {
-  Candidate best;
-  best.time.seconds = std::numeric_limits<double>::infinity();
-  for (const Tile tile : kTiles) {
-    const std::uint64_t tiles = ceil_div(p.shape.m, tile.m) * ceil_div(p.shape.n, tile.n) * p.shape.groups;
-    for (const std::uint32_t split : kSplits) {
-      if (split > 1 && (p.shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.gpu.sm.count)) break;
-      const Candidate c = try_tile(p, tile, split, eta);
-      if (c.time.seconds < best.time.seconds) best = c;
-    }
-  }
-  return best;
+struct Menu {
+  std::size_t begin, end;  // of kTiles
+};
+
+Menu menu_of(const GpuDatasheet& gpu) {
+  if (small_shared_memory(gpu)) return {kCommonTiles, kTiles.size()};
+  if (gpu.architecture == "blackwell") return {0, kSmallTiles};
+  return {gpu.architecture == "hopper" ? kHopperTiles : kCommonTiles, kSmallTiles};
 }
 
 KernelLimit limit_of(const Candidate& c) {
@@ -122,13 +138,19 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   const double rate = gpu.sm.flop_per_clock[static_cast<std::size_t>(shape.dtype)];
   if (rate <= 0) throw std::domain_error(gpu.name + " has no tensor rate for " + std::string(name_of(shape.dtype)));
   Problem p{gpu, shape, bytes_of(shape.dtype), 0, gpu.sm.clock_mhz * 1e6, rate, gpu.sm.burst_efficiency_ratio,
-            gpu.sm.sustained_efficiency_ratio, 0, 0};
-  p.result_bytes = std::max(p.element_bytes, kLeastResultBytes);
+            gpu.sm.sustained_efficiency_ratio, gpu.sm.throttle_us * kSecondsPerUs, 0, 0};
+  p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
   if (p.element_bytes < kLeastResultBytes && gpu.sm.low_precision_sustained_ratio > 0)
     p.sustained = gpu.sm.low_precision_sustained_ratio;
+  if (shape.steady) p.burst = p.sustained, p.throttle_seconds = 0;
   const double m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
-  p.operand_bytes = shape.groups * (m + n) * k * p.element_bytes;
-  p.compulsory_bytes = p.operand_bytes + shape.groups * m * n * p.result_bytes;
+  const double weights = shape.groups * n * k * p.element_bytes, inputs = shape.groups * m * k * p.element_bytes;
+  const double results = shape.groups * m * n * p.result_bytes;
+  double missed = 1;  // of the weights
+  p.operand_bytes = weights + inputs;
+  p.compulsory_bytes = inputs + results;
+  if (shape.weight_copies > 0) missed = missed_ratio(gpu, shape.weight_copies * weights + inputs + results);
+  p.compulsory_bytes += missed * weights;
   return p;
 }
 
@@ -137,17 +159,17 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0 || shape.groups == 0) return KernelTime();
   const Problem p = describe(gpu, shape);
-  const double throttle = gpu.sm.throttle_us * kSecondsPerUs;
 
-  // The time grows with 1/eta and eta falls slowly with the time, so substitution climbs to the fixed point: each
-  // round shrinks the step by more than four for every efficiency pair with burst < 2 x sustained.
-  constexpr int kMostRounds = 40;
-  constexpr double kRelativeStep = 1e-9;
-  Candidate best = fastest(p, p.burst);
-  for (int round = 0; throttle > 0 && round < kMostRounds; ++round) {
-    const double before = best.time.seconds;
-    best = fastest(p, p.sustained + (p.burst - p.sustained) / (1 + before / throttle));
-    if (std::abs(best.time.seconds - before) <= kRelativeStep * best.time.seconds) break;
+  Candidate best;
+  best.time.seconds = std::numeric_limits<double>::infinity();
+  const Menu menu = menu_of(gpu);
+  for (std::size_t i = menu.begin; i < menu.end; ++i) {
+    const Tile tile = kTiles[i];
+    const std::uint64_t tiles = ceil_div(shape.m, tile.m) * ceil_div(shape.n, tile.n) * shape.groups;
+    for (const std::uint32_t split : kSplits) {
+      if (split > 1 && (!shape.split_k || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * gpu.sm.count)) break;
+      try_tile(p, tile, split, best);
+    }
   }
 
   KernelTime time = best.time;

@@ -3,11 +3,12 @@
 // The kernel is the fastest of a tile menu (NVIDIA, Matrix Multiplication Background user guide DU-09799), both
 // orientations, with and without splitting K. A tile's main loop runs at the slower of its tensor cycles and its
 // operand feed from L2; tiles go over the SMs in waves, the last one as long as the others; L2 and HBM traffic run
-// beside it and are joined by a p-norm. Tensor efficiency falls with the kernel's own duration as the power limit
-// takes hold, which makes the time a fixed point: eta(t) = sustained + (burst - sustained) / (1 + t / throttle).
+// beside it and are joined by a p-norm. Tensor efficiency falls with the time that the tensor cores are busy, as the
+// power limit takes hold: eta(t) = sustained + (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/data_type.h"
 #include "gpu/datasheet.h"
@@ -21,14 +22,21 @@ struct GemmShape {
   std::uint64_t k = 0;
   DataType dtype = DataType::bf16;
   std::uint32_t groups = 1;    ///< equal problems in one launch, each with its own A and B (experts)
+  std::optional<DataType> result_dtype = std::nullopt;  ///< none: dtype, but not below 16 bits
+  /// Weights that take turns, kernel after kernel (benchmarks): they are hits in L2 as far as all of them fit. 0: each use
+  /// finds its weights gone, as a pass over many layers does.
+  std::uint32_t weight_copies = 0;
+  bool split_k = true;         ///< K may be cut into parts for SMs that would idle; DeepGEMM, for one, never does
+  bool steady = false;         ///< the GPU has long been at its power limit: eta = sustained from the start
 
   bool operator==(const GemmShape& o) const {
-    return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups;
+    return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups && result_dtype == o.result_dtype &&
+           weight_copies == o.weight_copies && split_k == o.split_k && steady == o.steady;
   }
 };
 
-/// Weights are read from HBM once per kernel (a layer's are not in L2 when its turn comes again); A and B are read
-/// again as far as the wave's working set exceeds L2.
+/// Operands are read from HBM once, weights less what L2 still holds of them; A and B are read again as far as the wave's
+/// working set exceeds L2.
 /// @throws std::domain_error if the GPU has no tensor rate for the data type
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape);
 

@@ -11,61 +11,82 @@ namespace {
 constexpr double kActivationBytes = 2;  // activations stay in 16 bits between kernels of a narrower model
 constexpr double kLogitBytes = 4;       // fp32
 
-/// What neighbouring kernels leave in L2 or find there, and what comes from HBM or goes there in any case.
-struct Traffic {
-  double warm = 0, cold = 0;
-};
+constexpr double kCastsPerClock = 4.5;  // elements narrowed per SM and clock; fp8 products of the aiconfigurator tables
 
-Traffic traffic_of(const KernelSpec& spec) {
-  const double elements = static_cast<double>(spec.tokens) * static_cast<double>(spec.width);
-  const double wide = std::max(bytes_of(spec.dtype), kActivationBytes);
-  const double narrow = bytes_of(spec.dtype);
+KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, double row_bytes, std::uint32_t passes, double bytes,
+                    double cold_bytes = 0) {
+  if (spec.cold) cold_bytes += bytes, bytes = 0;
+  return row_kernel_time(gpu, {spec.tokens, row_bytes, passes, spec.load_bytes, bytes, cold_bytes});
+}
+
+KernelTime flat_time(const GpuDatasheet& gpu, const KernelSpec& spec, double bytes, double cold_bytes = 0) {
+  return spec.cold ? memory_bound_time(gpu, 0, bytes + cold_bytes) : memory_bound_time(gpu, bytes, cold_bytes);
+}
+
+KernelTime rotary_time(const GpuDatasheet& gpu, const KernelSpec& spec, double element_bytes) {
+  const double head_bytes = spec.heads.dim * element_bytes, tokens = static_cast<double>(spec.tokens);
+  const double cache = 2 * tokens * spec.heads.kv * spec.heads.dim * bytes_of(spec.heads.kv_dtype);
+  // A thread takes one number of each half of a head.
+  const double heads = spec.heads.query + spec.heads.kv;
+  return row_time(gpu, spec, heads * head_bytes / 2, 1, 2 * tokens * heads * head_bytes, spec.kv_cache ? cache : 0);
+}
+
+KernelTime quantize_time(const GpuDatasheet& gpu, const KernelSpec& spec, double elements) {
+  constexpr double kWholeTensorPasses = 2;
+  const double passes = spec.dynamic ? kWholeTensorPasses : 1;
+  KernelTime time = flat_time(gpu, spec, elements * (passes * kActivationBytes + bytes_of(spec.dtype)));
+  if (spec.dynamic) time.fixed_seconds += gpu.kernel.dynamic_scale_us * kSecondsPerUs;
+  time.longest_cta_seconds = elements / (kCastsPerClock * gpu.sm.count * gpu.sm.clock_mhz * 1e6);
+  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+  return time;
+}
+
+KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
+  const double width = static_cast<double>(spec.width), elements = static_cast<double>(spec.tokens) * width;
+  const double narrow = bytes_of(spec.dtype), wide = std::max(narrow, kActivationBytes);
   switch (spec.op) {
-    case KernelOp::rotary: {
-      const double tokens = static_cast<double>(spec.tokens) * spec.heads.dim;
-      const double cache = spec.kv_cache ? 2 * tokens * spec.heads.kv * bytes_of(spec.heads.kv_dtype) : 0;
-      return {2 * tokens * (spec.heads.query + spec.heads.kv) * wide, cache};
-    }
-    case KernelOp::norm: return {(spec.residual ? 4 : 2) * elements * wide, 0};
-    case KernelOp::activation: return {(spec.gated ? 3 : 2) * elements * wide, 0};
-    case KernelOp::residual_add: return {3 * elements * wide, 0};
-    case KernelOp::softmax: return {2 * elements * wide, 0};
-    case KernelOp::embedding: return {elements * wide, elements * narrow};
-    case KernelOp::sampling: return {elements * (wide + 2 * kLogitBytes), 0};  // widened, then read once more
-    case KernelOp::quantize: return {elements * ((spec.dynamic ? 2 : 1) * kActivationBytes + narrow), 0};
-    case KernelOp::dequantize: return {elements * (narrow + kActivationBytes), 0};
-    case KernelOp::copy: return {2.0 * static_cast<double>(spec.bytes), 0};
-    default: return {};
+    case KernelOp::rotary: return rotary_time(gpu, spec, wide);
+    case KernelOp::norm: return row_time(gpu, spec, width * wide, 2, (spec.residual ? 4 : 2) * elements * wide);
+    case KernelOp::activation: return row_time(gpu, spec, width * wide, 1, (spec.gated ? 3 : 2) * elements * wide);
+    case KernelOp::softmax: return row_time(gpu, spec, width * wide, 3, 2 * elements * wide);
+    case KernelOp::residual_add: return flat_time(gpu, spec, 3 * elements * wide);
+    case KernelOp::embedding: return flat_time(gpu, spec, elements * wide, elements * narrow);
+    // Logits widened, then softmax and choice read them once more.
+    case KernelOp::sampling: return flat_time(gpu, spec, elements * (wide + 2 * kLogitBytes));
+    case KernelOp::quantize: return quantize_time(gpu, spec, elements);
+    case KernelOp::dequantize: return flat_time(gpu, spec, elements * (narrow + kActivationBytes));
+    default: return flat_time(gpu, spec, 2.0 * static_cast<double>(spec.bytes));
   }
 }
 
 KernelTime time_in_graph(const GpuDatasheet& gpu, const KernelSpec& spec) {
   switch (spec.op) {
-    case KernelOp::gemm: return gemm_time(gpu, {spec.m, spec.n, spec.k, spec.dtype, spec.groups});
-    case KernelOp::attention_prefill:
-    case KernelOp::attention_backward: {
-      KernelTime all;
-      for (const AttentionSequence& s : spec.sequences) {
-        const KernelTime one = prefill_attention_time(gpu, spec.heads, s.tokens, s.kv_start);
-        if (one.seconds > all.seconds) all = one;
-      }
-      return all;
-    }
-    case KernelOp::attention_decode: {
-      std::vector<std::uint64_t> context;
-      for (const AttentionSequence& s : spec.sequences) context.push_back(s.kv_start + s.tokens);
-      return decode_attention_time(gpu, spec.heads, context);
-    }
-    default: {
-      const Traffic traffic = traffic_of(spec);
-      return spec.cold ? memory_bound_time(gpu, 0, traffic.warm + traffic.cold)
-                       : memory_bound_time(gpu, traffic.warm, traffic.cold);
-    }
+    case KernelOp::gemm:
+      return gemm_time(gpu, {spec.m, spec.n, spec.k, spec.dtype, spec.groups, spec.result_dtype, spec.weight_copies, spec.split_k, spec.steady});
+    case KernelOp::attention_prefill: return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal);
+    case KernelOp::attention_backward:
+      return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal, AttentionPass::backward);
+    case KernelOp::attention_decode: return decode_attention_time(gpu, spec.heads, spec.sequences, spec.split_context);
+    default: return elementwise_time(gpu, spec);
   }
 }
 
 }  // namespace
 
-KernelTime kernel_time(const GpuDatasheet& gpu, const KernelSpec& spec) { return time_in_graph(gpu, spec); }
+KernelTime kernel_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
+  KernelTime time = time_in_graph(gpu, spec);
+  if (time.seconds == 0) return time;
+  const double host = spec.host_us * kSecondsPerUs;
+  switch (spec.launch) {
+    case KernelLaunch::graph: return time;
+    case KernelLaunch::stream:
+      time.fixed_seconds += (gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * kSecondsPerUs;
+      break;
+    case KernelLaunch::host: time.fixed_seconds += std::max(0.0, host - time.seconds); break;
+    case KernelLaunch::synchronous: time.fixed_seconds += host; break;
+  }
+  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+  return time;
+}
 
 }  // namespace railyard::gpu

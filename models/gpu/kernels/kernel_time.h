@@ -6,9 +6,12 @@
 // once, with Time::seconds.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "gpu/datasheet.h"
 
 namespace railyard::gpu {
 
@@ -56,6 +59,16 @@ struct KernelTime {
 
 constexpr double kBytesPerMib = 1048576.0;
 constexpr double kSecondsPerUs = 1e-6;
-constexpr double kL2WorkingRatio = 0.6;  ///< of L2, that a working set may fill before parts of it are read again
+
+/// Ada, GA102 and their successors on cards: kernels use smaller tiles there.
+inline bool small_shared_memory(const GpuDatasheet& gpu) {
+  constexpr std::uint32_t kSharedMemoryKib = 128;
+  return gpu.sm.shared_memory_kib < kSharedMemoryKib;
+}
+
+/// What a working set may fill of L2 before parts of it are read again.
+inline double working_bytes(const GpuDatasheet& gpu) { return gpu.l2.working_ratio * gpu.l2.capacity_mib * kBytesPerMib; }
+/// Of `bytes` used over and over, the share that L2 no longer holds: none up to working_bytes, all from twice that on.
+inline double missed_ratio(const GpuDatasheet& gpu, double bytes) { return std::clamp(bytes / working_bytes(gpu) - 1, 0.0, 1.0); }
 
 }  // namespace railyard::gpu

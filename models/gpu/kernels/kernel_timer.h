@@ -20,10 +20,10 @@ class KernelTimer {
   const GpuDatasheet& gpu() const { return gpu_; }
   const KernelTime& gemm(const GemmShape& shape);
   KernelTime prefill_attention(const AttentionHeads& heads, std::uint64_t tokens, std::uint64_t kv_start) const {
-    return prefill_attention_time(gpu_, heads, tokens, kv_start);
+    return prefill_attention_time(gpu_, heads, {{tokens, kv_start}});
   }
   KernelTime decode_attention(const AttentionHeads& heads, const std::vector<std::uint64_t>& context) const {
-    return decode_attention_time(gpu_, heads, context);
+    return decode_attention_time(gpu_, heads, one_token_each(context));
   }
   KernelTime memory_bound(double bytes, double cold_bytes = 0) const {
     return memory_bound_time(gpu_, bytes, cold_bytes);

@@ -1,31 +1,67 @@
 #include "gpu/kernels/memory_bound.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "base/units.h"
 
 namespace railyard::gpu {
+namespace {
 
-KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes) {
+constexpr double kMemoryOverlap = 1.1;  // p-norm of blocks' waiting, L2 and HBM time: little of one hides the other
+constexpr double kMostBlockThreads = 1024, kWarpThreads = 32;
+constexpr std::uint32_t kMostBlocksPerSm = 32;
+constexpr double kLoadedLatencyRatio = 1.2;   // of an idle read: queues, address arithmetic, the loop around it
+constexpr double kCachedLatencyRatio = 0.2;   // of a pass that finds the row in L1 or L2, to one from memory
+constexpr double kBlockSynchronisationNs = 500;  // start of a block, reduction over its threads, its writes
+
+void describe(KernelTime& time, const GpuDatasheet& gpu, double part_of_ctas) {
+  const double largest = std::max({time.fixed_seconds, time.hbm_seconds, time.l2_seconds, part_of_ctas});
+  time.limit = largest == time.hbm_seconds  ? KernelLimit::hbm
+               : largest == time.l2_seconds ? KernelLimit::l2
+                                            : KernelLimit::launch;
+  time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(time.ctas, gpu.sm.count));
+  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+}
+
+KernelTime traffic_time(const GpuDatasheet& gpu, double bytes, double cold_bytes) {
   KernelTime time;
-  if (bytes + cold_bytes <= 0) return time;
   constexpr double kBytesPerMb = 1e6;
-  const double room = kL2WorkingRatio * gpu.l2.capacity_mib * kBytesPerMib;
-  const double missed = std::clamp(bytes / room - 1, 0.0, 1.0);
+  const double missed = missed_ratio(gpu, bytes);
   const double ratio = gpu.hbm.stream_ratio * 1e9;
   time.bytes = missed * bytes + cold_bytes;
-  const double hbm = (time.bytes + gpu.hbm.half_saturation_mb * kBytesPerMb) / (ratio * gpu.hbm.gb_per_s);
-  const double l2 = (1 - missed) * bytes / (ratio * gpu.l2.gb_per_s);
   time.fixed_seconds = gpu.kernel.launch_us * kSecondsPerUs;
-  time.hbm_seconds = hbm;
-  time.l2_seconds = l2;
+  time.hbm_seconds = (time.bytes + gpu.hbm.half_saturation_mb * kBytesPerMb) / (ratio * gpu.hbm.gb_per_s);
+  time.l2_seconds = (1 - missed) * bytes / (ratio * gpu.l2.gb_per_s);
   time.l2_bytes = bytes + cold_bytes;
-  time.overlap_exponent = 1;  // what hits and what misses come after each other
-  time.limit = time.fixed_seconds >= std::max(hbm, l2) ? KernelLimit::launch
-               : hbm >= l2                              ? KernelLimit::hbm
-                                                        : KernelLimit::l2;
+  time.overlap_exponent = kMemoryOverlap;
+  return time;
+}
+
+}  // namespace
+
+KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes) {
+  if (bytes + cold_bytes <= 0) return KernelTime();
+  KernelTime time = traffic_time(gpu, bytes, cold_bytes);
   time.ctas = gpu.sm.count;
   time.waves = 1;
-  time.sms = gpu.sm.count;
-  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+  describe(time, gpu, 0);
+  return time;
+}
+
+KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work) {
+  if (work.rows == 0 || work.row_bytes <= 0) return KernelTime();
+  KernelTime time = traffic_time(gpu, work.bytes, work.cold_bytes);
+  const double loads = std::ceil(work.row_bytes / work.load_bytes);
+  const double threads = std::clamp(kWarpThreads * std::ceil(loads / kWarpThreads), kWarpThreads, kMostBlockThreads);
+  const double rounds = std::ceil(loads / threads);
+  const double latency_ns = kLoadedLatencyRatio * gpu.hbm.read_latency_ns;
+  time.ctas = work.rows;
+  time.ctas_per_sm = std::min(kMostBlocksPerSm, static_cast<std::uint32_t>(gpu.sm.threads / threads));
+  time.longest_cta_seconds = (kBlockSynchronisationNs + (1 + (work.passes - 1) * kCachedLatencyRatio) * rounds * latency_ns) * 1e-9;
+  time.waves = static_cast<std::uint32_t>(ceil_div(work.rows, std::uint64_t(gpu.sm.count) * time.ctas_per_sm));
+  time.tail_efficiency = static_cast<double>(work.rows) / (static_cast<double>(time.waves) * gpu.sm.count * time.ctas_per_sm);
+  describe(time, gpu, time.cta_seconds_on(gpu.sm.count));
   return time;
 }
 

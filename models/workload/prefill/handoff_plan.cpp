@@ -6,7 +6,7 @@ namespace railyard::workload::prefill {
 
 HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : shares_(prefill.ranks()) {
   const ModelShape& model = prefill.model();
-  head_bytes_ = Bytes(2) * model.head_dim * half_bytes(model.kv_dtype) / 2;
+  head_bytes_ = stored_bytes(2ull * model.head_dim, model.kv_dtype);
 
   // heads_from[t][u]: KV heads that decode TP rank u takes from prefill TP rank t.
   std::vector<std::vector<std::uint32_t>> heads_from(prefill.tp(), std::vector<std::uint32_t>(decode.tp(), 0));

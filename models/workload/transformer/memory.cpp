@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kHiddenBuffers = 4;
 constexpr std::uint64_t kLogitBytes = 4;
-constexpr std::uint64_t kLeastActivationHalfBytes = 4;  // narrower models still keep 16-bit activations
+constexpr DataType kNarrowestActivation = DataType::bf16;  // narrower models still keep 16-bit activations
 
 struct Largest {
   std::uint32_t stage = 0;
@@ -97,7 +97,7 @@ Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_
   const std::uint64_t mlp = ceil_div((model.gated_mlp ? 3ull : 2ull) * model.ffn, tp);
   const std::uint64_t routed = model.experts == 0 ? mlp : model.experts_per_token * (mlp + 2ull * model.hidden);
   const std::uint64_t elements = tokens * (kHiddenBuffers * model.hidden + std::max(attention, routed));
-  Bytes bytes = elements * std::max<std::uint64_t>(half_bytes(model.dtype), kLeastActivationHalfBytes) / 2;
+  Bytes bytes = std::max(stored_bytes(elements, model.dtype), stored_bytes(elements, kNarrowestActivation));
   if (stage.last) bytes += logit_rows * ceil_div(model.vocab, tp) * kLogitBytes;
   return bytes;
 }

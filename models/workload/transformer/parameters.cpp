@@ -23,7 +23,6 @@ double multiplied_weights(const ModelShape& m) {
   return static_cast<double>(attention + mlp);
 }
 
-Bytes storage(std::uint64_t elements, DataType type) { return (elements * half_bytes(type) + 1) / 2; }
 
 }  // namespace
 
@@ -75,7 +74,7 @@ std::uint64_t rank_parameters(const ModelShape& m, const Stage& stage, std::uint
 }
 
 Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
-  return storage(rank_parameters(m, stage, tp), m.dtype);
+  return stored_bytes(rank_parameters(m, stage, tp), m.dtype);
 }
 
 std::uint32_t rank_kv_heads(const ModelShape& m, std::uint32_t tp) {
@@ -83,14 +82,14 @@ std::uint32_t rank_kv_heads(const ModelShape& m, std::uint32_t tp) {
 }
 
 Bytes kv_bytes_per_token_layer(const ModelShape& m, std::uint32_t tp) {
-  return storage(2ull * rank_kv_heads(m, tp) * m.head_dim, m.kv_dtype);
+  return stored_bytes(2ull * rank_kv_heads(m, tp) * m.head_dim, m.kv_dtype);
 }
 
 Bytes kv_bytes_per_token(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
   return stage.layers * kv_bytes_per_token_layer(m, tp);
 }
 
-Bytes hidden_bytes(const ModelShape& m, std::uint64_t tokens) { return storage(tokens * m.hidden, m.dtype); }
+Bytes hidden_bytes(const ModelShape& m, std::uint64_t tokens) { return stored_bytes(tokens * m.hidden, m.dtype); }
 
 double prefill_flops(const ModelShape& m, std::uint64_t layers, std::uint64_t tokens, std::uint64_t kv_start) {
   const double t = static_cast<double>(tokens);
