@@ -4,7 +4,8 @@ Rules, by column:
   phase            prefill causal: `seq` new tokens of each sequence, the last ones of `kv_len`; decode: one new token; fwd+bwd:
                    FlashAttention's benchmark, whose hidden size is 2048 and whose FLOPs are 3.5 times the forward pass's
   library          aiconfigurator's vllm and trtllm rows hold the rotary embedding and the write to the cache; others are the
-                   kernel alone
+                   kernel alone. vllm before Hopper decodes with FlashAttention-2, which splits the contexts of grouped heads only.
+                   InferSim calls from PyTorch in a loop, no faster than the host
   heads, kv_heads, head_dim, batch, dtype   as they are
 """
 
@@ -20,6 +21,8 @@ FORWARD_AND_BACKWARD = 3.5
 PROMPTS = ((512, "512"), (4096, "4096"))
 CACHES = ((16e6, "16MB"), (256e6, "256MB"))
 WITH_ROTARY = r"vllm|trtllm|sglang"
+INFERSIM_CALL_US = 28
+FLASH_ATTENTION_2 = ("A100", "A800", "A40", "RTX-3090", "RTX-4090", "L20", "L40S")
 ELEMENT_BYTES = {"fp8": 1, "int8": 1, "fp4": 0.5}
 
 
@@ -41,10 +44,14 @@ def map_row(row: Row) -> Experiment:
     elif re.match("decode|generation", row["phase"]):
         tokens, (length,) = 1, kernels.needed(row, "kv_len")
         attention = {"op": "attention_decode", "batch": batch, "context_tokens": length - 1} | shape
+        if heads == kv_heads and re.match("vllm", row["library"], re.IGNORECASE) and kernels.gpu_of(row).startswith(FLASH_ATTENTION_2):
+            attention["split_context"] = False
         cache = 2.0 * batch * length * kv_heads * head_dim * ELEMENT_BYTES.get(dtype, 2)
         operation, size_class = "attention decode", kernels.classed(cache, CACHES, "KV")
     else:
         raise Unmapped(f"phase '{row['phase']}' is neither prefill nor decode nor fwd+bwd")
+    if re.search("InferSim", row["library"]):
+        attention |= {"launch": "host", "host_us": INFERSIM_CALL_US}
     parts = [attention]
     if re.match(WITH_ROTARY, row["library"], re.IGNORECASE):
         parts.insert(0, {"op": "rotary", "tokens": batch * tokens, "kv_cache": True} | shape)

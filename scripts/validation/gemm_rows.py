@@ -4,8 +4,8 @@ Rules, by column:
   M, N, K, dtype   the product; bfloat16 is bf16
   library          what surrounds it. aiconfigurator ("weights rotated") captures five layers with weights of their own in a graph;
                    its fp8 layers quantise their input with a scale they find first. cuBLASLt and torch loops use the same
-                   operands again and again; DeepGEMM's benchmark flushes L2 before every call. torch (LLMCompass) is launched call by
-                   call
+                   operands again and again, until the GPU is at its power limit; DeepGEMM never splits K, and its benchmark flushes L2
+                   before every call. torch (LLMCompass) waits for each call
   metric           time: seconds; TFLOPs, MAMF_max_TFLOPs: useful FLOPs over time
 """
 
@@ -17,7 +17,7 @@ from .rows import Row, Unmapped
 
 ROTATED = 5  # layers of the aiconfigurator's collector
 SIZES = ((64, "64"), (1024, "1024"))
-NARROW = ("fp8", "int8", "fp4")
+NARROW = ("fp8", "int8", "fp4", "mxfp8", "nvfp4")
 TERA = {"TFLOP/s": 1e12, "TFLOPS": 1e12}
 
 
@@ -42,7 +42,7 @@ def _circumstances(row):
     if re.search("rotated", library):
         return {"weight_copies": ROTATED}
     if re.search("DeepGEMM", library, re.IGNORECASE):
-        return {}
+        return {"split_k": False}
     if re.search("LLMCompass", row["system"]):
-        return {"weight_copies": kernels.SAME_OPERANDS, "launch": "host"}
-    return {"weight_copies": kernels.SAME_OPERANDS, "launch": "stream"}
+        return {"weight_copies": kernels.SAME_OPERANDS, "launch": "synchronous", "host_us": kernels.TORCH_CALL_US["matmul"]}
+    return {"weight_copies": kernels.SAME_OPERANDS, "launch": "stream", "steady": True}

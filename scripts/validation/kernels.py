@@ -18,15 +18,20 @@ from .experiment import Experiment
 from .rows import SECONDS, Row, Unmapped
 
 PLATFORM = "plx_box"  # takes every GPU, and nothing leaves it
-DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "e4m3": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int8_wo": "int8"}
-KNOWN_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8", "fp4")
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "e4m3": "fp8", "fp8_block": "fp8", "mxfp4": "fp4", "int8_wo": "int8"}
+KNOWN_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8", "fp4", "mxfp8", "nvfp4")
+# What a torch call takes that is waited for, from the smallest shapes of LLMCompass's own measurements.
+TORCH_CALL_US = {"matmul": 21, "softmax": 12, "layernorm": 48, "gelu": 47}
 SAME_OPERANDS = 1  # weight_copies of a benchmark that uses the same operands again and again
+
+
+def gpu_of(row: Row) -> str:
+    return systems.gpu_of(named(row)).name
 
 
 def experiment(row: Row, operation: str, size_class: str, kernels: list[dict], value: Callable[[float], float], unit: float) -> Experiment:
     """`value` makes of the kernels' seconds what the row measures, `unit` is what one of the row's unit is of that."""
-    gpu = systems.gpu_of(named(row))
-    scenario = {"machine": {"groups": {"node": {"servers": 1, "gpu": gpu.name}}}, "fabric": {}, "workload": {"kind": "kernel"}}
+    scenario = {"machine": {"groups": {"node": {"servers": 1, "gpu": gpu_of(row)}}}, "fabric": {}, "workload": {"kind": "kernel"}}
     return Experiment(operation, PLATFORM, scenario, None, lambda result: value(seconds_of(result, kernels)), unit, len(kernels),
                       lambda result: limits_of(result, kernels), tuple(kernels), size_class)
 

@@ -3,7 +3,7 @@
 Rules, by `kind`:
   STREAM-like, BabelStream     a copy of 512 MiB, whatever the mixture of reads and writes, of kernels with every thread they could have
   back-to-back small SCALE kernels   copies launched from a stream or a graph, of the bytes that `config` tells
-  softmax, layernorm, gelu     torch calls (LLMCompass): M x N, or n elements
+  softmax, layernorm, gelu     torch calls that are waited for (LLMCompass): M x N, or n elements, in rows of 1024
   GPT-3 layer ...              the operations of a layer on one of four ranks, LLMCompass, torch
   ... op NAME                  Vidur's profiles: kernels of a layer of the model that the kind names, split by TP, as the profiler
                                timed them, without launches
@@ -27,6 +27,8 @@ MODELS = {
     "Llama-3-70B": (8192, 28672, 64, 8, 128),
 }
 GPT3_RANKS = 4
+GELU_WIDTH = 1024
+SCALAR_BYTES = 2  # that a thread of the kernels of those days asked for at once
 
 
 def map_row(row: Row) -> Experiment:
@@ -75,13 +77,17 @@ def _elementwise(row):
     name = row["kind"].split()[0]
     numbers = {key: int(value) for key, value in re.findall(r"\b([MNn])=(\d+)", row["config"])}
     if name == "gelu":
-        tokens, width, op = 1, numbers.get("n"), {"op": "activation"}
+        tokens, width, op = numbers.get("n", 0) // GELU_WIDTH, GELU_WIDTH, {"op": "activation"}
     else:
         tokens, width, op = numbers.get("M"), numbers.get("N"), {"op": "norm" if name == "layernorm" else "softmax"}
     if not tokens or not width:
         raise Unmapped("config names no shape")
-    kernel = op | {"tokens": tokens, "width": width, "dtype": "fp16", "launch": "host"}
+    kernel = op | {"tokens": tokens, "width": width, "dtype": "fp16"} | _waited(name)
     return kernels.experiment(row, name, size_class(4 * tokens * width), [kernel], lambda seconds: tokens * width / seconds, row.scale(GIGA))
+
+
+def _waited(call):
+    return {"launch": "synchronous", "host_us": kernels.TORCH_CALL_US[call]}
 
 
 def _gpt3(row):
@@ -97,10 +103,10 @@ def _gpt3(row):
     groups = batch * heads // GPT3_RANKS
 
     def gemm(m, n, k, groups=1):
-        return {"op": "gemm", "m": m, "n": n, "k": k, "groups": groups, "dtype": "fp16", "launch": "host"}
+        return {"op": "gemm", "m": m, "n": n, "k": k, "groups": groups, "dtype": "fp16"} | _waited("matmul")
 
-    def over(op, rows, width):
-        return {"op": op, "tokens": rows, "width": width, "dtype": "fp16", "launch": "host"}
+    def over(op, rows, width, call):
+        return {"op": op, "tokens": rows, "width": width, "dtype": "fp16"} | _waited(call)
 
     known = {
         "Q_K_V": [gemm(tokens, own, hidden)] * 3,
@@ -109,10 +115,10 @@ def _gpt3(row):
         "Wo_proj": [gemm(tokens, hidden, own)],
         "W1_proj": [gemm(tokens, 4 * own, hidden)],
         "W2_proj": [gemm(tokens, hidden, 4 * own)],
-        "Softmax": [over("softmax", groups * length, length)],
-        "GeLU": [over("activation", tokens, 4 * own)],
+        "Softmax": [over("softmax", groups * length, length, "softmax")],
+        "GeLU": [over("activation", tokens, 4 * own, "gelu")],
     }
-    known["LayerNorm_MHA"] = known["LayerNorm_FFN"] = [over("norm", tokens, hidden)]
+    known["LayerNorm_MHA"] = known["LayerNorm_FFN"] = [over("norm", tokens, hidden, "layernorm")]
     if name not in known:
         raise Unmapped(f"operation '{name}' of the layer is not one of {', '.join(known)}")
     return kernels.time_experiment(row, f"layer {name}", LARGEST_CLASS, known[name])
@@ -135,11 +141,12 @@ def _profiled(row, name):
         "attn_post_proj": gemm(hidden, own_heads * head_dim),
         "mlp_up_proj": gemm(2 * ffn // tp, hidden),
         "mlp_down_proj": gemm(hidden, ffn // tp),
-        "mlp_act": {"op": "activation", "tokens": tokens, "width": ffn // tp, "gated": True, "dtype": "fp16"},
-        "input_layernorm": {"op": "norm", "tokens": tokens, "width": hidden, "dtype": "fp16"},
-        "post_attention_layernorm": {"op": "norm", "tokens": tokens, "width": hidden, "dtype": "fp16"},
+        "mlp_act": {"op": "activation", "tokens": tokens, "width": ffn // tp, "gated": True, "dtype": "fp16", "load_bytes": SCALAR_BYTES},
+        "input_layernorm": {"op": "norm", "tokens": tokens, "width": hidden, "dtype": "fp16", "load_bytes": SCALAR_BYTES},
+        "post_attention_layernorm": {"op": "norm", "tokens": tokens, "width": hidden, "dtype": "fp16", "load_bytes": SCALAR_BYTES},
         "add": {"op": "residual_add", "tokens": tokens, "width": hidden, "dtype": "fp16"},
-        "attn_rope": {"op": "rotary", "tokens": tokens, "heads": own_heads, "kv_heads": own_kv, "head_dim": head_dim, "dtype": "fp16"},
+        "attn_rope": {"op": "rotary", "tokens": tokens, "heads": own_heads, "kv_heads": own_kv, "head_dim": head_dim, "dtype": "fp16",
+                      "load_bytes": SCALAR_BYTES},
     }
     if name not in known:
         raise Unmapped(f"operation '{name}' is not one of {', '.join(known)}")
