@@ -38,6 +38,7 @@ struct Problem {
   double clock_hz, tensor_flop_per_clock;
   double burst, sustained, throttle_seconds;
   double operand_bytes, compulsory_bytes;
+  std::array<double, kSplits.size()> steps;  // of the main loop, with each split
 };
 
 /// HBM traffic: every operand once, or, where A and B overflow L2, half-way to what a wave's block of tiles reads.
@@ -68,47 +69,49 @@ struct Candidate {
   double tensor = 0, feed = 0;  // seconds of all waves, each alone
 };
 
-/// Keeps it as `best` if it is faster.
-void try_tile(const Problem& p, Tile tile, std::uint32_t split, Candidate& best) {
+/// Keeps it as `best` if it is faster. Most candidates lose to a bound that costs few operations.
+void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::size_t split_place, Candidate& best) {
   const GemmShape& shape = p.shape;
   const GpuDatasheet& gpu = p.gpu;
-  const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
-  Candidate c;
-  KernelTime& time = c.time;
-  time.tile_m = tile.m;
-  time.tile_n = tile.n;
-  time.split_k = split;
-  time.ctas = rows * columns * split * shape.groups;
-  time.waves = static_cast<std::uint32_t>(ceil_div(time.ctas, gpu.sm.count));
-
+  const std::uint32_t split = kSplits[split_place];
+  const std::uint64_t ctas = rows * columns * split * shape.groups;
+  const double waves = static_cast<double>(ceil_div(ctas, gpu.sm.count));
   const double step = kStepBytes / p.element_bytes;
-  const double steps = std::ceil(static_cast<double>(shape.k) / split / step);
+  const double steps = p.steps[split_place];
   const double area = static_cast<double>(tile.m) * tile.n;
   const double mma_cycles = 2 * area * step / p.tensor_flop_per_clock;
   const double feed_cycles = (tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock;
   const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / gpu.sm.epilogue_bytes_per_clock;
-  const double waves = static_cast<double>(time.waves);
-  const double epilogue = epilogue_cycles / p.clock_hz;
-  c.tensor = throttled_seconds(p, waves * steps * mma_cycles / p.clock_hz) + waves * epilogue;
-  c.feed = waves * (steps * feed_cycles / p.clock_hz + epilogue);
-  const double body = std::max(c.tensor, c.feed);
-  time.longest_cta_seconds = body / waves;
-  time.after_seconds = split > 1 ? gpu.kernel.split_k_us * kSecondsPerUs : 0;
-  time.fixed_seconds = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
+  const double epilogue = waves * epilogue_cycles / p.clock_hz;
+  const double work = waves * steps * mma_cycles / p.clock_hz, feed = waves * steps * feed_cycles / p.clock_hz;
+  const double around = (gpu.kernel.gemm_fixed_us + (split > 1 ? gpu.kernel.split_k_us : 0)) * kSecondsPerUs;
+  if (around + epilogue + std::max(work / p.burst, feed) >= best.time.seconds) return;
 
   const std::uint64_t strip = std::min<std::uint64_t>(tile.m, shape.m) + std::min<std::uint64_t>(tile.n, shape.n);
   const double reads = static_cast<double>(rows * columns * shape.groups * strip) * shape.k * p.element_bytes;
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
+  Candidate c;
+  c.tensor = throttled_seconds(p, work) + epilogue;
+  c.feed = feed + epilogue;
+  KernelTime& time = c.time;
   time.l2_bytes = reads + partials;
   time.l2_seconds = time.l2_bytes / (gpu.l2.gb_per_s * 1e9);
   time.bytes = hbm_bytes(p, tile, rows, columns, split);
   time.hbm_seconds = time.bytes / (gpu.hbm.gemm_gb_per_s * 1e9);
+  const double body = std::max(c.tensor, c.feed);
+  if (around + std::max({body, time.l2_seconds, time.hbm_seconds}) >= best.time.seconds) return;
+
+  time.tile_m = tile.m;
+  time.tile_n = tile.n;
+  time.split_k = split;
+  time.ctas = ctas;
+  time.waves = static_cast<std::uint32_t>(waves);
+  time.longest_cta_seconds = body / waves;
+  time.after_seconds = split > 1 ? gpu.kernel.split_k_us * kSecondsPerUs : 0;
+  time.fixed_seconds = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
   time.overlap_exponent = gpu.kernel.overlap_exponent;
-  const double least = time.fixed_seconds + std::max({body, time.l2_seconds, time.hbm_seconds}) + time.after_seconds;
-  if (least >= best.time.seconds) return;
   time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
-  if (time.seconds >= best.time.seconds) return;
-  best = c;
+  if (time.seconds < best.time.seconds) best = c;
 }
 
 struct Menu {
@@ -138,7 +141,7 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   const double rate = gpu.sm.flop_per_clock[static_cast<std::size_t>(shape.dtype)];
   if (rate <= 0) throw std::domain_error(gpu.name + " has no tensor rate for " + std::string(name_of(shape.dtype)));
   Problem p{gpu, shape, bytes_of(shape.dtype), 0, gpu.sm.clock_mhz * 1e6, rate, gpu.sm.burst_efficiency_ratio,
-            gpu.sm.sustained_efficiency_ratio, gpu.sm.throttle_us * kSecondsPerUs, 0, 0};
+            gpu.sm.sustained_efficiency_ratio, gpu.sm.throttle_us * kSecondsPerUs, 0, 0, {}};
   p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
   if (p.element_bytes < kLeastResultBytes && gpu.sm.low_precision_sustained_ratio > 0)
     p.sustained = gpu.sm.low_precision_sustained_ratio;
@@ -151,6 +154,7 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   p.compulsory_bytes = inputs + results;
   if (shape.weight_copies > 0) missed = missed_ratio(gpu, shape.weight_copies * weights + inputs + results);
   p.compulsory_bytes += missed * weights;
+  for (std::size_t i = 0; i < kSplits.size(); ++i) p.steps[i] = std::ceil(k / kSplits[i] / (kStepBytes / p.element_bytes));
   return p;
 }
 
@@ -165,10 +169,12 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   const Menu menu = menu_of(gpu);
   for (std::size_t i = menu.begin; i < menu.end; ++i) {
     const Tile tile = kTiles[i];
-    const std::uint64_t tiles = ceil_div(shape.m, tile.m) * ceil_div(shape.n, tile.n) * shape.groups;
-    for (const std::uint32_t split : kSplits) {
+    const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
+    const std::uint64_t tiles = rows * columns * shape.groups;
+    for (std::size_t place = 0; place < kSplits.size(); ++place) {
+      const std::uint32_t split = kSplits[place];
       if (split > 1 && (!shape.split_k || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * gpu.sm.count)) break;
-      try_tile(p, tile, split, best);
+      try_tile(p, tile, rows, columns, place, best);
     }
   }
 

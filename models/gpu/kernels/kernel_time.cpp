@@ -19,7 +19,7 @@ double KernelTime::seconds_on(const KernelShare& share) const {
   double body = largest;
   if (overlap_exponent > 0 && largest > 0) {
     double sum = 0;
-    for (const double part : parts) sum += std::pow(part / largest, overlap_exponent);
+    for (const double part : parts) sum += part == largest ? 1 : std::pow(part / largest, overlap_exponent);
     body *= std::pow(sum, 1 / overlap_exponent);
   }
   return fixed_seconds + body + after_seconds;
