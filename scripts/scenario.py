@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""Writes, checks and describes scenarios.
+
+  scripts/scenario.py new my.yaml                       # asks for what a scenario must say, and comments on all it may say
+  scripts/scenario.py new my.yaml --platform plx_box --kind disaggregated_prefill --set model.config=scenarios/models/llama-3.1-8b.json \\
+      --set workload.requests.prompt_tokens=2048 --set workload.prefill.tp=4 --set workload.prefill.pp=1
+  scripts/scenario.py check my.yaml scenarios/*.yaml    # each by the executable of its platform
+  scripts/scenario.py schema                            # JSON Schema, for editors
+
+Every key, unit, range and default comes from the executables' own schema.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import scenario_template as template
+    from sweeping import keys
+    from sweeping.source import SweepError, nearest, read
+except ImportError as missing:
+    sys.exit(f"scenario.py: error: {missing}; it needs the Debian package python3-yaml")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "scenarios" / "scenario.schema.json"
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
+
+
+def setting(text):
+    key, equals, value = text.partition("=")
+    if not key or not equals or not value:
+        raise argparse.ArgumentTypeError(f"'{text}' is not KEY=VALUE")
+    return key, value
+
+
+def parse_options(arguments):
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin", metavar="DIR",
+                        help="platform executables (default build/bin)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="new|check|schema", parser_class=Parser)
+    new = commands.add_parser("new", help="write a scenario", allow_abbrev=False)
+    new.add_argument("file", type=pathlib.Path, metavar="FILE", help="must not exist")
+    new.add_argument("--platform", help="the box")
+    new.add_argument("--kind", help="of the workload")
+    new.add_argument("--set", action="append", default=[], type=setting, metavar="KEY=VALUE", dest="sets",
+                     help="any key of a scenario; repeatable; files are relative to the current directory")
+    check = commands.add_parser("check", help="check scenarios", allow_abbrev=False)
+    check.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE")
+    commands.add_parser("schema", help="print the JSON Schema of scenarios", allow_abbrev=False)
+    return parser.parse_args(arguments)
+
+
+def executable(options, platform=None):
+    """The platform's, or any: all have the same schema."""
+    there = [name for name in template.platforms(SCHEMA) if (options.bin / name).is_file()]
+    if platform is None and there:
+        platform = there[0]
+    if platform not in there:
+        raise SweepError(f"scenario.py: error: no platform executable '{platform or ''}' in {options.bin}"
+                         f"{nearest(platform or '', there)}; there are: {', '.join(there) or 'none'}")
+    return options.bin / platform
+
+
+def ask(key, description, accepted):
+    """The answer to a question; where nobody can answer, an error that names the option."""
+    words = description + (f"; one of: {', '.join(accepted)}" if accepted else "")
+    if not sys.stdin.isatty():
+        option = {"platform": "--platform NAME", "workload.kind": "--kind NAME"}.get(key, f"--set {key}=VALUE")
+        raise SweepError(f"scenario.py: error: {key}: missing; give {option} ({words})")
+    while True:
+        answer = input(f"{key} ({words}): ").strip()
+        if answer and (not accepted or answer in accepted):
+            return answer
+
+
+def located(value, scenario):
+    """A file's path as the scenario is to name it: relative to the scenario where that is shorter; any other value as it is."""
+    if not os.path.isfile(value) or not os.path.splitext(value)[1]:
+        return value
+    return min(os.path.relpath(value, scenario.resolve().parent), os.path.realpath(value), key=len)
+
+
+def new(options):
+    if options.file.exists():
+        raise SweepError(f"scenario.py: error: {options.file}: exists")
+    if not options.file.parent.is_dir():
+        raise SweepError(f"scenario.py: error: {options.file.parent}: no such directory")
+    schema = keys.schema(executable(options, options.platform))
+    given = dict(options.sets)
+    given |= {key: value for key, value in (("platform", options.platform), ("workload.kind", options.kind)) if value}
+    for key, value in given.items():
+        if wrong := keys.unknown(schema, key):
+            raise SweepError(f"scenario.py: error: --set {key}={value}: {wrong}")
+        given[key] = located(value, options.file)
+    for key in ("platform", "workload.kind"):
+        accepted = template.accepted(schema, key)
+        if key not in given:
+            given[key] = ask(key, template.description(schema, key), accepted)
+        if given[key] not in accepted:
+            raise SweepError(f"scenario.py: error: {key}: '{given[key]}' is unknown{nearest(given[key], accepted)};"
+                             f" accepted: {', '.join(accepted)}")
+    for key in template.required(schema, given):
+        given[key] = located(ask(key, template.description(schema, key, given), template.accepted(schema, key, given)), options.file)
+    text = template.scenario(schema, given, located(str(SCHEMA), options.file))
+    write_checked(options, given["platform"], text)
+    print(f"{options.file}: written; {options.bin / given['platform']} {options.file} --explain tells what it means")
+
+
+def write_checked(options, platform, text):
+    """Writes the scenario if the executable takes it; its message otherwise speaks of the keys, not of a file that is not there."""
+    with tempfile.NamedTemporaryFile("w", dir=options.file.parent, prefix=".", suffix=".yaml", encoding="utf-8", delete=False) as file:
+        file.write(text)
+    try:
+        done = subprocess.run([executable(options, platform), file.name, "--check", "--quiet"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SweepError(f"scenario.py: error: {done.stderr.strip().partition(' error: ')[2] or done.stderr.strip()}")
+        os.chmod(file.name, 0o666 & ~umask())
+        os.rename(file.name, options.file)
+    finally:
+        pathlib.Path(file.name).unlink(missing_ok=True)
+
+
+def umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def check(options):
+    status = 0
+    for file in options.files:
+        try:
+            fields = {key: value for key, _, value in read(file).items("scenario")}
+            if "platform" not in fields:
+                raise SweepError(f"{file}: error: platform: missing; one of: {', '.join(template.platforms(SCHEMA))}")
+            command = [executable(options, fields["platform"].text("platform")), file, "--check"]
+            status = max(status, subprocess.run(command, check=False).returncode)
+        except SweepError as error:
+            print(error, file=sys.stderr)
+            status = BAD_INPUT
+    return status
+
+
+def main(arguments=None):
+    options = parse_options(arguments)
+    try:
+        if options.command == "new":
+            new(options)
+        elif options.command == "check":
+            sys.exit(check(options))
+        else:
+            sys.exit(subprocess.run([executable(options), "--schema"], check=False).returncode)
+    except SweepError as error:
+        sys.exit(print(error, file=sys.stderr) or BAD_INPUT)
+    except OSError as error:
+        sys.exit(print(f"scenario.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+    except (KeyboardInterrupt, EOFError):
+        sys.exit(print("\nscenario.py: nothing written", file=sys.stderr) or INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()
