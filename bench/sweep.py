@@ -51,7 +51,8 @@ def succeed(command, **options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=PROJECT / "build" / "bin", help="where the executables are (default build/bin)")
-    parser.add_argument("--kills", type=int, default=20, choices=range(0, 1001), metavar="N", help="how often to kill (default 20)")
+    parser.add_argument("--kills", type=int, default=20, choices=range(0, 1001), metavar="N",
+                        help="how often to kill (default 20)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default 1)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -70,8 +71,8 @@ def main():
         print("| points | wall | in flight | cores busy | added per point | of a point |")
         print("|" + " ---: |" * 6)
         added_s = (WORKERS * wall_s - simulated_s) / points
-        print(f"| {points} | {wall_s:.1f} s | {simulated_s / wall_s / WORKERS:.1%} | {used_s / wall_s / WORKERS:.1%} | {added_s * 1e3:.1f} ms"
-              f" | {added_s / (simulated_s / points):.1%} |")
+        print(f"| {points} | {wall_s:.1f} s | {simulated_s / wall_s / WORKERS:.1%} | {used_s / wall_s / WORKERS:.1%}"
+              f" | {added_s * 1e3:.1f} ms | {added_s / (simulated_s / points):.1%} |")
 
         dice = random.Random(options.seed)
         over = []

@@ -8,32 +8,21 @@
 Ratios and changes are to the first run.
 """
 
-import argparse
 import csv
 import pathlib
 import signal
 import sys
 
+from command_line import BAD_INPUT, Parser, positive
 from comparing import render, runs, tables
 
 MOST_LINKS = 5
-BAD_INPUT = 2
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
-
-
-def positive(text):
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
-    return int(text)
 
 
 def parse_options(arguments):
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or SWEEP:AXIS=VALUE,... for the point of a sweep's directory")
+    parser = Parser(description=__doc__)
+    parser.add_argument("runs", nargs="+", metavar="RUN",
+                        help="directory of a run, or of a sweep with :AXIS=VALUE,... for a point of it")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables as Markdown")
     parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="also write them as one page that needs nothing else")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write every number of every run")

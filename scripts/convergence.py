@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+from command_line import BAD_INPUT, Parser
+
 SIZES = [1 << 20, 1 << 18, 1 << 16, 1 << 15, 1 << 14, 1 << 13, 1 << 12]
-BAD_INPUT = 2
 
 
 class RunFailed(Exception):
@@ -104,11 +105,6 @@ def draw(path, rows, finest, title):
     figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
-
-
 def transaction_bytes(text):
     if not text.isdigit() or int(text) < 64:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes from 64 on")
@@ -116,7 +112,7 @@ def transaction_bytes(text):
 
 
 def parse_options(arguments):
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(description=__doc__)
     parser.add_argument("executable", help="platform executable")
     parser.add_argument("scenario")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set in every run; repeatable")

@@ -18,6 +18,8 @@ import math
 import random
 import sys
 
+from command_line import BAD_INPUT, Parser
+
 MOONCAKE_BLOCK_TOKENS = 512
 AZURE_TICKS_PER_S = 10_000_000
 AZURE_EPOCH = datetime.datetime(2024, 1, 1)
@@ -81,13 +83,8 @@ def within(kind, lowest, highest):
     return parse
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
 def parse_options(arguments):
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(description=__doc__)
     tokens = within(float, 1, 1e7)
     spread = within(float, 0.01, 100)
     parser.add_argument("--format", choices=FORMATS, required=True)
@@ -119,7 +116,7 @@ def main(arguments=None):
             file.write(text)
     except OSError as error:
         print(f"make_trace.py: error: {options.out}: {error.strerror}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

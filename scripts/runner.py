@@ -67,7 +67,8 @@ def directory_name(name: str) -> str:
 
 def set_options(overrides: dict) -> list[str]:
     """Overrides as an executable takes them."""
-    return [word for key, value in overrides.items() for word in ("--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}")]
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in overrides.items()}
+    return [word for key, text in texts.items() for word in ("--set", f"{key}={text}")]
 
 
 class _Processes:
@@ -137,12 +138,14 @@ def _run_point(point: Point, final: pathlib.Path, executable: pathlib.Path, proc
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
-        text = point.scenario if isinstance(point.scenario, str) else json.dumps(point.scenario, indent=2) + "\n"  # JSON is YAML
+        # JSON is YAML, and needs no other package.
+        text = point.scenario if isinstance(point.scenario, str) else json.dumps(point.scenario, indent=2) + "\n"
         (scratch / "scenario.yaml").write_text(text, encoding="utf-8")
         command = [str(executable), "scenario.yaml", "--quiet", "--out", "out", *set_options(point.overrides)]
         (scratch / "command.txt").write_text(shlex.join(command) + "\n", encoding="utf-8")
         if not os.access(executable, os.X_OK):
-            return Result(point, final, None, f"{executable}: {os.strerror(errno.EACCES if executable.exists() else errno.ENOENT)}")
+            why = os.strerror(errno.EACCES if executable.exists() else errno.ENOENT)
+            return Result(point, final, None, f"{executable}: {why}")
         status, stderr = processes.run(command, scratch)
         if processes.stopped or status in _INTERRUPTED:
             return Result(point, final, None, "interrupted", interrupted=True)
@@ -185,7 +188,8 @@ def completed(points: Iterable[Point], directory: str | os.PathLike, executables
         under_way: dict[concurrent.futures.Future, int] = {}
         try:
             while True:
-                for index, point in itertools.islice(waiting, 2 * max(1, workers) - len(under_way)):  # one ready behind each that runs
+                ready = 2 * max(1, workers) - len(under_way)  # one waits behind each that runs
+                for index, point in itertools.islice(waiting, ready):
                     final = directory / directory_name(point.name)
                     under_way[pool.submit(_run_point, point, final, executables / point.platform, processes)] = index
                 if not under_way:

@@ -2,8 +2,9 @@
 """Writes, checks and describes scenarios.
 
   scripts/scenario.py new my.yaml                       # asks for what a scenario must say, and comments on all it may say
-  scripts/scenario.py new my.yaml --platform plx_box --kind disaggregated_prefill --set model.config=scenarios/models/llama-3.1-8b.json \\
-      --set workload.requests.prompt_tokens=2048 --set workload.prefill.tp=4 --set workload.prefill.pp=1
+  scripts/scenario.py new my.yaml --platform plx_box --kind disaggregated_prefill \\
+      --set model.config=scenarios/models/llama-3.1-8b.json --set workload.requests.prompt_tokens=2048 \\
+      --set workload.prefill.tp=4 --set workload.prefill.pp=1
   scripts/scenario.py check my.yaml scenarios/*.yaml    # each by the executable of its platform
   scripts/scenario.py schema                            # JSON Schema, for editors
 
@@ -17,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 
+from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser
+
 try:
     import scenario_template as template
     from sweeping import keys
@@ -24,15 +27,7 @@ try:
 except ImportError as missing:
     sys.exit(f"scenario.py: error: {missing}; it needs the Debian package python3-yaml")
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "scenarios" / "scenario.schema.json"
-BAD_INPUT = 2
-INTERRUPTED = 130
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
 
 
 def setting(text):
@@ -43,19 +38,18 @@ def setting(text):
 
 
 def parse_options(arguments):
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin", metavar="DIR",
-                        help="platform executables (default build/bin)")
+    parser = Parser(description=__doc__)
+    parser.add_executables()
     commands = parser.add_subparsers(dest="command", required=True, metavar="new|check|schema", parser_class=Parser)
-    new = commands.add_parser("new", help="write a scenario", allow_abbrev=False)
+    new = commands.add_parser("new", help="write a scenario")
     new.add_argument("file", type=pathlib.Path, metavar="FILE", help="must not exist")
     new.add_argument("--platform", help="the box")
     new.add_argument("--kind", help="of the workload")
     new.add_argument("--set", action="append", default=[], type=setting, metavar="KEY=VALUE", dest="sets",
                      help="any key of a scenario; repeatable; files are relative to the current directory")
-    check = commands.add_parser("check", help="check scenarios", allow_abbrev=False)
+    check = commands.add_parser("check", help="check scenarios")
     check.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE")
-    commands.add_parser("schema", help="print the JSON Schema of scenarios", allow_abbrev=False)
+    commands.add_parser("schema", help="print the JSON Schema of scenarios")
     return parser.parse_args(arguments)
 
 
@@ -109,18 +103,21 @@ def new(options):
             raise SweepError(f"scenario.py: error: {key}: '{given[key]}' is unknown{nearest(given[key], accepted)};"
                              f" accepted: {', '.join(accepted)}")
     for key in template.required(schema, given):
-        given[key] = located(ask(key, template.description(schema, key, given), template.accepted(schema, key, given)), options.file)
+        answer = ask(key, template.description(schema, key, given), template.accepted(schema, key, given))
+        given[key] = located(answer, options.file)
     text = template.scenario(schema, given, located(str(SCHEMA), options.file))
     write_checked(options, given["platform"], text)
     print(f"{options.file}: written; {options.bin / given['platform']} {options.file} --explain tells what it means")
 
 
 def write_checked(options, platform, text):
-    """Writes the scenario if the executable takes it; its message otherwise speaks of the keys, not of a file that is not there."""
-    with tempfile.NamedTemporaryFile("w", dir=options.file.parent, prefix=".", suffix=".yaml", encoding="utf-8", delete=False) as file:
+    """Writes the scenario if the executable takes it. Its message otherwise speaks of keys, not of a file that is not there."""
+    place = {"dir": options.file.parent, "prefix": ".", "suffix": ".yaml"}
+    with tempfile.NamedTemporaryFile("w", **place, encoding="utf-8", delete=False) as file:
         file.write(text)
     try:
-        done = subprocess.run([executable(options, platform), file.name, "--check", "--quiet"], capture_output=True, text=True, check=False)
+        command = [executable(options, platform), file.name, "--check", "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SweepError(f"scenario.py: error: {done.stderr.strip().partition(' error: ')[2] or done.stderr.strip()}")
         os.chmod(file.name, 0o666 & ~umask())

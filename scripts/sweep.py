@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 
 import runner
+from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, positive
 
 try:
     from sweeping import backends, keys
@@ -31,24 +32,10 @@ try:
 except ImportError as missing:
     sys.exit(f"sweep.py: error: {missing}; it needs the Debian package python3-yaml")
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOT_ALL_DONE = 1
-BAD_INPUT = 2
-INTERRUPTED = 130
 CLUSTER_WORKERS = 32
 TASK_S = 60.0
 SHOWN = 5  # best points, and kinds of failures
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
-    return int(text)
 
 
 def backend(text: str) -> str:
@@ -58,16 +45,19 @@ def backend(text: str) -> str:
 
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(description=__doc__)
     parser.add_argument("sweep", metavar="SWEEP.yaml", type=pathlib.Path)
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="where runs and results.sqlite go (default out/ and the sweep's name)")
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin", metavar="DIR", help="platform executables (default build/bin)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
+                        help="where runs and results.sqlite go (default out/ and the sweep's name)")
+    parser.add_executables()
     parser.add_argument("--backend", type=backend, default="local", metavar="local|slurm|COMMAND",
                         help="where points run; a command contains {command}, the task to run, and returns when it is over")
     parser.add_argument("--workers", type=positive, metavar="N",
                         help=f"processes at a time (default: processors), or tasks of a cluster (default {CLUSTER_WORKERS})")
-    parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="an option for sbatch, as --sbatch=--partition=cpu; repeatable")
-    parser.add_argument("--task-s", type=float, default=TASK_S, metavar="S", help=f"how long a task of a cluster is to last (default {TASK_S:g})")
+    parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION",
+                        help="an option for sbatch, as --sbatch=--partition=cpu; repeatable")
+    parser.add_argument("--task-s", type=float, default=TASK_S, metavar="S",
+                        help=f"how long a task of a cluster is to last (default {TASK_S:g})")
     parser.add_argument("--retry-failed", action="store_true", help="run points that failed again")
     parser.add_argument("--list", action="store_true", help="only list the points and what is there")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write the runs as CSV")
@@ -84,8 +74,8 @@ def make_jobs(sweep: Sweep, executables: pathlib.Path) -> list[Job]:
     points = sweep.points()
     for platform in dict.fromkeys(point.platform for point in points):
         if not os.access(executables / platform, os.X_OK):
-            there = sorted(path.name for path in executables.glob("*") if path.is_file()) if executables.is_dir() else []
-            raise SweepError(f"{sweep.path}: error: no platform executable '{platform}' in {executables}; there are: {', '.join(there) or 'none'}")
+            there = ", ".join(sorted(path.name for path in executables.glob("*") if path.is_file())) or "none"
+            raise SweepError(f"{sweep.path}: error: no platform executable '{platform}' in {executables}; there are: {there}")
     schema = keys.schema(executables / points[0].platform)
     for key, where in sweep.keys.items():
         if wrong := keys.unknown(schema, key):
@@ -107,10 +97,13 @@ def run(options: argparse.Namespace, store: Store, jobs: list[Job], ranking: Ran
     places = backends.Places(store, options.bin)
     if options.backend == "local":
         backends.run_local(places, missing, options.workers or runner.WORKERS, progress)
-    elif options.backend == "slurm":
-        backends.Slurm(options.sbatch, options.workers or CLUSTER_WORKERS, options.task_s).run(places, known, missing, progress)
+        return
+    limit = options.workers or CLUSTER_WORKERS
+    if options.backend == "slurm":
+        cluster = backends.Slurm(options.sbatch, limit, options.task_s)
     else:
-        backends.Command(options.backend, options.workers or CLUSTER_WORKERS, options.task_s).run(places, known, missing, progress)
+        cluster = backends.Command(options.backend, limit, options.task_s)
+    cluster.run(places, known, missing, progress)
 
 
 def export(options: argparse.Namespace, store: Store) -> None:
@@ -160,7 +153,8 @@ def sweep_all(options: argparse.Namespace) -> int:
             interrupted = True
         counts = store.build(sweep, jobs, options.bin)
         if interrupted:
-            print(f"\ninterrupted: {counts['missing']} of {len(jobs)} points are missing; the same command goes on", file=sys.stderr)
+            print(f"\ninterrupted: {counts['missing']} of {len(jobs)} points are missing; the same command goes on",
+                  file=sys.stderr)
             return INTERRUPTED
         export(options, store)
         print_results(store, sweep, jobs, counts, ranking)

@@ -23,27 +23,14 @@ import tempfile
 from collections.abc import Sequence
 
 import runner
+from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, positive
 
 try:
     from validation import CLASSES, comparison, report, rows
 except ImportError as missing:
     sys.exit(f"validate.py: error: {missing}; it needs the Debian package python3-yaml")
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLES = ROOT / "validation"
-BAD_INPUT = 2
-INTERRUPTED = 130
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
-    return int(text)
 
 
 def condition(text: str) -> tuple[str, str]:
@@ -54,7 +41,7 @@ def condition(text: str) -> tuple[str, str]:
 
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(description=__doc__)
     parser.add_argument("validation_class", choices=list(CLASSES), metavar="CLASS", help="class of rows: " + ", ".join(CLASSES))
     parser.add_argument("--rows", nargs="+", action="extend", metavar="FILE", help="tables of rows instead of the project's own")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -64,7 +51,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="only rows whose group SYSTEM/OP/SIZE starts like this (* and ? match); repeatable: any of them")
     parser.add_argument("--where", action="append", default=[], type=condition, metavar="COLUMN=VALUE",
                         help="only rows with this value in a column; repeatable: all of them")
-    parser.add_argument("--bin", default=str(ROOT / "build" / "bin"), metavar="DIR", help="platform executables (default build/bin)")
+    parser.add_executables()
     parser.add_argument("--workers", type=positive, default=runner.WORKERS, metavar="N", help="runs at a time (default: processors)")
     return parser.parse_args(arguments)
 

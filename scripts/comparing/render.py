@@ -13,7 +13,7 @@ h1 { font-size: 1.4rem; } dt { font-weight: 600; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1.5rem 0; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
-th, td { padding: .2rem .8rem; text-align: right; white-space: nowrap; border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
+th, td { padding: .2rem .8rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #8884; }
 tbody th { text-align: left; font-weight: normal; }
 .beside { opacity: .75; }
 @media print { body { margin: 0; max-width: none; } table { break-inside: avoid; } }
@@ -45,13 +45,16 @@ def markdown(runs: list[Run], tables: list[Table]) -> str:
 
 def page(runs: list[Run], tables: list[Table]) -> str:
     title = html.escape("Comparison: " + ", ".join(run.label for run in runs))
-    parts = [f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">',
+    parts = ['<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+             '<meta name="viewport" content="width=device-width, initial-scale=1">',
              f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n<dl>"]
-    parts += [f"<dt>{html.escape(run.label)}</dt><dd>{html.escape(run.title)}, {html.escape(run.directory)}</dd>" for run in runs]
+    for run in runs:
+        parts.append(f"<dt>{html.escape(run.label)}</dt><dd>{html.escape(run.title)}, {html.escape(run.directory)}</dd>")
     parts.append("</dl>")
     for table in tables:
         heads = "".join(f'<th scope="col"{_kind(i)}>{html.escape(cell)}</th>' for i, cell in enumerate(table.header[1:]))
-        parts.append(f'<div class="wide">\n<table>\n<caption>{html.escape(table.title)}</caption>\n<thead><tr><td></td>{heads}</tr></thead>\n<tbody>')
+        parts.append(f'<div class="wide">\n<table>\n<caption>{html.escape(table.title)}</caption>')
+        parts.append(f"<thead><tr><td></td>{heads}</tr></thead>\n<tbody>")
         for name, *cells in table.cells:
             values = "".join(f"<td{_kind(i)}>{html.escape(cell)}</td>" for i, cell in enumerate(cells))
             parts.append(f'<tr><th scope="row">{html.escape(name)}</th>{values}</tr>')

@@ -82,7 +82,8 @@ def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
                 if name not in columns:
                     raise Error(f"{text}: no axis '{name}'; there are: {', '.join(columns)}")
             where = " AND ".join(f'CAST("{name}" AS TEXT) = ?' for name, _ in conditions)
-            found = database.execute(f"SELECT status, directory, error FROM runs WHERE {where}", [value for _, value in conditions]).fetchall()
+            query = f"SELECT status, directory, error FROM runs WHERE {where}"
+            found = database.execute(query, [value for _, value in conditions]).fetchall()
     except sqlite3.Error as error:
         raise Error(f"{sweep / DATABASE}: {error}") from error
     if len(found) != 1:

@@ -9,6 +9,7 @@ from .runs import Run, link_name
 MOST_WAITS = 3  # of each class and run
 ROUNDING = 1e-9  # of a sum of parts, relative to the whole
 UNITS = ((1, 1, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us"), (0, 1e9, "ns"))
+EXPOSED = {"tp": "all-reduces", "tp_sync": "waiting for the last peer", "pp": "waiting for activations"}
 Rows = list[tuple[str, list]]  # a name, and a value or None for each run
 
 
@@ -47,15 +48,11 @@ def formatter(name: str) -> Callable[[float], str]:
     return number
 
 
-def _ratio(value: float | None, first: float | None, _: Callable) -> str:
-    if value is None or not first:
-        return ""
-    return f"{value / first:.3f}"
+def _ratio(value: float, first: float, _: Callable) -> str:
+    return f"{value / first:.3f}" if first else ""
 
 
-def _change(value: float | None, first: float | None, show: Callable) -> str:
-    if value is None or first is None:
-        return ""
+def _change(value: float, first: float, show: Callable) -> str:
     if value == first:
         return "0"
     size = abs(value - first)
@@ -71,7 +68,8 @@ def _table(title: str, runs: list[Run], rows: Rows, show: Callable | None = None
         for i, value in enumerate(values):
             line.append("-" if value is None else text(value) if isinstance(value, (int, float)) else str(value))
             if i > 0:
-                line.append(compare(value, values[0], text) if all(isinstance(v, (int, float)) for v in (value, values[0])) else "")
+                numbers = isinstance(value, (int, float)) and isinstance(values[0], (int, float))
+                line.append(compare(value, values[0], text) if numbers else "")
         cells.append(line)
     header = [title, runs[0].label] + [word for run in runs[1:] for word in (run.label, beside)]
     return Table(title, header, cells)
@@ -90,16 +88,19 @@ def parts(run: Run) -> dict[str, float]:
     if "prefill_window_s" in metrics:
         window = metrics["prefill_window_s"]
         stages = [value for name, value in metrics.items() if name.startswith("stage_utilisation.")]
-        prefill = {"kernels": window * sum(stages) / len(stages), "all-reduces": metrics["exposed_s.tp"], "waiting for the last peer": metrics["exposed_s.tp_sync"],
-                   "waiting for activations": metrics["exposed_s.pp"], "bubble": window * metrics["bubble_fraction"] - metrics["exposed_s.pp"]}
+        prefill = {
+            "kernels": window * sum(stages) / len(stages),
+            **{name: metrics[f"exposed_s.{key}"] for key, name in EXPOSED.items()},
+            "bubble": window * metrics["bubble_fraction"] - metrics["exposed_s.pp"],
+        }
         rest = window - sum(prefill.values())
         if abs(rest) > ROUNDING * window:
             prefill["the rest"] = rest
-        found = {f"prefill: {name}": value for name, value in prefill.items()} | {"prefill": window, "handoff": metrics["exposed_s.kv"]}
+        found = {f"prefill: {name}": value for name, value in prefill.items()}
+        found |= {"prefill": window, "handoff": metrics["exposed_s.kv"]}
         if metrics.get("decode.step_s"):
             step = metrics["decode.step_s"]
-            decode = {name: metrics.get(f"decode.exposed_s.{key}", 0) / max(1, metrics["decode.steps"])
-                      for name, key in (("all-reduces", "tp"), ("waiting for the last peer", "tp_sync"), ("waiting for activations", "pp"))}
+            decode = {name: metrics[f"decode.exposed_s.{key}"] / metrics["decode.steps"] for key, name in EXPOSED.items()}
             found |= {f"decode step: {name}": value for name, value in decode.items()}
             found |= {"decode step: kernels and the rest": step - sum(decode.values()), "decode step": step}
         return found
@@ -162,7 +163,8 @@ def wait_rows(runs: list[Run]) -> Rows:
 def all_rows(runs: list[Run]) -> Rows:
     """Every number of every run."""
     rows = metric_rows(runs) + traffic_rows(runs)
-    rows += [(f"{name} utilisation", _utilisation(runs, name)) for name in dict.fromkeys(name for run in runs for name in run.links)]
+    for name in dict.fromkeys(name for run in runs for name in run.links):
+        rows.append((f"{name} utilisation", _utilisation(runs, name)))
     for kind, link in dict.fromkeys(name for run in runs for name in run.waits):
         rows.append((f"{link} waited_{kind}_s", [run.waits.get((kind, link)) for run in runs]))
     return rows

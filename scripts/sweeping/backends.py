@@ -61,7 +61,7 @@ class _Watch:
 
 
 def _seconds_per_point(places: Places, known: list[Job], jobs: list[Job], over: Over) -> tuple[float, list[Job]]:
-    """How long a point takes, by those that are over, else by the middle one, which then runs here. @return and the jobs left"""
+    """How long a point takes: by those that are over, else by the middle one, which runs here. @return also the jobs left"""
     times = []
     for job in known[:: max(1, len(known) // TIMED_POINTS)]:
         outcome = places.store.outcome(job.id)
@@ -94,6 +94,10 @@ def _command(folder: pathlib.Path, *index: str) -> list[str]:
     return ["/usr/bin/python3", str(pathlib.Path(task.__file__).resolve()), str(folder), *index]
 
 
+def _said(jobs: list[Job], count: int, limit: int, folder: pathlib.Path) -> str:
+    return f"{len(jobs)} points in {count} tasks, at most {limit} at a time; logs in {folder}"
+
+
 class Slurm:
     """A job array, at most `limit` tasks at a time."""
 
@@ -120,14 +124,14 @@ class Slurm:
             return
         per_task = max(math.ceil(self.task_s / max(seconds, 1e-3)), math.ceil(len(jobs) / (self._array_size() - 1)))
         folder, count = _write_tasks(places, jobs, per_task)
-        command = ["sbatch", "--parsable", f"--array=1-{count}%{self.limit}", "--job-name=railyard", f"--output={folder}/%a.log",
-                   *self.options, f"--wrap=exec {shlex.join(_command(folder))}"]
+        command = ["sbatch", "--parsable", f"--array=1-{count}%{self.limit}", "--job-name=railyard",
+                   f"--output={folder}/%a.log", *self.options, f"--wrap=exec {shlex.join(_command(folder))}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SweepError(f"sbatch: {done.stderr.strip() or f'exit status {done.returncode}'}")
         job = done.stdout.strip().split(";")[0]  # JOB;CLUSTER where there are several
         (folder / JOB_FILE).write_text(job)
-        print(f"Slurm job {job}: {len(jobs)} points in {count} tasks, at most {self.limit} at a time; logs in {folder}", file=sys.stderr)
+        print(f"Slurm job {job}: {_said(jobs, count, self.limit, folder)}", file=sys.stderr)
         try:
             self._wait(job, _Watch(places.store, jobs, over))
         except BaseException:
@@ -144,7 +148,8 @@ class Slurm:
     @staticmethod
     def _queued(job: str) -> bool:
         """Whether a task waits or runs; True also when the controller does not answer, which passes."""
-        asked = subprocess.run(["squeue", "--noheader", "--format=%i", f"--jobs={job}"], capture_output=True, text=True, check=False)
+        command = ["squeue", "--noheader", "--format=%i", f"--jobs={job}"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
         return bool(asked.stdout.strip()) if asked.returncode == 0 else "Invalid job id" not in asked.stderr
 
     @staticmethod
@@ -158,7 +163,7 @@ class Slurm:
 
 
 class Command:
-    """A command for each task that returns when the task is over, at most `limit` at a time: `bsub -K -o /dev/null {command}`."""
+    """A command for each task, such as `bsub -K {command}`, that returns when the task is over; at most `limit` at a time."""
 
     def __init__(self, template: str, limit: int, task_s: float) -> None:
         self.template = template
@@ -174,7 +179,7 @@ class Command:
         waiting = iter(range(1, count + 1))
         running: list[subprocess.Popen] = []
         watch = _Watch(places.store, jobs, over)
-        print(f"{len(jobs)} points in {count} tasks, at most {self.limit} at a time; logs in {folder}", file=sys.stderr)
+        print(_said(jobs, count, self.limit, folder), file=sys.stderr)
         try:
             while True:
                 running = [process for process in running if process.poll() is None]
@@ -195,4 +200,5 @@ class Command:
     def _start(self, folder: pathlib.Path, index: int) -> subprocess.Popen:
         command = self.template.replace("{command}", shlex.join(_command(folder, str(index))))
         with open(folder / f"{index}.log", "wb") as log:
-            return subprocess.Popen(command, shell=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(command, shell=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    start_new_session=True)

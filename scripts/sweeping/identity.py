@@ -1,4 +1,4 @@
-"""What a point's result depends on: scenario, settings, the contents of its inputs, and the executable. Their hash is its id."""
+"""What a point's result depends on: scenario, settings, contents of its inputs, executable. Their hash is its id."""
 
 import functools
 import hashlib

@@ -29,6 +29,7 @@ from .expressions import Expression, ExpressionError
 from .source import SweepError, Value, parse, read
 
 KEYS = ("schema_version", "scenario", "set", "let", "axes", "where", "repeats", "objective")
+AXIS_KEYS = ("values", "from", "to", "step", "factor", "name", "also", "choices")
 SCHEMA_VERSION = 1
 RESERVED = ("position", "id", "status", "error", "directory", "kind", "model", "objective")  # columns of every run
 MOST_COMBINATIONS = 1_000_000
@@ -51,6 +52,10 @@ class Axis:
     name: str
     keys: list[str]  # none: named choices
     choices: list[Choice]
+
+    @property
+    def chooses_scenario(self) -> bool:
+        return any(choice.scenario for choice in self.choices)
 
 
 @dataclass
@@ -179,7 +184,7 @@ class Sweep:
                 if settings in setters:
                     raise where.wrong(f"axes.{key}: sets {settings}, and so does the axis '{setters[settings]}'")
             setters |= {setting: axis.name for choice in axis.choices for setting in choice.settings}
-            if any(choice.scenario for choice in axis.choices) and any(choice.scenario for other in axes for choice in other.choices):
+            if axis.chooses_scenario and any(other.chooses_scenario for other in axes):
                 raise where.wrong(f"axes.{key}: another axis chooses the scenario, too")
             axes.append(axis)
         if not axes:
@@ -189,14 +194,14 @@ class Sweep:
     def _axis(self, key: str, where: Value, value: Value) -> Axis:
         what = f"axes.{key}"
         short = key.rsplit(".", 1)[-1]
-        if value.is_mapping and "choices" in value.fields(what, ("values", "from", "to", "step", "factor", "name", "also", "choices")):
+        if value.is_mapping and "choices" in value.fields(what, AXIS_KEYS):
             return self._named_choices(key, value)
         self.keys.setdefault(key, where)
         keys = [key]
         if value.is_list:
             name, entries = short, value
         else:
-            fields = value.fields(what, ("values", "from", "to", "step", "factor", "name", "also", "choices"))
+            fields = value.fields(what, AXIS_KEYS)
             name = fields["name"].text(f"{what}.name") if "name" in fields else short
             for also in fields["also"].list(f"{what}.also") if "also" in fields else ():
                 self.keys.setdefault(also.text(f"{what}.also"), also)

@@ -35,7 +35,8 @@ class Ranking:
 
     def best(self, count: int) -> list[tuple[float, str]]:
         """Values and labels, the best first."""
-        whole = [(statistics.fmean(values), first) for first, values in self.values.items() if len(values) == self.sweep.repeats]
+        repeats = self.sweep.repeats
+        whole = [(statistics.fmean(values), first) for first, values in self.values.items() if len(values) == repeats]
         whole.sort(key=lambda entry: (-entry[0] if self.sweep.largest_is_best else entry[0], entry[1]))
         return [(value, self.labels[first]) for value, first in whole[:count]]
 

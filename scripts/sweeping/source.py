@@ -4,6 +4,7 @@ Scalars are read as YAML 1.2 does, and so as the executables do: `1e6` is a numb
 """
 
 import difflib
+import math
 import os
 import pathlib
 import re
@@ -24,7 +25,8 @@ for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?[0-9]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+     list("-+.0123456789")),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), _first)
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value, 16 if node.value.startswith("0x") else 10))
@@ -98,7 +100,7 @@ class Value:
 
     def number(self, what: str) -> int | float:
         value = None if self.is_mapping or self.is_list else self.plain()
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value in (float("inf"), -float("inf")):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise self.wrong(f"{what}: expected a number")
         return value
 
@@ -126,7 +128,8 @@ def parse(text: str, file: str) -> Value:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise SweepError(f"{where}: error: not YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}") from error
+        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise SweepError(f"{where}: error: not YAML: {what}") from error
     except RecursionError as error:
         raise SweepError(f"{file}: error: nested too deeply") from error
     if node is None:

@@ -4,8 +4,8 @@
   tasks/N/          what the tasks of a cluster are given, and their logs
   results.sqlite    rebuilt whole from points/ at every end; tables:
     meta (key, value)   schema_version, sweep (its text), axes and platforms (JSON), objective
-    runs                a row a point: position, id, platform, seed, status (done, failed, missing), error, directory, kind, model,
-                        objective, then a column an axis and a column a metric under its name in summary.json (`exposed_s.tp`)
+    runs                a row a point: position, id, platform, seed, status (done, failed, missing), error, directory, kind,
+                        model, objective, a column an axis, and a column a metric as summary.json has it (`exposed_s.tp`)
     cost                what each run cost on the computer that ran it: wall_s, peak_rss_bytes, ...; all else is repeatable
 """
 
@@ -115,7 +115,7 @@ class Store:
                 costs.append({"id": job.id} | {key: value for key, value in outcome.summary.get("simulator", {}).items()
                                                if isinstance(value, (int, float)) and not isinstance(value, bool)})
         if len(columns) > MOST_COLUMNS:
-            raise SweepError(f"{self.database}: error: {len(columns)} axes and metrics; a table has at most {MOST_COLUMNS} columns")
+            raise SweepError(f"{self.database}: error: {len(columns)} columns of axes and metrics; at most {MOST_COLUMNS} fit")
         scratch = self.database.with_name(f".{self.database.name}")
         scratch.unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(scratch)) as database:
@@ -128,11 +128,13 @@ class Store:
         return counts
 
     def _meta(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> dict[str, str]:
-        axes = [{"name": axis.name, "keys": axis.keys, "values": [choice.label for choice in axis.choices]} for axis in sweep.axes]
+        axes = [{"name": axis.name, "keys": axis.keys, "values": [choice.label for choice in axis.choices]}
+                for axis in sweep.axes]
         platforms = {name: contents(str(executables / name)) for name in sorted({job.point.platform for job in jobs})}
         goal = "maximise" if sweep.largest_is_best else "minimise"
-        return {"schema_version": str(SCHEMA_VERSION), "sweep": sweep.path.read_text(encoding="utf-8"), "axes": json.dumps(axes),
-                "platforms": json.dumps(platforms), "objective": f"{goal} {sweep.objective.text}" if sweep.objective else ""}
+        return {"schema_version": str(SCHEMA_VERSION), "sweep": sweep.path.read_text(encoding="utf-8"),
+                "axes": json.dumps(axes), "platforms": json.dumps(platforms),
+                "objective": f"{goal} {sweep.objective.text}" if sweep.objective else ""}
 
     def _row(self, sweep: Sweep, job: Job, outcome: Outcome) -> dict[str, object]:
         point = job.point
@@ -140,27 +142,32 @@ class Store:
         row |= {"error": outcome.error or None, "directory": None if outcome.status == "missing" else f"points/{job.id}"}
         row |= {name: _cell(value) for name, value in point.values.items()} | {"platform": point.platform, "seed": point.seed}
         if outcome.summary is not None:
-            row |= {key: outcome.summary.get(key) for key in ("kind", "model")} | {"objective": objective(sweep, point, outcome.summary)}
+            row |= {key: outcome.summary.get(key) for key in ("kind", "model")}
+            row["objective"] = objective(sweep, point, outcome.summary)
             for name, value in metrics(outcome.summary).items():
                 row[name if name not in FIRST_COLUMNS and name not in point.values else f"metric.{name}"] = _cell(value)
         return row
 
+    def _runs(self) -> tuple[list[str], list[tuple]]:
+        """Names of the columns, and the rows."""
+        with contextlib.closing(sqlite3.connect(self.database)) as database:
+            cursor = database.execute("SELECT * FROM runs ORDER BY position")
+            return [column[0] for column in cursor.description], cursor.fetchall()
+
     def export_csv(self, path: str | os.PathLike) -> None:
         """The table `runs`."""
-        with contextlib.closing(sqlite3.connect(self.database)) as database, open(path, "w", encoding="utf-8", newline="") as file:
-            cursor = database.execute("SELECT * FROM runs ORDER BY position")
+        names, rows = self._runs()
+        with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([column[0] for column in cursor.description])
-            writer.writerows(cursor)
+            writer.writerow(names)
+            writer.writerows(rows)
 
     def export_parquet(self, path: str | os.PathLike) -> None:
         """The table `runs`. @throws ImportError without pyarrow"""
         import pyarrow  # pylint: disable=import-outside-toplevel
         import pyarrow.parquet  # pylint: disable=import-outside-toplevel
 
-        with contextlib.closing(sqlite3.connect(self.database)) as database:
-            cursor = database.execute("SELECT * FROM runs ORDER BY position")
-            names, rows = [column[0] for column in cursor.description], cursor.fetchall()
+        names, rows = self._runs()
         columns = {name: _of_one_type([row[i] for row in rows]) for i, name in enumerate(names)}
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
 

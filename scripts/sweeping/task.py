@@ -26,8 +26,8 @@ def write(path: pathlib.Path, points: list[runner.Point], directory: pathlib.Pat
     """Writes one task's file."""
     scenarios = list(dict.fromkeys(point.scenario for point in points))
     rows = [[point.name, point.platform, scenarios.index(point.scenario), point.overrides] for point in points]
-    path.write_text(json.dumps({"directory": str(directory), "executables": str(executables), "scenarios": scenarios, "points": rows}),
-                    encoding="utf-8")
+    content = {"directory": str(directory), "executables": str(executables), "scenarios": scenarios, "points": rows}
+    path.write_text(json.dumps(content), encoding="utf-8")
 
 
 def run(folder: pathlib.Path, index: str) -> None:
