@@ -94,7 +94,7 @@ def run(options: argparse.Namespace, store: Store, jobs: list[Job], ranking: Ran
     if not missing:
         return
     progress = Progress(ranking, len(known), len(jobs))
-    places = backends.Places(store, options.bin)
+    places = backends.Places(store, store.keep_executables(options.bin, [job.point.platform for job in missing]))
     if options.backend == "local":
         backends.run_local(places, missing, options.workers or runner.WORKERS, progress)
         return

@@ -291,6 +291,17 @@ def test_killed_again_and_again_it_ends_with_the_same_database(folder):
     assert not list((folder.path / "out" / "points").glob(".*"))
 
 
+def test_a_build_during_the_sweep_changes_nothing(folder):
+    whole = uninterrupted(folder)
+    folder.log.unlink()
+    with subprocess.Popen(folder.command("--workers", 2), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        started(folder, 1, process)
+        built = folder.box.read_text()
+        folder.box.write_text("#!/bin/false\n")
+    folder.box.write_text(built)
+    assert folder.runs() == 10 and contents(folder.path / "out" / "results.sqlite") == whole
+
+
 def test_a_second_sweep_waits_for_nobody(folder):
     folder.base(pause_s=0.3)
     with subprocess.Popen(folder.command(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:

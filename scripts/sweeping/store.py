@@ -1,6 +1,7 @@
 """A sweep's directory: what is over and what is missing, and the database made of it.
 
   points/ID/        a run, as the runner leaves it: out/summary.json when it is done, error.txt when it failed
+  bin/HASH/         the executables as the points were told apart by, so that a build during the sweep changes nothing
   tasks/N/          what the tasks of a cluster are given, and their logs
   results.sqlite    rebuilt whole from points/ at every end; tables:
     meta (key, value)   schema_version, sweep (its text), axes and platforms (JSON), objective
@@ -12,6 +13,7 @@
 import contextlib
 import csv
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -24,7 +26,7 @@ import runner
 from summaries import metrics
 
 from .expressions import ExpressionError
-from .identity import contents
+from .identity import DIGITS, contents
 from .plan import Sweep, SweepPoint
 from .source import SweepError
 
@@ -62,6 +64,7 @@ class Store:
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
         self.points = directory / "points"
+        self.bin = directory / "bin"
         self.tasks = directory / "tasks"
         self.database = directory / "results.sqlite"
 
@@ -88,6 +91,21 @@ class Store:
         """Failed points are missing from now on."""
         for error in self.points.glob(f"[!.]*/{runner.ERROR_FILE}"):
             shutil.rmtree(error.parent)
+
+    def keep_executables(self, executables: pathlib.Path, platforms: list[str]) -> pathlib.Path:
+        """Copies them. @return the copies' directory"""
+        hashes = {name: contents(str(executables / name)) for name in sorted(set(platforms))}
+        kept = self.bin / hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:DIGITS]
+        if not kept.exists():
+            scratch = self.bin / f".{kept.name}"
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(parents=True)
+            for name, digest in hashes.items():
+                shutil.copy2(executables / name, scratch)
+                if contents(str(scratch / name)) != digest:
+                    raise SweepError(f"{executables / name}: error: changed while the sweep began; run it again")
+            scratch.rename(kept)
+        return kept
 
     def outcome(self, identifier: str) -> Outcome:
         folder = self.points / identifier
