@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(shipped_scenarios_validate_by_jsonschema) {
   }
   std::size_t found = 0;
   for (const auto& file : std::filesystem::recursive_directory_iterator(kSource + "/scenarios")) {
-    if (file.path().extension() != ".yaml") continue;
+    if (file.path().extension() != ".yaml" || file.path().parent_path().filename() == "sweeps") continue;
     ++found;
     BOOST_TEST(text_of(file.path().string()).find("# yaml-language-server: $schema=") == 0u, file.path().string());
     BOOST_TEST(validates(file.path().string()), file.path().string());
