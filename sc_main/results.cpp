@@ -94,6 +94,7 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   s["seed"] = scenario.seed;
   s["fidelity"] = fidelity_word(simulation.fidelity());
   for (const platforms::GroupSpec& group : scenario.machine.groups) s["calibration"][group.gpu.name] = group.gpu.calibration;
+  if (const Json compute = workload.compute(); !compute.is_null()) s["compute"] = compute;
   s["complete"] = workload.done();
   Json& metrics = s["metrics"];
   metrics["end_s"] = simulation.end().seconds();
@@ -131,6 +132,7 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
 
 std::string table(Simulation& simulation, const Json& s) {
   std::string text = simulation.workload().table(s);
+  if (s.contains("compute")) text += profile_text(s["compute"]);
   if (std::any_of(s["traffic"].begin(), s["traffic"].end(), [](const Json& t) { return t["messages"] != 0; })) {
     add_links(text, s["links"]);
     add_traffic(text, s["traffic"]);

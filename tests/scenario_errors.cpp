@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(choices) {
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, gpu: a, slow_ratio: 0}]\n")) ==
              "s.yaml:6:41: error: events.0.slow_ratio: '0' is out of range; accepted: more than 0, at most 1 (a ratio)");
   BOOST_TEST(s.refusal(with("compute: {profile: p.csv}\n")) ==
-             "s.yaml:6:20: error: compute.profile: not built in this version; accepted: null");
+             "s.yaml:6:20: error: compute.profile: no folder 'p.csv'; expected a profile bundle, with tp<N>/dense.csv and others");
   BOOST_TEST(s.refusal(with("events: []\ncompute: {profile: null}\n")) == "accepted");
   BOOST_TEST(s.refusal(with("machine: {nvlink_bridge: pairs}\n")) ==
              "s.yaml:6:26: error: machine.nvlink_bridge: L40S of group prefill takes no NVLink bridge");

@@ -29,6 +29,9 @@ class DisaggregatedPrefill : public WorkloadRun {
   void trace(probe::Waveform& waveform) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
+  nlohmann::ordered_json compute() override {
+    return profile_use({&system_->prefill_grid().timer(), &system_->decode_grid().timer()});
+  }
   void add_metrics(nlohmann::ordered_json& metrics) override;
   nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;

@@ -43,7 +43,7 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, transp
       fabric_(fabric),
       gpus_(first_gpus(spec().tp)),
       kernels_(group().gpu),
-      timer_(scenario.model, spec().tp, kernels_) {
+      timer_(scenario.model, spec().tp, kernels_, spec().profile) {
   check();
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
   layer_ = std::make_unique<workload::layer::Layer>(spec(), workload::layer::plan_layer(scenario.model, spec(), timer_),

@@ -1,5 +1,7 @@
 #include "sc_main/kinds/workload_run.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "sc_main/kinds/collective_run.h"
@@ -47,6 +49,36 @@ nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32
   const gpu::Gpu& gpu = machine.gpu(id);
   return {
       {"rank", rank}, {"gpu", gpu.name()}, {"peak_bytes", gpu.hbm().peak()}, {"capacity_bytes", gpu.hbm().capacity()}};
+}
+
+nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers) {
+  if (timers.front()->profile() == nullptr) return nullptr;
+  nlohmann::ordered_json compute;
+  compute["profile"] = timers.front()->profile()->path;
+  compute["hardware"] = timers.front()->profile()->hardware;
+  workload::ProfileUse all;
+  for (const workload::LayerTimer* timer : timers) {
+    for (const auto& [what, outside] : timer->profile_use().outside) {
+      workload::ProfileUse::Outside& sum = all.outside[what];
+      sum.least = sum.times == 0 ? outside.least : std::min(sum.least, outside.least);
+      sum.most = std::max(sum.most, outside.most);
+      sum.first = outside.first;
+      sum.last = outside.last;
+      sum.times += outside.times;
+    }
+  }
+  compute["extrapolated"] = nlohmann::ordered_json::object();
+  for (const auto& [what, o] : all.outside)
+    compute["extrapolated"][what] = {{"times", o.times}, {"least", o.least}, {"most", o.most}, {"measured_from", o.first}, {"measured_to", o.last}};
+  return compute;
+}
+
+std::string profile_text(const nlohmann::ordered_json& compute) {
+  std::string text = fmt::format("\n  kernel times of profile {}\n", compute["profile"].get<std::string>());
+  for (const auto& [what, o] : compute["extrapolated"].items())
+    text += fmt::format("    extrapolated: {} from {:g} to {:g}, measured from {:g} to {:g}\n", what, o["least"].get<double>(), o["most"].get<double>(),
+                        o["measured_from"].get<double>(), o["measured_to"].get<double>());
+  return text;
 }
 
 std::string duration_text(double seconds) {

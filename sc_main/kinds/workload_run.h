@@ -18,6 +18,7 @@
 #include "sc_main/scenario.h"
 #include "transport/fidelity_choice.h"
 #include "workload/job_record.h"
+#include "workload/transformer/layer_kernels.h"
 
 namespace railyard {
 
@@ -58,6 +59,8 @@ class WorkloadRun {
   virtual nlohmann::ordered_json explain() = 0;
   virtual std::string explain_text(const nlohmann::ordered_json& numbers) const = 0;
 
+  /// Where kernel times come from, if not from datasheets; null otherwise. For the summary's `compute`.
+  virtual nlohmann::ordered_json compute() { return nullptr; }
   /// Into `metrics` of the summary.
   virtual void add_metrics(nlohmann::ordered_json& metrics) = 0;
   /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes}]}.
@@ -77,6 +80,9 @@ std::uint64_t expected_jobs(const Scenario& scenario);
 
 /// The memory() row of a rank on that GPU.
 nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId gpu);
+/// The compute() of timers that may use a profile, and its lines in the table on stdout.
+nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers);
+std::string profile_text(const nlohmann::ordered_json& compute);
 /// "12.3 ms", as tables show times.
 std::string duration_text(double seconds);
 

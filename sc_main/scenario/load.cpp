@@ -4,6 +4,7 @@
 
 #include "sc_main/scenario/events.h"
 #include "sc_main/scenario/model_config.h"
+#include "sc_main/scenario/profile.h"
 #include "sc_main/scenario/words.h"
 #include "sc_main/scenario/workload.h"
 
@@ -46,7 +47,9 @@ workload::ModelShape required_model(const ModelSection& written, const Source& s
 }
 
 /// A key that would change nothing is a mistake.
-void refuse_model(const Source& source) {
+void refuse_model(const Source& source, const ComputeSection& compute) {
+  const std::string profile = "compute.profile";
+  if (!compute.profile.empty()) throw InputError(place_of(source.root, profile), profile + ": this workload.kind runs no model");
   if (value_at(source.root, "model")) throw InputError(place_of(source.root, "model"), "model: this workload.kind runs no model");
 }
 
@@ -81,23 +84,25 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     case WorkloadKind::disaggregated_prefill:
       result.model = required_model(written.model, source);
       result.workload = resolve_prefill(written.workload.prefill, result.model, result.machine, source);
+      for (workload::prefill::Mapping* mapping : {&result.prefill().prefill, &result.prefill().decode})
+        mapping->profile = load_profile(written.compute, result.model, mapping->tp, source);
       break;
     case WorkloadKind::collective:
-      refuse_model(source);
+      refuse_model(source, written.compute);
       result.workload = resolve_collective(written.workload.collective, result.machine, source);
       break;
     case WorkloadKind::p2p:
-      refuse_model(source);
+      refuse_model(source, written.compute);
       result.workload = resolve_p2p(written.workload.p2p, result.machine, source);
       if (!written.workload.p2p.p2p) remove_peer_access(result.machine);
       break;
     case WorkloadKind::kernel:
-      refuse_model(source);
+      refuse_model(source, written.compute);
       result.workload = resolve_kernels(written.workload.kernel, result.machine, source);
       break;
     case WorkloadKind::layer:
       result.model = required_model(written.model, source);
-      result.workload = resolve_layer(written.workload.layer, result.model, result.machine, source);
+      result.workload = resolve_layer(written.workload.layer, written.compute, result.model, result.machine, source);
       break;
   }
   result.workload_origin = place_of(source.root, "workload");

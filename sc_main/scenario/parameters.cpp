@@ -76,22 +76,17 @@ Record<MachineSection> machine_record() {
   return r;
 }
 
-/// A key of the schema that this version accepts with one value only.
-template <class T>
-void add_fixed(Record<T>& r, const char* key, const char* doc, const char* accepted, Node::Kind kind, json schema) {
-  r.custom(
-       key, doc, accepted, [schema] { return schema; },
-       [accepted, kind](T&, const Node& node, const std::string& path) {
-         if (node.kind == kind && node.items.empty()) return;
-         throw InputError(node.origin, path + ": not built in this version; accepted: " + accepted);
-       })
-      .fallback(accepted);
-}
-
 Record<ComputeSection> compute_record() {
   Record<ComputeSection> r;
-  add_fixed(r, "profile", "measured kernel times to use instead of the datasheet's", "null", Node::Kind::null,
-            {{"type", "null"}});
+  r.custom(
+       "profile", "folder of a LLMServingSim profile bundle, whose measured kernel times take the place of the datasheet's; of kinds that run a model",
+       "text or null", [] { return json{{"type", {"string", "null"}}}; },
+       [](ComputeSection& section, const Node& node, const std::string& path) {
+         if (node.kind == Node::Kind::null) return;
+         Field text;
+         section.profile = read_text(text, node, path);
+       })
+      .fallback("null: by the datasheet");
   return r;
 }
 

@@ -60,7 +60,9 @@ struct MachineSection {
   platforms::NvLinkBridge nvlink_bridge = platforms::NvLinkBridge::none;
 };
 
-struct ComputeSection {};  ///< its only key, profile, takes no value yet
+struct ComputeSection {
+  std::string profile;  ///< "": none
+};
 
 struct ClassSection {
   std::uint32_t vc = 0;

@@ -1,15 +1,12 @@
 #include "sc_main/scenario/traces.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "sc_main/scenario/lines.h"
 #include "sc_main/scenario/words.h"
 
 namespace railyard::scenario {
@@ -27,42 +24,6 @@ struct Row {
   std::uint32_t prompt_tokens = 0, output_tokens = 0;
 };
 
-/// Reads lines and knows which one it is on.
-class Lines {
- public:
-  Lines(const std::string& path, const Origin& where) : path_(path) {
-    std::error_code error;
-    const std::string subject = "workload.requests.file: cannot read " + in_quotes(path) + ": ";
-    if (path.find('\0') != std::string::npos) throw InputError(where, subject + "a NUL byte in its name");
-    if (std::filesystem::is_directory(path, error)) throw InputError(where, subject + "it is a directory");
-    stream_.open(path, std::ios::binary);
-    if (!stream_) throw InputError(where, subject + std::strerror(errno));
-  }
-
-  /// The next line that is not blank, without its end; false at the end of the file.
-  bool next(std::string& line) {
-    while (stream_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size())) || stream_.gcount() > 0) {
-      ++number_;
-      if (stream_.fail()) throw error("a line of more than " + std::to_string(buffer_.size() - 1) + " bytes");
-      line = buffer_.data();
-      if (number_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
-      while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-      if (!line.empty()) return true;
-    }
-    return false;
-  }
-
-  InputError error(const std::string& message) const { return InputError({path_, std::max(number_, 1), 1}, message); }
-
- private:
-  static constexpr std::size_t kLongestLine = 1u << 20;
-
-  std::string path_;
-  std::ifstream stream_;
-  std::vector<char> buffer_ = std::vector<char>(kLongestLine);
-  int number_ = 0;
-};
-
 std::uint32_t tokens(const Lines& lines, const std::string& column, const std::string& text) {
   const bool is_number =
       !text.empty() && text.size() <= 12 && text.find_first_not_of("0123456789") == std::string::npos;
@@ -71,17 +32,6 @@ std::uint32_t tokens(const Lines& lines, const std::string& column, const std::s
   if (value < 1 || value > kMostTokens)
     throw lines.error(column + ": " + in_quotes(text) + " is out of range; accepted: 1 to " + number_text(kMostTokens));
   return static_cast<std::uint32_t>(value);
-}
-
-std::vector<std::string> split_csv(const std::string& line) {
-  std::vector<std::string> cells(1);
-  for (const char c : line) {
-    if (c == ',')
-      cells.emplace_back();
-    else
-      cells.back() += c;
-  }
-  return cells;
 }
 
 /// Days from 1970-01-01 in the Gregorian calendar; years counted from March so that leap days come last.
@@ -127,26 +77,13 @@ std::optional<std::int64_t> timestamp_ns(std::string text) {
 }
 
 std::vector<Row> read_azure(Lines& lines, std::size_t max_count) {
-  const std::array<std::string, 3> names{"TIMESTAMP", "ContextTokens", "GeneratedTokens"};
-  std::array<std::size_t, 3> at{};
-  std::string line;
-  if (!lines.next(line)) throw lines.error("the trace is empty");
-  const std::vector<std::string> header = split_csv(line);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    at[i] = static_cast<std::size_t>(std::find(header.begin(), header.end(), names[i]) - header.begin());
-    if (at[i] == header.size()) throw lines.error("no column " + names[i] + "; the header is " + in_quotes(line));
-  }
+  CsvColumns table(lines, {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, "trace");
+  std::vector<std::string> cells;
   std::vector<Row> rows;
-  while (rows.size() < max_count && lines.next(line)) {
-    const std::vector<std::string> cells = split_csv(line);
-    if (cells.size() != header.size()) {
-      throw lines.error("expected " + std::to_string(header.size()) + " columns as in the header, got " +
-                        std::to_string(cells.size()));
-    }
-    const auto arrival = timestamp_ns(cells[at[0]]);
-    if (!arrival)
-      throw lines.error("TIMESTAMP: expected 'YYYY-MM-DD HH:MM:SS.fffffff', got " + in_quotes(cells[at[0]]));
-    rows.push_back({*arrival, tokens(lines, names[1], cells[at[1]]), tokens(lines, names[2], cells[at[2]])});
+  while (rows.size() < max_count && table.next(cells)) {
+    const auto arrival = timestamp_ns(cells[0]);
+    if (!arrival) throw lines.error("TIMESTAMP: expected 'YYYY-MM-DD HH:MM:SS.fffffff', got " + in_quotes(cells[0]));
+    rows.push_back({*arrival, tokens(lines, "ContextTokens", cells[1]), tokens(lines, "GeneratedTokens", cells[2])});
   }
   return rows;
 }
@@ -186,7 +123,7 @@ std::vector<Row> read_mooncake(Lines& lines, std::size_t max_count) {
 Time long_time(long double femtoseconds) { return Time::fs(static_cast<std::uint64_t>(std::round(femtoseconds))); }
 
 std::vector<Request> load_trace(const RequestsSection& requests, const std::string& path, const Origin& where) {
-  Lines lines(path, where);
+  Lines lines(path, "workload.requests.file", where);
   const std::size_t max_count = requests.max_count.value_or(std::numeric_limits<std::uint32_t>::max());
   std::vector<Row> rows =
       requests.format == TraceFormat::azure ? read_azure(lines, max_count) : read_mooncake(lines, max_count);

@@ -17,7 +17,7 @@ workload::p2p::PointToPointSpec resolve_p2p(const PointToPointSection& written, 
 /// The product of every entry's lists, entry after entry, the last key of the table varying fastest.
 workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine,
                                                       const Source& source);
-workload::layer::LayerSpec resolve_layer(const LayerSection& written, const workload::ModelShape& model,
+workload::layer::LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute, const workload::ModelShape& model,
                                          const platforms::MachineSpec& machine, const Source& source);
 /// As if no GPU could reach a peer's memory.
 void remove_peer_access(platforms::MachineSpec& machine);

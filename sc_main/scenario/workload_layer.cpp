@@ -1,3 +1,4 @@
+#include "sc_main/scenario/profile.h"
 #include "sc_main/scenario/workload.h"
 
 namespace railyard::scenario {
@@ -5,8 +6,8 @@ namespace railyard::scenario {
 using workload::layer::LayerSpec;
 using workload::layer::Phase;
 
-LayerSpec resolve_layer(const LayerSection& written, const workload::ModelShape& model, const platforms::MachineSpec& machine,
-                        const Source& source) {
+LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute, const workload::ModelShape& model,
+                        const platforms::MachineSpec& machine, const Source& source) {
   const auto refuse_with_phase = [&](const char* key) {
     if (value_at(source.root, std::string("workload.") + key))
       refuse_workload(source, key, std::string("does not go with phase: ") + name_of(written.phase));
@@ -27,6 +28,8 @@ LayerSpec resolve_layer(const LayerSection& written, const workload::ModelShape&
   spec.context_tokens = written.context_tokens;
   spec.sequence_parallel = written.sequence_parallel;
   spec.library = written.library.value_or(written.phase == Phase::training ? collective::Library::nccl : collective::Library::vllm);
+  if (written.phase == Phase::training && !compute.profile.empty())
+    throw InputError(place_of(source.root, "compute.profile"), "compute.profile: profiles time no backward pass; not with phase: training");
   check_heads(spec.tp, model, "workload.tp", source);
   const platforms::GroupSpec& group = machine.groups.front();
   const std::uint32_t gpus = group.servers * machine.board.gpus;
@@ -36,6 +39,7 @@ LayerSpec resolve_layer(const LayerSection& written, const workload::ModelShape&
   if (spec.sequence_parallel && spec.tp == 1) refuse_workload(source, "sequence_parallel", "needs workload.tp of 2 or more");
   if (spec.sequence_parallel && spec.all_tokens() % spec.tp != 0)
     refuse_workload(source, "sequence_parallel", std::to_string(spec.all_tokens()) + " tokens do not split over " + std::to_string(spec.tp) + " ranks");
+  spec.profile = load_profile(compute, model, spec.tp, source);
   return spec;
 }
 

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "collective/spec.h"
+#include "workload/transformer/layer_profile.h"
 
 namespace railyard::workload::layer {
 
@@ -20,6 +22,7 @@ struct LayerSpec {
   std::uint64_t context_tokens = 0;   ///< of each, before them
   bool sequence_parallel = false;     ///< norms on tokens / tp each, between a gather and a scatter
   collective::Library library = collective::Library::vllm;
+  std::shared_ptr<const LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
 
   std::uint64_t all_tokens() const { return batch * tokens; }
 };

@@ -9,7 +9,7 @@ Grid::Grid(const ModelShape& model, const Mapping& mapping, const std::vector<gp
       mapping_(mapping),
       stages_(stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
-      timer_(model, mapping.tp, kernels_) {
+      timer_(model, mapping.tp, kernels_, mapping.profile) {
   tp_sites_.resize(pp());
   std::uint32_t layer = 0;
   for (std::uint32_t p = 0; p < pp(); ++p) {

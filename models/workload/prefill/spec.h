@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
+#include "workload/transformer/layer_profile.h"
 
 namespace railyard::workload::prefill {
 
@@ -26,6 +28,8 @@ struct Mapping {
   std::vector<std::uint32_t> stage_layers;
   /// Rank p*tp+t -> GPU index within the group (server * gpus per server + slot); tp*pp entries, no GPU twice.
   std::vector<std::uint32_t> placement;
+
+  std::shared_ptr<const LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
 
   std::uint32_t ranks() const { return tp * pp; }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "workload/transformer/parameters.h"
 
@@ -33,13 +34,14 @@ std::uint64_t LayerPass::tokens() const {
   return sum;
 }
 
-LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer)
+LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer, std::shared_ptr<const LayerProfile> profile)
     : model_(model),
       timer_(timer),
       heads_{model.heads / tp, rank_kv_heads(model, tp), model.head_dim, model.kv_dtype},
       ffn_(ceil_div(model.ffn, tp)),
       vocab_(ceil_div(model.vocab, tp)),
-      element_bytes_(std::max(bytes_of(model.dtype), kMinimumActivationBytes)) {}
+      element_bytes_(std::max(bytes_of(model.dtype), kMinimumActivationBytes)),
+      profile_(std::move(profile)) {}
 
 void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                           std::uint32_t groups) {
@@ -50,51 +52,68 @@ void LayerTimer::add_elementwise(Segment& segment, const char* name, double elem
   segment.add(name, timer_.memory_bound(elements * element_bytes_, cold_bytes));
 }
 
-Segment LayerTimer::norm(std::uint64_t tokens) {
-  Segment segment;
+void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) {
   constexpr double kTensors = 4;  // reads the input and the residual, writes the residual and the normed input
   add_elementwise(segment, "rmsnorm", kTensors * static_cast<double>(tokens) * model_.hidden);
-  return segment;
 }
 
-void LayerTimer::add_attention(Segment& segment, const LayerPass& pass, const gpu::KernelTime& attention) {
-  const std::uint64_t tokens = pass.tokens();
-  const double t = static_cast<double>(tokens);
-  add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden);
-  const double rotated = t * (static_cast<double>(qkv_width()) + static_cast<double>(heads_.query) * heads_.dim);
-  add_elementwise(segment, "rotary", rotated, t * 2 * heads_.kv * heads_.dim * bytes_of(heads_.kv_dtype));
-  segment.add("attention", attention);
-  add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
+Segment LayerTimer::norm(std::uint64_t tokens) {
+  Segment segment;
+  add_norm(segment, tokens);
+  return measured(segment, static_cast<double>(tokens));
+}
+
+Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
+  if (!profile_) return formula;
+  Segment result;
+  for (const NamedKernel& kernel : formula.kernels) {
+    const auto layer = std::find_if(std::begin(kProfileLayers), std::end(kProfileLayers),
+                                    [&](const ProfileLayer& l) { return l.is_head == is_head && std::strcmp(l.kernel, kernel.name) == 0; });
+    if (layer == std::end(kProfileLayers)) {
+      result.add(kernel.name, kernel.time);  // attention, which is read over more than one quantity
+      continue;
+    }
+    const auto& table = layer->per_sequence ? profile_->per_sequence : profile_->dense;
+    const std::string what = std::string(layer->layer) + (layer->per_sequence ? " sequences" : " tokens");
+    result.add(kernel.name, taking(kernel.time, table.at(layer->layer).at(x, what, profile_use_)));
+  }
+  return result;
 }
 
 Segment LayerTimer::prefill_attention(std::uint64_t tokens, std::uint64_t kv_start) {
   Segment segment = norm(tokens);
-  add_attention(segment, {{{tokens, kv_start}}}, timer_.prefill_attention(heads_, tokens, kv_start));
+  segment.append(attention_body({{{tokens, kv_start}}}));
   return segment;
 }
 
 Segment LayerTimer::decode_attention(const std::vector<std::uint64_t>& context) {
   Segment segment = norm(context.size());
   LayerPass pass;
+  pass.decode = true;
   for (const std::uint64_t keys : context) pass.sequences.push_back({1, keys - 1});
-  add_attention(segment, pass, timer_.decode_attention(heads_, context));
+  segment.append(attention_body(pass));
   return segment;
 }
 
-gpu::KernelSpec LayerTimer::attention_spec(const LayerPass& pass, gpu::KernelOp op) const {
+gpu::KernelTime LayerTimer::attention(const LayerPass& pass, gpu::KernelOp op) const {
   gpu::KernelSpec spec;
   spec.op = op;
-  spec.dtype = model_.dtype;
   spec.heads = heads_;
   spec.sequences = pass.sequences;
-  return spec;
+  return gpu::kernel_time(timer_.gpu(), spec);
 }
 
 Segment LayerTimer::attention_body(const LayerPass& pass) {
   Segment segment;
-  const gpu::KernelOp op = pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill;
-  add_attention(segment, pass, gpu::kernel_time(timer_.gpu(), attention_spec(pass, op)));
-  return segment;
+  const std::uint64_t tokens = pass.tokens();
+  const double t = static_cast<double>(tokens);
+  add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden);
+  const double rotated = t * (static_cast<double>(qkv_width()) + static_cast<double>(heads_.query) * heads_.dim);
+  add_elementwise(segment, "rotary", rotated, t * 2 * heads_.kv * heads_.dim * bytes_of(heads_.kv_dtype));
+  const gpu::KernelTime time = attention(pass, pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill);
+  segment.add("attention", profile_ ? taking(time, profile_->attention_seconds(pass, profile_use_)) : time);
+  add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
+  return measured(segment, t);
 }
 
 Segment LayerTimer::mlp(std::uint64_t tokens) {
@@ -105,14 +124,20 @@ Segment LayerTimer::mlp(std::uint64_t tokens) {
 
 Segment LayerTimer::mlp_body(std::uint64_t tokens) {
   Segment segment;
+  const double t = static_cast<double>(tokens);
   if (model_.experts > 0) {
     add_experts(segment, tokens);
-    return segment;
+    if (!profile_) return segment;
+    const double seconds = profile_->experts.at(active_experts(tokens), t, "activated experts", "moe tokens", profile_use_);
+    Segment scaled;
+    for (const NamedKernel& kernel : segment.kernels)
+      scaled.add(kernel.name, taking(kernel.time, kernel.time.seconds * seconds / segment.seconds));
+    return scaled;
   }
   add_gemm(segment, "gate_up", tokens, projections() * ffn_, model_.hidden);
-  add_elementwise(segment, "activation", static_cast<double>(tokens) * static_cast<double>((projections() + 1) * ffn_));
+  add_elementwise(segment, "activation", t * static_cast<double>((projections() + 1) * ffn_));
   add_gemm(segment, "down", tokens, model_.hidden, ffn_);
-  return segment;
+  return measured(segment, t);
 }
 
 // -- backward
@@ -141,7 +166,7 @@ Segment LayerTimer::attention_backward(const LayerPass& pass) {
   Segment segment;
   const std::uint64_t tokens = pass.tokens();
   add_gemm_backward(segment, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
-  segment.add("attention_dgrad", gpu::kernel_time(timer_.gpu(), attention_spec(pass, gpu::KernelOp::attention_backward)));
+  segment.add("attention_dgrad", attention(pass, gpu::KernelOp::attention_backward));
   const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
   add_elementwise(segment, "rotary_dgrad", rotated);
   add_gemm_backward(segment, "qkv_dgrad", "qkv_wgrad", tokens, qkv_width(), model_.hidden);
@@ -196,16 +221,17 @@ Segment LayerTimer::embedding(std::uint64_t tokens) {
   Segment segment;
   const double elements = static_cast<double>(tokens) * model_.hidden;
   add_elementwise(segment, "embedding", elements, elements * bytes_of(model_.dtype));
-  return segment;
+  return measured(segment, static_cast<double>(tokens));
 }
 
 Segment LayerTimer::head(std::uint64_t rows) {
-  Segment segment = norm(rows);
+  Segment segment;
+  add_norm(segment, rows);
   add_gemm(segment, "lm_head", rows, vocab_, model_.hidden);
   // Logits widened to fp32, then softmax and choice read them once more.
   const double logits = static_cast<double>(rows) * static_cast<double>(vocab_);
   segment.add("sampling", timer_.memory_bound(logits * (element_bytes_ + 2 * kLogitBytes), 0));
-  return segment;
+  return measured(segment, static_cast<double>(rows), true);
 }
 
 }  // namespace railyard::workload

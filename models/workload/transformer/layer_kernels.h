@@ -20,12 +20,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/units.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "workload/model_shape.h"
+#include "workload/transformer/layer_profile.h"
 
 namespace railyard::workload {
 
@@ -56,7 +58,8 @@ struct LayerPass {
 /// @pre tp divides the query heads. The timer is shared, and must outlive this.
 class LayerTimer {
  public:
-  LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer);
+  /// @param profile  measured times that forward kernels take instead of the formulas'; may be null
+  LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer, std::shared_ptr<const LayerProfile> profile = nullptr);
 
   /// A chunk of `tokens` of one prompt, after `kv_start` tokens in earlier chunks.
   Segment prefill_attention(std::uint64_t tokens, std::uint64_t kv_start);
@@ -81,6 +84,11 @@ class LayerTimer {
   /// Experts that `tokens` tokens reach when routed evenly: E (1 - (1 - k/E)^tokens), rounded; 0 for a dense model.
   std::uint32_t active_experts(std::uint64_t tokens) const;
 
+  /// Null: formulas.
+  const LayerProfile* profile() const { return profile_.get(); }
+  /// What it was asked for outside of what it measured.
+  const ProfileUse& profile_use() const { return profile_use_; }
+
  private:
   /// Of one rank, when tokens are routed evenly.
   struct Experts {
@@ -89,8 +97,10 @@ class LayerTimer {
     std::uint64_t rows;     ///< of each of these
   };
   Experts experts(std::uint64_t tokens) const;
-  void add_attention(Segment& segment, const LayerPass& pass, const gpu::KernelTime& attention);
-  gpu::KernelSpec attention_spec(const LayerPass& pass, gpu::KernelOp op) const;
+  /// With the profile's times for so many tokens or sequences, where there is a profile.
+  Segment measured(const Segment& formula, double x, bool is_head = false);
+  gpu::KernelTime attention(const LayerPass& pass, gpu::KernelOp op) const;
+  void add_norm(Segment& segment, std::uint64_t tokens);
   std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }
   /// Matrices that the first half of the MLP multiplies by.
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
@@ -108,6 +118,8 @@ class LayerTimer {
   gpu::AttentionHeads heads_;
   std::uint64_t ffn_, vocab_;  // of this rank
   double element_bytes_;
+  std::shared_ptr<const LayerProfile> profile_;
+  ProfileUse profile_use_;
 };
 
 }  // namespace railyard::workload

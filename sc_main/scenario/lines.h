@@ -1,0 +1,46 @@
+// Files of lines, such as CSV tables: read one by one, each known by its number.
+#pragma once
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/input_error.h"
+
+namespace railyard::scenario {
+
+class Lines {
+ public:
+  /// @param key  of the scenario, which names the file at `where`
+  /// @throws InputError if it cannot be read
+  Lines(const std::string& path, const std::string& key, const Origin& where);
+
+  /// The next line that is not blank, without its end; false at the end of the file.
+  bool next(std::string& line);
+  /// Of the line that was read last.
+  InputError error(const std::string& message) const;
+
+ private:
+  static constexpr std::size_t kLongestLine = 1u << 20;
+
+  std::string path_;
+  std::ifstream stream_;
+  std::vector<char> buffer_ = std::vector<char>(kLongestLine);
+  int number_ = 0;
+};
+
+/// Named columns of a CSV table without quotes; others are passed over.
+class CsvColumns {
+ public:
+  /// Reads the header. @throws InputError: no header ("the `what` is empty"), a column missing
+  CsvColumns(Lines& lines, const std::vector<std::string>& names, const std::string& what);
+  /// The cells of the next row, in the order of the names; false at the end. @throws InputError: more or fewer cells than the header
+  bool next(std::vector<std::string>& cells);
+
+ private:
+  Lines& lines_;
+  std::vector<std::size_t> places_;
+  std::size_t width_ = 0;
+};
+
+}  // namespace railyard::scenario
