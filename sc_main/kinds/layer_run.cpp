@@ -45,6 +45,7 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, transp
       kernels_(group().gpu),
       timer_(scenario.model, spec().tp, kernels_, spec().profile) {
   check();
+  timer_.set_steady(spec().phase == Phase::training);
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
   layer_ = std::make_unique<workload::layer::Layer>(spec(), workload::layer::plan_layer(scenario.model, spec(), timer_),
                                                     machine_.gpus(gpus_), fabric, sink);

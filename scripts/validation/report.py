@@ -118,6 +118,8 @@ def digest(title: str, outcomes: Sequence[Outcome], figure: str) -> str:
     lines += _table("system, GPUs x servers", outcomes, _machine)
     lines += ["### By operation", ""]
     lines += _table("operation, library", outcomes, _operation)
+    lines += ["### By system and operation", ""]
+    lines += _table("system, operation", outcomes, lambda one: one.group.rsplit("/", 1)[0])
     lines += ["### By size", ""]
     lines += _table("size", outcomes, lambda one: one.group.rsplit("/", 1)[-1])
     lines += ["### By system, operation and size", ""]

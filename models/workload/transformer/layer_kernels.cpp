@@ -9,7 +9,6 @@
 namespace railyard::workload {
 namespace {
 
-constexpr double kLogitBytes = 4;  // fp32
 constexpr double kMinimumActivationBytes = 2;  // activations stay in 16 bits between kernels of a narrower model
 
 }  // namespace
@@ -22,10 +21,7 @@ void Segment::add(const char* name, const gpu::KernelTime& time) {
 }
 
 void Segment::append(const Segment& next) {
-  kernels.insert(kernels.end(), next.kernels.begin(), next.kernels.end());
-  seconds += next.seconds;
-  flops += next.flops;
-  bytes += next.bytes;
+  for (const NamedKernel& kernel : next.kernels) add(kernel.name, kernel.time);
 }
 
 std::uint64_t LayerPass::tokens() const {
@@ -45,17 +41,27 @@ LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTim
 
 void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                           std::uint32_t groups) {
-  segment.add(name, timer_.gemm({m, n, k, model_.dtype, groups}));
+  gpu::GemmShape shape{m, n, k, model_.dtype, groups};
+  shape.steady = steady_;
+  segment.add(name, timer_.gemm(shape));
 }
 
-void LayerTimer::add_elementwise(Segment& segment, const char* name, double elements, double cold_bytes) {
-  segment.add(name, timer_.memory_bound(elements * element_bytes_, cold_bytes));
+void LayerTimer::add_elementwise(Segment& segment, const char* name, double elements) {
+  segment.add(name, timer_.memory_bound(elements * element_bytes_));
 }
 
-void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) {
-  constexpr double kTensors = 4;  // reads the input and the residual, writes the residual and the normed input
-  add_elementwise(segment, "rmsnorm", kTensors * static_cast<double>(tokens) * model_.hidden);
+void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width) {
+  gpu::KernelSpec spec;
+  spec.op = op;
+  spec.dtype = model_.dtype;
+  spec.tokens = tokens;
+  spec.width = width;
+  spec.residual = true;
+  spec.gated = model_.gated_mlp;
+  segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
 }
+
+void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) { add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden); }
 
 Segment LayerTimer::norm(std::uint64_t tokens) {
   Segment segment;
@@ -108,8 +114,13 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   const std::uint64_t tokens = pass.tokens();
   const double t = static_cast<double>(tokens);
   add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden);
-  const double rotated = t * (static_cast<double>(qkv_width()) + static_cast<double>(heads_.query) * heads_.dim);
-  add_elementwise(segment, "rotary", rotated, t * 2 * heads_.kv * heads_.dim * bytes_of(heads_.kv_dtype));
+  gpu::KernelSpec rotary;
+  rotary.op = gpu::KernelOp::rotary;
+  rotary.dtype = model_.dtype;
+  rotary.tokens = tokens;
+  rotary.heads = heads_;
+  rotary.kv_cache = true;
+  segment.add("rotary", gpu::kernel_time(timer_.gpu(), rotary));
   const gpu::KernelTime time = attention(pass, pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill);
   segment.add("attention", profile_ ? taking(time, profile_->attention_seconds(pass, profile_use_)) : time);
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
@@ -135,7 +146,7 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens) {
     return scaled;
   }
   add_gemm(segment, "gate_up", tokens, projections() * ffn_, model_.hidden);
-  add_elementwise(segment, "activation", t * static_cast<double>((projections() + 1) * ffn_));
+  add_rows(segment, "activation", gpu::KernelOp::activation, tokens, ffn_);
   add_gemm(segment, "down", tokens, model_.hidden, ffn_);
   return measured(segment, t);
 }
@@ -152,6 +163,7 @@ void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const ch
   spec.k = m;
   spec.groups = groups;
   spec.result_dtype = DataType::tf32;  // 32 bits
+  spec.steady = steady_;
   segment.add(wgrad, gpu::kernel_time(timer_.gpu(), spec));
 }
 
@@ -212,15 +224,14 @@ void LayerTimer::add_experts(Segment& segment, std::uint64_t tokens) {
   add_elementwise(segment, "top_k", static_cast<double>(tokens) * (model_.experts + 2.0 * model_.experts_per_token));
   add_elementwise(segment, "permute", hidden_rows);
   add_gemm(segment, "gate_up", rows, projections() * ffn_, model_.hidden, active);
-  add_elementwise(segment, "activation", static_cast<double>(routed) * static_cast<double>((projections() + 1) * ffn_));
+  add_rows(segment, "activation", gpu::KernelOp::activation, routed, ffn_);
   add_gemm(segment, "down", rows, model_.hidden, ffn_, active);
   add_elementwise(segment, "combine", hidden_rows);
 }
 
 Segment LayerTimer::embedding(std::uint64_t tokens) {
   Segment segment;
-  const double elements = static_cast<double>(tokens) * model_.hidden;
-  add_elementwise(segment, "embedding", elements, elements * bytes_of(model_.dtype));
+  add_rows(segment, "embedding", gpu::KernelOp::embedding, tokens, model_.hidden);
   return measured(segment, static_cast<double>(tokens));
 }
 
@@ -228,9 +239,7 @@ Segment LayerTimer::head(std::uint64_t rows) {
   Segment segment;
   add_norm(segment, rows);
   add_gemm(segment, "lm_head", rows, vocab_, model_.hidden);
-  // Logits widened to fp32, then softmax and choice read them once more.
-  const double logits = static_cast<double>(rows) * static_cast<double>(vocab_);
-  segment.add("sampling", timer_.memory_bound(logits * (element_bytes_ + 2 * kLogitBytes), 0));
+  add_rows(segment, "sampling", gpu::KernelOp::sampling, rows, vocab_);
   return measured(segment, static_cast<double>(rows), true);
 }
 

@@ -61,6 +61,9 @@ class LayerTimer {
   /// @param profile  measured times that forward kernels take instead of the formulas'; may be null
   LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer, std::shared_ptr<const LayerProfile> profile = nullptr);
 
+  /// Of GPUs that have long been at their power limit, as in training; otherwise products are bursts.
+  void set_steady(bool steady) { steady_ = steady; }
+
   /// A chunk of `tokens` of one prompt, after `kv_start` tokens in earlier chunks.
   Segment prefill_attention(std::uint64_t tokens, std::uint64_t kv_start);
   /// One token for each request; `context` holds their lengths, the new token included.
@@ -101,6 +104,8 @@ class LayerTimer {
   Segment measured(const Segment& formula, double x, bool is_head = false);
   gpu::KernelTime attention(const LayerPass& pass, gpu::KernelOp op) const;
   void add_norm(Segment& segment, std::uint64_t tokens);
+  /// A kernel over rows of the model's data type: a norm with its residual, the MLP's activation, embedding or sampling.
+  void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width);
   std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }
   /// Matrices that the first half of the MLP multiplies by.
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
@@ -111,13 +116,14 @@ class LayerTimer {
                          std::uint32_t groups = 1);
   void add_experts(Segment& segment, std::uint64_t tokens);
   /// `elements` just written or soon read by a neighbouring kernel, in the model's data type
-  void add_elementwise(Segment& segment, const char* name, double elements, double cold_bytes = 0);
+  void add_elementwise(Segment& segment, const char* name, double elements);
 
   ModelShape model_;
   gpu::KernelTimer& timer_;
   gpu::AttentionHeads heads_;
   std::uint64_t ffn_, vocab_;  // of this rank
   double element_bytes_;
+  bool steady_ = false;
   std::shared_ptr<const LayerProfile> profile_;
   ProfileUse profile_use_;
 };
