@@ -5,6 +5,7 @@ import json
 import pytest
 
 from platform_runs import ROOT, rows, run, succeed, summary
+from test_kinds import documented
 
 MODEL = ROOT / "tests" / "models" / "tiny.json"
 SHAPE = json.loads(MODEL.read_text())
@@ -80,6 +81,8 @@ def test_extrapolation_is_told(tmp_path, bundle):
     outside = told["compute"]["extrapolated"]
     assert outside["qkv_proj tokens"] == {"times": 1, "least": 2048, "most": 2048, "measured_from": 1, "measured_to": 512}
     assert outside["attention prefill context"]["measured_to"] == 1024 and "attention prefill tokens" in outside
+    keys = {"compute.profile", "compute.hardware"} | {f"compute.extrapolated.[quantity].{key}" for key in outside["qkv_proj tokens"]}
+    assert keys == documented("Measured kernel times")
     text = succeed("plx_box", tmp_path / "s.yaml").stdout
     assert "kernel times of profile bundle" in text and "extrapolated: qkv_proj tokens from 2048 to 2048, measured from 1 to 512" in text
 
