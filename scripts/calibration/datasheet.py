@@ -3,7 +3,7 @@
 A device without measurements follows a measured one, its family. Its calibrated constants are that device's:
 
   unchanged                       times, ratios, exponents, bytes in flight
-  by tensor FLOP per SM per clock operand feed and write-out per clock
+  by tensor FLOP per SM per clock operand feed and write-out per clock; keys that attention's overheads cost, being time
   by memory bandwidth             HBM rate of matrix products
   by SMs x clock                  L2 rate
   by 16-bit tensor peak           attention rate
@@ -12,6 +12,7 @@ A line whose comment begins with "own" keeps its value: it was measured on the d
 comment says.
 """
 
+import copy
 import re
 
 import yaml
@@ -22,7 +23,7 @@ CONSTANTS = {
     "l2.gb_per_s": "l2", "l2.working_ratio": "", "hbm.gemm_gb_per_s": "hbm", "hbm.stream_ratio": "",
     "hbm.half_saturation_mb": "", "kernel.launch_us": "", "kernel.stream_launch_us": "", "kernel.dynamic_scale_us": "",
     "kernel.gemm_fixed_us": "", "kernel.split_k_us": "", "kernel.overlap_exponent": "", "kernel.attention_tflops": "peak",
-    "kernel.attention_half_tokens": "", "kernel.attention_fixed_us": "", "kernel.decode_attention_ratio": "",
+    "kernel.attention_half_tokens": "tensor", "kernel.attention_fixed_us": "", "kernel.decode_attention_ratio": "",
     "kernel.decode_attention_fixed_us": "", "kernel.decode_flight_kib": "", "kernel.decode_split_us": "",
 }
 
@@ -38,6 +39,12 @@ class Datasheet:
         self.path = path
         self.text = path.read_text()
         self.values = yaml.safe_load(self.text)
+
+    def copy(self, path):
+        """The same text, to be written elsewhere."""
+        other = Datasheet.__new__(Datasheet)
+        other.path, other.text, other.values = path, self.text, copy.deepcopy(self.values)
+        return other
 
     def get(self, key, default=None):
         section, name = key.split(".")

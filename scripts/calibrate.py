@@ -1,0 +1,141 @@
+#!/usr/bin/python3
+"""Fits a GPU datasheet's constants to measured kernels.
+
+  scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
+  scripts/calibrate.py families
+  scripts/calibrate.py report docs/calibration.md
+
+fit       ROWS are tables as in validation/ (gemm.csv, attention.csv) or as scripts/measure_gpu.py writes them; --system (a regular
+          expression) chooses the rows of one device. The constants of --datasheet, a shipped one's name or a file, are where the
+          fit starts; a part of the shapes is kept out and tells what the fit is worth. --out is the new datasheet, to be named in
+          a scenario: machine: {groups: {node: {gpu: my-h100.yaml}}}.
+families  Derives the constants of all shipped datasheets that follow another one again, by the rule in
+          scripts/calibration/datasheet.py. To be run after a datasheet with followers changed.
+report    Fits the measured devices to 60 % of their shapes, predicts devices by the family rule alone, and writes the errors of both.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+from collections.abc import Sequence
+
+from command_line import BAD_INPUT, ROOT, Parser
+
+SHEETS = ROOT / "platforms" / "datasheets" / "gpus"
+PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
+
+try:
+    from calibration import fit, report
+    from calibration.datasheet import Datasheet, follow
+    from calibration.evaluate import EvaluationError
+    from validation import rows
+except ImportError as missing:
+    sys.exit(f"calibrate.py: error: {missing}; it needs the Debian packages python3-yaml, python3-numpy and python3-scipy")
+
+
+def ratio(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to less than 1")
+    return value
+
+
+def pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {error}") from error
+    return text
+
+
+def sheet_path(text: str) -> pathlib.Path:
+    for path in (SHEETS / f"{text}.yaml", pathlib.Path(text)):
+        if path.is_file():
+            return path
+    shipped = ", ".join(sorted(path.stem for path in SHEETS.glob("*.yaml")))
+    raise argparse.ArgumentTypeError(f"'{text}' is neither a file nor one of {shipped}")
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    one = commands.add_parser("fit", help="fit a datasheet to measured rows")
+    one.add_argument("rows", nargs="+", metavar="ROWS.csv", help="tables of measured rows")
+    one.add_argument("--datasheet", required=True, type=sheet_path, metavar="NAME|FILE", help="where the fit starts")
+    one.add_argument("--system", default=".*", type=pattern, metavar="REGEX", help="rows of these systems (default: all)")
+    one.add_argument("--out", required=True, type=pathlib.Path, metavar="FILE", help="the fitted datasheet")
+    one.add_argument("--keep-out", default=0.4, type=ratio, metavar="RATIO", help="share of shapes to test on (default 0.4)")
+    one.add_argument("--seed", default=1, type=int, metavar="N", help="chooses those shapes (default 1)")
+    commands.add_parser("families", help="derive followers' constants again")
+    page = commands.add_parser("report", help="write the page of errors")
+    page.add_argument("page", type=pathlib.Path, metavar="FILE")
+    for command in (one, page):
+        command.add_executables()
+    return parser.parse_args(arguments)
+
+
+def with_provenance(text: str, lines: list[str]) -> str:
+    """The datasheet with what its constants were fitted to in its head, in place of what stood there."""
+    head, body = re.split(r"(?m)^(?=architecture:)", text, maxsplit=1)
+    head = re.sub(rf"(?m)^{re.escape(PROVENANCE)}(.*\n)(#   .*\n)*", "", head)
+    body = re.sub(r"(?m)^calibration:.*\n", "calibration: measured\n", body)
+    body = re.sub(r"(?m)^family:.*\n", "", body)
+    return head + "".join(f"{line}\n" for line in lines) + body
+
+
+def run_fit(options: argparse.Namespace) -> None:
+    table = [row for file in options.rows for row in rows.read(file)]
+    sheet = Datasheet(options.datasheet)
+    fits = fit.fit(sheet, table, options.system, options.keep_out, options.seed, options.bin)
+    if not fits:
+        raise rows.InputError(f"calibrate.py: error: {', '.join(options.rows)}: no {fit.LEAST_ROWS} rows of matrix products or attention "
+                              f"with a time, of a system that matches '{options.system}'")
+    tables = ", ".join(pathlib.Path(file).name for file in options.rows)
+    lines = [f"{PROVENANCE}, {tables}, system {options.system}; mean |ln(model/measured)|:"]
+    print(f"{'constants of':<20} {'rows':>5} {'before':>8} {'after':>8}   {'kept out':>8} {'before':>8} {'after':>8}")
+    for one in fits:
+        print(f"{one.group:<20} {one.rows:>5} {one.before:>8.3f} {one.after:>8.3f}   "
+              f"{one.kept:>8} {one.kept_before:>8.3f} {one.kept_after:>8.3f}")
+        lines.append(f"#   {one.group}: {one.after:.3f} of {one.rows} rows, {one.kept_after:.3f} of {one.kept} kept out")
+        for key, value in one.constants.items():
+            print(f"    {key} {value:.4g}")
+    options.out.write_text(with_provenance(sheet.text, lines), encoding="utf-8")
+    print(f"wrote {options.out}")
+
+
+def run_families() -> None:
+    """In the order of descent, so that a follower's follower sees its new constants."""
+    sheets = {path.stem: Datasheet(path) for path in sorted(SHEETS.glob("*.yaml"))}
+
+    def derive(name):
+        family = sheets[name].values.pop("family", None)
+        if family:
+            derive(family)
+            follow(sheets[name], sheets[family])
+            sheets[name].write()
+
+    for name in sheets:
+        derive(name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_options(arguments)
+    try:
+        if options.command == "fit":
+            run_fit(options)
+        elif options.command == "families":
+            run_families()
+        else:
+            options.page.write_text(report.page(SHEETS, ROOT / "validation", options.bin), encoding="utf-8")
+    except (rows.InputError, EvaluationError, OSError) as error:
+        print(error, file=sys.stderr)
+        return BAD_INPUT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

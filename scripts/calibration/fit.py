@@ -1,0 +1,154 @@
+"""Constants of a datasheet fitted to measured rows.
+
+Three groups of constants are fitted, each to its own rows: matrix products, prefill attention, decode attention. Least squares
+with a loss that lets single rows be off (soft L1) finds the region; Powell's method then lowers what is reported, the mean
+|ln(model / measured)|. A constant that is 0 in the datasheet stays 0: it switches its effect off.
+"""
+
+import pathlib
+import random
+import re
+import tempfile
+from dataclasses import dataclass
+
+import numpy
+from scipy import optimize
+
+from validation import gpu
+from validation.rows import Row, Unmapped
+
+from .datasheet import Datasheet
+from .evaluate import Evaluator, Table
+
+GROUPS = {
+    "gemm": ("sm.burst_efficiency_ratio", "sm.sustained_efficiency_ratio", "sm.low_precision_sustained_ratio", "sm.throttle_us",
+             "sm.feed_bytes_per_clock", "sm.epilogue_bytes_per_clock", "l2.gb_per_s", "l2.working_ratio", "hbm.gemm_gb_per_s",
+             "kernel.gemm_fixed_us", "kernel.split_k_us", "kernel.overlap_exponent", "kernel.dynamic_scale_us"),
+    "attention prefill": ("kernel.attention_tflops", "kernel.attention_half_tokens", "kernel.attention_fixed_us"),
+    "attention decode": ("kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us", "kernel.decode_flight_kib",
+                         "kernel.decode_split_us"),
+}
+NARROW_ONLY = ("sm.low_precision_sustained_ratio", "kernel.dynamic_scale_us")  # constants that 16-bit rows do not see
+REACH = 4.0        # a constant moves at most by this factor
+STEP = 0.02        # of the logarithm, for derivatives
+ROW_NOISE = 0.05   # errors beyond this count less and less
+LEAST_ROWS = 20    # fewer than these fit no group
+EVALUATIONS = 500  # of Powell's method
+
+
+@dataclass
+class Fit:
+    """What became of one group of constants: mean |ln(model / measured)| before and after, of fitted rows and of kept-out ones."""
+
+    group: str
+    rows: int
+    kept: int
+    before: float
+    after: float
+    kept_before: float
+    kept_after: float
+    constants: dict
+
+
+def group_of(row: Row, kernels: list[dict]) -> str | None:
+    op = kernels[-1]["op"]
+    if op == "gemm":
+        # Steady load and calls that are waited for are other circumstances than a burst in a graph: not of one fit.
+        return None if kernels[-1].get("steady") or kernels[-1].get("launch") == "synchronous" else "gemm"
+    return {"attention_prefill": "attention prefill", "attention_decode": "attention decode"}.get(op)
+
+
+def experiment_of(row: Row, gpu_name: str):
+    """@return None where the row is no kernel; a system that names no GPU is taken to be the one that is fitted"""
+    for columns in (row.columns, row.columns | {"system": gpu_name}):
+        try:
+            return gpu.map_row(Row(row.file, row.line, columns, row.value))
+        except Unmapped:
+            continue
+    return None
+
+
+def measured(rows: list[Row], system: str, gpu_name: str) -> dict[str, list[tuple[list[dict], float]]]:
+    """Kernels and seconds of the system's rows that tell a time, by group of constants."""
+    found = {name: [] for name in GROUPS}
+    for row in rows:
+        if not re.fullmatch(system, row["system"]) or not row["metric"].startswith("time"):
+            continue
+        experiment = experiment_of(row, gpu_name)
+        if not experiment:
+            continue
+        kernels = list(experiment.kernels)
+        group = group_of(row, kernels)
+        if group:
+            found[group].append((kernels, row.value * experiment.unit))
+    return {name: pairs for name, pairs in found.items() if len(pairs) >= LEAST_ROWS}
+
+
+def limits(key: str, value: float) -> tuple[float, float]:
+    most = 0.98 if key.endswith("_ratio") else value * REACH
+    return value / REACH, max(most, value)
+
+
+def constants_of(group: str, sheet: Datasheet, pairs: list) -> dict:
+    narrow = any(kernel["op"] == "quantize" or kernel.get("dtype") in ("fp8", "int8", "fp4", "mxfp8", "nvfp4")
+                 for kernels, _ in pairs for kernel in kernels)
+    return {key: float(sheet.get(key)) for key in GROUPS[group] if sheet.get(key) and (narrow or key not in NARROW_ONLY)}
+
+
+def split(pairs: list, kept_ratio: float, seed: int) -> tuple[list, list]:
+    """The rows to fit and those kept out, whole shapes at a time."""
+    shapes = sorted({str(kernels) for kernels, _ in pairs})
+    random.Random(seed).shuffle(shapes)
+    kept = set(shapes[:round(kept_ratio * len(shapes))])
+    return [pair for pair in pairs if str(pair[0]) not in kept], [pair for pair in pairs if str(pair[0]) in kept]
+
+
+def mean_error(sheet: Datasheet, pairs: list, executables: pathlib.Path, constants: dict | None = None) -> float:
+    """Mean |ln(model / measured)| with some constants changed; nan without rows."""
+    if not pairs:
+        return float("nan")
+    table = Table(pairs)
+    with tempfile.TemporaryDirectory() as directory:
+        times = Evaluator(sheet, table.kernels, executables, pathlib.Path(directory)).times([constants or {}])
+    return float(numpy.mean(numpy.abs(table.errors(times))))
+
+
+def fit_group(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Path) -> dict:
+    """The group's constants that suit the rows best."""
+    start = constants_of(group, sheet, pairs)
+    keys, table = list(start), Table(pairs)
+    x0 = numpy.log([start[key] for key in keys])
+    bounds = numpy.log([limits(key, start[key]) for key in keys])
+    low, high = bounds[:, 0], bounds[:, 1] + 1e-9
+    with tempfile.TemporaryDirectory() as directory:
+        evaluator = Evaluator(sheet, table.kernels, executables, pathlib.Path(directory))
+
+        def errors(points):
+            variants = [dict(zip(keys, numpy.exp(numpy.clip(point, low, high)))) for point in points]
+            return table.errors(evaluator.times(variants))
+
+        def jacobian(x):
+            step = numpy.where(x + STEP < high, STEP, -STEP)
+            values = errors([x, *(x + numpy.diag(step))])
+            return ((values[1:] - values[0]) / step[:, None]).T
+
+        found = optimize.least_squares(lambda x: errors([x])[0], numpy.clip(x0, low, high), jacobian, (low, high), loss="soft_l1",
+                                       f_scale=ROW_NOISE, max_nfev=40)
+        polished = optimize.minimize(lambda x: numpy.mean(numpy.abs(errors([x])[0])), found.x, method="Powell",
+                                     bounds=list(zip(low, high)), options={"maxfev": EVALUATIONS, "xtol": 0.005, "ftol": 1e-4})
+        best = min((x0, found.x, polished.x), key=lambda x: numpy.mean(numpy.abs(errors([x])[0])))
+    return dict(zip(keys, numpy.exp(best)))
+
+
+def fit(sheet: Datasheet, rows: list[Row], system: str, kept_ratio: float, seed: int, executables: pathlib.Path) -> list[Fit]:
+    """Fits every group that the system has rows for, and sets its constants in `sheet`."""
+    fits = []
+    for group, pairs in measured(rows, system, sheet.path.stem).items():
+        fitted, kept = split(pairs, kept_ratio, seed)
+        before = [mean_error(sheet, some, executables) for some in (fitted, kept)]
+        constants = fit_group(group, sheet, fitted, executables)
+        for key, value in constants.items():
+            sheet.set(key, value)
+        after = [mean_error(sheet, some, executables) for some in (fitted, kept)]
+        fits.append(Fit(group, len(fitted), len(kept), before[0], after[0], before[1], after[1], constants))
+    return fits

@@ -1,0 +1,175 @@
+#!/usr/bin/python3
+"""Measures kernels of a CUDA GPU with PyTorch, as a table that scripts/calibrate.py and scripts/validate.py read.
+
+  scripts/measure_gpu.py --system my_h100 --out my-h100.csv
+  torchrun --nproc-per-node 8 scripts/measure_gpu.py --system my_dgx --out my-dgx.csv      # and a GEMM beside an all-reduce
+
+Matrix products in a CUDA graph (five weights take turns, so that none stays in L2), prefill and decode attention, long and small
+copies launched from a stream and from a graph, and a matrix product while a copy or, with several ranks, an all-reduce runs
+beside it. Every value is the median of --repeats timed replays. It takes some minutes; leave the GPU to itself.
+"""
+
+import csv
+import os
+import statistics
+import sys
+
+from command_line import BAD_INPUT, Parser, positive
+
+COLUMNS = ("id", "category", "system", "kind", "config", "phase", "dtype", "M", "N", "K", "batch", "seq", "kv_len", "heads", "kv_heads",
+           "head_dim", "library", "metric", "value", "unit", "source")
+ROTATED = 5  # weights that take turns
+LAUNCHES = 50  # small kernels in one timing
+WARM_UPS = 5
+LONG_COPY = 1 << 30
+ROWS = (1, 16, 64, 256, 1024, 4096, 8192)
+WEIGHTS = ((512, 512), (2048, 2048), (1024, 8192), (4096, 4096), (8192, 1024), (6144, 4096), (8192, 8192), (28672, 8192), (8192, 28672))
+HEADS = ((32, 8), (8, 8), (8, 1))
+HEAD_DIM = 128
+PROMPTS = ((1, 128), (1, 512), (1, 2048), (1, 8192), (4, 512), (4, 2048), (16, 512))
+CACHES = ((1, 1024), (1, 8192), (1, 32768), (16, 1024), (16, 8192), (64, 1024), (64, 4096), (256, 1024))
+SMALL_COPIES = (4096, 65536, 1 << 20, 1 << 22, 1 << 24)  # doubles
+BESIDE = ((4096, 8192, 8192), (8192, 8192, 8192))
+
+
+class Measurement:
+    """Kernels of one device, timed by events."""
+
+    def __init__(self, torch, repeats):
+        self.torch, self.repeats = torch, repeats
+        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(self.device)
+
+    def tensor(self, *shape, dtype=None):
+        return self.torch.randn(*shape, device=self.device, dtype=dtype or self.torch.bfloat16)
+
+    def timed(self, run):
+        """Median seconds of `run`."""
+        torch, times = self.torch, []
+        for repeat in range(WARM_UPS + self.repeats):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            if repeat >= WARM_UPS:
+                times.append(start.elapsed_time(end) * 1e-3)
+        return statistics.median(times)
+
+    def in_graph(self, work):
+        """What replays `work` as a CUDA graph."""
+        torch = self.torch
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            work()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        return graph.replay
+
+    def gemms(self):
+        for n, k in WEIGHTS:
+            weights = [self.tensor(k, n) for _ in range(ROTATED)]
+            for m in ROWS:
+                inputs = self.tensor(m, k)
+                seconds = self.timed(self.in_graph(lambda: [inputs @ weight for weight in weights])) / ROTATED
+                yield {"dtype": "bf16", "M": m, "N": n, "K": k, "library": "torch, weights rotated, CUDA graph"}, seconds
+
+    def attention(self):
+        attend = self.torch.nn.functional.scaled_dot_product_attention
+        for heads, kv_heads in HEADS:
+            shape = {"dtype": "bf16", "heads": heads, "kv_heads": kv_heads, "head_dim": HEAD_DIM, "library": "torch sdpa, CUDA graph"}
+            for phase, cases in (("prefill causal", PROMPTS), ("decode", CACHES)):
+                for batch, length in cases:
+                    tokens = length if phase != "decode" else 1
+                    query = self.tensor(batch, heads, tokens, HEAD_DIM)
+                    key, value = (self.tensor(batch, kv_heads, length, HEAD_DIM) for _ in range(2))
+                    work = self.in_graph(lambda: attend(query, key, value, is_causal=tokens > 1, enable_gqa=heads != kv_heads))
+                    yield shape | {"phase": phase, "batch": batch, "seq": tokens, "kv_len": length}, self.timed(work)
+
+    def copies(self):
+        source = self.tensor(LONG_COPY // 2)
+        target = self.torch.empty_like(source)
+        seconds = self.timed(lambda: target.copy_(source))
+        yield {"kind": "STREAM-like copy", "config": f"{LONG_COPY} B, occupancy 100%", "metric": "bandwidth"}, 2 * LONG_COPY / seconds
+        for doubles in SMALL_COPIES:
+            small = self.tensor(doubles, dtype=self.torch.float64)
+            other = self.torch.empty_like(small)
+
+            def launches():
+                for _ in range(LAUNCHES):
+                    self.torch.mul(small, 2.0, out=other)
+
+            for launch, run in (("stream launches", launches), ("graph", self.in_graph(launches))):
+                rate = 2 * doubles * 8 * LAUNCHES / self.timed(run)
+                yield {"kind": f"back-to-back small SCALE kernels, {launch}", "config": f"{doubles} doubles", "metric": "bandwidth"}, rate
+
+    def beside(self, collective):
+        """A matrix product while a copy or an all-reduce runs in another stream, which starts first and ends last."""
+        torch, side = self.torch, self.torch.cuda.Stream()
+        source = self.tensor(LONG_COPY // 2)
+        target = torch.empty_like(source)
+        others = {"nothing": None, "a copy": lambda: target.copy_(source)}
+        if collective:
+            others["an all-reduce"] = lambda: collective(source)
+        for m, n, k in BESIDE:
+            inputs, weight = self.tensor(m, k), self.tensor(k, n)
+            for name, other in others.items():
+                def work(other=other):
+                    if other:
+                        side.wait_stream(torch.cuda.current_stream())
+                        with torch.cuda.stream(side):
+                            other()
+                    inputs @ weight
+
+                config = f"{m}x{n}x{k} bf16, {LONG_COPY} B"
+                yield {"kind": f"matrix product beside {name}", "config": config, "metric": "time"}, self.timed(work)
+
+
+def parse_options():
+    parser = Parser(description=__doc__)
+    parser.add_argument("--system", required=True, metavar="NAME", help="what the rows call this device")
+    parser.add_argument("--out", required=True, metavar="FILE", help="the table")
+    parser.add_argument("--repeats", type=positive, default=20, metavar="N", help="timed replays of each kernel (default 20)")
+    return parser.parse_args()
+
+
+def lines_of(measurement, collective, options, source):
+    for part in (measurement.gemms(), measurement.attention(), measurement.copies(), measurement.beside(collective)):
+        for columns, value in part:
+            metric = columns.get("metric", "time")
+            shown = (f"{value * 1e6:.6g}", "us") if metric == "time" else (f"{value * 1e-9:.6g}", "GB/s")
+            yield {"category": "3-compute", "system": options.system, "metric": metric, "value": shown[0], "unit": shown[1],
+                   "source": source} | columns
+
+
+def main():
+    options = parse_options()
+    try:
+        import torch
+    except ImportError:
+        print("measure_gpu.py: error: PyTorch is not installed; it has to be, on the machine that is measured", file=sys.stderr)
+        return BAD_INPUT
+    if not torch.cuda.is_available():
+        print("measure_gpu.py: error: PyTorch sees no CUDA device", file=sys.stderr)
+        return BAD_INPUT
+    measurement, collective = Measurement(torch, options.repeats), None
+    rank = int(os.environ.get("RANK", "0"))
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        torch.distributed.init_process_group("nccl")
+        collective = torch.distributed.all_reduce
+    source = f"scripts/measure_gpu.py on {torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}"
+    lines = list(lines_of(measurement, collective, options, source))
+    if rank == 0:
+        with open(options.out, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows({"id": f"GPU-{number:05}"} | line for number, line in enumerate(lines, 1))
+        print(f"wrote {options.out}: {len(lines)} rows")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
