@@ -129,7 +129,7 @@ def print_results(store: Store, sweep: Sweep, jobs: list[Job], counts: dict[str,
             print(f"  {value:<12.6g} {label}")
     elif sweep.objective and counts["done"]:
         print(f"no point has {sweep.objective.text}: is it a metric of summary.json?", file=sys.stderr)
-    print(store.database)
+    print(min(os.path.relpath(store.database), str(store.database), key=len))
 
 
 def sweep_all(options: argparse.Namespace) -> int:
