@@ -76,11 +76,15 @@ def ask(key, description, accepted):
             return answer
 
 
-def located(value, scenario):
-    """A file's path as the scenario is to name it: relative to the scenario where that is shorter; any other value as it is."""
-    if not os.path.isfile(value) or not os.path.splitext(value)[1]:
+def located(key, value, scenario):
+    """An input's path as the scenario is to name it, relative where that is shorter; any other value as it is."""
+    if not keys.names_input(key, value) or not os.path.exists(value):
         return value
-    return min(os.path.relpath(value, scenario.resolve().parent), os.path.realpath(value), key=len)
+    return shortest(value, scenario)
+
+
+def shortest(value, scenario):
+    return min(os.path.relpath(os.path.realpath(value), scenario.resolve().parent), os.path.realpath(value), key=len)
 
 
 def new(options):
@@ -94,7 +98,7 @@ def new(options):
     for key, value in given.items():
         if wrong := keys.unknown(schema, key):
             raise SweepError(f"scenario.py: error: --set {key}={value}: {wrong}")
-        given[key] = located(value, options.file)
+        given[key] = located(key, value, options.file)
     for key in ("platform", "workload.kind"):
         accepted = template.accepted(schema, key)
         if key not in given:
@@ -104,8 +108,8 @@ def new(options):
                              f" accepted: {', '.join(accepted)}")
     for key in template.required(schema, given):
         answer = ask(key, template.description(schema, key, given), template.accepted(schema, key, given))
-        given[key] = located(answer, options.file)
-    text = template.scenario(schema, given, located(str(SCHEMA), options.file))
+        given[key] = located(key, answer, options.file)
+    text = template.scenario(schema, given, shortest(SCHEMA, options.file))
     write_checked(options, given["platform"], text)
     print(f"{options.file}: written; {options.bin / given['platform']} {options.file} --explain tells what it means")
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -120,7 +121,7 @@ def test_what_is_no_expression_is_refused(text):
     ("scenario: base.yaml\naxes: {seed: [1]}\nrepeats: 2", "3:10: error: repeats: makes seeds, and so does the axis 'seed'"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nobjective: ttft_s", "3:12: error: objective: expected a mapping"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nschema_version: 2", "3:17: error: schema_version: expected 1"),
-    ("scenario: base.yaml\naxes: {model.config: [none.json]}", "2:23: error: model.config: none.json: no such file; paths are relative to the sweep file"),
+    ("scenario: base.yaml\naxes: {model.config: [none.json]}", "2:23: error: model.config: none.json: no such file or folder; paths are relative to the sweep file"),
     ("scenario: base.yaml\naxes: {workload.tpp: [1]}", "2:8: error: workload.tpp: unknown key (did you mean 'tp'?); accepted: tp, pp, op"),
     ("scenario: base.yaml\nset: {worklod.tp: 1}\naxes: {workload.tp: [1]}", "2:7: error: worklod: unknown key (did you mean 'workload'?)"),
     ("scenario: base.yaml\naxes: {platform: [bax]}", ": error: no platform executable 'bax' in "),
@@ -192,6 +193,10 @@ def test_only_what_is_missing_runs(folder):
 def test_an_id_tells_scenario_inputs_settings_and_executable_apart(folder, tmp_path):
     model = folder.path / "model.json"
     model.write_text("{}")
+    times = folder.path / "profile" / "deep" / "times.txt"
+    times.parent.mkdir(parents=True)
+    times.write_text("1")
+    folder.base(compute="{profile: profile}")
     text = "scenario: base.yaml\naxes: {workload.tp: [1, 2]}\nset: {model.config: model.json}\n"
 
     def ids(made):
@@ -203,16 +208,19 @@ def test_an_id_tells_scenario_inputs_settings_and_executable_apart(folder, tmp_p
     assert len(set(first)) == 2 and ids(points(folder, "# said otherwise\n" + text.replace("[1, 2]", "{from: 1, to: 2, step: 1}"))) == first
     moved = tmp_path / "moved"
     moved.mkdir()
+    shutil.copytree(folder.path / "profile", moved / "profile")
     for name in ("model.json", "base.yaml", "sweep.yaml"):
         (moved / name).write_text((folder.path / name).read_text())
     assert ids(Sweep(moved / "sweep.yaml").points()) == first
     model.write_text("{ }")
     second = ids(points(folder, text))
-    folder.base(refuse=3)
+    times.write_text("2")
     third = ids(points(folder, text))
-    folder.box.write_text("other")
+    folder.base(refuse=3)
     fourth = ids(points(folder, text))
-    assert len({*first, *second, *third, *fourth}) == 8
+    folder.box.write_text("other")
+    fifth = ids(points(folder, text))
+    assert len({*first, *second, *third, *fourth, *fifth}) == 10
 
 
 def test_equal_points_run_once(folder):

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 
+from .keys import names_input
 from .plan import SweepPoint
 
 DIGITS = 16
@@ -13,14 +14,18 @@ DIGITS = 16
 
 @functools.cache
 def contents(path: str) -> str:
-    """SHA-256 of a file."""
+    """SHA-256 of a file, or of all files of a folder with their names."""
+    if os.path.isdir(path):
+        files = sorted(str(file.relative_to(path)) for file in pathlib.Path(path).rglob("*") if file.is_file())
+        parts = [[name, contents(os.path.join(path, name))] for name in files]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _setting(value: object) -> object:
+def _setting(key: str, value: object) -> object:
     """An input stands for its name, which the results tell, and its contents, wherever it lies."""
-    if isinstance(value, str) and os.path.isabs(value) and os.path.isfile(value):
+    if names_input(key, value) and os.path.exists(value):
         return {"input": os.path.basename(value), "sha256": contents(value)}
     return value
 
@@ -30,6 +35,6 @@ def identity(point: SweepPoint, executables: pathlib.Path) -> str:
         "platform": point.platform,
         "executable": contents(str(executables / point.platform)),
         "scenario": point.scenario.text,
-        "settings": [[key, _setting(value)] for key, value in point.settings.items()],
+        "settings": [[key, _setting(key, value)] for key, value in point.settings.items()],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:DIGITS]

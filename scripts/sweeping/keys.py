@@ -1,11 +1,21 @@
-"""Keys of scenarios, by the JSON Schema that the executables print."""
+"""Keys of scenarios, by the JSON Schema that the executables print, and which values are inputs: files and folders."""
 
 import json
 import pathlib
+import re
 import subprocess
 from collections.abc import Iterator
 
 from .source import SweepError, nearest
+
+
+FOLDERS = ("compute.profile",)  # keys whose value is a folder
+_FILE = re.compile(r"\.(json|jsonl|csv|yaml|yml)$")
+
+
+def names_input(key: str, value: object) -> bool:
+    """Whether the value of a key is to be a path."""
+    return isinstance(value, str) and (key in FOLDERS or _FILE.search(value) is not None)
 
 
 def schema(executable: pathlib.Path) -> dict:

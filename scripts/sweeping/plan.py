@@ -26,7 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .expressions import Expression, ExpressionError
-from .source import SweepError, Value, parse, read
+from .keys import names_input
+from .source import SweepError, Value, read
 
 KEYS = ("schema_version", "scenario", "set", "let", "axes", "where", "repeats", "objective")
 AXIS_KEYS = ("values", "from", "to", "step", "factor", "name", "also", "choices")
@@ -34,7 +35,6 @@ SCHEMA_VERSION = 1
 RESERVED = ("position", "id", "status", "error", "directory", "kind", "model", "objective")  # columns of every run
 MOST_COMBINATIONS = 1_000_000
 MOST_REPEATS = 100_000
-_INPUT = re.compile(r"\.(json|jsonl|csv|yaml|yml)$")  # what a path to an input looks like
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Sweep:
         inputs, scalars = {}, {}
         for key, leaf in _leaves(root, ""):
             scalars[key] = leaf
-            if isinstance(leaf, str) and _INPUT.search(leaf) and (path.parent / leaf).is_file():
+            if names_input(key, leaf) and (path.parent / leaf).exists():
                 inputs[key] = str((path.parent / leaf).resolve())
         platform, seed = scalars.get("platform"), scalars.get("seed", 1)
         found = Scenario(path, path.read_text(encoding="utf-8"), inputs, platform if isinstance(platform, str) else None,
@@ -147,10 +147,10 @@ class Sweep:
     def _setting(self, value: Value, key: str) -> object:
         """A value for a key; a relative path of an input becomes absolute."""
         plain = value.plain()
-        if isinstance(plain, str) and _INPUT.search(plain):
+        if names_input(key, plain):
             path = (self.path.parent / plain).resolve()
-            if not path.is_file():
-                raise value.wrong(f"{key}: {plain}: no such file; paths are relative to the sweep file")
+            if not path.exists():
+                raise value.wrong(f"{key}: {plain}: no such file or folder; paths are relative to the sweep file")
             return str(path)
         return plain
 
