@@ -46,20 +46,25 @@ std::string kernel_arithmetic_text(const Json& e) {
   const double ctas = e["ctas"].get<double>(), sms = e["sms"].get<double>();
   std::string text;
   if (e.contains("tile"))
-    text += fmt::format("  {} x {} tiles, K split {} ways\n", e["tile"]["m"].get<int>(), e["tile"]["n"].get<int>(), e["tile"]["split_k"].get<int>());
-  text += fmt::format("  {:.0f} CTAs, {} beside each other on each of {:.0f} SMs: {} waves, {:.1f} % of their places taken\n", ctas,
-                      e["ctas_per_sm"].get<int>(), sms, e["waves"].get<int>(), 100 * e["tail_efficiency"].get<double>());
+    text += fmt::format("  {} x {} tiles, K split {} ways\n", e["tile"]["m"].get<int>(), e["tile"]["n"].get<int>(),
+                        e["tile"]["split_k"].get<int>());
+  text += fmt::format(
+      "  {:.0f} CTAs, {} beside each other on each of {:.0f} SMs: {} waves, {:.1f} % of their places taken\n", ctas,
+      e["ctas_per_sm"].get<int>(), sms, e["waves"].get<int>(), 100 * e["tail_efficiency"].get<double>());
   const std::string longest = microseconds(e["longest_cta_s"]);
   if (e["sm_seconds"].get<double>() == 0) {
-    text += fmt::format("  CTAs on SMs    {:>14}   in whole waves of {}, the time of one CTA\n", microseconds(e["cta_s"]), longest);
+    text += fmt::format("  CTAs on SMs    {:>14}   in whole waves of {}, the time of one CTA\n",
+                        microseconds(e["cta_s"]), longest);
   } else {
-    text += fmt::format("  CTAs on SMs    {:>14}   {:.3f} SM us over {:.0f} SMs, the longest {} alone, {:.0f} % of it as tail\n",
-                        microseconds(e["cta_s"]), e["sm_seconds"].get<double>() * 1e6, sms, longest, 100 * e["tail_ratio"].get<double>());
+    text += fmt::format(
+        "  CTAs on SMs    {:>14}   {:.3f} SM us over {:.0f} SMs, the longest {} alone, {:.0f} % of it as tail\n",
+        microseconds(e["cta_s"]), e["sm_seconds"].get<double>() * 1e6, sms, longest,
+        100 * e["tail_ratio"].get<double>());
   }
   const auto traffic = [&](const char* what, const char* bytes, const char* seconds) {
     const double s = e[seconds].get<double>();
-    text += fmt::format("  {:<14} {:>14}   {:.3f} MB at {:.1f} GB/s\n", what, microseconds(e[seconds]), e[bytes].get<double>() * 1e-6,
-                        s > 0 ? e[bytes].get<double>() / s * 1e-9 : 0.0);
+    text += fmt::format("  {:<14} {:>14}   {:.3f} MB at {:.1f} GB/s\n", what, microseconds(e[seconds]),
+                        e[bytes].get<double>() * 1e-6, s > 0 ? e[bytes].get<double>() / s * 1e-9 : 0.0);
   };
   traffic("L2", "l2_bytes", "l2_s");
   traffic("HBM", "hbm_bytes", "hbm_s");
@@ -70,8 +75,9 @@ std::string kernel_arithmetic_text(const Json& e) {
   text += fmt::format("  fixed          {:>14}   launch, prologue and pipeline fill\n", microseconds(e["fixed_s"]));
   text += fmt::format("  after          {:>14}   reduction of a split K\n", microseconds(e["after_s"]));
   const double seconds = e["time_s"].get<double>();
-  text += fmt::format("  time           {:>14}   {:.2f} TFLOP/s, {:.1f} GB/s of HBM; limited by {}\n", microseconds(e["time_s"]),
-                      e["flops"].get<double>() / seconds * 1e-12, e["hbm_bytes"].get<double>() / seconds * 1e-9, e["limit"].get<std::string>());
+  text += fmt::format("  time           {:>14}   {:.2f} TFLOP/s, {:.1f} GB/s of HBM; limited by {}\n",
+                      microseconds(e["time_s"]), e["flops"].get<double>() / seconds * 1e-12,
+                      e["hbm_bytes"].get<double>() / seconds * 1e-9, e["limit"].get<std::string>());
   return text;
 }
 

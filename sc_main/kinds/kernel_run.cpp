@@ -43,16 +43,18 @@ std::string shape_text(const KernelSpec& k) {
         most = std::max(most, s.kv_start);
       }
       const std::string after = least == most ? std::to_string(least) : fmt::format("{}..{}", least, most);
-      return fmt::format("{}/{} heads of {}, {} x {} after {}", k.heads.query, k.heads.kv, k.heads.dim, k.sequences.size(),
-                         k.sequences.front().tokens, after);
+      return fmt::format("{}/{} heads of {}, {} x {} after {}", k.heads.query, k.heads.kv, k.heads.dim,
+                         k.sequences.size(), k.sequences.front().tokens, after);
     }
-    case KernelOp::rotary: return fmt::format("{} tokens, {}/{} heads of {}", k.tokens, k.heads.query, k.heads.kv, k.heads.dim);
+    case KernelOp::rotary:
+      return fmt::format("{} tokens, {}/{} heads of {}", k.tokens, k.heads.query, k.heads.kv, k.heads.dim);
     case KernelOp::copy: return fmt::format("{} bytes", k.bytes);
     default: return fmt::format("{} x {}", k.tokens, k.width);
   }
 }
 
-KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink)
+KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
+                     workload::JobSink& sink)
     : scenario_(scenario), machine_(machine) {
   for (std::uint32_t id = 0, group = 0; id < machine.gpus(); ++id)
     if (machine.place(GpuId(id)).group == group) {
@@ -89,16 +91,18 @@ Json KernelRun::explain() {
   e["launch"] = name_of(first.launch);
   e["shape"] = shape_text(first);
   e["arithmetic"] = Json::array();
-  for (std::size_t g = 0; g < gpus_.size(); ++g) e["arithmetic"].push_back(kernel_arithmetic(datasheet(g), gpu::kernel_time(datasheet(g), first)));
+  for (std::size_t g = 0; g < gpus_.size(); ++g)
+    e["arithmetic"].push_back(kernel_arithmetic(datasheet(g), gpu::kernel_time(datasheet(g), first)));
   return e;
 }
 
 std::string KernelRun::explain_text(const Json& e) const {
-  std::string text = fmt::format("{}, {}, {}: {}", e["op"].get<std::string>(), e["dtype"].get<std::string>(), e["launch"].get<std::string>(),
-                                 e["shape"].get<std::string>());
+  std::string text = fmt::format("{}, {}, {}: {}", e["op"].get<std::string>(), e["dtype"].get<std::string>(),
+                                 e["launch"].get<std::string>(), e["shape"].get<std::string>());
   const auto count = e["kernels"].get<std::size_t>();
   text += count > 1 ? fmt::format(" (the first of {} kernels)\n", count) : "\n";
-  for (const Json& one : e["arithmetic"]) text += fmt::format("\n{}\n{}", one["gpu"].get<std::string>(), kernel_arithmetic_text(one));
+  for (const Json& one : e["arithmetic"])
+    text += fmt::format("\n{}\n{}", one["gpu"].get<std::string>(), kernel_arithmetic_text(one));
   return text;
 }
 
@@ -132,21 +136,23 @@ std::string KernelRun::table(const Json& s) const {
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::vector<KernelResult>& results = test_->results(g);
     text += fmt::format("{}# {} on {}\n", g == 0 ? "" : "\n", scenario_.machine.groups[g].name, datasheet(g).name);
-    text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9} {:>9} {:>7} {:>7}  {}\n", "kernel", "op", "dtype", "launch",
-                        "shape", "time", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
+    text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9} {:>9} {:>7} {:>7}  {}\n", "kernel", "op",
+                        "dtype", "launch", "shape", "time", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
     for (std::size_t i = 0; i < std::min(results.size(), kMostPrinted); ++i) {
       const KernelSpec& k = spec().kernels[i];
       const KernelTime& time = results[i].formula;
       const double seconds = results[i].elapsed.seconds();
-      text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9.2f} {:>9.1f} {:>7} {:>5.1f} %  {}\n", i, name_of(k.op),
-                          name_of(k.dtype), name_of(k.launch), shape_text(k), duration_text(seconds), rate(time.flops, seconds) * 1e-12,
-                          rate(time.bytes, seconds) * 1e-9, time.waves, 100 * time.tail_efficiency, gpu::name_of(time.limit));
+      text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9.2f} {:>9.1f} {:>7} {:>5.1f} %  {}\n", i,
+                          name_of(k.op), name_of(k.dtype), name_of(k.launch), shape_text(k), duration_text(seconds),
+                          rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.waves,
+                          100 * time.tail_efficiency, gpu::name_of(time.limit));
     }
-    if (results.size() > kMostPrinted) text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", results.size() - kMostPrinted);
+    if (results.size() > kMostPrinted)
+      text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", results.size() - kMostPrinted);
     const std::string& name = scenario_.machine.groups[g].name;
     text += fmt::format("# {} kernels in {}: {:.2f} TFLOP/s, {:.1f} GB/s of HBM\n", results.size(),
-                        duration_text(s["metrics"]["time_s"][name].get<double>()), s["metrics"]["tflops"][name].get<double>(),
-                        s["metrics"]["gb_per_s"][name].get<double>());
+                        duration_text(s["metrics"]["time_s"][name].get<double>()),
+                        s["metrics"]["tflops"][name].get<double>(), s["metrics"]["gb_per_s"][name].get<double>());
   }
   return text;
 }
@@ -154,7 +160,8 @@ std::string KernelRun::table(const Json& s) const {
 void KernelRun::write_tables(const OutputDirectory& directory) const {
   auto out = fmt::output_file(directory.file("kernels.csv"));
   out.print(
-      "kernel,item,group,gpu,op,launch,dtype,m,n,k,groups,heads,kv_heads,head_dim,batch,tokens,context_tokens,width,copy_bytes,"
+      "kernel,item,group,gpu,op,launch,dtype,m,n,k,groups,heads,kv_heads,head_dim,batch,tokens,context_tokens,width,"
+      "copy_bytes,"
       "time_us,tflops,gb_per_s,flops,hbm_bytes,l2_bytes,ctas,waves,tail_efficiency,tile_m,tile_n,split_k,limit\n");
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::vector<KernelResult>& results = test_->results(g);
@@ -167,16 +174,18 @@ void KernelRun::write_tables(const OutputDirectory& directory) const {
       const std::uint64_t tokens = attention ? k.sequences.front().tokens : k.tokens;
       std::uint64_t context = 0;
       for (const gpu::AttentionSequence& s : k.sequences) context = std::max(context, s.kv_start);
-      out.print("{},{},{},{},{},{},{},", i, spec().items[i], scenario_.machine.groups[g].name, datasheet(g).name, name_of(k.op),
-                name_of(k.launch), name_of(k.dtype));
+      out.print("{},{},{},{},{},{},{},", i, spec().items[i], scenario_.machine.groups[g].name, datasheet(g).name,
+                name_of(k.op), name_of(k.launch), name_of(k.dtype));
       out.print("{},{},{},{},", cell(gemm, k.m), cell(gemm, k.n), cell(gemm, k.k), cell(gemm, k.groups));
       out.print("{},{},{},", cell(attention || rotary, k.heads.query), cell(attention || rotary, k.heads.kv),
                 cell(attention || rotary, k.heads.dim));
-      out.print("{},{},{},{},{},", cell(attention, k.sequences.size()), cell(attention || rows, tokens), cell(attention, context),
-                cell(rows && !rotary, k.width), cell(copy, k.bytes));
-      out.print("{:.9f},{:.6f},{:.6f},{:.0f},{:.0f},{:.0f},{},{},{:.6f},", seconds * 1e6, rate(time.flops, seconds) * 1e-12,
-                rate(time.bytes, seconds) * 1e-9, time.flops, time.bytes, time.l2_bytes, time.ctas, time.waves, time.tail_efficiency);
-      out.print("{},{},{},{}\n", cell(gemm, time.tile_m), cell(gemm, time.tile_n), cell(gemm, time.split_k), gpu::name_of(time.limit));
+      out.print("{},{},{},{},{},", cell(attention, k.sequences.size()), cell(attention || rows, tokens),
+                cell(attention, context), cell(rows && !rotary, k.width), cell(copy, k.bytes));
+      out.print("{:.9f},{:.6f},{:.6f},{:.0f},{:.0f},{:.0f},{},{},{:.6f},", seconds * 1e6,
+                rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.flops, time.bytes,
+                time.l2_bytes, time.ctas, time.waves, time.tail_efficiency);
+      out.print("{},{},{},{}\n", cell(gemm, time.tile_m), cell(gemm, time.tile_n), cell(gemm, time.split_k),
+                gpu::name_of(time.limit));
     }
   }
 }

@@ -29,7 +29,9 @@ bool Lines::next(std::string& line) {
   return false;
 }
 
-InputError Lines::error(const std::string& message) const { return InputError({path_, std::max(number_, 1), 1}, message); }
+InputError Lines::error(const std::string& message) const {
+  return InputError({path_, std::max(number_, 1), 1}, message);
+}
 
 namespace {
 
@@ -62,7 +64,8 @@ bool CsvColumns::next(std::vector<std::string>& cells) {
   if (!lines_.next(line)) return false;
   std::vector<std::string> all = split(line);
   if (all.size() != width_) {
-    throw lines_.error("expected " + std::to_string(width_) + " columns as in the header, got " + std::to_string(all.size()));
+    throw lines_.error("expected " + std::to_string(width_) + " columns as in the header, got " +
+                       std::to_string(all.size()));
   }
   cells.clear();
   for (const std::size_t place : places_) cells.push_back(std::move(all[place]));

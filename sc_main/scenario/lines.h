@@ -34,7 +34,8 @@ class CsvColumns {
  public:
   /// Reads the header. @throws InputError: no header ("the `what` is empty"), a column missing
   CsvColumns(Lines& lines, const std::vector<std::string>& names, const std::string& what);
-  /// The cells of the next row, in the order of the names; false at the end. @throws InputError: more or fewer cells than the header
+  /// The cells of the next row, in the order of the names; false at the end.
+  /// @throws InputError: more or fewer cells than the header
   bool next(std::vector<std::string>& cells);
 
  private:

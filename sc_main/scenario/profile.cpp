@@ -34,7 +34,8 @@ class Table {
     const double value = std::strtod(text.c_str(), &end);
     const bool is_number = !text.empty() && end == text.c_str() + text.size() && value >= least && value <= most;
     if (!is_number)
-      throw lines_.error(names_[column] + ": expected a number from " + number_text(least) + " to " + number_text(most) + ", got " + in_quotes(text));
+      throw lines_.error(names_[column] + ": expected a number from " + number_text(least) + " to " +
+                         number_text(most) + ", got " + in_quotes(text));
     return value;
   }
   double tokens(std::size_t column) const { return number(column, 0, kMostTokens); }
@@ -54,7 +55,8 @@ class Table {
   static std::string checked(const fs::path& file, const Origin& where) {
     std::error_code error;
     if (!fs::exists(file, error))
-      throw InputError(where, kKey + ": the bundle has no " + (file.parent_path().filename() / file.filename()).string());
+      throw InputError(where,
+                       kKey + ": the bundle has no " + (file.parent_path().filename() / file.filename()).string());
     return file.string();
   }
 
@@ -64,7 +66,8 @@ class Table {
   std::vector<std::string> cells_;
 };
 
-void read_layers(std::map<std::string, workload::ProfileCurve>& curves, const fs::path& file, const std::string& quantity, const Origin& where) {
+void read_layers(std::map<std::string, workload::ProfileCurve>& curves, const fs::path& file,
+                 const std::string& quantity, const Origin& where) {
   Table table(file, {"layer", quantity, "time_us"}, where);
   while (table.next()) table.check_new(curves[table.text(0)].add(table.tokens(1), table.seconds()));
 }
@@ -72,7 +75,8 @@ void read_layers(std::map<std::string, workload::ProfileCurve>& curves, const fs
 void read_attention(LayerProfile& profile, const fs::path& file, const Origin& where) {
   Table table(file, {"prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us"}, where);
   while (table.next()) {
-    const double chunk = table.tokens(0), before = table.tokens(1), sequences = table.tokens(2), context = table.tokens(3);
+    const double chunk = table.tokens(0), before = table.tokens(1), sequences = table.tokens(2),
+                 context = table.tokens(3);
     if (sequences == 0 && chunk > 0) table.check_new(profile.prefill.add(chunk, before, table.seconds()));
     if (chunk == 0 && sequences > 0) table.check_new(profile.decode.add(sequences, context, table.seconds()));
   }
@@ -105,31 +109,38 @@ void read_meta(LayerProfile& profile, const fs::path& file, const ModelShape& mo
   if (const NodePtr hardware = value_at(root, "hardware")) profile.hardware = hardware->text;
   if (tp != 1) return;
   const std::string where = "engine_effective.hf_overrides.";
-  for (const auto& [key, value] : {std::pair{"intermediate_size", model.ffn}, {"num_attention_heads", model.heads},
-                                   {"num_key_value_heads", model.kv_heads}, {"vocab_size", model.vocab}}) {
+  for (const auto& [key, value] : {std::pair{"intermediate_size", model.ffn},
+                                   {"num_attention_heads", model.heads},
+                                   {"num_key_value_heads", model.kv_heads},
+                                   {"vocab_size", model.vocab}}) {
     const NodePtr node = value_at(root, where + key);
     if (node && node->text != std::to_string(value))
-      throw InputError(node->origin, where + key + ": " + in_quotes(node->text) + "; " + model.name + " has " + std::to_string(value));
+      throw InputError(node->origin, where + key + ": " + in_quotes(node->text) + "; " + model.name + " has " +
+                                         std::to_string(value));
   }
 }
 
 }  // namespace
 
-std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, const ModelShape& model, std::uint32_t tp, const Source& source) {
+std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, const ModelShape& model,
+                                                 std::uint32_t tp, const Source& source) {
   if (written.profile.empty()) return nullptr;
   const Origin where = place_of(source.root, kKey);
   const fs::path bundle = fs::path(source.folder) / written.profile;
   std::error_code error;
   if (!fs::is_directory(bundle, error))
-    throw InputError(where, kKey + ": no folder " + in_quotes(bundle.string()) + "; expected a profile bundle, with tp<N>/dense.csv and others");
+    throw InputError(where, kKey + ": no folder " + in_quotes(bundle.string()) +
+                                "; expected a profile bundle, with tp<N>/dense.csv and others");
   const fs::path folder = bundle / ("tp" + std::to_string(tp));
   if (!fs::is_directory(folder, error)) {
     std::vector<std::string> found;
     for (const fs::directory_entry& entry : fs::directory_iterator(bundle, error))
-      if (entry.is_directory() && entry.path().filename().string().rfind("tp", 0) == 0) found.push_back(entry.path().filename().string());
+      if (entry.is_directory() && entry.path().filename().string().rfind("tp", 0) == 0)
+        found.push_back(entry.path().filename().string());
     std::sort(found.begin(), found.end());
     throw InputError(where, kKey + ": " + in_quotes(bundle.string()) + " has no tp" + std::to_string(tp) +
-                                (found.empty() ? "; expected a profile bundle, with tp<N>/dense.csv and others" : "; it has " + joined(found)));
+                                (found.empty() ? "; expected a profile bundle, with tp<N>/dense.csv and others"
+                                               : "; it has " + joined(found)));
   }
   auto profile = std::make_shared<LayerProfile>();
   profile->path = written.profile;
