@@ -80,6 +80,7 @@ def test_extrapolation_is_told(tmp_path, bundle):
     assert times["attention.attention"] == pytest.approx(prefill_us(2048, 5000), rel=1e-9)
     outside = told["compute"]["extrapolated"]
     assert outside["qkv_proj tokens"] == {"times": 1, "least": 2048, "most": 2048, "measured_from": 1, "measured_to": 512}
+    assert outside["embedding tokens"]["most"] == 2048 and "lm_head sequences" not in outside
     assert outside["attention prefill context"]["measured_to"] == 1024 and "attention prefill tokens" in outside
     keys = {"compute.profile", "compute.hardware"} | {f"compute.extrapolated.[quantity].{key}" for key in outside["qkv_proj tokens"]}
     assert keys == documented("Measured kernel times")
