@@ -1,6 +1,7 @@
 """compute.profile: kernel times from a profile bundle, where it was asked outside of what it measured, and bad bundles."""
 
 import json
+import shutil
 
 import pytest
 
@@ -42,7 +43,8 @@ def fixture_bundle(tmp_path):
         lines = [f"{t},{c},0,0,{prefill_us(t, c)}" for t in TOKENS for c in CONTEXTS]
         lines += [f"0,0,{n},{c},{decode_us(n, c)}" for n in SEQUENCES for c in CONTEXTS] + ["64,128,8,128,99"]
         (own / "attention.csv").write_text("\n".join(["prefill_chunk,kv_prefill,n_decode,kv_decode,time_us"] + lines) + "\n")
-    (folder / "meta.yaml").write_text(f"hardware: TEST\nengine_effective:\n  hf_overrides:\n    num_attention_heads: {SHAPE['num_attention_heads']}\n")
+    heads = SHAPE["num_attention_heads"]
+    (folder / "meta.yaml").write_text(f"hardware: TEST\nengine_effective:\n  hf_overrides:\n    num_attention_heads: {heads}\n")
     return folder
 
 
@@ -159,3 +161,18 @@ def test_a_real_bundle(tmp_path):
     assert steps["mlp.down"] == pytest.approx(dense["down_proj", "16"], rel=1e-6)
     assert [steps["attention.attention"]] == pytest.approx(attention, rel=1e-6)
     assert summary(tmp_path / "out")["compute"]["extrapolated"] == {}
+
+
+def test_experts_take_the_time_of_their_block(tmp_path, bundle):
+    config = SHAPE | {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    (tmp_path / "moe.json").write_text(json.dumps(config))
+    lines = [f"{tokens},{active},{10 * active + tokens / 10}" for tokens in TOKENS for active in [1, 4, 8]]
+    (bundle / "tp1" / "moe.csv").write_text("\n".join(["tokens,activated_experts,time_us"] + lines) + "\n")
+    model = f"model.config={tmp_path / 'moe.json'}"
+    for batch, active in [(1, 2), (100, 8)]:
+        times, _ = layer(tmp_path, f"{{kind: layer, phase: decode, batch: {batch}}}", "--set", model)
+        block = sum(us for name, us in times.items() if name.startswith("mlp.") and name != "mlp.rmsnorm")
+        assert block == pytest.approx(10 * active + batch / 10, rel=1e-9)
+    shutil.rmtree(tmp_path / "out")
+    (bundle / "tp1" / "moe.csv").unlink()
+    assert "the bundle has no tp1/moe.csv" in refusal(tmp_path, "{kind: layer, phase: decode}", "--set", model)

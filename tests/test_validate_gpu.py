@@ -138,7 +138,8 @@ def test_shipped_tables_are_accounted_for():
 
 
 def test_rows_of_a_gpu_share_a_run_and_kernels(tmp_path):
-    measured = [row(GEMM), row(GEMM, value="40"), row(GEMM, dtype="fp8"), row(GEMM, system="l40s"), row(GEMM, metric="TFLOPs", unit="TFLOP/s", value="100")]
+    measured = [row(GEMM), row(GEMM, value="40"), row(GEMM, dtype="fp8"), row(GEMM, system="l40s"),
+                row(GEMM, metric="TFLOPs", unit="TFLOP/s", value="100")]
     outcomes = comparison.map_rows(GPU, measured)
     points = comparison.assign_points(GPU, outcomes)
     assert sorted(point.name for point in points) == ["kernels-H100-SXM5-80GB", "kernels-L40S"]

@@ -35,10 +35,12 @@ def map_row(row: Row) -> Experiment:
     platform = systems.platform_of(row, gpu)
     tp, batch = row.integer("tp") or row.integer("n_gpus") or 1, row.integer("batch") or 1
     prompt, answer = row.integer("input_len") or USUAL_PROMPT, row.integer("output_len") or USUAL_ANSWER
+    config = systems.ROOT / "scenarios" / "models" / f"{model}.json"
     scenario = {
-        "model": {"config": str(systems.ROOT / "scenarios" / "models" / f"{model}.json"), "dtype": PRECISIONS[row["precision"]], "kv_dtype": "bf16"},
+        "model": {"config": str(config), "dtype": PRECISIONS[row["precision"]], "kv_dtype": "bf16"},
         "machine": {"groups": {"node": {"servers": 1, "gpu": gpu.name}}},
-        "workload": {"kind": "layer", "phase": "decode", "tp": tp, "batch": batch, "context_tokens": prompt + answer // 2, "library": "nccl"},
+        "workload": {"kind": "layer", "phase": "decode", "tp": tp, "batch": batch, "context_tokens": prompt + answer // 2,
+                     "library": "nccl"},
     }
-    return Experiment(f"decode {row['precision']}", platform, scenario, None, lambda result: result.summary["metrics"]["tokens_per_s"],
-                      row.scale(PER_SECOND), 1, size_class=f"TP{tp}")
+    return Experiment(f"decode {row['precision']}", platform, scenario, None,
+                      lambda result: result.summary["metrics"]["tokens_per_s"], row.scale(PER_SECOND), 1, size_class=f"TP{tp}")
