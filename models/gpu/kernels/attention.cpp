@@ -17,6 +17,7 @@ constexpr double kBytesPerKib = 1024;
 constexpr double kQueryBytes = 2;                 // queries and outputs stay in 16 bits
 constexpr double kFlopsPerProduct = 2;            // a multiply-add
 constexpr double kMeasuredDim = 128;              // of the heads behind attention_tflops
+constexpr double kWidestGainingDim = 256;         // wider heads (latent ones) do not fit one block's registers, and gain no more
 constexpr double kExponentialsPerClock = 16;      // of an SM
 constexpr double kExposedExponentials = 0.85;     // FlashAttention-2 and -3 papers, head size 64 against 128
 constexpr double kBackwardWork = 2.5;             // products, of the forward pass's
@@ -31,7 +32,7 @@ double pair_flops(const AttentionHeads& heads) { return kFlopsPerProduct * (head
 double attention_rate(const GpuDatasheet& gpu, const AttentionHeads& heads) {
   const double tensor = gpu.sm.flop_per_clock[static_cast<std::size_t>(DataType::fp16)];
   const double exponential_dim = kExposedExponentials * tensor / (2 * kFlopsPerProduct * kExponentialsPerClock);
-  const double dim = (heads.dim + value_dim(heads)) / 2;
+  const double dim = std::min(kWidestGainingDim, (heads.dim + value_dim(heads)) / 2);
   const double measured = kMeasuredDim / (kMeasuredDim + exponential_dim);
   return gpu.kernel.attention_tflops * 1e12 * dim / (dim + exponential_dim) / measured;
 }
@@ -118,6 +119,7 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
                 static_cast<double>(all_keys) * heads.kv * kv_token_bytes(heads)) * (backward ? 2 : 1);
   time.flops *= backward ? kBackwardWork : 1;
   time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
+  time.l2_bytes = heads.query * visited * kv_token_bytes(heads);
   time.fixed_seconds = gpu.kernel.attention_fixed_us * kSecondsPerUs;
   time.longest_cta_seconds = key_seconds * (static_cast<double>(split.keys) + overhead_keys);
   time.sm_seconds = key_seconds * (heads.query * visited + static_cast<double>(blocks) * overhead_keys);
@@ -144,6 +146,7 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   const double block_rate = gpu.kernel.decode_flight_kib * kBytesPerKib / (gpu.hbm.read_latency_ns * 1e-9);  // Little's law
 
   time.bytes = token_bytes * heads.kv * static_cast<double>(keys) + static_cast<double>(queries) * query_token_bytes(heads);
+  time.l2_bytes = time.bytes;
   time.fixed_seconds = gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
   time.hbm_seconds = time.bytes / (gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
   if (parts.parts > 1) time.after_seconds = gpu.kernel.decode_split_us * kSecondsPerUs * static_cast<double>(parts.parts);
