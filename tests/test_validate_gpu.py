@@ -63,6 +63,7 @@ def test_products():
     narrow = mapped(GEMM, dtype="fp8")
     assert [kernel["op"] for kernel in narrow.kernels] == ["quantize", "gemm"] and narrow.operation == "gemm fp8"
     assert narrow.kernels[0] == {"op": "quantize", "tokens": 64, "width": 8192, "dtype": "fp8", "dynamic": True}
+    assert [kernel["op"] for kernel in mapped(GEMM, dtype="int8_wo").kernels] == ["gemm"]
     flushed = only(mapped(GEMM, system="H800", dtype="fp8", library="DeepGEMM fp8 (InferSim)"))
     assert "weight_copies" not in flushed and "launch" not in flushed
     assert [mapped(GEMM, M=m).size_class for m in ("64", "65", "1024", "1025")] == ["M<=64", "M<=1024", "M<=1024", "M>1024"]
@@ -73,6 +74,8 @@ def test_attention():
     assert rotary["op"] == "rotary" and rotary["tokens"] == 8 and rotary["kv_cache"]
     assert (attention["op"], attention["batch"], attention["context_tokens"]) == ("attention_decode", 8, 4095)
     assert mapped(ATTENTION).size_class == "KV<=256MB"  # 8 x 4096 x 8 x 128 x 2 values of 2 bytes: 134 MB
+    latent = mapped(ATTENTION, heads="128", kv_heads="1", head_dim="576", library="FlashMLA").kernels[-1]
+    assert latent["latent"] and latent["value_dim"] == 512
     alone = only(mapped(ATTENTION, system="H800", library="FA3/FlashInfer (InferSim)"))
     assert alone["op"] == "attention_decode"
     rotary, prefill = mapped(ATTENTION, phase="prefill causal", seq="512", kv_len="2048").kernels
@@ -115,6 +118,10 @@ def test_decode_steps():
     (GEMM, {"dtype": "fp128"}, "dtype 'fp128'"),
     (GEMM, {"N": ""}, "has no N"),
     (GEMM, {"M": "1.5"}, "no whole number"),
+    (GEMM, {"M": "2000000000"}, "gemm of m 2000000000"),
+    (GEMM, {"dtype": "nvfp4"}, "H100-SXM5-80GB has no tensor rate for nvfp4"),
+    (ATTENTION, {"batch": "100000"}, "of batch 100000"),
+    (ATTENTION, {"phase": "prefill causal", "seq": "512", "kv_len": "100"}, "of context_tokens -412"),
     (GEMM, {"metric": "power"}, "neither time nor TFLOPs"),
     (GEMM, {"unit": "GB/s"}, "unit 'GB/s'"),
     (ATTENTION, {"phase": "verify"}, "neither prefill nor decode"),

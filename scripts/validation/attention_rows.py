@@ -6,7 +6,7 @@ Rules, by column:
   library          aiconfigurator's vllm and trtllm rows hold the rotary embedding and the write to the cache; others are the
                    kernel alone. vllm before Hopper decodes with FlashAttention-2, which splits the contexts of grouped heads only.
                    InferSim calls from PyTorch in a loop, no faster than the host
-  heads, kv_heads, head_dim, batch, dtype   as they are
+  heads, kv_heads, head_dim, batch, dtype   as they are; one KV head of 576 is DeepSeek's latent attention
 """
 
 import re
@@ -20,6 +20,7 @@ BENCHMARK_WIDTH = 2048
 FORWARD_AND_BACKWARD = 3.5
 PROMPTS = ((512, "512"), (4096, "4096"))
 CACHES = ((16e6, "16MB"), (256e6, "256MB"))
+LATENT_SHAPE, LATENT_VALUES = (1, 576), 512
 WITH_ROTARY = r"vllm|trtllm|sglang"
 INFERSIM_CALL_US = 28
 FLASH_ATTENTION_2 = ("A100", "A800", "A40", "RTX-3090", "RTX-4090", "L20", "L40S")
@@ -35,15 +36,16 @@ def map_row(row: Row) -> Experiment:
     dtype = kernels.dtype_of(row)
     batch, heads, kv_heads, head_dim = kernels.needed(row, "batch", "heads", "kv_heads", "head_dim")
     shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "dtype": dtype}
+    latent = {"latent": True, "value_dim": LATENT_VALUES} if (kv_heads, head_dim) == LATENT_SHAPE else {}
     if re.match("prefill|context", row["phase"]):
         tokens, = kernels.needed(row, "seq")
         context = (row.integer("kv_len") or tokens) - tokens
         causal = {} if re.search("causal", row["phase"]) and not re.search("non", row["phase"]) else {"causal": False}
-        attention = {"op": "attention_prefill", "batch": batch, "tokens": tokens, "context_tokens": context} | shape | causal
+        attention = {"op": "attention_prefill", "batch": batch, "tokens": tokens, "context_tokens": context} | shape | causal | latent
         operation, size_class = "attention prefill", kernels.classed(tokens, PROMPTS, "S")
     elif re.match("decode|generation", row["phase"]):
         tokens, (length,) = 1, kernels.needed(row, "kv_len")
-        attention = {"op": "attention_decode", "batch": batch, "context_tokens": length - 1} | shape
+        attention = {"op": "attention_decode", "batch": batch, "context_tokens": length - 1} | shape | latent
         if heads == kv_heads and re.match("vllm", row["library"], re.IGNORECASE) and kernels.gpu_of(row).startswith(FLASH_ATTENTION_2):
             attention["split_context"] = False
         cache = 2.0 * batch * length * kv_heads * head_dim * ELEMENT_BYTES.get(dtype, 2)

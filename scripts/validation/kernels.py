@@ -18,10 +18,15 @@ from .experiment import Experiment
 from .rows import SECONDS, Row, Unmapped
 
 PLATFORM = "plx_box"  # takes every GPU, and nothing leaves it
-DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "e4m3": "fp8", "fp8_block": "fp8", "mxfp4": "fp4", "int8_wo": "int8"}
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "e4m3": "fp8", "fp8_block": "fp8", "mxfp4": "fp4",
+          "int8_wo": "int8", "int4_wo": "fp4"}
 KNOWN_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8", "fp4", "mxfp8", "nvfp4")
 # What a torch call takes that is waited for, from the smallest shapes of LLMCompass's own measurements.
 TORCH_CALL_US = {"matmul": 21, "softmax": 12, "layernorm": 48, "gelu": 47}
+# What a scenario takes of a kernel's keys; one kernel beyond it would refuse the run of all.
+LEAST = {"context_tokens": 0}
+MOST = {"batch": 1 << 16, "heads": 1 << 16, "kv_heads": 1 << 16, "head_dim": 1 << 16, "groups": 1 << 20, "bytes": 1 << 40}
+MOST_ELSE = 1 << 30
 SAME_OPERANDS = 1  # weight_copies of a benchmark that uses the same operands again and again
 
 
@@ -31,9 +36,22 @@ def gpu_of(row: Row) -> str:
 
 def experiment(row: Row, operation: str, size_class: str, kernels: list[dict], value: Callable[[float], float], unit: float) -> Experiment:
     """`value` makes of the kernels' seconds what the row measures, `unit` is what one of the row's unit is of that."""
-    scenario = {"machine": {"groups": {"node": {"servers": 1, "gpu": gpu_of(row)}}}, "fabric": {}, "workload": {"kind": "kernel"}}
+    gpu = systems.gpu_of(named(row))
+    for kernel in kernels:
+        check(kernel, gpu)
+    scenario = {"machine": {"groups": {"node": {"servers": 1, "gpu": gpu.name}}}, "fabric": {}, "workload": {"kind": "kernel"}}
     return Experiment(operation, PLATFORM, scenario, None, lambda result: value(seconds_of(result, kernels)), unit, len(kernels),
                       lambda result: limits_of(result, kernels), tuple(kernels), size_class)
+
+
+def check(kernel: dict, gpu: systems.Gpu) -> None:
+    """@throws Unmapped for what the executable would refuse"""
+    if kernel["op"] == "gemm" and kernel["dtype"] not in gpu.tensor_types:
+        raise Unmapped(f"{gpu.name} has no tensor rate for {kernel['dtype']}")
+    for name, value in kernel.items():
+        if isinstance(value, int) and not isinstance(value, bool) and name not in ("weight_copies", "load_bytes", "host_us"):
+            if not LEAST.get(name, 1) <= value <= MOST.get(name, MOST_ELSE):
+                raise Unmapped(f"{kernel['op']} of {name} {value}")
 
 
 def named(row: Row) -> Row:

@@ -70,6 +70,7 @@ class Gpu:
     nvlink: int  # generation, 0: none
     pcie: int  # generation
     mesh: bool  # joined by xGMI
+    tensor_types: frozenset = frozenset()  # number formats with a tensor rate
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def gpus() -> tuple[Gpu, ...]:
         generation = nvlink.get("generation", 0) if nvlink.get("links", 0) else 0
         card = generation == 0 or bool(nvlink.get("bridge", False))
         found.append(Gpu(path.stem, family, card, memory, generation, sheet.get("pcie", {}).get("generation", 5),
-                         sheet["architecture"].startswith("cdna")))
+                         sheet["architecture"].startswith("cdna"),
+                         frozenset(name for name, rate in sheet["sm"]["flop_per_clock"].items() if rate > 0)))
     return tuple(found)
 
 
