@@ -63,6 +63,8 @@ Machine::Machine(const MachineSpec& spec, transport::Fabric& fabric)
   }
   nics_of_gpu_.resize(gpus);
   for (std::uint32_t g = 0; g < gpus; ++g) nics_of_gpu_[GpuId(g)] = nearest_nics(GpuId(g));
+  if (spec_.board.nvlink_planes.empty() && spec_.root_complex.far_peer_gb_per_s > 0)
+    far_pairs_.assign(gpus * spec_.board.gpus, transport::Meter(Rate::gb_per_s(spec_.root_complex.far_peer_gb_per_s)));
   build_host_ports();
   if (spec_.network == NetworkKind::single_switch) {
     build_single_switch();
@@ -109,6 +111,12 @@ NicId Machine::nic_of(GpuId gpu, std::uint32_t channel) const {
   return NicId(places_[gpu].server * nics_per_server_ + share.first + channel % share.count);
 }
 
+transport::Meter* Machine::far_pair(const GpuPlace& a, const GpuPlace& b) const {
+  if (far_pairs_.empty() || socket_of(spec_, a.slot) == socket_of(spec_, b.slot)) return nullptr;
+  const auto [low, high] = std::minmax(a.slot, b.slot);
+  return &far_pairs_[(a.server * spec_.board.gpus + low) * spec_.board.gpus + high];
+}
+
 gpu::Egress Machine::egress(transport::Window source, transport::Window destination, std::uint8_t, std::uint32_t channel) const {
   gpu::Egress egress;
   if (source == destination) return egress;
@@ -129,6 +137,7 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
       egress.host = servers_[to.server]->hosts[socket_of(spec_, to.slot)].get();  // the receiver's, as NCCL places it
     } else {
       egress.via = spec_.board.nvlink_planes.empty() ? gpu::Egress::Via::pcie : gpu::Egress::Via::nvlink;
+      if (egress.via == gpu::Egress::Via::pcie) egress.far_pair = far_pair(from, to);
     }
     return has_lost_links_ ? way_left(source, destination, egress) : egress;
   }

@@ -106,6 +106,8 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   const std::vector<std::unique_ptr<Server>>& servers() const { return servers_; }
 
  private:
+  /// What two GPUs of a server share where their sockets slow them down; null: nothing does.
+  transport::Meter* far_pair(const GpuPlace& a, const GpuPlace& b) const;
   /// NICs of one server.
   struct NicShare {
     std::uint32_t first = 0, count = 1;
@@ -148,6 +150,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
   std::vector<infiniband::IbSwitch*> spines_, leaves_;
+  mutable std::vector<transport::Meter> far_pairs_;  ///< by server, lower slot and higher slot; empty: no limit
   std::deque<HostPort> host_ports_;
   Table<GpuId, gpu::Gpu*> gpus_;
   Table<GpuId, GpuPlace> places_;

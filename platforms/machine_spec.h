@@ -71,13 +71,19 @@ struct C2cProtocol {  ///< datasheets/links/c2c.yaml: NVLink-C2C carries cache l
 };
 
 struct PcieSwitchDatasheet { std::string name; double hop_ns = 0; std::uint32_t generation = 0; double buffer_bytes = 0; };
-struct RootComplexDatasheet { std::uint32_t generation = 0; double hop_ns = 0; double buffer_bytes = 0; };
+struct RootComplexDatasheet {
+  std::uint32_t generation = 0;
+  double hop_ns = 0;
+  double buffer_bytes = 0;
+  double far_peer_gb_per_s = 0;           ///< what two GPUs below different sockets write to each other, together; 0: no limit
+};
 struct HostMemoryDatasheet {
   double gb_per_s = 0;                    ///< DRAM of one socket
   double read_latency_ns = 0;
   double buffer_bytes = 0;                ///< of writes, per virtual channel
   double bounce_chunk_bytes = 0;          ///< of the staging buffer between two GPUs
   double bounce_chunks = 0;
+  double bounce_start_us = 0;             ///< copies between GPUs without peer access: of each chunk's copy in, and out
 };
 struct NvSwitchDatasheet {
   double hop_ns = 0;

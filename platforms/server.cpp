@@ -147,6 +147,7 @@ void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::
   config.completion_bytes = whole(spec.pcie.host_completion_bytes);
   config.chunk_bytes = whole(spec.host_memory.bounce_chunk_bytes);
   config.chunks = static_cast<std::uint32_t>(whole(spec.host_memory.bounce_chunks));
+  config.copy_start = Time::nanoseconds(spec.host_memory.bounce_start_us * 1e3);
   // A memory channel carries bursts without packets of its own.
   const LinkDatasheet dram{spec.host_memory.gb_per_s, 0, spec.host_memory.buffer_bytes};
   const transport::LinkDirection in = direction(dram, transport::PacketFormat(), 0, spec.host_memory.buffer_bytes);

@@ -106,3 +106,28 @@ BOOST_AUTO_TEST_CASE(a_bridge_carries_its_pair_and_nobody_else) {
   BOOST_TEST(s.gb_per_s(4) == 300.0 * 39 / 40 * 256 / 272, tt::tolerance(2e-3));
   BOOST_TEST(s.gb_per_s(1) == 300.0 * 39 / 40 * 128 / 160, tt::tolerance(0.01));
 }
+
+BOOST_AUTO_TEST_CASE(a_pair_below_two_sockets_shares_its_limit_both_ways_and_no_other_pair_does) {
+  // Rates of a second 5 MB after a first; Gen5 cards, whose links take 53 GB/s.
+  const auto rates = [](const std::string& keys, const std::vector<std::pair<transport::Window, transport::Window>>& pairs) {
+    MachineRun s("machine: {groups: {node: {gpu: H100-PCIe-80GB}}" + keys + "}\n");
+    for (const auto& [from, to] : pairs)
+      for (int part = 0; part < 2; ++part) s.send(Time(), from, to, 5 * kBytes);
+    s.run();
+    std::vector<double> each;
+    for (std::size_t p = 0; p < pairs.size(); ++p) each.push_back(5e6 / (s.landed[2 * p + 1] - s.landed[2 * p]).seconds() / 1e9);
+    return each;
+  };
+  const double line = 63.0 * 128 / 152;
+  BOOST_TEST(rates("", {{0, 1}})[0] == line, tt::tolerance(0.002));
+  BOOST_TEST(rates("", {{0, 4}})[0] == 24, tt::tolerance(1e-3));
+  const std::vector<double> both = rates("", {{0, 4}, {4, 0}});
+  BOOST_TEST(both[0] == 12, tt::tolerance(0.01));
+  BOOST_TEST(both[1] == 12, tt::tolerance(0.01));
+  // Two pairs from one GPU share its link and the socket link only: 40 GB/s.
+  const std::vector<double> fan = rates("", {{0, 4}, {0, 5}});
+  BOOST_TEST(fan[0] == 20, tt::tolerance(0.02));
+  BOOST_TEST(fan[1] == 20, tt::tolerance(0.02));
+  BOOST_TEST(rates(", plx: {uplink: single_root}", {{0, 4}})[0] == line, tt::tolerance(0.002));
+  BOOST_TEST(rates(", overrides: {root_complex: {far_peer_gb_per_s: 0}}", {{0, 4}})[0] == 40, tt::tolerance(0.002));
+}

@@ -80,8 +80,18 @@ BOOST_AUTO_TEST_CASE(choices_of_a_collective) {
   BOOST_TEST((s.skew == std::vector<Time>{Time(), Time::ns(1500)}));
 }
 
+BOOST_AUTO_TEST_CASE(root_and_directions_of_a_collective) {
+  BOOST_TEST(collective_of({"workload.op=broadcast", "workload.root=7"}).root == 7u);
+  BOOST_TEST(collective_of({}).root == 0u);
+  BOOST_TEST(collective_of({"workload.algorithm=ring", "workload.both_directions=true"}).both_directions);
+  BOOST_TEST(!collective_of({}).both_directions);
+}
+
 BOOST_AUTO_TEST_CASE(refused_collectives) {
   const auto refuse = [](const std::string& set) { return refusal(kCollective, set); };
+  BOOST_TEST(refuse("workload.root=1") == "--set workload.root=1: error: workload.root: needs workload.op: broadcast");
+  BOOST_TEST(refuse("workload.both_directions=true") ==
+             "--set workload.both_directions=true: error: workload.both_directions: needs workload.algorithm: ring");
   BOOST_TEST(refuse("workload.kind=colective") ==
              "--set workload.kind=colective: error: workload.kind: unknown value 'colective'; accepted: "
              "disaggregated_prefill, collective, p2p, kernel, layer "

@@ -28,6 +28,7 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
       return group.multicast_group.empty() ? "nvls needs NVSwitches that multicast" : nullptr;
     case Algorithm::nvls_tree:
       if (op != Operation::all_reduce) return "nvls_tree does all_reduce";
+      if (group.servers() == 1) return "nvls_tree joins several servers; in one it is nvls";
       if (group.multicast_group.empty()) return "nvls_tree needs NVSwitches that multicast";
       return group.members_per_server() != 0 ? nullptr : "nvls_tree needs as many ranks on every server";
     case Algorithm::one_shot:

@@ -39,7 +39,7 @@ transport::PortCounters difference(const transport::PortCounters& now, const tra
 bool ReuseTable::quiet(Time now) {
   return std::all_of(ports_.begin(), ports_.end(), [now](const auto& p) {
     transport::Device::Port& port = p.first->port(p.second);
-    return port.fluid != nullptr ? port.fluid->members.empty() : port.egress.quiet(now);
+    return port.fluid != nullptr ? port.fluid->members.empty() : port.egress.quiet(now) && p.first->forgets(now);
   });
 }
 

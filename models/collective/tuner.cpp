@@ -326,6 +326,7 @@ CollectiveSpec choose(const Request& request, const Group& group, const Site& si
   spec.operation = request.operation;
   spec.bytes = request.bytes;
   spec.root = request.root;
+  spec.both_directions = request.both_directions;
   spec.traffic_class = request.traffic_class;
   const bool shots = request.algorithm == Algorithm::one_shot || request.algorithm == Algorithm::two_shot;
   if (shots || has_custom_kernel(request, site)) {

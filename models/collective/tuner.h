@@ -17,6 +17,7 @@ struct Request {
   Operation operation = Operation::all_reduce;
   Bytes bytes = 0;
   std::uint32_t root = 0;
+  bool both_directions = false;         ///< of a ring: every other channel runs the other way round
   Library library = Library::nccl;
   std::optional<Algorithm> algorithm;   ///< none: chosen
   std::optional<Protocol> protocol;

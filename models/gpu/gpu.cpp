@@ -47,7 +47,9 @@ bool Gpu::send_again(Message& message, std::uint64_t address, Bytes bytes) {
       if (message.kind == MessageKind::read) {
         pull(flow_of(message, message.destination), message, bytes);
       } else {
-        inject(pcie(), written_over_pcie(message, address, bytes));
+        Part part = written_over_pcie(message, address, bytes);
+        part.meter = egress.far_pair;
+        inject(pcie(), part);
       }
       break;
     case Egress::Via::bounce: return egress.host->bounce(message);
@@ -153,9 +155,12 @@ transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic
         if (const std::uint32_t links = stripes_to(destination).links(plane); links != 0)
           path.lanes.push_back({transport::walk(*this, nvlink(plane), address, 0), links});
       break;
-    case Egress::Via::pcie: return pcie_path(address);
+    case Egress::Via::pcie:
+      path = pcie_path(address);
+      if (egress.far_pair != nullptr) path.limit = egress.far_pair->rate();
+      break;
     case Egress::Via::bounce:
-      return egress.host->bounce_path(pcie_path(transport::window_base(egress.host->window())), destination);
+      return egress.host->bounce_path(pcie_path(transport::window_base(egress.host->window())), destination, engine);
     case Egress::Via::nic:
       path = egress.nic->path(window(), destination, egress.remote);
       if (!egress.one_of_several) break;

@@ -22,6 +22,7 @@ struct Egress {
   infiniband::Nic* nic = nullptr;   ///< via nic: which
   transport::Lid remote = 0;        ///< via nic: the destination's NIC
   bool one_of_several = false;      ///< via nic: other channels take other NICs
+  transport::Meter* far_pair = nullptr;  ///< via pcie: of two GPUs below different sockets, where those slow them down
 };
 
 /// Chooses by source, destination, class and channel; the machine knows who shares a board with whom.

@@ -35,11 +35,12 @@ transport::Path HostMemory::path_to(transport::Window destination, std::uint8_t 
   return engine(destination).fetch_path(*this);
 }
 
-transport::Path HostMemory::bounce_path(transport::Path in, transport::Window destination) const {
+transport::Path HostMemory::bounce_path(transport::Path in, transport::Window destination, transport::Engine with) const {
   const transport::Path on = engine(destination).fetch_path(*this);
   auto& hops = in.lanes[0].hops;
   in.hops_to_stage = hops.size();
   in.chunk_bytes = config_.chunk_bytes;
+  if (with == transport::Engine::copy_engine) in.chunk_start = config_.copy_start;
   hops.insert(hops.end(), on.lanes[0].hops.begin(), on.lanes[0].hops.end());
   in.fixed = on.fixed;
   in.limit = on.limit;
@@ -61,12 +62,31 @@ bool HostMemory::bounce(Message& message) {
   if (!fresh) return false;
   Staged& staged = found->second;
   staged.chunks = std::max<std::uint64_t>(1, ceil_div(message.bytes, config_.chunk_bytes));
-  while (staged.written < std::min<std::uint64_t>(staged.chunks, config_.chunks)) write_next(message, staged);
+  go_on(message, staged);
   return true;
 }
 
-void HostMemory::write_next(Message& message, Staged& staged) {
-  engine(message.source).stage(message, *this, size_of(message, staged.written++));
+void HostMemory::go_on(Message& message, Staged& staged) {
+  const std::uint64_t room = std::min<std::uint64_t>(staged.chunks, staged.taken + config_.chunks);
+  if (message.engine == transport::Engine::sm) {
+    while (staged.written < room) start(kWriteTag, message, staged);
+    while (staged.fetched < staged.arrived) start(kReadTag, message, staged);
+    return;
+  }
+  const auto start_later = [&](std::uint32_t tag) {
+    context_.calendar.at(now() + config_.copy_start, *this, tag, reinterpret_cast<std::uint64_t>(&message));
+    return true;
+  };
+  if (!staged.writes && staged.written < room) staged.writes = start_later(kWriteTag);
+  if (!staged.reads && staged.fetched < staged.arrived) staged.reads = start_later(kReadTag);
+}
+
+void HostMemory::start(std::uint32_t tag, Message& message, Staged& staged) {
+  if (tag == kWriteTag) {
+    engine(message.source).stage(message, *this, size_of(message, staged.written++));
+  } else {
+    engine(message.destination).fetch(message, *this, size_of(message, staged.fetched++));
+  }
 }
 
 void HostMemory::receive(Transaction& t) {
@@ -90,25 +110,33 @@ void HostMemory::taken(Message& message, Bytes bytes, Time when) {
   const auto found = staged_.find(&message);
   Staged& staged = found->second;
   staged.taken_bytes += bytes;
-  if (staged.taken_bytes != end_of(message, staged.taken)) return;
-  if (++staged.taken == staged.chunks) {
+  if (staged.taken_bytes != end_of(message, staged.read)) return;
+  if (++staged.read == staged.chunks) {
     staged_.erase(found);
-  } else if (staged.taken + config_.chunks <= staged.chunks) {
+  } else {
     context_.calendar.at(when, *this, kRoomTag, reinterpret_cast<std::uint64_t>(&message));
   }
 }
 
 void HostMemory::on_own_event(std::uint32_t tag, std::uint64_t data) {
-  if (tag != kWholeTag && tag != kRoomTag) {
+  if (tag < kWholeTag) {
     Endpoint::on_own_event(tag, data);
     return;
   }
   Message& message = *reinterpret_cast<Message*>(data);
   Staged& staged = staged_.at(&message);
-  if (tag == kRoomTag) {
-    write_next(message, staged);
-  } else {
-    engine(message.destination).fetch(message, *this, size_of(message, staged.fetched++));
+  switch (tag) {
+    case kWholeTag:
+      ++staged.arrived;
+      staged.writes = false;
+      go_on(message, staged);
+      break;
+    case kRoomTag:
+      ++staged.taken;
+      staged.reads = false;
+      go_on(message, staged);
+      break;
+    default: start(tag, message, staged);
   }
 }
 

@@ -93,7 +93,13 @@ bool Endpoint::stage(Requester& requester) {
   t->virtual_channel =
       part.operation == Operation::read_request ? kRequestChannel : context_.plan.channel_of[message.traffic_class];
   t->first_of_message = part.first;
-  t->head = t->tail = later(now(), part.written);
+  t->head = later(now(), part.written);
+  if (part.meter != nullptr) {
+    t->head = later(t->head, part.meter->free());
+    part.meter->take(t->head, t->payload_bytes);
+    metered_until_ = later(metered_until_, part.meter->free());
+  }
+  t->tail = t->head;
   // What its source has yet to write does not wait for the port.
   t->waiting_since = later(part.first ? message.started : requester.last_left, part.written);
   if (part.rate != Rate()) t->tail = part.written = t->head + part.rate.time_for(t->payload_bytes);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/byte_clock.h"
 #include "transport/device.h"
 #include "transport/ring.h"
 
@@ -24,6 +25,7 @@ class Endpoint : public Device {
   PortId decode(std::uint64_t address, Lid lid, PortId ingress) const override;
   /// What waits for a lost link is given up: its source sends it another way.
   void take_back(PortId out) override;
+  bool forgets(Time now) const override { return metered_until_ <= now; }
   /// Tells the client at the message's end that all that can land of it has.
   void complete(Message& message);
   /// A read that this endpoint asked for will not be answered.
@@ -41,6 +43,7 @@ class Endpoint : public Device {
     std::uint64_t reply_to = 0;
     GroupId group = 0;
     Bytes engine_payload_bytes = 0;
+    Meter* meter = nullptr;          ///< that its bytes wait for and are counted by, if any
     Rate rate;                       ///< at which the source writes it; zero: as fast as the link takes it
     Time written;                    ///< by then the source has written what is cut
     bool first = true;
@@ -102,6 +105,7 @@ class Endpoint : public Device {
   void count_left(Message& message, Bytes bytes, Time leaves);
 
   Window window_;
+  Time metered_until_;
   std::vector<Outlet> outlets_;
 };
 

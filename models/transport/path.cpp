@@ -190,6 +190,7 @@ std::pair<Path, Path> at_stage(const Path& path) {
   const auto stage = hops.begin() + static_cast<std::ptrdiff_t>(path.hops_to_stage);
   std::pair<Path, Path> legs(path, path);
   legs.first.chunk_bytes = legs.second.chunk_bytes = 0;
+  legs.first.chunk_start = legs.second.chunk_start = Time();
   legs.first.lanes[0].hops.assign(hops.begin(), stage);
   legs.first.fixed = Time();
   legs.first.limit = Rate();
@@ -204,7 +205,13 @@ Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
     const auto [in, on] = at_stage(path);
     const Bytes chunks = std::max<Bytes>(1, ceil_div(bytes, path.chunk_bytes));
     const Bytes first = std::min(bytes, path.chunk_bytes), last = bytes - (chunks - 1) * path.chunk_bytes;
-    const auto take = [&](const Path& leg, Bytes b) { return uncontended_time(leg, b, transaction_bytes); };
+    const auto take = [&](const Path& leg, Bytes b) {
+      if (path.chunk_start == Time()) return uncontended_time(leg, b, transaction_bytes);
+      const Bytes whole = b / path.chunk_bytes, rest = b % path.chunk_bytes;  // one after another
+      Time time = (path.chunk_start + uncontended_time(leg, path.chunk_bytes, transaction_bytes)) * whole;
+      if (rest != 0 || whole == 0) time += path.chunk_start + uncontended_time(leg, rest, transaction_bytes);
+      return time;
+    };
     return later(take(in, first) + take(on, bytes), take(in, bytes) + take(on, last));
   }
   Time longest;

@@ -36,6 +36,7 @@ struct Path {
   /// The first so many hops end in a memory on the way, where chunks are whole before they go on; 0 bytes: nothing is staged.
   std::size_t hops_to_stage = 0;
   Bytes chunk_bytes = 0;
+  Time chunk_start;                    ///< of each chunk's way in, and on, where they are started one by one
   Bytes smallest_transaction_bytes = 64;
 
   /// Payload per packet, or per request, of an operation's engine; 0: as the links have it.

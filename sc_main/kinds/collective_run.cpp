@@ -153,7 +153,7 @@ CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
   row.count = workload::collective_test::count(o, spec().dtype, r.spec.bytes, test_->ranks());
   row.type = workload::collective_test::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   row.reduction = o == Operation::all_reduce || o == Operation::reduce_scatter ? "sum" : "none";
-  row.root = o == Operation::broadcast ? 0 : -1;
+  row.root = o == Operation::broadcast ? static_cast<int>(r.spec.root) : -1;
   row.time_us = r.time().seconds() * 1e6;
   row.algbw_gb_per_s = r.algbw_gb_per_s();
   row.busbw_gb_per_s = row.algbw_gb_per_s * workload::collective_test::busbw_factor(o, test_->ranks());

@@ -163,6 +163,9 @@ Record<RootComplexDatasheet> root_complex_record() {
   Record<RootComplexDatasheet> r;
   r.add("generation", &RootComplexDatasheet::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
   r.add("hop_ns", &RootComplexDatasheet::hop_ns, "peer-to-peer through the root complex").range(0, kMostNs).required();
+  r.add("far_peer_gb_per_s", &RootComplexDatasheet::far_peer_gb_per_s,
+        "what two GPUs below different sockets write to each other over PCIe, both ways together; 0: no limit")
+      .range(0, kMostRate);
   r.add("buffer_bytes", &RootComplexDatasheet::buffer_bytes, "per input port and virtual channel")
       .above(0, kMostBytes)
       .required();
@@ -191,6 +194,10 @@ Record<HostMemoryDatasheet> host_memory_record() {
   r.add("buffer_bytes", &HostMemoryDatasheet::buffer_bytes, "of writes, per virtual channel").above(0, kMostBytes).required();
   r.add("bounce_chunk_bytes", &HostMemoryDatasheet::bounce_chunk_bytes, "chunk of a staging buffer between two GPUs")
       .range(64, kMostBytes)
+      .required();
+  r.add("bounce_start_us", &HostMemoryDatasheet::bounce_start_us,
+        "start of each chunk's copy in, and out, where copy engines stage between GPUs without peer access")
+      .range(0, 1000)
       .required();
   r.add("bounce_chunks", &HostMemoryDatasheet::bounce_chunks, "chunks that a staging buffer holds").range(1, 65536).required();
   return r;

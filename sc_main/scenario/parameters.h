@@ -155,6 +155,8 @@ struct CollectiveSection : RanksSection, SizesSection {
   workload::collective_test::Library library = workload::collective_test::Library::nccl;
   AlgorithmWord algorithm = AlgorithmWord::automatic;
   ProtocolWord protocol = ProtocolWord::automatic;
+  std::uint32_t root = 0;
+  bool both_directions = false;
   bool in_graph = false;
   std::uint32_t iterations = 1;
   std::vector<double> skew_us;

@@ -25,6 +25,15 @@ CollectiveTestSpec resolve_collective(const CollectiveSection& written, const pl
   spec.library = written.library;
   spec.algorithm = forced<collective::Algorithm>(written.algorithm);
   spec.protocol = forced<collective::Protocol>(written.protocol);
+  spec.root = written.root;
+  if (spec.root != 0 && spec.operation != collective::Operation::broadcast)
+    refuse_workload(source, "root", "needs workload.op: broadcast");
+  if (spec.root >= spec.gpus.size())
+    refuse_workload(source, "root", std::to_string(spec.root) + " is no rank; " + std::to_string(spec.gpus.size()) +
+                                        " take part, numbered from 0");
+  spec.both_directions = written.both_directions;
+  if (spec.both_directions && spec.algorithm != collective::Algorithm::ring)
+    refuse_workload(source, "both_directions", "needs workload.algorithm: ring");
   spec.in_graph = written.in_graph;
   spec.iterations = written.iterations;
   if (!written.skew_us.empty() && written.skew_us.size() != spec.gpus.size())

@@ -182,6 +182,8 @@ Record<CollectiveSection> collective_record() {
            {"auto", "ring", "tree", "nvls", "nvls_tree", "one_shot", "two_shot", "hierarchical", "direct", "pxn"},
            "auto: the library's choice");
   r.choice("protocol", &CollectiveSection::protocol, {"auto", "simple", "ll", "ll128"}, "auto: the library's choice");
+  r.add("root", &CollectiveSection::root, "the rank that a broadcast starts from").range(0, kMostGpus - 1);
+  r.add("both_directions", &CollectiveSection::both_directions, "of a forced ring, every other channel runs the other way round");
   r.add("in_graph", &CollectiveSection::in_graph, "launched from a CUDA graph, not one by one from the host");
   r.add("iterations", &CollectiveSection::iterations,
         "of each size, back to back; the model repeats itself, so one says all")

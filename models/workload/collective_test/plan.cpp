@@ -10,6 +10,8 @@ collective::CollectiveSpec plan(const CollectiveTestSpec& test, const collective
   request.library = test.library;
   request.algorithm = test.algorithm;
   request.protocol = test.protocol;
+  request.root = test.root;
+  request.both_directions = test.both_directions;
   request.in_graph = test.in_graph;
   request.traffic_class = number(TrafficClass::tp);
   return collective::choose(request, group, site);
