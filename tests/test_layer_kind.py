@@ -139,3 +139,17 @@ def test_what_is_refused(phase, option, words, tmp_path):
     result = run("dgx_h100", PHASES[phase], "--set", option, "--out", tmp_path / "out")
     assert result.returncode == 2 and words in result.stderr and result.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+def test_a_pass_is_its_layers(tp, tmp_path):
+    """The time to the first token of a prompt in one chunk, against one layer times layers."""
+    steps(tmp_path / "layer", "prefill", f"workload.tp={tp}", "workload.tokens=512")
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(f"model: {{config: {ROOT}/scenarios/models/llama-3.1-70b.json}}\n"
+                     "workload: {kind: disaggregated_prefill, requests: {count: 1, prompt_tokens: 512}, chunk_tokens: 512, handoff: at_end,\n"
+                     f"           memory_limit_ratio: 1, prefill: {{tp: {tp}, pp: 1}}, decode: {{tp: {tp}, pp: 1}}}}\n")
+    options = ["--set", "machine.overrides={gpu: {hbm: {capacity_gb: 400}}}"]  # so that one GPU holds them all
+    succeed("dgx_h100", whole, "--out", tmp_path / "whole", "--quiet", *options)
+    ttft, layers = (summary(tmp_path / folder)["metrics"][key] for folder, key in [("whole", "ttft_s"), ("layer", "pass_s")])
+    assert ttft == pytest.approx(layers, rel=0.005)
