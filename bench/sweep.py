@@ -52,7 +52,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=PROJECT / "build" / "bin", help="where the executables are (default build/bin)")
     parser.add_argument("--kills", type=int, default=20, choices=range(0, 1001), metavar="N",
-                        help="how often to kill (default 20)")
+                        help="how often to kill (default 20; 0 only measures)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default 1)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -74,6 +74,8 @@ def main():
         print(f"| {points} | {wall_s:.1f} s | {simulated_s / wall_s / WORKERS:.1%} | {used_s / wall_s / WORKERS:.1%}"
               f" | {added_s * 1e3:.1f} ms | {added_s / (simulated_s / points):.1%} |")
 
+        if options.kills == 0:
+            return
         dice = random.Random(options.seed)
         over = []
         for _ in range(options.kills):

@@ -33,8 +33,7 @@ KEYS = ("schema_version", "scenario", "set", "let", "axes", "where", "repeats", 
 AXIS_KEYS = ("values", "from", "to", "step", "factor", "name", "also", "choices")
 SCHEMA_VERSION = 1
 RESERVED = ("position", "id", "status", "error", "directory", "kind", "model", "objective")  # columns of every run
-MOST_COMBINATIONS = 1_000_000
-MOST_REPEATS = 100_000
+MOST_RUNS = 1_000_000
 
 
 @dataclass
@@ -105,7 +104,7 @@ class Sweep:
         self.settings = self._settings(fields.get("set"), "set")
         self.axes = self._axes(fields["axes"])
         self.let = self._let(fields.get("let"), "let")
-        self.repeats = fields["repeats"].count("repeats", MOST_REPEATS) if "repeats" in fields else 1
+        self.repeats = fields["repeats"].count("repeats", MOST_RUNS) if "repeats" in fields else 1
         if self.repeats > 1 and any("seed" in axis.keys for axis in self.axes):
             raise fields["repeats"].wrong("repeats: makes seeds, and so does the axis 'seed'")
         known = {axis.name for axis in self.axes} | {"platform", "seed"}
@@ -250,8 +249,9 @@ class Sweep:
 
     def points(self) -> list[SweepPoint]:
         """All points, in the order of the axes, the last fastest, repeats next to each other."""
-        if (combinations := math.prod(len(axis.choices) for axis in self.axes)) > MOST_COMBINATIONS:
-            raise self.root.wrong(f"axes: {combinations} combinations, more than {MOST_COMBINATIONS}")
+        combinations = math.prod(len(axis.choices) for axis in self.axes)
+        if combinations * self.repeats > MOST_RUNS:
+            raise self.root.wrong(f"axes: {combinations} combinations, {self.repeats} times: more than {MOST_RUNS} runs")
         points = []
         for choices in itertools.product(*(axis.choices for axis in self.axes)):
             point = self._point(choices)
@@ -315,8 +315,8 @@ def _range(what: str, value: Value, fields: dict[str, Value]) -> list[int | floa
     numbers = []
     while (number := first + len(numbers) * stride if by == "step" else first * stride ** len(numbers)) <= last + slack:
         numbers.append(number if isinstance(number, int) else float(f"{number:.12g}"))
-        if len(numbers) > MOST_COMBINATIONS:
-            raise value.wrong(f"{what}: more than {MOST_COMBINATIONS} values")
+        if len(numbers) > MOST_RUNS:
+            raise value.wrong(f"{what}: more than {MOST_RUNS} values")
     return numbers
 
 
