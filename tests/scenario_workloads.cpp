@@ -2,6 +2,8 @@
 #define BOOST_TEST_MODULE scenario_workloads
 #include <boost/test/unit_test.hpp>
 
+#include <set>
+
 #include "tests/scenario_support.h"
 
 using namespace railyard;
@@ -172,6 +174,21 @@ BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
   const KernelTestSpec steps = kernels_of({"workload.kernels=[{op: norm, tokens: {min: 1, max: 6, step: 2}, width: 4}]"});
   BOOST_TEST(steps.kernels.size() == 3u);
   BOOST_TEST(steps.kernels[2].tokens == 5u);
+}
+
+BOOST_AUTO_TEST_CASE(a_sweep_makes_every_combination_once) {
+  const KernelTestSpec s = kernels_of({"workload.kernels=[{op: attention_prefill, launch: [graph, stream], dtype: [fp8, bf16], heads: [8, 16], "
+                                       "kv_heads: [2, 4], head_dim: [64, 128], kv_dtype: [fp8, bf16], batch: [1, 2], tokens: [5, 6], "
+                                       "context_tokens: [0, 7]}]"});
+  std::set<std::string> seen;
+  for (const gpu::KernelSpec& k : s.kernels)
+    seen.insert(std::to_string(static_cast<int>(k.launch)) + " " + std::string(name_of(k.dtype)) + " " + std::to_string(k.heads.query) + "/" +
+                std::to_string(k.heads.kv) + "x" + std::to_string(k.heads.dim) + " " + std::string(name_of(k.heads.kv_dtype)) + " " +
+                std::to_string(k.sequences.size()) + "x" + std::to_string(k.sequences[0].tokens) + "+" + std::to_string(k.sequences[0].kv_start));
+  BOOST_TEST(s.kernels.size() == 512u);
+  BOOST_TEST(seen.size() == 512u);
+  BOOST_TEST(s.kernels[1].sequences[0].kv_start == 7u);
+  BOOST_TEST((s.kernels[8].heads.kv_dtype == DataType::bf16 && s.kernels[7].heads.kv_dtype == DataType::fp8));
 }
 
 BOOST_AUTO_TEST_CASE(sequences_of_an_attention_kernel) {

@@ -79,15 +79,18 @@ void check_keys(const KernelItem& item, const std::string& path, const Source& s
     const bool is_written = key.written(item);
     if (is_written && ((key.required | key.accepted) & of(item.op)) == 0)
       refuse_workload(source, path + "." + key.name, "does not go with" + op);
-    if (!is_written && (key.required & of(item.op)) != 0) refuse_workload(source, path, std::string(key.name) + " is required by" + op);
+    if (!is_written && (key.required & of(item.op)) != 0)
+      refuse_workload(source, path, std::string(key.name) + " is required by" + op);
   }
   if (item.contexts_tokens.empty()) return;
-  for (const auto& [name, is_written] : {std::pair{".batch", !item.batch.empty()}, {".context_tokens", !item.context_tokens.empty()}})
+  for (const auto& [name, is_written] :
+       {std::pair{".batch", !item.batch.empty()}, {".context_tokens", !item.context_tokens.empty()}})
     if (is_written) refuse_workload(source, path + name, "contexts_tokens says the same; one of the two");
 }
 
 /// Every GPU must have tensor cores for what a GEMM multiplies.
-void check_types(const KernelItem& item, const std::string& path, const platforms::MachineSpec& machine, const Source& source) {
+void check_types(const KernelItem& item, const std::string& path, const platforms::MachineSpec& machine,
+                 const Source& source) {
   if (item.op != KernelOp::gemm) return;
   const std::vector<DataType> types = item.dtype.empty() ? std::vector<DataType>{DataType::bf16} : item.dtype;
   for (const DataType type : types) {
@@ -96,8 +99,9 @@ void check_types(const KernelItem& item, const std::string& path, const platform
       std::vector<std::string> accepted;
       for (std::size_t t = 0; t < kDataTypes; ++t)
         if (group.gpu.sm.flop_per_clock[t] > 0) accepted.emplace_back(kDataTypeNames[t]);
-      refuse_workload(source, path + ".dtype",
-                      group.gpu.name + " has no tensor rate for " + std::string(name_of(type)) + "; accepted: " + joined(accepted));
+      refuse_workload(
+          source, path + ".dtype",
+          group.gpu.name + " has no tensor rate for " + std::string(name_of(type)) + "; accepted: " + joined(accepted));
     }
   }
 }
@@ -130,18 +134,18 @@ KernelSpec combination(const KernelItem& item, std::uint64_t number) {
   const std::uint64_t context = digits.take(item.context_tokens, 0);
   const std::uint64_t tokens = digits.take(item.tokens, 1);
   const std::uint64_t batch = digits.take(item.batch, 1);
+  const auto kv_type = item.kv_dtype.empty() ? std::nullopt : std::optional(digits.take(item.kv_dtype, DataType::bf16));
   spec.heads.value_dim = digits.take32(item.value_dim, 0);
   spec.heads.dim = digits.take32(item.head_dim, 0);
   const std::uint32_t kv_heads = digits.take32(item.kv_heads, 0);
   spec.heads.query = digits.take32(item.heads, 0);
   spec.heads.kv = kv_heads != 0 ? kv_heads : spec.heads.query;
   spec.weight_copies = digits.take32(item.weight_copies, 0);
+  if (!item.result_dtype.empty()) spec.result_dtype = digits.take(item.result_dtype, DataType::bf16);
   spec.groups = digits.take32(item.groups, 1);
   spec.k = digits.take(item.k, 0);
   spec.n = digits.take(item.n, 0);
   spec.m = digits.take(item.m, 0);
-  if (!item.result_dtype.empty()) spec.result_dtype = digits.take(item.result_dtype, DataType::bf16);
-  const auto kv_type = item.kv_dtype.empty() ? std::nullopt : std::optional(digits.take(item.kv_dtype, DataType::bf16));
   spec.dtype = digits.take(item.dtype, DataType::bf16);
   spec.heads.kv_dtype = kv_type.value_or(spec.dtype);
   spec.launch = digits.take(item.launch, gpu::KernelLaunch::graph);
@@ -170,16 +174,18 @@ KernelSpec combination(const KernelItem& item, std::uint64_t number) {
 std::uint64_t combinations(const KernelItem& item) {
   std::uint64_t count = 1;
   for (const std::size_t values :
-       {item.launch.size(), item.dtype.size(), item.result_dtype.size(), item.kv_dtype.size(), item.m.size(), item.n.size(),
-        item.k.size(), item.groups.size(), item.weight_copies.size(), item.heads.size(), item.kv_heads.size(), item.head_dim.size(),
-        item.value_dim.size(), item.batch.size(), item.tokens.size(), item.context_tokens.size(), item.width.size(), item.bytes.size()})
+       {item.launch.size(), item.dtype.size(), item.result_dtype.size(), item.kv_dtype.size(), item.m.size(),
+        item.n.size(), item.k.size(), item.groups.size(), item.weight_copies.size(), item.heads.size(),
+        item.kv_heads.size(), item.head_dim.size(), item.value_dim.size(), item.batch.size(), item.tokens.size(),
+        item.context_tokens.size(), item.width.size(), item.bytes.size()})
     count = std::min<std::uint64_t>(kMostKernels + 1, count * std::max<std::size_t>(1, values));
   return count;
 }
 
 }  // namespace
 
-KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine, const Source& source) {
+KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine,
+                               const Source& source) {
   if (written.kernels.empty()) refuse_workload(source, "kernels", "is empty; at least one kernel");
   KernelTestSpec spec;
   for (std::uint32_t i = 0; i < written.kernels.size(); ++i) {

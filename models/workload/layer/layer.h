@@ -23,7 +23,8 @@ struct StepResult {
 class Layer : private JobClient {
  public:
   /// @param gpus  by rank
-  Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink);
+  Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
+        JobSink& sink);
 
   void start();
   bool done() const { return finished() == steps_.size(); }

@@ -24,19 +24,25 @@ class Plan {
   }
 
  private:
-  std::uint64_t normed_tokens() const { return spec_.sequence_parallel ? spec_.all_tokens() / spec_.tp : spec_.all_tokens(); }
+  std::uint64_t normed_tokens() const {
+    return spec_.sequence_parallel ? spec_.all_tokens() / spec_.tp : spec_.all_tokens();
+  }
 
   void add(const std::string& part, const Segment& segment) {
     for (const NamedKernel& kernel : segment.kernels) steps_.push_back({part + kernel.name, false, kernel.time, {}, 0});
   }
   void add(const std::string& part, Operation operation) {
-    if (spec_.tp > 1) steps_.push_back({part + collective::kOperationNames[static_cast<std::size_t>(operation)], true, {}, operation, vector_});
+    if (spec_.tp > 1)
+      steps_.push_back(
+          {part + collective::kOperationNames[static_cast<std::size_t>(operation)], true, {}, operation, vector_});
   }
   /// In front of what needs every token, and behind what leaves partial sums of every token.
   void gather(const std::string& part) {
     if (spec_.sequence_parallel) add(part, Operation::all_gather);
   }
-  void reduce(const std::string& part) { add(part, spec_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce); }
+  void reduce(const std::string& part) {
+    add(part, spec_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce);
+  }
 
   void forward(const std::string& prefix) {
     for (const bool is_mlp : {false, true}) {
