@@ -94,6 +94,11 @@ def test_percentiles_show_where_there_are_several_requests(tmp_path):
     assert line_of(run(*runs).stdout, "ttft_p50_s")[1] == "100.000 ms"
 
 
+@pytest.mark.parametrize("name, text", [("busbw_gb_per_s.8192", "0.5"), ("time_s.8192", "500.000 ms"), ("tflops.hopper", "0.5")])
+def test_a_name_tells_its_unit_before_or_behind_a_point(name, text):
+    assert tables.formatter(name)(0.5) == text
+
+
 def test_links_limits_the_list_and_keeps_the_busiest_of_every_run(tmp_path):
     runs = [write_run(tmp_path / "a", 0.5, busy=(0.5, 0.25)), write_run(tmp_path / "b", 0.5, busy=(0.125, 0.25))]
     links = run(*runs, "--links", 1).stdout.split("busiest links")[1]
@@ -170,7 +175,7 @@ def test_the_parts_of_a_real_prefill_are_the_whole(tmp_path, tp, pp):
 
     sets = ["--set", f"workload.prefill.tp={tp}", "--set", f"workload.prefill.pp={pp}", "--set", "workload.requests.count=3"]
     succeed("plx_box", tiny(tmp_path), "--out", tmp_path / "out", "--quiet", *sets)
-    found = tables.parts(Run(str(tmp_path / "out"), "out"))
+    found = tables.parts(Run(str(tmp_path / "out"), "out").metrics)
     assert "prefill: the rest" not in found and min(found.values()) >= 0
     assert sum(value for name, value in found.items() if name.startswith("prefill: ")) == pytest.approx(found["prefill"], rel=1e-9)
 

@@ -39,7 +39,7 @@ def duration(value: float) -> str:
 
 def formatter(name: str) -> Callable[[float], str]:
     """How a person reads a metric: its name tells the unit."""
-    if name.endswith("_per_s"):
+    if any(word.endswith("_per_s") for word in name.split(".")):
         return "{:.1f}".format
     if any(word.endswith("_s") for word in name.split(".")):
         return duration
@@ -82,9 +82,8 @@ def metric_rows(runs: list[Run]) -> Rows:
     return [(name, [run.metrics.get(name) for run in runs]) for name in names]
 
 
-def parts(run: Run) -> dict[str, float]:
+def parts(metrics: dict) -> dict[str, float]:
     """Where a run's time went, as far as its kind tells: parts that add up to the whole that follows them."""
-    metrics = run.metrics
     if "prefill_window_s" in metrics:
         window = metrics["prefill_window_s"]
         stages = [value for name, value in metrics.items() if name.startswith("stage_utilisation.")]
@@ -104,12 +103,18 @@ def parts(run: Run) -> dict[str, float]:
             found |= {f"decode step: {name}": value for name, value in decode.items()}
             found |= {"decode step: kernels and the rest": step - sum(decode.values()), "decode step": step}
         return found
+    if "layer_s" in metrics:
+        layer = {"kernels": metrics["kernels_s"], "collectives": metrics["collectives_s"]}
+        rest = metrics["layer_s"] - sum(layer.values())
+        if abs(rest) > ROUNDING * metrics["layer_s"]:
+            layer["the rest"] = rest
+        return {f"layer: {name}": value for name, value in layer.items()} | {"layer": metrics["layer_s"]}
     return {}
 
 
 def moved_rows(runs: list[Run]) -> Rows:
     """The parts of the runs' time, without those that are nothing; where the kind tells none, the durations that differ."""
-    found = [parts(run) for run in runs]
+    found = [parts(run.metrics) for run in runs]
     if any(found):
         rows = [(name, [part.get(name) for part in found]) for name in dict.fromkeys(name for part in found for name in part)]
         return [(name, values) for name, values in rows if any(values)]

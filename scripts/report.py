@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+"""Makes one self-contained page, report.html, of a run or of a sweep; figures for papers, too.
+
+  scripts/report.py out/plx                                  # the --out directory of an executable
+  scripts/report.py out/tp_pp_plx --slo ttft_s=0.5           # of a sweep: its results.sqlite, and the runs beside it
+  scripts/report.py out/tp_pp_plx --figures figures          # every chart also as SVG and PNG, by matplotlib
+
+docs/report.md says what it shows.
+"""
+
+import argparse
+import math
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from command_line import BAD_INPUT, Parser
+
+try:
+    from reporting import charts, page, run_charts, source
+except ImportError as missing:
+    sys.exit(f"report.py: error: {missing}; it needs the Debian package python3-yaml")
+
+
+def limit(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not name or not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not METRIC=SECONDS, as ttft_s=0.5")
+    return name, seconds
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(description=__doc__)
+    parser.add_argument("directory", metavar="DIR", type=pathlib.Path, help="of a run, or of a sweep")
+    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="where the page goes (default DIR/report.html)")
+    parser.add_argument("--slo", type=limit, action="append", default=[], metavar="METRIC=SECONDS",
+                        help="service level, a line in the front of this time; repeatable")
+    parser.add_argument("--figures", type=pathlib.Path, metavar="DIR", help="also draw every chart as SVG and PNG")
+    options = parser.parse_args(arguments)
+    options.html = options.html or options.directory / "report.html"
+    return options
+
+
+def of_run(files: pathlib.Path) -> list[charts.Chart]:
+    topology = run_charts.topology(files)
+    return [*run_charts.pipelines(files), *([topology] if topology else []), *run_charts.rooflines(files)]
+
+
+def report(options: argparse.Namespace) -> None:
+    subject = source.read(options.directory)
+    shown = [*charts.fronts(subject, dict(options.slo)), *charts.shares(subject), *charts.heats(subject)]
+    detail = next(iter(subject.ranked()), None)
+    details = of_run(detail.files) if detail else []
+    text = page.render(subject, shown, detail, details, options.html)
+    if options.figures:
+        try:
+            from reporting import figures  # pylint: disable=import-outside-toplevel
+        except ImportError as error:
+            raise source.Error(f"--figures: {error}; apt-get install python3-matplotlib") from error
+        figures.draw_all([*shown, *details], options.figures)
+    scratch = options.html.with_name(f".{options.html.name}")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(options.html)
+    print(options.html)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse_options(arguments)
+    try:
+        report(options)
+    except source.Error as error:
+        sys.exit(print(f"report.py: error: {error}", file=sys.stderr) or BAD_INPUT)
+    except OSError as error:
+        sys.exit(print(f"report.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

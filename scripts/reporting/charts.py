@@ -1,0 +1,236 @@
+"""Charts of many points: which are on the front, where the time went, how two axes decide. Numbers only; others draw them."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from comparing.tables import parts
+
+from .source import Error, Point, Subject, mean
+
+MOST_BARS = 60
+MOST_PANELS = 12
+QUESTIONS = ("model.config", "workload.requests", "workload.op", "workload.phase", "workload.tokens", "workload.batch",
+             "workload.context_tokens")
+
+
+@dataclass
+class Table:
+    """The numbers of a chart, for those who read and for those who cannot see it."""
+
+    header: list[str]
+    rows: list[list]
+
+
+@dataclass
+class Chart:
+    """`name` is unique in a report: of the section and of the figure's file. `note`: what is not shown, or how to read it."""
+
+    name: str
+    title: str
+    note: str = field(default="", kw_only=True)
+
+
+@dataclass
+class Mark:
+    """A run in a front: `best` where no other run of its group is better in both."""
+
+    number: int
+    label: str
+    group: str  # what was asked: runs of different questions do not compete
+    x: float
+    y: float
+    best: bool = False
+
+
+@dataclass
+class Front(Chart):
+    """Throughput, the more the better, against a time, the less the better."""
+
+    x_name: str
+    y_name: str
+    marks: list[Mark]
+    limit: float | None = None  # of x: the service level
+
+    @property
+    def groups(self) -> list[str]:
+        return list(dict.fromkeys(mark.group for mark in self.marks))
+
+    def table(self) -> Table:
+        rows = [[mark.label, mark.x, mark.y, "yes" if mark.best else ""] for mark in sorted(self.marks, key=lambda m: m.x)]
+        return Table(["run", self.x_name, self.y_name, "on the front"], rows)
+
+
+@dataclass
+class Shares(Chart):
+    """Parts of a time that add up to it, a bar a run."""
+
+    bars: list[tuple[int, str, dict[str, float]]]  # number and label of the run, seconds by part
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for _, _, seconds in self.bars for name in seconds))
+
+    def table(self) -> Table:
+        rows = [[label, *(seconds.get(name, 0.0) for name in self.names), sum(seconds.values())]
+                for _, label, seconds in self.bars]
+        return Table(["run", *(f"{name}, s" for name in self.names), "together, s"], rows)
+
+
+@dataclass
+class Panel:
+    """A heat map of the runs whose other axes have these values."""
+
+    title: str
+    cells: dict[tuple[object, object], tuple[float, int]]  # (row, column): mean value, and one run's number
+
+
+@dataclass
+class Heat(Chart):
+    """A value by two axes."""
+
+    value_name: str
+    largest_is_best: bool
+    row_name: str
+    column_name: str
+    rows: list
+    columns: list
+    panels: list[Panel]
+
+    @property
+    def values(self) -> list[float]:
+        return [value for panel in self.panels for value, _ in panel.cells.values()]
+
+    @property
+    def best(self) -> float:
+        return max(self.values) if self.largest_is_best else min(self.values)
+
+    def table(self) -> Table:
+        rows = [[panel.title, row, column, value] for panel in self.panels for (row, column), (value, _) in panel.cells.items()]
+        return Table(["other axes", self.row_name, self.column_name, self.value_name], rows)
+
+
+# What a part of a time is, whatever the kind calls it: the drawings' colours.
+CLASSES = {"kernels": "compute", "kernels and the rest": "compute", "all-reduces": "tp", "collectives": "tp",
+           "waiting for the last peer": "gate", "waiting for activations": "pp", "handoff": "kv", "bubble": "bubble"}
+
+
+def part_class(name: str) -> str:
+    return CLASSES.get(name, "rest")
+
+
+def _numbers(point: Point, prefix: str) -> list[str]:
+    names = [name for name in point.metrics if name.startswith(prefix) and name[len(prefix):].isdigit()]
+    return sorted(names, key=lambda name: int(name[len(prefix):]))
+
+
+def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int]]]:
+    """Name, time, throughput and the GPUs to share it among, of the kind of this run."""
+    if point.kind == "disaggregated_prefill":
+        return [("prefill", "ttft_s", "prefill_tokens_per_s", lambda p: p.ranks("prefill")),
+                ("decode", "tpot_s", "decode.tokens_per_s", lambda p: p.ranks("decode"))]
+    if point.kind == "layer" and "tokens_per_s" in point.metrics:
+        return [("pass", "pass_s", "tokens_per_s", lambda p: p.metrics["ranks"])]
+    if point.kind == "layer":
+        return [("layer", "layer_s", "tflops", lambda p: 1)]
+    if point.kind == "collective" and (sizes := _numbers(point, "time_s.")):
+        return [("collective", sizes[0], _numbers(point, "busbw_gb_per_s.")[-1], lambda p: 1)]
+    return []
+
+
+def _question(subject: Subject, point: Point) -> str:
+    """The values of the axes that ask something else, and choose nothing."""
+    asked = [name for name, keys in subject.axes.items() if any(key.startswith(QUESTIONS) for key in keys)]
+    return ", ".join(f"{name}={point.values[name]}" for name in asked)
+
+
+def fronts(subject: Subject, limits: dict[str, float]) -> list[Front]:
+    """Of a sweep; one run is no front. @param limits  service levels, seconds by metric"""
+    found: dict[str, Front] = {}
+    for point in subject.done if subject.is_sweep else []:
+        for name, x_name, y_name, gpus in _front_axes(point):
+            x, y = point.metrics.get(x_name), point.metrics.get(y_name)
+            if not x or y is None or not (count := gpus(point)):
+                continue
+            per_gpu = "" if point.kind == "collective" or y_name == "tflops" else " per GPU"
+            chart = found.setdefault(name, Front(f"front-{name}", f"Front: {name}", x_name, y_name + per_gpu, [],
+                                                 limits.get(x_name)))
+            chart.marks.append(Mark(point.number, point.label, _question(subject, point), x, y / count))
+    if unknown := sorted(set(limits) - {chart.x_name for chart in found.values()}):
+        there = ", ".join(chart.x_name for chart in found.values()) or "none"
+        raise Error(f"--slo {unknown[0]}: no such time is shown; there are: {there}")
+    for chart in found.values():
+        highest = dict.fromkeys(chart.groups, -math.inf)
+        for mark in sorted(chart.marks, key=lambda m: (m.x, -m.y)):
+            mark.best = mark.y > highest[mark.group]
+            highest[mark.group] = max(highest[mark.group], mark.y)
+        within = [mark for mark in chart.marks if chart.limit is None or mark.x <= chart.limit]
+        if chart.limit is not None:
+            best = max(within, key=lambda m: m.y, default=None)
+            most = f"the most throughput has {best.label}" if best else "none"
+            chart.note = f"Within {chart.x_name} = {chart.limit:g}: {len(within)} of {len(chart.marks)} runs; {most}."
+    return list(found.values())
+
+
+def shares(subject: Subject) -> list[Shares]:
+    """Of every phase that a kind tells apart, its parts; `phase: part` are those that add up to the phase."""
+    found: dict[str, Shares] = {}
+    points = subject.ranked()
+    for point in points[:MOST_BARS]:
+        phases: dict[str, dict[str, float]] = {}
+        for name, seconds in parts(point.metrics).items():
+            phase, colon, part = name.partition(": ")
+            if colon:
+                phases.setdefault(phase, {})[part] = seconds
+            elif name == "handoff":  # after the first token: on top of prefill
+                phases["prefill"][name] = seconds
+        for phase, of_phase in phases.items():
+            chart = found.setdefault(phase, Shares("parts-" + phase.replace(" ", "-"), f"Where the time goes: {phase}", []))
+            chart.bars.append((point.number, point.label, of_phase))
+    for chart in found.values():
+        if len(points) > MOST_BARS:
+            chart.note = f"The best {MOST_BARS} of {len(points)} runs."
+    return list(found.values())
+
+
+def _heat_axes(subject: Subject) -> tuple[str, str] | None:
+    """Tensor by pipeline parallel sizes where the sweep has both, else its first two axes."""
+    for end in ("prefill.{}", "{}"):
+        pair = [next((name for name, keys in subject.axes.items() if any(key.endswith("." + end.format(size)) for key in keys)),
+                     None) for size in ("tp", "pp")]
+        if all(pair):
+            return pair[0], pair[1]
+    names = list(subject.axes)
+    return (names[0], names[1]) if len(names) > 1 else None
+
+
+def _order(values: Iterable) -> list:
+    """Numbers by size, then words as they come."""
+    return sorted(dict.fromkeys(values), key=lambda value: (1, 0) if isinstance(value, str) else (0, value))
+
+
+def heats(subject: Subject) -> list[Heat]:
+    """The objective by two axes, a panel for each combination of the others; repeats by their mean."""
+    points = [point for point in subject.done if point.objective is not None]
+    axes = _heat_axes(subject)
+    if axes is None or not points:
+        return []
+    others = [name for name in subject.axes if name not in axes]
+    rows, columns = (_order(point.values[axis] for point in points) for axis in axes)
+    values = [_order(point.values[name] for point in points) for name in others]
+    panels = []
+    for combination in itertools.product(*values):
+        members = [point for point in points if all(point.values[name] == v for name, v in zip(others, combination))]
+        cells = {}
+        for row, column in itertools.product(rows, columns):
+            here = [point for point in members if (point.values[axes[0]], point.values[axes[1]]) == (row, column)]
+            if here:
+                cells[row, column] = (mean(point.objective for point in here), here[0].number)
+        if cells:
+            panels.append(Panel(", ".join(f"{name}={value}" for name, value in zip(others, combination)), cells))
+    note = f"{'Largest' if subject.largest_is_best else 'Smallest'} is best."
+    if len(panels) > MOST_PANELS:
+        note += f" The first {MOST_PANELS} of {len(panels)} combinations of the other axes."
+    title = f"{axes[0].upper()} x {axes[1].upper()}" if axes == ("tp", "pp") else f"{axes[0]} x {axes[1]}"
+    return [Heat("heat", title, subject.objective, subject.largest_is_best, *axes, rows, columns, panels[:MOST_PANELS], note=note)]

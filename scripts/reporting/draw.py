@@ -1,0 +1,158 @@
+"""Charts of many points as SVG. Every mark carries its exact numbers (data-x, data-y, ...) and what is said about it
+(data-tip); those of a run lead to its row of the table. Colours are classes of the page's style."""
+
+from collections.abc import Iterable
+
+from .charts import Front, Heat, Shares, part_class
+from .markup import Element, Quantity, Scale, element, shown, text_width
+
+WIDTH = 720
+HEIGHT = 380
+LEAST = 0.78  # of its width, on a narrow screen
+GROUPS = 6  # colours
+STEPS = 7  # of a heat map's colours
+BAR = 22  # height
+
+
+def canvas(name: str, label: str, width: float, height: float, *children: Element) -> Element:
+    """As wide as drawn; on a narrow screen a little smaller, and the rest scrolls."""
+    return element("svg", *children, viewBox=f"0 0 {width:g} {height:g}", width=f"{width:g}", height=f"{height:g}",
+                   style=f"min-width:{LEAST * width:.0f}px", role="group", id=f"svg-{name}", aria_label=label)
+
+
+def words(text: str, x: float, y: float, class_: str = "", anchor: str = "start") -> Element:
+    return element("text", text, x=x, y=y, class_=class_ or None, text_anchor=None if anchor == "start" else anchor)
+
+
+def linked(number: int, tip: str, *children: Element, **data: object) -> Element:
+    """Marks of a run: a link to its row."""
+    return element("a", *children, href=f"#run-{number}", class_="mark", aria_label=tip, data_tip=tip, data_run=number,
+                   **{f"data_{name}": repr(value) for name, value in data.items()})
+
+
+def legend(entries: Iterable[tuple[str, str]], x: float, y: float, width: float) -> tuple[Element, float]:
+    """@param entries  class and text. @return the legend, and its height"""
+    group, left, top = element("g", class_="legend"), x, y
+    for class_, text in entries:
+        wide = text_width(text) + 30
+        if left + wide > width and left > x:
+            left, top = x, top + 20
+        group.append(element("rect", x=left, y=top - 10.0, width=12, height=12, rx=2, class_=class_))
+        group.append(words(text, left + 17, top))
+        left += wide
+    return group, top - y + 20
+
+
+def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity) -> Element:
+    group = element("g", class_="axis", aria_hidden="true")
+    for value in x.ticks():
+        group.append(element("line", x1=x(value), x2=x(value), y1=y.start, y2=y.end))
+        group.append(words(f"{value:.6g}", x(value), y.start + 17, anchor="middle"))
+    for value in y.ticks():
+        group.append(element("line", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
+        group.append(words(f"{value:.6g}", x.start - 7, y(value) + 4, anchor="end"))
+    group.append(words(x_name.label, (x.start + x.end) / 2, y.start + 38, anchor="middle"))
+    group.append(words(y_name.label, x.start - 50, y.end - 12))
+    return group
+
+
+def front(chart: Front) -> Element:
+    x_name = Quantity.of(chart.x_name, max(mark.x for mark in chart.marks))
+    y_name = Quantity(chart.y_name, 1.0)
+    limit = [] if chart.limit is None else [chart.limit]
+    groups, key, top = chart.groups, None, 34.0
+    colour = {group: min(i, GROUPS - 1) for i, group in enumerate(groups)}
+    if len(groups) > 1:
+        key, height = legend([(f"g{colour[group]}", group) for group in groups[:GROUPS]], 62, 16, WIDTH)
+        top += height
+    bottom = HEIGHT - 50.0
+    x = Scale.over([value * x_name.factor for value in limit + [mark.x for mark in chart.marks]], 62, WIDTH - 20)
+    y = Scale.over([mark.y for mark in chart.marks], bottom, top)
+    drawing = canvas(chart.name, f"{chart.title}: {chart.y_name} against {chart.x_name}", WIDTH, HEIGHT, axes(x, y, x_name, y_name))
+    if key is not None:
+        drawing.append(key)
+    for group in groups:
+        best = sorted((mark for mark in chart.marks if mark.best and mark.group == group), key=lambda mark: mark.x)
+        corners = [(x(mark.x * x_name.factor), y(mark.y)) for mark in best]
+        path = f"M{corners[0][0]:.1f},{bottom:.1f}V{corners[0][1]:.1f}"
+        path += "".join(f"H{left:.1f}V{height:.1f}" for left, height in corners[1:]) + f"H{x.end:.1f}"
+        drawing.append(element("path", d=path, class_=f"front s{colour[group]}"))
+    if limit:
+        place = x(chart.limit * x_name.factor)
+        drawing.append(element("line", x1=place, x2=place, y1=bottom, y2=top, class_="limit", data_limit=repr(chart.limit)))
+        right = place > WIDTH - 160
+        drawing.append(words(f"SLO {chart.limit * x_name.factor:g}", place + (-5 if right else 5), top + 12, "limit-text",
+                             "end" if right else "start"))
+    for mark in sorted(chart.marks, key=lambda mark: mark.x):
+        tip = (f"{mark.label}: {chart.x_name} {shown(mark.x, chart.x_name)}, {mark.y:.5g} {chart.y_name}"
+               + (", on the front" if mark.best else ""))
+        dot = element("circle", cx=x(mark.x * x_name.factor), cy=y(mark.y), r=6 if mark.best else 4,
+                      class_=f"dot g{colour[mark.group]}" + (" best" if mark.best else ""))
+        drawing.append(linked(mark.number, tip, dot, x=mark.x, y=mark.y))
+    return drawing
+
+
+def shares(chart: Shares) -> Element:
+    longest = max(sum(seconds.values()) for _, _, seconds in chart.bars)
+    name = Quantity.of("time_s", longest)
+    left = min(max(text_width(label) for _, label, _ in chart.bars) + 14, 330.0)
+    key, height = legend([(f"p-{part_class(part)}", part) for part in chart.names], 8, 16, WIDTH)
+    top = height + 14
+    bottom = top + BAR * len(chart.bars)
+    x = Scale(0.0, longest * name.factor * 1.02, left, WIDTH - 20.0)
+    drawing = canvas(chart.name, f"{chart.title}, stacked", WIDTH, bottom + 46, key)
+    grid = element("g", class_="axis", aria_hidden="true")
+    for value in x.ticks():
+        grid.append(element("line", x1=x(value), x2=x(value), y1=top, y2=bottom))
+        grid.append(words(f"{value:.6g}", x(value), bottom + 17, anchor="middle"))
+    grid.append(words(name.label, (x.start + x.end) / 2, bottom + 38, anchor="middle"))
+    drawing.append(grid)
+    for i, (number, label, seconds) in enumerate(chart.bars):
+        y, begun = top + BAR * i, 0.0
+        row = linked(number, f"{label}: " + ", ".join(f"{part} {shown(value, 'x_s')}" for part, value in seconds.items() if value))
+        row.append(words(label, left - 8, y + 15, anchor="end"))
+        for part, value in seconds.items():
+            here, begun = begun, begun + value
+            if value > 0:
+                row.append(element("rect", x=x(here * name.factor), y=y + 3.0, width=x(begun * name.factor) - x(here * name.factor),
+                                   height=BAR - 6, class_=f"p-{part_class(part)}", data_part=part, data_value=repr(value),
+                                   data_tip=f"{label}: {part} {shown(value, 'x_s')}"))
+        drawing.append(row)
+    return drawing
+
+
+def heat(chart: Heat) -> Element:
+    wide, high = max(66.0, *(text_width(str(column)) + 8 for column in chart.columns)), 30.0
+    left = 16 + max(text_width(text) for text in (chart.row_name + " ↓", *map(str, chart.rows)))
+    size = max(left + len(chart.columns) * wide + 24, max(text_width(panel.title) for panel in chart.panels) + 24)
+    in_row = max(1, int(WIDTH // size))
+    tall = 62 + len(chart.rows) * high + 12
+    lines = -(-len(chart.panels) // in_row)
+    width, height = size * min(in_row, len(chart.panels)), tall * lines + 6
+    name = f"{chart.title}: {chart.value_name}"
+    drawing = canvas(chart.name, name, width, height)
+    low, span = min(chart.values), (max(chart.values) - min(chart.values)) or 1.0
+    for i, panel in enumerate(chart.panels):
+        ox, oy = (i % in_row) * size, (i // in_row) * tall
+        drawing.append(words(panel.title, ox + left, oy + 16, "strong"))
+        drawing.append(words(chart.column_name + " →", ox + left, oy + 36))
+        drawing.append(words(chart.row_name + " ↓", ox + left - 8, oy + 54, anchor="end"))
+        for c, column in enumerate(chart.columns):
+            drawing.append(words(str(column), ox + left + (c + 0.5) * wide, oy + 54, anchor="middle"))
+        for r, row in enumerate(chart.rows):
+            y = oy + 62 + r * high
+            drawing.append(words(str(row), ox + left - 8, y + 20, anchor="end"))
+            for c, column in enumerate(chart.columns):
+                if (row, column) not in panel.cells:
+                    continue
+                value, number = panel.cells[row, column]
+                step = min(int((value - low) / span * STEPS), STEPS - 1)
+                best = value == chart.best
+                tip = (f"{panel.title + ': ' if panel.title else ''}{chart.row_name}={row}, {chart.column_name}={column}: "
+                       f"{chart.value_name} {value:.5g}" + (", the best" if best else ""))
+                x = ox + left + c * wide
+                drawing.append(linked(number, tip,
+                                      element("rect", x=x + 1, y=y + 1, width=wide - 2, height=high - 2, rx=3,
+                                              class_=f"h{step}" + (" best" if best else "")),
+                                      words(f"{value:.3g}", x + wide / 2, y + 20, f"t{step}", "middle"), value=value))
+    return drawing

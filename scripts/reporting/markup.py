@@ -1,0 +1,109 @@
+"""Elements of HTML and SVG, and what axes need: units, scales, ticks."""
+
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from comparing.tables import UNITS, duration, formatter
+
+Element = ElementTree.Element
+MOST_LINEAR = 30  # of largest over smallest value; beyond, a scale is logarithmic
+
+
+def element(tag: str, *children: Element | str | None, **attributes: object) -> Element:
+    """`class_` is class, `data_x` data-x; None is left out, of children and attributes; coordinates keep two decimals."""
+    made = Element(tag)
+    for name, value in attributes.items():
+        if value is not None:
+            text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+            made.set(name.rstrip("_").replace("_", "-"), text)
+    for child in children:
+        if isinstance(child, str):
+            if len(made):
+                made[-1].tail = (made[-1].tail or "") + child
+            else:
+                made.text = (made.text or "") + child
+        elif child is not None:
+            made.append(child)
+    return made
+
+
+def written(root: Element) -> str:
+    return ElementTree.tostring(root, encoding="unicode", method="html")
+
+
+def shown(value: object, name: str = "") -> str:
+    """A value as a person reads it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "" if value is None else str(value)
+    if isinstance(value, int) and abs(value) < 10**9:
+        return str(value)
+    if formatter(name) is duration or name.endswith(", s"):
+        return duration(value)
+    if name.endswith("utilisation"):
+        return f"{100 * value:.2f} %"
+    return f"{value:.5g}"
+
+
+@dataclass
+class Quantity:
+    """How an axis shows a metric: a label with a unit, and the factor from the metric to it."""
+
+    label: str
+    factor: float
+
+    @staticmethod
+    def of(name: str, largest: float) -> "Quantity":
+        plain, _, rest = name.partition(" ")
+        if formatter(plain) is not duration or not re.fullmatch(r"[\w.]*", plain):
+            return Quantity(name, 1.0)
+        factor, unit = next((factor, unit) for least, factor, unit in UNITS if largest >= least)
+        label = re.sub(r"_s(?=\.|$)", "", plain)
+        return Quantity(f"{label}, {unit}" + (f" {rest}" if rest else ""), factor)
+
+
+@dataclass
+class Scale:
+    """From values to places on the page, linear from zero or logarithmic."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    @staticmethod
+    def over(values: Iterable[float], start: float, end: float) -> "Scale":
+        known = list(values)
+        low, high = min(known), max(known)
+        if low > 0 and high / low > MOST_LINEAR:
+            return Scale(low / 1.3, high * 1.3, start, end, True)
+        return Scale(0.0, (high * 1.06) or 1.0, start, end)
+
+    def __call__(self, value: float) -> float:
+        if self.logarithmic:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, most: int = 7) -> list[float]:
+        if self.logarithmic:
+            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            for steps in ((1, 2, 5), (1, 3), (1,)):
+                found = [step * 10.0**n for n in decades for step in steps if self.low <= step * 10.0**n <= self.high]
+                if len(found) <= most:
+                    break
+            return found
+        rough = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+        first = math.ceil(self.low / step - 1e-9)
+        return [n * step for n in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def text_width(text: str, size: float = 12) -> float:
+    """An estimate, on the wide side."""
+    return 0.55 * size * len(text)

@@ -1,0 +1,294 @@
+"""Charts of one run, from the files that the executable wrote: its pipeline, its machine, its kernels."""
+
+import contextlib
+import csv
+import heapq
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from command_line import ROOT
+
+from .charts import Chart, Table
+from .source import Error
+
+MOST_BARS = 1500
+MOST_DEVICES = 400
+DATASHEETS = ROOT / "platforms" / "datasheets" / "gpus"
+PHASES = {"P": "prefill", "D": "decode", "Layer": "layer"}  # by the first word of a job's name
+WORKS = ("compute", "pp", "kv", "tp")
+
+
+@dataclass
+class Bar:
+    """A job: `work` is compute, tp, pp or kv; times in seconds."""
+
+    lane: str
+    name: str
+    work: str
+    begin_s: float
+    end_s: float
+
+
+@dataclass
+class Pipeline(Chart):
+    """What every rank does when: its kernels, and below them the transfers it sends."""
+
+    lanes: list[str]
+    bars: list[Bar]
+
+    def table(self) -> Table:
+        return Table(["rank", "job", "kind", "start, s", "end, s"],
+                     [[bar.lane, bar.name, bar.work, bar.begin_s, bar.end_s] for bar in self.bars])
+
+
+@dataclass
+class Device:
+    """A place in the drawing: column (from 0, in devices' widths) and row (of the machine's levels)."""
+
+    name: str
+    kind: str
+    column: float
+    row: int
+
+
+@dataclass
+class Connection:
+    """Both directions of a link: shares of the run in which the line was charged."""
+
+    name: str
+    ends: tuple[str, str]
+    gb_per_s: float
+    tx: float
+    rx: float
+    gigabytes: float
+
+    @property
+    def utilisation(self) -> float:
+        return max(self.tx, self.rx)
+
+
+@dataclass
+class Topology(Chart):
+    """The machine, its links by utilisation. Without devices where there are too many to draw."""
+
+    devices: list[Device]
+    connections: list[Connection]
+
+    def table(self) -> Table:
+        busiest = sorted(self.connections, key=lambda link: -link.utilisation)
+        return Table(["link", "from", "to", "GB/s", "tx utilisation", "rx utilisation", "GB moved"],
+                     [[link.name, *link.ends, link.gb_per_s, link.tx, link.rx, link.gigabytes] for link in busiest])
+
+
+@dataclass
+class Kernel:
+    """FLOPs a byte of HBM traffic, and what was reached."""
+
+    name: str
+    limit: str
+    flops_per_byte: float
+    tflops: float
+
+
+@dataclass
+class Roofline(Chart):
+    """Kernels of a GPU under the peaks of its datasheet."""
+
+    kernels: list[Kernel]
+    gb_per_s: float | None  # of HBM; None where no shipped datasheet has this name
+    peaks: dict[str, float]  # TFLOP/s by data type
+
+    def table(self) -> Table:
+        return Table(["kernel", "limit", "FLOPs / HBM byte", "TFLOP/s"],
+                     [[k.name, k.limit, k.flops_per_byte, k.tflops] for k in self.kernels])
+
+
+@contextlib.contextmanager
+def _understood(path: pathlib.Path) -> Iterator[None]:
+    """@throws Error where what is read inside is not what an executable writes"""
+    try:
+        yield
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Error(f"{path}: not written by this version of Railyard ({error!r})") from error
+
+
+def _rows(path: pathlib.Path) -> Iterator[dict]:
+    with open(path, encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def pipelines(files: pathlib.Path) -> list[Pipeline]:
+    """One for each phase; none without jobs.csv, or of kinds that have no ranks at work."""
+    path = files / "jobs.csv"
+    if not path.exists():
+        return []
+    phases: dict[str, list[Bar]] = {}
+    computing = set()
+    with _understood(path):
+        for row in _rows(path):
+            name, work = row["name"], row["kind"]
+            first = re.match(r"[A-Za-z]+", name)[0]
+            phase = PHASES.get(first, "prefill")
+            if work not in WORKS or (work == "tp" and phase != "layer"):  # elsewhere they lie inside compute
+                continue
+            if work == "compute":
+                computing.add(phase)
+            bar = Bar(f"rank {row['rank']}", name, work, float(row["start_s"]), float(row["end_s"]))
+            phases.setdefault(phase, []).append(bar)
+    charts = []
+    for phase, bars in phases.items():
+        if phase not in computing:
+            continue
+        shown = heapq.nsmallest(MOST_BARS, bars, key=lambda bar: (bar.begin_s, bar.name))
+        lanes = sorted({bar.lane for bar in shown}, key=lambda lane: int(lane.split()[1]))
+        note = f"The first {len(shown)} of {len(bars)} jobs." if len(shown) < len(bars) else ""
+        charts.append(Pipeline(f"pipeline-{phase}", f"Pipeline: {phase}", lanes, shown, note=note))
+    return charts
+
+
+# Levels of a machine, from its hosts down to its network; devices of unknown kinds come last.
+LEVELS = ["host", "root_complex", "plx", "gpu", "nvswitch", "ib_switch"]
+
+
+def _level(name: str, kind: str) -> int:
+    if "." in name and kind == "ib_switch":  # a host's memory
+        kind = "host"
+    kind = "gpu" if kind == "nic" else kind
+    return LEVELS.index(kind) if kind in LEVELS else len(LEVELS)
+
+
+def _placed(kinds: dict[str, str], connections: list[Connection]) -> list[Device]:
+    """GPUs and NICs side by side under their switches, everything else in the middle of what it is connected to."""
+    neighbours: dict[str, list[str]] = {name: [] for name in kinds}
+    for link in connections:
+        for one, other in (link.ends, link.ends[::-1]):
+            neighbours[one].append(other)
+    levels = {name: _level(name, kind) for name, kind in kinds.items()}
+    leaves = [name for name in kinds if levels[name] == LEVELS.index("gpu")]
+    network = [name for name in kinds if levels[name] == LEVELS.index("ib_switch")]
+    spines = [name for name in network if not any(other in leaves for other in neighbours[name])]
+    levels |= dict.fromkeys(spines, LEVELS.index("ib_switch") + 1)
+    order = {name: i for i, name in enumerate(kinds)}
+    server = {name: name.partition(".")[0] for name in kinds}
+    servers = list(dict.fromkeys(server.values()))
+
+    def parent(name: str) -> int:
+        above = [order[other] for other in neighbours[name] if levels[other] < levels[name]]
+        return min(above, default=len(order))
+
+    leaves.sort(key=lambda name: (servers.index(server[name]), parent(name), order[name]))
+    columns, last, column = {}, None, 0.0
+    for name in leaves:
+        column += 0 if last is None else 1 if server[name] == server[last] else 2
+        columns[name] = column
+        last = name
+    for level in (2, 1, 0, 4, 5, 6):  # away from the leaves, each from what is placed already
+        here = [name for name in kinds if levels[name] == level]
+        wished = {}
+        for name in here:
+            known = [columns[other] for other in neighbours[name] if other in columns]
+            inside = [columns[other] for other in leaves if server[other] == server[name]] or list(columns.values())
+            wished[name] = sum(known or inside) / len(known or inside) if known or inside else 0.0
+        if level == LEVELS.index("nvswitch"):  # each reaches every GPU: over the whole width
+            for own in {server[name] for name in here}:
+                of_server = [name for name in here if server[name] == own]
+                inside = [columns[leaf] for leaf in leaves if server[leaf] == own]
+                step = (max(inside) - min(inside)) / len(of_server)
+                wished |= {name: min(inside) + (i + 0.5) * step for i, name in enumerate(of_server)}
+        here.sort(key=lambda name: (wished[name], order[name]))
+        _spread(here, wished)
+        columns |= wished
+    least = min(columns.values())
+    return [Device(name, kind, columns[name] - least, levels[name]) for name, kind in kinds.items()]
+
+
+def _spread(names: list[str], wished: dict[str, float]) -> None:
+    """Moves neighbours that want the same place one width apart, around the middle of where they wanted to be."""
+    blocks: list[list[str]] = []
+    centre: list[float] = []
+    for name in names:
+        blocks.append([name])
+        centre.append(wished[name])
+        while len(blocks) > 1 and centre[-1] - centre[-2] < (len(blocks[-1]) + len(blocks[-2])) / 2:
+            joined = blocks[-2] + blocks[-1]
+            middle = (centre[-2] * len(blocks[-2]) + centre[-1] * len(blocks[-1])) / len(joined)
+            blocks[-2:], centre[-2:] = [joined], [middle]
+    for block, middle in zip(blocks, centre):
+        for i, name in enumerate(block):
+            wished[name] = middle + i - (len(block) - 1) / 2
+
+
+def topology(files: pathlib.Path) -> Topology | None:
+    path = files / "machine.json"
+    if not path.exists() or not (files / "links.csv").exists():
+        return None
+    with _understood(path):
+        machine = json.loads(path.read_text(encoding="utf-8"))
+        kinds = {device["name"]: device["kind"] for device in machine["devices"]}
+
+        def device(end: str) -> str:
+            while end not in kinds:
+                end = end[:end.rindex(".")]
+            return end
+
+        ends = {link["name"]: (device(link["from"]), device(link["to"]))
+                for link in machine["links"] if link["direction"] == "tx"}
+    path = files / "links.csv"
+    with _understood(path):
+        rows = {(row["name"], row["direction"]): row for row in _rows(path)}
+        connections = []
+        for name, pair in ends.items():
+            tx, rx = rows[name, "tx"], rows.get((name, "rx"), {})
+            moved = (int(tx["bytes"]) + int(rx.get("bytes", 0))) * 1e-9
+            connections.append(Connection(name, pair, float(tx["gb_per_s"]), float(tx["utilisation"]),
+                                          float(rx.get("utilisation", 0)), moved))
+    if len(kinds) > MOST_DEVICES:
+        return Topology("links", "Links", [], connections, note=f"{len(kinds)} devices are too many to draw.")
+    linked = {end for link in connections for end in link.ends}
+    drawn = {name: kind for name, kind in kinds.items() if name in linked}
+    note = "" if len(drawn) == len(kinds) else "Devices without a link, such as hosts' memory, are left out."
+    return Topology("links", "Links by utilisation", _placed(drawn, connections), connections, note=note)
+
+
+def rooflines(files: pathlib.Path) -> list[Roofline]:
+    """One for each GPU type of a kernel run or a layer run."""
+    path = next((files / name for name in ("kernels.csv", "layer.csv") if (files / name).exists()), None)
+    if path is None:
+        return []
+    found: dict[str, Roofline] = {}
+    with _understood(path):
+        of_layer = json.loads((files / "machine.json").read_text(encoding="utf-8"))["groups"][0]["gpu"]
+        for row in _rows(path):
+            if not row["flops"] or int(row["flops"]) == 0 or int(row["hbm_bytes"]) == 0:
+                continue
+            gpu = row.get("gpu", of_layer)
+            chart = found.setdefault(gpu, Roofline(f"roofline-{gpu}", f"Roofline: {gpu}", [], *_peaks(gpu)))
+            name = row["name"] if "name" in row else _kernel_name(row)
+            chart.kernels.append(Kernel(name, row["limit"], int(row["flops"]) / int(row["hbm_bytes"]), float(row["tflops"])))
+    for chart in found.values():
+        chart.note = ("Roofs are the datasheet's peaks, overrides of a scenario not among them." if chart.peaks
+                      else "No shipped datasheet has this name: no roofs.")
+    return list(found.values())
+
+
+def _kernel_name(row: dict) -> str:
+    sizes = [f"{key}={row[key]}" for key in ("m", "n", "k", "batch", "tokens", "context_tokens", "width") if row[key]]
+    return " ".join([f"{row['op']} {row['dtype']}", *sizes])
+
+
+def _peaks(gpu: str) -> tuple[float | None, dict[str, float]]:
+    """HBM GB/s, and dense TFLOP/s by data type."""
+    path = DATASHEETS / f"{gpu}.yaml"
+    if not path.exists():
+        return None, {}
+    sheet = yaml.safe_load(path.read_text(encoding="utf-8"))
+    per_flop = sheet["sm"]["count"] * sheet["sm"]["clock_mhz"] * 1e-6
+    rates = sheet["sm"]["flop_per_clock"]
+    return sheet["hbm"]["gb_per_s"], {name: per_flop * rates[name] for name in ("bf16", "fp8", "fp4") if name in rates}

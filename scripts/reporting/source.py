@@ -1,0 +1,121 @@
+"""What a report is about: a run's --out directory, or the database of a sweep."""
+
+import contextlib
+import json
+import pathlib
+import sqlite3
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import summaries
+from sweeping.store import FIRST_COLUMNS, SCHEMA_VERSION
+
+DATABASE = "results.sqlite"
+
+
+class Error(Exception):
+    """Input of which no report can be made, in one line."""
+
+
+@dataclass
+class Point:
+    """One run: what was asked, what came out, and where its files are."""
+
+    number: int
+    label: str  # what tells it from the others
+    status: str  # done, failed, missing
+    platform: str
+    files: pathlib.Path | None  # what the executable wrote
+    error: str = ""
+    kind: str = ""
+    model: str = ""
+    values: dict[str, object] = field(default_factory=dict)  # of the axes
+    objective: float | None = None
+    metrics: dict[str, object] = field(default_factory=dict)  # under dotted names
+
+    def ranks(self, group: str | None = None) -> int:
+        """GPUs that take part, of one group of ranks or of all; 0 where the run's files do not say."""
+        if self.files is None:
+            return 0
+        try:
+            memory = summaries.read(self.files / "summary.json").get("memory", {})
+        except summaries.SummaryError:
+            return 0
+        return sum(len({rank["gpu"] for rank in ranks}) for name, ranks in memory.items() if group in (None, name))
+
+
+@dataclass
+class Subject:
+    """A run (one point, no axes) or a sweep."""
+
+    directory: pathlib.Path
+    title: str
+    points: list[Point]
+    axes: dict[str, list[str]] = field(default_factory=dict)  # names of those that vary, and the scenario's keys they set
+    objective: str = ""  # an expression, smallest or largest best
+    largest_is_best: bool = False
+
+    @property
+    def is_sweep(self) -> bool:
+        return (self.directory / DATABASE).exists()
+
+    @property
+    def done(self) -> list[Point]:
+        return [point for point in self.points if point.status == "done"]
+
+    def ranked(self) -> list[Point]:
+        """Points that are done, the best first; without an objective in their order."""
+        sign = -1 if self.largest_is_best else 1
+        return sorted(self.done, key=lambda point: (point.objective is None, sign * (point.objective or 0)))
+
+
+def mean(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return statistics.fmean(known) if known else None
+
+
+def read(directory: pathlib.Path) -> Subject:
+    if (directory / DATABASE).exists():
+        return _sweep(directory)
+    try:
+        summary = summaries.read(directory / "summary.json")
+    except summaries.SummaryError as error:
+        raise Error(f"{error}, or of a sweep" if not (directory / "summary.json").exists() else str(error)) from error
+    model, platform, kind = summary.get("model", ""), summary["platform"], summary["kind"]
+    title = f"{model or kind} on {platform}" + ("" if summary["complete"] else " (incomplete)")
+    point = Point(0, directory.resolve().name, "done", platform, directory, kind=kind, model=model,
+                  metrics=summaries.metrics(summary))
+    return Subject(directory, title, [point])
+
+
+def _sweep(directory: pathlib.Path) -> Subject:
+    database = directory / DATABASE
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            meta = dict(connection.execute("SELECT key, value FROM meta"))
+            connection.row_factory = sqlite3.Row
+            rows = [dict(row) for row in connection.execute("SELECT * FROM runs ORDER BY position")]
+    except sqlite3.Error as error:
+        raise Error(f"{database}: {error}") from error
+    if meta.get("schema_version") != str(SCHEMA_VERSION):
+        raise Error(f"{database}: schema_version is not {SCHEMA_VERSION}; written by another version of Railyard?")
+    all_axes = {axis["name"]: axis["keys"] for axis in json.loads(meta["axes"])}
+    axes = {name: keys for name, keys in all_axes.items() if len({row[name] for row in rows}) > 1}
+    told_apart = list(axes)
+    if len({tuple(row[name] for name in told_apart) for row in rows}) < len(rows):
+        told_apart.append("seed")
+    goal, _, objective = meta["objective"].partition(" ")
+    points = [_point(directory, row, number, all_axes, told_apart) for number, row in enumerate(rows)]
+    return Subject(directory, f"Sweep {directory.resolve().name}", points, axes, objective, goal == "maximise")
+
+
+def _point(directory: pathlib.Path, row: dict, number: int, axes: Iterable[str], told_apart: list[str]) -> Point:
+    done = row["status"] == "done"
+    point = Point(number, ", ".join(f"{name}={row[name]}" for name in told_apart) or row["id"], row["status"], row["platform"],
+                  directory / row["directory"] / "out" if done else None, row["error"] or "", row["kind"] or "",
+                  row["model"] or "", {name: row[name] for name in axes}, row["objective"])
+    for column, value in row.items():
+        if column not in FIRST_COLUMNS and column not in axes and value is not None:
+            point.metrics[column.removeprefix("metric.")] = value
+    return point
