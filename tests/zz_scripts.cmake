@@ -4,4 +4,6 @@ railyard_pytest(test_convergence)
 railyard_pytest(test_sweep)
 railyard_pytest(test_sweep_slurm)
 railyard_pytest(test_scenario)
+railyard_pytest(test_report)
+railyard_pytest(test_report_browser)
 set_tests_properties(test_sweep test_sweep_slurm PROPERTIES COST 100)  # they wait more than they work: first, beside the others

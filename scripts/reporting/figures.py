@@ -17,10 +17,10 @@ from .draw_run import BINS, WORK, utilisation_bin  # noqa: E402
 from .markup import MOST_LINEAR, Quantity  # noqa: E402
 from .run_charts import Pipeline, Roofline, Topology  # noqa: E402
 
-COLORS = {"compute": "#2f6db5", "odd": "#5f95d4", "tp": "#e08a1e", "gate": "#b8860b", "pp": "#2a9d6f", "kv": "#a64d9c",
-          "bubble": "#c3c8ce", "rest": "#8a9099"}
+COLORS = {"compute": "#2f6db5", "odd": "#5a90cf", "tp": "#c9720c", "gate": "#9a7008", "pp": "#2a9d6f", "kv": "#a64d9c",
+          "bubble": "#a9b0b8", "rest": "#5a6068"}
 GROUPS = ["#2f6db5", "#d1601f", "#2a8f5f", "#8e4aa0", "#9a7b13", "#6b7178"]
-LINKS = ["#c9cdd2", "#9ec3e6", "#5fa35f", "#b5a11c", "#e08a1e", "#d4512a", "#a1102a"]
+LINKS = ["#c9cdd2", "#5b93c9", "#3f8f3f", "#948310", "#c9720c", "#d4512a", "#a1102a"]
 WIDTH = 6.4  # inches
 DPI = 150
 
@@ -110,17 +110,18 @@ def pipeline(chart: Pipeline) -> pyplot.Figure:
     figure, axis = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.26 * len(chart.lanes)))
     quantity = Quantity.of("time_s", max(bar.end_s for bar in chart.bars))
     rows = {lane: i for i, lane in enumerate(chart.lanes)}
-    count = dict.fromkeys(chart.lanes, 0)
+    drawn: dict[tuple[float, float], list] = {}  # by place and height
     for bar in chart.bars:
-        color = COLORS[bar.work]
-        place, tall = rows[bar.lane] + 0.3, 0.2
+        place = (rows[bar.lane] + 0.2, 0.2)
         if bar.work == "tp":  # of all ranks
-            place, tall = (len(rows) - 1) / 2 - 0.15, len(rows) - 0.45
-        if bar.work == "compute":
-            count[bar.lane] += 1
-            color = COLORS["odd"] if count[bar.lane] % 2 else color
-            place, tall = rows[bar.lane] - 0.15, 0.55
-        axis.barh(place, (bar.end_s - bar.begin_s) * quantity.factor, tall, left=bar.begin_s * quantity.factor, color=color)
+            place = (-0.42, len(rows) - 0.45)
+        elif bar.work == "compute":
+            place = (rows[bar.lane] - 0.42, 0.55)
+        drawn.setdefault(place, []).append(bar)
+    for (place, tall), bars in drawn.items():
+        colors = [COLORS["odd" if bar.work == "compute" and i % 2 == 0 else bar.work] for i, bar in enumerate(bars)]
+        spans = [(bar.begin_s * quantity.factor, (bar.end_s - bar.begin_s) * quantity.factor) for bar in bars]
+        axis.broken_barh(spans, (place, tall), facecolors=colors)
     for work in WORK:
         if any(bar.work == work for bar in chart.bars):
             axis.barh(0, 0, color=COLORS[work], label=WORK[work])
