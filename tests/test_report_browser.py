@@ -243,6 +243,9 @@ def test_pages_fit_the_screen_and_can_be_read(browser, page, layer, size, scheme
     for shown in (page, layer):
         browser.open(shown, size, scheme)
         assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        outside = browser.run("""return [...document.querySelectorAll("svg text")].filter((t) => { const b = t.getBBox(),
+          v = t.ownerSVGElement.viewBox.baseVal; return b.x < 0 || b.y < 0 || b.x + b.width > v.width || b.y + b.height > v.height; }).map((t) => t.textContent)""")
+        assert outside == []
         poor = [(ratio, text) for ratio, text in browser.run(CONTRAST) if ratio < 4.5]
         assert poor == []
     light = browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -3,8 +3,8 @@
 
 from collections.abc import Iterable
 
-from .charts import Front, Heat, Shares, part_class
-from .markup import Element, Quantity, Scale, element, shown, text_width
+from .charts import Front, Heat, Mark, Shares, part_class
+from .markup import Element, Quantity, Scale, brief, element, shortened, shown, text_width
 
 WIDTH = 720
 HEIGHT = 380
@@ -12,6 +12,7 @@ LEAST = 0.78  # of its width, on a narrow screen
 GROUPS = 6  # colours
 STEPS = 7  # of a heat map's colours
 BAR = 22  # height
+MOST_LABEL = 330.0  # width
 
 
 def canvas(name: str, label: str, width: float, height: float, *children: Element) -> Element:
@@ -56,6 +57,19 @@ def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity) -> Element:
     return group
 
 
+def _named(marks: Iterable[Mark], x: Scale, y: Scale, factor: float) -> Element:
+    """Names of the best runs beside their marks, as far as there is room."""
+    group, taken = element("g", class_="small", aria_hidden="true"), []
+    for mark in marks:
+        place, height, wide = x(mark.x * factor), y(mark.y) - 10, text_width(mark.label, 10)
+        left = place - wide - 8 if place > WIDTH / 2 else place + 8
+        if left >= x.start and left + wide <= WIDTH and all(
+                abs(height - other) > 12 or left > end or left + wide < begin for other, begin, end in taken):
+            taken.append((height, left, left + wide))
+            group.append(words(mark.label, left if left > place else left + wide, height, anchor="start" if left > place else "end"))
+    return group
+
+
 def front(chart: Front) -> Element:
     x_name = Quantity.of(chart.x_name, max(mark.x for mark in chart.marks))
     y_name = Quantity(chart.y_name, 1.0)
@@ -89,13 +103,14 @@ def front(chart: Front) -> Element:
         dot = element("circle", cx=x(mark.x * x_name.factor), cy=y(mark.y), r=6 if mark.best else 4,
                       class_=f"dot g{colour[mark.group]}" + (" best" if mark.best else ""))
         drawing.append(linked(mark.number, tip, dot, x=mark.x, y=mark.y))
+    drawing.append(_named([mark for mark in chart.marks if mark.best], x, y, x_name.factor))
     return drawing
 
 
 def shares(chart: Shares) -> Element:
     longest = max(sum(seconds.values()) for _, _, seconds in chart.bars)
     name = Quantity.of("time_s", longest)
-    left = min(max(text_width(label) for _, label, _ in chart.bars) + 14, 330.0)
+    left = min(max(text_width(label) for _, label, _ in chart.bars) + 14, MOST_LABEL)
     key, height = legend([(f"p-{part_class(part)}", part) for part in chart.names], 8, 16, WIDTH)
     top = height + 14
     bottom = top + BAR * len(chart.bars)
@@ -110,7 +125,7 @@ def shares(chart: Shares) -> Element:
     for i, (number, label, seconds) in enumerate(chart.bars):
         y, begun = top + BAR * i, 0.0
         row = linked(number, f"{label}: " + ", ".join(f"{part} {shown(value, 'x_s')}" for part, value in seconds.items() if value))
-        row.append(words(label, left - 8, y + 15, anchor="end"))
+        row.append(words(shortened(label, left - 14), left - 8, y + 15, anchor="end"))
         for part, value in seconds.items():
             here, begun = begun, begun + value
             if value > 0:
@@ -154,5 +169,5 @@ def heat(chart: Heat) -> Element:
                 drawing.append(linked(number, tip,
                                       element("rect", x=x + 1, y=y + 1, width=wide - 2, height=high - 2, rx=3,
                                               class_=f"h{step}" + (" best" if best else "")),
-                                      words(f"{value:.3g}", x + wide / 2, y + 20, f"t{step}", "middle"), value=value))
+                                      words(brief(value), x + wide / 2, y + 20, f"t{step}", "middle"), value=value))
     return drawing

@@ -14,7 +14,7 @@ from matplotlib.collections import LineCollection  # noqa: E402
 
 from .charts import Chart, Front, Heat, Shares, part_class  # noqa: E402
 from .draw_run import BINS, WORK, utilisation_bin  # noqa: E402
-from .markup import MOST_LINEAR, Quantity  # noqa: E402
+from .markup import MOST_LINEAR, Quantity, brief  # noqa: E402
 from .run_charts import Pipeline, Roofline, Topology  # noqa: E402
 
 COLORS = {"compute": "#2f6db5", "odd": "#5a90cf", "tp": "#c9720c", "gate": "#9a7008", "pp": "#2a9d6f", "kv": "#a64d9c",
@@ -95,7 +95,7 @@ def heat(chart: Heat) -> pyplot.Figure:
             for c, value in enumerate(line):
                 if value == value:
                     dark = high > low and (value - low) / (high - low) > 0.55
-                    axis.text(c, r, f"{value:.3g}", ha="center", va="center", fontsize=6.5, color="white" if dark else "black",
+                    axis.text(c, r, brief(value), ha="center", va="center", fontsize=6.5, color="white" if dark else "black",
                               fontweight="bold" if value == chart.best else "normal")
         axis.set_xticks(range(len(chart.columns)), chart.columns)
         axis.set_yticks(range(len(chart.rows)), chart.rows)

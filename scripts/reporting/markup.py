@@ -47,6 +47,11 @@ def shown(value: object, name: str = "") -> str:
     return f"{value:.5g}"
 
 
+def brief(value: float) -> str:
+    """For a cell of a heat map."""
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e5 else f"{value:.3g}"
+
+
 @dataclass
 class Quantity:
     """How an axis shows a metric: a label with a unit, and the factor from the metric to it."""
@@ -106,4 +111,10 @@ class Scale:
 
 def text_width(text: str, size: float = 12) -> float:
     """An estimate, on the wide side."""
-    return 0.55 * size * len(text)
+    return 0.63 * size * len(text)
+
+
+def shortened(text: str, width: float) -> str:
+    """Its end, where it is longer: what tells runs apart is often there."""
+    fits = int(width / text_width("x") + 1e-6)
+    return text if len(text) <= fits else "…" + text[len(text) - fits + 1:]
