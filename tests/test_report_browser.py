@@ -252,6 +252,17 @@ def test_pages_fit_the_screen_and_can_be_read(browser, page, layer, size, scheme
     assert light == (scheme == "light")
 
 
+def test_paper_has_the_whole_width_and_no_controls(browser, page):
+    browser.open(page, (794, 1123), "dark")  # A4
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    for hidden in ("nav", ".controls", "main > section > details"):
+        assert not browser.driver.find_element(By.CSS_SELECTOR, hidden).is_displayed(), hidden
+    beyond = browser.run("return [...document.querySelectorAll('svg, table')].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.id)")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert beyond == []
+
+
 def test_the_page_is_readable_without_scripts(browser, page, sweep):
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     browser.open(page)
