@@ -157,6 +157,22 @@ BOOST_AUTO_TEST_CASE(refused_p2p_tests) {
              "accepted: matrix, h2d, d2h, ib_write_bw, ib_write_lat (did you mean 'ib_write_lat'?)");
 }
 
+BOOST_AUTO_TEST_CASE(circumstances_of_kernels) {
+  const KernelTestSpec s = kernels_of(
+      {"workload.kernels=[{op: gemm, m: 1, n: 1, k: 1}, {op: gemm, m: 1, n: 1, k: 1, split_k: false, steady: true, weight_copies: 5, "
+       "launch: synchronous, host_us: 21}, {op: attention_decode, heads: 1, head_dim: 128, split_context: false}, {op: softmax, "
+       "tokens: 1, width: 1, load_bytes: 2}]"});
+  BOOST_TEST((s.kernels[0].split_k && !s.kernels[0].steady && s.kernels[0].weight_copies == 0 && s.kernels[0].split_context));
+  BOOST_TEST((!s.kernels[1].split_k && s.kernels[1].steady && s.kernels[1].weight_copies == 5));
+  BOOST_TEST(gpu::name_of(s.kernels[1].launch) == std::string("synchronous"));
+  BOOST_TEST(s.kernels[1].host_us == 21);
+  BOOST_TEST(!s.kernels[2].split_context);
+  BOOST_TEST(s.kernels[3].load_bytes == 2);
+  const auto refuse = [](const std::string& set) { return Scratch().refusal(kKernel, {set}); };
+  const std::string steady = "workload.kernels=[{op: copy, bytes: 1, steady: true}]";
+  BOOST_TEST(refuse(steady) == "--set " + steady + ": error: workload.kernels.0.steady: does not go with op: copy");
+}
+
 BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
   const KernelTestSpec s = kernels_of({"workload.kernels=[{op: copy, bytes: 8}, {op: gemm, m: {min: 1, max: 100, factor: 10}, n: [5, 7], "
                                        "k: 3, dtype: [fp8, bf16]}]"});
