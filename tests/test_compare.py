@@ -180,6 +180,16 @@ def test_the_parts_of_a_real_prefill_are_the_whole(tmp_path, tp, pp):
     assert sum(value for name, value in found.items() if name.startswith("prefill: ")) == pytest.approx(found["prefill"], rel=1e-9)
 
 
+@pytest.mark.parametrize("phase", ["prefill", "decode", "training"])
+def test_the_parts_of_a_real_layer_are_the_whole(tmp_path, phase):
+    from platform_runs import ROOT, succeed
+
+    succeed("dgx_h100", ROOT / "scenarios" / "layers" / f"{phase}.yaml", "--out", tmp_path / "out", "--quiet")
+    found = tables.parts(Run(str(tmp_path / "out"), "out").metrics)
+    assert list(found) == ["layer: kernels", "layer: collectives", "layer"] and min(found.values()) > 0
+    assert found["layer: kernels"] + found["layer: collectives"] == pytest.approx(found["layer"], rel=1e-9)
+
+
 def test_links_that_changed_most_come_first(tmp_path):
     runs = [write_run(tmp_path / "a", 0.5, busy=(0.5, 0.25)), write_run(tmp_path / "b", 0.5, busy=(0.45, 0.375)), write_run(tmp_path / "c", 0.5, busy=(0.5, 0.25))]
     changed = run(*runs).stdout.split("links that changed most")[1].split("\n\n")[0].splitlines()[1:]

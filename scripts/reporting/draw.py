@@ -164,7 +164,7 @@ def heat(chart: Heat) -> Element:
                 step = min(int((value - low) / span * STEPS), STEPS - 1)
                 best = value == chart.best
                 tip = (f"{panel.title + ': ' if panel.title else ''}{chart.row_name}={row}, {chart.column_name}={column}: "
-                       f"{chart.value_name} {value:.5g}" + (", the best" if best else ""))
+                       f"{chart.value_name} {brief(value)}" + (", the best" if best else ""))
                 x = ox + left + c * wide
                 drawing.append(linked(number, tip,
                                       element("rect", x=x + 1, y=y + 1, width=wide - 2, height=high - 2, rx=3,

@@ -46,7 +46,7 @@ def _chart(chart: Chart) -> Element:
     if chart.note:
         section.append(element("p", chart.note, class_="note"))
     if not isinstance(chart, Topology) or chart.devices:
-        section.append(element("figure", _scrolled(chart.title, DRAWN[type(chart)](chart))))
+        section.append(element("figure", _scrolled(f"{chart.title}, drawing", DRAWN[type(chart)](chart))))
     section.append(element("details", element("summary", "The numbers as a table"),
                            _scrolled(f"{chart.title}, table", _table(chart.title, chart.table()))))
     return section
@@ -96,14 +96,14 @@ def _runs(subject: Subject, page: pathlib.Path) -> Element:
         element("label", element("input", type="checkbox", id="every"), " every metric"),
         element("span", id="count", role="status"), element("span", "Press a column's head to sort."), class_="controls", hidden="hidden")
     table = element("table", caption, element("thead", head), body)
-    return element("section", element("h2", "Runs", id="runs-title"), controls, _scrolled("Runs", table), id="runs", aria_labelledby="runs-title")
+    return element("section", element("h2", "Runs", id="runs-title"), controls, _scrolled("Runs, table", table), id="runs", aria_labelledby="runs-title")
 
 
 def _metrics(point: Point) -> Element:
     body = element("tbody", *(element("tr", element("th", name, scope="row"), _cell(value, name)) for name, value in point.metrics.items()))
     head = element("thead", element("tr", element("th", "metric", scope="col", class_="text"), element("th", "value", scope="col")))
     return element("section", element("h2", "Metrics", id="metrics-title"),
-                   _scrolled("Metrics", element("table", head, body), class_="scroll low"), id="metrics", aria_labelledby="metrics-title")
+                   _scrolled("Metrics, table", element("table", head, body), class_="scroll low"), id="metrics", aria_labelledby="metrics-title")
 
 
 def _facts(facts: Sequence[tuple[str, str | Element | None]]) -> Element:

@@ -19,7 +19,8 @@ from .source import Error
 MOST_BARS = 1500
 MOST_DEVICES = 400
 DATASHEETS = ROOT / "platforms" / "datasheets" / "gpus"
-PHASES = {"P": "prefill", "D": "decode", "Layer": "layer"}  # by the first word of a job's name
+PHASES = {"P": "prefill", "TP": "prefill", "PP": "prefill", "Handoff": "prefill", "D": "decode", "Layer": "layer"}  # by first words of names
+OTHER_PHASE = "all jobs"
 WORKS = ("compute", "pp", "kv", "tp")
 
 
@@ -135,7 +136,7 @@ def pipelines(files: pathlib.Path) -> list[Pipeline]:
         for row in _rows(path):
             name, work = row["name"], row["kind"]
             first = re.match(r"[A-Za-z]+", name)[0]
-            phase = PHASES.get(first, "prefill")
+            phase = PHASES.get(first, OTHER_PHASE)
             if work not in WORKS or (work == "tp" and phase != "layer"):  # elsewhere they lie inside compute
                 continue
             if work == "compute":
@@ -149,7 +150,7 @@ def pipelines(files: pathlib.Path) -> list[Pipeline]:
         shown = heapq.nsmallest(MOST_BARS, bars, key=lambda bar: (bar.begin_s, bar.name))
         lanes = sorted({bar.lane for bar in shown}, key=lambda lane: int(lane.split()[1]))
         note = f"The first {len(shown)} of {len(bars)} jobs." if len(shown) < len(bars) else ""
-        charts.append(Pipeline(f"pipeline-{phase}", f"Pipeline: {phase}", lanes, shown, note=note))
+        charts.append(Pipeline(f"pipeline-{phase.replace(' ', '-')}", f"Pipeline: {phase}", lanes, shown, note=note))
     return charts
 
 
