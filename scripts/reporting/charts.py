@@ -229,7 +229,7 @@ def heats(subject: Subject) -> list[Heat]:
                 cells[row, column] = (mean(point.objective for point in here), here[0].number)
         if cells:
             panels.append(Panel(", ".join(f"{name}={value}" for name, value in zip(others, combination)), cells))
-    note = f"{'Largest' if subject.largest_is_best else 'Smallest'} is best."
+    note = f"{subject.objective}: the {'largest' if subject.largest_is_best else 'smallest'} is best."
     if len(panels) > MOST_PANELS:
         note += f" The first {MOST_PANELS} of {len(panels)} combinations of the other axes."
     title = f"{axes[0].upper()} x {axes[1].upper()}" if axes == ("tp", "pp") else f"{axes[0]} x {axes[1]}"
