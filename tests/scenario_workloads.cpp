@@ -238,6 +238,12 @@ BOOST_AUTO_TEST_CASE(refused_kernels) {
              ".dtype: L40S has no tensor rate for fp4; accepted: fp16, bf16, tf32, fp8, int8");
   BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, batch: 2, contexts_tokens: [1, 2]}") ==
              ".batch: contexts_tokens says the same; one of the two");
+  BOOST_TEST(refuse("{op: attention_prefill, heads: 8, kv_heads: 3, head_dim: 64, tokens: 5}") == ".kv_heads: 3 does not divide the 8 query heads");
+  BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, value_dim: 65, latent: true}") == ".value_dim: 65 is more than head_dim, 64");
+  BOOST_TEST(refuse("{op: copy, bytes: 40000000000}") == ": operands of 80 GB do not fit in the 48 GB of L40S");
+  BOOST_TEST(refuse("{op: gemm, m: 1000000, n: 1000000, k: 1}") == ": operands of 2000.004 GB do not fit in the 48 GB of L40S");
+  BOOST_TEST(refuse("{op: attention_decode, heads: 1, head_dim: 1, batch: 65536, tokens: {min: 1, max: 400, step: 1}}") ==
+             ": makes more than 16000000 sequences of the scenario");
   BOOST_TEST(refuse("{op: gem, m: 1}").find("(did you mean 'gemm'?)") != std::string::npos);
   BOOST_TEST(refuse("{op: gemm, m: {min: 1, max: 2000, step: 1}, n: {min: 1, max: 2000, step: 1}, k: 1}") ==
              ": makes more than 1000000 kernels of the scenario");

@@ -93,3 +93,6 @@ def test_looking_and_repeating(tmp_path):
 def test_bad_kernels_are_refused(tmp_path):
     result = run("plx_box", SCENARIO, "--set", "workload.kernels.0.dtype=fp4", "--out", tmp_path / "out")
     assert result.returncode == 2 and "workload.kernels.0.dtype" in result.stderr and not (tmp_path / "out").exists()
+    long = "workload.kernels=[{op: attention_prefill, heads: 1, head_dim: 8, tokens: 300000000}]"
+    result = run("plx_box", SCENARIO, "--set", long, "--out", tmp_path / "out")
+    assert result.returncode == 2 and "a run lasts up to 18000 s" in result.stderr and not (tmp_path / "out").exists()

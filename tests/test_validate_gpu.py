@@ -120,6 +120,7 @@ def test_decode_steps():
     (GEMM, {"M": "1.5"}, "no whole number"),
     (GEMM, {"M": "2000000000"}, "gemm of m 2000000000"),
     (GEMM, {"dtype": "nvfp4"}, "H100-SXM5-80GB has no tensor rate for nvfp4"),
+    (ATTENTION, {"kv_heads": "5"}, "5 KV heads do not divide 32"),
     (ATTENTION, {"batch": "100000"}, "of batch 100000"),
     (ATTENTION, {"phase": "prefill causal", "seq": "512", "kv_len": "100"}, "of context_tokens -412"),
     (GEMM, {"metric": "power"}, "neither time nor TFLOPs"),

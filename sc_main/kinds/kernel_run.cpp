@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/os.h>
 
+#include "base/input_error.h"
+
 namespace railyard {
 
 using gpu::KernelOp;
@@ -14,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostPrinted = 400;  // rows of the table on stdout
+constexpr std::size_t kMostPrinted = 400;     // rows of the table on stdout
+constexpr double kLongestRunSeconds = 18000;  // what Time can hold, rounded down to whole hours
 
 bool is_attention(KernelOp op) {
   return op == KernelOp::attention_prefill || op == KernelOp::attention_backward || op == KernelOp::attention_decode;
@@ -62,6 +65,18 @@ KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, tran
       ++group;
     }
   test_ = std::make_unique<workload::kernel_test::KernelTest>(spec(), machine_.gpus(gpus_), fabric, sink);
+  check();
+}
+
+void KernelRun::check() const {
+  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
+    double seconds = 0;
+    for (const KernelResult& result : test_->results(g)) seconds += result.formula.seconds;
+    if (!(seconds < kLongestRunSeconds))
+      throw InputError(scenario_.workload_origin,
+                       fmt::format("workload.kernels: all of them take {:.3g} s on {}; a run lasts up to {:g} s",
+                                   seconds, datasheet(g).name, kLongestRunSeconds));
+  }
 }
 
 std::string KernelRun::progress() const {
@@ -112,7 +127,8 @@ void KernelRun::add_metrics(Json& metrics) {
     const std::string& name = scenario_.machine.groups[g].name;
     double seconds = 0, flops = 0, bytes = 0;
     std::array<std::uint64_t, gpu::kKernelLimitNames.size()> bound{};
-    for (const KernelResult& result : test_->results(g)) {
+    for (std::size_t i = 0; i < test_->finished(g); ++i) {
+      const KernelResult& result = test_->results(g)[i];
       const KernelTime& time = result.formula;
       seconds += result.elapsed.seconds();
       flops += time.flops;
@@ -138,7 +154,7 @@ std::string KernelRun::table(const Json& s) const {
     text += fmt::format("{}# {} on {}\n", g == 0 ? "" : "\n", scenario_.machine.groups[g].name, datasheet(g).name);
     text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9} {:>9} {:>7} {:>7}  {}\n", "kernel", "op",
                         "dtype", "launch", "shape", "time", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
-    for (std::size_t i = 0; i < std::min(results.size(), kMostPrinted); ++i) {
+    for (std::size_t i = 0; i < std::min(test_->finished(g), kMostPrinted); ++i) {
       const KernelSpec& k = spec().kernels[i];
       const KernelTime& time = results[i].formula;
       const double seconds = results[i].elapsed.seconds();
@@ -147,10 +163,10 @@ std::string KernelRun::table(const Json& s) const {
                           rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.waves,
                           100 * time.tail_efficiency, gpu::name_of(time.limit));
     }
-    if (results.size() > kMostPrinted)
-      text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", results.size() - kMostPrinted);
+    if (test_->finished(g) > kMostPrinted)
+      text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", test_->finished(g) - kMostPrinted);
     const std::string& name = scenario_.machine.groups[g].name;
-    text += fmt::format("# {} kernels in {}: {:.2f} TFLOP/s, {:.1f} GB/s of HBM\n", results.size(),
+    text += fmt::format("# {} kernels in {}: {:.2f} TFLOP/s, {:.1f} GB/s of HBM\n", test_->finished(g),
                         duration_text(s["metrics"]["time_s"][name].get<double>()),
                         s["metrics"]["tflops"][name].get<double>(), s["metrics"]["gb_per_s"][name].get<double>());
   }
@@ -165,7 +181,7 @@ void KernelRun::write_tables(const OutputDirectory& directory) const {
       "time_us,tflops,gb_per_s,flops,hbm_bytes,l2_bytes,ctas,waves,tail_efficiency,tile_m,tile_n,split_k,limit\n");
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::vector<KernelResult>& results = test_->results(g);
-    for (std::size_t i = 0; i < results.size(); ++i) {
+    for (std::size_t i = 0; i < test_->finished(g); ++i) {
       const KernelSpec& k = spec().kernels[i];
       const KernelTime& time = results[i].formula;
       const double seconds = results[i].elapsed.seconds();

@@ -9,6 +9,7 @@ namespace railyard {
 
 class KernelRun : public WorkloadRun {
  public:
+  /// @throws InputError: kernels that take longer than a run may
   KernelRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink);
 
   const char* kind() const override { return "kernel"; }
@@ -32,6 +33,7 @@ class KernelRun : public WorkloadRun {
   const workload::kernel_test::KernelTestSpec& spec() const {
     return std::get<workload::kernel_test::KernelTestSpec>(scenario_.workload);
   }
+  void check() const;
   const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
 
   const Scenario& scenario_;

@@ -11,7 +11,7 @@ using workload::kernel_test::KernelTestSpec;
 
 namespace {
 
-constexpr std::uint64_t kMostKernels = 1'000'000;
+constexpr std::uint64_t kMostKernels = 1'000'000, kMostSequences = 16'000'000;
 
 /// A set of operations.
 using Ops = std::uint32_t;
@@ -106,6 +106,41 @@ void check_types(const KernelItem& item, const std::string& path, const platform
   }
 }
 
+/// Operands and results, all in memory at once.
+double operand_bytes(const KernelSpec& k) {
+  const auto number = [](std::uint64_t n) { return static_cast<double>(n); };
+  const double narrow = bytes_of(k.dtype), wide = std::max(narrow, bytes_of(DataType::bf16));
+  if (of(k.op) & kGemm)
+    return k.groups * ((number(k.m) + number(k.n)) * number(k.k) * narrow + number(k.m) * number(k.n) * wide);
+  if (of(k.op) & kCopy) return 2 * number(k.bytes);
+  if (of(k.op) & kRows) return 2 * number(k.tokens) * number(k.width) * wide;
+  if (of(k.op) & kRotary) return number(k.tokens) * (k.heads.query + 2.0 * k.heads.kv) * k.heads.dim * wide;
+  double bytes = 0;
+  for (const gpu::AttentionSequence& s : k.sequences)
+    bytes += 2.0 * k.heads.dim *
+             (number(s.tokens) * k.heads.query * wide +
+              number(s.tokens + s.kv_start) * k.heads.kv * bytes_of(k.heads.kv_dtype));
+  return bytes;
+}
+
+void check_kernel(const KernelSpec& k, const std::string& path, const platforms::MachineSpec& machine,
+                  const Source& source) {
+  if (k.heads.kv != 0 && k.heads.query % k.heads.kv != 0)
+    refuse_workload(
+        source, path + ".kv_heads",
+        std::to_string(k.heads.kv) + " does not divide the " + std::to_string(k.heads.query) + " query heads");
+  if (k.heads.latent && k.heads.value_dim > k.heads.dim)
+    refuse_workload(source, path + ".value_dim",
+                    std::to_string(k.heads.value_dim) + " is more than head_dim, " + std::to_string(k.heads.dim));
+  for (const platforms::GroupSpec& group : machine.groups) {
+    const double gb = operand_bytes(k) * 1e-9;
+    if (gb > group.gpu.hbm.capacity_gb)
+      refuse_workload(source, path,
+                      "operands of " + number_text(gb) + " GB do not fit in the " +
+                          number_text(group.gpu.hbm.capacity_gb) + " GB of " + group.gpu.name);
+  }
+}
+
 /// Takes a combination's values key by key; its number's digits are their places in the lists.
 class Digits {
  public:
@@ -188,6 +223,7 @@ KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::Ma
                                const Source& source) {
   if (written.kernels.empty()) refuse_workload(source, "kernels", "is empty; at least one kernel");
   KernelTestSpec spec;
+  std::uint64_t sequences = 0;
   for (std::uint32_t i = 0; i < written.kernels.size(); ++i) {
     const KernelItem& item = written.kernels[i];
     const std::string path = "kernels." + std::to_string(i);
@@ -198,6 +234,11 @@ KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::Ma
       refuse_workload(source, path, "makes more than " + std::to_string(kMostKernels) + " kernels of the scenario");
     for (std::uint64_t c = 0; c < count; ++c) {
       spec.kernels.push_back(combination(item, c));
+      check_kernel(spec.kernels.back(), path, machine, source);
+      sequences += spec.kernels.back().sequences.size();
+      if (sequences > kMostSequences)
+        refuse_workload(source, path,
+                        "makes more than " + std::to_string(kMostSequences) + " sequences of the scenario");
       spec.items.push_back(i);
     }
   }

@@ -48,6 +48,8 @@ def check(kernel: dict, gpu: systems.Gpu) -> None:
     """@throws Unmapped for what the executable would refuse"""
     if kernel["op"] == "gemm" and kernel["dtype"] not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate for {kernel['dtype']}")
+    if kernel.get("heads", 1) % kernel.get("kv_heads", 1):
+        raise Unmapped(f"{kernel['kv_heads']} KV heads do not divide {kernel['heads']}")
     for name, value in kernel.items():
         if isinstance(value, int) and not isinstance(value, bool) and name not in ("weight_copies", "load_bytes", "host_us"):
             if not LEAST.get(name, 1) <= value <= MOST.get(name, MOST_ELSE):

@@ -3,8 +3,19 @@
 namespace railyard::workload::kernel_test {
 
 KernelTest::KernelTest(const KernelTestSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink)
-    : spec_(spec), fabric_(fabric), dispatcher_(fabric), sink_(sink), results_(gpus.size()), running_(gpus.size()), left_(spec.kernels.size() * gpus.size()) {
-  for (gpu::Gpu* gpu : gpus) ranks_.emplace_back().gpu = gpu;
+    : spec_(spec),
+      fabric_(fabric),
+      dispatcher_(fabric),
+      sink_(sink),
+      results_(gpus.size()),
+      finished_(gpus.size()),
+      left_(spec.kernels.size() * gpus.size()) {
+  for (std::uint32_t g = 0; g < gpus.size(); ++g) {
+    ranks_.emplace_back().gpu = gpus[g];
+    results_[g].reserve(spec.kernels.size());
+    for (const gpu::KernelSpec& kernel : spec.kernels)
+      results_[g].push_back({gpu::kernel_time(gpus[g]->datasheet(), kernel), Time()});
+  }
 }
 
 void KernelTest::start() {
@@ -13,8 +24,8 @@ void KernelTest::start() {
 
 void KernelTest::run_next(std::uint32_t gpu) {
   RankDevice& device = ranks_[gpu];
-  const std::size_t number = results_[gpu].size();
-  const gpu::KernelTime& time = running_[gpu] = gpu::kernel_time(device.gpu->datasheet(), spec_.kernels[number]);
+  const std::size_t number = finished_[gpu];
+  const gpu::KernelTime& time = results_[gpu][number].formula;
   JobTag tag;
   tag.run = static_cast<std::uint32_t>(number);
   tag.tp = static_cast<std::uint16_t>(gpu);
@@ -30,9 +41,9 @@ void KernelTest::on_job_done(const Job& job) {
   record.start = job.begun_at();
   record.end = fabric_.now();
   sink_.on_job(record);
-  results_[gpu].push_back({running_[gpu], record.end - record.start});
+  results_[gpu][finished_[gpu]++].elapsed = record.end - record.start;
   --left_;
-  if (results_[gpu].size() < spec_.kernels.size()) run_next(gpu);
+  if (finished_[gpu] < spec_.kernels.size()) run_next(gpu);
 }
 
 std::string KernelTest::label(const Job& job) const { return gpu::name_of(spec_.kernels[job.tag().run].op); }

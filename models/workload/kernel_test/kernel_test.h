@@ -16,10 +16,9 @@
 
 namespace railyard::workload::kernel_test {
 
-/// A kernel that is over.
 struct KernelResult {
   gpu::KernelTime formula;
-  Time elapsed;
+  Time elapsed;  ///< of one that is over
 };
 
 class KernelTest : private JobClient {
@@ -31,8 +30,9 @@ class KernelTest : private JobClient {
   bool done() const { return left_ == 0; }
   /// Kernels over, on all GPUs.
   std::size_t finished() const { return spec_.kernels.size() * ranks_.size() - left_; }
-  /// Those of a GPU that are over, in the order of the list.
+  /// Of a GPU, in the order of the list: all of them, and how many are over.
   const std::vector<KernelResult>& results(std::uint32_t gpu) const { return results_[gpu]; }
+  std::size_t finished(std::uint32_t gpu) const { return finished_[gpu]; }
   RankDevice& rank(std::uint32_t gpu) { return ranks_[gpu]; }
   const Dispatcher& dispatcher() const { return dispatcher_; }
   /// What a job is, in a word or two: for waveforms.
@@ -50,7 +50,7 @@ class KernelTest : private JobClient {
   JobSink& sink_;
   std::deque<RankDevice> ranks_;
   std::vector<std::vector<KernelResult>> results_;  // by GPU
-  std::vector<gpu::KernelTime> running_;            // by GPU
+  std::vector<std::size_t> finished_;               // by GPU
   std::size_t left_;
 };
 
