@@ -37,8 +37,14 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("directory", metavar="DIR", type=pathlib.Path, help="of a run, or of a sweep")
     parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="where the page goes (default DIR/report.html)")
-    parser.add_argument("--slo", type=limit, action="append", default=[], metavar="METRIC=SECONDS",
-                        help="service level, a line in the front of this time; repeatable")
+    parser.add_argument(
+        "--slo",
+        type=limit,
+        action="append",
+        default=[],
+        metavar="METRIC=SECONDS",
+        help="service level, a line in the front of this time; repeatable",
+    )
     parser.add_argument("--figures", type=pathlib.Path, metavar="DIR", help="also draw every chart as SVG and PNG")
     options = parser.parse_args(arguments)
     options.html = options.html or options.directory / "report.html"

@@ -19,7 +19,7 @@ SWEEP = """\
 scenario: tiny.yaml
 set: {platform: plx_box}
 axes:
-  workload.requests.prompt_tokens: {values: [256, 700], name: prompt}
+  workload.requests.prompt_tokens: {values: [1024, 256], name: prompt}
   workload.prefill.tp: [1, 2, 3, 4]
   workload.prefill.pp: [1, 2]
 where: tp * pp <= 4 and tp * pp != 2
@@ -39,7 +39,9 @@ def small_sweep(folder):
 
 def report(directory, *arguments):
     """@return the page"""
-    done = subprocess.run([str(SCRIPT), str(directory), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [str(SCRIPT), str(directory), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return pathlib.Path(done.stdout.strip())
 

@@ -71,7 +71,9 @@ def test_runs_that_were_asked_something_else_do_not_compete(tmp_path):
 
 
 def test_the_heat_map_has_means_of_repeats(tmp_path):
-    subject = layer_sweep(tmp_path, [point(i) for i in range(4)], {"tp": ["workload.prefill.tp"], "pp": ["workload.prefill.pp"]})
+    subject = layer_sweep(
+        tmp_path, [point(i) for i in range(4)], {"tp": ["workload.prefill.tp"], "pp": ["workload.prefill.pp"]}
+    )
     for one, (tp, pp, value) in zip(subject.points, [(8, 1, 1.0), (8, 1, 3.0), (2, 4, 5.0), (16, 1, 4.0)]):
         one.values, one.objective = {"tp": tp, "pp": pp}, value
     (heat,) = charts.heats(subject)
@@ -96,7 +98,9 @@ def test_charts_of_a_sweep_hold_what_its_database_holds(sweep):
         assert sum(seconds.values()) - handoff == pytest.approx(stored[number]["prefill_window_s"], rel=1e-12)
     (heat,) = charts.heats(subject)
     cells = {(panel.title, tp, pp): value for panel in heat.panels for (tp, pp), (value, _) in panel.cells.items()}
-    assert cells == {(f"prompt={row['prompt']}", row["tp"], row["pp"]): row["objective"] for row in stored if row["status"] == "done"}
+    assert cells == {
+        (f"prompt={row['prompt']}", row["tp"], row["pp"]): row["objective"] for row in stored if row["status"] == "done"
+    }
     assert heat.best == min(cells.values()) == subject.ranked()[0].objective
 
 
@@ -117,7 +121,12 @@ def test_the_pipeline_has_the_jobs_of_the_run(run):
     assert {bar.name for bar in prefill.bars} == {name for name in jobs if re.match("P_|PP_|Handoff", name)}
     for bar in prefill.bars:
         row = jobs[bar.name]
-        assert (bar.lane, bar.work, bar.begin_s, bar.end_s) == (f"rank {row['rank']}", row["kind"], float(row["start_s"]), float(row["end_s"]))
+        assert (bar.lane, bar.work, bar.begin_s, bar.end_s) == (
+            f"rank {row['rank']}",
+            row["kind"],
+            float(row["start_s"]),
+            float(row["end_s"]),
+        )
     for lane in prefill.lanes:  # a stream is in order
         own = sorted((bar.begin_s, bar.end_s) for bar in prefill.bars if bar.lane == lane and bar.work == "compute")
         assert all(end <= begin for (_, end), (begin, _) in zip(own, own[1:]))
@@ -151,7 +160,9 @@ def test_no_kernel_is_above_the_roof(tmp_path):
     charts_by_gpu = {chart.name: chart for chart in run_charts.rooflines(tmp_path / "out")}
     assert set(charts_by_gpu) == {"roofline-H100-PCIe-80GB", "roofline-L40S"}
     ada = charts_by_gpu["roofline-L40S"]
-    assert ada.gb_per_s == 864 and ada.peaks == pytest.approx({"bf16": 362.05, "fp8": 733.0}, rel=0.02)  # NVIDIA's L40S datasheet
+    assert ada.gb_per_s == 864 and ada.peaks == pytest.approx(
+        {"bf16": 362.05, "fp8": 733.0}, rel=0.02
+    )  # NVIDIA's L40S datasheet
     for chart in charts_by_gpu.values():
         assert len(chart.kernels) > 10
         for kernel in chart.kernels:
@@ -194,12 +205,18 @@ def test_words_of_a_sweep_are_text(tmp_path):
         connection.execute("CREATE TABLE meta (key, value)")
         axes = json.dumps([{"name": "what", "keys": ["what"], "values": []}])
         connection.executemany("INSERT INTO meta VALUES (?, ?)", [("schema_version", "1"), ("axes", axes), ("objective", "")])
-        connection.execute("CREATE TABLE runs (position, id, platform, seed, status, error, directory, kind, model, objective, what)")
+        connection.execute(
+            "CREATE TABLE runs (position, id, platform, seed, status, error, directory, kind, model, objective, what)"
+        )
         for i, (status, what) in enumerate([("failed", "<script>alert(1)</script>"), ("missing", '"&')]):
-            connection.execute("INSERT INTO runs VALUES (?, ?, 'box', 1, ?, ?, ?, NULL, NULL, NULL, ?)",
-                               (i, f"id{i}", status, "<b>no</b> room" if status == "failed" else None, f"points/id{i}", what))
+            connection.execute(
+                "INSERT INTO runs VALUES (?, ?, 'box', 1, ?, ?, ?, NULL, NULL, NULL, ?)",
+                (i, f"id{i}", status, "<b>no</b> room" if status == "failed" else None, f"points/id{i}", what),
+            )
     text = report(sweep).read_text()
-    assert "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "&lt;b&gt;no&lt;/b&gt; room" in text
+    assert (
+        "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "&lt;b&gt;no&lt;/b&gt; room" in text
+    )
     assert "1 failed, 1 missing" in text
 
 
@@ -208,20 +225,37 @@ def test_figures_are_every_chart_and_the_same_from_call_to_call(sweep, tmp_path)
     from reporting import figures
 
     report(sweep, "--figures", tmp_path / "a", "--slo", "ttft_s=1")
-    names = {"front-prefill", "front-decode", "parts-prefill", "parts-decode-step", "heat", "pipeline-prefill", "pipeline-decode", "links"}
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(f"{name}.{end}" for name in names for end in ("svg", "png"))
+    names = {
+        "front-prefill",
+        "front-decode",
+        "parts-prefill",
+        "parts-decode-step",
+        "heat",
+        "pipeline-prefill",
+        "pipeline-decode",
+        "links",
+    }
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(
+        f"{name}.{end}" for name in names for end in ("svg", "png")
+    )
     figures.draw_all(charts.heats(source.read(sweep)), tmp_path / "b")
     for name in ("heat.svg", "heat.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
-    texts = [element.text for element in ElementTree.parse(tmp_path / "a" / "heat.svg").iter("{http://www.w3.org/2000/svg}text")]
+    texts = [
+        element.text for element in ElementTree.parse(tmp_path / "a" / "heat.svg").iter("{http://www.w3.org/2000/svg}text")
+    ]
     shown = {f"{row['objective']:.3g}" for row in database(sweep) if row["status"] == "done"}
     assert shown <= set(texts)
 
 
 def test_bad_input_is_one_line(sweep, run, tmp_path):
-    assert refused(tmp_path / "none").endswith("none/summary.json: No such file or directory; expected the --out directory of a run, or of a sweep\n")
+    assert refused(tmp_path / "none").endswith(
+        "none/summary.json: No such file or directory; expected the --out directory of a run, or of a sweep\n"
+    )
     assert refused(run, "--slo", "ttft_s=1") == "report.py: error: --slo ttft_s: no such time is shown; there are: none\n"
-    assert refused(sweep, "--slo", "ttft=1") == "report.py: error: --slo ttft: no such time is shown; there are: ttft_s, tpot_s\n"
+    assert (
+        refused(sweep, "--slo", "ttft=1") == "report.py: error: --slo ttft: no such time is shown; there are: ttft_s, tpot_s\n"
+    )
     for wrong in ("ttft_s", "=1", "ttft_s=nan"):
         assert f"'{wrong}' is not METRIC=SECONDS" in refused(sweep, "--slo", wrong)
     assert refused(run, "--html", tmp_path / "no" / "where.html").endswith("No such file or directory\n")
@@ -233,7 +267,9 @@ def test_bad_input_is_one_line(sweep, run, tmp_path):
     copy.mkdir()
     for name in ("summary.json", "links.csv", "machine.json"):
         (copy / name).write_bytes((run / name).read_bytes())
-    (copy / "jobs.csv").write_text("name,kind,rank,start_s,end_s,queued_s,bytes\nP_Rank_PP[0]_TP[0]_Chunk[0],compute,0,soon,1,0,0\n")
+    (copy / "jobs.csv").write_text(
+        "name,kind,rank,start_s,end_s,queued_s,bytes\nP_Rank_PP[0]_TP[0]_Chunk[0],compute,0,soon,1,0,0\n"
+    )
     assert re.search(r"copy/jobs.csv: not written by this version of Railyard \(ValueError.*soon", refused(copy))
     (copy / "jobs.csv").unlink()
     with (copy / "links.csv").open("w", newline="") as file:

@@ -18,21 +18,29 @@ try:
 except ImportError:
     webdriver = None
 
-PROGRAMS = {"chromium": shutil.which("chromium"), "chromium-driver": shutil.which("chromedriver"), "python3-selenium": webdriver}
+PROGRAMS = {
+    "chromium": shutil.which("chromium"),
+    "chromium-driver": shutil.which("chromedriver"),
+    "python3-selenium": webdriver,
+}
 MISSING = [package for package, found in PROGRAMS.items() if not found]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"missing Debian packages: {', '.join(MISSING)}")
 
+FACTORS = {"s": 1, "ms": 1e3, "us": 1e6}
 PHONE, DESKTOP = (390, 844), (1280, 900)
 CONTRAST = """
 const channels = (color) => color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
   .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
 const light = (color) => { const [r, g, b] = channels(color); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-const contrast = (a, b) => { const [low, high] = [light(a), light(b)].sort((x, y) => x - y); return (high + 0.05) / (low + 0.05); };
+const contrast = (a, b) => {
+  const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
+  return (high + 0.05) / (low + 0.05);
+};
 const paper = getComputedStyle(document.body).backgroundColor;
 const found = [];
 for (const text of document.querySelectorAll("svg text")) {
   const box = text.previousElementSibling;
-  const over = /^t\\d$/.test(text.getAttribute("class") || "") || (box && text.parentElement.dataset.tip && box.matches(".device"));
+  const over = /^t\\d$/.test(text.getAttribute("class") || "") || (box && box.matches(".device"));
   const ground = over ? getComputedStyle(box).fill : paper;
   found.push([contrast(getComputedStyle(text).fill, ground), text.textContent]);
 }
@@ -47,8 +55,8 @@ return [...document.querySelectorAll(arguments[0])].map((a) => {
 });
 """
 TICKS = """
-return [...document.querySelectorAll(arguments[0] + " .axis text")].map((t) => [t.textContent, +t.getAttribute("x"), +t.getAttribute("y"),
-  t.getAttribute("text-anchor")]);
+return [...document.querySelectorAll(arguments[0] + " .axis text")].map(
+  (t) => [t.textContent, +t.getAttribute("x"), +t.getAttribute("y"), t.getAttribute("text-anchor")]);
 """
 
 
@@ -58,16 +66,25 @@ class Browser:
     def __init__(self, profile):
         options = webdriver.ChromeOptions()
         options.binary_location = PROGRAMS["chromium"]
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={profile}"):
+        for argument in (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={profile}",
+        ):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(service=Service(PROGRAMS["chromium-driver"]), options=options)
         self.complaints, self.requests = [], []
 
     def open(self, page, size=DESKTOP, scheme="light"):
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                                    {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False})
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+        )
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        )
         self.driver.get(page.as_uri())
 
     def run(self, script, *arguments):
@@ -77,7 +94,9 @@ class Browser:
         """What was said and asked for since the last call."""
         complaints = [entry["message"] for entry in self.driver.get_log("browser")]
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return complaints, [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+        return complaints, [
+            message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"
+        ]
 
 
 @pytest.fixture(name="browser", scope="module")
@@ -128,10 +147,11 @@ def test_marks_of_the_front_are_the_database_and_lie_where_the_axes_say(browser,
     browser.open(page)
     marks = browser.run(MARKS, "#front-prefill a.mark")
     assert {int(mark["run"]): (float(mark["x"]), float(mark["y"])) for mark in marks} == {
-        number: (row["ttft_s"], row["prefill_tokens_per_s"] / (row["tp"] * row["pp"])) for number, row in done(sweep).items()}
+        number: (row["ttft_s"], row["prefill_tokens_per_s"] / (row["tp"] * row["pp"])) for number, row in done(sweep).items()
+    }
     ticks = browser.run(TICKS, "#front-prefill")
     unit = next(text for text, *_ in ticks if text.startswith("ttft, ")).removeprefix("ttft, ")
-    factor = {"s": 1, "ms": 1e3, "us": 1e6}[unit]
+    factor = FACTORS[unit]
     columns = [(float(text), x) for text, x, _, anchor in ticks if anchor == "middle" and not text.startswith("ttft")]
     lines = [(float(text), y) for text, _, y, anchor in ticks if anchor == "end"]
 
@@ -142,25 +162,35 @@ def test_marks_of_the_front_are_the_database_and_lie_where_the_axes_say(browser,
     for mark in marks:  # an axis' numbers stand four pixels below its lines
         assert mark["cx"] == pytest.approx(place(columns, float(mark["x"]) * factor), abs=0.1)
         assert mark["cy"] == pytest.approx(place(lines, float(mark["y"]), 4), abs=0.1)
-    limit = browser.run("const l = document.querySelector('#front-prefill .limit'); return [+l.getAttribute('x1'), l.dataset.limit]")
+    limit = browser.run(
+        "const l = document.querySelector('#front-prefill .limit'); return [+l.getAttribute('x1'), l.dataset.limit]"
+    )
     assert limit == [pytest.approx(place(columns, 0.001 * factor), abs=0.1), "0.001"]
     by_prompt = collections.defaultdict(list)
     for number, row in done(sweep).items():
         by_prompt[row["prompt"]].append((row["ttft_s"], -row["prefill_tokens_per_s"] / (row["tp"] * row["pp"]), number))
     best = set()
     for members in by_prompt.values():
-        best |= {number for time, rate, number in members
-                 if not any(other[0] <= time and other[1] <= rate and other != (time, rate, number) for other in members)}
+        best |= {
+            number
+            for time, rate, number in members
+            if not any(other[0] <= time and other[1] <= rate and other != (time, rate, number) for other in members)
+        }
     assert {int(mark["run"]) for mark in marks if mark["best"]} == best
 
 
 def test_bars_are_as_long_as_their_parts_and_heat_cells_are_the_objective(browser, page, sweep):
     browser.open(page)
-    bars = browser.run("""return [...document.querySelectorAll("#parts-prefill a.mark")].map((a) => [+a.dataset.run,
-      [...a.querySelectorAll("rect")].map((r) => [r.dataset.part, +r.dataset.value, +r.getAttribute("x"), +r.getAttribute("width")])])""")
+    bars = browser.run(
+        """return [...document.querySelectorAll("#parts-prefill a.mark")].map((a) => [+a.dataset.run,
+      [...a.querySelectorAll("rect")].map(
+        (r) => [r.dataset.part, +r.dataset.value, +r.getAttribute("x"), +r.getAttribute("width")])])"""
+    )
     assert sorted(number for number, _ in bars) == sorted(done(sweep))
-    (_, first), *_ = bars
-    per_second = sum(wide for *_, wide in first) / sum(value for _, value, *_ in first)
+    ticks = browser.run(TICKS, "#parts-prefill")
+    factor = FACTORS[ticks[-1][0].removeprefix("time, ")]
+    (zero, begin, *_), (last, end, *_) = ticks[0], ticks[-2]
+    per_second = (end - begin) / (float(last) - float(zero)) * factor
     for number, parts in bars:
         row = done(sweep)[number]
         values = {part: value for part, value, *_ in parts}
@@ -170,19 +200,28 @@ def test_bars_are_as_long_as_their_parts_and_heat_cells_are_the_objective(browse
             assert wide == pytest.approx(value * per_second, abs=0.1)
             assert follower is None or follower[2] == pytest.approx(x + wide, abs=0.02)
     cells = browser.run(MARKS, "#heat a.mark")
-    assert {int(cell["run"]): float(cell["value"]) for cell in cells} == {number: row["objective"] for number, row in done(sweep).items()}
-    assert [int(cell["run"]) for cell in cells if cell["best"]] == [min(done(sweep), key=lambda number: done(sweep)[number]["objective"])]
+    assert {int(cell["run"]): float(cell["value"]) for cell in cells} == {
+        number: row["objective"] for number, row in done(sweep).items()
+    }
+    assert [int(cell["run"]) for cell in cells if cell["best"]] == [
+        min(done(sweep), key=lambda number: done(sweep)[number]["objective"])
+    ]
 
 
 def shown_rows(browser):
-    return browser.run("return [...document.querySelectorAll('#runs tbody tr')].filter((r) => !r.hidden).map((r) => +r.dataset.run)")
+    return browser.run(
+        "return [...document.querySelectorAll('#runs tbody tr')].filter((r) => !r.hidden).map((r) => +r.dataset.run)"
+    )
 
 
 def test_the_table_has_every_run_and_metric_sorts_and_filters(browser, page, sweep):
     browser.open(page)
-    table = browser.run("""const heads = [...document.querySelectorAll("#runs thead th")].map((h) => h.dataset.name);
-      return [...document.querySelectorAll("#runs tbody tr")].map((r) => [+r.dataset.run, Object.fromEntries([...r.cells].map((c, i) =>
-        [heads[i], c.dataset.v === undefined ? c.textContent : c.dataset.v]))])""")
+    table = browser.run(
+        """const heads = [...document.querySelectorAll("#runs thead th")].map((h) => h.dataset.name);
+      return [...document.querySelectorAll("#runs tbody tr")].map((r) => [+r.dataset.run,
+        Object.fromEntries([...r.cells].map((c, i) =>
+        [heads[i], c.dataset.v === undefined ? c.textContent : c.dataset.v]))])"""
+    )
     rows = dict(enumerate(database(sweep)))
     assert [number for number, _ in table] == list(rows)
     for number, cells in table:
@@ -190,7 +229,17 @@ def test_the_table_has_every_run_and_metric_sorts_and_filters(browser, page, swe
             if name in cells and value is not None:
                 assert (float(cells[name]) if isinstance(value, (int, float)) else cells[name]) == value, (number, name)
         assert cells["status"] == rows[number]["status"]
-    metrics = set(rows[next(iter(done(sweep)))]) - {"position", "id", "platform", "seed", "error", "directory", "kind", "model", "objective"}
+    metrics = set(rows[next(iter(done(sweep)))]) - {
+        "position",
+        "id",
+        "platform",
+        "seed",
+        "error",
+        "directory",
+        "kind",
+        "model",
+        "objective",
+    }
     assert metrics <= set(table[0][1])
     head = browser.driver.find_element(By.CSS_SELECTOR, "#runs th[data-name=ttft_s] button")
     by_time = sorted(done(sweep), key=lambda number: rows[number]["ttft_s"])
@@ -199,9 +248,18 @@ def test_the_table_has_every_run_and_metric_sorts_and_filters(browser, page, swe
     assert shown_rows(browser) == by_time + failed
     head.send_keys(Keys.ENTER)
     assert shown_rows(browser) == by_time[::-1] + failed
+    browser.driver.find_element(By.CSS_SELECTOR, "#runs th[data-name=prompt] button").click()
+    assert [rows[number]["prompt"] for number in shown_rows(browser)] == sorted(row["prompt"] for row in rows.values())
     box = browser.driver.find_element(By.ID, "filter")
-    for words, condition in [("tp=2", lambda row: row["tp"] == 2), (f"ttft_s<{rows[by_time[2]]['ttft_s']!r} done", lambda row: row["ttft_s"] is not None
-                              and row["ttft_s"] < rows[by_time[2]]["ttft_s"]), ("FAILED", lambda row: row["status"] == "failed"), ("tp>9", lambda row: False)]:
+    for words, condition in [
+        ("tp=2", lambda row: row["tp"] == 2),
+        (
+            f"ttft_s<{rows[by_time[2]]['ttft_s']!r} done",
+            lambda row: row["ttft_s"] is not None and row["ttft_s"] < rows[by_time[2]]["ttft_s"],
+        ),
+        ("FAILED", lambda row: row["status"] == "failed"),
+        ("tp>9", lambda row: False),
+    ]:
         box.clear()
         box.send_keys(words)
         left = {number for number, row in rows.items() if condition(row)}
@@ -219,8 +277,13 @@ def test_keys_reach_what_a_pointer_reaches(browser, page, sweep):
     reached = []
     for _ in range(60):
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-        reached.append(browser.run("const a = document.activeElement; return [a.tagName, a.dataset.run || null, a.getAttribute('aria-label') || a.textContent, "
-                                   "document.getElementById('tip').hidden ? null : document.getElementById('tip').textContent]"))
+        reached.append(
+            browser.run(
+                "const a = document.activeElement; "
+                "return [a.tagName, a.dataset.run || null, a.getAttribute('aria-label') || a.textContent, "
+                "document.getElementById('tip').hidden ? null : document.getElementById('tip').textContent]"
+            )
+        )
     assert reached[0][2] == "To the content"
     marks = [(int(run), label, tip) for tag, run, label, tip in reached if tag == "a" and run]
     assert {run for run, *_ in marks} == set(done(sweep))
@@ -232,9 +295,18 @@ def test_keys_reach_what_a_pointer_reaches(browser, page, sweep):
     assert browser.run("return document.activeElement.id") == f"run-{number}"
     for drawing in browser.driver.find_elements(By.CSS_SELECTOR, "svg"):
         assert drawing.get_attribute("aria-label")
-    assert browser.run("return [...document.querySelectorAll('section')].every((s) => document.getElementById(s.getAttribute('aria-labelledby')))")
-    assert browser.run("return [...document.querySelectorAll('main > section > figure')].every((f) => f.parentElement.querySelector('details table'))")
-    assert browser.run("return new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size == document.querySelectorAll('[id]').length")
+    assert browser.run(
+        "return [...document.querySelectorAll('section')]"
+        ".every((s) => document.getElementById(s.getAttribute('aria-labelledby')))"
+    )
+    assert browser.run(
+        "return [...document.querySelectorAll('main > section > figure')]"
+        ".every((f) => f.parentElement.querySelector('details table'))"
+    )
+    assert browser.run(
+        "const named = [...document.querySelectorAll('[id]')]; "
+        "return new Set(named.map((e) => e.id)).size == named.length"
+    )
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP])
@@ -243,8 +315,11 @@ def test_pages_fit_the_screen_and_can_be_read(browser, page, layer, size, scheme
     for shown in (page, layer):
         browser.open(shown, size, scheme)
         assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-        outside = browser.run("""return [...document.querySelectorAll("svg text")].filter((t) => { const b = t.getBBox(),
-          v = t.ownerSVGElement.viewBox.baseVal; return b.x < 0 || b.y < 0 || b.x + b.width > v.width || b.y + b.height > v.height; }).map((t) => t.textContent)""")
+        outside = browser.run(
+            """return [...document.querySelectorAll("svg text")].filter((t) => { const b = t.getBBox(),
+          v = t.ownerSVGElement.viewBox.baseVal;
+          return b.x < 0 || b.y < 0 || b.x + b.width > v.width || b.y + b.height > v.height; }).map((t) => t.textContent)"""
+        )
         assert outside == []
         poor = [(ratio, text) for ratio, text in browser.run(CONTRAST) if ratio < 4.5]
         assert poor == []
@@ -258,7 +333,10 @@ def test_paper_has_the_whole_width_and_no_controls(browser, page):
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     for hidden in ("nav", ".controls", "main > section > details"):
         assert not browser.driver.find_element(By.CSS_SELECTOR, hidden).is_displayed(), hidden
-    beyond = browser.run("return [...document.querySelectorAll('svg, table')].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.id)")
+    beyond = browser.run(
+        "return [...document.querySelectorAll('svg, table')]"
+        ".filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.id)"
+    )
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     assert beyond == []
 

@@ -11,8 +11,15 @@ from .source import Error, Point, Subject, mean
 
 MOST_BARS = 60
 MOST_PANELS = 12
-QUESTIONS = ("model.config", "workload.requests", "workload.op", "workload.phase", "workload.tokens", "workload.batch",
-             "workload.context_tokens")
+QUESTIONS = (
+    "model.config",
+    "workload.requests",
+    "workload.op",
+    "workload.phase",
+    "workload.tokens",
+    "workload.batch",
+    "workload.context_tokens",
+)
 
 
 @dataclass
@@ -73,8 +80,9 @@ class Shares(Chart):
         return list(dict.fromkeys(name for _, _, seconds in self.bars for name in seconds))
 
     def table(self) -> Table:
-        rows = [[label, *(seconds.get(name, 0.0) for name in self.names), sum(seconds.values())]
-                for _, label, seconds in self.bars]
+        rows = [
+            [label, *(seconds.get(name, 0.0) for name in self.names), sum(seconds.values())] for _, label, seconds in self.bars
+        ]
         return Table(["run", *(f"{name}, s" for name in self.names), "together, s"], rows)
 
 
@@ -112,8 +120,16 @@ class Heat(Chart):
 
 
 # What a part of a time is, whatever the kind calls it: the drawings' colours.
-CLASSES = {"kernels": "compute", "kernels and the rest": "compute", "all-reduces": "tp", "collectives": "tp",
-           "waiting for the last peer": "gate", "waiting for activations": "pp", "handoff": "kv", "bubble": "bubble"}
+CLASSES = {
+    "kernels": "compute",
+    "kernels and the rest": "compute",
+    "all-reduces": "tp",
+    "collectives": "tp",
+    "waiting for the last peer": "gate",
+    "waiting for activations": "pp",
+    "handoff": "kv",
+    "bubble": "bubble",
+}
 
 
 def part_class(name: str) -> str:
@@ -121,15 +137,17 @@ def part_class(name: str) -> str:
 
 
 def _numbers(point: Point, prefix: str) -> list[str]:
-    names = [name for name in point.metrics if name.startswith(prefix) and name[len(prefix):].isdigit()]
-    return sorted(names, key=lambda name: int(name[len(prefix):]))
+    names = [name for name in point.metrics if name.startswith(prefix) and name[len(prefix) :].isdigit()]
+    return sorted(names, key=lambda name: int(name[len(prefix) :]))
 
 
 def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int]]]:
     """Name, time, throughput and the GPUs to share it among, of the kind of this run."""
     if point.kind == "disaggregated_prefill":
-        return [("prefill", "ttft_s", "prefill_tokens_per_s", lambda p: p.ranks("prefill")),
-                ("decode", "tpot_s", "decode.tokens_per_s", lambda p: p.ranks("decode"))]
+        return [
+            ("prefill", "ttft_s", "prefill_tokens_per_s", lambda p: p.ranks("prefill")),
+            ("decode", "tpot_s", "decode.tokens_per_s", lambda p: p.ranks("decode")),
+        ]
     if point.kind == "layer" and "tokens_per_s" in point.metrics:
         return [("pass", "pass_s", "tokens_per_s", lambda p: p.metrics["ranks"])]
     if point.kind == "layer":
@@ -154,8 +172,9 @@ def fronts(subject: Subject, limits: dict[str, float]) -> list[Front]:
             if not x or y is None or not (count := gpus(point)):
                 continue
             per_gpu = "" if point.kind == "collective" or y_name == "tflops" else " per GPU"
-            chart = found.setdefault(name, Front(f"front-{name}", f"Front: {name}", x_name, y_name + per_gpu, [],
-                                                 limits.get(x_name)))
+            chart = found.setdefault(
+                name, Front(f"front-{name}", f"Front: {name}", x_name, y_name + per_gpu, [], limits.get(x_name))
+            )
             chart.marks.append(Mark(point.number, point.label, _question(subject, point), x, y / count))
     if unknown := sorted(set(limits) - {chart.x_name for chart in found.values()}):
         there = ", ".join(chart.x_name for chart in found.values()) or "none"
@@ -197,8 +216,12 @@ def shares(subject: Subject) -> list[Shares]:
 def _heat_axes(subject: Subject) -> tuple[str, str] | None:
     """Tensor by pipeline parallel sizes where the sweep has both, else its first two axes."""
     for end in ("prefill.{}", "{}"):
-        pair = [next((name for name, keys in subject.axes.items() if any(key.endswith("." + end.format(size)) for key in keys)),
-                     None) for size in ("tp", "pp")]
+        pair = [
+            next(
+                (name for name, keys in subject.axes.items() if any(key.endswith("." + end.format(size)) for key in keys)), None
+            )
+            for size in ("tp", "pp")
+        ]
         if all(pair):
             return pair[0], pair[1]
     names = list(subject.axes)
@@ -233,4 +256,6 @@ def heats(subject: Subject) -> list[Heat]:
     if len(panels) > MOST_PANELS:
         note += f" The first {MOST_PANELS} of {len(panels)} combinations of the other axes."
     title = f"{axes[0].upper()} x {axes[1].upper()}" if axes == ("tp", "pp") else f"{axes[0]} x {axes[1]}"
-    return [Heat("heat", title, subject.objective, subject.largest_is_best, *axes, rows, columns, panels[:MOST_PANELS], note=note)]
+    return [
+        Heat("heat", title, subject.objective, subject.largest_is_best, *axes, rows, columns, panels[:MOST_PANELS], note=note)
+    ]

@@ -17,8 +17,17 @@ MOST_LABEL = 330.0  # width
 
 def canvas(name: str, label: str, width: float, height: float, *children: Element) -> Element:
     """As wide as drawn; on a narrow screen a little smaller, and the rest scrolls."""
-    return element("svg", *children, viewBox=f"0 0 {width:g} {height:g}", width=f"{width:g}", height=f"{height:g}",
-                   style=f"min-width:{LEAST * width:.0f}px", role="group", id=f"svg-{name}", aria_label=label)
+    return element(
+        "svg",
+        *children,
+        viewBox=f"0 0 {width:g} {height:g}",
+        width=f"{width:g}",
+        height=f"{height:g}",
+        style=f"min-width:{LEAST * width:.0f}px",
+        role="group",
+        id=f"svg-{name}",
+        aria_label=label,
+    )
 
 
 def words(text: str, x: float, y: float, class_: str = "", anchor: str = "start") -> Element:
@@ -27,8 +36,16 @@ def words(text: str, x: float, y: float, class_: str = "", anchor: str = "start"
 
 def linked(number: int, tip: str, *children: Element, **data: object) -> Element:
     """Marks of a run: a link to its row."""
-    return element("a", *children, href=f"#run-{number}", class_="mark", aria_label=tip, data_tip=tip, data_run=number,
-                   **{f"data_{name}": repr(value) for name, value in data.items()})
+    return element(
+        "a",
+        *children,
+        href=f"#run-{number}",
+        class_="mark",
+        aria_label=tip,
+        data_tip=tip,
+        data_run=number,
+        **{f"data_{name}": repr(value) for name, value in data.items()},
+    )
 
 
 def legend(entries: Iterable[tuple[str, str]], x: float, y: float, width: float) -> tuple[Element, float]:
@@ -63,10 +80,15 @@ def _named(marks: Iterable[Mark], x: Scale, y: Scale, factor: float) -> Element:
     for mark in marks:
         place, height, wide = x(mark.x * factor), y(mark.y) - 10, text_width(mark.label, 10)
         left = place - wide - 8 if place > WIDTH / 2 else place + 8
-        if left >= x.start and left + wide <= WIDTH and all(
-                abs(height - other) > 12 or left > end or left + wide < begin for other, begin, end in taken):
+        if (
+            left >= x.start
+            and left + wide <= WIDTH
+            and all(abs(height - other) > 12 or left > end or left + wide < begin for other, begin, end in taken)
+        ):
             taken.append((height, left, left + wide))
-            group.append(words(mark.label, left if left > place else left + wide, height, anchor="start" if left > place else "end"))
+            group.append(
+                words(mark.label, left if left > place else left + wide, height, anchor="start" if left > place else "end")
+            )
     return group
 
 
@@ -82,7 +104,9 @@ def front(chart: Front) -> Element:
     bottom = HEIGHT - 50.0
     x = Scale.over([value * x_name.factor for value in limit + [mark.x for mark in chart.marks]], 62, WIDTH - 20)
     y = Scale.over([mark.y for mark in chart.marks], bottom, top)
-    drawing = canvas(chart.name, f"{chart.title}: {chart.y_name} against {chart.x_name}", WIDTH, HEIGHT, axes(x, y, x_name, y_name))
+    drawing = canvas(
+        chart.name, f"{chart.title}: {chart.y_name} against {chart.x_name}", WIDTH, HEIGHT, axes(x, y, x_name, y_name)
+    )
     if key is not None:
         drawing.append(key)
     for group in groups:
@@ -95,13 +119,26 @@ def front(chart: Front) -> Element:
         place = x(chart.limit * x_name.factor)
         drawing.append(element("line", x1=place, x2=place, y1=bottom, y2=top, class_="limit", data_limit=repr(chart.limit)))
         right = place > WIDTH - 160
-        drawing.append(words(f"SLO {chart.limit * x_name.factor:g}", place + (-5 if right else 5), top + 12, "limit-text",
-                             "end" if right else "start"))
+        drawing.append(
+            words(
+                f"SLO {chart.limit * x_name.factor:g}",
+                place + (-5 if right else 5),
+                top + 12,
+                "limit-text",
+                "end" if right else "start",
+            )
+        )
     for mark in sorted(chart.marks, key=lambda mark: mark.x):
-        tip = (f"{mark.label}: {chart.x_name} {shown(mark.x, chart.x_name)}, {mark.y:.5g} {chart.y_name}"
-               + (", on the front" if mark.best else ""))
-        dot = element("circle", cx=x(mark.x * x_name.factor), cy=y(mark.y), r=6 if mark.best else 4,
-                      class_=f"dot g{colour[mark.group]}" + (" best" if mark.best else ""))
+        tip = f"{mark.label}: {chart.x_name} {shown(mark.x, chart.x_name)}, {mark.y:.5g} {chart.y_name}" + (
+            ", on the front" if mark.best else ""
+        )
+        dot = element(
+            "circle",
+            cx=x(mark.x * x_name.factor),
+            cy=y(mark.y),
+            r=6 if mark.best else 4,
+            class_=f"dot g{colour[mark.group]}" + (" best" if mark.best else ""),
+        )
         drawing.append(linked(mark.number, tip, dot, x=mark.x, y=mark.y))
     drawing.append(_named([mark for mark in chart.marks if mark.best], x, y, x_name.factor))
     return drawing
@@ -124,14 +161,26 @@ def shares(chart: Shares) -> Element:
     drawing.append(grid)
     for i, (number, label, seconds) in enumerate(chart.bars):
         y, begun = top + BAR * i, 0.0
-        row = linked(number, f"{label}: " + ", ".join(f"{part} {shown(value, 'x_s')}" for part, value in seconds.items() if value))
+        row = linked(
+            number, f"{label}: " + ", ".join(f"{part} {shown(value, 'x_s')}" for part, value in seconds.items() if value)
+        )
         row.append(words(shortened(label, left - 14), left - 8, y + 15, anchor="end"))
         for part, value in seconds.items():
             here, begun = begun, begun + value
             if value > 0:
-                row.append(element("rect", x=x(here * name.factor), y=y + 3.0, width=x(begun * name.factor) - x(here * name.factor),
-                                   height=BAR - 6, class_=f"p-{part_class(part)}", data_part=part, data_value=repr(value),
-                                   data_tip=f"{label}: {part} {shown(value, 'x_s')}"))
+                row.append(
+                    element(
+                        "rect",
+                        x=x(here * name.factor),
+                        y=y + 3.0,
+                        width=x(begun * name.factor) - x(here * name.factor),
+                        height=BAR - 6,
+                        class_=f"p-{part_class(part)}",
+                        data_part=part,
+                        data_value=repr(value),
+                        data_tip=f"{label}: {part} {shown(value, 'x_s')}",
+                    )
+                )
         drawing.append(row)
     return drawing
 
@@ -163,11 +212,26 @@ def heat(chart: Heat) -> Element:
                 value, number = panel.cells[row, column]
                 step = min(int((value - low) / span * STEPS), STEPS - 1)
                 best = value == chart.best
-                tip = (f"{panel.title + ': ' if panel.title else ''}{chart.row_name}={row}, {chart.column_name}={column}: "
-                       f"{chart.value_name} {brief(value)}" + (", the best" if best else ""))
+                tip = (
+                    f"{panel.title + ': ' if panel.title else ''}{chart.row_name}={row}, {chart.column_name}={column}: "
+                    f"{chart.value_name} {brief(value)}" + (", the best" if best else "")
+                )
                 x = ox + left + c * wide
-                drawing.append(linked(number, tip,
-                                      element("rect", x=x + 1, y=y + 1, width=wide - 2, height=high - 2, rx=3,
-                                              class_=f"h{step}" + (" best" if best else "")),
-                                      words(brief(value), x + wide / 2, y + 20, f"t{step}", "middle"), value=value))
+                drawing.append(
+                    linked(
+                        number,
+                        tip,
+                        element(
+                            "rect",
+                            x=x + 1,
+                            y=y + 1,
+                            width=wide - 2,
+                            height=high - 2,
+                            rx=3,
+                            class_=f"h{step}" + (" best" if best else ""),
+                        ),
+                        words(brief(value), x + wide / 2, y + 20, f"t{step}", "middle"),
+                        value=value,
+                    )
+                )
     return drawing

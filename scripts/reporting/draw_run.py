@@ -26,8 +26,13 @@ def pipeline(chart: Pipeline) -> Element:
     key, height = legend([(f"p-{work}", WORK[work]) for work in WORK if work in works], left, 16, width)
     top = height + 12
     bottom = top + LANE * len(chart.lanes)
-    drawing = canvas(chart.name, f"{chart.title}: jobs of {len(chart.lanes)} ranks over time; the table below has each",
-                     width, bottom + 46, key)
+    drawing = canvas(
+        chart.name,
+        f"{chart.title}: jobs of {len(chart.lanes)} ranks over time; the table below has each",
+        width,
+        bottom + 46,
+        key,
+    )
     grid = element("g", class_="axis", aria_hidden="true")
     for value in x.ticks(9):
         grid.append(element("line", x1=x(value), x2=x(value), y1=top, y2=bottom))
@@ -46,11 +51,20 @@ def pipeline(chart: Pipeline) -> Element:
         place, tall = x(bar.begin_s * name.factor), 15.0 if bar.work == "compute" else 6.0
         if bar.work == "tp":  # of all ranks
             y, tall = top, LANE * len(chart.lanes) - 9
-        drawing.append(element(
-            "rect", x=place, y=y + (2.0 if bar.work in ("compute", "tp") else 18.0),
-            width=max(x(bar.end_s * name.factor) - place, 0.6), height=tall, class_=work,
-            data_begin=repr(bar.begin_s), data_end=repr(bar.end_s),
-            data_tip=f"{bar.name}: {shown(bar.begin_s, 'x_s')} to {shown(bar.end_s, 'x_s')}, {shown(bar.end_s - bar.begin_s, 'x_s')}"))
+        times = [shown(value, "x_s") for value in (bar.begin_s, bar.end_s, bar.end_s - bar.begin_s)]
+        drawing.append(
+            element(
+                "rect",
+                x=place,
+                y=y + (2.0 if bar.work in ("compute", "tp") else 18.0),
+                width=max(x(bar.end_s * name.factor) - place, 0.6),
+                height=tall,
+                class_=work,
+                data_begin=repr(bar.begin_s),
+                data_end=repr(bar.end_s),
+                data_tip=f"{bar.name}: {times[0]} to {times[1]}, {times[2]}",
+            )
+        )
     return drawing
 
 
@@ -67,8 +81,13 @@ def topology(chart: Topology) -> Element:
     shares = ["0 %", *(f"< {100 * edge:g} %" for edge in BINS), f">= {100 * BINS[-1]:g} %"]
     width = max(80 + wide * columns, 560.0)
     key, _ = legend([(f"u{i}", text) for i, text in enumerate(shares)], 8, 16, width)
-    drawing = canvas(chart.name, f"{chart.title}: {len(chart.devices)} devices, {len(chart.connections)} links; the table below has each",
-                     width, max(height_of.values()) + 40, key)
+    drawing = canvas(
+        chart.name,
+        f"{chart.title}: {len(chart.devices)} devices, {len(chart.connections)} links; the table below has each",
+        width,
+        max(height_of.values()) + 40,
+        key,
+    )
     lines = element("g", class_="links")
     parallel: dict[tuple[str, str], int] = {}
     for link in sorted(chart.connections, key=lambda link: link.utilisation):
@@ -76,22 +95,40 @@ def topology(chart: Topology) -> Element:
         pair = tuple(sorted(link.ends))
         offset = 4 * parallel.setdefault(pair, 0)
         parallel[pair] += 1
-        tip = f"{link.name}, {link.gb_per_s:g} GB/s: tx {100 * link.tx:.2f} %, rx {100 * link.rx:.2f} %, {link.gigabytes:.4g} GB"
+        tip = (
+            f"{link.name}, {link.gb_per_s:g} GB/s: tx {100 * link.tx:.2f} %, rx {100 * link.rx:.2f} %, {link.gigabytes:.4g} GB"
+        )
         path = f"M{x1 + offset:.1f},{y1:.1f}L{x2 + offset:.1f},{y2:.1f}"
         if y1 == y2:  # beside each other: an arc over what lies between
             path = f"M{x1:.1f},{y1:.1f}Q{(x1 + x2) / 2:.1f},{y1 - 44 + offset:.1f} {x2:.1f},{y2:.1f}"
         drawn = utilisation_bin(link.utilisation)
-        lines.append(element("path", d=path, class_=f"link l{drawn}", data_link=link.name, data_tx=repr(link.tx),
-                             data_rx=repr(link.rx), data_tip=tip))
+        lines.append(
+            element(
+                "path",
+                d=path,
+                class_=f"link l{drawn}",
+                data_link=link.name,
+                data_tx=repr(link.tx),
+                data_rx=repr(link.rx),
+                data_tip=tip,
+            )
+        )
     drawing.append(lines)
     for device in chart.devices:
         x, y = middle[device.name]
         short = device.name.rpartition(".")[2].replace("nvswitch", "nvs")
         if wide == NARROW:
             short = re.sub(r"^\D+", "", short)
-        drawing.append(element("g", element("rect", x=x - wide / 2 + 2, y=y - 11, width=wide - 4, height=22, rx=4, class_=f"device d-{device.kind}"),
-                               words(short, x, y + 4, "small", "middle"),
-                               data_tip=f"{device.name}, {device.kind}"))
+        drawing.append(
+            element(
+                "g",
+                element(
+                    "rect", x=x - wide / 2 + 2, y=y - 11, width=wide - 4, height=22, rx=4, class_=f"device d-{device.kind}"
+                ),
+                words(short, x, y + 4, "small", "middle"),
+                data_tip=f"{device.name}, {device.kind}",
+            )
+        )
     for server in dict.fromkeys(device.name.partition(".")[0] for device in chart.devices if "." in device.name):
         own = [middle[device.name] for device in chart.devices if device.name.startswith(server + ".")]
         drawing.append(words(server, min(x for x, _ in own) - 21, min(y for _, y in own) - 18, "strong"))
@@ -108,8 +145,14 @@ def roofline(chart: Roofline) -> Element:
     y = Scale(min(heights) / 2, max(heights) * 2, bottom, top, True)
     used = [limit for limit in LIMITS if any(kernel.limit == limit for kernel in kernels)]
     key, _ = legend([(LIMITS[limit], f"limited by {limit}") for limit in used], left, 16, WIDTH)
-    drawing = canvas(chart.name, f"{chart.title}: TFLOP/s against FLOPs a byte, logarithmic", WIDTH, HEIGHT,
-                     axes(x, y, Quantity("FLOPs / HBM byte", 1), Quantity("TFLOP/s", 1)), key)
+    drawing = canvas(
+        chart.name,
+        f"{chart.title}: TFLOP/s against FLOPs a byte, logarithmic",
+        WIDTH,
+        HEIGHT,
+        axes(x, y, Quantity("FLOPs / HBM byte", 1), Quantity("TFLOP/s", 1)),
+        key,
+    )
     for name, peak in chart.peaks.items():
         corner = peak * 1e3 / chart.gb_per_s
         low = max(x.low, y.low * 1e3 / chart.gb_per_s)
@@ -118,8 +161,22 @@ def roofline(chart: Roofline) -> Element:
         drawing.append(element("path", d=path, class_="roof", data_peak=repr(peak)))
         drawing.append(words(f"{name} {peak:.0f} TFLOP/s", right - 4, y(peak) - 5, "small", "end"))
     for kernel in kernels:
-        tip = f"{kernel.name}: {kernel.tflops:.4g} TFLOP/s at {kernel.flops_per_byte:.4g} FLOPs a byte, limited by {kernel.limit}"
-        drawing.append(element("circle", cx=x(kernel.flops_per_byte), cy=y(kernel.tflops), r=4.5,
-                               class_=f"dot {LIMITS.get(kernel.limit, 'g5')}", tabindex=0, role="img", aria_label=tip,
-                               data_tip=tip, data_x=repr(kernel.flops_per_byte), data_y=repr(kernel.tflops)))
+        tip = (
+            f"{kernel.name}: {kernel.tflops:.4g} TFLOP/s at {kernel.flops_per_byte:.4g} FLOPs a byte, limited by {kernel.limit}"
+        )
+        drawing.append(
+            element(
+                "circle",
+                cx=x(kernel.flops_per_byte),
+                cy=y(kernel.tflops),
+                r=4.5,
+                class_=f"dot {LIMITS.get(kernel.limit, 'g5')}",
+                tabindex=0,
+                role="img",
+                aria_label=tip,
+                data_tip=tip,
+                data_x=repr(kernel.flops_per_byte),
+                data_y=repr(kernel.tflops),
+            )
+        )
     return drawing

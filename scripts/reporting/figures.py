@@ -17,8 +17,16 @@ from .draw_run import BINS, WORK, utilisation_bin  # noqa: E402
 from .markup import MOST_LINEAR, Quantity, brief  # noqa: E402
 from .run_charts import Pipeline, Roofline, Topology  # noqa: E402
 
-COLORS = {"compute": "#2f6db5", "odd": "#5a90cf", "tp": "#c9720c", "gate": "#9a7008", "pp": "#2a9d6f", "kv": "#a64d9c",
-          "bubble": "#a9b0b8", "rest": "#5a6068"}
+COLORS = {
+    "compute": "#2f6db5",
+    "odd": "#5a90cf",
+    "tp": "#c9720c",
+    "gate": "#9a7008",
+    "pp": "#2a9d6f",
+    "kv": "#a64d9c",
+    "bubble": "#a9b0b8",
+    "rest": "#5a6068",
+}
 GROUPS = ["#2f6db5", "#d1601f", "#2a8f5f", "#8e4aa0", "#9a7b13", "#6b7178"]
 LINKS = ["#c9cdd2", "#5b93c9", "#3f8f3f", "#948310", "#c9720c", "#d4512a", "#a1102a"]
 WIDTH = 6.4  # inches
@@ -49,8 +57,15 @@ def front(chart: Front) -> pyplot.Figure:
         members = [mark for mark in chart.marks if mark.group == group]
         best = sorted((mark for mark in members if mark.best), key=lambda mark: mark.x)
         color = GROUPS[min(i, len(GROUPS) - 1)]
-        axis.plot([mark.x * quantity.factor for mark in members], [mark.y for mark in members], linestyle="", marker="o",
-                  markersize=4, color=color, label=group or None)
+        axis.plot(
+            [mark.x * quantity.factor for mark in members],
+            [mark.y for mark in members],
+            linestyle="",
+            marker="o",
+            markersize=4,
+            color=color,
+            label=group or None,
+        )
         axis.step([mark.x * quantity.factor for mark in best], [mark.y for mark in best], where="post", color=color)
     for place in limit:
         axis.axvline(place, color="#c0392b", linestyle="--", linewidth=1)
@@ -86,7 +101,7 @@ def heat(chart: Heat) -> pyplot.Figure:
     size = (0.9 + 0.62 * len(chart.columns), 0.9 + 0.36 * len(chart.rows))
     figure, grid = pyplot.subplots(down, across, figsize=(size[0] * across, size[1] * down), squeeze=False)
     low, high = min(chart.values), max(chart.values)
-    for axis in grid.flat[len(chart.panels):]:
+    for axis in grid.flat[len(chart.panels) :]:
         axis.set_visible(False)
     for panel, axis in zip(chart.panels, grid.flat):
         values = [[panel.cells.get((row, column), (float("nan"), 0))[0] for column in chart.columns] for row in chart.rows]
@@ -95,8 +110,16 @@ def heat(chart: Heat) -> pyplot.Figure:
             for c, value in enumerate(line):
                 if value == value:
                     dark = high > low and (value - low) / (high - low) > 0.55
-                    axis.text(c, r, brief(value), ha="center", va="center", fontsize=6.5, color="white" if dark else "black",
-                              fontweight="bold" if value == chart.best else "normal")
+                    axis.text(
+                        c,
+                        r,
+                        brief(value),
+                        ha="center",
+                        va="center",
+                        fontsize=6.5,
+                        color="white" if dark else "black",
+                        fontweight="bold" if value == chart.best else "normal",
+                    )
         axis.set_xticks(range(len(chart.columns)), chart.columns)
         axis.set_yticks(range(len(chart.rows)), chart.rows)
         axis.set_xlabel(chart.column_name)
@@ -143,11 +166,22 @@ def topology(chart: Topology) -> pyplot.Figure | None:
     figure, axis = pyplot.subplots(figsize=(max(WIDTH, 0.42 * wide), 0.8 + 0.7 * len(rows)))
     links = sorted(chart.connections, key=lambda link: link.utilisation)
     bins = [utilisation_bin(link.utilisation) for link in links]
-    axis.add_collection(LineCollection([[places[end] for end in link.ends] for link in links],
-                                       colors=[LINKS[b] for b in bins], linewidths=[1.0 if b == 0 else 1.8 for b in bins]))
+    axis.add_collection(
+        LineCollection(
+            [[places[end] for end in link.ends] for link in links],
+            colors=[LINKS[b] for b in bins],
+            linewidths=[1.0 if b == 0 else 1.8 for b in bins],
+        )
+    )
     for device in chart.devices:
-        axis.text(*places[device.name], device.name.rpartition(".")[2].replace("nvswitch", "nvs"), ha="center", va="center", fontsize=6,
-                  bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "#5a6068"})
+        axis.text(
+            *places[device.name],
+            device.name.rpartition(".")[2].replace("nvswitch", "nvs"),
+            ha="center",
+            va="center",
+            fontsize=6,
+            bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "#5a6068"},
+        )
     for i, label in enumerate(["0 %", *(f"< {100 * edge:g} %" for edge in BINS), f">= {100 * BINS[-1]:g} %"]):
         if i in bins:
             axis.plot([], [], color=LINKS[i], label=label)
@@ -162,8 +196,15 @@ def roofline(chart: Roofline) -> pyplot.Figure:
     figure, axis = pyplot.subplots(figsize=(WIDTH, 3.8))
     for color, limit in zip(GROUPS, dict.fromkeys(kernel.limit for kernel in chart.kernels)):
         members = [kernel for kernel in chart.kernels if kernel.limit == limit]
-        axis.plot([kernel.flops_per_byte for kernel in members], [kernel.tflops for kernel in members], linestyle="", marker="o",
-                  markersize=4, color=color, label=f"limited by {limit}")
+        axis.plot(
+            [kernel.flops_per_byte for kernel in members],
+            [kernel.tflops for kernel in members],
+            linestyle="",
+            marker="o",
+            markersize=4,
+            color=color,
+            label=f"limited by {limit}",
+        )
     axis.set_xscale("log")
     axis.set_yscale("log")
     low, high = axis.get_xlim()

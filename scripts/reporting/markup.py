@@ -117,4 +117,4 @@ def text_width(text: str, size: float = 12) -> float:
 def shortened(text: str, width: float) -> str:
     """Its end, where it is longer: what tells runs apart is often there."""
     fits = int(width / text_width("x") + 1e-6)
-    return text if len(text) <= fits else "…" + text[len(text) - fits + 1:]
+    return text if len(text) <= fits else "…" + text[len(text) - fits + 1 :]

@@ -11,13 +11,35 @@ from .run_charts import Pipeline, Roofline, Topology
 from .source import Point, Subject
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-DRAWN: dict[type, Callable[[Chart], Element]] = {Front: draw.front, Shares: draw.shares, Heat: draw.heat,
-                                                 Pipeline: draw_run.pipeline, Topology: draw_run.topology, Roofline: draw_run.roofline}
+DRAWN: dict[type, Callable[[Chart], Element]] = {
+    Front: draw.front,
+    Shares: draw.shares,
+    Heat: draw.heat,
+    Pipeline: draw_run.pipeline,
+    Topology: draw_run.topology,
+    Roofline: draw_run.roofline,
+}
 # Nothing is fetched, whatever a scenario's text may hold.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 MOST_ROWS = 5000
-FIRST_METRICS = ("ttft_s", "tpot_s", "prefill_tokens_per_s", "bubble_fraction", "exposed_s.tp", "exposed_s.kv", "layer_s", "pass_s",
-                 "tokens_per_s", "tflops", "avg_busbw_gb_per_s", "unidirectional_gb_per_s", "latency_s")
+FIRST_METRICS = (
+    "ttft_s",
+    "tpot_s",
+    "prefill_tokens_per_s",
+    "bubble_fraction",
+    "exposed_s.tp",
+    "exposed_s.kv",
+    "layer_s",
+    "pass_s",
+    "tokens_per_s",
+    "tflops",
+    "avg_busbw_gb_per_s",
+    "unidirectional_gb_per_s",
+    "latency_s",
+)
 
 
 def _cell(value: object, name: str, tag: str = "td", **attributes: object) -> Element:
@@ -31,8 +53,13 @@ def _table(caption: str, table: Table) -> Element:
     head = element("tr", *(element("th", name, scope="col") for name in table.header))
     body = element("tbody")
     for first, *others in table.rows:
-        body.append(element("tr", _cell(first, table.header[0], "th", scope="row"),
-                            *(_cell(value, name) for name, value in zip(table.header[1:], others))))
+        body.append(
+            element(
+                "tr",
+                _cell(first, table.header[0], "th", scope="row"),
+                *(_cell(value, name) for name, value in zip(table.header[1:], others)),
+            )
+        )
     return element("table", element("caption", caption), element("thead", head), body)
 
 
@@ -42,13 +69,20 @@ def _scrolled(label: str, *children: Element, class_: str = "scroll") -> Element
 
 
 def _chart(chart: Chart) -> Element:
-    section = element("section", element("h2", chart.title, id=f"{chart.name}-title"), id=chart.name, aria_labelledby=f"{chart.name}-title")
+    section = element(
+        "section", element("h2", chart.title, id=f"{chart.name}-title"), id=chart.name, aria_labelledby=f"{chart.name}-title"
+    )
     if chart.note:
         section.append(element("p", chart.note, class_="note"))
     if not isinstance(chart, Topology) or chart.devices:
         section.append(element("figure", _scrolled(f"{chart.title}, drawing", DRAWN[type(chart)](chart))))
-    section.append(element("details", element("summary", "The numbers as a table"),
-                           _scrolled(f"{chart.title}, table", _table(chart.title, chart.table()))))
+    section.append(
+        element(
+            "details",
+            element("summary", "The numbers as a table"),
+            _scrolled(f"{chart.title}, table", _table(chart.title, chart.table())),
+        )
+    )
     return section
 
 
@@ -57,34 +91,50 @@ def _files(point: Point, directory: pathlib.Path, page: pathlib.Path) -> Element
     folders = [point.files] if point.files else []
     if point.files and point.files != directory:
         folders.append(point.files.parent)
-    paths = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path.is_file() and path != page]
+    paths = [
+        path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path.is_file() and path != page
+    ]
     if not paths:
         return None
-    links = [element("a", path.name, href=pathlib.PurePosixPath(os.path.relpath(path.resolve(), page.parent)).as_posix())
-             for path in paths]
+    links = [
+        element("a", path.name, href=pathlib.PurePosixPath(os.path.relpath(path.resolve(), page.parent)).as_posix())
+        for path in paths
+    ]
     return element("details", element("summary", f"{len(links)} files"), *links)
 
 
 def _runs(subject: Subject, page: pathlib.Path) -> Element:
     """The table of a sweep's runs, in the sweep's order; readable without the script, which sorts and filters it."""
-    metrics = [name for name in dict.fromkeys(name for point in subject.points for name in point.metrics) if name != subject.objective]
+    metrics = [
+        name for name in dict.fromkeys(name for point in subject.points for name in point.metrics) if name != subject.objective
+    ]
     known = [name for name in FIRST_METRICS if name in metrics]
     metrics = (known or metrics[:6]) + [name for name in metrics if name not in (known or metrics[:6])]
     few = set(known or metrics[:6])
     axes = list(dict.fromkeys(name for point in subject.points for name in point.values))
     columns: list[tuple[str, str, Callable[[Point], object]]] = [("run", "text", lambda point: point.label)]
-    columns += [(name, "" if name in subject.axes else "more", lambda point, name=name: point.values.get(name)) for name in axes]
+    columns += [
+        (name, "" if name in subject.axes else "more", lambda point, name=name: point.values.get(name)) for name in axes
+    ]
     columns.append(("status", "", lambda point: point.status))
     if subject.objective:
         columns.append((subject.objective, "", lambda point: point.objective))
     columns += [(name, "" if name in few else "more", lambda point, name=name: point.metrics.get(name)) for name in metrics]
-    head = element("tr", *(element("th", element("button", name, type="button"), scope="col", data_name=name, class_=class_ or None)
-                           for name, class_, _ in columns), element("th", "files", scope="col"))
+    head = element(
+        "tr",
+        *(
+            element("th", element("button", name, type="button"), scope="col", data_name=name, class_=class_ or None)
+            for name, class_, _ in columns
+        ),
+        element("th", "files", scope="col"),
+    )
     body = element("tbody")
     for point in subject.points[:MOST_ROWS]:
         row = element("tr", id=f"run-{point.number}", data_run=point.number)
         for i, (name, class_, value) in enumerate(columns):
-            row.append(_cell(value(point), name, "th" if i == 0 else "td", class_=class_ or None, scope="row" if i == 0 else None))
+            row.append(
+                _cell(value(point), name, "th" if i == 0 else "td", class_=class_ or None, scope="row" if i == 0 else None)
+            )
         files = _files(point, subject.directory, page)
         row.append(element("td", point.error, class_="error") if point.error else element("td", files, class_="text"))
         body.append(row)
@@ -92,18 +142,41 @@ def _runs(subject: Subject, page: pathlib.Path) -> Element:
     if len(subject.points) > MOST_ROWS:
         caption = element("caption", f"The first {MOST_ROWS} of {len(subject.points)} runs; results.sqlite has all.")
     controls = element(
-        "div", element("label", "Filter ", element("input", type="search", id="filter", placeholder="tp=8 ttft_s<0.5", autocomplete="off")),
+        "div",
+        element(
+            "label", "Filter ", element("input", type="search", id="filter", placeholder="tp=8 ttft_s<0.5", autocomplete="off")
+        ),
         element("label", element("input", type="checkbox", id="every"), " every metric"),
-        element("span", id="count", role="status"), element("span", "Press a column's head to sort."), class_="controls", hidden="hidden")
+        element("span", id="count", role="status"),
+        element("span", "Press a column's head to sort."),
+        class_="controls",
+        hidden="hidden",
+    )
     table = element("table", caption, element("thead", head), body)
-    return element("section", element("h2", "Runs", id="runs-title"), controls, _scrolled("Runs, table", table), id="runs", aria_labelledby="runs-title")
+    return element(
+        "section",
+        element("h2", "Runs", id="runs-title"),
+        controls,
+        _scrolled("Runs, table", table),
+        id="runs",
+        aria_labelledby="runs-title",
+    )
 
 
 def _metrics(point: Point) -> Element:
-    body = element("tbody", *(element("tr", element("th", name, scope="row"), _cell(value, name)) for name, value in point.metrics.items()))
-    head = element("thead", element("tr", element("th", "metric", scope="col", class_="text"), element("th", "value", scope="col")))
-    return element("section", element("h2", "Metrics", id="metrics-title"),
-                   _scrolled("Metrics, table", element("table", head, body), class_="scroll low"), id="metrics", aria_labelledby="metrics-title")
+    body = element(
+        "tbody", *(element("tr", element("th", name, scope="row"), _cell(value, name)) for name, value in point.metrics.items())
+    )
+    head = element(
+        "thead", element("tr", element("th", "metric", scope="col", class_="text"), element("th", "value", scope="col"))
+    )
+    return element(
+        "section",
+        element("h2", "Metrics", id="metrics-title"),
+        _scrolled("Metrics, table", element("table", head, body), class_="scroll low"),
+        id="metrics",
+        aria_labelledby="metrics-title",
+    )
 
 
 def _facts(facts: Sequence[tuple[str, str | Element | None]]) -> Element:
@@ -111,7 +184,9 @@ def _facts(facts: Sequence[tuple[str, str | Element | None]]) -> Element:
     return element("dl", *(part for name, fact in entries for part in (element("dt", name), element("dd", fact))))
 
 
-def render(subject: Subject, charts: Sequence[Chart], detail: Point | None, details: Sequence[Chart], page: pathlib.Path) -> str:
+def render(
+    subject: Subject, charts: Sequence[Chart], detail: Point | None, details: Sequence[Chart], page: pathlib.Path
+) -> str:
     """@param charts  of all runs. @param detail  the run that `details` are of. @param page  where it will lie"""
     page = page.resolve()
     main = element("main", element("h1", subject.title), id="main")
@@ -122,31 +197,59 @@ def render(subject: Subject, charts: Sequence[Chart], detail: Point | None, deta
         best = None
         if detail:
             best = element("a", detail.label, href=f"#run-{detail.number}")
-        main.append(_facts([("runs", ", ".join(f"{count} {status}" for status, count in counts.items() if count)),
-                            ("axes", ", ".join(subject.axes)), ("objective", goal),
-                            ("best" if goal else "first", best)]))
+        main.append(
+            _facts(
+                [
+                    ("runs", ", ".join(f"{count} {status}" for status, count in counts.items() if count)),
+                    ("axes", ", ".join(subject.axes)),
+                    ("objective", goal),
+                    ("best" if goal else "first", best),
+                ]
+            )
+        )
         sections.append(_runs(subject, page))
     if detail:
         if subject.is_sweep:
-            own = element("section", element("h2", f"{'The best' if subject.objective else 'The first'} run: {detail.label}",
-                                             id="detail-title"),
-                          element("p", "What follows is of this run; its directory makes a report of its own of any other.", class_="note"),
-                          id="detail", aria_labelledby="detail-title")
+            own = element(
+                "section",
+                element("h2", f"{'The best' if subject.objective else 'The first'} run: {detail.label}", id="detail-title"),
+                element(
+                    "p", "What follows is of this run; its directory makes a report of its own of any other.", class_="note"
+                ),
+                id="detail",
+                aria_labelledby="detail-title",
+            )
             sections.append(own)
         else:
-            main.append(_facts([("kind", detail.kind), ("model", detail.model), ("platform", detail.platform),
-                                ("files", _files(detail, subject.directory, page))]))
+            main.append(
+                _facts(
+                    [
+                        ("kind", detail.kind),
+                        ("model", detail.model),
+                        ("platform", detail.platform),
+                        ("files", _files(detail, subject.directory, page)),
+                    ]
+                )
+            )
         sections += [_chart(chart) for chart in details]
         sections.insert(len(sections) if subject.is_sweep else 0, _metrics(detail))
     links = [element("li", element("a", section.find("h2").text, href=f"#{section.get('id')}")) for section in sections]
     main.append(element("nav", element("ul", *links), aria_label="Sections"))
     main.extend(sections)
-    head = element("head", element("meta", charset="utf-8"),
-                   element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-                   element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-                   element("title", subject.title), element("link", rel="icon", href="data:,"),
-                   element("style", (FOLDER / "page.css").read_text(encoding="utf-8")))
-    body = element("body", element("a", "To the content", href="#main", class_="skip"), main,
-                   element("div", id="tip", role="tooltip", hidden="hidden"),
-                   element("script", (FOLDER / "page.js").read_text(encoding="utf-8")))
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", subject.title),
+        element("link", rel="icon", href="data:,"),
+        element("style", (FOLDER / "page.css").read_text(encoding="utf-8")),
+    )
+    body = element(
+        "body",
+        element("a", "To the content", href="#main", class_="skip"),
+        main,
+        element("div", id="tip", role="tooltip", hidden="hidden"),
+        element("script", (FOLDER / "page.js").read_text(encoding="utf-8")),
+    )
     return "<!DOCTYPE html>\n" + written(element("html", head, body, lang="en")) + "\n"

@@ -19,7 +19,14 @@ from .source import Error
 MOST_BARS = 1500
 MOST_DEVICES = 400
 DATASHEETS = ROOT / "platforms" / "datasheets" / "gpus"
-PHASES = {"P": "prefill", "TP": "prefill", "PP": "prefill", "Handoff": "prefill", "D": "decode", "Layer": "layer"}  # by first words of names
+PHASES = {
+    "P": "prefill",
+    "TP": "prefill",
+    "PP": "prefill",
+    "Handoff": "prefill",
+    "D": "decode",
+    "Layer": "layer",
+}  # by first words of names
 OTHER_PHASE = "all jobs"
 WORKS = ("compute", "pp", "kv", "tp")
 
@@ -43,8 +50,10 @@ class Pipeline(Chart):
     bars: list[Bar]
 
     def table(self) -> Table:
-        return Table(["rank", "job", "kind", "start, s", "end, s"],
-                     [[bar.lane, bar.name, bar.work, bar.begin_s, bar.end_s] for bar in self.bars])
+        return Table(
+            ["rank", "job", "kind", "start, s", "end, s"],
+            [[bar.lane, bar.name, bar.work, bar.begin_s, bar.end_s] for bar in self.bars],
+        )
 
 
 @dataclass
@@ -82,8 +91,10 @@ class Topology(Chart):
 
     def table(self) -> Table:
         busiest = sorted(self.connections, key=lambda link: -link.utilisation)
-        return Table(["link", "from", "to", "GB/s", "tx utilisation", "rx utilisation", "GB moved"],
-                     [[link.name, *link.ends, link.gb_per_s, link.tx, link.rx, link.gigabytes] for link in busiest])
+        return Table(
+            ["link", "from", "to", "GB/s", "tx utilisation", "rx utilisation", "GB moved"],
+            [[link.name, *link.ends, link.gb_per_s, link.tx, link.rx, link.gigabytes] for link in busiest],
+        )
 
 
 @dataclass
@@ -105,8 +116,10 @@ class Roofline(Chart):
     peaks: dict[str, float]  # TFLOP/s by data type
 
     def table(self) -> Table:
-        return Table(["kernel", "limit", "FLOPs / HBM byte", "TFLOP/s"],
-                     [[k.name, k.limit, k.flops_per_byte, k.tflops] for k in self.kernels])
+        return Table(
+            ["kernel", "limit", "FLOPs / HBM byte", "TFLOP/s"],
+            [[k.name, k.limit, k.flops_per_byte, k.tflops] for k in self.kernels],
+        )
 
 
 @contextlib.contextmanager
@@ -236,11 +249,12 @@ def topology(files: pathlib.Path) -> Topology | None:
 
         def device(end: str) -> str:
             while end not in kinds:
-                end = end[:end.rindex(".")]
+                end = end[: end.rindex(".")]
             return end
 
-        ends = {link["name"]: (device(link["from"]), device(link["to"]))
-                for link in machine["links"] if link["direction"] == "tx"}
+        ends = {
+            link["name"]: (device(link["from"]), device(link["to"])) for link in machine["links"] if link["direction"] == "tx"
+        }
     path = files / "links.csv"
     with _understood(path):
         rows = {(row["name"], row["direction"]): row for row in _rows(path)}
@@ -248,8 +262,9 @@ def topology(files: pathlib.Path) -> Topology | None:
         for name, pair in ends.items():
             tx, rx = rows[name, "tx"], rows.get((name, "rx"), {})
             moved = (int(tx["bytes"]) + int(rx.get("bytes", 0))) * 1e-9
-            connections.append(Connection(name, pair, float(tx["gb_per_s"]), float(tx["utilisation"]),
-                                          float(rx.get("utilisation", 0)), moved))
+            connections.append(
+                Connection(name, pair, float(tx["gb_per_s"]), float(tx["utilisation"]), float(rx.get("utilisation", 0)), moved)
+            )
     if len(kinds) > MOST_DEVICES:
         return Topology("links", "Links", [], connections, note=f"{len(kinds)} devices are too many to draw.")
     linked = {end for link in connections for end in link.ends}
@@ -274,8 +289,11 @@ def rooflines(files: pathlib.Path) -> list[Roofline]:
             name = row["name"] if "name" in row else _kernel_name(row)
             chart.kernels.append(Kernel(name, row["limit"], int(row["flops"]) / int(row["hbm_bytes"]), float(row["tflops"])))
     for chart in found.values():
-        chart.note = ("Roofs are the datasheet's peaks, overrides of a scenario not among them." if chart.peaks
-                      else "No shipped datasheet has this name: no roofs.")
+        chart.note = (
+            "Roofs are the datasheet's peaks, overrides of a scenario not among them."
+            if chart.peaks
+            else "No shipped datasheet has this name: no roofs."
+        )
     return list(found.values())
 
 

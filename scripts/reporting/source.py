@@ -84,8 +84,9 @@ def read(directory: pathlib.Path) -> Subject:
         raise Error(f"{error}, or of a sweep" if not (directory / "summary.json").exists() else str(error)) from error
     model, platform, kind = summary.get("model", ""), summary["platform"], summary["kind"]
     title = f"{model or kind} on {platform}" + ("" if summary["complete"] else " (incomplete)")
-    point = Point(0, directory.resolve().name, "done", platform, directory, kind=kind, model=model,
-                  metrics=summaries.metrics(summary))
+    point = Point(
+        0, directory.resolve().name, "done", platform, directory, kind=kind, model=model, metrics=summaries.metrics(summary)
+    )
     return Subject(directory, title, [point])
 
 
@@ -112,9 +113,18 @@ def _sweep(directory: pathlib.Path) -> Subject:
 
 def _point(directory: pathlib.Path, row: dict, number: int, axes: Iterable[str], told_apart: list[str]) -> Point:
     done = row["status"] == "done"
-    point = Point(number, ", ".join(f"{name}={row[name]}" for name in told_apart) or row["id"], row["status"], row["platform"],
-                  directory / row["directory"] / "out" if done else None, row["error"] or "", row["kind"] or "",
-                  row["model"] or "", {name: row[name] for name in axes}, row["objective"])
+    point = Point(
+        number,
+        ", ".join(f"{name}={row[name]}" for name in told_apart) or row["id"],
+        row["status"],
+        row["platform"],
+        directory / row["directory"] / "out" if done else None,
+        row["error"] or "",
+        row["kind"] or "",
+        row["model"] or "",
+        {name: row[name] for name in axes},
+        row["objective"],
+    )
     for column, value in row.items():
         if column not in FIRST_COLUMNS and column not in axes and value is not None:
             point.metrics[column.removeprefix("metric.")] = value
