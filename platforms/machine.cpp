@@ -39,10 +39,13 @@ std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic) {
   return nic % rails * leaves_per_rail + nic / rails / down_ports;
 }
 
-Machine::~Machine() { fabric_.set_router(nullptr); }
+Machine::~Machine() {
+  fabric_.set_router(nullptr);
+  fabric_.watch_memories(nullptr);
+}
 
 Machine::Machine(const MachineSpec& spec, transport::Fabric& fabric)
-    : spec_(spec), fabric_(fabric), nics_per_server_(spec.nics_per_server) {
+    : spec_(spec), fabric_(fabric), nics_per_server_(spec.nics_per_server), memory_traffic_(fabric) {
   fabric_.set_router(this);
   const std::uint32_t gpus = servers_of(spec_) * spec_.board.gpus;
 
@@ -65,6 +68,8 @@ Machine::Machine(const MachineSpec& spec, transport::Fabric& fabric)
   for (std::uint32_t g = 0; g < gpus; ++g) nics_of_gpu_[GpuId(g)] = nearest_nics(GpuId(g));
   if (spec_.board.nvlink_planes.empty() && spec_.root_complex.far_peer_gb_per_s > 0)
     far_pairs_.assign(gpus * spec_.board.gpus, transport::Meter(Rate::gb_per_s(spec_.root_complex.far_peer_gb_per_s)));
+  for (gpu::Gpu* gpu : gpus_) memory_traffic_.add(*gpu);
+  fabric_.watch_memories(&memory_traffic_);
   build_host_ports();
   if (spec_.network == NetworkKind::single_switch) {
     build_single_switch();

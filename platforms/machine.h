@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "gpu/gpu.h"
+#include "gpu/memory_traffic.h"
 #include "infiniband/ib_switch.h"
 #include "infiniband/infiniband.h"
 #include "infiniband/nic.h"
@@ -88,6 +89,9 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   /// The memory of a GPU's socket.
   pcie::HostMemory& host_of(GpuId id) { return *servers_[place(id).server]->hosts[socket_of(spec_, place(id).slot)]; }
 
+  /// HBM traffic of messages, by GPU.
+  const gpu::MemoryTraffic& memory_traffic() const { return memory_traffic_; }
+
   std::size_t nics() const { return nics_.size(); }
   infiniband::Nic& nic(NicId id) { return *nics_[id]; }
   std::uint32_t nics_per_server() const { return nics_per_server_; }
@@ -147,6 +151,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   MachineSpec spec_;
   transport::Fabric& fabric_;
   std::uint32_t nics_per_server_ = 0;
+  gpu::MemoryTraffic memory_traffic_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
   std::vector<infiniband::IbSwitch*> spines_, leaves_;

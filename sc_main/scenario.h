@@ -16,6 +16,7 @@
 #include "workload/collective_test/spec.h"
 #include "workload/kernel_test/spec.h"
 #include "workload/layer/spec.h"
+#include "workload/overlap/spec.h"
 #include "workload/model_shape.h"
 #include "workload/p2p/spec.h"
 #include "workload/prefill/spec.h"
@@ -53,7 +54,7 @@ struct Scenario {
   std::vector<MachineEvent> events;
   /// By workload.kind.
   std::variant<workload::prefill::PrefillSpec, workload::collective_test::CollectiveTestSpec, workload::p2p::PointToPointSpec,
-               workload::kernel_test::KernelTestSpec, workload::layer::LayerSpec>
+               workload::kernel_test::KernelTestSpec, workload::layer::LayerSpec, workload::overlap::OverlapSpec>
       workload;
   /// Where the workload, the mappings, the model's data type and the network are written, for errors that only later arithmetic finds.
   Origin workload_origin, prefill_origin, decode_origin, model_origin, network_origin;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "tests/support/kernel_of.h"
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
 #include "vcd_reader.h"
@@ -315,14 +316,14 @@ class TwoGpus : public Simulation, private gpu::EgressPolicy {
   gpu::GpuDatasheet datasheet_;
 };
 
-class KernelTask : public gpu::Task, private gpu::KernelClient {
+class KernelTask : public gpu::Task, private gpu::SmClient {
  public:
   KernelTask(gpu::Gpu& gpu, Time duration, std::uint32_t sms, std::string name)
       : name(std::move(name)), gpu_(gpu), duration_(duration), sms_(sms) {}
   const std::string name;
 
  private:
-  void begin() override { gpu_.sms().run(duration_, sms_, *this); }
+  void begin() override { gpu_.sms().run(test::kernel_of(duration_, sms_), *this); }
   gpu::Activity activity() const override { return gpu::Activity::kernel; }
   void on_kernel_done() override { finish(); }
   gpu::Gpu& gpu_;

@@ -16,7 +16,7 @@ Scenario ideal_scenario(const std::vector<std::string>& sets, const std::string&
   return scenario;
 }
 
-Time kernel_time(const workload::Segment& segment) { return workload::prefill::kernel_run(segment).duration; }
+Time kernel_time(const workload::Segment& segment) { return Time::seconds(segment.seconds); }
 
 /// Kernels of one layer and around the layers, for a chunk of `tokens` after `start` others.
 struct ChunkKernels {

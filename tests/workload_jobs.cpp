@@ -1,4 +1,5 @@
 // Streams, jobs and the dispatcher: what begins when.
+#include "tests/support/kernel_of.h"
 #include "tests/support/prefill_run.h"
 #include "tests/support/systemc_main.h"
 
@@ -35,7 +36,7 @@ struct Bench : FreshKernel, JobClient {
     sc_core::sc_start(sc_core::SC_ZERO_TIME);  // sockets are bound from here on
   }
   JobRef kernel(std::uint32_t rank, Time duration, std::uint32_t number, const std::vector<JobRef>& after = {}) {
-    return dispatcher.kernel(ranks[rank], ranks[rank].compute, duration, kSms, tag(number), *this, after);
+    return dispatcher.kernel(ranks[rank], ranks[rank].compute, kernel_of(duration, kSms), tag(number), *this, after);
   }
   JobRef send(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number,
               const std::vector<JobRef>& after = {}) {
@@ -89,6 +90,7 @@ struct Bench : FreshKernel, JobClient {
     if (when_done) when_done(job);
   }
   void on_collective_done(const collective::Collective&, const workload::JobTag&) override {}
+  std::string name_of(JobKind, const workload::JobTag& tag) const override { return "job " + std::to_string(tag.run); }
 
   struct Actor : transport::CalendarClient {
     explicit Actor(Bench& owner) : bench(owner) {}
@@ -260,6 +262,7 @@ BOOST_AUTO_TEST_CASE(a_rank_enters_a_collective_when_its_stream_gets_there) {
   Bench b;
   collective::CollectiveSpec spec;
   spec.bytes = 400'000;
+  spec.channels = 4;
   workload::JobTag tag;
   tag.run = 9;
   std::vector<JobRef> jobs;
@@ -268,8 +271,7 @@ BOOST_AUTO_TEST_CASE(a_rank_enters_a_collective_when_its_stream_gets_there) {
   b.dispatcher.collective(b.devices, b.group, spec, nullptr, tag, b, jobs, {elsewhere});
   BOOST_TEST_REQUIRE(jobs.size() == 4u);
   b.kernel(1, Time::us(1), 2);  // behind its member of the collective
-  const std::uint32_t channels = b.ranks[1].gpu->datasheet().collective.channels;
-  b.later_on(Time::us(40), [&] { BOOST_TEST(b.ranks[1].gpu->sms().active() == channels); });
+  b.later_on(Time::us(40), [&] { BOOST_TEST(b.ranks[1].gpu->sms().active() == spec.channels); });
   b.run();
   BOOST_TEST((b.begun[9] == Time()));       // members 1 and 3
   BOOST_TEST((b.begun[2] > Time::us(50)));  // nobody is through before member 2 has entered
@@ -279,4 +281,37 @@ BOOST_AUTO_TEST_CASE(a_rank_enters_a_collective_when_its_stream_gets_there) {
   alone.dispatcher.collective(alone.devices, alone.group, spec, nullptr, tag, alone, jobs);
   alone.run();
   BOOST_TEST(b.done[9].seconds() == 50e-6 + alone.done[9].seconds(), boost::test_tools::tolerance(0.01));
+}
+
+// Two ranks, two streams, two collectives of more than half of a GPU's SMs each: a framework that launches them in opposite
+// order hangs.
+BOOST_AUTO_TEST_CASE(collectives_launched_in_opposite_order_are_reported_as_a_deadlock) {
+  for (const bool opposite : {false, true}) {
+    Bench b;
+    std::vector<RankDevice*> devices{&b.ranks[0], &b.ranks[1]};
+    collective::Group group;
+    group.members = {b.windows[0], b.windows[1]};
+    collective::CollectiveSpec spec;
+    spec.bytes = 400'000;
+    spec.channels = b.ranks[0].gpu->datasheet().sm.count / 2 + 1;
+    const JobRef first = b.kernel(2, Time::us(1), 0), second = b.kernel(3, Time::us(2), 1);
+    std::vector<JobRef> jobs;
+    workload::JobTag tag;
+    tag.run = 7;
+    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {first, opposite ? second : first}, &RankDevice::compute);
+    tag.run = 8;
+    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {second, opposite ? first : second}, &RankDevice::pp);
+    if (!opposite) {
+      b.run();
+      BOOST_TEST((b.done[8] > b.done[7]));
+      continue;
+    }
+    sc_core::sc_start();
+    BOOST_TEST(b.dispatcher.live() == 4u);
+    const std::vector<std::string> lines = b.dispatcher.sm_waits();
+    BOOST_TEST_REQUIRE(lines.size() == 3u);
+    BOOST_TEST(lines[0].find("job 7 waits for 72 of the 142 SMs of prefill0.gpu1: job 8 holds 72") == 0u, lines[0]);
+    BOOST_TEST(lines[1].find("job 8 waits for 72 of the 142 SMs of prefill0.gpu0: job 7 holds 72") == 0u, lines[1]);
+    BOOST_TEST(lines[2] == "a deadlock, each waits for SMs that the next one holds: job 7 on prefill0.gpu1 > job 8 on prefill0.gpu0 > job 7");
+  }
 }

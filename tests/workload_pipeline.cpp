@@ -1,4 +1,5 @@
 // The pipeline of stages against its closed form, and what must and must not overlap in it.
+#include "tests/support/kernel_of.h"
 #include "tests/support/prefill_run.h"
 #include "tests/support/systemc_main.h"
 
@@ -32,8 +33,9 @@ struct Pipeline : FreshKernel, JobSink, PassClient {
     Pass pass;
     pass.tokens = tokens;
     const std::uint64_t per_stage = kLayers / grid.pp();
-    pass.attention.duration = Time::fs(stage_time.fs() / per_stage / 4);
-    pass.mlp.duration = Time::fs(stage_time.fs() / per_stage) - pass.attention.duration;
+    const Time attention = Time::fs(stage_time.fs() / per_stage / 4);
+    pass.attention = kernel_of(attention, 1);
+    pass.mlp = kernel_of(Time::fs(stage_time.fs() / per_stage) - attention, 1);
     for (pass.index = 0; pass.index < chunks; ++pass.index) passes.emit(pass);
     sc_core::sc_start();
     BOOST_TEST(dispatcher.live() == 0u);

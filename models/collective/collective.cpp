@@ -40,6 +40,8 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     spec_ = spec;
     group_ = &group;
     program_ = make_program(spec_, group);
+    // A reducing step sends the sum of what came and of its own.
+    reads_operands_ = spec.operation == Operation::all_reduce || spec.operation == Operation::reduce_scatter;
   }
   client_ = &client;
   members_.assign(group.size(), Member());
@@ -94,12 +96,14 @@ bool Collective::reuse() {
   if (reuse_ == nullptr || reuse_->followed() || !all_entered() || !reuse_->quiet(fabric_.now())) return false;
   const Time now = fabric_.now();
   if (const Course* course = reuse_->find(course_key())) {
+    for (std::uint32_t m = 0; m < size(); ++m) fabric_.replay_memory(group_->members[m], course->memory[m]);
     for (const auto& [after, member] : course->done) fabric_.calendar().at(now + after, *this, kReplayedTag, member);
     fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course));
     return true;
   }
   course_ = std::make_unique<Course>();
   course_->counters = reuse_->counters();
+  course_->memory.assign(size(), 0);
   course_from_ = now;
   return false;
 }
@@ -209,6 +213,7 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
     message.group = group_->multicast_group[group_->server_of(member)];
   }
   message.traffic_class = spec_.traffic_class;
+  message.source_reads = reads_operands_ ? 2 : 1;
   message.channel = spec_.channel + number % program_->threads();  // a slow writer does not hold up another thread's
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
@@ -261,10 +266,26 @@ void Collective::on_delivered(transport::Message& message) {
     course_->messages.add(one);
   }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(), to = thread_in(message.cookie) / program_->threads();
+  if (course_) add_memory(message, from, to);
   if (spec_.cost.network_receive != Time() && group_->server_of(from) != group_->server_of(to)) {
     fabric_.calendar().at(fabric_.now() + spec_.cost.network_receive, *this, kArriveTag, message.cookie);
   } else {
     land(message.cookie);
+  }
+}
+
+void Collective::add_memory(const transport::Message& message, std::uint32_t from, std::uint32_t to) {
+  switch (message.kind) {
+    case transport::MessageKind::write:
+      course_->memory[from] += message.bytes * message.source_reads;
+      course_->memory[to] += message.bytes;
+      break;
+    case transport::MessageKind::multicast: course_->memory[from] += message.bytes * message.source_reads; [[fallthrough]];
+    case transport::MessageKind::reduce:
+      for (std::uint32_t m = 0; m < size(); ++m)
+        if (group_->server_of(m) == group_->server_of(from)) course_->memory[m] += message.bytes;
+      break;
+    case transport::MessageKind::read: break;  // no algorithm reads
   }
 }
 

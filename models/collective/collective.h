@@ -100,6 +100,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void post(std::uint32_t thread, const Transfer& transfer, Rate rate, bool tell_left);
   void complete(std::uint32_t thread, const Action& action);
   void arrive(std::uint32_t thread, std::uint32_t lane);
+  /// Counts what a message has read and written in its members' memories, into the course that is kept.
+  void add_memory(const transport::Message& message, std::uint32_t from, std::uint32_t to);
   /// A transfer has landed, and whoever waits for it has seen that.
   void land(std::uint64_t mark);
   /// The current action of a thread, described anew into action_.
@@ -120,6 +122,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   CollectiveSpec spec_;
   const Group* group_ = nullptr;
   std::unique_ptr<Program> program_;
+  bool reads_operands_ = false;
   CollectiveClient* client_ = nullptr;
   std::vector<Member> members_;
   std::vector<Thread> threads_;

@@ -80,4 +80,13 @@ BinaryTree BinaryTree::of(std::uint32_t size, std::uint32_t which) {
   return tree;
 }
 
+gpu::CtaFootprint cta_of(const CollectiveSpec& spec) {
+  constexpr std::uint32_t kRegisterBytes = 4, kNcclRegisters = 96, kEngineRegisters = 64;
+  const bool engine = spec.algorithm == Algorithm::one_shot || spec.algorithm == Algorithm::two_shot;
+  gpu::CtaFootprint cta;
+  cta.threads = engine || spec.protocol == Protocol::ll ? 512 : 640;
+  cta.registers_kib = cta.threads * (engine ? kEngineRegisters : kNcclRegisters) * kRegisterBytes / gpu::kBytesPerKib;
+  return cta;
+}
+
 }  // namespace railyard::collective

@@ -20,6 +20,7 @@ struct Course {
   std::vector<std::pair<Time, std::uint32_t>> done;   ///< (when, member), in order
   std::vector<transport::PortCounters> counters;      ///< added to each port of the group
   transport::ClassTotals messages;
+  std::vector<Bytes> memory;                          ///< read and written, by member
 };
 
 /// The ports of one group of members, if nobody else's traffic can cross them.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "gpu/kernels/kernel_time.h"
 #include "transport/message.h"
 
 namespace railyard::collective {
@@ -67,6 +68,10 @@ struct CollectiveSpec {
                           cost.key());
   }
 };
+
+/// What the CTA of a channel takes of an SM: NCCL's kernels have up to 640 threads (512 in LL) of 96 registers
+/// (NVIDIA/nccl src/include/device.h and makefiles/common.mk, -maxrregcount=96), a serving engine's 512 threads of 64.
+gpu::CtaFootprint cta_of(const CollectiveSpec& spec);
 
 /// Who takes part: memories in rank order, and the server of each. Members of a server follow each other.
 struct Group {

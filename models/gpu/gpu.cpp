@@ -12,7 +12,7 @@ Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transp
     : Reader(name, context, window, PortId(static_cast<std::uint32_t>(config.nvlink_planes.size())), config.pcie_reads),
       config_(config),
       policy_(policy),
-      sms_(config.datasheet->sm.count, context.calendar),
+      sms_(*config.datasheet, context.calendar),
       hbm_(static_cast<Bytes>(config.datasheet->hbm.capacity_gb * 1e9)),
       stripes_(config.nvlink_planes, config.stripe_bytes) {
   for (std::size_t plane = 0; plane < config_.nvlink_planes.size(); ++plane) {

@@ -1,25 +1,474 @@
 #include "gpu/sm_array.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/fair_share.h"
+
 namespace railyard::gpu {
 
-Time SmArray::run(Time duration, std::uint32_t sms, KernelClient& client) {
-  hold(sms);
-  if (speed_ratio_ != 1) duration = Time::seconds(duration.seconds() / speed_ratio_);
-  calendar_.at(calendar_.now() + duration, *this, sms, reinterpret_cast<std::uint64_t>(&client));
-  return duration;
+namespace {
+
+constexpr std::uint32_t kEndTag = 0;       ///< of a chain, or of one kernel where others run beside it
+constexpr std::uint32_t kBoundaryTag = 1;  ///< CTAs have ended whose SMs somebody waits for
+constexpr std::uint32_t kTellTag = 2;      ///< the next kernel of a chain begins: for waveforms only
+constexpr unsigned kGenerationShift = 32;
+
+constexpr double kTrafficStep = 0.005;     ///< of the HBM rate: a smaller change of traffic waits for the next one
+constexpr double kLeastRatio = 0.05;       ///< of a bandwidth, that messages always leave to kernels
+
+/// Limited by what SMs do, rather than by memory or by its launch.
+bool needs_pipes(const KernelTime& kernel) { return kernel.limit == KernelLimit::tensor || kernel.limit == KernelLimit::feed; }
+
+bool same(const KernelShare& a, const KernelShare& b) {
+  return a.sms == b.sms && a.l2_ratio == b.l2_ratio && a.hbm_ratio == b.hbm_ratio;
 }
 
-void SmArray::on_event(std::uint32_t sms, std::uint64_t client) {
-  release(sms);
-  reinterpret_cast<KernelClient*>(client)->on_kernel_done();
+}  // namespace
+
+void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
+  auto slot = std::find_if(kernels_.begin(), kernels_.end(), [](const Kernel& k) { return k.state == State::free; });
+  if (slot == kernels_.end()) slot = kernels_.emplace(kernels_.end());
+  const Kernel before = std::move(*slot);
+  *slot = Kernel();
+  slot->end = before.end + 1;  // events of the one before do not count any more
+  slot->boundary = before.boundary + 1;
+  slot->tell = before.tell + 1;
+  slot->state = State::waiting;
+  slot->chain = std::move(chain);
+  slot->client = &client;
+  slot->stream = stream;
+  slot->speed = speed_ratio_;
+  slot->begun = calendar_.now();
+  allocate();
 }
 
-void SmArray::change(std::int64_t sms) {
+SmArray::Slot SmArray::claim(std::uint32_t ctas, const CtaFootprint& footprint, SmClient& client, const Stream* stream) {
+  catch_up();
+  auto slot = std::find_if(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::free; });
+  if (slot == claims_.end()) slot = claims_.emplace(claims_.end());
+  *slot = {State::waiting, std::min(ctas, count()), footprint, nullptr, stream, calendar_.now(), claims_so_far_++};
+  const auto number = static_cast<Slot>(slot - claims_.begin());
+  allocate();
+  claims_[number].client = &client;  // not told of what it sees at once
+  return number;
+}
+
+void SmArray::release(Slot slot) {
+  catch_up();
+  settle_claims(calendar_.now());
+  const Stream* stream = claims_[slot].stream;
+  claims_[slot] = Claim();
+  allocate();
+  if (listener_ != nullptr && stream != nullptr) listener_->on_ctas(stream, 0);
+}
+
+void SmArray::set_traffic(double bytes_per_second) {
+  traffic_ = bytes_per_second;
+  if (std::abs(traffic_ - traffic_shared_) > kTrafficStep * sheet_.hbm.gb_per_s * 1e9) {
+    allocate();
+  } else {
+    tell();
+  }
+}
+
+// -- Who fits where
+
+bool SmArray::fit(const CtaFootprint& a, std::uint32_t of_a, const CtaFootprint& b, std::uint32_t of_b) const {
+  return of_a * a.threads + of_b * b.threads <= sheet_.sm.threads &&
+         of_a * a.registers_kib + of_b * b.registers_kib <= sheet_.sm.registers_kib &&
+         of_a * a.shared_memory_kib + of_b * b.shared_memory_kib <= sheet_.sm.shared_memory_kib;
+}
+
+bool SmArray::fits_beside(const Claim& claim, const KernelTime& kernel) const {
+  return fit(claim.footprint, 1, kernel.cta, kernel.ctas_per_sm);
+}
+
+bool SmArray::beside(const KernelTime& a, const KernelTime& b) const {
+  return fit(a.cta, a.ctas_per_sm, b.cta, b.ctas_per_sm) && !(needs_pipes(a) && needs_pipes(b));
+}
+
+double SmArray::wanted(const KernelTime& kernel) const {
+  return std::min<double>(count(), std::ceil(static_cast<double>(kernel.ctas) / kernel.ctas_per_sm));
+}
+
+double SmArray::occupied(const Kernel& kernel, const KernelTime& running) const {
+  return std::min({wanted(running), kernel.share.sms, kernel.uncovered_sms});
+}
+
+double SmArray::claimed_sms() const {
+  double sms = 0;
+  for (const Claim& claim : claims_)
+    if (claim.state == State::running) sms += claim.sms;
+  return sms;
+}
+
+double SmArray::room_for(const KernelTime& kernel) const {
+  double room = count();
+  for (const Claim& claim : claims_)
+    if (claim.state != State::free && !fits_beside(claim, kernel)) room -= claim.sms;
+  return std::max(0.0, room);
+}
+
+// -- How far a kernel has come
+
+double SmArray::seconds(const Kernel& kernel, std::uint32_t index) const {
+  const KernelTime& time = kernel.chain->kernels[index];
+  KernelShare share = kernel.share;
+  if (index != kernel.index) share.sms = room_for(time);
+  if (share.sms >= count() && share.l2_ratio == 1 && share.hbm_ratio == 1) return time.seconds;
+  // With no room left, somebody waits who is served before that kernel begins.
+  return time.seconds_on({std::max(1.0, share.sms), share.l2_ratio, share.hbm_ratio});
+}
+
+SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
+  Progress p{kernel.index, kernel.done};
+  if (kernel.state != State::running) return p;
+  double left = since(now, kernel.from).seconds() * kernel.speed;
+  const auto last = static_cast<std::uint32_t>(kernel.chain->kernels.size() - 1);
+  while (true) {
+    const KernelTime& time = kernel.chain->kernels[p.index];
+    const double all = seconds(kernel, p.index);
+    const double used = std::min(left, (1 - p.done) * all);
+    p.busy_sm_seconds += used / kernel.speed * occupied(kernel, time);
+    const double fraction = all > 0 ? used / all : 1 - p.done;
+    p.bytes += fraction * time.bytes;
+    p.done = std::min(1.0, p.done + fraction);
+    left -= used;
+    if (left <= 0 || p.index == last || !kernel.alone) return p;
+    ++p.index;
+    p.done = 0;
+  }
+}
+
+void SmArray::settle(Kernel& kernel, const Progress& p, Time now) {
+  kernel_busy_ += p.busy_sm_seconds;
+  kernel_bytes_ += p.bytes;
+  kernel.index = p.index;
+  kernel.done = p.done;
+  kernel.from = now;
+}
+
+void SmArray::settle_claims(Time now) {
+  claim_busy_ += claimed_sms() * since(now, claims_since_).seconds();
+  claims_since_ = now;
+}
+
+void SmArray::catch_up() {
   const Time now = calendar_.now();
-  busy_ += active() * since(now, since_).seconds();
-  since_ = now;
-  held_ = static_cast<std::uint32_t>(held_ + sms);
-  if (listener_ != nullptr) listener_->on_sms(active());
+  for (Kernel& kernel : kernels_) {
+    const Progress p = progress(kernel, now);
+    if (p.index == kernel.index) continue;
+    const double room = room_for(kernel.chain->kernels[p.index]);
+    settle(kernel, p, now);
+    kernel.share.sms = room;
+  }
+}
+
+double SmArray::busy_sm_seconds(Time now) const {
+  double busy = claim_busy_ + claimed_sms() * since(now, claims_since_).seconds() + kernel_busy_;
+  for (const Kernel& kernel : kernels_) busy += progress(kernel, now).busy_sm_seconds;
+  return busy;
+}
+
+double SmArray::kernel_bytes(Time now) const {
+  double bytes = kernel_bytes_;
+  for (const Kernel& kernel : kernels_) bytes += progress(kernel, now).bytes;
+  return bytes;
+}
+
+// -- Who gets what
+
+bool SmArray::may_move(const Kernel& kernel, const Progress& at) {
+  return kernel.state == State::waiting || kernel.yields || at.done == 0;
+}
+
+std::vector<SmClient*> SmArray::admit_claims(Time now, const std::vector<Progress>& at) {
+  std::vector<SmClient*> told;
+  while (true) {
+    Claim* first = nullptr;
+    for (Claim& claim : claims_)
+      if (claim.state == State::waiting && (first == nullptr || claim.order < first->order)) first = &claim;
+    if (first == nullptr) return told;
+    double free = count() - claimed_sms();
+    for (std::size_t i = 0; i < kernels_.size(); ++i)
+      if (kernels_[i].state == State::running && !may_move(kernels_[i], at[i]) && !fits_beside(*first, running(i, at)))
+        free -= held(kernels_[i], running(i, at));
+    if (free < first->sms) {
+      for (std::size_t i = 0; i < kernels_.size(); ++i)
+        if (kernels_[i].state == State::running && !may_move(kernels_[i], at[i]) && !fits_beside(*first, running(i, at)))
+          kernels_[i].asked_sms = std::min(first->sms - free, held(kernels_[i], running(i, at)));
+      return told;
+    }
+    first->state = State::running;
+    claim_wait_seconds_ += since(now, first->asked).seconds();
+    if (first->client != nullptr) told.push_back(first->client);
+  }
+}
+
+std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
+  std::vector<KernelShare> given(kernels_.size());
+  std::vector<std::size_t> here;
+  for (std::size_t i = 0; i < kernels_.size(); ++i)
+    if (kernels_[i].state != State::free) here.push_back(i);
+
+  std::vector<double> wants, room;
+  std::vector<std::size_t> rivals;  // kernels that keep another off its SMs
+  double capacity = 0;
+  for (const std::size_t i : here) {
+    given[i].sms = room_for(running(i, at));
+    const bool rival = std::any_of(here.begin(), here.end(), [&](std::size_t j) { return j != i && !beside(running(i, at), running(j, at)); });
+    if (!rival) continue;
+    rivals.push_back(i);
+    wants.push_back(std::min(wanted(running(i, at)), given[i].sms));
+    capacity = std::max(capacity, given[i].sms);
+  }
+  const std::vector<double> fair = fair_shares(capacity, wants);
+  for (std::size_t r = 0; r < rivals.size(); ++r) given[rivals[r]].sms = fair[r];
+
+  // What is running keeps what it has until it comes to a boundary, and the others share what is left.
+  std::vector<std::size_t> movable;
+  std::vector<double> movable_wants;
+  for (const std::size_t i : here) {
+    Kernel& kernel = kernels_[i];
+    const auto rival = std::find(rivals.begin(), rivals.end(), i);
+    const double has = kernel.state == State::running ? held(kernel, running(i, at)) : 0;
+    const bool less = given[i].sms < has;
+    if (!may_move(kernel, at[i]) && (less || running(i, at).persistent)) {
+      if (less) kernel.asked_sms = std::max(kernel.asked_sms, has - given[i].sms);
+      given[i].sms = kernel.share.sms;
+      capacity -= has;
+    } else if (rival != rivals.end()) {
+      movable.push_back(i);
+      movable_wants.push_back(wants[static_cast<std::size_t>(rival - rivals.begin())]);
+    }
+  }
+  const std::vector<double> left = fair_shares(std::max(0.0, capacity), movable_wants);
+  for (std::size_t m = 0; m < movable.size(); ++m) given[movable[m]].sms = left[m];
+  return given;
+}
+
+KernelShare SmArray::bandwidth_left() const {
+  const double hbm = sheet_.hbm.gb_per_s * sheet_.hbm.stream_ratio * 1e9, l2 = sheet_.l2.gb_per_s * 1e9;
+  return {0, std::max(kLeastRatio, 1 - traffic_shared_ / l2), std::max(kLeastRatio, 1 - traffic_shared_ / hbm)};
+}
+
+void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<KernelShare>& given) const {
+  const KernelShare left = bandwidth_left();
+  // What each would use of a bandwidth, as a share of what it reaches alone.
+  std::vector<double> hbm, l2;
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    hbm.push_back(0);
+    l2.push_back(0);
+    if (kernels_[i].state == State::free || given[i].sms < 1) continue;
+    const KernelTime& time = running(i, at);
+    const double body = time.seconds_on({given[i].sms, 1, 1}) - time.fixed_seconds - time.after_seconds;
+    if (body <= 0) continue;
+    hbm.back() = time.hbm_seconds / body * kernels_[i].speed;
+    l2.back() = time.l2_seconds / body * kernels_[i].speed;
+  }
+  const auto ratios = [](double left, const std::vector<double>& uses) {
+    const std::vector<double> fair = fair_shares(left, uses);
+    double all = 0;
+    for (const double share : fair) all += share;
+    std::vector<double> ratio;
+    for (std::size_t i = 0; i < uses.size(); ++i) ratio.push_back(std::min(1.0, std::max(kLeastRatio, left - (all - fair[i]))));
+    return ratio;
+  };
+  const std::vector<double> hbm_ratio = ratios(left.hbm_ratio, hbm), l2_ratio = ratios(left.l2_ratio, l2);
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    given[i].hbm_ratio = hbm_ratio[i];
+    given[i].l2_ratio = l2_ratio[i];
+  }
+}
+
+void SmArray::pause(Kernel& kernel, const Progress& at, Time now) {
+  settle(kernel, at, now);
+  kernel.state = State::waiting;
+  ++kernel.end;
+  ++kernel.boundary;
+  ++kernel.tell;
+  if (listener_ != nullptr && kernel.stream != nullptr) listener_->on_ctas(kernel.stream, 0);
+}
+
+void SmArray::allocate() {
+  const Time now = calendar_.now();
+  const bool waits = std::any_of(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::waiting; });
+  std::size_t kernels = 0;
+  for (const Kernel& kernel : kernels_)
+    if (kernel.state != State::free) ++kernels;
+  traffic_shared_ = traffic_;
+  if (kernels == 0 && !waits) return tell();
+  std::vector<Progress> at;
+  for (Kernel& kernel : kernels_) {
+    at.push_back(progress(kernel, now));
+    kernel.asked_sms = 0;
+  }
+  settle_claims(now);
+  const std::vector<SmClient*> told = admit_claims(now, at);
+  std::vector<KernelShare> given = share_sms(at);
+  if (kernels > 1) {
+    share_bandwidth(at, given);
+  } else {
+    const KernelShare left = bandwidth_left();
+    for (KernelShare& share : given) share = {share.sms, left.l2_ratio, left.hbm_ratio};
+  }
+
+  double uncovered = count() - claimed_sms();
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    Kernel& kernel = kernels_[i];
+    kernel.yields = false;
+    if (kernel.state == State::free) continue;
+    if (given[i].sms < 1) {
+      if (kernel.state == State::running) pause(kernel, at[i], now);
+      continue;
+    }
+    const bool alone = kernels == 1;
+    if (kernel.state != State::running || alone != kernel.alone || !same(given[i], kernel.share) || uncovered != kernel.uncovered_sms) {
+      settle(kernel, at[i], now);
+      kernel.state = State::running;
+      kernel.alone = alone;
+      kernel.share = given[i];
+      kernel.uncovered_sms = uncovered;
+      plan(kernel);
+    }
+    uncovered -= occupied(kernel, running(i, at));
+    if (kernel.asked_sms > 0 && !kernel.boundary_set) plan_boundary(kernel);
+  }
+  tell();
+  for (SmClient* client : told) client->on_claim_resident();
+}
+
+// -- When what happens
+
+void SmArray::set(Time when, std::uint32_t tag, const Kernel& kernel, std::uint32_t generation) {
+  const auto slot = static_cast<std::uint64_t>(&kernel - kernels_.data());
+  calendar_.at(when, *this, tag, static_cast<std::uint64_t>(generation) << kGenerationShift | slot);
+}
+
+void SmArray::plan(Kernel& kernel) {
+  double left = (1 - kernel.done) * seconds(kernel, kernel.index);
+  if (kernel.alone)
+    for (std::uint32_t i = kernel.index + 1; i < kernel.chain->kernels.size(); ++i) left += seconds(kernel, i);
+  set(kernel.from + Time::seconds(left / kernel.speed), kEndTag, kernel, ++kernel.end);
+  ++kernel.boundary;
+  kernel.boundary_set = false;
+  ++kernel.tell;
+  if (listener_ != nullptr) plan_tell(kernel, kernel.from);
+}
+
+void SmArray::plan_tell(Kernel& kernel, Time now) {
+  if (!kernel.alone) return;
+  double until = (1 - kernel.done) * seconds(kernel, kernel.index);
+  for (std::uint32_t next = kernel.index + 1; next < kernel.chain->kernels.size(); ++next) {
+    const Time when = kernel.from + Time::seconds(until / kernel.speed);
+    if (now < when) return set(when, kTellTag, kernel, kernel.tell);
+    until += seconds(kernel, next);
+  }
+}
+
+double SmArray::seconds_to_boundary(const Kernel& kernel, double done) const {
+  const KernelTime& time = kernel.chain->kernels[kernel.index];
+  const double all = seconds(kernel, kernel.index), left = (1 - done) * all;
+  if (time.persistent) return left;
+  // CTAs of different lengths end one after the other.
+  if (time.sm_seconds > 0) return std::min(left, time.longest_cta_seconds * std::min(1.0, kernel.asked_sms / held(kernel, time)));
+  const double slots = std::max(1.0, std::floor(kernel.share.sms) * time.ctas_per_sm);
+  const double waves = std::ceil(static_cast<double>(time.ctas) / slots);
+  const double body = all - time.fixed_seconds - time.after_seconds;
+  const double in_body = done * all - time.fixed_seconds;
+  const double wave = body / waves;
+  if (in_body < 0) return std::min(left, wave - in_body);
+  constexpr double kAtBoundary = 1e-6;  // of a wave: rounded times may fall just before it
+  return std::min(left, (std::floor(in_body / wave + kAtBoundary) + 1) * wave - in_body);
+}
+
+void SmArray::plan_boundary(Kernel& kernel) {
+  const Time now = calendar_.now();
+  const double left = seconds_to_boundary(kernel, progress(kernel, now).done);
+  set(now + Time::seconds(left / kernel.speed), kBoundaryTag, kernel, kernel.boundary);
+  kernel.boundary_set = true;
+}
+
+void SmArray::on_event(std::uint32_t tag, std::uint64_t data) {
+  Kernel& kernel = kernels_[data & ((1ull << kGenerationShift) - 1)];
+  const auto generation = static_cast<std::uint32_t>(data >> kGenerationShift);
+  const Time now = calendar_.now();
+  switch (tag) {
+    case kEndTag:
+      if (generation == kernel.end) on_end(kernel);
+      break;
+    case kBoundaryTag:
+      if (generation != kernel.boundary) break;
+      kernel.yields = true;
+      kernel.boundary_set = false;
+      allocate();
+      break;
+    case kTellTag:
+      if (generation != kernel.tell) break;
+      tell();
+      plan_tell(kernel, now);
+      break;
+  }
+}
+
+void SmArray::on_end(Kernel& kernel) {
+  const Time now = calendar_.now();
+  settle(kernel, progress(kernel, now), now);
+  if (kernel.index + 1 < kernel.chain->kernels.size()) {
+    ++kernel.index;
+    kernel.done = 0;
+    kernel.state = State::waiting;  // the next one takes its share anew
+    allocate();
+    return;
+  }
+  kernel_seconds_ += since(now, kernel.begun).seconds();
+  kernel_seconds_alone_ += kernel.chain->seconds / kernel.speed;
+  SmClient* client = kernel.client;
+  if (listener_ != nullptr && kernel.stream != nullptr) listener_->on_ctas(kernel.stream, 0);
+  kernel.state = State::free;
+  kernel.chain.reset();
+  ++kernel.end;
+  ++kernel.boundary;
+  ++kernel.tell;
+  allocate();
+  client->on_kernel_done();
+}
+
+// -- What is to be seen
+
+SmState SmArray::state() const {
+  SmState state;
+  const Time now = calendar_.now();
+  double sms = claimed_sms(), hbm = traffic_, l2 = traffic_;
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.state != State::running) continue;
+    const Progress p = progress(kernel, now);
+    const KernelTime& time = kernel.chain->kernels[p.index];
+    const double all = p.index == kernel.index ? seconds(kernel, p.index) : time.seconds;
+    sms += occupied(kernel, time);
+    state.clock_ratio = std::min(state.clock_ratio, time.clock_ratio);
+    if (all <= 0) continue;
+    hbm += time.bytes / all * kernel.speed;
+    l2 += time.l2_bytes / all * kernel.speed;
+  }
+  state.active_sms = static_cast<std::uint32_t>(std::lround(std::min<double>(sms, count())));
+  state.hbm_gb_per_s = hbm * 1e-9;
+  state.l2_gb_per_s = l2 * 1e-9;
+  return state;
+}
+
+void SmArray::tell() {
+  if (listener_ == nullptr) return;
+  listener_->on_sms(state());
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.state != State::running || kernel.stream == nullptr) continue;
+    const KernelTime& time = kernel.chain->kernels[progress(kernel, calendar_.now()).index];
+    const double slots = std::floor(std::min(kernel.share.sms, wanted(time))) * time.ctas_per_sm;
+    listener_->on_ctas(kernel.stream, std::min(time.ctas, static_cast<std::uint64_t>(slots)));
+  }
+  for (const Claim& claim : claims_)
+    if (claim.stream != nullptr) listener_->on_ctas(claim.stream, claim.state == State::running ? claim.sms : 0);
 }
 
 }  // namespace railyard::gpu

@@ -15,6 +15,7 @@ using transport::Device;
 constexpr unsigned kByteBits = 48;  // 281 TB
 constexpr unsigned kTransactionBits = 48;
 constexpr unsigned kActivityBits = 3;
+constexpr unsigned kCtaBits = 20;
 
 template <class Kind>
 bool is(const Device& device) {
@@ -108,6 +109,9 @@ void Waveform::attach(gpu::Gpu& gpu) {
   probe.gpu = &gpu;
   probe.active = vcd_.add_wire(name + ".sm.active", bits_for(gpu.sms().count()));
   if (level_ != Level::summary) {
+    probe.clock = vcd_.add_real(name + ".sm.clock_mhz");
+    probe.hbm = vcd_.add_real(name + ".hbm.gb_per_s");
+    probe.l2 = vcd_.add_real(name + ".l2.gb_per_s");
     for (const std::string& c : class_names_)
       probe.outbound.push_back(vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
     if (gpu.window() >= gpu_of_window_.size()) gpu_of_window_.resize(gpu.window() + 1, nullptr);
@@ -121,6 +125,8 @@ void Waveform::attach(gpu::Stream& stream, const std::string& name, TaskLabel jo
   StreamProbe& probe = streams_.emplace_back(*this);
   probe.name = name;
   probe.state = vcd_.add_wire(name + ".state", kActivityBits);
+  probe.ctas = vcd_.add_wire(name + ".ctas", kCtaBits);
+  stream_probes_[&stream] = &probe;
   if (work) probe.work = vcd_.add_string(name + ".work");
   if (job) probe.job = vcd_.add_string(name + ".job");
   probe.job_name = std::move(job);
@@ -139,10 +145,22 @@ void Waveform::finish(Time end) {
   write_view(sooner(end, to_));
 }
 
-void Waveform::GpuProbe::on_sms(std::uint32_t sms) {
+void Waveform::GpuProbe::on_sms(const gpu::SmState& s) {
   const Time now = owner.now();
   owner.vcd_.advance(now);
-  owner.vcd_.change(active, now, sms);
+  owner.vcd_.change(active, now, s.active_sms);
+  if (!clock.valid()) return;
+  owner.vcd_.change_real(clock, now, s.clock_ratio * gpu->datasheet().sm.clock_mhz);
+  owner.vcd_.change_real(hbm, now, s.hbm_gb_per_s);
+  owner.vcd_.change_real(l2, now, s.l2_gb_per_s);
+}
+
+void Waveform::GpuProbe::on_ctas(const gpu::Stream* stream, std::uint64_t ctas) {
+  const auto found = owner.stream_probes_.find(stream);
+  if (found == owner.stream_probes_.end()) return;
+  const Time now = owner.now();
+  owner.vcd_.advance(now);
+  owner.vcd_.change(found->second->ctas, now, ctas);
 }
 
 void Waveform::StreamProbe::on_activity(const gpu::Stream& stream, gpu::Activity activity) {

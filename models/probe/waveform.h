@@ -14,11 +14,15 @@
 // Signals by level, each level with those before it; names are SystemC's, then the port's:
 //   summary
 //     prefill0.gpu3.sm.active               SMs with work
+//     prefill0.gpu3.stream.compute.ctas     resident thread blocks of the running kernel or collective
 //     prefill0.gpu3.stream.compute.state    0 idle, 1 waiting, 2 kernel, 3 collective, 4 transfer
 //     prefill0.gpu3.stream.compute.job      the running task, as the caller calls it: "attention L7"
 //     prefill0.gpu3.stream.compute.work     what it is part of: "Chunk[3]"
 //     prefill0.plx0.uplink.tx.busy          of shared links only: NIC ports, and what joins two switches
 //   links
+//     prefill0.gpu3.sm.clock_mhz            of the kernels that run, under the power limit
+//     prefill0.gpu3.hbm.gb_per_s            read and written by kernels and messages
+//     prefill0.gpu3.l2.gb_per_s             the same through L2
 //     prefill0.gpu3.outbound.kv_bytes       bytes of messages it has sent that have not landed, by class
 //     prefill0.plx0.port3.tx.busy           every port: the line is charged
 //     prefill0.plx0.port3.tx.queue_bytes    payload that waits to start
@@ -36,6 +40,7 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "gpu/gpu.h"
@@ -88,10 +93,11 @@ class Waveform final : private transport::FabricListener {
   };
   struct GpuProbe : gpu::SmListener {
     explicit GpuProbe(Waveform& waveform) : owner(waveform) {}
-    void on_sms(std::uint32_t active) override;
+    void on_sms(const gpu::SmState& state) override;
+    void on_ctas(const gpu::Stream* stream, std::uint64_t ctas) override;
     Waveform& owner;
     const gpu::Gpu* gpu = nullptr;
-    Signal active;
+    Signal active, clock, hbm, l2;
     std::vector<Signal> outbound;  ///< by class
   };
   struct StreamProbe : gpu::StreamListener {
@@ -99,7 +105,7 @@ class Waveform final : private transport::FabricListener {
     void on_activity(const gpu::Stream& stream, gpu::Activity activity) override;
     Waveform& owner;
     std::string name;
-    Signal state, job, work;
+    Signal state, job, work, ctas;
     TaskLabel job_name, work_name;
   };
 
@@ -141,6 +147,7 @@ class Waveform final : private transport::FabricListener {
   std::deque<GpuProbe> gpus_;
   std::vector<const GpuProbe*> gpu_of_window_;
   std::deque<StreamProbe> streams_;
+  std::unordered_map<const gpu::Stream*, const StreamProbe*> stream_probes_;
 };
 
 }  // namespace railyard::probe

@@ -169,12 +169,16 @@ void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
   const std::string name = gpu.gpu->name();
   view.begin_group(within(server_of(name), name), Group::closed);
   view.add_signal(vcd_.full_name(gpu.active), Format::curve, kCurveRows, Color::green, "SMs");
+  view.add_signal(vcd_.full_name(gpu.clock), Format::real_curve, 1, Color::none, "clock MHz");
+  view.add_signal(vcd_.full_name(gpu.hbm), Format::real_curve, kCurveRows, Color::orange, "HBM GB per s");
+  view.add_signal(vcd_.full_name(gpu.l2), Format::real_curve, kCurveRows, Color::orange, "L2 GB per s");
   for (const StreamProbe& stream : streams_) {
     if (!starts_with(stream.name, name + ".")) continue;
     const std::string alias = without_dots(stream.name.substr(name.size() + 1));
     view.add_signal(vcd_.full_name(stream.work), Format::text, 1, Color::yellow, alias + " work");
     view.add_signal(vcd_.full_name(stream.job), Format::text, 1, Color::yellow, alias + " job");
     show_state(view, stream, alias);
+    view.add_signal(vcd_.full_name(stream.ctas), Format::curve, 1, Color::green, alias + " CTAs");
   }
   for (std::size_t c = 0; c < gpu.outbound.size(); ++c)
     view.add_signal(vcd_.full_name(gpu.outbound[c]), Format::curve, kCurveRows, Color::violet,

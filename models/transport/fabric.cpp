@@ -104,6 +104,7 @@ Message& Fabric::send(const Message& wanted) {
   // A slow writer's last byte leaves when it is written.
   if (wanted.source_rate != Rate()) message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + uncontended(way, 0));
   if (context_.listener != nullptr) context_.listener->on_send(message, now());
+  ledger_.begun(message);
   sources_[wanted.source].sender->send(message);
   return message;
 }

@@ -59,6 +59,7 @@ bool Fluid::send(Message& message) {
   message.transaction_bytes = stream.way->transaction_bytes();
   message.uncontended = stream.way->uncontended(message);
   if (fabric_.context().listener != nullptr) fabric_.context().listener->on_send(message, now());
+  fabric_.context().ledger.begun(message);
   settle(stream);
   const bool idle = stream.front == nullptr;
   stream.push(message);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 
+#include "transport/memory_observer.h"
 #include "transport/message.h"
 #include "transport/traffic_class.h"
 
@@ -43,6 +44,12 @@ class MessageLedger {
     return m;
   }
 
+  void watch_memories(MemoryObserver* memories) { memories_ = memories; }
+  /// It is handed to its sender; what it takes alone is known.
+  void begun(const Message& message) const {
+    if (memories_ != nullptr) memories_->on_begun(message);
+  }
+
   /// The last byte is there: tells the client, then takes the object back.
   void delivered(Message& message) {
     ClassTotals& totals = totals_[message.traffic_class];
@@ -51,11 +58,13 @@ class MessageLedger {
     totals.actual.add(message.finished - message.started);
     totals.uncontended.add(message.uncontended);
     blame(message);
+    if (memories_ != nullptr) memories_->on_over(message);
     message.client->on_delivered(message);
     release(message);
   }
   /// What could land has landed: tells the client, then takes the object back.
   void undeliverable(Message& message) {
+    if (memories_ != nullptr) memories_->on_over(message);
     message.client->on_undeliverable(message);
     release(message);
   }
@@ -73,6 +82,9 @@ class MessageLedger {
   const ClassTotals& totals(std::size_t traffic_class) const { return totals_[traffic_class]; }
   /// Messages whose course is known from earlier ones and was not simulated again.
   void replay(std::size_t traffic_class, const ClassTotals& more) { totals_[traffic_class].add(more); }
+  void replay_memory(Window window, Bytes bytes) const {
+    if (memories_ != nullptr) memories_->on_replayed(window, bytes);
+  }
 
  private:
   void release(Message& message) {
@@ -83,6 +95,7 @@ class MessageLedger {
   std::deque<Message> storage_;
   Message* free_ = nullptr;
   std::size_t live_ = 0;
+  MemoryObserver* memories_ = nullptr;
   std::array<ClassTotals, kMaxClasses> totals_{};
 };
 

@@ -59,6 +59,7 @@ struct Message {
   Engine engine = Engine::sm;
   MessageKind kind = MessageKind::write;
   Rate source_rate;                ///< at which the engine writes; zero: as fast as the link takes it
+  std::uint32_t source_reads = 1;  ///< of a write or multicast: operands read from the source's memory for each byte sent
   bool tell_left = false;          ///< the client wants on_left(), which comes before on_delivered()
   MessageClient* client = nullptr;
   std::uint64_t cookie = 0;        ///< the client's own

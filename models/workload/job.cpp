@@ -11,6 +11,7 @@ gpu::Activity Job::activity() const {
     case Kind::kernel: return gpu::Activity::kernel;
     case Kind::collective: return gpu::Activity::collective;
     case Kind::send: return gpu::Activity::transfer;
+    case Kind::delay: return gpu::Activity::waiting;
   }
   return gpu::Activity::idle;
 }
@@ -19,10 +20,11 @@ void Job::begin() {
   begun_at_ = dispatcher_->fabric_.now();
   client_->on_job_begun(*this);
   switch (kind_) {
-    case Kind::kernel: duration_ = device_->gpu->sms().run(duration_, sms_, *this); break;
+    case Kind::kernel: device_->gpu->sms().run(chain_, *this, stream_); break;
+    case Kind::delay: dispatcher_->fabric_.calendar().at(begun_at_ + duration_, *this, 0, 0); break;
     case Kind::collective:
-      device_->gpu->sms().hold(sms_);
-      collective_->enter(member_);
+      claim_ = device_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this, stream_);
+      if (device_->gpu->sms().resident(claim_)) collective_->enter(member_);
       break;
     case Kind::send: {
       landing_ = static_cast<std::uint32_t>(transfers_.size());
@@ -43,7 +45,12 @@ void Job::begin() {
   }
 }
 
-void Job::on_kernel_done() { over(); }
+void Job::on_kernel_done() {
+  duration_ = dispatcher_->fabric_.now() - begun_at_;
+  over();
+}
+
+void Job::on_claim_resident() { collective_->enter(member_); }
 
 void Job::on_delivered(transport::Message&) {
   if (--landing_ == 0) done();
@@ -66,7 +73,7 @@ void Job::tell() {
   for (Job* dependent : dependents_) dependent->waited();
 }
 
-Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, JobClient& client) {
+Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, gpu::Stream& stream, const JobTag& tag, JobClient& client) {
   Job* job;
   if (free_.empty()) {
     storage_.emplace_back();
@@ -79,6 +86,7 @@ Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, 
   job->dispatcher_ = this;
   job->client_ = &client;
   job->device_ = &device;
+  job->stream_ = &stream;
   job->tag_ = tag;
   job->kind_ = kind;
   ++live_;
@@ -89,6 +97,8 @@ Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, 
 void Dispatcher::release(Job& job) {
   job.dependents_.clear();
   job.transfers_.clear();
+  job.chain_.reset();
+  job.collective_ = nullptr;
   --live_;
   free_.push_back(&job);
 }
@@ -99,20 +109,31 @@ void Dispatcher::depend(Job& job, const JobRef& on) {
   on.job->dependents_.push_back(&job);
 }
 
-JobRef Dispatcher::kernel(RankDevice& device, gpu::Stream& stream, Time duration, std::uint32_t sms, const JobTag& tag,
-                          JobClient& client, const std::vector<JobRef>& after) {
-  Job& job = acquire(Job::Kind::kernel, device, tag, client);
-  job.duration_ = duration;
-  job.sms_ = sms;
+JobRef Dispatcher::push(Job& job, const std::vector<JobRef>& after) {
   for (const JobRef& on : after) depend(job, on);
   const JobRef result = ref(job);
-  stream.push(job);
+  job.stream_->push(job);
   return result;
+}
+
+JobRef Dispatcher::kernel(RankDevice& device, gpu::Stream& stream, gpu::SharedChain chain, const JobTag& tag, JobClient& client,
+                          const std::vector<JobRef>& after) {
+  Job& job = acquire(Job::Kind::kernel, device, stream, tag, client);
+  job.chain_ = std::move(chain);
+  return push(job, after);
+}
+
+JobRef Dispatcher::delay(RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
+                         const std::vector<JobRef>& after) {
+  Job& job = acquire(Job::Kind::delay, device, stream, tag, client);
+  job.duration_ = duration;
+  return push(job, after);
 }
 
 void Dispatcher::collective(const std::vector<RankDevice*>& devices, const collective::Group& group,
                             const collective::CollectiveSpec& spec, collective::ReuseTable* reuse, const JobTag& tag,
-                            JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
+                            JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after,
+                            gpu::Stream RankDevice::* stream) {
   if (free_runs_.empty()) {
     free_runs_.push_back(static_cast<std::uint32_t>(runs_.size()));
     runs_.emplace_back();
@@ -130,35 +151,31 @@ void Dispatcher::collective(const std::vector<RankDevice*>& devices, const colle
   for (std::uint32_t m = 0; m < devices.size(); ++m) {
     JobTag own = tag;
     own.tp = static_cast<std::uint16_t>(m);
-    Job& job = acquire(Job::Kind::collective, *devices[m], own, client);
+    Job& job = acquire(Job::Kind::collective, *devices[m], devices[m]->*stream, own, client);
     job.collective_ = &collective;
     job.member_ = m;
     job.bytes_ = spec.bytes;
-    job.sms_ = devices[m]->gpu->datasheet().collective.channels;
     if (m < after.size()) depend(job, after[m]);
     run.jobs.push_back(&job);
     jobs.push_back(ref(job));
   }
   // Pushed last: the first member may enter at once.
-  for (std::uint32_t m = 0; m < devices.size(); ++m) devices[m]->compute.push(*run.jobs[m]);
+  for (std::uint32_t m = 0; m < devices.size(); ++m) run.jobs[m]->stream_->push(*run.jobs[m]);
 }
 
 JobRef Dispatcher::send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers,
                         std::uint8_t traffic_class, const JobTag& tag, JobClient& client, const std::vector<JobRef>& after) {
-  Job& job = acquire(Job::Kind::send, device, tag, client);
+  Job& job = acquire(Job::Kind::send, device, stream, tag, client);
   job.transfers_ = transfers;
   job.bytes_ = 0;
   for (const Transfer& transfer : transfers) job.bytes_ += transfer.bytes;
   job.traffic_class_ = traffic_class;
-  for (const JobRef& on : after) depend(job, on);
-  const JobRef result = ref(job);
-  stream.push(job);
-  return result;
+  return push(job, after);
 }
 
 void Dispatcher::on_member_done(collective::Collective& collective, std::uint32_t member) {
   Job& job = *runs_[collective.cookie].jobs[member];
-  job.device_->gpu->sms().release(job.sms_);
+  job.device_->gpu->sms().release(job.claim_);
   job.over();
 }
 

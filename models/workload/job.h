@@ -1,5 +1,6 @@
-// Jobs and the dispatcher: what a workload generator emits and what devices execute. A job is a kernel, one member of a
-// collective, or a send (one or more messages); it belongs to a stream of a rank, and it may wait for jobs of other streams.
+// Jobs and the dispatcher: what a workload generator emits and what devices execute. A job is a chain of kernels, one member of
+// a collective, a send (one or more messages) or a delay; it belongs to a stream of a rank, and it may wait for jobs of other
+// streams.
 // The dependency may be declared late, as long as the job has not begun. Job objects are reused when their job is done.
 //
 // A send leaves its stream as soon as it is posted; it is done when its last byte has landed.
@@ -39,7 +40,7 @@ struct Transfer {
   Bytes bytes = 0;
 };
 
-enum class JobKind : std::uint8_t { kernel, collective, send };
+enum class JobKind : std::uint8_t { kernel, collective, send, delay };
 
 class Dispatcher;
 class Job;
@@ -57,7 +58,7 @@ class JobClient {
   ~JobClient() = default;
 };
 
-class Job final : public gpu::Task, private gpu::KernelClient, private transport::MessageClient {
+class Job final : public gpu::Task, private gpu::SmClient, private transport::MessageClient, private transport::CalendarClient {
  public:
   using Kind = JobKind;
 
@@ -67,10 +68,13 @@ class Job final : public gpu::Task, private gpu::KernelClient, private transport
   Time reached_at() const { return reached_at_; }  ///< its stream got to it
   Time ready_at() const { return ready_at_; }      ///< it waited for nothing but its turn
   Time begun_at() const { return begun_at_; }
-  Time duration() const { return duration_; }      ///< kernel
+  Time duration() const { return duration_; }      ///< of a kernel that is done, with all that it shared its GPU with
   Bytes bytes() const { return bytes_; }           ///< send: all its messages
   const collective::Collective* collective() const { return collective_; }
   std::uint32_t member() const { return member_; }
+  /// Of a collective: its CTAs are resident, or not yet.
+  bool holds_sms() const;
+  bool waits_for_sms() const;
 
  private:
   friend class Dispatcher;
@@ -79,6 +83,8 @@ class Job final : public gpu::Task, private gpu::KernelClient, private transport
   void ready() override;
   gpu::Activity activity() const override;
   void on_kernel_done() override;
+  void on_claim_resident() override;
+  void on_event(std::uint32_t, std::uint64_t) override { over(); }
   void on_delivered(transport::Message& message) override;
   std::string name_of(const transport::Message&) const override { return name(); }
   void done();  ///< tells, and the object is free
@@ -91,7 +97,9 @@ class Job final : public gpu::Task, private gpu::KernelClient, private transport
   JobTag tag_;
   Kind kind_ = Kind::kernel;
   Time reached_at_, ready_at_, begun_at_, duration_;
-  std::uint32_t sms_ = 0;
+  gpu::Stream* stream_ = nullptr;
+  gpu::SharedChain chain_;
+  gpu::SmArray::Slot claim_ = 0;
   collective::Collective* collective_ = nullptr;
   std::uint32_t member_ = 0;
   std::vector<Transfer> transfers_;
@@ -112,18 +120,24 @@ class Dispatcher : private collective::CollectiveClient {
  public:
   explicit Dispatcher(transport::Fabric& fabric) : fabric_(fabric), collectives_(fabric) {}
 
-  JobRef kernel(RankDevice& device, gpu::Stream& stream, Time duration, std::uint32_t sms, const JobTag& tag, JobClient& client,
+  JobRef kernel(RankDevice& device, gpu::Stream& stream, gpu::SharedChain chain, const JobTag& tag, JobClient& client,
                 const std::vector<JobRef>& after = {});
-  /// One job on the compute stream of every member; member i's tag has tp = i.
+  /// Keeps a stream for so long, and nothing else.
+  JobRef delay(RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
+               const std::vector<JobRef>& after = {});
+  /// One job on a stream of every member, the compute stream unless another is named; member i's tag has tp = i.
   void collective(const std::vector<RankDevice*>& devices, const collective::Group& group,
                   const collective::CollectiveSpec& spec, collective::ReuseTable* reuse, const JobTag& tag, JobClient& client, std::vector<JobRef>& jobs,
-                  const std::vector<JobRef>& after = {});  // after[i]: what member i waits for
+                  const std::vector<JobRef>& after = {},  // after[i]: what member i waits for
+                  gpu::Stream RankDevice::* stream = &RankDevice::compute);
   JobRef send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers, std::uint8_t traffic_class,
               const JobTag& tag, JobClient& client, const std::vector<JobRef>& after);
 
   transport::Fabric& fabric() { return fabric_; }
   std::size_t live() const { return live_; }
   std::uint64_t jobs() const { return jobs_; }
+  /// Where a run stands still: collectives whose CTAs wait for SMs, who holds those, and a cycle among them.
+  std::vector<std::string> sm_waits() const;
 
  private:
   friend class Job;
@@ -132,7 +146,8 @@ class Dispatcher : private collective::CollectiveClient {
     JobTag tag;
     JobClient* client = nullptr;
   };
-  Job& acquire(Job::Kind kind, RankDevice& device, const JobTag& tag, JobClient& client);
+  Job& acquire(Job::Kind kind, RankDevice& device, gpu::Stream& stream, const JobTag& tag, JobClient& client);
+  JobRef push(Job& job, const std::vector<JobRef>& after);
   void release(Job& job);
   static void depend(Job& job, const JobRef& on);
   static JobRef ref(Job& job) { return {&job, job.generation_}; }

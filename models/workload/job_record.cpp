@@ -3,6 +3,8 @@
 #include <array>
 #include <fmt/format.h>
 
+#include "workload/overlap/spec.h"
+
 namespace railyard::workload {
 
 namespace {
@@ -42,6 +44,10 @@ std::string JobRecord::name() const {
     case Kind::copy_test: name = fmt::format("{}_From[{}]_To[{}]", kMeasures[index], stage, tp); break;
     case Kind::host_copy_test: name = fmt::format("{}_GPU[{}]", kMeasures[index], rank); break;
     case Kind::kernel_test: name = fmt::format("Kernel[{}]_GPU[{}]", index, rank); break;
+    case Kind::overlap_gemm: name = fmt::format("Gemm_{}_Rank[{}]_Step[{}]", overlap::kMethodNames[stage], rank, index); break;
+    case Kind::overlap_collective: name = fmt::format("Collective_{}_Rank[{}]", overlap::kMethodNames[stage], rank); break;
+    case Kind::overlap_shard: name = fmt::format("Shard_{}_Rank[{}]_Step[{}]", overlap::kMethodNames[stage], rank, index); break;
+    case Kind::overlap_sum: name = fmt::format("Sum_{}_Rank[{}]", overlap::kMethodNames[stage], rank); break;
     case Kind::write_test: name = fmt::format("{}_Bytes[{}]", kMeasures[index], bytes); break;
   }
   if (request != kNone) name += fmt::format("_Req[{}]", request);
@@ -66,7 +72,11 @@ const char* JobRecord::kind_name() const {
     case Kind::copy_test:
     case Kind::host_copy_test:
     case Kind::write_test:
-    case Kind::kernel_test: return "test";
+    case Kind::kernel_test:
+    case Kind::overlap_gemm:
+    case Kind::overlap_collective:
+    case Kind::overlap_shard:
+    case Kind::overlap_sum: return "test";
   }
   return "";
 }

@@ -28,12 +28,16 @@ struct JobRecord {
     layer_kernel,        ///< Layer_TP[t]_Step[i]: a kernel of a layer run on its own
     layer_collective,    ///< Layer_AR_Step[i]: one of its collectives; AG, RS in place of AR
     kernel_test,         ///< Kernel[i]_GPU[g]: a kernel of the list, on the GPU of a group
+    overlap_gemm,        ///< Gemm_[method]_Rank[r]_Step[i]: a product, or a piece of it, of an overlap test
+    overlap_collective,  ///< Collective_[method]_Rank[r]
+    overlap_shard,       ///< Shard_[method]_Rank[r]_Step[i]: what copy engines move from a rank
+    overlap_sum,         ///< Sum_[method]_Rank[r]
   };
   static constexpr std::uint32_t kNone = 0xffffffffu;
 
   Kind kind = Kind::prefill;
   std::uint32_t stage = 0, tp = 0, layer = kNone;
-  std::uint32_t index = 0;             ///< chunk, step, iteration, kernel, step of a layer or p2p::Measure
+  std::uint32_t index = 0;             ///< chunk, step, iteration, kernel, step of a layer or of an overlap test, or p2p::Measure
   std::uint32_t request = kNone;       ///< named only where a run has several
   bool mlp = false;
   collective::Operation operation = collective::Operation::all_reduce;  ///< of a collective test

@@ -143,7 +143,7 @@ void CollectiveRun::add_metrics(Json& metrics) {
 Json CollectiveRun::memory() const {
   Json groups = Json::object();
   for (std::uint32_t r = 0; r < gpus_.size(); ++r)
-    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(memory_row(machine_, r, gpus_[r]));
+    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(memory_row(machine_, r, gpus_[r], fabric_.now()));
   return groups;
 }
 

@@ -151,7 +151,7 @@ nlohmann::ordered_json DisaggregatedPrefill::memory() const {
   nlohmann::ordered_json groups;
   for (const auto& [name, gpus] : {std::pair{"prefill", &prefill_gpus_}, {"decode", &decode_gpus_}}) {
     groups[name] = nlohmann::ordered_json::array();
-    for (std::uint32_t r = 0; r < gpus->size(); ++r) groups[name].push_back(memory_row(machine_, r, (*gpus)[r]));
+    for (std::uint32_t r = 0; r < gpus->size(); ++r) groups[name].push_back(memory_row(machine_, r, (*gpus)[r], fabric_.now()));
   }
   return groups;
 }

@@ -163,7 +163,7 @@ void LayerRun::add_metrics(Json& metrics) {
 
 Json LayerRun::memory() const {
   Json groups = Json::object();
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) groups[group().name].push_back(memory_row(machine_, r, gpus_[r]));
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r) groups[group().name].push_back(memory_row(machine_, r, gpus_[r], fabric_.now()));
   return groups;
 }
 

@@ -8,6 +8,7 @@
 #include "sc_main/kinds/disaggregated_prefill.h"
 #include "sc_main/kinds/kernel_run.h"
 #include "sc_main/kinds/layer_run.h"
+#include "sc_main/kinds/overlap_run.h"
 #include "sc_main/kinds/point_to_point_run.h"
 
 namespace railyard {
@@ -17,6 +18,7 @@ namespace {
 using workload::collective_test::CollectiveTestSpec;
 using workload::kernel_test::KernelTestSpec;
 using workload::layer::LayerSpec;
+using workload::overlap::OverlapSpec;
 using workload::p2p::PointToPointSpec;
 
 }  // namespace
@@ -31,6 +33,8 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
     return std::make_unique<KernelRun>(scenario, machine, fabric, sink);
   if (std::holds_alternative<LayerSpec>(scenario.workload))
     return std::make_unique<LayerRun>(scenario, machine, fabric, sink);
+  if (std::holds_alternative<OverlapSpec>(scenario.workload))
+    return std::make_unique<OverlapRun>(scenario, machine, fabric, sink);
   return std::make_unique<DisaggregatedPrefill>(scenario, machine, fabric, sink);
 }
 
@@ -42,13 +46,22 @@ std::uint64_t expected_jobs(const Scenario& scenario) {
   if (const auto* spec = std::get_if<KernelTestSpec>(&scenario.workload))
     return spec->kernels.size() * scenario.machine.groups.size();
   if (const auto* spec = std::get_if<LayerSpec>(&scenario.workload)) return LayerRun::expected_jobs(*spec);
+  if (const auto* spec = std::get_if<OverlapSpec>(&scenario.workload)) return OverlapRun::expected_jobs(*spec);
   return DisaggregatedPrefill::expected_jobs(scenario);
 }
 
-nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId id) {
+nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId id, Time now) {
   const gpu::Gpu& gpu = machine.gpu(id);
-  return {
-      {"rank", rank}, {"gpu", gpu.name()}, {"peak_bytes", gpu.hbm().peak()}, {"capacity_bytes", gpu.hbm().capacity()}};
+  const gpu::SmArray& sms = gpu.sms();
+  return {{"rank", rank},
+          {"gpu", gpu.name()},
+          {"peak_bytes", gpu.hbm().peak()},
+          {"capacity_bytes", gpu.hbm().capacity()},
+          {"kernel_bytes", sms.kernel_bytes(now)},
+          {"message_bytes", machine.memory_traffic().bytes(gpu)},
+          {"kernel_s", sms.kernel_seconds()},
+          {"kernel_alone_s", sms.kernel_seconds_alone()},
+          {"sm_wait_s", sms.claim_wait_seconds()}};
 }
 
 nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers) {

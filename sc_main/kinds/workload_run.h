@@ -63,7 +63,8 @@ class WorkloadRun {
   virtual nlohmann::ordered_json compute() { return nullptr; }
   /// Into `metrics` of the summary.
   virtual void add_metrics(nlohmann::ordered_json& metrics) = 0;
-  /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes}]}.
+  /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s, kernel_alone_s,
+  /// sm_wait_s}]}.
   virtual nlohmann::ordered_json memory() const = 0;
   /// The part of the table on stdout that is the kind's own.
   virtual std::string table(const nlohmann::ordered_json& summary) const = 0;
@@ -79,7 +80,7 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
 std::uint64_t expected_jobs(const Scenario& scenario);
 
 /// The memory() row of a rank on that GPU.
-nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId gpu);
+nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId gpu, Time now);
 /// The compute() of timers that may use a profile, and its lines in the table on stdout.
 nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers);
 std::string profile_text(const nlohmann::ordered_json& compute);

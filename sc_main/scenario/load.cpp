@@ -35,7 +35,8 @@ std::vector<std::string> group_roles(WorkloadKind kind) {
     case WorkloadKind::collective:
     case WorkloadKind::p2p:
     case WorkloadKind::kernel:
-    case WorkloadKind::layer: break;
+    case WorkloadKind::layer:
+    case WorkloadKind::overlap: break;
   }
   return {};
 }
@@ -103,6 +104,10 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     case WorkloadKind::layer:
       result.model = required_model(written.model, source);
       result.workload = resolve_layer(written.workload.layer, written.compute, result.model, result.machine, source);
+      break;
+    case WorkloadKind::overlap:
+      refuse_model(source);
+      result.workload = resolve_overlap(written.workload.overlap, result.machine, source);
       break;
   }
   result.workload_origin = place_of(source.root, "workload");

@@ -13,6 +13,7 @@
 #include "gpu/kernels/kernel_spec.h"
 #include "workload/collective_test/spec.h"
 #include "workload/layer/spec.h"
+#include "workload/overlap/spec.h"
 #include "workload/p2p/spec.h"
 #include "workload/prefill/spec.h"
 
@@ -205,7 +206,19 @@ struct LayerSection {
   std::optional<collective::Library> library;  ///< nullopt: by phase
 };
 
-enum class WorkloadKind { disaggregated_prefill, collective, p2p, kernel, layer };
+struct OverlapGemmSection {
+  std::uint64_t m = 0, n = 0, k = 0;
+  DataType dtype = DataType::bf16;
+};
+
+struct OverlapSection : RanksSection {
+  workload::overlap::Operation operation = workload::overlap::Operation::all_gather_gemm;
+  OverlapGemmSection gemm;
+  std::optional<std::uint64_t> collective_bytes;
+  std::vector<workload::overlap::Method> methods;  ///< empty: those of the operation
+};
+
+enum class WorkloadKind { disaggregated_prefill, collective, p2p, kernel, layer, overlap };
 
 /// Only the section of its kind is written.
 struct WorkloadSection {
@@ -215,6 +228,7 @@ struct WorkloadSection {
   PointToPointSection p2p;
   KernelSection kernel;
   LayerSection layer;
+  OverlapSection overlap;
 };
 
 struct ScenarioFile {

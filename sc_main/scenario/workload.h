@@ -19,6 +19,8 @@ workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& writt
                                                       const Source& source);
 workload::layer::LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute, const workload::ModelShape& model,
                                          const platforms::MachineSpec& machine, const Source& source);
+workload::overlap::OverlapSpec resolve_overlap(const OverlapSection& written, const platforms::MachineSpec& machine,
+                                               const Source& source);
 /// As if no GPU could reach a peer's memory.
 void remove_peer_access(platforms::MachineSpec& machine);
 

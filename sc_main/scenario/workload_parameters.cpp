@@ -233,6 +233,41 @@ Record<PointToPointSection> p2p_record() {
   return r;
 }
 
+// -- overlap
+
+Record<OverlapSection> overlap_record() {
+  using namespace workload::overlap;
+  constexpr double kMostElements = 1 << 24;
+  Record<OverlapGemmSection> gemm;
+  gemm.add("m", &OverlapGemmSection::m, "rows: tokens").range(1, kMostElements).required();
+  gemm.add("n", &OverlapGemmSection::n, "columns of the result; all_gather_gemm: of all ranks").range(1, kMostElements).required();
+  gemm.add("k", &OverlapGemmSection::k, "what is summed over; gemm_reduce_scatter: by all ranks").range(1, kMostElements).required();
+  gemm.choice("dtype", &OverlapGemmSection::dtype, {kDataTypeNames.begin(), kDataTypeNames.end()}, "of operands");
+
+  Record<OverlapSection> r;
+  r.choice("op", &OverlapSection::operation, {kOperationNames.begin(), kOperationNames.end()},
+           "all_gather_gemm: the rows of A are gathered first; gemm_reduce_scatter: the results are summed and scattered afterwards; "
+           "gemm_all_reduce: other bytes are all-reduced meanwhile")
+      .required();
+  add_ranks(r, "how many GPUs take part, the first of the machine; or which, counted over all groups in order");
+  r.nested("gemm", &OverlapSection::gemm, gemm, "the matrix product").required();
+  r.add("collective_bytes", &OverlapSection::collective_bytes, "gemm_all_reduce: bytes that are reduced")
+      .range(1, kMostBytes)
+      .fallback("those of the result");
+  const std::vector<std::string> words(kMethodNames.begin(), kMethodNames.end());
+  r.custom(
+       "methods", "how the two are run, one after another: each alone, serial, decomposed into products of one shard, fused into one kernel, or beside each other", "list of gemm, collective, serial, decomposed, fused, beside",
+       [words] { return list_schema({{"enum", words}}); },
+       [words](OverlapSection& section, const Node& node, const std::string& path) {
+         Field field;
+         field.choices = words;
+         section.methods = read_list<Method>(
+             node, path, [&](const Node& n, const std::string& p) { return static_cast<Method>(read_choice(field, n, p)); });
+       })
+      .fallback("all that the operation has");
+  return r;
+}
+
 }  // namespace
 
 void add_workload(Record<ScenarioFile>& table) {
@@ -242,6 +277,7 @@ void add_workload(Record<ScenarioFile>& table) {
   kinds.push_back(form("p2p", &WorkloadSection::p2p, p2p_record()));
   kinds.push_back(form("kernel", &WorkloadSection::kernel, kernel_record()));
   kinds.push_back(form("layer", &WorkloadSection::layer, layer_record()));
+  kinds.push_back(form("overlap", &WorkloadSection::overlap, overlap_record()));
   Field& field = table.forms("workload", &ScenarioFile::workload, "kind", &WorkloadSection::kind, kinds, "what runs",
                              "what the machine does");
   field.later = {"serving", "training"};

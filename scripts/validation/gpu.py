@@ -1,19 +1,22 @@
-"""Class `gpu`: kernels of one GPU, and decode steps of a layer after layer."""
+"""Class `gpu`: kernels of one GPU, decode steps layer after layer, and kernels that overlap with collectives."""
 
-from . import attention_rows, decode_rows, gemm_rows, memory_rows
+from . import attention_rows, decode_rows, gemm_rows, memory_rows, overlap_rows
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
 TITLE = "GPU: matrix products, attention, memory-bound kernels and launches, decode steps"
-TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv", "gpt_fast.csv")
+TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv", "gpt_fast.csv", "overlap.csv")
 COMPUTE = "3-compute"
 INFERENCE = "5-inference"
+OVERLAP = "6-overlap-pipeline"
 
 
 def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["category"] == INFERENCE:
         return decode_rows.map_row(row)
+    if row["category"] == OVERLAP:
+        return overlap_rows.map_row(row)
     if row["category"] != COMPUTE:
         raise Unmapped(f"belongs to another class: category '{row['category']}'")
     if row["M"]:
@@ -30,4 +33,6 @@ def point_name(row: Row, experiment: Experiment) -> str:
     gpu, workload = experiment.scenario["machine"]["groups"]["node"]["gpu"], experiment.scenario["workload"]
     if workload["kind"] == "kernel":
         return f"kernels-{gpu}"
+    if workload["kind"] == "overlap":
+        return f"{workload['op']}-{gpu}"
     return f"layer-{row['model']}-{row['precision']}-{gpu}-tp{workload['tp']}"

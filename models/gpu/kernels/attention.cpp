@@ -13,7 +13,6 @@ constexpr std::uint64_t kDecodeSplitKeys = 256;
 constexpr std::uint32_t kDecodeBlocksPerSm = 2;
 constexpr double kTailShare = 0.5;                // of the longest block, that the last blocks of a full grid run alone
 constexpr double kDecodeOverlap = 3;              // p-norm of reading and computing
-constexpr double kBytesPerKib = 1024;
 constexpr double kQueryBytes = 2;                 // queries and outputs stay in 16 bits
 constexpr double kFlopsPerProduct = 2;            // a multiply-add
 constexpr double kMeasuredDim = 128;              // of the heads behind attention_tflops
@@ -58,6 +57,9 @@ double visited_keys(const AttentionSequence& s, std::uint64_t rows, bool causal)
   const double whole = static_cast<double>(s.tokens / rows);
   return before + static_cast<double>(rows) * whole * (whole + 1) / 2 + (s.tokens % rows ? tokens : 0);
 }
+
+/// FlashAttention's blocks: scores and output in registers; queries and two stages of keys and values in shared memory.
+constexpr CtaFootprint kPrefillBlock{256, 224, 96}, kDecodeBlock{128, 96, 48};
 
 double kv_token_bytes(const AttentionHeads& heads) {
   return (heads.dim + (heads.latent ? 0 : value_dim(heads))) * bytes_of(heads.kv_dtype);
@@ -124,6 +126,7 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   time.longest_cta_seconds = key_seconds * (static_cast<double>(split.keys) + overhead_keys);
   time.sm_seconds = key_seconds * (heads.query * visited + static_cast<double>(blocks) * overhead_keys);
   time.tail_ratio = kTailShare;
+  time.cta = kPrefillBlock;
   finish(time, gpu, blocks * split.parts);
   return time;
 }
@@ -151,6 +154,7 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   time.hbm_seconds = time.bytes / (gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
   if (parts.parts > 1) time.after_seconds = gpu.kernel.decode_split_us * kSecondsPerUs * static_cast<double>(parts.parts);
   time.ctas_per_sm = kDecodeBlocksPerSm;
+  time.cta = kDecodeBlock;
   time.longest_cta_seconds = token_bytes * static_cast<double>(parts.keys) / block_rate;
   const double reading = time.bytes / (kDecodeBlocksPerSm * block_rate);
   const double computing = time.flops * gpu.sm.count / attention_rate(gpu, heads);

@@ -101,6 +101,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double body = std::max(c.tensor, c.feed);
   if (around + std::max({body, time.l2_seconds, time.hbm_seconds}) >= best.time.seconds) return;
 
+  time.clock_ratio = work / p.burst / (c.tensor - epilogue);
   time.tile_m = tile.m;
   time.tile_n = tile.n;
   time.split_k = split;
@@ -122,6 +123,18 @@ Menu menu_of(const GpuDatasheet& gpu) {
   if (small_shared_memory(gpu)) return {kCommonTiles, kTiles.size()};
   if (gpu.architecture == "blackwell") return {0, kSmallTiles};
   return {gpu.architecture == "hopper" ? kHopperTiles : kCommonTiles, kSmallTiles};
+}
+
+/// Operands of the pipeline's stages in shared memory; accumulators, and what addresses and moves operands, in registers.
+CtaFootprint footprint(const GpuDatasheet& gpu, const KernelTime& time) {
+  constexpr double kStages = 4, kPerAccumulator = 1.5, kOtherRegistersKib = 64;
+  constexpr std::uint32_t kThreads = 256;
+  const double accumulators_kib = static_cast<double>(time.tile_m) * time.tile_n * kPartialBytes / kBytesPerKib;
+  CtaFootprint cta;
+  cta.threads = kThreads;
+  cta.registers_kib = std::min<double>(gpu.sm.registers_kib, kPerAccumulator * accumulators_kib + kOtherRegistersKib);
+  cta.shared_memory_kib = std::min<double>(gpu.sm.shared_memory_kib, kStages * (time.tile_m + time.tile_n) * kStepBytes / kBytesPerKib);
+  return cta;
 }
 
 KernelLimit limit_of(const Candidate& c) {
@@ -182,6 +195,9 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   time.limit = limit_of(best);
   time.tail_efficiency = static_cast<double>(time.ctas) / (static_cast<double>(time.waves) * gpu.sm.count);
   time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(time.ctas, gpu.sm.count));
+  time.cta = footprint(gpu, time);
+  // CUTLASS 3 and cuBLAS loop over tiles from Hopper on (TMA, clusters).
+  time.persistent = gpu.architecture == "hopper" || gpu.architecture == "blackwell";
   constexpr double kFlopsPerProduct = 2;
   time.flops = kFlopsPerProduct * shape.groups * static_cast<double>(shape.m) * shape.n * shape.k;
   return time;

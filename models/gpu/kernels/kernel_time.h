@@ -20,6 +20,13 @@ enum class KernelLimit : std::uint8_t { tensor, feed, l2, hbm, launch };
 constexpr std::array<const char*, 5> kKernelLimitNames{"tensor", "feed", "l2", "hbm", "launch"};
 constexpr const char* name_of(KernelLimit limit) { return kKernelLimitNames[static_cast<std::size_t>(limit)]; }
 
+/// What a thread block takes of an SM as long as it is resident.
+struct CtaFootprint {
+  std::uint32_t threads = 0;
+  double registers_kib = 0;
+  double shared_memory_kib = 0;
+};
+
 /// What a kernel gets of its GPU while it runs.
 struct KernelShare {
   double sms = 0;         ///< SMs
@@ -47,6 +54,9 @@ struct KernelTime {
   double sm_seconds = 0;           ///< of all CTAs together; 0: equal ones, which run in whole waves
   double tail_ratio = 0;           ///< of the longest CTA, that the last ones of a full grid run alone (unequal CTAs)
   std::uint32_t ctas_per_sm = 1;   ///< that run beside each other on one SM
+  CtaFootprint cta;                ///< of each; all zero: it leaves room for any other
+  bool persistent = false;         ///< its CTAs stay until it ends and loop over tiles: it gives no SM away before
+  double clock_ratio = 1;          ///< clock under the power limit, of the datasheet's
   double l2_seconds = 0;           ///< at the full L2 rate
   double hbm_seconds = 0;          ///< at the full HBM rate
   double overlap_exponent = 0;     ///< p; 0: infinite, the largest part alone counts
@@ -57,6 +67,7 @@ struct KernelTime {
   double seconds_on(const KernelShare& share) const;
 };
 
+constexpr double kBytesPerKib = 1024.0;
 constexpr double kBytesPerMib = 1048576.0;
 constexpr double kSecondsPerUs = 1e-6;
 

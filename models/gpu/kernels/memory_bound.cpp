@@ -58,6 +58,9 @@ KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work) {
   const double latency_ns = kLoadedLatencyRatio * gpu.hbm.read_latency_ns;
   time.ctas = work.rows;
   time.ctas_per_sm = std::min(kMostBlocksPerSm, static_cast<std::uint32_t>(gpu.sm.threads / threads));
+  constexpr double kRegistersPerThread = 32, kRegisterBytes = 4;
+  time.cta.threads = static_cast<std::uint32_t>(threads);
+  time.cta.registers_kib = threads * kRegistersPerThread * kRegisterBytes / kBytesPerKib;
   time.longest_cta_seconds = (kBlockSynchronisationNs + (1 + (work.passes - 1) * kCachedLatencyRatio) * rounds * latency_ns) * 1e-9;
   time.waves = static_cast<std::uint32_t>(ceil_div(work.rows, std::uint64_t(gpu.sm.count) * time.ctas_per_sm));
   time.tail_efficiency = static_cast<double>(work.rows) / (static_cast<double>(time.waves) * gpu.sm.count * time.ctas_per_sm);

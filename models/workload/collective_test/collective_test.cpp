@@ -49,7 +49,7 @@ void CollectiveTest::run_next() {
   for (std::uint32_t r = 0; r < spec_.skew.size(); ++r) {
     if (spec_.skew[r] == Time()) continue;
     // What the rank does before it gets there.
-    dispatcher_.kernel(*ranks_[r], ranks_[r]->compute, spec_.skew[r], 0, JobTag(), *this);
+    dispatcher_.delay(*ranks_[r], ranks_[r]->compute, spec_.skew[r], JobTag(), *this);
   }
   for (std::uint32_t i = 0; i < spec_.iterations; ++i) {
     JobTag tag;
@@ -98,6 +98,7 @@ std::vector<std::string> CollectiveTest::blocked() const {
     lines.push_back(
         fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_[r]->gpu->name(), label(job)));
   }
+  for (const std::string& line : dispatcher_.sm_waits()) lines.push_back(line);
   return lines;
 }
 

@@ -29,7 +29,7 @@ void KernelTest::run_next(std::uint32_t gpu) {
   JobTag tag;
   tag.run = static_cast<std::uint32_t>(number);
   tag.tp = static_cast<std::uint16_t>(gpu);
-  dispatcher_.kernel(device, device.compute, Time::seconds(time.seconds), time.sms, tag, *this);
+  dispatcher_.kernel(device, device.compute, gpu::chain_of(time), tag, *this);
 }
 
 void KernelTest::on_job_done(const Job& job) {

@@ -46,7 +46,7 @@ void Layer::start() {
     }
     for (std::uint32_t t = 0; t < ranks(); ++t) {
       tag.tp = static_cast<std::uint16_t>(t);
-      dispatcher_.kernel(*ranks_[t], ranks_[t]->compute, Time::seconds(step.kernel.seconds), step.kernel.sms, tag, *this);
+      dispatcher_.kernel(*ranks_[t], ranks_[t]->compute, gpu::chain_of(step.kernel), tag, *this);
     }
   }
 }

@@ -56,10 +56,10 @@ void DecodeSide::step() {
   Pass pass;
   pass.index = steps_;
   pass.tokens = batch_.size();
-  pass.embedding = kernel_run(timer.embedding(batch_.size()));
-  pass.attention = kernel_run(timer.decode_attention(context_));
-  pass.mlp = kernel_run(timer.mlp(batch_.size()));
-  pass.head = kernel_run(timer.head(batch_.size()));
+  pass.embedding = timer.embedding(batch_.size()).chain();
+  pass.attention = timer.decode_attention(context_).chain();
+  pass.mlp = timer.mlp(batch_.size()).chain();
+  pass.head = timer.head(batch_.size()).chain();
   ++steps_;
   const std::vector<JobRef> after = token_sends_;
   token_sends_.clear();

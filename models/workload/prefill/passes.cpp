@@ -1,19 +1,9 @@
 #include "workload/prefill/passes.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 
 namespace railyard::workload::prefill {
-
-KernelRun kernel_run(const Segment& segment) {
-  double sm_seconds = 0;
-  for (const NamedKernel& kernel : segment.kernels) sm_seconds += kernel.time.seconds * kernel.time.sms;
-  KernelRun run;
-  run.duration = Time::seconds(segment.seconds);
-  run.sms = segment.seconds > 0 ? static_cast<std::uint32_t>(std::lround(sm_seconds / segment.seconds)) : 0;
-  return run;
-}
 
 std::string Passes::label(const Job& job) {
   static constexpr const char* kLabels[] = {"embedding", "attention", "mlp", "head", "AR attn", "AR mlp", "AG", "activation"};
@@ -71,12 +61,12 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     result.last = is_last;
     return result;
   };
-  const auto kernels = [&](What what, const KernelRun& run, std::uint32_t layer, bool is_last) {
+  const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last) {
     for (std::uint32_t t = 0; t < tp; ++t) {
       RankDevice& device = grid_.rank(p, t);
       std::vector<JobRef> on;
       if (first && t < incoming.size()) on.push_back(incoming[t]);
-      last[t] = dispatcher_.kernel(device, device.compute, run.duration, run.sms, tag(what, t, layer, is_last), *this, on);
+      last[t] = dispatcher_.kernel(device, device.compute, chain, tag(what, t, layer, is_last), *this, on);
     }
     first = false;
   };
@@ -93,8 +83,8 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
                            grid_.reuse(p), tag(kGather, 0, 0, false), *this, last, incoming);
     first = false;
   }
-  const bool has_head = stage.last && pass.head.duration != Time();
-  if (p == 0 && pass.embedding.duration != Time()) kernels(kEmbedding, pass.embedding, 0, false);
+  const bool has_head = stage.last && pass.head != nullptr;
+  if (p == 0 && pass.embedding != nullptr) kernels(kEmbedding, pass.embedding, 0, false);
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
     const std::uint32_t layer = grid_.first_layer(p) + l;
     const bool is_last = l + 1 == stage.layers && !has_head;
@@ -124,6 +114,7 @@ JobRecord Passes::record(JobKind kind, const JobTag& tag) const {
     case JobKind::kernel: r.kind = kinds_.compute; break;
     case JobKind::collective: r.kind = tag.what == kGather ? kinds_.all_gather : kinds_.all_reduce; break;
     case JobKind::send: r.kind = kinds_.activation; break;
+    case JobKind::delay: break;
   }
   if (r.kind == kinds_.all_reduce) r.layer = tag.layer;
   r.mlp = tag.what == kMlpReduce;
@@ -204,6 +195,7 @@ void Passes::on_job_done(const Job& job) {
       --s.sends_left;
       break;
     }
+    case Job::Kind::delay: break;
   }
   if (tag.last) end_rank(job, s, rank);
 }

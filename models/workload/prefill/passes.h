@@ -19,18 +19,11 @@
 
 namespace railyard::workload::prefill {
 
-/// A segment's kernels as the SM array runs them.
-struct KernelRun {
-  Time duration;
-  std::uint32_t sms = 0;  ///< occupied on average over the segment
-};
-KernelRun kernel_run(const Segment& segment);
-
 struct Pass {
   std::uint32_t index = 0;                       ///< chunk or step, for names
   std::uint32_t request = JobRecord::kNone;      ///< for names, where a run has several
   std::uint64_t tokens = 0;
-  KernelRun embedding, attention, mlp, head;     ///< head: duration zero where the pass has none
+  gpu::SharedChain embedding, attention, mlp, head;  ///< null where the pass has none
 };
 
 /// Where a pass has come to.

@@ -60,10 +60,10 @@ void PrefillSide::emit(const Chunk& chunk) {
   pass.index = chunk.index;
   pass.request = spec_.requests.size() > 1 ? chunk.request : JobRecord::kNone;
   pass.tokens = chunk.tokens;
-  pass.embedding = kernel_run(timer.embedding(chunk.tokens));
-  pass.attention = kernel_run(timer.prefill_attention(chunk.tokens, chunk.start));
-  pass.mlp = kernel_run(timer.mlp(chunk.tokens));
-  if (chunk.last) pass.head = kernel_run(timer.head(1));
+  pass.embedding = timer.embedding(chunk.tokens).chain();
+  pass.attention = timer.prefill_attention(chunk.tokens, chunk.start).chain();
+  pass.mlp = timer.mlp(chunk.tokens).chain();
+  if (chunk.last) pass.head = timer.head(1).chain();
   emitted_.push_back(chunk);
   passes_.emit(pass);
 }

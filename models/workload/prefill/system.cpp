@@ -162,6 +162,7 @@ std::vector<std::string> System::blocked() {
   };
   look("prefill", prefill_grid_);
   look("decode", decode_grid_);
+  for (const std::string& line : dispatcher_.sm_waits()) lines.push_back(line);
   for (const std::uint32_t request : arrived_)
     lines.push_back(fmt::format("request {} waits for KV memory ({} tokens)", request, kv_tokens(request)));
   return lines;

@@ -30,6 +30,13 @@ std::uint64_t LayerPass::tokens() const {
   return sum;
 }
 
+gpu::SharedChain Segment::chain() const {
+  if (kernels.empty()) return nullptr;
+  const auto chain = std::make_shared<gpu::KernelChain>();
+  for (const NamedKernel& kernel : kernels) chain->add(kernel.time);
+  return chain;
+}
+
 LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer, std::shared_ptr<const LayerProfile> profile)
     : model_(model),
       timer_(timer),

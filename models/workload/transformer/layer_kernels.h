@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "gpu/kernels/kernel_chain.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "workload/model_shape.h"
@@ -44,6 +45,8 @@ struct Segment {
   double bytes = 0;  ///< HBM traffic of this rank
 
   void add(const char* name, const gpu::KernelTime& time);
+  /// As an SM array runs it; null where there are none.
+  gpu::SharedChain chain() const;
   void append(const Segment& next);
 };
 

@@ -1,0 +1,92 @@
+// workload.kind: overlap: one matrix product and one collective of tensor-parallel ranks, run alone, one after the other, cut
+// into pieces that overlap, and beside each other. Methods follow each other, each on a quiet fabric.
+//
+// all_gather_gemm     Rank r has shard r of the rows. In step i it multiplies shard (r+i) mod tp, its own first; shard j comes
+//                     from rank j by copy engines, one shard after the other into each rank.
+// gemm_reduce_scatter In step i rank r multiplies the rows of rank (r+1+i) mod tp, its own last, and sends the partial result to
+//                     it; when all have come, a kernel sums the tp partial results.
+// Where ranks do not reach each other over NVLink, shards go round a ring instead, so that few of them cross the sockets at a
+// time: shard (r-i) mod tp is multiplied in step i, forwarded by every rank; of a reduce-scatter, its sum so far is.
+// Decomposed, each step is a kernel of its own; fused, the steps are pieces of one kernel, in all as long as it is.
+// (PyTorch's torch/distributed/_symmetric_memory, _pipelined_all_gather_and_consume and _pipelined_produce_and_all2all;
+// fused: FLUX, arXiv 2406.06858.)
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "collective/tuner.h"
+#include "gpu/kernels/kernel_spec.h"
+#include "workload/job.h"
+#include "workload/job_record.h"
+#include "workload/overlap/spec.h"
+#include "workload/quiet.h"
+#include "workload/traffic.h"
+
+namespace railyard::workload::overlap {
+
+struct MethodResult {
+  Method method = Method::gemm;
+  Time time;                      ///< from its start until the last rank is done
+  double kernel_s = 0;            ///< of products and sums, on the slowest rank, as they ran
+  double kernel_alone_s = 0;      ///< the same with a GPU for each alone
+  Time gemm_done, collective_done;  ///< after the method's start; zero where it has none
+};
+
+/// The product of one rank.
+gpu::KernelSpec gemm_of(const OverlapSpec& spec);
+
+class OverlapTest : private JobClient, private QuietClient {
+ public:
+  /// @param gpus  by rank; @pre they have a tensor rate for the data type
+  OverlapTest(const OverlapSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink);
+
+  void start() { run_next(); }
+  bool done() const { return results_.size() == spec_.methods.size(); }
+  const std::vector<MethodResult>& results() const { return results_; }
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  RankDevice& rank(std::uint32_t r) { return *ranks_[r]; }
+  const Dispatcher& dispatcher() const { return dispatcher_; }
+  std::vector<std::string> blocked() const { return dispatcher_.sm_waits(); }
+  collective::CollectiveSpec plan() const;
+  /// What a job is, in a word or two: for waveforms.
+  static std::string label(const Job& job);
+
+ private:
+  enum What : std::uint8_t { kGemm, kCollective, kShard, kSum };
+
+  void run_next();
+  void run_collective(gpu::Stream RankDevice::* stream, const std::vector<JobRef>& after);
+  JobRef run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain, const std::vector<JobRef>& after);
+  void run_in_steps(bool fused);
+  void run_all_gather_steps(const std::vector<gpu::SharedChain>& steps);
+  void run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& steps);
+  JobRef send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step, const std::vector<JobRef>& after);
+  JobTag tag(What what, std::uint32_t step, std::uint32_t rank) const;
+
+  void on_quiet() override { run_next(); }
+  void on_job_begun(const Job&) override {}
+  void on_job_done(const Job& job) override;
+  void on_collective_done(const collective::Collective&, const JobTag&) override {}
+  std::string name_of(JobKind kind, const JobTag& tag) const override;
+  JobRecord record_of(const JobTag& tag) const;
+
+  OverlapSpec spec_;
+  transport::Fabric& fabric_;
+  Dispatcher dispatcher_;
+  JobSink& sink_;
+  std::deque<RankDevice> storage_;
+  std::vector<RankDevice*> ranks_;
+  collective::Group group_;
+  collective::Site site_;
+  QuietWaiter quiet_;
+  Time begun_;
+  std::vector<double> kernel_s_, kernel_alone_s_;  // by rank, before the method
+  std::size_t live_ = 0;
+  MethodResult current_;
+  std::vector<MethodResult> results_;
+  std::vector<JobRef> jobs_;  // of a collective, kept to spare allocations
+};
+
+}  // namespace railyard::workload::overlap

@@ -1,0 +1,41 @@
+// workload.kind: overlap, typed and validated: a matrix product and the collective that it depends on, or runs beside. Plain
+// data; no SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/data_type.h"
+#include "base/units.h"
+
+namespace railyard::workload::overlap {
+
+enum class Operation : std::uint8_t {
+  all_gather_gemm,      ///< C[m, n/tp] = A[m, k] B[k, n/tp]: the rows of A are gathered (column-parallel, sequence parallelism)
+  gemm_reduce_scatter,  ///< C[m, n] = A[m, k/tp] B[k/tp, n]: the partial results are summed, rows scattered (row-parallel)
+  gemm_all_reduce,      ///< C[m, n] = A[m, k] B[k, n] on every rank, while other bytes are all-reduced
+};
+constexpr std::array<const char*, 3> kOperationNames{"all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"};
+
+/// How the two are run.
+enum class Method : std::uint8_t {
+  gemm,        ///< the product alone
+  collective,  ///< NCCL's collective alone
+  serial,      ///< one after the other
+  decomposed,  ///< tp smaller products; copy engines move a shard while another is multiplied (asynchronous TP)
+  fused,       ///< one product whose tiles wait for their shard, or send it on when they are done
+  beside,      ///< both at the same time in two streams, the collective first
+};
+constexpr std::array<const char*, 6> kMethodNames{"gemm", "collective", "serial", "decomposed", "fused", "beside"};
+
+struct OverlapSpec {
+  Operation operation = Operation::all_gather_gemm;
+  std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups
+  std::uint64_t m = 0, n = 0, k = 0;
+  DataType dtype = DataType::bf16;
+  Bytes collective_bytes = 0;       ///< as nccl-tests counts them
+  std::vector<Method> methods;      ///< in the order in which they run
+};
+
+}  // namespace railyard::workload::overlap

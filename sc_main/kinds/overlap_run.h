@@ -1,0 +1,44 @@
+// workload.kind: overlap as a run: what a product and a collective take alone, in series and overlapped; overlap.csv.
+#pragma once
+
+#include "sc_main/kinds/workload_run.h"
+#include "workload/overlap/overlap_test.h"
+
+namespace railyard {
+
+class OverlapRun : public WorkloadRun {
+ public:
+  OverlapRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink);
+
+  const char* kind() const override { return "overlap"; }
+  void start() override { test_->start(); }
+  void simulate_every_collective() override {}  // it always does
+  bool done() const override { return test_->done(); }
+  std::string progress() const override;
+  std::vector<std::string> blocked() override { return test_->blocked(); }
+  std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
+  std::map<GpuId, std::string> rank_names() const override;
+  std::vector<RouteOfInterest> routes() override;
+  void trace(probe::Waveform& waveform) override;
+  nlohmann::ordered_json explain() override;
+  std::string explain_text(const nlohmann::ordered_json& numbers) const override;
+  void add_metrics(nlohmann::ordered_json& metrics) override;
+  nlohmann::ordered_json memory() const override;
+  std::string table(const nlohmann::ordered_json& summary) const override;
+  void write_tables(const OutputDirectory& out) const override;
+
+  static std::uint64_t expected_jobs(const workload::overlap::OverlapSpec& spec);
+
+ private:
+  const workload::overlap::OverlapSpec& spec() const { return std::get<workload::overlap::OverlapSpec>(scenario_.workload); }
+  /// Of a method that ran; zero otherwise.
+  Time time_of(workload::overlap::Method method) const;
+
+  const Scenario& scenario_;
+  platforms::Machine& machine_;
+  transport::Fabric& fabric_;
+  std::vector<GpuId> gpus_;  ///< by rank
+  std::unique_ptr<workload::overlap::OverlapTest> test_;
+};
+
+}  // namespace railyard

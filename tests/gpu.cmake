@@ -1,0 +1,1 @@
+railyard_test(gpu_sharing railyard_gpu)

@@ -1,0 +1,73 @@
+"""workload.kind: overlap from outside: what must hold between methods whatever the machine."""
+
+import pytest
+
+from platform_runs import ROOT, rows, run, succeed, summary
+from test_kinds import documented
+
+SCENARIO = ROOT / "scenarios" / "overlap_tp8_a800.yaml"
+SCATTER = ["workload.op=gemm_reduce_scatter", "workload.gemm={m: 4096, n: 12288, k: 49152}"]
+BESIDE = ["workload.op=gemm_all_reduce", "workload.gemm={m: 4096, n: 12288, k: 6144}"]
+
+
+def methods(folder, *sets, platform="dgx_a100"):
+    options = [option for text in sets for option in ["--set", text]]
+    succeed(platform, SCENARIO, "--out", folder, "--quiet", *options)
+    return {row["method"]: {key: float(value) for key, value in row.items() if key != "method"} for row in rows(folder / "overlap.csv")}
+
+
+@pytest.mark.parametrize("sets", [[], SCATTER])
+def test_overlapped_is_between_the_longer_part_and_both(sets, tmp_path):
+    found = methods(tmp_path / "out", *sets)
+    time = {name: row["time_us"] for name, row in found.items()}
+    assert list(time) == ["gemm", "collective", "serial", "decomposed", "fused"]
+    assert time["serial"] == pytest.approx(time["gemm"] + time["collective"], rel=1e-6)
+    assert max(time["gemm"], time["collective"]) < time["fused"] < time["decomposed"] < time["serial"]
+    # A fused kernel does the same work once, and what copies take of HBM slows it by little.
+    assert 1 <= found["fused"]["kernel_us"] / found["fused"]["kernel_alone_us"] < 1.02
+
+
+def test_a_collective_beside_takes_its_sms_from_the_product(tmp_path):
+    found = methods(tmp_path / "out", *BESIDE)
+    assert found["beside"]["time_us"] < found["serial"]["time_us"]
+    assert found["beside"]["kernel_us"] > found["beside"]["kernel_alone_us"]
+    assert found["beside"]["bytes_there_us"] == pytest.approx(found["collective"]["time_us"], rel=0.01)
+
+
+def test_bytes_of_hbm_are_kernels_and_messages(tmp_path):
+    succeed("dgx_a100", SCENARIO, "--out", tmp_path / "out", "--quiet", "--set", "workload.methods=[decomposed]")
+    shard, ranks = 4096 * 12288 * 2 // 8, 8
+    for row in summary(tmp_path / "out")["memory"]["node"]:
+        assert row["message_bytes"] == 2 * (ranks - 1) * shard  # each rank reads its own for every peer, and writes theirs
+    succeed("dgx_a100", SCENARIO, "--out", tmp_path / "gemm", "--quiet", "--set", "workload.methods=[gemm]")
+    product = (4096 * 12288 + 12288 * 6144 + 4096 * 6144) * 2
+    for row in summary(tmp_path / "gemm")["memory"]["node"]:
+        assert row["message_bytes"] == 0 and row["kernel_bytes"] >= product
+
+
+def test_written_and_documented(tmp_path):
+    out = tmp_path / "out"
+    table = succeed("dgx_a100", SCENARIO, "--out", out).stdout
+    written = rows(out / "overlap.csv")
+    metrics = summary(out)["metrics"]
+    assert [line.split()[0] for line in table.splitlines() if line.startswith(" ") and line.split()[0] in metrics["time_s"]] == [r["method"] for r in written]
+    names = {f"metrics.{key}.[method]" for key in ["time_s", "kernel_stretch_ratio", "hidden_ratio"]} | {"metrics.end_s", "metrics.ranks"}
+    assert set(written[0]) | names == documented("Overlap tests")
+    assert metrics["hidden_ratio"]["fused"] > metrics["hidden_ratio"]["decomposed"] > metrics["hidden_ratio"]["serial"] == pytest.approx(0, abs=1e-6)
+    again = tmp_path / "again"
+    succeed("dgx_a100", SCENARIO, "--out", again, "--quiet")
+    assert (again / "overlap.csv").read_bytes() == (out / "overlap.csv").read_bytes()
+    assert "4096 x 6144 x 12288" in succeed("dgx_a100", SCENARIO, "--explain").stdout
+
+
+@pytest.mark.parametrize("sets, where, what", [
+    (["workload.gemm.n=49153"], "workload.gemm.n", "not a multiple of the 8 ranks"),
+    (["workload.methods=[gemm, beside]"], "workload.methods.1", "beside is not for all_gather_gemm"),
+    (["workload.collective_bytes=5"], "workload.collective_bytes", "follows from the product"),
+    (["workload.gemm.dtype=fp8"], "workload.gemm.dtype", "A800-SXM4-80GB has no tensor rate for fp8"),
+])
+def test_refused(sets, where, what, tmp_path):
+    options = [option for text in sets for option in ["--set", text]]
+    result = run("dgx_a100", SCENARIO, "--out", tmp_path / "out", *options)
+    assert result.returncode == 2 and where in result.stderr and what in result.stderr
+    assert not (tmp_path / "out").exists()
