@@ -167,7 +167,7 @@ def test_requests_are_llmservingsims_and_agree_with_the_rest(several):
         order = [number[key] for key in instants]
         assert order == sorted(order)
         request = number["request id"]
-        first = min(job["start_s"] for job in several.jobs_like(rf"P_Rank_PP\[0\].*_Req\[{request}\]"))
+        first = min(job["start_s"] for job in several.jobs_like(rf"P_Rank_PP\[0\]_TP\[0\].*_Req\[{request}\]"))
         assert number["prefill_begin_ns"] == pytest.approx(first * 1e9, abs=1)
         landed = max(job["end_s"] for job in several.jobs_like(rf"Handoff_.*_Req\[{request}\]"))
         assert number["kv_landed_ns"] == pytest.approx(max(landed * 1e9, number["first_token_ns"]), abs=1)

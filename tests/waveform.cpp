@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(kernels_streams_and_messages_are_drawn_as_they_ran) {
 
   KernelTask first(*s.gpus[0], Time::us(3), 100, "qkv"), second(*s.gpus[0], Time::us(2), 132, "mlp"),
       third(*s.gpus[0], Time::us(1), 7, "mlp");
-  KernelTask beside(*s.gpus[0], Time::us(4), 40, "");
+  KernelTask beside(*s.gpus[0], Time::us(4), 32, "");
   second.wait_for_one_more();
   Alarm push, release;
   push.action = [&] {
@@ -373,11 +373,10 @@ BOOST_AUTO_TEST_CASE(kernels_streams_and_messages_are_drawn_as_they_ran) {
 
   const test::VcdFile vcd = parse_vcd(file_text(folder.file("trace.vcd")));
   const auto at = [](std::uint64_t us) { return Time::us(us).fs(); };
-  // 100 + 40 SMs are asked for, 132 there are.
   check_changes(vcd, "railyard.gpu0.sm.active[7:0]",
                 {{0, "0"},
                  {at(1), binary(132)},
-                 {at(4), binary(40)},
+                 {at(4), binary(32)},
                  {at(5), "0"},
                  {at(6), binary(132)},
                  {at(8), binary(7)},

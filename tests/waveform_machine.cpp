@@ -175,17 +175,17 @@ BOOST_AUTO_TEST_CASE(a_run_whose_collectives_are_replayed_keeps_its_times) {
 BOOST_AUTO_TEST_CASE(a_run_is_drawn_as_it_was_counted) {
   const Folder folder;
   std::vector<std::vector<Time>> untraced;
-  std::uint64_t untraced_events = 0;
+  std::uint64_t untraced_hops = 0;
   {
     Traced plain("disagg_llama3_70b_plx.yaml", "plx_box");
     untraced = plain.run();
-    untraced_events = plain.simulation.fabric().calendar().events();
+    untraced_hops = plain.simulation.fabric().hop_transactions();
   }
   Traced traced("disagg_llama3_70b_plx.yaml", "plx_box");
   Waveform& waveform = traced.trace(folder.file("trace.vcd"), Level::all);
   BOOST_TEST((traced.run() == untraced));
   Simulation& s = traced.simulation;
-  BOOST_TEST(s.fabric().calendar().events() == untraced_events);
+  BOOST_TEST(s.fabric().hop_transactions() == untraced_hops);
   const Time end = s.end() + Time::ms(1);  // credits are still on their way home when the last byte has landed
   waveform.finish(end);
 

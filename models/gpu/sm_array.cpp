@@ -14,6 +14,7 @@ constexpr std::uint32_t kBoundaryTag = 1;  ///< CTAs have ended whose SMs somebo
 constexpr std::uint32_t kTellTag = 2;      ///< the next kernel of a chain begins: for waveforms only
 constexpr unsigned kGenerationShift = 32;
 
+constexpr double kResolution = 1e-15;      ///< seconds: of the model's time
 constexpr double kTrafficStep = 0.005;     ///< of the HBM rate: a smaller change of traffic waits for the next one
 constexpr double kLeastRatio = 0.05;       ///< of a bandwidth, that messages always leave to kernels
 
@@ -129,13 +130,15 @@ SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
   while (true) {
     const KernelTime& time = kernel.chain->kernels[p.index];
     const double all = seconds(kernel, p.index);
-    const double used = std::min(left, (1 - p.done) * all);
+    const double rest = (1 - p.done) * all;
+    const bool over = left > rest - kResolution;  // what comes next begins, at the latest, at the rounded end of this one
+    const double used = over ? rest : left;
     p.busy_sm_seconds += used / kernel.speed * occupied(kernel, time);
     const double fraction = all > 0 ? used / all : 1 - p.done;
     p.bytes += fraction * time.bytes;
     p.done = std::min(1.0, p.done + fraction);
-    left -= used;
-    if (left <= 0 || p.index == last || !kernel.alone) return p;
+    left = std::max(0.0, left - used);
+    if (!over || p.index == last || !kernel.alone) return p;
     ++p.index;
     p.done = 0;
   }
