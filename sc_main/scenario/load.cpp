@@ -106,7 +106,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
       result.workload = resolve_layer(written.workload.layer, written.compute, result.model, result.machine, source);
       break;
     case WorkloadKind::overlap:
-      refuse_model(source);
+      refuse_model(source, written.compute);
       result.workload = resolve_overlap(written.workload.overlap, result.machine, source);
       break;
   }
