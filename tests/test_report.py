@@ -198,6 +198,21 @@ def test_links_lead_to_the_files_of_each_run(sweep, tmp_path):
         assert {number for number, names in found.items() if {"summary.json", "jobs.csv", "command.txt"} <= names} == done
 
 
+@pytest.mark.parametrize("kind", ["disaggregated_prefill", "layer", "unheard_of"])
+def test_a_run_that_had_hardly_begun_has_a_page(run, tmp_path, kind):
+    def nothing(value):
+        return {name: nothing(part) for name, part in value.items()} if isinstance(value, dict) else 0
+
+    begun = summary(run) | {"complete": False, "kind": kind}
+    begun["metrics"] = nothing(begun["metrics"] if kind != "layer" else {"layer_s": 1, "kernels_s": 1, "collectives_s": 1})
+    (tmp_path / "summary.json").write_text(json.dumps(begun))
+    for name in ("links.csv", "machine.json"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    (tmp_path / "jobs.csv").write_text((run / "jobs.csv").read_text().splitlines()[0] + "\n")
+    text = report(tmp_path).read_text()
+    assert "(incomplete)" in text and 'id="links"' in text and "Where the time goes" not in text and "Pipeline" not in text
+
+
 def test_words_of_a_sweep_are_text(tmp_path):
     sweep = tmp_path / "sweep"
     sweep.mkdir()

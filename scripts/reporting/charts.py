@@ -205,6 +205,8 @@ def shares(subject: Subject) -> list[Shares]:
             elif name == "handoff":  # after the first token: on top of prefill
                 phases["prefill"][name] = seconds
         for phase, of_phase in phases.items():
+            if sum(of_phase.values()) <= 0:  # interrupted before it began
+                continue
             chart = found.setdefault(phase, Shares("parts-" + phase.replace(" ", "-"), f"Where the time goes: {phase}", []))
             chart.bars.append((point.number, point.label, of_phase))
     for chart in found.values():

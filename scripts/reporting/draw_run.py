@@ -136,7 +136,7 @@ def topology(chart: Topology) -> Element:
 
 
 def roofline(chart: Roofline) -> Element:
-    kernels = [kernel for kernel in chart.kernels if kernel.tflops > 0]
+    kernels = chart.kernels
     intensities = [kernel.flops_per_byte for kernel in kernels]
     heights = [kernel.tflops for kernel in kernels] + list(chart.peaks.values())
     ridge = [peak * 1e3 / chart.gb_per_s for peak in chart.peaks.values()]

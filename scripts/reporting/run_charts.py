@@ -282,7 +282,7 @@ def rooflines(files: pathlib.Path) -> list[Roofline]:
     with _understood(path):
         of_layer = json.loads((files / "machine.json").read_text(encoding="utf-8"))["groups"][0]["gpu"]
         for row in _rows(path):
-            if not row["flops"] or int(row["flops"]) == 0 or int(row["hbm_bytes"]) == 0:
+            if not row["flops"] or int(row["hbm_bytes"]) == 0 or float(row["tflops"]) == 0:
                 continue
             gpu = row.get("gpu", of_layer)
             chart = found.setdefault(gpu, Roofline(f"roofline-{gpu}", f"Roofline: {gpu}", [], *_peaks(gpu)))
