@@ -132,8 +132,9 @@ def test_the_pipeline_has_the_jobs_of_the_run(run):
         assert all(end <= begin for (_, end), (begin, _) in zip(own, own[1:]))
 
 
-def test_a_long_pipeline_says_what_it_leaves_out(run, tmp_path, monkeypatch):
+def test_a_long_pipeline_says_what_it_leaves_out(run, monkeypatch):
     monkeypatch.setattr(run_charts, "MOST_BARS", 5)
+    monkeypatch.setattr(run_charts, "MOST_HELD", 7)
     prefill = run_charts.pipelines(run)[0]
     starts = sorted(float(row["start_s"]) for row in rows(run / "jobs.csv") if re.match("P_|PP_|Handoff", row["name"]))
     assert [bar.begin_s for bar in prefill.bars] == starts[:5]

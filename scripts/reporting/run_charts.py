@@ -1,5 +1,6 @@
 """Charts of one run, from the files that the executable wrote: its pipeline, its machine, its kernels."""
 
+import collections
 import contextlib
 import csv
 import heapq
@@ -17,6 +18,7 @@ from .charts import Chart, Table
 from .source import Error
 
 MOST_BARS = 1500
+MOST_HELD = 30000  # of jobs.csv at a time: it may have millions
 MOST_DEVICES = 400
 DATASHEETS = ROOT / "platforms" / "datasheets" / "gpus"
 PHASES = {
@@ -138,12 +140,17 @@ def _rows(path: pathlib.Path) -> Iterator[dict]:
         yield from csv.DictReader(file)
 
 
+def _first(bars: list[Bar]) -> list[Bar]:
+    return heapq.nsmallest(MOST_BARS, bars, key=lambda bar: (bar.begin_s, bar.name))
+
+
 def pipelines(files: pathlib.Path) -> list[Pipeline]:
     """One for each phase; none without jobs.csv, or of kinds that have no ranks at work."""
     path = files / "jobs.csv"
     if not path.exists():
         return []
     phases: dict[str, list[Bar]] = {}
+    counts: collections.Counter[str] = collections.Counter()
     computing = set()
     with _understood(path):
         for row in _rows(path):
@@ -155,14 +162,18 @@ def pipelines(files: pathlib.Path) -> list[Pipeline]:
             if work == "compute":
                 computing.add(phase)
             bar = Bar(f"rank {row['rank']}", name, work, float(row["start_s"]), float(row["end_s"]))
-            phases.setdefault(phase, []).append(bar)
+            bars = phases.setdefault(phase, [])
+            bars.append(bar)
+            counts[phase] += 1
+            if len(bars) == MOST_HELD:
+                bars[:] = _first(bars)
     charts = []
     for phase, bars in phases.items():
         if phase not in computing:
             continue
-        shown = heapq.nsmallest(MOST_BARS, bars, key=lambda bar: (bar.begin_s, bar.name))
+        shown = _first(bars)
         lanes = sorted({bar.lane for bar in shown}, key=lambda lane: int(lane.split()[1]))
-        note = f"The first {len(shown)} of {len(bars)} jobs." if len(shown) < len(bars) else ""
+        note = f"The first {len(shown)} of {counts[phase]} jobs." if len(shown) < counts[phase] else ""
         charts.append(Pipeline(f"pipeline-{phase.replace(' ', '-')}", f"Pipeline: {phase}", lanes, shown, note=note))
     return charts
 
