@@ -4,7 +4,7 @@ from . import attention_rows, decode_rows, gemm_rows, memory_rows, overlap_rows
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
-TITLE = "GPU: matrix products, attention, memory-bound kernels and launches, decode steps"
+TITLE = "GPU: matrix products, attention, memory-bound kernels and launches, decode steps, overlap"
 TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv", "gpt_fast.csv", "overlap.csv")
 COMPUTE = "3-compute"
 INFERENCE = "5-inference"
