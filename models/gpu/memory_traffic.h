@@ -1,7 +1,7 @@
 // What messages do to the HBM of GPUs: a write is read from memory at its source and written at its destination. A message
-// counts with its whole bytes when it is over; while it is under way it takes bandwidth from the kernels of both GPUs at the
-// rate it has alone, and all of a GPU's messages together, one way, at most what its ports carry. Not per train: two calls a
-// message.
+// counts with its whole bytes when it is over; from its start it takes bandwidth from the kernels of both GPUs, at the rate it
+// has alone and for as long as it takes alone, so that no more than its bytes is taken however long it is held up on the way; all
+// of a GPU's messages together, one way, take at most what its ports carry. Not per train: two calls and an event a message.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace railyard::gpu {
 
-class MemoryTraffic final : public transport::MemoryObserver {
+class MemoryTraffic final : public transport::MemoryObserver, private transport::CalendarClient {
  public:
-  explicit MemoryTraffic(const transport::Fabric& fabric) : fabric_(fabric) {}
+  explicit MemoryTraffic(transport::Fabric& fabric) : fabric_(fabric) {}
   /// @pre the GPU's ports are all there
   void add(Gpu& gpu);
 
@@ -23,19 +23,33 @@ class MemoryTraffic final : public transport::MemoryObserver {
  private:
   struct Memory {
     Gpu* gpu = nullptr;
-    std::uint64_t ports = 0;            ///< bytes per second, all ports, one way
-    std::uint64_t read = 0, written = 0;  ///< bytes per second that messages under way would take alone
+    std::uint64_t ports = 0;              ///< bytes per second, all ports, one way
+    std::uint64_t read = 0, written = 0;  ///< bytes per second that messages take
     Bytes bytes = 0;
   };
+  /// How often each byte of a message is read and written in one memory.
+  struct Part {
+    transport::Window window = 0;
+    std::uint32_t reads = 0, writes = 0;
+  };
+  struct Demand {
+    std::vector<Part> parts;
+    std::uint64_t rate = 0;  ///< bytes per second
+  };
 
-  void on_begun(const transport::Message& message) override { change(message, true); }
-  void on_over(const transport::Message& message) override { change(message, false); }
+  void on_begun(const transport::Message& message) override;
+  void on_over(const transport::Message& message) override;
   void on_replayed(transport::Window window, Bytes bytes) override { memories_[window].bytes += bytes; }
-  void change(const transport::Message& message, bool begins);
-  void change(transport::Window window, const transport::Message& message, std::uint32_t reads, std::uint32_t writes, bool begins);
+  void on_event(std::uint32_t, std::uint64_t demand) override;
+  void find_parts(const transport::Message& message, std::vector<Part>& parts) const;
+  void add_part(std::vector<Part>& parts, transport::Window window, std::uint32_t reads, std::uint32_t writes) const;
+  void change(const Demand& demand, bool begins);
 
-  const transport::Fabric& fabric_;
+  transport::Fabric& fabric_;
   std::vector<Memory> memories_;  ///< by window
+  std::vector<Demand> demands_;
+  std::vector<std::uint32_t> free_;
+  std::vector<Part> parts_;       ///< of a message that is over, kept to spare allocations
 };
 
 }  // namespace railyard::gpu

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/os.h>
+#include <algorithm>
 
 #include "sc_main/kinds/kernel_run.h"
 
@@ -116,7 +117,7 @@ std::string OverlapRun::table(const Json& s) const {
     text += fmt::format(" {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
                         r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
                         r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
-                        r.kernel_alone_s > 0 ? fmt::format("{:.1f} %", 100 * (r.kernel_s / r.kernel_alone_s - 1)) : "",
+                        r.kernel_alone_s > 0 ? fmt::format("{:.1f} %", 100 * std::max(0.0, r.kernel_s / r.kernel_alone_s - 1)) : "",
                         has ? fmt::format("{:.1f} %", 100 * hidden[name(r.method)].get<double>()) : "");
   }
   return text;
