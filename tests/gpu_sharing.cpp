@@ -99,7 +99,10 @@ struct Array : FreshKernel, transport::CalendarClient {
 };
 
 /// Sums of parts are rounded part by part.
-void check_time(Time seen, Time expected) { BOOST_TEST(std::abs(static_cast<double>(seen.fs()) - static_cast<double>(expected.fs())) <= 4.0, seen.fs() << " fs, not " << expected.fs()); }
+void check_time(Time seen, Time expected) {
+  BOOST_TEST(std::abs(static_cast<double>(seen.fs()) - static_cast<double>(expected.fs())) <= 4.0,
+             seen.fs() << " fs, not " << expected.fs());
+}
 
 }  // namespace
 
@@ -134,13 +137,15 @@ BOOST_AUTO_TEST_CASE(a_claim_gets_its_sms_at_the_end_of_a_wave) {
   BOOST_TEST(s.sms.claim_wait_seconds() == 0.5e-6, boost::test_tools::tolerance(1e-6));
   BOOST_TEST(s.sms.kernel_seconds() == 9.25e-6, boost::test_tools::tolerance(1e-6));
   BOOST_TEST(s.sms.kernel_seconds_alone() == 8e-6, boost::test_tools::tolerance(1e-6));
-  BOOST_TEST(s.sms.busy_sm_seconds(s.calendar.now()) == 100 * 3e-6 + 80 * 6.25e-6 + 20 * 100e-6, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(s.sms.busy_sm_seconds(s.calendar.now()) == 100 * 3e-6 + 80 * 6.25e-6 + 20 * 100e-6,
+             boost::test_tools::tolerance(1e-6));
 }
 
 BOOST_AUTO_TEST_CASE(what_a_claim_gives_back_is_used_at_once) {
   Array s;
   auto& claim = s.claim(Time(), 50, kWholeSm, Time::us(4));
-  auto& kernel = s.kernels(Time(), {waves_of(Time::us(1), 800)});  // 16 waves on 50 SMs: a quarter in 4 us, then 8 x 3/4
+  auto& kernel =
+      s.kernels(Time(), {waves_of(Time::us(1), 800)});  // 16 waves on 50 SMs: a quarter in 4 us, then 8 x 3/4
   s.run();
   BOOST_TEST(!claim.told);
   check_time(kernel.done, Time::us(10));
@@ -169,8 +174,8 @@ BOOST_AUTO_TEST_CASE(what_fits_beside_does_not_wait) {
   check_time(runs.done, Time::us(8));
 }
 
-// B comes half a wave into A; at the end of that wave each has 50 SMs. A has 700 blocks left, 14 waves; B needs 400, 8 waves;
-// when B is done A has 6/14 of its 7/8 left, on all SMs again.
+// B comes half a wave into A; at the end of that wave each has 50 SMs. A has 700 blocks left, 14 waves; B needs 400, 8
+// waves; when B is done A has 6/14 of its 7/8 left, on all SMs again.
 BOOST_AUTO_TEST_CASE(two_streams_share_fairly) {
   Array s;
   auto& a = s.kernels(Time(), {waves_of(Time::us(1), 800)});
@@ -275,13 +280,15 @@ BOOST_AUTO_TEST_CASE(work_is_conserved_in_any_order_of_arrival) {
     for (int i = 0; i < 12; ++i) {
       const Time when = Time::ns(static_cast<double>(up_to(20000)));
       if (up_to(4) == 0) {
-        claims.push_back(&s.claim(when, static_cast<std::uint32_t>(1 + up_to(100)), up_to(2) == 0 ? kWholeSm : kSmall, Time::ns(static_cast<double>(1 + up_to(9000)))));
+        claims.push_back(&s.claim(when, static_cast<std::uint32_t>(1 + up_to(100)), up_to(2) == 0 ? kWholeSm : kSmall,
+                                  Time::ns(static_cast<double>(1 + up_to(9000)))));
         continue;
       }
       std::vector<KernelTime> chain;
       double seconds = 0;
       for (std::uint64_t k = 0; k <= up_to(4); ++k) {
-        KernelTime kernel = up_to(2) == 0 ? waves_of(Time::ns(static_cast<double>(50 + up_to(1000))), 1 + up_to(900)) : stream_of(Time::ns(static_cast<double>(200 + up_to(5000))), 1e6);
+        KernelTime kernel = up_to(2) == 0 ? waves_of(Time::ns(static_cast<double>(50 + up_to(1000))), 1 + up_to(900))
+                                          : stream_of(Time::ns(static_cast<double>(200 + up_to(5000))), 1e6);
         kernel.persistent = up_to(3) == 0;
         kernel.fixed_seconds = 1e-6;
         kernel.seconds = kernel.seconds_on({100});

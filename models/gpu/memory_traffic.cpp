@@ -12,7 +12,8 @@ void MemoryTraffic::add(Gpu& gpu) {
   if (gpu.window() >= memories_.size()) memories_.resize(gpu.window() + 1);
   Memory& memory = memories_[gpu.window()];
   memory.gpu = &gpu;
-  for (std::uint32_t p = 0; p < gpu.ports(); ++p) memory.ports += gpu.port(PortId(p)).egress.link().rate.bytes_per_second();
+  for (std::uint32_t p = 0; p < gpu.ports(); ++p)
+    memory.ports += gpu.port(PortId(p)).egress.link().rate.bytes_per_second();
 }
 
 void MemoryTraffic::add_part(std::vector<Part>& parts, Window window, std::uint32_t reads, std::uint32_t writes) const {
@@ -72,7 +73,8 @@ void MemoryTraffic::change(const Demand& demand, bool begins) {
     const std::uint64_t read = demand.rate * part.reads, written = demand.rate * part.writes;
     memory.read = begins ? memory.read + read : memory.read - read;
     memory.written = begins ? memory.written + written : memory.written - written;
-    memory.gpu->sms().set_traffic(static_cast<double>(std::min(memory.read, 2 * memory.ports) + std::min(memory.written, memory.ports)));
+    memory.gpu->sms().set_traffic(
+        static_cast<double>(std::min(memory.read, 2 * memory.ports) + std::min(memory.written, memory.ports)));
   }
 }
 

@@ -1,7 +1,8 @@
-// What messages do to the HBM of GPUs: a write is read from memory at its source and written at its destination. A message
-// counts with its whole bytes when it is over; from its start it takes bandwidth from the kernels of both GPUs, at the rate it
-// has alone and for as long as it takes alone, so that no more than its bytes is taken however long it is held up on the way; all
-// of a GPU's messages together, one way, take at most what its ports carry. Not per train: two calls and an event a message.
+// What messages do to the HBM of GPUs: a write is read from memory at its source and written at its destination. A
+// message counts with its whole bytes when it is over; from its start it takes bandwidth from the kernels of both GPUs,
+// at the rate it has alone and for as long as it takes alone, so that no more than its bytes is taken however long it
+// is held up on the way; all of a GPU's messages together, one way, take at most what its ports carry. Not per train:
+// two calls and an event a message.
 #pragma once
 
 #include <vector>
@@ -49,7 +50,7 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   std::vector<Memory> memories_;  ///< by window
   std::vector<Demand> demands_;
   std::vector<std::uint32_t> free_;
-  std::vector<Part> parts_;       ///< of a message that is over, kept to spare allocations
+  std::vector<Part> parts_;  ///< of a message that is over, kept to spare allocations
 };
 
 }  // namespace railyard::gpu

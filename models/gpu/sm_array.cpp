@@ -14,12 +14,14 @@ constexpr std::uint32_t kBoundaryTag = 1;  ///< CTAs have ended whose SMs somebo
 constexpr std::uint32_t kTellTag = 2;      ///< the next kernel of a chain begins: for waveforms only
 constexpr unsigned kGenerationShift = 32;
 
-constexpr double kResolution = 1e-15;      ///< seconds: of the model's time
-constexpr double kTrafficStep = 0.005;     ///< of the HBM rate: a smaller change of traffic waits for the next one
-constexpr double kLeastRatio = 0.05;       ///< of a bandwidth, that messages always leave to kernels
+constexpr double kResolution = 1e-15;   ///< seconds: of the model's time
+constexpr double kTrafficStep = 0.005;  ///< of the HBM rate: a smaller change of traffic waits for the next one
+constexpr double kLeastRatio = 0.05;    ///< of a bandwidth, that messages always leave to kernels
 
 /// Limited by what SMs do, rather than by memory or by its launch.
-bool needs_pipes(const KernelTime& kernel) { return kernel.limit == KernelLimit::tensor || kernel.limit == KernelLimit::feed; }
+bool needs_pipes(const KernelTime& kernel) {
+  return kernel.limit == KernelLimit::tensor || kernel.limit == KernelLimit::feed;
+}
 
 bool same(const KernelShare& a, const KernelShare& b) {
   return a.sms == b.sms && a.l2_ratio == b.l2_ratio && a.hbm_ratio == b.hbm_ratio;
@@ -44,7 +46,8 @@ void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
   allocate();
 }
 
-SmArray::Slot SmArray::claim(std::uint32_t ctas, const CtaFootprint& footprint, SmClient& client, const Stream* stream) {
+SmArray::Slot SmArray::claim(std::uint32_t ctas, const CtaFootprint& footprint, SmClient& client,
+                             const Stream* stream) {
   catch_up();
   auto slot = std::find_if(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::free; });
   if (slot == claims_.end()) slot = claims_.emplace(claims_.end());
@@ -131,7 +134,8 @@ SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
     const KernelTime& time = kernel.chain->kernels[p.index];
     const double all = seconds(kernel, p.index);
     const double rest = (1 - p.done) * all;
-    const bool over = left > rest - kResolution;  // what comes next begins, at the latest, at the rounded end of this one
+    const bool over =
+        left > rest - kResolution;  // what comes next begins, at the latest, at the rounded end of this one
     const double used = over ? rest : left;
     p.busy_sm_seconds += used / kernel.speed * occupied(kernel, time);
     const double fraction = all > 0 ? used / all : 1 - p.done;
@@ -199,7 +203,8 @@ std::vector<SmClient*> SmArray::admit_claims(Time now, const std::vector<Progres
         free -= held(kernels_[i], running(i, at));
     if (free < first->sms) {
       for (std::size_t i = 0; i < kernels_.size(); ++i)
-        if (kernels_[i].state == State::running && !may_move(kernels_[i], at[i]) && !fits_beside(*first, running(i, at)))
+        if (kernels_[i].state == State::running && !may_move(kernels_[i], at[i]) &&
+            !fits_beside(*first, running(i, at)))
           kernels_[i].asked_sms = std::min(first->sms - free, held(kernels_[i], running(i, at)));
       return told;
     }
@@ -220,7 +225,8 @@ std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
   double capacity = 0;
   for (const std::size_t i : here) {
     given[i].sms = room_for(running(i, at));
-    const bool rival = std::any_of(here.begin(), here.end(), [&](std::size_t j) { return j != i && !beside(running(i, at), running(j, at)); });
+    const bool rival = std::any_of(here.begin(), here.end(),
+                                   [&](std::size_t j) { return j != i && !beside(running(i, at), running(j, at)); });
     if (!rival) continue;
     rivals.push_back(i);
     wants.push_back(std::min(wanted(running(i, at)), given[i].sms));
@@ -275,7 +281,8 @@ void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<Kerne
     double all = 0;
     for (const double share : fair) all += share;
     std::vector<double> ratio;
-    for (std::size_t i = 0; i < uses.size(); ++i) ratio.push_back(std::min(1.0, std::max(kLeastRatio, left - (all - fair[i]))));
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      ratio.push_back(std::min(1.0, std::max(kLeastRatio, left - (all - fair[i]))));
     return ratio;
   };
   const std::vector<double> hbm_ratio = ratios(left.hbm_ratio, hbm), l2_ratio = ratios(left.l2_ratio, l2);
@@ -296,7 +303,8 @@ void SmArray::pause(Kernel& kernel, const Progress& at, Time now) {
 
 void SmArray::allocate() {
   const Time now = calendar_.now();
-  const bool waits = std::any_of(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::waiting; });
+  const bool waits =
+      std::any_of(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::waiting; });
   std::size_t kernels = 0;
   for (const Kernel& kernel : kernels_)
     if (kernel.state != State::free) ++kernels;
@@ -327,7 +335,8 @@ void SmArray::allocate() {
       continue;
     }
     const bool alone = kernels == 1;
-    if (kernel.state != State::running || alone != kernel.alone || !same(given[i], kernel.share) || uncovered != kernel.uncovered_sms) {
+    if (kernel.state != State::running || alone != kernel.alone || !same(given[i], kernel.share) ||
+        uncovered != kernel.uncovered_sms) {
       settle(kernel, at[i], now);
       kernel.state = State::running;
       kernel.alone = alone;
@@ -375,7 +384,8 @@ double SmArray::seconds_to_boundary(const Kernel& kernel, double done) const {
   const double all = seconds(kernel, kernel.index), left = (1 - done) * all;
   if (time.persistent) return left;
   // CTAs of different lengths end one after the other.
-  if (time.sm_seconds > 0) return std::min(left, time.longest_cta_seconds * std::min(1.0, kernel.asked_sms / held(kernel, time)));
+  if (time.sm_seconds > 0)
+    return std::min(left, time.longest_cta_seconds * std::min(1.0, kernel.asked_sms / held(kernel, time)));
   const double slots = std::max(1.0, std::floor(kernel.share.sms) * time.ctas_per_sm);
   const double waves = std::ceil(static_cast<double>(time.ctas) / slots);
   const double body = all - time.fixed_seconds - time.after_seconds;

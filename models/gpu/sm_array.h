@@ -1,14 +1,17 @@
 // The SMs of a GPU and the bandwidth of its memory, shared by the kernels that run on it.
 //
-// A kernel alone takes its KernelTime. Beside others it runs on what it gets: at each change of that, the fraction f of it that
-// is done is fixed and the rest takes (1 - f) x T(new share), T being KernelTime::seconds_on().
+// A kernel alone takes its KernelTime. Beside others it runs on what it gets: at each change of that, the fraction f of
+// it that is done is fixed and the rest takes (1 - f) x T(new share), T being KernelTime::seconds_on().
 //
-//   SMs        Thread blocks are not preempted. Whoever comes waits until a kernel that holds more than its share gives SMs up:
-//              at the end of its wave, or when it ends if it is persistent; unless both fit on an SM by threads, registers and
-//              shared memory. Kernels share max-min fairly what claims leave.
-//   claims     A collective holds its CTAs from the first instant at which all of them are resident until it lets go, waiting
+//   SMs        Thread blocks are not preempted. Whoever comes waits until a kernel that holds more than its share gives
+//   SMs up:
+//              at the end of its wave, or when it ends if it is persistent; unless both fit on an SM by threads,
+//              registers and shared memory. Kernels share max-min fairly what claims leave.
+//   claims     A collective holds its CTAs from the first instant at which all of them are resident until it lets go,
+//   waiting
 //              for peers included. Claims come before kernels, in the order in which they were made.
-//   bandwidth  Kernels share max-min fairly what the fabric's messages leave of the HBM rate, and the L2 rate; a message's
+//   bandwidth  Kernels share max-min fairly what the fabric's messages leave of the HBM rate, and the L2 rate; a
+//   message's
 //              demand is registered when it starts and when it ends (memory_traffic.h).
 //
 // Everything is O(1) events a kernel. A chain of kernels that nobody disturbs is one event.
@@ -30,9 +33,9 @@ class Stream;
 /// What an SM array does at an instant, for waveforms.
 struct SmState {
   std::uint32_t active_sms = 0;
-  double clock_ratio = 1;     ///< of the datasheet's clock; the lowest of the kernels that run
-  double hbm_gb_per_s = 0;    ///< of kernels and messages
-  double l2_gb_per_s = 0;     ///< of kernels
+  double clock_ratio = 1;   ///< of the datasheet's clock; the lowest of the kernels that run
+  double hbm_gb_per_s = 0;  ///< of kernels and messages
+  double l2_gb_per_s = 0;   ///< of kernels
 };
 
 class SmListener {
@@ -71,7 +74,8 @@ class SmArray : private transport::CalendarClient {
   void release(Slot slot);
   /// Kernels that start from now on run at `ratio` of full speed; one that runs keeps it. @pre 0 < ratio <= 1
   void set_speed(double ratio) { speed_ratio_ = ratio; }
-  /// What messages read and write in its HBM from now on. A change of less than 0.5 % of the HBM rate waits for the next one.
+  /// What messages read and write in its HBM from now on. A change of less than 0.5 % of the HBM rate waits for the
+  /// next one.
   void set_traffic(double bytes_per_second);
 
   std::uint32_t count() const { return sheet_.sm.count; }
@@ -80,10 +84,10 @@ class SmArray : private transport::CalendarClient {
 
   // Totals since the start, for utilisation and reports.
   double busy_sm_seconds(Time now) const;
-  double kernel_bytes(Time now) const;  ///< HBM traffic of kernels
-  double kernel_seconds() const { return kernel_seconds_; }               ///< of chains that have run
-  double kernel_seconds_alone() const { return kernel_seconds_alone_; }   ///< the same with the GPU for each alone
-  double claim_wait_seconds() const { return claim_wait_seconds_; }       ///< until claims were resident
+  double kernel_bytes(Time now) const;                                   ///< HBM traffic of kernels
+  double kernel_seconds() const { return kernel_seconds_; }              ///< of chains that have run
+  double kernel_seconds_alone() const { return kernel_seconds_alone_; }  ///< the same with the GPU for each alone
+  double claim_wait_seconds() const { return claim_wait_seconds_; }      ///< until claims were resident
 
   void listen(SmListener* listener) { listener_ = listener; }
 
@@ -91,9 +95,9 @@ class SmArray : private transport::CalendarClient {
   enum class State : std::uint8_t { free, waiting, running };
   struct Kernel {
     State state = State::free;
-    bool alone = false;     ///< no other kernel is there: one event for the whole chain
-    double asked_sms = 0;   ///< that somebody waits for
-    bool yields = false;    ///< it is at a wave boundary right now
+    bool alone = false;    ///< no other kernel is there: one event for the whole chain
+    double asked_sms = 0;  ///< that somebody waits for
+    bool yields = false;   ///< it is at a wave boundary right now
     bool boundary_set = false;
     SharedChain chain;
     SmClient* client = nullptr;
@@ -151,7 +155,9 @@ class SmArray : private transport::CalendarClient {
   /// What messages leave to kernels.
   KernelShare bandwidth_left() const;
   void share_bandwidth(const std::vector<Progress>& at, std::vector<KernelShare>& given) const;
-  double held(const Kernel& kernel, const KernelTime& running) const { return std::min(kernel.share.sms, wanted(running)); }
+  double held(const Kernel& kernel, const KernelTime& running) const {
+    return std::min(kernel.share.sms, wanted(running));
+  }
   static bool may_move(const Kernel& kernel, const Progress& at);
   const KernelTime& running(std::size_t slot, const std::vector<Progress>& at) const {
     return kernels_[slot].chain->kernels[at[slot].index];

@@ -19,7 +19,8 @@ const char* name(Method method) { return workload::overlap::kMethodNames[static_
 
 }  // namespace
 
-OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink)
+OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
+                       workload::JobSink& sink)
     : scenario_(scenario), machine_(machine), fabric_(fabric) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
   test_ = std::make_unique<workload::overlap::OverlapTest>(spec(), machine_.gpus(gpus_), fabric_, sink);
@@ -41,11 +42,14 @@ std::map<GpuId, std::string> OverlapRun::rank_names() const {
 
 std::vector<RouteOfInterest> OverlapRun::routes() {
   return {{"rank 0 to rank 1", TrafficClass::tp, gpus_.front().value(), gpus_[1].value()},
-          {fmt::format("rank {} to rank 0", gpus_.size() - 1), TrafficClass::tp, gpus_.back().value(), gpus_.front().value()}};
+          {fmt::format("rank {} to rank 0", gpus_.size() - 1), TrafficClass::tp, gpus_.back().value(),
+           gpus_.front().value()}};
 }
 
 void OverlapRun::trace(probe::Waveform& waveform) {
-  const auto label = [](const gpu::Task& task) { return workload::overlap::OverlapTest::label(static_cast<const workload::Job&>(task)); };
+  const auto label = [](const gpu::Task& task) {
+    return workload::overlap::OverlapTest::label(static_cast<const workload::Job&>(task));
+  };
   for (std::uint32_t r = 0; r < test_->ranks(); ++r) {
     workload::RankDevice& device = test_->rank(r);
     waveform.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute", label);
@@ -59,7 +63,10 @@ Json OverlapRun::explain() {
   const collective::CollectiveSpec collective = test_->plan();
   return {{"operation", workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)]},
           {"ranks", gpus_.size()},
-          {"gemm", {{"gpu", sheet.name}, {"shape", shape_text(product)}, {"time", kernel_arithmetic(sheet, gpu::kernel_time(sheet, product))}}},
+          {"gemm",
+           {{"gpu", sheet.name},
+            {"shape", shape_text(product)},
+            {"time", kernel_arithmetic(sheet, gpu::kernel_time(sheet, product))}}},
           {"collective",
            {{"operation", collective::kOperationNames[static_cast<std::size_t>(collective.operation)]},
             {"bytes", collective.bytes},
@@ -72,9 +79,9 @@ std::string OverlapRun::explain_text(const Json& e) const {
   const Json& c = e["collective"];
   return fmt::format("{} over {} ranks\n\n{} on {}\n{}\n{} of {} bytes: {}, {}, {} channels, each the CTA of an SM\n",
                      e["operation"].get<std::string>(), e["ranks"].get<int>(), e["gemm"]["shape"].get<std::string>(),
-                     e["gemm"]["gpu"].get<std::string>(), kernel_arithmetic_text(e["gemm"]["time"]), c["operation"].get<std::string>(),
-                     c["bytes"].get<std::uint64_t>(), c["algorithm"].get<std::string>(), c["protocol"].get<std::string>(),
-                     c["channels"].get<int>());
+                     e["gemm"]["gpu"].get<std::string>(), kernel_arithmetic_text(e["gemm"]["time"]),
+                     c["operation"].get<std::string>(), c["bytes"].get<std::uint64_t>(),
+                     c["algorithm"].get<std::string>(), c["protocol"].get<std::string>(), c["channels"].get<int>());
 }
 
 Time OverlapRun::time_of(Method method) const {
@@ -101,24 +108,28 @@ void OverlapRun::add_metrics(Json& metrics) {
 Json OverlapRun::memory() const {
   Json groups = Json::object();
   for (std::uint32_t r = 0; r < gpus_.size(); ++r)
-    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(memory_row(machine_, r, gpus_[r], fabric_.now()));
+    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(
+        memory_row(machine_, r, gpus_[r], fabric_.now()));
   return groups;
 }
 
 std::string OverlapRun::table(const Json& s) const {
-  std::string text = fmt::format("# {} on {}: {} ranks of {}, {} on each, {} bytes to {}\n#\n",
-                                 workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)], s["platform"].get<std::string>(),
-                                 test_->ranks(), machine_.gpu(gpus_[0]).datasheet().name, shape_text(workload::overlap::gemm_of(spec())),
-                                 spec().collective_bytes, collective::kOperationNames[static_cast<std::size_t>(test_->plan().operation)]);
-  text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there", "kernels slower", "hidden");
+  std::string text = fmt::format(
+      "# {} on {}: {} ranks of {}, {} on each, {} bytes to {}\n#\n",
+      workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)], s["platform"].get<std::string>(),
+      test_->ranks(), machine_.gpu(gpus_[0]).datasheet().name, shape_text(workload::overlap::gemm_of(spec())),
+      spec().collective_bytes, collective::kOperationNames[static_cast<std::size_t>(test_->plan().operation)]);
+  text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there",
+                      "kernels slower", "hidden");
   for (const MethodResult& r : test_->results()) {
     const Json& hidden = s["metrics"]["hidden_ratio"];
     const bool has = hidden.contains(name(r.method));
-    text += fmt::format(" {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
-                        r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
-                        r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
-                        r.kernel_alone_s > 0 ? fmt::format("{:.1f} %", 100 * std::max(0.0, r.kernel_s / r.kernel_alone_s - 1)) : "",
-                        has ? fmt::format("{:.1f} %", 100 * hidden[name(r.method)].get<double>()) : "");
+    text += fmt::format(
+        " {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
+        r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
+        r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
+        r.kernel_alone_s > 0 ? fmt::format("{:.1f} %", 100 * std::max(0.0, r.kernel_s / r.kernel_alone_s - 1)) : "",
+        has ? fmt::format("{:.1f} %", 100 * hidden[name(r.method)].get<double>()) : "");
   }
   return text;
 }
@@ -127,8 +138,8 @@ void OverlapRun::write_tables(const OutputDirectory& directory) const {
   auto out = fmt::output_file(directory.file("overlap.csv"));
   out.print("method,time_us,kernels_end_us,bytes_there_us,kernel_us,kernel_alone_us\n");
   for (const MethodResult& r : test_->results())
-    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name(r.method), r.time.seconds() * 1e6, r.gemm_done.seconds() * 1e6,
-              r.collective_done.seconds() * 1e6, r.kernel_s * 1e6, r.kernel_alone_s * 1e6);
+    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name(r.method), r.time.seconds() * 1e6,
+              r.gemm_done.seconds() * 1e6, r.collective_done.seconds() * 1e6, r.kernel_s * 1e6, r.kernel_alone_s * 1e6);
 }
 
 }  // namespace railyard

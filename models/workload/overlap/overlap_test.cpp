@@ -1,7 +1,7 @@
 #include "workload/overlap/overlap_test.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "gpu/kernels/memory_bound.h"
 
@@ -9,7 +9,8 @@ namespace railyard::workload::overlap {
 
 namespace {
 
-/// A part of a kernel's work, at its pace: one of `parts` into which a single kernel is cut without being launched again.
+/// A part of a kernel's work, at its pace: one of `parts` into which a single kernel is cut without being launched
+/// again.
 gpu::KernelTime piece_of(const gpu::KernelTime& whole, std::uint32_t parts, bool first, bool last, double sms) {
   gpu::KernelTime piece = whole;
   const double part = 1.0 / parts;
@@ -42,8 +43,14 @@ gpu::KernelSpec gemm_of(const OverlapSpec& spec) {
   return kernel;
 }
 
-OverlapTest::OverlapTest(const OverlapSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink)
-    : spec_(spec), fabric_(fabric), dispatcher_(fabric), sink_(sink), group_(collective::group_of(gpus)), quiet_(fabric, *this) {
+OverlapTest::OverlapTest(const OverlapSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
+                         JobSink& sink)
+    : spec_(spec),
+      fabric_(fabric),
+      dispatcher_(fabric),
+      sink_(sink),
+      group_(collective::group_of(gpus)),
+      quiet_(fabric, *this) {
   collective::add_multicast_groups(group_, gpus, fabric);
   site_ = collective::site_of(gpus, group_, fabric);
   for (gpu::Gpu* gpu : gpus) {
@@ -71,14 +78,16 @@ JobTag OverlapTest::tag(What what, std::uint32_t step, std::uint32_t rank) const
   return t;
 }
 
-void OverlapTest::run_collective(gpu::Stream RankDevice::* stream, const std::vector<JobRef>& after) {
+void OverlapTest::run_collective(gpu::Stream RankDevice::*stream, const std::vector<JobRef>& after) {
   dispatcher_.collective(ranks_, group_, plan(), nullptr, tag(kCollective, 0, 0), *this, jobs_, after, stream);
   live_ += jobs_.size();
 }
 
-JobRef OverlapTest::run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain, const std::vector<JobRef>& after) {
+JobRef OverlapTest::run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
+                               const std::vector<JobRef>& after) {
   ++live_;
-  return dispatcher_.kernel(*ranks_[rank], ranks_[rank]->compute, std::move(chain), tag(what, step, rank), *this, after);
+  return dispatcher_.kernel(*ranks_[rank], ranks_[rank]->compute, std::move(chain), tag(what, step, rank), *this,
+                            after);
 }
 
 void OverlapTest::run_next() {
@@ -95,7 +104,8 @@ void OverlapTest::run_next() {
   const auto products = [&](const std::vector<JobRef>& after) {
     std::vector<JobRef> done;
     for (std::uint32_t r = 0; r < ranks(); ++r)
-      done.push_back(run_kernel(r, kGemm, 0, product, r < after.size() ? std::vector<JobRef>{after[r]} : std::vector<JobRef>()));
+      done.push_back(
+          run_kernel(r, kGemm, 0, product, r < after.size() ? std::vector<JobRef>{after[r]} : std::vector<JobRef>()));
     return done;
   };
   switch (current_.method) {
@@ -135,7 +145,8 @@ void OverlapTest::run_in_steps(bool fused) {
 }
 
 void OverlapTest::run_all_gather_steps(const std::vector<gpu::SharedChain>& steps) {
-  std::vector<std::vector<JobRef>> there(ranks(), std::vector<JobRef>(ranks()));  // [rank][step]: its shard of that step has come
+  std::vector<std::vector<JobRef>> there(
+      ranks(), std::vector<JobRef>(ranks()));  // [rank][step]: its shard of that step has come
   for (std::uint32_t i = 1; i < ranks(); ++i)
     for (std::uint32_t r = 0; r < ranks(); ++r) {
       const std::uint32_t from = (site_.nvlink ? r + i : r + ranks() - 1) % ranks();
@@ -163,13 +174,16 @@ void OverlapTest::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& 
   const double shard = static_cast<double>(spec_.collective_bytes) / ranks();
   const double tensors = site_.nvlink ? ranks() + 1.0 : 3.0;  // all partial results, or two; and their sum
   for (std::uint32_t r = 0; r < ranks(); ++r)
-    run_kernel(r, kSum, 0, gpu::chain_of(gpu::memory_bound_time(ranks_[r]->gpu->datasheet(), 0, tensors * shard)), sums[r]);
+    run_kernel(r, kSum, 0, gpu::chain_of(gpu::memory_bound_time(ranks_[r]->gpu->datasheet(), 0, tensors * shard)),
+               sums[r]);
 }
 
-JobRef OverlapTest::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step, const std::vector<JobRef>& after) {
+JobRef OverlapTest::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step,
+                               const std::vector<JobRef>& after) {
   ++live_;
-  return dispatcher_.send(*ranks_[from], ranks_[from]->pp, {{ranks_[to]->gpu->window(), spec_.collective_bytes / ranks()}},
-                          number(TrafficClass::tp), tag(kShard, step, from), *this, after);
+  return dispatcher_.send(*ranks_[from], ranks_[from]->pp,
+                          {{ranks_[to]->gpu->window(), spec_.collective_bytes / ranks()}}, number(TrafficClass::tp),
+                          tag(kShard, step, from), *this, after);
 }
 
 void OverlapTest::on_job_done(const Job& job) {
@@ -185,15 +199,16 @@ void OverlapTest::on_job_done(const Job& job) {
   current_.time = after;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     current_.kernel_s = std::max(current_.kernel_s, ranks_[r]->gpu->sms().kernel_seconds() - kernel_s_[r]);
-    current_.kernel_alone_s = std::max(current_.kernel_alone_s, ranks_[r]->gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
+    current_.kernel_alone_s =
+        std::max(current_.kernel_alone_s, ranks_[r]->gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
   }
   results_.push_back(current_);
   if (!done()) quiet_.wait();
 }
 
 JobRecord OverlapTest::record_of(const JobTag& t) const {
-  constexpr JobRecord::Kind kKinds[] = {JobRecord::Kind::overlap_gemm, JobRecord::Kind::overlap_collective, JobRecord::Kind::overlap_shard,
-                                        JobRecord::Kind::overlap_sum};
+  constexpr JobRecord::Kind kKinds[] = {JobRecord::Kind::overlap_gemm, JobRecord::Kind::overlap_collective,
+                                        JobRecord::Kind::overlap_shard, JobRecord::Kind::overlap_sum};
   JobRecord record;
   record.kind = kKinds[t.what];
   record.stage = static_cast<std::uint32_t>(spec_.methods[t.run]);
@@ -206,7 +221,8 @@ std::string OverlapTest::name_of(JobKind, const JobTag& t) const { return record
 
 std::string OverlapTest::label(const Job& job) {
   constexpr const char* kLabels[] = {"gemm", "collective", "shard", "sum"};
-  return job.tag().what == kCollective ? kLabels[kCollective] : fmt::format("{} {}", kLabels[job.tag().what], job.tag().layer);
+  return job.tag().what == kCollective ? kLabels[kCollective]
+                                       : fmt::format("{} {}", kLabels[job.tag().what], job.tag().layer);
 }
 
 }  // namespace railyard::workload::overlap

@@ -1,15 +1,17 @@
-// workload.kind: overlap: one matrix product and one collective of tensor-parallel ranks, run alone, one after the other, cut
-// into pieces that overlap, and beside each other. Methods follow each other, each on a quiet fabric.
+// workload.kind: overlap: one matrix product and one collective of tensor-parallel ranks, run alone, one after the
+// other, cut into pieces that overlap, and beside each other. Methods follow each other, each on a quiet fabric.
 //
-// all_gather_gemm     Rank r has shard r of the rows. In step i it multiplies shard (r+i) mod tp, its own first; shard j comes
+// all_gather_gemm     Rank r has shard r of the rows. In step i it multiplies shard (r+i) mod tp, its own first; shard
+// j comes
 //                     from rank j by copy engines, one shard after the other into each rank.
-// gemm_reduce_scatter In step i rank r multiplies the rows of rank (r+1+i) mod tp, its own last, and sends the partial result to
+// gemm_reduce_scatter In step i rank r multiplies the rows of rank (r+1+i) mod tp, its own last, and sends the partial
+// result to
 //                     it; when all have come, a kernel sums the tp partial results.
-// Where ranks do not reach each other over NVLink, shards go round a ring instead, so that few of them cross the sockets at a
-// time: shard (r-i) mod tp is multiplied in step i, forwarded by every rank; of a reduce-scatter, its sum so far is.
-// Decomposed, each step is a kernel of its own; fused, the steps are pieces of one kernel, in all as long as it is.
-// (PyTorch's torch/distributed/_symmetric_memory, _pipelined_all_gather_and_consume and _pipelined_produce_and_all2all;
-// fused: FLUX, arXiv 2406.06858.)
+// Where ranks do not reach each other over NVLink, shards go round a ring instead, so that few of them cross the
+// sockets at a time: shard (r-i) mod tp is multiplied in step i, forwarded by every rank; of a reduce-scatter, its sum
+// so far is. Decomposed, each step is a kernel of its own; fused, the steps are pieces of one kernel, in all as long as
+// it is. (PyTorch's torch/distributed/_symmetric_memory, _pipelined_all_gather_and_consume and
+// _pipelined_produce_and_all2all; fused: FLUX, arXiv 2406.06858.)
 #pragma once
 
 #include <deque>
@@ -28,9 +30,9 @@ namespace railyard::workload::overlap {
 
 struct MethodResult {
   Method method = Method::gemm;
-  Time time;                      ///< from its start until the last rank is done
-  double kernel_s = 0;            ///< of products and sums, on the slowest rank, as they ran
-  double kernel_alone_s = 0;      ///< the same with a GPU for each alone
+  Time time;                        ///< from its start until the last rank is done
+  double kernel_s = 0;              ///< of products and sums, on the slowest rank, as they ran
+  double kernel_alone_s = 0;        ///< the same with a GPU for each alone
   Time gemm_done, collective_done;  ///< after the method's start; zero where it has none
 };
 
@@ -57,8 +59,9 @@ class OverlapTest : private JobClient, private QuietClient {
   enum What : std::uint8_t { kGemm, kCollective, kShard, kSum };
 
   void run_next();
-  void run_collective(gpu::Stream RankDevice::* stream, const std::vector<JobRef>& after);
-  JobRef run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain, const std::vector<JobRef>& after);
+  void run_collective(gpu::Stream RankDevice::*stream, const std::vector<JobRef>& after);
+  JobRef run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
+                    const std::vector<JobRef>& after);
   void run_in_steps(bool fused);
   void run_all_gather_steps(const std::vector<gpu::SharedChain>& steps);
   void run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& steps);
