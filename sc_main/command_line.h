@@ -17,6 +17,7 @@ struct Options {
   std::vector<std::string> sets;
   std::string out;                      ///< empty: only the table
   bool vcd = false;
+  bool fst = false;                     ///< trace.fst in place of trace.vcd
   VcdLevel vcd_level = VcdLevel::links;
   std::vector<std::string> vcd_filters;
   Time vcd_from, vcd_to = Time::max();

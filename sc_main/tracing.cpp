@@ -1,12 +1,26 @@
 #include "sc_main/tracing.h"
 
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <spawn.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/input_error.h"
+
 namespace railyard {
 
 namespace {
 
+constexpr char kConverter[] = "vcd2fst";  // GTKWave's own
+
 probe::Waveform::Config config(const Options& options, const std::string& path) {
   probe::Waveform::Config c;
   c.path = path;
+  if (options.fst) c.opens = "trace.fst";
   switch (options.vcd_level) {
     case VcdLevel::summary: c.level = probe::Waveform::Level::summary; break;
     case VcdLevel::links: c.level = probe::Waveform::Level::links; break;
@@ -19,13 +33,50 @@ probe::Waveform::Config config(const Options& options, const std::string& path) 
   return c;
 }
 
+/// The exit status of the converter, which says nothing; 127 when it cannot be started.
+int convert(const std::string& from, const std::string& to) {
+  std::string command = kConverter, source = from, target = to;
+  char* const arguments[] = {command.data(), source.data(), target.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, kConverter, &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return 127;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return 127;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 }  // namespace
 
-Tracing::Tracing(const Options& options, const std::string& path, Simulation& simulation) : waveform_(config(options, path)) {
+Tracing::Tracing(const Options& options, const std::string& path, Simulation& simulation)
+    : fst_path_(options.fst ? std::filesystem::path(path).replace_extension("fst").string() : ""),
+      vcd_path_(path),
+      waveform_(config(options, path)) {
   waveform_.attach(simulation.fabric());
   for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) waveform_.attach(simulation.machine().gpu(GpuId(g)));
   simulation.workload().trace(waveform_);
   waveform_.start();
+}
+
+bool Tracing::can_convert() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((folder + "/" + kConverter).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+void Tracing::finish(Time end) {
+  waveform_.finish(end);
+  if (fst_path_.empty()) return;
+  if (const int status = convert(vcd_path_, fst_path_); status != 0)
+    throw InputError(Origin{"--fst", 0, 0}, std::string(kConverter) + " ended with status " + std::to_string(status));
+  std::filesystem::remove(vcd_path_);
 }
 
 }  // namespace railyard

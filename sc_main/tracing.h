@@ -15,9 +15,13 @@ class Tracing {
   /// @param path  of trace.vcd; its view is written beside it
   Tracing(const Options& options, const std::string& path, Simulation& simulation);
   void advance(Time now) { waveform_.advance(now); }
-  void finish(Time end) { waveform_.finish(end); }
+  /// Also converts it, where the command line asks for that. @throws InputError when that fails
+  void finish(Time end);
+  /// Whether vcd2fst is installed.
+  static bool can_convert();
 
  private:
+  const std::string fst_path_, vcd_path_;  ///< the first is empty: trace.vcd stays
   probe::Waveform waveform_;
 };
 

@@ -33,7 +33,7 @@ def refusal(platform, *arguments, cwd=None):
 def test_version_and_help(platform):
     assert re.fullmatch(platform + r" \d+\.\d+\.\d+\n", succeed(platform, "--version").stdout)
     text = succeed(platform, "--help").stdout
-    for option in ["--out", "--set", "--vcd", "--vcd-level", "--vcd-filter", "--vcd-window", "--jobs", "--describe", "--explain",
+    for option in ["--out", "--set", "--vcd", "--vcd-level", "--vcd-filter", "--vcd-window", "--fst", "--jobs", "--describe", "--explain",
                    "--json", "--check", "--schema", "--quiet", "--version"]:
         assert option in text
     assert "workload.chunk_tokens" in text

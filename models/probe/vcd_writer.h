@@ -14,24 +14,24 @@
 //   vcd.finish(end);
 //
 // The file has no date, so it is identical from run to run. It is written in whole instants: when a run is cut off,
-// what is on the disk is a valid waveform up to the last of them. The time unit is 1 fs, the model's own.
+// what is on the disk is a valid waveform up to the last of them. The time unit is 1 fs, the model's own. A thread of the
+// writer's keeps what was posted and writes the file (vcd_file.h): the caller only notes what changed, in batches.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
-#include <cstdio>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_set>
 #include <vector>
 
-#include "base/index.h"
-#include "base/units.h"
+#include "probe/vcd_file.h"
 
 namespace railyard::probe {
-
-/// A signal of one VcdWriter. Not valid() when the filter left it out: posting to it is allowed and costs one branch;
-/// a caller that would have to render a text first should ask valid() before.
-using Signal = Index<struct SignalTag>;
 
 /// What of a run is written.
 struct VcdWindow {
@@ -50,7 +50,8 @@ class VcdWriter {
   VcdWriter(const VcdWriter&) = delete;
   VcdWriter& operator=(const VcdWriter&) = delete;
 
-  // Registration, before start(). Names are hierarchical with dots; each part becomes a scope under the top scope
+  // Registration, before start(). A signal is not valid() when the filter left it out: posting to it is allowed and costs
+  // one branch; a caller that would have to render a text first should ask valid() before. Names are hierarchical with dots; each part becomes a scope under the top scope
   // `railyard`. Brackets are rewritten ("port[3]" -> port3, "GPU_P[0][3]" -> GPU_P0_3), anything else that is not a
   // letter, a digit, '_', '-' or '$' becomes '_'. Signals start at 0, 0.0 and "".
   // @throws std::logic_error for a name already taken, a name with an empty part, a width out of range, or after
@@ -66,12 +67,12 @@ class VcdWriter {
 
   /// Everything before `now` is final. Changes at `now` may still come; earlier ones are refused from here on.
   void advance(Time now) {
-    if (now_ < now) move_to(now);
+    if (now_ < now) now_ = now;
   }
   Time now() const { return now_; }
 
   // Changes. `when` is now() or later. @throws std::logic_error when it is earlier, or when a wire's value does not
-  // fit. One wire is driven in one way only: by change() and add(), or by busy_until().
+  // fit; where an addition does not, the file ends there and a later call, at the latest finish(), throws. One wire is driven in one way only: by change() and add(), or by busy_until().
   void change(Signal wire, Time when, std::uint64_t value);
   void change_real(Signal real, Time when, double value);  ///< finite
   void change_string(Signal string, Time when, std::string_view text);
@@ -82,80 +83,49 @@ class VcdWriter {
   /// The same for a string: it holds `text` from now() until `when`, or until a later call moves that, then nothing.
   void text_until(Signal string, Time when, std::string_view text);
 
-  /// Hands the complete instants to the operating system.
-  void flush();
   /// Writes what was posted up to `end`, and `end` as the last timestamp; later postings are dropped.
   /// @throws std::runtime_error when any part of the file could not be written
   void finish(Time end);
 
  private:
-  enum class Kind : std::uint8_t { wire, real, string };
-  enum class Action : std::uint8_t { set, add, fall, text };
-
-  struct State {
-    std::uint64_t value = 0;    // what the model says: integer, the bits of a double
-    std::uint64_t written = 0;  // what the file says
-    Time falls_at = Time::max();
-    Time armed_at =
-        Time::max();         // instant of this signal's fall in the heap; the fall itself may since have moved later
-    std::uint32_t text = 0;  // strings: index into texts_
-    Kind kind = Kind::wire;
-    std::uint8_t width = 1;
-    bool touched = false;  // in touched_
-    std::uint8_t code_size = 0;
-    char code[5] = {};
+  struct Shape {
+    VcdKind kind;
+    std::uint8_t width;
   };
-  struct Text {
-    std::string value, written;
-  };
-  struct Pending {
-    Time when;
-    std::uint64_t order;
-    std::uint64_t value;  // Action::text: index into waiting_texts_
-    Signal signal;
-    Action action;
-    bool operator>(const Pending& o) const { return when != o.when ? o.when < when : o.order < order; }
+  struct Batch {
+    std::vector<VcdChange> changes;
+    std::string texts;
   };
 
-  Signal add_signal(std::string_view name, Kind kind, unsigned width_bits);
+  Signal add_signal(std::string_view name, VcdKind kind, unsigned width_bits);
   bool selected(const std::string& name) const;
-  void write_header();
-  bool ignores(Signal signal, Time when, Kind kind);
-  void post(Signal signal, Time when, Action action, std::uint64_t value);
-  void apply(const Pending& pending);
-  void fall_at(Signal signal, State& state, Time when);
-  void fall(Signal signal, State& state);
-  void set_value(Signal signal, std::uint64_t value);
-  void add_value(Signal signal, std::uint64_t difference);
-  void touch(Signal signal, State& state);
-  void move_to(Time now);
-  void complete_instant(Time next);
-  void stamp(Time when);
-  void write_value(State& state);
-  void dump_initial_values();
-  void check_fits(Signal signal, const State& state, std::uint64_t value) const;
+  std::string header() const;
+  bool ignores(Signal signal, Time when, VcdKind kind) const;
+  void say_now();
+  void say(const VcdChange& change);
+  void say_text(VcdChange change, std::string_view text);
+  void hand_over();
+  void stop();
+  void work();  // on the thread
 
-  const std::string path_;
   const VcdWindow window_;
   const Time last_;  // last instant that may be written
-  std::FILE* file_ = nullptr;
-  int write_error_ = 0;
-  std::string buffer_;
-
-  bool started_ = false;
-  bool dumped_ = false;  // the initial values are out
-  bool closed_ = false;  // past the window or finished: nothing more is taken
+  bool started_ = false, finished_ = false;
   Time now_;
-  Time stamped_;
-  std::uint64_t order_ = 0;
-  Table<Signal, State> states_;
+  Time said_;  // the present that the file knows of
+  Table<Signal, Shape> shapes_;
   Table<Signal, std::string> names_;
   std::unordered_set<std::string> taken_;
-  std::vector<Text> texts_;
-  std::vector<Signal> touched_;
-  std::vector<Pending> pending_;  // binary heap, the soonest first
-  std::vector<std::string> waiting_texts_;
-  std::vector<std::uint32_t> free_texts_;
+  Batch batch_;
+
+  std::mutex mutex_;  // of all that follows, but for file_, which is the thread's while there is one
+  std::condition_variable has_work_, has_room_;
+  std::deque<Batch> waiting_;
+  std::vector<Batch> used_;
+  std::exception_ptr error_;
+  bool stopping_ = false;
+  VcdFile file_;
+  std::thread thread_;
 };
 
 }  // namespace railyard::probe

@@ -52,6 +52,7 @@ Waveform::Waveform(const Config& config)
       class_names_(config.class_names),
       view_path_(with_suffix(config.path, ".gtkw")),
       states_path_(with_suffix(config.path, ".states.txt")),
+      opens_(config.opens.empty() ? config.path.substr(config.path.rfind('/') + 1) : config.opens),
       from_(config.window.from),
       to_(config.window.to),
       vcd_(config.path, config.window),

@@ -56,6 +56,7 @@ class Waveform final : private transport::FabricListener {
   enum class Level { summary, links, all };
   struct Config {
     std::string path;  ///< of the .vcd; the view has the same name with .gtkw
+    std::string opens;  ///< name of the file beside the view that the view opens; empty: the .vcd
     Level level = Level::links;
     VcdWindow window;
     std::vector<std::string> class_names;  ///< by traffic class; those not named are not in use
@@ -138,7 +139,7 @@ class Waveform final : private transport::FabricListener {
 
   const Level level_;
   const std::vector<std::string> class_names_;
-  const std::string view_path_, states_path_;
+  const std::string view_path_, states_path_, opens_;
   const Time from_, to_;
   VcdWriter vcd_;
   const transport::Calendar* calendar_ = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
 
@@ -89,7 +90,7 @@ std::vector<std::string> Waveform::servers() const {
 }
 
 void Waveform::write_view(Time end) const {
-  GtkwaveSave view(file_name(view_path_.substr(0, view_path_.size() - std::strlen(".gtkw")) + ".vcd"));
+  GtkwaveSave view(opens_);
   show_summary(view);
   for (const std::string& server : servers()) show_server(view, server);
   view.show(from_, end);
@@ -182,7 +183,7 @@ void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
   }
   for (std::size_t c = 0; c < gpu.outbound.size(); ++c)
     view.add_signal(vcd_.full_name(gpu.outbound[c]), Format::curve, kCurveRows, Color::violet,
-                    "outbound " + class_names_[c]);
+                    "outbound " + class_names_[c] + " bytes");
   show_device(view, *gpu.gpu);
   view.end_group();
 }
@@ -201,11 +202,11 @@ void Waveform::show_port(GtkwaveSave& view, const PortProbe& p) const {
   const std::string alias = p.port->name + " > " + without_dots(within(server, p.port->peer->name()));
   view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, Color::orange, alias);
   view.add_signal(vcd_.full_name(p.traffic_class), Format::text, 1, Color::orange, alias + " class");
-  view.add_signal(vcd_.full_name(p.queue), Format::curve, kCurveRows, Color::red, alias + " queued");
-  view.add_signal(vcd_.full_name(p.in_flight), Format::curve, kCurveRows, Color::violet, alias + " in flight");
+  view.add_signal(vcd_.full_name(p.queue), Format::curve, kCurveRows, Color::red, alias + " queued bytes");
+  view.add_signal(vcd_.full_name(p.in_flight), Format::curve, kCurveRows, Color::violet, alias + " bytes in flight");
   for (std::size_t vc = 0; vc < p.outstanding.size(); ++vc)
     view.add_signal(vcd_.full_name(p.outstanding[vc]), Format::curve, kCurveRows, Color::yellow,
-                    alias + " VC" + std::to_string(vc) + " outstanding");
+                    alias + " VC" + std::to_string(vc) + " outstanding bytes");
   view.add_signal(vcd_.full_name(p.transactions), Format::decimal, 1, Color::none, alias + " transactions");
 }
 
