@@ -51,11 +51,11 @@ class VcdWriter {
   VcdWriter& operator=(const VcdWriter&) = delete;
 
   // Registration, before start(). A signal is not valid() when the filter left it out: posting to it is allowed and costs
-  // one branch; a caller that would have to render a text first should ask valid() before. Names are hierarchical with dots; each part becomes a scope under the top scope
-  // `railyard`. Brackets are rewritten ("port[3]" -> port3, "GPU_P[0][3]" -> GPU_P0_3), anything else that is not a
-  // letter, a digit, '_', '-' or '$' becomes '_'. Signals start at 0, 0.0 and "".
-  // @throws std::logic_error for a name already taken, a name with an empty part, a width out of range, or after
-  // start()
+  // one branch; a caller that would have to render a text first should ask valid() before. Names are hierarchical with
+  // dots; each part becomes a scope under the top scope `railyard`. Brackets are rewritten ("port[3]" -> port3,
+  // "GPU_P[0][3]" -> GPU_P0_3), anything else that is not a letter, a digit, '_', '-' or '$' becomes '_'. Signals start at
+  // 0, 0.0 and "".
+  // @throws std::logic_error for a name already taken, a name with an empty part, a width out of range, or after start()
   Signal add_wire(std::string_view name, unsigned width_bits);  ///< an unsigned integer of 1 to 64 bits
   Signal add_real(std::string_view name);
   Signal add_string(std::string_view name);  ///< a GTKWave string variable: text drawn on the wave
@@ -71,8 +71,9 @@ class VcdWriter {
   }
   Time now() const { return now_; }
 
-  // Changes. `when` is now() or later. @throws std::logic_error when it is earlier, or when a wire's value does not
-  // fit; where an addition does not, the file ends there and a later call, at the latest finish(), throws. One wire is driven in one way only: by change() and add(), or by busy_until().
+  // Changes. `when` is now() or later. @throws std::logic_error when it is earlier, or when a wire's value does not fit;
+  // where an addition does not, the file ends there and a later call, at the latest finish(), throws. One wire is driven
+  // in one way only: by change() and add(), or by busy_until().
   void change(Signal wire, Time when, std::uint64_t value);
   void change_real(Signal real, Time when, double value);  ///< finite
   void change_string(Signal string, Time when, std::string_view text);
