@@ -20,6 +20,7 @@ void JobsCsv::open(const std::string& path, JobsLevel level) {
 }
 
 void JobsCsv::on_job(const workload::JobRecord& r) {
+  if (next_ != nullptr) next_->on_job(r);
   if (!out_ || (level_ == JobsLevel::stage && !r.per_stage())) return;
   out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind_name(), r.rank, seconds(r.start), seconds(r.end), seconds(r.queued), r.bytes);
 }

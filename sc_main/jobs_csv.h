@@ -15,12 +15,15 @@ class JobsCsv : public workload::JobSink {
  public:
   /// Until this, and with JobsLevel::none, nothing is written.
   void open(const std::string& path, JobsLevel level);
+  /// Whoever else is told of every job, whatever the level.
+  void forward_to(workload::JobSink& next) { next_ = &next; }
   void on_job(const workload::JobRecord& record) override;
   void close();
 
  private:
   JobsLevel level_ = JobsLevel::none;
   std::unique_ptr<fmt::ostream> out_;
+  workload::JobSink* next_ = nullptr;
 };
 
 }  // namespace railyard

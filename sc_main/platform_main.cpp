@@ -70,7 +70,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (out) write_text(out->file("machine.json"), describe(simulation).dump(2) + "\n");
 
   std::unique_ptr<Tracing> tracing;
-  if (options.vcd) tracing = std::make_unique<Tracing>(options, out->file("trace.vcd"), simulation);
+  if (out) tracing = std::make_unique<Tracing>(options, *out, simulation, jobs);
 
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);

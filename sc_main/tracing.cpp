@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kConverter[] = "vcd2fst";  // GTKWave's own
 
-probe::Waveform::Config config(const Options& options, const std::string& path) {
+probe::Waveform::Config waveform_config(const Options& options, const std::string& path) {
   probe::Waveform::Config c;
   c.path = path;
   if (options.fst) c.opens = "trace.fst";
@@ -53,14 +53,24 @@ int convert(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-Tracing::Tracing(const Options& options, const std::string& path, Simulation& simulation)
-    : fst_path_(options.fst ? std::filesystem::path(path).replace_extension("fst").string() : ""),
-      vcd_path_(path),
-      waveform_(config(options, path)) {
-  waveform_.attach(simulation.fabric());
-  for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) waveform_.attach(simulation.machine().gpu(GpuId(g)));
-  simulation.workload().trace(waveform_);
-  waveform_.start();
+Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation& simulation, JobsCsv& jobs)
+    : fst_path_(options.fst ? out.file("trace.fst") : ""), vcd_path_(out.file("trace.vcd")) {
+  platforms::Machine& machine = simulation.machine();
+  if (options.vcd) {
+    waveform_.emplace(waveform_config(options, vcd_path_));
+    waveform_->attach(simulation.fabric());
+    for (std::uint32_t g = 0; g < machine.gpus(); ++g) waveform_->attach(machine.gpu(GpuId(g)));
+    simulation.workload().trace(*waveform_);
+    waveform_->start();
+  }
+  if (options.timeline) {
+    simulation.workload().simulate_every_collective();  // a course that is reused has no messages to show
+    timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}});
+    timeline_->attach(simulation.fabric());
+    for (const auto& [gpu, rank] : simulation.workload().rank_names()) timeline_->attach(machine.gpu(gpu), "rank " + rank);
+    simulation.workload().trace(*timeline_);
+    jobs.forward_to(*timeline_);
+  }
 }
 
 bool Tracing::can_convert() {
@@ -72,7 +82,8 @@ bool Tracing::can_convert() {
 }
 
 void Tracing::finish(Time end) {
-  waveform_.finish(end);
+  if (timeline_) timeline_->finish(end);
+  if (waveform_) waveform_->finish(end);
   if (fst_path_.empty()) return;
   if (const int status = convert(vcd_path_, fst_path_); status != 0)
     throw InputError(Origin{"--fst", 0, 0}, std::string(kConverter) + " ended with status " + std::to_string(status));

@@ -37,7 +37,7 @@ void check_conservation(Shape prefill, Shape decode, const std::string& handoff)
                                 "workload.decode=" + shape(decode.tp, decode.pp), "workload.handoff=" + handoff,
                                 "workload.requests={prompt_tokens: 700}", "workload.decode.steps=1"}));
   KvListener listener;
-  run.fabric().set_listener(&listener);
+  run.fabric().add_listener(listener);
   run.run();
   Grid& grid = run.system().decode_grid();
   Bytes all = 0;
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(every_box_and_network_delivers) {
           {"workload.prefill={tp: 4, pp: 2}", "workload.decode={tp: 8, pp: 1, steps: 1}", "machine.network=" + network},
           platform));
       KvListener listener;
-      run.fabric().set_listener(&listener);
+      run.fabric().add_listener(listener);
       run.run();
       Grid& grid = run.system().decode_grid();
       for (std::uint32_t r = 0; r < grid.ranks(); ++r)

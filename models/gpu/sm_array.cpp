@@ -64,7 +64,7 @@ void SmArray::release(Slot slot) {
   const Stream* stream = claims_[slot].stream;
   claims_[slot] = Claim();
   allocate();
-  if (listener_ != nullptr && stream != nullptr) listener_->on_ctas(stream, 0);
+  if (stream != nullptr) tell_ctas(stream, 0);
 }
 
 void SmArray::set_traffic(double bytes_per_second) {
@@ -298,7 +298,7 @@ void SmArray::pause(Kernel& kernel, const Progress& at, Time now) {
   ++kernel.end;
   ++kernel.boundary;
   ++kernel.tell;
-  if (listener_ != nullptr && kernel.stream != nullptr) listener_->on_ctas(kernel.stream, 0);
+  if (kernel.stream != nullptr) tell_ctas(kernel.stream, 0);
 }
 
 void SmArray::allocate() {
@@ -366,7 +366,7 @@ void SmArray::plan(Kernel& kernel) {
   ++kernel.boundary;
   kernel.boundary_set = false;
   ++kernel.tell;
-  if (listener_ != nullptr) plan_tell(kernel, kernel.from);
+  if (!listeners_.empty()) plan_tell(kernel, kernel.from);
 }
 
 void SmArray::plan_tell(Kernel& kernel, Time now) {
@@ -438,7 +438,7 @@ void SmArray::on_end(Kernel& kernel) {
   kernel_seconds_ += since(now, kernel.begun).seconds();
   kernel_seconds_alone_ += kernel.chain->seconds / kernel.speed;
   SmClient* client = kernel.client;
-  if (listener_ != nullptr && kernel.stream != nullptr) listener_->on_ctas(kernel.stream, 0);
+  if (kernel.stream != nullptr) tell_ctas(kernel.stream, 0);
   kernel.state = State::free;
   kernel.chain.reset();
   ++kernel.end;
@@ -471,17 +471,22 @@ SmState SmArray::state() const {
   return state;
 }
 
+void SmArray::tell_ctas(const Stream* stream, std::uint64_t ctas) const {
+  for (SmListener* listener : listeners_) listener->on_ctas(stream, ctas);
+}
+
 void SmArray::tell() {
-  if (listener_ == nullptr) return;
-  listener_->on_sms(state());
+  if (listeners_.empty()) return;
+  const SmState now = state();
+  for (SmListener* listener : listeners_) listener->on_sms(now);
   for (const Kernel& kernel : kernels_) {
     if (kernel.state != State::running || kernel.stream == nullptr) continue;
     const KernelTime& time = kernel.chain->kernels[progress(kernel, calendar_.now()).index];
     const double slots = std::floor(std::min(kernel.share.sms, wanted(time))) * time.ctas_per_sm;
-    listener_->on_ctas(kernel.stream, std::min(time.ctas, static_cast<std::uint64_t>(slots)));
+    tell_ctas(kernel.stream, std::min(time.ctas, static_cast<std::uint64_t>(slots)));
   }
   for (const Claim& claim : claims_)
-    if (claim.stream != nullptr) listener_->on_ctas(claim.stream, claim.state == State::running ? claim.sms : 0);
+    if (claim.stream != nullptr) tell_ctas(claim.stream, claim.state == State::running ? claim.sms : 0);
 }
 
 }  // namespace railyard::gpu

@@ -89,7 +89,8 @@ class SmArray : private transport::CalendarClient {
   double kernel_seconds_alone() const { return kernel_seconds_alone_; }  ///< the same with the GPU for each alone
   double claim_wait_seconds() const { return claim_wait_seconds_; }      ///< until claims were resident
 
-  void listen(SmListener* listener) { listener_ = listener; }
+  /// Several may listen. Before any kernel.
+  void add_listener(SmListener& listener) { listeners_.push_back(&listener); }
 
  private:
   enum class State : std::uint8_t { free, waiting, running };
@@ -174,6 +175,7 @@ class SmArray : private transport::CalendarClient {
   void on_end(Kernel& kernel);
   SmState state() const;
   void tell();
+  void tell_ctas(const Stream* stream, std::uint64_t ctas) const;
 
   const GpuDatasheet& sheet_;
   transport::Calendar& calendar_;
@@ -185,7 +187,7 @@ class SmArray : private transport::CalendarClient {
   Time claims_since_;
   double claim_busy_ = 0, kernel_busy_ = 0, kernel_bytes_ = 0;
   double kernel_seconds_ = 0, kernel_seconds_alone_ = 0, claim_wait_seconds_ = 0;
-  SmListener* listener_ = nullptr;
+  std::vector<SmListener*> listeners_;
 };
 
 /// HBM as a capacity: what is allocated and the most there ever was.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/units.h"
 
@@ -59,17 +60,20 @@ class Stream {
   void push(Task& task);
   bool empty() const { return front_ == nullptr; }
   const Task* front() const { return front_; }
-  void listen(StreamListener* listener) { listener_ = listener; }
+  /// Several may listen.
+  void add_listener(StreamListener& listener) { listeners_.push_back(&listener); }
 
  private:
   friend class Task;
-  void tell(Activity activity) { if (listener_ != nullptr) listener_->on_activity(*this, activity); }
+  void tell(Activity activity) {
+    for (StreamListener* listener : listeners_) listener->on_activity(*this, activity);
+  }
   void pop();
   void reach();
 
   Task* front_ = nullptr;
   Task* back_ = nullptr;
-  StreamListener* listener_ = nullptr;
+  std::vector<StreamListener*> listeners_;
 };
 
 }  // namespace railyard::gpu

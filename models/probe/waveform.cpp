@@ -65,7 +65,7 @@ void Waveform::attach(transport::Fabric& fabric) {
   for (Device* device : fabric.devices())
     for (std::uint32_t p = 0; p < device->ports(); ++p)
       if (device->port(PortId(p)).peer != nullptr) attach(*device, PortId(p));
-  fabric.set_listener(this);
+  fabric.add_listener(*this);
 }
 
 void Waveform::attach(Device& device, PortId id) {
@@ -118,7 +118,7 @@ void Waveform::attach(gpu::Gpu& gpu) {
     if (gpu.window() >= gpu_of_window_.size()) gpu_of_window_.resize(gpu.window() + 1, nullptr);
     gpu_of_window_[gpu.window()] = &probe;
   }
-  gpu.sms().listen(&probe);
+  gpu.sms().add_listener(probe);
 }
 
 void Waveform::attach(gpu::Stream& stream, const std::string& name, TaskLabel job, TaskLabel work) {
@@ -132,7 +132,7 @@ void Waveform::attach(gpu::Stream& stream, const std::string& name, TaskLabel jo
   if (job) probe.job = vcd_.add_string(name + ".job");
   probe.job_name = std::move(job);
   probe.work_name = std::move(work);
-  stream.listen(&probe);
+  stream.add_listener(probe);
 }
 
 void Waveform::start() {

@@ -38,7 +38,6 @@
 
 #include <array>
 #include <deque>
-#include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -46,12 +45,13 @@
 #include "gpu/gpu.h"
 #include "gpu/stream.h"
 #include "probe/gtkwave_save.h"
+#include "probe/stream_tracer.h"
 #include "probe/vcd_writer.h"
 #include "transport/fabric.h"
 
 namespace railyard::probe {
 
-class Waveform final : private transport::FabricListener {
+class Waveform final : public StreamTracer, private transport::FabricListener {
  public:
   enum class Level { summary, links, all };
   struct Config {
@@ -61,10 +61,6 @@ class Waveform final : private transport::FabricListener {
     VcdWindow window;
     std::vector<std::string> class_names;  ///< by traffic class; those not named are not in use
   };
-  /// Names a running task, or what it is part of, on its stream's wave; short: it is read in a box. Called at each
-  /// change, and not while the stream waits or is idle.
-  using TaskLabel = std::function<std::string(const gpu::Task&)>;
-
   /// @throws std::runtime_error when the file cannot be created
   explicit Waveform(const Config& config);
   Waveform(const Waveform&) = delete;
@@ -74,7 +70,7 @@ class Waveform final : private transport::FabricListener {
   // taken, or when the fabric did not come first
   void attach(transport::Fabric& fabric);
   void attach(gpu::Gpu& gpu);
-  void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {});
+  void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) override;
 
   /// Writes the header, and the view, so that a run that is killed can be looked at.
   void start();

@@ -12,19 +12,15 @@ Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
 #endif
 }
 
-void Fabric::set_listener(FabricListener* listener) {
-  if (invariants_ != nullptr) {
-    invariants_->forward_to(listener);
-  } else {
-    context_.listener = listener;
-  }
+void Fabric::add_listener(FabricListener& listener) {
+  listeners_.add(listener);
+  context_.listener = &listeners_;
 }
 
 void Fabric::watch_invariants() {
   if (invariants_ != nullptr) return;
   invariants_ = std::make_unique<Invariants>(context_);
-  invariants_->forward_to(context_.listener);
-  context_.listener = invariants_.get();
+  add_listener(*invariants_);
 }
 
 void Fabric::expect_settled() const {

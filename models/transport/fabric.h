@@ -53,7 +53,8 @@ class Fabric : private LinkObserver {
   /// has been sent, and no message crosses links of both fidelities
   void model_as_fluid();
   void model_as_fluid(Device& device, PortId port);
-  void set_listener(FabricListener* listener);
+  /// Several may listen. Before anything is sent.
+  void add_listener(FabricListener& listener);
   /// From here on every step is checked (invariants.h). Debug builds do so from the start.
   void watch_invariants();
   /// Where invariants are watched: nothing may be under way.
@@ -120,6 +121,7 @@ class Fabric : private LinkObserver {
   Recovery recovery_;
   Faults faults_;
   std::unique_ptr<Fluid> fluid_;  ///< null: trains only
+  FabricListeners listeners_;
   std::unique_ptr<Invariants> invariants_;
 };
 

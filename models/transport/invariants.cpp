@@ -16,9 +16,8 @@ Invariants::Passage& Invariants::at(Passages& passages, const Device& device) {
   return passages.emplace_back(Passage{&device});
 }
 
-void Invariants::on_send(const Message& message, Time now) {
+void Invariants::on_send(const Message& message, Time) {
   under_way_[&message].clear();
-  if (next_ != nullptr) next_->on_send(message, now);
 }
 
 void Invariants::on_start(const Device& device, PortId id, const Transaction& t, Time now, const Crossing& crossing) {
@@ -38,10 +37,9 @@ void Invariants::on_start(const Device& device, PortId id, const Transaction& t,
     at(found->second, device).out += t.carried_bytes();
     at(found->second, *port.peer).in += t.carried_bytes();
   }
-  if (next_ != nullptr) next_->on_start(device, id, t, now, crossing);
 }
 
-void Invariants::on_delivered(const Message& message, Time now) {
+void Invariants::on_delivered(const Message& message, Time) {
   const auto found = under_way_.find(&message);
   const Passages& passages = found->second;
   // Without any, it crossed no link, or crossed it as a fluid. What lost links take is sent again.
@@ -49,7 +47,6 @@ void Invariants::on_delivered(const Message& message, Time now) {
     of_group(message.kind) ? expect_group(message, passages) : expect_transfer(message, passages);
   }
   under_way_.erase(found);
-  if (next_ != nullptr) next_->on_delivered(message, now);
 }
 
 void Invariants::expect_transfer(const Message& message, const Passages& passages) const {
@@ -75,13 +72,8 @@ void Invariants::expect_group(const Message& message, const Passages& passages) 
   expect(out - in == (multicast ? all - one : one - all), *passages.front().device, "copies or operands of a message were lost or made");
 }
 
-void Invariants::on_queue(const Device& device, PortId port, Bytes queued, Time now) {
-  if (next_ != nullptr) next_->on_queue(device, port, queued, now);
-}
-
-void Invariants::on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) {
+void Invariants::on_credit(const Device& device, PortId port, std::uint8_t, Bytes, Time now, Time usable) {
   expect(usable >= now + device.port(port).egress.link().credit_latency, device, "a credit is faster than its link");
-  if (next_ != nullptr) next_->on_credit(device, port, channel, bytes, now, usable);
 }
 
 void Invariants::expect_settled(const std::vector<Device*>& devices) const {

@@ -20,15 +20,13 @@ class Invariants final : public FabricListener {
  public:
   explicit Invariants(const FabricContext& context) : context_(context) {}
 
-  /// Whoever else listens is told everything as before; null: nobody.
-  void forward_to(FabricListener* next) { next_ = next; }
   /// Nothing is under way on these devices.
   void expect_settled(const std::vector<Device*>& devices) const;
 
   void on_send(const Message& message, Time now) override;
   void on_delivered(const Message& message, Time now) override;
   void on_start(const Device& device, PortId port, const Transaction& transaction, Time now, const Crossing& crossing) override;
-  void on_queue(const Device& device, PortId port, Bytes queued, Time now) override;
+  void on_queue(const Device&, PortId, Bytes, Time) override {}
   void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) override;
 
  private:
@@ -43,7 +41,6 @@ class Invariants final : public FabricListener {
   void expect_group(const Message& message, const Passages& passages) const;
 
   const FabricContext& context_;
-  FabricListener* next_ = nullptr;
   std::unordered_map<const Message*, Passages> under_way_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "transport/egress_port.h"
@@ -27,6 +28,31 @@ class FabricListener {
 
  protected:
   ~FabricListener() = default;
+};
+
+/// Tells each of several listeners, in the order in which they were added.
+class FabricListeners final : public FabricListener {
+ public:
+  void add(FabricListener& listener) { listeners_.push_back(&listener); }
+
+  void on_send(const Message& message, Time now) override {
+    for (FabricListener* listener : listeners_) listener->on_send(message, now);
+  }
+  void on_delivered(const Message& message, Time now) override {
+    for (FabricListener* listener : listeners_) listener->on_delivered(message, now);
+  }
+  void on_start(const Device& device, PortId port, const Transaction& transaction, Time now, const Crossing& crossing) override {
+    for (FabricListener* listener : listeners_) listener->on_start(device, port, transaction, now, crossing);
+  }
+  void on_queue(const Device& device, PortId port, Bytes queued, Time now) override {
+    for (FabricListener* listener : listeners_) listener->on_queue(device, port, queued, now);
+  }
+  void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) override {
+    for (FabricListener* listener : listeners_) listener->on_credit(device, port, channel, bytes, now, usable);
+  }
+
+ private:
+  std::vector<FabricListener*> listeners_;
 };
 
 }  // namespace railyard::transport

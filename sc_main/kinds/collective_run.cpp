@@ -80,10 +80,10 @@ std::vector<RouteOfInterest> CollectiveRun::routes() {
   return routes;
 }
 
-void CollectiveRun::trace(probe::Waveform& waveform) {
+void CollectiveRun::trace(probe::StreamTracer& tracer) {
   for (std::uint32_t r = 0; r < test_->ranks(); ++r) {
     workload::RankDevice& device = test_->rank(r);
-    waveform.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute", [](const gpu::Task& task) {
+    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute", [](const gpu::Task& task) {
       return workload::collective_test::CollectiveTest::label(static_cast<const workload::Job&>(task));
     });
   }

@@ -130,20 +130,20 @@ std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
   return routes;
 }
 
-void DisaggregatedPrefill::trace(probe::Waveform& waveform) {
+void DisaggregatedPrefill::trace(probe::StreamTracer& tracer) {
   const workload::prefill::PrefillSide& prefill = system_->prefill();
-  trace(waveform, system_->prefill_grid(), [&prefill](const gpu::Task& task) { return prefill.work_label(job(task)); });
-  trace(waveform, system_->decode_grid(),
+  trace(tracer, system_->prefill_grid(), [&prefill](const gpu::Task& task) { return prefill.work_label(job(task)); });
+  trace(tracer, system_->decode_grid(),
         [](const gpu::Task& task) { return workload::prefill::DecodeSide::work_label(job(task)); });
 }
 
-void DisaggregatedPrefill::trace(probe::Waveform& waveform, Grid& grid, const probe::Waveform::TaskLabel& work) {
+void DisaggregatedPrefill::trace(probe::StreamTracer& tracer, Grid& grid, const probe::StreamTracer::TaskLabel& work) {
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
     workload::RankDevice& device = grid.rank(r);
     const std::string prefix = std::string(device.gpu->name()) + ".stream.";
-    waveform.attach(device.compute, prefix + "compute", job_label, work);
-    waveform.attach(device.pp, prefix + "pp", job_label, work);
-    waveform.attach(device.kv, prefix + "kv", job_label, work);
+    tracer.attach(device.compute, prefix + "compute", job_label, work);
+    tracer.attach(device.pp, prefix + "pp", job_label, work);
+    tracer.attach(device.kv, prefix + "kv", job_label, work);
   }
 }
 

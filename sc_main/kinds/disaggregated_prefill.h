@@ -26,7 +26,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return system_->traffic(); }
-  void trace(probe::Waveform& waveform) override;
+  void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   nlohmann::ordered_json compute() override {
@@ -41,7 +41,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   const workload::prefill::PrefillSpec& spec() const { return scenario_.prefill(); }
   std::vector<GpuId> place(const workload::prefill::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
-  void trace(probe::Waveform& waveform, workload::prefill::Grid& grid, const probe::Waveform::TaskLabel& work);
+  void trace(probe::StreamTracer& tracer, workload::prefill::Grid& grid, const probe::StreamTracer::TaskLabel& work);
   nlohmann::ordered_json pass_numbers(workload::prefill::Grid& grid, const std::vector<GpuId>& gpus,
                                       const workload::Segment& attention, const workload::Segment& mlp,
                                       std::uint64_t tokens);

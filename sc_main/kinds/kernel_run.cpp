@@ -89,10 +89,10 @@ std::map<GpuId, std::string> KernelRun::rank_names() const {
   return names;
 }
 
-void KernelRun::trace(probe::Waveform& waveform) {
+void KernelRun::trace(probe::StreamTracer& tracer) {
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     workload::RankDevice& device = test_->rank(g);
-    waveform.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
+    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
                     [this](const gpu::Task& task) { return test_->label(static_cast<const workload::Job&>(task)); });
   }
 }

@@ -89,10 +89,10 @@ std::vector<RouteOfInterest> LayerRun::routes() {
   return {{"rank 0 to rank 1", TrafficClass::tp, gpus_[0].value(), gpus_[1].value()}};
 }
 
-void LayerRun::trace(probe::Waveform& waveform) {
+void LayerRun::trace(probe::StreamTracer& tracer) {
   for (std::uint32_t r = 0; r < layer_->ranks(); ++r) {
     workload::RankDevice& device = layer_->rank(r);
-    waveform.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
+    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
                     [this](const gpu::Task& task) { return layer_->label(static_cast<const workload::Job&>(task)); });
   }
 }

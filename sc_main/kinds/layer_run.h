@@ -23,7 +23,7 @@ class LayerRun : public WorkloadRun {
   std::uint64_t jobs() const override { return layer_->dispatcher().jobs(); }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
-  void trace(probe::Waveform& waveform) override;
+  void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   nlohmann::ordered_json compute() override { return profile_use({&timer_}); }

@@ -46,14 +46,14 @@ std::vector<RouteOfInterest> OverlapRun::routes() {
            gpus_.front().value()}};
 }
 
-void OverlapRun::trace(probe::Waveform& waveform) {
+void OverlapRun::trace(probe::StreamTracer& tracer) {
   const auto label = [](const gpu::Task& task) {
     return workload::overlap::OverlapTest::label(static_cast<const workload::Job&>(task));
   };
   for (std::uint32_t r = 0; r < test_->ranks(); ++r) {
     workload::RankDevice& device = test_->rank(r);
-    waveform.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute", label);
-    waveform.attach(device.pp, std::string(device.gpu->name()) + ".stream.comm", label);
+    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute", label);
+    tracer.attach(device.pp, std::string(device.gpu->name()) + ".stream.comm", label);
   }
 }
 

@@ -19,7 +19,7 @@ class OverlapRun : public WorkloadRun {
   std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
-  void trace(probe::Waveform& waveform) override;
+  void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;

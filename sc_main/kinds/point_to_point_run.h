@@ -24,7 +24,7 @@ class PointToPointRun : public WorkloadRun {
   std::uint64_t jobs() const override { return test_->messages(); }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
-  void trace(probe::Waveform&) override {}  // no streams: what moves is on the links
+  void trace(probe::StreamTracer&) override {}  // no streams: what moves is on the links
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;

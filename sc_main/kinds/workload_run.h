@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "platforms/machine.h"
-#include "probe/waveform.h"
+#include "probe/stream_tracer.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
 #include "transport/fidelity_choice.h"
@@ -53,7 +53,7 @@ class WorkloadRun {
   /// What will cross the fabric, about, for fabric.fidelity: auto; nothing where it is not known, which leaves trains.
   virtual std::vector<transport::Traffic> traffic() { return {}; }
   /// Attaches the ranks' streams.
-  virtual void trace(probe::Waveform& waveform) = 0;
+  virtual void trace(probe::StreamTracer& tracer) = 0;
 
   /// Derived numbers before running; --explain adds the routes.
   virtual nlohmann::ordered_json explain() = 0;

@@ -1,0 +1,120 @@
+#include "probe/trace_events.h"
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <stdexcept>
+
+#include <fmt/compile.h>
+#include <nlohmann/json.hpp>
+
+namespace railyard::probe {
+
+namespace {
+
+constexpr std::size_t kBufferBytes = 1 << 18;
+constexpr std::uint64_t kFsPerNs = 1'000'000;
+// Of tracks: above any process, because viewers take a thread whose number is its process's for the main one.
+constexpr std::uint32_t kFirstThread = 1'000'000;
+
+std::uint64_t whole_ns(Time t) { return t.fs() / kFsPerNs; }
+
+std::string quoted(std::string_view text) { return nlohmann::json(text).dump(); }
+
+}  // namespace
+
+// Level 1: three quarters of what level 6 saves, in a third of its time.
+TraceEvents::TraceEvents(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "wb1")) {
+  if (file_ == nullptr) throw std::runtime_error(path + ": " + std::strerror(errno));
+  gzbuffer(file_, kBufferBytes);
+  buffer_.reserve(kBufferBytes + 4096);
+  fmt::format_to(std::back_inserter(buffer_), "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+  fmt::format_to(std::back_inserter(buffer_), "{{\"ph\":\"M\",\"name\":\"trace\",\"pid\":0,\"tid\":0,\"args\":{{}}}}");
+}
+
+TraceEvents::~TraceEvents() {
+  if (file_ != nullptr) gzclose(file_);
+}
+
+std::uint32_t TraceEvents::add_process(std::string_view name, std::string_view labels) {
+  const std::uint32_t process = ++processes_;
+  const auto describe = [&](std::string_view what, std::string_view key, const std::string& value) {
+    fmt::format_to(std::back_inserter(buffer_), ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"args\":{{\"{}\":{}}}}}", what, process,
+                   key, value);
+  };
+  describe("process_name", "name", quoted(name));
+  if (!labels.empty()) describe("process_labels", "labels", quoted(labels));
+  describe("process_sort_index", "sort_index", std::to_string(process));
+  end_event();
+  return process;
+}
+
+TraceTrack TraceEvents::add_track(std::uint32_t process, std::string_view name) {
+  const TraceTrack track{process, kFirstThread + tracks_++};
+  const auto describe = [&](std::string_view what, std::string_view key, const std::string& value) {
+    fmt::format_to(std::back_inserter(buffer_), ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"{}\":{}}}}}",
+                   what, track.process, track.thread, key, value);
+  };
+  describe("thread_name", "name", quoted(name));
+  describe("thread_sort_index", "sort_index", std::to_string(track.thread));
+  end_event();
+  return track;
+}
+
+void TraceEvents::begin_slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to) {
+  const std::uint64_t start = whole_ns(from), duration = whole_ns(to) - start;
+  fmt::format_to(std::back_inserter(buffer_),
+                 FMT_COMPILE(",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},"
+                             "\"cat\":\"{}\",\"name\":\"{}\""),
+                 track.process, track.thread, start / 1000, start % 1000, duration / 1000, duration % 1000, kind, name);
+}
+
+void TraceEvents::slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to, std::string_view argument,
+                        std::string_view value) {
+  begin_slice(track, kind, name, from, to);
+  if (!argument.empty()) fmt::format_to(std::back_inserter(buffer_), FMT_COMPILE(",\"args\":{{\"{}\":\"{}\"}}"), argument, value);
+  buffer_.push_back('}');
+  end_event();
+}
+
+void TraceEvents::transfer(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to, Bytes bytes) {
+  begin_slice(track, kind, name, from, to);
+  fmt::format_to(std::back_inserter(buffer_), FMT_COMPILE(",\"args\":{{\"bytes\":{}}}}}"), bytes);
+  end_event();
+}
+
+void TraceEvents::counter(std::uint32_t process, std::string_view name, Time at, double value) {
+  const std::uint64_t ns = whole_ns(at);
+  fmt::format_to(std::back_inserter(buffer_),
+                 FMT_COMPILE(",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{}.{:03},\"name\":\"{}\",\"args\":{{\"value\":{}}}}}"), process,
+                 ns / 1000, ns % 1000, name, value);
+  end_event();
+}
+
+void TraceEvents::flow(Flow what, TraceTrack track, Time at, std::uint64_t id) {
+  const std::uint64_t ns = whole_ns(at);
+  fmt::format_to(std::back_inserter(buffer_),
+                 FMT_COMPILE(",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},"
+                             "\"cat\":\"message\",\"name\":\"message\",\"id\":{}}}"),
+                 static_cast<char>(what), track.process, track.thread, ns / 1000, ns % 1000, id);
+  end_event();
+}
+
+void TraceEvents::end_event() {
+  if (buffer_.size() >= kBufferBytes) write();
+}
+
+void TraceEvents::write() {
+  if (gzwrite(file_, buffer_.data(), static_cast<unsigned>(buffer_.size())) != static_cast<int>(buffer_.size())) failed_ = true;
+  buffer_.clear();
+}
+
+void TraceEvents::close() {
+  fmt::format_to(std::back_inserter(buffer_), "\n]}}\n");
+  write();
+  if (gzclose(file_) != Z_OK) failed_ = true;
+  file_ = nullptr;
+  if (failed_) throw std::runtime_error(path_ + ": cannot be written");
+}
+
+}  // namespace railyard::probe
