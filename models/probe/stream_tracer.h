@@ -1,4 +1,4 @@
-// Who follows streams, as the kinds of workload see it: each kind attaches its ranks' streams and says how their tasks are called.
+// Who follows streams, as kinds of workload see it: each attaches its ranks' streams and says how their tasks are called.
 #pragma once
 
 #include <functional>

@@ -20,7 +20,8 @@ Timeline::Timeline(const Config& config)
 void Timeline::attach(transport::Fabric& fabric) {
   fabric_ = &fabric;
   for (const transport::Device* device : fabric.devices())
-    if (const auto* endpoint = dynamic_cast<const transport::Endpoint*>(device)) memories_[endpoint->window()] = endpoint->name();
+    if (const auto* endpoint = dynamic_cast<const transport::Endpoint*>(device))
+      memories_[endpoint->window()] = endpoint->name();
   fabric.add_listener(*this);
 }
 
@@ -57,7 +58,8 @@ TraceTrack Timeline::place(Lanes& lanes, Time from, Time to) {
     return lane.track;
   }
   const std::size_t number = lanes.lanes.size() + 1;
-  const TraceTrack track = events_.add_track(lanes.process, number == 1 ? lanes.name : lanes.name + " " + std::to_string(number));
+  const std::string name = number == 1 ? lanes.name : lanes.name + " " + std::to_string(number);
+  const TraceTrack track = events_.add_track(lanes.process, name);
   lanes.lanes.push_back({track, to});
   return track;
 }

@@ -11,11 +11,11 @@
 // Processes and their tracks:
 //   jobs                  what jobs.csv has, a track for each kind of name and rank: "TP_AR_PP rank 0"
 //   prefill0.gpu3         a GPU, with counters "SMs active" and "HBM GB/s"
-//     stream compute      a slice for each task of the stream; a transfer leaves its stream at once, and its slice has no length
-//     kv messages         messages that leave this memory, posted to landed, by class; those that overlap are on lanes "kv messages 2"
+//     stream compute      a slice for each task of the stream; a transfer leaves its stream at once: its slice has no length
+//     kv messages         messages that leave this memory, posted to landed, by class; overlapping ones go to "kv messages 2"
 //   prefill0.host0.memory another memory that messages leave
-// Arrows lead from the slice of a transfer to its messages, and from a message to the task that stood waiting at its destination
-// and began when it had landed.
+// Arrows lead from the slice of a transfer to its messages, and from a message to the task that stood waiting at its
+// destination and began when it had landed.
 #pragma once
 
 #include <deque>

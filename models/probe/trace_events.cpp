@@ -39,8 +39,8 @@ TraceEvents::~TraceEvents() {
 std::uint32_t TraceEvents::add_process(std::string_view name, std::string_view labels) {
   const std::uint32_t process = ++processes_;
   const auto describe = [&](std::string_view what, std::string_view key, const std::string& value) {
-    fmt::format_to(std::back_inserter(buffer_), ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"args\":{{\"{}\":{}}}}}", what, process,
-                   key, value);
+    fmt::format_to(std::back_inserter(buffer_), ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"args\":{{\"{}\":{}}}}}",
+                   what, process, key, value);
   };
   describe("process_name", "name", quoted(name));
   if (!labels.empty()) describe("process_labels", "labels", quoted(labels));
@@ -52,7 +52,8 @@ std::uint32_t TraceEvents::add_process(std::string_view name, std::string_view l
 TraceTrack TraceEvents::add_track(std::uint32_t process, std::string_view name) {
   const TraceTrack track{process, kFirstThread + tracks_++};
   const auto describe = [&](std::string_view what, std::string_view key, const std::string& value) {
-    fmt::format_to(std::back_inserter(buffer_), ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"{}\":{}}}}}",
+    fmt::format_to(std::back_inserter(buffer_),
+                   ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"{}\":{}}}}}",
                    what, track.process, track.thread, key, value);
   };
   describe("thread_name", "name", quoted(name));
@@ -69,10 +70,11 @@ void TraceEvents::begin_slice(TraceTrack track, std::string_view kind, std::stri
                  track.process, track.thread, start / 1000, start % 1000, duration / 1000, duration % 1000, kind, name);
 }
 
-void TraceEvents::slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to, std::string_view argument,
-                        std::string_view value) {
+void TraceEvents::slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to,
+                        std::string_view argument, std::string_view value) {
   begin_slice(track, kind, name, from, to);
-  if (!argument.empty()) fmt::format_to(std::back_inserter(buffer_), FMT_COMPILE(",\"args\":{{\"{}\":\"{}\"}}"), argument, value);
+  if (!argument.empty())
+    fmt::format_to(std::back_inserter(buffer_), FMT_COMPILE(",\"args\":{{\"{}\":\"{}\"}}"), argument, value);
   buffer_.push_back('}');
   end_event();
 }
@@ -86,8 +88,8 @@ void TraceEvents::transfer(TraceTrack track, std::string_view kind, std::string_
 void TraceEvents::counter(std::uint32_t process, std::string_view name, Time at, double value) {
   const std::uint64_t ns = whole_ns(at);
   fmt::format_to(std::back_inserter(buffer_),
-                 FMT_COMPILE(",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{}.{:03},\"name\":\"{}\",\"args\":{{\"value\":{}}}}}"), process,
-                 ns / 1000, ns % 1000, name, value);
+                 FMT_COMPILE(",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{}.{:03},\"name\":\"{}\",\"args\":{{\"value\":{}}}}}"),
+                 process, ns / 1000, ns % 1000, name, value);
   end_event();
 }
 

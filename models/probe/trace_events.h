@@ -1,9 +1,9 @@
 // A file of Chrome trace events, gzipped: what ui.perfetto.dev, trace_processor and chrome://tracing open. Format: "Trace Event
 // Format" (Google, 2016) and Perfetto's reading of it.
 //
-// Viewers keep nanoseconds, so both ends of a slice are rounded down to one: slices that do not overlap in the model do not in the
-// file. Slices that overlap on one track are dropped by viewers, without a word, unless one is within the other: whoever writes
-// keeps them apart. A file that was cut short is valid up to there, but for the end of its JSON list, which viewers do without.
+// Viewers keep nanoseconds, so both ends of a slice are rounded down to one: slices that do not overlap in the model do not in
+// the file. Slices that overlap on one track are dropped by viewers, without a word, unless one is within the other: whoever
+// writes keeps them apart. A file that was cut short lacks the end of its JSON list, which viewers do without.
 #pragma once
 
 #include <cstdint>
