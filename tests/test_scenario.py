@@ -102,7 +102,10 @@ def test_a_trace_makes_another_form_of_requests(tmp_path):
 
 
 def test_it_asks_where_somebody_can_answer(tmp_path):
-    controller, terminal = pty.openpty()
+    try:
+        controller, terminal = pty.openpty()
+    except OSError as missing:
+        pytest.skip(f"no terminal to ask at: {missing}")
     os.write(controller, b"dgx_h200\ndgx_h100\ncollective\nall_reduce\n")  # the first answer is no platform, so it asks again
     done = run("new", tmp_path / "new.yaml", stdin=terminal)
     os.close(terminal)
