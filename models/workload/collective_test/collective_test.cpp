@@ -32,15 +32,8 @@ CollectiveTest::CollectiveTest(const CollectiveTestSpec& spec, const std::vector
       fabric_(fabric),
       dispatcher_(fabric),
       sink_(sink),
-      group_(collective::group_of(gpus)),
-      quiet_(fabric, *this) {
-  collective::add_multicast_groups(group_, gpus, fabric);
-  site_ = collective::site_of(gpus, group_, fabric);
-  for (gpu::Gpu* gpu : gpus) {
-    storage_.emplace_back().gpu = gpu;
-    ranks_.push_back(&storage_.back());
-  }
-}
+      ranks_(gpus, fabric),
+      quiet_(fabric, *this) {}
 
 void CollectiveTest::run_next() {
   const auto number = static_cast<std::uint32_t>(finished_.size());
@@ -49,12 +42,12 @@ void CollectiveTest::run_next() {
   for (std::uint32_t r = 0; r < spec_.skew.size(); ++r) {
     if (spec_.skew[r] == Time()) continue;
     // What the rank does before it gets there.
-    dispatcher_.delay(*ranks_[r], ranks_[r]->compute, spec_.skew[r], JobTag(), *this);
+    dispatcher_.delay(*ranks_.devices[r], ranks_.devices[r]->compute, spec_.skew[r], JobTag(), *this);
   }
   for (std::uint32_t i = 0; i < spec_.iterations; ++i) {
     JobTag tag;
     tag.run = i;
-    dispatcher_.collective(ranks_, group_, current_.spec, nullptr, tag, *this, jobs_);
+    dispatcher_.collective(ranks_.devices, ranks_.group, current_.spec, nullptr, tag, *this, jobs_);
   }
 }
 
@@ -93,10 +86,10 @@ std::string CollectiveTest::label(const Job& job) {
 std::vector<std::string> CollectiveTest::blocked() const {
   std::vector<std::string> lines;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_[r]->compute.empty()) continue;
-    const auto& job = static_cast<const Job&>(*ranks_[r]->compute.front());
+    if (ranks_.devices[r]->compute.empty()) continue;
+    const auto& job = static_cast<const Job&>(*ranks_.devices[r]->compute.front());
     lines.push_back(
-        fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_[r]->gpu->name(), label(job)));
+        fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_.devices[r]->gpu->name(), label(job)));
   }
   for (const std::string& line : dispatcher_.sm_waits()) lines.push_back(line);
   return lines;

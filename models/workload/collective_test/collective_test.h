@@ -17,6 +17,7 @@
 #include "workload/job.h"
 #include "workload/job_record.h"
 #include "workload/quiet.h"
+#include "workload/rank_set.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::collective_test {
@@ -50,10 +51,10 @@ class CollectiveTest : private JobClient, private QuietClient {
   /// In the order of the sizes.
   const std::vector<SizeResult>& finished() const { return finished_; }
   /// What runs for a size.
-  collective::CollectiveSpec plan(Bytes bytes) const { return collective_test::plan(spec_, group_, site_, bytes); }
-  const collective::Group& group() const { return group_; }
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
-  RankDevice& rank(std::uint32_t r) { return *ranks_[r]; }
+  collective::CollectiveSpec plan(Bytes bytes) const { return collective_test::plan(spec_, ranks_.group, ranks_.site, bytes); }
+  const collective::Group& group() const { return ranks_.group; }
+  std::uint32_t ranks() const { return ranks_.size(); }
+  RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
   const Dispatcher& dispatcher() const { return dispatcher_; }
   std::vector<std::string> blocked() const;
   /// What a job is, in a word or two: for waveforms.
@@ -73,10 +74,7 @@ class CollectiveTest : private JobClient, private QuietClient {
   transport::Fabric& fabric_;
   Dispatcher dispatcher_;
   JobSink& sink_;
-  std::deque<RankDevice> storage_;
-  std::vector<RankDevice*> ranks_;
-  collective::Group group_;
-  collective::Site site_;
+  RankSet ranks_;
   QuietWaiter quiet_;
   SizeResult current_;
   std::vector<SizeResult> finished_;

@@ -11,17 +11,9 @@ Layer::Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vec
       fabric_(fabric),
       dispatcher_(fabric),
       sink_(sink),
-      group_(collective::group_of(gpus)),
+      ranks_(gpus, fabric),
       results_(steps_.size()),
-      left_(steps_.size(), static_cast<std::uint32_t>(gpus.size())) {
-  for (gpu::Gpu* gpu : gpus) {
-    storage_.emplace_back().gpu = gpu;
-    ranks_.push_back(&storage_.back());
-  }
-  if (gpus.size() == 1) return;
-  collective::add_multicast_groups(group_, gpus, fabric);
-  site_ = collective::site_of(gpus, group_, fabric);
-}
+      left_(steps_.size(), static_cast<std::uint32_t>(gpus.size())) {}
 
 collective::CollectiveSpec Layer::choose(const LayerStep& step) const {
   collective::Request request;
@@ -30,7 +22,7 @@ collective::CollectiveSpec Layer::choose(const LayerStep& step) const {
   request.library = spec_.library;
   request.in_graph = spec_.phase != Phase::training;
   request.traffic_class = number(TrafficClass::tp);
-  return collective::choose(request, group_, site_);
+  return collective::choose(request, ranks_.group, ranks_.site);
 }
 
 void Layer::start() {
@@ -41,12 +33,12 @@ void Layer::start() {
     tag.run = i;
     if (step.is_collective) {
       results_[i].collective = choose(step);
-      dispatcher_.collective(ranks_, group_, results_[i].collective, nullptr, tag, *this, jobs);
+      dispatcher_.collective(ranks_.devices, ranks_.group, results_[i].collective, nullptr, tag, *this, jobs);
       continue;
     }
     for (std::uint32_t t = 0; t < ranks(); ++t) {
       tag.tp = static_cast<std::uint16_t>(t);
-      dispatcher_.kernel(*ranks_[t], ranks_[t]->compute, gpu::chain_of(step.kernel), tag, *this);
+      dispatcher_.kernel(*ranks_.devices[t], ranks_.devices[t]->compute, gpu::chain_of(step.kernel), tag, *this);
     }
   }
 }
@@ -91,9 +83,9 @@ void Layer::on_collective_done(const collective::Collective& collective, const J
 std::vector<std::string> Layer::blocked() const {
   std::vector<std::string> lines;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_[r]->compute.empty()) continue;
-    const auto& job = static_cast<const Job&>(*ranks_[r]->compute.front());
-    lines.push_back(fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_[r]->gpu->name(), label(job)));
+    if (ranks_.devices[r]->compute.empty()) continue;
+    const auto& job = static_cast<const Job&>(*ranks_.devices[r]->compute.front());
+    lines.push_back(fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_.devices[r]->gpu->name(), label(job)));
   }
   return lines;
 }

@@ -9,6 +9,7 @@
 #include "collective/tuner.h"
 #include "workload/job.h"
 #include "workload/job_record.h"
+#include "workload/rank_set.h"
 #include "workload/layer/plan.h"
 #include "workload/traffic.h"
 
@@ -32,9 +33,9 @@ class Layer : private JobClient {
   /// Steps that are over on every rank.
   std::size_t finished() const;
   const std::vector<StepResult>& results() const { return results_; }
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
-  RankDevice& rank(std::uint32_t r) { return *ranks_[r]; }
-  const collective::Group& group() const { return group_; }
+  std::uint32_t ranks() const { return ranks_.size(); }
+  RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
+  const collective::Group& group() const { return ranks_.group; }
   const Dispatcher& dispatcher() const { return dispatcher_; }
   /// How a collective of the plan runs.
   collective::CollectiveSpec choose(const LayerStep& step) const;
@@ -53,10 +54,7 @@ class Layer : private JobClient {
   transport::Fabric& fabric_;
   Dispatcher dispatcher_;
   JobSink& sink_;
-  std::deque<RankDevice> storage_;
-  std::vector<RankDevice*> ranks_;
-  collective::Group group_;
-  collective::Site site_;
+  RankSet ranks_;
   std::vector<StepResult> results_;
   std::vector<std::uint32_t> left_;  ///< of each step: ranks that have it before them
 };

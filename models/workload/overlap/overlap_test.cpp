@@ -49,15 +49,8 @@ OverlapTest::OverlapTest(const OverlapSpec& spec, const std::vector<gpu::Gpu*>& 
       fabric_(fabric),
       dispatcher_(fabric),
       sink_(sink),
-      group_(collective::group_of(gpus)),
-      quiet_(fabric, *this) {
-  collective::add_multicast_groups(group_, gpus, fabric);
-  site_ = collective::site_of(gpus, group_, fabric);
-  for (gpu::Gpu* gpu : gpus) {
-    storage_.emplace_back().gpu = gpu;
-    ranks_.push_back(&storage_.back());
-  }
-}
+      ranks_(gpus, fabric),
+      quiet_(fabric, *this) {}
 
 collective::CollectiveSpec OverlapTest::plan() const {
   collective::Request request;
@@ -66,7 +59,7 @@ collective::CollectiveSpec OverlapTest::plan() const {
                                                                           : collective::Operation::all_reduce;
   request.bytes = spec_.collective_bytes;
   request.traffic_class = number(TrafficClass::tp);
-  return collective::choose(request, group_, site_);
+  return collective::choose(request, ranks_.group, ranks_.site);
 }
 
 JobTag OverlapTest::tag(What what, std::uint32_t step, std::uint32_t rank) const {
@@ -79,14 +72,14 @@ JobTag OverlapTest::tag(What what, std::uint32_t step, std::uint32_t rank) const
 }
 
 void OverlapTest::run_collective(gpu::Stream RankDevice::*stream, const std::vector<JobRef>& after) {
-  dispatcher_.collective(ranks_, group_, plan(), nullptr, tag(kCollective, 0, 0), *this, jobs_, after, stream);
+  dispatcher_.collective(ranks_.devices, ranks_.group, plan(), nullptr, tag(kCollective, 0, 0), *this, jobs_, after, stream);
   live_ += jobs_.size();
 }
 
 JobRef OverlapTest::run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
                                const std::vector<JobRef>& after) {
   ++live_;
-  return dispatcher_.kernel(*ranks_[rank], ranks_[rank]->compute, std::move(chain), tag(what, step, rank), *this,
+  return dispatcher_.kernel(*ranks_.devices[rank], ranks_.devices[rank]->compute, std::move(chain), tag(what, step, rank), *this,
                             after);
 }
 
@@ -96,11 +89,11 @@ void OverlapTest::run_next() {
   current_.method = spec_.methods[results_.size()];
   kernel_s_.clear();
   kernel_alone_s_.clear();
-  for (const RankDevice* rank : ranks_) {
+  for (const RankDevice* rank : ranks_.devices) {
     kernel_s_.push_back(rank->gpu->sms().kernel_seconds());
     kernel_alone_s_.push_back(rank->gpu->sms().kernel_seconds_alone());
   }
-  const gpu::SharedChain product = gpu::chain_of(gpu::kernel_time(ranks_[0]->gpu->datasheet(), gemm_of(spec_)));
+  const gpu::SharedChain product = gpu::chain_of(gpu::kernel_time(ranks_.devices[0]->gpu->datasheet(), gemm_of(spec_)));
   const auto products = [&](const std::vector<JobRef>& after) {
     std::vector<JobRef> done;
     for (std::uint32_t r = 0; r < ranks(); ++r)
@@ -129,7 +122,7 @@ void OverlapTest::run_next() {
 }
 
 void OverlapTest::run_in_steps(bool fused) {
-  const gpu::GpuDatasheet& gpu = ranks_[0]->gpu->datasheet();
+  const gpu::GpuDatasheet& gpu = ranks_.devices[0]->gpu->datasheet();
   gpu::KernelSpec part = gemm_of(spec_);
   const gpu::KernelTime whole = gpu::kernel_time(gpu, part);
   part.m = ceil_div(part.m, ranks());
@@ -149,8 +142,8 @@ void OverlapTest::run_all_gather_steps(const std::vector<gpu::SharedChain>& step
       ranks(), std::vector<JobRef>(ranks()));  // [rank][step]: its shard of that step has come
   for (std::uint32_t i = 1; i < ranks(); ++i)
     for (std::uint32_t r = 0; r < ranks(); ++r) {
-      const std::uint32_t from = (site_.nvlink ? r + i : r + ranks() - 1) % ranks();
-      there[r][i] = send_shard(from, r, i, {there[site_.nvlink ? r : from][i - 1]});
+      const std::uint32_t from = (ranks_.site.nvlink ? r + i : r + ranks() - 1) % ranks();
+      there[r][i] = send_shard(from, r, i, {there[ranks_.site.nvlink ? r : from][i - 1]});
     }
   for (std::uint32_t r = 0; r < ranks(); ++r)
     for (std::uint32_t i = 0; i < ranks(); ++i) run_kernel(r, kGemm, i, steps[i], {there[r][i]});
@@ -164,25 +157,25 @@ void OverlapTest::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& 
   for (std::uint32_t i = 0; i + 1 < ranks(); ++i) {
     std::vector<JobRef> sent(ranks());
     for (std::uint32_t r = 0; r < ranks(); ++r) {
-      const std::uint32_t to = (site_.nvlink ? r + 1 + i : r + 1) % ranks();
+      const std::uint32_t to = (ranks_.site.nvlink ? r + 1 + i : r + 1) % ranks();
       const JobRef job = send_shard(r, to, i, {product[r][i], latest[r]});
-      sent[site_.nvlink ? r : to] = job;
-      if (site_.nvlink || i + 2 == ranks()) sums[to].push_back(job);
+      sent[ranks_.site.nvlink ? r : to] = job;
+      if (ranks_.site.nvlink || i + 2 == ranks()) sums[to].push_back(job);
     }
     latest = sent;
   }
   const double shard = static_cast<double>(spec_.collective_bytes) / ranks();
-  const double tensors = site_.nvlink ? ranks() + 1.0 : 3.0;  // all partial results, or two; and their sum
+  const double tensors = ranks_.site.nvlink ? ranks() + 1.0 : 3.0;  // all partial results, or two; and their sum
   for (std::uint32_t r = 0; r < ranks(); ++r)
-    run_kernel(r, kSum, 0, gpu::chain_of(gpu::memory_bound_time(ranks_[r]->gpu->datasheet(), 0, tensors * shard)),
+    run_kernel(r, kSum, 0, gpu::chain_of(gpu::memory_bound_time(ranks_.devices[r]->gpu->datasheet(), 0, tensors * shard)),
                sums[r]);
 }
 
 JobRef OverlapTest::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step,
                                const std::vector<JobRef>& after) {
   ++live_;
-  return dispatcher_.send(*ranks_[from], ranks_[from]->pp,
-                          {{ranks_[to]->gpu->window(), spec_.collective_bytes / ranks()}}, number(TrafficClass::tp),
+  return dispatcher_.send(*ranks_.devices[from], ranks_.devices[from]->pp,
+                          {{ranks_.devices[to]->gpu->window(), spec_.collective_bytes / ranks()}}, number(TrafficClass::tp),
                           tag(kShard, step, from), *this, after);
 }
 
@@ -198,9 +191,9 @@ void OverlapTest::on_job_done(const Job& job) {
   if (--live_ != 0) return;
   current_.time = after;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    current_.kernel_s = std::max(current_.kernel_s, ranks_[r]->gpu->sms().kernel_seconds() - kernel_s_[r]);
+    current_.kernel_s = std::max(current_.kernel_s, ranks_.devices[r]->gpu->sms().kernel_seconds() - kernel_s_[r]);
     current_.kernel_alone_s =
-        std::max(current_.kernel_alone_s, ranks_[r]->gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
+        std::max(current_.kernel_alone_s, ranks_.devices[r]->gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
   }
   results_.push_back(current_);
   if (!done()) quiet_.wait();

@@ -24,6 +24,7 @@
 #include "workload/job_record.h"
 #include "workload/overlap/spec.h"
 #include "workload/quiet.h"
+#include "workload/rank_set.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::overlap {
@@ -47,8 +48,8 @@ class OverlapTest : private JobClient, private QuietClient {
   void start() { quiet_.wait(); }  // nothing can be sent before the simulation runs
   bool done() const { return results_.size() == spec_.methods.size(); }
   const std::vector<MethodResult>& results() const { return results_; }
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
-  RankDevice& rank(std::uint32_t r) { return *ranks_[r]; }
+  std::uint32_t ranks() const { return ranks_.size(); }
+  RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
   const Dispatcher& dispatcher() const { return dispatcher_; }
   std::vector<std::string> blocked() const { return dispatcher_.sm_waits(); }
   collective::CollectiveSpec plan() const;
@@ -79,10 +80,7 @@ class OverlapTest : private JobClient, private QuietClient {
   transport::Fabric& fabric_;
   Dispatcher dispatcher_;
   JobSink& sink_;
-  std::deque<RankDevice> storage_;
-  std::vector<RankDevice*> ranks_;
-  collective::Group group_;
-  collective::Site site_;
+  RankSet ranks_;
   QuietWaiter quiet_;
   Time begun_;
   std::vector<double> kernel_s_, kernel_alone_s_;  // by rank, before the method
