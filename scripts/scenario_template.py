@@ -14,7 +14,7 @@ from sweeping.keys import alternatives
 COMMENT_COLUMN = 40
 WIDTH = 128
 WITHOUT_MODEL = ("collective", "p2p", "kernel")  # kinds that run no model
-HIDDEN = ("overrides",)  # too many to list: docs/scenario.md has them
+HIDDEN = ("overrides",)  # too many to list: docs/scenario-reference.md has them
 
 
 def platforms(schema_file: pathlib.Path) -> list[str]:

@@ -28,7 +28,7 @@ bool validates(const std::string& file) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(page_is_current) {
-  BOOST_TEST((parameter_reference_markdown() == text_of(kSource + "/docs/scenario.md")), kRegenerate);
+  BOOST_TEST((parameter_reference_markdown() == text_of(kSource + "/docs/scenario-reference.md")), kRegenerate);
 }
 
 BOOST_AUTO_TEST_CASE(schema_is_current) {

@@ -27,7 +27,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 nlohmann::json scenario_schema();
 /// The parameters, for --help.
 std::string parameter_help();
-/// The reference page, docs/scenario.md.
+/// The reference page, docs/scenario-reference.md.
 std::string parameter_reference_markdown();
 
 }  // namespace railyard

@@ -1,4 +1,4 @@
-// scenario_reference ROOT: writes ROOT/docs/scenario.md and ROOT/scenarios/scenario.schema.json from the parameter
+// scenario_reference ROOT: writes ROOT/docs/scenario-reference.md and ROOT/scenarios/scenario.schema.json from the parameter
 // table.
 #include <fstream>
 #include <iostream>
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string root = argv[1];
-  std::ofstream page(root + "/docs/scenario.md"), schema(root + "/scenarios/scenario.schema.json");
+  std::ofstream page(root + "/docs/scenario-reference.md"), schema(root + "/scenarios/scenario.schema.json");
   page << railyard::parameter_reference_markdown();
   schema << railyard::scenario_schema().dump(2) << "\n";
   page.close();

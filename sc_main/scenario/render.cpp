@@ -251,7 +251,7 @@ std::string parameter_help() {
       facts += field.is_required ? ", required" : ", default " + otherwise;
     text += "  " + path + "  (" + facts + ")\n" + wrapped(field.doc, 6);
   });
-  text += "\nWhat-if on any datasheet value, by role (units and ranges: docs/scenario.md)\n";
+  text += "\nWhat-if on any datasheet value, by role (units and ranges: docs/scenario-reference.md)\n";
   for (const Field& role : override_fields()) {
     std::vector<std::string> keys;
     for_each_leaf(*role.members, "", true, [&](const std::string& path, const Field&) { keys.push_back(path); });
