@@ -34,6 +34,15 @@ const char* name_of(Simulation& simulation, transport::Window memory) {
   return "";
 }
 
+/// Dense tensor rates and HBM's, overrides of the scenario included: the roofs over its kernels.
+Json peaks_of(const gpu::GpuDatasheet& gpu) {
+  Json tflops = Json::object();
+  for (std::size_t type = 0; type < kDataTypes; ++type)
+    if (const double per_clock = gpu.sm.flop_per_clock[type]; per_clock > 0)
+      tflops[std::string(kDataTypeNames[type])] = gpu.sm.count * gpu.sm.clock_mhz * per_clock * 1e-6;
+  return {{"hbm_gb_per_s", gpu.hbm.gb_per_s}, {"tflops", tflops}};
+}
+
 void add_route(Json& routes, Simulation& simulation, const RouteOfInterest& r) {
   if (r.from == r.to) return;
   const transport::Path path = simulation.fabric().path(r.from, r.to, number(r.traffic_class));
@@ -59,7 +68,8 @@ Json describe(Simulation& simulation) {
   m["platform"] = simulation.scenario().platform;
   m["groups"] = Json::array();
   for (const platforms::GroupSpec& g : spec.groups)
-    m["groups"].push_back({{"name", g.name}, {"servers", g.servers}, {"gpu", g.gpu.name}, {"calibration", g.gpu.calibration}, {"source", g.gpu.source}});
+    m["groups"].push_back({{"name", g.name}, {"servers", g.servers}, {"gpu", g.gpu.name}, {"calibration", g.gpu.calibration},
+                           {"source", g.gpu.source}, {"peak", peaks_of(g.gpu)}});
   m["devices"] = Json::array();
   for (const transport::Device* d : simulation.fabric().devices()) m["devices"].push_back({{"name", d->name()}, {"kind", kind_of(*d)}, {"ports", d->ports()}});
   m["links"] = Json::array();

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from command_line import BAD_INPUT, Parser
 
 try:
-    from reporting import charts, page, run_charts, source
+    from reporting import charts, kernel_charts, kinds, page, run_charts, source
 except ImportError as missing:
     sys.exit(f"report.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -53,12 +53,22 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def of_run(files: pathlib.Path) -> list[charts.Chart]:
     topology = run_charts.topology(files)
-    return [*run_charts.pipelines(files), *([topology] if topology else []), *run_charts.rooflines(files)]
+    return [
+        *run_charts.pipelines(files),
+        *run_charts.matrices(files),
+        *([topology] if topology else []),
+        *kernel_charts.of_layer(files),
+    ]
 
 
 def report(options: argparse.Namespace) -> None:
     subject = source.read(options.directory)
-    shown = [*charts.fronts(subject, dict(options.slo)), *charts.shares(subject), *charts.heats(subject)]
+    shown = [
+        *charts.fronts(subject, dict(options.slo)),
+        *kinds.charts(subject),
+        *charts.shares(subject),
+        *charts.heats(subject),
+    ]
     detail = next(iter(subject.ranked()), None)
     details = of_run(detail.files) if detail else []
     text = page.render(subject, shown, detail, details, options.html)

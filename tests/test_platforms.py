@@ -73,6 +73,8 @@ def test_describe_is_the_machine_that_runs(platform, tmp_path):
     gpus, nics, nvswitches = {"plx_box": (8, 2, 0), "dgx_a100": (8, 8, 6), "dgx_h100": (8, 8, 4), "dgx_b200": (8, 8, 2),
                               "gb200_nvl72": (72, 72, 18)}[platform]
     assert [kinds.count(kind) for kind in ("gpu", "nic", "nvswitch")] == [2 * gpus, 2 * nics, 2 * nvswitches]
+    for group in machine["groups"]:
+        assert group["peak"]["hbm_gb_per_s"] > 0 and group["peak"]["tflops"]["fp16"] > 0
     # Every device's ports appear as links, from both ends.
     names = {device["name"] for device in machine["devices"]}
     for link in machine["links"]:

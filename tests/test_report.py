@@ -14,7 +14,7 @@ import pytest
 from platform_runs import ROOT, rows, succeed, summary, tiny
 from reports import SCRIPT, database, report, small_sweep
 
-from reporting import charts, run_charts, source  # noqa: E402  (reports.py put scripts/ on the path)
+from reporting import charts, kernel_charts, kinds, run_charts, source  # noqa: E402  (reports.py put scripts/ on the path)
 
 
 def refused(*arguments):
@@ -158,7 +158,8 @@ def test_the_drawing_of_the_machine_has_every_link_with_its_utilisation(run):
 
 def test_no_kernel_is_above_the_roof(tmp_path):
     succeed("plx_box", ROOT / "scenarios" / "kernels_h100_l40s.yaml", "--out", tmp_path / "out", "--quiet")
-    charts_by_gpu = {chart.name: chart for chart in run_charts.rooflines(tmp_path / "out")}
+    found = kinds.charts(source.read(tmp_path / "out"))
+    charts_by_gpu = {chart.name: chart for chart in found if isinstance(chart, kernel_charts.Roofline)}
     assert set(charts_by_gpu) == {"roofline-H100-PCIe-80GB", "roofline-L40S"}
     ada = charts_by_gpu["roofline-L40S"]
     assert ada.gb_per_s == 864 and ada.peaks == pytest.approx(

@@ -1,109 +1,22 @@
 """Reports in a browser: nothing is fetched, nothing complains, marks are where their numbers are, keys reach everything."""
 
 import collections
-import json
 import re
-import shutil
 
 import pytest
 
+import browsers
+from browsers import DESKTOP, FACTORS, PHONE, TICKS, By, Keys, fixture_browser  # noqa: F401  pylint: disable=unused-import
 from platform_runs import succeed, tiny
 from reports import database, report, small_sweep
 
-try:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-except ImportError:
-    webdriver = None
-
-PROGRAMS = {
-    "chromium": shutil.which("chromium"),
-    "chromium-driver": shutil.which("chromedriver"),
-    "python3-selenium": webdriver,
-}
-MISSING = [package for package, found in PROGRAMS.items() if not found]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"missing Debian packages: {', '.join(MISSING)}")
-
-FACTORS = {"s": 1, "ms": 1e3, "us": 1e6}
-PHONE, DESKTOP = (390, 844), (1280, 900)
-CONTRAST = """
-const channels = (color) => color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
-  .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-const light = (color) => { const [r, g, b] = channels(color); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-const contrast = (a, b) => {
-  const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
-  return (high + 0.05) / (low + 0.05);
-};
-const paper = getComputedStyle(document.body).backgroundColor;
-const found = [];
-for (const text of document.querySelectorAll("svg text")) {
-  const box = text.previousElementSibling;
-  const over = /^t\\d$/.test(text.getAttribute("class") || "") || (box && box.matches(".device"));
-  const ground = over ? getComputedStyle(box).fill : paper;
-  found.push([contrast(getComputedStyle(text).fill, ground), text.textContent]);
-}
-found.push([contrast(getComputedStyle(document.querySelector(".note")).color, paper), "note"]);
-found.push([contrast(getComputedStyle(document.querySelector("nav a")).color, paper), "link"]);
-return found;
-"""
+pytestmark = browsers.needed
 MARKS = """
 return [...document.querySelectorAll(arguments[0])].map((a) => {
   const shape = a.querySelector("circle, rect");
   return {...a.dataset, cx: +shape.getAttribute("cx"), cy: +shape.getAttribute("cy"), best: shape.classList.contains("best")};
 });
 """
-TICKS = """
-return [...document.querySelectorAll(arguments[0] + " .axis text")].map(
-  (t) => [t.textContent, +t.getAttribute("x"), +t.getAttribute("y"), t.getAttribute("text-anchor")]);
-"""
-
-
-class Browser:
-    """A headless Chromium without a network of its own to use."""
-
-    def __init__(self, profile):
-        options = webdriver.ChromeOptions()
-        options.binary_location = PROGRAMS["chromium"]
-        for argument in (
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            f"--user-data-dir={profile}",
-        ):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver = webdriver.Chrome(service=Service(PROGRAMS["chromium-driver"]), options=options)
-        self.complaints, self.requests = [], []
-
-    def open(self, page, size=DESKTOP, scheme="light"):
-        self.driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride", {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
-        )
-        self.driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        )
-        self.driver.get(page.as_uri())
-
-    def run(self, script, *arguments):
-        return self.driver.execute_script(script, *arguments)
-
-    def listen(self):
-        """What was said and asked for since the last call."""
-        complaints = [entry["message"] for entry in self.driver.get_log("browser")]
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return complaints, [
-            message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"
-        ]
-
-
-@pytest.fixture(name="browser", scope="module")
-def fixture_browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.driver.quit()
 
 
 @pytest.fixture(name="sweep", scope="module")
@@ -130,17 +43,19 @@ def done(sweep):
 
 
 def test_pages_load_and_work_without_a_complaint_or_a_request(browser, page, layer):
-    browser.listen()
     for shown in (page, layer):
-        browser.open(shown)
-        for summary in browser.driver.find_elements(By.CSS_SELECTOR, "main > section > details > summary"):
-            summary.click()
-        for mark in browser.driver.find_elements(By.CSS_SELECTOR, "a.mark")[:3]:
-            browser.run("arguments[0].focus()", mark)
-            mark.send_keys(Keys.ENTER)
-        complaints, requests = browser.listen()
-        assert complaints == []
-        assert {url.split("#")[0] for url in requests} <= {shown.as_uri(), "data:,"}
+        browsers.expect_quiet(browser, shown)
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_the_screen_and_can_be_read(browser, page, layer, size, scheme):
+    for shown in (page, layer):
+        browsers.expect_readable(browser, shown, size, scheme)
+
+
+def test_paper_has_the_whole_width_and_no_controls(browser, page):
+    browsers.expect_printable(browser, page)
 
 
 def test_marks_of_the_front_are_the_database_and_lie_where_the_axes_say(browser, page, sweep):
@@ -304,41 +219,8 @@ def test_keys_reach_what_a_pointer_reaches(browser, page, sweep):
         ".every((f) => f.parentElement.querySelector('details table'))"
     )
     assert browser.run(
-        "const named = [...document.querySelectorAll('[id]')]; "
-        "return new Set(named.map((e) => e.id)).size == named.length"
+        "const named = [...document.querySelectorAll('[id]')]; " "return new Set(named.map((e) => e.id)).size == named.length"
     )
-
-
-@pytest.mark.parametrize("size", [PHONE, DESKTOP])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_the_screen_and_can_be_read(browser, page, layer, size, scheme):
-    for shown in (page, layer):
-        browser.open(shown, size, scheme)
-        assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-        outside = browser.run(
-            """return [...document.querySelectorAll("svg text")].filter((t) => { const b = t.getBBox(),
-          v = t.ownerSVGElement.viewBox.baseVal;
-          return b.x < 0 || b.y < 0 || b.x + b.width > v.width || b.y + b.height > v.height; }).map((t) => t.textContent)"""
-        )
-        assert outside == []
-        poor = [(ratio, text) for ratio, text in browser.run(CONTRAST) if ratio < 4.5]
-        assert poor == []
-    light = browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert light == (scheme == "light")
-
-
-def test_paper_has_the_whole_width_and_no_controls(browser, page):
-    browser.open(page, (794, 1123), "dark")  # A4
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    for hidden in ("nav", ".controls", "main > section > details"):
-        assert not browser.driver.find_element(By.CSS_SELECTOR, hidden).is_displayed(), hidden
-    beyond = browser.run(
-        "return [...document.querySelectorAll('svg, table')]"
-        ".filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.id)"
-    )
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    assert beyond == []
 
 
 def test_the_page_is_readable_without_scripts(browser, page, sweep):

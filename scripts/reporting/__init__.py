@@ -2,10 +2,14 @@
 
   source.py       a run's directory or a sweep's database, as points with their metrics
   charts.py       charts of many points: fronts, stacked parts of the time, heat maps
-  run_charts.py   charts of one run: its pipeline, its machine's links, its kernels under the roofline
+  lines.py        charts of a quantity by a size, a line for each setting, and bars by way
+  kinds.py        which of these each kind of workload has
+  kernel_charts.py    kernels under the roofs of their GPU, and by size
+  run_charts.py   charts of one run: its pipeline, its machine's links, its pairs of GPUs
   markup.py       elements of HTML and SVG, scales and ticks
   draw.py         charts of many points as SVG
-  draw_run.py     charts of one run as SVG
+  draw_lines.py   lines and bars as SVG
+  draw_run.py     charts of one run as SVG, and rooflines
   page.py         the page: charts, the table of each, the table of runs; page.css and page.js go into it
-  figures.py      the same charts by matplotlib, for papers
+  figures.py      the same charts by matplotlib, for papers; figures_run.py those of one run, figure_style.py their look
 """

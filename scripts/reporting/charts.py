@@ -91,12 +91,12 @@ class Panel:
     """A heat map of the runs whose other axes have these values."""
 
     title: str
-    cells: dict[tuple[object, object], tuple[float, int]]  # (row, column): mean value, and one run's number
+    cells: dict[tuple[object, object], tuple[float, int | None]]  # (row, column): mean value, and one run's number
 
 
 @dataclass
 class Heat(Chart):
-    """A value by two axes."""
+    """A value by two axes. `marks_best`: the best is outlined, and colours tell the values apart; else they begin at zero."""
 
     value_name: str
     largest_is_best: bool
@@ -105,10 +105,16 @@ class Heat(Chart):
     rows: list
     columns: list
     panels: list[Panel]
+    marks_best: bool = True
 
     @property
     def values(self) -> list[float]:
         return [value for panel in self.panels for value, _ in panel.cells.values()]
+
+    @property
+    def lowest(self) -> float:
+        """Of the colours."""
+        return min(self.values) if self.marks_best else 0.0
 
     @property
     def best(self) -> float:
@@ -136,7 +142,8 @@ def part_class(name: str) -> str:
     return CLASSES.get(name, "rest")
 
 
-def _numbers(point: Point, prefix: str) -> list[str]:
+def numbered(point: Point, prefix: str) -> list[str]:
+    """Its metrics `prefix` and a number, by the number."""
     names = [name for name in point.metrics if name.startswith(prefix) and name[len(prefix) :].isdigit()]
     return sorted(names, key=lambda name: int(name[len(prefix) :]))
 
@@ -152,8 +159,8 @@ def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int
         return [("pass", "pass_s", "tokens_per_s", lambda p: p.metrics["ranks"])]
     if point.kind == "layer":
         return [("layer", "layer_s", "tflops", lambda p: 1)]
-    if point.kind == "collective" and (sizes := _numbers(point, "time_s.")):
-        return [("collective", sizes[0], _numbers(point, "busbw_gb_per_s.")[-1], lambda p: 1)]
+    if point.kind == "collective" and (sizes := numbered(point, "time_s.")):
+        return [("collective", sizes[0], numbered(point, "busbw_gb_per_s.")[-1], lambda p: 1)]
     return []
 
 
@@ -196,7 +203,10 @@ def shares(subject: Subject) -> list[Shares]:
     """Of every phase that a kind tells apart, its parts; `phase: part` are those that add up to the phase."""
     found: dict[str, Shares] = {}
     points = subject.ranked()
-    for point in points[:MOST_BARS]:
+    bars = points[:MOST_BARS]
+    if all(point.kind == "layer" for point in bars):  # by size, not by rank: what grows with tokens and ranks is the question
+        bars.sort(key=lambda point: point.number)
+    for point in bars:
         phases: dict[str, dict[str, float]] = {}
         for name, seconds in parts(point.metrics).items():
             phase, colon, part = name.partition(": ")

@@ -1,7 +1,7 @@
 """Charts of many points as SVG. Every mark carries its exact numbers (data-x, data-y, ...) and what is said about it
 (data-tip); those of a run lead to its row of the table. Colours are classes of the page's style."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from .charts import Front, Heat, Mark, Shares, part_class
 from .markup import Element, Quantity, Scale, brief, element, shortened, shown, text_width
@@ -34,28 +34,42 @@ def words(text: str, x: float, y: float, class_: str = "", anchor: str = "start"
     return element("text", text, x=x, y=y, class_=class_ or None, text_anchor=None if anchor == "start" else anchor)
 
 
-def linked(number: int, tip: str, *children: Element, **data: object) -> Element:
-    """Marks of a run: a link to its row."""
+def linked(number: int | None, tip: str, *children: Element, **data: object) -> Element:
+    """Marks of a run: a link to its row, where it has one."""
+    link = {"href": f"#run-{number}", "class_": "mark", "data_run": number}
     return element(
-        "a",
+        "g" if number is None else "a",
         *children,
-        href=f"#run-{number}",
-        class_="mark",
+        **({"tabindex": 0, "role": "img"} if number is None else link),
         aria_label=tip,
         data_tip=tip,
-        data_run=number,
         **{f"data_{name}": repr(value) for name, value in data.items()},
     )
 
 
-def legend(entries: Iterable[tuple[str, str]], x: float, y: float, width: float) -> tuple[Element, float]:
+def along(label: str, marks: Sequence[Element], class_: str = "") -> Element:
+    """Marks of which the tab key reaches one; arrow keys go from each to the next (page.js)."""
+    for mark in marks[1:]:
+        mark.set("tabindex", "-1")
+    return element(
+        "g", *marks, class_=f"along {class_}".strip(), role="group", aria_label=f"{label}; arrow keys lead from one to the next"
+    )
+
+
+def _box(class_: str, x: float, y: float) -> Element:
+    return element("rect", x=x, y=y - 10.0, width=12, height=12, rx=2, class_=class_)
+
+
+def legend(
+    entries: Iterable[tuple[str, str]], x: float, y: float, width: float, swatch: Callable[[str, float, float], Element] = _box
+) -> tuple[Element, float]:
     """@param entries  class and text. @return the legend, and its height"""
     group, left, top = element("g", class_="legend"), x, y
     for class_, text in entries:
         wide = text_width(text) + 30
         if left + wide > width and left > x:
             left, top = x, top + 20
-        group.append(element("rect", x=left, y=top - 10.0, width=12, height=12, rx=2, class_=class_))
+        group.append(swatch(class_, left, top))
         group.append(words(text, left + 17, top))
         left += wide
     return group, top - y + 20
@@ -65,10 +79,10 @@ def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity) -> Element:
     group = element("g", class_="axis", aria_hidden="true")
     for value in x.ticks():
         group.append(element("line", x1=x(value), x2=x(value), y1=y.start, y2=y.end))
-        group.append(words(f"{value:.6g}", x(value), y.start + 17, anchor="middle"))
+        group.append(words(x_name.text(value), x(value), y.start + 17, anchor="middle"))
     for value in y.ticks():
         group.append(element("line", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
-        group.append(words(f"{value:.6g}", x.start - 7, y(value) + 4, anchor="end"))
+        group.append(words(y_name.text(value), x.start - 7, y(value) + 4, anchor="end"))
     group.append(words(x_name.label, (x.start + x.end) / 2, y.start + 38, anchor="middle"))
     group.append(words(y_name.label, x.start - 50, y.end - 12))
     return group
@@ -195,7 +209,7 @@ def heat(chart: Heat) -> Element:
     width, height = size * min(in_row, len(chart.panels)), tall * lines + 6
     name = f"{chart.title}: {chart.value_name}"
     drawing = canvas(chart.name, name, width, height)
-    low, span = min(chart.values), (max(chart.values) - min(chart.values)) or 1.0
+    low, span = chart.lowest, (max(chart.values) - chart.lowest) or 1.0
     for i, panel in enumerate(chart.panels):
         ox, oy = (i % in_row) * size, (i // in_row) * tall
         drawing.append(words(panel.title, ox + left, oy + 16, "strong"))
@@ -211,7 +225,7 @@ def heat(chart: Heat) -> Element:
                     continue
                 value, number = panel.cells[row, column]
                 step = min(int((value - low) / span * STEPS), STEPS - 1)
-                best = value == chart.best
+                best = chart.marks_best and value == chart.best
                 tip = (
                     f"{panel.title + ': ' if panel.title else ''}{chart.row_name}={row}, {chart.column_name}={column}: "
                     f"{chart.value_name} {brief(value)}" + (", the best" if best else "")

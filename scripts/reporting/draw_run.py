@@ -2,9 +2,10 @@
 
 import re
 
-from .draw import HEIGHT, WIDTH, axes, canvas, legend, words
+from .draw import HEIGHT, WIDTH, along, axes, canvas, legend, linked, words
+from .kernel_charts import Roofline
 from .markup import Element, Quantity, Scale, element, shown, text_width
-from .run_charts import Pipeline, Roofline, Topology
+from .run_charts import Pipeline, Topology
 
 BINS = (0.05, 0.1, 0.25, 0.5, 0.75)  # of utilisation: colours u1, u2, ...; u0 is none
 LANE = 26.0
@@ -153,30 +154,20 @@ def roofline(chart: Roofline) -> Element:
         axes(x, y, Quantity("FLOPs / HBM byte", 1), Quantity("TFLOP/s", 1)),
         key,
     )
-    for name, peak in chart.peaks.items():
+    for name, peak in chart.roofs.items():
         corner = peak * 1e3 / chart.gb_per_s
         low = max(x.low, y.low * 1e3 / chart.gb_per_s)
         points = [(low, low * chart.gb_per_s * 1e-3), (corner, peak), (x.high, peak)]
         path = "M" + "L".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)
         drawing.append(element("path", d=path, class_="roof", data_peak=repr(peak)))
         drawing.append(words(f"{name} {peak:.0f} TFLOP/s", right - 4, y(peak) - 5, "small", "end"))
-    for kernel in kernels:
-        tip = (
-            f"{kernel.name}: {kernel.tflops:.4g} TFLOP/s at {kernel.flops_per_byte:.4g} FLOPs a byte, limited by {kernel.limit}"
-        )
-        drawing.append(
-            element(
-                "circle",
-                cx=x(kernel.flops_per_byte),
-                cy=y(kernel.tflops),
-                r=4.5,
-                class_=f"dot {LIMITS.get(kernel.limit, 'g5')}",
-                tabindex=0,
-                role="img",
-                aria_label=tip,
-                data_tip=tip,
-                data_x=repr(kernel.flops_per_byte),
-                data_y=repr(kernel.tflops),
+    for limit in dict.fromkeys(kernel.limit for kernel in kernels):
+        marks = []
+        for kernel in sorted((kernel for kernel in kernels if kernel.limit == limit), key=lambda kernel: kernel.flops_per_byte):
+            tip = f"{kernel.name}: {kernel.tflops:.4g} TFLOP/s at {kernel.flops_per_byte:.4g} FLOPs a byte, limited by {limit}"
+            dot = element(
+                "circle", cx=x(kernel.flops_per_byte), cy=y(kernel.tflops), r=4.5, class_=f"dot {LIMITS.get(limit, 'g5')}"
             )
-        )
+            marks.append(linked(kernel.number, tip, dot, x=kernel.flops_per_byte, y=kernel.tflops))
+        drawing.append(along(f"{len(marks)} kernels limited by {limit}", marks))
     return drawing

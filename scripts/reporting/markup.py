@@ -52,12 +52,24 @@ def brief(value: float) -> str:
     return f"{value:.0f}" if 1e3 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
+def bytes_text(value: float) -> str:
+    """A size as benchmarks print it: 512, 64K, 2M."""
+    for scale, unit in ((2**30, "G"), (2**20, "M"), (2**10, "K")):
+        if value >= scale and value % scale == 0:
+            return f"{value // scale:.0f}{unit}"
+    return f"{value:.6g}"
+
+
 @dataclass
 class Quantity:
     """How an axis shows a metric: a label with a unit, and the factor from the metric to it."""
 
     label: str
     factor: float
+
+    def text(self, value: float) -> str:
+        """Of a tick."""
+        return bytes_text(value) if self.label == "bytes" else f"{value:.6g}"
 
     @staticmethod
     def of(name: str, largest: float) -> "Quantity":
@@ -71,20 +83,24 @@ class Quantity:
 
 @dataclass
 class Scale:
-    """From values to places on the page, linear from zero or logarithmic."""
+    """From values to places on the page, linear from zero or logarithmic. `binary`: ticks are powers of two."""
 
     low: float
     high: float
     start: float
     end: float
     logarithmic: bool = False
+    binary: bool = False
 
     @staticmethod
-    def over(values: Iterable[float], start: float, end: float) -> "Scale":
+    def over(values: Iterable[float], start: float, end: float, logarithmic: bool | None = None) -> "Scale":
+        """@param logarithmic  None: where the values are far apart"""
         known = list(values)
         low, high = min(known), max(known)
-        if low > 0 and high / low > MOST_LINEAR:
-            return Scale(low / 1.3, high * 1.3, start, end, True)
+        if logarithmic is None:
+            logarithmic = low > 0 and high / low > MOST_LINEAR
+        if logarithmic and low > 0:
+            return Scale(low / 1.3, high * 1.3, start, end, True, all(math.log2(value).is_integer() for value in known))
         return Scale(0.0, (high * 1.06) or 1.0, start, end)
 
     def __call__(self, value: float) -> float:
@@ -95,6 +111,9 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int = 7) -> list[float]:
+        if self.binary:
+            first, last = math.ceil(math.log2(self.low)), math.floor(math.log2(self.high))
+            return [2.0**n for n in range(first, last + 1, -(-(last - first + 1) // most))]
         if self.logarithmic:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             for steps in ((1, 2, 5), (1, 3), (1,)):

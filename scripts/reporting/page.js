@@ -21,6 +21,20 @@ document.addEventListener("focusin", (event) => {
 document.addEventListener("focusout", () => { tip.hidden = true; });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
+// Of the marks along a line the tab key reaches one; arrow keys go from each to the next.
+const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+document.addEventListener("keydown", (event) => {
+  const line = event.key in steps && event.target.closest && event.target.closest(".along");
+  if (!line) return;
+  const marks = [...line.querySelectorAll("[data-tip]")], here = marks.indexOf(event.target);
+  const next = marks[here + steps[event.key]];
+  if (!next) return;
+  event.preventDefault();
+  event.target.setAttribute("tabindex", "-1");
+  next.setAttribute("tabindex", "0");
+  next.focus();
+});
+
 // The table of runs: sorted by a press on a column's head, filtered by words and by conditions such as tp=8 or ttft_s<0.5.
 const runs = document.getElementById("runs");
 if (runs) {
@@ -66,6 +80,8 @@ if (runs) {
       if (!row.hidden) left.add(row.dataset.run);
     }
     document.querySelectorAll(".mark").forEach((mark) => mark.classList.toggle("dim", !left.has(mark.dataset.run)));
+    document.querySelectorAll(".line[data-runs]").forEach((line) =>
+      line.classList.toggle("dim", !line.dataset.runs.split(" ").some((run) => left.has(run))));
     count.textContent = `${left.size} of ${all} runs`;
   }
   box.addEventListener("input", filter);

@@ -4,10 +4,12 @@ import os
 import pathlib
 from collections.abc import Callable, Sequence
 
-from . import draw, draw_run
+from . import draw, draw_lines, draw_run
 from .charts import Chart, Front, Heat, Shares, Table
+from .kernel_charts import Roofline
+from .lines import Bars, Lines
 from .markup import Element, element, shown, written
-from .run_charts import Pipeline, Roofline, Topology
+from .run_charts import Pipeline, Topology
 from .source import Point, Subject
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -15,6 +17,8 @@ DRAWN: dict[type, Callable[[Chart], Element]] = {
     Front: draw.front,
     Shares: draw.shares,
     Heat: draw.heat,
+    Lines: draw_lines.lines,
+    Bars: draw_lines.bars,
     Pipeline: draw_run.pipeline,
     Topology: draw_run.topology,
     Roofline: draw_run.roofline,

@@ -10,17 +10,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import yaml
-
-from command_line import ROOT
-
-from .charts import Chart, Table
+from .charts import Chart, Heat, Panel, Table
 from .source import Error
 
 MOST_BARS = 1500
 MOST_HELD = 30000  # of jobs.csv at a time: it may have millions
 MOST_DEVICES = 400
-DATASHEETS = ROOT / "platforms" / "datasheets" / "gpus"
+MOST_SIDE = 24  # of a matrix
 PHASES = {
     "P": "prefill",
     "TP": "prefill",
@@ -99,33 +95,8 @@ class Topology(Chart):
         )
 
 
-@dataclass
-class Kernel:
-    """FLOPs a byte of HBM traffic, and what was reached."""
-
-    name: str
-    limit: str
-    flops_per_byte: float
-    tflops: float
-
-
-@dataclass
-class Roofline(Chart):
-    """Kernels of a GPU under the peaks of its datasheet."""
-
-    kernels: list[Kernel]
-    gb_per_s: float | None  # of HBM; None where no shipped datasheet has this name
-    peaks: dict[str, float]  # TFLOP/s by data type
-
-    def table(self) -> Table:
-        return Table(
-            ["kernel", "limit", "FLOPs / HBM byte", "TFLOP/s"],
-            [[k.name, k.limit, k.flops_per_byte, k.tflops] for k in self.kernels],
-        )
-
-
 @contextlib.contextmanager
-def _understood(path: pathlib.Path) -> Iterator[None]:
+def understood(path: pathlib.Path) -> Iterator[None]:
     """@throws Error where what is read inside is not what an executable writes"""
     try:
         yield
@@ -135,7 +106,7 @@ def _understood(path: pathlib.Path) -> Iterator[None]:
         raise Error(f"{path}: not written by this version of Railyard ({error!r})") from error
 
 
-def _rows(path: pathlib.Path) -> Iterator[dict]:
+def rows(path: pathlib.Path) -> Iterator[dict]:
     with open(path, encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 
@@ -152,8 +123,8 @@ def pipelines(files: pathlib.Path) -> list[Pipeline]:
     phases: dict[str, list[Bar]] = {}
     counts: collections.Counter[str] = collections.Counter()
     computing = set()
-    with _understood(path):
-        for row in _rows(path):
+    with understood(path):
+        for row in rows(path):
             name, work = row["name"], row["kind"]
             first = re.match(r"[A-Za-z]+", name)[0]
             phase = PHASES.get(first, OTHER_PHASE)
@@ -254,7 +225,7 @@ def topology(files: pathlib.Path) -> Topology | None:
     path = files / "machine.json"
     if not path.exists() or not (files / "links.csv").exists():
         return None
-    with _understood(path):
+    with understood(path):
         machine = json.loads(path.read_text(encoding="utf-8"))
         kinds = {device["name"]: device["kind"] for device in machine["devices"]}
 
@@ -267,11 +238,11 @@ def topology(files: pathlib.Path) -> Topology | None:
             link["name"]: (device(link["from"]), device(link["to"])) for link in machine["links"] if link["direction"] == "tx"
         }
     path = files / "links.csv"
-    with _understood(path):
-        rows = {(row["name"], row["direction"]): row for row in _rows(path)}
+    with understood(path):
+        directions = {(row["name"], row["direction"]): row for row in rows(path)}
         connections = []
         for name, pair in ends.items():
-            tx, rx = rows[name, "tx"], rows.get((name, "rx"), {})
+            tx, rx = directions[name, "tx"], directions.get((name, "rx"), {})
             moved = (int(tx["bytes"]) + int(rx.get("bytes", 0))) * 1e-9
             connections.append(
                 Connection(name, pair, float(tx["gb_per_s"]), float(tx["utilisation"]), float(rx.get("utilisation", 0)), moved)
@@ -284,41 +255,38 @@ def topology(files: pathlib.Path) -> Topology | None:
     return Topology("links", "Links by utilisation", _placed(drawn, connections), connections, note=note)
 
 
-def rooflines(files: pathlib.Path) -> list[Roofline]:
-    """One for each GPU type of a kernel run or a layer run."""
-    path = next((files / name for name in ("kernels.csv", "layer.csv") if (files / name).exists()), None)
-    if path is None:
-        return []
-    found: dict[str, Roofline] = {}
-    with _understood(path):
-        of_layer = json.loads((files / "machine.json").read_text(encoding="utf-8"))["groups"][0]["gpu"]
-        for row in _rows(path):
-            if not row["flops"] or int(row["hbm_bytes"]) == 0 or float(row["tflops"]) == 0:
-                continue
-            gpu = row.get("gpu", of_layer)
-            chart = found.setdefault(gpu, Roofline(f"roofline-{gpu}", f"Roofline: {gpu}", [], *_peaks(gpu)))
-            name = row["name"] if "name" in row else _kernel_name(row)
-            chart.kernels.append(Kernel(name, row["limit"], int(row["flops"]) / int(row["hbm_bytes"]), float(row["tflops"])))
-    for chart in found.values():
-        chart.note = (
-            "Roofs are the datasheet's peaks, overrides of a scenario not among them."
-            if chart.peaks
-            else "No shipped datasheet has this name: no roofs."
-        )
-    return list(found.values())
+PAIRS = {"unidirectional": "Bandwidth one way", "bidirectional": "Bandwidth both ways", "latency": "Latency"}
 
 
-def _kernel_name(row: dict) -> str:
-    sizes = [f"{key}={row[key]}" for key in ("m", "n", "k", "batch", "tokens", "context_tokens", "width") if row[key]]
-    return " ".join([f"{row['op']} {row['dtype']}", *sizes])
-
-
-def _peaks(gpu: str) -> tuple[float | None, dict[str, float]]:
-    """HBM GB/s, and dense TFLOP/s by data type."""
-    path = DATASHEETS / f"{gpu}.yaml"
+def matrices(files: pathlib.Path) -> list[Heat]:
+    """A p2p matrix: every two GPUs, a chart for each measure."""
+    path = files / "p2p.csv"
     if not path.exists():
-        return None, {}
-    sheet = yaml.safe_load(path.read_text(encoding="utf-8"))
-    per_flop = sheet["sm"]["count"] * sheet["sm"]["clock_mhz"] * 1e-6
-    rates = sheet["sm"]["flop_per_clock"]
-    return sheet["hbm"]["gb_per_s"], {name: per_flop * rates[name] for name in ("bf16", "fp8", "fp4") if name in rates}
+        return []
+    pairs: dict[str, dict[tuple[object, object], tuple[float, int | None]]] = {}
+    with understood(path):
+        for row in rows(path):
+            if row["measure"] in PAIRS and row["from"] != row["to"]:
+                value = float(row["latency_us"] if row["measure"] == "latency" else row["gb_per_s"])
+                pairs.setdefault(row["measure"], {})[int(row["from"]), int(row["to"])] = (value, None)
+    found = []
+    for measure, cells in pairs.items():
+        froms, tos = ([*dict.fromkeys(pair[i] for pair in cells)] for i in (0, 1))
+        if max(len(froms), len(tos)) > MOST_SIDE:
+            continue
+        unit, note = "us" if measure == "latency" else "GB/s", "Places in the list of GPUs. A GPU with itself is in p2p.csv."
+        chart = Heat(
+            f"pairs-{measure}",
+            f"{PAIRS[measure]}, pair by pair",
+            unit,
+            measure != "latency",
+            "from",
+            "to",
+            sorted(froms),
+            sorted(tos),
+            [Panel("", cells)],
+            marks_best=False,
+            note=note,
+        )
+        found.append(chart)
+    return found

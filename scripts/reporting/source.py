@@ -60,6 +60,10 @@ class Subject:
     def is_sweep(self) -> bool:
         return (self.directory / DATABASE).exists()
 
+    def row(self, point: Point) -> int | None:
+        """Its number, where the page has a table of runs to lead to."""
+        return point.number if self.is_sweep else None
+
     @property
     def done(self) -> list[Point]:
         return [point for point in self.points if point.status == "done"]

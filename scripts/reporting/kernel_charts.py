@@ -1,0 +1,192 @@
+"""Charts of kernels, of a run or of all runs of a sweep: under the roofs of their GPU, and by their size."""
+
+import json
+import pathlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .charts import MOST_PANELS, Chart, Table
+from .lines import Dot, chart_of
+from .run_charts import rows, understood
+from .source import Point, Subject
+
+MOST_KERNELS = 3000
+ROOFS = ("bf16", "fp8", "fp4")  # shown in any case; those of other types where a kernel uses them
+GROWING = ("m", "tokens", "batch", "context_tokens", "n", "k", "copy_bytes", "width", "groups")
+SIZES = ("m", "n", "k", "groups", "heads", "kv_heads", "head_dim", "batch", "tokens", "context_tokens", "width", "copy_bytes")
+NAMES = ("group", "gpu", "launch", "dtype")  # other columns of kernels.csv that tell kernels apart
+TOLD = re.compile(
+    r"workload\.kernels\.\d+\.(" + "|".join((*NAMES, *SIZES, "op", "bytes")) + r")|machine\.groups\.\w+\.gpu"
+)  # keys
+
+
+@dataclass
+class Kernel:
+    """FLOPs a byte of HBM traffic, and what was reached. `number`: of the run, where the page has a row of it."""
+
+    name: str
+    limit: str
+    flops_per_byte: float
+    tflops: float
+    number: int | None = None
+
+
+@dataclass
+class Roofline(Chart):
+    """Kernels of a GPU under its peaks, as the scenario has it."""
+
+    kernels: list[Kernel]
+    gb_per_s: float  # of HBM
+    peaks: dict[str, float]  # TFLOP/s by data type
+
+    @property
+    def roofs(self) -> dict[str, float]:
+        """The peaks, types of the same one together."""
+        types: dict[float, list[str]] = {}
+        for name, peak in self.peaks.items():
+            types.setdefault(peak, []).append(name)
+        return {", ".join(names): peak for peak, names in types.items()}
+
+    def table(self) -> Table:
+        return Table(
+            ["kernel", "limit", "FLOPs / HBM byte", "TFLOP/s"],
+            [[k.name, k.limit, k.flops_per_byte, k.tflops] for k in self.kernels],
+        )
+
+
+@dataclass(frozen=True)
+class _Gpu:
+    """A machine's GPU, as the scenario has it."""
+
+    name: str
+    gb_per_s: float
+    tflops: tuple[tuple[str, float], ...]
+
+
+@dataclass
+class _Measured:
+    """A row of kernels.csv."""
+
+    row: dict[str, str]
+    label: str  # of the run, without what the row tells itself
+    point: Point
+    number: int | None
+    gpu: _Gpu
+
+
+def charts(subject: Subject) -> list[Chart]:
+    """Of kernel runs: a roofline for each GPU, and a chart for each operation that has several sizes."""
+    told = [name for name, keys in subject.axes.items() if keys and all(TOLD.fullmatch(key) for key in keys)]
+    found: list[_Measured] = []
+    count = 0
+    for point in subject.ranked():
+        path = point.files / "kernels.csv" if point.files else None
+        if point.kind != "kernel" or not path.exists():
+            continue
+        label = ", ".join(f"{name}={point.values[name]}" for name in subject.axes if name not in told)
+        gpus = _gpus(point.files)
+        with understood(path):
+            own = [_Measured(row, label, point, subject.row(point), gpus[row["group"]]) for row in rows(path)]
+        count += 1
+        if found and len(found) + len(own) > MOST_KERNELS:
+            break
+        found += own
+    found.sort(key=lambda kernel: kernel.point.number)
+    left = sum(point.kind == "kernel" for point in subject.done) - count
+    made = [*_rooflines(found), *_by_size(found)]
+    for chart in made:
+        if left:
+            chart.note = f"{chart.note} The best {count} of {count + left} runs.".strip()
+    return made
+
+
+def of_layer(files: pathlib.Path) -> list[Roofline]:
+    """Of a layer run."""
+    path = files / "layer.csv"
+    if not path.exists():
+        return []
+    (gpu, *_) = _gpus(files).values()
+    with understood(path):
+        kernels = [kernel for row in rows(path) if (kernel := _kernel(row, row["name"]))]
+    return [_roofline(gpu, kernels, ())] if kernels else []
+
+
+def _gpus(files: pathlib.Path) -> dict[str, _Gpu]:
+    """By group."""
+    path = files / "machine.json"
+    with understood(path):
+        groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
+        return {
+            group["name"]: _Gpu(group["gpu"], group["peak"]["hbm_gb_per_s"], tuple(group["peak"]["tflops"].items()))
+            for group in groups
+        }
+
+
+def _kernel(row: dict[str, str], name: str, number: int | None = None) -> Kernel | None:
+    """None for those that do no arithmetic, or need nothing of HBM."""
+    if not row["flops"] or int(row["hbm_bytes"]) == 0 or float(row["tflops"]) == 0:
+        return None
+    return Kernel(name, row["limit"], int(row["flops"]) / int(row["hbm_bytes"]), float(row["tflops"]), number)
+
+
+def _roofline(gpu: _Gpu, kernels: list[Kernel], dtypes: Iterable[str]) -> Roofline:
+    peaks = {name: peak for name, peak in gpu.tflops if name in ROOFS or name in dtypes}
+    return Roofline(f"roofline-{gpu.name}", f"Roofline: {gpu.name}", kernels, gpu.gb_per_s, peaks)
+
+
+def _rooflines(measured: list[_Measured]) -> list[Roofline]:
+    """One for each GPU; of a GPU that the scenarios change, one for each variant."""
+    found: dict[_Gpu, list[tuple[_Measured, Kernel]]] = {}
+    for one in measured:
+        name = ", ".join(word for word in (one.label, kernel_name(one.row)) if word)
+        if kernel := _kernel(one.row, name, one.number):
+            found.setdefault(one.gpu, []).append((one, kernel))
+    names = [gpu.name for gpu in found]
+    made: list[Roofline] = []
+    for gpu, members in list(found.items())[:MOST_PANELS]:
+        chart = _roofline(gpu, [kernel for _, kernel in members], {one.row["dtype"] for one, _ in members})
+        if names.count(gpu.name) > 1:
+            first = members[0][0]
+            chart.name += f"-{len(made)}"
+            chart.title += f", {first.label or first.row['group']}"
+        made.append(chart)
+    return made
+
+
+def _label(one: _Measured, columns: Iterable[str]) -> str:
+    return ", ".join([*([one.label] if one.label else []), *(f"{key}={one.row[key]}" for key in columns)])
+
+
+def _by_size(measured: list[_Measured]) -> list[Chart]:
+    """Of each operation, what it reaches (its time where it has no FLOPs) by the size that has most values."""
+    operations: dict[str, list[_Measured]] = {}
+    for one in measured:
+        operations.setdefault(one.row["op"], []).append(one)
+    found: list[Chart] = []
+    for op, members in operations.items():
+        values = {key: {one.row[key] for one in members} - {""} for key in (*NAMES, *SIZES)}
+        size = max(GROWING, key=lambda key: len(values[key]))
+        if len(values[size]) < 2:
+            continue
+        varying = [key for key in values if key != size and len(values[key]) > 1]
+        if {"group", "gpu"} <= set(varying) and len(values["group"]) == len(values["gpu"]):  # each tells the other
+            varying.remove("group")
+        places = {(one.point.number, _label(one, varying), one.row[size]) for one in members}
+        if len(places) < len(members):  # entries that differ in what the file does not tell
+            varying.append("item")
+        rated = all(float(one.row["tflops"] or 0) for one in members)
+        samples = []
+        for one in members:
+            value = float(one.row["tflops" if rated else "time_us"])
+            dot = Dot(float(one.row[size]), value, one.number, f"limited by {one.row['limit']}")
+            samples.append((_label(one, varying), dot))
+        name = "bytes" if size == "copy_bytes" else size
+        y_name = "TFLOP/s" if rated else "time, us"
+        found += chart_of(f"{op}-by-{name}", f"{op} by {name}", name, y_name, samples, y_logarithmic=not rated)
+    return found
+
+
+def kernel_name(row: dict[str, str]) -> str:
+    sizes = [f"{key}={row[key]}" for key in ("m", "n", "k", "batch", "tokens", "context_tokens", "width") if row[key]]
+    return " ".join([f"{row['op']} {row['dtype']}", *sizes])
