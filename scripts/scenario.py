@@ -111,7 +111,8 @@ def new(options):
         given[key] = located(key, answer, options.file)
     text = template.scenario(schema, given, shortest(SCHEMA, options.file))
     write_checked(options, given["platform"], text)
-    print(f"{options.file}: written; {options.bin / given['platform']} {options.file} --explain tells what it means")
+    command = min(os.path.relpath(options.bin / given["platform"]), str(options.bin / given["platform"]), key=len)
+    print(f"{options.file}: written; {command} {options.file} --explain tells what it means")
 
 
 def write_checked(options, platform, text):

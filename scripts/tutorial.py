@@ -1,0 +1,237 @@
+#!/usr/bin/python3
+"""Keeps docs/tutorial.md true: runs its commands and holds what they print against what the page shows.
+
+  scripts/tutorial.py               # exit status 1 and a difference where the page is stale
+  scripts/tutorial.py --write       # puts today's outputs and figures into the page
+  scripts/tutorial.py PAGE.md       # another page
+
+What a page may contain:
+
+  ```console blocks   `$ COMMAND` (a \\ at its end goes on in the next line), then what it prints on stdout, to the letter but for
+                      figures of the computer that it ran on (HOST_FIGURES below). Commands run in order, in the project's
+                      folder; out/tutorial stands for a scratch folder, so that nobody's own runs are touched
+  other blocks        are for the reader and not run
+  numbers in prose    with a unit (UNITS below) are some number of an output, rounded: one with this unit, or a bare one, whose
+                      unit stands elsewhere, as in the head of a table
+  figures             ![...](tutorial/NAME), which the commands wrote to out/tutorial/figures/NAME. An SVG by the same version of
+                      matplotlib is the same to the byte, by another one it has the same words and numbers
+  <!-- drawn by COMMAND -->   before a figure: it is made by this command and with --write only, since it needs a display
+"""
+
+import argparse
+import decimal
+import difflib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+from collections.abc import Iterator, Sequence
+
+from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser
+
+STALE = 1
+PAGE = ROOT / "docs" / "tutorial.md"
+SCRATCH = "out/tutorial"  # as the page calls it
+HOST_FIGURES = [re.compile(r"^  simulated \S+ \S+ in (\S+) s: .* replayed\), (.*)$")]  # wall-clock time; transactions/s and memory
+SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}  # powers of ten
+UNITS = [*SECONDS, "%", "GB/s", "GB", "MB", "kB", "tokens/s", "TFLOP/s", "times"]
+NUMBER = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)(?![\w.]*\d)(?: ?({'|'.join(UNITS)})(?![\w/]))?")
+FENCE = re.compile(r"^```(\w*)$")
+IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
+DRAWN = re.compile(r"^<!-- drawn by (.+) -->$")
+
+
+class Failure(Exception):
+    """Why there is nothing to compare or to write, in words for the user."""
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(description=__doc__)
+    parser.add_argument("page", nargs="?", type=pathlib.Path, default=PAGE, metavar="PAGE.md", help="default docs/tutorial.md")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="compare, which is the default")
+    what.add_argument("--write", action="store_true", help="write the outputs and figures into the page")
+    return parser.parse_args(arguments)
+
+
+class Runner:
+    """Runs commands of a page with a scratch folder in the place of out/tutorial. Its name is as long: tables align on it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.name = str(folder.relative_to(ROOT))
+
+    def __call__(self, command: str) -> list[str]:
+        """What it prints on stdout. Progress goes to stderr, which is seen when it fails."""
+        here = command.replace(SCRATCH, self.name)
+        done = subprocess.run(["/bin/bash", "-c", here], cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failure(f"exit status {done.returncode} of: {command}\n{done.stdout}{done.stderr}".rstrip())
+        return done.stdout.replace(self.name, SCRATCH).splitlines()
+
+
+def of_no_host(line: str) -> str:
+    for pattern in HOST_FIGURES:
+        if match := pattern.match(line):
+            for group in range(match.re.groups, 0, -1):
+                line = line[: match.start(group)] + "..." + line[match.end(group) :]
+    return line
+
+
+def session(lines: Sequence[str], run: Runner, outputs: list[str]) -> Iterator[str]:
+    """A console block as it is today; adds to outputs. What differs in figures of the host alone stays as it was."""
+    rest = list(lines)
+    while rest:
+        command = [rest.pop(0)]
+        while command[-1].endswith("\\") and rest:
+            command.append(rest.pop(0))
+        if not command[0].startswith("$ "):
+            raise Failure(f"a console block begins with a command, not with: {command[0]}")
+        shown = []
+        while rest and not rest[0].startswith("$ "):
+            shown.append(rest.pop(0))
+        printed = run("\n".join(command)[2:])
+        outputs += printed
+        same = [of_no_host(line) for line in shown] == [of_no_host(line) for line in printed]
+        yield from command
+        yield from shown if same else printed
+
+
+def today(page: Sequence[str], run: Runner) -> tuple[list[str], list[str], list[str]]:
+    """The page with today's outputs; its prose; the outputs."""
+    lines, prose, outputs = [], [], []
+    rest = list(page)
+    while rest:
+        line = rest.pop(0)
+        lines.append(line)
+        if not (fence := FENCE.match(line)):
+            prose.append(line)
+            continue
+        if "```" not in rest:
+            raise Failure(f"a block has no end: {line}")
+        end = rest.index("```")
+        block = rest[:end]
+        if fence[1] == "console":
+            block = list(session(block, run, outputs))
+        lines += [*block, "```"]
+        del rest[: end + 1]
+    return lines, prose, outputs
+
+
+def numbers(text: str) -> Iterator[tuple[str, decimal.Decimal, str]]:
+    """Those of a text: as written, value, unit or nothing."""
+    for match in NUMBER.finditer(text):
+        yield match[0], decimal.Decimal(match[1]), match[2] or ""
+
+
+def agree(said: decimal.Decimal, unit: str, printed: decimal.Decimal, printed_unit: str) -> bool:
+    """Whether a number in the prose is a printed one, rounded to the digits that it has."""
+    if unit in SECONDS and printed_unit in SECONDS:
+        printed = printed.scaleb(SECONDS[printed_unit] - SECONDS[unit])
+    elif printed_unit not in ("", unit):
+        return False
+    return abs(said - printed) <= decimal.Decimal(5).scaleb(said.as_tuple().exponent - 1)
+
+
+def unfounded(prose: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    """Numbers with a unit in the prose that no output has."""
+    printed = {(value, unit) for _, value, unit in numbers("\n".join(outputs))}
+    text = re.sub(r"<!--.*?-->|`[^`]*`|\]\([^)]*\)", " ", " ".join(prose))
+    said = [number for number in numbers(text) if number[2]]
+    return [words for words, value, unit in said if not any(agree(value, unit, *other) for other in printed)]
+
+
+def words_of(svg: str) -> list[str]:
+    return ["".join(node.itertext()) for node in xml.etree.ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def made_by(svg: str) -> list[str]:
+    return re.findall(r"Matplotlib v[\d.]+", svg)
+
+
+def same_figure(shown: pathlib.Path, made: pathlib.Path) -> bool:
+    if not shown.is_file():
+        return False
+    if shown.suffix != ".svg":
+        return shown.read_bytes() == made.read_bytes()
+    before, after = shown.read_text(encoding="utf-8"), made.read_text(encoding="utf-8")
+    if made_by(before) == made_by(after):
+        return before == after
+    return words_of(before) == words_of(after)
+
+
+def figures(page: pathlib.Path, prose: Sequence[str]) -> Iterator[tuple[pathlib.Path, str, str | None]]:
+    """Each figure of the page, its name in out/tutorial/figures, and the command that draws it where none of the page's does."""
+    drawn = None
+    for line in prose:
+        if match := DRAWN.match(line):
+            drawn = match[1]
+        for link in IMAGE.findall(line):
+            folder, _, name = link.partition("/")
+            if folder == page.stem:
+                yield page.parent / link, name, drawn
+            drawn = None
+
+
+def renew_figures(options: argparse.Namespace, prose: Sequence[str], run: Runner) -> list[str]:
+    """With --write puts figures in their place. @return what is wrong"""
+    wrong = []
+    for shown, name, command in figures(options.page, prose):
+        made = run.folder / "figures" / name
+        if command and not options.write:
+            if not shown.is_file():
+                wrong.append(f"no figure {shown.name}; --write draws it")
+            continue
+        if command:
+            run(command)
+        if not made.is_file():
+            raise Failure(f"no command wrote the figure {SCRATCH}/figures/{name}")
+        if options.write:
+            shown.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(made, shown)
+        elif not same_figure(shown, made):
+            wrong.append(f"{shown.name} is not what {SCRATCH}/figures/{name} shows today")
+    return wrong
+
+
+def renew(options: argparse.Namespace, run: Runner) -> int:
+    page = options.page.read_text(encoding="utf-8").splitlines()
+    lines, prose, outputs = today(page, run)
+    wrong = renew_figures(options, prose, run)
+    wrong += [f"'{words}' in the text is in no output" for words in unfounded(prose, outputs)]
+    if options.write:
+        options.page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    elif lines != page:
+        difference = difflib.unified_diff(page, lines, "as shown", "as run", lineterm="")
+        wrong.insert(0, "\n".join(["outputs have changed", *difference]))
+    for message in wrong:
+        print(f"{options.page}: {message}", file=sys.stderr)
+    if wrong:
+        print("scripts/tutorial.py --write writes outputs and figures; the text is for you", file=sys.stderr)
+    return STALE if wrong else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse_options(arguments)
+    (ROOT / "out").mkdir(exist_ok=True)
+    try:
+        folder = pathlib.Path(tempfile.mkdtemp(dir=ROOT / "out", prefix=""))
+        if len(folder.name) != len(pathlib.Path(SCRATCH).name):
+            raise Failure(f"{folder} is not as long as {SCRATCH}")
+        try:
+            sys.exit(renew(options, Runner(folder)))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except Failure as failure:
+        sys.exit(print(f"{options.page}: error: {failure}", file=sys.stderr) or STALE)
+    except OSError as error:
+        sys.exit(print(f"tutorial.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()
