@@ -116,10 +116,9 @@ def export(options: argparse.Namespace, store: Store) -> None:
             raise SweepError(f"sweep.py: error: --parquet: {error}; pip install pyarrow, or use --csv") from error
 
 
-def print_results(store: Store, sweep: Sweep, jobs: list[Job], counts: dict[str, int], ranking: Ranking) -> None:
-    print(f"{len(jobs)} points: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
-    failures = collections.Counter(store.outcome(job.id).error for job in jobs)
-    del failures[""]
+def print_results(store: Store, counts: dict[str, int], failures: collections.Counter[str], ranking: Ranking) -> None:
+    sweep = ranking.sweep
+    print(f"{sum(counts.values())} points: " + ", ".join(f"{count} {status}" for status, count in counts.items()))
     for message, count in failures.most_common(SHOWN):
         print(f"  failed {count} times: {message}")
     best = ranking.best(SHOWN)
@@ -151,13 +150,13 @@ def sweep_all(options: argparse.Namespace) -> int:
             run(options, store, jobs, ranking)
         except KeyboardInterrupt:
             interrupted = True
-        counts = store.build(sweep, jobs, options.bin)
+        counts, failures = store.build(sweep, jobs, options.bin)
         if interrupted:
             print(f"\ninterrupted: {counts['missing']} of {len(jobs)} points are missing; the same command goes on",
                   file=sys.stderr)
             return INTERRUPTED
         export(options, store)
-        print_results(store, sweep, jobs, counts, ranking)
+        print_results(store, counts, failures, ranking)
     return 0 if counts["done"] == len(jobs) else NOT_ALL_DONE
 
 

@@ -223,6 +223,8 @@ def test_points_of_a_sweep(tmp_path):
         if status == "done":
             write_run(sweep / "points" / f"{tp}{pp}" / "out", 0.5 / tp)
     with contextlib.closing(sqlite3.connect(sweep / "results.sqlite")) as database, database:
+        database.execute("CREATE TABLE meta (key, value)")
+        database.execute("INSERT INTO meta VALUES ('schema_version', '1')")
         database.execute("CREATE TABLE runs (status, error, directory, tp, pp, note)")
         for tp, pp, status in rows:
             database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, 'x')", (status, "no room" if status == "failed" else None, f"points/{tp}{pp}", tp, pp))
@@ -237,6 +239,9 @@ def test_points_of_a_sweep(tmp_path):
         assert refused(alone, f"{sweep}:{wanted}") == f"compare.py: error: {sweep}:{wanted}: {words}\n"
     assert refused(alone, sweep) == f"compare.py: error: {sweep}: a sweep; say which of its points: {sweep}:AXIS=VALUE,...\n"
     assert refused(f"{sweep}:tp=1", f"{sweep}:tp=1").endswith(": given twice\n")
+    with contextlib.closing(sqlite3.connect(sweep / "results.sqlite")) as database, database:
+        database.execute("UPDATE meta SET value = '2'")
+    assert refused(alone, f"{sweep}:tp=1").endswith("results.sqlite: schema_version is not 1; written by another version of Railyard?\n")
 
 
 def test_bad_input_is_one_line(tmp_path):

@@ -15,6 +15,7 @@ from platform_runs import ROOT, rows, succeed, summary, tiny
 from reports import SCRIPT, database, report, small_sweep
 
 from reporting import charts, kernel_charts, kinds, run_charts, source  # noqa: E402  (reports.py put scripts/ on the path)
+from sweeping.database import DATABASE  # noqa: E402
 
 
 def refused(*arguments):
@@ -46,7 +47,7 @@ def point(number, kind="layer", status="done", **metrics):
 
 
 def layer_sweep(tmp_path, points, axes=None):
-    (tmp_path / source.DATABASE).touch()
+    (tmp_path / DATABASE).touch()
     return source.Subject(tmp_path, "Sweep", points, axes or {})
 
 
@@ -218,7 +219,7 @@ def test_a_run_that_had_hardly_begun_has_a_page(run, tmp_path, kind):
 def test_words_of_a_sweep_are_text(tmp_path):
     sweep = tmp_path / "sweep"
     sweep.mkdir()
-    with contextlib.closing(sqlite3.connect(sweep / source.DATABASE)) as connection, connection:
+    with contextlib.closing(sqlite3.connect(sweep / DATABASE)) as connection, connection:
         connection.execute("CREATE TABLE meta (key, value)")
         axes = json.dumps([{"name": "what", "keys": ["what"], "values": []}])
         connection.executemany("INSERT INTO meta VALUES (?, ?)", [("schema_version", "1"), ("axes", axes), ("objective", "")])
@@ -278,7 +279,7 @@ def test_bad_input_is_one_line(sweep, run, tmp_path):
     assert refused(run, "--html", tmp_path / "no" / "where.html").endswith("No such file or directory\n")
     other = tmp_path / "other"
     other.mkdir()
-    (other / source.DATABASE).write_text("no database, and long enough to be none: " + 99 * "x")
+    (other / DATABASE).write_text("no database, and long enough to be none: " + 99 * "x")
     assert refused(other).endswith("results.sqlite: file is not a database\n")
     copy = tmp_path / "copy"
     copy.mkdir()

@@ -1,14 +1,11 @@
 """The runs to compare: directories that --out wrote, or points of a sweep."""
 
-import contextlib
 import csv
 import os
 import pathlib
-import sqlite3
 
 import summaries
-
-DATABASE = "results.sqlite"
+from sweeping.database import DatabaseError, is_sweep, opened
 
 
 class Error(Exception):
@@ -76,7 +73,7 @@ def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
             raise Error(f"{text}: '{word}' is not AXIS=VALUE")
         conditions.append((name, value))
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{sweep / DATABASE}?mode=ro", uri=True)) as database:
+        with opened(sweep) as database:
             columns = [row[1] for row in database.execute("PRAGMA table_info(runs)")]
             for name, _ in conditions:
                 if name not in columns:
@@ -84,8 +81,8 @@ def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
             where = " AND ".join(f'CAST("{name}" AS TEXT) = ?' for name, _ in conditions)
             query = f"SELECT status, directory, error FROM runs WHERE {where}"
             found = database.execute(query, [value for _, value in conditions]).fetchall()
-    except sqlite3.Error as error:
-        raise Error(f"{sweep / DATABASE}: {error}") from error
+    except DatabaseError as error:
+        raise Error(str(error)) from error
     if len(found) != 1:
         raise Error(f"{text}: {len(found)} points of the sweep are so; expected one")
     (status, directory, error), = found
@@ -109,9 +106,9 @@ def read(arguments: list[str]) -> list[Run]:
     points: dict[str, str] = {}
     for text in arguments:
         sweep, colon, wanted = text.rpartition(":")
-        if colon and not os.path.isdir(text) and (pathlib.Path(sweep) / DATABASE).exists():
+        if colon and not os.path.isdir(text) and is_sweep(pathlib.Path(sweep)):
             points[text] = _point(text, pathlib.Path(sweep), wanted)
-        elif (pathlib.Path(text) / DATABASE).exists():
+        elif is_sweep(pathlib.Path(text)):
             raise Error(f"{text}: a sweep; say which of its points: {text}:AXIS=VALUE,...")
     directories = [text for text in arguments if text not in points]
     labels = dict(zip(directories, _labels(directories))) | dict(zip(points, _point_labels(list(points)) if points else ()))

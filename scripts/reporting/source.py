@@ -1,6 +1,5 @@
 """What a report is about: a run's --out directory, or the database of a sweep."""
 
-import contextlib
 import json
 import pathlib
 import sqlite3
@@ -9,9 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import summaries
-from sweeping.store import FIRST_COLUMNS, SCHEMA_VERSION
-
-DATABASE = "results.sqlite"
+from sweeping.database import FIRST_COLUMNS, DatabaseError, is_sweep, opened
 
 
 class Error(Exception):
@@ -58,7 +55,7 @@ class Subject:
 
     @property
     def is_sweep(self) -> bool:
-        return (self.directory / DATABASE).exists()
+        return is_sweep(self.directory)
 
     def row(self, point: Point) -> int | None:
         """Its number, where the page has a table of runs to lead to."""
@@ -80,7 +77,7 @@ def mean(values: Iterable[float]) -> float | None:
 
 
 def read(directory: pathlib.Path) -> Subject:
-    if (directory / DATABASE).exists():
+    if is_sweep(directory):
         return _sweep(directory)
     try:
         summary = summaries.read(directory / "summary.json")
@@ -95,16 +92,13 @@ def read(directory: pathlib.Path) -> Subject:
 
 
 def _sweep(directory: pathlib.Path) -> Subject:
-    database = directory / DATABASE
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        with opened(directory) as connection:
             meta = dict(connection.execute("SELECT key, value FROM meta"))
             connection.row_factory = sqlite3.Row
             rows = [dict(row) for row in connection.execute("SELECT * FROM runs ORDER BY position")]
-    except sqlite3.Error as error:
-        raise Error(f"{database}: {error}") from error
-    if meta.get("schema_version") != str(SCHEMA_VERSION):
-        raise Error(f"{database}: schema_version is not {SCHEMA_VERSION}; written by another version of Railyard?")
+    except DatabaseError as error:
+        raise Error(str(error)) from error
     all_axes = {axis["name"]: axis["keys"] for axis in json.loads(meta["axes"])}
     axes = {name: keys for name, keys in all_axes.items() if len({row[name] for row in rows}) > 1}
     told_apart = list(axes)

@@ -10,6 +10,7 @@
     cost                what each run cost on the computer that ran it: wall_s, peak_rss_bytes, ...; all else is repeatable
 """
 
+import collections
 import contextlib
 import csv
 import fcntl
@@ -25,13 +26,12 @@ from dataclasses import dataclass
 import runner
 from summaries import metrics
 
+from .database import DATABASE, FIRST_COLUMNS, SCHEMA_VERSION, opened
 from .expressions import ExpressionError
 from .identity import DIGITS, contents
 from .plan import Sweep, SweepPoint
 from .source import SweepError
 
-SCHEMA_VERSION = 1
-FIRST_COLUMNS = ("position", "id", "platform", "seed", "status", "error", "directory", "kind", "model", "objective")
 MOST_COLUMNS = 2000  # of a table in SQLite, as it is built by default
 
 
@@ -66,7 +66,7 @@ class Store:
         self.points = directory / "points"
         self.bin = directory / "bin"
         self.tasks = directory / "tasks"
-        self.database = directory / "results.sqlite"
+        self.database = directory / DATABASE
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -118,14 +118,17 @@ class Store:
         except FileNotFoundError:
             return Outcome()
 
-    def build(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> dict[str, int]:
-        """Writes the database. @return how many points have each status"""
+    def build(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> tuple[dict[str, int], collections.Counter[str]]:
+        """Writes the database. @return how many points have each status, and how many failed with each message"""
         rows, costs = [], []
         counts = {"done": 0, "failed": 0, "missing": 0}
+        failures: collections.Counter[str] = collections.Counter()
         columns = dict.fromkeys((*FIRST_COLUMNS, *(axis.name for axis in sweep.axes)))
         for job in jobs:
             outcome = self.outcome(job.id)
             counts[outcome.status] += 1
+            if outcome.error:
+                failures[outcome.error] += 1
             row = self._row(sweep, job, outcome)
             columns |= dict.fromkeys(row)
             rows.append(row)
@@ -143,7 +146,7 @@ class Store:
                 _insert(database, "runs", list(columns), rows)
                 _insert(database, "cost", list(dict.fromkeys(["id", *(key for cost in costs for key in cost)])), costs)
         scratch.replace(self.database)
-        return counts
+        return counts, failures
 
     def _meta(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> dict[str, str]:
         axes = [{"name": axis.name, "keys": axis.keys, "values": [choice.label for choice in axis.choices]}
@@ -168,7 +171,7 @@ class Store:
 
     def _runs(self) -> tuple[list[str], list[tuple]]:
         """Names of the columns, and the rows."""
-        with contextlib.closing(sqlite3.connect(self.database)) as database:
+        with opened(self.directory) as database:
             cursor = database.execute("SELECT * FROM runs ORDER BY position")
             return [column[0] for column in cursor.description], cursor.fetchall()
 
