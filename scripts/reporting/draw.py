@@ -12,7 +12,7 @@ LEAST = 0.78  # of its width, on a narrow screen
 GROUPS = 6  # colours
 STEPS = 7  # of a heat map's colours
 BAR = 22  # height
-MOST_LABEL = 330.0  # width
+MOST_LABEL = 380.0  # width
 
 
 def canvas(name: str, label: str, width: float, height: float, *children: Element) -> Element:

@@ -82,8 +82,12 @@ class SweepPoint:
 
     @property
     def label(self) -> str:
-        words = [f"{name}={value}" for name, value in self.values.items()]
-        return ", ".join(words + [f"seed={self.seed}"])
+        return f"{settings_text(self.values)}, seed={self.seed}"
+
+
+def settings_text(values: dict[str, object]) -> str:
+    """Values of axes as a person reads them, and as the sweep file has them."""
+    return ", ".join(f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items())
 
 
 class Sweep:

@@ -4,7 +4,7 @@ import statistics
 import sys
 import time
 
-from .plan import Sweep
+from .plan import Sweep, settings_text
 from .store import Job, Outcome, objective
 
 LINES_EVERY_S = 10.0  # where nobody watches a terminal
@@ -31,7 +31,7 @@ class Ranking:
         if value is not None:
             first = job.point.position - job.point.position % self.sweep.repeats
             self.values.setdefault(first, []).append(value)
-            self.labels[first] = ", ".join(f"{name}={value}" for name, value in job.point.values.items())
+            self.labels[first] = settings_text(job.point.values)
 
     def best(self, count: int) -> list[tuple[float, str]]:
         """Values and labels, the best first."""

@@ -212,7 +212,8 @@ def _of_one_type(column: list) -> list:
 
 
 def _cell(value: object) -> object:
-    return value if value is None or isinstance(value, (int, float, str)) else json.dumps(value)
+    """SQLite has no true and false, and no lists: as the sweep file writes them."""
+    return value if value is None or type(value) in (int, float, str) else json.dumps(value)
 
 
 def _insert(database: sqlite3.Connection, table: str, columns: list[str], rows: list[dict]) -> None:
