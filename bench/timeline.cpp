@@ -26,7 +26,7 @@ int main() {
     for (std::uint64_t i = 0; i < kSlices; ++i) {
       const Time from = Time::fs(i / tracks.size() * 7'654'321), to = from + Time::fs(5'432'109 + i % 1000);
       const std::string name = fmt::format("TP_AR_PP[0]_Layer[{}]_Chunk[{}]_Attn", i / 16 % 80, i / 1280);
-      events.transfer(tracks[i % tracks.size()], "tp", name, from, to, 4096 * (i % 33));
+      events.slice(tracks[i % tracks.size()], "tp", name, from, to, {{"bytes", 4096 * (i % 33)}});
     }
     events.close();
   }

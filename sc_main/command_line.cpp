@@ -65,7 +65,7 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
                        "summary: GPUs, uplinks and NICs; links: every link (default); all: credits, too")->needs(vcd);
   app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches this glob; repeatable")->option_text("GLOB")->needs(vcd)->allow_extra_args(false);
   app.add_option("--vcd-window", window, "Only this part of the run, as T0,T1 in microseconds or with a unit (10us,2ms)")->option_text("T0,T1")->needs(vcd);
-  app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz into --out: jobs, streams and messages for ui.perfetto.dev");
+  app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz into --out: requests, jobs, streams, messages and links for ui.perfetto.dev");
   JobsLevel jobs = JobsLevel::all;
   auto* jobs_option = add_choice<JobsLevel>(app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
                                             "Rows of jobs.csv: all, stage (no per-layer collectives), none; default by size");

@@ -37,8 +37,12 @@ class Namer {
     return letter(place.group) + (rank != rank_.end() ? rank->second : fmt::format("_Idle[{}]", place.index_in_group));
   }
   void both(const std::string& name, const transport::Device& device, PortId port) {
-    rows_.push_back({name, "tx", &device, port});
-    rows_.push_back({name, "rx", device.port(port).peer, device.port(port).peer_port});
+    const transport::Device::Port& from = device.port(port);
+    // A GPU's links belong to the switches that it is on, a network cable to its switch.
+    const bool peers = dynamic_cast<const gpu::Gpu*>(&device) != nullptr || dynamic_cast<const infiniband::IbSwitch*>(from.peer) != nullptr;
+    const transport::Device* const home = peers && dynamic_cast<const gpu::Gpu*>(from.peer) == nullptr ? from.peer : &device;
+    rows_.push_back({name, "tx", &device, port, home});
+    rows_.push_back({name, "rx", from.peer, from.peer_port, home});
   }
   void add_gpu(GpuId id) {
     const gpu::Gpu& gpu = machine_.gpu(id);

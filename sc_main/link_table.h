@@ -15,6 +15,7 @@ struct LinkRow {
   std::string direction;   ///< tx or rx, as seen from the device that the name speaks of
   const transport::Device* device = nullptr;  ///< the sender
   PortId port;
+  const transport::Device* home = nullptr;  ///< the switch, NIC or root complex that it belongs to, or else the named device
 
   /// Hierarchical name of the sending port, as in waveforms.
   std::string port_name() const;

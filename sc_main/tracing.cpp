@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/input_error.h"
+#include "sc_main/link_table.h"
 
 namespace railyard {
 
@@ -65,10 +66,12 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
   }
   if (options.timeline) {
     simulation.workload().simulate_every_collective();  // a course that is reused has no messages to show
-    timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}});
-    timeline_->attach(simulation.fabric());
+    timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}},
+                      simulation.fabric());
+    simulation.workload().follow_requests(timeline_->requests());
     for (const auto& [gpu, rank] : simulation.workload().rank_names()) timeline_->attach(machine.gpu(gpu), "rank " + rank);
     simulation.workload().trace(*timeline_);
+    for (const LinkRow& link : link_table(simulation)) timeline_->attach_link(*link.device, link.port, link.name + " " + link.direction, *link.home);
     jobs.forward_to(*timeline_);
   }
 }

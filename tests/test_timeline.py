@@ -3,21 +3,24 @@
 import collections
 import gzip
 import json
+import re
 
 import pytest
 
-from platform_runs import TINY, rows, run, succeed, summary, tiny
+from platform_runs import ROOT, TINY, rows, run, succeed, summary, tiny
 
 NS_PER_S = 1e9
 
 
 class Timeline:
-    """Events of a file: slices by (process, track), times in whole nanoseconds."""
+    """Events of a file: slices by (process, track), times in whole nanoseconds. A GPU's process goes by its name alone."""
 
     def __init__(self, folder):
         with gzip.open(folder / "timeline.json.gz", "rt") as stream:
             self.events = json.load(stream)["traceEvents"]
-        processes = self.metadata("process_name", "pid")
+        names = self.metadata("process_name", "pid")
+        self.ranks = {name.split()[0]: name.split(" rank ")[1] for name in names.values() if " rank " in name}
+        processes = {pid: name.split()[0] for pid, name in names.items()}
         tracks = self.metadata("thread_name", "pid", "tid")
         self.slices = collections.defaultdict(list)
         for event in self.events:
@@ -25,6 +28,11 @@ class Timeline:
                 event["begin_ns"] = round(event["ts"] * 1000)
                 event["end_ns"] = event["begin_ns"] + round(event["dur"] * 1000)
                 self.slices[processes[event["pid"],], tracks[event["pid"], event["tid"]]].append(event)
+        self.counters = collections.defaultdict(list)
+        for event in self.events:
+            if event["ph"] == "C":
+                [(series, value)] = event["args"].items()
+                self.counters[processes[event["pid"],], f"{event['name']} {series}"].append((round(event["ts"] * 1000), value))
         self.track_of = {(event["pid"], event["tid"]): name for name, events in self.slices.items() for event in events}
 
     def metadata(self, name, *keys):
@@ -82,7 +90,7 @@ def test_the_file_is_the_same_from_run_to_run(folder):
 def test_slices_of_a_track_do_not_overlap(timeline):
     assert timeline.slices
     for track, slices in timeline.slices.items():
-        slices = sorted(slices, key=lambda s: (s["begin_ns"], s["end_ns"]))
+        slices = sorted((s for s in slices if s["cat"] != "request"), key=lambda s: (s["begin_ns"], s["end_ns"]))  # phases are within
         for before, after in zip(slices, slices[1:]):
             assert before["end_ns"] <= after["begin_ns"], track
         assert all(0 <= s["begin_ns"] <= s["end_ns"] for s in slices)
@@ -128,27 +136,129 @@ def test_exposed_tp_from_the_slices_is_the_summarys(folder, timeline):
 
 def test_arrows_lead_from_transfers_over_messages_to_whoever_waited(timeline):
     begins, steps, ends = (timeline.points(phase) for phase in "stf")
-    assert set(begins) == set(steps) and set(ends) <= set(begins)
-    for arrow, (device, track, slices) in begins.items():
+    assert set(steps) | set(ends) == set(begins)
+    for arrow, (sender, messages, sent) in steps.items():
+        device, track, slices = begins[arrow]
         assert track in ["stream pp", "stream kv"] and any(s["cat"] == "transfer" for s in slices)
-        sender, messages, sent = steps[arrow]
         assert sender == device and messages.startswith(track.split()[1]) and sent
     # Each chunk's activations let the next stage's ranks go on, unless they had other work: the first chunk's always do.
-    assert len(ends) >= 2
-    for arrow, (device, track, slices) in ends.items():
+    assert len(set(ends) & set(steps)) >= 2
+    for arrow in set(ends) & set(steps):
+        device, track, slices = ends[arrow]
         assert track.startswith("stream")
         _, _, messages = steps[arrow]
         assert any(m["name"] == device and m["end_ns"] == s["begin_ns"] for m in messages for s in slices)
 
 
-def test_counters_of_a_gpu(timeline):
-    values = collections.defaultdict(list)
-    for event in timeline.events:
-        if event["ph"] == "C":
-            values[event["name"]].append(event["args"]["value"])
-    assert set(values) == {"SMs active", "HBM GB/s"}
-    assert min(values["SMs active"]) == 0 and 0 < max(values["SMs active"]) <= 142  # SMs of an L40S
-    assert min(values["HBM GB/s"]) >= 0 and 0 < max(values["HBM GB/s"]) <= 864 + 1e-6  # its HBM
+def test_arrows_lead_to_transfers_from_what_they_waited_for(timeline):
+    begins, steps, ends = (timeline.points(phase) for phase in "stf")
+    led = set()
+    for arrow in set(ends) - set(steps):
+        device, track, slices = ends[arrow]
+        before, other_track, causes = begins[arrow]
+        assert before == device and other_track != track
+        assert [s["cat"] for s in causes] in [["kernel"], ["collective"]] and slices
+        assert causes[0]["end_ns"] == slices[0]["begin_ns"]
+        led |= {(device, track, slices[0]["begin_ns"])}
+    # Activations follow the last all-reduce of their stage, KV a kernel or an all-reduce: every transfer of this run waited.
+    for (device, track), slices in timeline.slices.items():
+        if track in ["stream pp", "stream kv"]:
+            assert all((device, track, s["begin_ns"]) in led for s in slices)
+
+
+def integral(points, end_ns):
+    """Of a counter over the run: each value holds until the next."""
+    return sum(value * (until - at) for (at, value), (until, _) in zip(points, [*points[1:], (end_ns, 0)]))
+
+
+def end_of_run_ns(timeline):
+    return max(s["end_ns"] for slices in timeline.slices.values() for s in slices)
+
+
+def test_counters_of_a_gpu(folder, timeline):
+    ranks = [row for group in summary(folder / "with")["memory"].values() for row in group]
+    assert {gpu for gpu, name in timeline.counters if name == "HBM GB/s"} == {row["gpu"] for row in ranks} == set(timeline.ranks)
+    for row in ranks:
+        active = [value for _, value in timeline.counters[row["gpu"], "SMs active"]]
+        assert min(active) == 0 and 0 < max(active) <= 142  # SMs of an L40S
+        hbm = timeline.counters[row["gpu"], "HBM GB/s"]
+        assert all(0 <= value <= 864 * (1 + 1e-6) for _, value in hbm)  # its HBM
+        # Changes of less than 0.5 % of its rate are not told by themselves.
+        moved = row["kernel_bytes"] + row["message_bytes"]
+        assert integral(hbm, end_of_run_ns(timeline)) == pytest.approx(moved, rel=0.02)  # GB/s x ns = bytes
+
+
+def test_links_carry_what_their_table_says(folder, timeline):
+    table = {f"{row['name']} {row['direction']}": row for row in rows(folder / "with" / "links.csv")}
+    carried = collections.defaultdict(collections.Counter)
+    for (_, track), slices in timeline.slices.items():
+        name = re.sub(r"( [tr]x) \d+$", r"\1", track)
+        if name in table:
+            for s in slices:
+                carried[name] += collections.Counter(s["args"])
+                assert s["name"] == s["cat"] and s["name"] in ["tp", "pp", "kv"]
+    assert set(carried) == {name for name, row in table.items() if row["transactions"] != "0"}
+    for name, counts in carried.items():
+        row = table[name]
+        assert (counts["bytes"], counts["wire_bytes"], counts["trains"]) == tuple(
+            int(row[key]) for key in ["bytes", "wire_bytes", "transactions"])
+
+
+def test_counters_of_links(folder, timeline):
+    table = {f"{row['name']} {row['direction']}": row for row in rows(folder / "with" / "links.csv")}
+    end_ns = end_of_run_ns(timeline)
+    seen = set()
+    for (process, name), points in timeline.counters.items():
+        if name.endswith(" use %"):
+            row = table[name[:-6]]
+            seen.add(name[:-6])
+            assert all(0 <= value <= 100 * (1 + 1e-6) for _, value in points)
+            assert integral(points, end_ns) * 1e-11 == pytest.approx(float(row["busy_s"]), rel=1e-4)
+        elif name.endswith(" queued bytes"):
+            assert 0 < max(value for _, value in points) <= int(table[name[:-13]]["peak_queue_bytes"])
+        else:
+            continue
+        assert not process.endswith(("gpu0", "gpu1")), "a GPU's links are its switches'"
+        windows = [at for at, _ in points]
+        assert all(before + 1000 <= after for before, after in zip(windows, windows[1:])) and all(at % 1000 == 0 for at in windows)
+    assert seen == {name for name, row in table.items() if row["transactions"] != "0"}
+
+
+def test_requests_are_those_of_the_table(folder, timeline):
+    table = rows(folder / "with" / "requests.csv")
+    phases = collections.defaultdict(list)
+    lanes = [slices for (process, _), slices in timeline.slices.items() if process == "requests"]
+    for slices in lanes:
+        for whole in [s for s in slices if s["cat"] == "request"]:
+            within = [s for s in slices if s["cat"] == "phase" and whole["begin_ns"] <= s["begin_ns"] < whole["end_ns"]]
+            phases[whole["name"]] = [(s["name"], s["begin_ns"], s["end_ns"]) for s in sorted(within, key=lambda s: s["begin_ns"])]
+    assert len(lanes) == len(table) == 3  # all of them arrive at once
+    for row in table:
+        steps = [row[key] for key in ["arrival", "prefill_begin_ns", "first_token_ns", "kv_landed_ns", "decode_begin_ns", "end_time"]]
+        names = ["queued", "prefill", "handoff", "decode queued", "decode"]
+        expected = [(name, int(a), int(b)) for name, a, b in zip(names, steps, steps[1:]) if a != b]
+        found = phases[f"Req[{row['request id']}]"]
+        assert [name for name, *_ in found] == [name for name, *_ in expected]
+        for (_, *times), (_, *expected_times) in zip(found, expected):  # the table rounds to the nearest ns
+            assert all(abs(a - b) <= 1 for a, b in zip(times, expected_times))
+
+
+def test_counters_of_requests(folder, timeline):
+    result = summary(folder / "with")
+    names = {name for process, name in timeline.counters if process == "requests"}
+    phases = ["requests queued", "requests prefill", "requests handoff", "requests decode queued", "requests decode"]
+    promised = [f"KV promised {group} stage {stage} bytes" for group in ["prefill", "decode"] for stage in [0, 1]]
+    assert names == {*phases, *promised}
+    assert max(value for _, value in timeline.counters["requests", "requests queued"]) == 3
+    for name in names:
+        assert timeline.counters["requests", name][-1][1] == 0
+    # Of the tiny model: 2 bytes, a key and a value a layer; half of the KV heads and of the layers a rank.
+    model = json.loads((ROOT / "tests" / "models" / "tiny.json").read_text())
+    head_bytes = model["hidden_size"] // model["num_attention_heads"] * 2
+    token_bytes = 2 * head_bytes * model["num_key_value_heads"] // 2 * model["num_hidden_layers"] // 2
+    most = max(value for _, value in timeline.counters["requests", "KV promised prefill stage 0 bytes"])
+    assert most == 3 * 700 * token_bytes
+    assert result["complete"]
 
 
 def test_it_goes_with_a_waveform(folder):

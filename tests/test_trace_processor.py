@@ -32,7 +32,16 @@ NS_PER_S = 1e9
 QUERIES = {
     "trouble": "select name, value from stats where severity in ('error', 'data_loss') and value != 0",
     "slices": "select count(*) n from slice",
-    "flows": "select count(*) n from flow",
+    "arrows": """
+        select a.category origin, b.category target, min(b.ts - a.ts - a.dur) least, max(b.ts - a.ts - a.dur) most, count(*) n
+        from flow f join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id group by 1, 2""",
+    "link_use": """
+        with points as (
+          select t.name, c.value, c.ts, lead(c.ts, 1, (select max(ts + dur) from slice)) over (partition by t.id order by c.ts) until
+          from counter c join process_counter_track t on c.track_id = t.id where t.name glob '* use %')
+        select replace(name, ' use %', '') name, sum(value * (until - ts)) / 1e11 busy_s from points group by 1""",
+    "requests": """
+        select s.name, count(*) n, sum(s.dur) ns from slice s where s.category = 'phase' group by 1""",
     "jobs": """
         select s.name, s.category kind, s.ts, s.dur, extract_arg(s.arg_set_id, 'args.bytes') bytes
         from slice s join thread_track tt on s.track_id = tt.id join thread using (utid) join process p using (upid)
@@ -91,6 +100,41 @@ def test_jobs_are_those_of_the_table(run):
 
 def test_tasks_of_streams_are_all_there(run):
     assert run[1]["tasks"][0]["n"] == summary(run[0])["simulator"]["jobs"]
+
+
+def test_arrows_join_what_belongs_together(run):
+    """trace_processor has bound each to the slices that it should, which it does by track and time alone."""
+    arrows = {(a["origin"], a["target"]): a for a in run[1]["arrows"]}
+    moves, runs = {"tp", "pp", "kv"}, {"kernel", "collective"}
+    for origin, target in arrows:
+        assert target in {"transfer": moves}.get(origin, runs | {"transfer"}), (origin, target)
+        assert origin in moves | runs | {"transfer"}
+    for (origin, _), arrow in arrows.items():
+        assert (arrow["least"], arrow["most"]) == (0, 0), origin  # an arrow takes no time: it ends at the instant at which it begins
+    if summary(run[0])["kind"] == "disaggregated_prefill":
+        posted = {target: arrow["n"] for (origin, target), arrow in arrows.items() if origin == "transfer"}
+        assert posted == {t["class"]: t["messages"] for t in summary(run[0])["traffic"] if t["class"] != "tp"}
+
+
+def test_use_of_links_is_the_tables(run):
+    busy = {f"{row['name']} {row['direction']}": float(row["busy_s"]) for row in rows(run[0] / "links.csv")}
+    if summary(run[0])["fidelity"] == "fluid":
+        assert run[1]["link_use"] == []
+        return
+    assert {use["name"] for use in run[1]["link_use"]} == {name for name, busy_s in busy.items() if busy_s > 0}
+    for use in run[1]["link_use"]:
+        assert use["busy_s"] == pytest.approx(busy[use["name"]], rel=1e-4)
+
+
+def test_requests_are_those_of_the_table(run):
+    if not (run[0] / "requests.csv").exists():
+        assert run[1]["requests"] == []
+        return
+    table = rows(run[0] / "requests.csv")
+    phases = {phase["name"]: phase for phase in run[1]["requests"]}
+    assert phases["prefill"]["n"] == phases["decode"]["n"] == len(table)
+    prefill_ns = sum(int(row["first_token_ns"]) - int(row["prefill_begin_ns"]) for row in table)
+    assert phases["prefill"]["ns"] == pytest.approx(prefill_ns, rel=0, abs=len(table))
 
 
 def test_messages_are_those_of_the_summary(run):

@@ -1,33 +1,35 @@
-// The timeline of a run: listens to fabric, GPUs, streams and jobs and writes what they did as Chrome trace events
+// The timeline of a run: listens to fabric, GPUs, streams, jobs and requests and writes what they did as Chrome trace events
 // (trace_events.h). It decides nothing and schedules nothing: a run is the same with and without.
 //
-//   Timeline timeline({"out/timeline.json.gz", {"tp", "pp", "kv"}});
-//   timeline.attach(fabric);                               // first, when every device is there
+//   Timeline timeline({"out/timeline.json.gz", {"tp", "pp", "kv"}}, fabric);  // when every device is there
 //   timeline.attach(gpu, "rank [0][3]");
 //   timeline.attach(rank.compute, "prefill0.gpu3.stream.compute", job_name, work_name);
+//   timeline.attach_link(gpu, gpu.pcie(), "GPU_P[0][3]_PCI tx", plx);
 //   sc_start();
 //   timeline.finish(fabric.now());
 //
 // Processes and their tracks:
-//   jobs                  what jobs.csv has, a track for each kind of name and rank: "TP_AR_PP rank 0"
-//   prefill0.gpu3         a GPU, with counters "SMs active" and "HBM GB/s"
-//     stream compute      a slice for each task of the stream; a transfer leaves its stream at once: its slice has no length
-//     kv messages         messages that leave this memory, posted to landed, by class; overlapping ones go to "kv messages 2"
-//   prefill0.host0.memory another memory that messages leave
-// Arrows lead from the slice of a transfer to its messages, and from a message to the task that stood waiting at its
-// destination and began when it had landed.
+//   requests                 lanes of requests with their phases; counters of requests and promised KV cache (timeline_requests.h)
+//   jobs                     what jobs.csv has, a track for each kind of name and rank: "TP_AR_PP rank 0"
+//   prefill0.gpu3 rank [0][3]  a GPU, with counters "SMs active" and "HBM GB/s"
+//     stream compute         a slice for each task of the stream; a transfer leaves its stream at once: its slice has no length
+//     kv messages            messages that leave this memory, posted to landed, by class; overlapping ones go to "kv messages 2"
+//   prefill0.plx0            a switch, NIC or root complex: bursts and counters of its links (timeline_links.h)
+// with arrows from what was waited for to who waited (timeline_streams.h).
 #pragma once
 
 #include <deque>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "gpu/gpu.h"
-#include "probe/stream_tracer.h"
-#include "probe/trace_events.h"
+#include "probe/timeline_file.h"
+#include "probe/timeline_links.h"
+#include "probe/timeline_requests.h"
+#include "probe/timeline_streams.h"
+#include "probe/window_counter.h"
 #include "transport/fabric.h"
 #include "workload/job_record.h"
 
@@ -41,14 +43,19 @@ class Timeline final : public StreamTracer, public workload::JobSink, private tr
   };
 
   /// @throws std::runtime_error when the file cannot be created
-  explicit Timeline(const Config& config);
+  Timeline(const Config& config, transport::Fabric& fabric);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
   // Before the run; what is attached outlives the timeline or its run. A stream comes after its GPU.
-  void attach(transport::Fabric& fabric);
   void attach(gpu::Gpu& gpu, const std::string& label);
   void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) override;
+  /// A direction of a link, by the port that sends. @param home  the device in whose process it is shown
+  void attach_link(const transport::Device& sender, PortId port, const std::string& name, const transport::Device& home) {
+    links_.attach(sender, port, name, home);
+  }
+  /// To be told of requests.
+  workload::RequestListener& requests() { return requests_; }
   void on_job(const workload::JobRecord& record) override;
 
   /// Ends what is still running at `end`, also where the run was cut short.
@@ -56,70 +63,38 @@ class Timeline final : public StreamTracer, public workload::JobSink, private tr
   void finish(Time end);
 
  private:
-  /// Tracks of one name, as many as it takes that no two slices of one overlap.
-  struct Lanes {
-    struct Lane {
-      TraceTrack track;
-      Time end;
-    };
-    std::uint32_t process = 0;
-    std::string name;
-    std::vector<Lane> lanes;
-  };
   struct GpuProbe : gpu::SmListener {
-    GpuProbe(Timeline& timeline, std::uint32_t number) : owner(timeline), process(number) {}
+    GpuProbe(Timeline& timeline, std::uint32_t number);
     void on_sms(const gpu::SmState& state) override;
     void on_ctas(const gpu::Stream*, std::uint64_t) override {}
+    void finish(Time end);
     Timeline& owner;
     const std::uint32_t process;
     std::uint32_t active_sms = 0;
+    WindowCounter hbm;
     double hbm_gb_per_s = 0;
-  };
-  struct StreamProbe : gpu::StreamListener {
-    explicit StreamProbe(Timeline& timeline) : owner(timeline) {}
-    void on_activity(const gpu::Stream& stream, gpu::Activity activity) override;
-    Timeline& owner;
-    std::string device;
-    TraceTrack track;
-    TaskLabel job_name, work_name;
-    gpu::Activity activity = gpu::Activity::idle;
-    Time begun;
-    std::string job, work;               ///< of the task that runs
-    std::uint64_t begun_by = 0;          ///< the arrow of the message that it waited for; 0: of none
-    std::vector<std::uint64_t> sent;     ///< arrows of the messages of a transfer
-  };
-  /// A message that has landed, while its client is told.
-  struct Landing {
-    Time at = Time::max();
-    std::string device;
-    std::uint64_t arrow = 0;
+    Time hbm_since;
   };
 
-  void on_send(const transport::Message& message, Time now) override;
-  void on_delivered(const transport::Message& message, Time now) override;
-  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time, const transport::Crossing&) override {}
-  void on_queue(const transport::Device&, PortId, Bytes, Time) override {}
+  void on_send(const transport::Message& message, Time) override { streams_.on_send(message); }
+  void on_delivered(const transport::Message& message, Time now) override { streams_.on_delivered(message, now); }
+  void on_start(const transport::Device& device, PortId port, const transport::Transaction& transaction, Time now,
+                const transport::Crossing& crossing) override {
+    links_.on_start(device, port, transaction, now, crossing);
+  }
+  void on_queue(const transport::Device& device, PortId port, Bytes queued, Time now) override {
+    links_.on_queue(device, port, queued, now);
+  }
   void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
 
-  void end_task(StreamProbe& stream, Time now);
-  TraceTrack place(Lanes& lanes, Time from, Time to);
-  std::uint32_t process_of(const std::string& device, const std::string& label = {});
-  const std::string& memory(transport::Window window) const;
-
-  TraceEvents events_;
-  const std::vector<std::string> class_names_;
+  const transport::Fabric& fabric_;
+  TimelineFile file_;
+  TimelineRequests requests_;
   const std::uint32_t jobs_process_;
-  const transport::Fabric* fabric_ = nullptr;
-  std::unordered_map<transport::Window, std::string> memories_;  ///< devices by window
-  std::unordered_map<std::string, std::uint32_t> processes_;     ///< by device
-  std::map<std::pair<std::string, std::uint32_t>, Lanes> job_lanes_;                   ///< by kind of name and rank
-  std::map<std::pair<transport::Window, std::uint8_t>, Lanes> message_lanes_;          ///< by source and class
+  std::map<std::pair<std::string, std::uint32_t>, Lanes> job_lanes_;  ///< by kind of name and rank
   std::deque<GpuProbe> gpus_;
-  std::deque<StreamProbe> streams_;
-  StreamProbe* sending_ = nullptr;  ///< began a transfer last
-  Landing landing_;
-  std::unordered_map<const transport::Message*, std::uint64_t> arrows_;
-  std::uint64_t arrows_so_far_ = 0;
+  TimelineStreams streams_;
+  TimelineLinks links_;
 };
 
 }  // namespace railyard::probe

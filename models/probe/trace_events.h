@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,16 @@ struct TraceTrack {
   std::uint32_t thread = 0;
 };
 
+/// What a viewer shows of a slice that is selected.
+struct TraceArgument {
+  TraceArgument(const char* name, std::string_view words) : key(name), text(words), is_text(true) {}
+  TraceArgument(const char* name, std::uint64_t count) : key(name), number(count) {}
+  const char* key;
+  std::string_view text;
+  std::uint64_t number = 0;
+  bool is_text = false;
+};
+
 class TraceEvents {
  public:
   enum class Flow : char { begin = 's', step = 't', end = 'f' };
@@ -33,18 +44,17 @@ class TraceEvents {
   TraceEvents(const TraceEvents&) = delete;
   TraceEvents& operator=(const TraceEvents&) = delete;
 
-  /// A process; viewers show them in the order in which they were added. @param labels  beside its name
-  std::uint32_t add_process(std::string_view name, std::string_view labels = {});
-  /// A track of it; in the order in which they were added, too.
-  TraceTrack add_track(std::uint32_t process, std::string_view name);
+  /// A process; viewers show them by `order`, where there is none in the order in which they were added.
+  std::uint32_t add_process(std::string_view name, std::uint32_t order = 0);
+  /// A track of it; the same of order.
+  TraceTrack add_track(std::uint32_t process, std::string_view name, std::uint32_t order = 0);
 
-  // Names, kinds and values are the model's own words: letters, digits, brackets and the like, which JSON does not escape.
-  /// @param argument, value  shown with the slice; none: nothing is
-  void slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to, std::string_view argument = {},
-             std::string_view value = {});
-  /// A slice of a transfer.
-  void transfer(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to, Bytes bytes);
-  void counter(std::uint32_t process, std::string_view name, Time at, double value);
+  // Names, kinds and texts are the model's own words: letters, digits, brackets and the like, which JSON does not escape.
+  void slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to,
+             std::initializer_list<TraceArgument> arguments = {});
+  /// Viewers show it as "name series": "HBM GB/s".
+  void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, std::uint64_t value);
+  void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, double value);
   /// A point of an arrow, on the slice of that track that was written last and began at `at`.
   void flow(Flow what, TraceTrack track, Time at, std::uint64_t id);
 
@@ -52,7 +62,8 @@ class TraceEvents {
   void close();
 
  private:
-  void begin_slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to);
+  template <class Value>
+  void write_counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, Value value);
   void end_event();
   void write();
 

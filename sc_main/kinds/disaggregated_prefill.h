@@ -27,6 +27,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return system_->traffic(); }
   void trace(probe::StreamTracer& tracer) override;
+  void follow_requests(workload::RequestListener& listener) override { system_->follow_requests(listener); }
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   nlohmann::ordered_json compute() override {

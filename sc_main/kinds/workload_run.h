@@ -18,6 +18,7 @@
 #include "sc_main/scenario.h"
 #include "transport/fidelity_choice.h"
 #include "workload/job_record.h"
+#include "workload/request_listener.h"
 #include "workload/transformer/layer_kernels.h"
 
 namespace railyard {
@@ -54,6 +55,9 @@ class WorkloadRun {
   virtual std::vector<transport::Traffic> traffic() { return {}; }
   /// Attaches the ranks' streams.
   virtual void trace(probe::StreamTracer& tracer) = 0;
+
+  /// Tells of requests, where the kind has any.
+  virtual void follow_requests(workload::RequestListener&) {}
 
   /// Derived numbers before running; --explain adds the routes.
   virtual nlohmann::ordered_json explain() = 0;

@@ -57,11 +57,13 @@ bool Grid::hold_kv(std::uint64_t tokens) {
     if (static_cast<double>(hbm.used() + tokens * kv_bytes_per_token_[r / tp()]) > limit) return false;
   }
   for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().allocate(tokens * kv_bytes_per_token_[r / tp()]);
+  held_tokens_ += tokens;
   return true;
 }
 
 void Grid::free_kv(std::uint64_t tokens) {
   for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().free(tokens * kv_bytes_per_token_[r / tp()]);
+  held_tokens_ -= tokens;
 }
 
 void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows) {

@@ -54,6 +54,8 @@ class Grid {
   /// Holds KV of `tokens` tokens on every rank; false, and nothing held, when a rank's limit does not allow it.
   bool hold_kv(std::uint64_t tokens);
   void free_kv(std::uint64_t tokens);
+  /// Tokens whose KV is held now.
+  std::uint64_t held_tokens() const { return held_tokens_; }
   /// Weights and activations, for good; `limit_ratio` of each GPU's memory is what hold_kv() may fill.
   void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows);
 
@@ -73,6 +75,7 @@ class Grid {
   LayerTimer timer_;
   std::vector<std::unique_ptr<collective::ReuseTable>> reuse_;  ///< by stage
   double limit_ratio_ = 1;
+  std::uint64_t held_tokens_ = 0;
 };
 
 }  // namespace railyard::workload::prefill

@@ -78,6 +78,7 @@ std::uint64_t System::kv_tokens(std::uint32_t request) const {
 
 void System::on_event(std::uint32_t, std::uint64_t request) {
   arrived_.push_back(static_cast<std::uint32_t>(request));
+  tell(arrived_.back(), RequestPhase::queued);
   admit();
 }
 
@@ -90,6 +91,8 @@ void System::admit() {
       return;
     }
     arrived_.pop_front();
+    tell_kv("prefill", prefill_grid_);
+    tell_kv("decode", decode_grid_);
     requests_[request].admitted = fabric_.now();
     requests_[request].admitted_yet = true;
     if (in_prefill_++ == 0) window_since_ = fabric_.now();
@@ -97,18 +100,33 @@ void System::admit() {
   }
 }
 
-void System::on_prefill_begun(std::uint32_t request) { requests_[request].prefill_begun = fabric_.now(); }
+void System::tell(std::uint32_t request, RequestPhase phase) {
+  if (listener_ != nullptr) listener_->on_phase(request, phase, fabric_.now());
+}
+
+void System::tell_kv(const char* group, const Grid& grid) {
+  for (std::uint32_t p = 0; p < grid.pp() && listener_ != nullptr; ++p)
+    listener_->on_kv_promised(group, p, grid.held_tokens() * grid.kv_bytes_per_token(p), fabric_.now());
+}
+
+void System::on_prefill_begun(std::uint32_t request) {
+  requests_[request].prefill_begun = fabric_.now();
+  tell(request, RequestPhase::prefill);
+}
 
 void System::on_first_token(std::uint32_t request) {
   requests_[request].first_token = fabric_.now();
   requests_[request].tokens.push_back(fabric_.now());
+  tell(request, RequestPhase::handoff);
   if (--in_prefill_ == 0) window_ += fabric_.now() - window_since_;
 }
 
 void System::on_kv_landed(std::uint32_t request) {
   requests_[request].kv_landed = fabric_.now();
   prefill_grid_.free_kv(spec_.requests[request].prompt_tokens);
+  tell_kv("prefill", prefill_grid_);
   if (spec_.requests[request].output_tokens > 1) {
+    tell(request, RequestPhase::decode_queued);
     decode_.ready(request);
   } else {
     requests_[request].decode_begun = fabric_.now();
@@ -117,7 +135,10 @@ void System::on_kv_landed(std::uint32_t request) {
   admit();
 }
 
-void System::on_decode_begun(std::uint32_t request) { requests_[request].decode_begun = fabric_.now(); }
+void System::on_decode_begun(std::uint32_t request) {
+  requests_[request].decode_begun = fabric_.now();
+  tell(request, RequestPhase::decode);
+}
 
 void System::on_token(std::uint32_t request) { requests_[request].tokens.push_back(fabric_.now()); }
 
@@ -130,6 +151,8 @@ void System::finish(std::uint32_t request) {
   requests_[request].done = true;
   finished_.push_back(request);
   decode_grid_.free_kv(kv_tokens(request));
+  tell(request, RequestPhase::done);
+  tell_kv("decode", decode_grid_);
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "transport/fidelity_choice.h"
 #include "workload/prefill/decode_side.h"
 #include "workload/prefill/prefill_side.h"
+#include "workload/request_listener.h"
 
 namespace railyard::workload::prefill {
 
@@ -31,6 +32,7 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   void simulate_every_collective() { reuse_ = false; }
   /// What will cross the fabric, about: prompts' and steps' collectives and activations, and the handoff.
   std::vector<transport::Traffic> traffic();
+  void follow_requests(RequestListener& listener) { listener_ = &listener; }
   /// Schedules the arrivals. Call once, before the simulation starts.
   void start();
 
@@ -55,6 +57,8 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   void isolate_groups();
   std::uint64_t kv_tokens(std::uint32_t request) const;
   void admit();
+  void tell(std::uint32_t request, RequestPhase phase);
+  void tell_kv(const char* group, const Grid& grid);
   void finish(std::uint32_t request);
 
   void on_prefill_begun(std::uint32_t request) override;
@@ -77,6 +81,7 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   std::uint32_t in_prefill_ = 0;
   Time window_since_, window_;
   bool reuse_ = true;
+  RequestListener* listener_ = nullptr;
 };
 
 }  // namespace railyard::workload::prefill

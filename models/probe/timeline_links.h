@@ -1,0 +1,65 @@
+// Of a timeline: links. For each direction of a link a track of bursts: trains of one class that follow each other with no more
+// than kGap between one's last byte and the next one's start are one slice, with what they carried. And two counters: the share
+// of time that the line was charged, and the peak of bytes that waited for it (window_counter.h).
+//
+// Rows appear where something moved. In fluid fidelity nothing does, train by train.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "probe/timeline_file.h"
+#include "probe/window_counter.h"
+#include "transport/device.h"
+
+namespace railyard::probe {
+
+class TimelineLinks {
+ public:
+  static constexpr Time kGap = Time::us(2);
+
+  /// `file` outlives it.
+  TimelineLinks(TimelineFile& file, const std::vector<std::string>& class_names) : file_(file), class_names_(class_names) {}
+
+  /// A direction of a link: the port that sends. @param home  the device in whose process it is shown
+  void attach(const transport::Device& sender, PortId port, const std::string& name, const transport::Device& home);
+  void on_start(const transport::Device& device, PortId port, const transport::Transaction& transaction, Time now,
+                const transport::Crossing& crossing);
+  void on_queue(const transport::Device& device, PortId port, Bytes queued, Time now);
+  void finish(Time end);
+
+ private:
+  struct Burst {
+    Time from, until;
+    Bytes bytes = 0, wire_bytes = 0;
+    std::uint64_t trains = 0;
+  };
+  struct Direction {
+    const transport::Device::Port* port = nullptr;
+    std::string name;
+    std::uint32_t process = 0, order = 0;
+    Lanes lanes;
+    std::vector<Burst> bursts;           ///< by class; of no trains: none is open
+    std::deque<WindowCounter> counters;  ///< use, queue; none: nothing has moved yet
+    Time charged_from, charged_until;    ///< not counted yet
+    Time queued_since;
+    Bytes queued = 0;
+  };
+
+  Direction* direction(const transport::Device& device, PortId port);
+  void appear(Direction& direction);
+  void count_use(Direction& direction, Time now);
+  void count_queue(Direction& direction, Time now);
+  void write(Direction& direction, std::size_t traffic_class);
+
+  TimelineFile& file_;
+  const std::vector<std::string> class_names_;
+  std::deque<Direction> directions_;
+  std::unordered_map<const transport::Device*, std::vector<Direction*>> by_port_;
+  const transport::Device* latest_device_ = nullptr;  ///< whose ports were asked for last
+  std::vector<Direction*>* latest_ports_ = nullptr;
+};
+
+}  // namespace railyard::probe

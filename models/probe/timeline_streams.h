@@ -1,0 +1,84 @@
+// Of a timeline: what streams do, the messages that leave memories, and the arrows between them.
+//
+// An arrow says why something began when it did:
+//   kernel or collective -> task   a task of another stream of the GPU stood waiting and began when that one ended
+//   transfer -> message            the transfer posted it
+//   message -> task                a task stood waiting at the message's destination and began when it had landed
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "probe/stream_tracer.h"
+#include "probe/timeline_file.h"
+#include "transport/fabric.h"
+
+namespace railyard::probe {
+
+class TimelineStreams final : public StreamTracer {
+ public:
+  /// Both outlive it; the fabric has all its devices.
+  TimelineStreams(TimelineFile& file, const transport::Fabric& fabric, const std::vector<std::string>& class_names);
+  TimelineStreams(const TimelineStreams&) = delete;
+  TimelineStreams& operator=(const TimelineStreams&) = delete;
+
+  void attach(gpu::Stream& stream, const std::string& name, TaskLabel job, TaskLabel work) override;
+  void on_send(const transport::Message& message);
+  void on_delivered(const transport::Message& message, Time now);
+  void finish(Time end);
+
+ private:
+  using Arrow = std::uint64_t;  ///< 0: none
+  struct Task {
+    const std::string* device = nullptr;
+    TraceTrack track;
+    gpu::Activity activity = gpu::Activity::idle;
+    std::string job, work;
+    Time begun, ended;
+    Arrow led_by = 0;
+    std::vector<Arrow> leads_to;
+  };
+  struct StreamProbe final : gpu::StreamListener {
+    explicit StreamProbe(TimelineStreams& tracks) : owner(tracks) {}
+    void on_activity(const gpu::Stream& stream, gpu::Activity activity) override;
+    TimelineStreams& owner;
+    std::string device;
+    TraceTrack track;
+    TaskLabel job_name, work_name;
+    bool waits = false;
+    std::unique_ptr<Task> task;  ///< that runs
+  };
+  /// A message that has landed, while its client is told.
+  struct Landing {
+    Time at = Time::max();
+    std::string device;
+    Arrow arrow = 0;
+  };
+
+  void end(StreamProbe& stream, Time now);
+  /// Writes the tasks that ended at the instant before, if this is another one.
+  void advance(Time now);
+  const std::string& memory(transport::Window window) const;
+
+  TimelineFile& file_;
+  const transport::Fabric& fabric_;
+  const std::vector<std::string> class_names_;
+  std::unordered_map<transport::Window, std::string> memories_;  ///< devices by window
+  std::map<std::pair<transport::Window, std::uint8_t>, Lanes> message_lanes_;  ///< by source and class
+  std::deque<StreamProbe> streams_;
+  StreamProbe* sending_ = nullptr;  ///< began a transfer last
+  Landing landing_;
+  // A task begins before the one that it waited for is seen to end, at the same instant:
+  Time instant_;
+  std::vector<Task*> released_;               ///< stood waiting and began
+  std::vector<std::unique_ptr<Task>> ended_;
+  std::unordered_map<const transport::Message*, Arrow> arrows_;
+  Arrow arrows_so_far_ = 0;
+};
+
+}  // namespace railyard::probe
