@@ -3,6 +3,7 @@
 A developer's check: tests/trace_processor/install fetches it (npm), or RAILYARD_TRACE_PROCESSOR names a folder that has it. Needs node.
 """
 
+import gzip
 import json
 import os
 import pathlib
@@ -89,6 +90,16 @@ def run(request, tmp_path_factory):
 def test_nothing_is_lost_on_import(run):
     assert run[1]["trouble"] == []
     assert run[1]["slices"][0]["n"] > 0
+
+
+def test_files_of_ranks_are_read_as_well(run):
+    if not (run[0] / "requests.csv").exists():
+        pytest.skip("one kind is enough")
+    subprocess.run([ROOT / "scripts" / "kineto.py", run[0]], check=True, capture_output=True)
+    path = run[0] / "kineto" / "rank0.json.gz"
+    written = [event for event in json.loads(gzip.open(path).read())["traceEvents"] if event["ph"] == "X"]
+    found = ask(path, {name: QUERIES[name] for name in ["trouble", "slices"]})
+    assert found == {"trouble": [], "slices": [{"n": len(written)}]}
 
 
 def test_jobs_are_those_of_the_table(run):

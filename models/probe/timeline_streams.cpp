@@ -4,6 +4,7 @@
 #include <array>
 
 #include "transport/endpoint.h"
+#include "workload/job.h"
 
 namespace railyard::probe {
 
@@ -52,6 +53,7 @@ void TimelineStreams::StreamProbe::on_activity(const gpu::Stream& stream, Activi
   task->begun = now;
   task->job = job_name ? job_name(*stream.front()) : kActivityNames[static_cast<std::size_t>(activity)];
   if (work_name) task->work = work_name(*stream.front());
+  describe(*task, *stream.front());
   if (waited) {
     if (owner.landing_.at == now && owner.landing_.device == device) {
       task->led_by = owner.landing_.arrow;
@@ -60,6 +62,18 @@ void TimelineStreams::StreamProbe::on_activity(const gpu::Stream& stream, Activi
     }
   }
   if (activity == Activity::transfer) owner.sending_ = this;
+}
+
+void TimelineStreams::describe(Task& task, const gpu::Task& front) {
+  if (!task.work.empty()) task.arguments.emplace_back("work", task.work);
+  const auto* job = dynamic_cast<const workload::Job*>(&front);
+  if (job == nullptr || job->collective() == nullptr) return;
+  const collective::CollectiveSpec& spec = job->collective()->spec();
+  task.arguments.emplace_back("operation", collective::kOperationNames[static_cast<std::size_t>(spec.operation)]);
+  task.arguments.emplace_back("algorithm", collective::kAlgorithmNames[static_cast<std::size_t>(spec.algorithm)]);
+  task.arguments.emplace_back("protocol", collective::kProtocolNames[static_cast<std::size_t>(spec.protocol)]);
+  task.arguments.emplace_back("bytes", std::uint64_t{spec.bytes});
+  task.arguments.emplace_back("ranks", std::uint64_t{job->collective()->size()});
 }
 
 void TimelineStreams::end(StreamProbe& stream, Time now) {
@@ -84,11 +98,7 @@ void TimelineStreams::advance(Time now) {
   TraceEvents& events = file_.events;
   for (const std::unique_ptr<Task>& task : ended_) {
     const char* kind = kActivityNames[static_cast<std::size_t>(task->activity)];
-    if (task->work.empty()) {
-      events.slice(task->track, kind, task->job, task->begun, task->ended);
-    } else {
-      events.slice(task->track, kind, task->job, task->begun, task->ended, {{"work", task->work}});
-    }
+    events.slice(task->track, kind, task->job, task->begun, task->ended, task->arguments);
     if (task->led_by != 0) events.flow(TraceEvents::Flow::end, task->track, task->begun, task->led_by);
     for (const Arrow arrow : task->leads_to) events.flow(TraceEvents::Flow::begin, task->track, task->begun, arrow);
   }

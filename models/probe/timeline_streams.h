@@ -39,6 +39,7 @@ class TimelineStreams final : public StreamTracer {
     TraceTrack track;
     gpu::Activity activity = gpu::Activity::idle;
     std::string job, work;
+    std::vector<TraceArgument> arguments;
     Time begun, ended;
     Arrow led_by = 0;
     std::vector<Arrow> leads_to;
@@ -60,6 +61,7 @@ class TimelineStreams final : public StreamTracer {
     Arrow arrow = 0;
   };
 
+  static void describe(Task& task, const gpu::Task& front);
   void end(StreamProbe& stream, Time now);
   /// Writes the tasks that ended at the instant before, if this is another one.
   void advance(Time now);

@@ -62,7 +62,7 @@ TraceTrack TraceEvents::add_track(std::uint32_t process, std::string_view name, 
 }
 
 void TraceEvents::slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to,
-                        std::initializer_list<TraceArgument> arguments) {
+                        const std::vector<TraceArgument>& arguments) {
   const std::uint64_t start = whole_ns(from), duration = whole_ns(to) - start;
   fmt::format_to(std::back_inserter(buffer_),
                  FMT_COMPILE(",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},"
@@ -77,7 +77,7 @@ void TraceEvents::slice(TraceTrack track, std::string_view kind, std::string_vie
     }
     before = ",";
   }
-  buffer_.append(std::string_view(arguments.size() == 0 ? "}" : "}}"));
+  buffer_.append(std::string_view(arguments.empty() ? "}" : "}}"));
   end_event();
 }
 

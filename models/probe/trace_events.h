@@ -7,9 +7,9 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -51,7 +51,7 @@ class TraceEvents {
 
   // Names, kinds and texts are the model's own words: letters, digits, brackets and the like, which JSON does not escape.
   void slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to,
-             std::initializer_list<TraceArgument> arguments = {});
+             const std::vector<TraceArgument>& arguments = {});
   /// Viewers show it as "name series": "HBM GB/s".
   void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, std::uint64_t value);
   void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, double value);

@@ -1,0 +1,182 @@
+#!/usr/bin/python3
+"""Writes the timeline of a run as one file for each rank, as PyTorch's profiler (Kineto) leaves them: DIR/rank0.json.gz, ...
+
+For readers of such files, as HolisticTraceAnalysis (HTA). Ranks are numbered through all groups, in the order of the timeline. A rank has
+
+  kernels       its kernels, layers taken off their names, so that all of a kind add up
+  collectives   kernels named ncclDevKernel_[operation]_[algorithm]_[protocol], from when the rank entered
+  transfers     gpu_memcpy from posted to landed, by traffic class; those that overlap on streams of their own
+  the host      a launch of each at the instant at which it begins (the model has no host), and a ProfilerStep#[k] for each chunk or decode
+                step in which the rank has work. HTA leaves the last step of a trace out: an empty one ends the file
+
+Times are whole microseconds, both ends rounded down, so that nothing overlaps that did not.
+"""
+
+import collections
+import gzip
+import json
+import pathlib
+import re
+
+from command_line import Parser
+
+HOST_PID = 10_000  # above those of GPUs, which go by their number on the server
+HOST_THREAD = 1
+FIRST_STREAM = 7  # as PyTorch numbers them; HTA takes stream 0 for the host's
+COLLECTIVES = {
+    "all_reduce": "AllReduce",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+    "all_to_all": "SendRecv",
+    "send_recv": "SendRecv",
+}
+
+
+class Rank:
+    """What a GPU's process of the timeline holds: (from, until, slice) in us, by track."""
+
+    def __init__(self, name):
+        self.gpu, self.label = name.split(" rank ")
+        self.tracks = collections.OrderedDict()
+
+
+def whole_us(event):
+    """Both ends of a slice; in the file they are decimals with three places."""
+    begin_ns = round(event["ts"] * 1000)
+    return begin_ns // 1000, (begin_ns + round(event["dur"] * 1000)) // 1000
+
+
+def read(path):
+    """The ranks of a timeline. Its file has an event a line."""
+    ranks, names, latest = {}, {}, {}
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            if '"ph":"C"' in line or not line.startswith('{"ph"'):
+                continue
+            event = json.loads(line.rstrip(",\n"))
+            process = event["pid"]
+            if event["name"] == "process_name" and " rank " in event["args"]["name"]:
+                ranks[process] = Rank(event["args"]["name"])
+            if process not in ranks or event["ph"] == "M" and event["name"] != "thread_name":
+                continue
+            track = event["tid"]
+            if event["ph"] == "M":
+                names[track] = event["args"]["name"]
+                continue
+            is_message = " messages" in names[track]
+            if event["ph"] == "X" and is_message:
+                latest[track] = event
+            elif event["ph"] == "X" and event["cat"] != "transfer":
+                ranks[process].tracks.setdefault(names[track], []).append((*whole_us(event), event))
+            elif event["ph"] == "t" and is_message:  # an arrow goes through it: a transfer's, not a collective's
+                ranks[process].tracks.setdefault(names[track], []).append((*whole_us(latest[track]), latest[track]))
+    return list(ranks.values())
+
+
+def steps(rank):
+    """(from, until) of each change of what a rank's tasks are part of, the last one empty."""
+    tasks = sorted((e for track in rank.tracks.values() for e in track), key=lambda e: e[0])
+    begins, work = [], None
+    for begin, _, event in tasks:
+        own = event.get("args", {}).get("work")
+        if own is not None and own != work:
+            begins.append(begin)
+            work = own
+    end = max((until for _, until, _ in tasks), default=0) + 1
+    begins = [min([begin for begin, _, _ in tasks], default=0), *begins[1:], end]
+    return list(zip(begins, [*begins[1:], end + 1]))
+
+
+def device_event(event):
+    """Category, name and further arguments of what runs on the device."""
+    arguments = event.get("args", {})
+    if "operation" in arguments:
+        operation = COLLECTIVES[arguments["operation"]]
+        name = f"ncclDevKernel_{operation}_{arguments['algorithm'].upper()}_{arguments['protocol'].upper()}"
+        more = {
+            "Collective name": arguments["operation"],
+            "In msg nelems": arguments["bytes"],
+            "Out msg nelems": arguments["bytes"],
+            "dtype": "Byte",
+            "Group size": arguments["ranks"],
+        }
+        return "kernel", name, {**more, "label": event["name"]}
+    if event["cat"] == "kernel":
+        return "kernel", re.sub(r" L?\d+$", "", event["name"]), {"label": event["name"]}
+    return "gpu_memcpy", f"Memcpy PtoP {event['cat']}", {"bytes": arguments["bytes"], "to": event["name"]}
+
+
+def events(rank):
+    """Metadata first: HTA takes the first event of a file for none at all."""
+    device = int(re.search(r"\d+$", rank.gpu).group())
+
+    def metadata(what, pid, tid, **values):
+        return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": values}
+
+    for pid, name, label, order in [(HOST_PID, "host", "CPU", HOST_PID), (device, rank.gpu, f"GPU {device}", 5_000_000 + device)]:
+        yield metadata("process_name", pid, 0, name=name)
+        yield metadata("process_labels", pid, 0, labels=label)
+        yield metadata("process_sort_index", pid, 0, sort_index=order)
+    yield metadata("thread_name", HOST_PID, HOST_THREAD, name="launches")
+    for stream, name in enumerate(rank.tracks, FIRST_STREAM):
+        yield metadata("thread_name", device, stream, name=f"stream {stream} {name.removeprefix('stream ')}")
+
+    host = {"ph": "X", "pid": HOST_PID, "tid": HOST_THREAD}
+    for number, (begin, until) in enumerate(steps(rank)):
+        yield {**host, "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": begin, "dur": until - begin}
+    correlation = 0
+    for stream, track in enumerate(rank.tracks.values(), FIRST_STREAM):
+        for begin, until, event in track:
+            correlation += 1
+            link = {"External id": correlation, "correlation": correlation}
+            category, name, more = device_event(event)
+            launch = "cudaMemcpyAsync" if category == "gpu_memcpy" else "cudaLaunchKernel"
+            yield {**host, "cat": "cuda_runtime", "name": launch, "ts": begin, "dur": 0, "args": link}
+            arguments = {**link, "device": device, "stream": stream, **more}
+            yield {"ph": "X", "cat": category, "name": name, "pid": device, "tid": stream, "ts": begin, "dur": until - begin, "args": arguments}
+
+
+def write(path, rank, number, ranks):
+    head = {
+        "schemaVersion": 1,
+        "distributedInfo": {"backend": "nccl", "rank": number, "world_size": ranks},
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": 0,
+        "traceName": f"{rank.gpu} rank {rank.label}",
+    }
+    # Not compact: HTA looks for the rank in a line of its own, with a space behind the colon.
+    text = json.dumps(head, indent=2).removesuffix("\n}")
+    lines = ",\n".join(json.dumps(event) for event in events(rank))
+    with open(path, "wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+        packed.write(f'{text},\n  "traceEvents": [\n{lines}\n]}}\n'.encode())
+
+
+def main(arguments=None):
+    parser = Parser(description=__doc__)
+    parser.add_argument("run", type=pathlib.Path, metavar="RUN", help="--out directory of a run with --timeline")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="default RUN/kineto; files of ranks in it are replaced")
+    options = parser.parse_args(arguments)
+    timeline = options.run / "timeline.json.gz"
+    out = options.out or options.run / "kineto"
+    try:
+        ranks = read(timeline)
+    except OSError as error:
+        parser.error(f"{timeline}: {error.strerror or error}; expected the --out directory of a run with --timeline")
+    except (EOFError, ValueError, KeyError) as error:
+        parser.error(f"{timeline}: no whole timeline: {error}")
+    if not any(rank.tracks for rank in ranks):
+        parser.error(f"{timeline}: no rank of it has a kernel or transfer")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for old in out.glob("rank*.json.gz"):
+            old.unlink()
+        for number, rank in enumerate(ranks):
+            write(out / f"rank{number}.json.gz", rank, number, len(ranks))
+    except OSError as error:
+        parser.error(f"{out}: {error.strerror}")
+    print(f"{out}: {len(ranks)} ranks")
+
+
+if __name__ == "__main__":
+    main()
