@@ -1,0 +1,236 @@
+#!/usr/bin/python3
+"""Draws a part of a run's timeline into a picture, for a page or a paper: tracks one below the other, as ui.perfetto.dev has them.
+
+  build/bin/plx_box SCENARIO --out out/plx --timeline
+  scripts/draw_timeline.py out/plx timeline.png --window 57.2ms,58.8ms \\
+      --track '*gpu0 rank *: stream *' --track '*: PLX_Uplink_P[0] tx' --track '*: PLX_Uplink_P[0] tx use %'
+
+A track is PROCESS: TRACK, or PROCESS: COUNTER, as docs/results.md names them; --list prints those of the run. In a glob * stands for
+anything, all else for itself. What a slice is called is written into it where there is room; arrows are those of the file.
+"""
+
+import argparse
+import gzip
+import json
+import pathlib
+import re
+import signal
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from command_line import BAD_INPUT, Parser
+
+MOST_TRACKS = 60
+COLORS = {"kernel": "#2f6db5", "collective": "#c9720c", "tp": "#c9720c", "pp": "#2a9d6f", "kv": "#a64d9c", "transfer": "#5a6068"}
+OTHER = "#8895a3"
+UNITS = {"": 1.0, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}  # in us, the file's unit
+WIDTH, ROW, LEFT, RIGHT = 12.0, 0.24, 2.9, 0.5  # inches: the figure, a track, the names, the counters' largest values
+LETTER = 0.062
+DPI = 110
+
+
+Arrows = list[list[tuple[float, str]]]  # the instants and tracks that each one leads through
+
+
+class Error(Exception):
+    """Bad input, in words for the user."""
+
+
+@dataclass
+class Track:
+    """Slices with their begin, end, name and colour, or samples of a counter."""
+
+    slices: list[tuple[float, float, str, str]] = field(default_factory=list)
+    samples: list[tuple[float, float]] = field(default_factory=list)
+
+
+def instants(text: str) -> tuple[float, float]:
+    match = re.fullmatch(r"([\d.]+)(ns|us|ms|s|),([\d.]+)(ns|us|ms|s|)", text)
+    try:
+        begin, end = (float(match[i]) * UNITS[match[i + 1]] for i in (1, 3))
+    except (TypeError, ValueError):
+        begin, end = 0, 0
+    if not begin < end:
+        raise argparse.ArgumentTypeError(f"'{text}' is not T0,T1 in microseconds or with a unit, as 10us,2ms")
+    return begin, end
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(description=__doc__)
+    parser.add_argument("run", type=pathlib.Path, metavar="DIR", help="the --out directory of a run with --timeline")
+    parser.add_argument("picture", type=pathlib.Path, nargs="?", metavar="FILE.png", help="or .svg")
+    parser.add_argument("--window", type=instants, metavar="T0,T1", help="this part of the run, as 10us,2ms (default all)")
+    parser.add_argument("--track", action="append", metavar="GLOB", help="these tracks, in this order; repeatable (default all)")
+    parser.add_argument("--list", action="store_true", help="print the tracks")
+    options = parser.parse_args(arguments)
+    if not options.picture and not options.list:
+        parser.error("give FILE.png, or --list")
+    return options
+
+
+def read(run: pathlib.Path) -> list[dict]:
+    file = run / "timeline.json.gz" if run.is_dir() else run
+    if not file.is_file():
+        raise Error(f"{file}: no such timeline (was the run made with --timeline?)")
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as stream:
+            return json.load(stream)["traceEvents"]
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{file}: no timeline: {error}") from error
+
+
+def tracks_of(events: Sequence[dict]) -> tuple[dict[str, Track], Arrows]:
+    """Tracks by their names, process after process in the file's order, and arrows."""
+    process, thread, order = {}, {}, {}
+    for event in events:
+        if event["ph"] == "M":
+            key, what = (event["pid"], event.get("tid")), event["name"]
+            if what == "process_name":
+                process[event["pid"]] = event["args"]["name"]
+            elif what == "thread_name":
+                thread[key] = event["args"]["name"]
+            elif what == "process_sort_index":
+                order[event["pid"]] = event["args"]["sort_index"]
+    found: dict[tuple[int, str], Track] = defaultdict(Track)
+    arrows = defaultdict(list)
+    for event in events:
+        if event["ph"] == "M":
+            continue
+        pid, time = event["pid"], event["ts"]
+        name = thread.get((pid, event["tid"]), "") if event["ph"] != "C" else ""
+        if event["ph"] == "X":
+            color = COLORS.get(event.get("cat", ""), OTHER)
+            found[pid, name].slices.append((time, time + event["dur"], event["name"], color))
+        elif event["ph"] == "C":
+            for series, value in event["args"].items():
+                found[pid, f"{event['name']} {series}"].samples.append((time, value))
+        elif event["ph"] in "stf":
+            arrows[event["cat"], event["id"]].append(("stf".index(event["ph"]), time, f"{process[pid]}: {name}"))
+    for track in found.values():
+        track.samples.sort(key=lambda sample: sample[0])
+    ordered = sorted(found, key=lambda key: order.get(key[0], 0))
+    return {f"{process[pid]}: {name}": found[pid, name] for pid, name in ordered}, [
+        [(time, name) for _, time, name in sorted(way)] for way in arrows.values()
+    ]
+
+
+def chosen(tracks: dict[str, Track], globs: Sequence[str] | None) -> list[str]:
+    names = []
+    for glob in globs or ["*"]:
+        pattern = re.compile(re.escape(glob).replace(r"\*", ".*"))
+        matches = [name for name in tracks if pattern.fullmatch(name)]
+        if not matches:
+            raise Error(f"--track {glob}: no such track; --list prints those of the run")
+        names += [name for name in matches if name not in names]
+    if len(names) > MOST_TRACKS:
+        raise Error(f"{len(names)} tracks are more than a picture holds ({MOST_TRACKS}); choose some with --track")
+    return names
+
+
+def within(samples: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
+    """Those of a window, with the values that it begins and ends with."""
+    last = next((value for time, value in reversed(samples) if time <= begin), 0.0)
+    yield begin, last
+    for time, value in samples:
+        if begin < time < end:
+            yield time, value
+            last = value
+    yield end, last
+
+
+def end_of(track: Track, time: float) -> float:
+    """Of the slice that begins at this instant: there the arrows that it sends begin."""
+    return max((stop for start, stop, _, _ in track.slices if start == time), default=time)
+
+
+def brief(value: float) -> str:
+    for scale, prefix in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= scale:
+            return f"{value / scale:.3g}{prefix}"
+    return f"{value:.3g}"
+
+
+def draw_slices(axis: Any, row: int, track: Track, begin: float, end: float) -> None:
+    letter = (end - begin) * LETTER / (WIDTH - LEFT - RIGHT)
+    for start, stop, name, color in track.slices:
+        if start > end or stop < begin or start < stop == begin:
+            continue
+        left, right = max(start, begin), min(stop, end)
+        edge = color if left == right else "white"  # a slice without length is a line
+        axis.broken_barh([(left, right - left)], (row - 0.4, 0.8), facecolor=color, edgecolor=edge, linewidth=0.4)
+        if len(name) * letter < right - left:
+            axis.text((left + right) / 2, row, name, ha="center", va="center_baseline", color="white", fontsize=7)
+
+
+def draw_counter(axis: Any, row: int, track: Track, begin: float, end: float) -> None:
+    """In the row's height, with the largest value behind it."""
+    points = list(within(track.samples, begin, end))
+    most = max(value for _, value in points)
+    heights = [row + 0.4 - 0.8 * value / (most or 1) for _, value in points]
+    axis.fill_between([time for time, _ in points], heights, row + 0.4, step="post", color=OTHER, linewidth=0)
+    axis.annotate(brief(most), (end, row), (4, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False)
+
+
+def draw_arrows(axis: Any, names: Sequence[str], tracks: dict[str, Track], arrows: Arrows, begin: float, end: float) -> None:
+    style = {"arrowstyle": "->", "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0, "connectionstyle": "arc3,rad=0.1"}
+    for way in arrows:
+        for (from_time, from_name), (to_time, to_name) in zip(way, way[1:]):
+            if from_name in names and to_name in names and begin <= from_time and to_time <= end:
+                origin = (end_of(tracks[from_name], from_time), names.index(from_name))
+                axis.annotate("", (to_time, names.index(to_name)), origin, arrowprops=style)
+
+
+def draw(options: argparse.Namespace, tracks: dict[str, Track], arrows: Arrows) -> None:
+    try:
+        import matplotlib  # pylint: disable=import-outside-toplevel
+
+        matplotlib.use("Agg")
+        matplotlib.rcParams.update({"font.size": 8, "font.family": "sans-serif", "svg.hashsalt": "railyard", "svg.fonttype": "none"})
+        from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
+    except ImportError as error:
+        raise Error(f"{error}; apt-get install python3-matplotlib") from error
+    names = chosen(tracks, options.track)
+    last = max(max([stop for _, stop, _, _ in tracks[name].slices] + [time for time, _ in tracks[name].samples]) for name in names)
+    begin, end = options.window or (0.0, last)
+    height = ROW * len(names) + 0.6
+    figure, axis = pyplot.subplots(figsize=(WIDTH, height))
+    figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - 0.1 / height, bottom=0.42 / height)
+    for row, name in enumerate(names):
+        draw_slices(axis, row, tracks[name], begin, end)
+        if tracks[name].samples:
+            draw_counter(axis, row, tracks[name], begin, end)
+    draw_arrows(axis, names, tracks, arrows, begin, end)
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_xlim(begin, end)
+    unit, scale = next((unit, scale) for unit, scale in (("s", 1e6), ("ms", 1e3), ("us", 1.0)) if end >= scale or unit == "us")
+    axis.xaxis.set_major_formatter(lambda time, _: f"{time / scale:.10g}")
+    axis.set_xlabel(f"time, {unit}")
+    axis.grid(axis="x", color="#e4e4e4")
+    axis.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+    figure.savefig(options.picture, dpi=DPI, metadata={"Date": None} if options.picture.suffix == ".svg" else None)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse_options(arguments)
+    try:
+        tracks, arrows = tracks_of(read(options.run))
+        if options.list:
+            print("\n".join(tracks))
+        if options.picture:
+            draw(options, tracks, arrows)
+    except Error as error:
+        sys.exit(print(f"draw_timeline.py: error: {error}", file=sys.stderr) or BAD_INPUT)
+    except OSError as error:
+        sys.exit(print(f"draw_timeline.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader such as head may leave early
+    main()
