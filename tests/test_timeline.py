@@ -4,10 +4,13 @@ import collections
 import gzip
 import json
 import re
+import signal
+import subprocess
+import time
 
 import pytest
 
-from platform_runs import ROOT, TINY, rows, run, succeed, summary, tiny
+from platform_runs import BIN, ROOT, TINY, rows, run, succeed, summary, tiny
 
 NS_PER_S = 1e9
 
@@ -188,12 +191,17 @@ def test_counters_of_a_gpu(folder, timeline):
         assert integral(hbm, end_of_run_ns(timeline)) == pytest.approx(moved, rel=0.02)  # GB/s x ns = bytes
 
 
-def test_links_carry_what_their_table_says(folder, timeline):
-    table = {f"{row['name']} {row['direction']}": row for row in rows(folder / "with" / "links.csv")}
+HOMES = {"GPU": "plx", "NVLink": "nvswitch", "PLX": "plx", "Socket": "root", "IB_NIC": "nic", "IB_Cable": "ib"}  # of links, by name
+
+
+def check_links(folder, timeline):
+    table = {f"{row['name']} {row['direction']}": row for row in rows(folder / "links.csv")}
     carried = collections.defaultdict(collections.Counter)
-    for (_, track), slices in timeline.slices.items():
+    for (process, track), slices in timeline.slices.items():
         name = re.sub(r"( [tr]x) \d+$", r"\1", track)
         if name in table:
+            [home] = [home for prefix, home in HOMES.items() if name.startswith(prefix)]
+            assert re.fullmatch(rf"(\w+\d\.)?{home}\d+", process)
             for s in slices:
                 carried[name] += collections.Counter(s["args"])
                 assert s["name"] == s["cat"] and s["name"] in ["tp", "pp", "kv"]
@@ -202,6 +210,33 @@ def test_links_carry_what_their_table_says(folder, timeline):
         row = table[name]
         assert (counts["bytes"], counts["wire_bytes"], counts["trains"]) == tuple(
             int(row[key]) for key in ["bytes", "wire_bytes", "transactions"])
+    return carried
+
+
+def test_links_carry_what_their_table_says(folder, timeline):
+    carried = check_links(folder / "with", timeline)
+    assert {name.split("_")[0] for name in carried} == {"GPU", "PLX", "Socket", "IB"}
+
+
+def test_nvlinks_carry_what_their_table_says(tmp_path):
+    succeed("dgx_h100", tiny(tmp_path), "--out", tmp_path / "out", "--timeline", "--quiet")
+    carried = check_links(tmp_path / "out", Timeline(tmp_path / "out"))
+    assert {name.split("_")[0] for name in carried} == {"GPU", "NVLink", "IB"}
+
+
+def test_an_interrupted_run_leaves_a_timeline_of_what_happened(tmp_path):
+    text = TINY.replace("count: 1", "count: 2000") + "fabric: {transaction_bytes: 256}\n"
+    process = subprocess.Popen([BIN / "plx_box", tiny(tmp_path, text), "--out", tmp_path / "out", "--timeline", "--quiet"],
+                               stderr=subprocess.DEVNULL)
+    while not list(tmp_path.glob("**/timeline.json.gz")) and process.poll() is None:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 128 + signal.SIGINT
+    timeline = Timeline(tmp_path / "out")
+    assert 0 < sum(len(slices) for (process, _), slices in timeline.slices.items() if process == "jobs") == len(rows(tmp_path / "out" / "jobs.csv"))
+    test_slices_of_a_track_do_not_overlap(timeline)
+    check_links(tmp_path / "out", timeline)
 
 
 def test_counters_of_links(folder, timeline):
