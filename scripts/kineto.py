@@ -69,7 +69,7 @@ def read(path):
                 latest[track] = event
             elif event["ph"] == "X" and event["cat"] != "transfer":
                 ranks[process].tracks.setdefault(names[track], []).append((*whole_us(event), event))
-            elif event["ph"] == "t" and is_message:  # an arrow goes through it: a transfer's, not a collective's
+            elif event["ph"] == "f" and is_message:  # an arrow leads to it: a transfer's, not a collective's
                 ranks[process].tracks.setdefault(names[track], []).append((*whole_us(latest[track]), latest[track]))
     return list(ranks.values())
 

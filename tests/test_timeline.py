@@ -15,6 +15,9 @@ from platform_runs import BIN, ROOT, TINY, rows, run, succeed, summary, tiny
 NS_PER_S = 1e9
 
 
+End = collections.namedtuple("End", "device track slice")
+
+
 class Timeline:
     """Events of a file: slices by (process, track), times in whole nanoseconds. A GPU's process goes by its name alone."""
 
@@ -44,16 +47,18 @@ class Timeline:
         assert len(names) == len(found)
         return names
 
-    def points(self, phase):
-        """Points of arrows: {id: (process, track, slices of it that begin there)}."""
-        points = {}
+    def arrows(self):
+        """(from, to): each a slice with its process and track."""
+        ends = {"s": {}, "f": {}}
         for event in self.events:
-            if event["ph"] == phase:
-                track = self.track_of[event["pid"], event["tid"]]
+            if event["ph"] in ends:
+                device, track = self.track_of[event["pid"], event["tid"]]
                 at = round(event["ts"] * 1000)
-                assert event["id"] not in points
-                points[event["id"]] = (*track, [s for s in self.slices[track] if s["begin_ns"] == at])
-        return points
+                begun = [s for s in self.slices[device, track] if s["begin_ns"] == at]
+                assert begun and event["id"] not in ends[event["ph"]]
+                ends[event["ph"]][event["id"]] = End(device, track, begun[-1])
+        assert set(ends["s"]) == set(ends["f"])
+        return [(ends["s"][arrow], ends["f"][arrow]) for arrow in ends["s"]]
 
 
 def ns(text):
@@ -137,32 +142,36 @@ def test_exposed_tp_from_the_slices_is_the_summarys(folder, timeline):
         assert abs(exposed_ns / NS_PER_S - metrics["exposed_s"]["tp"] * len(ranks)) <= count / NS_PER_S  # slices are in whole ns
 
 
-def test_arrows_lead_from_transfers_over_messages_to_whoever_waited(timeline):
-    begins, steps, ends = (timeline.points(phase) for phase in "stf")
-    assert set(steps) | set(ends) == set(begins)
-    for arrow, (sender, messages, sent) in steps.items():
-        device, track, slices = begins[arrow]
-        assert track in ["stream pp", "stream kv"] and any(s["cat"] == "transfer" for s in slices)
-        assert sender == device and messages.startswith(track.split()[1]) and sent
+def test_arrows_lead_from_transfers_over_messages_to_whoever_waited(folder, timeline):
+    arrows = timeline.arrows()
+    posted = [(a, b) for a, b in arrows if a.slice["cat"] == "transfer"]
+    landed = [(a, b) for a, b in arrows if a.slice["cat"] in ["pp", "kv"]]
+    for transfer, message in posted:
+        assert message.device == transfer.device and message.track.startswith(transfer.track.split()[1] + " messages")
+        assert message.slice["begin_ns"] == transfer.slice["begin_ns"]
+    traffic = {entry["class"]: entry["messages"] for entry in summary(folder / "with")["traffic"]}
+    assert collections.Counter(message.slice["cat"] for _, message in posted) == {name: traffic[name] for name in ["pp", "kv"]}
+    for message, task in landed:
+        assert task.track.startswith("stream") and task.slice["begin_ns"] == message.slice["end_ns"]
+        assert message.slice["cat"] == "kv" or message.slice["name"] == task.device
     # Each chunk's activations let the next stage's ranks go on, unless they had other work: the first chunk's always do.
-    assert len(set(ends) & set(steps)) >= 2
-    for arrow in set(ends) & set(steps):
-        device, track, slices = ends[arrow]
-        assert track.startswith("stream")
-        _, _, messages = steps[arrow]
-        assert any(m["name"] == device and m["end_ns"] == s["begin_ns"] for m in messages for s in slices)
+    assert sum(task.device.startswith("prefill") for _, task in landed) >= 2
+    # The first request's decoding begins with the last byte of its KV, if that lands after its first token.
+    first = rows(folder / "with" / "requests.csv")[0]
+    if first["kv_landed_ns"] != first["first_token_ns"]:
+        assert first["kv_landed_ns"] == first["decode_begin_ns"]
+        begun = [task for message, task in landed if abs(message.slice["end_ns"] - int(first["kv_landed_ns"])) <= 1]
+        assert {task.device for task in begun} == {"decode0.gpu0", "decode0.gpu1"}
 
 
 def test_arrows_lead_to_transfers_from_what_they_waited_for(timeline):
-    begins, steps, ends = (timeline.points(phase) for phase in "stf")
     led = set()
-    for arrow in set(ends) - set(steps):
-        device, track, slices = ends[arrow]
-        before, other_track, causes = begins[arrow]
-        assert before == device and other_track != track
-        assert [s["cat"] for s in causes] in [["kernel"], ["collective"]] and slices
-        assert causes[0]["end_ns"] == slices[0]["begin_ns"]
-        led |= {(device, track, slices[0]["begin_ns"])}
+    for cause, task in timeline.arrows():
+        if cause.slice["cat"] not in ["kernel", "collective"]:
+            continue
+        assert cause.device == task.device and cause.track != task.track
+        assert cause.slice["end_ns"] == task.slice["begin_ns"]
+        led |= {(task.device, task.track, task.slice["begin_ns"])}
     # Activations follow the last all-reduce of their stage, KV a kernel or an all-reduce: every transfer of this run waited.
     for (device, track), slices in timeline.slices.items():
         if track in ["stream pp", "stream kv"]:

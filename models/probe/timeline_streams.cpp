@@ -44,7 +44,7 @@ void TimelineStreams::StreamProbe::on_activity(const gpu::Stream& stream, Activi
   const Time now = owner.fabric_.now();
   owner.advance(now);
   if (task) owner.end(*this, now);
-  const bool waited = std::exchange(waits, activity == Activity::waiting);
+  const Activity last = std::exchange(before, activity);
   if (!runs(activity)) return;
   task = std::make_unique<Task>();
   task->device = &device;
@@ -54,12 +54,12 @@ void TimelineStreams::StreamProbe::on_activity(const gpu::Stream& stream, Activi
   task->job = job_name ? job_name(*stream.front()) : kActivityNames[static_cast<std::size_t>(activity)];
   if (work_name) task->work = work_name(*stream.front());
   describe(*task, *stream.front());
-  if (waited) {
-    if (owner.landing_.at == now && owner.landing_.device == device) {
-      task->led_by = owner.landing_.arrow;
-    } else {
-      owner.released_.push_back(task.get());
-    }
+  const Landing& landing = owner.landing_;
+  if (landing.at == now && (last == Activity::idle || (last == Activity::waiting && landing.device == device))) {
+    task->led_by = ++owner.arrows_so_far_;
+    owner.file_.events.flow(TraceEvents::Flow::begin, landing.track, landing.begun, task->led_by);
+  } else if (last == Activity::waiting) {
+    owner.released_.push_back(task.get());
   }
   if (activity == Activity::transfer) owner.sending_ = this;
 }
@@ -114,7 +114,7 @@ void TimelineStreams::on_send(const transport::Message& message) {
 }
 
 void TimelineStreams::on_delivered(const transport::Message& message, Time now) {
-  advance(now);  // an arrow's points are written in their order: viewers keep it where times are equal
+  advance(now);  // both ends of an arrow are written in their order: viewers keep it where times are equal
   Lanes& lanes = message_lanes_[{message.source, message.traffic_class}];
   const std::string& name = class_names_[message.traffic_class];
   if (!lanes.made()) lanes = Lanes(file_.process(memory(message.source)), name + " messages");
@@ -123,8 +123,8 @@ void TimelineStreams::on_delivered(const transport::Message& message, Time now) 
   file_.events.slice(track, name, to, message.started, now, {{"bytes", message.bytes}});
   const auto found = arrows_.find(&message);
   if (found == arrows_.end()) return;
-  file_.events.flow(TraceEvents::Flow::step, track, message.started, found->second);
-  landing_ = {now, memory(message.destination), found->second};
+  file_.events.flow(TraceEvents::Flow::end, track, message.started, found->second);
+  landing_ = {now, memory(message.destination), track, message.started};
   arrows_.erase(found);
 }
 

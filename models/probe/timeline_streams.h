@@ -3,7 +3,8 @@
 // An arrow says why something began when it did:
 //   kernel or collective -> task   a task of another stream of the GPU stood waiting and began when that one ended
 //   transfer -> message            the transfer posted it
-//   message -> task                a task stood waiting at the message's destination and began when it had landed
+//   message -> task                a transfer's message landed, and a task began that stood waiting at its destination, or that a
+//                                  scheduler then put on a stream which had nothing to do, as the first decode step of a request
 #pragma once
 
 #include <deque>
@@ -51,14 +52,15 @@ class TimelineStreams final : public StreamTracer {
     std::string device;
     TraceTrack track;
     TaskLabel job_name, work_name;
-    bool waits = false;
+    gpu::Activity before = gpu::Activity::idle;
     std::unique_ptr<Task> task;  ///< that runs
   };
-  /// A message that has landed, while its client is told.
+  /// The message of a transfer that landed last.
   struct Landing {
     Time at = Time::max();
     std::string device;
-    Arrow arrow = 0;
+    TraceTrack track;
+    Time begun;
   };
 
   static void describe(Task& task, const gpu::Task& front);

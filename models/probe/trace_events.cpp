@@ -104,7 +104,7 @@ void TraceEvents::flow(Flow what, TraceTrack track, Time at, std::uint64_t id) {
   const std::uint64_t ns = whole_ns(at);
   fmt::format_to(std::back_inserter(buffer_),
                  FMT_COMPILE(",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},"
-                             "\"cat\":\"message\",\"name\":\"message\",\"id\":{}}}"),
+                             "\"cat\":\"arrow\",\"name\":\"arrow\",\"id\":{}}}"),
                  static_cast<char>(what), track.process, track.thread, ns / 1000, ns % 1000, id);
   end_event();
 }

@@ -36,7 +36,7 @@ struct TraceArgument {
 
 class TraceEvents {
  public:
-  enum class Flow : char { begin = 's', step = 't', end = 'f' };
+  enum class Flow : char { begin = 's', end = 'f' };
 
   /// @throws std::runtime_error when the file cannot be created
   explicit TraceEvents(const std::string& path);
@@ -55,7 +55,7 @@ class TraceEvents {
   /// Viewers show it as "name series": "HBM GB/s".
   void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, std::uint64_t value);
   void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, double value);
-  /// A point of an arrow, on the slice of that track that was written last and began at `at`.
+  /// An end of an arrow, on the slice of that track that was written last and began at `at`.
   void flow(Flow what, TraceTrack track, Time at, std::uint64_t id);
 
   /// @throws std::runtime_error when any part of the file could not be written
