@@ -13,6 +13,7 @@ import subprocess
 import pytest
 
 from platform_runs import ROOT, TINY, rows, succeed, summary, tiny
+from timelines import ns
 
 FOLDER = pathlib.Path(os.environ.get("RAILYARD_TRACE_PROCESSOR", ROOT / "tests" / "trace_processor" / "installed"))
 MISSING = [
@@ -64,12 +65,6 @@ QUERIES = {
 }
 
 
-def whole_ns(text):
-    """Of exact decimal seconds."""
-    seconds, fraction = text.split(".")
-    return int(seconds) * 10**9 + int(fraction[:9])
-
-
 def ask(trace, queries):
     """What trace_processor answers: {name: [row as a dictionary]}."""
     done = subprocess.run(["node", ROOT / "tests" / "trace_processor" / "query.mjs", FOLDER, trace], input=json.dumps(queries),
@@ -106,7 +101,7 @@ def test_jobs_are_those_of_the_table(run):
     found, table = run[1]["jobs"], rows(run[0] / "jobs.csv")
     assert len(found) == len(table) > 0
     times = {job["name"]: (job["ts"], job["ts"] + job["dur"]) for job in found}
-    assert times == {job["name"]: (whole_ns(job["start_s"]), whole_ns(job["end_s"])) for job in table}
+    assert times == {job["name"]: (ns(job["start_s"]), ns(job["end_s"])) for job in table}
 
 
 def test_tasks_of_streams_are_all_there(run):
