@@ -66,6 +66,8 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches this glob; repeatable")->option_text("GLOB")->needs(vcd)->allow_extra_args(false);
   app.add_option("--vcd-window", window, "Only this part of the run, as T0,T1 in microseconds or with a unit (10us,2ms)")->option_text("T0,T1")->needs(vcd);
   app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz into --out: requests, jobs, streams, messages and links for ui.perfetto.dev");
+  app.add_flag("--why", o.why, "Prints the critical path: what made the end time and the metrics, by cost, traffic class and links, and what each would be "
+               "without it; with --out, writes why.json and why.csv");
   JobsLevel jobs = JobsLevel::all;
   auto* jobs_option = add_choice<JobsLevel>(app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
                                             "Rows of jobs.csv: all, stage (no per-layer collectives), none; default by size");

@@ -16,7 +16,7 @@ struct Options {
   std::string scenario;
   std::vector<std::string> sets;
   std::string out;                      ///< empty: only the table
-  bool vcd = false, timeline = false;
+  bool vcd = false, timeline = false, why = false;
   bool fst = false;                     ///< trace.fst in place of trace.vcd
   VcdLevel vcd_level = VcdLevel::links;
   std::vector<std::string> vcd_filters;

@@ -2,15 +2,10 @@
 
 namespace railyard {
 
-namespace {
-
-/// Exact: femtoseconds as decimal seconds.
-std::string seconds(Time t) {
+std::string exact_seconds(Time t) {
   constexpr std::uint64_t kSecond = 1'000'000'000'000'000ull;
   return fmt::format("{}.{:015}", t.fs() / kSecond, t.fs() % kSecond);
 }
-
-}  // namespace
 
 void JobsCsv::open(const std::string& path, JobsLevel level) {
   level_ = level;
@@ -22,7 +17,7 @@ void JobsCsv::open(const std::string& path, JobsLevel level) {
 void JobsCsv::on_job(const workload::JobRecord& r) {
   if (next_ != nullptr) next_->on_job(r);
   if (!out_ || (level_ == JobsLevel::stage && !r.per_stage())) return;
-  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind_name(), r.rank, seconds(r.start), seconds(r.end), seconds(r.queued), r.bytes);
+  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind_name(), r.rank, exact_seconds(r.start), exact_seconds(r.end), exact_seconds(r.queued), r.bytes);
 }
 
 void JobsCsv::close() { out_.reset(); }

@@ -11,6 +11,9 @@
 
 namespace railyard {
 
+/// Femtoseconds as decimal seconds.
+std::string exact_seconds(Time t);
+
 class JobsCsv : public workload::JobSink {
  public:
   /// Until this, and with JobsLevel::none, nothing is written.

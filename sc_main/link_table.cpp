@@ -36,29 +36,30 @@ class Namer {
     // A GPU without a rank keeps its number in the group.
     return letter(place.group) + (rank != rank_.end() ? rank->second : fmt::format("_Idle[{}]", place.index_in_group));
   }
-  void both(const std::string& name, const transport::Device& device, PortId port) {
+  void both(const std::string& kind, const std::string& name, const transport::Device& device, PortId port) {
     const transport::Device::Port& from = device.port(port);
     // A GPU's links belong to the switches that it is on, a network cable to its switch.
     const bool peers = dynamic_cast<const gpu::Gpu*>(&device) != nullptr || dynamic_cast<const infiniband::IbSwitch*>(from.peer) != nullptr;
     const transport::Device* const home = peers && dynamic_cast<const gpu::Gpu*>(from.peer) == nullptr ? from.peer : &device;
-    rows_.push_back({name, "tx", &device, port, home});
-    rows_.push_back({name, "rx", from.peer, from.peer_port, home});
+    rows_.push_back({kind, name, "tx", &device, port, home});
+    rows_.push_back({kind, name, "rx", from.peer, from.peer_port, home});
   }
   void add_gpu(GpuId id) {
     const gpu::Gpu& gpu = machine_.gpu(id);
-    both("GPU_" + gpu_name(id) + (machine_.spec().board.c2c ? "_C2C" : "_PCI"), gpu, gpu.pcie());
+    const std::string protocol = machine_.spec().board.c2c ? "_C2C" : "_PCI";
+    both("GPU" + protocol, "GPU_" + gpu_name(id) + protocol, gpu, gpu.pcie());
     const platforms::GroupSpec& group = machine_.spec().groups[machine_.place(id).group];
     if (group.bridged) {  // each bridge once
-      if (machine_.place(id).slot % 2 == 0) both("NVLink_" + gpu_name(id) + "_Bridge", gpu, gpu.nvlink(0));
+      if (machine_.place(id).slot % 2 == 0) both("NVLink_Bridge", "NVLink_" + gpu_name(id) + "_Bridge", gpu, gpu.nvlink(0));
       return;
     }
     for (std::uint32_t plane = 0; plane < group.nvlink_planes.size(); ++plane)
-      both(fmt::format("NVLink_{}_Plane[{}]", gpu_name(id), plane), gpu, gpu.nvlink(plane));
+      both("NVLink", fmt::format("NVLink_{}_Plane[{}]", gpu_name(id), plane), gpu, gpu.nvlink(plane));
   }
   void add_nic(NicId id) {
     const std::string number = fmt::format("{}[{}]", letter(machine_.group_of(id)), machine_.index_in_group(id));
-    both("IB_NIC_" + number + "_PCI", machine_.nic(id), PortId(infiniband::Nic::kPciePort));
-    both("IB_Cable_" + number, machine_.nic(id), PortId(infiniband::Nic::kNetworkPort));
+    both("IB_NIC_PCI", "IB_NIC_" + number + "_PCI", machine_.nic(id), PortId(infiniband::Nic::kPciePort));
+    both("IB_Cable", "IB_Cable_" + number, machine_.nic(id), PortId(infiniband::Nic::kNetworkPort));
   }
   void add_server(const platforms::Server& server) {
     const platforms::GpuPlace& place = machine_.place(GpuId(server.gpus.front()->window()));
@@ -67,18 +68,18 @@ class Namer {
     for (std::uint32_t s = 0; s < server.plx.size(); ++s)
       for (std::uint32_t p = 0; p < server.plx[s]->ports(); ++p)
         if (server.plx[s]->port(PortId(p)).name == "uplink")
-          both(fmt::format("PLX_Uplink_{}[{}]", group, in_group * server.plx.size() + s), *server.plx[s], PortId(p));
+          both("PLX_Uplink", fmt::format("PLX_Uplink_{}[{}]", group, in_group * server.plx.size() + s), *server.plx[s], PortId(p));
     for (std::uint32_t r = 0; r < server.roots.size(); r += 2)  // each pair once
       for (std::uint32_t p = 0; p < server.roots[r]->ports(); ++p)
         if (server.roots[r]->port(PortId(p)).name == "socket")
-          both(fmt::format("Socket_{}[{}]", group, (in_group * server.roots.size() + r) / 2), *server.roots[r], PortId(p));
+          both("Socket", fmt::format("Socket_{}[{}]", group, (in_group * server.roots.size() + r) / 2), *server.roots[r], PortId(p));
   }
   void add_spine(const infiniband::IbSwitch& device) {
     const std::string name = device.name();
     if (name.rfind("spine", 0) != 0) return;  // each cable once, from its upper end
     for (std::uint32_t p = 0; p < device.ports(); ++p) {
       const std::string leaf = device.port(PortId(p)).peer->name();
-      both(fmt::format("IB_Spine[{}]_Leaf[{}]", name.substr(5), leaf.substr(4)), device, PortId(p));
+      both("IB_Spine_Leaf", fmt::format("IB_Spine[{}]_Leaf[{}]", name.substr(5), leaf.substr(4)), device, PortId(p));
     }
   }
 

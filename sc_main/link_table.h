@@ -11,6 +11,7 @@
 namespace railyard {
 
 struct LinkRow {
+  std::string kind;        ///< its name without whose it is: "GPU_PCI", "IB_Cable"
   std::string name;
   std::string direction;   ///< tx or rx, as seen from the device that the name speaks of
   const transport::Device* device = nullptr;  ///< the sender

@@ -18,6 +18,7 @@
 #include "sc_main/simulation.h"
 #include "sc_main/stall_report.h"
 #include "sc_main/tracing.h"
+#include "sc_main/why.h"
 
 namespace railyard {
 
@@ -71,6 +72,8 @@ int run(const Options& options, const Scenario& scenario) {
 
   std::unique_ptr<Tracing> tracing;
   if (out) tracing = std::make_unique<Tracing>(options, *out, simulation, jobs);
+  std::unique_ptr<Why> why;
+  if (options.why) why = std::make_unique<Why>(simulation);
 
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
@@ -93,11 +96,13 @@ int run(const Options& options, const Scenario& scenario) {
 
   const nlohmann::ordered_json results = summary(simulation, figures);
   if (!options.quiet) std::cout << table(simulation, results);
+  if (why && !options.quiet) std::cout << Why::table(why->results());
   if (out) {
     jobs.close();
     write_text(out->file("summary.json"), results.dump(2) + "\n");
     write_links_csv(simulation, out->file("links.csv"));
     simulation.workload().write_tables(*out);
+    if (why) why->write(*out);
     out->commit();
   }
   if (interrupted != 0) {

@@ -55,7 +55,8 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     }
   }
   entered_ = done_ = 0;
-  begun_ = replaying_ = false;
+  begun_ = false;
+  replayed_ = nullptr;
   reuse_ = reuse;
   course_.reset();
   first_entry_ = last_entry_ = Time();
@@ -67,19 +68,25 @@ void Collective::enter(std::uint32_t member) {
   m.entered_at = fabric_.now();
   if (entered_++ == 0) first_entry_ = fabric_.now();
   last_entry_ = fabric_.now();
+  if (causes_ != nullptr) causes_->on_entered(*this, member);
   if (spec_.launch == Time()) {
     start(member);
   } else {
-    fabric_.calendar().at(fabric_.now() + spec_.launch, *this, kStartTag, member);
+    put_off(spec_.launch, kStartTag, member);
   }
+}
+
+void Collective::put_off(Time wait, std::uint32_t tag, std::uint64_t data) {
+  if (causes_ != nullptr) causes_->on_put_off(*this, tag, data);
+  fabric_.calendar().at(fabric_.now() + wait, *this, tag, data);
 }
 
 void Collective::start(std::uint32_t member) {
   if (!begun_) {
     begun_ = true;
-    replaying_ = reuse();
+    if (reuse()) return;
   }
-  if (replaying_) return;
+  if (replayed_ != nullptr) return;
   members_[member].started = true;
   for (std::uint32_t t = 0; t < program_->threads(); ++t) advance(thread_of(member, t));
   check_done(member);
@@ -99,6 +106,7 @@ bool Collective::reuse() {
     for (std::uint32_t m = 0; m < size(); ++m) fabric_.replay_memory(group_->members[m], course->memory[m]);
     for (const auto& [after, member] : course->done) fabric_.calendar().at(now + after, *this, kReplayedTag, member);
     fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course));
+    replayed_ = course;
     return true;
   }
   course_ = std::make_unique<Course>();
@@ -124,7 +132,7 @@ void Collective::advance(std::uint32_t number) {
     const Time prepared = preparation(member, number % program_->threads(), action);
     if (prepared != Time()) {
       thread.busy = true;
-      fabric_.calendar().at(fabric_.now() + prepared, *this, kPreparedTag, number);
+      put_off(prepared, kPreparedTag, number);
       return;
     }
     if (!transfer(number, action)) return;
@@ -176,7 +184,7 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
     ++members_[member].under_way;
     if (t.kind == Transfer::Kind::write) ++lane(thread_of(t.to, t.thread), t.lane).sent;
     if (t.kind <= Transfer::Kind::flag && t.to == member) {
-      fabric_.calendar().at(fabric_.now(), *this, kArriveTag, pack(number, thread_of(member, t.thread), t.lane, false));
+      put_off(Time(), kArriveTag, pack(number, thread_of(member, t.thread), t.lane, false));
     } else if (!leaves_server(member, t)) {
       const bool watched = t.kind == Transfer::Kind::write && each != Rate();
       if (watched) ++thread.leaving;
@@ -191,7 +199,7 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
       const std::uint32_t slot = free_posted_.back();
       free_posted_.pop_back();
       posted_[slot] = {number, t};
-      fabric_.calendar().at(fabric_.now() + spec_.cost.network_send, *this, kPostTag, slot);
+      put_off(spec_.cost.network_send, kPostTag, slot);
     }
   }
   thread.busy = thread.leaving != 0;
@@ -250,6 +258,7 @@ void Collective::on_left(transport::Message& message) {
   const std::uint32_t number = sender_in(message.cookie);
   Thread& thread = threads_[number];
   if (--thread.leaving != 0) return;
+  if (causes_ != nullptr) causes_->on_left(message);
   thread.busy = false;
   complete(number, current(number));
   advance(number);
@@ -268,7 +277,7 @@ void Collective::on_delivered(transport::Message& message) {
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(), to = thread_in(message.cookie) / program_->threads();
   if (course_) add_memory(message, from, to);
   if (spec_.cost.network_receive != Time() && group_->server_of(from) != group_->server_of(to)) {
-    fabric_.calendar().at(fabric_.now() + spec_.cost.network_receive, *this, kArriveTag, message.cookie);
+    put_off(spec_.cost.network_receive, kArriveTag, message.cookie);
   } else {
     land(message.cookie);
   }
@@ -310,7 +319,7 @@ bool Collective::check_done(std::uint32_t member) {
   Member& m = members_[member];
   if (m.done || !m.started || m.threads_left != 0 || m.under_way != 0) return false;
   if (fabric_.now() < m.entered_at + spec_.host) {
-    if (!m.held_by_host) fabric_.calendar().at(m.entered_at + spec_.host, *this, kHostTag, member);
+    if (!m.held_by_host) put_off(m.entered_at + spec_.host - fabric_.now(), kHostTag, member);
     m.held_by_host = true;
     return false;
   }
@@ -320,8 +329,13 @@ bool Collective::check_done(std::uint32_t member) {
 bool Collective::finish(std::uint32_t member) {
   members_[member].done = true;
   const bool last = ++done_ == size();
+  if (causes_ != nullptr && replayed_ != nullptr && !replayed_->trails.empty()) causes_->on_reused(*this, member, replayed_->trails[member]);
   if (course_) {
     course_->done.emplace_back(fabric_.now() - course_from_, member);
+    if (causes_ != nullptr) {
+      course_->trails.resize(size());
+      course_->trails[member] = causes_->trail_of(*this, member);
+    }
     if (last) reuse_->keep(course_key(), std::move(*course_));
   }
   CollectiveClient& client = *client_;
@@ -331,6 +345,7 @@ bool Collective::finish(std::uint32_t member) {
 }
 
 void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
+  if (causes_ != nullptr && tag != kReplayedTag) causes_->on_taken_up(*this, tag, data);
   switch (tag) {
     case kStartTag: start(static_cast<std::uint32_t>(data)); break;
     case kReplayedTag: finish(static_cast<std::uint32_t>(data)); break;

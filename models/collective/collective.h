@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "collective/cause_listener.h"
 #include "collective/program.h"
 #include "transport/fabric.h"
 
@@ -48,6 +49,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   /// @pre at least one member, !unsupported(spec, group); `group` outlives the collective
   /// @param reuse  of this group, where its links are its own; null: always simulated
   void prepare(const CollectiveSpec& spec, const Group& group, CollectiveClient& client, ReuseTable* reuse = nullptr);
+  /// Null: nobody.
+  void follow(CauseListener* causes) { causes_ = causes; }
   void enter(std::uint32_t member);
 
   const CollectiveSpec& spec() const { return spec_; }
@@ -85,6 +88,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::uint32_t thread_of(std::uint32_t member, std::uint32_t thread) const { return member * program_->threads() + thread; }
   Lane& lane(std::uint32_t thread, std::uint32_t lane) { return lanes_[thread * program_->lanes() + lane]; }
   void start(std::uint32_t member);
+  /// on_event() with these, so much later.
+  void put_off(Time wait, std::uint32_t tag, std::uint64_t data);
   /// At the first member's start: whether the course of an earlier one was taken instead; if not, begins to keep this one.
   bool reuse();
   CourseKey course_key() const;
@@ -130,24 +135,29 @@ class Collective : private transport::MessageClient, private transport::Calendar
   Action action_;                      ///< described last, kept to spare allocations
   std::uint32_t entered_ = 0, done_ = 0;
   Time first_entry_, last_entry_;
-  bool begun_ = false, replaying_ = false;
+  bool begun_ = false;
+  const Course* replayed_ = nullptr;   ///< taken instead of being simulated
   ReuseTable* reuse_ = nullptr;
   std::unique_ptr<Course> course_;     ///< being kept
   Time course_from_;
   struct Posted { std::uint32_t thread = 0; Transfer transfer; };
   std::vector<Posted> posted_;         ///< waiting for a proxy
   std::vector<std::uint32_t> free_posted_;
+  CauseListener* causes_ = nullptr;
 };
 
 /// Collectives under way, their objects reused.
 class CollectivePool {
  public:
   explicit CollectivePool(transport::Fabric& fabric) : fabric_(fabric) {}
+  /// Of all that are acquired from now on.
+  void follow(CauseListener& causes) { causes_ = &causes; }
   Collective& acquire() {
     ++live_;
-    if (free_.empty()) return storage_.emplace_back(fabric_);
+    if (free_.empty()) free_.push_back(&storage_.emplace_back(fabric_));
     Collective* c = free_.back();
     free_.pop_back();
+    c->follow(causes_);
     return *c;
   }
   void release(Collective& collective) {
@@ -161,6 +171,7 @@ class CollectivePool {
   std::deque<Collective> storage_;
   std::vector<Collective*> free_;
   std::size_t live_ = 0;
+  CauseListener* causes_ = nullptr;
 };
 
 }  // namespace railyard::collective

@@ -21,6 +21,7 @@ struct Course {
   std::vector<transport::PortCounters> counters;      ///< added to each port of the group
   transport::ClassTotals messages;
   std::vector<Bytes> memory;                          ///< read and written, by member
+  std::vector<Trail> trails;                          ///< by member; empty where nobody follows causes
 };
 
 /// The ports of one group of members, if nobody else's traffic can cross them.

@@ -18,6 +18,7 @@ gpu::Activity Job::activity() const {
 
 void Job::begin() {
   begun_at_ = dispatcher_->fabric_.now();
+  if (dispatcher_->listener_ != nullptr) dispatcher_->listener_->on_begun(*this);
   client_->on_job_begun(*this);
   switch (kind_) {
     case Kind::kernel: device_->gpu->sms().run(chain_, *this, stream_); break;
@@ -68,9 +69,14 @@ void Job::over() {
 }
 
 void Job::tell() {
+  JobListener* const listener = dispatcher_->listener_;
+  if (listener != nullptr) listener->on_done(*this);
   client_->on_job_done(*this);
   ++generation_;  // whoever asks from here on need not wait
-  for (Job* dependent : dependents_) dependent->waited();
+  for (Job* dependent : dependents_) {
+    if (listener != nullptr) listener->on_waited(*dependent, *this);
+    dependent->waited();
+  }
 }
 
 Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, gpu::Stream& stream, const JobTag& tag, JobClient& client) {
@@ -111,6 +117,7 @@ void Dispatcher::depend(Job& job, const JobRef& on) {
 
 JobRef Dispatcher::push(Job& job, const std::vector<JobRef>& after) {
   for (const JobRef& on : after) depend(job, on);
+  if (listener_ != nullptr) listener_->on_emitted(job);
   const JobRef result = ref(job);
   job.stream_->push(job);
   return result;
@@ -156,6 +163,7 @@ void Dispatcher::collective(const std::vector<RankDevice*>& devices, const colle
     job.member_ = m;
     job.bytes_ = spec.bytes;
     if (m < after.size()) depend(job, after[m]);
+    if (listener_ != nullptr) listener_->on_emitted(job);
     run.jobs.push_back(&job);
     jobs.push_back(ref(job));
   }

@@ -14,6 +14,7 @@
 #include "collective/collective.h"
 #include "gpu/gpu.h"
 #include "gpu/stream.h"
+#include "workload/job_listener.h"
 
 namespace railyard::workload {
 
@@ -72,6 +73,9 @@ class Job final : public gpu::Task, private gpu::SmClient, private transport::Me
   Bytes bytes() const { return bytes_; }           ///< send: all its messages
   const collective::Collective* collective() const { return collective_; }
   std::uint32_t member() const { return member_; }
+  const gpu::Stream& stream() const { return *stream_; }
+  /// Of a kernel.
+  const gpu::KernelChain& kernels() const { return *chain_; }
   /// Of a collective: its CTAs are resident, or not yet.
   bool holds_sms() const;
   bool waits_for_sms() const;
@@ -133,6 +137,28 @@ class Dispatcher : private collective::CollectiveClient {
   JobRef send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers, std::uint8_t traffic_class,
               const JobTag& tag, JobClient& client, const std::vector<JobRef>& after);
 
+  /// Before the first job. Both outlive the dispatcher or its run.
+  void follow(JobListener& jobs, collective::CauseListener& causes) {
+    listener_ = &jobs;
+    collectives_.follow(causes);
+  }
+  // What generators tell whoever follows, where they count down themselves and what metrics measure (job_listener.h).
+  void reached(const void* owner, std::uint32_t gate) const {
+    if (listener_ != nullptr) listener_->on_reached(owner, gate);
+  }
+  void passed(const void* owner, std::uint32_t gate) const {
+    if (listener_ != nullptr) listener_->on_passed(owner, gate);
+  }
+  void arrived() const {
+    if (listener_ != nullptr) listener_->on_arrived();
+  }
+  void measure(const char* metric, std::uint32_t number) const {
+    if (listener_ != nullptr) listener_->on_measure_begun(metric, number);
+  }
+  void measured(const char* metric, std::uint32_t number, std::uint32_t parts = 1) const {
+    if (listener_ != nullptr) listener_->on_measured(metric, number, parts);
+  }
+
   transport::Fabric& fabric() { return fabric_; }
   std::size_t live() const { return live_; }
   std::uint64_t jobs() const { return jobs_; }
@@ -164,6 +190,7 @@ class Dispatcher : private collective::CollectiveClient {
   std::vector<std::uint32_t> free_runs_;
   std::size_t live_ = 0;
   std::uint64_t jobs_ = 0;
+  JobListener* listener_ = nullptr;
 };
 
 }  // namespace railyard::workload

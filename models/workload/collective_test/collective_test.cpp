@@ -36,6 +36,7 @@ CollectiveTest::CollectiveTest(const CollectiveTestSpec& spec, const std::vector
       quiet_(fabric, *this) {}
 
 void CollectiveTest::run_next() {
+  dispatcher_.passed(this, 0);
   const auto number = static_cast<std::uint32_t>(finished_.size());
   current_ = SizeResult();
   current_.spec = plan(spec_.sizes[number]);
@@ -74,6 +75,7 @@ void CollectiveTest::on_collective_done(const collective::Collective& collective
   sink_.on_job(record);
   if (current_.iterations < spec_.iterations) return;
   finished_.push_back(current_);
+  dispatcher_.reached(this, 0);
   if (!done()) quiet_.wait();
 }
 

@@ -55,7 +55,7 @@ class CollectiveTest : private JobClient, private QuietClient {
   const collective::Group& group() const { return ranks_.group; }
   std::uint32_t ranks() const { return ranks_.size(); }
   RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
-  const Dispatcher& dispatcher() const { return dispatcher_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
   std::vector<std::string> blocked() const;
   /// What a job is, in a word or two: for waveforms.
   static std::string label(const Job& job);

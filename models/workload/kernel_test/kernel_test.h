@@ -34,7 +34,7 @@ class KernelTest : private JobClient {
   const std::vector<KernelResult>& results(std::uint32_t gpu) const { return results_[gpu]; }
   std::size_t finished(std::uint32_t gpu) const { return finished_[gpu]; }
   RankDevice& rank(std::uint32_t gpu) { return ranks_[gpu]; }
-  const Dispatcher& dispatcher() const { return dispatcher_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
   /// What a job is, in a word or two: for waveforms.
   std::string label(const Job& job) const;
 

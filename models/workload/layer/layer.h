@@ -36,7 +36,7 @@ class Layer : private JobClient {
   std::uint32_t ranks() const { return ranks_.size(); }
   RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
   const collective::Group& group() const { return ranks_.group; }
-  const Dispatcher& dispatcher() const { return dispatcher_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
   /// How a collective of the plan runs.
   collective::CollectiveSpec choose(const LayerStep& step) const;
   std::vector<std::string> blocked() const;

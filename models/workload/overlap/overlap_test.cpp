@@ -84,6 +84,7 @@ JobRef OverlapTest::run_kernel(std::uint32_t rank, What what, std::uint32_t step
 }
 
 void OverlapTest::run_next() {
+  dispatcher_.passed(this, 0);
   begun_ = fabric_.now();
   current_ = MethodResult();
   current_.method = spec_.methods[results_.size()];
@@ -196,6 +197,7 @@ void OverlapTest::on_job_done(const Job& job) {
         std::max(current_.kernel_alone_s, ranks_.devices[r]->gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
   }
   results_.push_back(current_);
+  dispatcher_.reached(this, 0);
   if (!done()) quiet_.wait();
 }
 

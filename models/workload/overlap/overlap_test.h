@@ -50,7 +50,7 @@ class OverlapTest : private JobClient, private QuietClient {
   const std::vector<MethodResult>& results() const { return results_; }
   std::uint32_t ranks() const { return ranks_.size(); }
   RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
-  const Dispatcher& dispatcher() const { return dispatcher_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
   std::vector<std::string> blocked() const { return dispatcher_.sm_waits(); }
   collective::CollectiveSpec plan() const;
   /// What a job is, in a word or two: for waveforms.

@@ -9,6 +9,7 @@ namespace {
 constexpr Passes::Kinds kKinds{JobRecord::Kind::decode, JobRecord::Kind::decode_all_reduce, JobRecord::Kind::decode_all_gather,
                                JobRecord::Kind::decode_activation};
 constexpr Bytes kTokenIdBytes = 4;
+constexpr std::uint32_t kStepDone = ~0u;  ///< a gate; the others are requests
 
 }  // namespace
 
@@ -22,6 +23,7 @@ DecodeSide::DecodeSide(Grid& grid, const PrefillSpec& spec, Dispatcher& dispatch
 
 void DecodeSide::ready(std::uint32_t request) {
   const Request& r = spec_.requests[request];
+  dispatcher_.reached(this, request);
   ready_.push_back({request, r.output_tokens - 1, r.prompt_tokens, false});
   schedule();
 }
@@ -38,7 +40,9 @@ void DecodeSide::on_event(std::uint32_t, std::uint64_t) {
 }
 
 void DecodeSide::step() {
+  if (steps_ != 0) dispatcher_.passed(this, kStepDone);
   while (!ready_.empty() && batch_.size() < spec_.max_batch) {
+    dispatcher_.passed(this, ready_.front().request);
     batch_.push_back(ready_.front());
     ready_.pop_front();
   }
@@ -100,6 +104,7 @@ void DecodeSide::on_job_done(const Job& job) {
 
 void DecodeSide::on_pass_done(std::uint32_t) {
   running_ = false;
+  dispatcher_.reached(this, kStepDone);
   step_seconds_ += (dispatcher_.fabric().now() - step_begun_).seconds();
   tokens_ += batch_.size();
   std::vector<Decoding> rest;

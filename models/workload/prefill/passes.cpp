@@ -165,7 +165,11 @@ void Passes::end_rank(const Job& job, State& s, RankState& rank) {
   r.queued = rank.begun - rank.ready;
   sink_.on_job(r);
   --s.ranks_left;
-  if (tag.stage + 1u == grid_.pp() && --s.last_stage_left == 0) client_.on_pass_done(tag.run);
+  if (tag.stage + 1u != grid_.pp()) return;
+  dispatcher_.reached(this, tag.run);
+  if (--s.last_stage_left != 0) return;
+  dispatcher_.passed(this, tag.run);
+  client_.on_pass_done(tag.run);
 }
 
 void Passes::on_job_done(const Job& job) {

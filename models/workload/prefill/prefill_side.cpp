@@ -130,6 +130,7 @@ void PrefillSide::on_job_done(const Job& job) {
   r.queued = job.begun_at() - job.ready_at();
   r.bytes = job.bytes();
   sink_.on_job(r);
+  dispatcher_.reached(this, chunk.request);
   --progress_[chunk.request].handoffs_left;
   check_landed(chunk.request);
 }
@@ -139,13 +140,16 @@ void PrefillSide::on_pass_done(std::uint32_t pass) {
   tokens_done_ += chunk.tokens;
   if (!chunk.last) return;
   progress_[chunk.request].first_token = true;
+  dispatcher_.reached(this, chunk.request);
   client_.on_first_token(chunk.request);
   check_landed(chunk.request);
 }
 
 void PrefillSide::check_landed(std::uint32_t request) {
   const Progress& progress = progress_[request];
-  if (progress.first_token && progress.handoffs_left == 0) client_.on_kv_landed(request);
+  if (!progress.first_token || progress.handoffs_left != 0) return;
+  dispatcher_.passed(this, request);
+  client_.on_kv_landed(request);
 }
 
 }  // namespace railyard::workload::prefill

@@ -77,6 +77,8 @@ std::uint64_t System::kv_tokens(std::uint32_t request) const {
 }
 
 void System::on_event(std::uint32_t, std::uint64_t request) {
+  dispatcher_.arrived();
+  dispatcher_.measure("ttft_s", static_cast<std::uint32_t>(request));
   arrived_.push_back(static_cast<std::uint32_t>(request));
   tell(arrived_.back(), RequestPhase::queued);
   admit();
@@ -118,6 +120,8 @@ void System::on_first_token(std::uint32_t request) {
   requests_[request].first_token = fabric_.now();
   requests_[request].tokens.push_back(fabric_.now());
   tell(request, RequestPhase::handoff);
+  dispatcher_.measured("ttft_s", request);
+  dispatcher_.measure("tpot_s", request);
   if (--in_prefill_ == 0) window_ += fabric_.now() - window_since_;
 }
 
@@ -143,6 +147,7 @@ void System::on_decode_begun(std::uint32_t request) {
 void System::on_token(std::uint32_t request) { requests_[request].tokens.push_back(fabric_.now()); }
 
 void System::on_decoded(std::uint32_t request) {
+  dispatcher_.measured("tpot_s", request, spec_.requests[request].output_tokens - 1);
   finish(request);
   admit();
 }

@@ -46,7 +46,7 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   Grid& decode_grid() { return decode_grid_; }
   const PrefillSide& prefill() const { return prefill_; }
   const DecodeSide& decode() const { return decode_; }
-  const Dispatcher& dispatcher() const { return dispatcher_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
   /// Time in which at least one admitted prompt was not through prefill: the pipeline's window.
   Time prefill_window() const { return window_; }
   /// What stands in front of each stream that is not empty, for a run that cannot progress.

@@ -1,0 +1,38 @@
+// Who follows causes inside collectives: what made a member go on, from its peers' entries to its own end. What happens while
+// a message lands, a member enters or a put-off event comes up again happens because of it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/cost.h"
+#include "transport/message.h"
+
+namespace railyard::collective {
+
+class Collective;
+
+/// What a member's end goes back to: the entry of some member, and what took how long since.
+struct Trail {
+  std::uint32_t from_member = 0;
+  std::vector<transport::Cost> costs;  ///< none twice of a kind, class and port
+};
+
+class CauseListener {
+ public:
+  virtual void on_entered(const Collective& collective, std::uint32_t member) = 0;
+  /// What happens now puts something off; the same tag and data come up again in the order in which they were put off.
+  virtual void on_put_off(const Collective& collective, std::uint32_t tag, std::uint64_t data) = 0;
+  virtual void on_taken_up(const Collective& collective, std::uint32_t tag, std::uint64_t data) = 0;
+  /// The last byte of a message has left its source.
+  virtual void on_left(const transport::Message& message) = 0;
+  /// A member is done, in a course that is kept for others like it. @return for on_reused()
+  virtual Trail trail_of(const Collective& collective, std::uint32_t member) = 0;
+  /// A member is done as in an earlier course, without its messages.
+  virtual void on_reused(const Collective& collective, std::uint32_t member, const Trail& trail) = 0;
+
+ protected:
+  ~CauseListener() = default;
+};
+
+}  // namespace railyard::collective

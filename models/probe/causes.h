@@ -1,0 +1,59 @@
+// Chains of causes, as long as anybody may still go back along them: each link of a chain is a piece of time, and knows the
+// piece before. Counted references; a chain that nobody holds any more is taken back, piece by piece.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/cost.h"
+
+namespace railyard::probe {
+
+struct Cause;
+
+/// Holds a chain by its last piece.
+class CauseRef {
+ public:
+  CauseRef() = default;
+  explicit CauseRef(Cause* cause);
+  CauseRef(const CauseRef& other);
+  CauseRef(CauseRef&& other) noexcept : cause_(std::exchange(other.cause_, nullptr)) {}
+  CauseRef& operator=(CauseRef other) noexcept {
+    std::swap(cause_, other.cause_);
+    return *this;
+  }
+  ~CauseRef() { drop(cause_); }
+  const Cause* get() const { return cause_; }
+  const Cause* operator->() const { return cause_; }
+  explicit operator bool() const { return cause_ != nullptr; }
+
+ private:
+  static void drop(Cause* cause);
+  Cause* cause_ = nullptr;
+};
+
+struct Cause {
+  CauseRef before;                     ///< which ends where this begins
+  Time from, to;
+  std::vector<transport::Cost> costs;  ///< add up to what lies between
+  std::string name;                    ///< of the job
+  std::uint32_t member = 0;            ///< inside a collective: whose entry the chain begins with
+  std::uint32_t holders = 0;
+};
+
+inline CauseRef::CauseRef(Cause* cause) : cause_(cause) {
+  if (cause_ != nullptr) ++cause_->holders;
+}
+inline CauseRef::CauseRef(const CauseRef& other) : CauseRef(other.cause_) {}
+
+inline void CauseRef::drop(Cause* cause) {
+  while (cause != nullptr && --cause->holders == 0) {  // not by recursion: chains are long
+    Cause* const before = std::exchange(cause->before.cause_, nullptr);
+    delete cause;
+    cause = before;
+  }
+}
+
+}  // namespace railyard::probe

@@ -1,0 +1,243 @@
+#include "probe/critical_path.h"
+
+#include <algorithm>
+#include <array>
+
+namespace railyard::probe {
+
+namespace {
+
+using transport::Cost;
+using transport::CostKind;
+
+void merge(std::vector<Cost>& costs, const Cost& more) {
+  const auto same = std::find_if(costs.begin(), costs.end(), [&](const Cost& cost) { return cost.key() == more.key(); });
+  if (same == costs.end()) {
+    costs.push_back(more);
+  } else {
+    same->time += more.time;
+    same->hidden += more.hidden;
+    same->hidden_elsewhere += more.hidden_elsewhere;
+  }
+}
+
+}  // namespace
+
+CriticalPath::CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups groups)
+    : fabric_(fabric), frees_(frees), groups_(std::move(groups)), message_costs_(fabric, groups_) {
+  fabric_.add_listener(*this);
+}
+
+// -- moments of jobs
+
+CriticalPath::Moment CriticalPath::beginning() const { return {CauseRef(), now(), std::vector<Time>(frees_.count(), now())}; }
+
+const CriticalPath::Moment& CriticalPath::current() {
+  if (current_.if_free.empty() || current_.at != now()) current_ = beginning();
+  return current_;
+}
+
+void CriticalPath::join(Moment& moment, const Moment& other) {
+  if (other.if_free.empty()) return;
+  if (moment.if_free.empty()) {
+    moment = other;
+    return;
+  }
+  for (std::size_t f = 0; f < moment.if_free.size(); ++f) moment.if_free[f] = later(moment.if_free[f], other.if_free[f]);
+  if (other.at < moment.at || (other.at == moment.at && moment.cause)) return;
+  moment.at = other.at;
+  moment.cause = other.cause;
+}
+
+CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost> costs, std::string name) const {
+  Moment result{before.cause, now(), before.if_free};
+  if (result.at == before.at) return result;
+  const Time took = now() - before.at;
+  std::vector<Time> free(frees_.count());
+  for (const Cost& cost : costs) {
+    free[static_cast<std::size_t>(cost.kind)] += cost.time - cost.hidden;
+    if (transport::of_traffic(cost.kind)) free[frees_.of_class(cost.which)] += cost.time;
+    if (const auto group = groups_.find(cost.port); group != groups_.end()) free[frees_.of_group(group->second)] += cost.time - cost.hidden_elsewhere;
+  }
+  for (std::size_t f = 0; f < free.size(); ++f) result.if_free[f] += since(took, free[f]);
+  auto* const cause = new Cause{before.cause, before.at, now(), std::move(costs), std::move(name)};
+  result.cause = CauseRef(cause);
+  return result;
+}
+
+void CriticalPath::on_emitted(const workload::Job& job) { jobs_[&job] = current(); }
+
+void CriticalPath::on_waited(const workload::Job& job, const workload::Job& done) { join(jobs_[&job], jobs_[&done]); }
+
+void CriticalPath::on_begun(const workload::Job& job) {
+  Moment& moment = jobs_[&job];
+  join(moment, streams_[&job.stream()]);
+  if (moment.at != now()) moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
+  if (job.kind() == workload::JobKind::send) streams_[&job.stream()] = moment;
+  if (job.kind() == workload::JobKind::collective) {
+    Inside& inside = collectives_[job.collective()];
+    inside.entered.resize(job.collective()->size());
+    inside.entered[job.member()] = moment;
+  }
+  inside_ = nullptr;
+}
+
+void CriticalPath::on_done(const workload::Job& job) {
+  Moment& moment = jobs_[&job];
+  switch (job.kind()) {
+    case workload::JobKind::kernel: moment = after(moment, kernel_costs(job), job.name()); break;
+    case workload::JobKind::collective: moment = done_collective(job); break;
+    case workload::JobKind::send: moment = after(moment, std::move(landed_), job.name()); break;
+    case workload::JobKind::delay: moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name()); break;
+  }
+  if (job.kind() != workload::JobKind::send) streams_[&job.stream()] = moment;
+  current_ = moment;
+  inside_ = nullptr;
+  join(end_, moment);
+}
+
+std::vector<Cost> CriticalPath::kernel_costs(const workload::Job& job) {
+  std::array<double, gpu::kKernelLimitNames.size()> seconds{};
+  for (const gpu::KernelTime& kernel : job.kernels().kernels) {
+    seconds[static_cast<std::size_t>(gpu::KernelLimit::launch)] += kernel.fixed_seconds;
+    seconds[static_cast<std::size_t>(kernel.limit)] += kernel.seconds - kernel.fixed_seconds;
+  }
+  std::vector<Cost> costs;
+  Time left = job.duration();
+  for (std::size_t limit = 0; limit < seconds.size(); ++limit) {
+    const Time time = sooner(left, Time::seconds(seconds[limit]));
+    left = left - time;
+    if (time != Time()) costs.push_back({CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr, time, {}, {}});
+  }
+  if (left != Time()) costs.push_back({CostKind::sharing, 0, nullptr, left, {}, {}});
+  return costs;
+}
+
+void CriticalPath::on_reached(const void* owner, std::uint32_t gate) { join(gates_[{owner, gate}], current()); }
+
+void CriticalPath::on_passed(const void* owner, std::uint32_t gate) {
+  const auto found = gates_.find({owner, gate});
+  if (found == gates_.end()) return;
+  Moment passed = std::move(found->second);
+  gates_.erase(found);
+  if (current_.at == now() && !current_.if_free.empty()) {
+    join(current_, passed);
+  } else {
+    current_ = after(passed, {{CostKind::arrival, 0, nullptr, now() - passed.at, {}, {}}}, {});
+  }
+}
+
+// -- inside collectives
+
+void CriticalPath::happens(Inside& inside, CauseRef cause) {
+  inside_ = &inside;
+  inside.last = std::move(cause);
+}
+
+void CriticalPath::on_entered(const collective::Collective& collective, std::uint32_t member) {
+  Inside& inside = collectives_[&collective];
+  Moment& entered = inside.entered[member];
+  entered = after(entered, {{CostKind::sm_wait, 0, nullptr, since(now(), entered.at), {}, {}}}, {});
+  happens(inside, CauseRef(new Cause{CauseRef(), now(), now(), {}, {}, member}));
+}
+
+void CriticalPath::on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) {
+  put_off_[{&collective, tag, data}].push_back(collectives_[&collective].last);
+}
+
+void CriticalPath::on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) {
+  const auto found = put_off_.find({&collective, tag, data});
+  CauseRef cause = found->second.front();
+  found->second.pop_front();
+  if (found->second.empty()) put_off_.erase(found);
+  if (cause->to != now())
+    cause = CauseRef(new Cause{cause, cause->to, now(), {{CostKind::step, collective.spec().traffic_class, nullptr, now() - cause->to, {}, {}}}, {}, cause->member});
+  happens(collectives_[&collective], cause);
+}
+
+void CriticalPath::on_send(const transport::Message& message, Time) {
+  if (inside_ != nullptr) messages_[&message] = {inside_->last, inside_};
+}
+
+void CriticalPath::on_left(const transport::Message& message) {
+  const Sent& sent = messages_.at(&message);
+  happens(*sent.inside, CauseRef(new Cause{sent.cause, sent.cause->to, now(), message_costs_.left(message, now()), {}, sent.cause->member}));
+}
+
+void CriticalPath::on_delivered(const transport::Message& message, Time) {
+  landed_ = message_costs_.landed(message, now());
+  const auto found = messages_.find(&message);
+  if (found == messages_.end()) return;
+  const Sent sent = std::move(found->second);
+  messages_.erase(found);
+  happens(*sent.inside, CauseRef(new Cause{sent.cause, sent.cause->to, now(), landed_, {}, sent.cause->member}));
+}
+
+collective::Trail CriticalPath::trail_of(const collective::Collective& collective, std::uint32_t) {
+  const CauseRef& last = collectives_[&collective].last;
+  collective::Trail trail;
+  trail.from_member = last->member;
+  for (const Cause* cause = last.get(); cause != nullptr; cause = cause->before.get())
+    for (const Cost& cost : cause->costs) merge(trail.costs, cost);
+  return trail;
+}
+
+void CriticalPath::on_reused(const collective::Collective&, std::uint32_t, const collective::Trail& trail) { reused_ = &trail; }
+
+CriticalPath::Moment CriticalPath::done_collective(const workload::Job& job) {
+  const collective::Collective& collective = *job.collective();
+  const collective::Trail trail = reused_ != nullptr ? *reused_ : trail_of(collective, job.member());
+  reused_ = nullptr;
+  const auto inside = collectives_.find(&collective);
+  Moment begun = inside->second.entered[trail.from_member];
+  // Whoever was there before may have been who it waited for, had the others been sooner.
+  for (const Moment& other : inside->second.entered)
+    if (!other.if_free.empty() && other.at <= begun.at) join(begun, other);
+  if (++inside->second.done == collective.size()) collectives_.erase(inside);
+  return after(begun, trail.costs, job.name());
+}
+
+// -- what came of it
+
+void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number, std::uint32_t parts) const {
+  const Time from = first.at;
+  measure.seconds += (last.at - from).seconds() / parts;
+  if (measure.count++ == 0 || last.at - from > measure.to - measure.from) {
+    measure.number = number;
+    measure.from = from;
+    measure.to = last.at;
+    measure.chain = last.cause;
+  }
+  const Cause* cause = last.cause.get();
+  Time covered = last.at;
+  for (; cause != nullptr && cause->to > from; cause = cause->before.get()) {
+    // Of a piece that had begun before, its share.
+    const double inside = cause->from >= from ? 1 : (cause->to - from).seconds() / (cause->to - cause->from).seconds();
+    for (const Cost& cost : cause->costs) measure.cost_seconds[cost.key()] += cost.time.seconds() * inside / parts;
+    covered = later(cause->from, from);
+  }
+  if (covered > from) measure.cost_seconds[Cost{CostKind::arrival, 0, nullptr, {}, {}, {}}.key()] += (covered - from).seconds() / parts;
+  measure.if_free.resize(frees_.count());
+  for (std::size_t f = 0; f < frees_.count(); ++f) measure.if_free[f] += since(last.if_free[f], first.if_free[f]).seconds() / parts;
+}
+
+void CriticalPath::on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) {
+  auto measure = std::find_if(measures_.begin(), measures_.end(), [&](const Measure& m) { return m.metric == metric; });
+  if (measure == measures_.end()) {
+    measures_.emplace_back();
+    measure = measures_.end() - 1;
+    measure->metric = metric;
+  }
+  const auto begun = begun_.find({metric, number});
+  add(*measure, begun->second, current(), number, parts);
+  begun_.erase(begun);
+}
+
+CriticalPath::Measure CriticalPath::end() const {
+  Measure measure;
+  measure.metric = "end_s";
+  if (!end_.if_free.empty()) add(measure, {CauseRef(), Time(), std::vector<Time>(frees_.count())}, end_, 0, 1);
+  return measure;
+}
+
+}  // namespace railyard::probe

@@ -1,0 +1,147 @@
+// The critical path of a run: listens to jobs, collectives and messages, and keeps for each what it goes back to, instant by
+// instant, so that the end of the run, and each thing that a metric measures, is a chain of jobs, transfers and waits without a
+// gap. It decides nothing: a run is the same with and without.
+//
+//   CriticalPath path(fabric, {group_of_port}, groups);
+//   dispatcher.follow(path, path);                      // before the first job
+//   sc_start();
+//   path.end();                                         // and path.measures()
+//
+// A job goes back to the last of what it waited for: the job before it in its stream, jobs of other streams, the instant at
+// which it was emitted. A member of a collective goes back, message by message, to the entry of the member whose bytes came last.
+// What happens goes back to the event in which it happens; where nothing did, the chain begins.
+//
+// What if something were free? Beside the true instants, each job carries the instant at which it would have been done, had
+// one kind of cost, one traffic class or one group of links taken no time: the latest of what it waited for, all of it and not
+// only the last, plus its own time without that cost. This is first order: inside a collective only the chain is followed, what
+// others queue for stays as it was, and the order of jobs does, too.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "collective/cause_listener.h"
+#include "probe/causes.h"
+#include "transport/message_costs.h"
+#include "workload/job.h"
+
+namespace railyard::probe {
+
+class CriticalPath final : public workload::JobListener, public collective::CauseListener, private transport::FabricListener {
+ public:
+  /// What a cost is free of: by kind of cost, by traffic class, by group of links, in this order.
+  struct Frees {
+    std::size_t classes = 0, groups = 0;
+    std::size_t count() const { return transport::kCostKinds + classes + groups; }
+    std::size_t of_class(std::size_t traffic_class) const { return transport::kCostKinds + traffic_class; }
+    std::size_t of_group(std::size_t group) const { return transport::kCostKinds + classes + group; }
+  };
+  using Groups = transport::MessageCosts::Groups;
+
+  /// @param groups  numbers of ports' groups, below frees.groups; others are in none
+  CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups groups);
+
+  /// What a metric measured, summed over all that it measured, each divided by its parts.
+  struct Measure {
+    std::string metric;
+    std::uint64_t count = 0;
+    double seconds = 0;
+    std::map<transport::CostKey, double> cost_seconds;
+    std::vector<double> if_free;  ///< seconds that they would sum up to, by Frees
+    // The longest of them.
+    std::uint32_t number = 0;
+    Time from, to;
+    CauseRef chain;
+  };
+  /// From the start to the last job that was done; its `number` means nothing.
+  Measure end() const;
+  const std::vector<Measure>& measures() const { return measures_; }
+
+ private:
+  /// An instant of the run.
+  struct Moment {
+    CauseRef cause;
+    Time at;
+    std::vector<Time> if_free;
+  };
+  /// Of a collective that runs.
+  struct Inside {
+    std::vector<Moment> entered;  ///< by member; before it has entered: begun
+    std::uint32_t done = 0;
+    CauseRef last;                ///< what happened in it last
+  };
+  struct Sent {
+    CauseRef cause;
+    Inside* inside;
+  };
+  struct PutOff {
+    const collective::Collective* collective;
+    std::uint32_t tag;
+    std::uint64_t data;
+    bool operator==(const PutOff& o) const { return collective == o.collective && tag == o.tag && data == o.data; }
+  };
+  struct PutOffHash {
+    std::size_t operator()(const PutOff& p) const {
+      return std::hash<const void*>()(p.collective) ^ std::hash<std::uint64_t>()(p.data * 31 + p.tag);
+    }
+  };
+
+  void on_emitted(const workload::Job& job) override;
+  void on_waited(const workload::Job& job, const workload::Job& done) override;
+  void on_begun(const workload::Job& job) override;
+  void on_done(const workload::Job& job) override;
+  void on_reached(const void* owner, std::uint32_t gate) override;
+  void on_passed(const void* owner, std::uint32_t gate) override;
+  void on_arrived() override { current_ = beginning(); }
+  void on_measure_begun(const char* metric, std::uint32_t number) override { begun_[{metric, number}] = current(); }
+  void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
+
+  void on_entered(const collective::Collective& collective, std::uint32_t member) override;
+  void on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
+  void on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
+  void on_left(const transport::Message& message) override;
+  collective::Trail trail_of(const collective::Collective& collective, std::uint32_t member) override;
+  void on_reused(const collective::Collective& collective, std::uint32_t member, const collective::Trail& trail) override;
+
+  void on_send(const transport::Message& message, Time now) override;
+  void on_delivered(const transport::Message& message, Time now) override;
+  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time, const transport::Crossing&) override {}
+  void on_queue(const transport::Device&, PortId, Bytes, Time) override {}
+  void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
+
+  Time now() const { return fabric_.now(); }
+  /// What happens now, as far as jobs go; where nothing is known of it, a chain begins here.
+  const Moment& current();
+  Moment beginning() const;
+  static void join(Moment& moment, const Moment& other);
+  /// The moment now, so much after another.
+  Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name) const;
+  Moment done_collective(const workload::Job& job);
+  static std::vector<transport::Cost> kernel_costs(const workload::Job& job);
+  void happens(Inside& inside, CauseRef cause);
+  void add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number, std::uint32_t parts) const;
+
+  transport::Fabric& fabric_;
+  const Frees frees_;
+  const Groups groups_;
+  transport::MessageCosts message_costs_;
+  std::unordered_map<const workload::Job*, Moment> jobs_;    ///< emitted: what it waited for so far; then begun, then done
+  std::unordered_map<const gpu::Stream*, Moment> streams_;   ///< free for the next job
+  std::map<std::pair<const void*, std::uint32_t>, Moment> gates_;
+  std::map<std::pair<std::string, std::uint32_t>, Moment> begun_;  ///< what a metric measures
+  Moment current_, end_;
+  std::vector<Measure> measures_;
+
+  // Inside collectives: chains that end in a member's entry.
+  std::unordered_map<const collective::Collective*, Inside> collectives_;
+  std::unordered_map<const transport::Message*, Sent> messages_;
+  std::unordered_map<PutOff, std::deque<CauseRef>, PutOffHash> put_off_;
+  Inside* inside_ = nullptr;                     ///< in which something happens now
+  const collective::Trail* reused_ = nullptr;    ///< instead
+  std::vector<transport::Cost> landed_;          ///< of the message that lands now
+};
+
+}  // namespace railyard::probe

@@ -1,0 +1,75 @@
+#include "transport/message_costs.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace railyard::transport {
+
+const MessageCosts::Way& MessageCosts::way(const Message& message) {
+  const auto [found, is_new] = ways_.try_emplace(message.way());
+  Way& way = found->second;
+  if (!is_new) return way;
+  Message one = message;
+  one.bytes = 1;
+  way.latency = fabric_.uncontended(one);
+  const Path path = fabric_.path_of(message);
+  // A lane carries its share of the bytes: the one with the least rate for its weight is the last to be done.
+  struct Link {
+    const PortCounters* port;
+    double rate;
+  };
+  std::vector<Link> links;
+  std::uint64_t weights = 0;
+  for (const Lane& lane : path.lanes) {
+    weights += lane.weight;
+    for (const Hop& hop : lane.hops)
+      links.push_back({&hop.device->port(hop.port).counters, static_cast<double>(hop.link().rate.bytes_per_second()) / lane.weight});
+  }
+  const auto slower = [](const Link& a, const Link& b) { return a.rate < b.rate; };
+  const Link slowest = *std::min_element(links.begin(), links.end(), slower);
+  const auto group = groups_.find(slowest.port);
+  way.rate = slowest.rate;
+  links.erase(std::remove_if(links.begin(), links.end(), [&](const Link& link) {
+    const auto its = groups_.find(link.port);
+    return link.port == slowest.port || (its != groups_.end() && group != groups_.end() && its->second == group->second);
+  }), links.end());
+  const auto other = std::min_element(links.begin(), links.end(), slower);
+  way.other_rate = other != links.end() ? other->rate : std::numeric_limits<double>::infinity();
+  const double engine = path.limit != Rate() ? static_cast<double>(path.limit.bytes_per_second()) / static_cast<double>(weights)
+                                             : std::numeric_limits<double>::infinity();
+  if (engine >= slowest.rate) way.slowest = slowest.port;
+  way.other_rate = std::min(way.other_rate, engine);
+  return way;
+}
+
+std::vector<Cost> MessageCosts::landed(const Message& message, Time now) {
+  return costs(message, now - message.started, way(message).latency);
+}
+
+std::vector<Cost> MessageCosts::left(const Message& message, Time now) { return costs(message, now - message.started, Time()); }
+
+std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time latency) {
+  std::vector<Cost> costs;
+  Time left = took;
+  const auto take = [&](CostKind kind, const PortCounters* port, Time wanted, Time hidden = Time(), Time elsewhere = Time()) {
+    const Time taken = sooner(wanted, left);
+    left = left - taken;
+    if (taken != Time()) costs.push_back({kind, message.traffic_class, port, taken, sooner(hidden, taken), sooner(elsewhere, taken)});
+  };
+  const Way& its = way(message);
+  const Time body = since(message.uncontended, its.latency);
+  const Time engine = message.source_rate != Rate() ? message.source_rate.time_for(message.bytes) : Time();
+  take(CostKind::latency, nullptr, latency);
+  take(its.slowest != nullptr ? CostKind::wire : CostKind::source, its.slowest, body, engine,
+       later(engine, Time::seconds(body.seconds() * its.rate / its.other_rate)));
+  take(CostKind::source, nullptr, since(engine, body));
+  const Time queued = left;
+  Time waited;
+  for (const Message::Wait& wait : message.waits) waited += wait.time;
+  for (const Message::Wait& wait : message.waits)
+    if (wait.port != nullptr && wait.time != Time()) take(CostKind::queue, wait.port, share(queued, wait.time.fs(), waited.fs()));
+  take(CostKind::queue, its.slowest, left);  // what nobody saw waiting: acks, rounding
+  return costs;
+}
+
+}  // namespace railyard::transport

@@ -1,0 +1,48 @@
+// Where the time of a message went, by link. The parts add up to what it took:
+//
+//   latency   what one byte takes on an empty machine: links, switches, NICs, memory
+//   wire      what all bytes take longer than one, at the slowest link of the way, which hides what the other links and the
+//             engine at the source take meanwhile; source: at an engine of the way, where that limits
+//   source    what its engine takes longer still, at the rate at which the message is written
+//   queue     the rest, at the ports where its transactions waited, in proportion (as links.csv has it); behind whoever was
+//             there, earlier messages of the same sender included
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "transport/cost.h"
+#include "transport/fabric.h"
+
+namespace railyard::transport {
+
+class MessageCosts {
+ public:
+  /// Numbers of the groups that links belong to; a link that is not there is in a group of its own.
+  using Groups = std::unordered_map<const PortCounters*, std::size_t>;
+
+  /// @param groups  outlives it
+  MessageCosts(Fabric& fabric, const Groups& groups) : fabric_(fabric), groups_(groups) {}
+
+  /// Of a message that lands now.
+  std::vector<Cost> landed(const Message& message, Time now);
+  /// Of one whose last byte leaves its source now: no latency, otherwise the same.
+  std::vector<Cost> left(const Message& message, Time now);
+
+ private:
+  struct Way {
+    Time latency;
+    const PortCounters* slowest = nullptr;  ///< null: the engine at the source
+    double rate = 0;                        ///< of it, and of the slowest link of another group, for their shares of the bytes
+    double other_rate = 0;
+  };
+  const Way& way(const Message& message);
+  /// @param latency  of it, as far as the time goes
+  std::vector<Cost> costs(const Message& message, Time took, Time latency);
+
+  Fabric& fabric_;
+  const Groups& groups_;
+  std::unordered_map<std::uint64_t, Way> ways_;
+};
+
+}  // namespace railyard::transport

@@ -1,0 +1,195 @@
+#include "sc_main/why.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "base/input_error.h"
+#include "sc_main/jobs_csv.h"
+
+namespace railyard {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using transport::CostKind;
+using Measure = probe::CriticalPath::Measure;
+
+constexpr int kSchemaVersion = 1;
+/// The table leaves out what is less of a metric than this.
+constexpr double kLeastShown = 0.001;
+/// In the table.
+constexpr std::array<const char*, transport::kCostKinds> kLabels{
+    "kernels", "kernels sharing their GPU", "collectives waiting for SMs", "collectives' own steps", "engines at the source",
+    "latency", "bytes at the slowest link", "queues", "delays", "nothing to do"};
+
+}  // namespace
+
+Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(simulation)) {
+  probe::CriticalPath::Groups group_of;
+  for (std::size_t row = 0; row < links_.size(); ++row) {
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const LinkGroup& g) { return g.kind == links_[row].kind; });
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), {links_[row].kind, {}});
+    group->rows.push_back(row);
+    group_of[&links_[row].counters()] = static_cast<std::size_t>(group - groups_.begin());
+  }
+  frees_ = {kTrafficClasses, groups_.size()};
+  path_.emplace(simulation.fabric(), frees_, std::move(group_of));
+  if (!simulation.workload().follow(*path_))
+    throw InputError(Origin{"--why", 0, 0}, fmt::format("workload.kind {} has no jobs whose causes could be followed", simulation.workload().kind()));
+}
+
+Json Why::result(const Measure& measure) const {
+  const double n = static_cast<double>(std::max<std::uint64_t>(1, measure.count));
+  const auto of = [&](CostKind kind, std::uint8_t which, const transport::PortCounters* port) {
+    const auto found = measure.cost_seconds.find({kind, which, port});
+    return found == measure.cost_seconds.end() ? 0.0 : found->second / n;
+  };
+  const auto free = [&](std::size_t number) { return measure.if_free.empty() ? 0.0 : measure.if_free[number] / n; };
+
+  // In the order of the table of links, so that sums do not depend on where ports lie in memory.
+  std::array<std::array<double, transport::kCostKinds>, kTrafficClasses> by_class{};
+  std::vector<double> wire(links_.size()), queue(links_.size());
+  for (std::size_t c = 0; c < kTrafficClasses; ++c) {
+    const auto which = static_cast<std::uint8_t>(c);
+    for (std::size_t row = 0; row < links_.size(); ++row) {
+      const double bytes = of(CostKind::wire, which, &links_[row].counters()), waits = of(CostKind::queue, which, &links_[row].counters());
+      wire[row] += bytes;
+      queue[row] += waits;
+      by_class[c][static_cast<std::size_t>(CostKind::wire)] += bytes;
+      by_class[c][static_cast<std::size_t>(CostKind::queue)] += waits;
+    }
+    for (const CostKind kind : {CostKind::step, CostKind::source, CostKind::latency, CostKind::queue})
+      by_class[c][static_cast<std::size_t>(kind)] += of(kind, which, nullptr);
+  }
+
+  Json r;
+  r["metric"] = measure.metric;
+  r["count"] = measure.count;
+  r["mean_s"] = measure.seconds / n;
+  r["costs"] = Json::array();
+  for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
+    const auto kind = static_cast<CostKind>(k);
+    double path_s = 0;
+    if (transport::of_traffic(kind)) {
+      for (const auto& costs : by_class) path_s += costs[k];
+    } else if (kind == CostKind::kernel) {
+      for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit) path_s += of(kind, static_cast<std::uint8_t>(limit), nullptr);
+    } else {
+      path_s = of(kind, 0, nullptr);
+    }
+    r["costs"].push_back({{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"if_free_s", free(k)}});
+  }
+  for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
+    r["kernels"][gpu::kKernelLimitNames[limit]] = of(CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr);
+  r["classes"] = Json::array();
+  for (std::size_t c = 0; c < kTrafficClasses; ++c) {
+    Json row{{"class", kTrafficClassNames[c]}, {"path_s", 0.0}};
+    double path_s = 0;
+    for (const CostKind kind : {CostKind::step, CostKind::source, CostKind::latency, CostKind::wire, CostKind::queue}) {
+      const double seconds = by_class[c][static_cast<std::size_t>(kind)];
+      row[std::string(transport::kCostKindNames[static_cast<std::size_t>(kind)]) + "_s"] = seconds;
+      path_s += seconds;
+    }
+    row["path_s"] = path_s;
+    row["if_free_s"] = free(frees_.of_class(c));
+    r["classes"].push_back(row);
+  }
+  r["links"] = Json::array();
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    double bytes = 0, waits = 0, most = 0;
+    const LinkRow* worst = nullptr;
+    for (const std::size_t row : groups_[g].rows) {
+      bytes += wire[row];
+      waits += queue[row];
+      if (wire[row] + queue[row] <= most) continue;
+      most = wire[row] + queue[row];
+      worst = &links_[row];
+    }
+    if (worst == nullptr) continue;
+    r["links"].push_back({{"links", groups_[g].kind}, {"directions", groups_[g].rows.size()}, {"path_s", bytes + waits}, {"wire_s", bytes}, {"queue_s", waits},
+                          {"if_free_s", free(frees_.of_group(g))}, {"worst_link", worst->name}, {"worst_link_direction", worst->direction}, {"worst_link_s", most}});
+  }
+  return r;
+}
+
+Json Why::results() const {
+  Json all;
+  all["schema_version"] = kSchemaVersion;
+  all["kind"] = simulation_.workload().kind();
+  all["platform"] = simulation_.scenario().platform;
+  all["scenario"] = simulation_.scenario().path;
+  all["paths"] = Json::array();
+  for (const Measure& measure : path_->measures()) all["paths"].push_back(result(measure));
+  all["paths"].push_back(result(path_->end()));
+  return all;
+}
+
+std::string Why::table(const Json& results) {
+  std::string text;
+  for (const Json& path : results["paths"]) {
+    const double mean = path["mean_s"].get<double>();
+    text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "what made " + path["metric"].get<std::string>(), duration_text(mean), "if it were free");
+    const auto line = [&](const std::string& label, const Json& path_s, const Json* if_free_s, const std::string& note = {}) {
+      const double seconds = path_s.get<double>();
+      if (seconds < kLeastShown * mean) return;
+      text += fmt::format("  {:<40} {:>12} {:>5.1f} %", label, duration_text(seconds), 100 * seconds / mean);
+      if (if_free_s != nullptr) text += fmt::format(" {:>13}", duration_text(if_free_s->get<double>()));
+      text += note + "\n";
+    };
+    for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
+      const Json& cost = path["costs"][k];
+      line(kLabels[k], cost["path_s"], &cost["if_free_s"]);
+      if (k != static_cast<std::size_t>(CostKind::kernel)) continue;
+      for (const auto& [limit, seconds] : path["kernels"].items()) line("  bound by " + limit, seconds, nullptr);
+    }
+    text += "  of this, by traffic class and by link\n";
+    for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], &c["if_free_s"]);
+    for (const Json& l : path["links"])
+      line("  " + l["links"].get<std::string>(), l["path_s"], &l["if_free_s"],
+           fmt::format("   most {} {}", l["worst_link"].get<std::string>(), l["worst_link_direction"].get<std::string>()));
+  }
+  return text;
+}
+
+void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
+  std::vector<const probe::Cause*> chain;
+  for (const probe::Cause* cause = measure.chain.get(); cause != nullptr && cause->to > measure.from; cause = cause->before.get()) chain.push_back(cause);
+  std::unordered_map<const transport::PortCounters*, const LinkRow*> link_of;
+  for (const LinkRow& row : links_) link_of[&row.counters()] = &row;
+  for (auto piece = chain.rbegin(); piece != chain.rend(); ++piece) {
+    std::array<Time, transport::kCostKinds> by_kind{};
+    std::vector<std::pair<const LinkRow*, Time>> by_link;
+    for (const transport::Cost& cost : (*piece)->costs) {
+      by_kind[static_cast<std::size_t>(cost.kind)] += cost.time;
+      const auto link = link_of.find(cost.port);
+      if (link == link_of.end()) continue;
+      const auto same = std::find_if(by_link.begin(), by_link.end(), [&](const auto& l) { return l.first == link->second; });
+      if (same == by_link.end()) {
+        by_link.emplace_back(link->second, cost.time);
+      } else {
+        same->second += cost.time;
+      }
+    }
+    const auto worst = std::max_element(by_link.begin(), by_link.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    out.print("{},{},{},{},{}", measure.metric, measure.number, (*piece)->name, exact_seconds((*piece)->from), exact_seconds((*piece)->to));
+    for (const Time time : by_kind) out.print(",{}", exact_seconds(time));
+    if (worst == by_link.end()) {
+      out.print(",,,\n");
+    } else {
+      out.print(",{},{},{}\n", worst->first->name, worst->first->direction, exact_seconds(worst->second));
+    }
+  }
+}
+
+void Why::write(const OutputDirectory& out) const {
+  fmt::output_file(out.file("why.json")).print("{}\n", results().dump(2));
+  auto csv = fmt::output_file(out.file("why.csv"));
+  csv.print("metric,number,job,from_s,to_s");
+  for (const char* kind : transport::kCostKindNames) csv.print(",{}_s", kind);
+  csv.print(",worst_link,worst_link_direction,worst_link_s\n");
+  for (const Measure& measure : path_->measures()) write_chain(csv, measure);
+  write_chain(csv, path_->end());
+}
+
+}  // namespace railyard

@@ -1,0 +1,42 @@
+// --why: what made the end of a run and the times that its metrics measure, by kind of cost, by traffic class and by links, with
+// what each would be if that had taken no time. Format: docs/results.md, "why.json and why.csv".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/os.h>
+#include <nlohmann/json.hpp>
+
+#include "probe/critical_path.h"
+#include "sc_main/link_table.h"
+#include "sc_main/output_directory.h"
+
+namespace railyard {
+
+class Why {
+ public:
+  /// Before the run. @throws InputError for a workload without jobs
+  explicit Why(Simulation& simulation);
+  /// After it.
+  nlohmann::ordered_json results() const;
+  static std::string table(const nlohmann::ordered_json& results);
+  void write(const OutputDirectory& out) const;
+
+ private:
+  struct LinkGroup {
+    std::string kind;
+    std::vector<std::size_t> rows;  ///< of the link table
+  };
+  nlohmann::ordered_json result(const probe::CriticalPath::Measure& measure) const;
+  void write_chain(fmt::ostream& out, const probe::CriticalPath::Measure& measure) const;
+
+  Simulation& simulation_;
+  const std::vector<LinkRow> links_;
+  std::vector<LinkGroup> groups_;
+  probe::CriticalPath::Frees frees_;
+  std::optional<probe::CriticalPath> path_;
+};
+
+}  // namespace railyard

@@ -1,0 +1,114 @@
+"""--why: chains without gaps whose costs add up to what the summary says, and what-ifs against the same run made that way."""
+
+import decimal
+import json
+
+import pytest
+
+from platform_runs import TINY, rows, run, succeed, summary, tiny
+
+COSTS = ["kernel", "sharing", "sm_wait", "step", "source", "latency", "wire", "queue", "delay", "arrival"]
+REQUESTS = ", ".join(f"{{prompt_tokens: {tokens}, arrival_s: {arrival}}}" for tokens, arrival in [(700, 0), (300, 0.0001), (900, 0.0002), (256, 0.02), (1024, 0.0201)])
+MANY = TINY.replace("{count: 1, prompt_tokens: 700}", f"{{list: [{REQUESTS}]}}")
+
+
+def why(folder):
+    return {path["metric"]: path for path in json.loads((folder / "why.json").read_text())["paths"]}
+
+
+def cost(path, name):
+    return next(row for row in path["costs"] if row["cost"] == name)
+
+
+def follow(folder, platform, text, *options, out="out"):
+    succeed(platform, tiny(folder, text), "--why", "--quiet", "--out", folder / out, *options)
+    return why(folder / out)
+
+
+@pytest.mark.parametrize("platform", ["plx_box", "dgx_h100"])
+@pytest.mark.parametrize("handoff", ["per_layer", "at_end"])
+def test_chains_have_no_gap_and_add_up(tmp_path, platform, handoff):
+    text = MANY + f"  handoff: {handoff}\n"
+    paths = follow(tmp_path, platform, text)
+    metrics = summary(tmp_path / "out")["metrics"]
+    for metric in ("ttft_s", "tpot_s", "end_s"):
+        # Of the end: credits come home after the last job.
+        assert paths[metric]["mean_s"] == pytest.approx(metrics[metric], rel=1e-9)
+        assert sum(row["path_s"] for row in paths[metric]["costs"]) == pytest.approx(metrics[metric], rel=1e-9)
+        assert sum(paths[metric]["kernels"].values()) == pytest.approx(cost(paths[metric], "kernel")["path_s"], rel=1e-9)
+        traffic = sum(cost(paths[metric], name)["path_s"] for name in ("step", "source", "latency", "wire", "queue"))
+        assert sum(row["path_s"] for row in paths[metric]["classes"]) == pytest.approx(traffic, rel=1e-9)
+        if metric == "tpot_s":
+            continue  # what makes the first token come sooner can make the others wait longer after it
+        for row in paths[metric]["costs"] + paths[metric]["classes"] + paths[metric]["links"]:
+            assert row["path_s"] > 0 or row["if_free_s"] == pytest.approx(paths[metric]["mean_s"], rel=1e-9)
+            assert 0 <= row["if_free_s"] <= paths[metric]["mean_s"] * (1 + 1e-9)
+    assert paths["ttft_s"]["count"] == paths["tpot_s"]["count"] == 5
+
+    until = {}
+    for row in rows(tmp_path / "out" / "why.csv"):
+        begun, ended = decimal.Decimal(row["from_s"]), decimal.Decimal(row["to_s"])
+        assert begun == until.get(row["metric"], begun)
+        until[row["metric"]] = ended
+        assert sum(decimal.Decimal(row[f"{name}_s"]) for name in COSTS) == ended - begun
+        assert decimal.Decimal(row["worst_link_s"] or 0) <= ended - begun
+    assert float(until["end_s"]) == pytest.approx(paths["end_s"]["mean_s"], rel=1e-12)
+
+
+def test_a_run_is_the_same_with_and_without(tmp_path):
+    follow(tmp_path, "dgx_h100", MANY)
+    succeed("dgx_h100", tmp_path / "tiny.yaml", "--quiet", "--out", tmp_path / "without")
+    for name in ("jobs.csv", "links.csv", "requests.csv"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "without" / name).read_bytes()
+    again = follow(tmp_path, "dgx_h100", MANY, out="again")
+    assert again == why(tmp_path / "out")
+
+
+def test_collectives_whose_course_is_known_cost_what_simulated_ones_do(tmp_path):
+    text = MANY.replace("pp: 2", "pp: 1").replace("tp: 2", "tp: 4")  # links that nothing else crosses
+    reused = follow(tmp_path, "dgx_h100", text)
+    assert summary(tmp_path / "out")["simulator"]["replayed_transactions"] > 0
+    simulated = follow(tmp_path, "dgx_h100", text, "--timeline", out="simulated")
+    assert summary(tmp_path / "simulated")["simulator"]["replayed_transactions"] == 0
+    for metric, path in reused.items():
+        for ours, theirs in zip(path["costs"], simulated[metric]["costs"]):
+            assert ours["path_s"] == pytest.approx(theirs["path_s"], rel=1e-6, abs=1e-12)
+
+
+def test_a_what_if_comes_true(tmp_path):
+    """Decode waits for all of a handoff over slow cables."""
+    text = TINY + "  handoff: at_end\n"
+    slow = follow(tmp_path, "plx_box", text, "--set", "machine.overrides.ib_cable.gb_per_s=0.5", out="slow")["end_s"]
+    predicted = next(row for row in slow["links"] if row["links"] == "IB_Cable")["if_free_s"]
+    fast = ["--set", "machine.overrides.ib_cable.gb_per_s=100000", "--set", "machine.overrides.ib_cable.latency_ns=0"]
+    truly = follow(tmp_path, "plx_box", text, *fast, out="fast")["end_s"]["mean_s"]
+    gain = slow["mean_s"] - truly
+    assert gain > 0.3 * slow["mean_s"]
+    assert predicted == pytest.approx(truly, abs=0.05 * gain)
+
+
+def test_without_out_only_the_table_shows_it(tmp_path):
+    result = succeed("plx_box", tiny(tmp_path), "--why")
+    assert "what made ttft_s" in result.stdout and "what made end_s" in result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize(
+    "platform, kind",
+    [
+        ("plx_box", "kind: kernel\n  kernels: [{op: gemm, m: 512, n: 512, k: 512, dtype: bf16}]"),
+        ("dgx_h100", "kind: collective\n  op: all_reduce\n  min_bytes: 1024\n  max_bytes: 4096"),
+    ],
+)
+def test_other_kinds_have_an_end_only(tmp_path, platform, kind):
+    paths = follow(tmp_path, platform, f"workload:\n  {kind}\n")
+    assert list(paths) == ["end_s"]
+    assert sum(row["path_s"] for row in paths["end_s"]["costs"]) == pytest.approx(paths["end_s"]["mean_s"], rel=1e-9)
+
+
+def test_a_workload_without_jobs_is_refused(tmp_path):
+    path = tiny(tmp_path, "workload:\n  kind: p2p\n  test: matrix\n")
+    result = run("plx_box", path, "--why", "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert result.stderr == "--why: error: workload.kind p2p has no jobs whose causes could be followed\n"
+    assert not (tmp_path / "out").exists()
