@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from command_line import BAD_INPUT, Parser
 
 try:
-    from reporting import charts, kernel_charts, kinds, page, run_charts, source
+    from reporting import charts, kernel_charts, kinds, page, path_charts, run_charts, source
 except ImportError as missing:
     sys.exit(f"report.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -54,6 +54,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def of_run(files: pathlib.Path) -> list[charts.Chart]:
     topology = run_charts.topology(files)
     return [
+        *path_charts.charts(files),
         *run_charts.pipelines(files),
         *run_charts.matrices(files),
         *([topology] if topology else []),

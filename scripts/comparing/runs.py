@@ -4,6 +4,7 @@ import csv
 import os
 import pathlib
 
+import critical_path
 import summaries
 from sweeping.database import DatabaseError, is_sweep, opened
 
@@ -13,7 +14,7 @@ class Error(Exception):
 
 
 class Run:
-    """What one directory holds: metrics, links, and where messages waited."""
+    """What one directory holds: metrics, links, where messages waited, and critical paths where they were followed."""
 
     def __init__(self, directory: str, label: str) -> None:
         self.directory = directory
@@ -25,6 +26,10 @@ class Run:
         self.metrics = summaries.metrics(self.summary)
         self.links = {link_name(link): link for link in self.summary["links"]}
         self.waits = _read_waits(os.path.join(directory, "links.csv"))
+        try:
+            self.paths = {path.metric: path for path in critical_path.read(pathlib.Path(directory))}
+        except critical_path.PathError as error:
+            raise Error(str(error)) from error
 
     @property
     def title(self) -> str:

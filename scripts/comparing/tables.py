@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import critical_path
+
 from .runs import Run, link_name
 
 MOST_WAITS = 3  # of each class and run
@@ -165,6 +167,24 @@ def wait_rows(runs: list[Run]) -> Rows:
     return rows
 
 
+def path_rows(runs: list[Run]) -> dict[str, Rows]:
+    """By metric, what is on its critical path: costs, which add up to it, then the traffic and the links among them."""
+    if not all(run.paths for run in runs):
+        return {}
+    found = {}
+    for metric in runs[0].paths:
+        if not all(metric in run.paths for run in runs):
+            continue
+        rows: Rows = []
+        views = [run.paths[metric].views for run in runs]
+        for view in views[0]:
+            seconds = [{part.name: part.path_s for part in of_run[view]} for of_run in views]
+            for name in dict.fromkeys(name for own in seconds for name in own):
+                rows.append((critical_path.labelled(view, name), [own.get(name, 0) for own in seconds]))
+        found[metric] = rows + [(metric, [run.paths[metric].mean_s for run in runs])]
+    return found
+
+
 def all_rows(runs: list[Run]) -> Rows:
     """Every number of every run."""
     rows = metric_rows(runs) + traffic_rows(runs)
@@ -172,6 +192,8 @@ def all_rows(runs: list[Run]) -> Rows:
         rows.append((f"{name} utilisation", _utilisation(runs, name)))
     for kind, link in dict.fromkeys(name for run in runs for name in run.waits):
         rows.append((f"{link} waited_{kind}_s", [run.waits.get((kind, link)) for run in runs]))
+    for metric, of_path in path_rows(runs).items():
+        rows += [(f"path of {metric}: {name}", values) for name, values in of_path]
     return rows
 
 
@@ -179,6 +201,7 @@ def compare(runs: list[Run], most_links: int) -> list[Table]:
     tables = [
         _table("metric", runs, metric_rows(runs)),
         _table("where the time moved", runs, moved_rows(runs), duration, "change"),
+        *(_table(f"what made {metric}", runs, rows, duration, "change") for metric, rows in path_rows(runs).items()),
         _table("message time, and alone", runs, traffic_rows(runs)),
         _table("busiest links, utilisation", runs, link_rows(runs, most_links), percent),
         _table("links that changed most", runs, changed_rows(runs, most_links), percent, "change"),

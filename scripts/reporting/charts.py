@@ -37,6 +37,7 @@ class Chart:
     name: str
     title: str
     note: str = field(default="", kw_only=True)
+    table_open: bool = field(default=False, kw_only=True)  # its numbers say what the drawing does not
 
 
 @dataclass

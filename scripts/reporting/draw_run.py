@@ -5,6 +5,7 @@ import re
 from .draw import HEIGHT, WIDTH, along, axes, canvas, legend, linked, words
 from .kernel_charts import Roofline
 from .markup import Element, Quantity, Scale, element, shown, text_width
+from .path_charts import Causes
 from .run_charts import Pipeline, Topology
 
 BINS = (0.05, 0.1, 0.25, 0.5, 0.75)  # of utilisation: colours u1, u2, ...; u0 is none
@@ -171,3 +172,39 @@ def roofline(chart: Roofline) -> Element:
             marks.append(linked(kernel.number, tip, dot, x=kernel.flops_per_byte, y=kernel.tflops))
         drawing.append(along(f"{len(marks)} kernels limited by {limit}", marks))
     return drawing
+
+
+def causes(chart: Causes) -> Element:
+    name = Quantity.of(chart.path.metric, chart.path.mean_s)
+    x = Scale(0.0, chart.path.mean_s * name.factor * 1.02, 8.0, WIDTH - 20.0)
+    marks, y = [], 0.0
+    drawing = element("g")
+    for view, pieces in chart.bars:
+        drawing.append(words(view, 8, y + 18, "strong"))
+        key, height = legend([(piece.look, piece.name) for piece in pieces], 8, y + 38, WIDTH)
+        drawing.append(key)
+        y += 24 + height
+        begun = 0.0
+        for piece in pieces:
+            here, begun = begun, begun + piece.seconds
+            share = 100 * piece.seconds / chart.path.mean_s
+            tip = f"{view}: {piece.name} {shown(piece.seconds, 'x_s')}, {share:.1f} % of {chart.path.metric}"
+            bar = element(
+                "rect",
+                x=x(here * name.factor),
+                y=y,
+                width=x(begun * name.factor) - x(here * name.factor),
+                height=LANE - 4,
+                class_=piece.look,
+                data_part=piece.name,
+                data_value=repr(piece.seconds),
+            )
+            marks.append(linked(None, tip, bar, value=piece.seconds))
+        y += LANE + 6
+    drawing.append(along(f"{chart.title}, {len(marks)} parts", marks))
+    grid = element("g", class_="axis", aria_hidden="true")
+    for value in x.ticks():
+        grid.append(element("line", x1=x(value), x2=x(value), y1=y - 4, y2=y + 2))
+        grid.append(words(f"{value:.6g}", x(value), y + 15, anchor="middle"))
+    grid.append(words(name.label, (x.start + x.end) / 2, y + 34, anchor="middle"))
+    return canvas(chart.name, f"{chart.title}, by cost, class and links", WIDTH, y + 42, drawing, grid)

@@ -28,11 +28,25 @@ LINKS = ["#c9cdd2", "#5b93c9", "#3f8f3f", "#948310", "#c9720c", "#d4512a", "#a11
 WIDTH = 6.4  # inches
 
 
+def look_color(look: str) -> str:
+    """Of a class of the page's style."""
+    return COLORS[look[2:]] if look.startswith("p-") else GROUPS[int(look[1:])]
+
+
 def plain(axis: Axes) -> None:
     axis.set_axisbelow(True)
     axis.grid(color="#e4e4e4")
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
+
+
+def downward(axis: Axes, places: Sequence[float], labels: Sequence[str], x_label: str) -> None:
+    """Rows from top to bottom."""
+    axis.set_yticks(places, labels)
+    axis.invert_yaxis()
+    axis.set_xlabel(x_label)
+    plain(axis)
+    axis.grid(visible=False, axis="y")
 
 
 def key(figure: pyplot.Figure, columns: int) -> None:

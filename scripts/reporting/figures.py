@@ -7,10 +7,11 @@ from matplotlib import pyplot
 
 from . import figures_run
 from .charts import Chart, Front, Heat, Shares, part_class
-from .figure_style import COLORS, DASHES, GROUPS, MARKERS, WIDTH, key, plain, scale
+from .figure_style import COLORS, DASHES, GROUPS, MARKERS, WIDTH, downward, key, plain, scale
 from .kernel_charts import Roofline
 from .lines import Bars, Lines
 from .markup import Quantity, brief, shown
+from .path_charts import Causes
 from .run_charts import Pipeline, Topology
 
 DPI = 150
@@ -55,11 +56,7 @@ def shares(chart: Shares) -> pyplot.Figure:
         widths = [seconds.get(name, 0.0) * quantity.factor for _, _, seconds in chart.bars]
         axis.barh(places, widths, left=begun, color=COLORS[part_class(name)], label=name, height=0.7)
         begun = [start + width for start, width in zip(begun, widths)]
-    axis.set_yticks(places, [label for _, label, _ in chart.bars])
-    axis.invert_yaxis()
-    axis.set_xlabel(quantity.label)
-    plain(axis)
-    axis.grid(visible=False, axis="y")
+    downward(axis, places, [label for _, label, _ in chart.bars], quantity.label)
     key(figure, 3)
     return figure
 
@@ -148,12 +145,8 @@ def bars(chart: Bars) -> pyplot.Figure:
         key(figure, 4)
     if chart.base is not None:
         axis.axvline(chart.base * quantity.factor, color="#c0392b", linestyle="--", linewidth=1)
-    axis.set_yticks([place for place, _ in ticks], [label for _, label in ticks])
-    axis.invert_yaxis()
     axis.margins(x=0.12)
-    axis.set_xlabel(quantity.label)
-    plain(axis)
-    axis.grid(visible=False, axis="y")
+    downward(axis, [place for place, _ in ticks], [label for _, label in ticks], quantity.label)
     return figure
 
 
@@ -166,6 +159,7 @@ DRAWN = {
     Pipeline: figures_run.pipeline,
     Topology: figures_run.topology,
     Roofline: figures_run.roofline,
+    Causes: figures_run.causes,
 }
 
 

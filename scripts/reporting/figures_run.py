@@ -4,9 +4,10 @@ from matplotlib import pyplot
 from matplotlib.collections import LineCollection
 
 from .draw_run import BINS, WORK, utilisation_bin
-from .figure_style import COLORS, GROUPS, LINKS, WIDTH, key, plain
+from .figure_style import COLORS, GROUPS, LINKS, WIDTH, downward, key, look_color, plain
 from .kernel_charts import Roofline
 from .markup import Quantity
+from .path_charts import Causes
 from .run_charts import Pipeline, Topology
 
 
@@ -29,11 +30,7 @@ def pipeline(chart: Pipeline) -> pyplot.Figure:
     for work in WORK:
         if any(bar.work == work for bar in chart.bars):
             axis.barh(0, 0, color=COLORS[work], label=WORK[work])
-    axis.set_yticks(range(len(chart.lanes)), chart.lanes)
-    axis.invert_yaxis()
-    axis.set_xlabel(quantity.label)
-    plain(axis)
-    axis.grid(visible=False, axis="y")
+    downward(axis, range(len(chart.lanes)), chart.lanes, quantity.label)
     key(figure, 4)
     return figure
 
@@ -98,4 +95,26 @@ def roofline(chart: Roofline) -> pyplot.Figure:
     axis.set_ylabel("TFLOP/s")
     axis.legend(frameon=False, fontsize=8)
     plain(axis)
+    return figure
+
+
+def causes(chart: Causes) -> pyplot.Figure:
+    figure, axes = pyplot.subplots(
+        len(chart.bars), 1, figsize=(WIDTH, 1.05 * len(chart.bars) + 0.4), sharex=True, squeeze=False
+    )
+    quantity = Quantity.of(chart.path.metric, chart.path.mean_s)
+    for (view, pieces), axis in zip(chart.bars, axes.flat):
+        begun = 0.0
+        for piece in pieces:
+            axis.barh(
+                0, piece.seconds * quantity.factor, left=begun, color=look_color(piece.look), label=piece.name, height=0.7
+            )
+            begun += piece.seconds * quantity.factor
+        axis.set_yticks([])
+        axis.set_title(view, fontsize=8, loc="left")
+        axis.legend(frameon=False, fontsize=6.5, ncol=4, loc="upper left", bbox_to_anchor=(0, 0))
+        for side in axis.spines.values():
+            side.set_visible(False)
+        axis.tick_params(bottom=False, labelbottom=False)
+    figure.supxlabel(f"{quantity.label}: {chart.path.mean_s * quantity.factor:.5g}", fontsize=8)
     return figure

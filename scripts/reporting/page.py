@@ -9,6 +9,7 @@ from .charts import Chart, Front, Heat, Shares, Table
 from .kernel_charts import Roofline
 from .lines import Bars, Lines
 from .markup import Element, element, shown, written
+from .path_charts import Causes
 from .run_charts import Pipeline, Topology
 from .source import Point, Subject
 
@@ -22,6 +23,7 @@ DRAWN: dict[type, Callable[[Chart], Element]] = {
     Pipeline: draw_run.pipeline,
     Topology: draw_run.topology,
     Roofline: draw_run.roofline,
+    Causes: draw_run.causes,
 }
 # Nothing is fetched, whatever a scenario's text may hold.
 POLICY = (
@@ -54,7 +56,9 @@ def _cell(value: object, name: str, tag: str = "td", **attributes: object) -> El
 
 
 def _table(caption: str, table: Table) -> Element:
-    head = element("tr", *(element("th", name, scope="col") for name in table.header))
+    names = [element("th", name, scope="col") for name in table.header]
+    names[0].set("class", "text")
+    head = element("tr", *names)
     body = element("tbody")
     for first, *others in table.rows:
         body.append(
@@ -85,6 +89,7 @@ def _chart(chart: Chart) -> Element:
             "details",
             element("summary", "The numbers as a table"),
             _scrolled(f"{chart.title}, table", _table(chart.title, chart.table())),
+            open="open" if chart.table_open else None,
         )
     )
     return section

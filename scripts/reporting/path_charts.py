@@ -1,0 +1,81 @@
+"""What made the times of a run, by cost, by traffic class and by links: its critical paths, where --why followed them."""
+
+import pathlib
+from dataclasses import dataclass
+
+import critical_path
+
+from .charts import Chart, Table
+from .source import Error
+
+OTHER = "all else"
+# Classes of the page's style.
+LOOKS = {
+    "kernels": "p-compute",
+    "kernels sharing their GPU": "g4",
+    "collectives waiting for SMs": "p-gate",
+    "collectives' own steps": "p-tp",
+    "engines at the source": "p-kv",
+    "latency": "g5",
+    "bytes at the slowest link": "p-pp",
+    "queues": "g1",
+    "delays": "p-rest",
+    "nothing to do": "p-bubble",
+    "tp": "p-tp",
+    "pp": "p-pp",
+    "kv": "p-kv",
+    OTHER: "p-bubble",
+}
+LINKS = ("g0", "g1", "g2", "g3", "g4", "g5")
+
+
+@dataclass
+class Piece:
+    name: str
+    look: str
+    seconds: float
+
+
+@dataclass
+class Causes(Chart):
+    """A metric as bars of what made it, one for each view; all are as long as it."""
+
+    path: critical_path.Path
+
+    @property
+    def bars(self) -> list[tuple[str, list[Piece]]]:
+        bars = []
+        for view, parts in self.path.views.items():
+            shown = parts
+            if view == "links":
+                shown = sorted(parts, key=lambda part: -part.path_s)[: len(LINKS)]
+            pieces = [
+                Piece(part.name, LINKS[i] if view == "links" else LOOKS.get(part.name, "p-rest"), part.path_s)
+                for i, part in enumerate(shown)
+            ]
+            rest = self.path.mean_s - sum(piece.seconds for piece in pieces)
+            if view != "cost" and rest > 0:
+                pieces.append(Piece(OTHER, LOOKS[OTHER], rest))
+            bars.append((f"by {view}", pieces))
+        return bars
+
+    def table(self) -> Table:
+        rows = [
+            [critical_path.labelled(view, part.name), part.path_s, 100 * part.path_s / self.path.mean_s]
+            + [part.if_free_s, part.if_free_s - self.path.mean_s, part.where]
+            for view, parts in self.path.views.items()
+            for part in parts
+        ]
+        metric = self.path.metric.removesuffix("_s")
+        return Table(["what", "on the path, s", "share, %", f"{metric} if it were free, s", "change, s", "most at"], rows)
+
+
+def charts(files: pathlib.Path) -> list[Causes]:
+    try:
+        paths = critical_path.read(files)
+    except critical_path.PathError as error:
+        raise Error(str(error)) from error
+    note = (
+        "The critical path: what nothing else hid. If a part were free, others would come to light, so changes do not add up."
+    )
+    return [Causes(f"why-{path.metric}", f"What made {path.metric}", path, note=note, table_open=True) for path in paths]
