@@ -1,7 +1,10 @@
 """What the command lines of the scripts share."""
 
 import argparse
+import contextlib
 import pathlib
+import sys
+from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
@@ -21,6 +24,20 @@ class Parser(argparse.ArgumentParser):
     def add_executables(self) -> None:
         """--bin, the folder of the platform executables."""
         self.add_argument("--bin", type=pathlib.Path, default=BIN, metavar="DIR", help="platform executables (default build/bin)")
+
+
+@contextlib.contextmanager
+def one_line(program: str, *errors: type[Exception], complete: bool = False) -> Iterator[None]:
+    """Ends the script with one line and BAD_INPUT when one of these errors, or one of a file, comes out of what is inside.
+
+    @param complete  their text says where, too
+    """
+    try:
+        yield
+    except errors as error:
+        sys.exit(print(error if complete else f"{program}: error: {error}", file=sys.stderr) or BAD_INPUT)
+    except OSError as error:
+        sys.exit(print(f"{program}: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
 
 
 def positive(text: str) -> int:

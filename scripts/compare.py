@@ -11,9 +11,8 @@ Ratios and changes are to the first run.
 import csv
 import pathlib
 import signal
-import sys
 
-from command_line import BAD_INPUT, Parser, positive
+from command_line import Parser, one_line, positive
 from comparing import render, runs, tables
 
 MOST_LINKS = 5
@@ -40,7 +39,7 @@ def write_csv(path, compared):
 
 def main(arguments=None):
     options = parse_options(arguments)
-    try:
+    with one_line("compare.py", runs.Error):
         compared = runs.read(options.runs)
         shown = tables.compare(compared, options.links)
         if options.csv:
@@ -49,12 +48,6 @@ def main(arguments=None):
             if path:
                 path.write_text(make(compared, shown), encoding="utf-8")
         print(render.text(compared, shown), end="")
-    except runs.Error as error:
-        print(f"compare.py: error: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
-    except OSError as error:
-        print(f"compare.py: error: {error.filename}: {error.strerror}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from command_line import BAD_INPUT, Parser
+from command_line import Parser, one_line
 
 try:
     from reporting import charts, kernel_charts, kinds, page, path_charts, run_charts, source
@@ -87,12 +87,8 @@ def report(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    try:
+    with one_line("report.py", source.Error):
         report(options)
-    except source.Error as error:
-        sys.exit(print(f"report.py: error: {error}", file=sys.stderr) or BAD_INPUT)
-    except OSError as error:
-        sys.exit(print(f"report.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
 
 
 if __name__ == "__main__":

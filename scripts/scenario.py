@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser
+from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line
 
 try:
     import scenario_template as template
@@ -155,16 +155,13 @@ def check(options):
 def main(arguments=None):
     options = parse_options(arguments)
     try:
-        if options.command == "new":
-            new(options)
-        elif options.command == "check":
-            sys.exit(check(options))
-        else:
-            sys.exit(subprocess.run([executable(options), "--schema"], check=False).returncode)
-    except SweepError as error:
-        sys.exit(print(error, file=sys.stderr) or BAD_INPUT)
-    except OSError as error:
-        sys.exit(print(f"scenario.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+        with one_line("scenario.py", SweepError, complete=True):
+            if options.command == "new":
+                new(options)
+            elif options.command == "check":
+                sys.exit(check(options))
+            else:
+                sys.exit(subprocess.run([executable(options), "--schema"], check=False).returncode)
     except (KeyboardInterrupt, EOFError):
         sys.exit(print("\nscenario.py: nothing written", file=sys.stderr) or INTERRUPTED)
 

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 
 import runner
-from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, positive
+from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
     from sweeping import backends, keys
@@ -164,11 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        sys.exit(sweep_all(options))
-    except SweepError as error:
-        sys.exit(print(error, file=sys.stderr) or BAD_INPUT)
-    except OSError as error:
-        sys.exit(print(f"sweep.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+        with one_line("sweep.py", SweepError, complete=True):
+            sys.exit(sweep_all(options))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Sequence
 
 import runner
-from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, positive
+from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
     from validation import CLASSES, comparison, report, rows
@@ -136,11 +136,8 @@ def validate(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     try:
-        validate(options)
-    except rows.InputError as error:
-        sys.exit(print(error, file=sys.stderr) or BAD_INPUT)
-    except OSError as error:
-        sys.exit(print(f"validate.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+        with one_line("validate.py", rows.InputError, complete=True):
+            validate(options)
     except KeyboardInterrupt:
         sys.exit(print("validate.py: interrupted; nothing written", file=sys.stderr) or INTERRUPTED)
 
