@@ -86,7 +86,7 @@ int run(const Options& options, const Scenario& scenario) {
       return interrupted == 0;
     });
   }
-  if (tracing) tracing->finish(simulation.end());
+  if (tracing) tracing->finish(simulation.end(), why ? why->measures() : std::vector<probe::CriticalPath::Measure>());
   SimulatorFigures figures;
   figures.wall_s = std::chrono::duration<double>(Clock::now() - begun).count();
   rusage usage{};

@@ -84,8 +84,11 @@ bool Tracing::can_convert() {
   return false;
 }
 
-void Tracing::finish(Time end) {
-  if (timeline_) timeline_->finish(end);
+void Tracing::finish(Time end, const std::vector<probe::CriticalPath::Measure>& paths) {
+  if (timeline_) {
+    for (const probe::CriticalPath::Measure& path : paths) timeline_->add_path(path);
+    timeline_->finish(end);
+  }
   if (waveform_) waveform_->finish(end);
   if (fst_path_.empty()) return;
   if (const int status = convert(vcd_path_, fst_path_); status != 0)

@@ -20,7 +20,8 @@ class Tracing {
     if (waveform_) waveform_->advance(now);
   }
   /// Also converts the waveform, where the command line asks for that. @throws InputError when that fails
-  void finish(Time end);
+  /// @param paths  for the timeline
+  void finish(Time end, const std::vector<probe::CriticalPath::Measure>& paths);
   /// Whether vcd2fst is installed.
   static bool can_convert();
 

@@ -113,6 +113,12 @@ Json Why::result(const Measure& measure) const {
   return r;
 }
 
+std::vector<Measure> Why::measures() const {
+  std::vector<Measure> all = path_->measures();
+  all.push_back(path_->end());
+  return all;
+}
+
 Json Why::results() const {
   Json all;
   all["schema_version"] = kSchemaVersion;
@@ -120,8 +126,7 @@ Json Why::results() const {
   all["platform"] = simulation_.scenario().platform;
   all["scenario"] = simulation_.scenario().path;
   all["paths"] = Json::array();
-  for (const Measure& measure : path_->measures()) all["paths"].push_back(result(measure));
-  all["paths"].push_back(result(path_->end()));
+  for (const Measure& measure : measures()) all["paths"].push_back(result(measure));
   return all;
 }
 
@@ -153,14 +158,12 @@ std::string Why::table(const Json& results) {
 }
 
 void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
-  std::vector<const probe::Cause*> chain;
-  for (const probe::Cause* cause = measure.chain.get(); cause != nullptr && cause->to > measure.from; cause = cause->before.get()) chain.push_back(cause);
   std::unordered_map<const transport::PortCounters*, const LinkRow*> link_of;
   for (const LinkRow& row : links_) link_of[&row.counters()] = &row;
-  for (auto piece = chain.rbegin(); piece != chain.rend(); ++piece) {
+  for (const probe::Cause* piece : probe::chain(measure.chain, measure.from)) {
     std::array<Time, transport::kCostKinds> by_kind{};
     std::vector<std::pair<const LinkRow*, Time>> by_link;
-    for (const transport::Cost& cost : (*piece)->costs) {
+    for (const transport::Cost& cost : piece->costs) {
       by_kind[static_cast<std::size_t>(cost.kind)] += cost.time;
       const auto link = link_of.find(cost.port);
       if (link == link_of.end()) continue;
@@ -172,8 +175,8 @@ void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
       }
     }
     const auto worst = std::max_element(by_link.begin(), by_link.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    out.print("{},{},{},{},{}", measure.metric, measure.number, (*piece)->name, exact_seconds((*piece)->from), exact_seconds((*piece)->to));
-    for (const Time time : by_kind) out.print(",{}", exact_seconds(time));
+    out.print("{},{},{},{},{}", measure.metric, measure.number, piece->name, exact_seconds(piece->from), exact_seconds(piece->to));
+    for (const Time time : by_kind) out.print(",{}", time == Time() ? "0" : exact_seconds(time));  // most are, in long files
     if (worst == by_link.end()) {
       out.print(",,,\n");
     } else {
@@ -188,8 +191,7 @@ void Why::write(const OutputDirectory& out) const {
   csv.print("metric,number,job,from_s,to_s");
   for (const char* kind : transport::kCostKindNames) csv.print(",{}_s", kind);
   csv.print(",worst_link,worst_link_direction,worst_link_s\n");
-  for (const Measure& measure : path_->measures()) write_chain(csv, measure);
-  write_chain(csv, path_->end());
+  for (const Measure& measure : measures()) write_chain(csv, measure);
 }
 
 }  // namespace railyard

@@ -19,7 +19,9 @@ class Why {
  public:
   /// Before the run. @throws InputError for a workload without jobs
   explicit Why(Simulation& simulation);
-  /// After it.
+  // After it.
+  /// What metrics measured, then the end.
+  std::vector<probe::CriticalPath::Measure> measures() const;
   nlohmann::ordered_json results() const;
   static std::string table(const nlohmann::ordered_json& results);
   void write(const OutputDirectory& out) const;

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import timelines
 from platform_runs import TINY, rows, run, succeed, summary, tiny
 
 COSTS = ["kernel", "sharing", "sm_wait", "step", "source", "latency", "wire", "queue", "delay", "arrival"]
@@ -26,9 +27,9 @@ def follow(folder, platform, text, *options, out="out"):
 
 
 @pytest.mark.parametrize("platform", ["plx_box", "dgx_h100"])
-@pytest.mark.parametrize("handoff", ["per_layer", "at_end"])
-def test_chains_have_no_gap_and_add_up(tmp_path, platform, handoff):
-    text = MANY + f"  handoff: {handoff}\n"
+@pytest.mark.parametrize("handoff, fidelity", [("per_layer", "train"), ("at_end", "train"), ("per_chunk", "fluid")])
+def test_chains_have_no_gap_and_add_up(tmp_path, platform, handoff, fidelity):
+    text = MANY + f"  handoff: {handoff}\nfabric: {{fidelity: {fidelity}}}\n"
     paths = follow(tmp_path, platform, text)
     metrics = summary(tmp_path / "out")["metrics"]
     for metric in ("ttft_s", "tpot_s", "end_s"):
@@ -85,6 +86,16 @@ def test_a_what_if_comes_true(tmp_path):
     gain = slow["mean_s"] - truly
     assert gain > 0.3 * slow["mean_s"]
     assert predicted == pytest.approx(truly, abs=0.05 * gain)
+
+
+def test_a_timeline_shows_the_chains(tmp_path):
+    follow(tmp_path, "plx_box", MANY, "--timeline")
+    timeline = timelines.Timeline(tmp_path / "out")
+    for metric in ("ttft_s", "tpot_s", "end_s"):
+        shown = timeline.slices["why", metric]
+        listed = [row for row in rows(tmp_path / "out" / "why.csv") if row["metric"] == metric]
+        assert [(s["begin_ns"], s["end_ns"]) for s in shown] == [(timelines.ns(row["from_s"]), timelines.ns(row["to_s"])) for row in listed]
+        assert [s["name"] for s in shown if "[" in s["name"]] == [row["job"] for row in listed if row["job"]]
 
 
 def test_without_out_only_the_table_shows_it(tmp_path):

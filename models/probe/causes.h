@@ -2,6 +2,7 @@
 // piece before. Counted references; a chain that nobody holds any more is taken back, piece by piece.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -42,6 +43,14 @@ struct Cause {
   std::uint32_t member = 0;            ///< inside a collective: whose entry the chain begins with
   std::uint32_t holders = 0;
 };
+
+/// A chain from its first piece that ends after `from` to its last.
+inline std::vector<const Cause*> chain(const CauseRef& last, Time from) {
+  std::vector<const Cause*> pieces;
+  for (const Cause* cause = last.get(); cause != nullptr && cause->to > from; cause = cause->before.get()) pieces.push_back(cause);
+  std::reverse(pieces.begin(), pieces.end());
+  return pieces;
+}
 
 inline CauseRef::CauseRef(Cause* cause) : cause_(cause) {
   if (cause_ != nullptr) ++cause_->holders;

@@ -14,6 +14,7 @@
 //   prefill0.gpu3 rank [0][3]  a GPU, with counters "SMs active" and "HBM GB/s"
 //     stream compute         a slice for each task of the stream; a transfer leaves its stream at once: its slice has no length
 //     kv messages            messages that leave this memory, posted to landed, by class; overlapping ones go to "kv messages 2"
+//   why                      with --why: pieces of the longest chain of each metric (critical_path.h)
 //   prefill0.plx0            a switch, NIC or root complex: bursts and counters of its links (timeline_links.h)
 // with arrows from what was waited for to who waited (timeline_streams.h).
 #pragma once
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "gpu/gpu.h"
+#include "probe/critical_path.h"
 #include "probe/timeline_file.h"
 #include "probe/timeline_links.h"
 #include "probe/timeline_requests.h"
@@ -58,6 +60,8 @@ class Timeline final : public StreamTracer, public workload::JobSink, private tr
   workload::RequestListener& requests() { return requests_; }
   void on_job(const workload::JobRecord& record) override;
 
+  /// After the run: the longest chain of what a metric measured, on a track of its own.
+  void add_path(const CriticalPath::Measure& measure);
   /// Ends what is still running at `end`, also where the run was cut short.
   /// @throws std::runtime_error when any part could not be written
   void finish(Time end);
