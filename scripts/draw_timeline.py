@@ -21,16 +21,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from command_line import BAD_INPUT, Parser
+from command_line import Parser, one_line
+
+try:
+    from comparing.tables import UNITS as TIME_UNITS
+    from reporting import figure_style as style
+except ImportError as missing:
+    sys.exit(f"draw_timeline.py: error: {missing}; it needs the Debian package python3-matplotlib")
 
 MOST_TRACKS = 60
-COLORS = {"kernel": "#2f6db5", "collective": "#c9720c", "tp": "#c9720c", "pp": "#2a9d6f", "kv": "#a64d9c", "transfer": "#5a6068"}
-OTHER = "#8895a3"
+LOOKS = {"kernel": "compute", "collective": "tp", "tp": "tp", "pp": "pp", "kv": "kv"}  # by category, as in reports
 UNITS = {"": 1.0, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}  # in us, the file's unit
 WIDTH, ROW, LEFT, RIGHT = 12.0, 0.24, 2.9, 0.5  # inches: the figure, a track, the names, the counters' largest values
 LETTER = 0.062
 DPI = 110
-
 
 Arrows = list[list[tuple[float, str]]]  # the instants and tracks that each one leads through
 
@@ -41,7 +45,7 @@ class Error(Exception):
 
 @dataclass
 class Track:
-    """Slices with their begin, end, name and colour, or samples of a counter."""
+    """Slices with their begin, end, name and look, or samples of a counter."""
 
     slices: list[tuple[float, float, str, str]] = field(default_factory=list)
     samples: list[tuple[float, float]] = field(default_factory=list)
@@ -102,8 +106,8 @@ def tracks_of(events: Sequence[dict]) -> tuple[dict[str, Track], Arrows]:
         pid, time = event["pid"], event["ts"]
         name = thread.get((pid, event["tid"]), "") if event["ph"] != "C" else ""
         if event["ph"] == "X":
-            color = COLORS.get(event.get("cat", ""), OTHER)
-            found[pid, name].slices.append((time, time + event["dur"], event["name"], color))
+            look = LOOKS.get(event.get("cat", ""), "rest")
+            found[pid, name].slices.append((time, time + event["dur"], event["name"], look))
         elif event["ph"] == "C":
             for series, value in event["args"].items():
                 found[pid, f"{event['name']} {series}"].samples.append((time, value))
@@ -146,7 +150,7 @@ def end_of(track: Track, time: float) -> float:
     return max((stop for start, stop, _, _ in track.slices if start == time), default=time)
 
 
-def brief(value: float) -> str:
+def with_prefix(value: float) -> str:
     for scale, prefix in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if value >= scale:
             return f"{value / scale:.3g}{prefix}"
@@ -155,12 +159,12 @@ def brief(value: float) -> str:
 
 def draw_slices(axis: Any, row: int, track: Track, begin: float, end: float) -> None:
     letter = (end - begin) * LETTER / (WIDTH - LEFT - RIGHT)
-    for start, stop, name, color in track.slices:
+    for start, stop, name, look in track.slices:
         if start > end or stop < begin or start < stop == begin:
             continue
         left, right = max(start, begin), min(stop, end)
-        edge = color if left == right else "white"  # a slice without length is a line
-        axis.broken_barh([(left, right - left)], (row - 0.4, 0.8), facecolor=color, edgecolor=edge, linewidth=0.4)
+        edge = style.COLORS[look] if left == right else "white"  # a slice without length is a line
+        axis.broken_barh([(left, right - left)], (row - 0.4, 0.8), facecolor=style.COLORS[look], edgecolor=edge, linewidth=0.4)
         if len(name) * letter < right - left:
             axis.text((left + right) / 2, row, name, ha="center", va="center_baseline", color="white", fontsize=7)
 
@@ -170,65 +174,53 @@ def draw_counter(axis: Any, row: int, track: Track, begin: float, end: float) ->
     points = list(within(track.samples, begin, end))
     most = max(value for _, value in points)
     heights = [row + 0.4 - 0.8 * value / (most or 1) for _, value in points]
-    axis.fill_between([time for time, _ in points], heights, row + 0.4, step="post", color=OTHER, linewidth=0)
-    axis.annotate(brief(most), (end, row), (4, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False)
+    axis.fill_between([time for time, _ in points], heights, row + 0.4, step="post", color=style.COLORS["bubble"], linewidth=0)
+    axis.annotate(with_prefix(most), (end, row), (4, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False)
 
 
 def draw_arrows(axis: Any, names: Sequence[str], tracks: dict[str, Track], arrows: Arrows, begin: float, end: float) -> None:
-    style = {"arrowstyle": "->", "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0, "connectionstyle": "arc3,rad=0.1"}
+    look = {"arrowstyle": "->", "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0, "connectionstyle": "arc3,rad=0.1"}
     for way in arrows:
         for (from_time, from_name), (to_time, to_name) in zip(way, way[1:]):
             if from_name in names and to_name in names and begin <= from_time and to_time <= end:
                 origin = (end_of(tracks[from_name], from_time), names.index(from_name))
-                axis.annotate("", (to_time, names.index(to_name)), origin, arrowprops=style)
+                axis.annotate("", (to_time, names.index(to_name)), origin, arrowprops=look)
 
 
 def draw(options: argparse.Namespace, tracks: dict[str, Track], arrows: Arrows) -> None:
-    try:
-        import matplotlib  # pylint: disable=import-outside-toplevel
-
-        matplotlib.use("Agg")
-        matplotlib.rcParams.update({"font.size": 8, "font.family": "sans-serif", "svg.hashsalt": "railyard", "svg.fonttype": "none"})
-        from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
-    except ImportError as error:
-        raise Error(f"{error}; apt-get install python3-matplotlib") from error
     names = chosen(tracks, options.track)
     last = max(max([stop for _, stop, _, _ in tracks[name].slices] + [time for time, _ in tracks[name].samples]) for name in names)
     begin, end = options.window or (0.0, last)
     height = ROW * len(names) + 0.6
-    figure, axis = pyplot.subplots(figsize=(WIDTH, height))
+    figure, axis = style.pyplot.subplots(figsize=(WIDTH, height))
     figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - 0.1 / height, bottom=0.42 / height)
     for row, name in enumerate(names):
         draw_slices(axis, row, tracks[name], begin, end)
         if tracks[name].samples:
             draw_counter(axis, row, tracks[name], begin, end)
     draw_arrows(axis, names, tracks, arrows, begin, end)
-    axis.set_yticks(range(len(names)), names)
+    axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.set_xlim(begin, end)
-    unit, scale = next((unit, scale) for unit, scale in (("s", 1e6), ("ms", 1e3), ("us", 1.0)) if end >= scale or unit == "us")
-    axis.xaxis.set_major_formatter(lambda time, _: f"{time / scale:.10g}")
+    factor, unit = next((factor, unit) for least, factor, unit in TIME_UNITS if end * 1e-6 >= least)
+    axis.xaxis.set_major_formatter(lambda time, _: f"{time * 1e-6 * factor:.10g}")
     axis.set_xlabel(f"time, {unit}")
-    axis.grid(axis="x", color="#e4e4e4")
-    axis.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
+    style.plain(axis)
+    axis.grid(visible=False, axis="y")
+    axis.spines["left"].set_visible(False)
     axis.tick_params(axis="y", length=0)
     figure.savefig(options.picture, dpi=DPI, metadata={"Date": None} if options.picture.suffix == ".svg" else None)
+    style.pyplot.close(figure)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    try:
+    with one_line("draw_timeline.py", Error):
         tracks, arrows = tracks_of(read(options.run))
         if options.list:
             print("\n".join(tracks))
         if options.picture:
             draw(options, tracks, arrows)
-    except Error as error:
-        sys.exit(print(f"draw_timeline.py: error: {error}", file=sys.stderr) or BAD_INPUT)
-    except OSError as error:
-        sys.exit(print(f"draw_timeline.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
 
 
 if __name__ == "__main__":

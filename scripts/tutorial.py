@@ -30,7 +30,7 @@ import tempfile
 import xml.etree.ElementTree
 from collections.abc import Iterator, Sequence
 
-from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser
+from command_line import INTERRUPTED, ROOT, Parser, one_line
 
 STALE = 1
 PAGE = ROOT / "docs" / "tutorial.md"
@@ -216,21 +216,19 @@ def renew(options: argparse.Namespace, run: Runner) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    (ROOT / "out").mkdir(exist_ok=True)
-    try:
+    with one_line("tutorial.py"):
+        (ROOT / "out").mkdir(exist_ok=True)
         folder = pathlib.Path(tempfile.mkdtemp(dir=ROOT / "out", prefix=""))
-        if len(folder.name) != len(pathlib.Path(SCRATCH).name):
-            raise Failure(f"{folder} is not as long as {SCRATCH}")
         try:
+            if len(folder.name) != len(pathlib.Path(SCRATCH).name):
+                raise Failure(f"{folder} is not as long as {SCRATCH}")
             sys.exit(renew(options, Runner(folder)))
+        except Failure as failure:
+            sys.exit(print(f"{options.page}: error: {failure}", file=sys.stderr) or STALE)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    except Failure as failure:
-        sys.exit(print(f"{options.page}: error: {failure}", file=sys.stderr) or STALE)
-    except OSError as error:
-        sys.exit(print(f"tutorial.py: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import xml.etree.ElementTree
 
 import pytest
 
+pytest.importorskip("matplotlib")
+
 SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "scripts" / "draw_timeline.py"
 
 # Two GPUs: a kernel, a message that it sends, the kernel that waited for it; a counter.
@@ -46,7 +48,6 @@ def draw(*arguments):
 
 def picture(*arguments):
     """The words of a picture, in their order, and how many arrows it has."""
-    pytest.importorskip("matplotlib")
     file = arguments[0] / "a.svg"
     done = draw(arguments[0], file, *arguments[1:])
     assert (done.returncode, done.stderr) == (0, "")
@@ -96,13 +97,11 @@ def test_tracks_are_listed(run):
     ],
 )
 def test_bad_input_is_one_line(run, arguments, said):
-    pytest.importorskip("matplotlib")
     done = draw(run(EVENTS), *arguments)
     assert (done.returncode, done.stderr) == (2, f"draw_timeline.py: error: {said}\n")
 
 
 def test_a_picture_of_everything_is_refused(run):
-    pytest.importorskip("matplotlib")
     many = [{"ph": "C", "pid": 1, "ts": 0, "name": f"c{i}", "args": {"x": 1}} for i in range(61)]
     assert "61 tracks are more than a picture holds" in draw(run(EVENTS[:4] + many), "a.png").stderr
 
