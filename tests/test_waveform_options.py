@@ -1,14 +1,17 @@
 """The waveform as a user asks for it: how much, which names, which part, and the compressed form."""
 
 import os
+import random
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
-from platform_runs import BIN, succeed, tiny
+from platform_runs import BIN, ROOT, succeed, tiny
 
+SCENARIO = ROOT / "scenarios" / "disagg_llama3_70b_plx.yaml"
 WINDOW_US = (200, 400)
 
 
@@ -107,6 +110,27 @@ def record(seen, name, now, value):
     history = seen.setdefault(name, [])
     if not history or history[-1][1] != value:
         history.append((now, value))
+
+
+def test_a_killed_run_leaves_a_waveform_of_whole_lines(tmp_path):
+    """Killed while it writes, ten times: what is left opens, and is the beginning of the whole waveform."""
+    draw = random.Random(1)
+    command = [str(BIN / "plx_box"), str(SCENARIO), "--quiet", "--vcd", "--out"]
+    for number in range(10):
+        process = subprocess.Popen([*command, str(tmp_path / f"run{number}")])
+        left = tmp_path / f"run{number}.partial-{process.pid}" / "trace.vcd"
+        enough = draw.randrange(1_000_000, 5_000_000)
+        while process.poll() is None and not (left.exists() and left.stat().st_size > enough):
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        text = left.read_text()
+        assert len(text) > enough and text.endswith("\n")
+        assert changes(text)  # every line is of a known signal
+        if shutil.which("vcd2fst"):
+            subprocess.run(["vcd2fst", str(left), str(tmp_path / "left.fst")], check=True, capture_output=True)
+            back = subprocess.run(["fst2vcd", str(tmp_path / "left.fst")], check=True, capture_output=True, text=True).stdout
+            assert changes(back) == changes(text)
 
 
 @pytest.mark.parametrize("options, why", [

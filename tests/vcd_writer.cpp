@@ -149,6 +149,23 @@ BOOST_AUTO_TEST_CASE(a_busy_wire_is_extended_without_a_glitch) {
   check_changes(file.parsed().at("railyard.busy"), {{0, "0"}, {10, "1"}, {45, "0"}, {50, "1"}, {65, "0"}});
 }
 
+BOOST_AUTO_TEST_CASE(a_value_stands_until_its_end_or_the_next) {
+  Scratch file;
+  VcdWriter vcd(file.path);
+  const Signal bytes = vcd.add_wire("bytes", 16);
+  vcd.start();
+  vcd.advance(Time::fs(10));
+  vcd.change_until(bytes, Time::fs(20), 3);
+  vcd.advance(Time::fs(15));
+  vcd.change_until(bytes, Time::us(90), 7);  // more than what fits in 32 bits of fs ahead
+  vcd.advance(Time::us(50));
+  vcd.change_until(bytes, Time::us(60), 5);
+  BOOST_CHECK_THROW(vcd.change_until(bytes, Time::us(60), 1 << 16), std::logic_error);
+  vcd.finish(Time::us(100));
+  check_changes(file.parsed().at("railyard.bytes[15:0]"),
+                {{0, "0"}, {10, "11"}, {15, "111"}, {Time::us(50).fs(), "101"}, {Time::us(60).fs(), "0"}});
+}
+
 BOOST_AUTO_TEST_CASE(a_text_stands_until_its_end_or_the_next) {
   Scratch file;
   VcdWriter vcd(file.path);
@@ -352,9 +369,7 @@ std::string interrupted_run(const std::string& path, unsigned instants) {
     vcd.add(depth[port], now + Time::fs(random() % 5000), -4096);
     vcd.change_string(kernel, now, "kernel " + std::to_string(i));
   }
-  std::string text = file_text(path);  // as a kill would leave it: the writer still holds what is not yet written
-  text.resize(text.rfind('\n') + 1);    // and may be in the middle of a line
-  return text;
+  return file_text(path);  // as a kill would leave it: the writer still holds what is not yet written
 }
 
 }  // namespace
@@ -374,6 +389,38 @@ BOOST_AUTO_TEST_CASE(an_interrupted_file_is_whole_up_to_an_instant) {
   BOOST_TEST((after_destructor.compare(0, part.size(), part) == 0));
   BOOST_TEST((longer.compare(0, after_destructor.size(), after_destructor) == 0));
   BOOST_TEST(parse_vcd(after_destructor).stamps.size() > parsed.stamps.size());
+}
+
+BOOST_AUTO_TEST_CASE(no_line_crosses_the_end_of_a_page) {
+  constexpr std::size_t kPage = 4096;  // what a kill in the middle of a write leaves ends with one
+  const auto written = [](const Scratch& file, std::size_t letters) {
+    VcdWriter vcd(file.path);
+    const Signal count = vcd.add_wire("count", 48), text = vcd.add_string("t" + std::string(letters, 'x'));
+    vcd.start();
+    const std::size_t header = file.text().size();
+    for (std::uint64_t i = 1; i < 40'000; ++i) {
+      vcd.advance(Time::ns(i * i));
+      vcd.change(count, vcd.now(), i);
+      vcd.change_string(text, vcd.now(), std::string(i % 50, 'y'));
+    }
+    vcd.finish(vcd.now());
+    return header;
+  };
+  Scratch file;
+  const std::size_t shortest = written(file, 0);
+  for (const std::size_t left : {1000, 23, 22, 21, 1, 0}) {  // of the header's page, for the stamp that follows it
+    BOOST_TEST_CONTEXT(left << " bytes left behind the header") {
+      const std::size_t header = written(file, kPage - left - shortest);
+      BOOST_TEST(header == (left < 22 ? kPage : kPage - left));
+      const std::string text = file.text();
+      BOOST_TEST(text.size() > 300 * kPage);
+      std::size_t crossed = 0;
+      for (std::size_t end = kPage; end < text.size(); end += kPage) crossed += text[end - 1] != '\n';
+      BOOST_TEST(crossed == 0u);
+      const auto parsed = parse_vcd(text);
+      BOOST_TEST(parsed.at("railyard.count[47:0]").size() == 40'000u);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bytes) {

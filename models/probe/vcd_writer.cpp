@@ -14,13 +14,8 @@
 namespace railyard::probe {
 namespace {
 
-using Action = VcdChange::Action;
-
 constexpr char kTopScope[] = "railyard";
 constexpr Time kViewerLimit = Time::fs(static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
-// What the file's thread is given at once, and how much of it may wait: 3 MB.
-constexpr std::size_t kBatchChanges = 16 * 1024;
-constexpr std::size_t kMostBatches = 8;
 
 std::string written_name(std::string_view name) {
   std::string result;
@@ -87,6 +82,7 @@ Signal VcdWriter::add_signal(std::string_view name, VcdKind kind, unsigned width
   std::string written = written_name(name);
   if (!taken_.insert(written).second) throw std::logic_error("waveform signal '" + written + "' added twice");
   if (!selected(written)) return Signal();
+  if (shapes_.size() == VcdChange::kMostSignals) throw std::logic_error("waveform of too many signals");
   file_.add_signal(written, kind, width_bits);
   names_.push_back(std::move(written));
   return shapes_.push_back({kind, static_cast<std::uint8_t>(width_bits)});
@@ -143,80 +139,53 @@ std::string VcdWriter::header() const {
   return text;
 }
 
-// True when there is nothing to do: filtered out, or outside the window for good.
-bool VcdWriter::ignores(Signal signal, Time when, VcdKind kind) const {
-  if (!signal.valid() || finished_ || last_ < now_) return true;
-  if (when < now_)
-    throw std::logic_error("waveform signal '" + names_[signal] + "' changed at " + std::to_string(when.fs()) +
-                           " fs, before the present " + std::to_string(now_.fs()) + " fs");
-  if (shapes_[signal].kind != kind)
-    throw std::logic_error("waveform signal '" + names_[signal] + "' given a value of another kind");
-  return false;
+void VcdWriter::refuse(Signal signal, const std::string& why) const {
+  throw std::logic_error("waveform signal '" + names_[signal] + "' " + why);
 }
 
-void VcdWriter::change(Signal wire, Time when, std::uint64_t value) {
-  if (ignores(wire, when, VcdKind::wire)) return;
-  if (!fits(value, shapes_[wire].width))
-    throw std::logic_error("waveform signal '" + names_[wire] + "': " + std::to_string(value) + " does not fit in " +
-                           std::to_string(shapes_[wire].width) + " bits");
-  say({when, value, wire, Action::set});
+void VcdWriter::refuse_kind(Signal signal) const { refuse(signal, "given a value of another kind"); }
+
+void VcdWriter::refuse_value(Signal wire, std::uint64_t value) const {
+  refuse(wire, "given " + std::to_string(value) + ", which does not fit in " + std::to_string(shapes_[wire].width) + " bits");
+}
+
+void VcdWriter::refuse_time(Signal signal, Time when) const {
+  refuse(signal, "changed at " + std::to_string(when.fs()) + " fs, before the present " + std::to_string(now_.fs()) + " fs");
 }
 
 void VcdWriter::change_real(Signal real, Time when, double value) {
-  if (ignores(real, when, VcdKind::real)) return;
-  if (!std::isfinite(value)) throw std::logic_error("waveform signal '" + names_[real] + "' is not finite");
-  say({when, bits_of(value), real, Action::set});
+  if (!heeds(real, VcdKind::real)) return;
+  if (!std::isfinite(value)) refuse(real, "is not finite");
+  say(real, when, Action::set, bits_of(value));
 }
 
 void VcdWriter::change_string(Signal string, Time when, std::string_view text) {
-  if (ignores(string, when, VcdKind::string)) return;
-  say_text({when, 0, string, Action::text}, text);
+  if (heeds(string, VcdKind::string)) say(string, when, Action::text, keep(text));
 }
 
 void VcdWriter::add(Signal wire, Time when, std::int64_t difference) {
-  if (ignores(wire, when, VcdKind::wire)) return;
-  say({when, static_cast<std::uint64_t>(difference), wire, Action::add});
-}
-
-void VcdWriter::busy_until(Signal wire, Time when) {
-  if (ignores(wire, when, VcdKind::wire)) return;
-  say({when, 0, wire, Action::hold});
+  if (heeds(wire, VcdKind::wire)) say(wire, when, Action::add, static_cast<std::uint64_t>(difference));
 }
 
 void VcdWriter::text_until(Signal string, Time when, std::string_view text) {
-  if (ignores(string, when, VcdKind::string)) return;
-  say_text({when, 0, string, Action::hold_text}, text);
+  if (heeds(string, VcdKind::string)) say(string, when, Action::hold_text, keep(text));
 }
 
-void VcdWriter::say_now() {
-  if (said_ == now_) return;
-  said_ = now_;
-  batch_.changes.push_back({now_, 0, Signal(), Action::advance});
-}
-
-void VcdWriter::say(const VcdChange& change) {
-  if (batch_.changes.size() >= kBatchChanges && started_) hand_over();
-  say_now();
-  batch_.changes.push_back(change);
-}
-
-void VcdWriter::say_text(VcdChange change, std::string_view text) {
-  if (batch_.changes.size() >= kBatchChanges && started_) hand_over();
-  change.value = static_cast<std::uint64_t>(batch_.texts.size()) << 32 | text.size();
+std::uint64_t VcdWriter::keep(std::string_view text) {
+  const std::uint64_t where = static_cast<std::uint64_t>(batch_.texts.size()) << 32 | text.size();
   batch_.texts += text;
-  say(change);
+  return where;
 }
 
 void VcdWriter::hand_over() {
   std::unique_lock lock(mutex_);
-  has_room_.wait(lock, [this] { return waiting_.size() < kMostBatches; });
+  has_room_.wait(lock, [this] { return !started_ || waiting_.size() < kMostBatches; });
   waiting_.push_back(std::move(batch_));
-  batch_ = Batch();
-  if (!used_.empty()) {
+  if (used_.empty()) {
+    batch_ = Batch();
+  } else {
     batch_ = std::move(used_.back());
     used_.pop_back();
-  } else {
-    batch_.changes.reserve(kBatchChanges + 2);
   }
   has_work_.notify_one();
   if (error_) std::rethrow_exception(error_);
@@ -235,12 +204,11 @@ void VcdWriter::work() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      if (!failed)
-        for (const VcdChange& change : batch.changes) file_.take(change, batch.texts);
+      if (!failed) file_.take(batch.changes.data(), batch.changes.data() + batch.size, batch.texts);
     } catch (...) {
       error = std::current_exception();
     }
-    batch.changes.clear();
+    batch.size = 0;
     batch.texts.clear();
     lock.lock();
     if (error) error_ = error;
@@ -263,7 +231,7 @@ void VcdWriter::finish(Time end) {
   if (end < now_) throw std::logic_error("waveform finished before its present");
   advance(end);
   say_now();
-  finished_ = true;
+  closed_ = true;
   stop();
   if (error_) std::rethrow_exception(error_);
   file_.finish(end);

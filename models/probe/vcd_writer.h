@@ -13,9 +13,10 @@
 //   vcd.busy_until(busy, now + duration);    // rises now, falls then; calling it again moves the fall, in O(1)
 //   vcd.finish(end);
 //
-// The file has no date, so it is identical from run to run. It is written in whole instants: when a run is cut off,
-// what is on the disk is a valid waveform up to the last of them. The time unit is 1 fs, the model's own. A thread of the
-// writer's keeps what was posted and writes the file (vcd_file.h): the caller only notes what changed, in batches.
+// The file has no date, so it is identical from run to run. It is written in whole instants: when a run is cut off, what is
+// on the disk is a valid waveform up to the last of them; when it is killed in the middle of a write, up to a whole line.
+// The time unit is 1 fs, the model's own. A thread of the writer's keeps what was posted and writes the file (vcd_file.h):
+// the caller only notes what changed, in batches.
 #pragma once
 
 #include <condition_variable>
@@ -68,19 +69,26 @@ class VcdWriter {
   /// Everything before `now` is final. Changes at `now` may still come; earlier ones are refused from here on.
   void advance(Time now) {
     if (now_ < now) now_ = now;
+    if (last_ < now) closed_ = true;
   }
   Time now() const { return now_; }
 
   // Changes. `when` is now() or later. @throws std::logic_error when it is earlier, or when a wire's value does not fit;
   // where an addition does not, the file ends there and a later call, at the latest finish(), throws. One wire is driven
-  // in one way only: by change() and add(), or by busy_until().
-  void change(Signal wire, Time when, std::uint64_t value);
+  // in one way only: by change() and add(), or by change_until().
+  void change(Signal wire, Time when, std::uint64_t value) {
+    if (heeds_value(wire, value)) say(wire, when, Action::set, value);
+  }
   void change_real(Signal real, Time when, double value);  ///< finite
   void change_string(Signal string, Time when, std::string_view text);
   /// Adds to whatever the wire holds at `when`: bytes in flight, queue depth, credits.
   void add(Signal wire, Time when, std::int64_t difference);
-  /// A 1-bit wire is high from now() until `when`, or until a later call moves that. At most one fall per signal waits.
-  void busy_until(Signal wire, Time when);
+  /// The wire is `value` from now() until `when`, or until a later call changes both, then 0. At most one fall per signal
+  /// waits.
+  void change_until(Signal wire, Time when, std::uint64_t value) {
+    if (heeds_value(wire, value)) say(wire, when, Action::hold, value);
+  }
+  void busy_until(Signal wire, Time when) { change_until(wire, when, 1); }
   /// The same for a string: it holds `text` from now() until `when`, or until a later call moves that, then nothing.
   void text_until(Signal string, Time when, std::string_view text);
 
@@ -93,25 +101,60 @@ class VcdWriter {
     VcdKind kind;
     std::uint8_t width;
   };
+  // What the file's thread is given at once, and how much of it may wait: 1 MB.
+  static constexpr std::size_t kBatchChanges = 8 * 1024;
+  static constexpr std::size_t kMostBatches = 8;
+  static constexpr std::size_t kMostOfChange = 3;  // the present, a far instant, itself
   struct Batch {
-    std::vector<VcdChange> changes;
+    std::vector<VcdChange> changes = std::vector<VcdChange>(kBatchChanges);  ///< the first `size` of these
+    std::size_t size = 0;
     std::string texts;
   };
+  using Action = VcdChange::Action;
 
   Signal add_signal(std::string_view name, VcdKind kind, unsigned width_bits);
   bool selected(const std::string& name) const;
   std::string header() const;
-  bool ignores(Signal signal, Time when, VcdKind kind) const;
-  void say_now();
-  void say(const VcdChange& change);
-  void say_text(VcdChange change, std::string_view text);
+  /// False when there is nothing to do: filtered out, or after the window.
+  bool heeds(Signal signal, VcdKind kind) const {
+    if (!signal.valid() || closed_) return false;
+    if (shapes_[signal].kind != kind) refuse_kind(signal);
+    return true;
+  }
+  bool heeds_value(Signal wire, std::uint64_t value) const {
+    if (!heeds(wire, VcdKind::wire)) return false;
+    if (!fits(value, shapes_[wire].width)) refuse_value(wire, value);
+    return true;
+  }
+  [[noreturn]] void refuse(Signal signal, const std::string& why) const;
+  [[noreturn]] void refuse_kind(Signal signal) const;
+  [[noreturn]] void refuse_value(Signal wire, std::uint64_t value) const;
+  [[noreturn]] void refuse_time(Signal signal, Time when) const;
+  void say_now() {
+    if (said_ == now_) return;
+    said_ = now_;
+    batch_.changes[batch_.size++] = {Action::advance, now_.fs()};
+  }
+  void say(Signal signal, Time when, Action action, std::uint64_t value) {
+    if (when < now_) refuse_time(signal, when);
+    say_now();
+    std::uint64_t delay_fs = (when - now_).fs();
+    if (delay_fs >= VcdChange::kFar) {
+      delay_fs = VcdChange::kFar;
+      batch_.changes[batch_.size++] = {Action::far, when.fs()};
+    }
+    batch_.changes[batch_.size++] = {action, value, signal, static_cast<std::uint32_t>(delay_fs)};
+    if (batch_.size + kMostOfChange > kBatchChanges) hand_over();
+  }
+  std::uint64_t keep(std::string_view text);
   void hand_over();
   void stop();
   void work();  // on the thread
 
   const VcdWindow window_;
   const Time last_;  // last instant that may be written
-  bool started_ = false, finished_ = false;
+  bool started_ = false;
+  bool closed_ = false;  // nothing more is written
   Time now_;
   Time said_;  // the present that the file knows of
   Table<Signal, Shape> shapes_;

@@ -87,7 +87,7 @@ void Waveform::attach(Device& device, PortId id) {
     attach_credit(probe, name);
   }
   port.listener_mark = static_cast<std::uint32_t>(ports_.size());
-  ports_.push_back(probe);
+  ports_.push_back(std::move(probe));
 }
 
 void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
@@ -142,13 +142,14 @@ void Waveform::start() {
 }
 
 void Waveform::finish(Time end) {
+  advance(end);
   vcd_.finish(end);
   write_view(sooner(end, to_));
 }
 
 void Waveform::GpuProbe::on_sms(const gpu::SmState& s) {
   const Time now = owner.now();
-  owner.vcd_.advance(now);
+  owner.advance(now);
   owner.vcd_.change(active, now, s.active_sms);
   if (!clock.valid()) return;
   owner.vcd_.change_real(clock, now, s.clock_ratio * gpu->datasheet().sm.clock_mhz);
@@ -160,13 +161,13 @@ void Waveform::GpuProbe::on_ctas(const gpu::Stream* stream, std::uint64_t ctas) 
   const auto found = owner.stream_probes_.find(stream);
   if (found == owner.stream_probes_.end()) return;
   const Time now = owner.now();
-  owner.vcd_.advance(now);
+  owner.advance(now);
   owner.vcd_.change(found->second->ctas, now, ctas);
 }
 
 void Waveform::StreamProbe::on_activity(const gpu::Stream& stream, gpu::Activity activity) {
   const Time now = owner.now();
-  owner.vcd_.advance(now);
+  owner.advance(now);
   owner.vcd_.change(state, now, static_cast<std::uint64_t>(activity));
   const bool running = activity != gpu::Activity::idle && activity != gpu::Activity::waiting;
   if (job.valid()) owner.vcd_.change_string(job, now, running ? job_name(*stream.front()) : std::string());
@@ -177,7 +178,7 @@ void Waveform::add_outbound(const transport::Message& message, std::int64_t byte
   if (message.source >= gpu_of_window_.size() || message.traffic_class >= class_names_.size()) return;
   const GpuProbe* gpu = gpu_of_window_[message.source];
   if (gpu == nullptr) return;
-  vcd_.advance(now);
+  advance(now);
   vcd_.add(gpu->outbound[message.traffic_class], now, bytes);
 }
 
@@ -190,23 +191,20 @@ void Waveform::on_delivered(const transport::Message& message, Time now) {
 }
 
 void Waveform::on_queue(const Device& device, PortId port, Bytes queued, Time now) {
-  const PortProbe& p = probe(device, port);
-  if (!p.queue.valid()) return;
-  vcd_.advance(now);
-  vcd_.change(p.queue, now, queued);
+  advance(now);
+  note_queue(probe(device, port), queued);
 }
 
 void Waveform::on_start(const Device& device, PortId port, const transport::Transaction& t, Time now,
                         const transport::Crossing& crossing) {
-  const PortProbe& p = probe(device, port);
+  PortProbe& p = probe(device, port);
   if (p.port == nullptr) return;
-  vcd_.advance(now);
+  advance(now);
   const Time free = p.port->egress.free();  // of every charge, whatever its priority
   vcd_.busy_until(p.busy, free);
   if (p.in_flight.valid() && t.carried_bytes() != 0) {
-    const auto bytes = static_cast<std::int64_t>(t.carried_bytes());
-    vcd_.add(p.in_flight, now, bytes);
-    vcd_.add(p.in_flight, crossing.tail, -bytes);
+    p.on_the_way.start(now, t.carried_bytes(), crossing.tail);
+    vcd_.change_until(p.in_flight, p.on_the_way.until(), p.on_the_way.bytes());
   }
   if (level_ != Level::all) return;
   if (p.traffic_class.valid() && t.traffic_class < class_names_.size()) {
@@ -218,9 +216,10 @@ void Waveform::on_start(const Device& device, PortId port, const transport::Tran
 }
 
 void Waveform::on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) {
+  if (level_ != Level::all) return;
   const PortProbe& p = probe(device, port);
   if (!p.outstanding[channel].valid()) return;
-  vcd_.advance(now);
+  advance(now);
   vcd_.add(p.outstanding[channel], usable, -static_cast<std::int64_t>(bytes));
 }
 

@@ -26,14 +26,15 @@
 //     prefill0.gpu3.outbound.kv_bytes       bytes of messages it has sent that have not landed, by class
 //     prefill0.plx0.port3.tx.busy           every port: the line is charged
 //     prefill0.plx0.port3.tx.queue_bytes    payload that waits to start
-//     prefill0.plx0.port3.tx.bytes_in_flight   payload that started and whose tail is not yet at the next device
+//     prefill0.plx0.port3.tx.bytes_in_flight   payload that started and whose tail is not yet at the next device, as of
+//                                           the latest start: what lands shows at the next one, or when it is the last
 //   all
 //     prefill0.plx0.port3.tx.class          of the train on the line: "kv", or "kv:read" for a read request
 //     prefill0.plx0.port3.tx.transactions   started so far
 //     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes whose credit is out, where the far end's buffer is
 //                                           finite; channel 7 carries read responses
 // A port that is not followed has no listener_mark: what happens there may be computed without its transactions.
-// Changes of one instant are written once, in the order of their first change in the model's own order of events.
+// Changes of one instant are written once, in an order that means nothing.
 #pragma once
 
 #include <array>
@@ -45,6 +46,7 @@
 #include "gpu/gpu.h"
 #include "gpu/stream.h"
 #include "probe/gtkwave_save.h"
+#include "probe/in_flight.h"
 #include "probe/stream_tracer.h"
 #include "probe/vcd_writer.h"
 #include "transport/fabric.h"
@@ -75,7 +77,13 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
   /// Writes the header, and the view, so that a run that is killed can be looked at.
   void start();
   /// Everything before `now` is final; from the calendar's instant hook. The file is whole up to then.
-  void advance(Time now) { vcd_.advance(now); }
+  void advance(Time now) {
+    if (vcd_.now() < now) {
+      for (const std::uint32_t port : queues_) draw_queue(ports_[port]);
+      queues_.clear();
+    }
+    vcd_.advance(now);
+  }
   /// Writes what happened up to `end`, also where the run was cut short, and the view with the whole run on the screen.
   /// @throws std::runtime_error when any part could not be written
   void finish(Time end);
@@ -87,6 +95,9 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
     bool shared = false;  ///< of the summary
     Signal busy, queue, in_flight, traffic_class, transactions;
     std::array<Signal, transport::kVirtualChannels> outstanding;
+    InFlight on_the_way;
+    Bytes queued = 0, drawn_queued = 0;
+    bool queue_moved = false;  ///< in this instant: it is in queues_
   };
   struct GpuProbe : gpu::SmListener {
     explicit GpuProbe(Waveform& waveform) : owner(waveform) {}
@@ -117,8 +128,21 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
 
   void attach(transport::Device& device, PortId port);
   void attach_credit(PortProbe& probe, const std::string& name);
-  const PortProbe& probe(const transport::Device& device, PortId port) const {
+  PortProbe& probe(const transport::Device& device, PortId port) {
     return ports_[device.port(port).listener_mark];
+  }
+  void note_queue(PortProbe& probe, Bytes queued) {
+    probe.queued = queued;
+    if (probe.queue_moved || !probe.queue.valid()) return;
+    probe.queue_moved = true;
+    queues_.push_back(probe.port->listener_mark);
+  }
+  /// At the end of an instant: most of what joins a queue starts as it comes.
+  void draw_queue(PortProbe& probe) {
+    probe.queue_moved = false;
+    if (probe.drawn_queued == probe.queued) return;
+    probe.drawn_queued = probe.queued;
+    vcd_.change(probe.queue, vcd_.now(), probe.queued);
   }
   void add_outbound(const transport::Message& message, std::int64_t bytes, Time now);
   Time now() const { return calendar_->now(); }
@@ -140,6 +164,7 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
   VcdWriter vcd_;
   const transport::Calendar* calendar_ = nullptr;
   std::vector<PortProbe> ports_;         ///< by a port's mark; the first stands for every port that is not listened to
+  std::vector<std::uint32_t> queues_;    ///< ports whose queues have moved in this instant
   std::vector<std::string> read_names_;  ///< of read requests, by class
   std::deque<GpuProbe> gpus_;
   std::vector<const GpuProbe*> gpu_of_window_;

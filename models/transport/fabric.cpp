@@ -14,7 +14,7 @@ Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
 
 void Fabric::add_listener(FabricListener& listener) {
   listeners_.add(listener);
-  context_.listener = &listeners_;
+  context_.listener = context_.listener == nullptr ? &listener : &listeners_;  // one is told without a detour
 }
 
 void Fabric::watch_invariants() {

@@ -1,0 +1,127 @@
+// What is to happen later, soonest first; of one instant, first posted first.
+//
+// Time only goes forward from the base, an instant that is not after the present. What waits is kept by the highest digit
+// of 8 bits in which its time differs from the base, and by the value of that digit: a place is a span of time, and of two
+// places the one of the lower digit, then of the lower value, is the sooner. When the first place's span begins, the base
+// moves there, and what was in it is sorted; or, where it is much or the span is long, moves to places of lower digits. So
+// most things move once, as they are posted a little ahead and lie far apart in femtoseconds. What is of one instant is
+// always in one place, in the order of posting.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+
+namespace railyard::probe {
+
+/// @tparam T  holds its instant as `Time when`, which is first of what it is made from
+template <class T>
+class Upcoming {
+ public:
+  /// @pre `when` is not before any `now` that due() was asked about
+  template <class... What>
+  void post(Time when, What... what) {
+    Place& place = is_near(when) ? near_ : place_of(when);
+    place.emplace_back(when, what...);  // made where it stays: a copy of what was written just now would have to wait for that
+    if (&place == &near_) sort_last(near_.size() - 1, next_);
+  }
+
+  /// The soonest that is due by `now`, nullptr when there is none; it stays there until pop() or post().
+  const T* due(Time now) {
+    while (next_ == near_.size()) {
+      if (filled_digits_ == 0 || now < first_) return nullptr;
+      bring_up();
+    }
+    return near_[next_].when <= now ? &near_[next_] : nullptr;
+  }
+  void pop() {
+    if (++next_ < near_.size()) return;
+    near_.clear();
+    next_ = 0;
+  }
+
+ private:
+  static constexpr unsigned kDigits = 8, kValues = 256;
+  static constexpr unsigned shift_of(unsigned digit) { return 8 * digit + 2; }
+  // Spans of this digit and lower ones, of 67 ns and less, are sorted where they hold no more than that.
+  static constexpr unsigned kNear = 3;
+  static constexpr std::size_t kNearMost = 64;
+  using Place = std::vector<T>;
+
+  bool is_near(Time when) const { return (when.fs() ^ base_) >> near_bits_ == 0; }
+
+  /// One of near_ goes to where it belongs among those before it, from `first` on.
+  void sort_last(std::size_t last, std::size_t first) {
+    for (std::size_t i = last; i > first && near_[i].when < near_[i - 1].when; --i) std::swap(near_[i], near_[i - 1]);
+  }
+
+  /// @pre not near
+  Place& place_of(Time when) {
+    const unsigned digit = (63 - static_cast<unsigned>(__builtin_clzll(when.fs() ^ base_)) - shift_of(0)) / 8;
+    const auto value = static_cast<unsigned>(when.fs() >> shift_of(digit)) % kValues;
+    filled_digits_ |= 1u << digit;
+    filled_words_[digit] |= 1u << value / 64;
+    filled_[digit][value / 64] |= std::uint64_t{1} << value % 64;
+    first_ = sooner(first_, start_of(digit, when.fs()));
+    return waiting_[digit][value];
+  }
+  static Time start_of(unsigned digit, std::uint64_t fs) { return Time::fs(fs >> shift_of(digit) << shift_of(digit)); }
+
+  struct Where {
+    unsigned digit, value;
+  };
+  /// @pre there is one
+  Where first_place() const {
+    const auto digit = static_cast<unsigned>(__builtin_ctz(filled_digits_));
+    const auto word = static_cast<unsigned>(__builtin_ctz(filled_words_[digit]));
+    return {digit, 64 * word + static_cast<unsigned>(__builtin_ctzll(filled_[digit][word]))};
+  }
+
+  /// The first place becomes near, or part of it. @pre there is one
+  void bring_up() {
+    const auto [digit, value] = first_place();
+    Place& place = waiting_[digit][value];
+    base_ = first_.fs();
+    emptied(digit, value);
+    if (digit <= kNear && place.size() <= kNearMost) {
+      near_bits_ = shift_of(digit);
+      near_.swap(place);
+      for (std::size_t i = 1; i < near_.size(); ++i) sort_last(i, 0);
+      return;
+    }
+    near_bits_ = shift_of(0);
+    for (const T& item : place) {
+      Place& nearer = is_near(item.when) ? near_ : place_of(item.when);
+      nearer.push_back(item);
+      if (&nearer == &near_) sort_last(near_.size() - 1, 0);
+    }
+    place.clear();
+  }
+
+  void emptied(unsigned digit, unsigned value) {
+    filled_[digit][value / 64] &= ~(std::uint64_t{1} << value % 64);
+    if (filled_[digit][value / 64] == 0) filled_words_[digit] &= ~(1u << value / 64);
+    if (filled_words_[digit] == 0) filled_digits_ &= ~(1u << digit);
+    first_ = Time::max();
+    if (filled_digits_ == 0) return;
+    const Where first = first_place();
+    first_ = start_of(first.digit, waiting_[first.digit][first.value].front().when.fs());
+  }
+
+  std::uint64_t base_ = 0;
+  unsigned near_bits_ = shift_of(0);    ///< what differs from the base in no more than these is near
+  std::vector<T> near_;       ///< from next_ on, sorted
+  std::size_t next_ = 0;
+  Time first_ = Time::max();  ///< when the span of the first place begins
+  std::array<std::array<Place, kValues>, kDigits> waiting_;
+  // Which places are not empty: a bit for each, for each 64 of them, and for each digit.
+  std::array<std::array<std::uint64_t, kValues / 64>, kDigits> filled_{};
+  std::array<unsigned, kDigits> filled_words_{};
+  unsigned filled_digits_ = 0;
+};
+
+}  // namespace railyard::probe
