@@ -329,6 +329,36 @@ BOOST_AUTO_TEST_CASE(an_addition_beyond_the_range_ends_the_waveform_and_is_repor
   check_changes(file.parsed().at("railyard.wire[3:0]"), {{0, "0"}, {5, "1111"}, {10, "0"}});
 }
 
+BOOST_AUTO_TEST_CASE(times_and_numbers_of_every_length_are_written_whole) {
+  Scratch file;
+  VcdWriter vcd(file.path);
+  const Signal wire = vcd.add_wire("wire", 64), real = vcd.add_real("real");
+  vcd.start();
+  std::vector<std::uint64_t> times{0};
+  std::vector<std::string> values{"0"};
+  std::uint64_t power = 1;
+  for (unsigned digits = 1; digits <= 18; ++digits, power *= 10) {
+    for (const std::uint64_t when : {power, power + 1, power * 9 + power / 7}) {
+      vcd.advance(Time::fs(when));
+      vcd.change(wire, vcd.now(), when);
+      vcd.change_real(real, vcd.now(), static_cast<double>(digits) / 8);
+      if (when == times.back()) continue;
+      times.push_back(when);
+      std::string bits;
+      for (std::uint64_t left = when; left != 0; left /= 2) bits.insert(bits.begin(), left % 2 != 0 ? '1' : '0');
+      values.push_back(bits);
+    }
+  }
+  vcd.finish(vcd.now());
+  const auto parsed = file.parsed();
+  BOOST_TEST(parsed.stamps == times, boost::test_tools::per_element());
+  const auto& changes = parsed.at("railyard.wire[63:0]");
+  BOOST_TEST_REQUIRE(changes.size() == values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) BOOST_TEST(changes[i].second == values[i]);
+  BOOST_TEST(parsed.at("railyard.real").back().second == "2.25");
+  BOOST_TEST(parsed.at("railyard.real")[1].second == "0.125");
+}
+
 BOOST_AUTO_TEST_CASE(many_signals_have_codes_of_their_own) {
   Scratch file;
   VcdWriter vcd(file.path);

@@ -27,19 +27,22 @@ class Upcoming {
   void post(Time when, What... what) {
     Place& place = is_near(when) ? near_ : place_of(when);
     place.emplace_back(when, what...);  // made where it stays: a copy of what was written just now would have to wait for that
-    if (&place == &near_) sort_last(near_.size() - 1, next_);
+    if (&place != &near_) return;
+    sort_last(next_ + near_left_, next_);
+    ++near_left_;
   }
 
   /// The soonest that is due by `now`, nullptr when there is none; it stays there until pop() or post().
   const T* due(Time now) {
-    while (next_ == near_.size()) {
+    while (near_left_ == 0) {
       if (filled_digits_ == 0 || now < first_) return nullptr;
       bring_up();
     }
     return near_[next_].when <= now ? &near_[next_] : nullptr;
   }
   void pop() {
-    if (++next_ < near_.size()) return;
+    ++next_;
+    if (--near_left_ > 0) return;
     near_.clear();
     next_ = 0;
   }
@@ -90,14 +93,15 @@ class Upcoming {
     if (digit <= kNear && place.size() <= kNearMost) {
       near_bits_ = shift_of(digit);
       near_.swap(place);
-      for (std::size_t i = 1; i < near_.size(); ++i) sort_last(i, 0);
+      near_left_ = near_.size();
+      for (std::size_t i = 1; i < near_left_; ++i) sort_last(i, 0);
       return;
     }
     near_bits_ = shift_of(0);
     for (const T& item : place) {
       Place& nearer = is_near(item.when) ? near_ : place_of(item.when);
       nearer.push_back(item);
-      if (&nearer == &near_) sort_last(near_.size() - 1, 0);
+      if (&nearer == &near_) sort_last(near_left_++, 0);
     }
     place.clear();
   }
@@ -115,7 +119,7 @@ class Upcoming {
   std::uint64_t base_ = 0;
   unsigned near_bits_ = shift_of(0);    ///< what differs from the base in no more than these is near
   std::vector<T> near_;       ///< from next_ on, sorted
-  std::size_t next_ = 0;
+  std::size_t next_ = 0, near_left_ = 0;  ///< the vector's own size, written just before, would have to be waited for
   Time first_ = Time::max();  ///< when the span of the first place begins
   std::array<std::array<Place, kValues>, kDigits> waiting_;
   // Which places are not empty: a bit for each, for each 64 of them, and for each digit.

@@ -23,10 +23,11 @@ constexpr std::size_t kPage = 4096;  // where pages are larger, their ends are a
 constexpr std::size_t kMostOfStamp = 22;
 constexpr std::uint64_t kLow = 100'000'000;  // of a stamp, eight digits: what is above often stays
 
-/// The digits of two numbers below 10'000, one in the lower and one in the upper half, as they are in memory.
-std::uint64_t digits(std::uint64_t fours) {
+/// The digits of a number below 10^8, as they are in memory.
+std::uint64_t eight_digits(std::uint64_t value) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   // Each step halves what a lane holds; a division is a product and a shift.
+  const std::uint64_t fours = value / 10'000 | value % 10'000 << 32;
   const std::uint64_t hundreds = fours * 5243 >> 19 & 0x0000'007f'0000'007f;
   const std::uint64_t twos = hundreds | (fours - 100 * hundreds) << 16;
   const std::uint64_t tens = twos * 103 >> 10 & 0x000f'000f'000f'000f;
@@ -117,19 +118,23 @@ void VcdText::grow(std::size_t bytes) {
 }
 
 char* VcdText::stamp(char* out, Time when) {
+  *out++ = '#';
   const std::uint64_t high = when.fs() / kLow, low = when.fs() % kLow;
-  if (high != stamp_high_) {
-    stamp_high_ = high;
-    stamp_size_ = static_cast<std::size_t>(std::to_chars(stamp_text_ + 1, std::end(stamp_text_), high).ptr - stamp_text_);
-  }
-  if (high == 0) {
-    *out = '#';
-    out = std::to_chars(out + 1, out + kMostOfStamp, low).ptr;
+  if (high == 0 || kLow <= high) {
+    out = std::to_chars(out, out + kMostOfStamp, when.fs()).ptr;
   } else {
-    std::memcpy(out, stamp_text_, sizeof stamp_text_);
-    const std::uint64_t text = digits(low / 10'000 | low % 10'000 << 32);
-    std::memcpy(out + stamp_size_, &text, sizeof text);
-    out += stamp_size_ + sizeof text;
+    if (high != stamp_high_) {
+      const std::uint64_t text = eight_digits(high);
+      const unsigned zeros = static_cast<unsigned>(__builtin_ctzll(text & 0x0f0f'0f0f'0f0f'0f0f)) / 8;
+      stamp_high_ = high;
+      stamp_text_ = text >> (8 * zeros);
+      stamp_size_ = 8 - zeros;
+    }
+    std::memcpy(out, &stamp_text_, sizeof stamp_text_);
+    out += stamp_size_;
+    const std::uint64_t text = eight_digits(low);
+    std::memcpy(out, &text, sizeof text);
+    out += sizeof text;
   }
   *out++ = '\n';
   return out;

@@ -86,10 +86,9 @@ class VcdText {
   std::vector<char> buffer_;
   char *end_ = nullptr, *limit_ = nullptr;  ///< of what is in it, and of itself
   std::size_t begun_bytes_ = 0;             ///< what begin() made room for
-  /// The last stamp without its low digits, and as text.
-  std::uint64_t stamp_high_ = 0;
-  char stamp_text_[16] = "#";
-  std::size_t stamp_size_ = 1;
+  /// The last stamp without its low digits, and as text of up to 8 characters.
+  std::uint64_t stamp_high_ = 0, stamp_text_ = 0;
+  std::size_t stamp_size_ = 0;
   /// Numbers and their texts, by hash: many signals have the same.
   struct Real {
     double value = 0;
