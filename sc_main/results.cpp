@@ -63,7 +63,7 @@ void add_links(std::string& text, const Json& all) {
 }
 
 void add_traffic(std::string& text, const Json& traffic) {
-  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time", "alone", "waited longest at");
+  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time", "alone", "waited longest for");
   for (const Json& t : traffic)
     text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].get<std::string>(), t["messages"].get<std::uint64_t>(),
                         volume(t["bytes"].get<double>()), seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),

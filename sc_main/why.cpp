@@ -20,7 +20,7 @@ constexpr int kSchemaVersion = 1;
 constexpr double kLeastShown = 0.001;
 /// In the table.
 constexpr std::array<const char*, transport::kCostKinds> kLabels{
-    "kernels", "kernels sharing their GPU", "collectives waiting for SMs", "collectives' own steps", "engines at the source",
+    "kernels", "kernels sharing their GPU", "collectives waiting for SMs", "collectives' own steps", "engines and root complexes",
     "latency", "bytes at the slowest link", "queues", "delays", "nothing to do"};
 
 }  // namespace
@@ -59,7 +59,7 @@ Json Why::result(const Measure& measure) const {
       by_class[c][static_cast<std::size_t>(CostKind::wire)] += bytes;
       by_class[c][static_cast<std::size_t>(CostKind::queue)] += waits;
     }
-    for (const CostKind kind : {CostKind::step, CostKind::source, CostKind::latency, CostKind::queue})
+    for (const CostKind kind : {CostKind::step, CostKind::engine, CostKind::latency, CostKind::queue})
       by_class[c][static_cast<std::size_t>(kind)] += of(kind, which, nullptr);
   }
 
@@ -86,7 +86,7 @@ Json Why::result(const Measure& measure) const {
   for (std::size_t c = 0; c < kTrafficClasses; ++c) {
     Json row{{"class", kTrafficClassNames[c]}, {"path_s", 0.0}};
     double path_s = 0;
-    for (const CostKind kind : {CostKind::step, CostKind::source, CostKind::latency, CostKind::wire, CostKind::queue}) {
+    for (const CostKind kind : {CostKind::step, CostKind::engine, CostKind::latency, CostKind::wire, CostKind::queue}) {
       const double seconds = by_class[c][static_cast<std::size_t>(kind)];
       row[std::string(transport::kCostKindNames[static_cast<std::size_t>(kind)]) + "_s"] = seconds;
       path_s += seconds;

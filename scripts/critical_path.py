@@ -11,7 +11,7 @@ COSTS = {  # as --why prints them
     "sharing": "kernels sharing their GPU",
     "sm_wait": "collectives waiting for SMs",
     "step": "collectives' own steps",
-    "source": "engines at the source",
+    "engine": "engines and root complexes",
     "latency": "latency",
     "wire": "bytes at the slowest link",
     "queue": "queues",

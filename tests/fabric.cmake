@@ -1,6 +1,6 @@
 railyard_test(port_rule railyard_port_rule)
 railyard_test(fabric_parts railyard_port_rule)
-foreach(test paths windows sharing faults failures routing stall writers conservation repeat convergence groups random)
+foreach(test paths windows sharing blame faults failures routing stall writers conservation repeat convergence groups random)
   railyard_test(fabric_${test} railyard_infiniband)
 endforeach()
 foreach(test protocols classes nic adapter)

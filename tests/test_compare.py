@@ -83,7 +83,7 @@ def test_values_stand_side_by_side_with_their_ratio_to_the_first(tmp_path):
     assert line_of(done.stdout, "prefill_tokens_per_s")[1:4] == ["2048.0", "2560.0", "1.250"]
     assert line_of(done.stdout, "kv.mean_actual_s")[1] == "40.000 us"
     assert line_of(done.stdout, "GPU_P[0][0]_PCI tx")[1] == "50.00 %"
-    assert line_of(done.stdout, "kv at GPU_P[0][0]_PCI tx")[1:4] == ["2.000 us", "3.000 us", "1.500"]
+    assert line_of(done.stdout, "kv for GPU_P[0][0]_PCI tx")[1:4] == ["2.000 us", "3.000 us", "1.500"]
     assert "IB_Cable_P[0] tx  " not in done.stdout.split("waiting")[1]  # nothing waited there
     assert "ttft_p50_s" not in done.stdout  # of a single request
 
@@ -112,7 +112,7 @@ def test_every_class_shows_the_three_links_where_it_waited_longest(tmp_path):
         rows = ["name,direction,waited_tp_s,waited_kv_s"] + [f"{link},tx,{tp},{kv}" for link, (tp, kv) in waits.items()]
         (write_run(tmp_path / name, 0.5) / "links.csv").write_text("\n".join(rows) + "\n")
     text = run(tmp_path / "a", tmp_path / "b").stdout.split("waiting")[1]
-    assert re.findall(r"(\w+ at \w) tx", text) == ["tp at A", "tp at B", "tp at C", "kv at D", "kv at C", "kv at B"]
+    assert re.findall(r"(\w+ for \w) tx", text) == ["tp for A", "tp for B", "tp for C", "kv for D", "kv for C", "kv for B"]
 
 
 def test_a_metric_that_one_run_lacks_is_a_dash(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import timelines
 from platform_runs import TINY, rows, run, succeed, summary, tiny
 
-COSTS = ["kernel", "sharing", "sm_wait", "step", "source", "latency", "wire", "queue", "delay", "arrival"]
+COSTS = ["kernel", "sharing", "sm_wait", "step", "engine", "latency", "wire", "queue", "delay", "arrival"]
 REQUESTS = ", ".join(f"{{prompt_tokens: {tokens}, arrival_s: {arrival}}}" for tokens, arrival in [(700, 0), (300, 0.0001), (900, 0.0002), (256, 0.02), (1024, 0.0201)])
 MANY = TINY.replace("{count: 1, prompt_tokens: 700}", f"{{list: [{REQUESTS}]}}")
 
@@ -37,7 +37,7 @@ def test_chains_have_no_gap_and_add_up(tmp_path, platform, handoff, fidelity):
         assert paths[metric]["mean_s"] == pytest.approx(metrics[metric], rel=1e-9)
         assert sum(row["path_s"] for row in paths[metric]["costs"]) == pytest.approx(metrics[metric], rel=1e-9)
         assert sum(paths[metric]["kernels"].values()) == pytest.approx(cost(paths[metric], "kernel")["path_s"], rel=1e-9)
-        traffic = sum(cost(paths[metric], name)["path_s"] for name in ("step", "source", "latency", "wire", "queue"))
+        traffic = sum(cost(paths[metric], name)["path_s"] for name in ("step", "engine", "latency", "wire", "queue"))
         assert sum(row["path_s"] for row in paths[metric]["classes"]) == pytest.approx(traffic, rel=1e-9)
         if metric == "tpot_s":
             continue  # what makes the first token come sooner can make the others wait longer after it
@@ -76,13 +76,20 @@ def test_collectives_whose_course_is_known_cost_what_simulated_ones_do(tmp_path)
             assert ours["path_s"] == pytest.approx(theirs["path_s"], rel=1e-6, abs=1e-12)
 
 
-def test_a_what_if_comes_true(tmp_path):
-    """Decode waits for all of a handoff over slow cables."""
-    text = TINY + "  handoff: at_end\n"
-    slow = follow(tmp_path, "plx_box", text, "--set", "machine.overrides.ib_cable.gb_per_s=0.5", out="slow")["end_s"]
-    predicted = next(row for row in slow["links"] if row["links"] == "IB_Cable")["if_free_s"]
-    fast = ["--set", "machine.overrides.ib_cable.gb_per_s=100000", "--set", "machine.overrides.ib_cable.latency_ns=0"]
-    truly = follow(tmp_path, "plx_box", text, *fast, out="fast")["end_s"]["mean_s"]
+@pytest.mark.parametrize(
+    "links, role, fast",
+    [("IB_Cable", "ib_cable", ["gb_per_s=100000", "latency_ns=0"]), ("PLX_Uplink", "plx_uplink", ["gb_per_s=100000", "latency_ns=0"])],
+)
+def test_a_what_if_comes_true(tmp_path, links, role, fast):
+    """Decode waits for all of a handoff over slow links, which also hold up the links before them."""
+
+    def made(out, values):
+        options = [option for value in values for option in ("--set", f"machine.overrides.{role}.{value}")]
+        return follow(tmp_path, "plx_box", TINY + "  handoff: at_end\n", *options, out=out)["end_s"]
+
+    slow = made("slow", ["gb_per_s=0.5"])
+    predicted = next(row for row in slow["links"] if row["links"] == links)["if_free_s"]
+    truly = made("fast", fast)["mean_s"]
     gain = slow["mean_s"] - truly
     assert gain > 0.3 * slow["mean_s"]
     assert predicted == pytest.approx(truly, abs=0.05 * gain)

@@ -16,16 +16,16 @@ enum class CostKind : std::uint8_t {
   sharing,  ///< what it took longer, beside other kernels, collectives and messages, or on a GPU that was slowed down
   sm_wait,  ///< CTAs of a collective waiting for SMs
   step,     ///< work of a collective's CTAs, proxies and host
-  source,   ///< a message: its engine writes more slowly than the links would take it
+  engine,   ///< a message: what limits its bytes is no link, but an engine or a root complex
   latency,  ///< a message: what one byte takes on an empty machine
   wire,     ///< a message: its bytes at the slowest link of its way, on an empty machine
-  queue,    ///< a message: what it took longer than alone, laid at the ports where it waited
+  queue,    ///< a message: what it took longer than alone, laid at the ports that it waited for
   delay,    ///< a stream kept for a given time
   arrival,  ///< nothing was to be done yet
 };
 constexpr std::size_t kCostKinds = 10;
 constexpr bool of_traffic(CostKind kind) { return kind >= CostKind::step && kind <= CostKind::queue; }
-constexpr std::array<const char*, kCostKinds> kCostKindNames{"kernel", "sharing", "sm_wait", "step",  "source",
+constexpr std::array<const char*, kCostKinds> kCostKindNames{"kernel", "sharing", "sm_wait", "step",  "engine",
                                                              "latency", "wire",   "queue",   "delay", "arrival"};
 
 /// What tells costs apart.

@@ -17,7 +17,7 @@ struct PortCounters {
   Time busy;
   Bytes queued_bytes = 0;    ///< payload waiting to start, now
   Bytes peak_queued_bytes = 0;
-  /// By class: what messages took longer than they would have alone, as far as this port is where they waited.
+  /// By class: what messages took longer than they would have alone, as far as this port is what they waited for.
   std::array<TimeSum, kMaxClasses> waited{};
 };
 

@@ -127,6 +127,7 @@ tlm::tlm_sync_enum Device::Port::nb_transport_bw(Transaction& transaction, [[may
   sc_assert(phase == Phase::credit);
   const std::uint8_t channel = transaction.virtual_channel;
   const Time now = owner.now();
+  held_up_by = peer->credit_waited_for_;
   const Time usable = egress.credit(channel, transaction.credit_bytes, transaction.packets, now + Time::fs(delay.value()));
   if (owner.context_.listener != nullptr)
     owner.context_.listener->on_credit(owner, id, channel, transaction.credit_bytes, now, usable);
@@ -186,19 +187,14 @@ void Device::start(Port& p, Transaction& t, std::uint8_t channel) {
   counters.wire_bytes += cost.bytes;
   counters.busy += p.egress.free() - later(free_before, now());
   counters.queued_bytes -= t.carried_bytes();
-  // Acks that go in front hold a train up as other trains do.
-  const Time waited = since(now(), t.waiting_since) + crossing.owed;
-  if (t.message != nullptr && waited != Time()) {
-    const Bytes whole = std::max<Bytes>(1, t.message->bytes);
-    t.message->waited_at(counters, share(waited, t.held_up_bytes, whole));
-  }
-  t.held_up_bytes = t.payload_bytes;  // from here on it waits for itself only
+  blame(p, t, free_before, crossing.owed);
   if (context_.listener != nullptr) {
     context_.listener->on_queue(*this, p.id, counters.queued_bytes, now());
     context_.listener->on_start(*this, p.id, t, now(), crossing);
   }
 
   departed(t, p.id, crossing.leaves);  // still with what it took of the link it came over: its credit
+  credit_waited_for_ = nullptr;
   t.wire_bytes = cost.bytes;
   t.credit_bytes = cost.credit_bytes;
   t.packets = static_cast<std::uint32_t>(cost.packets);
@@ -209,6 +205,23 @@ void Device::start(Port& p, Transaction& t, std::uint8_t channel) {
   Phase phase = Phase::head;
   sc_core::sc_time delay = sc_core::sc_time::from_value((crossing.head - now()).fs());
   p.forward->nb_transport_fw(t, phase, delay);
+}
+
+void Device::blame(Port& p, Transaction& t, Time line_free, Time owed) {
+  const Time stalled = since(now(), later(line_free, t.waiting_since));
+  p.stalled += stalled;
+  PortCounters& waited_for = p.held_up_by != nullptr ? *p.held_up_by : p.counters;
+  const Time waited = since(now(), t.waiting_since);
+  credit_waited_for_ = stalled != Time() ? &waited_for : waited != Time() ? &p.counters : nullptr;
+  if (t.message != nullptr && waited + owed != Time()) {
+    const Bytes whole = std::max<Bytes>(1, t.message->bytes);
+    const Time for_credit = sooner(waited, since(p.stalled, t.stalled_before));
+    if (for_credit != Time()) t.message->waited_at(waited_for, share(for_credit, t.held_up_bytes, whole));
+    // Acks that go in front hold a train up as other trains do.
+    const Time for_line = waited - for_credit + owed;
+    if (for_line != Time()) t.message->waited_at(p.counters, share(for_line, t.held_up_bytes, whole));
+  }
+  t.held_up_bytes = t.payload_bytes;  // from here on it waits for itself only
 }
 
 void Device::wake(Port& p, Time when) {

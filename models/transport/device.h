@@ -68,6 +68,8 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     Time wake = Time::max();         ///< the pending wake-up, if any
     EgressPort egress;
     PortCounters counters;
+    Time stalled;                         ///< in all: the line was free, somebody waited, and there was no credit
+    PortCounters* held_up_by = nullptr;   ///< whom the latest credit that came home had waited for; null: for nobody
     Device* peer = nullptr;          ///< what it is connected to, for route walks and names
     PortId peer_port;
     const std::string name;          ///< within the device: "port3", "pcie", "nvlink0"
@@ -140,6 +142,12 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   void request(PortId out, std::uint8_t channel, std::uint32_t requester);
   void serve(PortId out);
   void queued(PortId out, std::int64_t more_bytes);
+  /// A transaction begins to wait for a port.
+  void waits(Transaction& transaction, PortId out) const {
+    transaction.waiting_since = now();
+    transaction.stalled_before = ports_[out.value()].stalled;
+    transaction.held_up_bytes = transaction.payload_bytes;
+  }
   /// Nothing leaves there any more.
   bool lost(PortId out) const { return ports_[out.value()].egress.failed(); }
   /// Gives a transaction up that nothing holds any more.
@@ -161,9 +169,13 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   std::deque<Port> ports_;
 
  private:
+  PortCounters* credit_waited_for_ = nullptr;  ///< of credit that is returned now
   /// Where links can be lost, a transaction is received when its head is here, for it may never come.
   void head_arrived(Transaction& transaction);
   void start(Port& out, Transaction& transaction, std::uint8_t channel);
+  /// Lays a transaction's wait at ports: where the line was busy, at this one; where it stalled for want of credit, at the one
+  /// further on that the credit waited for.
+  void blame(Port& out, Transaction& transaction, Time line_free, Time owed);
   void wake(Port& out, Time when);
 };
 

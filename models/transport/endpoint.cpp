@@ -63,8 +63,9 @@ void Endpoint::inject(PortId out, const Part& part) {
   const bool idle = requester.ready.empty();
   requester.parts.push_back(part);
   requester.parts.back().whole_bytes = part.bytes;
+  requester.parts.back().stalled_before = ports_[out.value()].stalled;
   queued(out, asks(part.operation) ? 0 : static_cast<std::int64_t>(part.bytes));
-  if (idle && stage(requester)) request_staged(out, number);
+  if (idle && stage(out, requester)) request_staged(out, number);
 }
 
 void Endpoint::request_staged(PortId out, std::uint32_t number) {
@@ -76,7 +77,7 @@ void Endpoint::request_staged(PortId out, std::uint32_t number) {
   }
 }
 
-bool Endpoint::stage(Requester& requester) {
+bool Endpoint::stage(PortId out, Requester& requester) {
   if (requester.parts.empty()) return false;
   Part& part = requester.parts.front();
   const Message& message = *part.message;
@@ -103,6 +104,7 @@ bool Endpoint::stage(Requester& requester) {
   // What its source has yet to write does not wait for the port.
   t->waiting_since = later(part.first ? message.started : requester.last_left, part.written);
   if (part.rate != Rate()) t->tail = part.written = t->head + part.rate.time_for(t->payload_bytes);
+  t->stalled_before = part.first ? part.stalled_before : ports_[out.value()].stalled;
   t->held_up_bytes = part.whole_bytes;
   part.first = false;
   part.bytes -= t->payload_bytes;
@@ -138,8 +140,7 @@ void Endpoint::enqueue(PortId out, std::uint32_t number, Transaction& t) {
     return;
   }
   Requester& requester = outlet(out).requesters[number];
-  t.waiting_since = now();
-  t.held_up_bytes = t.payload_bytes;
+  waits(t, out);
   const bool idle = requester.ready.empty();
   requester.ready.push(&t);
   queued(out, static_cast<std::int64_t>(t.carried_bytes()));
@@ -163,7 +164,7 @@ void Endpoint::departed(Transaction& t, PortId out, Time leaves) {
   if (t.message != nullptr && t.message->tell_left && t.fork == nullptr) count_left(*t.message, t.payload_bytes, leaves);
   if (!requester.ready.empty()) {
     request(out, requester.ready.front()->virtual_channel, number);
-  } else if (stage(requester)) {
+  } else if (stage(out, requester)) {
     request_staged(out, number);
   }
 }

@@ -37,6 +37,7 @@ class Endpoint : public Device {
     Message* message = nullptr;
     Bytes bytes = 0;                 ///< not cut yet
     Bytes whole_bytes = 0;           ///< when it was injected
+    Time stalled_before;             ///< what the port had stalled by then
     std::uint64_t address = 0;
     Lid lid = 0;
     Operation operation = Operation::write;
@@ -98,7 +99,7 @@ class Endpoint : public Device {
   static constexpr std::uint32_t kNobody = 0xffffffffu;
   Outlet& outlet(PortId out);
   /// Cuts the next transaction of a requester that has none ready; false when it has no bytes left.
-  bool stage(Requester& requester);
+  bool stage(PortId out, Requester& requester);
   /// Asks for the port, at once or when the source has begun to write what is staged.
   void request_staged(PortId out, std::uint32_t number);
   /// Counts what of a message has left its source.

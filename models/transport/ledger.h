@@ -70,7 +70,7 @@ class MessageLedger {
   }
 
   std::size_t live() const { return live_; }
-  /// Spreads what a message took longer than alone over the ports where its transactions waited, in proportion.
+  /// Spreads what a message took longer than alone over the ports that its transactions waited for, in proportion.
   static void blame(Message& message) {
     const Time excess = since(message.finished - message.started, message.uncontended);
     Time all;

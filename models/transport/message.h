@@ -75,8 +75,8 @@ struct Message {
   Time started;
   Time finished;                   ///< tail of the last byte at the destination, so far
   Time uncontended;                ///< what it would take alone
-  /// Where its transactions waited, and how long in all, each wait weighted with the share of the message it held up. A
-  /// message seldom waits at more than a few ports; of more, those with the least are forgotten.
+  /// What its transactions waited for, and how long in all, each wait weighted with the share of the message it held up. A
+  /// message seldom waits for more than a few ports; of more, those with the least are forgotten.
   struct Wait {
     PortCounters* port = nullptr;
     Time time;

@@ -27,18 +27,22 @@ const MessageCosts::Way& MessageCosts::way(const Message& message) {
   }
   const auto slower = [](const Link& a, const Link& b) { return a.rate < b.rate; };
   const Link slowest = *std::min_element(links.begin(), links.end(), slower);
+  const double limit = path.limit != Rate() ? static_cast<double>(path.limit.bytes_per_second()) / static_cast<double>(weights)
+                                            : std::numeric_limits<double>::infinity();
+  if (limit < slowest.rate) {
+    way.hidden_ratio = limit / slowest.rate;
+    return way;
+  }
+  way.slowest = slowest.port;
+  way.hidden_ratio = slowest.rate / limit;
   const auto group = groups_.find(slowest.port);
-  way.rate = slowest.rate;
-  links.erase(std::remove_if(links.begin(), links.end(), [&](const Link& link) {
+  double elsewhere = limit;
+  for (const Link& link : links) {
     const auto its = groups_.find(link.port);
-    return link.port == slowest.port || (its != groups_.end() && group != groups_.end() && its->second == group->second);
-  }), links.end());
-  const auto other = std::min_element(links.begin(), links.end(), slower);
-  way.other_rate = other != links.end() ? other->rate : std::numeric_limits<double>::infinity();
-  const double engine = path.limit != Rate() ? static_cast<double>(path.limit.bytes_per_second()) / static_cast<double>(weights)
-                                             : std::numeric_limits<double>::infinity();
-  if (engine >= slowest.rate) way.slowest = slowest.port;
-  way.other_rate = std::min(way.other_rate, engine);
+    const bool same = link.port == slowest.port || (its != groups_.end() && group != groups_.end() && its->second == group->second);
+    if (!same) elsewhere = std::min(elsewhere, link.rate);
+  }
+  way.hidden_elsewhere_ratio = slowest.rate / elsewhere;
   return way;
 }
 
@@ -58,11 +62,15 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
   };
   const Way& its = way(message);
   const Time body = since(message.uncontended, its.latency);
-  const Time engine = message.source_rate != Rate() ? message.source_rate.time_for(message.bytes) : Time();
+  const Time written = message.source_rate != Rate() ? message.source_rate.time_for(message.bytes) : Time();
+  const auto part = [body](double ratio) { return Time::seconds(body.seconds() * ratio); };
   take(CostKind::latency, nullptr, latency);
-  take(its.slowest != nullptr ? CostKind::wire : CostKind::source, its.slowest, body, engine,
-       later(engine, Time::seconds(body.seconds() * its.rate / its.other_rate)));
-  take(CostKind::source, nullptr, since(engine, body));
+  if (its.slowest != nullptr) {
+    take(CostKind::wire, its.slowest, body, later(written, part(its.hidden_ratio)), later(written, part(its.hidden_elsewhere_ratio)));
+  } else {
+    take(CostKind::engine, nullptr, body, part(its.hidden_ratio));
+  }
+  take(CostKind::engine, nullptr, since(written, body));
   const Time queued = left;
   Time waited;
   for (const Message::Wait& wait : message.waits) waited += wait.time;

@@ -1,10 +1,10 @@
 // Where the time of a message went, by link. The parts add up to what it took:
 //
 //   latency   what one byte takes on an empty machine: links, switches, NICs, memory
-//   wire      what all bytes take longer than one, at the slowest link of the way, which hides what the other links and the
-//             engine at the source take meanwhile; source: at an engine of the way, where that limits
-//   source    what its engine takes longer still, at the rate at which the message is written
-//   queue     the rest, at the ports where its transactions waited, in proportion (as links.csv has it); behind whoever was
+//   wire      what all bytes take longer than one, at the slowest link of the way
+//   engine    the same, where no link is what limits: a NIC's reads in flight, the path between two sockets, a switch's reduction;
+//             and what is written at the source more slowly than that
+//   queue     the rest, at the ports that its transactions waited for, in proportion (as links.csv has it); behind whoever was
 //             there, earlier messages of the same sender included
 #pragma once
 
@@ -32,9 +32,10 @@ class MessageCosts {
  private:
   struct Way {
     Time latency;
-    const PortCounters* slowest = nullptr;  ///< null: the engine at the source
-    double rate = 0;                        ///< of it, and of the slowest link of another group, for their shares of the bytes
-    double other_rate = 0;
+    const PortCounters* slowest = nullptr;  ///< null: what limits is no link
+    // Of the bytes' time at what limits them, what the rest of the way would take:
+    double hidden_ratio = 0;                ///< all that is not of its kind: engines beside links, or links beside engines
+    double hidden_elsewhere_ratio = 0;      ///< all but the links of its group
   };
   const Way& way(const Message& message);
   /// @param latency  of it, as far as the time goes

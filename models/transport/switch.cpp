@@ -40,8 +40,7 @@ void Switch::arrive(Transaction& t) {
       return;
     }
   }
-  t.waiting_since = now();
-  t.held_up_bytes = t.payload_bytes;
+  waits(t, t.egress);
   TransactionQueue& q = queue(t.egress, t.virtual_channel, t.ingress.value());
   const bool first = q.empty();
   q.push(&t);

@@ -38,6 +38,7 @@ struct Transaction {
   Time head, tail;                 ///< arrival at the device it is heading to; final once sent
   Time first_packet;               ///< when its first packet is whole there
   Time waiting_since;              ///< when it became eligible where it waits now
+  Time stalled_before;             ///< what its port had stalled by then
   Bytes held_up_bytes = 0;         ///< of its message, that its waiting here holds up: at the source, all that is behind it, too
   Transaction* next = nullptr;     ///< queue or free list
   Fork* fork = nullptr;            ///< of which it is a copy or an operand

@@ -42,7 +42,7 @@ def link_name(link: dict) -> str:
 
 
 def _read_waits(path: str) -> dict[tuple[str, str], float]:
-    """Time that messages waited at each link, (class, link) to seconds."""
+    """Time that messages waited for each link, (class, link) to seconds."""
     waits = {}
     try:
         with open(path, encoding="utf-8", newline="") as file:

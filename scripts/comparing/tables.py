@@ -155,7 +155,7 @@ def changed_rows(runs: list[Run], most: int) -> Rows:
 
 
 def wait_rows(runs: list[Run]) -> Rows:
-    """Of every class, the links where its messages waited longest, in any run."""
+    """Of every class, the links for which its messages waited longest, in any run."""
     rows = []
     for kind in dict.fromkeys(kind for run in runs for kind, _ in run.waits):
         names = {}
@@ -163,7 +163,7 @@ def wait_rows(runs: list[Run]) -> Rows:
             of_kind = [(link, wait) for (its_kind, link), wait in run.waits.items() if its_kind == kind and wait > 0]
             names.update(dict.fromkeys(link for link, _ in sorted(of_kind, key=lambda wait: -wait[1])[:MOST_WAITS]))
         for link in sorted(names, key=lambda link: -max(run.waits.get((kind, link), 0) for run in runs)):
-            rows.append((f"{kind} at {link}", [run.waits.get((kind, link)) for run in runs]))
+            rows.append((f"{kind} for {link}", [run.waits.get((kind, link)) for run in runs]))
     return rows
 
 

@@ -15,7 +15,7 @@ LOOKS = {
     "kernels sharing their GPU": "g4",
     "collectives waiting for SMs": "p-gate",
     "collectives' own steps": "p-tp",
-    "engines at the source": "p-kv",
+    "engines and root complexes": "p-kv",
     "latency": "g5",
     "bytes at the slowest link": "p-pp",
     "queues": "g1",
