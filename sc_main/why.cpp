@@ -80,8 +80,11 @@ Json Why::result(const Measure& measure) const {
     }
     r["costs"].push_back({{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"if_free_s", free(k)}});
   }
+  r["kernels"] = Json::array();
   for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
-    r["kernels"][gpu::kKernelLimitNames[limit]] = of(CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr);
+    r["kernels"].push_back({{"limit", gpu::kKernelLimitNames[limit]},
+                            {"path_s", of(CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr)},
+                            {"if_free_s", free(frees_.of_resource(limit))}});
   r["classes"] = Json::array();
   for (std::size_t c = 0; c < kTrafficClasses; ++c) {
     Json row{{"class", kTrafficClassNames[c]}, {"path_s", 0.0}};
@@ -135,23 +138,22 @@ std::string Why::table(const Json& results) {
   for (const Json& path : results["paths"]) {
     const double mean = path["mean_s"].get<double>();
     text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "what made " + path["metric"].get<std::string>(), duration_text(mean), "if it were free");
-    const auto line = [&](const std::string& label, const Json& path_s, const Json* if_free_s, const std::string& note = {}) {
+    const auto line = [&](const std::string& label, const Json& path_s, const Json& if_free_s, const std::string& note = {}) {
       const double seconds = path_s.get<double>();
       if (seconds < kLeastShown * mean) return;
-      text += fmt::format("  {:<40} {:>12} {:>5.1f} %", label, duration_text(seconds), 100 * seconds / mean);
-      if (if_free_s != nullptr) text += fmt::format(" {:>13}", duration_text(if_free_s->get<double>()));
-      text += note + "\n";
+      text += fmt::format("  {:<40} {:>12} {:>5.1f} % {:>13}{}\n", label, duration_text(seconds), 100 * seconds / mean,
+                          duration_text(if_free_s.get<double>()), note);
     };
     for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
       const Json& cost = path["costs"][k];
-      line(kLabels[k], cost["path_s"], &cost["if_free_s"]);
+      line(kLabels[k], cost["path_s"], cost["if_free_s"]);
       if (k != static_cast<std::size_t>(CostKind::kernel)) continue;
-      for (const auto& [limit, seconds] : path["kernels"].items()) line("  bound by " + limit, seconds, nullptr);
+      for (const Json& kernel : path["kernels"]) line("  bound by " + kernel["limit"].get<std::string>(), kernel["path_s"], kernel["if_free_s"]);
     }
     text += "  of this, by traffic class and by link\n";
-    for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], &c["if_free_s"]);
+    for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], c["if_free_s"]);
     for (const Json& l : path["links"])
-      line("  " + l["links"].get<std::string>(), l["path_s"], &l["if_free_s"],
+      line("  " + l["links"].get<std::string>(), l["path_s"], l["if_free_s"],
            fmt::format("   most {} {}", l["worst_link"].get<std::string>(), l["worst_link_direction"].get<std::string>()));
   }
   return text;

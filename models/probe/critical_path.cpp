@@ -85,7 +85,7 @@ void CriticalPath::on_begun(const workload::Job& job) {
 void CriticalPath::on_done(const workload::Job& job) {
   Moment& moment = jobs_[&job];
   switch (job.kind()) {
-    case workload::JobKind::kernel: moment = after(moment, kernel_costs(job), job.name()); break;
+    case workload::JobKind::kernel: moment = done_kernels(job, moment); break;
     case workload::JobKind::collective: moment = done_collective(job); break;
     case workload::JobKind::send: moment = after(moment, std::move(landed_), job.name()); break;
     case workload::JobKind::delay: moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name()); break;
@@ -94,6 +94,17 @@ void CriticalPath::on_done(const workload::Job& job) {
   current_ = moment;
   inside_ = nullptr;
   join(end_, moment);
+}
+
+CriticalPath::Moment CriticalPath::done_kernels(const workload::Job& job, const Moment& begun) const {
+  Moment done = after(begun, kernel_costs(job), job.name());
+  for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit) {
+    double saved = 0;
+    for (const gpu::KernelTime& kernel : job.kernels().kernels) saved += kernel.seconds - kernel.seconds_without(static_cast<gpu::KernelLimit>(limit));
+    Time& if_free = done.if_free[frees_.of_resource(limit)];
+    if_free = if_free - sooner(Time::seconds(std::max(0.0, saved)), job.duration());
+  }
+  return done;
 }
 
 std::vector<Cost> CriticalPath::kernel_costs(const workload::Job& job) {

@@ -32,12 +32,13 @@ namespace railyard::probe {
 
 class CriticalPath final : public workload::JobListener, public collective::CauseListener, private transport::FabricListener {
  public:
-  /// What a cost is free of: by kind of cost, by traffic class, by group of links, in this order.
+  /// What may be free: a kind of cost, a traffic class, a group of links, a resource that kernels use, in this order.
   struct Frees {
     std::size_t classes = 0, groups = 0;
-    std::size_t count() const { return transport::kCostKinds + classes + groups; }
+    std::size_t count() const { return of_resource(gpu::kKernelLimitNames.size()); }
     std::size_t of_class(std::size_t traffic_class) const { return transport::kCostKinds + traffic_class; }
-    std::size_t of_group(std::size_t group) const { return transport::kCostKinds + classes + group; }
+    std::size_t of_group(std::size_t group) const { return of_class(classes) + group; }
+    std::size_t of_resource(std::size_t limit) const { return of_group(groups) + limit; }
   };
   using Groups = transport::MessageCosts::Groups;
 
@@ -119,6 +120,7 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   static void join(Moment& moment, const Moment& other);
   /// The moment now, so much after another.
   Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name) const;
+  Moment done_kernels(const workload::Job& job, const Moment& begun) const;
   Moment done_collective(const workload::Job& job);
   static std::vector<transport::Cost> kernel_costs(const workload::Job& job);
   void happens(Inside& inside, CauseRef cause);

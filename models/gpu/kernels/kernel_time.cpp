@@ -25,4 +25,19 @@ double KernelTime::seconds_on(const KernelShare& share) const {
   return fixed_seconds + body + after_seconds;
 }
 
+double KernelTime::seconds_without(KernelLimit resource) const {
+  KernelTime without = *this;
+  switch (resource) {
+    case KernelLimit::tensor:
+    case KernelLimit::feed: without.longest_cta_seconds = without.sm_seconds = 0; break;
+    case KernelLimit::l2: without.l2_seconds = 0; break;
+    case KernelLimit::hbm: without.hbm_seconds = 0; break;
+    case KernelLimit::launch: without.fixed_seconds = 0; break;
+  }
+  // In proportion, for a measured time is not the formulas'.
+  const KernelShare whole{static_cast<double>(sms)};
+  const double all = seconds_on(whole);
+  return all > 0 ? seconds * without.seconds_on(whole) / all : seconds;
+}
+
 }  // namespace railyard::gpu

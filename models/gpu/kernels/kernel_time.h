@@ -65,6 +65,8 @@ struct KernelTime {
   double cta_seconds_on(double sms) const;
   /// What it takes from begin to end with a share that does not change; `seconds` with the whole GPU's. @pre share's > 0
   double seconds_on(const KernelShare& share) const;
+  /// `seconds`, were a resource infinitely fast: tensor and feed are both the CTAs' work, launch is the fixed part.
+  double seconds_without(KernelLimit resource) const;
 };
 
 constexpr double kBytesPerKib = 1024.0;
