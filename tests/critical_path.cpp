@@ -67,9 +67,13 @@ BOOST_AUTO_TEST_CASE(a_transfer_between_kernels_is_on_the_path_and_the_shorter_b
   const double end = (Time::us(80) + landing).seconds();
   BOOST_TEST(b.path.end().seconds == end, kExact);
   // Without the transfer the other branch is what the last kernel waits for; without kernels the transfer is all there is.
-  BOOST_TEST(b.if_free(b.path.end().if_free.size() - kNoClasses) == Time::us(90).seconds(), kExact);
+  BOOST_TEST(b.if_free(CriticalPath::Frees{kNoClasses, 0}.of_class(0)) == Time::us(90).seconds(), kExact);
   BOOST_TEST(b.if_free(CostKind::kernel) == landing.seconds(), kExact);
   BOOST_TEST(b.if_free(CostKind::sm_wait) == end, kExact);
+  // These kernels are all work of SMs.
+  const CriticalPath::Frees frees{kNoClasses, 0};
+  BOOST_TEST(b.if_free(frees.of_resource(static_cast<std::size_t>(gpu::KernelLimit::tensor))) == landing.seconds(), kExact);
+  BOOST_TEST(b.if_free(frees.of_resource(static_cast<std::size_t>(gpu::KernelLimit::hbm))) == end, kExact);
 }
 
 BOOST_AUTO_TEST_CASE(a_stream_keeps_its_order_in_a_chain) {
