@@ -36,18 +36,19 @@ class Part:
 
 @dataclass
 class Path:
-    """What made a metric: its costs add up to it; classes and links are other views of those that are traffic."""
+    """What made a metric: its costs add up to it; kernels by what binds them, classes and links are other views of parts of it."""
 
     metric: str
     mean_s: float
     costs: list[Part]
+    kernels: list[Part]
     classes: list[Part]
     links: list[Part]
 
     @property
     def views(self) -> dict[str, list[Part]]:
         """Without what took no time."""
-        views = {"cost": self.costs, "traffic class": self.classes, "links": self.links}
+        views = {"cost": self.costs, "kernels bound by": self.kernels, "traffic class": self.classes, "links": self.links}
         return {view: [part for part in parts if part.path_s > 0] for view, parts in views.items()}
 
 
@@ -74,9 +75,10 @@ def read(directory: pathlib.Path) -> list[Path]:
 
 def _path(entry: dict) -> Path:
     costs = [Part(COSTS[part["cost"]], part["path_s"], part["if_free_s"]) for part in entry["costs"]]
+    kernels = [Part(part["limit"], part["path_s"], part["if_free_s"]) for part in entry["kernels"]]
     classes = [Part(part["class"], part["path_s"], part["if_free_s"]) for part in entry["classes"]]
     links = [
         Part(part["links"], part["path_s"], part["if_free_s"], f"{part['worst_link']} {part['worst_link_direction']}")
         for part in entry["links"]
     ]
-    return Path(entry["metric"], entry["mean_s"], costs, classes, links)
+    return Path(entry["metric"], entry["mean_s"], costs, kernels, classes, links)

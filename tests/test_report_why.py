@@ -35,11 +35,13 @@ def test_bars_are_as_long_as_the_metric_and_hold_the_parts_of_the_file(runs):
     assert charts["why-ttft_s"].path.mean_s == summary(runs[0])["metrics"]["ttft_s"]
     for metric, path in paths(runs[0]).items():
         bars = dict(charts[f"why-{metric}"].bars)
-        assert list(bars) == ["by cost", "by traffic class", "by links"]
+        assert list(bars) == ["by cost", "kernels bound by", "by traffic class", "by links"]
         for pieces in bars.values():
             assert sum(piece.seconds for piece in pieces) == pytest.approx(path["mean_s"], rel=1e-9)
         spent = [part["path_s"] for part in path["costs"] if part["path_s"]]
         assert [piece.seconds for piece in bars["by cost"]] == spent
+        limits = {part["limit"]: part["path_s"] for part in path["kernels"] if part["path_s"]}
+        assert {piece.name: piece.seconds for piece in bars["kernels bound by"] if piece.name != path_charts.OTHER} == limits
         classes = {part["class"]: part["path_s"] for part in path["classes"] if part["path_s"]}
         assert {piece.name: piece.seconds for piece in bars["by traffic class"] if piece.name != path_charts.OTHER} == classes
 
@@ -49,6 +51,7 @@ def test_the_table_says_what_would_be_if_each_were_free(runs):
     path, table = paths(runs[0])["ttft_s"], chart.table()
     free = {f"links {part['links']}": part["if_free_s"] for part in path["links"] if part["path_s"]}
     free |= {f"traffic class {part['class']}": part["if_free_s"] for part in path["classes"] if part["path_s"]}
+    free |= {f"kernels bound by {part['limit']}": part["if_free_s"] for part in path["kernels"] if part["path_s"]}
     shown = {row[0]: row for row in table.rows}
     assert free and {name: row[3] for name, row in shown.items() if name in free} == free
     assert len(shown) == len(free) + len([part for part in path["costs"] if part["path_s"]])
@@ -100,7 +103,7 @@ def test_the_page_shows_the_path_and_its_table(browser, runs):
     browsers.expect_readable(browser, page, PHONE, "dark")
     browsers.expect_readable(browser, page, DESKTOP, "light")
     shown = browser.run("return [...document.querySelectorAll('#why-ttft_s rect[data-value]')].map((r) => +r.dataset.value)")
-    assert sum(shown) == pytest.approx(3 * paths(runs[0])["ttft_s"]["mean_s"], rel=1e-9)
+    assert sum(shown) == pytest.approx(4 * paths(runs[0])["ttft_s"]["mean_s"], rel=1e-9)
     assert browser.run("return document.querySelector('#why-ttft_s details').open")
 
 

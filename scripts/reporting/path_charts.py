@@ -26,7 +26,10 @@ LOOKS = {
     "kv": "p-kv",
     OTHER: "p-bubble",
 }
-LINKS = ("g0", "g1", "g2", "g3", "g4", "g5")
+COLOURS = ("g0", "g1", "g2", "g3", "g4", "g5")
+
+
+PLAIN = ("kernels bound by", "links")  # views whose parts have no colour of their own
 
 
 @dataclass
@@ -48,15 +51,15 @@ class Causes(Chart):
         for view, parts in self.path.views.items():
             shown = parts
             if view == "links":
-                shown = sorted(parts, key=lambda part: -part.path_s)[: len(LINKS)]
+                shown = sorted(parts, key=lambda part: -part.path_s)[: len(COLOURS)]
             pieces = [
-                Piece(part.name, LINKS[i] if view == "links" else LOOKS.get(part.name, "p-rest"), part.path_s)
+                Piece(part.name, COLOURS[i] if view in PLAIN else LOOKS.get(part.name, "p-rest"), part.path_s)
                 for i, part in enumerate(shown)
             ]
             rest = self.path.mean_s - sum(piece.seconds for piece in pieces)
             if view != "cost" and rest > 0:
                 pieces.append(Piece(OTHER, LOOKS[OTHER], rest))
-            bars.append((f"by {view}", pieces))
+            bars.append((view if view.endswith("by") else f"by {view}", pieces))
         return bars
 
     def table(self) -> Table:
