@@ -1,7 +1,6 @@
 #include "probe/critical_path.h"
 
 #include <algorithm>
-#include <array>
 
 namespace railyard::probe {
 
@@ -96,32 +95,36 @@ void CriticalPath::on_done(const workload::Job& job) {
   join(end_, moment);
 }
 
-CriticalPath::Moment CriticalPath::done_kernels(const workload::Job& job, const Moment& begun) const {
-  Moment done = after(begun, kernel_costs(job), job.name());
-  for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit) {
-    double saved = 0;
-    for (const gpu::KernelTime& kernel : job.kernels().kernels) saved += kernel.seconds - kernel.seconds_without(static_cast<gpu::KernelLimit>(limit));
-    Time& if_free = done.if_free[frees_.of_resource(limit)];
-    if_free = if_free - sooner(Time::seconds(std::max(0.0, saved)), job.duration());
+const CriticalPath::Kernels& CriticalPath::kernels_of(const gpu::SharedChain& chain) {
+  for (const Kernels& known : kernels_)
+    if (known.chain == chain) return known;
+  Kernels& made = kernels_[next_kernels_++ % kernels_.size()];
+  made = {chain, {}, {}};
+  for (const gpu::KernelTime& kernel : chain->kernels) {
+    made.seconds[static_cast<std::size_t>(gpu::KernelLimit::launch)] += kernel.fixed_seconds;
+    made.seconds[static_cast<std::size_t>(kernel.limit)] += kernel.seconds - kernel.fixed_seconds;
+    for (std::size_t limit = 0; limit < made.saved.size(); ++limit)
+      made.saved[limit] += kernel.seconds - kernel.seconds_without(static_cast<gpu::KernelLimit>(limit));
   }
-  return done;
+  return made;
 }
 
-std::vector<Cost> CriticalPath::kernel_costs(const workload::Job& job) {
-  std::array<double, gpu::kKernelLimitNames.size()> seconds{};
-  for (const gpu::KernelTime& kernel : job.kernels().kernels) {
-    seconds[static_cast<std::size_t>(gpu::KernelLimit::launch)] += kernel.fixed_seconds;
-    seconds[static_cast<std::size_t>(kernel.limit)] += kernel.seconds - kernel.fixed_seconds;
-  }
+CriticalPath::Moment CriticalPath::done_kernels(const workload::Job& job, const Moment& begun) {
+  const Kernels& kernels = kernels_of(job.kernels());
   std::vector<Cost> costs;
   Time left = job.duration();
-  for (std::size_t limit = 0; limit < seconds.size(); ++limit) {
-    const Time time = sooner(left, Time::seconds(seconds[limit]));
+  for (std::size_t limit = 0; limit < kernels.seconds.size(); ++limit) {
+    const Time time = sooner(left, Time::seconds(kernels.seconds[limit]));
     left = left - time;
     if (time != Time()) costs.push_back({CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr, time, {}, {}});
   }
   if (left != Time()) costs.push_back({CostKind::sharing, 0, nullptr, left, {}, {}});
-  return costs;
+  Moment done = after(begun, std::move(costs), job.name());
+  for (std::size_t limit = 0; limit < kernels.saved.size(); ++limit) {
+    Time& if_free = done.if_free[frees_.of_resource(limit)];
+    if_free = if_free - sooner(Time::seconds(std::max(0.0, kernels.saved[limit])), job.duration());
+  }
+  return done;
 }
 
 void CriticalPath::on_reached(const void* owner, std::uint32_t gate) { join(gates_[{owner, gate}], current()); }

@@ -17,6 +17,7 @@
 // others queue for stays as it was, and the order of jobs does, too.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <string>
@@ -120,9 +121,14 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   static void join(Moment& moment, const Moment& other);
   /// The moment now, so much after another.
   Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name) const;
-  Moment done_kernels(const workload::Job& job, const Moment& begun) const;
+  /// Of a chain of kernels alone: its seconds by what limits them, and what each resource would save, were it free.
+  struct Kernels {
+    gpu::SharedChain chain;
+    std::array<double, gpu::kKernelLimitNames.size()> seconds{}, saved{};
+  };
+  const Kernels& kernels_of(const gpu::SharedChain& chain);
+  Moment done_kernels(const workload::Job& job, const Moment& begun);
   Moment done_collective(const workload::Job& job);
-  static std::vector<transport::Cost> kernel_costs(const workload::Job& job);
   void happens(Inside& inside, CauseRef cause);
   void add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number, std::uint32_t parts) const;
 
@@ -135,6 +141,8 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   std::map<std::pair<const void*, std::uint32_t>, Moment> gates_;
   std::map<std::pair<std::string, std::uint32_t>, Moment> begun_;  ///< what a metric measures
   Moment current_, end_;
+  std::array<Kernels, 8> kernels_;  ///< of the latest chains: ranks and layers share them
+  std::size_t next_kernels_ = 0;
   std::vector<Measure> measures_;
 
   // Inside collectives: chains that end in a member's entry.

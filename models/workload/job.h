@@ -75,7 +75,7 @@ class Job final : public gpu::Task, private gpu::SmClient, private transport::Me
   std::uint32_t member() const { return member_; }
   const gpu::Stream& stream() const { return *stream_; }
   /// Of a kernel.
-  const gpu::KernelChain& kernels() const { return *chain_; }
+  const gpu::SharedChain& kernels() const { return chain_; }
   /// Of a collective: its CTAs are resident, or not yet.
   bool holds_sms() const;
   bool waits_for_sms() const;
