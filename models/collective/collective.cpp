@@ -329,12 +329,12 @@ bool Collective::check_done(std::uint32_t member) {
 bool Collective::finish(std::uint32_t member) {
   members_[member].done = true;
   const bool last = ++done_ == size();
-  if (causes_ != nullptr && replayed_ != nullptr && !replayed_->trails.empty()) causes_->on_reused(*this, member, replayed_->trails[member]);
+  if (causes_ != nullptr && replayed_ != nullptr && !replayed_->trails.empty()) causes_->on_reused(replayed_->trails[member]);
   if (course_) {
     course_->done.emplace_back(fabric_.now() - course_from_, member);
     if (causes_ != nullptr) {
       course_->trails.resize(size());
-      course_->trails[member] = causes_->trail_of(*this, member);
+      course_->trails[member] = causes_->trail_of(*this);
     }
     if (last) reuse_->keep(course_key(), std::move(*course_));
   }

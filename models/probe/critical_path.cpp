@@ -187,7 +187,7 @@ void CriticalPath::on_delivered(const transport::Message& message, Time) {
   happens(*sent.inside, CauseRef(new Cause{sent.cause, sent.cause->to, now(), landed_, {}, sent.cause->member}));
 }
 
-collective::Trail CriticalPath::trail_of(const collective::Collective& collective, std::uint32_t) {
+collective::Trail CriticalPath::trail_of(const collective::Collective& collective) {
   const CauseRef& last = collectives_[&collective].last;
   collective::Trail trail;
   trail.from_member = last->member;
@@ -196,11 +196,9 @@ collective::Trail CriticalPath::trail_of(const collective::Collective& collectiv
   return trail;
 }
 
-void CriticalPath::on_reused(const collective::Collective&, std::uint32_t, const collective::Trail& trail) { reused_ = &trail; }
-
 CriticalPath::Moment CriticalPath::done_collective(const workload::Job& job) {
   const collective::Collective& collective = *job.collective();
-  const collective::Trail trail = reused_ != nullptr ? *reused_ : trail_of(collective, job.member());
+  const collective::Trail trail = reused_ != nullptr ? *reused_ : trail_of(collective);
   reused_ = nullptr;
   const auto inside = collectives_.find(&collective);
   Moment begun = inside->second.entered[trail.from_member];

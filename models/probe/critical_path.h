@@ -105,8 +105,8 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   void on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
   void on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
   void on_left(const transport::Message& message) override;
-  collective::Trail trail_of(const collective::Collective& collective, std::uint32_t member) override;
-  void on_reused(const collective::Collective& collective, std::uint32_t member, const collective::Trail& trail) override;
+  collective::Trail trail_of(const collective::Collective& collective) override;
+  void on_reused(const collective::Trail& trail) override { reused_ = &trail; }
 
   void on_send(const transport::Message& message, Time now) override;
   void on_delivered(const transport::Message& message, Time now) override;
