@@ -26,6 +26,9 @@ constexpr std::array<const char*, transport::kCostKinds> kLabels{
 }  // namespace
 
 Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(simulation)) {
+  workload::Dispatcher* const dispatcher = simulation.workload().dispatcher();
+  if (dispatcher == nullptr)
+    throw InputError(Origin{"--why", 0, 0}, fmt::format("workload.kind {} has no jobs whose causes could be followed", simulation.workload().kind()));
   probe::CriticalPath::Groups group_of;
   for (std::size_t row = 0; row < links_.size(); ++row) {
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const LinkGroup& g) { return g.kind == links_[row].kind; });
@@ -35,8 +38,7 @@ Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(si
   }
   frees_ = {kTrafficClasses, groups_.size()};
   path_.emplace(simulation.fabric(), frees_, std::move(group_of));
-  if (!simulation.workload().follow(*path_))
-    throw InputError(Origin{"--why", 0, 0}, fmt::format("workload.kind {} has no jobs whose causes could be followed", simulation.workload().kind()));
+  dispatcher->follow(*path_, *path_);
 }
 
 Json Why::result(const Measure& measure) const {

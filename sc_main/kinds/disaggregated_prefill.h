@@ -23,10 +23,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   std::string progress() const override;
   std::vector<std::string> blocked() override { return system_->blocked(); }
   std::uint64_t jobs() const override { return system_->dispatcher().jobs(); }
-  bool follow(probe::CriticalPath& path) override {
-    system_->dispatcher().follow(path, path);
-    return true;
-  }
+  workload::Dispatcher* dispatcher() override { return &system_->dispatcher(); }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return system_->traffic(); }

@@ -19,10 +19,7 @@ class KernelRun : public WorkloadRun {
   std::string progress() const override;
   std::vector<std::string> blocked() override { return {}; }  // kernels wait for nothing
   std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
-  bool follow(probe::CriticalPath& path) override {
-    test_->dispatcher().follow(path, path);
-    return true;
-  }
+  workload::Dispatcher* dispatcher() override { return &test_->dispatcher(); }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override { return {}; }
   void trace(probe::StreamTracer& tracer) override;

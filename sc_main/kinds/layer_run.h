@@ -21,10 +21,7 @@ class LayerRun : public WorkloadRun {
   std::string progress() const override;
   std::vector<std::string> blocked() override { return layer_->blocked(); }
   std::uint64_t jobs() const override { return layer_->dispatcher().jobs(); }
-  bool follow(probe::CriticalPath& path) override {
-    layer_->dispatcher().follow(path, path);
-    return true;
-  }
+  workload::Dispatcher* dispatcher() override { return &layer_->dispatcher(); }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
   void trace(probe::StreamTracer& tracer) override;

@@ -17,10 +17,7 @@ class OverlapRun : public WorkloadRun {
   std::string progress() const override;
   std::vector<std::string> blocked() override { return test_->blocked(); }
   std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
-  bool follow(probe::CriticalPath& path) override {
-    test_->dispatcher().follow(path, path);
-    return true;
-  }
+  workload::Dispatcher* dispatcher() override { return &test_->dispatcher(); }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
   void trace(probe::StreamTracer& tracer) override;

@@ -22,7 +22,7 @@ class PointToPointRun : public WorkloadRun {
   std::string progress() const override;
   std::vector<std::string> blocked() override;
   std::uint64_t jobs() const override { return test_->messages(); }
-  bool follow(probe::CriticalPath&) override { return false; }
+  workload::Dispatcher* dispatcher() override { return nullptr; }
   std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
   void trace(probe::StreamTracer&) override {}  // no streams: what moves is on the links

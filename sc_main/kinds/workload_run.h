@@ -13,11 +13,11 @@
 #include <nlohmann/json.hpp>
 
 #include "platforms/machine.h"
-#include "probe/critical_path.h"
 #include "probe/stream_tracer.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
 #include "transport/fidelity_choice.h"
+#include "workload/job.h"
 #include "workload/job_record.h"
 #include "workload/request_listener.h"
 #include "workload/transformer/layer_kernels.h"
@@ -48,8 +48,8 @@ class WorkloadRun {
   /// What stands still, a line each, for a run that cannot progress.
   virtual std::vector<std::string> blocked() = 0;
   virtual std::uint64_t jobs() const = 0;  ///< dispatched
-  /// Lets a critical path follow the jobs. Before start(). @return false: there are no jobs to follow
-  virtual bool follow(probe::CriticalPath& path) = 0;
+  /// Whose jobs they are; null: there are none, but messages.
+  virtual workload::Dispatcher* dispatcher() = 0;
 
   /// Index of the rank on each GPU that has one, in brackets: "[0][3]".
   virtual std::map<GpuId, std::string> rank_names() const = 0;
