@@ -65,7 +65,7 @@ void Simulation::run(std::function<bool(Time)> hook) {
     last = now;
     return !hook || hook(now);
   });
-  workload_->start();
+  fabric_->calendar().at(Time(), *this, 0, 0);
   sc_core::sc_start();
   if (workload_->done()) fabric_->expect_settled();
 }

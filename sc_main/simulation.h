@@ -13,14 +13,15 @@
 
 namespace railyard {
 
-class Simulation {
+class Simulation : private transport::CalendarClient {
  public:
   /// @throws InputError for a network with too few ports, for what the workload cannot do on this machine, and for an event of a
   /// link or GPU that the machine has not
   Simulation(const Scenario& scenario, workload::JobSink& sink);
   ~Simulation();
 
-  /// Runs to the end, or until `hook` (called at each new instant) returns false.
+  /// Runs to the end, or until `hook` (called at each new instant) returns false. The workload starts at the first instant, in
+  /// the calendar's own time like everything after it: models may send at once.
   void run(std::function<bool(Time)> hook);
 
   const Scenario& scenario() const { return scenario_; }
@@ -35,6 +36,8 @@ class Simulation {
   Time end() const { return sooner(end_, fabric_->now()); }
 
  private:
+  void on_event(std::uint32_t, std::uint64_t) override { workload_->start(); }
+
   Scenario scenario_;
   std::unique_ptr<transport::Fabric> fabric_;
   std::unique_ptr<platforms::Machine> machine_;
