@@ -50,11 +50,15 @@ BOOST_AUTO_TEST_CASE(a_nic_that_trains_down_delays_the_handoff_and_nothing_befor
   sets.push_back("events=[{at_us: 0, link: \"IB_NIC_P[0]_PCI\", rate_ratio: 0.05}]");
   PrefillRun slow(tiny_scenario(sets));
   slow.run();
-  BOOST_TEST((slow.request().first_token == plain.request().first_token));
+  // A handoff that trickles takes less of the HBM beside the MLP and the head behind it.
+  BOOST_TEST((slow.request().first_token <= plain.request().first_token));
+  BOOST_TEST(slow.request().first_token.seconds() == plain.request().first_token.seconds(), boost::test_tools::tolerance(1e-3));
+  const auto handoff = [](PrefillRun& run) { return run.records.of(JobRecord::Kind::handoff).at(0); };
+  BOOST_TEST((handoff(slow).start == handoff(plain).start));
   // One rank, one message: the NIC's link is the bottleneck, so the handoff's time is its bytes at the new rate.
   const double rate = slow.simulation.machine().nic(NicId(0)).port(PortId(0)).receive_rate.gb_per_s() * 1e9;
-  const auto took = [](PrefillRun& run) { return (run.request().kv_landed - run.request().first_token).seconds(); };
-  const double bytes = static_cast<double>(slow.records.of(JobRecord::Kind::handoff).at(0).bytes);
+  const auto took = [&](PrefillRun& run) { return (handoff(run).end - handoff(run).start).seconds(); };
+  const double bytes = static_cast<double>(handoff(slow).bytes);
   BOOST_TEST(took(slow) > bytes / rate);
   BOOST_TEST(took(slow) < 1.15 * bytes / rate);  // completions carry headers
   BOOST_TEST(took(plain) < 0.2 * took(slow));

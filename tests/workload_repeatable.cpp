@@ -91,12 +91,12 @@ BOOST_AUTO_TEST_CASE(ties_drawn_by_lot_move_the_mean_by_less_than_a_thousandth) 
 }
 
 BOOST_AUTO_TEST_CASE(results_converge_as_transactions_shrink) {
-  // Llama-3.1-8B's widths on six layers: messages of up to 2 MiB cut into 64, 16, 4 and 1 KiB.
+  // Llama-3.1-8B's widths on six layers: messages of up to 2 MiB cut into 32, 8, 2 KiB and 512 B.
   std::vector<double> ttft, tp, kv;
-  for (const std::uint32_t bytes : {65'536, 16'384, 4096, 1024}) {
+  for (const std::uint32_t bytes : {32'768, 8192, 2048, 512}) {
     Scenario scenario = tiny_scenario({"workload.requests={prompt_tokens: 512}", "workload.prefill={tp: 4, pp: 2}",
                                        "workload.decode={tp: 4, pp: 2, steps: 1}",
-                                       "fabric.transaction_bytes=" + std::to_string(bytes)});
+                                       "workload.handoff=at_end", "fabric.transaction_bytes=" + std::to_string(bytes)});
     scenario.model.hidden = 4096;
     scenario.model.heads = 32;
     scenario.model.kv_heads = 8;

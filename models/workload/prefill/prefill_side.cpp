@@ -75,16 +75,17 @@ void PrefillSide::on_pass_begun(std::uint32_t pass) {
 }
 
 void PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) {
-  if (spec_.handoff != Handoff::per_layer) return;
-  hand_off(pass, stage, t, layer, layer + 1, layer, emitted_[pass].tokens, job);
-}
-
-void PrefillSide::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
   const Chunk& chunk = emitted_[pass];
+  if (spec_.handoff == Handoff::per_layer) {
+    hand_off(pass, stage, t, layer, layer + 1, layer, chunk.tokens, job);
+    return;
+  }
+  // The stage's last attention kernels complete its KV: no MLP and no LM head adds to it.
   const std::uint32_t first = prefill_.first_layer(stage), last = first + prefill_.stage(stage).layers;
+  if (layer + 1 != last) return;
   if (spec_.handoff == Handoff::per_chunk) {
     hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.tokens, job);
-  } else if (spec_.handoff == Handoff::at_end && chunk.last) {
+  } else if (chunk.last) {
     hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.start + chunk.tokens, job);
   }
 }

@@ -45,7 +45,7 @@ class PrefillSide : private PassClient, private JobClient, private transport::Ca
 
   void on_pass_begun(std::uint32_t pass) override;
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) override;
-  void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) override;
+  void on_stage_emitted(std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
   void on_pass_done(std::uint32_t pass) override;
   void on_job_begun(const Job&) override {}
   void on_job_done(const Job& job) override;
