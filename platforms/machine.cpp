@@ -126,14 +126,16 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
   gpu::Egress egress;
   if (source == destination) return egress;
   const GpuPlace& from = places_[GpuId(source)];
-  if (destination >= first_host()) {
-    if ((destination - first_host()) / spec_.board.sockets != from.server)
-      throw std::logic_error("a host's memory is copied to and from by GPUs of its server");
-    egress.via = gpu::Egress::Via::pcie;
-    return has_lost_links_ ? way_left(source, destination, egress) : egress;
-  }
-  const GpuPlace& to = places_[GpuId(destination)];
-  if (from.server == to.server) {
+  const GpuId beside = served_with(destination);
+  const GpuPlace& to = places_[beside];
+  if (destination >= gpus_.size()) {
+    const std::uint32_t gpus_each = spec_.board.gpus / spec_.board.trays;
+    if (from.server == to.server && from.slot / gpus_each == to.slot / gpus_each) {
+      egress.via = gpu::Egress::Via::pcie;
+      return has_lost_links_ ? way_left(source, destination, egress) : egress;
+    }
+    if (destination < first_free_window()) throw std::logic_error("a host's memory is copied to and from by GPUs of its tray");
+  } else if (from.server == to.server) {
     const GroupSpec& group = spec_.groups[from.group];
     if (group.bridged && from.slot / 2 == to.slot / 2) {
       egress.via = gpu::Egress::Via::nvlink;
@@ -148,18 +150,35 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
   }
   egress.via = gpu::Egress::Via::nic;
   egress.nic = nics_[nic_of(GpuId(source), channel)];
-  egress.remote = nics_[nic_of(GpuId(destination), channel)]->lid();
-  egress.one_of_several = nics_of_gpu_[GpuId(source)].count > 1 || nics_of_gpu_[GpuId(destination)].count > 1;
+  egress.remote = nics_[nic_of(beside, channel)]->lid();
+  egress.one_of_several = nics_of_gpu_[GpuId(source)].count > 1 || nics_of_gpu_[beside].count > 1;
   return has_lost_links_ ? way_left(source, destination, egress) : egress;
 }
 
-infiniband::Nic& Machine::nic_at(transport::Window memory, std::uint32_t channel) const {
-  if (memory < first_host()) return *nics_[nic_of(GpuId(memory), channel)];
+void Machine::attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch, const LinkDatasheet& link) {
+  const std::uint32_t branches = branches_of(spec_.board);
+  if (server >= servers_.size() || branch >= branches) throw std::logic_error("a device is attached to a branch that is not there");
+  const GpuId beside((server * branches + branch) * (spec_.board.gpus / branches));
+  if (device.window() < first_free_window() || !attached_.emplace(device.window(), beside).second)
+    throw std::logic_error("the window of an attached device is taken");
+  servers_[server]->attach(spec_, device, branch, link);
+}
+
+GpuId Machine::served_with(transport::Window memory) const {
+  if (memory < gpus_.size()) return GpuId(memory);
+  const auto attached = attached_.find(memory);
+  if (attached != attached_.end()) return attached->second;
+  if (memory < first_host() || memory >= first_free_window())
+    throw std::logic_error("window " + std::to_string(memory) + " is no memory's");
   const std::uint32_t server = (memory - first_host()) / spec_.board.sockets, socket = (memory - first_host()) % spec_.board.sockets;
   std::uint32_t slot = 0;  // a socket without GPUs uses the first one's
   for (std::uint32_t s = spec_.board.gpus; s-- > 0;)
     if (socket_of(spec_, s) == socket) slot = s;
-  return *nics_[nic_of(GpuId(server * spec_.board.gpus + slot), channel)];
+  return GpuId(server * spec_.board.gpus + slot);
+}
+
+infiniband::Nic& Machine::nic_at(transport::Window memory, std::uint32_t channel) const {
+  return *nics_[nic_of(served_with(memory), channel)];
 }
 
 void Machine::HostPort::send(transport::Message& message) {

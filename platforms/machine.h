@@ -9,7 +9,7 @@
 //              link to each of the rack's NVSwitches
 //
 // NICs are numbered server by server and PLX by PLX. Windows of the address space: GPUs first, then NICs, then
-// the memories of CPU sockets.
+// the memories of CPU sockets, then what users attach.
 #pragma once
 
 #include <map>
@@ -62,7 +62,11 @@ class Server : public sc_core::sc_module {
   std::vector<std::unique_ptr<pcie::HostMemory>> hosts;  ///< by socket
   std::vector<std::unique_ptr<nvlink::NvSwitch>> nvswitches;
 
+  /// Joins a device to a PCIe switch, or to a socket where there is none. Switches above it find it as they find the branch's GPUs.
+  void attach(const MachineSpec& spec, transport::Endpoint& device, std::uint32_t branch, const LinkDatasheet& link);
+
  private:
+  transport::Switch& switch_at(std::uint32_t branch) const;
   void build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine, transport::Fabric& fabric);
   void build_pcie(const MachineSpec& spec, const GroupSpec& group_spec);
   void build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec);
@@ -88,6 +92,14 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   static transport::Window window(GpuId id) { return id.value(); }
   /// The memory of a GPU's socket.
   pcie::HostMemory& host_of(GpuId id) { return *servers_[place(id).server]->hosts[socket_of(spec_, place(id).slot)]; }
+
+  /// Adds a device of the user's own, such as a generic_payload_adapter.h, to a PCIe switch of a server, or to a socket where
+  /// it has none. GPUs of its tray reach it over PCIe, other memories by way of its branch's NIC. As an initiator it reaches
+  /// the memories of its tray.
+  /// @param device  its window is first_free_window() or later  @param link  both directions  @pre before elaboration ends
+  void attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch, const LinkDatasheet& link);
+  /// The machine's own windows end before it.
+  transport::Window first_free_window() const { return first_host() + servers_of(spec_) * spec_.board.sockets; }
 
   /// HBM traffic of messages, by GPU.
   const gpu::MemoryTraffic& memory_traffic() const { return memory_traffic_; }
@@ -130,7 +142,9 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   gpu::Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class,
                      std::uint32_t channel) const override;
   transport::Window first_host() const { return static_cast<transport::Window>(gpus_.size()) + nics_of(spec_); }
-  /// The NIC of a GPU's or a host's memory on one channel; a host uses that of its socket's first GPU.
+  /// The GPU whose NICs a memory uses: a GPU itself, the first one of a host's socket or of an attached device's branch.
+  GpuId served_with(transport::Window memory) const;
+  /// The NIC of a memory on one channel.
   infiniband::Nic& nic_at(transport::Window memory, std::uint32_t channel) const;
   void build_host_ports();
   /// The NICs at the GPU's own branch, or at the nearest one before it that has any. The GPUs they serve get equal
@@ -162,6 +176,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   Table<NicId, infiniband::Nic*> nics_;
   Table<GpuId, NicShare> nics_of_gpu_;
   std::vector<std::uint32_t> first_gpu_of_group_;
+  std::map<transport::Window, GpuId> attached_;      ///< the first GPU of each one's branch
   bool has_lost_links_ = false;
   /// Found since the last change: by source and destination, and by the NICs that were wanted.
   mutable std::map<std::tuple<transport::Window, transport::Window, const infiniband::Nic*, transport::Lid>, gpu::Egress> ways_left_;

@@ -30,6 +30,12 @@ transport::PacketFormat host_format(const MachineSpec& spec) {
   return format;
 }
 
+/// From what hangs at a branch to its PCIe switch, or to the socket where there is none.
+transport::LinkDirection to_branch(const MachineSpec& spec, const LinkDatasheet& link, const transport::PacketFormat& packet) {
+  return spec.board.pcie_switches != 0 ? direction(link, packet, spec.plx.hop_ns, spec.plx.buffer_bytes)
+                                       : direction(link, packet, spec.root_complex.hop_ns, spec.root_complex.buffer_bytes);
+}
+
 transport::PacketFormat nvlink_format(const NvLinkProtocol& p) {
   nvlink::Protocol protocol;
   protocol.flit_bytes = whole(p.flit_bytes);
@@ -55,12 +61,6 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   const GroupSpec& group_spec = spec.groups[group];
   const PcieProtocol& pcie = spec.pcie;
   const NvLinkProtocol& nvlink = group_spec.nvlink_protocol;
-  // What GPUs and NICs meet first.
-  struct {
-    double hop_ns, buffer_bytes;
-  } const branch = spec.board.pcie_switches != 0
-                       ? decltype(branch){spec.plx.hop_ns, spec.plx.buffer_bytes}
-                       : decltype(branch){spec.root_complex.hop_ns, spec.root_complex.buffer_bytes};
 
   gpu::Gpu::Config config;
   config.datasheet = &group_spec.gpu;
@@ -79,7 +79,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
     config.pcie_reads.request_bytes = whole(pcie.gpu_read_request_bytes);
     config.pcie_reads.read_bytes = whole(pcie.gpu_read_tags * pcie.gpu_read_request_bytes);
   }
-  config.pcie = direction(group_spec.gpu_pcie, host_format(spec), branch.hop_ns, branch.buffer_bytes);
+  config.pcie = to_branch(spec, group_spec.gpu_pcie, host_format(spec));
   for (std::uint32_t slot = 0; slot < spec.board.gpus; ++slot) {
     gpus.push_back(std::make_unique<gpu::Gpu>(("gpu" + std::to_string(slot)).c_str(), context, first_gpu + slot, config, policy));
     fabric.add_device(*gpus.back());
@@ -95,7 +95,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   for (std::uint32_t n = 0; n < spec.nics_per_server; ++n) {
     nics.push_back(std::make_unique<infiniband::Nic>(("nic" + std::to_string(n)).c_str(), context,
                                                      gpus_in_machine + first_nic + n, first_nic + n, timing));
-    nics.back()->add_port("pcie", direction(spec.nic_pcie, pcie_format(spec), branch.hop_ns, branch.buffer_bytes));
+    nics.back()->add_port("pcie", to_branch(spec, spec.nic_pcie, pcie_format(spec)));
     fabric.add_device(*nics.back());
   }
   for (std::uint32_t s = 0; s < spec.board.pcie_switches; ++s) {
@@ -134,11 +134,27 @@ void Server::build_pcie(const MachineSpec& spec, const GroupSpec& group_spec) {
     sw.decoder().map(end.window(), port);
   };
   for (std::uint32_t b = 0; b < branches_of(spec.board); ++b) {
-    transport::Switch& sw = plx.empty() ? static_cast<transport::Switch&>(*roots[b]) : *plx[b];
+    transport::Switch& sw = switch_at(b);
     for_each_at(
         spec, b, [&](gpu::Gpu& gpu) { join(sw, gpu, gpu.pcie(), group_spec.gpu_pcie, host_format(spec)); },
         [&](infiniband::Nic& nic) { join(sw, nic, PortId(infiniband::Nic::kPciePort), spec.nic_pcie, pcie_format(spec)); });
   }
+}
+
+transport::Switch& Server::switch_at(std::uint32_t branch) const {
+  return plx.empty() ? static_cast<transport::Switch&>(*roots[branch]) : *plx[branch];
+}
+
+void Server::attach(const MachineSpec& spec, transport::Endpoint& device, std::uint32_t branch, const LinkDatasheet& link) {
+  transport::Switch& sw = switch_at(branch);
+  transport::LinkDirection down = direction(link, pcie_format(spec), 0, link.buffer_bytes);
+  down.sinks_responses = true;  // as build_pcie() has it
+  const PortId port = sw.add_port("port" + std::to_string(sw.ports()), down);
+  const transport::Window beside = gpus[branch * (spec.board.gpus / branches_of(spec.board))]->window();
+  for (auto& s : plx) s->decoder().map_beside(device.window(), beside);
+  for (auto& root : roots) root->decoder().map_beside(device.window(), beside);
+  sw.decoder().map(device.window(), port);
+  transport::Device::connect(device, device.add_port("pcie", to_branch(spec, link, pcie_format(spec))), sw, port);
 }
 
 void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine, transport::Fabric& fabric) {

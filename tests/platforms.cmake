@@ -1,1 +1,2 @@
 railyard_test(platform_machines railyard_platforms railyard_scenario)
+railyard_test(platform_adapters railyard_platforms railyard_scenario)

@@ -27,6 +27,7 @@ class Nic : public transport::Reader {
   /// Ports must be added in this order.
   static constexpr std::uint32_t kPciePort = 0;
   static constexpr std::uint32_t kNetworkPort = 1;
+  bool is_memory() const override { return false; }
   transport::Lid lid() const { return lid_; }
   const NicTiming& timing() const { return timing_; }
 

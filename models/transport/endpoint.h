@@ -18,6 +18,8 @@ class Endpoint : public Device {
   Endpoint(sc_core::sc_module_name name, FabricContext& context, Window window);
 
   Window window() const { return window_; }
+  /// Whether others may read and write its window.
+  virtual bool is_memory() const { return true; }
   /// From a read request's arrival to its response: what a memory takes.
   virtual Time read_latency() const { return Time(); }
   /// Payload per completion packet of this memory; 0: as the link packs them.

@@ -27,7 +27,7 @@ void InitiatorAdapter::b_transport(tlm::tlm_generic_payload& payload, sc_core::s
   const std::uint64_t address = payload.get_address();
   const Bytes bytes = payload.get_data_length();
   const Arrival memory = arrival(walk(*this, kOut, address, 0), address);
-  if (memory.endpoint == nullptr || (bytes != 0 && window_of(address + bytes - 1) != window_of(address))) {
+  if (memory.endpoint == nullptr || !memory.endpoint->is_memory() || (bytes != 0 && window_of(address + bytes - 1) != window_of(address))) {
     payload.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
     return;
   }

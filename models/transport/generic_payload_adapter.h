@@ -6,6 +6,7 @@
 //
 // Addresses on an initiator's side are those of the fabric: window << kWindowBits plus an offset. A target sees the offset.
 // Contents are not modelled: reads return zeros, and a target is written zeros.
+// On a machine, Machine::attach() maps an adapter's window. Links of adapters stay trains: streams (fluid.h) call no target.
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -28,6 +29,7 @@ class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
 
   tlm_utils::simple_target_socket<InitiatorAdapter> socket{"socket"};
 
+  bool is_memory() const override { return false; }
   void send(Message& message) override;
   Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const override;
 

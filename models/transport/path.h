@@ -46,7 +46,8 @@ struct Path {
   }
 };
 
-/// The hops from `device` through its port `out` to wherever `address` (and `lid`) is at home.
+/// The hops from `device` through its port `out` to wherever `address` (and `lid`) is at home, or to the switch where it turns
+/// out to be nobody's.
 std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, Operation operation = Operation::write);
 
 /// Whether every hop's link is there.

@@ -5,8 +5,8 @@ namespace railyard::transport {
 Switch::Switch(sc_core::sc_module_name name, FabricContext& context, DecodeBy decode_by, Queues queues)
     : Device(name, context), decode_by_(decode_by), queues_by_(queues) {}
 
-PortId Switch::decode(std::uint64_t address, Lid lid, PortId) const {
-  return decoder_.find(decode_by_ == DecodeBy::window ? window_of(address) : lid);
+PortId Switch::decode(std::uint64_t address, Lid lid, PortId ingress) const {
+  return decoder_.find(decode_by_ == DecodeBy::window ? window_of(address) : lid, ingress);
 }
 
 TransactionQueue& Switch::queue(PortId out, std::uint8_t channel, std::uint32_t input) {

@@ -17,13 +17,20 @@ class AddressDecoder {
     if (key >= ports_.size()) ports_.resize(key + 1);
     ports_[key] = port;
   }
-  /// Everything not mapped goes there (a PCIe switch's upstream port).
+  /// Maps a key to the port of another one, if that has a port of its own.
+  void map_beside(std::uint32_t key, std::uint32_t other) {
+    if (maps(other)) map(key, PortId(ports_[other]));
+  }
+  /// Everything not mapped goes there (a PCIe switch's upstream port), unless it came from there: then it is nobody's.
   void set_default(PortId port) { default_ = port; }
-  PortId find(std::uint32_t key) const {
-    return key < ports_.size() && ports_[key].valid() ? ports_[key] : default_;
+  /// @return an invalid id where nobody has the key
+  PortId find(std::uint32_t key, PortId ingress = PortId()) const {
+    if (maps(key)) return ports_[key];
+    return default_ == ingress ? PortId() : default_;
   }
 
  private:
+  bool maps(std::uint32_t key) const { return key < ports_.size() && ports_[key].valid(); }
   std::vector<PortId> ports_;
   PortId default_;
 };
