@@ -144,6 +144,78 @@ BOOST_AUTO_TEST_CASE(a_port_shares_by_input_first) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_all_to_all_keeps_its_slowest_link_busy) {
+  // A PCIe box: four GPUs of 26 GB/s at each of two switches, 40 GB/s between them. Far messages come in by one input of a
+  // receiver's switch and near ones by three, but have their bottleneck in between: taking turns there would hold them up.
+  constexpr Bytes kEach = 2'000'000;
+  const auto line = test::ideal(gb(26), Time::ns(100), 65'536, Time::ns(100)), middle = test::ideal(gb(40), Time::ns(300), 65'536, Time::ns(300));
+  const Builder build = [&](Simulation& s) {
+    transport::Switch& left = s.add_switch();
+    transport::Switch& right = s.add_switch();
+    for (int n = 0; n < 8; ++n) Simulation::attach(s.node(), n < 4 ? left : right, line);
+    const auto [there, back] = Simulation::join(left, right, middle, middle);
+    left.decoder().set_default(there);
+    right.decoder().set_default(back);
+  };
+  std::vector<Sent> traffic;
+  for (transport::Window next = 1; next < 8; ++next)  // each begins with its neighbour: in step, all would send to the same one
+    for (transport::Window from = 0; from < 8; ++from) traffic.push_back({Time(), from, static_cast<transport::Window>((from + next) % 8), kEach, 0});
+  const Outcome train = run(build, traffic, false), fluid = run(build, traffic, true);
+  const double longest = 16. * kEach / 40e9;
+  for (const Outcome* outcome : {&train, &fluid}) {
+    BOOST_TEST_CONTEXT((outcome == &train ? "trains" : "fluid"))
+    BOOST_TEST(std::max_element(outcome->took.begin(), outcome->took.end())->seconds() == longest, boost::test_tools::tolerance(0.01));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(random_traffic_over_random_trees_takes_what_it_takes_as_trains) {
+  // Two to four switches of two to five nodes below one in the middle, lines of 10 to 60 GB/s, every node with a message or two.
+  // What a node sends second stands behind a blocked front more often than not: see below.
+  for (const std::uint32_t most : {1u, 2u}) {
+    std::vector<double> errors, ends;
+    for (std::uint32_t seed = 0; seed < 60; ++seed) {
+      std::mt19937_64 random(seed);
+      const auto pick = [&](std::uint64_t least, std::uint64_t high) { return least + random() % (high - least + 1); };
+      std::vector<std::pair<transport::LinkDirection, std::vector<transport::LinkDirection>>> leaves(pick(2, 4));
+      const auto line = [&] { return link(static_cast<double>(pick(10, 60)), 65'536); };
+      transport::Window nodes = 0;
+      for (auto& [up, down] : leaves) {
+        up = line();
+        down.resize(pick(2, 5));
+        for (auto& each : down) each = line();
+        nodes += static_cast<transport::Window>(down.size());
+      }
+      const Builder build = [&](Simulation& s) {
+        transport::Switch& middle = s.add_switch();
+        for (const auto& [up, down] : leaves) {
+          transport::Switch& leaf = s.add_switch();
+          const auto [at_leaf, at_middle] = Simulation::join(leaf, middle, up, up);
+          leaf.decoder().set_default(at_leaf);
+          for (const auto& each : down) {
+            Simulation::attach(s.node(), leaf, each);
+            middle.decoder().map(s.nodes.back().window(), at_middle);
+          }
+        }
+      };
+      std::vector<Sent> traffic;
+      for (transport::Window from = 0; from < nodes; ++from)
+        for (std::uint64_t m = pick(1, most); m > 0; --m)
+          traffic.push_back({Time(), from, static_cast<transport::Window>((from + pick(1, nodes - 1)) % nodes), pick(500'000, 2'000'000), 0});
+      const Outcome train = run(build, traffic, false), fluid = run(build, traffic, true);
+      for (std::size_t m = 0; m < traffic.size(); ++m) errors.push_back(error(fluid.took[m], train.took[m]));
+      ends.push_back(error(*std::max_element(fluid.took.begin(), fluid.took.end()), *std::max_element(train.took.begin(), train.took.end())));
+    }
+    std::sort(errors.begin(), errors.end());
+    std::sort(ends.begin(), ends.end());
+    const auto at = [](const std::vector<double>& all, std::size_t percent) { return all[(all.size() - 1) * percent / 100]; };
+    BOOST_TEST_MESSAGE("messages a node: " << most << "; messages 50/90/95/100 %: " << at(errors, 50) << " " << at(errors, 90) << " "
+                       << at(errors, 95) << " " << at(errors, 100) << "; ends: " << at(ends, 50) << " " << at(ends, 90) << " "
+                       << at(ends, 95) << " " << at(ends, 100));
+    BOOST_TEST(at(ends, 50) <= 0.01);
+    BOOST_TEST(at(ends, 90) <= 0.12);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(weights_and_priorities_hold) {
   transport::ChannelPlan plan;
   plan.assign(0, {0, 1, 0});

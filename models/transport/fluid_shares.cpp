@@ -45,24 +45,42 @@ void PortShares::divide(std::vector<Part>& parts, double capacity) {
   }
 }
 
-void PortShares::divide_channel(std::vector<Claim>& claims, const Part& channel) {
+void PortShares::divide_evenly(std::vector<Claim>& claims, const Part& channel) {
+  streams_.clear();
+  for (std::size_t c = channel.begin; c < channel.end; ++c) streams_.push_back({c, c + 1, claims[c].demand});
+  divide(streams_, channel.room);
+  for (const Part& stream : streams_) claims[stream.begin].offer = stream.room;
+}
+
+void PortShares::divide_by_turns(std::vector<Claim>& claims, const Part& channel) {
+  double granted = 0;
+  for (std::size_t c = channel.begin; c < channel.end; ++c) granted += std::min(claims[c].granted, claims[c].demand);
+  if (granted > channel.room) {  // another channel has taken what they had
+    divide_evenly(claims, channel);
+    return;
+  }
   requesters_.clear();
   for (std::size_t c = channel.begin; c < channel.end;) {
     Part& requester = requesters_.emplace_back();
     requester.begin = c;
-    for (; c < channel.end && claims[c].requester == claims[requester.begin].requester; ++c) requester.demand += claims[c].demand;
+    for (; c < channel.end && claims[c].requester == claims[requester.begin].requester; ++c)
+      requester.demand += claims[c].demand - std::min(claims[c].granted, claims[c].demand);
     requester.end = c;
   }
-  divide(requesters_, channel.room);
+  divide(requesters_, channel.room - granted);
   for (const Part& requester : requesters_) {
     streams_.clear();
-    for (std::size_t c = requester.begin; c < requester.end; ++c) streams_.push_back({c, c + 1, claims[c].demand});
+    for (std::size_t c = requester.begin; c < requester.end; ++c)
+      streams_.push_back({c, c + 1, claims[c].demand - std::min(claims[c].granted, claims[c].demand)});
     divide(streams_, requester.room);
-    for (const Part& stream : streams_) claims[stream.begin].offer = stream.room;
+    for (const Part& stream : streams_) {
+      Claim& claim = claims[stream.begin];
+      claim.offer = std::min(claim.granted, claim.demand) + stream.room;
+    }
   }
 }
 
-void PortShares::share(std::vector<Claim>& claims, const ChannelPlan& plan, double line) {
+void PortShares::share(std::vector<Claim>& claims, const ChannelPlan& plan, double line, Rule rule) {
   channels_.clear();
   for (std::size_t c = 0; c < claims.size();) {
     Part& channel = channels_.emplace_back();
@@ -90,7 +108,11 @@ void PortShares::share(std::vector<Claim>& claims, const ChannelPlan& plan, doub
     divide(rank_, left);
     for (Part& channel : rank_) {
       channel.room = std::min(channel.room, channel.window);
-      divide_channel(claims, channel);
+      if (rule == Rule::evenly) {
+        divide_evenly(claims, channel);
+      } else {
+        divide_by_turns(claims, channel);
+      }
     }
     left = std::max(0.0, left - asked);
   }

@@ -1,7 +1,12 @@
 // How a port shares its line among streams of bytes, each of which can use so much at most: what the port rule
 // (egress_port.h) does to trains, in the limit of small packets. Priorities first; channels of one priority by weight, each
-// within what its window lets through; requesters of a channel alike; streams of a requester alike. What one cannot use goes
-// to the others. Plain arithmetic, no kernel.
+// within what its window lets through; then the streams of a channel. What one cannot use goes to the others. Plain
+// arithmetic, no kernel.
+//
+// A port takes turns by requester, but turns only decide among requesters that have trains waiting. Sources divide their lines
+// evenly among streams, so a stream whose even share is smaller at another port has nothing waiting here, however many others
+// come in by its input. So a port first grants each such stream its even share (Claim::granted) and divides the rest by
+// requester, and by stream within one.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +25,16 @@ struct Claim {
   double demand = 0;  ///< what the rest of its way lets through
   double offer = 0;   ///< what it would get here if it asked for everything
   double window = std::numeric_limits<double>::infinity();  ///< what its channel's credits let through of such packets
+  double granted = 0; ///< before turns are taken
 };
 
 class PortShares {
  public:
+  enum class Rule : std::uint8_t { evenly, by_turns };  ///< streams of a channel alike, or as above
   /// Fills in the offers. Taking the smaller of demand and offer, the claims never exceed the line.
   /// A channel's window is the smallest of its claims.
   /// @param claims  in order of (channel, requester)
-  void share(std::vector<Claim>& claims, const ChannelPlan& plan, double line);
+  void share(std::vector<Claim>& claims, const ChannelPlan& plan, double line, Rule rule);
 
  private:
   /// Parts of a whole that is divided by weight.
@@ -39,7 +46,8 @@ class PortShares {
     double room = 0;                 ///< what it would get if it asked for everything
   };
   void divide(std::vector<Part>& parts, double capacity);
-  void divide_channel(std::vector<Claim>& claims, const Part& channel);
+  void divide_evenly(std::vector<Claim>& claims, const Part& channel);
+  void divide_by_turns(std::vector<Claim>& claims, const Part& channel);
 
   // Kept to spare allocations.
   std::vector<Part> channels_, rank_, requesters_, streams_;

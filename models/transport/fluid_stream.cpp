@@ -21,7 +21,7 @@ void FluidStream::drain_from(Time from, Time alone) {
   front->left_at = speed > 0 ? from + scaled(alone, 1 / speed) : Time::max();
 }
 
-void FluidStream::take_rate() { speed = rate >= demand * kFull ? 1 : rate / demand; }
+void FluidStream::take_rate() { speed = rate() >= demand * kFull ? 1 : rate() / demand; }
 
 Time FluidStream::rest(Time now) const { return railyard::since(remaining, scaled(railyard::since(now, since), speed)); }
 
@@ -41,7 +41,7 @@ void FluidStream::stop(Time now, double longer) {
 
 void FluidStream::book_wait(Time until) const {
   if (speed == 1 || until <= since) return;
-  front->waited_at(way->crossings()[narrowest].port->port->counters, scaled(until - since, 1 - speed));
+  front->waited_at(way->crossings()[narrowest()].port->port->counters, scaled(until - since, 1 - speed));
 }
 
 void FluidStream::push(Message& message) {
