@@ -234,7 +234,7 @@ void Machine::build_leaf_spine() {
   between.rate = Rate::gb_per_s(std::min(spec_.ib_switch.gb_per_s, spec_.ib_cable.gb_per_s));
 
   const auto add_switch = [&](const std::string& name) -> infiniband::IbSwitch& {
-    network_.push_back(std::make_unique<infiniband::IbSwitch>(name.c_str(), fabric_.context(), spec_.routing));
+    network_.push_back(std::make_unique<infiniband::IbSwitch>(name.c_str(), fabric_.context(), spec_.routing, spec_.seed));
     return *network_.back();
   };
   for (std::uint32_t s = 0; s < spines; ++s) spines_.push_back(&add_switch("spine" + std::to_string(s)));

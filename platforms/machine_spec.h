@@ -150,6 +150,7 @@ struct MachineSpec {
   NetworkKind network = NetworkKind::single_switch;
   bool rail_optimized = false;     ///< leaf r joins NIC r of every server
   infiniband::Routing routing = infiniband::Routing::deterministic;  ///< of the ways up from a leaf
+  std::uint64_t seed = 1;            ///< of ECMP's hash
   std::uint32_t spines = 0;        ///< 0: as many as keep the tree non-blocking
 
   /// gpu_pcie and nvlink are those of the first group; a group's own are in its GroupSpec.

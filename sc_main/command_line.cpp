@@ -5,12 +5,22 @@
 #include <iostream>
 #include <map>
 
+#include "base/input_error.h"
+#include "sc_main/build_info.h"
 #include "sc_main/scenario/load.h"
 #include "sc_main/tracing.h"
 
 namespace railyard {
 
 namespace {
+
+constexpr std::size_t kOptionColumn = 32;
+
+std::string joined_sections() {
+  std::string text;
+  for (const std::string& section : parameter_sections()) text += (text.empty() ? "" : ", ") + section;
+  return text;
+}
 
 /// "12.5", "12.5us", "3ms": a bare number is in microseconds.
 Time parse_instant(const std::string& text) {
@@ -48,37 +58,66 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value, co
   return app.add_option_function<std::string>(name, read, doc)->option_text(shown);
 }
 
+/// The command as a shell would read it back.
+std::string quoted_command(int argc, char** argv) {
+  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  std::string text;
+  for (int i = 0; i < argc; ++i) {
+    std::string word = argv[i];
+    if (word.empty() || word.find_first_not_of(plain) != std::string::npos) {
+      for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4) word.replace(at, 1, "'\\''");
+      word = "'" + word + "'";
+    }
+    text += (i == 0 ? "" : " ") + word;
+  }
+  return text;
+}
+
 }  // namespace
 
 Parsed parse(const std::string& platform, int argc, char** argv) {
   Options o;
-  CLI::App app{"Railyard " RAILYARD_VERSION ": a hardware-level performance model of LLMs on a " + platform + " machine.", platform};
-  app.set_version_flag("--version", platform + " " RAILYARD_VERSION);
-  app.footer("\nParameters of a scenario (for --set, too):\n" + parameter_help());
-  app.add_option("scenario", o.scenario, "Scenario file (YAML)");
-  app.add_option("--set", o.sets, "Overrides a parameter: a.b.c=VALUE (a.0.b indexes a list); repeatable")->allow_extra_args(false);
-  app.add_option("--out", o.out, "Directory for summary.json, jobs.csv, links.csv, requests.csv, machine.json; replaced if it exists");
+  o.command = quoted_command(argc, argv);
+  const std::string version = platform + " " + kVersion + " (" + kCommit + ")";
+  CLI::App app{std::string("Railyard ") + kVersion + ": a hardware-level performance model of LLMs on a " + platform + " machine.", platform};
+  app.get_formatter()->column_width(kOptionColumn);
+  std::string section;
+  app.set_help_flag();
+  auto* help = app.add_option("-h,--help", section, "This page, or the parameters of a section of the scenario")->option_text("[SECTION]")->expected(0, 1);
+  auto* help_all = app.add_flag("--help-all", "This page and every parameter");
+  app.set_version_flag("--version", version, "Version and commit of this build");
+  app.footer("Sections of a scenario for --help: " + joined_sections() + ", or any key.");
+  app.add_option("scenario", o.scenario, "Scenario file (YAML)")->option_text(" ");
+  app.add_option("--set", o.sets, "Sets a parameter (a.0.b indexes a list); repeatable")->option_text("A.B.C=VALUE")->allow_extra_args(false);
+  app.add_option("--out", o.out, "Directory for the results; a run's results in it are replaced")->option_text("DIR");
   std::string window;
-  auto* vcd = app.add_flag("--vcd", o.vcd, "Writes trace.vcd and trace.gtkw into --out");
-  app.add_flag("--fst", o.fst, "Writes the waveform as trace.fst, a fifteenth of the size, instead of trace.vcd; needs vcd2fst (Debian package gtkwave)")->needs(vcd);
+  auto* vcd = app.add_flag("--vcd", o.vcd, "Writes the waveform: trace.vcd and trace.gtkw");
+  app.add_flag("--fst", o.fst, "With --vcd: trace.fst instead, a fifteenth of the size (Debian package gtkwave)")->needs(vcd)->option_text(" ");
   add_choice<VcdLevel>(app, "--vcd-level", o.vcd_level, {{"summary", VcdLevel::summary}, {"links", VcdLevel::links}, {"all", VcdLevel::all}},
-                       "summary: GPUs, uplinks and NICs; links: every link (default); all: credits, too")->needs(vcd);
-  app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches this glob; repeatable")->option_text("GLOB")->needs(vcd)->allow_extra_args(false);
-  app.add_option("--vcd-window", window, "Only this part of the run, as T0,T1 in microseconds or with a unit (10us,2ms)")->option_text("T0,T1")->needs(vcd);
-  app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz into --out: requests, jobs, streams, messages and links for ui.perfetto.dev");
-  app.add_flag("--why", o.why, "Prints the critical path: what made the end time and the metrics, by cost, traffic class and links, and what each would be "
-               "without it; with --out, writes why.json and why.csv");
+                       "GPUs, uplinks and NICs; every link (default); credits, too")->needs(vcd);
+  app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches; repeatable")->option_text("GLOB")->needs(vcd)->allow_extra_args(false);
+  app.add_option("--vcd-window", window, "Only this part of the run: 10us,2ms")->option_text("T0,T1")->needs(vcd);
+  app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz for ui.perfetto.dev: jobs, messages, links");
+  app.add_flag("--why", o.why, "Prints the critical path, and the time without each cost; why.json, why.csv");
   JobsLevel jobs = JobsLevel::all;
   auto* jobs_option = add_choice<JobsLevel>(app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
-                                            "Rows of jobs.csv: all, stage (no per-layer collectives), none; default by size");
-  app.add_flag("--describe", o.describe, "Prints the elaborated machine: devices, links, routes; runs nothing");
-  app.add_flag("--explain", o.explain, "Prints the derived numbers: parameters, memory per rank, paths, ideal times; runs nothing");
+                                            "Rows of jobs.csv (stage: no per-layer collectives); default by size");
+  app.add_flag("--describe", o.describe, "Prints devices, links and routes of the machine; runs nothing");
+  app.add_flag("--explain", o.explain, "Prints parameters, memory, kernels, ideal times; runs nothing");
   app.add_flag("--check", o.check, "Only checks the scenario");
   app.add_flag("--schema", o.schema, "Prints the JSON Schema of a scenario");
   app.add_flag("--json", o.json, "JSON instead of text, for --describe and --explain");
   app.add_flag("--quiet", o.quiet, "Prints no table and no progress");
   try {
     app.parse(argc, argv);
+    if (help_all->count() != 0) {
+      std::cout << app.help() << "\nParameters of a scenario, for --set, too\n" << parameter_help("");
+      return {std::nullopt, kExitDone};
+    }
+    if (help->count() != 0) {
+      std::cout << (section.empty() ? app.help() : parameter_help(section));
+      return {std::nullopt, kExitDone};
+    }
     if (!window.empty()) {
       const std::size_t comma = window.find(',');
       if (comma == std::string::npos) throw CLI::ValidationError("--vcd-window", "'" + window + "' is not T0,T1");
@@ -90,12 +129,12 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     for (const auto& [wanted, name] : {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}})
       if (wanted && o.out.empty()) throw CLI::ValidationError(name, "needs --out DIR");
     if (o.fst && !Tracing::can_convert()) throw CLI::ValidationError("--fst", "vcd2fst is not installed (Debian package gtkwave); --vcd alone writes trace.vcd");
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return {std::nullopt, kExitDone};
   } catch (const CLI::CallForVersion&) {
-    std::cout << platform << " " RAILYARD_VERSION "\n";
+    std::cout << version << "\n";
     return {std::nullopt, kExitDone};
+  } catch (const InputError& e) {
+    std::cerr << e.what() << "\n";
+    return {std::nullopt, kExitBadInput};
   } catch (const CLI::ParseError& e) {
     std::cerr << platform << ": error: " << e.what() << " (--help lists the options)\n";
     return {std::nullopt, kExitBadInput};

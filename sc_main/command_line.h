@@ -13,6 +13,7 @@ enum class JobsLevel { all, stage, none };
 enum class VcdLevel { summary, links, all };
 
 struct Options {
+  std::string command;                  ///< as it was typed, quoted for a shell
   std::string scenario;
   std::vector<std::string> sets;
   std::string out;                      ///< empty: only the table

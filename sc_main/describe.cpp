@@ -16,7 +16,8 @@ const char* kind_of(const transport::Device& device) {
   if (dynamic_cast<const nvlink::NvSwitch*>(&device) != nullptr) return "nvswitch";
   if (dynamic_cast<const pcie::PlxSwitch*>(&device) != nullptr) return "plx";
   if (dynamic_cast<const pcie::RootComplex*>(&device) != nullptr) return "root_complex";
-  return "ib_switch";
+  if (dynamic_cast<const pcie::HostMemory*>(&device) != nullptr) return "host_memory";
+  return "network_switch";
 }
 
 Json hops_of(const transport::Lane& lane) {

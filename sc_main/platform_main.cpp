@@ -13,6 +13,7 @@
 #include "sc_main/describe.h"
 #include "sc_main/jobs_csv.h"
 #include "sc_main/output_directory.h"
+#include "sc_main/progress.h"
 #include "sc_main/results.h"
 #include "sc_main/scenario/load.h"
 #include "sc_main/simulation.h"
@@ -34,27 +35,40 @@ void on_signal(int signal) { interrupted = signal; }
 
 JobsLevel level_by_size(const Scenario& scenario) { return expected_jobs(scenario) > kManyJobs ? JobsLevel::stage : JobsLevel::all; }
 
-/// The line on stderr that says how far a run is, for people at a terminal.
+/// What fabric.fidelity: auto chose, and what the other fidelity would be worth.
+std::string fidelity_text(const transport::FidelityChoice& choice) {
+  constexpr double kManyTransactions = transport::kAffordableHops / 10;
+  std::string text = fmt::format("fidelity auto: {} of {} link sets run as fluid ({:.2g} of {:.2g} link transactions are simulated)",
+                                 choice.fluid_sets, choice.sets, choice.train_hops, choice.hops);
+  if (choice.train_hops > kManyTransactions)
+    text += "; fabric.fidelity: fluid is much faster where queueing is not the question";
+  return text;
+}
+
+/// Says on stderr how far a run is.
 class Progress {
  public:
-  Progress(Simulation& simulation, bool wanted) : simulation_(simulation), wanted_(wanted && isatty(STDERR_FILENO) != 0) {}
+  Progress(Simulation& simulation, bool wanted)
+      : simulation_(simulation), wanted_(wanted), at_terminal_(isatty(STDERR_FILENO) != 0), line_(at_terminal_) {}
   void tick(Time now) {
     if (!wanted_ || (++ticks_ & 0xfff) != 0) return;
-    const auto wall = Clock::now();
-    if (wall - last_ < std::chrono::milliseconds(200)) return;
-    last_ = wall;
-    fmt::print(stderr, "\r{:.3f} s simulated, {}\x1b[K", now.seconds(), simulation_.workload().progress());
+    const double wall = std::chrono::duration<double>(Clock::now() - begun_).count();
+    if (!line_.due(wall)) return;
+    WorkloadRun& workload = simulation_.workload();
+    const std::string text = ProgressLine::text(workload.done_ratio(), now, workload.progress(), wall);
+    fmt::print(stderr, fmt::runtime(at_terminal_ ? "\r{}\x1b[K" : "{}\n"), text);
     std::fflush(stderr);
   }
   ~Progress() {
-    if (wanted_) fmt::print(stderr, "\r\x1b[K");
+    if (wanted_ && at_terminal_) fmt::print(stderr, "\r\x1b[K");
   }
 
  private:
   Simulation& simulation_;
-  bool wanted_;
+  bool wanted_, at_terminal_;
+  ProgressLine line_;
   std::uint64_t ticks_ = 0;
-  Clock::time_point last_ = Clock::now();
+  Clock::time_point begun_ = Clock::now();
 };
 
 void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
@@ -65,10 +79,12 @@ int run(const Options& options, const Scenario& scenario) {
   JobsCsv jobs;
   if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(scenario)));
   Simulation simulation(scenario, jobs);
-  if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet)
-    fmt::print(stderr, "fidelity: {} of {} sets of links as fluid; trains start about {:.2g} times on a link, {:.2g} were all trains\n",
-               choice->fluid_sets, choice->sets, choice->train_hops, choice->hops);
-  if (out) write_text(out->file("machine.json"), describe(simulation).dump(2) + "\n");
+  if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet) fmt::print(stderr, "{}\n", fidelity_text(*choice));
+  if (out) {
+    write_text(out->file("command.txt"), options.command + "\n");
+    write_text(out->file("scenario.yaml"), scenario.resolved);
+    write_text(out->file("machine.json"), describe(simulation).dump(2) + "\n");
+  }
 
   std::unique_ptr<Tracing> tracing;
   if (out) tracing = std::make_unique<Tracing>(options, *out, simulation, jobs);

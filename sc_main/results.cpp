@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/os.h>
 
+#include "sc_main/build_info.h"
+
 namespace railyard {
 
 namespace {
@@ -70,6 +72,16 @@ void add_traffic(std::string& text, const Json& traffic) {
                         t["worst_link"].get<std::string>(), t["worst_link_direction"].get<std::string>());
 }
 
+/// What was asked: the groups' GPUs, then what the kind says of its workload.
+Json setup(Simulation& simulation) {
+  Json asked;
+  const platforms::MachineSpec& machine = simulation.scenario().machine;
+  for (const platforms::GroupSpec& group : machine.groups)
+    asked["groups"][group.name] = {{"gpu", group.gpu.name}, {"servers", group.servers}, {"gpus", group.servers * machine.board.gpus}};
+  simulation.workload().add_setup(asked);
+  return asked;
+}
+
 const char* fidelity_word(transport::Fidelity fidelity) {
   switch (fidelity) {
     case transport::Fidelity::train: return "train";
@@ -89,26 +101,29 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   s["schema_version"] = kSummarySchemaVersion;
   s["kind"] = workload.kind();
   s["platform"] = scenario.platform;
-  s["scenario"] = scenario.path;
+  s["scenario"] = scenario.name;
   if (!scenario.model.name.empty()) s["model"] = scenario.model.name;
+  s["setup"] = setup(simulation);
   s["seed"] = scenario.seed;
   s["fidelity"] = fidelity_word(simulation.fidelity());
   for (const platforms::GroupSpec& group : scenario.machine.groups) s["calibration"][group.gpu.name] = group.gpu.calibration;
   if (const Json compute = workload.compute(); !compute.is_null()) s["compute"] = compute;
   s["complete"] = workload.done();
   Json& metrics = s["metrics"];
-  metrics["end_s"] = simulation.end().seconds();
+  metrics["end_s"] = simulation.finished().seconds();
   workload.add_metrics(metrics);
   s["traffic"] = traffic(simulation, links);
   s["memory"] = workload.memory();
-  const double end = std::max(1e-15, simulation.end().seconds());
+  const double end = std::max(1e-15, simulation.finished().seconds());
   s["links"] = Json::array();
   for (const LinkRow& row : links) {
     const transport::PortCounters& c = row.counters();
     s["links"].push_back({{"name", row.name}, {"direction", row.direction}, {"bytes", c.payload_bytes}, {"wire_bytes", c.wire_bytes},
-                          {"busy_s", row.busy(simulation.end()).seconds()}, {"utilisation", row.busy(simulation.end()).seconds() / end}, {"peak_queue_bytes", c.peak_queued_bytes}});
+                          {"busy_s", row.busy(simulation.finished()).seconds()}, {"utilisation", row.busy(simulation.finished()).seconds() / end}, {"peak_queue_bytes", c.peak_queued_bytes}});
   }
-  s["simulator"] = {{"wall_s", figures.wall_s},
+  s["simulator"] = {{"version", kVersion},
+                    {"commit", kCommit},
+                    {"wall_s", figures.wall_s},
                     {"transactions", simulation.fabric().hop_transactions()},
                     {"replayed_transactions", simulation.fabric().replayed_transactions()},
                     {"jobs", workload.jobs()},
@@ -121,11 +136,11 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
 void write_links_csv(Simulation& simulation, const std::string& path) {
   auto out = fmt::output_file(path);
   out.print("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s,waited_tp_s,waited_pp_s,waited_kv_s\n");
-  const double end = std::max(1e-15, simulation.end().seconds());
+  const double end = std::max(1e-15, simulation.finished().seconds());
   for (const LinkRow& row : link_table(simulation)) {
     const transport::PortCounters& c = row.counters();
     out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}\n", row.name, row.direction, row.port_name(),
-              c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.end()).seconds(), row.busy(simulation.end()).seconds() / end, c.peak_queued_bytes,
+              c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.finished()).seconds(), row.busy(simulation.finished()).seconds() / end, c.peak_queued_bytes,
               row.link().rate.gb_per_s(), row.link().latency.seconds(), c.waited[0].seconds(), c.waited[1].seconds(), c.waited[2].seconds());
   }
 }

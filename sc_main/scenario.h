@@ -46,6 +46,8 @@ struct MachineEvent {
 
 struct Scenario {
   std::string path;                  ///< as given on the command line
+  std::string name;                  ///< in outputs
+  std::string resolved;              ///< as YAML, with --set applied; run again, it makes the same outputs
   std::string platform;              ///< plx_box | dgx_h100 | dgx_a100
   std::uint64_t seed = 1;
   workload::ModelShape model;        ///< of kinds that run one; otherwise nameless

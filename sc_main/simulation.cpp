@@ -35,11 +35,11 @@ void check_network(const Scenario& scenario) {
 
 }  // namespace
 
-Simulation::Simulation(const Scenario& scenario, workload::JobSink& sink) : scenario_(scenario) {
+Simulation::Simulation(const Scenario& scenario, workload::JobSink& sink) : scenario_(scenario), jobs_(sink) {
   check_network(scenario_);
   fabric_ = std::make_unique<transport::Fabric>(channel_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
-  workload_ = make_workload_run(scenario_, *machine_, *fabric_, sink);
+  workload_ = make_workload_run(scenario_, *machine_, *fabric_, jobs_);
   events_ = std::make_unique<MachineEvents>(*this);
   // What a collective took before its links changed says nothing of what it takes afterwards.
   if (events_->change_links()) workload_->simulate_every_collective();

@@ -34,11 +34,25 @@ class Simulation : private transport::CalendarClient {
   const std::optional<transport::FidelityChoice>& fidelity_choice() const { return fidelity_choice_; }
   /// When the last thing happened; what the scenario's events would have changed afterwards does not count.
   Time end() const { return sooner(end_, fabric_->now()); }
+  /// When the last job ended; of a run that is not done, end(). Credits on their way home do not count.
+  Time finished() const { return workload_->done() && jobs_.latest_end != Time() ? jobs_.latest_end : end(); }
 
  private:
+  /// Passes jobs on.
+  struct JobEnds : workload::JobSink {
+    explicit JobEnds(workload::JobSink& to) : next(to) {}
+    void on_job(const workload::JobRecord& record) override {
+      latest_end = later(latest_end, record.end);
+      next.on_job(record);
+    }
+    workload::JobSink& next;
+    Time latest_end;
+  };
+
   void on_event(std::uint32_t, std::uint64_t) override { workload_->start(); }
 
   Scenario scenario_;
+  JobEnds jobs_;
   std::unique_ptr<transport::Fabric> fabric_;
   std::unique_ptr<platforms::Machine> machine_;
   std::unique_ptr<WorkloadRun> workload_;

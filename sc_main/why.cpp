@@ -129,7 +129,7 @@ Json Why::results() const {
   all["schema_version"] = kSchemaVersion;
   all["kind"] = simulation_.workload().kind();
   all["platform"] = simulation_.scenario().platform;
-  all["scenario"] = simulation_.scenario().path;
+  all["scenario"] = simulation_.scenario().name;
   all["paths"] = Json::array();
   for (const Measure& measure : measures()) all["paths"].push_back(result(measure));
   return all;

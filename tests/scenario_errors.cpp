@@ -312,3 +312,21 @@ BOOST_AUTO_TEST_CASE(set_options_are_cited) {
              "--set events.0=1: error: events: no item '0'; the list is empty");
   BOOST_TEST(s.refusal_of_set("seed=1\nb").find('\n') == std::string::npos);
 }
+
+BOOST_AUTO_TEST_CASE(groups_without_work) {
+  Scratch s;
+  const std::string nccl = "machine: {groups: {node: {servers: 1}}}\nworkload: {kind: collective, op: all_reduce}\n";
+  BOOST_TEST(s.refusal(nccl, {"machine.groups.nod.gpu=H200-SXM-141GB"}, "dgx_h100") ==
+             "--set machine.groups.nod.gpu=H200-SXM-141GB: error: machine.groups.nod: the scenario has no such group "
+             "(did you mean 'node'?); a group that --set adds needs servers, too");
+  BOOST_TEST(s.refusal(nccl, {"machine.groups.prefill.gpu=H200-SXM-141GB"}, "dgx_h100") ==
+             "--set machine.groups.prefill.gpu=H200-SXM-141GB: error: machine.groups.prefill: the scenario has no such group"
+             "; accepted: node; a group that --set adds needs servers, too");
+  BOOST_TEST(s.refusal(nccl, {"machine.groups.more.servers=1"}, "dgx_h100") == "accepted");
+  BOOST_TEST(s.refusal(nccl, {"machine.groups.more.servers=1", "workload.ranks=8"}, "dgx_h100") ==
+             "--set machine.groups.more.servers=1: error: machine.groups.more: the workload uses no GPU of this group; accepted: node");
+  const std::string layer = "model: {config: " + kSource +
+                            "/scenarios/models/llama-3.1-8b.json}\nmachine: {groups: {one: {}, two: {}}}\n"
+                            "workload: {kind: layer, phase: prefill, tokens: 128}\n";
+  BOOST_TEST(s.refusal(layer) == "s.yaml:2:34: error: machine.groups.two: the workload uses no GPU of this group; accepted: one");
+}

@@ -137,7 +137,8 @@ BOOST_AUTO_TEST_CASE(overrides_change_what_they_name_only) {
                  .machine.ib_cable.gb_per_s == 30);
 }
 
-BOOST_AUTO_TEST_CASE(user_datasheets_are_relative_to_the_scenario) {
+// In a file to the file, in --set to the current directory.
+BOOST_AUTO_TEST_CASE(paths_are_relative_to_where_they_are_written) {
   const Scratch scratch;
   std::string sheet = text_of(kSource + "/platforms/datasheets/gpus/L40S.yaml");
   const std::string count = "count: 142";
@@ -147,6 +148,20 @@ BOOST_AUTO_TEST_CASE(user_datasheets_are_relative_to_the_scenario) {
   BOOST_TEST(s.machine.groups[0].gpu.name == "half");
   BOOST_TEST(s.machine.groups[0].gpu.sm.count == 71u);
   BOOST_TEST(s.machine.groups[1].gpu.sm.count == 142u);
+
+  std::filesystem::create_directories(scratch.path("below"));
+  const std::string in_file = small_scenario() + "machine: {groups: {prefill: {gpu: ../half.yaml}, decode: {gpu: L40S}}}\n";
+  scratch.write("below/s.yaml", in_file);
+  const Scenario below = load_scenario("below/s.yaml", {"machine.groups.decode.gpu=half.yaml"}, "plx_box");
+  for (const platforms::GroupSpec& group : below.machine.groups) BOOST_TEST(group.gpu.sm.count == 71u);
+  // What the run writes names both absolutely, so it loads from anywhere, and writes itself again.
+  scratch.write("resolved.yaml", below.resolved);
+  std::filesystem::current_path("/");
+  const Scenario again = load_scenario(scratch.path("resolved.yaml"), {}, "plx_box");
+  for (const platforms::GroupSpec& group : again.machine.groups) BOOST_TEST(group.gpu.sm.count == 71u);
+  BOOST_TEST(again.resolved == below.resolved);
+  BOOST_TEST(again.name == "below/s.yaml");
+  std::filesystem::current_path(scratch.path(""));
 }
 
 BOOST_AUTO_TEST_CASE(every_shipped_datasheet_loads) {

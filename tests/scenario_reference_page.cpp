@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(schema_is_current) {
 }
 
 BOOST_AUTO_TEST_CASE(help_lists_every_kind_of_key) {
-  const std::string help = parameter_help();
+  const std::string help = parameter_help("");
   for (const std::string key :
        {"model.config", "workload.prefill.tp", "workload.requests.list[].arrival_s", "workload.requests.rate_scale",
         "machine.overrides.gpu", "fabric.classes.kv.vc", "workload.decode.steps"}) {
@@ -46,6 +46,20 @@ BOOST_AUTO_TEST_CASE(help_lists_every_kind_of_key) {
   BOOST_TEST(
       help.find("  machine.overrides.ib_cable  (InfiniBand cable)\n      gb_per_s, latency_ns, buffer_bytes\n") !=
       std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(help_of_a_section_has_its_keys_and_no_others) {
+  const auto lists = [](const std::string& help, const std::string& key) { return help.find("  " + key + "  (") != std::string::npos; };
+  BOOST_TEST(lists(parameter_help("workload.requests"), "workload.requests.rate_scale"));
+  BOOST_TEST(!lists(parameter_help("workload.requests"), "workload.chunk_tokens"));
+  BOOST_TEST(lists(parameter_help("layer"), "workload.phase"));
+  BOOST_TEST(!lists(parameter_help("layer"), "workload.chunk_tokens"));
+  BOOST_TEST(lists(parameter_help("seed"), "seed"));
+  BOOST_TEST(lists(parameter_help("machine.overrides"), "machine.overrides.ib_cable.latency_ns"));
+  for (const std::string& section : parameter_sections()) BOOST_TEST(!parameter_help(section).empty(), section);
+  BOOST_CHECK_EXCEPTION(parameter_help("colective"), InputError, [](const InputError& e) {
+    return std::string(e.what()) == "--help colective: error: no such section (did you mean 'collective'?)";
+  });
 }
 
 BOOST_AUTO_TEST_CASE(shipped_scenarios_validate_by_jsonschema) {

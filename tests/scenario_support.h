@@ -1,4 +1,4 @@
-// A scratch folder with scenario files, and refusals as text, for the scenario loader's tests.
+// A scratch folder with scenario files, the current directory while it is there, and refusals as text, for the scenario loader's tests.
 #pragma once
 
 #include <unistd.h>
@@ -41,8 +41,12 @@ class Scratch {
  public:
   Scratch() : path_(std::filesystem::temp_directory_path() / ("railyard_scenario_" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(path_);
+    std::filesystem::current_path(path_);  // paths of --set count from here
   }
-  ~Scratch() { std::filesystem::remove_all(path_); }
+  ~Scratch() {
+    std::filesystem::current_path(path_.parent_path());
+    std::filesystem::remove_all(path_);
+  }
 
   std::string path(const std::string& name) const { return (path_ / name).string(); }
   std::string write(const std::string& name, const std::string& text) const {

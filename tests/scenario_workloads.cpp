@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_collective) {
     return collective_of(all).gpus;
   };
   BOOST_TEST(ranks({}).size() == 16u);
-  BOOST_TEST(ranks({"workload.ranks=3"}) == (Indices{0, 1, 2}), boost::test_tools::per_element());
+  BOOST_TEST(ranks({"workload.ranks=9"}) == (Indices{0, 1, 2, 3, 4, 5, 6, 7, 8}), boost::test_tools::per_element());
   BOOST_TEST(ranks({"workload.ranks=[9, 2, 15]"}) == (Indices{9, 2, 15}), boost::test_tools::per_element());
   BOOST_TEST(ranks({"workload.ranks_per_server=2"}) == (Indices{0, 1, 8, 9}), boost::test_tools::per_element());
   BOOST_TEST(ranks({"workload.ranks_per_server=2", "workload.ranks=3"}) == (Indices{0, 1, 8}),

@@ -31,12 +31,18 @@ def refusal(platform, *arguments, cwd=None):
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_version_and_help(platform):
-    assert re.fullmatch(platform + r" \d+\.\d+\.\d+\n", succeed(platform, "--version").stdout)
+    assert re.fullmatch(platform + r" \d+\.\d+\.\d+ \(\w+(-dirty)?\)\n", succeed(platform, "--version").stdout)
     text = succeed(platform, "--help").stdout
+    assert text.count("\n") <= 30
     for option in ["--out", "--set", "--vcd", "--vcd-level", "--vcd-filter", "--vcd-window", "--fst", "--jobs", "--describe", "--explain",
                    "--json", "--check", "--schema", "--quiet", "--version"]:
         assert option in text
-    assert "workload.chunk_tokens" in text
+    assert "workload.chunk_tokens" not in text
+    for section in ["disaggregated_prefill", "workload", "workload.chunk_tokens"]:
+        assert "workload.chunk_tokens  (integer" in succeed(platform, "--help", section).stdout
+    everything = succeed(platform, "--help-all").stdout
+    assert everything.startswith(text) and "fabric.classes.kv.vc" in everything and "workload.chunk_tokens" in everything
+    assert refusal(platform, "--help", "machin") == "--help machin: error: no such section (did you mean 'machine'?)"
 
 
 def test_schema_is_a_schema_and_says_what_the_loader_says(tmp_path):
@@ -241,7 +247,7 @@ def test_out_replaces_a_run_and_nothing_else(tmp_path):
     succeed("plx_box", scenario, "--out", out, "--quiet")
     (out / "old").write_text("of the run before")
     succeed("plx_box", scenario, "--out", f"{out}/", "--quiet", "--jobs", "none")
-    assert sorted(os.listdir(out)) == ["links.csv", "machine.json", "requests.csv", "summary.json"]
+    assert sorted(os.listdir(out)) == ["command.txt", "links.csv", "machine.json", "requests.csv", "scenario.yaml", "summary.json"]
     assert os.listdir(out.parent) == ["out"]  # no working directory is left
     # A scenario that is refused leaves what was there.
     before = summary(out)

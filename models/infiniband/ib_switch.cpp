@@ -9,12 +9,14 @@ namespace {
 
 constexpr std::uint32_t kNoGroup = ~0u;
 
-/// FNV-1a over what names a queue pair.
-std::uint64_t hash_of_queue_pair(const Transaction& t) {
+/// FNV-1a over the seed and what names a queue pair.
+std::uint64_t hash_of_queue_pair(const Transaction& t, std::uint64_t seed) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   const auto mix = [&](std::uint32_t word) {
     for (int byte = 0; byte < 4; ++byte, word >>= 8) hash = (hash ^ (word & 0xff)) * 0x100000001b3ull;
   };
+  mix(static_cast<std::uint32_t>(seed));
+  mix(static_cast<std::uint32_t>(seed >> 32));
   mix(t.lid);
   if (t.message != nullptr) {
     mix(t.message->source);
@@ -55,7 +57,7 @@ bool IbSwitch::has_choice(Lid lid) const {
 PortId IbSwitch::route(const Transaction& t) {
   if (!has_choice(t.lid)) return Switch::route(t);
   const Ports& ports = *group_of(t.lid);
-  return routing_ == Routing::ecmp ? ports[hash_of_queue_pair(t) % ports.size()] : first_free(ports);
+  return routing_ == Routing::ecmp ? ports[hash_of_queue_pair(t, seed_) % ports.size()] : first_free(ports);
 }
 
 PortId IbSwitch::first_free(const Ports& ports) {

@@ -18,8 +18,9 @@ namespace railyard::infiniband {
 
 class IbSwitch : public transport::Switch {
  public:
-  IbSwitch(sc_core::sc_module_name name, transport::FabricContext& context, Routing routing = Routing::deterministic)
-      : Switch(name, context, DecodeBy::lid), routing_(routing) {}
+  IbSwitch(sc_core::sc_module_name name, transport::FabricContext& context, Routing routing = Routing::deterministic,
+           std::uint64_t seed = 0)
+      : Switch(name, context, DecodeBy::lid), routing_(routing), seed_(seed) {}
 
   /// What is addressed to this LID, which decoder() does not map, leaves through a port of that group.
   void map_to_group(transport::Lid lid, std::uint32_t group);
@@ -43,6 +44,7 @@ class IbSwitch : public transport::Switch {
   PortId first_free(const Ports& ports);
 
   Routing routing_;
+  std::uint64_t seed_;
   std::vector<Ports> groups_;
   std::vector<std::uint32_t> group_of_lid_;
   std::uint32_t turn_ = 0;  ///< after the port chosen last

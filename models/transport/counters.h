@@ -16,7 +16,7 @@ struct PortCounters {
   Bytes lost_bytes = 0;      ///< of payload_bytes: on the link when it was lost
   Time busy;
   Bytes queued_bytes = 0;    ///< payload waiting to start, now
-  Bytes peak_queued_bytes = 0;
+  Bytes peak_queued_bytes = 0;   ///< what starts as it comes has not waited
   /// By class: what messages took longer than they would have alone, as far as this port is what they waited for.
   std::array<TimeSum, kMaxClasses> waited{};
 };

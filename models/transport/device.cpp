@@ -156,7 +156,6 @@ std::vector<const Transaction*> Device::waiting(PortId out) {
 void Device::queued(PortId out, std::int64_t more_bytes) {
   Port& p = ports_[out.value()];
   p.counters.queued_bytes += static_cast<Bytes>(more_bytes);
-  p.counters.peak_queued_bytes = std::max(p.counters.peak_queued_bytes, p.counters.queued_bytes);
   if (context_.listener != nullptr) context_.listener->on_queue(*this, out, p.counters.queued_bytes, now());
 }
 
@@ -168,6 +167,7 @@ void Device::serve(PortId out) {
           return cost_of(p.egress, front(out, channel, requester));
         });
     if (!choice.found) {
+      p.counters.peak_queued_bytes = std::max(p.counters.peak_queued_bytes, p.counters.queued_bytes);
       if (choice.retry != Time::max()) wake(p, choice.retry);
       return;
     }

@@ -57,6 +57,15 @@ std::string CollectiveRun::progress() const {
   return fmt::format("{} of {} sizes done", test_->finished().size(), spec().sizes.size());
 }
 
+double CollectiveRun::done_ratio() const {
+  // A size costs about as much as its bytes, and the smallest something, too.
+  constexpr double kLeastBytes = 1 << 20;
+  double done = 0, all = 0;
+  for (const Bytes bytes : spec().sizes) all += kLeastBytes + static_cast<double>(bytes);
+  for (const SizeResult& r : test_->finished()) done += kLeastBytes + static_cast<double>(r.spec.bytes);
+  return done / all;
+}
+
 std::map<GpuId, std::string> CollectiveRun::rank_names() const {
   std::map<GpuId, std::string> names;
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
@@ -122,6 +131,15 @@ std::string CollectiveRun::explain_text(const Json& e) const {
   return text;
 }
 
+void CollectiveRun::add_setup(Json& setup) const {
+  setup["operation"] = operation(spec().operation);
+  setup["ranks"] = gpus_.size();
+  setup["dtype"] = workload::collective_test::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
+  setup["min_bytes"] = *std::min_element(spec().sizes.begin(), spec().sizes.end());
+  setup["max_bytes"] = *std::max_element(spec().sizes.begin(), spec().sizes.end());
+  setup["in_graph"] = spec().in_graph;
+}
+
 void CollectiveRun::add_metrics(Json& metrics) {
   Json time = Json::object(), algbw = Json::object(), busbw = Json::object();
   double sum = 0;
@@ -161,8 +179,8 @@ CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
 }
 
 std::string CollectiveRun::table(const Json& s) const {
-  std::string text = fmt::format("# {} on {}: {} ranks\n#\n", operation(spec().operation),
-                                 s["platform"].get<std::string>(), test_->ranks());
+  std::string text =
+      fmt::format("# {} on {}: {} ranks\n#\n", operation(spec().operation), machine_text(scenario_), test_->ranks());
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}  {:<12} {:<8} {:>8}\n", "size", "count",
                       "type", "redop", "root", "time", "algbw", "busbw", "algorithm", "protocol", "channels");
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}\n", "(B)", "(elements)", "", "", "",

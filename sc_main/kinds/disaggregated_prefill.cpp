@@ -92,20 +92,27 @@ void DisaggregatedPrefill::assign_nics(const std::vector<GpuId>& ranks) {
     machine_.assign_nic(ranks[rank], machine_.nic_modulo(ranks[rank], rank));
 }
 
-std::uint64_t DisaggregatedPrefill::expected_jobs(const Scenario& scenario) {
-  const PrefillSpec& w = scenario.prefill();
+std::uint64_t DisaggregatedPrefill::expected_passes(const PrefillSpec& w) {
   std::uint64_t passes = 0, tokens = 0, longest = 0;
   for (const Request& r : w.requests) {
     passes += ceil_div(r.prompt_tokens, w.chunk_tokens);
     tokens += r.output_tokens;
     longest = std::max<std::uint64_t>(longest, r.output_tokens);
   }
-  passes += std::max(longest, tokens / w.max_batch);
-  return passes * scenario.model.layers * 2;
+  return passes + std::max(longest, tokens / w.max_batch);
+}
+
+std::uint64_t DisaggregatedPrefill::expected_jobs(const Scenario& scenario) {
+  return expected_passes(scenario.prefill()) * scenario.model.layers * 2;
 }
 
 std::string DisaggregatedPrefill::progress() const {
   return fmt::format("{} of {} requests done", system_->finished(), system_->requests().size());
+}
+
+double DisaggregatedPrefill::done_ratio() const {
+  const std::uint64_t chunks = system_->prefill().tokens_done() / spec().chunk_tokens;
+  return std::min(1.0, done_of(chunks + system_->decode().steps(), expected_passes(spec())));
 }
 
 std::map<GpuId, std::string> DisaggregatedPrefill::rank_names() const {

@@ -21,6 +21,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   void simulate_every_collective() override { system_->simulate_every_collective(); }
   bool done() const override { return system_->done(); }
   std::string progress() const override;
+  double done_ratio() const override;
   std::vector<std::string> blocked() override { return system_->blocked(); }
   std::uint64_t jobs() const override { return system_->dispatcher().jobs(); }
   workload::Dispatcher* dispatcher() override { return &system_->dispatcher(); }
@@ -34,6 +35,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   nlohmann::ordered_json compute() override {
     return profile_use({&system_->prefill_grid().timer(), &system_->decode_grid().timer()});
   }
+  void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
   nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;
@@ -41,6 +43,8 @@ class DisaggregatedPrefill : public WorkloadRun {
 
  private:
   const workload::prefill::PrefillSpec& spec() const { return scenario_.prefill(); }
+  /// Chunks and decode steps, about.
+  static std::uint64_t expected_passes(const workload::prefill::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::prefill::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
   void trace(probe::StreamTracer& tracer, workload::prefill::Grid& grid, const probe::StreamTracer::TaskLabel& work);

@@ -83,6 +83,8 @@ std::string KernelRun::progress() const {
   return fmt::format("{} of {} kernels done", test_->finished(), spec().kernels.size() * gpus_.size());
 }
 
+double KernelRun::done_ratio() const { return done_of(test_->finished(), spec().kernels.size() * gpus_.size()); }
+
 std::map<GpuId, std::string> KernelRun::rank_names() const {
   std::map<GpuId, std::string> names;
   for (const GpuId id : gpus_) names[id] = "[0]";
@@ -120,6 +122,8 @@ std::string KernelRun::explain_text(const Json& e) const {
     text += fmt::format("\n{}\n{}", one["gpu"].get<std::string>(), kernel_arithmetic_text(one));
   return text;
 }
+
+void KernelRun::add_setup(Json& setup) const { setup["kernels"] = spec().kernels.size(); }
 
 void KernelRun::add_metrics(Json& metrics) {
   Json total = Json::object(), tflops = Json::object(), gb_per_s = Json::object(), limits = Json::object();

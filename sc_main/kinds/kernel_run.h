@@ -17,6 +17,7 @@ class KernelRun : public WorkloadRun {
   void simulate_every_collective() override {}  // it has none
   bool done() const override { return test_->done(); }
   std::string progress() const override;
+  double done_ratio() const override;
   std::vector<std::string> blocked() override { return {}; }  // kernels wait for nothing
   std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
   workload::Dispatcher* dispatcher() override { return &test_->dispatcher(); }
@@ -25,6 +26,7 @@ class KernelRun : public WorkloadRun {
   void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
+  void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
   nlohmann::ordered_json memory() const override { return nlohmann::ordered_json::object(); }
   std::string table(const nlohmann::ordered_json& summary) const override;

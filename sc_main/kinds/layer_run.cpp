@@ -78,6 +78,8 @@ void LayerRun::check() const {
 
 std::string LayerRun::progress() const { return fmt::format("{} of {} steps done", layer_->finished(), layer_->steps().size()); }
 
+double LayerRun::done_ratio() const { return done_of(layer_->finished(), layer_->steps().size()); }
+
 std::map<GpuId, std::string> LayerRun::rank_names() const {
   std::map<GpuId, std::string> names;
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
@@ -135,6 +137,15 @@ std::string LayerRun::explain_text(const Json& e) const {
   return text;
 }
 
+void LayerRun::add_setup(Json& setup) const {
+  setup["phase"] = name_of(spec().phase);
+  setup["tp"] = spec().tp;
+  setup["batch"] = spec().batch;
+  setup["tokens"] = spec().tokens;
+  setup["context_tokens"] = spec().context_tokens;
+  setup["sequence_parallel"] = spec().sequence_parallel;
+}
+
 void LayerRun::add_metrics(Json& metrics) {
   double kernels = 0, collectives = 0, flops = 0, bytes = 0;
   Json time = Json::object();
@@ -169,7 +180,7 @@ Json LayerRun::memory() const {
 
 std::string LayerRun::title() const {
   const LayerSpec& s = spec();
-  std::string text = fmt::format("{} on {}: {} of {} x {} tokens", scenario_.model.name, scenario_.platform, name_of(s.phase), s.batch, s.tokens);
+  std::string text = fmt::format("{} on {}: {} of {} x {} tokens", scenario_.model.name, machine_text(scenario_), name_of(s.phase), s.batch, s.tokens);
   if (s.phase != Phase::training) text += fmt::format(" after {}", s.context_tokens);
   return text + fmt::format(", one layer on {} x {}{}", s.tp, group().gpu.name, s.sequence_parallel ? ", sequence parallel" : "");
 }

@@ -19,6 +19,7 @@ class LayerRun : public WorkloadRun {
   void simulate_every_collective() override {}  // it always does
   bool done() const override { return layer_->done(); }
   std::string progress() const override;
+  double done_ratio() const override;
   std::vector<std::string> blocked() override { return layer_->blocked(); }
   std::uint64_t jobs() const override { return layer_->dispatcher().jobs(); }
   workload::Dispatcher* dispatcher() override { return &layer_->dispatcher(); }
@@ -28,6 +29,7 @@ class LayerRun : public WorkloadRun {
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   nlohmann::ordered_json compute() override { return profile_use({&timer_}); }
+  void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
   nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;

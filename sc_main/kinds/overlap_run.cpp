@@ -34,6 +34,8 @@ std::string OverlapRun::progress() const {
   return fmt::format("{} of {} methods done", test_->results().size(), spec().methods.size());
 }
 
+double OverlapRun::done_ratio() const { return done_of(test_->results().size(), spec().methods.size()); }
+
 std::map<GpuId, std::string> OverlapRun::rank_names() const {
   std::map<GpuId, std::string> names;
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
@@ -90,6 +92,16 @@ Time OverlapRun::time_of(Method method) const {
   return {};
 }
 
+void OverlapRun::add_setup(Json& setup) const {
+  setup["operation"] = workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)];
+  setup["ranks"] = spec().gpus.size();
+  setup["m"] = spec().m;
+  setup["n"] = spec().n;
+  setup["k"] = spec().k;
+  setup["dtype"] = name_of(spec().dtype);
+  setup["collective_bytes"] = spec().collective_bytes;
+}
+
 void OverlapRun::add_metrics(Json& metrics) {
   const double gemm = time_of(Method::gemm).seconds(), collective = time_of(Method::collective).seconds();
   Json time = Json::object(), stretch = Json::object(), hidden = Json::object();
@@ -115,9 +127,9 @@ Json OverlapRun::memory() const {
 
 std::string OverlapRun::table(const Json& s) const {
   std::string text = fmt::format(
-      "# {} on {}: {} ranks of {}, {} on each, {} bytes to {}\n#\n",
-      workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)], s["platform"].get<std::string>(),
-      test_->ranks(), machine_.gpu(gpus_[0]).datasheet().name, shape_text(workload::overlap::gemm_of(spec())),
+      "# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n",
+      workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)], machine_text(scenario_),
+      test_->ranks(), shape_text(workload::overlap::gemm_of(spec())),
       spec().collective_bytes, collective::kOperationNames[static_cast<std::size_t>(test_->plan().operation)]);
   text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there",
                       "kernels slower", "hidden");

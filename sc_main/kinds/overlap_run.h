@@ -15,6 +15,7 @@ class OverlapRun : public WorkloadRun {
   void simulate_every_collective() override {}  // it always does
   bool done() const override { return test_->done(); }
   std::string progress() const override;
+  double done_ratio() const override;
   std::vector<std::string> blocked() override { return test_->blocked(); }
   std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
   workload::Dispatcher* dispatcher() override { return &test_->dispatcher(); }
@@ -23,6 +24,7 @@ class OverlapRun : public WorkloadRun {
   void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
+  void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
   nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;

@@ -51,6 +51,8 @@ std::string PointToPointRun::progress() const {
   return fmt::format("{} of {} {} done", test_->finished(), test_->points().size(), sweeps() ? "sizes" : "copies");
 }
 
+double PointToPointRun::done_ratio() const { return done_of(test_->finished(), test_->points().size()); }
+
 std::vector<std::string> PointToPointRun::blocked() {
   const Point& point = test_->points()[test_->finished()];
   return {fmt::format("{} from {} to {}: {} bytes have not landed", name_of(point.measure),
@@ -99,8 +101,16 @@ std::string PointToPointRun::explain_text(const Json& e) const {
   return fmt::format("{} points of {} messages a flow\n", e["points"].get<int>(), e["iterations"].get<int>());
 }
 
+const char* PointToPointRun::name_of_test() const { return workload::p2p::kTestNames[static_cast<std::size_t>(spec().test)]; }
+
 double PointToPointRun::value(const Point& point) {
   return is_latency(point.measure) ? point.latency_s() : point.gb_per_s();
+}
+
+void PointToPointRun::add_setup(Json& setup) const {
+  setup["test"] = name_of_test();
+  setup["ranks"] = gpus_.size();
+  setup["iterations"] = spec().iterations;
 }
 
 void PointToPointRun::add_metrics(Json& metrics) {
@@ -176,9 +186,10 @@ std::string PointToPointRun::sweep_text() const {
 }
 
 std::string PointToPointRun::table(const Json&) const {
-  if (sweeps()) return sweep_text();
-  if (spec().test != Test::matrix) return host_text();
-  return matrix_text(Measure::unidirectional, "Unidirectional P2P bandwidth matrix (GB/s)") +
+  const std::string head = fmt::format("# {} on {}\n", name_of_test(), machine_text(scenario_));
+  if (sweeps()) return head + sweep_text();
+  if (spec().test != Test::matrix) return head + host_text();
+  return head + matrix_text(Measure::unidirectional, "Unidirectional P2P bandwidth matrix (GB/s)") +
          matrix_text(Measure::bidirectional, "Bidirectional P2P bandwidth matrix (GB/s)") +
          matrix_text(Measure::latency, "P2P latency matrix (us)");
 }

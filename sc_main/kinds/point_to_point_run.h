@@ -20,6 +20,7 @@ class PointToPointRun : public WorkloadRun {
   void simulate_every_collective() override {}  // it has none
   bool done() const override { return test_->done(); }
   std::string progress() const override;
+  double done_ratio() const override;
   std::vector<std::string> blocked() override;
   std::uint64_t jobs() const override { return test_->messages(); }
   workload::Dispatcher* dispatcher() override { return nullptr; }
@@ -28,6 +29,7 @@ class PointToPointRun : public WorkloadRun {
   void trace(probe::StreamTracer&) override {}  // no streams: what moves is on the links
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
+  void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
   nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;
@@ -38,6 +40,7 @@ class PointToPointRun : public WorkloadRun {
   const workload::p2p::PointToPointSpec& spec() const {
     return std::get<workload::p2p::PointToPointSpec>(scenario_.workload);
   }
+  const char* name_of_test() const;
   std::string matrix_text(Measure measure, const char* title) const;
   std::string host_text() const;
   std::string sweep_text() const;

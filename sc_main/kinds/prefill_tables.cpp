@@ -98,6 +98,12 @@ void add_decode_metrics(Json& metrics, workload::prefill::System& system) {
   metrics["decode"] = d;
 }
 
+/// Of the requests: {least, mean, most}.
+Json length_range(const std::vector<std::uint32_t>& tokens) {
+  const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
+  return {{"least", *least}, {"mean", mean({tokens.begin(), tokens.end()})}, {"most", *most}};
+}
+
 std::uint64_t nanoseconds(Time t) { return (t.fs() + 500'000) / 1'000'000; }
 
 std::string peak_memory(const Json& ranks) {
@@ -111,6 +117,20 @@ std::string peak_memory(const Json& ranks) {
 }
 
 }  // namespace
+
+void DisaggregatedPrefill::add_setup(Json& setup) const {
+  std::vector<std::uint32_t> prompts, outputs;
+  for (const workload::prefill::Request& request : spec().requests) {
+    prompts.push_back(request.prompt_tokens);
+    outputs.push_back(request.output_tokens);
+  }
+  setup["prefill"] = {{"tp", spec().prefill.tp}, {"pp", spec().prefill.pp}};
+  setup["decode"] = {{"tp", spec().decode.tp}, {"pp", spec().decode.pp}, {"max_batch", spec().max_batch}};
+  setup["chunk_tokens"] = spec().chunk_tokens;
+  setup["requests"] = spec().requests.size();
+  setup["prompt_tokens"] = length_range(prompts);
+  setup["output_tokens"] = length_range(outputs);
+}
 
 void DisaggregatedPrefill::add_metrics(Json& metrics) {
   add_request_metrics(metrics, *system_);
@@ -143,7 +163,7 @@ std::string DisaggregatedPrefill::table(const Json& s) const {
   std::string text;
   const auto line = [&](const std::string& name, const std::string& value) { text += fmt::format("  {:<28} {}\n", name, value); };
   const auto seconds = [&](const Json& j) { return duration_text(j.get<double>()); };
-  text += fmt::format("{} on {}: {} request{}\n\n", s["model"].get<std::string>(), s["platform"].get<std::string>(), m["requests"].get<int>(),
+  text += fmt::format("{} on {}: {} request{}\n\n", s["model"].get<std::string>(), machine_text(scenario_), m["requests"].get<int>(),
                       m["requests"] == 1 ? "" : "s");
   const bool many = m["requests"].get<int>() > 1;
   const auto spread = [&](const char* name) {

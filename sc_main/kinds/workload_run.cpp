@@ -50,6 +50,15 @@ std::uint64_t expected_jobs(const Scenario& scenario) {
   return DisaggregatedPrefill::expected_jobs(scenario);
 }
 
+std::string machine_text(const Scenario& scenario) {
+  const auto& groups = scenario.machine.groups;
+  std::string text;
+  for (const platforms::GroupSpec& group : groups)
+    text += fmt::format("{}{}{} x {}", text.empty() ? "" : ", ", groups.size() > 1 ? group.name + " " : "",
+                        group.servers * scenario.machine.board.gpus, group.gpu.name);
+  return fmt::format("{} ({})", scenario.platform, text);
+}
+
 nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId id, Time now) {
   const gpu::Gpu& gpu = machine.gpu(id);
   const gpu::SmArray& sms = gpu.sms();

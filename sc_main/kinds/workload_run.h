@@ -45,6 +45,8 @@ class WorkloadRun {
   virtual bool done() const = 0;
   /// "3 of 10 requests done"
   virtual std::string progress() const = 0;
+  /// Share of the simulation's work that is done, about: 0 to 1.
+  virtual double done_ratio() const = 0;
   /// What stands still, a line each, for a run that cannot progress.
   virtual std::vector<std::string> blocked() = 0;
   virtual std::uint64_t jobs() const = 0;  ///< dispatched
@@ -68,6 +70,8 @@ class WorkloadRun {
 
   /// Where kernel times come from, if not from datasheets; null otherwise. For the summary's `compute`.
   virtual nlohmann::ordered_json compute() { return nullptr; }
+  /// Into `setup` of the summary: what was asked of the workload.
+  virtual void add_setup(nlohmann::ordered_json& setup) const = 0;
   /// Into `metrics` of the summary.
   virtual void add_metrics(nlohmann::ordered_json& metrics) = 0;
   /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s, kernel_alone_s,
@@ -86,11 +90,14 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
 /// Rows that jobs.csv would have with everything in it, about.
 std::uint64_t expected_jobs(const Scenario& scenario);
 
+/// "dgx_h100 (8 x H100-SXM5-80GB)", for the heads of tables.
+std::string machine_text(const Scenario& scenario);
 /// The memory() row of a rank on that GPU.
 nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId gpu, Time now);
 /// The compute() of timers that may use a profile, and its lines in the table on stdout.
 nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers);
 std::string profile_text(const nlohmann::ordered_json& compute);
+inline double done_of(std::uint64_t done, std::uint64_t all) { return static_cast<double>(done) / static_cast<double>(all); }
 /// "12.3 ms", as tables show times.
 std::string duration_text(double seconds);
 

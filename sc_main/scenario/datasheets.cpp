@@ -272,12 +272,7 @@ constexpr std::size_t kLongestDatasheet = 1u << 20;
 
 Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
   const std::string& name = which.name;
-  const bool is_file =
-      name.find('/') != std::string::npos || (name.size() > 5 && name.compare(name.size() - 5, 5, ".yaml") == 0);
-  if (is_file) {
-    const std::string path = (std::filesystem::path(which.folder) / name).string();
-    return {path, parse_yaml(read_file(path, which.origin, which.key, kLongestDatasheet), path)};
-  }
+  if (is_datasheet_path(name)) return {name, parse_yaml(read_file(name, which.origin, which.key, kLongestDatasheet), name)};
   for (std::size_t i = 0; i < kEmbeddedFileCount; ++i) {
     if (folder + "/" + name == kEmbeddedFiles[i].path) {
       const std::string path = "platforms/datasheets/" + folder + "/" + name + ".yaml";
@@ -317,10 +312,16 @@ T load_named(const std::string& folder, const DatasheetName& which, const Record
 
 template <class T>
 void load_protocol(const std::string& name, const Record<T>& record, T& into) {
-  read_sheet(open_sheet("links", DatasheetName{name, "", Origin{}, ""}), record, into);
+  read_sheet(open_sheet("links", DatasheetName{name, "", Origin{}}), record, into);
 }
 
 }  // namespace
+
+bool is_datasheet_path(const std::string& name) {
+  const std::string ending = ".yaml";
+  return name.find('/') != std::string::npos ||
+         (name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0);
+}
 
 std::vector<std::string> shipped_datasheets(const std::string& folder) {
   std::vector<std::string> names;
@@ -383,7 +384,7 @@ MachineSpec load_board(const std::string& platform) {
   record.nested("gpu_pcie", &MachineSpec::gpu_pcie, pcie_link_record(), "link between a GPU and its PCIe switch");
   record.nested("nvlink", &MachineSpec::nvlink, link_record(), "one NVLink");
   add_link_roles(record);
-  read_sheet(open_sheet("boards", DatasheetName{platform, "platform", Origin{}, ""}), record, machine);
+  read_sheet(open_sheet("boards", DatasheetName{platform, "platform", Origin{}}), record, machine);
   machine.board.name = platform;
   load_protocol("pcie", pcie_record(), machine.pcie);
   load_protocol("pcie_credits", pcie_credits_record(), machine.pcie_credits);

@@ -11,14 +11,15 @@
 
 namespace railyard::scenario {
 
-/// A datasheet as a scenario names it: a shipped one ("L40S"), or a file ("./my_gpu.yaml": has a '/' or ends in
-/// ".yaml").
+/// A datasheet as a scenario names it: a shipped one ("L40S"), or the path of a file.
 struct DatasheetName {
   std::string name;
   std::string key;  ///< of the scenario, for errors
   Origin origin;
-  std::string folder;  ///< the scenario's; files are relative to it
 };
+
+/// Has a '/' or ends in ".yaml".
+bool is_datasheet_path(const std::string& name);
 
 constexpr double kMostNics = 256;  // of one server
 

@@ -1,10 +1,12 @@
 #include "sc_main/scenario/load.h"
 
 #include <filesystem>
+#include <set>
 
 #include "sc_main/scenario/events.h"
 #include "sc_main/scenario/model_config.h"
 #include "sc_main/scenario/profile.h"
+#include "sc_main/scenario/resolved.h"
 #include "sc_main/scenario/words.h"
 #include "sc_main/scenario/workload.h"
 
@@ -43,8 +45,29 @@ std::vector<std::string> group_roles(WorkloadKind kind) {
 
 workload::ModelShape required_model(const ModelSection& written, const Source& source) {
   if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
-  return load_model((std::filesystem::path(source.folder) / written.config).string(), place_of(source.root, "model.config"), written.dtype,
-                    written.kv_dtype);
+  return load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
+}
+
+/// A group on which nothing runs is a mistake, most likely in its name.
+void check_groups_used(const std::set<std::uint32_t>& used, const platforms::MachineSpec& machine, const Source& source) {
+  std::vector<std::string> names;
+  for (const std::uint32_t group : used) names.push_back(machine.groups[group].name);
+  for (std::uint32_t g = 0; g < machine.groups.size(); ++g) {
+    const std::string key = "machine.groups." + machine.groups[g].name;
+    if (used.count(g) == 0)
+      throw InputError(place_of(source.root, key), key + ": the workload uses no GPU of this group" + suggestion(machine.groups[g].name, names));
+  }
+}
+
+/// The groups of GPUs that are counted over all groups.
+std::set<std::uint32_t> groups_of(const std::vector<std::uint32_t>& gpus, const platforms::MachineSpec& machine) {
+  std::set<std::uint32_t> used;
+  for (const std::uint32_t gpu : gpus) {
+    std::uint32_t group = 0, first = 0;
+    while (gpu >= first + machine.groups[group].servers * machine.board.gpus) first += machine.groups[group++].servers * machine.board.gpus;
+    used.insert(group);
+  }
+  return used;
 }
 
 /// A key that would change nothing is a mistake.
@@ -59,12 +82,13 @@ void refuse_model(const Source& source, const ComputeSection& compute) {
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
                        const std::string& executable_platform) {
   Source source;
-  source.folder = std::filesystem::path(path).parent_path().string();
   source.root = parse_yaml(read_file(path, {path, 1, 1}, "", kLongestScenario), path);
   if (source.root->kind != Node::Kind::mapping) {
     throw InputError(source.root->origin, "expected a mapping of scenario keys, got " + source.root->described());
   }
   for (const std::string& option : sets) source.root = with_set_option(source.root, option);
+  const Fields& fields = scenario_table().fields();
+  source.root = with_paths_from_here(source.root, fields, std::filesystem::path(path).parent_path().string());
 
   ScenarioFile written;
   scenario_table().read(written, *source.root, "");
@@ -76,11 +100,14 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 
   Scenario result;
   result.path = path;
+  result.name = written.name.empty() ? path : written.name;
+  result.resolved = resolved_text(source.root, fields, result.name, executable_platform);
   result.platform = executable_platform;
   result.seed = written.seed;
   result.fabric = resolve_fabric(written.fabric);
   result.events = resolve_events(written.events, source);
   result.machine = resolve_machine(written.machine, executable_platform, group_roles(written.workload.kind), source);
+  result.machine.seed = written.seed;
   switch (written.workload.kind) {
     case WorkloadKind::disaggregated_prefill:
       result.model = required_model(written.model, source);
@@ -91,10 +118,12 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     case WorkloadKind::collective:
       refuse_model(source, written.compute);
       result.workload = resolve_collective(written.workload.collective, result.machine, source);
+      check_groups_used(groups_of(std::get<workload::collective_test::CollectiveTestSpec>(result.workload).gpus, result.machine), result.machine, source);
       break;
     case WorkloadKind::p2p:
       refuse_model(source, written.compute);
       result.workload = resolve_p2p(written.workload.p2p, result.machine, source);
+      check_groups_used(groups_of(std::get<workload::p2p::PointToPointSpec>(result.workload).gpus, result.machine), result.machine, source);
       if (!written.workload.p2p.p2p) remove_peer_access(result.machine);
       break;
     case WorkloadKind::kernel:
@@ -104,10 +133,12 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     case WorkloadKind::layer:
       result.model = required_model(written.model, source);
       result.workload = resolve_layer(written.workload.layer, written.compute, result.model, result.machine, source);
+      check_groups_used({0}, result.machine, source);
       break;
     case WorkloadKind::overlap:
       refuse_model(source, written.compute);
       result.workload = resolve_overlap(written.workload.overlap, result.machine, source);
+      check_groups_used(groups_of(std::get<workload::overlap::OverlapSpec>(result.workload).gpus, result.machine), result.machine, source);
       break;
   }
   result.workload_origin = place_of(source.root, "workload");

@@ -1,7 +1,7 @@
 // Loading a scenario: YAML and --set options in, typed and checked structs out. No SystemC, so that it can be fuzzed.
 //
-// The way of a scenario: text -> tree of places (node.h) -> --set options -> the parameter table's structs
-// (parameters.h, record.h) -> datasheets, model config and trace looked up -> what needs more than one value checked ->
+// The way of a scenario: text -> tree of places (node.h) -> --set options -> paths (resolved.h) -> the parameter table's
+// structs (parameters.h, record.h) -> datasheets, model config and trace looked up -> what needs more than one value checked ->
 // railyard::Scenario. Whatever is wrong on the way is one InputError, "file:line:column: error: key: what; what is
 // accepted".
 #pragma once
@@ -17,7 +17,8 @@
 namespace railyard {
 
 /// @param path                 of the scenario; paths inside are relative to its folder
-/// @param sets                 "a.b.c=VALUE", applied in order before anything is checked
+/// @param sets                 "a.b.c=VALUE", applied in order before anything is checked; paths in them are relative to the
+///                             current directory
 /// @param executable_platform  the platform that the scenario must be for, and its default
 /// @throws InputError
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
@@ -25,8 +26,12 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 
 /// JSON Schema (draft-07) of a scenario.
 nlohmann::json scenario_schema();
-/// The parameters, for --help.
-std::string parameter_help();
+/// Parameters for --help: of a section or key ("machine", "workload.requests", a workload.kind), or all of them.
+/// @param section  "": all
+/// @throws InputError if there is no such section
+std::string parameter_help(const std::string& section);
+/// What parameter_help() takes, but for keys.
+std::vector<std::string> parameter_sections();
 /// The reference page, docs/scenario-reference.md.
 std::string parameter_reference_markdown();
 

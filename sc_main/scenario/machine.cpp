@@ -17,7 +17,20 @@ constexpr std::uint32_t kSwitchLanes = 16;  // of every port towards a CPU or an
 
 DatasheetName named(const std::string& written, const std::string& fallback, const std::string& key,
                     const Source& source) {
-  return {written.empty() ? fallback : written, key, place_of(source.root, key), source.folder};
+  return {written.empty() ? fallback : written, key, place_of(source.root, key)};
+}
+
+/// A slip in --set machine.groups.NAME.gpu must not add a server: a new group beside those of the file has to say `servers`.
+void check_added_groups(const Source& source, const std::string& key) {
+  std::vector<std::string> in_file;
+  const NodePtr groups = value_at(source.root, key);
+  for (const Entry& entry : groups->entries)
+    if (!is_option(entry.origin)) in_file.push_back(entry.key);
+  if (in_file.empty()) return;
+  for (const Entry& entry : groups->entries)
+    if (is_option(entry.origin) && entry.value->find("servers") == nullptr)
+      throw InputError(entry.origin, key + "." + entry.key + ": the scenario has no such group" + suggestion(entry.key, in_file) +
+                                         "; a group that --set adds needs servers, too");
 }
 
 std::vector<GroupSection> groups_for(const std::vector<GroupSection>& written, const std::vector<std::string>& roles,
@@ -29,7 +42,10 @@ std::vector<GroupSection> groups_for(const std::vector<GroupSection>& written, c
     return group;
   };
   if (roles.empty()) {
-    if (!written.empty()) return written;
+    if (!written.empty()) {
+      check_added_groups(source, key);
+      return written;
+    }
     if (value_at(source.root, key)) throw InputError(place_of(source.root, key), key + ": is empty; at least one group");
     return {plain("node")};
   }

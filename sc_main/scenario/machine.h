@@ -8,10 +8,9 @@
 
 namespace railyard::scenario {
 
-/// Where the scenario's text is, for errors and for paths relative to it.
+/// The scenario as it is written, with --set applied and paths relative to the current directory; for errors, too.
 struct Source {
   NodePtr root;
-  std::string folder;
 };
 
 /// `roles`: the groups that the workload runs on, in its order, each of one server unless written otherwise; other groups

@@ -13,6 +13,9 @@
 
 namespace railyard::scenario {
 
+/// Whether the place is an option of the command line, not a file.
+inline bool is_option(const Origin& origin) { return origin.line == 0; }
+
 struct Node;
 using NodePtr = std::shared_ptr<const Node>;
 

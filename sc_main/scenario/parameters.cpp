@@ -19,7 +19,7 @@ constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON read
 Record<ModelSection> model_record() {
   std::vector<std::string> types(kDataTypeNames.begin(), kDataTypeNames.end());
   Record<ModelSection> r;
-  r.add("config", &ModelSection::config, "HuggingFace config.json with the model's shape").required();
+  r.add("config", &ModelSection::config, "HuggingFace config.json with the model's shape").is_path().required();
   r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations")
       .fallback("the config's torch_dtype");
   r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("as dtype");
@@ -29,10 +29,12 @@ Record<ModelSection> model_record() {
 Record<MachineSection> machine_record() {
   Record<GroupSection> group;
   group.add("servers", &GroupSection::servers, "servers in the group").range(1, kMostServers);
-  group.add("gpu", &GroupSection::gpu, "GPU datasheet: a shipped name or a .yaml file").fallback("the board's");
+  group.add("gpu", &GroupSection::gpu, "GPU datasheet: a shipped name or a .yaml file")
+      .is_path(Field::Path::unless_name)
+      .fallback("the board's");
 
   Record<PlxSection> plx;
-  plx.add("datasheet", &PlxSection::datasheet, "PCIe switch datasheet").fallback("the board's");
+  plx.add("datasheet", &PlxSection::datasheet, "PCIe switch datasheet").is_path(Field::Path::unless_name).fallback("the board's");
   plx.choice("uplink", &PlxSection::uplink, {"dual_root", "single_root", "cascaded"},
              "how the two PCIe switches of a server meet: each under its own socket, both under one, or one under the "
              "other")
@@ -41,7 +43,7 @@ Record<MachineSection> machine_record() {
   plx.add("acs", &PlxSection::acs, "access control services: peer traffic by way of the root complex");
 
   Record<NicSection> nic;
-  nic.add("datasheet", &NicSection::datasheet, "NIC datasheet").fallback("the board's");
+  nic.add("datasheet", &NicSection::datasheet, "NIC datasheet").is_path(Field::Path::unless_name).fallback("the board's");
   nic.add("per_server", &NicSection::per_server, "NICs of a server, spread evenly over its PCIe switches, or trays")
       .range(1, kMostNics)
       .fallback("the board's");
@@ -50,7 +52,9 @@ Record<MachineSection> machine_record() {
   network.choice("kind", &NetworkSection::kind, {"single_switch", "leaf_spine", "rail_optimized"},
                  "one switch, or a two-level fat tree; rail_optimized is leaf_spine with rail_optimized: true")
       .fallback("single_switch where it has the ports, else leaf_spine");
-  network.add("datasheet", &NetworkSection::datasheet, "network switch datasheet").fallback("the NIC's");
+  network.add("datasheet", &NetworkSection::datasheet, "network switch datasheet")
+      .is_path(Field::Path::unless_name)
+      .fallback("the NIC's");
   network.add("rail_optimized", &NetworkSection::rail_optimized, "leaf r joins NIC r of every server");
   network
       .choice("routing", &NetworkSection::routing, {"deterministic", "ecmp", "adaptive"},
@@ -86,6 +90,7 @@ Record<ComputeSection> compute_record() {
          Field text;
          section.profile = read_text(text, node, path);
        })
+      .is_path()
       .fallback("null: by the datasheet");
   return r;
 }
@@ -135,10 +140,11 @@ Record<EventItem> event_record() {
 const Record<ScenarioFile>& scenario_table() {
   static const Record<ScenarioFile> table = [] {
     Record<ScenarioFile> r;
+    r.add("name", &ScenarioFile::name, "of the scenario in outputs").fallback("the path of the file");
     r.add("schema_version", &ScenarioFile::schema_version, "version of this schema").range(1, 1);
     r.word("platform", &ScenarioFile::platform, shipped_datasheets("boards"), "the box; must be the executable's")
         .fallback("the executable's");
-    r.add("seed", &ScenarioFile::seed, "of every random choice").range(0, kExactInteger);
+    r.add("seed", &ScenarioFile::seed, "of the hash by which ECMP spreads queue pairs (machine.network.routing)").range(0, kExactInteger);
     r.nested("model", &ScenarioFile::model, model_record(), "the model; of kinds that run one");
     r.nested("machine", &ScenarioFile::machine, machine_record(), "the machine");
     r.nested("compute", &ScenarioFile::compute, compute_record(), "kernel times");

@@ -232,6 +232,7 @@ struct WorkloadSection {
 };
 
 struct ScenarioFile {
+  std::string name;      ///< "": the file's path
   std::uint32_t schema_version = 1;
   std::string platform;  ///< "": the executable's
   std::uint64_t seed = 1;

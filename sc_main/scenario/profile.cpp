@@ -126,7 +126,7 @@ std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, 
                                                  std::uint32_t tp, const Source& source) {
   if (written.profile.empty()) return nullptr;
   const Origin where = place_of(source.root, kKey);
-  const fs::path bundle = fs::path(source.folder) / written.profile;
+  const fs::path bundle = written.profile;
   std::error_code error;
   if (!fs::is_directory(bundle, error))
     throw InputError(where, kKey + ": no folder " + in_quotes(bundle.string()) +
@@ -143,7 +143,7 @@ std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, 
                                                : "; it has " + joined(found)));
   }
   auto profile = std::make_shared<LayerProfile>();
-  profile->path = written.profile;
+  profile->path = fs::absolute(bundle / ".").lexically_normal().parent_path().filename().string();
   read_meta(*profile, bundle / "meta.yaml", model, tp);
   read_layers(profile->dense, folder / "dense.csv", "tokens", where);
   read_layers(profile->per_sequence, folder / "per_sequence.csv", "sequences", where);

@@ -27,9 +27,11 @@ using Fields = std::vector<Field>;
 
 struct Field {
   enum class Kind { integer, number, boolean, text, choice, integers, mapping, list, named, variants, forms, custom };
+  enum class Path { none, always, unless_name };  ///< unless_name: the name of a shipped datasheet, or a path
 
   std::string key;
   Kind kind = Kind::text;
+  Path path = Path::none;
   std::string doc;
   std::string source;        ///< where the default comes from, if it is a fact
   std::string default_text;  ///< "" if none
@@ -76,6 +78,10 @@ struct Field {
   }
   Field& partial() {
     is_partial = true;
+    return *this;
+  }
+  Field& is_path(Path how = Path::always) {
+    path = how;
     return *this;
   }
 };

@@ -18,6 +18,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t kPageWidth = 100;
+const char* const kOverrides = "machine.overrides";
 
 bool is_bounded(const Field& field) {
   return field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max());
@@ -63,27 +64,29 @@ std::string range_text(const Field& field) {
 
 std::string default_text(const Field& field) { return field.is_required ? "required" : field.default_text; }
 
-/// Calls `visit(path, field)` for every leaf, in the order of the tables.
+/// Calls `visit(path, form, field)` for every leaf, in the order of the tables; form: the word by which its form is chosen, or "".
 template <class Visit>
-void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_partial, const Visit& visit) {
+void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_partial, const Visit& visit, const std::string& form = "") {
   for (const Field& field : fields) {
     const std::string path = prefix.empty() ? field.key : prefix + "." + field.key;
     const bool partial = is_partial || field.is_partial;
     if (field.kind == Field::Kind::mapping) {
-      for_each_leaf(*field.members, path, partial, visit);
+      for_each_leaf(*field.members, path, partial, visit, form);
     } else if (field.kind == Field::Kind::list) {
-      for_each_leaf(*field.members, path + "[]", partial, visit);
+      for_each_leaf(*field.members, path + "[]", partial, visit, form);
     } else if (field.kind == Field::Kind::named) {
-      for_each_leaf(*field.members, path + ".NAME", partial, visit);
-    } else if (field.kind == Field::Kind::variants || field.kind == Field::Kind::forms) {
-      for (const Fields& form : *field.alternatives) for_each_leaf(form, path, partial, visit);
+      for_each_leaf(*field.members, path + ".NAME", partial, visit, form);
+    } else if (field.kind == Field::Kind::variants) {
+      for (const Fields& variant : *field.alternatives) for_each_leaf(variant, path, partial, visit, form);
+    } else if (field.kind == Field::Kind::forms) {
+      for (std::size_t i = 0; i < field.choices.size(); ++i) for_each_leaf((*field.alternatives)[i], path, partial, visit, field.choices[i]);
     } else {
       Field shown = field;
       if (partial) {
         shown.is_required = false;
         shown.default_text = "the datasheet's";
       }
-      visit(path, shown);
+      visit(path, form, shown);
     }
   }
 }
@@ -160,6 +163,22 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   return out + line + "\n";
 }
 
+/// A key, its facts, and what it means, as --help shows them.
+std::string help_of(const std::string& path, const Field& field) {
+  std::string facts = type_text(field);
+  if (const std::string unit = unit_of_key(field.key); !unit.empty()) facts += ", " + unit;
+  if (const std::string range = range_text(field); !range.empty()) facts += ", " + range;
+  if (const std::string otherwise = default_text(field); !otherwise.empty())
+    facts += field.is_required ? ", required" : ", default " + otherwise;
+  return "  " + path + "  (" + facts + ")\n" + wrapped(field.doc, 6);
+}
+
+/// "a.b[].c" is under "a.b", and "a.b" under itself.
+bool is_under(const std::string& path, const std::string& section) {
+  return path.compare(0, section.size(), section) == 0 &&
+         (path.size() == section.size() || path[section.size()] == '.' || path[section.size()] == '[');
+}
+
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
   return text;
@@ -167,7 +186,7 @@ std::string cell(std::string text) {
 
 std::string table(const Fields& fields, const std::string& prefix, bool is_partial) {
   std::string page = "| key | type | unit | accepted | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n";
-  for_each_leaf(fields, prefix, is_partial, [&](const std::string& path, const Field& field) {
+  for_each_leaf(fields, prefix, is_partial, [&](const std::string& path, const std::string&, const Field& field) {
     const std::string source = field.source.empty() ? "" : " (source: " + field.source + ")";
     page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", path, cell(type_text(field)), unit_of_key(field.key),
                         range_text(field), default_text(field), cell(field.doc + source));
@@ -180,8 +199,9 @@ const char* const kPageHead = R"(# Scenario reference
 <!-- Generated from the parameter table by scenario_reference; edit sc_main/scenario/parameters.cpp and datasheets.cpp. -->
 
 A scenario is one YAML file. Every key is optional unless it is marked *required*; a unit is part of the key's name, and
-`gb_per_s` is 1e9 bytes per second in one direction. Paths inside a scenario are relative to it, also where `--set` gives them.
-`--set a.b.c=VALUE` on the command line sets or replaces any key (`a.0.b` indexes a list) and passes the same checks.
+`gb_per_s` is 1e9 bytes per second in one direction. A path in a scenario is relative to the scenario's folder.
+`--set a.b.c=VALUE` on the command line sets or replaces any key (`a.0.b` indexes a list) and passes the same checks; a path given
+there is relative to the current directory.
 Schema version 1; a JSON Schema for editors is `scenarios/scenario.schema.json`.
 
 ## Smallest scenario
@@ -241,22 +261,40 @@ json scenario_schema() {
   return schema;
 }
 
-std::string parameter_help() {
-  std::string text;
-  for_each_leaf(without_overrides(), "", false, [&](const std::string& path, const Field& field) {
-    std::string facts = type_text(field);
-    if (const std::string unit = unit_of_key(field.key); !unit.empty()) facts += ", " + unit;
-    if (const std::string range = range_text(field); !range.empty()) facts += ", " + range;
-    if (const std::string otherwise = default_text(field); !otherwise.empty())
-      facts += field.is_required ? ", required" : ", default " + otherwise;
-    text += "  " + path + "  (" + facts + ")\n" + wrapped(field.doc, 6);
-  });
-  text += "\nWhat-if on any datasheet value, by role (units and ranges: docs/scenario-reference.md)\n";
-  for (const Field& role : override_fields()) {
-    std::vector<std::string> keys;
-    for_each_leaf(*role.members, "", true, [&](const std::string& path, const Field&) { keys.push_back(path); });
-    text += "  machine.overrides." + role.key + "  (" + role.doc + ")\n" + wrapped(joined(keys), 6);
+std::vector<std::string> parameter_sections() {
+  std::vector<std::string> sections;
+  for (const Field& field : scenario_table().fields()) {
+    if (field.kind == Field::Kind::forms) {
+      for (const std::string& word : field.choices) sections.push_back(word);
+    } else if (field.kind == Field::Kind::mapping || field.kind == Field::Kind::list) {
+      sections.push_back(field.key);
+    }
   }
+  sections.push_back(kOverrides);
+  return sections;
+}
+
+std::string parameter_help(const std::string& section) {
+  std::string text, form_so_far;
+  const auto show = [&](const std::string& path, const std::string& form, const Field& field) {
+    if (!section.empty() && section != form && !is_under(path, section)) return;
+    if (form != form_so_far && !form.empty()) text += "\n  with workload.kind: " + form + "\n";
+    form_so_far = form;
+    text += help_of(path, field);
+  };
+  for_each_leaf(without_overrides(), "", false, show);
+  if (section.empty()) {
+    text += std::string("\nWhat-if on any datasheet value, by role (units and ranges: --help ") + kOverrides + ")\n";
+    for (const Field& role : override_fields()) {
+      std::vector<std::string> keys;
+      for_each_leaf(*role.members, "", true, [&](const std::string& path, const std::string&, const Field&) { keys.push_back(path); });
+      text += fmt::format("  {}.{}  ({})\n", kOverrides, role.key, role.doc) + wrapped(joined(keys), 6);
+    }
+  } else {
+    for_each_leaf(override_fields(), kOverrides, true, show);
+  }
+  if (text.empty())
+    throw InputError(Origin{"--help " + one_line(section, kPageWidth), 0, 0}, "no such section" + suggestion(section, parameter_sections()));
   return text;
 }
 

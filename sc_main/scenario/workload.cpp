@@ -48,7 +48,7 @@ std::vector<Request> resolve_requests(const PrefillSection& written, const Sourc
   const bool is_list = value_at(source.root, key + ".list") != nullptr;
   std::vector<Request> result;
   if (!requests.file.empty()) {
-    const std::string path = (std::filesystem::path(source.folder) / requests.file).string();
+    const std::string path = requests.file;
     result = load_trace(requests, path, place_of(source.root, key + ".file"));
   } else {
     if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; at least one request");

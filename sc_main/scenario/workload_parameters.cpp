@@ -34,7 +34,7 @@ std::vector<Record<RequestsSection>> request_forms() {
       .choice("format", &RequestsSection::format, {"azure", "mooncake"},
               "of the trace: Azure LLM inference CSV, or Mooncake JSONL")
       .required();
-  trace.add("file", &RequestsSection::file, "the trace, relative to the scenario").required();
+  trace.add("file", &RequestsSection::file, "the trace").is_path().required();
   trace.add("max_count", &RequestsSection::max_count, "take this many rows from the start")
       .range(1, kMostRequests)
       .fallback("all rows");
@@ -102,8 +102,8 @@ Record<PrefillSection> prefill_record() {
            "auto, a list of integers, or {prefill, decode} of these", placement_schema, read_placement)
       .fallback("auto: rank r on GPU r");
   r.choice("nic_rule", &PrefillSection::nic_rule, {"modulo", "nearest"},
-           "NIC of a rank's handoff: (p*tp+t) mod NICs of the group, numbered PCIe switch by PCIe switch; or one at "
-           "its GPU's switch");
+           "NIC of a rank's handoff: (p*tp+t) mod the NICs of its server (or tray), numbered PCIe switch by PCIe switch; or "
+           "one at its GPU's switch");
   r.choice("handoff", &PrefillSection::handoff, {"per_layer", "per_chunk", "at_end"},
            "when KV cache leaves for the decode group");
   r.choice("pp_send", &PrefillSection::pp_send, {"shard", "full"},
@@ -208,7 +208,7 @@ Record<CollectiveSection> collective_record() {
 
 Record<PointToPointSection> p2p_record() {
   Record<PointToPointSection> r;
-  r.choice("test", &PointToPointSection::test, {"matrix", "h2d", "d2h", "ib_write_bw", "ib_write_lat"},
+  r.choice("test", &PointToPointSection::test, {workload::p2p::kTestNames.begin(), workload::p2p::kTestNames.end()},
            "matrix: p2pBandwidthLatencyTest over every pair of GPUs; h2d, d2h: nvbandwidth between each GPU and its "
            "host; ib_write: "
            "perftest between two servers")

@@ -1,6 +1,7 @@
 // workload.kind: p2p, typed and validated: what p2pBandwidthLatencyTest and perftest are told. Plain data; no SystemC.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,8 @@
 namespace railyard::workload::p2p {
 
 enum class Test : std::uint8_t { matrix, h2d, d2h, ib_write_bw, ib_write_lat };
+/// In the order of the enumerators, as scenarios spell them.
+inline constexpr std::array<const char*, 5> kTestNames{"matrix", "h2d", "d2h", "ib_write_bw", "ib_write_lat"};
 /// Whose memory RDMA writes read and write.
 enum class Memory : std::uint8_t { host, gpu };
 

@@ -73,7 +73,7 @@ constexpr ProfileLayer kProfileLayers[] = {
 };
 
 struct LayerProfile {
-  std::string path;                                  ///< of the bundle, as given
+  std::string path;                                  ///< name of the bundle's folder
   std::string hardware;                              ///< as its meta.yaml says, or ""
   std::map<std::string, ProfileCurve> dense;         ///< layer -> over tokens
   std::map<std::string, ProfileCurve> per_sequence;  ///< layer -> over sequences
