@@ -122,6 +122,32 @@ BOOST_AUTO_TEST_CASE(a_foreign_process_shares_the_calendars_time) {
   BOOST_TEST(order == (std::vector<std::uint64_t>{5, 10, 20, 20}), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(what_comes_last_at_an_instant_comes_in_order_of_turns_however_it_was_scheduled) {
+  struct Scribe : transport::CalendarClient {
+    explicit Scribe(transport::Calendar& c) : calendar(c) {}
+    void on_event(std::uint32_t tag, std::uint64_t data) override {
+      order.push_back(data);
+      if (tag == 1) calendar.at(calendar.now(), *this, 0, 9);  // what comes of it comes before the next turn
+    }
+    transport::Calendar& calendar;
+    std::vector<std::uint64_t> order;
+  };
+  Simulation s;
+  transport::Calendar& calendar = s.fabric.calendar();
+  Scribe scribe(calendar);
+  const std::uint64_t first = calendar.take_turns(3), second = calendar.take_turns(1);
+  BOOST_TEST(second == first + 3);
+  const Time when = Time::ns(10);
+  calendar.at_last(when, transport::Calendar::kLastTurns, scribe, 0, 5);
+  calendar.at_last(when, second, scribe, 0, 4);
+  calendar.at(when, scribe, 0, 1);
+  calendar.at_last(when, first + 2, scribe, 1, 3);
+  calendar.at_last(Time::ns(5), second, scribe, 0, 0);
+  calendar.at(when, scribe, 0, 2);
+  s.run();
+  BOOST_TEST(scribe.order == (std::vector<std::uint64_t>{0, 1, 2, 3, 9, 4, 5}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(an_event_in_the_past_is_refused) {
   Simulation s;
   s.at(Time::ns(10), [&] { BOOST_CHECK_THROW(s.at(Time::ns(10) - Time::fs(1), [] {}), sc_core::sc_report); });

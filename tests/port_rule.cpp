@@ -258,6 +258,22 @@ BOOST_AUTO_TEST_CASE(owed_acks_go_in_front_of_the_next_train_unless_the_line_was
   b.go_exactly_at(Time::ns(3064 + 40 + 24 + 1000));
 }
 
+BOOST_AUTO_TEST_CASE(a_port_is_quiet_when_nothing_it_has_done_can_be_told) {
+  // 1 B/ns: 1000 B until 1000 ns, their credit home at 1700 ns, and 800 B of acks owed until the line has been idle for as long.
+  Bench b(link(gb(1), Time::ns(100), 4096, Time::ns(100)));
+  b.offer(0, 0, 1000);
+  BOOST_TEST((b.port.quiet_from(Time()) == Time::max()));
+  b.go(Time());
+  BOOST_TEST((b.port.quiet_from(Time::ns(1)) == Time::max()));  // its credit is not under way yet
+  b.port.credit(0, 1000, 1, Time::ns(1600));
+  BOOST_TEST(b.port.quiet_from(Time::ns(1)).fs() == Time::ns(1700).fs());
+  b.port.owe(800);
+  BOOST_TEST(b.port.quiet_from(Time::ns(1)).fs() == Time::ns(1800).fs());
+  BOOST_TEST((b.port.quiet_from(Time::ns(2000)) <= Time::ns(2000)));
+  b.offer(0, 0, 100);
+  BOOST_TEST(b.go(Time::ns(1800)).line_free.fs() == Time::ns(1900).fs());
+}
+
 BOOST_AUTO_TEST_CASE(a_stream_is_rounded_once_not_train_by_train) {
   // 3 B/ns: 256 B take 85.333 ns; a million of them exactly 256e6/3 ns, rounded up.
   Bench b(link(gb(3), Time()));

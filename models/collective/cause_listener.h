@@ -26,10 +26,10 @@ class CauseListener {
   virtual void on_taken_up(const Collective& collective, std::uint32_t tag, std::uint64_t data) = 0;
   /// The last byte of a message has left its source.
   virtual void on_left(const transport::Message& message) = 0;
-  /// A member is done because of what happens now, in a course that is kept for others like it. @return for on_reused()
+  /// A member is done because of what happens now; its client is told at the end of this instant.
   virtual Trail trail_of(const Collective& collective) = 0;
-  /// The member that is done next is so as in an earlier course, without its messages.
-  virtual void on_reused(const Trail& trail) = 0;
+  /// The member whose client is told next was done so, now or in an earlier course like this one.
+  virtual void on_ended(const Trail& trail) = 0;
 
  protected:
   ~CauseListener() = default;

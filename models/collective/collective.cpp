@@ -1,6 +1,7 @@
 #include "collective/collective.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "collective/reuse.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kStartTag = 0;
 constexpr std::uint32_t kPreparedTag = 1;  ///< a thread's action has been prepared
-constexpr std::uint32_t kReplayedTag = 2;
+constexpr std::uint32_t kDoneTag = 2;      ///< a member is done, and its client is told
 constexpr std::uint32_t kPostTag = 3;      ///< a proxy posts a transfer
 constexpr std::uint32_t kArriveTag = 4;    ///< a proxy has seen an arrival
 constexpr std::uint32_t kHostTag = 5;      ///< the host has issued its next call
@@ -43,6 +44,7 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     // A reducing step sends the sum of what came and of its own.
     reads_operands_ = spec.operation == Operation::all_reduce || spec.operation == Operation::reduce_scatter;
   }
+  if (reuse != nullptr && spec.launch < reuse->least_launch()) throw std::logic_error("a collective that is launched sooner than its group's are");
   client_ = &client;
   members_.assign(group.size(), Member());
   threads_.assign(static_cast<std::size_t>(group.size()) * program_->threads(), Thread());
@@ -54,7 +56,9 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
       if (thread.actions != 0) ++members_[m].threads_left;
     }
   }
-  entered_ = done_ = 0;
+  entered_ = done_ = told_ = 0;
+  first_turn_ = fabric_.calendar().take_turns(2ull * group.size());
+  trails_.clear();
   begun_ = false;
   replayed_ = nullptr;
   reuse_ = reuse;
@@ -69,11 +73,9 @@ void Collective::enter(std::uint32_t member) {
   if (entered_++ == 0) first_entry_ = fabric_.now();
   last_entry_ = fabric_.now();
   if (causes_ != nullptr) causes_->on_entered(*this, member);
-  if (spec_.launch == Time()) {
-    start(member);
-  } else {
-    put_off(spec_.launch, kStartTag, member);
-  }
+  // Last at its instant and in the order of members: who entered first at one instant decides nothing.
+  if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member);
+  fabric_.calendar().at_last(fabric_.now() + spec_.launch, turn(member, false), *this, kStartTag, member);
 }
 
 void Collective::put_off(Time wait, std::uint32_t tag, std::uint64_t data) {
@@ -99,22 +101,30 @@ CourseKey Collective::course_key() const {
 }
 
 bool Collective::reuse() {
-  // With somebody still to come, what the others do meanwhile is not known yet.
-  if (reuse_ == nullptr || reuse_->followed() || !all_entered() || !reuse_->quiet(fabric_.now())) return false;
+  if (reuse_ == nullptr) return false;
   const Time now = fabric_.now();
+  reuse_->begin(*this);
+  // With somebody still to come, what the others do meanwhile is not known yet.
+  if (reuse_->followed() || !all_entered() || reuse_->quiet_from(now) > now) return false;
   if (const Course* course = reuse_->find(course_key())) {
-    for (std::uint32_t m = 0; m < size(); ++m) fabric_.replay_memory(group_->members[m], course->memory[m]);
-    for (const auto& [after, member] : course->done) fabric_.calendar().at(now + after, *this, kReplayedTag, member);
+    if (!course->apart) return false;
+    for (const auto& [after, member] : course->done)
+      fabric_.calendar().at_last(now + after, turn(member, true), *this, kDoneTag, member);
+    if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(course->memory);
     fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course));
+    trails_ = course->trails;
     replayed_ = course;
     return true;
   }
   course_ = std::make_unique<Course>();
   course_->counters = reuse_->counters();
-  course_->memory.assign(size(), 0);
+  course_->memory = std::make_shared<transport::MemoryCourse>();
   course_from_ = now;
+  reuse_->keeps(*this);
   return false;
 }
+
+void Collective::forget_course() { course_.reset(); }
 
 const Action& Collective::current(std::uint32_t thread) {
   action_.clear();
@@ -227,7 +237,8 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.tell_left = tell_left;
   message.client = this;
   message.cookie = pack(number, thread_of(to, t.thread), t.lane, t.kind == Transfer::Kind::multicast);
-  fabric_.send(message);
+  const transport::Message& sent = fabric_.send(message);
+  if (course_ && fabric_.memories() != nullptr) fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
 }
 
 void Collective::complete(std::uint32_t number, const Action& action) {
@@ -275,7 +286,6 @@ void Collective::on_delivered(transport::Message& message) {
     course_->messages.add(one);
   }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(), to = thread_in(message.cookie) / program_->threads();
-  if (course_) add_memory(message, from, to);
   if (spec_.cost.network_receive != Time() && group_->server_of(from) != group_->server_of(to)) {
     put_off(spec_.cost.network_receive, kArriveTag, message.cookie);
   } else {
@@ -283,72 +293,60 @@ void Collective::on_delivered(transport::Message& message) {
   }
 }
 
-void Collective::add_memory(const transport::Message& message, std::uint32_t from, std::uint32_t to) {
-  switch (message.kind) {
-    case transport::MessageKind::write:
-      course_->memory[from] += message.bytes * message.source_reads;
-      course_->memory[to] += message.bytes;
-      break;
-    case transport::MessageKind::multicast: course_->memory[from] += message.bytes * message.source_reads; [[fallthrough]];
-    case transport::MessageKind::reduce:
-      for (std::uint32_t m = 0; m < size(); ++m)
-        if (group_->server_of(m) == group_->server_of(from)) course_->memory[m] += message.bytes;
-      break;
-    case transport::MessageKind::read: break;  // no algorithm reads
-  }
-}
-
 void Collective::land(std::uint64_t mark) {
   const std::uint32_t from = sender_in(mark) / program_->threads();
   const std::uint32_t thread = thread_in(mark), to = thread / program_->threads();
   --members_[from].under_way;
-  // Once the collective is complete it may already have been taken back and prepared anew.
   if (!is_everywhere(mark)) {
     arrive(thread, lane_in(mark));
-    if (!check_done(from)) check_done(to);
+    check_done(from);
+    check_done(to);
     return;
   }
   const std::uint32_t which = thread % program_->threads();
   for (std::uint32_t m = 0; m < size(); ++m)
     if (group_->server_of(m) == group_->server_of(from)) arrive(thread_of(m, which), lane_in(mark));
   for (std::uint32_t m = 0; m < size(); ++m)
-    if (group_->server_of(m) == group_->server_of(from) && check_done(m)) return;
+    if (group_->server_of(m) == group_->server_of(from)) check_done(m);
 }
 
-bool Collective::check_done(std::uint32_t member) {
+void Collective::check_done(std::uint32_t member) {
   Member& m = members_[member];
-  if (m.done || !m.started || m.threads_left != 0 || m.under_way != 0) return false;
+  if (m.done || !m.started || m.threads_left != 0 || m.under_way != 0) return;
   if (fabric_.now() < m.entered_at + spec_.host) {
     if (!m.held_by_host) put_off(m.entered_at + spec_.host - fabric_.now(), kHostTag, member);
     m.held_by_host = true;
-    return false;
+    return;
   }
-  return finish(member);
+  finish(member);
 }
 
-bool Collective::finish(std::uint32_t member) {
+void Collective::finish(std::uint32_t member) {
   members_[member].done = true;
-  const bool last = ++done_ == size();
-  if (causes_ != nullptr && replayed_ != nullptr && !replayed_->trails.empty()) causes_->on_reused(replayed_->trails[member]);
-  if (course_) {
-    course_->done.emplace_back(fabric_.now() - course_from_, member);
-    if (causes_ != nullptr) {
-      course_->trails.resize(size());
-      course_->trails[member] = causes_->trail_of(*this);
-    }
-    if (last) reuse_->keep(course_key(), std::move(*course_));
+  if (causes_ != nullptr) {
+    trails_.resize(size());
+    trails_[member] = causes_->trail_of(*this);
   }
+  fabric_.calendar().at_last(fabric_.now(), turn(member, true), *this, kDoneTag, member);
+  if (course_) course_->done.emplace_back(fabric_.now() - course_from_, member);
+  if (++done_ != size() || !course_) return;
+  course_->trails = trails_;
+  reuse_->keep(course_key(), std::move(*course_), fabric_.now(), fabric_.now() - course_from_);
+  course_.reset();
+}
+
+void Collective::tell_done(std::uint32_t member) {
+  if (causes_ != nullptr) causes_->on_ended(trails_[member]);
   CollectiveClient& client = *client_;
   client.on_member_done(*this, member);
-  if (last) client.on_collective_done(*this);
-  return last;
+  if (++told_ == size()) client.on_collective_done(*this);
 }
 
 void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
-  if (causes_ != nullptr && tag != kReplayedTag) causes_->on_taken_up(*this, tag, data);
+  if (causes_ != nullptr && tag != kDoneTag) causes_->on_taken_up(*this, tag, data);
   switch (tag) {
     case kStartTag: start(static_cast<std::uint32_t>(data)); break;
-    case kReplayedTag: finish(static_cast<std::uint32_t>(data)); break;
+    case kDoneTag: tell_done(static_cast<std::uint32_t>(data)); break;
     case kPreparedTag: {
       const auto number = static_cast<std::uint32_t>(data);
       threads_[number].busy = false;

@@ -93,6 +93,9 @@ class Collective : private transport::MessageClient, private transport::Calendar
   /// At the first member's start: whether the course of an earlier one was taken instead; if not, begins to keep this one.
   bool reuse();
   CourseKey course_key() const;
+  /// What is kept of this one is of no use: others have come onto its links.
+  friend class ReuseTable;
+  void forget_course();
 
   /// Does a thread's actions as far as they go.
   void advance(std::uint32_t thread);
@@ -105,8 +108,6 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void post(std::uint32_t thread, const Transfer& transfer, Rate rate, bool tell_left);
   void complete(std::uint32_t thread, const Action& action);
   void arrive(std::uint32_t thread, std::uint32_t lane);
-  /// Counts what a message has read and written in its members' memories, into the course that is kept.
-  void add_memory(const transport::Message& message, std::uint32_t from, std::uint32_t to);
   /// A transfer has landed, and whoever waits for it has seen that.
   void land(std::uint64_t mark);
   /// The current action of a thread, described anew into action_.
@@ -114,9 +115,12 @@ class Collective : private transport::MessageClient, private transport::Calendar
   bool leaves_server(std::uint32_t member, const Transfer& transfer) const {
     return transfer.kind <= Transfer::Kind::flag && group_->server_of(member) != group_->server_of(transfer.to);
   }
-  /// Tells the client when this member is done. @return whether that completed the collective
-  bool check_done(std::uint32_t member);
-  bool finish(std::uint32_t member);
+  /// Has the client told, last at this instant, when this member is done.
+  void check_done(std::uint32_t member);
+  void finish(std::uint32_t member);
+  void tell_done(std::uint32_t member);
+  /// Of what comes last at its instant: a member's start or end.
+  std::uint64_t turn(std::uint32_t member, bool end) const { return first_turn_ + (end ? size() : 0) + member; }
 
   void on_delivered(transport::Message& message) override;
   void on_left(transport::Message& message) override;
@@ -133,13 +137,15 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::vector<Thread> threads_;
   std::vector<Lane> lanes_;
   Action action_;                      ///< described last, kept to spare allocations
-  std::uint32_t entered_ = 0, done_ = 0;
+  std::uint32_t entered_ = 0, done_ = 0, told_ = 0;
+  std::uint64_t first_turn_ = 0;
   Time first_entry_, last_entry_;
   bool begun_ = false;
   const Course* replayed_ = nullptr;   ///< taken instead of being simulated
   ReuseTable* reuse_ = nullptr;
   std::unique_ptr<Course> course_;     ///< being kept
   Time course_from_;
+  std::vector<Trail> trails_;          ///< of members that are done; empty where nobody follows causes
   struct Posted { std::uint32_t thread = 0; Transfer transfer; };
   std::vector<Posted> posted_;         ///< waiting for a proxy
   std::vector<std::uint32_t> free_posted_;

@@ -34,13 +34,36 @@ transport::PortCounters difference(const transport::PortCounters& now, const tra
   return d;
 }
 
+/// By time, one for each instant at which something changes.
+void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
+  using Step = transport::MemoryCourse::Step;
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.after < b.after; });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < steps.size();) {
+    Step sum{steps[i].after};
+    for (; i < steps.size() && steps[i].after == sum.after; ++i) {
+      sum.read += steps[i].read;
+      sum.written += steps[i].written;
+    }
+    if (sum.read != 0 || sum.written != 0) steps[kept++] = sum;
+  }
+  steps.resize(kept);
+  steps.shrink_to_fit();
+}
+
 }  // namespace
 
-bool ReuseTable::quiet(Time now) {
-  return std::all_of(ports_.begin(), ports_.end(), [now](const auto& p) {
-    transport::Device::Port& port = p.first->port(p.second);
-    return port.fluid != nullptr ? port.fluid->members.empty() : port.egress.quiet(now) && p.first->forgets(now);
-  });
+Time ReuseTable::quiet_from(Time now) const {
+  Time from;
+  for (const auto& [device, id] : ports_) {
+    transport::Device::Port& port = device->port(id);
+    if (port.fluid == nullptr) {
+      from = later(from, later(port.egress.quiet_from(now), device->forgets_from()));
+    } else if (!port.fluid->members.empty()) {
+      return Time::max();
+    }
+  }
+  return from;
 }
 
 bool ReuseTable::followed() const {
@@ -52,11 +75,25 @@ const Course* ReuseTable::find(const CourseKey& key) const {
   return found == courses_.end() ? nullptr : &found->second;
 }
 
-void ReuseTable::keep(const CourseKey& key, Course course) {
+void ReuseTable::begin(const Collective& collective) {
+  if (kept_ != nullptr && kept_ != &collective) kept_->forget_course();
+  kept_ = nullptr;
+}
+
+void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) {
+  kept_ = nullptr;
+  if (courses_.size() >= kMostCourses || steps_ >= kMostSteps) return;
+  Time first_done = took;
+  for (const auto& [after, member] : course.done) first_done = sooner(first_done, after);
+  course.apart = since(quiet_from(now), now - took) <= first_done + least_launch_;
+  for (transport::MemoryCourse::Memory& memory : course.memory->memories) {
+    put_in_order(memory.steps);
+    steps_ += memory.steps.size();
+  }
   const std::vector<transport::PortCounters> before = std::move(course.counters);
   course.counters.clear();
   for (std::size_t i = 0; i < ports_.size(); ++i) course.counters.push_back(difference(ports_[i].first->port(ports_[i].second).counters, before[i]));
-  if (courses_.size() < kMostCourses) courses_.emplace(key, std::move(course));
+  courses_.emplace(key, std::move(course));
 }
 
 std::vector<transport::PortCounters> ReuseTable::counters() const {
@@ -81,7 +118,7 @@ std::uint64_t ReuseTable::replay(const Course& course) {
   return transactions;
 }
 
-std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, const std::vector<std::vector<transport::Window>>& groups,
+std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
                                                  std::uint8_t traffic_class,
                                                  const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others) {
   std::vector<PortKey> reached;
@@ -91,15 +128,16 @@ std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, cons
   std::map<PortKey, std::uint32_t> users;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     bool spread = false;
-    for (const transport::Window a : groups[g])
-      for (const transport::Window b : groups[g])
+    for (const transport::Window a : groups[g].members)
+      for (const transport::Window b : groups[g].members)
         if (a != b) spread |= add_ports(own[g], fabric.path(a, b, traffic_class));
     sort_unique(own[g]);
     for (const PortKey& port : own[g]) ++users[port];
     if (spread) own[g].clear();
   }
   std::vector<std::unique_ptr<ReuseTable>> tables;
-  for (std::vector<PortKey>& ports : own) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::vector<PortKey>& ports = own[g];
     const bool alone = std::all_of(ports.begin(), ports.end(), [&](const PortKey& port) {
       return users[port] == 1 && !std::binary_search(reached.begin(), reached.end(), port);
     });
@@ -111,7 +149,7 @@ std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, cons
     for (transport::Device* device : fabric.devices())  // in an order that does not depend on addresses
       for (std::uint32_t p = 0; p < device->ports(); ++p)
         if (std::binary_search(ports.begin(), ports.end(), PortKey(device, p))) mine.emplace_back(device, PortId(p));
-    tables.push_back(std::make_unique<ReuseTable>(std::move(mine)));
+    tables.push_back(std::make_unique<ReuseTable>(std::move(mine), groups[g].least_launch));
   }
   return tables;
 }

@@ -1,10 +1,11 @@
 // Collectives computed once and reused. On links that no other traffic can reach, a collective is a function of its graph, its
 // bytes, its members and when each of them entered: if the links are quiet when it begins, the same one takes the same course
-// again. What is kept of it is when each member was done and what it added to the counters of its links, and a replay adds
-// just that.
+// again. What is kept of it is when each member was done, what it added to the counters of its links and what it took of its
+// members' memories, step by step; a replay adds just that. So a run is the same whether a course is replayed or simulated.
 //
 // Who is alone is proved before the run, from the routes of everything the workload can send (see isolate()). A late member,
-// links that are not quiet, or a listener that follows one of them: then it is simulated.
+// links that are not quiet, or a listener that follows one of them: then it is simulated. So it is where the next collective of
+// the group may begin before its credits are home: what it left behind would be missed.
 #pragma once
 
 #include <map>
@@ -20,35 +21,53 @@ struct Course {
   std::vector<std::pair<Time, std::uint32_t>> done;   ///< (when, member), in order
   std::vector<transport::PortCounters> counters;      ///< added to each port of the group
   transport::ClassTotals messages;
-  std::vector<Bytes> memory;                          ///< read and written, by member
+  std::shared_ptr<transport::MemoryCourse> memory;    ///< of its members
   std::vector<Trail> trails;                          ///< by member; empty where nobody follows causes
+  bool apart = false;                                 ///< its links are quiet before the group's next collective can begin
 };
 
 /// The ports of one group of members, if nobody else's traffic can cross them.
 class ReuseTable {
  public:
-  explicit ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports) : ports_(std::move(ports)) {}
+  /// @param least_launch  no collective of the group begins sooner after a member of it has entered
+  ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports, Time least_launch) : ports_(std::move(ports)), least_launch_(least_launch) {}
 
-  bool quiet(Time now);
+  Time least_launch() const { return least_launch_; }
+  /// From when on the links are quiet if nothing else comes, or an instant not after now; max: not known yet.
+  Time quiet_from(Time now) const;
   /// Whether a listener follows one of the ports: it would miss what a replay leaves out.
   bool followed() const;
   const Course* find(const CourseKey& key) const;
-  void keep(const CourseKey& key, Course course);
+  /// A collective of the group begins: one whose course was being kept is not alone any more.
+  void begin(const Collective& collective);
+  /// The course of the one that has just begun is being kept; keep() follows when it is over.
+  void keeps(Collective& collective) { kept_ = &collective; }
+  /// @param took  from its first start until all were done, which is now
+  void keep(const CourseKey& key, Course course, Time now, Time took);
 
   std::vector<transport::PortCounters> counters() const;
   /// Adds a course to the ports' counters. @return its transactions
   std::uint64_t replay(const Course& course);
 
  private:
-  static constexpr std::size_t kMostCourses = 4096;
+  // What all of them may take of memory is bounded.
+  static constexpr std::size_t kMostCourses = 4096, kMostSteps = 1 << 22;
   std::vector<std::pair<transport::Device*, PortId>> ports_;
+  Time least_launch_;
+  Collective* kept_ = nullptr;
+  std::size_t steps_ = 0;
   std::map<CourseKey, Course> courses_;
 };
 
+/// Members of a collective group, each of which takes part in one collective after the other.
+struct ReuseGroup {
+  std::vector<transport::Window> members;
+  Time least_launch;  ///< of all their collectives
+};
+
 /// Makes a table for every group whose links no other pair of memories can reach; null for the others.
-/// @param groups  members of each collective group
 /// @param others  (source, destination, class) of everything else that will be sent
-std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, const std::vector<std::vector<transport::Window>>& groups,
+std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
                                                  std::uint8_t traffic_class,
                                                  const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others);
 

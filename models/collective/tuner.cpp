@@ -338,4 +338,9 @@ CollectiveSpec choose(const Request& request, const Group& group, const Site& si
   return spec;
 }
 
+Time least_launch(const Request& request, const Site& site) {
+  const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
+  return us(request.in_graph ? c.graph_launch_us : std::min(c.launch_us, c.graph_launch_us));
+}
+
 }  // namespace railyard::collective

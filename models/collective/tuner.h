@@ -48,5 +48,7 @@ Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional
 
 /// Everything for Collective::prepare().
 CollectiveSpec choose(const Request& request, const Group& group, const Site& site);
+/// The least launch of all that it chooses, whatever the operation and the size.
+Time least_launch(const Request& request, const Site& site);
 
 }  // namespace railyard::collective

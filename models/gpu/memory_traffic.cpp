@@ -4,20 +4,31 @@
 
 namespace railyard::gpu {
 
+using transport::MemoryCourse;
 using transport::Message;
 using transport::MessageKind;
 using transport::Window;
 
+namespace {
+
+constexpr std::uint32_t kEndTag = 0;   ///< what a message takes ends
+constexpr std::uint32_t kStepTag = 1;  ///< a step of a replay
+constexpr std::uint32_t kTellTag = 2;  ///< kernels are told
+
+}  // namespace
+
 void MemoryTraffic::add(Gpu& gpu) {
   if (gpu.window() >= memories_.size()) memories_.resize(gpu.window() + 1);
-  Memory& memory = memories_[gpu.window()];
+  memories_[gpu.window()] = std::make_unique<Memory>(*this);
+  Memory& memory = *memories_[gpu.window()];
   memory.gpu = &gpu;
   for (std::uint32_t p = 0; p < gpu.ports(); ++p)
     memory.ports += gpu.port(PortId(p)).egress.link().rate.bytes_per_second();
+  gpu.sms().set_traffic_source(&memory);
 }
 
 void MemoryTraffic::add_part(std::vector<Part>& parts, Window window, std::uint32_t reads, std::uint32_t writes) const {
-  if (window < memories_.size() && memories_[window].gpu != nullptr) parts.push_back({window, reads, writes});
+  if (window < memories_.size() && memories_[window] != nullptr) parts.push_back({window, reads, writes});
 }
 
 void MemoryTraffic::find_parts(const Message& message, std::vector<Part>& parts) const {
@@ -41,6 +52,10 @@ void MemoryTraffic::find_parts(const Message& message, std::vector<Part>& parts)
   }
 }
 
+std::uint64_t MemoryTraffic::rate_of(const Message& message) {
+  return static_cast<std::uint64_t>(static_cast<double>(message.bytes) / message.uncontended.seconds());
+}
+
 void MemoryTraffic::on_begun(const Message& message) {
   if (message.uncontended == Time()) return;  // a copy inside one memory has its own rate
   if (free_.empty()) {
@@ -52,30 +67,135 @@ void MemoryTraffic::on_begun(const Message& message) {
   find_parts(message, demand.parts);
   if (demand.parts.empty()) return;
   free_.pop_back();
-  demand.rate = static_cast<std::uint64_t>(static_cast<double>(message.bytes) / message.uncontended.seconds());
+  demand.rate = rate_of(message);
   change(demand, true);
-  fabric_.calendar().at(fabric_.now() + message.uncontended, *this, 0, number);
+  fabric_.calendar().at(fabric_.now() + message.uncontended, *this, kEndTag, number);
 }
 
-void MemoryTraffic::on_event(std::uint32_t, std::uint64_t number) {
-  change(demands_[number], false);
-  free_.push_back(static_cast<std::uint32_t>(number));
+void MemoryTraffic::on_event(std::uint32_t tag, std::uint64_t data) {
+  switch (tag) {
+    case kEndTag:
+      change(demands_[data], false);
+      free_.push_back(static_cast<std::uint32_t>(data));
+      break;
+    case kStepTag: {
+      Memory& memory = *memories_[data];
+      if (memory.next_step != fabric_.now()) break;  // an earlier one took its place
+      memory.next_step = Time::max();
+      if (!memory.gpu->sms().watched()) break;
+      catch_up(memory, true);
+      tell_last(memory);
+      expect_step(memory);
+      break;
+    }
+    case kTellTag: tell(*memories_[data]); break;
+  }
 }
 
 void MemoryTraffic::on_over(const Message& message) {
   find_parts(message, parts_);
-  for (const Part& part : parts_) memories_[part.window].bytes += message.bytes * (part.reads + part.writes);
+  for (const Part& part : parts_) memories_[part.window]->bytes += message.bytes * (part.reads + part.writes);
 }
 
 void MemoryTraffic::change(const Demand& demand, bool begins) {
   for (const Part& part : demand.parts) {
-    Memory& memory = memories_[part.window];
+    Memory& memory = *memories_[part.window];
+    begin_change(memory);
     const std::uint64_t read = demand.rate * part.reads, written = demand.rate * part.writes;
-    memory.read = begins ? memory.read + read : memory.read - read;
-    memory.written = begins ? memory.written + written : memory.written - written;
-    memory.gpu->sms().set_traffic(
-        static_cast<double>(std::min(memory.read, 2 * memory.ports) + std::min(memory.written, memory.ports)));
+    memory.load.read += begins ? read : -read;
+    memory.load.written += begins ? written : -written;
+    if (memory.gpu->sms().watched()) tell_last(memory);
   }
+}
+
+void MemoryTraffic::begin_change(Memory& memory) {
+  if (memory.changed == fabric_.now()) return;
+  memory.before = memory.load;
+  memory.changed = fabric_.now();
+}
+
+// -- courses
+
+void MemoryTraffic::keep(const Message& message, Time after, MemoryCourse& course) const {
+  std::vector<Part> parts;
+  find_parts(message, parts);
+  for (const Part& part : parts) {
+    auto memory = std::find_if(course.memories.begin(), course.memories.end(),
+                               [&part](const MemoryCourse::Memory& m) { return m.window == part.window; });
+    if (memory == course.memories.end()) memory = course.memories.insert(memory, {part.window, 0, {}});
+    memory->bytes += message.bytes * (part.reads + part.writes);
+    if (message.uncontended == Time()) continue;
+    const auto read = static_cast<std::int64_t>(rate_of(message) * part.reads);
+    const auto written = static_cast<std::int64_t>(rate_of(message) * part.writes);
+    memory->steps.push_back({after, read, written});
+    memory->steps.push_back({after + message.uncontended, -read, -written});
+  }
+}
+
+void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryCourse> course) {
+  const Time now = fabric_.now();
+  for (const MemoryCourse::Memory& of_course : course->memories) {
+    Memory& memory = *memories_[of_course.window];
+    memory.bytes += of_course.bytes;
+    const auto done = [now](const Replay& replay) {  // of which nothing, or all, is in the load: it adds up to nothing
+      return replay.over() || (replay.next == 0 && replay.from + replay.steps->back().after < now);
+    };
+    memory.replays.erase(std::remove_if(memory.replays.begin(), memory.replays.end(), done), memory.replays.end());
+    if (of_course.steps.empty()) continue;
+    memory.replays.push_back({course, &of_course.steps, now});
+    if (memory.gpu->sms().watched()) expect_step(memory);
+  }
+}
+
+void MemoryTraffic::catch_up(Memory& memory, bool with_now) {
+  const Time now = fabric_.now();
+  for (Replay& replay : memory.replays)
+    for (; !replay.over() && replay.when() < now; ++replay.next) {
+      const MemoryCourse::Step& step = (*replay.steps)[replay.next];
+      memory.load.add(step);
+      if (memory.changed == now) memory.before.add(step);
+    }
+  if (!with_now) return;
+  for (Replay& replay : memory.replays)
+    for (; !replay.over() && replay.when() == now; ++replay.next) {
+      begin_change(memory);
+      memory.load.add((*replay.steps)[replay.next]);
+    }
+}
+
+void MemoryTraffic::expect_step(Memory& memory) {
+  Time next = Time::max();
+  for (const Replay& replay : memory.replays)
+    if (!replay.over()) next = sooner(next, replay.when());
+  if (next >= memory.next_step) return;
+  memory.next_step = next;
+  fabric_.calendar().at(next, *this, kStepTag, memory.gpu->window());
+}
+
+// -- kernels
+
+double MemoryTraffic::taken(const Memory& memory, const Load& load) {
+  return static_cast<double>(std::min(load.read, 2 * memory.ports) + std::min(load.written, memory.ports));
+}
+
+double MemoryTraffic::watched(Memory& memory) {
+  catch_up(memory, false);
+  expect_step(memory);
+  if (memory.changed != fabric_.now()) return taken(memory, memory.load);
+  tell_last(memory);
+  return taken(memory, memory.before);
+}
+
+void MemoryTraffic::tell_last(Memory& memory) {
+  if (memory.telling) return;
+  memory.telling = true;
+  const transport::Window window = memory.gpu->window();
+  fabric_.calendar().at_last(fabric_.now(), transport::Calendar::kLastTurns + window, *this, kTellTag, window);
+}
+
+void MemoryTraffic::tell(Memory& memory) {
+  memory.telling = false;
+  memory.gpu->sms().set_traffic(taken(memory, memory.load));
 }
 
 }  // namespace railyard::gpu

@@ -30,6 +30,7 @@ bool same(const KernelShare& a, const KernelShare& b) {
 }  // namespace
 
 void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
+  if (source_ != nullptr && !watched()) traffic_ = source_->on_watched();
   auto slot = std::find_if(kernels_.begin(), kernels_.end(), [](const Kernel& k) { return k.state == State::free; });
   if (slot == kernels_.end()) slot = kernels_.emplace(kernels_.end());
   const Kernel before = std::move(*slot);
@@ -67,7 +68,13 @@ void SmArray::release(Slot slot) {
   if (stream != nullptr) tell_ctas(stream, 0);
 }
 
+bool SmArray::watched() const {
+  return !listeners_.empty() ||
+         std::any_of(kernels_.begin(), kernels_.end(), [](const Kernel& k) { return k.state != State::free; });
+}
+
 void SmArray::set_traffic(double bytes_per_second) {
+  if (bytes_per_second == traffic_) return;
   traffic_ = bytes_per_second;
   if (std::abs(traffic_ - traffic_shared_) > kTrafficStep * sheet_.hbm.gb_per_s * 1e9) {
     allocate();

@@ -48,6 +48,16 @@ class SmListener {
   ~SmListener() = default;
 };
 
+/// Who knows what messages read and write in the HBM.
+class TrafficSource {
+ public:
+  /// A kernel begins where nobody looked: set_traffic() says from now on what changes. @return bytes per second until then
+  virtual double on_watched() = 0;
+
+ protected:
+  ~TrafficSource() = default;
+};
+
 class SmClient {
  public:
   /// The chain has run.
@@ -77,6 +87,10 @@ class SmArray : private transport::CalendarClient {
   /// What messages read and write in its HBM from now on. A change of less than 0.5 % of the HBM rate waits for the
   /// next one.
   void set_traffic(double bytes_per_second);
+  /// Asked when somebody begins to look; null: set_traffic() says all.
+  void set_traffic_source(TrafficSource* source) { source_ = source; }
+  /// Kernels run, or somebody listens: traffic matters.
+  bool watched() const;
 
   std::uint32_t count() const { return sheet_.sm.count; }
   /// SMs with work, at most all of them.
@@ -184,6 +198,7 @@ class SmArray : private transport::CalendarClient {
   std::uint64_t claims_so_far_ = 0;
   double speed_ratio_ = 1;
   double traffic_ = 0, traffic_shared_ = 0;  ///< bytes per second: now, and as kernels have been told
+  TrafficSource* source_ = nullptr;
   Time claims_since_;
   double claim_busy_ = 0, kernel_busy_ = 0, kernel_bytes_ = 0;
   double kernel_seconds_ = 0, kernel_seconds_alone_ = 0, claim_wait_seconds_ = 0;

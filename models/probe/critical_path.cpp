@@ -198,8 +198,7 @@ collective::Trail CriticalPath::trail_of(const collective::Collective& collectiv
 
 CriticalPath::Moment CriticalPath::done_collective(const workload::Job& job) {
   const collective::Collective& collective = *job.collective();
-  const collective::Trail trail = reused_ != nullptr ? *reused_ : trail_of(collective);
-  reused_ = nullptr;
+  const collective::Trail& trail = *ended_;
   const auto inside = collectives_.find(&collective);
   Moment begun = inside->second.entered[trail.from_member];
   // Whoever was there before may have been who it waited for, had the others been sooner.

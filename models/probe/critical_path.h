@@ -106,7 +106,7 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   void on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
   void on_left(const transport::Message& message) override;
   collective::Trail trail_of(const collective::Collective& collective) override;
-  void on_reused(const collective::Trail& trail) override { reused_ = &trail; }
+  void on_ended(const collective::Trail& trail) override { ended_ = &trail; }
 
   void on_send(const transport::Message& message, Time now) override;
   void on_delivered(const transport::Message& message, Time now) override;
@@ -150,7 +150,7 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   std::unordered_map<const transport::Message*, Sent> messages_;
   std::unordered_map<PutOff, std::deque<CauseRef>, PutOffHash> put_off_;
   Inside* inside_ = nullptr;                     ///< in which something happens now
-  const collective::Trail* reused_ = nullptr;    ///< instead
+  const collective::Trail* ended_ = nullptr;     ///< of the member whose job is done next
   std::vector<transport::Cost> landed_;          ///< of the message that lands now
 };
 

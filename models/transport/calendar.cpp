@@ -13,6 +13,8 @@ std::uint64_t scramble(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+constexpr std::uint64_t kLast = 1ull << 63;  ///< in the order of a run: it comes last
+
 /// What an event is about comes to the cache while the one before it runs: its client and, where `data` is a pointer, three
 /// lines of what it points to. Any other number does no harm.
 template <class Event>
@@ -45,10 +47,21 @@ void Calendar::at(Time when, CalendarClient& client, std::uint32_t tag, std::uin
     return;  // the run it joined has woken the calendar
   }
   if (tie_seed_ == 0) latest = {when, event};
-  const std::uint64_t order = tie_seed_ == 0 ? sequence_++ : scramble(sequence_++ + tie_seed_);
-  heap_.push_back({when, order, event});
+  push({when, tie_seed_ == 0 ? sequence_++ : scramble(sequence_++ + tie_seed_) & ~kLast, event});
+}
+
+void Calendar::at_last(Time when, std::uint64_t turn, CalendarClient& client, std::uint32_t tag, std::uint64_t data) {
+  now_ = now();
+  if (when < now_) SC_REPORT_FATAL(name(), "an event in the past");
+  const std::uint32_t event = keep({&client, data, tag, kNone});
+  ++pending_;
+  push({when, kLast | turn, event});
+}
+
+void Calendar::push(const Run& run) {
+  heap_.push_back(run);
   std::push_heap(heap_.begin(), heap_.end(), Later());
-  if (!running_ && when < armed_) wake_at(when);
+  if (!running_ && run.when < armed_) wake_at(run.when);
 }
 
 std::uint32_t Calendar::keep(const Event& event) {

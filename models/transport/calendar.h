@@ -2,6 +2,10 @@
 // happens in the order it was scheduled, never in the order of the kernel's heap. It returns to the SystemC kernel at each
 // distinct instant, so that sc_time_stamp() and foreign processes stay right.
 //
+// Some events come last at their instant, by a turn of their own instead of when they were scheduled: the beginning and the end
+// of a collective's members, and what messages take of HBM. Their order does not depend on what was computed in between, so
+// that a collective whose course is known meets the rest of the machine exactly as a simulated one does.
+//
 // Symmetric traffic has few distinct instants with many events each, so the heap holds runs: events of one instant, first in,
 // first out. An event joins the latest run of its instant when that is among the recent ones, else it begins another, whose
 // number is higher: runs of one instant never interleave, and the order is exact whatever was recent.
@@ -34,6 +38,12 @@ class Calendar : public sc_core::sc_module {
   Time now() const { return running_ ? now_ : Time::fs(sc_core::sc_time_stamp().value()); }
   /// @pre when >= now()
   void at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
+  /// After all events of that instant but those that come last, too, with a higher turn. @pre no two of one instant and turn
+  void at_last(Time when, std::uint64_t turn, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
+  /// The first of `count` turns in a row, higher than all that were taken before and below kLastTurns.
+  std::uint64_t take_turns(std::uint64_t count) { return turns_ += count, turns_ - count; }
+  /// Turns from here on are their owner's to give: they come after all that were taken.
+  static constexpr std::uint64_t kLastTurns = 1ull << 62;
   std::size_t pending() const { return pending_; }
   std::uint64_t events() const { return events_; }
 
@@ -65,6 +75,7 @@ class Calendar : public sc_core::sc_module {
   };
   Recent& recent(Time when) { return recent_[when.fs() * 0x9e3779b97f4a7c15ull >> (64 - kRecentBits)]; }
   std::uint32_t keep(const Event& event);
+  void push(const Run& run);
   /// Runs the events from `first` on, and those that join them meanwhile.
   void run_from(std::uint32_t first);
   void run();
@@ -80,6 +91,7 @@ class Calendar : public sc_core::sc_module {
   Time armed_ = Time::max();
   Time told_ = Time::max();  ///< the hook's latest instant
   std::uint64_t sequence_ = 0;
+  std::uint64_t turns_ = 0;
   std::uint64_t events_ = 0;
   std::uint64_t tie_seed_ = 0;
   bool running_ = false;

@@ -142,7 +142,8 @@ void Device::return_credit(Transaction& transaction, Time leaves) {
 }
 
 void Device::request(PortId out, std::uint8_t channel, std::uint32_t requester) {
-  ports_[out.value()].egress.add(channel, requester, now());
+  Port& p = ports_[out.value()];
+  if (p.egress.add(channel, requester, now())) p.held_up_by = nullptr;
   serve(out);
 }
 

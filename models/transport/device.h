@@ -114,8 +114,8 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   /// What waits for a lost link: finds another way for it, or gives it up.
   virtual void take_back(PortId out) = 0;
 
-  /// Nothing but its ports remembers what it has sent.
-  virtual bool forgets(Time) const { return true; }
+  /// From when on nothing but its ports remembers what it has sent.
+  virtual Time forgets_from() const { return Time(); }
 
   /// The fronts of all queues that want to leave there.
   std::vector<const Transaction*> waiting(PortId out);

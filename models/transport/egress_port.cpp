@@ -19,8 +19,9 @@ EgressPort::Channel& EgressPort::made(Channel& channel, std::uint8_t vc) {
   return channel;
 }
 
-bool EgressPort::settled(Channel& c, Time now) {
-  return c.credit.below(1, now) == now && (c.headers == nullptr || c.headers->credit.below(1, now) == now);
+Time EgressPort::settled_from(Channel& c, Time now) {
+  const Time bytes = c.credit.below(1, now);
+  return c.headers == nullptr ? bytes : later(bytes, c.headers->credit.below(1, now));
 }
 
 void EgressPort::become(PortKind& kind) {
@@ -35,18 +36,22 @@ void EgressPort::fail() {
   waiting_channels_ = starved_ = 0;
 }
 
-void EgressPort::add(std::uint8_t vc, std::uint32_t requester, Time now) {
+bool EgressPort::add(std::uint8_t vc, std::uint32_t requester, Time now) {
   Channel& c = channel(vc);
-  if (waiting_channels_ == 0 && now > free_[0]) forget_turns();
+  const bool idle = waiting_channels_ == 0 && now > free_[0];
+  bool home = false;
+  if (idle) forget_turns();
   if (c.waiting.empty()) {
     if (now > free_[kind_->plan.priority[vc]]) c.waiting.forget();
-    if (settled(c, now)) {
+    if (settled_from(c, now) == now) {
+      home = true;
       c.largest = 0;
       if (c.headers != nullptr) c.headers->largest = 0;
     }
   }
   c.waiting.insert(requester, now == c.served_at && requester == c.waiting.last());
   waiting_channels_ |= 1u << vc;
+  return idle && home;
 }
 
 void EgressPort::forget_turns() {
@@ -121,13 +126,15 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   return crossing;
 }
 
-bool EgressPort::quiet(Time now) {
-  if (waiting_channels_ != 0 || now <= free_[0]) return false;
+Time EgressPort::quiet_from(Time now) {
+  if (waiting_channels_ != 0) return Time::max();
+  Time from = free_[0] + Time::fs(1);
+  if (debt_ != 0) from = later(from, free_[0] + kind_->debt.time_for(debt_));
   for (std::uint32_t all = used_; all != 0; all &= all - 1) {
     Channel& c = channel(static_cast<std::uint8_t>(__builtin_ctz(all)));
-    if (c.pace > now || !settled(c, now)) return false;
+    from = later(from, later(c.pace, settled_from(c, now)));
   }
-  return true;
+  return from;
 }
 
 Bytes EgressPort::outstanding(std::uint8_t vc) const { return used(vc) != nullptr ? used(vc)->credit.outstanding() : 0; }

@@ -46,8 +46,8 @@ class EgressPort {
 
   // -- who waits
   /// A requester's front wants the port. One that was idle has forgotten whose turn it was: what a port does depends on the
-  /// traffic since it was quiet last, not on all its past.
-  void add(std::uint8_t channel, std::uint32_t requester, Time now);
+  /// traffic since it was quiet last, not on all its past. @return whether it was idle with all credit of the channel home
+  bool add(std::uint8_t channel, std::uint32_t requester, Time now);
   bool waiting() const { return waiting_channels_ != 0; }
   std::vector<std::uint32_t> requesters(std::uint8_t channel) const {
     return used(channel) != nullptr ? used(channel)->waiting.all() : std::vector<std::uint32_t>();
@@ -79,8 +79,9 @@ class EgressPort {
   /// Acks and flow control that this direction owes for what the other one received.
   void owe(Bytes bytes) { debt_ += bytes; }
 
-  /// Nothing waits, the line is free and every credit is home: what comes next cannot tell what came before.
-  bool quiet(Time now);
+  /// When nothing waits, the line is free, nothing is owed and every credit is home, so that what comes next cannot tell what
+  /// came before: the first such instant if nothing else comes, or one not after now; max: something still waits or holds credit.
+  Time quiet_from(Time now);
 
   /// The link is lost: nothing starts any more, and whoever waited must be taken back.
   void fail();
@@ -129,8 +130,8 @@ class EgressPort {
   void forget_turns();
 
   Channel& made(Channel& channel, std::uint8_t vc);
-  /// Every credit of a channel is home.
-  static bool settled(Channel& channel, Time now);
+  /// When every credit of a channel is home; max: some is not under way yet.
+  static Time settled_from(Channel& channel, Time now);
   /// When this channel's front has credit; max if that needs a credit not yet under way.
   Time credit_time(std::uint8_t vc, Channel& channel, const WireCost& cost, Time now);
   /// The next packet boundary of what is being charged below `priority`.

@@ -27,7 +27,7 @@ class Endpoint : public Device {
   PortId decode(std::uint64_t address, Lid lid, PortId ingress) const override;
   /// What waits for a lost link is given up: its source sends it another way.
   void take_back(PortId out) override;
-  bool forgets(Time now) const override { return metered_until_ <= now; }
+  Time forgets_from() const override { return metered_until_; }
   /// Tells the client at the message's end that all that can land of it has.
   void complete(Message& message);
   /// A read that this endpoint asked for will not be answered.

@@ -48,6 +48,8 @@ class Fabric : private LinkObserver {
   const std::vector<Window>& group(GroupId id) const { return context_.groups[id]; }
   /// Told of every message, once it begins and once it is over.
   void watch_memories(MemoryObserver* memories) { ledger_.watch_memories(memories); }
+  /// Null: nobody.
+  MemoryObserver* memories() const { return ledger_.memories(); }
   const std::vector<Device*>& devices() const { return devices_; }
   /// Fluid fidelity (fluid.h) instead of trains, for all links or for both directions of one. @pre all devices are there, nothing
   /// has been sent, and no message crosses links of both fidelities
@@ -81,8 +83,6 @@ class Fabric : private LinkObserver {
     ledger_.replay(traffic_class, messages);
     replayed_ += transactions;
   }
-  /// HBM traffic of such messages in one memory.
-  void replay_memory(Window window, Bytes bytes) const { ledger_.replay_memory(window, bytes); }
   std::uint64_t replayed_transactions() const { return replayed_; }
   std::size_t transactions_live() const { return pool_.live(); }
   /// Transactions started on any port since the start: the unit of simulation speed.

@@ -82,9 +82,7 @@ class MessageLedger {
   const ClassTotals& totals(std::size_t traffic_class) const { return totals_[traffic_class]; }
   /// Messages whose course is known from earlier ones and was not simulated again.
   void replay(std::size_t traffic_class, const ClassTotals& more) { totals_[traffic_class].add(more); }
-  void replay_memory(Window window, Bytes bytes) const {
-    if (memories_ != nullptr) memories_->on_replayed(window, bytes);
-  }
+  MemoryObserver* memories() const { return memories_; }
 
  private:
   void release(Message& message) {

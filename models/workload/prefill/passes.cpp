@@ -16,14 +16,19 @@ std::string Passes::label(const Job& job) {
 Passes::Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client)
     : grid_(grid), dispatcher_(dispatcher), kinds_(kinds), pp_send_(pp_send), sink_(sink), client_(client), times_(grid.ranks()) {}
 
-collective::CollectiveSpec Passes::collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes) {
+collective::Request Passes::request() {
   // As a serving engine does it: its own kernel for small vectors inside a server, NCCL for the rest, all in a CUDA graph.
   collective::Request request;
-  request.operation = operation;
-  request.bytes = bytes;
   request.library = collective::Library::vllm;
   request.in_graph = true;
   request.traffic_class = number(TrafficClass::tp);
+  return request;
+}
+
+collective::CollectiveSpec Passes::collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes) {
+  collective::Request request = Passes::request();
+  request.operation = operation;
+  request.bytes = bytes;
   return collective::choose(request, grid_.tp_group(stage), grid_.tp_site(stage, dispatcher_.fabric()));
 }
 

@@ -60,6 +60,8 @@ class Passes : private JobClient {
   std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
   /// What a job of a compute or pipeline stream is, in a word or two: for waveforms.
   static std::string label(const Job& job);
+  /// What all its collectives are chosen by, but for operation and size.
+  static collective::Request request();
   const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
   /// Times of the first job on any stage and the last job's end, over all passes so far.
   Time first_begun() const { return first_begun_; }

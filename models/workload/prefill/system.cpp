@@ -54,9 +54,10 @@ std::vector<transport::Traffic> System::traffic() {
 }
 
 void System::isolate_groups() {
-  std::vector<std::vector<transport::Window>> groups;
+  std::vector<collective::ReuseGroup> groups;
   for (Grid* grid : {&prefill_grid_, &decode_grid_})
-    for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(grid->tp_group(p).members);
+    for (std::uint32_t p = 0; p < grid->pp(); ++p)
+      groups.push_back({grid->tp_group(p).members, collective::least_launch(Passes::request(), grid->tp_site(p, fabric_))});
   std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>> others;
   for (const transport::Traffic& t : traffic())
     if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);

@@ -1,0 +1,89 @@
+// A collective that is replayed takes of its members' GPUs what a simulated one takes, for the same intervals.
+#include "collective/tuner.h"
+#include "tests/support/job_bench.h"
+#include "tests/support/systemc_main.h"
+
+using namespace railyard;
+using namespace railyard::test;
+
+namespace {
+
+/// Small thread blocks that nothing but HBM limits.
+gpu::SharedChain stream_of(const gpu::GpuDatasheet& sheet, Time duration) {
+  gpu::KernelTime kernel;
+  kernel.ctas = kernel.sms = sheet.sm.count;
+  kernel.hbm_seconds = kernel.seconds = duration.seconds();
+  kernel.bytes = sheet.hbm.gb_per_s * 1e9 * duration.seconds();
+  kernel.limit = gpu::KernelLimit::hbm;
+  kernel.cta.threads = 128;
+  kernel.cta.registers_kib = 8;
+  return gpu::chain_of(kernel);
+}
+
+constexpr std::uint32_t kFirst = 1, kSecond = 2, kThird = 3, kLong = 10, kShort = 11;
+
+struct Outcome {
+  std::map<std::uint32_t, std::uint64_t> done;
+  std::vector<Bytes> moved;
+  double kernel_s = 0;
+  std::uint64_t replayed = 0;
+  bool operator==(const Outcome& o) const { return done == o.done && moved == o.moved && kernel_s == o.kernel_s; }
+};
+
+/// Three all-reduces of four GPUs, the first alone; beside the second a kernel runs on one GPU that was there before, and one on
+/// another GPU begins amid it; the third is over when a last one begins.
+Outcome collectives_beside_kernels(bool replay) {
+  JobBench bench;
+  for (RankDevice* rank : bench.devices) rank->gpu->sms().set_speed(1);
+  collective::Request request;
+  request.bytes = 4 << 20;
+  request.library = collective::Library::vllm;
+  request.in_graph = true;
+  std::vector<gpu::Gpu*> gpus;
+  for (const RankDevice* rank : bench.devices) gpus.push_back(rank->gpu);
+  const collective::Site site = collective::site_of(gpus, bench.group, bench.fabric);
+  const collective::CollectiveSpec spec = collective::choose(request, bench.group, site);
+  auto tables = collective::isolate(bench.fabric, {{bench.group.members, collective::least_launch(request, site)}}, 0, {});
+  BOOST_TEST_REQUIRE((tables.front() != nullptr));
+  const auto reduce = [&](std::uint32_t number) {
+    workload::JobTag tag;
+    tag.run = number;
+    std::vector<JobRef> jobs;
+    bench.dispatcher.collective(bench.devices, bench.group, spec, replay ? tables.front().get() : nullptr, tag, bench, jobs);
+  };
+  const auto stream = [&](std::uint32_t rank, Time duration, std::uint32_t number) {
+    workload::JobTag tag;
+    tag.run = number;
+    RankDevice& device = bench.ranks[rank];
+    bench.dispatcher.kernel(device, device.pp, stream_of(device.gpu->datasheet(), duration), tag, bench);
+  };
+  bench.later_on(Time::us(1), [&] { reduce(kFirst); });
+  bench.later_on(Time::ms(2), [&] {
+    stream(0, Time::ms(1), kLong);
+    reduce(kSecond);
+  });
+  bench.later_on(Time::ms(2) + Time::us(100), [&] { stream(2, Time::us(50), kShort); });
+  bench.later_on(Time::ms(5), [&] { reduce(kThird); });
+  bench.run();
+  Outcome outcome;
+  for (const auto& [number, when] : bench.done) outcome.done[number] = when.fs();
+  for (const RankDevice* rank : bench.devices) {
+    outcome.moved.push_back(bench.machine.memory_traffic().bytes(*rank->gpu));
+    outcome.kernel_s += rank->gpu->sms().kernel_seconds();
+  }
+  outcome.replayed = bench.fabric.replayed_transactions();
+  return outcome;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(kernels_take_as_long_beside_a_replayed_collective_as_beside_a_simulated_one) {
+  const Outcome simulated = collectives_beside_kernels(false), replayed = collectives_beside_kernels(true);
+  BOOST_TEST(simulated.replayed == 0u);
+  BOOST_TEST(replayed.replayed > 0u);
+  BOOST_TEST((replayed == simulated));
+  // And that is longer than alone, by what the collective's bytes take of HBM while the kernel runs.
+  const double longer = static_cast<double>(replayed.done.at(kLong)) * 1e-15 - 3e-3;
+  BOOST_TEST(longer > 1e-6);
+  for (const auto& [number, when] : simulated.done) BOOST_TEST(replayed.done.at(number) == when, "job " << number);
+}
