@@ -74,6 +74,9 @@ class Progress {
 void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
 
 int run(const Options& options, const Scenario& scenario) {
+  // From before the first file on: what is finished is kept, and nothing half-written stays.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) std::signal(signal, on_signal);
+  std::signal(SIGPIPE, SIG_IGN);  // who reads stdout may go before the run's files are there
   std::unique_ptr<OutputDirectory> out;
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
@@ -91,8 +94,6 @@ int run(const Options& options, const Scenario& scenario) {
   std::unique_ptr<Why> why;
   if (options.why) why = std::make_unique<Why>(simulation);
 
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
   const auto begun = Clock::now();
   {
     Progress progress(simulation, !options.quiet);

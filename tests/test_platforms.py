@@ -282,7 +282,7 @@ def test_without_out_it_prints_only(tmp_path):
     assert os.listdir(tmp_path) == [scenario.name]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_leaves_what_it_had(number, tmp_path):
     scenario = tiny(tmp_path, TINY.replace("count: 1", "count: 200000"))
     out = tmp_path / "out"
@@ -309,6 +309,19 @@ def test_an_interrupted_run_leaves_what_it_had(number, tmp_path):
     # It may be run again in place.
     succeed("plx_box", scenario, "--out", out, "--set", "workload.requests.count=1", "--quiet")
     assert summary(out)["complete"] is True
+
+
+def test_a_reader_of_the_table_that_goes_leaves_the_files_whole(tmp_path):
+    scenario = tiny(tmp_path)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        result = subprocess.run([str(BIN / "plx_box"), str(scenario), "--out", str(tmp_path / "out")], stdout=writer, stderr=subprocess.PIPE, timeout=120)
+    finally:
+        os.close(writer)
+    assert result.returncode == 0, result.stderr
+    assert sorted(os.listdir(tmp_path)) == ["out", scenario.name]
+    assert summary(tmp_path / "out")["complete"] is True
 
 
 # -- events
