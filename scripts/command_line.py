@@ -5,6 +5,9 @@ import contextlib
 import pathlib
 import sys
 from collections.abc import Iterator
+from typing import NoReturn
+
+import run_files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
@@ -19,7 +22,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False} | options)
 
     def error(self, message: str) -> None:
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
+        self.exit(BAD_INPUT, run_files.printable(f"{self.prog}: error: {message}") + "\n")
 
     def add_executables(self) -> None:
         """--bin, the folder of the platform executables."""
@@ -28,16 +31,24 @@ class Parser(argparse.ArgumentParser):
 
 @contextlib.contextmanager
 def one_line(program: str, *errors: type[Exception], complete: bool = False) -> Iterator[None]:
-    """Ends the script with one line and BAD_INPUT when one of these errors, or one of a file, comes out of what is inside.
+    """Ends the script with one line and BAD_INPUT when one of these errors, or one of a file, comes out of what is inside: of
+    one that cannot be opened, or does not hold what a run leaves.
 
     @param complete  their text says where, too
     """
     try:
         yield
     except errors as error:
-        sys.exit(print(error if complete else f"{program}: error: {error}", file=sys.stderr) or BAD_INPUT)
+        _end(str(error) if complete else f"{program}: error: {error}")
+    except run_files.Error as error:
+        _end(f"{program}: error: {error}")
     except OSError as error:
-        sys.exit(print(f"{program}: error: {error.filename}: {error.strerror}", file=sys.stderr) or BAD_INPUT)
+        _end(f"{program}: error: {error.filename}: {error.strerror}")
+
+
+def _end(message: str) -> NoReturn:
+    print(run_files.printable(message), file=sys.stderr)
+    sys.exit(BAD_INPUT)
 
 
 def positive(text: str) -> int:

@@ -9,13 +9,13 @@ python3-matplotlib.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 
-from command_line import BAD_INPUT, Parser
+import summaries
+from command_line import BAD_INPUT, Parser, one_line
 
 SIZES = [1 << 20, 1 << 18, 1 << 16, 1 << 15, 1 << 14, 1 << 13, 1 << 12]
 
@@ -38,15 +38,16 @@ def run(options, size, directory):
     if done.returncode != 0:
         status = done.returncode if done.returncode > 0 else 128 - done.returncode
         raise RunFailed(done.stderr.strip() or f"convergence.py: exit status {status}", status)
-    with open(os.path.join(directory, "summary.json"), encoding="utf-8") as file:
-        return json.load(file)
+    return summaries.read(os.path.join(directory, "summary.json"))
 
 
 def results(summary):
     """What is compared: name to seconds."""
+    if not summary["metrics"].get("ttft_s"):
+        raise RunFailed(f"convergence.py: error: a run of {summary['kind']} has no time to first token; a disaggregated_prefill has", BAD_INPUT)
     times = {"TTFT": summary["metrics"]["ttft_s"]}
     for row in summary["traffic"]:
-        if row["messages"]:
+        if row.get("messages") and row.get("mean_actual_s"):
             times[f"{row['class']} message"] = row["mean_actual_s"]
     return times
 
@@ -130,7 +131,7 @@ def main(arguments=None):
     options = parse_options(arguments)
     rows = []
     try:
-        with tempfile.TemporaryDirectory() as scratch:
+        with one_line("convergence.py"), tempfile.TemporaryDirectory() as scratch:
             for size in sorted(set(options.sizes), reverse=True) + ["auto"]:
                 print(f"running {size_name(size)}", file=sys.stderr)
                 summary = run(options, size, os.path.join(scratch, "run"))

@@ -1,8 +1,9 @@
 """why.json of a run, as scripts read it: what made its times, and what each would be if that had taken no time."""
 
-import json
 import pathlib
 from dataclasses import dataclass
+
+import run_files
 
 FILE = "why.json"
 SCHEMA_VERSION = 1
@@ -18,10 +19,6 @@ COSTS = {  # as --why prints them
     "delay": "delays",
     "arrival": "nothing to do",
 }
-
-
-class PathError(Exception):
-    """A critical path that cannot be read, in one line."""
 
 
 @dataclass
@@ -57,20 +54,34 @@ def labelled(view: str, name: str) -> str:
     return name if view == "cost" else f"{view} {name}"
 
 
+def _cost(value: object) -> None:
+    if not isinstance(value, str) or value not in COSTS:
+        raise ValueError(f"one of {', '.join(COSTS)}")
+
+
+def _version(value: object) -> None:
+    if value != SCHEMA_VERSION:
+        raise ValueError(f"{SCHEMA_VERSION}")
+
+
+TIMES = {"path_s": float, "if_free_s": float}
+PATH = {
+    "metric": str,
+    "mean_s": float,
+    "costs": [{"cost": _cost, **TIMES}],
+    "kernels": [{"limit": str, **TIMES}],
+    "classes": [{"class": str, **TIMES}],
+    "links": [{"links": str, "worst_link": str, "worst_link_direction": str, **TIMES}],
+}
+
+
 def read(directory: pathlib.Path) -> list[Path]:
-    """None of them where the run was made without --why, or has measured nothing."""
+    """None of them where the run was made without --why, or has measured nothing. @throws run_files.Error"""
     path = directory / FILE
     if not path.exists():
         return []
-    try:
-        why = json.loads(path.read_text(encoding="utf-8"))
-        if why["schema_version"] != SCHEMA_VERSION:
-            raise PathError(f"{path}: schema_version is not {SCHEMA_VERSION}; written by another version of Railyard?")
-        return [_path(entry) for entry in why["paths"] if entry["mean_s"] > 0]
-    except OSError as error:
-        raise PathError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise PathError(f"{path}: not written by this version of Railyard ({error!r})") from error
+    why = run_files.json_file(path, {"schema_version": _version, "paths": [PATH]}, "the critical paths of a run")
+    return [_path(entry) for entry in why["paths"] if entry["mean_s"] > 0]
 
 
 def _path(entry: dict) -> Path:

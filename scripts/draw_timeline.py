@@ -10,8 +10,6 @@ anything, all else for itself. What a slice is called is written into it where t
 """
 
 import argparse
-import gzip
-import json
 import pathlib
 import re
 import signal
@@ -21,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import timeline_file
 from command_line import Parser, one_line
 
 try:
@@ -76,14 +75,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def read(run: pathlib.Path) -> list[dict]:
-    file = run / "timeline.json.gz" if run.is_dir() else run
-    if not file.is_file():
-        raise Error(f"{file}: no such timeline (was the run made with --timeline?)")
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") as stream:
-            return json.load(stream)["traceEvents"]
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{file}: no timeline: {error}") from error
+    return list(timeline_file.events(run / timeline_file.FILE if run.is_dir() else run))
 
 
 def tracks_of(events: Sequence[dict]) -> tuple[dict[str, Track], Arrows]:
@@ -112,11 +104,11 @@ def tracks_of(events: Sequence[dict]) -> tuple[dict[str, Track], Arrows]:
             for series, value in event["args"].items():
                 found[pid, f"{event['name']} {series}"].samples.append((time, value))
         elif event["ph"] in "stf":
-            arrows[event["cat"], event["id"]].append(("stf".index(event["ph"]), time, f"{process[pid]}: {name}"))
+            arrows[event["cat"], event["id"]].append(("stf".index(event["ph"]), time, f"{process.get(pid, pid)}: {name}"))
     for track in found.values():
         track.samples.sort(key=lambda sample: sample[0])
     ordered = sorted(found, key=lambda key: order.get(key[0], 0))
-    return {f"{process[pid]}: {name}": found[pid, name] for pid, name in ordered}, [
+    return {f"{process.get(pid, pid)}: {name}": found[pid, name] for pid, name in ordered}, [
         [(time, name) for _, time, name in sorted(way)] for way in arrows.values()
     ]
 

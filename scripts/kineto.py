@@ -18,10 +18,13 @@ import json
 import pathlib
 import re
 
+import run_files
+import timeline_file
 from command_line import Parser
 
 HOST_PID = 10_000  # above those of GPUs, which go by their number on the server
 HOST_THREAD = 1
+RANK = re.compile(r".*\d rank .*")  # a GPU's process, by its name
 FIRST_STREAM = 7  # as PyTorch numbers them; HTA takes stream 0 for the host's
 COLLECTIVES = {
     "all_reduce": "AllReduce",
@@ -37,7 +40,7 @@ class Rank:
     """What a GPU's process of the timeline holds: (from, until, slice) in us, by track."""
 
     def __init__(self, name):
-        self.gpu, self.label = name.split(" rank ")
+        self.gpu, _, self.label = name.partition(" rank ")
         self.tracks = collections.OrderedDict()
 
 
@@ -48,30 +51,41 @@ def whole_us(event):
 
 
 def read(path):
-    """The ranks of a timeline. Its file has an event a line."""
+    """The ranks of a timeline."""
     ranks, names, latest = {}, {}, {}
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            if '"ph":"C"' in line or not line.startswith('{"ph"'):
-                continue
-            event = json.loads(line.rstrip(",\n"))
-            process = event["pid"]
-            if event["name"] == "process_name" and " rank " in event["args"]["name"]:
-                ranks[process] = Rank(event["args"]["name"])
-            if process not in ranks or event["ph"] == "M" and event["name"] != "thread_name":
-                continue
-            track = event["tid"]
-            if event["ph"] == "M":
-                names[track] = event["args"]["name"]
-                continue
-            is_message = " messages" in names[track]
-            if event["ph"] == "X" and is_message:
-                latest[track] = event
-            elif event["ph"] == "X" and event["cat"] != "transfer":
-                ranks[process].tracks.setdefault(names[track], []).append((*whole_us(event), event))
-            elif event["ph"] == "f" and is_message:  # an arrow leads to it: a transfer's, not a collective's
-                ranks[process].tracks.setdefault(names[track], []).append((*whole_us(latest[track]), latest[track]))
+    for event in timeline_file.events(path, "MXf"):
+        process, kind = event["pid"], event["ph"]
+        if kind == "M" and event["name"] == "process_name" and RANK.fullmatch(event["args"]["name"]):
+            ranks[process] = Rank(event["args"]["name"])
+        if process not in ranks or kind == "M" and event["name"] != "thread_name":
+            continue
+        track = event.get("tid")
+        if kind == "M":
+            names[track] = event["args"]["name"]
+            continue
+        if track not in names:
+            raise run_files.Error(path, f"an event on track {track}, which has no name")
+        is_message = " messages" in names[track]
+        if kind == "X" and is_message:
+            latest[track] = event
+        elif kind == "X" and event["cat"] != "transfer":
+            ranks[process].tracks.setdefault(names[track], []).append((*whole_us(event), checked(path, event)))
+        elif kind == "f" and is_message:  # an arrow leads to it: a transfer's, not a collective's
+            if track not in latest:
+                raise run_files.Error(path, f"an arrow to track {track}, which has no message yet")
+            ranks[process].tracks.setdefault(names[track], []).append((*whole_us(latest[track]), checked(path, latest[track])))
     return list(ranks.values())
+
+
+def checked(path, event):
+    """An event that device_event() understands."""
+    arguments = event.get("args", {})
+    if "operation" in arguments:
+        if arguments["operation"] not in COLLECTIVES:
+            raise run_files.Error(path, f"unknown collective {run_files.shown(arguments['operation'])}")
+    elif event["cat"] != "kernel" and "bytes" not in arguments:
+        raise run_files.Error(path, f"a transfer without bytes: {run_files.shown(event['name'])}")
+    return event
 
 
 def steps(rank):
@@ -161,10 +175,8 @@ def main(arguments=None):
     out = options.out or options.run / "kineto"
     try:
         ranks = read(timeline)
-    except OSError as error:
-        parser.error(f"{timeline}: {error.strerror or error}; expected the --out directory of a run with --timeline")
-    except (EOFError, ValueError, KeyError) as error:
-        parser.error(f"{timeline}: no whole timeline: {error}")
+    except run_files.Error as error:
+        parser.error(error)
     if not any(rank.tracks for rank in ranks):
         parser.error(f"{timeline}: no rank of it has a kernel or transfer")
     try:

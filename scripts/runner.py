@@ -25,6 +25,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import run_files
+
 WORKERS = os.cpu_count() or 1
 LONGEST_NAME = 120  # of a directory
 ERROR_FILE = "error.txt"
@@ -152,8 +154,8 @@ def _run_point(point: Point, final: pathlib.Path, executable: pathlib.Path, proc
         summary, message = None, _message(point, status, stderr)
         if status == 0:
             try:
-                summary, message = json.loads((scratch / "out" / "summary.json").read_text(encoding="utf-8")), ""
-            except (OSError, ValueError) as error:
+                summary, message = run_files.json_file(scratch / "out" / "summary.json", {}, "summary of a run"), ""
+            except run_files.Error as error:
                 message = f"{point.platform} left no readable summary.json: {error}"
         if message:
             (scratch / ERROR_FILE).write_text(message + "\n", encoding="utf-8")

@@ -1,29 +1,53 @@
 """summary.json of a run, as scripts read it."""
 
-import json
 import os
 
+import run_files
+from run_files import Maybe
+
 SCHEMA_VERSION = 1
-REQUIRED = ("kind", "platform", "complete", "metrics", "traffic", "links")
 
 
-class SummaryError(Exception):
-    """A summary that cannot be read, in one line."""
+def _version(value: object) -> None:
+    if value != SCHEMA_VERSION:
+        raise ValueError(f"{SCHEMA_VERSION}")
+
+
+def _metric(value: object) -> None:
+    """Anything, but numbers that no float holds."""
+    if isinstance(value, dict):
+        for below in value.values():
+            _metric(below)
+    elif isinstance(value, (int, float)) and not abs(value) < run_files.LARGEST:
+        raise ValueError("numbers that are no larger than times and rates can be")
+
+
+TRAFFIC = {"class": str, "messages?": int, "mean_actual_s?": Maybe(float), "mean_uncontended_s?": Maybe(float)}
+LINK = {"name": str, "direction": str, "busy_s": float, "utilisation": float}
+SHAPE = {
+    "schema_version": _version,
+    "kind": str,
+    "platform": str,
+    "complete": bool,
+    "model?": str,
+    "metrics": {None: _metric},
+    "traffic": [TRAFFIC],
+    "links": [LINK],
+    "memory?": {None: [{"gpu": str}]},
+    "simulator?": {"wall_s?": float, "transactions?": float},
+}
+
+
+def _is_time_or_rate(name: str) -> bool:
+    return any(word.endswith("_s") or word.endswith("_fraction") or "utilisation" in word for word in name.split("."))
 
 
 def read(path: str | os.PathLike) -> dict:
-    try:
-        with open(path, encoding="utf-8") as file:
-            summary = json.load(file)
-    except OSError as error:
-        raise SummaryError(f"{path}: {error.strerror}; expected the --out directory of a run") from error
-    except ValueError as error:
-        raise SummaryError(f"{path}: not JSON: {error}") from error
-    if not isinstance(summary, dict) or summary.get("schema_version") != SCHEMA_VERSION:
-        raise SummaryError(f"{path}: schema_version is not {SCHEMA_VERSION}; written by another version of Railyard?")
-    missing = [key for key in REQUIRED if key not in summary]
-    if missing:
-        raise SummaryError(f"{path}: has no {missing[0]}")
+    """@throws run_files.Error"""
+    summary = run_files.json_file(path, SHAPE, "summary.json in the --out directory of a run")
+    for name, value in metrics(summary).items():
+        if _is_time_or_rate(name):
+            run_files.check(path, value, Maybe(float), f"metrics.{name}")
     return summary
 
 
@@ -38,5 +62,5 @@ def metrics(summary: dict) -> dict[str, object]:
             else:
                 flat[prefix + name] = value
 
-    add(summary.get("metrics", {}), "")
+    add(summary["metrics"], "")
     return flat

@@ -256,10 +256,10 @@ def test_bad_input_is_one_line(tmp_path):
     (unlinked / "links.csv").unlink()
     assert refused(good) == "compare.py: error: one run only: nothing to compare\n"
     assert refused(good, good) == f"compare.py: error: {good}: given twice\n"
-    assert refused(good, tmp_path / "none").endswith("none/summary.json: No such file or directory; expected the --out directory of a run\n")
-    assert "text/summary.json: not JSON: " in refused(good, tmp_path / "text")
-    assert refused(good, tmp_path / "bare").endswith("bare/summary.json: has no kind\n")
-    assert refused(good, newer).endswith("schema_version is not 1; written by another version of Railyard?\n")
+    assert refused(good, tmp_path / "none").endswith("none/summary.json: No such file or directory; expected summary.json in the --out directory of a run\n")
+    assert "text/summary.json: not summary.json in the --out directory of a run: " in refused(good, tmp_path / "text")
+    assert refused(good, tmp_path / "bare").endswith("bare/summary.json: has no kind; written by another version of Railyard?\n")
+    assert refused(good, newer).endswith("schema_version: expected 1, got 2; written by another version of Railyard?\n")
     assert refused(good, other).endswith("runs of different kinds: disaggregated_prefill, training\n")
-    assert refused(good, unlinked).endswith("unlinked/links.csv: No such file or directory\n")
+    assert refused(good, unlinked).endswith("unlinked/links.csv: No such file or directory; expected the links of a run\n")
     assert refused(good, other, "--links", "0").endswith("'0' is no number from 1 on\n")

@@ -112,4 +112,5 @@ def test_what_is_no_timeline_is_refused(tmp_path, content):
         (tmp_path / "timeline.json.gz").write_bytes(content)
     done = draw(tmp_path, "--list")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"draw_timeline.py: error: {tmp_path}/timeline.json.gz: no ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"draw_timeline.py: error: {tmp_path}/timeline.json.gz: ") and done.stderr.count("\n") == 1
+    assert "the timeline of a run with --timeline" in done.stderr

@@ -1,12 +1,13 @@
 """Times of kernels by the platform executable, for many variants of one datasheet at once: each variant is a group of one run."""
 
-import csv
 import itertools
 import json
 import pathlib
 import subprocess
 
 import numpy
+
+import run_files
 
 from .datasheet import Datasheet
 
@@ -45,8 +46,8 @@ class Evaluator:
             raise EvaluationError(f"{self.executable}: {error.strerror}; build it, or say where with --bin") from error
         if done.returncode:
             raise EvaluationError(done.stderr.strip())
-        with open(self.directory / "out" / "kernels.csv", encoding="utf-8", newline="") as file:
-            times = [float(line["time_us"]) * 1e-6 for line in csv.DictReader(file)]
+        rows = run_files.table(self.directory / "out" / "kernels.csv", {"time_us": run_files.number}, "the kernels of a run")
+        times = [row["time_us"] * 1e-6 for row in rows]
         return numpy.array(times).reshape(len(variants), len(self.kernels))
 
 

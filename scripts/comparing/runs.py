@@ -1,12 +1,13 @@
 """The runs to compare: directories that --out wrote, or points of a sweep."""
 
-import csv
 import os
 import pathlib
 
 import critical_path
+import run_files
 import summaries
-from sweeping.database import DatabaseError, is_sweep, opened
+from run_files import Maybe
+from sweeping.database import DATABASE, is_sweep, opened
 
 
 class Error(Exception):
@@ -18,18 +19,12 @@ class Run:
 
     def __init__(self, directory: str, label: str) -> None:
         self.directory = directory
-        try:
-            self.summary = summaries.read(os.path.join(directory, "summary.json"))
-        except summaries.SummaryError as error:
-            raise Error(str(error)) from error
+        self.summary = summaries.read(os.path.join(directory, "summary.json"))
         self.label = label if self.summary["complete"] else label + " (incomplete)"
         self.metrics = summaries.metrics(self.summary)
         self.links = {link_name(link): link for link in self.summary["links"]}
         self.waits = _read_waits(os.path.join(directory, "links.csv"))
-        try:
-            self.paths = {path.metric: path for path in critical_path.read(pathlib.Path(directory))}
-        except critical_path.PathError as error:
-            raise Error(str(error)) from error
+        self.paths = {path.metric: path for path in critical_path.read(pathlib.Path(directory))}
 
     @property
     def title(self) -> str:
@@ -43,18 +38,13 @@ def link_name(link: dict) -> str:
 
 def _read_waits(path: str) -> dict[tuple[str, str], float]:
     """Time that messages waited for each link, (class, link) to seconds."""
-    waits = {}
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                for column, value in row.items():
-                    if column.startswith("waited_"):
-                        waits[(column[len("waited_") : -len("_s")], link_name(row))] = float(value)
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, AttributeError) as error:
-        raise Error(f"{path}: not the links.csv of a run") from error
-    return waits
+    columns = {"name": str, "direction": str, "waited_*": run_files.number}
+    return {
+        (column[len("waited_") : -len("_s")], link_name(row)): value
+        for row in run_files.table(path, columns, "the links of a run")
+        for column, value in row.items()
+        if column.startswith("waited_")
+    }
 
 
 def _labels(directories: list[str]) -> list[str]:
@@ -77,20 +67,20 @@ def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
         if not equals:
             raise Error(f"{text}: '{word}' is not AXIS=VALUE")
         conditions.append((name, value))
-    try:
-        with opened(sweep) as database:
-            columns = [row[1] for row in database.execute("PRAGMA table_info(runs)")]
-            for name, _ in conditions:
-                if name not in columns:
-                    raise Error(f"{text}: no axis '{name}'; there are: {', '.join(columns)}")
-            where = " AND ".join(f'CAST("{name}" AS TEXT) = ?' for name, _ in conditions)
-            query = f"SELECT status, directory, error FROM runs WHERE {where}"
-            found = database.execute(query, [value for _, value in conditions]).fetchall()
-    except DatabaseError as error:
-        raise Error(str(error)) from error
+    with opened(sweep) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(runs)")]
+        for name, _ in conditions:
+            if name not in columns:
+                raise Error(f"{text}: no axis '{name}'; there are: {', '.join(columns)}")
+        where = " AND ".join(f'CAST("{name}" AS TEXT) = ?' for name, _ in conditions)
+        query = f"SELECT status, directory, error FROM runs WHERE {where}"
+        found = database.execute(query, [value for _, value in conditions]).fetchall()
     if len(found) != 1:
         raise Error(f"{text}: {len(found)} points of the sweep are so; expected one")
+    run_files.check(sweep / DATABASE, list(found[0]), [Maybe(str)], "runs")
     (status, directory, error), = found
+    if status == "done" and directory is None:
+        raise run_files.Error(sweep / DATABASE, "no directory of a point that is done")
     if status != "done":
         raise Error(f"{text}: {status}" + (f": {error}" if error else ""))
     return str(sweep / directory / "out")

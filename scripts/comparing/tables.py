@@ -84,11 +84,16 @@ def metric_rows(runs: list[Run]) -> Rows:
     return [(name, [run.metrics.get(name) for run in runs]) for name in names]
 
 
+def _has(metrics: dict, *names: str) -> bool:
+    """Numbers under all of the names."""
+    return all(isinstance(metrics.get(name), (int, float)) for name in names)
+
+
 def parts(metrics: dict) -> dict[str, float]:
     """Where a run's time went, as far as its kind tells: parts that add up to the whole that follows them."""
-    if "prefill_window_s" in metrics:
+    if _has(metrics, "prefill_window_s", "bubble_fraction", "exposed_s.kv", *(f"exposed_s.{key}" for key in EXPOSED)):
         window = metrics["prefill_window_s"]
-        stages = [value for name, value in metrics.items() if name.startswith("stage_utilisation.")]
+        stages = [value for name, value in metrics.items() if name.startswith("stage_utilisation.")] or [0.0]
         prefill = {
             "kernels": window * sum(stages) / len(stages),
             **{name: metrics[f"exposed_s.{key}"] for key, name in EXPOSED.items()},
@@ -99,13 +104,13 @@ def parts(metrics: dict) -> dict[str, float]:
             prefill["the rest"] = rest
         found = {f"prefill: {name}": value for name, value in prefill.items()}
         found |= {"prefill": window, "handoff": metrics["exposed_s.kv"]}
-        if metrics.get("decode.step_s"):
+        if _has(metrics, "decode.step_s", "decode.steps", *(f"decode.exposed_s.{key}" for key in EXPOSED)) and metrics["decode.steps"]:
             step = metrics["decode.step_s"]
             decode = {name: metrics[f"decode.exposed_s.{key}"] / metrics["decode.steps"] for key, name in EXPOSED.items()}
             found |= {f"decode step: {name}": value for name, value in decode.items()}
             found |= {"decode step: kernels and the rest": step - sum(decode.values()), "decode step": step}
         return found
-    if "layer_s" in metrics:
+    if _has(metrics, "layer_s", "kernels_s", "collectives_s"):
         layer = {"kernels": metrics["kernels_s"], "collectives": metrics["collectives_s"]}
         rest = metrics["layer_s"] - sum(layer.values())
         if abs(rest) > ROUNDING * metrics["layer_s"]:

@@ -1,14 +1,15 @@
 """Charts of kernels, of a run or of all runs of a sweep: under the roofs of their GPU, and by their size."""
 
-import json
 import pathlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import run_files
+
 from .charts import MOST_PANELS, Chart, Table
 from .lines import Dot, chart_of
-from .run_charts import rows, understood
+from .run_charts import machine_of
 from .source import Point, Subject
 
 MOST_KERNELS = 3000
@@ -16,6 +17,17 @@ ROOFS = ("bf16", "fp8", "fp4")  # shown in any case; those of other types where 
 GROWING = ("m", "tokens", "batch", "context_tokens", "n", "k", "copy_bytes", "width", "groups")
 SIZES = ("m", "n", "k", "groups", "heads", "kv_heads", "head_dim", "batch", "tokens", "context_tokens", "width", "copy_bytes")
 NAMES = ("group", "gpu", "launch", "dtype")  # other columns of kernels.csv that tell kernels apart
+WORK = {"flops": run_files.maybe(run_files.whole), "hbm_bytes": run_files.maybe(run_files.whole), "tflops": run_files.maybe(run_files.number)}
+
+
+def _size(text: str) -> str:
+    """As it is written."""
+    run_files.maybe(run_files.number)(text)
+    return text
+
+
+STEPS = {"name": str, "limit": str, **WORK}
+KERNELS = {"op": str, "group": str, "limit": str, "time_us": run_files.number, **WORK, **dict.fromkeys(NAMES, str), **dict.fromkeys(SIZES, _size)}
 TOLD = re.compile(
     r"workload\.kernels\.\d+\.(" + "|".join((*NAMES, *SIZES, "op", "bytes")) + r")|machine\.groups\.\w+\.gpu"
 )  # keys
@@ -86,8 +98,11 @@ def charts(subject: Subject) -> list[Chart]:
             continue
         label = ", ".join(f"{name}={point.values[name]}" for name in subject.axes if name not in told)
         gpus = _gpus(point.files)
-        with understood(path):
-            own = [_Measured(row, label, point, subject.row(point), gpus[row["group"]]) for row in rows(path)]
+        own = []
+        for row in run_files.table(path, KERNELS, "the kernels of a run"):
+            if row["group"] not in gpus:
+                raise run_files.Error(path, f"group {run_files.shown(row['group'])} is not in machine.json")
+            own.append(_Measured(row, label, point, subject.row(point), gpus[row["group"]]))
         count += 1
         if found and len(found) + len(own) > MOST_KERNELS:
             break
@@ -106,28 +121,25 @@ def of_layer(files: pathlib.Path) -> list[Roofline]:
     path = files / "layer.csv"
     if not path.exists():
         return []
-    (gpu, *_) = _gpus(files).values()
-    with understood(path):
-        kernels = [kernel for row in rows(path) if (kernel := _kernel(row, row["name"]))]
-    return [_roofline(gpu, kernels, ())] if kernels else []
+    gpus = list(_gpus(files).values())
+    rows = run_files.table(path, STEPS, "the steps of a layer")
+    kernels = [kernel for row in rows if (kernel := _kernel(row, row["name"]))]
+    return [_roofline(gpus[0], kernels, ())] if kernels and gpus else []
 
 
 def _gpus(files: pathlib.Path) -> dict[str, _Gpu]:
     """By group."""
-    path = files / "machine.json"
-    with understood(path):
-        groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
-        return {
-            group["name"]: _Gpu(group["gpu"], group["peak"]["hbm_gb_per_s"], tuple(group["peak"]["tflops"].items()))
-            for group in groups
-        }
+    return {
+        group["name"]: _Gpu(group["gpu"], group["peak"]["hbm_gb_per_s"], tuple(group["peak"]["tflops"].items()))
+        for group in machine_of(files)["groups"]
+    }
 
 
 def _kernel(row: dict[str, str], name: str, number: int | None = None) -> Kernel | None:
     """None for those that do no arithmetic, or need nothing of HBM."""
-    if not row["flops"] or int(row["hbm_bytes"]) == 0 or float(row["tflops"]) == 0:
+    if not row["flops"] or not row["hbm_bytes"] or not row["tflops"]:
         return None
-    return Kernel(name, row["limit"], int(row["flops"]) / int(row["hbm_bytes"]), float(row["tflops"]), number)
+    return Kernel(name, row["limit"], row["flops"] / row["hbm_bytes"], row["tflops"], number)
 
 
 def _roofline(gpu: _Gpu, kernels: list[Kernel], dtypes: Iterable[str]) -> Roofline:
@@ -175,10 +187,10 @@ def _by_size(measured: list[_Measured]) -> list[Chart]:
         places = {(one.point.number, _label(one, varying), one.row[size]) for one in members}
         if len(places) < len(members):  # entries that differ in what the file does not tell
             varying.append("item")
-        rated = all(float(one.row["tflops"] or 0) for one in members)
+        rated = all(one.row["tflops"] for one in members)
         samples = []
         for one in members:
-            value = float(one.row["tflops" if rated else "time_us"])
+            value = one.row["tflops" if rated else "time_us"]
             dot = Dot(float(one.row[size]), value, one.number, f"limited by {one.row['limit']}")
             samples.append((_label(one, varying), dot))
         name = "bytes" if size == "copy_bytes" else size

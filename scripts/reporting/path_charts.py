@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import critical_path
 
 from .charts import Chart, Table
-from .source import Error
 
 OTHER = "all else"
 # Classes of the page's style.
@@ -74,11 +73,7 @@ class Causes(Chart):
 
 
 def charts(files: pathlib.Path) -> list[Causes]:
-    try:
-        paths = critical_path.read(files)
-    except critical_path.PathError as error:
-        raise Error(str(error)) from error
     note = (
         "The critical path: what nothing else hid. If a part were free, others would come to light, so changes do not add up."
     )
-    return [Causes(f"why-{path.metric}", f"What made {path.metric}", path, note=note, table_open=True) for path in paths]
+    return [Causes(f"why-{path.metric}", f"What made {path.metric}", path, note=note, table_open=True) for path in critical_path.read(files)]

@@ -1,17 +1,14 @@
 """Charts of one run, from the files that the executable wrote: its pipeline, its machine, its kernels."""
 
 import collections
-import contextlib
-import csv
 import heapq
-import json
 import pathlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+import run_files
+
 from .charts import Chart, Heat, Panel, Table
-from .source import Error
 
 MOST_BARS = 1500
 MOST_HELD = 30000  # of jobs.csv at a time: it may have millions
@@ -95,20 +92,36 @@ class Topology(Chart):
         )
 
 
-@contextlib.contextmanager
-def understood(path: pathlib.Path) -> Iterator[None]:
-    """@throws Error where what is read inside is not what an executable writes"""
-    try:
-        yield
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Error(f"{path}: not written by this version of Railyard ({error!r})") from error
+def _job_name(text: str) -> str:
+    if not re.match(r"[A-Za-z]", text):
+        raise ValueError(f"{run_files.shown(text)} is no job's name")
+    return text
 
 
-def rows(path: pathlib.Path) -> Iterator[dict]:
-    with open(path, encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
+JOBS = {"name": _job_name, "kind": str, "rank": run_files.whole, "start_s": run_files.number, "end_s": run_files.number}
+LINKS = {
+    "name": str,
+    "direction": str,
+    "bytes": run_files.whole,
+    "gb_per_s": run_files.number,
+    "utilisation": run_files.number,
+}
+PAIR = {
+    "measure": str,
+    "from": run_files.whole,
+    "to": run_files.whole,
+    "latency_us": run_files.maybe(run_files.number),
+    "gb_per_s": run_files.maybe(run_files.number),
+}
+MACHINE = {
+    "devices": [{"name": str, "kind": str}],
+    "links": [{"name": str, "direction": str, "from": str, "to": str}],
+    "groups": [{"name": str, "gpu": str, "peak": {"hbm_gb_per_s": float, "tflops": {None: float}}}],
+}
+
+
+def machine_of(files: pathlib.Path) -> dict:
+    return run_files.json_file(files / "machine.json", MACHINE, "the machine of a run")
 
 
 def _first(bars: list[Bar]) -> list[Bar]:
@@ -123,21 +136,20 @@ def pipelines(files: pathlib.Path) -> list[Pipeline]:
     phases: dict[str, list[Bar]] = {}
     counts: collections.Counter[str] = collections.Counter()
     computing = set()
-    with understood(path):
-        for row in rows(path):
-            name, work = row["name"], row["kind"]
-            first = re.match(r"[A-Za-z]+", name)[0]
-            phase = PHASES.get(first, OTHER_PHASE)
-            if work not in WORKS or (work == "tp" and phase != "layer"):  # elsewhere they lie inside compute
-                continue
-            if work == "compute":
-                computing.add(phase)
-            bar = Bar(f"rank {row['rank']}", name, work, float(row["start_s"]), float(row["end_s"]))
-            bars = phases.setdefault(phase, [])
-            bars.append(bar)
-            counts[phase] += 1
-            if len(bars) == MOST_HELD:
-                bars[:] = _first(bars)
+    for row in run_files.table(path, JOBS, "the jobs of a run"):
+        name, work = row["name"], row["kind"]
+        first = re.match(r"[A-Za-z]+", name)[0]
+        phase = PHASES.get(first, OTHER_PHASE)
+        if work not in WORKS or (work == "tp" and phase != "layer"):  # elsewhere they lie inside compute
+            continue
+        if work == "compute":
+            computing.add(phase)
+        bar = Bar(f"rank {row['rank']}", name, work, row["start_s"], row["end_s"])
+        bars = phases.setdefault(phase, [])
+        bars.append(bar)
+        counts[phase] += 1
+        if len(bars) == MOST_HELD:
+            bars[:] = _first(bars)
     charts = []
     for phase, bars in phases.items():
         if phase not in computing:
@@ -222,31 +234,29 @@ def _spread(names: list[str], wished: dict[str, float]) -> None:
 
 
 def topology(files: pathlib.Path) -> Topology | None:
-    path = files / "machine.json"
-    if not path.exists() or not (files / "links.csv").exists():
-        return None
-    with understood(path):
-        machine = json.loads(path.read_text(encoding="utf-8"))
-        kinds = {device["name"]: device["kind"] for device in machine["devices"]}
-
-        def device(end: str) -> str:
-            while end not in kinds:
-                end = end[: end.rindex(".")]
-            return end
-
-        ends = {
-            link["name"]: (device(link["from"]), device(link["to"])) for link in machine["links"] if link["direction"] == "tx"
-        }
     path = files / "links.csv"
-    with understood(path):
-        directions = {(row["name"], row["direction"]): row for row in rows(path)}
-        connections = []
-        for name, pair in ends.items():
-            tx, rx = directions[name, "tx"], directions.get((name, "rx"), {})
-            moved = (int(tx["bytes"]) + int(rx.get("bytes", 0))) * 1e-9
-            connections.append(
-                Connection(name, pair, float(tx["gb_per_s"]), float(tx["utilisation"]), float(rx.get("utilisation", 0)), moved)
-            )
+    if not (files / "machine.json").exists() or not path.exists():
+        return None
+    machine = machine_of(files)
+    kinds = {device["name"]: device["kind"] for device in machine["devices"]}
+
+    def device(end: str) -> str:
+        name = end
+        while name not in kinds:
+            if "." not in name:
+                raise run_files.Error(files / "machine.json", f"links: {end} is at no device")
+            name = name[: name.rindex(".")]
+        return name
+
+    ends = {link["name"]: (device(link["from"]), device(link["to"])) for link in machine["links"] if link["direction"] == "tx"}
+    directions = {(row["name"], row["direction"]): row for row in run_files.table(path, LINKS, "the links of a run")}
+    connections = []
+    for name, pair in ends.items():
+        if (name, "tx") not in directions:
+            raise run_files.Error(path, f"has no row of {name} tx, which machine.json has")
+        tx, rx = directions[name, "tx"], directions.get((name, "rx"), {})
+        moved = (tx["bytes"] + rx.get("bytes", 0)) * 1e-9
+        connections.append(Connection(name, pair, tx["gb_per_s"], tx["utilisation"], rx.get("utilisation", 0.0), moved))
     if len(kinds) > MOST_DEVICES:
         return Topology("links", "Links", [], connections, note=f"{len(kinds)} devices are too many to draw.")
     linked = {end for link in connections for end in link.ends}
@@ -264,11 +274,12 @@ def matrices(files: pathlib.Path) -> list[Heat]:
     if not path.exists():
         return []
     pairs: dict[str, dict[tuple[object, object], tuple[float, int | None]]] = {}
-    with understood(path):
-        for row in rows(path):
-            if row["measure"] in PAIRS and row["from"] != row["to"]:
-                value = float(row["latency_us"] if row["measure"] == "latency" else row["gb_per_s"])
-                pairs.setdefault(row["measure"], {})[int(row["from"]), int(row["to"])] = (value, None)
+    for row in run_files.table(path, PAIR, "the copies of a run"):
+        if row["measure"] in PAIRS and row["from"] != row["to"]:
+            value = row["latency_us" if row["measure"] == "latency" else "gb_per_s"]
+            if value is None:
+                raise run_files.Error(path, f"no value of {row['measure']} from {row['from']} to {row['to']}")
+            pairs.setdefault(row["measure"], {})[row["from"], row["to"]] = (value, None)
     found = []
     for measure, cells in pairs.items():
         froms, tos = ([*dict.fromkeys(pair[i] for pair in cells)] for i in (0, 1))

@@ -1,14 +1,13 @@
 """What a report is about: a run's --out directory, or the database of a sweep."""
 
-import json
 import pathlib
-import sqlite3
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import summaries
-from sweeping.database import FIRST_COLUMNS, DatabaseError, is_sweep, opened
+from sweeping import database
+from sweeping.database import DATABASE, FIRST_COLUMNS, is_sweep
 
 
 class Error(Exception):
@@ -35,10 +34,8 @@ class Point:
         """GPUs that take part, of one group of ranks or of all; 0 where the run's files do not say."""
         if self.files is None:
             return 0
-        try:
-            memory = summaries.read(self.files / "summary.json").get("memory", {})
-        except summaries.SummaryError:
-            return 0
+        path = self.files / "summary.json"
+        memory = summaries.read(path).get("memory", {}) if path.exists() else {}
         return sum(len({rank["gpu"] for rank in ranks}) for name, ranks in memory.items() if group in (None, name))
 
 
@@ -79,10 +76,9 @@ def mean(values: Iterable[float]) -> float | None:
 def read(directory: pathlib.Path) -> Subject:
     if is_sweep(directory):
         return _sweep(directory)
-    try:
-        summary = summaries.read(directory / "summary.json")
-    except summaries.SummaryError as error:
-        raise Error(f"{error}, or of a sweep" if not (directory / "summary.json").exists() else str(error)) from error
+    if not (directory / "summary.json").exists():
+        raise Error(f"{directory}: neither the --out directory of a run nor a sweep's: no summary.json, no {DATABASE}")
+    summary = summaries.read(directory / "summary.json")
     model, platform, kind = summary.get("model", ""), summary["platform"], summary["kind"]
     title = f"{model or kind} on {platform}" + ("" if summary["complete"] else " (incomplete)")
     point = Point(
@@ -92,20 +88,14 @@ def read(directory: pathlib.Path) -> Subject:
 
 
 def _sweep(directory: pathlib.Path) -> Subject:
-    try:
-        with opened(directory) as connection:
-            meta = dict(connection.execute("SELECT key, value FROM meta"))
-            connection.row_factory = sqlite3.Row
-            rows = [dict(row) for row in connection.execute("SELECT * FROM runs ORDER BY position")]
-    except DatabaseError as error:
-        raise Error(str(error)) from error
-    all_axes = {axis["name"]: axis["keys"] for axis in json.loads(meta["axes"])}
-    axes = {name: keys for name, keys in all_axes.items() if len({row[name] for row in rows}) > 1}
+    found = database.read(directory)
+    rows = found.rows
+    axes = {name: keys for name, keys in found.axes.items() if len({row[name] for row in rows}) > 1}
     told_apart = list(axes)
     if len({tuple(row[name] for name in told_apart) for row in rows}) < len(rows):
         told_apart.append("seed")
-    goal, _, objective = meta["objective"].partition(" ")
-    points = [_point(directory, row, number, all_axes, told_apart) for number, row in enumerate(rows)]
+    goal, _, objective = found.objective.partition(" ")
+    points = [_point(directory, row, number, found.axes, told_apart) for number, row in enumerate(rows)]
     return Subject(directory, f"Sweep {directory.resolve().name}", points, axes, objective, goal == "maximise")
 
 

@@ -23,8 +23,9 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import run_files
 import runner
-from summaries import metrics
+import summaries
 
 from .database import DATABASE, FIRST_COLUMNS, SCHEMA_VERSION, opened
 from .expressions import ExpressionError
@@ -32,6 +33,7 @@ from .identity import DIGITS, contents
 from .plan import Sweep, SweepPoint
 from .source import SweepError
 
+SUMMARY = {"metrics": {None: run_files.Any}, "simulator?": {None: run_files.Any}}
 MOST_COLUMNS = 2000  # of a table in SQLite, as it is built by default
 
 
@@ -109,14 +111,11 @@ class Store:
 
     def outcome(self, identifier: str) -> Outcome:
         folder = self.points / identifier
-        try:
-            return Outcome(error=(folder / runner.ERROR_FILE).read_text(encoding="utf-8").strip())
-        except FileNotFoundError:
-            pass
-        try:
-            return Outcome(json.loads((folder / "out" / "summary.json").read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        if (folder / runner.ERROR_FILE).exists():
+            return Outcome(error=(folder / runner.ERROR_FILE).read_text(encoding="utf-8", errors="backslashreplace").strip())
+        if not folder.exists():
             return Outcome()
+        return Outcome(run_files.json_file(folder / "out" / "summary.json", SUMMARY, "summary of a run"))
 
     def build(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> tuple[dict[str, int], collections.Counter[str]]:
         """Writes the database. @return how many points have each status, and how many failed with each message"""
@@ -165,7 +164,7 @@ class Store:
         if outcome.summary is not None:
             row |= {key: outcome.summary.get(key) for key in ("kind", "model")}
             row["objective"] = objective(sweep, point, outcome.summary)
-            for name, value in metrics(outcome.summary).items():
+            for name, value in summaries.metrics(outcome.summary).items():
                 row[name if name not in FIRST_COLUMNS and name not in point.values else f"metric.{name}"] = _cell(value)
         return row
 
@@ -198,7 +197,7 @@ def objective(sweep: Sweep, point: SweepPoint, summary: dict) -> float | None:
     if sweep.objective is None:
         return None
     try:
-        value = sweep.objective.value(metrics(summary) | point.names)
+        value = sweep.objective.value(summaries.metrics(summary) | point.names)
     except ExpressionError:
         return None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,10 +1,10 @@
 """An experiment is what a row becomes. Rows whose experiments differ in message size or kernels only share one run."""
 
-import csv
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import run_files
 from runner import Point, Result
 
 from .rows import Unmapped
@@ -58,8 +58,7 @@ def metric_at(result: Result, metric: str, size: int) -> float:
 
 def table_of(result: Result, name: str) -> list[dict]:
     """A table that the run left."""
-    with open(result.directory / "out" / name, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return list(run_files.table(result.directory / "out" / name, {}, "a table of a run"))
 
 
 def merge(experiments: Iterable[tuple[str, Experiment]]) -> dict[str, Point]:

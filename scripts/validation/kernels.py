@@ -3,7 +3,6 @@
 All rows of a GPU share one run. A row's time is the sum of its kernels', which follow each other in a stream.
 """
 
-import csv
 import functools
 import json
 import math
@@ -11,6 +10,7 @@ import pathlib
 import re
 from collections.abc import Callable
 
+import run_files
 from runner import Result
 
 from . import systems
@@ -99,13 +99,13 @@ def key(kernel: dict) -> str:
 def _times(directory: pathlib.Path) -> dict:
     """The rows of kernels.csv by the kernel that the run's scenario asked for."""
     scenario = json.loads((directory / "scenario.yaml").read_text(encoding="utf-8"))
-    with open(directory / "out" / "kernels.csv", encoding="utf-8", newline="") as file:
-        return {key(kernel): line for kernel, line in zip(scenario["workload"]["kernels"], csv.DictReader(file), strict=True)}
+    rows = run_files.table(directory / "out" / "kernels.csv", {"time_us": run_files.number, "limit": str}, "the kernels of a run")
+    return {key(kernel): line for kernel, line in zip(scenario["workload"]["kernels"], rows, strict=True)}
 
 
 def seconds_of(result: Result, kernels: list[dict]) -> float:
     lines = _times(result.directory)
-    return math.fsum(float(lines[key(kernel)]["time_us"]) for kernel in kernels) * 1e-6
+    return math.fsum(lines[key(kernel)]["time_us"] for kernel in kernels) * 1e-6
 
 
 def limits_of(result: Result, kernels: list[dict]) -> str:
