@@ -3,6 +3,7 @@
 #include "tests/support/simulation.h"
 
 #include "infiniband/infiniband.h"
+#include "infiniband/nic.h"
 #include "nvlink/nvlink.h"
 #include "pcie/pcie.h"
 
@@ -43,7 +44,93 @@ transport::ChannelPlan plan_of(const transport::ClassSpec& first, const transpor
   return plan;
 }
 
+/// A memory (0) whose link of 20 GB/s is the slowest, with a peer (1) below its switch. NICs read from it what goes to the far
+/// memories 2 and 3, one NIC for each; `first_nic` is the rate of the first one's link.
+struct SourceLink : Simulation {
+  SourceLink(const transport::ChannelPlan& plan, Rate first_nic) : Simulation(4096, plan) {
+    const auto wide = [](Rate rate) { return ideal(rate, Time::ns(100), 262'144, Time::ns(100)); };
+    transport::Switch& network = add_switch(transport::Switch::DecodeBy::lid);
+    transport::Switch& near = add_switch();
+    transport::Switch& far = add_switch();
+    attach(node(Time::ns(500)), near, wide(gb(20)));
+    attach(node(), near, wide(gb(60)));
+    for (int i = 0; i < 2; ++i) attach(node(), far, wide(gb(60)));
+    const auto add_nic = [&](transport::Switch& plx, Rate rate) -> infiniband::Nic& {
+      const auto lid = static_cast<std::uint32_t>(nics.size());
+      infiniband::Nic& nic = nics.emplace_back(("nic" + std::to_string(lid)).c_str(), fabric.context(), 100 + lid, lid,
+                                               infiniband::NicTiming{Time::ns(100), Time::ns(250), 1 << 20, 0});
+      fabric.add_device(nic);
+      plx.decoder().map(nic.window(), join(nic, plx, wide(gb(60)), wide(rate)).second);
+      network.decoder().map(lid, join(nic, network, wide(gb(60)), wide(gb(60))).second);
+      return nic;
+    };
+    const infiniband::Nic& receiver = add_nic(far, gb(60));
+    for (const transport::Window to : {2u, 3u}) nodes[0].route(to, add_nic(near, to == 2 ? first_nic : gb(60)), receiver.lid());
+  }
+  std::deque<infiniband::Nic> nics;
+};
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(what_a_nic_reads_shares_its_sources_link_as_its_class) {
+  // The memory writes 10 MB to its peer (class 0) while a NIC reads 10 MB from it (class 1).
+  struct Case {
+    transport::ClassSpec writes, reads;
+    double writes_take, reads_take;  // of their time alone
+  };
+  for (const Case& c : {Case{{0, 1, 0}, {1, 1, 0}, 2, 2}, {{0, 1, 0}, {1, 3, 0}, 2, 4. / 3}, {{0, 3, 0}, {1, 1, 0}, 4. / 3, 2},
+                        {{0, 1, 1}, {1, 1, 0}, 1, 2}, {{0, 1, 0}, {1, 1, 2}, 2, 1}}) {
+    for (const bool fluid : {false, true}) {
+      SourceLink s(plan_of(c.writes, c.reads), gb(60));
+      if (fluid) s.fabric.model_as_fluid();
+      s.send(Time(), 0, 1, 10'000'000, 0);
+      s.send(Time(), 0, 2, 10'000'000, 1);
+      s.run();
+      BOOST_TEST_CONTEXT("weights " << c.writes.weight << ":" << c.reads.weight << ", fluid " << fluid) {
+        BOOST_TEST(s.took[0].seconds() / s.alone[0].seconds() == c.writes_take, tt::tolerance(0.02));
+        BOOST_TEST(s.took[1].seconds() / s.alone[1].seconds() == c.reads_take, tt::tolerance(0.02));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(answers_of_a_class_with_its_own_channel_pass_blocked_ones) {
+  // The first NIC's link takes 2 GB/s: what it has asked for fills the switch's buffer. In the same channel the other NIC's bytes
+  // stand behind; in another they take what the first leaves of 20 GB/s: 2, and the buffer's 256 KiB.
+  constexpr Bytes kEach = 5'000'000;
+  for (const std::uint8_t channel : {0, 1}) {
+    SourceLink s(plan_of({0, 1, 0}, {channel, 1, 0}), gb(2));
+    s.send(Time(), 0, 2, kEach, 0);
+    s.send(Time(), 0, 3, kEach, 1);
+    s.run();
+    if (channel == 0) {
+      BOOST_TEST(s.took[1].seconds() > 5 * s.alone[1].seconds());
+    } else {
+      BOOST_TEST(s.took[1].seconds() == (kEach + 262'144) / 18e9, tt::tolerance(0.01));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(requests_and_answers_never_stop_each_other) {
+  // Two memories write to and read from each other over NICs and directly, in every pair of channels, through small buffers.
+  for (const std::uint8_t first : {0, 5})
+    for (const std::uint8_t second : {0, 5}) {
+      SourceLink s(plan_of({first, 1, 0}, {second, 2, 1}), gb(2));
+      transport::Message read;
+      read.kind = transport::MessageKind::read;
+      read.bytes = 300'000;
+      for (const std::uint8_t traffic_class : {0, 1}) {
+        for (const transport::Window to : {1u, 2u, 3u}) s.send(Time(), 0, to, 300'000, traffic_class);
+        read.traffic_class = traffic_class;
+        for (const transport::Window from : {0u, 1u}) {
+          read.source = from;
+          read.destination = 1 - from;
+          s.send(Time(), read);
+        }
+      }
+      s.run();  // everything lands, every credit is home
+    }
+}
 
 BOOST_AUTO_TEST_CASE(weights_share_a_link) {
   for (const Wire& wire : wires()) {

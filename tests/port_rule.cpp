@@ -285,9 +285,14 @@ BOOST_AUTO_TEST_CASE(a_stream_is_rounded_once_not_train_by_train) {
   BOOST_TEST(now.fs() == 85'333'248'000'000ull);  // 999 999 is a multiple of 3
 }
 
-BOOST_AUTO_TEST_CASE(responses_are_never_below_the_class_they_feed) {
-  const ChannelPlan plan = plan_with({{0, 1, 0}, {1, 1, 2}, {2, 1, 1}});
-  BOOST_TEST(plan.priority[kResponseChannel] == 2);
+BOOST_AUTO_TEST_CASE(responses_go_as_their_class_and_requests_as_the_highest) {
+  const ChannelPlan plan = plan_with({{0, 1, 0}, {1, 5, 2}, {2, 1, 1}});
+  for (const std::uint8_t channel : {0, 1, 2}) {
+    BOOST_TEST(plan.response_channel_of(channel) == response_channel(channel));
+    BOOST_TEST(plan.priority[response_channel(channel)] == plan.priority[channel]);
+    BOOST_TEST(plan.weight[response_channel(channel)] == plan.weight[channel]);
+  }
+  BOOST_TEST(plan.priority[kRequestChannel] == 2);
 }
 
 BOOST_AUTO_TEST_CASE(an_idle_port_forgets_turns_of_channels_and_requesters) {

@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(levels_have_their_signals_and_the_view_shows_all_of_them) {
         BOOST_TEST(has("prefill0.plx0.port0.tx.bytes_in_flight[47:0]") == has_links);
         BOOST_TEST(has("prefill0.plx0.port0.tx.class") == has_all);
         BOOST_TEST(has("prefill0.plx0.port0.tx.transactions[47:0]") == has_all);
-        for (const char* channel : {"vc0", "vc1", "vc7"})
+        for (const char* channel : {"vc0", "vc1", "vc7", "vc8"})
           BOOST_TEST(has("prefill0.gpu0.pcie.tx." + std::string(channel) + ".outstanding_bytes[47:0]") == has_all);
         BOOST_TEST(!has("prefill0.gpu0.pcie.tx.vc2.outstanding_bytes[47:0]"));  // no class rides there
         BOOST_TEST(!has("ib0.port0.tx.vc7.outstanding_bytes[47:0]"));           // no read responses on InfiniBand

@@ -76,7 +76,7 @@ class Nic : public transport::Reader {
   transport::Lid lid_;
   NicTiming timing_;
   std::vector<QueuePair> queue_pairs_;  ///< by flow
-  std::array<std::optional<std::uint32_t>, transport::kVirtualChannels> forward_requesters_;
+  std::array<std::optional<std::uint32_t>, transport::kClassChannels> forward_requesters_;
   transport::Ring<WorkRequest> posts_;         ///< doorbells rung, in order
   transport::Ring<WorkRequest> inline_posts_;  ///< those that carry their data
 };

@@ -94,10 +94,13 @@ void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
   const transport::LinkDirection& link = probe.port->egress.link();
   if (link.buffer_bytes == 0) return;  // ample: there are no books to show
   std::array<bool, transport::kVirtualChannels> used{};
-  for (std::size_t c = 0; c < class_names_.size(); ++c) used[probe.device->context().plan.channel_of[c]] = true;
   const bool reads = carries_responses(*probe.device, *probe.port->peer);
+  const transport::ChannelPlan& plan = probe.device->context().plan;
+  for (std::size_t c = 0; c < class_names_.size(); ++c) {
+    used[plan.channel_of[c]] = true;
+    if (reads && !link.sinks_responses) used[plan.response_channel_of(c)] = true;
+  }
   used[transport::kRequestChannel] = reads && link.packet.credit_unit_bytes == 0;  // PCIe's take headers only
-  used[transport::kResponseChannel] = reads && !link.sinks_responses;
   for (std::size_t vc = 0; vc < used.size(); ++vc)
     if (used[vc])
       probe.outstanding[vc] = vcd_.add_wire(name + "vc" + std::to_string(vc) + ".outstanding_bytes", kByteBits);

@@ -10,8 +10,9 @@ EgressPort::Channel& EgressPort::first_use(std::uint8_t vc) {
     lead_ = vc;
     return made(lead_channel_, vc);
   }
-  others_[vc] = std::make_unique<Channel>();
-  return made(*others_[vc], vc);
+  if (others_ == nullptr) others_ = std::make_unique<std::array<std::unique_ptr<Channel>, kVirtualChannels>>();
+  (*others_)[vc] = std::make_unique<Channel>();
+  return made(*(*others_)[vc], vc);
 }
 
 EgressPort::Channel& EgressPort::made(Channel& channel, std::uint8_t vc) {
@@ -70,7 +71,7 @@ void EgressPort::remove(const Choice& choice, Time now) {
   c.waiting.erase(choice.requester);
   c.waiting.served(choice.requester, choice.wire_bytes);
   c.served_at = now;
-  if (c.waiting.empty()) waiting_channels_ &= ~(1u << choice.channel);
+  if (c.waiting.empty()) waiting_channels_ &= static_cast<std::uint16_t>(~(1u << choice.channel));
 }
 
 Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time tail_here) {

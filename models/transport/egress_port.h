@@ -75,7 +75,11 @@ class EgressPort {
   /// A credit whose tail left the next device at `left`; it is usable from left + credit latency.
   Time credit(std::uint8_t channel, Bytes bytes, Bytes packets, Time left);
   /// True once, when a channel was found short of credit and nothing was under way to it.
-  bool starved(std::uint8_t channel) { const bool was = starved_ >> channel & 1u; starved_ &= ~(1u << channel); return was; }
+  bool starved(std::uint8_t channel) {
+    const bool was = starved_ >> channel & 1u;
+    starved_ &= static_cast<std::uint16_t>(~(1u << channel));
+    return was;
+  }
   /// Acks and flow control that this direction owes for what the other one received.
   void owe(Bytes bytes) { debt_ += bytes; }
 
@@ -121,10 +125,13 @@ class EgressPort {
   /// The first channel used is kept in the port: most ports see one.
   Channel& channel(std::uint8_t vc) {
     if (vc == lead_) return lead_channel_;
-    return others_[vc] != nullptr ? *others_[vc] : first_use(vc);
+    return (used_ >> vc & 1u) != 0 ? *(*others_)[vc] : first_use(vc);
   }
   /// Null where it was never used.
-  const Channel* used(std::uint8_t vc) const { return vc == lead_ ? &lead_channel_ : others_[vc].get(); }
+  const Channel* used(std::uint8_t vc) const {
+    if (vc == lead_) return &lead_channel_;
+    return (used_ >> vc & 1u) != 0 ? (*others_)[vc].get() : nullptr;
+  }
   Channel& first_use(std::uint8_t vc);
   /// The port was idle.
   void forget_turns();
@@ -141,7 +148,7 @@ class EgressPort {
 
   // What every transaction touches comes first.
   PortKind* kind_ = nullptr;
-  std::uint8_t used_ = 0, waiting_channels_ = 0, starved_ = 0, had_deficit_ = 0;  ///< a bit per channel
+  std::uint16_t used_ = 0, waiting_channels_ = 0, starved_ = 0, had_deficit_ = 0;  ///< a bit per channel
   std::uint8_t turn_ = 0;            ///< deficit round robin pointer
   std::uint8_t lead_ = kNoChannel;   ///< the first channel used
   bool failed_ = false;
@@ -150,7 +157,7 @@ class EgressPort {
   Bytes debt_ = 0;
   Bytes quantum_ = 0;                ///< the largest train since the port was idle, so that one round always lets somebody go
   Channel lead_channel_;
-  std::array<std::unique_ptr<Channel>, kVirtualChannels> others_;
+  std::unique_ptr<std::array<std::unique_ptr<Channel>, kVirtualChannels>> others_;  ///< null: there is at most one
   struct Grid { Time from, packet; };
   std::array<Grid, kPriorities> grid_{};  ///< packet boundaries of the latest charge, by its priority
 };
@@ -200,8 +207,9 @@ EgressPort::Choice EgressPort::choose(Time now, CostOf&& cost_of) {
     if ((eligible & (eligible - 1)) != 0) {
       for (std::uint32_t e = eligible; e != 0; e &= e - 1) quantum_ = std::max(quantum_, bytes[__builtin_ctz(e)]);
       for (vc = turn_; (eligible >> vc & 1u) == 0 || channel(vc).deficit < bytes[vc];) {
-        vc = static_cast<std::uint8_t>((vc + 1) % kVirtualChannels);
-        if ((eligible >> vc & 1u) != 0) channel(vc).deficit += quantum_ * kind_->plan.weight[vc];
+        const std::uint32_t after = eligible >> (vc + 1) << (vc + 1);
+        vc = static_cast<std::uint8_t>(__builtin_ctz(after != 0 ? after : eligible));
+        channel(vc).deficit += quantum_ * kind_->plan.weight[vc];
       }
       had_deficit_ |= eligible;
       channel(vc).deficit -= bytes[vc];

@@ -196,10 +196,11 @@ void Endpoint::respond(Transaction& t) {
 void Endpoint::answer(Transaction& t) {
   t.operation = t.operation == Operation::read_request ? Operation::read_response : Operation::reduce_response;
   t.address = t.reply_to;
-  t.virtual_channel = kResponseChannel;
+  t.virtual_channel = context_.plan.response_channel_of(t.traffic_class);
   t.engine_payload_bytes = completion_payload_bytes();
-  if (!outlet(t.egress).responder) outlet(t.egress).responder = add_requester(t.egress);
-  enqueue(t.egress, *outlet(t.egress).responder, t);
+  std::uint32_t& responder = outlet(t.egress).responders[t.virtual_channel - kFirstResponseChannel];
+  if (responder == kNobody) responder = add_requester(t.egress);
+  enqueue(t.egress, responder, t);
 }
 
 void Endpoint::land(Transaction& t) {

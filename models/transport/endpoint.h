@@ -3,7 +3,7 @@
 // and port, so that a small message on a channel of its own waits for one train of a bulk one, not for the bulk.
 #pragma once
 
-#include <optional>
+#include <array>
 #include <unordered_map>
 #include <vector>
 
@@ -85,6 +85,7 @@ class Endpoint : public Device {
   std::uint32_t requester_of(PortId out, const Message& message);
 
  private:
+  static constexpr std::uint32_t kNobody = 0xffffffffu;
   struct Requester {
     TransactionQueue ready;   ///< the front is the only one the port sees
     Ring<Part> parts;         ///< not yet cut
@@ -95,10 +96,10 @@ class Endpoint : public Device {
     std::uint64_t latest_key = 0;   ///< the one looked up last and its number
     std::uint32_t latest = kNobody;
     std::uint32_t taken = kNobody;  ///< requester of the transaction just taken
-    std::optional<std::uint32_t> responder;
+    std::array<std::uint32_t, kClassChannels> responders;  ///< by response channel
     std::unordered_map<std::uint64_t, std::uint32_t> by_key;
+    Outlet() { responders.fill(kNobody); }
   };
-  static constexpr std::uint32_t kNobody = 0xffffffffu;
   Outlet& outlet(PortId out);
   /// Cuts the next transaction of a requester that has none ready; false when it has no bytes left.
   bool stage(PortId out, Requester& requester);

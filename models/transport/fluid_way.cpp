@@ -76,7 +76,8 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   if (hop.link().pace(flow_of(hop.operation), cost) != PacedBy::line)
     crossing.window = hop.link().trains_per_second(flow_of(hop.operation), cost) * bytes;
   crossing.owed = share * owed / whole;
-  crossing.channel = answers(hop) ? kResponseChannel : fabric_.context().plan.channel_of[example_.traffic_class];
+  const ChannelPlan& plan = fabric_.context().plan;
+  crossing.channel = answers(hop) ? plan.response_channel_of(example_.traffic_class) : plan.channel_of[example_.traffic_class];
   if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read out of a memory on the way
   const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;  // what a NIC has read, it sends
   if (before != nullptr && !turns) {

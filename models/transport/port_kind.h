@@ -52,7 +52,8 @@ struct PortKind {
     BytePrice by_bytes, by_packets;
   };
   Window& window(std::uint8_t channel) {
-    return windows_[channel < kRequestChannel ? 0 : static_cast<std::size_t>(channel) - kRequestChannel + 1];
+    const Flow flow = channel < kRequestChannel ? Flow::posted : channel == kRequestChannel ? Flow::request : Flow::response;
+    return windows_[static_cast<std::size_t>(flow)];
   }
 
   const LinkDirection link;

@@ -101,7 +101,7 @@ class Reader : public Endpoint {
   ReadLimits limits_;
   std::vector<Flow> flows_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_key_;
-  std::array<Channel, kVirtualChannels> channels_;
+  std::array<Channel, kClassChannels> channels_;
   std::uint32_t waiting_channels_ = 0;  ///< bit per channel: some flow has bytes to read
   CreditWindow reads_;
   Bytes largest_read_ = 0;

@@ -10,15 +10,22 @@
 namespace railyard::transport {
 
 constexpr std::size_t kMaxClasses = 4;
-constexpr std::size_t kVirtualChannels = 8;
+/// Channels that classes write on.
+constexpr std::uint8_t kClassChannels = 6;
 /// Read requests ride alone: they pass what waits for a full buffer, and what they wait for themselves blocks nothing else.
-constexpr std::uint8_t kRequestChannel = 6;
-/// Read responses ride alone and always sink, so that requests and responses cannot deadlock.
-constexpr std::uint8_t kResponseChannel = 7;
+constexpr std::uint8_t kRequestChannel = kClassChannels;
+/// Read responses ride apart from both and always sink, so that requests and responses cannot deadlock. Each class channel has
+/// a response channel with its weight and priority, and a buffer of its own: what PCIe keeps for the completions of a virtual
+/// channel, beside what it keeps for writes.
+constexpr std::uint8_t kFirstResponseChannel = kRequestChannel + 1;
+constexpr std::uint8_t response_channel(std::uint8_t class_channel) {
+  return static_cast<std::uint8_t>(kFirstResponseChannel + class_channel);
+}
+constexpr std::size_t kVirtualChannels = kFirstResponseChannel + kClassChannels;
 constexpr std::size_t kPriorities = 4;
 
 struct ClassSpec {
-  std::uint8_t virtual_channel = 0;  ///< 0..5; channels 6 and 7 carry read requests and responses
+  std::uint8_t virtual_channel = 0;  ///< 0..5
   std::uint32_t weight = 1;          ///< deficit round robin share of its channel
   std::uint8_t priority = 0;         ///< 0..3, higher goes first
 };
@@ -31,19 +38,21 @@ struct ChannelPlan {
 
   ChannelPlan() { weight.fill(1); }
   void assign(std::size_t traffic_class, const ClassSpec& spec);
+  /// What answers a class's reads.
+  std::uint8_t response_channel_of(std::size_t traffic_class) const { return response_channel(channel_of[traffic_class]); }
   bool operator==(const ChannelPlan& other) const {
     return weight == other.weight && priority == other.priority && channel_of == other.channel_of;
   }
 };
 
 inline void ChannelPlan::assign(std::size_t traffic_class, const ClassSpec& spec) {
-  const std::uint8_t vc = spec.virtual_channel;
-  channel_of[traffic_class] = vc;
-  if (spec.weight > weight[vc]) weight[vc] = spec.weight;
-  if (spec.priority > priority[vc]) priority[vc] = spec.priority;
-  // Reads feed the highest class in use: starving them would starve it.
-  for (const std::uint8_t reads : {kRequestChannel, kResponseChannel})
-    if (spec.priority > priority[reads]) priority[reads] = spec.priority;
+  channel_of[traffic_class] = spec.virtual_channel;
+  for (const std::uint8_t vc : {spec.virtual_channel, response_channel(spec.virtual_channel)}) {
+    if (spec.weight > weight[vc]) weight[vc] = spec.weight;
+    if (spec.priority > priority[vc]) priority[vc] = spec.priority;
+  }
+  // Requests feed the highest class in use: starving them would starve it.
+  if (spec.priority > priority[kRequestChannel]) priority[kRequestChannel] = spec.priority;
 }
 
 }  // namespace railyard::transport
