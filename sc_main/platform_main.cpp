@@ -165,6 +165,8 @@ int platform_main(const char* platform, int argc, char** argv) {
       return kExitDone;
     }
     const Scenario scenario = load_scenario(options.scenario, options.sets, platform);
+    for (const std::string& note : scenario.notes)
+      if (!options.quiet) fmt::print(stderr, "{}\n", note);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
     sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is the table's
     if (options.check) {

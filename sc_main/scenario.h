@@ -51,6 +51,7 @@ struct Scenario {
   std::string platform;              ///< plx_box | dgx_h100 | dgx_a100
   std::uint64_t seed = 1;
   workload::ModelShape model;        ///< of kinds that run one; otherwise nameless
+  std::vector<std::string> notes;    ///< lines for stderr about inputs that change nothing
   platforms::MachineSpec machine;
   FabricSpec fabric;
   std::vector<MachineEvent> events;

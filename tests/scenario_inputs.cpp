@@ -2,6 +2,7 @@
 #define BOOST_TEST_MODULE scenario_inputs
 #include <boost/test/unit_test.hpp>
 
+#include "sc_main/scenario/model_config.h"
 #include "scenario_support.h"
 
 using namespace railyard;
@@ -130,6 +131,85 @@ BOOST_AUTO_TEST_CASE(config_variants) {
                      "vocab_size": 1000, "intermediate_size": 2048}, "torch_dtype": "float16")";
   BOOST_TEST(config.load("").layers == 6u);
   BOOST_TEST((config.load("").dtype == DataType::fp16));
+}
+
+// What a family's class in transformers does, whatever the activation is called.
+BOOST_AUTO_TEST_CASE(config_families) {
+  Config config;
+  const auto load = [&](const std::string& type, const std::string& more = "") {
+    return config.load(R"(, "intermediate_size": 2048, "model_type": ")" + type + '"' + more);
+  };
+  BOOST_TEST(load("gemma2", R"(, "hidden_activation": "gelu_pytorch_tanh")").gated_mlp);
+  BOOST_TEST(config.load(R"(, "intermediate_size": 2048, "hidden_activation": "gelu_pytorch_tanh")").gated_mlp);
+  BOOST_TEST(!load("starcoder2", R"(, "hidden_act": "gelu_pytorch_tanh")").gated_mlp);
+  BOOST_TEST(!load("falcon", R"(, "activation": "gelu")").gated_mlp);
+  BOOST_TEST(!load("nemotron", R"(, "hidden_act": "relu2")").gated_mlp);
+  BOOST_TEST(load("gemma").tied_embeddings);
+  BOOST_TEST(!load("gemma", R"(, "tie_word_embeddings": false)").tied_embeddings);
+  BOOST_TEST(!load("llama").tied_embeddings);
+  BOOST_TEST(load("gemma").head_dim == 256u);
+  BOOST_TEST(load("gemma2").norms == 4u);
+  BOOST_TEST(load("cohere").norms == 1u);
+  BOOST_TEST(load("qwen3").qk_norm == 2 * 128u);
+  BOOST_TEST(load("olmo2").qk_norm == 16 * 64u);
+  BOOST_TEST(load("opt", R"(, "max_position_embeddings": 2048)").positions == 2050u);
+  BOOST_TEST(!load("bloom").rotary);
+  // MQA and GQA, as Falcon spells them.
+  BOOST_TEST(load("falcon").kv_heads == 1u);
+  BOOST_TEST(load("falcon", R"(, "multi_query": false)").kv_heads == 8u);
+  BOOST_TEST(load("falcon", R"(, "new_decoder_architecture": true, "num_kv_heads": 2)").kv_heads == 2u);
+  // Shared experts, and layers without experts.
+  const std::string experts = R"(, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 96)";
+  const ModelShape qwen = load("qwen2_moe", experts + R"(, "shared_expert_intermediate_size": 300, "mlp_only_layers": [1])");
+  BOOST_TEST(qwen.shared_ffn == 300u);
+  BOOST_TEST(qwen.shared_gate);
+  BOOST_TEST((qwen.routes(qwen.layer(0)) && !qwen.routes(qwen.layer(1)) && qwen.routes(qwen.layer(3))));
+  const ModelShape deepseek = load("deepseek", experts + R"(, "n_shared_experts": 2, "first_k_dense_replace": 1)");
+  BOOST_TEST(deepseek.shared_ffn == 192u);
+  BOOST_TEST((!deepseek.routes(deepseek.layer(0)) && deepseek.routes(deepseek.layer(1))));
+  BOOST_TEST(deepseek.dense_ffn == 2048u);
+}
+
+BOOST_AUTO_TEST_CASE(config_windows) {
+  Config config;
+  const auto windows = [&](const std::string& more) {
+    const ModelShape m = config.load(R"(, "intermediate_size": 2048)" + more);
+    std::string text;
+    for (std::uint32_t l = 0; l < m.layers; ++l) text += (l ? " " : "") + std::to_string(m.layer(l).window);
+    return text;
+  };
+  BOOST_TEST(windows(R"(, "model_type": "mistral", "sliding_window": 64)") == "64 64 64 64");
+  BOOST_TEST(windows(R"(, "model_type": "mistral", "sliding_window": null)") == "0 0 0 0");
+  BOOST_TEST(windows(R"(, "model_type": "mistral")") == "4096 4096 4096 4096");
+  BOOST_TEST(windows(R"(, "model_type": "gemma2", "sliding_window": 64)") == "64 0 64 0");
+  BOOST_TEST(windows(R"(, "model_type": "gemma3_text", "sliding_window": 64, "sliding_window_pattern": 3)") == "64 64 0 64");
+  BOOST_TEST(windows(R"(, "model_type": "qwen2", "sliding_window": 64, "use_sliding_window": false, "max_window_layers": 2)") == "0 0 0 0");
+  BOOST_TEST(windows(R"(, "model_type": "qwen2", "sliding_window": 64, "use_sliding_window": true, "max_window_layers": 3)") == "0 0 0 64");
+  BOOST_TEST(windows(R"(, "model_type": "qwen3", "sliding_window": 64, "use_sliding_window": true,
+                         "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"])") == "0 64 0 64");
+}
+
+// Keys that are not modelled: named if they change no time, refused by name if they do.
+BOOST_AUTO_TEST_CASE(config_keys_that_nothing_reads) {
+  Config config;
+  const auto notes = [&](const std::string& more) {
+    config.load(R"(, "intermediate_size": 2048)" + more);
+    std::string text;
+    for (const std::string& line : scenario::load_model(config.scratch.path("m.json"), {}, "", "").notes)
+      text += (text.empty() ? "" : "; ") + line.substr(line.find("m.json"));
+    return text;
+  };
+  BOOST_TEST(notes(R"(, "bos_token_id": 1, "initializer_range": 0.02, "attention_dropout": 0.0, "rope_scaling": null)") == "");
+  BOOST_TEST(notes(R"(, "rope_scaling": {"factor": 8.0}, "attention_dropout": 0.1)") ==
+             "m.json: taken to change no time: rope_scaling, attention_dropout");
+  BOOST_TEST(notes(R"(, "flux_capacitance": 1.21, "off": false)") ==
+             "m.json: unknown keys, taken to change no time and no memory: flux_capacitance");
+  const std::string good = "{" + config.fields + ",\n\"intermediate_size\": 2048";
+  BOOST_TEST(config.refusal(good + ",\n \"attention_chunk_size\": 8192}") == "m.json:3:26: error: attention_chunk_size: chunked attention is not modelled");
+  BOOST_TEST(config.refusal(good + ",\n \"model_type\": \"lama\"}") == "m.json:3:16: error: model_type: 'lama' is not modelled (did you mean 'llama'?)");
+  BOOST_TEST(config.refusal(good + ",\n \"layer_types\": [\"linear_attention\", \"a\", \"a\", \"a\"]}") ==
+             "m.json:3:18: error: layer_types: 'linear_attention' is not modelled; accepted: full_attention, sliding_attention");
+  BOOST_TEST(config.refusal(good + ",\n \"layer_types\": []}") == "m.json:3:17: error: layer_types: has 0 items for 4 layers");
 }
 
 BOOST_AUTO_TEST_CASE(config_errors) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "gpu/kernels/attention.h"
 #include "transformer_models.h"
 #include "workload/transformer/parameters.h"
 
@@ -139,6 +140,26 @@ BOOST_AUTO_TEST_CASE(flops_per_token) {
   double steps = 0;
   for (const std::uint64_t keys : context) steps += prefill_flops(llama_70b(), 80, 1, keys - 1);
   BOOST_TEST(decode_flops(llama_70b(), 80, context) == steps, boost::test_tools::tolerance(1e-14));
+}
+
+// A query of a windowed layer sees at most its window; every kind of layer counts for itself.
+BOOST_AUTO_TEST_CASE(layers_of_two_kinds) {
+  ModelShape m = mixtral_8x7b();
+  m.dense_ffn = 4096;
+  m.kinds = {LayerShape(), LayerShape()};
+  m.kinds[1].window = 100;
+  m.kinds[1].dense = true;
+  m.kind_of.assign(m.layers, 0);
+  m.kind_of[3] = 1;
+  const std::uint64_t dense = 3ull * 4096 * 4096, experts = 8 * 3ull * 4096 * 14336 + 8 * 4096;
+  BOOST_TEST(total_parameters(m) == total_parameters(mixtral_8x7b()) - experts + dense);
+  BOOST_TEST(rank_parameters(m, {2, false, false, 2}, 1) == layer_parameters(m, 0).total() + layer_parameters(m, 1).total());
+  BOOST_TEST(common_layer(m) == 31u);
+  // 100 pairs a token once the window is full, chunk by chunk or at once.
+  const auto pairs = [&](std::uint64_t tokens, std::uint64_t start) { return gpu::causal_pairs({tokens, start}, 100); };
+  BOOST_TEST(pairs(1000, 0) == 100 * 101 / 2 + 900 * 100);
+  BOOST_TEST(pairs(60, 0) + pairs(60, 60) + pairs(880, 120) == pairs(1000, 0));
+  BOOST_TEST(pairs(1, 4000) == 100);
 }
 
 BOOST_AUTO_TEST_CASE(derived_values_of_the_reference_table) {

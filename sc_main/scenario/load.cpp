@@ -43,9 +43,11 @@ std::vector<std::string> group_roles(WorkloadKind kind) {
   return {};
 }
 
-workload::ModelShape required_model(const ModelSection& written, const Source& source) {
+workload::ModelShape required_model(const ModelSection& written, const Source& source, std::vector<std::string>& notes) {
   if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
-  return load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
+  LoadedModel model = load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
+  notes.insert(notes.end(), model.notes.begin(), model.notes.end());
+  return std::move(model.shape);
 }
 
 /// A group on which nothing runs is a mistake, most likely in its name.
@@ -110,7 +112,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   result.machine.seed = written.seed;
   switch (written.workload.kind) {
     case WorkloadKind::disaggregated_prefill:
-      result.model = required_model(written.model, source);
+      result.model = required_model(written.model, source, result.notes);
       result.workload = resolve_prefill(written.workload.prefill, result.model, result.machine, source);
       for (workload::prefill::Mapping* mapping : {&result.prefill().prefill, &result.prefill().decode})
         mapping->profile = load_profile(written.compute, result.model, mapping->tp, source);
@@ -131,7 +133,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
       result.workload = resolve_kernels(written.workload.kernel, result.machine, source);
       break;
     case WorkloadKind::layer:
-      result.model = required_model(written.model, source);
+      result.model = required_model(written.model, source, result.notes);
       result.workload = resolve_layer(written.workload.layer, written.compute, result.model, result.machine, source);
       check_groups_used({0}, result.machine, source);
       break;

@@ -142,6 +142,9 @@ std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, 
                                 (found.empty() ? "; expected a profile bundle, with tp<N>/dense.csv and others"
                                                : "; it has " + joined(found)));
   }
+  if (model.kinds.size() > 1)
+    throw InputError(where, kKey + ": the layers of " + model.name + " are of " + std::to_string(model.kinds.size()) +
+                                " kinds (windows, experts, number formats); a profile times one");
   auto profile = std::make_shared<LayerProfile>();
   profile->path = fs::absolute(bundle / ".").lexically_normal().parent_path().filename().string();
   read_meta(*profile, bundle / "meta.yaml", model, tp);

@@ -49,6 +49,19 @@ Split split_context(std::uint64_t keys, std::uint64_t room, std::uint64_t least)
   return {ceil_div(keys, longest), longest};
 }
 
+/// Keys before the window of a sequence's first query, which nothing reads.
+std::uint64_t passed_keys(const AttentionSequence& s, std::uint32_t window) {
+  return window > 0 && s.kv_start + 1 > window ? s.kv_start + 1 - window : 0;
+}
+
+/// Keys before the windows of the blocks' first rows, over all blocks of one head: a series that grows by `rows`.
+double passed_by_blocks(const AttentionSequence& s, std::uint64_t rows, std::uint32_t window) {
+  if (window == 0) return 0;
+  const auto first = static_cast<double>(s.kv_start) + 1 - window, step = static_cast<double>(rows);
+  const double blocks = static_cast<double>(ceil_div(s.tokens, rows)), from = first >= 0 ? 0 : std::ceil(-first / step);
+  return from >= blocks ? 0 : (blocks - from) * (first + step * (from + blocks - 1) / 2);
+}
+
 /// Keys that the blocks of one head visit, each block as many as its last row sees.
 double visited_keys(const AttentionSequence& s, std::uint64_t rows, bool causal) {
   const double blocks = static_cast<double>(ceil_div(s.tokens, rows)), tokens = static_cast<double>(s.tokens);
@@ -89,9 +102,16 @@ std::vector<AttentionSequence> one_token_each(const std::vector<std::uint64_t>& 
   return sequences;
 }
 
+double causal_pairs(const AttentionSequence& s, std::uint32_t window) {
+  const double t = static_cast<double>(s.tokens), before = static_cast<double>(s.kv_start), w = window;
+  if (window == 0 || s.kv_start + s.tokens <= window) return t * before + t * (t + 1) / 2;
+  const double growing = std::max(0.0, w - before);  // queries that see fewer than a window
+  return growing * before + growing * (growing + 1) / 2 + (t - growing) * w;
+}
+
 double attention_flops(const AttentionHeads& heads, const AttentionSequence& s, bool causal) {
-  const double t = static_cast<double>(s.tokens), before = t * static_cast<double>(s.kv_start);
-  return heads.query * pair_flops(heads) * (before + (causal ? t * (t + 1) / 2 : t * t));
+  const double all = static_cast<double>(s.tokens) * static_cast<double>(s.kv_start + s.tokens);
+  return heads.query * pair_flops(heads) * (causal ? causal_pairs(s, heads.window) : all);
 }
 
 KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
@@ -104,9 +124,10 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
     if (s.tokens == 0) continue;
     blocks += ceil_div(s.tokens, rows) * heads.query;
     tokens += s.tokens;
-    all_keys += s.kv_start + s.tokens;
-    longest = std::max(longest, s.kv_start + s.tokens);
-    visited += visited_keys(s, rows, causal);
+    const std::uint64_t keys = s.kv_start + s.tokens;
+    all_keys += keys - passed_keys(s, heads.window);
+    longest = std::max(longest, heads.window > 0 ? std::min(keys, heads.window + rows - 1) : keys);
+    visited += visited_keys(s, rows, causal) - passed_by_blocks(s, rows, heads.window);
     time.flops += attention_flops(heads, s, causal);
   }
   if (blocks == 0) return time;
@@ -137,8 +158,9 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   std::uint64_t queries = 0, keys = 0, longest = 0;
   for (const AttentionSequence& s : sequences) {
     queries += s.tokens;
-    keys += s.kv_start + s.tokens;
-    longest = std::max(longest, s.kv_start + s.tokens);
+    const std::uint64_t seen = s.kv_start + s.tokens - passed_keys(s, heads.window);
+    keys += seen;
+    longest = std::max(longest, seen);
     time.flops += attention_flops(heads, s);
   }
   if (keys == 0 || heads.kv == 0) return time;

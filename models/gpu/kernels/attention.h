@@ -9,6 +9,9 @@
 //
 // Backward: five products of each pair for the forward pass's two, at a rate of its own.
 //
+// Sliding window: a query sees the last `window` keys, its own included. Blocks of a prompt begin at the first key that their
+// first row sees; decode reads the window's keys alone.
+//
 // Decode: one query row per request (or a few), KV read once from HBM, split along the context (flash-decoding) until the SMs
 // are busy. Where many query heads share a KV head (multi-head latent attention), tensor time may bind instead.
 #pragma once
@@ -29,6 +32,7 @@ struct AttentionHeads {
   DataType kv_dtype = DataType::bf16;
   std::uint32_t value_dim = 0; ///< of a value vector; 0: dim
   bool latent = false;         ///< values are the first value_dim numbers of the keys, read once (multi-head latent attention)
+  std::uint32_t window = 0;    ///< keys that a query sees, its own included; 0: all before it
 };
 
 /// `tokens` queries of one sequence after `kv_start` keys that are there already.
@@ -39,8 +43,11 @@ struct AttentionSequence {
 /// Decoding sequences whose `context` holds their lengths, the new token included.
 std::vector<AttentionSequence> one_token_each(const std::vector<std::uint64_t>& context);
 
+/// Query-key pairs of a causal chunk: each query with its own key and those before it, or the last `window` of them.
+double causal_pairs(const AttentionSequence& sequence, std::uint32_t window = 0);
+
 /// Useful FLOPs of attention for queries at positions [kv_start, kv_start + tokens): scores and values of each query against
-/// the keys 0..itself if causal, else against all kv_start + tokens. Causal ones of chunks sum to the whole prompt's exactly.
+/// the keys 0..itself (or its window) if causal, else against all kv_start + tokens. Causal ones of chunks sum to the whole prompt's exactly.
 double attention_flops(const AttentionHeads& heads, const AttentionSequence& sequence, bool causal = true);
 
 enum class AttentionPass : std::uint8_t { forward, backward };

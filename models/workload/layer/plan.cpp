@@ -14,6 +14,7 @@ class Plan {
       : spec_(spec), timer_(timer), vector_(hidden_bytes(model, spec.all_tokens())) {
     pass_.sequences.assign(spec.batch, {spec.tokens, spec.context_tokens});
     pass_.decode = spec.phase == Phase::decode;
+    pass_.kind = model.kind(common_layer(model));
   }
 
   std::vector<LayerStep> steps() {
@@ -47,9 +48,9 @@ class Plan {
   void forward(const std::string& prefix) {
     for (const bool is_mlp : {false, true}) {
       const std::string part = prefix + (is_mlp ? "mlp." : "attention.");
-      add(part, timer_.norm(normed_tokens()));
+      add(part, timer_.norm(is_mlp ? LayerPart::mlp : LayerPart::attention, normed_tokens()));
       gather(part);
-      add(part, is_mlp ? timer_.mlp_body(spec_.all_tokens()) : timer_.attention_body(pass_));
+      add(part, is_mlp ? timer_.mlp_body(spec_.all_tokens(), pass_.kind) : timer_.attention_body(pass_));
       reduce(part);
     }
   }
@@ -57,9 +58,9 @@ class Plan {
     for (const bool is_mlp : {true, false}) {
       const std::string part = is_mlp ? "backward.mlp." : "backward.attention.";
       gather(part);
-      add(part, is_mlp ? timer_.mlp_backward(spec_.all_tokens()) : timer_.attention_backward(pass_));
+      add(part, is_mlp ? timer_.mlp_backward(spec_.all_tokens(), pass_.kind) : timer_.attention_backward(pass_));
       reduce(part);
-      add(part, timer_.norm_backward(normed_tokens()));
+      add(part, timer_.norm_backward(is_mlp ? LayerPart::mlp : LayerPart::attention, normed_tokens()));
     }
   }
 

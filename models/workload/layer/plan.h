@@ -27,7 +27,7 @@ struct LayerStep {
   Bytes bytes = 0;                  ///< of a collective, as nccl-tests counts: the whole vector
 };
 
-/// @pre tp divides the heads, and with sequence parallelism the tokens
+/// Of the model's commonest kind of layer. @pre tp divides the heads, and with sequence parallelism the tokens
 std::vector<LayerStep> plan_layer(const ModelShape& model, const LayerSpec& spec, LayerTimer& timer);
 
 }  // namespace railyard::workload::layer

@@ -61,8 +61,10 @@ void DecodeSide::step() {
   pass.index = steps_;
   pass.tokens = batch_.size();
   pass.embedding = timer.embedding(batch_.size()).chain();
-  pass.attention = timer.decode_attention(context_).chain();
-  pass.mlp = timer.mlp(batch_.size()).chain();
+  for (std::uint32_t kind = 0; kind < grid_.model().kinds.size(); ++kind) {
+    pass.attention.push_back(timer.decode_attention(context_, kind).chain());
+    pass.mlp.push_back(timer.mlp(batch_.size(), kind).chain());
+  }
   pass.head = timer.head(batch_.size()).chain();
   ++steps_;
   const std::vector<JobRef> after = token_sends_;

@@ -93,10 +93,11 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
     const std::uint32_t layer = grid_.first_layer(p) + l;
     const bool is_last = l + 1 == stage.layers && !has_head;
-    kernels(kAttention, pass.attention, layer, false);
+    const std::uint32_t kind = grid_.model().kind(layer);
+    kernels(kAttention, pass.attention[kind], layer, false);
     for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
     reduce(kAttentionReduce, layer, false);
-    kernels(kMlp, pass.mlp, layer, is_last && tp == 1);
+    kernels(kMlp, pass.mlp[kind], layer, is_last && tp == 1);
     reduce(kMlpReduce, layer, is_last);
   }
   if (has_head) kernels(kHead, pass.head, 0, true);

@@ -23,7 +23,8 @@ struct Pass {
   std::uint32_t index = 0;                       ///< chunk or step, for names
   std::uint32_t request = JobRecord::kNone;      ///< for names, where a run has several
   std::uint64_t tokens = 0;
-  gpu::SharedChain embedding, attention, mlp, head;  ///< null where the pass has none
+  gpu::SharedChain embedding, head;                ///< null where the pass has none
+  std::vector<gpu::SharedChain> attention, mlp;    ///< by the model's kinds of layers
 };
 
 /// Where a pass has come to.

@@ -61,8 +61,10 @@ void PrefillSide::emit(const Chunk& chunk) {
   pass.request = spec_.requests.size() > 1 ? chunk.request : JobRecord::kNone;
   pass.tokens = chunk.tokens;
   pass.embedding = timer.embedding(chunk.tokens).chain();
-  pass.attention = timer.prefill_attention(chunk.tokens, chunk.start).chain();
-  pass.mlp = timer.mlp(chunk.tokens).chain();
+  for (std::uint32_t kind = 0; kind < prefill_.model().kinds.size(); ++kind) {
+    pass.attention.push_back(timer.prefill_attention(chunk.tokens, chunk.start, kind).chain());
+    pass.mlp.push_back(timer.mlp(chunk.tokens, kind).chain());
+  }
   if (chunk.last) pass.head = timer.head(1).chain();
   emitted_.push_back(chunk);
   passes_.emit(pass);

@@ -42,12 +42,14 @@ LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTim
       timer_(timer),
       heads_{model.heads / tp, rank_kv_heads(model, tp), model.head_dim, model.kv_dtype},
       ffn_(ceil_div(model.ffn, tp)),
+      dense_ffn_(ceil_div(model.dense_ffn, tp)),
+      shared_ffn_(ceil_div(model.shared_ffn, tp)),
       vocab_(ceil_div(model.vocab, tp)),
       element_bytes_(std::max(bytes_of(model.dtype), kMinimumActivationBytes)),
       profile_(std::move(profile)) {}
 
 void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                          std::uint32_t groups) {
+                          const std::optional<WeightFormat>&, std::uint32_t groups) {
   gpu::GemmShape shape{m, n, k, model_.dtype, groups};
   shape.steady = steady_;
   segment.add(name, timer_.gemm(shape));
@@ -70,9 +72,19 @@ void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, 
 
 void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) { add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden); }
 
-Segment LayerTimer::norm(std::uint64_t tokens) {
+void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
+  if (model_.qk_norm == 0) return;
+  gpu::KernelSpec spec;
+  spec.op = gpu::KernelOp::norm;
+  spec.dtype = model_.dtype;
+  spec.tokens = tokens * (heads_.query + heads_.kv);
+  spec.width = heads_.dim;
+  segment.add("qk_norm", gpu::kernel_time(timer_.gpu(), spec));
+}
+
+Segment LayerTimer::norm(LayerPart part, std::uint64_t tokens) {
   Segment segment;
-  add_norm(segment, tokens);
+  for (std::uint32_t i = 0; i < norms(part); ++i) add_norm(segment, tokens);
   return measured(segment, static_cast<double>(tokens));
 }
 
@@ -93,16 +105,17 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
   return result;
 }
 
-Segment LayerTimer::prefill_attention(std::uint64_t tokens, std::uint64_t kv_start) {
-  Segment segment = norm(tokens);
-  segment.append(attention_body({{{tokens, kv_start}}}));
+Segment LayerTimer::prefill_attention(std::uint64_t tokens, std::uint64_t kv_start, std::uint32_t kind) {
+  Segment segment = norm(LayerPart::attention, tokens);
+  segment.append(attention_body({{{tokens, kv_start}}, false, kind}));
   return segment;
 }
 
-Segment LayerTimer::decode_attention(const std::vector<std::uint64_t>& context) {
-  Segment segment = norm(context.size());
+Segment LayerTimer::decode_attention(const std::vector<std::uint64_t>& context, std::uint32_t kind) {
+  Segment segment = norm(LayerPart::attention, context.size());
   LayerPass pass;
   pass.decode = true;
+  pass.kind = kind;
   for (const std::uint64_t keys : context) pass.sequences.push_back({1, keys - 1});
   segment.append(attention_body(pass));
   return segment;
@@ -112,6 +125,7 @@ gpu::KernelTime LayerTimer::attention(const LayerPass& pass, gpu::KernelOp op) c
   gpu::KernelSpec spec;
   spec.op = op;
   spec.heads = heads_;
+  spec.heads.window = model_.kinds[pass.kind].window;
   spec.sequences = pass.sequences;
   return gpu::kernel_time(timer_.gpu(), spec);
 }
@@ -120,49 +134,60 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   Segment segment;
   const std::uint64_t tokens = pass.tokens();
   const double t = static_cast<double>(tokens);
-  add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden);
+  const LayerShape& layer = model_.kinds[pass.kind];
+  add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden, layer.attention);
+  add_qk_norm(segment, tokens);
   gpu::KernelSpec rotary;
   rotary.op = gpu::KernelOp::rotary;
   rotary.dtype = model_.dtype;
   rotary.tokens = tokens;
   rotary.heads = heads_;
   rotary.kv_cache = true;
-  segment.add("rotary", gpu::kernel_time(timer_.gpu(), rotary));
+  if (!model_.rotary) rotary.heads.query = 0;
+  segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
   const gpu::KernelTime time = attention(pass, pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill);
   segment.add("attention", profile_ ? taking(time, profile_->attention_seconds(pass, profile_use_)) : time);
-  add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
+  add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);
 }
 
-Segment LayerTimer::mlp(std::uint64_t tokens) {
-  Segment segment = norm(tokens);
-  segment.append(mlp_body(tokens));
+Segment LayerTimer::mlp(std::uint64_t tokens, std::uint32_t kind) {
+  Segment segment = norm(LayerPart::mlp, tokens);
+  segment.append(mlp_body(tokens, kind));
   return segment;
 }
 
-Segment LayerTimer::mlp_body(std::uint64_t tokens) {
+void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format) {
+  add_gemm(segment, "gate_up", tokens, projections() * width, model_.hidden, format);
+  add_rows(segment, "activation", gpu::KernelOp::activation, tokens, width);
+  add_gemm(segment, "down", tokens, model_.hidden, width, format);
+}
+
+Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
   Segment segment;
+  const LayerShape& layer = model_.kinds[kind];
   const double t = static_cast<double>(tokens);
-  if (model_.experts > 0) {
-    add_experts(segment, tokens);
-    if (!profile_) return segment;
+  if (!model_.routes(layer)) {
+    add_mlp(segment, tokens, dense_ffn(), layer.mlp);
+    return measured(segment, t);
+  }
+  add_experts(segment, tokens, layer);
+  if (profile_) {
     const double seconds = profile_->experts.at(active_experts(tokens), t, "activated experts", "moe tokens", profile_use_);
     Segment scaled;
     for (const NamedKernel& kernel : segment.kernels)
       scaled.add(kernel.name, taking(kernel.time, kernel.time.seconds * seconds / segment.seconds));
-    return scaled;
+    segment = scaled;
   }
-  add_gemm(segment, "gate_up", tokens, projections() * ffn_, model_.hidden);
-  add_rows(segment, "activation", gpu::KernelOp::activation, tokens, ffn_);
-  add_gemm(segment, "down", tokens, model_.hidden, ffn_);
-  return measured(segment, t);
+  if (shared_ffn_ > 0) add_mlp(segment, tokens, shared_ffn_, layer.mlp);
+  return segment;
 }
 
 // -- backward
 
 void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n,
                                    std::uint64_t k, std::uint32_t groups) {
-  add_gemm(segment, dgrad, m, k, n, groups);
+  add_gemm(segment, dgrad, m, k, n, std::nullopt, groups);
   gpu::KernelSpec spec;
   spec.dtype = model_.dtype;
   spec.m = k;
@@ -174,10 +199,11 @@ void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const ch
   segment.add(wgrad, gpu::kernel_time(timer_.gpu(), spec));
 }
 
-Segment LayerTimer::norm_backward(std::uint64_t tokens) {
+Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
   Segment segment;
   constexpr double kTensors = 4;  // reads the output's gradient, the input and the residual's gradient, writes that of both
-  add_elementwise(segment, "rmsnorm_dgrad", kTensors * static_cast<double>(tokens) * model_.hidden);
+  for (std::uint32_t i = 0; i < norms(part); ++i)
+    add_elementwise(segment, "rmsnorm_dgrad", kTensors * static_cast<double>(tokens) * model_.hidden);
   return segment;
 }
 
@@ -192,25 +218,32 @@ Segment LayerTimer::attention_backward(const LayerPass& pass) {
   return segment;
 }
 
-Segment LayerTimer::mlp_backward(std::uint64_t tokens) {
-  Segment segment;
-  const bool routes = model_.experts > 0;
-  const Experts e = experts(tokens);
-  const double hidden_rows = static_cast<double>(tokens + e.routed) * model_.hidden;
-  if (routes) add_elementwise(segment, "combine_dgrad", hidden_rows);
-  add_gemm_backward(segment, "down_dgrad", "down_wgrad", e.rows, model_.hidden, ffn_, e.active);
+void LayerTimer::add_mlp_backward(Segment& segment, const Experts& e, std::uint64_t width) {
+  add_gemm_backward(segment, "down_dgrad", "down_wgrad", e.rows, model_.hidden, width, e.active);
   // The gradient of the product, its factors (or the one input), and their gradients.
   add_elementwise(segment, "activation_dgrad",
-                  static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * ffn_));
-  add_gemm_backward(segment, "gate_up_dgrad", "gate_up_wgrad", e.rows, projections() * ffn_, model_.hidden, e.active);
-  if (!routes) return segment;
+                  static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * width));
+  add_gemm_backward(segment, "gate_up_dgrad", "gate_up_wgrad", e.rows, projections() * width, model_.hidden, e.active);
+}
+
+Segment LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind) {
+  Segment segment;
+  const Experts all{tokens, 1, tokens};
+  if (!model_.routes(model_.kinds[kind])) {
+    add_mlp_backward(segment, all, dense_ffn());
+    return segment;
+  }
+  const Experts e = experts(tokens);
+  const double hidden_rows = static_cast<double>(tokens + e.routed) * model_.hidden;
+  if (shared_ffn_ > 0) add_mlp_backward(segment, all, shared_ffn_);
+  add_elementwise(segment, "combine_dgrad", hidden_rows);
+  add_mlp_backward(segment, e, ffn_);
   add_elementwise(segment, "permute_dgrad", hidden_rows);
   add_gemm_backward(segment, "router_dgrad", "router_wgrad", tokens, model_.experts, model_.hidden);
   return segment;
 }
 
 LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens) const {
-  if (model_.experts == 0) return {tokens, 1, tokens};
   const std::uint64_t routed = tokens * model_.experts_per_token;
   const std::uint32_t active = active_experts(tokens);
   return {routed, active, ceil_div(routed, active)};
@@ -223,16 +256,16 @@ std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
   return static_cast<std::uint32_t>(std::lround(model_.experts * (1.0 - missed)));
 }
 
-void LayerTimer::add_experts(Segment& segment, std::uint64_t tokens) {
+void LayerTimer::add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer) {
   const auto [routed, active, rows] = experts(tokens);
   const double hidden_rows = static_cast<double>(tokens + routed) * model_.hidden;
 
-  add_gemm(segment, "router", tokens, model_.experts, model_.hidden);
+  add_gemm(segment, "router", tokens, model_.experts + (model_.shared_gate ? 1 : 0), model_.hidden);
   add_elementwise(segment, "top_k", static_cast<double>(tokens) * (model_.experts + 2.0 * model_.experts_per_token));
   add_elementwise(segment, "permute", hidden_rows);
-  add_gemm(segment, "gate_up", rows, projections() * ffn_, model_.hidden, active);
+  add_gemm(segment, "gate_up", rows, projections() * ffn_, model_.hidden, layer.experts, active);
   add_rows(segment, "activation", gpu::KernelOp::activation, routed, ffn_);
-  add_gemm(segment, "down", rows, model_.hidden, ffn_, active);
+  add_gemm(segment, "down", rows, model_.hidden, ffn_, layer.experts, active);
   add_elementwise(segment, "combine", hidden_rows);
 }
 
@@ -245,7 +278,7 @@ Segment LayerTimer::embedding(std::uint64_t tokens) {
 Segment LayerTimer::head(std::uint64_t rows) {
   Segment segment;
   add_norm(segment, rows);
-  add_gemm(segment, "lm_head", rows, vocab_, model_.hidden);
+  add_gemm(segment, "lm_head", rows, vocab_, model_.hidden, model_.tied_embeddings ? std::nullopt : model_.head);
   add_rows(segment, "sampling", gpu::KernelOp::sampling, rows, vocab_);
   return measured(segment, static_cast<double>(rows), true);
 }

@@ -2,11 +2,15 @@
 // attention segment and the MLP segment each end in an all-reduce of hidden_bytes(tokens). Prefill and decode differ
 // in their attention only.
 //
-//   attention: rmsnorm (with the residual of the segment before), qkv [h x (a + 2g)d / tp], rotary (with the KV
-//              write), attention, o_proj [ad / tp x h]
+//   attention: rmsnorm (with the residual of the segment before), qkv [h x (a + 2g)d / tp], qk_norm where there is one,
+//              rotary (with the KV write; the write alone where positions are learned), attention, o_proj [ad / tp x h]
 //   MLP:       rmsnorm, gate_up [h x 2f / tp], activation, down [f / tp x h]
 //   experts:   rmsnorm, router [h x E] on every rank, top_k, permute, grouped gate_up, activation, grouped down,
-//              combine; every expert is sharded by tp, and an expert sees its even share of the routed rows
+//              combine; every expert is sharded by tp, and an expert sees its even share of the routed rows; experts that
+//              every token passes follow as an MLP
+//
+// Models whose attention and MLP share a norm have none in the MLP; where both are normed behind as well, the norm behind runs
+// in front of the next segment, after the all-reduce. Layers may differ: `kind` counts the model's kinds of layers.
 //
 // Backward, each projection of m rows becomes two products of the same FLOPs, the gradient of its input (dgrad) and that of its
 // weights (wgrad, added up in 32 bits); attention computes its scores again; elementwise kernels read the output's gradient and
@@ -21,6 +25,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/units.h"
@@ -54,9 +59,12 @@ struct Segment {
 struct LayerPass {
   std::vector<gpu::AttentionSequence> sequences;
   bool decode = false;  ///< one token each, or a few, over a paged cache
+  std::uint32_t kind = 0;  ///< of the model's layers
 
   std::uint64_t tokens() const;
 };
+
+enum class LayerPart : std::uint8_t { attention, mlp };
 
 /// @pre tp divides the query heads. The timer is shared, and must outlive this.
 class LayerTimer {
@@ -68,18 +76,19 @@ class LayerTimer {
   void set_steady(bool steady) { steady_ = steady; }
 
   /// A chunk of `tokens` of one prompt, after `kv_start` tokens in earlier chunks.
-  Segment prefill_attention(std::uint64_t tokens, std::uint64_t kv_start);
+  Segment prefill_attention(std::uint64_t tokens, std::uint64_t kv_start, std::uint32_t kind = 0);
   /// One token for each request; `context` holds their lengths, the new token included.
-  Segment decode_attention(const std::vector<std::uint64_t>& context);
-  Segment mlp(std::uint64_t tokens);
+  Segment decode_attention(const std::vector<std::uint64_t>& context, std::uint32_t kind = 0);
+  Segment mlp(std::uint64_t tokens, std::uint32_t kind = 0);
 
   // The same without their norms, which may run on other tokens (sequence parallelism); and backward.
-  Segment norm(std::uint64_t tokens);
+  /// Those in front of a part.
+  Segment norm(LayerPart part, std::uint64_t tokens);
   Segment attention_body(const LayerPass& pass);
-  Segment mlp_body(std::uint64_t tokens);
-  Segment norm_backward(std::uint64_t tokens);
+  Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
+  Segment norm_backward(LayerPart part, std::uint64_t tokens);
   Segment attention_backward(const LayerPass& pass);
-  Segment mlp_backward(std::uint64_t tokens);
+  Segment mlp_backward(std::uint64_t tokens, std::uint32_t kind = 0);
 
   /// Before the first layer: this rank's rows of the vocabulary.
   Segment embedding(std::uint64_t tokens);
@@ -103,9 +112,15 @@ class LayerTimer {
     std::uint64_t rows;     ///< of each of these
   };
   Experts experts(std::uint64_t tokens) const;
+  std::uint32_t norms(LayerPart part) const { return part == LayerPart::attention ? (model_.norms + 1) / 2 : model_.norms / 2; }
+  /// Width of a dense layer's MLP on this rank.
+  std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
   /// With the profile's times for so many tokens or sequences, where there is a profile.
   Segment measured(const Segment& formula, double x, bool is_head = false);
   gpu::KernelTime attention(const LayerPass& pass, gpu::KernelOp op) const;
+  void add_qk_norm(Segment& segment, std::uint64_t tokens);
+  void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
+  void add_mlp_backward(Segment& segment, const Experts& rows, std::uint64_t width);
   void add_norm(Segment& segment, std::uint64_t tokens);
   /// A kernel over rows of the model's data type: a norm with its residual, the MLP's activation, embedding or sampling.
   void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width);
@@ -113,18 +128,18 @@ class LayerTimer {
   /// Matrices that the first half of the MLP multiplies by.
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                std::uint32_t groups = 1);
+                const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
   /// Gradients of C[m,n] = A[m,k] B[k,n].
   void add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                          std::uint32_t groups = 1);
-  void add_experts(Segment& segment, std::uint64_t tokens);
+  void add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer);
   /// `elements` just written or soon read by a neighbouring kernel, in the model's data type
   void add_elementwise(Segment& segment, const char* name, double elements);
 
   ModelShape model_;
   gpu::KernelTimer& timer_;
   gpu::AttentionHeads heads_;
-  std::uint64_t ffn_, vocab_;  // of this rank
+  std::uint64_t ffn_, dense_ffn_, shared_ffn_, vocab_;  // of this rank
   double element_bytes_;
   bool steady_ = false;
   std::shared_ptr<const LayerProfile> profile_;

@@ -94,9 +94,11 @@ std::string describe(const MemoryCheck& check, double capacity_bytes, double lim
 Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens,
                        std::uint64_t logit_rows) {
   const std::uint64_t attention = ceil_div((2ull * model.heads + 2ull * model.kv_heads) * model.head_dim, tp);
-  const std::uint64_t mlp = ceil_div((model.gated_mlp ? 3ull : 2ull) * model.ffn, tp);
-  const std::uint64_t routed = model.experts == 0 ? mlp : model.experts_per_token * (mlp + 2ull * model.hidden);
-  const std::uint64_t elements = tokens * (kHiddenBuffers * model.hidden + std::max(attention, routed));
+  const auto mlp = [&](std::uint64_t width) { return ceil_div((model.gated_mlp ? 3ull : 2ull) * width, tp); };
+  std::uint64_t widest = mlp(model.ffn);
+  if (model.experts > 0)
+    widest = std::max<std::uint64_t>(model.experts_per_token * (widest + 2ull * model.hidden) + mlp(model.shared_ffn), mlp(model.dense_ffn));
+  const std::uint64_t elements = tokens * (kHiddenBuffers * model.hidden + std::max(attention, widest));
   Bytes bytes = std::max(stored_bytes(elements, model.dtype), stored_bytes(elements, kNarrowestActivation));
   if (stage.last) bytes += logit_rows * ceil_div(model.vocab, tp) * kLogitBytes;
   return bytes;

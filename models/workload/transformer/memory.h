@@ -23,7 +23,8 @@ struct RankMemory {
 ///     buffer; then the
 ///   attention's projections and output or the MLP's intermediate (both halves of a gated MLP and their product). A
 ///     mixture of
-///   experts keeps k routed copies of the MLP's part with their h of input and output. The last stage adds
+///   experts keeps k routed copies of the MLP's part with their h of input and output, and its shared experts' part. The
+///   last stage adds
 ///   `logit_rows` x V / tp logits in fp32.
 Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens,
                        std::uint64_t logit_rows);

@@ -1,58 +1,118 @@
 #include "workload/transformer/parameters.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "gpu/kernels/attention.h"
 
 namespace railyard::workload {
 namespace {
 
-constexpr std::uint64_t kNormsPerLayer = 2;
 constexpr double kFlopsPerWeight = 2;   // multiply and add
 constexpr double kFlopsPerPair = 4;     // per query-key pair and head dimension: scores and values
 
-std::uint64_t expert_parameters(const ModelShape& m) {
-  const std::uint64_t matrices = m.gated_mlp ? 3 : 2;
-  return matrices * m.hidden * m.ffn;
+std::uint64_t projections(const ModelShape& m) { return m.gated_mlp ? 2 : 1; }
+
+std::uint64_t mlp_weights(const ModelShape& m, std::uint64_t width) { return (projections(m) + 1) * m.hidden * width; }
+
+std::uint64_t mlp_parameters(const ModelShape& m, std::uint64_t width) {
+  return mlp_weights(m, width) + (m.mlp_bias && width > 0 ? projections(m) * width + m.hidden : 0);
 }
+
+std::uint64_t norm_parameters(const ModelShape& m) { return std::uint64_t(m.norm_vectors) * m.hidden; }
+
+std::uint64_t qkv_width(const ModelShape& m) { return (m.heads + 2ull * m.kv_heads) * m.head_dim; }
+
+std::uint64_t attention_weights(const ModelShape& m) { return m.hidden * (qkv_width(m) + std::uint64_t(m.heads) * m.head_dim); }
+
+std::uint32_t dense_width(const ModelShape& m) { return m.experts == 0 ? m.ffn : m.dense_ffn; }
+
+std::uint64_t router_weights(const ModelShape& m) { return std::uint64_t(m.hidden) * (m.experts + (m.shared_gate ? 1 : 0)); }
 
 /// Weights of one layer that one token is multiplied with.
-double multiplied_weights(const ModelShape& m) {
-  const std::uint64_t heads = m.heads + 2ull * m.kv_heads;
-  const std::uint64_t attention = (heads + m.heads) * m.head_dim * m.hidden;
-  const std::uint64_t router = std::uint64_t(m.hidden) * m.experts;
-  const std::uint64_t mlp = (m.experts == 0 ? 1 : m.experts_per_token) * expert_parameters(m) + router;
-  return static_cast<double>(attention + mlp);
+double multiplied_weights(const ModelShape& m, const LayerShape& layer) {
+  const std::uint64_t mlp = m.routes(layer) ? m.experts_per_token * mlp_weights(m, m.ffn) + mlp_weights(m, m.shared_ffn) + router_weights(m)
+                                            : mlp_weights(m, dense_width(m));
+  return static_cast<double>(attention_weights(m) + mlp);
 }
 
+/// A matrix's bytes where it has a format of its own.
+struct Formatted {
+  std::uint64_t parameters = 0;
+  double bytes = 0;
+  void add(const std::optional<WeightFormat>& format, std::uint64_t weights) {
+    if (!format) return;
+    parameters += weights;
+    bytes += static_cast<double>(weights) * format->bytes;
+  }
+};
+
+void add_layer(Formatted& sum, const ModelShape& m, const LayerShape& layer) {
+  sum.add(layer.attention, attention_weights(m));
+  sum.add(layer.mlp, mlp_weights(m, m.routes(layer) ? m.shared_ffn : dense_width(m)));
+  if (m.routes(layer)) sum.add(layer.experts, m.experts * mlp_weights(m, m.ffn));
+}
 
 }  // namespace
 
-LayerParameters layer_parameters(const ModelShape& m) {
+LayerParameters layer_parameters(const ModelShape& m, std::uint32_t kind) {
+  const LayerShape& layer = m.kinds[kind];
   LayerParameters p;
-  const std::uint64_t projected = (m.heads + 2ull * m.kv_heads) * m.head_dim;
-  p.attention = m.hidden * projected + std::uint64_t(m.heads) * m.head_dim * m.hidden + (m.qkv_bias ? projected : 0);
-  p.mlp = std::max<std::uint64_t>(1, m.experts) * expert_parameters(m);
-  p.router = std::uint64_t(m.hidden) * m.experts;
-  p.norms = kNormsPerLayer * m.hidden;
+  p.attention = attention_weights(m) + (m.qkv_bias ? qkv_width(m) : 0) + (m.output_bias ? m.hidden : 0) + (m.sinks ? m.heads : 0);
+  if (m.routes(layer)) {
+    p.mlp = m.experts * mlp_parameters(m, m.ffn) + mlp_parameters(m, m.shared_ffn);
+    p.router = router_weights(m) + (m.router_bias ? m.experts : 0);
+  } else {
+    p.mlp = mlp_parameters(m, dense_width(m));
+  }
+  p.norms = m.norms * norm_parameters(m) + m.qk_norm;
   return p;
 }
 
-std::uint64_t decoder_parameters(const ModelShape& m) { return m.layers * layer_parameters(m).total(); }
-std::uint64_t embedding_parameters(const ModelShape& m) { return std::uint64_t(m.vocab) * m.hidden; }
-std::uint64_t head_parameters(const ModelShape& m) { return m.tied_embeddings ? 0 : embedding_parameters(m); }
+std::uint64_t layers_parameters(const ModelShape& m, std::uint32_t first, std::uint32_t layers) {
+  if (m.kind_of.empty()) return layers * layer_parameters(m).total();
+  std::uint64_t sum = 0;
+  for (std::uint32_t l = first; l < first + layers; ++l) sum += layer_parameters(m, m.kind(l)).total();
+  return sum;
+}
+
+std::uint32_t common_layer(const ModelShape& m) {
+  std::vector<std::uint32_t> layers(m.kinds.size(), 0);
+  for (std::uint32_t l = 0; l < m.layers; ++l) ++layers[m.kind(l)];
+  std::uint32_t common = m.layers - 1;
+  for (std::uint32_t l = m.layers; l-- > 0;)
+    if (layers[m.kind(l)] > layers[m.kind(common)]) common = l;
+  return common;
+}
+
+std::uint64_t decoder_parameters(const ModelShape& m) { return layers_parameters(m, 0, m.layers); }
+std::uint64_t embedding_parameters(const ModelShape& m) {
+  return (std::uint64_t(m.vocab) + m.positions) * m.hidden + (m.embedding_norm ? norm_parameters(m) : 0);
+}
+std::uint64_t head_weights(const ModelShape& m) { return std::uint64_t(m.vocab) * m.hidden; }
+std::uint64_t head_parameters(const ModelShape& m) {
+  return (m.tied_embeddings ? 0 : head_weights(m)) + (m.head_bias ? m.vocab : 0);
+}
 
 std::uint64_t total_parameters(const ModelShape& m) {
-  return decoder_parameters(m) + embedding_parameters(m) + head_parameters(m) + m.hidden;
+  return decoder_parameters(m) + embedding_parameters(m) + head_parameters(m) + norm_parameters(m);
 }
 
 std::uint64_t active_parameters(const ModelShape& m) {
   const std::uint64_t idle = m.experts == 0 ? 0 : m.experts - m.experts_per_token;
-  return total_parameters(m) - m.layers * idle * expert_parameters(m);
+  std::uint64_t routing = 0;
+  for (std::uint32_t l = 0; l < m.layers; ++l) routing += m.routes(m.layer(l)) ? 1 : 0;
+  return total_parameters(m) - routing * idle * mlp_parameters(m, m.ffn);
 }
 
 std::vector<Stage> stages_of(const std::vector<std::uint32_t>& stage_layers) {
   std::vector<Stage> stages;
   stages.reserve(stage_layers.size());
-  for (const std::uint32_t layers : stage_layers) stages.push_back({layers, false, false});
+  std::uint32_t first = 0;
+  for (const std::uint32_t layers : stage_layers) {
+    stages.push_back({layers, false, false, first});
+    first += layers;
+  }
   if (!stages.empty()) stages.front().first = stages.back().last = true;
   return stages;
 }
@@ -64,17 +124,20 @@ std::vector<std::uint32_t> even_stage_layers(std::uint32_t layers, std::uint32_t
 }
 
 std::uint64_t rank_parameters(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
-  std::uint64_t parameters = decoder_parameters(m) / m.layers * stage.layers / tp;
+  std::uint64_t parameters = layers_parameters(m, stage.first_layer, stage.layers) / tp;
   if (stage.first) parameters += embedding_parameters(m) / tp;
   if (stage.last) {
     const bool copy = m.tied_embeddings && !stage.first;
-    parameters += ((copy ? embedding_parameters(m) : head_parameters(m)) + m.hidden) / tp;
+    parameters += ((copy ? head_weights(m) : 0) + head_parameters(m) + norm_parameters(m)) / tp;
   }
   return parameters;
 }
 
 Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
-  return stored_bytes(rank_parameters(m, stage, tp), m.dtype);
+  Formatted sum;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) add_layer(sum, m, m.layer(l));
+  if (stage.last && !m.tied_embeddings) sum.add(m.head, head_weights(m));
+  return stored_bytes(rank_parameters(m, stage, tp) - sum.parameters / tp, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp));
 }
 
 std::uint32_t rank_kv_heads(const ModelShape& m, std::uint32_t tp) {
@@ -92,21 +155,23 @@ Bytes kv_bytes_per_token(const ModelShape& m, const Stage& stage, std::uint32_t 
 Bytes hidden_bytes(const ModelShape& m, std::uint64_t tokens) { return stored_bytes(tokens * m.hidden, m.dtype); }
 
 double prefill_flops(const ModelShape& m, std::uint64_t layers, std::uint64_t tokens, std::uint64_t kv_start) {
-  const double t = static_cast<double>(tokens);
-  const double pairs = t * static_cast<double>(kv_start) + t * (t + 1) / 2;
-  return static_cast<double>(layers) *
-         (kFlopsPerWeight * t * multiplied_weights(m) + kFlopsPerPair * pairs * m.heads * m.head_dim);
+  double sum = 0;
+  for (std::uint32_t l = 0; l < layers; ++l) {
+    const LayerShape& layer = m.layer(l);
+    const double pairs = gpu::causal_pairs({tokens, kv_start}, layer.window);
+    sum += kFlopsPerWeight * static_cast<double>(tokens) * multiplied_weights(m, layer) + kFlopsPerPair * pairs * m.heads * m.head_dim;
+  }
+  return sum;
 }
 
 double decode_flops(const ModelShape& m, std::uint64_t layers, const std::vector<std::uint64_t>& context) {
-  double pairs = 0;
-  for (const std::uint64_t keys : context) pairs += static_cast<double>(keys);
-  return static_cast<double>(layers) * (kFlopsPerWeight * static_cast<double>(context.size()) * multiplied_weights(m) +
-                                        kFlopsPerPair * pairs * m.heads * m.head_dim);
+  double sum = 0;
+  for (const std::uint64_t keys : context) sum += prefill_flops(m, layers, 1, keys - 1);
+  return sum;
 }
 
 double head_flops(const ModelShape& m, std::uint64_t rows) {
-  return kFlopsPerWeight * static_cast<double>(rows) * static_cast<double>(embedding_parameters(m));
+  return kFlopsPerWeight * static_cast<double>(rows) * static_cast<double>(head_weights(m));
 }
 
 }  // namespace railyard::workload

@@ -2,10 +2,10 @@
 // tensor-parallel (tp) by pipeline-parallel (pp) grid. Exact integer arithmetic; no device and no time in here.
 //
 // Symbols: L layers, h hidden, a query heads, g KV heads, d head dimension, f MLP width (of one expert), E experts, V
-// vocabulary. A layer holds h(a + 2g)d for the query, key and value projections (+ (a + 2g)d biases in Qwen2), a d h
-// for the output projection, 3 h f (gated) or 2 h f for the MLP, E times that and h E for the router of a mixture of
-// experts, and two RMSNorm vectors of h. The model adds V h of embeddings, V h of output head unless tied, and the
-// final norm's h.
+// vocabulary. A layer holds h(a + 2g)d for the query, key and value projections, a d h for the output projection, 3 h f
+// (gated) or 2 h f for the MLP, E times that, the shared experts' and h E for the router of a mixture of experts, and its
+// norms' vectors of h (two for most models). Projections and MLP have biases where the model says so. The model adds V h of
+// embeddings, the learned positions' rows of h, V h of output head unless tied, and the final norm.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,21 @@ namespace railyard::workload {
 
 struct LayerParameters {
   std::uint64_t attention = 0;  ///< projections and their biases
-  std::uint64_t mlp = 0;        ///< all experts
+  std::uint64_t mlp = 0;        ///< all experts, and those that every token passes
   std::uint64_t router = 0;
   std::uint64_t norms = 0;
   std::uint64_t total() const { return attention + mlp + router + norms; }
 };
 
-LayerParameters layer_parameters(const ModelShape& model);
+/// Of a layer of one of the model's kinds.
+LayerParameters layer_parameters(const ModelShape& model, std::uint32_t kind = 0);
+/// Of the layers [first, first + layers).
+std::uint64_t layers_parameters(const ModelShape& model, std::uint32_t first, std::uint32_t layers);
+/// The last layer of the kind that most layers are of; of equally common kinds, the last layer's.
+std::uint32_t common_layer(const ModelShape& model);
 /// W: the parameters of all decoder layers.
 std::uint64_t decoder_parameters(const ModelShape& model);
+/// Of tokens and, where they are learned, positions.
 std::uint64_t embedding_parameters(const ModelShape& model);
 /// The output head's own parameters: 0 where it shares the embeddings'.
 std::uint64_t head_parameters(const ModelShape& model);
@@ -40,6 +46,7 @@ struct Stage {
   std::uint32_t layers = 0;
   bool first = false;  ///< holds the embeddings
   bool last = false;   ///< holds the final norm and the head (a copy of tied embeddings, unless it is also the first)
+  std::uint32_t first_layer = 0;  ///< its number in the model
 };
 
 /// The stages of a pipeline from their layer counts.
@@ -47,9 +54,9 @@ std::vector<Stage> stages_of(const std::vector<std::uint32_t>& stage_layers);
 /// Contiguous and as even as possible; the earlier stages take the remainder. @pre 1 <= pp <= layers
 std::vector<std::uint32_t> even_stage_layers(std::uint32_t layers, std::uint32_t pp);
 
-/// Parameters on one rank of a stage: (W / L) * stage layers / tp, with integer division in this order, plus the
-/// embeddings and the head of the stages that hold them, each sharded by tp. Copies that a tensor-parallel
-/// implementation keeps on every rank (norms, KV projections beyond the KV heads) are counted once over the group.
+/// Parameters on one rank of a stage: its layers' / tp, plus the embeddings and the head of the stages that hold them,
+/// each sharded by tp, in integer division. Copies that a tensor-parallel implementation keeps on every rank (norms, KV
+/// projections beyond the KV heads) are counted once over the group.
 std::uint64_t rank_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 
@@ -65,11 +72,11 @@ Bytes kv_bytes_per_token(const ModelShape& model, const Stage& stage, std::uint3
 /// tensor-parallel all-reduce.
 Bytes hidden_bytes(const ModelShape& model, std::uint64_t tokens);
 
-/// FLOPs of `layers` layers, over all tensor-parallel ranks, for a chunk of `tokens` after `kv_start` earlier ones:
-/// two per parameter multiplied and token, and the causal attention of the chunk against everything before it. Sums
-/// over the chunks of a prompt to the whole prompt's.
+/// FLOPs of the first `layers` layers, over all tensor-parallel ranks, for a chunk of `tokens` after `kv_start` earlier ones:
+/// two per parameter multiplied and token, and the causal attention of the chunk against everything before it, or what a
+/// layer's window holds of that. Sums over the chunks of a prompt to the whole prompt's.
 double prefill_flops(const ModelShape& model, std::uint64_t layers, std::uint64_t tokens, std::uint64_t kv_start);
-/// FLOPs of `layers` layers for one decode step: a token each for requests with these context lengths.
+/// FLOPs of the first `layers` layers for one decode step: a token each for requests with these context lengths.
 double decode_flops(const ModelShape& model, std::uint64_t layers, const std::vector<std::uint64_t>& context);
 /// FLOPs of the output head for `rows` positions.
 double head_flops(const ModelShape& model, std::uint64_t rows);

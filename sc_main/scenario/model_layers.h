@@ -1,0 +1,14 @@
+// What a model's config says of single layers: which have a sliding window, and which of a mixture of experts are dense.
+#pragma once
+
+#include "sc_main/scenario/model_keys.h"
+#include "workload/model_shape.h"
+
+namespace railyard::scenario {
+
+constexpr std::uint32_t kMostLayers = 4096;
+
+/// Fills the kinds of layers. @pre the shape's other fields are read
+void read_layers(workload::ModelShape& shape, const ModelConfig& config, const Family& family);
+
+}  // namespace railyard::scenario
