@@ -140,3 +140,37 @@ BOOST_AUTO_TEST_CASE(decode_grows_with_context_and_batch) {
   }
   BOOST_TEST(decode_attention_time(gpu, kLlama70bTp4, {}).seconds == 0.0);
 }
+
+// Windows of 1000 keys: chunks add up, FLOPs and time stop growing with what lies before, and decode reads a window of KV.
+BOOST_AUTO_TEST_CASE(a_sliding_window_bounds_work_and_bytes) {
+  AttentionHeads windowed = kLlama70bTp4;
+  windowed.window = 1000;
+  const std::uint64_t prompt = 4096 + 77;
+  const double pairs = 1000.0 * 1001 / 2 + (static_cast<double>(prompt) - 1000) * 1000;
+  BOOST_TEST(attention_flops(windowed, {prompt, 0}) == 4.0 * 16 * 128 * pairs);
+  for (const std::uint64_t chunk : {1, 100, 256, 1000, 5000}) {
+    double sum = 0;
+    for (std::uint64_t start = 0; start < prompt; start += chunk)
+      sum += attention_flops(windowed, {std::min(chunk, prompt - start), start});
+    BOOST_TEST(sum == attention_flops(windowed, {prompt, 0}));
+  }
+  for (const char* name : {"L40S", "H100-SXM5-80GB"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    const auto prefill = [&](const AttentionHeads& heads, std::uint64_t start) { return prefill_attention_time(gpu, heads, {{1024, start}}); };
+    const auto decode = [&](const AttentionHeads& heads, std::uint64_t context) {
+      return decode_attention_time(gpu, heads, one_token_each(std::vector<std::uint64_t>(16, context)));
+    };
+    BOOST_TEST_CONTEXT(name) {
+      BOOST_TEST(prefill(windowed, 2048).seconds == prefill(windowed, 32768).seconds);
+      BOOST_TEST(prefill(windowed, 32768).bytes == prefill(windowed, 2048).bytes);
+      BOOST_TEST(prefill(windowed, 32768).seconds < prefill(kLlama70bTp4, 32768).seconds / 4);
+      BOOST_TEST(decode(windowed, 500).seconds == decode(kLlama70bTp4, 500).seconds);
+      BOOST_TEST(decode(windowed, 50000).seconds == decode(kLlama70bTp4, 1000).seconds);
+      BOOST_TEST(decode(windowed, 50000).bytes == decode(kLlama70bTp4, 1000).bytes);
+      // A window as long as what there is changes nothing.
+      windowed.window = 4096;
+      BOOST_TEST(prefill(windowed, 3072).seconds == prefill(kLlama70bTp4, 3072).seconds);
+      windowed.window = 1000;
+    }
+  }
+}

@@ -91,3 +91,23 @@ BOOST_AUTO_TEST_CASE(experts_weigh_in_full) {
   BOOST_TEST(!check(m, 1, 1, 1024, 80).fits);  // 93 GB of weights, though a token uses 26
   BOOST_TEST(check(m, 2, 1, 1024, 80).fits);
 }
+
+// Windowed layers keep a window of a sequence, and beside it what one pass adds; the others keep all.
+BOOST_AUTO_TEST_CASE(a_window_bounds_the_kv_cache) {
+  ModelShape m = llama_8b();
+  m.kinds = {LayerShape(), LayerShape()};
+  m.kinds[1].window = 1024;
+  for (std::uint32_t l = 0; l < m.layers; ++l) m.kind_of.push_back(l % 2);
+  const Stage half{16, false, false, 8};
+  const Bytes token = kv_bytes_per_token_layer(m, 1);
+  BOOST_TEST(rank_memory(m, half, 1, {500, 256, 1}).kv == 16 * 500 * token);
+  BOOST_TEST(rank_memory(m, half, 1, {50000, 256, 1}).kv == (8 * 50000 + 8 * 1024) * token);
+  BOOST_TEST(rank_memory(m, half, 1, {50000, 256, 1, 1, 256}).kv == (8 * 50000 + 8 * (1023 + 256)) * token);
+  BOOST_TEST(rank_memory(m, half, 1, {50000, 256, 1, 10}).kv == (8 * 50000 + 8 * 10 * 1024) * token);
+  const MemoryCheck over = check(m, 1, 1, 4000000, 24);
+  BOOST_TEST(!over.fits);
+  BOOST_TEST(check(m, 1, 1, over.most_kv_tokens, 24).fits);
+  BOOST_TEST(!check(m, 1, 1, over.most_kv_tokens + 1, 24).fits);
+  m.kinds[0].window = 4096;
+  BOOST_TEST(check(m, 1, 1, 4000000000ull, 24).fits);
+}

@@ -43,6 +43,7 @@ void check(const Scenario& scenario) {
     decode.kv_tokens = std::max<std::uint64_t>(decode.kv_tokens, r.prompt_tokens + r.output_tokens);
   }
   prefill.pass_tokens = std::min<std::uint64_t>(w.chunk_tokens, prefill.kv_tokens);
+  prefill.new_tokens = prefill.pass_tokens;
   decode.pass_tokens = decode.logit_rows = w.max_batch;
   check_grid(scenario, "prefill", w.prefill, scenario.prefill_origin, prefill);
   check_grid(scenario, "decode", w.decode, scenario.decode_origin, decode);

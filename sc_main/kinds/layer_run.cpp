@@ -61,7 +61,7 @@ Bytes LayerRun::rank_bytes() const {
   const workload::Stage one{1, false, false, workload::common_layer(scenario_.model)};
   const bool trains = spec().phase == Phase::training;
   const std::uint64_t kv_tokens = trains ? 0 : spec().batch * (spec().context_tokens + spec().tokens);
-  Bytes bytes = workload::rank_memory(scenario_.model, one, spec().tp, {kv_tokens, spec().all_tokens(), 0}).total();
+  Bytes bytes = workload::rank_memory(scenario_.model, one, spec().tp, {kv_tokens, spec().all_tokens(), 0, spec().batch, spec().tokens}).total();
   if (trains) bytes += static_cast<Bytes>(kGradientBytes * static_cast<double>(workload::rank_parameters(scenario_.model, one, spec().tp)));
   return bytes;
 }

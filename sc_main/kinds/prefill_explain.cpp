@@ -92,7 +92,7 @@ Json DisaggregatedPrefill::explain() {
   Json handoffs = Json::array();
   for (std::uint32_t r = 0; r < prefill.ranks(); ++r) {
     for (const workload::prefill::HandoffPlan::Share& share : plan.shares(r)) {
-      const Bytes bytes = Bytes(chunk) * (share.last_layer - share.first_layer) * share.heads * plan.head_bytes();
+      const Bytes bytes = plan.bytes(share, {0, chunk, request.prompt_tokens});
       const Time alone = fabric_.uncontended(prefill_gpus_[r].value(), decode_gpus_[share.decode_rank].value(), number(TrafficClass::kv), bytes);
       handoffs.push_back({{"prefill_rank", r}, {"decode_rank", share.decode_rank}, {"bytes_per_chunk", bytes}, {"uncontended_s", alone.seconds()}});
     }

@@ -11,6 +11,7 @@ Grid::Grid(const ModelShape& model, const Mapping& mapping, const std::vector<gp
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
   tp_sites_.resize(pp());
+  held_kv_.resize(pp());
   std::uint32_t layer = 0;
   for (std::uint32_t p = 0; p < pp(); ++p) {
     first_layer_.push_back(layer);
@@ -54,20 +55,21 @@ bool Grid::hold_kv(std::uint64_t tokens) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const gpu::Hbm& hbm = ranks_[r]->gpu->hbm();
     const double limit = static_cast<double>(hbm.capacity()) * limit_ratio_;
-    if (static_cast<double>(hbm.used() + tokens * kv_bytes_per_token_[r / tp()]) > limit) return false;
+    if (static_cast<double>(hbm.used() + sequence_kv(r / tp(), tokens)) > limit) return false;
   }
-  for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().allocate(tokens * kv_bytes_per_token_[r / tp()]);
-  held_tokens_ += tokens;
+  for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().allocate(sequence_kv(r / tp(), tokens));
+  for (std::uint32_t p = 0; p < pp(); ++p) held_kv_[p] += sequence_kv(p, tokens);
   return true;
 }
 
 void Grid::free_kv(std::uint64_t tokens) {
-  for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().free(tokens * kv_bytes_per_token_[r / tp()]);
-  held_tokens_ -= tokens;
+  for (std::uint32_t r = 0; r < ranks(); ++r) ranks_[r]->gpu->hbm().free(sequence_kv(r / tp(), tokens));
+  for (std::uint32_t p = 0; p < pp(); ++p) held_kv_[p] -= sequence_kv(p, tokens);
 }
 
-void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
+void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
   limit_ratio_ = limit_ratio;
+  new_tokens_ = new_tokens;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const Stage& s = stages_[r / tp()];
     ranks_[r]->gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +

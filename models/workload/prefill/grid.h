@@ -49,18 +49,22 @@ class Grid {
   struct HeadRange { std::uint32_t first, last; };  ///< [first, last)
   /// KV heads on TP rank t: its even share, or the one it replicates when tp exceeds the heads.
   HeadRange heads(std::uint32_t t) const;
-  /// KV bytes of one token on a rank of stage p.
+  /// KV bytes of one token on a rank of stage p, as long as no window is full.
   Bytes kv_bytes_per_token(std::uint32_t p) const { return kv_bytes_per_token_[p]; }
-  /// Holds KV of `tokens` tokens on every rank; false, and nothing held, when a rank's limit does not allow it.
+  /// Holds KV of a sequence of `tokens` on every rank; false, and nothing held, when a rank's limit does not allow it.
   bool hold_kv(std::uint64_t tokens);
   void free_kv(std::uint64_t tokens);
-  /// Tokens whose KV is held now.
-  std::uint64_t held_tokens() const { return held_tokens_; }
-  /// Weights and activations, for good; `limit_ratio` of each GPU's memory is what hold_kv() may fill.
-  void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows);
+  /// KV bytes held now on a rank of stage p.
+  Bytes held_kv(std::uint32_t p) const { return held_kv_[p]; }
+  /// Weights and activations, for good; `limit_ratio` of each GPU's memory is what hold_kv() may fill. Of a sequence,
+  /// `new_tokens` run in one pass.
+  void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens);
 
  private:
   std::vector<gpu::Gpu*> tp_gpus(std::uint32_t stage) const;
+  Bytes sequence_kv(std::uint32_t p, std::uint64_t tokens) const {
+    return kv_bytes(model_, stages_[p], tp(), tokens, new_tokens_);
+  }
 
   ModelShape model_;
   Mapping mapping_;
@@ -70,12 +74,12 @@ class Grid {
   std::vector<std::optional<collective::Site>> tp_sites_;
   std::vector<Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
-  std::vector<Bytes> kv_bytes_per_token_;
+  std::vector<Bytes> kv_bytes_per_token_, held_kv_;  // by stage
   gpu::KernelTimer kernels_;
   LayerTimer timer_;
   std::vector<std::unique_ptr<collective::ReuseTable>> reuse_;  ///< by stage
   double limit_ratio_ = 1;
-  std::uint64_t held_tokens_ = 0;
+  std::uint64_t new_tokens_ = 1;
 };
 
 }  // namespace railyard::workload::prefill

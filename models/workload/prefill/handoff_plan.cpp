@@ -4,9 +4,8 @@
 
 namespace railyard::workload::prefill {
 
-HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : shares_(prefill.ranks()) {
-  const ModelShape& model = prefill.model();
-  head_bytes_ = stored_bytes(2ull * model.head_dim, model.kv_dtype);
+HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : model_(prefill.model()), shares_(prefill.ranks()) {
+  head_bytes_ = stored_bytes(2ull * model_.head_dim, model_.kv_dtype);
 
   // heads_from[t][u]: KV heads that decode TP rank u takes from prefill TP rank t.
   std::vector<std::vector<std::uint32_t>> heads_from(prefill.tp(), std::vector<std::uint32_t>(decode.tp(), 0));
@@ -30,6 +29,19 @@ HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : shares_(pref
             shares_[p * prefill.tp() + t].push_back({q * decode.tp() + u, heads_from[t][u], from, to});
     }
   }
+}
+
+Bytes HandoffPlan::bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const {
+  const auto seen = [&](std::uint32_t layer) {
+    const std::uint64_t begin = std::max(tokens.begin, tokens.prompt - kept_tokens(model_.layer(layer), tokens.prompt, 0));
+    return begin < tokens.end ? tokens.end - begin : 0;
+  };
+  first = std::max(first, share.first_layer), last = std::min(last, share.last_layer);
+  if (first >= last) return 0;
+  std::uint64_t sum = 0;
+  if (model_.kind_of.empty()) sum = (last - first) * seen(first);
+  else for (std::uint32_t l = first; l < last; ++l) sum += seen(l);
+  return sum * share.heads * head_bytes_;
 }
 
 }  // namespace railyard::workload::prefill

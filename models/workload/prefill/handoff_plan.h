@@ -20,12 +20,19 @@ class HandoffPlan {
   };
   /// Shares of prefill rank p*tp+t.
   const std::vector<Share>& shares(std::uint32_t rank) const { return shares_[rank]; }
-  /// Bytes of one token and one layer for one head: key and value.
-  Bytes head_bytes() const { return head_bytes_; }
+  /// The tokens [begin, end) of a prompt.
+  struct Tokens {
+    std::uint64_t begin = 0, end = 0, prompt = 0;
+  };
+  /// Bytes of a share for these tokens in the layers [first, last): where a layer has a window, only of the tokens that the
+  /// token behind the prompt sees.
+  Bytes bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const;
+  Bytes bytes(const Share& share, const Tokens& tokens) const { return bytes(share, share.first_layer, share.last_layer, tokens); }
 
  private:
+  ModelShape model_;
   std::vector<std::vector<Share>> shares_;
-  Bytes head_bytes_ = 0;
+  Bytes head_bytes_ = 0;  ///< of one token and one layer for one head: key and value
 };
 
 }  // namespace railyard::workload::prefill

@@ -79,28 +79,29 @@ void PrefillSide::on_pass_begun(std::uint32_t pass) {
 void PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) {
   const Chunk& chunk = emitted_[pass];
   if (spec_.handoff == Handoff::per_layer) {
-    hand_off(pass, stage, t, layer, layer + 1, layer, chunk.tokens, job);
+    hand_off(pass, stage, t, layer, layer + 1, layer, chunk.start, job);
     return;
   }
   // The stage's last attention kernels complete its KV: no MLP and no LM head adds to it.
   const std::uint32_t first = prefill_.first_layer(stage), last = first + prefill_.stage(stage).layers;
   if (layer + 1 != last) return;
   if (spec_.handoff == Handoff::per_chunk) {
-    hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.tokens, job);
+    hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.start, job);
   } else if (chunk.last) {
-    hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.start + chunk.tokens, job);
+    hand_off(pass, stage, t, first, last, JobRecord::kNone, 0, job);
   }
 }
 
 void PrefillSide::hand_off(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t first_layer,
-                           std::uint32_t last_layer, std::uint32_t named_layer, std::uint64_t tokens, JobRef after) {
+                           std::uint32_t last_layer, std::uint32_t named_layer, std::uint64_t begin, JobRef after) {
+  const Chunk& chunk = emitted_[pass];
+  const HandoffPlan::Tokens tokens{begin, chunk.start + chunk.tokens, spec_.requests[chunk.request].prompt_tokens};
   std::vector<Transfer> transfers;
   for (const HandoffPlan::Share& share : plan_.shares(stage * prefill_.tp() + t)) {
-    const std::uint32_t from = std::max(first_layer, share.first_layer), to = std::min(last_layer, share.last_layer);
-    if (from >= to) continue;
-    transfers.push_back({decode_.rank(share.decode_rank).gpu->window(), tokens * (to - from) * share.heads * plan_.head_bytes()});
+    const Bytes bytes = plan_.bytes(share, first_layer, last_layer, tokens);
+    if (bytes > 0) transfers.push_back({decode_.rank(share.decode_rank).gpu->window(), bytes});
   }
-  if (transfers.empty()) return;  // a replica whose peers send for it
+  if (transfers.empty()) return;  // a replica whose peers send for it, or nothing that a window will still hold
   JobTag tag;
   tag.run = pass;
   tag.stage = static_cast<std::uint16_t>(stage);

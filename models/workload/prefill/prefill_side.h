@@ -40,7 +40,7 @@ class PrefillSide : private PassClient, private JobClient, private transport::Ca
   void schedule();
   void emit(const Chunk& chunk);
   void hand_off(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t first_layer, std::uint32_t last_layer,
-                std::uint32_t named_layer, std::uint64_t tokens, JobRef after);
+                std::uint32_t named_layer, std::uint64_t begin, JobRef after);
   void check_landed(std::uint32_t request);
 
   void on_pass_begun(std::uint32_t pass) override;

@@ -17,10 +17,17 @@ System::System(const ModelShape& model, const PrefillSpec& spec, const std::vect
       requests_(spec.requests.size()) {
   std::uint32_t longest = 0;
   for (const Request& r : spec_.requests) longest = std::max(longest, r.prompt_tokens);
+  const std::uint32_t chunk = std::min(spec_.chunk_tokens, longest);
   prefill_grid_.add_multicast_groups(fabric_);
   decode_grid_.add_multicast_groups(fabric_);
-  prefill_grid_.load(spec_.memory_limit_ratio, std::min(spec_.chunk_tokens, longest), 1);
-  decode_grid_.load(spec_.memory_limit_ratio, spec_.max_batch, spec_.max_batch);
+  prefill_grid_.load(spec_.memory_limit_ratio, chunk, 1, chunk);
+  decode_grid_.load(spec_.memory_limit_ratio, spec_.max_batch, spec_.max_batch, 1);
+}
+
+double System::handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const {
+  double bytes = 0;
+  for (const Request& r : spec_.requests) bytes += static_cast<double>(plan.bytes(share, {0, r.prompt_tokens, r.prompt_tokens}));
+  return bytes;
 }
 
 std::vector<transport::Traffic> System::traffic() {
@@ -48,8 +55,7 @@ std::vector<transport::Traffic> System::traffic() {
   const HandoffPlan plan(prefill_grid_, decode_grid_);
   for (std::uint32_t r = 0; r < prefill_grid_.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
-      all.push_back({window(prefill_grid_, r), window(decode_grid_, share.decode_rank), number(TrafficClass::kv),
-                     prompt_tokens * (share.last_layer - share.first_layer) * share.heads * static_cast<double>(plan.head_bytes())});
+      all.push_back({window(prefill_grid_, r), window(decode_grid_, share.decode_rank), number(TrafficClass::kv), handed_over(plan, share)});
   return all;
 }
 
@@ -109,7 +115,7 @@ void System::tell(std::uint32_t request, RequestPhase phase) {
 
 void System::tell_kv(const char* group, const Grid& grid) {
   for (std::uint32_t p = 0; p < grid.pp() && listener_ != nullptr; ++p)
-    listener_->on_kv_promised(group, p, grid.held_tokens() * grid.kv_bytes_per_token(p), fabric_.now());
+    listener_->on_kv_promised(group, p, grid.held_kv(p), fabric_.now());
 }
 
 void System::on_prefill_begun(std::uint32_t request) {

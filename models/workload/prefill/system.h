@@ -55,6 +55,8 @@ class System : private PrefillClient, private DecodeClient, private transport::C
  private:
   /// Proves which tensor-parallel groups have their links to themselves, and lets their collectives be reused.
   void isolate_groups();
+  /// Bytes of a share over all requests.
+  double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   std::uint64_t kv_tokens(std::uint32_t request) const;
   void admit();
   void tell(std::uint32_t request, RequestPhase phase);

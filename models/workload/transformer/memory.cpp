@@ -11,6 +11,12 @@ constexpr std::uint64_t kHiddenBuffers = 4;
 constexpr std::uint64_t kLogitBytes = 4;
 constexpr DataType kNarrowestActivation = DataType::bf16;  // narrower models still keep 16-bit activations
 
+Bytes kv_of(const ModelShape& model, const Stage& stage, std::uint32_t tp, const MemoryLoad& load, std::uint64_t tokens) {
+  const std::uint64_t each = tokens / load.sequences, longer = tokens % load.sequences;
+  return (load.sequences - longer) * kv_bytes(model, stage, tp, each, load.new_tokens) +
+         longer * kv_bytes(model, stage, tp, each + 1, load.new_tokens);
+}
+
 struct Largest {
   std::uint32_t stage = 0;
   RankMemory need;
@@ -26,16 +32,23 @@ Largest largest_stage(const ModelShape& model, const std::vector<Stage>& stages,
   return largest;
 }
 
+constexpr std::uint64_t kMostTokens = 1ull << 48;
+
 /// Most tokens of KV that every stage can hold beside its weights and activations.
 std::uint64_t most_kv_tokens(const ModelShape& model, const std::vector<Stage>& stages, std::uint32_t tp,
                              const MemoryLoad& load, Bytes limit) {
-  std::uint64_t most = ~0ull;
-  for (const Stage& stage : stages) {
-    const RankMemory need = rank_memory(model, stage, tp, load);
-    const Bytes fixed = need.weights + need.activations;
-    const Bytes token = kv_bytes_per_token(model, stage, tp);
-    if (fixed > limit) return 0;
-    if (token > 0) most = std::min(most, (limit - fixed) / token);
+  const auto fits = [&](std::uint64_t tokens) {
+    return std::all_of(stages.begin(), stages.end(), [&](const Stage& stage) {
+      const RankMemory need = rank_memory(model, stage, tp, load);
+      const Bytes fixed = need.weights + need.activations;
+      return fixed <= limit && kv_of(model, stage, tp, load, tokens) <= limit - fixed;
+    });
+  };
+  std::uint64_t most = 0, too_many = kMostTokens;
+  if (fits(kMostTokens)) return kMostTokens;
+  while (too_many - most > 1) {
+    const std::uint64_t middle = most + (too_many - most) / 2;
+    (fits(middle) ? most : too_many) = middle;
   }
   return most;
 }
@@ -105,7 +118,7 @@ Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_
 }
 
 RankMemory rank_memory(const ModelShape& model, const Stage& stage, std::uint32_t tp, const MemoryLoad& load) {
-  return {rank_weight_bytes(model, stage, tp), load.kv_tokens * kv_bytes_per_token(model, stage, tp),
+  return {rank_weight_bytes(model, stage, tp), kv_of(model, stage, tp, load, load.kv_tokens),
           activation_bytes(model, stage, tp, load.pass_tokens, load.logit_rows)};
 }
 

@@ -31,9 +31,11 @@ Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_
 
 /// What a rank has to hold at once.
 struct MemoryLoad {
-  std::uint64_t kv_tokens = 0;   ///< of all requests whose KV is resident together
+  std::uint64_t kv_tokens = 0;   ///< of all sequences whose KV is resident together
   std::uint64_t pass_tokens = 0; ///< of one forward pass: the chunk, or the decode batch
   std::uint64_t logit_rows = 1;
+  std::uint64_t sequences = 1;   ///< that share kv_tokens evenly
+  std::uint64_t new_tokens = 1;  ///< of a sequence in one pass, beside which a window's keys are kept
 };
 
 RankMemory rank_memory(const ModelShape& model, const Stage& stage, std::uint32_t tp, const MemoryLoad& load);
@@ -44,7 +46,8 @@ struct MemoryCheck {
   RankMemory need;                 ///< of a rank of that stage
   Bytes limit = 0;                 ///< capacity x limit ratio
   Bytes exceeds_by = 0;            ///< 0 when it fits
-  std::uint64_t most_kv_tokens = 0;  ///< KV tokens that fit with this mapping; 0: not even the weights do
+  /// KV tokens that fit with this mapping; 0: not even the weights do. 2^48 where windows bound the KV of any sequence.
+  std::uint64_t most_kv_tokens = 0;
   /// Smallest tp x pp that fits the load (ties: tp nearest to the asked one); 0: none.
   std::uint32_t fitting_tp = 0, fitting_pp = 0;
   std::string sentence;            ///< ready for an error message, without a full stop

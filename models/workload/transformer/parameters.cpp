@@ -152,6 +152,17 @@ Bytes kv_bytes_per_token(const ModelShape& m, const Stage& stage, std::uint32_t 
   return stage.layers * kv_bytes_per_token_layer(m, tp);
 }
 
+std::uint64_t kept_tokens(const LayerShape& layer, std::uint64_t tokens, std::uint64_t new_tokens) {
+  return layer.window == 0 ? tokens : std::min<std::uint64_t>(tokens, layer.window - 1 + new_tokens);
+}
+
+Bytes kv_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint64_t tokens, std::uint64_t new_tokens) {
+  if (m.kind_of.empty()) return stage.layers * kept_tokens(m.layer(0), tokens, new_tokens) * kv_bytes_per_token_layer(m, tp);
+  std::uint64_t kept = 0;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) kept += kept_tokens(m.layer(l), tokens, new_tokens);
+  return kept * kv_bytes_per_token_layer(m, tp);
+}
+
 Bytes hidden_bytes(const ModelShape& m, std::uint64_t tokens) { return stored_bytes(tokens * m.hidden, m.dtype); }
 
 double prefill_flops(const ModelShape& m, std::uint64_t layers, std::uint64_t tokens, std::uint64_t kv_start) {

@@ -65,8 +65,13 @@ Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32
 std::uint32_t rank_kv_heads(const ModelShape& model, std::uint32_t tp);
 /// Keys and values of one token in one layer on one rank.
 Bytes kv_bytes_per_token_layer(const ModelShape& model, std::uint32_t tp);
-/// The same over a stage's layers.
+/// The same over a stage's layers, as long as no window is full.
 Bytes kv_bytes_per_token(const ModelShape& model, const Stage& stage, std::uint32_t tp);
+/// Tokens of a sequence whose KV a layer keeps while its last `new_tokens` run in one pass: the first of them sees its window,
+/// the others are behind it.
+std::uint64_t kept_tokens(const LayerShape& layer, std::uint64_t tokens, std::uint64_t new_tokens);
+/// KV of one sequence of `tokens` over a stage's layers on one rank.
+Bytes kv_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens, std::uint64_t new_tokens);
 
 /// Activations of `tokens` tokens as they cross a layer or stage boundary, whole (not sharded): the payload of a
 /// tensor-parallel all-reduce.
