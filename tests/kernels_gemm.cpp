@@ -201,3 +201,37 @@ BOOST_AUTO_TEST_CASE(the_timer_remembers_what_the_formula_says) {
   BOOST_TEST(timer.gemm(shape).seconds == gemm_time(l40s, shape).seconds);
   BOOST_TEST(timer.remembered() == 2u);
 }
+
+// Weights of 4 bits under bf16: a few rows wait for the weights alone, which are a quarter of the bytes; many rows wait for the
+// tensor cores, and for the widening besides.
+BOOST_AUTO_TEST_CASE(narrow_weights_are_read_as_they_are) {
+  constexpr double kInt4Bytes = (4 + 20.0 / 128) / 8;
+  for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    BOOST_TEST_CONTEXT(name) {
+      double last = 0;
+      for (const std::uint64_t m : {1, 4, 16, 64, 256, 1024, 4096}) {
+        GemmShape wide{m, 16384, 8192}, narrow = wide;
+        narrow.weight_bytes = kInt4Bytes;
+        const KernelTime bf16 = gemm_time(gpu, wide), int4 = gemm_time(gpu, narrow);
+        BOOST_TEST_CONTEXT(m << " rows") {
+          BOOST_TEST(int4.flops == bf16.flops);
+          BOOST_TEST(int4.bytes < bf16.bytes);
+          BOOST_TEST(int4.seconds >= last);
+          BOOST_TEST(int4.bytes > 16384.0 * 8192 * kInt4Bytes);
+          if (m == 1) BOOST_TEST(int4.bytes < bf16.bytes / 3);
+          if (m <= 4) BOOST_TEST(bf16.seconds / int4.seconds > 2);
+          if (m <= 4) BOOST_TEST(bf16.seconds / int4.seconds < 3.9);
+          if (m >= 1024) BOOST_TEST(int4.seconds > bf16.seconds);
+          if (m >= 1024) BOOST_TEST(int4.seconds < 1.6 * bf16.seconds);
+        }
+        last = int4.seconds;
+      }
+      // Weights as wide as the type: nothing to widen.
+      GemmShape same{64, 4096, 4096};
+      const double seconds = gemm_time(gpu, same).seconds;
+      same.weight_bytes = 2;
+      BOOST_TEST(gemm_time(gpu, same).seconds == seconds);
+    }
+  }
+}

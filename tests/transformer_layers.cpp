@@ -155,3 +155,25 @@ BOOST_AUTO_TEST_CASE(layers_share_the_timers_memory) {
   for (std::uint64_t start = 256; start < 4096; start += 256) layer.prefill_attention(256, start), layer.mlp(256);
   BOOST_TEST(timer.remembered() == 4u);
 }
+
+// Formats of their own: bytes in HBM reads, a kernel in front where scales are found as it runs, and what tensor cores lack is
+// widened.
+BOOST_AUTO_TEST_CASE(quantised_weights_have_kernels_of_their_own) {
+  gpu::KernelTimer hopper(gpu_datasheet("H100-SXM5-80GB")), ampere(gpu_datasheet("A100-SXM4-80GB"));
+  WeightFormat int4{"int4", 0.52, DataType::bf16, true, false}, fp8{"fp8", 1, DataType::fp8, false, true};
+  ModelShape m = llama_70b();
+  const double wide = LayerTimer(m, 1, hopper).mlp(1).bytes;
+  m.kinds[0].mlp = int4;
+  BOOST_TEST(LayerTimer(m, 1, hopper).mlp(1).bytes == 0.26 * wide, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(names(LayerTimer(m, 1, hopper).mlp(1)) == names(LayerTimer(llama_70b(), 1, hopper).mlp(1)), boost::test_tools::per_element());
+  m.kinds[0].mlp = fp8;
+  using Names = std::vector<std::string>;
+  BOOST_TEST(names(LayerTimer(m, 1, hopper).mlp(64)) == (Names{"rmsnorm", "quantize", "gate_up", "activation", "quantize", "down"}), boost::test_tools::per_element());
+  BOOST_TEST(names(LayerTimer(m, 1, ampere).mlp(64)) == (Names{"rmsnorm", "gate_up", "activation", "down"}), boost::test_tools::per_element());
+  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(1).bytes > wide / 2);
+  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(1).bytes < 1.05 * wide / 2);
+  // Of 4096 rows, fp8 takes about half of bf16's time on Hopper, and no less on Ampere.
+  const double bf16 = LayerTimer(llama_70b(), 1, hopper).mlp(4096).seconds;
+  BOOST_TEST(LayerTimer(m, 1, hopper).mlp(4096).seconds < 0.75 * bf16);
+  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(4096).seconds > LayerTimer(llama_70b(), 1, ampere).mlp(4096).seconds);
+}

@@ -48,8 +48,9 @@ class DisaggregatedPrefill : public WorkloadRun {
   std::vector<GpuId> place(const workload::prefill::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
   void trace(probe::StreamTracer& tracer, workload::prefill::Grid& grid, const probe::StreamTracer::TaskLabel& work);
+  using LayerSegments = std::vector<workload::Segment>;  // by the model's kinds of layers
   nlohmann::ordered_json pass_numbers(workload::prefill::Grid& grid, const std::vector<GpuId>& gpus,
-                                      const workload::Segment& attention, const workload::Segment& mlp,
+                                      const LayerSegments& attention, const LayerSegments& mlp,
                                       std::uint64_t tokens);
 
   const Scenario& scenario_;

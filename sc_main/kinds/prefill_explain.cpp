@@ -20,6 +20,48 @@ Json kernels_of(const workload::Segment& segment) {
   return rows;
 }
 
+/// How weights are stored, and what becomes of them in a product on the GPUs of the grids.
+std::string format_text(const workload::ModelShape& model, const std::optional<workload::WeightFormat>& format, const std::vector<const gpu::GpuDatasheet*>& gpus) {
+  if (!format) return std::string(name_of(model.dtype));
+  std::string text = format->name;
+  if (format->dequantised) return text + ", widened to " + std::string(name_of(model.dtype)) + " in products";
+  if (format->dynamic) text += ", activations narrowed in front of products";
+  for (const gpu::GpuDatasheet* gpu : gpus)
+    if (!workload::multiplies_narrow(*format, *gpu)) return text + "; " + gpu->name + " widens them to " + std::string(name_of(model.dtype));
+  return text;
+}
+
+/// One row for each kind of layer.
+Json layers_of(const workload::ModelShape& model, const std::vector<const gpu::GpuDatasheet*>& gpus, std::uint64_t tokens) {
+  Json rows = Json::array();
+  for (std::uint32_t kind = 0; kind < model.kinds.size(); ++kind) {
+    const workload::LayerShape& layer = model.kinds[kind];
+    std::uint32_t layers = 0;
+    for (std::uint32_t l = 0; l < model.layers; ++l) layers += model.kind(l) == kind ? 1 : 0;
+    const bool routes = model.routes(layer);
+    Json row{{"layers", layers}, {"parameters", workload::layer_parameters(model, kind).total()}, {"window", layer.window},
+             {"kv_tokens_of_first_request", workload::kept_tokens(layer, tokens, 1)}, {"gated", model.gated_mlp},
+             {"width", routes || model.experts == 0 ? model.ffn : model.dense_ffn}, {"experts", routes ? model.experts : 0},
+             {"attention_weights", format_text(model, layer.attention, gpus)}};
+    if (routes) row["expert_weights"] = format_text(model, layer.experts, gpus);
+    if (!routes || model.shared_ffn > 0) row["mlp_weights"] = format_text(model, layer.mlp, gpus);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string layer_text(const Json& row) {
+  const auto text = [&](const char* key) { return row[key].get<std::string>(); };
+  const std::uint32_t window = row["window"].get<std::uint32_t>(), experts = row["experts"].get<std::uint32_t>();
+  std::string line = fmt::format("  {} layers: {} parameters, {}, {}{} of {}", row["layers"].get<std::uint32_t>(), row["parameters"].get<std::uint64_t>(),
+                                 window ? fmt::format("window of {} tokens", window) : "full attention", row["gated"].get<bool>() ? "gated " : "",
+                                 experts ? fmt::format("MLPs, {} experts", experts) : "MLP", row["width"].get<std::uint32_t>());
+  line += fmt::format("; weights: attention {}", text("attention_weights"));
+  if (row.contains("mlp_weights")) line += fmt::format(", MLP {}", text("mlp_weights"));
+  if (row.contains("expert_weights")) line += fmt::format(", experts {}", text("expert_weights"));
+  return line + "\n";
+}
+
 Json ranks_of(Grid& grid, std::uint64_t kv_tokens, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
   Json stages = Json::array();
   for (std::uint32_t p = 0; p < grid.pp(); ++p) {
@@ -46,20 +88,23 @@ double ideal_all_reduce_s(transport::Fabric& fabric, const std::vector<GpuId>& g
 
 }  // namespace
 
-Json DisaggregatedPrefill::pass_numbers(Grid& grid, const std::vector<GpuId>& gpus, const workload::Segment& attention, const workload::Segment& mlp,
+Json DisaggregatedPrefill::pass_numbers(Grid& grid, const std::vector<GpuId>& gpus, const LayerSegments& attention, const LayerSegments& mlp,
                                        std::uint64_t tokens) {
   Json pass;
   const Bytes hidden = workload::hidden_bytes(grid.model(), tokens);
   const double all_reduce = ideal_all_reduce_s(fabric_, gpus, grid.tp(), hidden);
-  const double stage_layers = grid.stage(0).layers;
+  const std::uint32_t shown = grid.model().kind(workload::common_layer(grid.model()));
+  double stage0 = 0;
+  for (std::uint32_t l = 0; l < grid.stage(0).layers; ++l)
+    stage0 += attention[grid.model().kind(l)].seconds + mlp[grid.model().kind(l)].seconds + 2 * all_reduce;
   pass["tokens"] = tokens;
   pass["all_reduce_bytes"] = hidden;
   pass["all_reduce_ideal_s"] = all_reduce;
-  pass["attention_s"] = attention.seconds;
-  pass["mlp_s"] = mlp.seconds;
-  pass["stage0_ideal_s"] = stage_layers * (attention.seconds + mlp.seconds + 2 * all_reduce);
-  pass["attention_kernels"] = kernels_of(attention);
-  pass["mlp_kernels"] = kernels_of(mlp);
+  pass["attention_s"] = attention[shown].seconds;
+  pass["mlp_s"] = mlp[shown].seconds;
+  pass["stage0_ideal_s"] = stage0;
+  pass["attention_kernels"] = kernels_of(attention[shown]);
+  pass["mlp_kernels"] = kernels_of(mlp[shown]);
   return pass;
 }
 
@@ -72,21 +117,35 @@ Json DisaggregatedPrefill::explain() {
   const std::uint32_t chunk = std::min(w.chunk_tokens, request.prompt_tokens);
   const std::uint64_t chunks = ceil_div(request.prompt_tokens, w.chunk_tokens);
 
+  const workload::Stage whole{scenario.model.layers, true, true};
+  const std::vector<const gpu::GpuDatasheet*> gpus{&prefill.rank(0).gpu->datasheet(), &decode.rank(0).gpu->datasheet()};
   Json e;
   e["model"] = {{"name", scenario.model.name},
                 {"total_parameters", workload::total_parameters(scenario.model)},
                 {"decoder_parameters", workload::decoder_parameters(scenario.model)},
-                {"kv_bytes_per_token", stored_bytes(Bytes(scenario.model.layers) * 2 * scenario.model.kv_heads * scenario.model.head_dim, scenario.model.kv_dtype)}};
+                {"dtype", name_of(scenario.model.dtype)},
+                {"kv_dtype", name_of(scenario.model.kv_dtype)},
+                {"weight_bytes", workload::rank_weight_bytes(scenario.model, whole, 1)},
+                {"kv_bytes_per_token", workload::kv_bytes_per_token(scenario.model, whole, 1)},
+                {"kv_bytes_of_first_request", workload::kv_bytes(scenario.model, whole, 1, request.prompt_tokens + request.output_tokens, 1)},
+                {"layers", layers_of(scenario.model, gpus, request.prompt_tokens + request.output_tokens)}};
   e["first_request"] = {{"prompt_tokens", request.prompt_tokens}, {"output_tokens", request.output_tokens}, {"chunks", chunks},
                         {"prefill_flops", workload::prefill_flops(scenario.model, scenario.model.layers, request.prompt_tokens, 0) + workload::head_flops(scenario.model, 1)}};
   e["prefill"]["stages"] = ranks_of(prefill, request.prompt_tokens, chunk, 1);
-  e["prefill"]["first_chunk"] = pass_numbers(prefill, prefill_gpus_, prefill.timer().prefill_attention(chunk, 0), prefill.timer().mlp(chunk), chunk);
+  const std::vector<std::uint64_t> context{request.prompt_tokens + 1ull};
+  LayerSegments attention, mlp, decode_attention, decode_mlp;
+  for (std::uint32_t kind = 0; kind < scenario.model.kinds.size(); ++kind) {
+    attention.push_back(prefill.timer().prefill_attention(chunk, 0, kind));
+    mlp.push_back(prefill.timer().mlp(chunk, kind));
+    decode_attention.push_back(decode.timer().decode_attention(context, kind));
+    decode_mlp.push_back(decode.timer().mlp(1, kind));
+  }
+  e["prefill"]["first_chunk"] = pass_numbers(prefill, prefill_gpus_, attention, mlp, chunk);
   const double stage = e["prefill"]["first_chunk"]["stage0_ideal_s"].get<double>();
   e["prefill"]["ideal_ttft_s"] = stage * static_cast<double>(chunks + prefill.pp() - 1);
   e["prefill"]["ideal_bubble_fraction"] = static_cast<double>(prefill.pp() - 1) / static_cast<double>(chunks + prefill.pp() - 1);
   e["decode"]["stages"] = ranks_of(decode, request.prompt_tokens + request.output_tokens, w.max_batch, w.max_batch);
-  const std::vector<std::uint64_t> context{request.prompt_tokens + 1ull};
-  e["decode"]["first_step"] = pass_numbers(decode, decode_gpus_, decode.timer().decode_attention(context), decode.timer().mlp(1), 1);
+  e["decode"]["first_step"] = pass_numbers(decode, decode_gpus_, decode_attention, decode_mlp, 1);
 
   const workload::prefill::HandoffPlan plan(prefill, decode);
   Json handoffs = Json::array();
@@ -106,9 +165,12 @@ std::string DisaggregatedPrefill::explain_text(const Json& e) const {
     const double s = j.get<double>();
     return s >= 1e-3 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} us", s * 1e6);
   };
-  std::string text = fmt::format("{}: {} parameters, {} in decoder layers, {} bytes of KV per token\n", e["model"]["name"].get<std::string>(),
-                                 e["model"]["total_parameters"].get<std::uint64_t>(), e["model"]["decoder_parameters"].get<std::uint64_t>(),
-                                 e["model"]["kv_bytes_per_token"].get<std::uint64_t>());
+  std::string text = fmt::format("{}: {} parameters, {} in decoder layers, {:.2f} GB of weights; {} bytes of {} KV per token, {} for the first request\n",
+                                 e["model"]["name"].get<std::string>(), e["model"]["total_parameters"].get<std::uint64_t>(),
+                                 e["model"]["decoder_parameters"].get<std::uint64_t>(), e["model"]["weight_bytes"].get<double>() * 1e-9,
+                                 e["model"]["kv_bytes_per_token"].get<std::uint64_t>(), e["model"]["kv_dtype"].get<std::string>(),
+                                 e["model"]["kv_bytes_of_first_request"].get<std::uint64_t>());
+  for (const Json& row : e["model"]["layers"]) text += layer_text(row);
   text += fmt::format("first request: {} prompt tokens in {} chunks, {} output tokens, {:.3e} FLOP of prefill\n", e["first_request"]["prompt_tokens"].get<int>(),
                       e["first_request"]["chunks"].get<int>(), e["first_request"]["output_tokens"].get<int>(), e["first_request"]["prefill_flops"].get<double>());
   for (const char* side : {"prefill", "decode"}) {

@@ -150,7 +150,8 @@ void read_norms(ModelShape& shape, const ModelConfig& config, const Family& fami
 LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype, const std::string& kv_dtype) {
   ModelConfig config(parse_json(read_file(path, where, "model.config", kLongestConfig), path));
   if (config.has({"kv_lora_rank"})) config.refuse({"kv_lora_rank"}, "multi-head latent attention is not modelled");
-  if (config.has({"quantization_config"})) config.refuse({"quantization_config"}, "quantised weights are not modelled");
+  if (config.has({"quantization_config", "compression_config"}) && !dtype.empty() && dtype != "bf16" && dtype != "fp16")
+    throw InputError(where, "model.dtype: " + dtype + ", but the config has quantised weights, beside which the rest is bf16 or fp16");
   const Family& family = config_family(config);
   const std::string type = config.text({"model_type"});
   config.set_defaults(family);
@@ -167,8 +168,9 @@ LoadedModel load_model(const std::string& path, const Origin& where, const std::
   read_norms(shape, config, family, type);
   shape.dtype = dtype.empty() ? config_data_type(config) : data_type(dtype);
   config.has({"torch_dtype", "dtype"});
-  shape.kv_dtype = kv_dtype.empty() ? shape.dtype : data_type(kv_dtype);
+  shape.kv_dtype = shape.dtype;
   read_layers(shape, config, family);
+  if (!kv_dtype.empty()) shape.kv_dtype = data_type(kv_dtype);
   model.notes = config.judge_rest(path);
   return model;
 }

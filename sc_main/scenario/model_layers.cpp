@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sc_main/scenario/model_weights.h"
 #include "sc_main/scenario/record.h"
 #include "sc_main/scenario/words.h"
 
@@ -11,6 +12,8 @@ namespace {
 
 using workload::LayerShape;
 using workload::ModelShape;
+
+constexpr std::size_t kMostKinds = 64;
 
 /// `layer_types`, the newest way to say it; empty where it is not there.
 std::vector<bool> listed_windows(const ModelConfig& config, std::uint32_t layers) {
@@ -84,11 +87,13 @@ void read_layers(ModelShape& shape, const ModelConfig& config, const Family& fam
   std::vector<LayerShape> layers(shape.layers);
   read_windows(layers, config, family);
   if (shape.experts > 0) read_dense_layers(layers, config, family);
+  if (read_weights(layers, shape, config)) shape.kv_dtype = DataType::fp8;
   shape.kinds.clear();
   shape.kind_of.clear();
   for (const LayerShape& layer : layers) {
     auto kind = std::find(shape.kinds.begin(), shape.kinds.end(), layer);
     if (kind == shape.kinds.end()) kind = shape.kinds.insert(kind, layer);
+    if (shape.kinds.size() > kMostKinds) config.refuse({"quantization_config"}, "more than " + std::to_string(kMostKinds) + " kinds of layers");
     shape.kind_of.push_back(static_cast<std::uint8_t>(kind - shape.kinds.begin()));
   }
   if (shape.kinds.size() == 1) shape.kind_of.clear();

@@ -1,4 +1,5 @@
-// What a model's config says of single layers: which have a sliding window, and which of a mixture of experts are dense.
+// What a model's config says of single layers: which have a sliding window, which of a mixture of experts are dense, and how the
+// weights of each are stored.
 #pragma once
 
 #include "sc_main/scenario/model_keys.h"
@@ -8,7 +9,7 @@ namespace railyard::scenario {
 
 constexpr std::uint32_t kMostLayers = 4096;
 
-/// Fills the kinds of layers. @pre the shape's other fields are read
+/// Fills the kinds of layers, the head's format and, where the config has its own, the KV cache's type. @pre the shape's other fields are read
 void read_layers(workload::ModelShape& shape, const ModelConfig& config, const Family& family);
 
 }  // namespace railyard::scenario

@@ -28,6 +28,7 @@ constexpr double kStepBytes = 128;              // one pipeline step: 64 element
 constexpr std::uint64_t kLeastSplitDepth = 128; // of K, below which a split is all prologue
 constexpr std::uint64_t kMostWaves = 4;         // of split tiles
 constexpr double kPartialBytes = 4;             // fp32 partial sums
+constexpr double kWidenedPerClock = 64;         // weights, on one SM
 constexpr double kLeastResultBytes = 2;         // narrower types still write 16-bit results
 
 /// Per-shape facts that no candidate changes.
@@ -39,6 +40,7 @@ struct Problem {
   double burst, sustained, throttle_seconds;
   double operand_bytes, compulsory_bytes;
   std::array<double, kSplits.size()> steps;  // of the main loop, with each split
+  double weight_bytes = 0, widening_cycles = 0;  // of one weight
 };
 
 /// HBM traffic: every operand once, or, where A and B overflow L2, half-way to what a wave's block of tiles reads.
@@ -52,7 +54,7 @@ double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t 
   const double m = std::min<double>(wide * tile.m, static_cast<double>(p.shape.m));
   const double n = std::min<double>(high * tile.n, static_cast<double>(p.shape.n));
   const double result = static_cast<double>(p.shape.m) * p.shape.n * p.result_bytes;
-  const double blocked = p.shape.groups * (blocks * p.shape.k * p.element_bytes * (m + n) + result);
+  const double blocked = p.shape.groups * (blocks * p.shape.k * (p.element_bytes * m + p.weight_bytes * n) + result);
   return 0.5 * (p.compulsory_bytes + std::max(blocked, p.compulsory_bytes));
 }
 
@@ -83,15 +85,17 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double feed_cycles = (tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock;
   const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / gpu.sm.epilogue_bytes_per_clock;
   const double epilogue = waves * epilogue_cycles / p.clock_hz;
+  const double widening = waves * steps * tile.n * step * p.widening_cycles / p.clock_hz;
   const double work = waves * steps * mma_cycles / p.clock_hz, feed = waves * steps * feed_cycles / p.clock_hz;
   const double around = (gpu.kernel.gemm_fixed_us + (split > 1 ? gpu.kernel.split_k_us : 0)) * kSecondsPerUs;
-  if (around + epilogue + std::max(work / p.burst, feed) >= best.time.seconds) return;
+  if (around + epilogue + std::max(work / p.burst + widening, feed) >= best.time.seconds) return;
 
-  const std::uint64_t strip = std::min<std::uint64_t>(tile.m, shape.m) + std::min<std::uint64_t>(tile.n, shape.n);
-  const double reads = static_cast<double>(rows * columns * shape.groups * strip) * shape.k * p.element_bytes;
+  const double strip = static_cast<double>(std::min<std::uint64_t>(tile.m, shape.m)) * p.element_bytes +
+                       static_cast<double>(std::min<std::uint64_t>(tile.n, shape.n)) * p.weight_bytes;
+  const double reads = static_cast<double>(rows * columns * shape.groups) * strip * static_cast<double>(shape.k);
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
   Candidate c;
-  c.tensor = throttled_seconds(p, work) + epilogue;
+  c.tensor = throttled_seconds(p, work) + widening + epilogue;
   c.feed = feed + epilogue;
   KernelTime& time = c.time;
   time.l2_bytes = reads + partials;
@@ -101,7 +105,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double body = std::max(c.tensor, c.feed);
   if (around + std::max({body, time.l2_seconds, time.hbm_seconds}) >= best.time.seconds) return;
 
-  time.clock_ratio = work / p.burst / (c.tensor - epilogue);
+  time.clock_ratio = work / p.burst / (c.tensor - widening - epilogue);
   time.tile_m = tile.m;
   time.tile_n = tile.n;
   time.split_k = split;
@@ -119,7 +123,13 @@ struct Menu {
   std::size_t begin, end;  // of kTiles
 };
 
-Menu menu_of(const GpuDatasheet& gpu) {
+/// Of kernels that widen weights: Marlin's tiles, and Machete's on Hopper, have no more.
+std::uint32_t most_rows(const GpuDatasheet& gpu) {
+  return gpu.architecture == "hopper" || gpu.architecture == "blackwell" ? 128 : 64;
+}
+
+Menu menu_of(const GpuDatasheet& gpu, bool widens) {
+  if (widens) return {kCommonTiles, kTiles.size()};
   if (small_shared_memory(gpu)) return {kCommonTiles, kTiles.size()};
   if (gpu.architecture == "blackwell") return {0, kSmallTiles};
   return {gpu.architecture == "hopper" ? kHopperTiles : kCommonTiles, kSmallTiles};
@@ -155,12 +165,14 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   if (rate <= 0) throw std::domain_error(gpu.name + " has no tensor rate for " + std::string(name_of(shape.dtype)));
   Problem p{gpu, shape, bytes_of(shape.dtype), 0, gpu.sm.clock_mhz * 1e6, rate, gpu.sm.burst_efficiency_ratio,
             gpu.sm.sustained_efficiency_ratio, gpu.sm.throttle_us * kSecondsPerUs, 0, 0, {}};
+  p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
+  p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;
   p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
   if (p.element_bytes < kLeastResultBytes && gpu.sm.low_precision_sustained_ratio > 0)
     p.sustained = gpu.sm.low_precision_sustained_ratio;
   if (shape.steady) p.burst = p.sustained, p.throttle_seconds = 0;
   const double m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
-  const double weights = shape.groups * n * k * p.element_bytes, inputs = shape.groups * m * k * p.element_bytes;
+  const double weights = shape.groups * n * k * p.weight_bytes, inputs = shape.groups * m * k * p.element_bytes;
   const double results = shape.groups * m * n * p.result_bytes;
   double missed = 1;  // of the weights
   p.operand_bytes = weights + inputs;
@@ -179,9 +191,10 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
 
   Candidate best;
   best.time.seconds = std::numeric_limits<double>::infinity();
-  const Menu menu = menu_of(gpu);
+  const Menu menu = menu_of(gpu, p.widening_cycles > 0);
   for (std::size_t i = menu.begin; i < menu.end; ++i) {
     const Tile tile = kTiles[i];
+    if (p.widening_cycles > 0 && tile.m > most_rows(gpu)) continue;
     const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
     const std::uint64_t tiles = rows * columns * shape.groups;
     for (std::size_t place = 0; place < kSplits.size(); ++place) {

@@ -5,6 +5,12 @@
 // operand feed from L2; tiles go over the SMs in waves, the last one as long as the others; L2 and HBM traffic run
 // beside it and are joined by a p-norm. Tensor efficiency falls with the time that the tensor cores are busy, as the
 // power limit takes hold: eta(t) = sustained + (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
+//
+// Weights narrower than the type of the product (int4 under bf16) are read as they are and widened in registers, on their way to
+// the tensor cores: about four instructions of 128 lanes for two weights (Kim et al., arXiv 2211.10017; Frantar et al., arXiv
+// 2408.11743, Marlin), so 64 weights per SM and clock, which delay the products of a tile as long as they take. An estimate:
+// no table of such kernels was at hand. Tiles have 16 to 64 rows, as in Marlin, and up to 128 on
+// Hopper, as in Machete.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +34,11 @@ struct GemmShape {
   std::uint32_t weight_copies = 0;
   bool split_k = true;         ///< K may be cut into parts for SMs that would idle; DeepGEMM, for one, never does
   bool steady = false;         ///< the GPU has long been at its power limit: eta = sustained from the start
+  double weight_bytes = 0;     ///< of one weight in memory, scales included; 0: dtype's. Fewer: they are widened on the SMs
 
   bool operator==(const GemmShape& o) const {
     return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups && result_dtype == o.result_dtype &&
-           weight_copies == o.weight_copies && split_k == o.split_k && steady == o.steady;
+           weight_copies == o.weight_copies && split_k == o.split_k && steady == o.steady && weight_bytes == o.weight_bytes;
   }
 };
 

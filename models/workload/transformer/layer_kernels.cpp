@@ -24,6 +24,10 @@ void Segment::append(const Segment& next) {
   for (const NamedKernel& kernel : next.kernels) add(kernel.name, kernel.time);
 }
 
+bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu) {
+  return !format.dequantised && gpu.sm.flop_per_clock[static_cast<std::size_t>(format.dtype)] > 0;
+}
+
 std::uint64_t LayerPass::tokens() const {
   std::uint64_t sum = 0;
   for (const gpu::AttentionSequence& sequence : sequences) sum += sequence.tokens;
@@ -49,10 +53,26 @@ LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTim
       profile_(std::move(profile)) {}
 
 void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                          const std::optional<WeightFormat>&, std::uint32_t groups) {
+                          const std::optional<WeightFormat>& format, std::uint32_t groups) {
   gpu::GemmShape shape{m, n, k, model_.dtype, groups};
+  if (format) {
+    shape.weight_bytes = format->bytes;
+    if (multiplies_narrow(*format, timer_.gpu())) {
+      shape.dtype = format->dtype;
+      if (format->dynamic) add_quantize(segment, m * groups, k, format->dtype);
+    }
+  }
   shape.steady = steady_;
   segment.add(name, timer_.gemm(shape));
+}
+
+void LayerTimer::add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype) {
+  gpu::KernelSpec spec;
+  spec.op = gpu::KernelOp::quantize;
+  spec.dtype = dtype;
+  spec.tokens = rows;
+  spec.width = width;
+  segment.add("quantize", gpu::kernel_time(timer_.gpu(), spec));
 }
 
 void LayerTimer::add_elementwise(Segment& segment, const char* name, double elements) {

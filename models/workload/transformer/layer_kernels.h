@@ -20,7 +20,10 @@
 //   experts:   combine, the same grouped, permute, router dgrad, wgrad
 //   attention: o_proj dgrad, wgrad, attention, rotary, qkv dgrad, wgrad
 //
-// Narrow models (fp8, fp4) are taken to have static scales: quantising activations costs no kernel of its own.
+// Models whose dtype is narrow (fp8, fp4) are taken to have static scales: quantising activations costs no kernel of its own.
+// Where a config's weights have a format with dynamic scales, a kernel in front of each of their products finds the scales of its
+// rows. Weights in a type that the tensor cores lack (fp8 on A100) are widened to the model's dtype in the product, as vLLM's
+// Marlin kernels do.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +66,9 @@ struct LayerPass {
 
   std::uint64_t tokens() const;
 };
+
+/// Whether a GPU multiplies in the weights' type; otherwise the kernel widens them to the model's.
+bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu);
 
 enum class LayerPart : std::uint8_t { attention, mlp };
 
@@ -118,6 +124,7 @@ class LayerTimer {
   /// With the profile's times for so many tokens or sequences, where there is a profile.
   Segment measured(const Segment& formula, double x, bool is_head = false);
   gpu::KernelTime attention(const LayerPass& pass, gpu::KernelOp op) const;
+  void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
   void add_mlp_backward(Segment& segment, const Experts& rows, std::uint64_t width);

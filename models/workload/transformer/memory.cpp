@@ -44,8 +44,9 @@ std::uint64_t most_kv_tokens(const ModelShape& model, const std::vector<Stage>& 
       return fixed <= limit && kv_of(model, stage, tp, load, tokens) <= limit - fixed;
     });
   };
-  std::uint64_t most = 0, too_many = kMostTokens;
-  if (fits(kMostTokens)) return kMostTokens;
+  std::uint64_t most = 0, too_many = 1;
+  for (; fits(too_many); too_many *= 2)
+    if (too_many >= kMostTokens) return kMostTokens;
   while (too_many - most > 1) {
     const std::uint64_t middle = most + (too_many - most) / 2;
     (fits(middle) ? most : too_many) = middle;
