@@ -9,7 +9,7 @@
 namespace railyard::test {
 
 inline gpu::GpuDatasheet gpu_datasheet(const std::string& name) {
-  return scenario::load_gpu({name, "gpu", Origin{"test"}, "."});
+  return scenario::load_gpu({name, "gpu", Origin{"test"}});
 }
 
 }  // namespace railyard::test
