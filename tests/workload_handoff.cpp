@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_window_bounds_the_handoff) {
     Bytes told = 0;
     for (const JobRecord& job : run.records.of(Kind::handoff)) told += job.bytes;
     BOOST_TEST(told == (3 * 700 + 3 * 299) * kToken);
-    BOOST_TEST(held == (701 + 300) * kToken / 2);  // one layer of each kind, half of the heads; the token that is decoded included
+    BOOST_TEST(held == (702 + 300) * kToken / 2);  // a layer of each kind, half of the heads; two tokens of output
   }
 }
 
