@@ -2,15 +2,12 @@
 """Fits a GPU datasheet's constants to measured kernels.
 
   scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
-  scripts/calibrate.py families
   scripts/calibrate.py report docs/calibration.md
 
 fit       ROWS are tables as in validation/ (gemm.csv, attention.csv) or as scripts/measure_gpu.py writes them; --system (a regular
           expression) chooses the rows of one device. The constants of --datasheet, a shipped one's name or a file, are where the
           fit starts; a part of the shapes is kept out and tells what the fit is worth. --out is the new datasheet, to be named in
           a scenario: machine: {groups: {node: {gpu: my-h100.yaml}}}.
-families  Derives the constants of all shipped datasheets that follow another one again, by the rule in
-          scripts/calibration/datasheet.py. To be run after a datasheet with followers changed.
 report    Fits the measured devices to 60 % of their shapes, predicts devices by the family rule alone, and writes the errors of both.
 """
 
@@ -22,12 +19,11 @@ from collections.abc import Sequence
 
 from command_line import BAD_INPUT, ROOT, Parser
 
-SHEETS = ROOT / "platforms" / "datasheets" / "gpus"
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
 
 try:
     from calibration import fit, report
-    from calibration.datasheet import Datasheet, follow
+    from calibration.datasheet import SHEETS, Datasheet
     from calibration.evaluate import EvaluationError
     from validation import rows
 except ImportError as missing:
@@ -70,7 +66,6 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("--out", required=True, type=pathlib.Path, metavar="FILE", help="the fitted datasheet")
     one.add_argument("--keep-out", default=0.4, type=ratio, metavar="RATIO", help="share of shapes to test on (default 0.4)")
     one.add_argument("--seed", default=1, type=int, metavar="N", help="chooses those shapes (default 1)")
-    commands.add_parser("families", help="derive followers' constants again")
     page = commands.add_parser("report", help="write the page of errors")
     page.add_argument("page", type=pathlib.Path, metavar="FILE")
     for command in (one, page):
@@ -82,8 +77,8 @@ def with_provenance(text: str, lines: list[str]) -> str:
     """The datasheet with what its constants were fitted to in its head, in place of what stood there."""
     head, body = re.split(r"(?m)^(?=architecture:)", text, maxsplit=1)
     head = re.sub(rf"(?m)^{re.escape(PROVENANCE)}(.*\n)(#   .*\n)*", "", head)
-    body = re.sub(r"(?m)^calibration:.*\n", "calibration: measured\n", body)
-    body = re.sub(r"(?m)^family:.*\n", "", body)
+    body = re.sub(r"(?m)^calibration:.*\n", "", body)
+    body = re.sub(r"(?m)^(architecture:.*\n)", r"\1calibration: measured\n", body)
     return head + "".join(f"{line}\n" for line in lines) + body
 
 
@@ -107,28 +102,11 @@ def run_fit(options: argparse.Namespace) -> None:
     print(f"wrote {options.out}")
 
 
-def run_families() -> None:
-    """In the order of descent, so that a follower's follower sees its new constants."""
-    sheets = {path.stem: Datasheet(path) for path in sorted(SHEETS.glob("*.yaml"))}
-
-    def derive(name):
-        family = sheets[name].values.pop("family", None)
-        if family:
-            derive(family)
-            follow(sheets[name], sheets[family])
-            sheets[name].write()
-
-    for name in sheets:
-        derive(name)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(arguments)
     try:
         if options.command == "fit":
             run_fit(options)
-        elif options.command == "families":
-            run_families()
         else:
             options.page.write_text(report.page(SHEETS, ROOT / "validation", options.bin), encoding="utf-8")
     except (rows.InputError, EvaluationError, OSError) as error:

@@ -16,11 +16,12 @@ namespace {
 gpu::GpuDatasheet hundred_sms() {
   gpu::GpuDatasheet sheet;
   sheet.sm.count = 100;
+  sheet.sm.clock_mhz = 1000;
   sheet.sm.registers_kib = 256;
   sheet.sm.shared_memory_kib = 228;
   sheet.hbm.gb_per_s = 1000;
   sheet.hbm.stream_ratio = 1;
-  sheet.l2.gb_per_s = 4000;
+  sheet.l2.bytes_per_sm_clock = 40;
   return sheet;
 }
 

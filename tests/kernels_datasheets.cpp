@@ -2,8 +2,15 @@
 #include <boost/test/unit_test.hpp>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <string>
 
+#include <unistd.h>
+
+#include "gpu/kernels/attention.h"
+#include "gpu/kernels/gemm.h"
+#include "gpu/kernels/memory_bound.h"
 #include "kernels_datasheets.h"
 
 using namespace railyard;
@@ -51,7 +58,75 @@ double tflops(const gpu::GpuDatasheet& g, DataType type) {
   return g.sm.count * g.sm.clock_mhz * 1e6 * g.sm.flop_per_clock[static_cast<std::size_t>(type)] * 1e-12;
 }
 
+/// A user's datasheet, as a file that lives as long as this.
+struct OwnSheet {
+  explicit OwnSheet(const std::string& text) : path(std::filesystem::temp_directory_path() / ("railyard_sheet_" + std::to_string(::getpid()) + ".yaml")) {
+    std::ofstream(path) << text;
+  }
+  ~OwnSheet() { std::filesystem::remove(path); }
+  std::filesystem::path path;
+};
+
+const std::string kH100Facts = R"(architecture: hopper
+source: vendor
+sm: {count: 132, clock_mhz: 1830, flop_per_clock: {fp16: 4096, bf16: 4096}, shared_memory_kib: 228}
+l2: {capacity_mib: 50}
+hbm: {capacity_gb: 80, gb_per_s: 3350}
+pcie: {generation: 5}
+)";
+
+std::string error_of(const std::string& text) {
+  const OwnSheet sheet(text);
+  try {
+    gpu_datasheet(sheet.path.string());
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace
+
+// Facts, and whose constants to take: with the H100's facts, times are the H100's.
+BOOST_AUTO_TEST_CASE(facts_and_a_family_are_a_datasheet) {
+  const OwnSheet own(kH100Facts + "family: H100-SXM5-80GB\n");
+  const gpu::GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB"), facts = gpu_datasheet(own.path.string());
+  BOOST_TEST(facts.calibration == "family");
+  BOOST_TEST(facts.source == "vendor");
+  for (const std::uint64_t m : {1, 256, 8192}) {
+    const gpu::GemmShape shape{m, 8192, 8192, DataType::bf16, 1};
+    BOOST_TEST(gpu::gemm_time(facts, shape).seconds == gpu::gemm_time(h100, shape).seconds);
+  }
+  const gpu::AttentionHeads heads{64, 8, 128, DataType::bf16};
+  BOOST_TEST(gpu::prefill_attention_time(facts, heads, {{4096, 100}}).seconds == gpu::prefill_attention_time(h100, heads, {{4096, 100}}).seconds);
+  BOOST_TEST(gpu::decode_attention_time(facts, heads, {{1, 5000}}).seconds == gpu::decode_attention_time(h100, heads, {{1, 5000}}).seconds);
+  BOOST_TEST(gpu::memory_bound_time(facts, 1e8).seconds == gpu::memory_bound_time(h100, 1e8).seconds);
+  BOOST_TEST(facts.collective.channels == h100.collective.channels);
+  BOOST_TEST(facts.nvlink.links == 0u);  // a fact: none is named
+}
+
+// A constant of its own goes before the family's, and a follower can be followed.
+BOOST_AUTO_TEST_CASE(own_constants_go_before_the_familys) {
+  const OwnSheet own(kH100Facts + "family: A800-PCIe-80GB\nkernel: {launch_us: 7}\n");
+  const gpu::GpuDatasheet sheet = gpu_datasheet(own.path.string());
+  BOOST_TEST(sheet.kernel.launch_us == 7.0);
+  BOOST_TEST(sheet.kernel.gemm_fixed_us == gpu_datasheet("A100-SXM4-80GB").kernel.gemm_fixed_us);
+  BOOST_TEST(sheet.sm.throttle_us == gpu_datasheet("A100-PCIe-80GB").sm.throttle_us);
+}
+
+BOOST_AUTO_TEST_CASE(what_no_family_gives_is_asked_for) {
+  const auto says = [](const std::string& text, const std::string& words) {
+    const std::string error = error_of(text);
+    BOOST_TEST_CONTEXT(error) BOOST_TEST(error.find(words) != std::string::npos);
+  };
+  says(kH100Facts + "calibration: specification\n", "sm.feed_bytes_per_clock: is required; ");
+  says(kH100Facts, "or name a 'family:' to take it from");
+  says(kH100Facts + "family: H100-SXM5-80GB\nkernel: 3\n", "kernel: expected a mapping");
+  says(kH100Facts + "family: H100-SXM5\n", "family: no datasheet 'H100-SXM5'");
+  says("architecture: hopper\nsource: vendor\nfamily: H100-SXM5-80GB\n", "sm.count: is required");
+  const std::string itself = "railyard_sheet_" + std::to_string(::getpid()) + ".yaml";
+  says(kH100Facts + "family: " + itself + "\n", "follow each other");
+}
 
 BOOST_AUTO_TEST_CASE(datasheets_reproduce_the_published_peaks) {
   for (const Published& p : kPublished) {
@@ -85,11 +160,13 @@ BOOST_AUTO_TEST_CASE(calibrated_constants_stay_below_the_specification) {
       BOOST_TEST(g.sm.burst_efficiency_ratio <= 1.0);
       BOOST_TEST(g.sm.sustained_efficiency_ratio <= g.sm.burst_efficiency_ratio);
       BOOST_TEST(g.sm.sustained_efficiency_ratio > 0.4);
-      BOOST_TEST(g.hbm.gemm_gb_per_s < g.hbm.gb_per_s);
-      BOOST_TEST(g.hbm.gemm_gb_per_s > 0.7 * g.hbm.gb_per_s);
-      BOOST_TEST(g.l2.gb_per_s > 2 * g.hbm.gb_per_s);
-      BOOST_TEST(g.kernel.attention_tflops < tflops(g, DataType::fp16));
-      BOOST_TEST(g.kernel.attention_tflops > 0.35 * tflops(g, DataType::fp16));
+      BOOST_TEST(g.hbm.gemm_ratio < 1.0);
+      BOOST_TEST(g.hbm.gemm_ratio > 0.7);
+      BOOST_TEST(g.l2_bytes_per_s() > 2e9 * g.hbm.gb_per_s);
+      gpu::AttentionHeads heads{64, 8, 128, DataType::fp16};
+      const gpu::KernelTime attention = gpu::prefill_attention_time(g, heads, {{65536, 0}});
+      BOOST_TEST(attention.flops / attention.seconds < 1e12 * tflops(g, DataType::fp16));
+      BOOST_TEST(attention.flops / attention.seconds > 0.35e12 * tflops(g, DataType::fp16));
     }
   }
 }

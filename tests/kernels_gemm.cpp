@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(waves_count_the_devices_own_sms) {
 BOOST_AUTO_TEST_CASE(few_rows_take_the_time_of_reading_the_weights) {
   for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S", "B200-SXM-180GB"}) {
     const GpuDatasheet gpu = gpu_datasheet(name);
-    const double weights = 8192.0 * 28672 * 2 / (gpu.hbm.gemm_gb_per_s * 1e9);
+    const double weights = 8192.0 * 28672 * 2 / gpu.gemm_hbm_bytes_per_s();
     for (const std::uint64_t m : {1, 4, 16}) {
       const KernelTime time = gemm_time(gpu, {m, 28672, 8192, DataType::bf16, 1});
       BOOST_TEST_CONTEXT(name << " m=" << m) {
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(no_kernel_beats_the_tensor_peak_or_the_memory) {
 BOOST_AUTO_TEST_CASE(power_limit_solves_its_own_equation) {
   GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
   gpu.sm.feed_bytes_per_clock = gpu.sm.epilogue_bytes_per_clock = 1e6;
-  gpu.l2.gb_per_s = gpu.hbm.gemm_gb_per_s = 1e6;
+  gpu.l2.bytes_per_sm_clock = gpu.hbm.gb_per_s = 1e6;
   gpu.kernel.gemm_fixed_us = 0;
   const GemmShape shape{8192, 8192, 8192, DataType::bf16, 1};
   const double found = gemm_time(gpu, shape).seconds;

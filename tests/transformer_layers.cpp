@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(decode_reads_the_layers_weights) {
     LayerTimer layer(llama_70b(), 1, timer);
     const std::vector<std::uint64_t> context(4, 128);
     const double seconds = layer.decode_attention(context).seconds + layer.mlp(4).seconds;
-    const double weights = weight_bytes(llama_70b()) / (sheet.hbm.gemm_gb_per_s * 1e9);
+    const double weights = weight_bytes(llama_70b()) / sheet.gemm_hbm_bytes_per_s();
     BOOST_TEST_CONTEXT(name) {
       BOOST_TEST(seconds > weights);
       BOOST_TEST(seconds < 1.15 * weights + 40e-6);

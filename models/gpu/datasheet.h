@@ -1,6 +1,7 @@
 // A GPU's datasheet: what is known of one device, as read from platforms/datasheets/gpus/*.yaml (keys are the field names).
-// Specification values come from the vendor; calibrated ones (efficiencies, fixed costs) from open measurements, one set per
-// device, and `calibration` says which of the two a device has. Plain data; no SystemC.
+// Facts come from the vendor: SMs, clock, tensor rates, capacities, memory bandwidth, links. Constants (efficiencies, fixed costs)
+// are fitted to open measurements, one set per device; `calibration` says where a device has them from. A constant that is a rate
+// is stored as a share of a fact, so that it follows when the fact changes. Plain data; no SystemC.
 #pragma once
 
 #include <array>
@@ -38,14 +39,14 @@ struct GpuDatasheet {
 
   struct L2 {
     double capacity_mib = 0;
-    double gb_per_s = 0;         ///< read bandwidth
+    double bytes_per_sm_clock = 0;  ///< read bandwidth, per SM and clock; a multicast to a cluster counts at each of its SMs
     double working_ratio = 0.6;  ///< of the capacity, that a working set may fill before parts of it are read again
   } l2;
 
   struct Hbm {
     double capacity_gb = 0;        ///< 1e9 bytes
     double gb_per_s = 0;           ///< specification
-    double gemm_gb_per_s = 0;      ///< reached by GEMM operand streams
+    double gemm_ratio = 0;         ///< of gb_per_s, reached by GEMM operand streams
     double stream_ratio = 0.9;     ///< of gb_per_s, reached by large copies and decode attention
     double half_saturation_mb = 0; ///< transfer size at which a memory-bound kernel reaches half of stream_ratio
     double read_latency_ns = 0;    ///< a remote read request's turn-around inside the GPU (GPUDirect)
@@ -58,9 +59,9 @@ struct GpuDatasheet {
     double gemm_fixed_us = 0;    ///< prologue and pipeline fill of a GEMM
     double split_k_us = 0;       ///< reduction pass of a split-K GEMM
     double overlap_exponent = 4; ///< p-norm that joins tensor, L2 and HBM time
-    double attention_tflops = 0;           ///< prefill attention with every SM busy and long rows
-    double attention_half_tokens = 0;      ///< each query row costs half so many keys more than it sees: a causal prompt
-                                           ///< of S tokens reaches attention_tflops * S/(S + attention_half_tokens)
+    double attention_ratio = 0;            ///< of the rate that prefill attention would have with products at the fp16 tensor
+                                           ///< peak and most of its exponentials in turn with them (kernels/attention.h)
+    double attention_row_clocks = 0;       ///< that a query row takes on its SM beside its keys, with heads of 128 numbers
     double attention_fixed_us = 0;         ///< launch, prologue and drain of a prefill attention kernel
     double decode_attention_ratio = 0;     ///< of hbm.gb_per_s, reached by decode attention over a large KV cache
     double decode_attention_fixed_us = 0;
@@ -114,6 +115,12 @@ struct GpuDatasheet {
     std::uint32_t lanes = 16;
     bool p2p = true;  ///< peers of its server reach its memory; without, their bytes bounce off host memory
   } pcie;
+
+  double clock_hz() const { return sm.clock_mhz * 1e6; }
+  /// Dense fp16 tensor FLOP per SM per clock, which attention is a share of.
+  double tensor_flop_per_clock() const { return sm.flop_per_clock[static_cast<std::size_t>(DataType::fp16)]; }
+  double l2_bytes_per_s() const { return l2.bytes_per_sm_clock * sm.count * clock_hz(); }
+  double gemm_hbm_bytes_per_s() const { return hbm.gemm_ratio * hbm.gb_per_s * 1e9; }
 };
 
 }  // namespace railyard::gpu

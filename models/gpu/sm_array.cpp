@@ -265,7 +265,7 @@ std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
 }
 
 KernelShare SmArray::bandwidth_left() const {
-  const double hbm = sheet_.hbm.gb_per_s * sheet_.hbm.stream_ratio * 1e9, l2 = sheet_.l2.gb_per_s * 1e9;
+  const double hbm = sheet_.hbm.gb_per_s * sheet_.hbm.stream_ratio * 1e9, l2 = sheet_.l2_bytes_per_s();
   return {0, std::max(kLeastRatio, 1 - traffic_shared_ / l2), std::max(kLeastRatio, 1 - traffic_shared_ / hbm)};
 }
 

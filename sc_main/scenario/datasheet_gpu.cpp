@@ -18,6 +18,10 @@ Fields data_type_fields() {
     field.doc = "dense tensor FLOP per SM per clock; 0: not supported";
     field.default_text = "0";
     field.range(0, 1e9);
+    if (static_cast<DataType>(i) == DataType::fp16) {
+      field.doc = "dense tensor FLOP per SM per clock, of which attention reaches a share";
+      field.above(0, 1e9).required();
+    }
     field.store = [i](const Field& self, void* record, const Node& node, const std::string& path) {
       (*static_cast<PerType*>(record))[i] = read_number(self, node, path);
     };
@@ -38,82 +42,102 @@ Record<GpuDatasheet> gpu_record() {
   sm.mapping("flop_per_clock", data_type_fields(), "dense tensor FLOP per SM per clock, by number format",
              [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; })
       .required();
-  sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2, per SM").above(0, 1e6).required();
+  sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2, per SM")
+      .above(0, 1e6)
+      .required()
+      .inherited();
   sm.add("epilogue_bytes_per_clock", &G::Sm::epilogue_bytes_per_clock, "result write-out, per SM")
       .above(0, 1e6)
-      .required();
+      .required()
+      .inherited();
   sm.add("burst_efficiency_ratio", &G::Sm::burst_efficiency_ratio, "tensor rate of short kernels, of the peak")
-      .above(0, 2);
+      .above(0, 2)
+      .inherited();
   sm.add("sustained_efficiency_ratio", &G::Sm::sustained_efficiency_ratio,
          "tensor rate under the power limit, of the peak")
-      .above(0, 2);
+      .above(0, 2)
+      .inherited();
   sm.add("low_precision_sustained_ratio", &G::Sm::low_precision_sustained_ratio,
          "the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio")
-      .range(0, 2);
+      .range(0, 2)
+      .inherited();
   sm.add("throttle_us", &G::Sm::throttle_us, "kernel time at which the power limit has half set in; 0: never")
-      .range(0, kMostUs);
+      .range(0, kMostUs)
+      .inherited();
   sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
   sm.add("threads", &G::Sm::threads, "resident threads per SM").range(32, 65536);
   sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
 
   Record<G::L2> l2;
   l2.add("capacity_mib", &G::L2::capacity_mib, "L2 capacity").above(0, 1e6).required();
-  l2.add("working_ratio", &G::L2::working_ratio, "of the capacity, that a working set may fill before parts of it are read again").above(0, 1);
-  l2.add("gb_per_s", &G::L2::gb_per_s, "L2 read bandwidth").above(0, kMostRate).required();
+  l2.add("working_ratio", &G::L2::working_ratio, "of the capacity, that a working set may fill before parts of it are read again").above(0, 1).inherited();
+  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth, per SM and clock").above(0, 1e6).required().inherited();
 
   Record<G::Hbm> hbm;
   hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").above(0, 1e5).required();
   hbm.add("gb_per_s", &G::Hbm::gb_per_s, "memory bandwidth by specification").above(0, kMostRate).required();
-  hbm.add("gemm_gb_per_s", &G::Hbm::gemm_gb_per_s, "bandwidth that GEMM operand streams reach")
-      .above(0, kMostRate)
-      .required();
-  hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach").above(0, 1);
+  hbm.add("gemm_ratio", &G::Hbm::gemm_ratio, "share of gb_per_s that operands of matrix products reach").above(0, 1).required().inherited();
+  hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach").above(0, 1).inherited();
   hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "kernel size at half of stream_ratio")
       .range(0, 1e6)
-      .required();
+      .required()
+      .inherited();
   hbm.add("read_latency_ns", &G::Hbm::read_latency_ns, "turn-around of a remote read inside the GPU")
       .range(0, kMostNs)
-      .required();
+      .required()
+      .inherited();
 
   Record<G::Kernel> kernel;
   kernel.add("launch_us", &G::Kernel::launch_us, "back-to-back cost of a kernel inside a CUDA graph")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
   kernel.add("stream_launch_us", &G::Kernel::stream_launch_us, "the same of kernels that the host puts into a stream")
       .range(0, kMostUs)
-      .cite("te42kyfo/gpu-benches, gpu-small-kernels: 2.0 to 2.6 us");
+      .cite("te42kyfo/gpu-benches, gpu-small-kernels: 2.0 to 2.6 us")
+      .inherited();
   kernel.add("dynamic_scale_us", &G::Kernel::dynamic_scale_us, "finding a tensor's scale before it is quantised")
       .range(0, kMostUs)
-      .cite("ai-dynamo/aiconfigurator, fp8 products of one row");
+      .cite("ai-dynamo/aiconfigurator, fp8 products of one row")
+      .inherited();
   kernel.add("gemm_fixed_us", &G::Kernel::gemm_fixed_us, "prologue and pipeline fill of a GEMM")
       .range(0, kMostUs)
-      .required();
-  kernel.add("split_k_us", &G::Kernel::split_k_us, "reduction pass of a split-K GEMM").range(0, kMostUs).required();
+      .required()
+      .inherited();
+  kernel.add("split_k_us", &G::Kernel::split_k_us, "reduction pass of a split-K GEMM").range(0, kMostUs).required().inherited();
   kernel.add("overlap_exponent", &G::Kernel::overlap_exponent, "p-norm that joins tensor, L2 and memory time")
-      .range(1, 64);
-  kernel.add("attention_tflops", &G::Kernel::attention_tflops, "prefill attention with every SM busy")
-      .above(0, 1e6)
-      .required();
-  kernel.add("attention_half_tokens", &G::Kernel::attention_half_tokens, "prompt length at half of attention_tflops")
+      .range(1, 64)
+      .inherited();
+  kernel.add("attention_ratio", &G::Kernel::attention_ratio, "efficiency of prefill attention, of products at the fp16 tensor peak in turn with exponentials")
+      .above(0, 2)
+      .required()
+      .inherited();
+  kernel.add("attention_row_clocks", &G::Kernel::attention_row_clocks, "clocks of a query row beside its keys, with heads of 128 numbers")
       .range(0, 1e6)
-      .required();
+      .required()
+      .inherited();
   kernel.add("attention_fixed_us", &G::Kernel::attention_fixed_us, "launch, prologue and drain of prefill attention")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
   kernel
       .add("decode_attention_ratio", &G::Kernel::decode_attention_ratio,
            "share of hbm.gb_per_s that decode attention reaches")
       .above(0, 1)
-      .required();
+      .required()
+      .inherited();
   kernel.add("decode_attention_fixed_us", &G::Kernel::decode_attention_fixed_us, "fixed cost of decode attention")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
   kernel.add("decode_flight_kib", &G::Kernel::decode_flight_kib, "on its way from memory for one thread block of decode attention")
       .above(0, 1e6)
-      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper");
+      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
+      .inherited();
   kernel.add("decode_split_us", &G::Kernel::decode_split_us, "joining one part of a split context")
       .range(0, kMostUs)
-      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper");
+      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
+      .inherited();
 
   // p2pBandwidthLatencyTest of the A100: 2.7 us a copy of 4 B, 5.1 us by SMs, without the way there.
   Record<G::Copy> copy;
@@ -161,8 +185,8 @@ Record<GpuDatasheet> gpu_record() {
   r.nested("l2", &G::l2, l2, "second-level cache").required();
   r.nested("hbm", &G::hbm, hbm, "device memory").required();
   r.nested("kernel", &G::kernel, kernel, "fitted kernel constants").required();
-  r.nested("copy", &G::copy, copy, "copies between GPUs");
-  r.nested("collective", &G::collective, collective, "collective kernels").required();
+  r.nested("copy", &G::copy, copy, "copies between GPUs").inherited();
+  r.nested("collective", &G::collective, collective, "collective kernels").inherited().required();
   r.nested("nvlink", &G::nvlink, nvlink, "NVLink ports");
   r.nested("c2c", &G::c2c, c2c, "NVLink-C2C port");
   r.nested("pcie", &G::pcie, pcie, "PCIe endpoint").required();

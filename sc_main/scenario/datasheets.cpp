@@ -302,6 +302,46 @@ std::string read_sheet(const Sheet& sheet, const Record<T>& record, T& into) {
   return text;
 }
 
+/// Puts in what `sheet` leaves out of the fields that it inherits.
+NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& family) {
+  if (sheet->kind != Node::Kind::mapping || family.kind != Node::Kind::mapping) return sheet;
+  auto whole = std::make_shared<Node>(*sheet);
+  for (const Field& field : fields) {
+    const Entry* const theirs = family.find(field.key);
+    const auto own = std::find_if(whole->entries.begin(), whole->entries.end(), [&](const Entry& e) { return e.key == field.key; });
+    const bool is_missing = own == whole->entries.end();
+    if (!theirs) continue;
+    if (field.is_inherited) {
+      if (is_missing) whole->entries.push_back(*theirs);
+    } else if (field.kind == Field::Kind::mapping) {
+      Node empty;
+      empty.kind = Node::Kind::mapping;
+      empty.origin = sheet->origin;
+      const NodePtr filled = with_inherited(*field.members, is_missing ? std::make_shared<const Node>(empty) : own->value, *theirs->value);
+      if (!is_missing)
+        own->value = filled;
+      else if (!filled->entries.empty())
+        whole->entries.push_back({field.key, sheet->origin, filled});
+    }
+  }
+  return whole;
+}
+
+/// A GPU's datasheet with the constants of its family, which may have a family, too.
+Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t followers = 0) {
+  constexpr std::uint32_t kMostFollowers = 8;
+  if (followers > kMostFollowers)
+    throw InputError(which.origin, which.key + ": more than " + std::to_string(kMostFollowers) + " datasheets follow each other, or one follows itself");
+  Sheet sheet = open_sheet("gpus", which);
+  const Entry* const family = sheet.root->find("family");
+  if (!family) return sheet;
+  DatasheetName base_name{read_text({}, *family->value, "family"), "family", family->value->origin};
+  if (is_datasheet_path(base_name.name)) base_name.name = (std::filesystem::path(sheet.file).parent_path() / base_name.name).string();
+  const Sheet base = open_gpu(base_name, fields, followers + 1);
+  sheet.root = with_inherited(fields, sheet.root, *base.root);
+  return sheet;
+}
+
 template <class T>
 T load_named(const std::string& folder, const DatasheetName& which, const Record<T>& record) {
   T sheet;
@@ -336,6 +376,10 @@ std::vector<std::string> shipped_datasheets(const std::string& folder) {
 
 GpuDatasheet load_gpu(const DatasheetName& which) {
   Record<GpuDatasheet> record = gpu_record();
+  const Sheet whole = open_gpu(which, record.fields());
+  const bool is_follower = whole.root->find("family") != nullptr;
+  GpuDatasheet sheet;
+  if (is_follower) sheet.calibration = "family";
   record
       .word("architecture", &GpuDatasheet::architecture, {"volta", "ampere", "ada", "hopper", "blackwell", "cdna3"},
             "GPU family")
@@ -343,10 +387,9 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
   record
       .word("calibration", &GpuDatasheet::calibration, {"measured", "family", "specification"},
             "where the fitted constants come from")
-      .required();
-  record.add("family", &GpuDatasheet::family, "the device whose fitted constants these follow").fallback("none");
-  GpuDatasheet sheet;
-  sheet.source = read_sheet(open_sheet("gpus", which), record, sheet);
+      .is_required = !is_follower;
+  record.add("family", &GpuDatasheet::family, "the device whose fitted constants these follow");
+  sheet.source = read_sheet(whole, record, sheet);
   sheet.name = std::filesystem::path(which.name).stem().string();
   return sheet;
 }

@@ -250,7 +250,8 @@ void read_fields(const Fields& fields, void* record, const Node& node, const std
   if (is_partial) return;
   for (const Field& field : fields) {
     if (field.is_required && !given.count(field.key)) {
-      throw InputError(node.origin, joined_path(path, field.key) + ": is required; " + field.doc);
+      const std::string otherwise = field.is_inherited ? "; or name a 'family:' to take it from" : "";
+      throw InputError(node.origin, joined_path(path, field.key) + ": is required; " + field.doc + otherwise);
     }
   }
 }

@@ -40,6 +40,7 @@ struct Field {
   bool is_least_open = false;  ///< `least` itself is refused
   bool is_required = false;
   bool is_partial = false;                ///< mapping: required members may be left out (what-if overrides)
+  bool is_inherited = false;              ///< datasheets: a sheet that leaves it out has that of its family
   std::vector<std::string> choices;       ///< of a choice or a boolean; for numbers, words accepted instead ("auto")
   std::vector<std::string> later;         ///< words of the schema that this version does not build
   std::shared_ptr<const Fields> members;  ///< of a mapping, or of each item of a list or of named structs
@@ -70,6 +71,10 @@ struct Field {
   }
   Field& fallback(std::string text) {
     default_text = std::move(text);
+    return *this;
+  }
+  Field& inherited() {
+    is_inherited = true;
     return *this;
   }
   Field& cite(std::string text) {

@@ -1,31 +1,37 @@
 """GPU datasheets, edited in place: a value changes, comments and order stay. The family rule is here.
 
-A device without measurements follows a measured one, its family. Its calibrated constants are that device's:
+A device without measurements follows a measured one, its family. The follower's datasheet holds facts; each constant that it leaves
+out is the family's. A constant carries over unchanged, because it is a time or a share of a fact:
 
-  unchanged                       times, ratios, exponents, bytes in flight
-  by tensor FLOP per SM per clock operand feed and write-out per clock; keys that attention's overheads cost, being time
-  by memory bandwidth             HBM rate of matrix products
-  by SMs x clock                  L2 rate
-  by 16-bit tensor peak           attention rate
+  a share of                          constants
+  the memory bandwidth                rates of operands, copies and decode attention
+  the tensor peak of each type        efficiency of matrix products, in a burst and under the power limit
+  the fp16 tensor peak                attention, with its exponentials
+  SMs x clock                         L2 rate
+  the clock of an SM                  operand feed, write-out; what a query row of attention costs beside its keys
+  the capacity of L2                  the working set
 
-A line whose comment begins with "own" keeps its value: it was measured on the device or follows from its power limit, as the
-comment says.
+A constant that a follower's datasheet holds is the device's own: it was measured there or follows from its power limit, as the
+comment beside it says.
 """
 
 import copy
+import pathlib
 import re
 
 import yaml
 
-CONSTANTS = {
-    "sm.feed_bytes_per_clock": "tensor", "sm.epilogue_bytes_per_clock": "tensor", "sm.burst_efficiency_ratio": "",
-    "sm.sustained_efficiency_ratio": "", "sm.low_precision_sustained_ratio": "", "sm.throttle_us": "",
-    "l2.gb_per_s": "l2", "l2.working_ratio": "", "hbm.gemm_gb_per_s": "hbm", "hbm.stream_ratio": "",
-    "hbm.half_saturation_mb": "", "kernel.launch_us": "", "kernel.stream_launch_us": "", "kernel.dynamic_scale_us": "",
-    "kernel.gemm_fixed_us": "", "kernel.split_k_us": "", "kernel.overlap_exponent": "", "kernel.attention_tflops": "peak",
-    "kernel.attention_half_tokens": "tensor", "kernel.attention_fixed_us": "", "kernel.decode_attention_ratio": "",
-    "kernel.decode_attention_fixed_us": "", "kernel.decode_flight_kib": "", "kernel.decode_split_us": "",
-}
+SHEETS = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "datasheets" / "gpus"
+
+# What a datasheet takes from its family (models/gpu/datasheet.h; its sections copy and collective come whole).
+CONSTANTS = (
+    "sm.feed_bytes_per_clock", "sm.epilogue_bytes_per_clock", "sm.burst_efficiency_ratio", "sm.sustained_efficiency_ratio",
+    "sm.low_precision_sustained_ratio", "sm.throttle_us", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
+    "hbm.stream_ratio", "hbm.half_saturation_mb", "hbm.read_latency_ns", "kernel.launch_us", "kernel.stream_launch_us",
+    "kernel.dynamic_scale_us", "kernel.gemm_fixed_us", "kernel.split_k_us", "kernel.overlap_exponent", "kernel.attention_ratio",
+    "kernel.attention_row_clocks", "kernel.attention_fixed_us", "kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us",
+    "kernel.decode_flight_kib", "kernel.decode_split_us",
+)
 
 
 def number(value):
@@ -39,6 +45,9 @@ class Datasheet:
         self.path = path
         self.text = path.read_text()
         self.values = yaml.safe_load(self.text)
+        family = self.values.get("family", "")
+        if "/" in family or family.endswith(".yaml"):  # a file beside this one: found from elsewhere, too
+            self.set_family(str((path.parent / family).resolve()))
 
     def copy(self, path):
         """The same text, to be written elsewhere."""
@@ -46,19 +55,45 @@ class Datasheet:
         other.path, other.text, other.values = path, self.text, copy.deepcopy(self.values)
         return other
 
+    def family(self):
+        """The datasheet whose constants this one follows, or None."""
+        name = self.values.get("family")
+        if name is None:
+            return None
+        return Datasheet(pathlib.Path(name) if name.endswith(".yaml") else SHEETS / f"{name}.yaml")
+
+    def says(self, key):
+        section, name = key.split(".")
+        return name in (self.values.get(section) or {})
+
     def get(self, key, default=None):
         section, name = key.split(".")
-        return self.values.get(section, {}).get(name, default)
+        if self.says(key):
+            return self.values[section][name]
+        family = self.family() if key in CONSTANTS else None
+        return family.get(key, default) if family else default
 
-    def is_own(self, key):
+    def set_family(self, name):
+        """Follows another device, in all constants that the sheet does not say."""
+        self.text = re.sub(r"(?m)^family:.*\n", "", self.text)
+        self.text = re.sub(r"(?m)^(architecture:.*\n)", rf"\1family: {name}\n", self.text)
+        self.values["family"] = name
+
+    def remove(self, key):
         section, name = key.split(".")
-        found = re.search(rf"^{section}:.*?^  {name}:[^#\n]*(#[^\n]*)?$", self.text, re.M | re.S)
-        return bool(found and found.group(1) and re.match(r"#\s*own\b", found.group(1)))
+        self.text = re.sub(rf"(?m)(^{section}:[^\n]*\n(?:  [^\n]*\n)*?)  {name}:[^\n]*\n", r"\1", self.text)
+        del self.values[section][name]
+        if not self.values[section]:
+            self.text = re.sub(rf"(?m)^{section}:[^\n]*\n\n?", "", self.text)
+            del self.values[section]
 
     def set(self, key, value, comment=None):
         """Keeps the line's comment unless there is a new one; a key that is not there goes to the section's end."""
         section, name = key.split(".")
         shown = number(value)
+        if section not in self.values:
+            self.text += f"\n{section}:\n"
+            self.values[section] = {}
         head = re.search(rf"^{section}:[^\n]*\n((?:  [^\n]*\n)*)", self.text, re.M)
         body = head.group(1)
         line = re.search(rf"^  {name}:[^#\n]*?(\s*#[^\n]*)?$", body, re.M)
@@ -70,17 +105,3 @@ class Datasheet:
 
     def write(self):
         self.path.write_text(self.text)
-
-
-def scale(quantity, sheet):
-    sm = sheet.values["sm"]
-    tensor = sm["flop_per_clock"]["fp16"]
-    return {"": 1.0, "tensor": tensor, "hbm": sheet.values["hbm"]["gb_per_s"], "l2": sm["count"] * sm["clock_mhz"],
-            "peak": sm["count"] * sm["clock_mhz"] * tensor}[quantity]
-
-
-def follow(target, family):
-    """Sets the constants of `target` by the family rule."""
-    for key, quantity in CONSTANTS.items():
-        if family.get(key) is not None and not target.is_own(key):
-            target.set(key, family.get(key) * scale(quantity, target) / scale(quantity, family))

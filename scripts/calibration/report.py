@@ -1,11 +1,12 @@
 """docs/calibration.md: what fitted constants are worth on shapes they have not seen, and the family rule on devices."""
 
 import pathlib
+import re
 
 from validation import rows
 
 from . import datasheet, fit
-from .datasheet import CONSTANTS, Datasheet, follow
+from .datasheet import CONSTANTS, Datasheet
 
 SEED, KEPT_RATIO = 1, 0.4
 TABLES = ("gemm.csv", "attention.csv")
@@ -24,13 +25,13 @@ PREDICTED = (
 )
 
 
-def as_follower(sheet: Datasheet, family: Datasheet) -> Datasheet:
-    """The device as if no row of it were known: all constants by the family rule."""
+def as_follower(sheet: Datasheet, family: str) -> Datasheet:
+    """The device as if no row of it were known: a measured one with all of the family's constants; a follower has its own ones."""
     blank = sheet.copy(sheet.path)
-    for key in CONSTANTS:
-        if not blank.is_own(key) and blank.get(key) is not None:
-            blank.set(key, 1)
-    follow(blank, family)
+    if "family" not in sheet.values:
+        for key in filter(blank.says, CONSTANTS):
+            blank.remove(key)
+    blank.set_family(family)
     return blank
 
 
@@ -41,7 +42,7 @@ def page(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Path) 
     text.append("| GPU | constants of | how many | rows fitted | error | rows kept out | error | shipped constants, all rows |")
     text.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, (system, start) in MEASURED.items():
-        sheet = as_follower(known[name], known[start])
+        sheet = as_follower(known[name], start)
         found = fit.measured(table, system, name)
         for one in fit.fit(sheet, table, system, KEPT_RATIO, SEED, executables):
             shipped = fit.mean_error(known[name], found[one.group], executables)
@@ -51,17 +52,23 @@ def page(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Path) 
     text.append("| GPU | constants of | rows | mean abs ln, predicted | shipped | predicted from |")
     text.append("| --- | --- | --- | --- | --- | --- |")
     for name, system, family in PREDICTED:
-        predicted = as_follower(known[name], known[family])
+        predicted = as_follower(known[name], family)
         for group, pairs in fit.measured(table, system, name).items():
             errors = [fit.mean_error(sheet, pairs, executables) for sheet in (predicted, known[name])]
             text.append(f"| {name} | {group} | {len(pairs)} | {errors[0]:.3f} | {errors[1]:.3f} | {family} |")
+    text.append(rule_section(known))
+    return "\n".join(text) + "\n"
+
+
+def rule_section(known: dict[str, Datasheet]) -> str:
+    """The family rule, and which device follows which."""
     rule = datasheet.__doc__.split("The family rule is here.")[1].strip()
-    text.append(RULE + rule.replace("  unchanged", "```text\n  unchanged").replace("attention rate\n", "attention rate\n```\n") + "\n")
+    text = [RULE + re.sub(r"(?m)((?:^  .*\n)+)", r"```text\n\1```\n", rule) + "\n"]
     text.append("| GPU | calibration | follows | its own |\n| --- | --- | --- | --- |")
     for name, sheet in known.items():
-        own = [f"`{key}`" for key in CONSTANTS if sheet.is_own(key)]
+        own = [f"`{key}`" for key in CONSTANTS if "family" in sheet.values and sheet.says(key)]
         text.append(f"| {name} | {sheet.values['calibration']} | {sheet.values.get('family', '')} | {', '.join(own)} |")
-    return "\n".join(text) + "\n"
+    return "\n".join(text)
 
 
 HEAD = """# Calibration of kernel times

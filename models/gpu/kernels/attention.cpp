@@ -15,7 +15,7 @@ constexpr double kTailShare = 0.5;                // of the longest block, that 
 constexpr double kDecodeOverlap = 3;              // p-norm of reading and computing
 constexpr double kQueryBytes = 2;                 // queries and outputs stay in 16 bits
 constexpr double kFlopsPerProduct = 2;            // a multiply-add
-constexpr double kMeasuredDim = 128;              // of the heads behind attention_tflops
+constexpr double kMeasuredDim = 128;              // of the heads behind attention_row_clocks
 constexpr double kWidestGainingDim = 256;         // wider heads (latent ones) do not fit one block's registers, and gain no more
 constexpr double kExponentialsPerClock = 16;      // of an SM
 constexpr double kExposedExponentials = 0.85;     // FlashAttention-2 and -3 papers, head size 64 against 128
@@ -27,13 +27,23 @@ double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? hea
 /// FLOPs of a query-key pair: score and value.
 double pair_flops(const AttentionHeads& heads) { return kFlopsPerProduct * (heads.dim + value_dim(heads)); }
 
-/// FLOP/s of all SMs for heads of this size.
-double attention_rate(const GpuDatasheet& gpu, const AttentionHeads& heads) {
-  const double tensor = gpu.sm.flop_per_clock[static_cast<std::size_t>(DataType::fp16)];
+/// FLOP per SM and clock for heads of so many numbers, keys and values halved: products, and exponentials in turn with them.
+double attention_flop_per_clock(const GpuDatasheet& gpu, double dim) {
+  const double tensor = gpu.tensor_flop_per_clock();
   const double exponential_dim = kExposedExponentials * tensor / (2 * kFlopsPerProduct * kExponentialsPerClock);
-  const double dim = std::min(kWidestGainingDim, (heads.dim + value_dim(heads)) / 2);
-  const double measured = kMeasuredDim / (kMeasuredDim + exponential_dim);
-  return gpu.kernel.attention_tflops * 1e12 * dim / (dim + exponential_dim) / measured;
+  dim = std::min(kWidestGainingDim, dim);
+  return gpu.kernel.attention_ratio * tensor * dim / (dim + exponential_dim);
+}
+
+/// FLOP/s of all SMs.
+double attention_rate(const GpuDatasheet& gpu, const AttentionHeads& heads) {
+  return attention_flop_per_clock(gpu, (heads.dim + value_dim(heads)) / 2) * gpu.sm.count * gpu.clock_hz();
+}
+
+/// Keys that would take a query row as long as what it costs beside its keys.
+double overhead_keys(const GpuDatasheet& gpu) {
+  const double key_clocks = 2 * kFlopsPerProduct * kMeasuredDim / attention_flop_per_clock(gpu, kMeasuredDim);
+  return gpu.kernel.attention_row_clocks / key_clocks;
 }
 
 /// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small.
@@ -133,7 +143,7 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   if (blocks == 0) return time;
   const bool backward = pass == AttentionPass::backward;
   const double work = backward ? kBackwardWork / kBackwardRate : 1;
-  const double overhead_keys = gpu.kernel.attention_half_tokens / 2;
+  const double overhead = overhead_keys(gpu);
   const double key_seconds = work * pair_flops(heads) * static_cast<double>(rows) * gpu.sm.count / attention_rate(gpu, heads);
   const Split split = split_context(longest, gpu.sm.count / blocks, kPrefillSplitKeys);
 
@@ -144,8 +154,8 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
   time.l2_bytes = heads.query * visited * kv_token_bytes(heads);
   time.fixed_seconds = gpu.kernel.attention_fixed_us * kSecondsPerUs;
-  time.longest_cta_seconds = key_seconds * (static_cast<double>(split.keys) + overhead_keys);
-  time.sm_seconds = key_seconds * (heads.query * visited + static_cast<double>(blocks) * overhead_keys);
+  time.longest_cta_seconds = key_seconds * (static_cast<double>(split.keys) + overhead);
+  time.sm_seconds = key_seconds * (heads.query * visited + static_cast<double>(blocks) * overhead);
   time.tail_ratio = kTailShare;
   time.cta = kPrefillBlock;
   finish(time, gpu, blocks * split.parts);

@@ -1,11 +1,11 @@
 // Time of attention kernels on one GPU, for the heads that one tensor-parallel rank holds.
 //
 // Prefill: one thread block per (query head, 128 query rows), looping over the keys its rows may see; the last rows
-// of a causal chunk see the most. Its rate follows the datasheet's measured saturation (FlashAttention-2 on Ampere
-// and Ada, FlashAttention-3 on Hopper), shared out over the SMs: a chunk with few heads or rows cannot use them all,
-// unless its context is long enough to be split. The measured rate is of heads of 128 numbers; each query-key pair also
-// costs an exponential, 16 of which an SM does in a clock (CUDA C++ Programming Guide, arithmetic instructions), as many clocks
-// as the tensor cores need for a part of the head: narrow heads are slower for it, wide ones faster.
+// of a causal chunk see the most. A chunk with few heads or rows cannot use all SMs, unless its context is long enough to be
+// split. Each query-key pair costs products, and an exponential, 16 of which an SM does in a clock (CUDA C++ Programming Guide,
+// arithmetic instructions); 0.85 of their time adds to that of the products. With heads of d numbers an SM's rate is
+// attention_ratio x tensor peak x d / (d + e), e = 0.85 x tensor FLOP per clock / 64: narrow heads are slower for it, wide ones
+// faster. attention_ratio is the datasheet's measured efficiency (FlashAttention-2 on Ampere and Ada, FlashAttention-3 on Hopper).
 //
 // Backward: five products of each pair for the forward pass's two, at a rate of its own.
 //

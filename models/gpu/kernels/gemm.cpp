@@ -99,9 +99,9 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   c.feed = feed + epilogue;
   KernelTime& time = c.time;
   time.l2_bytes = reads + partials;
-  time.l2_seconds = time.l2_bytes / (gpu.l2.gb_per_s * 1e9);
+  time.l2_seconds = time.l2_bytes / gpu.l2_bytes_per_s();
   time.bytes = hbm_bytes(p, tile, rows, columns, split);
-  time.hbm_seconds = time.bytes / (gpu.hbm.gemm_gb_per_s * 1e9);
+  time.hbm_seconds = time.bytes / gpu.gemm_hbm_bytes_per_s();
   const double body = std::max(c.tensor, c.feed);
   if (around + std::max({body, time.l2_seconds, time.hbm_seconds}) >= best.time.seconds) return;
 
@@ -163,7 +163,7 @@ KernelLimit limit_of(const Candidate& c) {
 Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   const double rate = gpu.sm.flop_per_clock[static_cast<std::size_t>(shape.dtype)];
   if (rate <= 0) throw std::domain_error(gpu.name + " has no tensor rate for " + std::string(name_of(shape.dtype)));
-  Problem p{gpu, shape, bytes_of(shape.dtype), 0, gpu.sm.clock_mhz * 1e6, rate, gpu.sm.burst_efficiency_ratio,
+  Problem p{gpu, shape, bytes_of(shape.dtype), 0, gpu.clock_hz(), rate, gpu.sm.burst_efficiency_ratio,
             gpu.sm.sustained_efficiency_ratio, gpu.sm.throttle_us * kSecondsPerUs, 0, 0, {}};
   p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
   p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;

@@ -36,7 +36,7 @@ KernelTime quantize_time(const GpuDatasheet& gpu, const KernelSpec& spec, double
   const double passes = spec.dynamic ? kWholeTensorPasses : 1;
   KernelTime time = flat_time(gpu, spec, elements * (passes * kActivationBytes + bytes_of(spec.dtype)));
   if (spec.dynamic) time.fixed_seconds += gpu.kernel.dynamic_scale_us * kSecondsPerUs;
-  time.longest_cta_seconds = elements / (kCastsPerClock * gpu.sm.count * gpu.sm.clock_mhz * 1e6);
+  time.longest_cta_seconds = elements / (kCastsPerClock * gpu.sm.count * gpu.clock_hz());
   time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
   return time;
 }

@@ -28,11 +28,10 @@ KernelTime traffic_time(const GpuDatasheet& gpu, double bytes, double cold_bytes
   KernelTime time;
   constexpr double kBytesPerMb = 1e6;
   const double missed = missed_ratio(gpu, bytes);
-  const double ratio = gpu.hbm.stream_ratio * 1e9;
   time.bytes = missed * bytes + cold_bytes;
   time.fixed_seconds = gpu.kernel.launch_us * kSecondsPerUs;
-  time.hbm_seconds = (time.bytes + gpu.hbm.half_saturation_mb * kBytesPerMb) / (ratio * gpu.hbm.gb_per_s);
-  time.l2_seconds = (1 - missed) * bytes / (ratio * gpu.l2.gb_per_s);
+  time.hbm_seconds = (time.bytes + gpu.hbm.half_saturation_mb * kBytesPerMb) / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
+  time.l2_seconds = (1 - missed) * bytes / (gpu.hbm.stream_ratio * gpu.l2_bytes_per_s());
   time.l2_bytes = bytes + cold_bytes;
   time.overlap_exponent = kMemoryOverlap;
   return time;
