@@ -89,11 +89,11 @@ void check_unmoved(const GpuDatasheet& gpu, const Change& change, const std::vec
 
 BOOST_AUTO_TEST_CASE(twice_the_memory_rate_serves_what_reads_memory) {
   for (const GpuDatasheet& gpu : shipped_gpus()) {
-    for (const KernelSpec& spec : {kCopy, kDecode})
+    for (const KernelSpec& spec : {kWeights, kCopy, kDecode})
       BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) {
         BOOST_TEST(of_twice(gpu, spec, kHbm) >= 0.5);
-        BOOST_TEST(of_twice(gpu, spec, kHbm) < 0.6);  // as the next resource lets it
-        BOOST_TEST(of_twice(changed(gpu, kHbm, 0.5), spec, kHbm) < 0.52);
+        BOOST_TEST(of_twice(gpu, spec, kHbm) < 0.62);  // as the next resource lets it
+        BOOST_TEST(of_twice(changed(gpu, kHbm, 0.5), spec, kHbm) < 0.54);
       }
     check_unmoved(gpu, kHbm, {kProduct, kPrefill});
   }

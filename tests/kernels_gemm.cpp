@@ -2,6 +2,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "gpu/kernels/kernel_timer.h"
 #include "kernels_datasheets.h"
@@ -54,6 +56,26 @@ BOOST_AUTO_TEST_CASE(few_rows_take_the_time_of_reading_the_weights) {
         BOOST_TEST(time.seconds > weights);
         BOOST_TEST(time.seconds < 1.15 * weights + time.fixed_seconds + gpu.kernel.split_k_us * 1e-6);
       }
+    }
+  }
+}
+
+// Weights far larger than L2 stream at 60 to 95 % of the HBM rate while rows are few, whatever the tensor rate per byte: libraries
+// swap operands, so that tiles narrow down to eight rows.
+BOOST_AUTO_TEST_CASE(a_few_rows_stream_weights_on_every_gpu) {
+  for (const std::string& name : scenario::shipped_datasheets("gpus")) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    for (const DataType type : {DataType::fp16, DataType::bf16, DataType::fp8}) {
+      if (gpu.sm.flop_per_clock[static_cast<std::size_t>(type)] == 0) continue;
+      for (std::uint64_t m = 1; m <= 16; ++m)
+        for (const auto& [n, k] : {std::pair{28672, 8192}, {8192, 28672}, {32768, 32768}}) {
+          const double weights = static_cast<double>(n) * k * bytes_of(type);
+          const double share = weights / gemm_time(gpu, {m, std::uint64_t(n), std::uint64_t(k), type, 1}).seconds / (gpu.hbm.gb_per_s * 1e9);
+          BOOST_TEST_CONTEXT(name << " " << m << "x" << n << "x" << k << " " << name_of(type)) {
+            BOOST_TEST(share > 0.6);
+            BOOST_TEST(share < 0.95);
+          }
+        }
     }
   }
 }

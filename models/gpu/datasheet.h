@@ -58,6 +58,7 @@ struct GpuDatasheet {
     double dynamic_scale_us = 10;   ///< finding the scale of a whole tensor before it is quantised: kernels of their own
     double gemm_fixed_us = 0;    ///< prologue and pipeline fill of a GEMM
     double split_k_us = 0;       ///< reduction pass of a split-K GEMM
+    double gemm_step_clocks = 0; ///< least of a step of a GEMM's main loop: barriers, latency of the tensor instructions
     double overlap_exponent = 4; ///< p-norm that joins tensor, L2 and HBM time
     double attention_ratio = 0;            ///< of the rate that prefill attention would have with products at the fp16 tensor
                                            ///< peak and most of its exponentials in turn with them (kernels/attention.h)

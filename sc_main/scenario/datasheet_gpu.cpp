@@ -105,6 +105,7 @@ Record<GpuDatasheet> gpu_record() {
       .required()
       .inherited();
   kernel.add("split_k_us", &G::Kernel::split_k_us, "reduction pass of a split-K GEMM").range(0, kMostUs).required().inherited();
+  kernel.add("gemm_step_clocks", &G::Kernel::gemm_step_clocks, "least clocks of a step of a GEMM's main loop").range(0, 1e6).inherited();
   kernel.add("overlap_exponent", &G::Kernel::overlap_exponent, "p-norm that joins tensor, L2 and memory time")
       .range(1, 64)
       .inherited();

@@ -17,12 +17,14 @@ struct Tile {
 };
 
 // Every architecture has those in the middle. In front, what a pair of SMs with tensor memory holds, then what Hopper's wide
-// instructions add; behind, what cuBLAS uses where shared memory is small.
-constexpr std::array<Tile, 17> kTiles{{{256, 256}, {256, 192}, {192, 256},
+// instructions add: their narrow side is any multiple of 8, and libraries swap operands so that few rows lie along it. Behind, what
+// cuBLAS uses where shared memory is small.
+constexpr std::array<Tile, 25> kTiles{{{256, 256}, {256, 192}, {192, 256},
                                        {192, 128}, {128, 192},
+                                       {128, 8}, {8, 128}, {64, 8}, {8, 64}, {64, 16}, {16, 64}, {64, 32}, {32, 64},
                                        {256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64},
                                        {64, 32}, {32, 64}, {64, 16}, {16, 64}}};
-constexpr std::size_t kHopperTiles = 3, kCommonTiles = 5, kSmallTiles = 13;  // where they begin
+constexpr std::size_t kHopperTiles = 3, kCommonTiles = 13, kSmallTiles = 21;  // where they begin
 constexpr std::array<std::uint32_t, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr double kStepBytes = 128;              // one pipeline step: 64 elements of two bytes
 constexpr std::uint64_t kLeastSplitDepth = 128; // of K, below which a split is all prologue
@@ -82,7 +84,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double steps = p.steps[split_place];
   const double area = static_cast<double>(tile.m) * tile.n;
   const double mma_cycles = 2 * area * step / p.tensor_flop_per_clock;
-  const double feed_cycles = (tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock;
+  const double feed_cycles = std::max((tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock, gpu.kernel.gemm_step_clocks);
   const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / gpu.sm.epilogue_bytes_per_clock;
   const double epilogue = waves * epilogue_cycles / p.clock_hz;
   const double widening = waves * steps * tile.n * step * p.widening_cycles / p.clock_hz;

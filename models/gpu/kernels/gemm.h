@@ -1,8 +1,8 @@
 // Time of a matrix product C[m,n] = A[m,k] B[k,n] on tensor cores, A being activations and B weights.
 //
 // The kernel is the fastest of a tile menu (NVIDIA, Matrix Multiplication Background user guide DU-09799), both
-// orientations, with and without splitting K. A tile's main loop runs at the slower of its tensor cycles and its
-// operand feed from L2; tiles go over the SMs in waves, the last one as long as the others; L2 and HBM traffic run
+// orientations, with and without splitting K. A step of a tile's main loop takes the longest of its tensor cycles, its operand feed
+// from L2, and a least time; tiles go over the SMs in waves, the last one as long as the others; L2 and HBM traffic run
 // beside it and are joined by a p-norm. Tensor efficiency falls with the time that the tensor cores are busy, as the
 // power limit takes hold: eta(t) = sustained + (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
 //
