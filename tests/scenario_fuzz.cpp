@@ -43,7 +43,7 @@ struct Tally {
     } catch (const InputError& error) {  // anything else fails the test
       ++refused;
       const std::string what = error.what();
-      BOOST_TEST(what.find('\n') == std::string::npos, what);
+      BOOST_TEST(what == printable(what));
       BOOST_TEST(what.find(": error: ") != std::string::npos, what);
     }
   }

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace railyard {
 
 /// Where a value came from. Lines and columns count from 1; 1:1 where there is no better place.
@@ -23,7 +25,10 @@ struct Origin {
 class InputError : public std::runtime_error {
  public:
   InputError(const Origin& origin, const std::string& message)
-      : std::runtime_error(origin.str() + ": error: " + message) {}
+      : std::runtime_error(printable(origin.str() + ": error: " + message, kLongest, kLongestWord)) {}
+
+ private:
+  static constexpr std::size_t kLongest = 8192, kLongestWord = 1024;  // longer than any path that is likely, or list of keys
 };
 
 }  // namespace railyard

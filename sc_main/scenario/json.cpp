@@ -81,7 +81,7 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     const auto colon = what.find(": ");
     what = colon == std::string::npos ? what : what.substr(colon + 2);
     constexpr std::size_t kLongestMessage = 160;
-    throw InputError(origin_at(position > 0 ? position - 1 : 0), "not valid JSON: " + one_line(what, kLongestMessage));
+    throw InputError(origin_at(position > 0 ? position - 1 : 0), "not valid JSON: " + printable(what, kLongestMessage));
   }
 
  private:

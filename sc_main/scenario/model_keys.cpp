@@ -153,7 +153,7 @@ std::vector<std::string> ModelConfig::judge_rest(const std::string& file) const 
       } else if (named_keys().count(entry.key) > 0 || is_dropout(entry.key)) {
         named.push_back(entry.key);
       } else if (meaningless_keys().count(entry.key) == 0) {
-        unknown.push_back(one_line(entry.key, 40));
+        unknown.push_back(printable(entry.key, 40));
       }
     }
   }

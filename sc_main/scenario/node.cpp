@@ -110,7 +110,7 @@ Origin place_of(const NodePtr& root, const std::string& path) {
 
 NodePtr with_set_option(const NodePtr& root, const std::string& option) {
   constexpr std::size_t kLongestOption = 120;
-  const Origin origin{"--set " + one_line(option, kLongestOption), 0, 0};
+  const Origin origin{"--set " + printable(option, kLongestOption), 0, 0};
   const auto equals = option.find('=');
   if (equals == std::string::npos) throw InputError(origin, "expected a.b.c=VALUE");
   const std::vector<std::string> parts = split_path(option.substr(0, equals));

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestMeta = 1u << 20;
+constexpr std::size_t kLongestMeta = 1u << 20, kLongestName = 100;
 constexpr double kMostTokens = 1 << 24, kLongestUs = 1e9;
 const std::string kKey = "compute.profile";
 
@@ -54,7 +54,7 @@ class Table {
  private:
   static std::string checked(const fs::path& file, const Origin& where) {
     std::error_code error;
-    if (!fs::exists(file, error))
+    if (!fs::exists(file, error) && !error)
       throw InputError(where,
                        kKey + ": the bundle has no " + (file.parent_path().filename() / file.filename()).string());
     return file.string();
@@ -104,9 +104,10 @@ void check_layers(const LayerProfile& profile, const ModelShape& model, const fs
 
 /// A bundle of another model is a mistake. Only tp 1 profiles whole layers under the model's own numbers.
 void read_meta(LayerProfile& profile, const fs::path& file, const ModelShape& model, std::uint32_t tp) {
-  if (!fs::exists(file)) return;
+  std::error_code error;
+  if (!fs::exists(file, error) && !error) return;
   const NodePtr root = parse_yaml(read_file(file.string(), {file.string(), 1, 1}, kKey, kLongestMeta), file.string());
-  if (const NodePtr hardware = value_at(root, "hardware")) profile.hardware = hardware->text;
+  if (const NodePtr hardware = value_at(root, "hardware")) profile.hardware = printable(hardware->text, kLongestName);
   if (tp != 1) return;
   const std::string where = "engine_effective.hf_overrides.";
   for (const auto& [key, value] : {std::pair{"intermediate_size", model.ffn},
@@ -135,7 +136,7 @@ std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, 
   if (!fs::is_directory(folder, error)) {
     std::vector<std::string> found;
     for (const fs::directory_entry& entry : fs::directory_iterator(bundle, error))
-      if (entry.is_directory() && entry.path().filename().string().rfind("tp", 0) == 0)
+      if (entry.is_directory(error) && entry.path().filename().string().rfind("tp", 0) == 0)
         found.push_back(entry.path().filename().string());
     std::sort(found.begin(), found.end());
     throw InputError(where, kKey + ": " + in_quotes(bundle.string()) + " has no tp" + std::to_string(tp) +

@@ -29,7 +29,7 @@ std::vector<std::string> keys_of(const Fields& fields) {
 
 [[noreturn]] void refuse_key(const Entry& entry, const std::string& path, const std::vector<std::string>& accepted) {
   constexpr std::size_t kLongestKey = 60;
-  const std::string plain = joined_path(path, one_line(entry.key, kLongestKey));
+  const std::string plain = joined_path(path, printable(entry.key, kLongestKey));
   const std::string same = same_quantity(entry.key, accepted);
   if (!same.empty()) {
     throw InputError(entry.origin, plain + ": wrong unit; the key is '" + same + "', in " + unit_of_key(same));

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
+
 namespace railyard::scenario {
 
 namespace {
@@ -102,18 +104,7 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-std::string one_line(const std::string& text, std::size_t longest) {
-  std::string out;
-  for (const char letter : text) {
-    const auto c = static_cast<unsigned char>(letter);
-    const bool starts_character = (c & 0xc0) != 0x80;
-    if (out.size() >= longest && starts_character) return out + "...";
-    out += c < 0x20 || c == 0x7f ? fmt::format("\\x{:02x}", c) : std::string(1, letter);
-  }
-  return out;
-}
-
-std::string in_quotes(const std::string& text) { return "'" + one_line(text, kLongestQuote) + "'"; }
+std::string in_quotes(const std::string& text) { return "'" + printable(text, kLongestQuote) + "'"; }
 
 std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 

@@ -6,9 +6,6 @@
 
 namespace railyard::scenario {
 
-/// Text fit for one line: control characters as \xNN, cut after about `longest` bytes.
-std::string one_line(const std::string& text, std::size_t longest);
-
 /// What a user wrote, as 'text' on one line, not too long.
 std::string in_quotes(const std::string& text);
 

@@ -168,23 +168,6 @@ class TreeBuilder : public YAML::EventHandler {
   std::map<YAML::anchor_t, NodePtr> anchors_;
 };
 
-/// Length of the UTF-8 sequence at `i`, or 0 where there is none (overlong forms and surrogates are left to the
-/// parser).
-std::size_t utf8_length(const std::string& text, std::size_t i) {
-  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
-  const std::size_t length = byte(i) < 0x80   ? 1
-                             : byte(i) < 0xc2 ? 0
-                             : byte(i) < 0xe0 ? 2
-                             : byte(i) < 0xf0 ? 3
-                             : byte(i) < 0xf5 ? 4
-                                              : 0;
-  if (length == 0 || i + length > text.size()) return 0;
-  for (std::size_t k = 1; k < length; ++k) {
-    if ((byte(i + k) & 0xc0) != 0x80) return 0;
-  }
-  return length;
-}
-
 /// What YAML forbids and yaml-cpp would misread or let pass: binary bytes, and tabs as indentation.
 void check_bytes(const std::string& text, const Places& places) {
   int line = 1, column = 1;
