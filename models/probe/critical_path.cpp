@@ -170,6 +170,7 @@ void CriticalPath::on_taken_up(const collective::Collective& collective, std::ui
 }
 
 void CriticalPath::on_send(const transport::Message& message, Time) {
+  message_costs_.sent(message);
   if (inside_ != nullptr) messages_[&message] = {inside_->last, inside_};
 }
 

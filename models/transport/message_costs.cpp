@@ -5,14 +5,24 @@
 
 namespace railyard::transport {
 
+void MessageCosts::sent(const Message& message) {
+  if (fabric_.context().losses == nullptr) return;
+  const Path path = fabric_.path_of(message);
+  if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
+}
+
 const MessageCosts::Way& MessageCosts::way(const Message& message) {
   const auto [found, is_new] = ways_.try_emplace(message.way());
-  Way& way = found->second;
-  if (!is_new) return way;
+  if (is_new) found->second = measured(message, fabric_.path_of(message));
+  return found->second;
+}
+
+MessageCosts::Way MessageCosts::measured(const Message& message, const Path& path) {
+  Way way;
+  if (path.lanes.empty()) return way;
   Message one = message;
   one.bytes = 1;
   way.latency = fabric_.uncontended(one);
-  const Path path = fabric_.path_of(message);
   // A lane carries its share of the bytes: the one with the least rate for its weight is the last to be done.
   struct Link {
     const PortCounters* port;

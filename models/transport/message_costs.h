@@ -24,6 +24,8 @@ class MessageCosts {
   /// @param groups  outlives it
   MessageCosts(Fabric& fabric, const Groups& groups) : fabric_(fabric), groups_(groups) {}
 
+  /// A message sets out; links that are lost later may take its way with them.
+  void sent(const Message& message);
   /// Of a message that lands now.
   std::vector<Cost> landed(const Message& message, Time now);
   /// Of one whose last byte leaves its source now: no latency, otherwise the same.
@@ -32,12 +34,13 @@ class MessageCosts {
  private:
   struct Way {
     Time latency;
-    const PortCounters* slowest = nullptr;  ///< null: what limits is no link
+    const PortCounters* slowest = nullptr;  ///< null: what limits is no link, or there is no way
     // Of the bytes' time at what limits them, what the rest of the way would take:
     double hidden_ratio = 0;                ///< all that is not of its kind: engines beside links, or links beside engines
     double hidden_elsewhere_ratio = 0;      ///< all but the links of its group
   };
   const Way& way(const Message& message);
+  Way measured(const Message& message, const Path& path);
   /// @param latency  of it, as far as the time goes
   std::vector<Cost> costs(const Message& message, Time took, Time latency);
 
