@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/input_error.h"
+#include "base/printable.h"
 #include "sc_main/build_info.h"
 #include "sc_main/scenario/load.h"
 #include "sc_main/tracing.h"
@@ -14,7 +15,7 @@ namespace railyard {
 
 namespace {
 
-constexpr std::size_t kOptionColumn = 32;
+constexpr std::size_t kOptionColumn = 32, kLongestMessage = 1000;
 
 std::string joined_sections() {
   std::string text;
@@ -33,7 +34,7 @@ Time parse_instant(const std::string& text) {
     used = 0;
   }
   const auto unit = kUnits.find(text.substr(used));
-  if (used == 0 || unit == kUnits.end() || !(value >= 0) || !(value * unit->second < 18000))
+  if (used == 0 || unit == kUnits.end() || !(value >= 0) || !(value * unit->second < kLongestRunSeconds))
     throw CLI::ValidationError("--vcd-window", "'" + text + "' is not an instant; accepted: a number with ns, us (default), ms or s");
   return Time::seconds(value * unit->second);
 }
@@ -136,7 +137,7 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     std::cerr << e.what() << "\n";
     return {std::nullopt, kExitBadInput};
   } catch (const CLI::ParseError& e) {
-    std::cerr << platform << ": error: " << e.what() << " (--help lists the options)\n";
+    std::cerr << platform << ": error: " << printable(e.what(), kLongestMessage) << " (--help lists the options)\n";
     return {std::nullopt, kExitBadInput};
   }
   if (jobs_option->count() != 0) o.jobs = jobs;

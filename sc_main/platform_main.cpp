@@ -128,10 +128,10 @@ int run(const Options& options, const Scenario& scenario) {
   }
   if (!simulation.workload().done()) {
     if (const auto& cut_off = simulation.fabric().recovery().undeliverable()) {
-      fmt::print(stderr, "{}: error: at {:.9f} s: {}\n", scenario.path, cut_off->at.seconds(), describe(*cut_off, simulation));
+      fmt::print(stderr, "{}: error: at {:.9f} s: {}\n", printable(scenario.path), cut_off->at.seconds(), describe(*cut_off, simulation));
       return kExitNoProgress;
     }
-    fmt::print(stderr, "{}: error: the run cannot progress at {:.9f} s: {}\n", scenario.path, simulation.end().seconds(), simulation.workload().progress());
+    fmt::print(stderr, "{}: error: the run cannot progress at {:.9f} s: {}\n", printable(scenario.path), simulation.end().seconds(), simulation.workload().progress());
     for (const std::string& line : simulation.workload().blocked()) fmt::print(stderr, "  {}\n", line);
     for (const std::string& line : stall_report(simulation)) fmt::print(stderr, "  {}\n", line);
     return kExitNoProgress;
@@ -169,6 +169,7 @@ int platform_main(const char* platform, int argc, char** argv) {
       if (!options.quiet) fmt::print(stderr, "{}\n", note);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
     sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is the table's
+    sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which leaves files
     if (options.check) {
       JobsCsv none;
       const Simulation all_but_run(scenario, none);
@@ -182,6 +183,12 @@ int platform_main(const char* platform, int argc, char** argv) {
     return run(options, scenario);
   } catch (const InputError& e) {
     std::cerr << e.what() << "\n";
+    return kExitBadInput;
+  } catch (const std::system_error& e) {  // a file or folder that cannot be written
+    std::cerr << platform << ": error: " << printable(e.what()) << "\n";
+    return kExitBadInput;
+  } catch (const std::bad_alloc&) {
+    std::cerr << printable(options.scenario) << ": error: this machine and workload do not fit into memory\n";
     return kExitBadInput;
   }
 }

@@ -67,6 +67,9 @@ void Simulation::run(std::function<bool(Time)> hook) {
   });
   fabric_->calendar().at(Time(), *this, 0, 0);
   sc_core::sc_start();
+  if (const auto& at = fabric_->calendar().overran())
+    throw InputError(scenario_.workload_origin, fmt::format("workload: at {:.9f} s of the run something begins that would end after {:g} s, the longest run; look for rates "
+                                                            "that are too low, or sizes and times that are too large", at->seconds(), kLongestRunSeconds));
   if (workload_->done()) fabric_->expect_settled();
 }
 

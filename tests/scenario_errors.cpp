@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(numbers_where_floats_are_expected) {
     BOOST_TEST(ratio(value) == at + "expected a number (a ratio), got '" + value + "'");
   }
   for (const std::string value : {"0", "-0.5", "1.1", "1e999", "-1e999", "1e-999"}) {
-    BOOST_TEST(ratio(value) == at + "'" + value + "' is out of range; accepted: more than 0, at most 1 (a ratio)");
+    BOOST_TEST(ratio(value) == at + "'" + value + "' is out of range; accepted: 1e-06 to 1 (a ratio)");
   }
 }
 
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(choices) {
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, link: a, rate_ratio: 1, slow_ratio: 0.5}]\n")) ==
              "s.yaml:6:57: error: events.0.slow_ratio: is said of a gpu; of a link: rate_ratio, or fail: true");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, gpu: a, slow_ratio: 0}]\n")) ==
-             "s.yaml:6:41: error: events.0.slow_ratio: '0' is out of range; accepted: more than 0, at most 1 (a ratio)");
+             "s.yaml:6:41: error: events.0.slow_ratio: '0' is out of range; accepted: 1e-06 to 1 (a ratio)");
   BOOST_TEST(s.refusal(with("compute: {profile: p.csv}\n")) ==
              "s.yaml:6:20: error: compute.profile: no folder 'p.csv'; expected a profile bundle, with tp<N>/dense.csv and others");
   BOOST_TEST(s.refusal(with("events: []\ncompute: {profile: null}\n")) == "accepted");
@@ -298,6 +298,48 @@ BOOST_AUTO_TEST_CASE(faulty_user_datasheets) {
   BOOST_TEST(s.refusal_of_set(use) == "nic.yaml:1:1: error: pcie_generation: is required; PCIe generation");
   s.write("nic.yaml", "source: me\n" + good + "pcie_lanes: 0\n");
   BOOST_TEST(s.refusal_of_set(use) == "nic.yaml:11:13: error: pcie_lanes: '0' is out of range; accepted: 1 to 32");
+}
+
+BOOST_AUTO_TEST_CASE(what_divides_is_not_too_small) {
+  const Scratch s;
+  const auto override_of = [&](const std::string& value) { return s.refusal_of_set("machine.overrides." + value); };
+  const auto is_refused = [&](const std::string& value, const std::string& accepted) {
+    return override_of(value).find("is out of range; accepted: " + accepted) != std::string::npos;
+  };
+  for (const std::string key : {"gpu_pcie.gb_per_s", "pcie.gen4_lane_gb_per_s", "gpu.hbm.gb_per_s", "gpu.sm.clock_mhz", "gpu.l2.gb_per_s"}) {
+    for (const std::string value : {"0", "1e-300", "1e-9"}) BOOST_TEST(is_refused(key + "=" + value, "1e-06 to "), key + "=" + value);
+    BOOST_TEST(override_of(key + "=1e-6") == "accepted", key);
+  }
+  BOOST_TEST(is_refused("plx.buffer_bytes=0.3", "at least 1"));
+  BOOST_TEST(is_refused("pcie.dllp_interval_bytes=1e-9", "at least 1"));
+  // Nothing and too little are not the same.
+  BOOST_TEST(is_refused("root_complex.far_peer_gb_per_s=1e-300", "0, or 1e-06 to "));
+  BOOST_TEST(is_refused("nic_pcie.buffer_bytes=0.4", "0, or at least 1"));
+  BOOST_TEST(is_refused("gpu_pcie.posted_headers=0.5", "0, or 1 to 65536"));
+  for (const std::string key : {"root_complex.far_peer_gb_per_s", "nic_pcie.buffer_bytes", "gpu_pcie.posted_headers"})
+    BOOST_TEST(override_of(key + "=0") == "accepted", key);
+  // A slow link advertises few headers, not as many as anyone likes.
+  BOOST_TEST(s.load_with({"machine.overrides.pcie={gen3_lane_gb_per_s: 1e-5, gen4_lane_gb_per_s: 1e-5, gen5_lane_gb_per_s: 1e-5}"}).machine.plx_uplink.posted_headers == 1);
+}
+
+BOOST_AUTO_TEST_CASE(messages_are_one_line_of_utf8) {
+  BOOST_TEST(printable("a\tb\x7f\n") == "a\\x09b\\x7f\\x0a");
+  BOOST_TEST(printable("caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x9a\x82") == "caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x9a\x82");
+  BOOST_TEST(printable("\xff \xc3 \xe4\xb8 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80") ==
+             "\\xff \\xc3 \\xe4\\xb8 \\xc0\\xaf \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80");  // broken, overlong, surrogate, beyond
+  BOOST_TEST(printable("\xc2\x85 \xe2\x80\xa8 \xe2\x80\xae \xef\xbb\xbf") ==
+             "\\xc2\\x85 \\xe2\\x80\\xa8 \\xe2\\x80\\xae \\xef\\xbb\\xbf");  // next line, line separator, right to left, order mark
+  BOOST_TEST(printable("abcdef", 4) == "abcd...");
+  BOOST_TEST(printable("ab\xc3\xa9", 3) == "ab\xc3\xa9");  // whole characters
+  BOOST_TEST(printable("ab abcdef abcde c", 100, 4) == "ab abcd... abcd... c");
+  const Scratch s;
+  s.write("m.json", "{\"hidden\xef\xbf\xff\x85size\": 1}");
+  const std::string config = s.refusal_of_set("model.config=m.json");
+  BOOST_TEST(config.find("m.json:1:11: error: not valid JSON: ") == 0u, config);
+  BOOST_TEST(config == printable(config));
+  const std::string name(5000, 'x');
+  BOOST_TEST(s.refusal_of_set("model.config=" + name).size() < 3000u);
+  BOOST_TEST(s.refusal_of_set("model.config=\"a\\nb\"").find('\n') == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(set_options_are_cited) {

@@ -1,8 +1,9 @@
 // Quantities of the model: instants and durations in integer femtoseconds, rates in integer bytes per second.
 //
-// One femtosecond resolves 256 B at 900 GB/s (284.4 ps) to better than 0.001 %, and 64 unsigned bits of it hold 5.1 hours;
-// a scenario that would run longer is refused before it starts (Time::max()). Arithmetic is integer throughout, with
-// 128-bit intermediates, so a result never depends on the order in which floating-point sums were taken.
+// One femtosecond resolves 256 B at 900 GB/s (284.4 ps) to better than 0.001 %, and 64 unsigned bits of it hold 5.1 hours.
+// Durations that do not fit stay at Time::max(), and the calendar ends a run that comes to one: no result wraps round.
+// Arithmetic is integer throughout, with 128-bit intermediates, so a result never depends on the order in which
+// floating-point sums were taken.
 #pragma once
 
 #include <cmath>
@@ -12,6 +13,15 @@
 namespace railyard {
 
 using Bytes = std::uint64_t;
+
+/// Simulated time that a run may last: what Time holds, rounded down to whole hours.
+constexpr double kLongestRunSeconds = 18000;
+
+/// The nearest integer of 64 bits; the largest for what is larger, or no number.
+inline std::uint64_t saturated(double value) {
+  constexpr double kBeyond = 18446744073709551616.0;
+  return value < kBeyond ? static_cast<std::uint64_t>(std::nearbyint(value)) : std::numeric_limits<std::uint64_t>::max();
+}
 
 /// An instant or a duration, in femtoseconds. Never negative: subtract the earlier from the later.
 class Time {
@@ -23,18 +33,24 @@ class Time {
   static constexpr Time us(std::uint64_t value) { return Time(value * 1'000'000'000ull); }
   static constexpr Time ms(std::uint64_t value) { return Time(value * 1'000'000'000'000ull); }
   /// Rounds a floating-point duration once, to the nearest femtosecond; kernel-time formulas end here.
-  static Time seconds(double value) { return Time(static_cast<std::uint64_t>(std::nearbyint(value * 1e15))); }
-  static Time nanoseconds(double value) { return Time(static_cast<std::uint64_t>(std::llround(value * 1e6))); }
-  /// Later than every instant a run can reach; also "not scheduled".
+  static Time seconds(double value) { return Time(saturated(value * 1e15)); }
+  static Time nanoseconds(double value) { return Time(saturated(value * 1e6)); }
+  /// Later than every instant a run can reach; also "not scheduled", and every duration that does not fit.
   static constexpr Time max() { return Time(std::numeric_limits<std::uint64_t>::max()); }
 
   constexpr std::uint64_t fs() const { return fs_; }
   constexpr double seconds() const { return static_cast<double>(fs_) * 1e-15; }
 
-  constexpr Time operator+(Time other) const { return Time(fs_ + other.fs_); }
+  constexpr Time operator+(Time other) const {
+    std::uint64_t sum = 0;
+    return __builtin_add_overflow(fs_, other.fs_, &sum) ? max() : Time(sum);
+  }
   constexpr Time operator-(Time earlier) const { return Time(fs_ - earlier.fs_); }
-  constexpr Time operator*(std::uint64_t n) const { return Time(fs_ * n); }
-  constexpr Time& operator+=(Time other) { fs_ += other.fs_; return *this; }
+  constexpr Time operator*(std::uint64_t n) const {
+    std::uint64_t product = 0;
+    return __builtin_mul_overflow(fs_, n, &product) ? max() : Time(product);
+  }
+  constexpr Time& operator+=(Time other) { return *this = *this + other; }
   constexpr bool operator==(Time o) const { return fs_ == o.fs_; }
   constexpr bool operator!=(Time o) const { return fs_ != o.fs_; }
   constexpr bool operator<(Time o) const { return fs_ < o.fs_; }
@@ -70,7 +86,8 @@ class Rate {
   /// Time to move `bytes` at this rate, rounded up. @pre the rate is not zero
   Time time_for(Bytes bytes) const {
     const auto numerator = static_cast<unsigned __int128>(bytes) * 1'000'000'000'000'000ull;
-    return Time::fs(static_cast<std::uint64_t>((numerator + value_ - 1) / value_));
+    const unsigned __int128 fs = (numerator + value_ - 1) / value_;
+    return fs >> 64 == 0 ? Time::fs(static_cast<std::uint64_t>(fs)) : Time::max();
   }
   /// Whole bytes moved in `duration`, rounded down.
   Bytes bytes_in(Time duration) const {

@@ -49,10 +49,13 @@ class BytePrice {
       quotient_ = static_cast<std::uint64_t>(product) / bytes_;
       remainder_ = static_cast<std::uint64_t>(product) % bytes_;
     } else {
-      quotient_ = static_cast<std::uint64_t>(product / bytes_);
+      const unsigned __int128 quotient = product / bytes_;
+      quotient_ = quotient >> 64 == 0 ? static_cast<std::uint64_t>(quotient) : kNever;
       remainder_ = static_cast<std::uint64_t>(product % bytes_);
     }
   }
+
+  static constexpr std::uint64_t kNever = ~std::uint64_t(0) - 1;  ///< one femtosecond may be added
 
   std::uint64_t fs_ = 1, bytes_ = 1;
   Bytes cached_ = 0;

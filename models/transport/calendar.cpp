@@ -6,6 +6,8 @@ namespace railyard::transport {
 
 namespace {
 
+constexpr Time kLongestRun = Time::fs(static_cast<std::uint64_t>(kLongestRunSeconds) * 1'000'000'000'000'000ull);
+
 /// SplitMix64's finaliser: spreads a sequence number over 64 bits.
 std::uint64_t scramble(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -36,8 +38,7 @@ Calendar::Calendar(sc_core::sc_module_name name) : sc_module(name) {
 }
 
 void Calendar::at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data) {
-  now_ = now();
-  if (when < now_) SC_REPORT_FATAL(name(), "an event in the past");
+  if (!takes(when)) return;
   const std::uint32_t event = keep({&client, data, tag, kNone});
   ++pending_;
   Recent& latest = recent(when);
@@ -51,11 +52,18 @@ void Calendar::at(Time when, CalendarClient& client, std::uint32_t tag, std::uin
 }
 
 void Calendar::at_last(Time when, std::uint64_t turn, CalendarClient& client, std::uint32_t tag, std::uint64_t data) {
-  now_ = now();
-  if (when < now_) SC_REPORT_FATAL(name(), "an event in the past");
+  if (!takes(when)) return;
   const std::uint32_t event = keep({&client, data, tag, kNone});
   ++pending_;
   push({when, kLast | turn, event});
+}
+
+bool Calendar::takes(Time when) {
+  now_ = now();
+  if (when < now_) SC_REPORT_FATAL(name(), "an event in the past");
+  if (when <= kLongestRun) return true;
+  if (!overran_) overran_ = now_;
+  return false;
 }
 
 void Calendar::push(const Run& run) {
@@ -107,6 +115,10 @@ void Calendar::run() {
       sc_core::sc_stop();
       return;
     }
+  }
+  if (overran_) {
+    sc_core::sc_stop();
+    return;
   }
   running_ = true;
   while (!heap_.empty() && heap_.front().when == now_) {

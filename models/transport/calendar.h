@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <systemc>
 #include <vector>
 
@@ -36,7 +37,7 @@ class Calendar : public sc_core::sc_module {
 
   /// Also right for a foreign process, at an instant at which the calendar has nothing to do.
   Time now() const { return running_ ? now_ : Time::fs(sc_core::sc_time_stamp().value()); }
-  /// @pre when >= now()
+  /// What would come after the longest run ends the simulation instead. @pre when >= now()
   void at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
   /// After all events of that instant but those that come last, too, with a higher turn. @pre no two of one instant and turn
   void at_last(Time when, std::uint64_t turn, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
@@ -44,6 +45,8 @@ class Calendar : public sc_core::sc_module {
   std::uint64_t take_turns(std::uint64_t count) { return turns_ += count, turns_ - count; }
   /// Turns from here on are their owner's to give: they come after all that were taken.
   static constexpr std::uint64_t kLastTurns = 1ull << 62;
+  /// The instant at which something was put beyond the longest run.
+  const std::optional<Time>& overran() const { return overran_; }
   std::size_t pending() const { return pending_; }
   std::uint64_t events() const { return events_; }
 
@@ -74,6 +77,8 @@ class Calendar : public sc_core::sc_module {
     std::uint32_t last = kNone;
   };
   Recent& recent(Time when) { return recent_[when.fs() * 0x9e3779b97f4a7c15ull >> (64 - kRecentBits)]; }
+  /// Whether an event of that instant is still of this run.
+  bool takes(Time when);
   std::uint32_t keep(const Event& event);
   void push(const Run& run);
   /// Runs the events from `first` on, and those that join them meanwhile.
@@ -95,6 +100,7 @@ class Calendar : public sc_core::sc_module {
   std::uint64_t events_ = 0;
   std::uint64_t tie_seed_ = 0;
   bool running_ = false;
+  std::optional<Time> overran_;
   sc_core::sc_event wake_;
   std::function<bool(Time)> hook_;
 };

@@ -17,7 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostPrinted = 400;     // rows of the table on stdout
-constexpr double kLongestRunSeconds = 18000;  // what Time can hold, rounded down to whole hours
 
 bool is_attention(KernelOp op) {
   return op == KernelOp::attention_prefill || op == KernelOp::attention_backward || op == KernelOp::attention_decode;

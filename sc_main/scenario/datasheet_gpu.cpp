@@ -17,7 +17,7 @@ Fields data_type_fields() {
     field.kind = Field::Kind::number;
     field.doc = "dense tensor FLOP per SM per clock; 0: not supported";
     field.default_text = "0";
-    field.range(0, 1e9);
+    field.none_or(1, 1e9);
     if (static_cast<DataType>(i) == DataType::fp16) {
       field.doc = "dense tensor FLOP per SM per clock, of which attention reaches a share";
       field.above(0, 1e9).required();
@@ -59,7 +59,7 @@ Record<GpuDatasheet> gpu_record() {
       .inherited();
   sm.add("low_precision_sustained_ratio", &G::Sm::low_precision_sustained_ratio,
          "the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio")
-      .range(0, 2)
+      .none_or(1e-6, 2)
       .inherited();
   sm.add("throttle_us", &G::Sm::throttle_us, "kernel time at which the power limit has half set in; 0: never")
       .range(0, kMostUs)
@@ -161,7 +161,7 @@ Record<GpuDatasheet> gpu_record() {
   collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload of one channel").above(0, kMostRate).required();
   collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
   collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: an action").range(0, kMostNs);
-  collective.add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s, "in-switch kernels: payload of one channel, per role").range(0, kMostRate);
+  collective.add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s, "in-switch kernels: payload of one channel, per role; 0: none").none_or(kLeastRate, kMostRate);
   collective.add("custom_step_ns", &G::Collective::custom_step_ns, "serving engines' all-reduce: a phase").range(0, kMostNs).required();
   collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum").above(0, kMostRate).required();
   collective.add("eager_us", &G::Collective::eager_us, "a framework's call outside a graph").range(0, kMostUs).required();
@@ -169,11 +169,11 @@ Record<GpuDatasheet> gpu_record() {
   Record<G::NvLink> nvlink;
   nvlink.add("generation", &G::NvLink::generation, "NVLink generation; 0: none").range(0, 16);
   nvlink.add("links", &G::NvLink::links, "links of the GPU").range(0, 64);
-  nvlink.add("gb_per_s", &G::NvLink::gb_per_s, "per link and direction").range(0, kMostRate);
+  nvlink.add("gb_per_s", &G::NvLink::gb_per_s, "per link and direction; 0: none").none_or(kLeastRate, kMostRate);
   nvlink.add("bridge", &G::NvLink::bridge, "the links join this card and the one beside it, and reach no switch");
 
   Record<G::C2c> c2c;
-  c2c.add("gb_per_s", &G::C2c::gb_per_s, "NVLink-C2C to the CPU beside it, one direction; 0: none").range(0, kMostRate);
+  c2c.add("gb_per_s", &G::C2c::gb_per_s, "NVLink-C2C to the CPU beside it, one direction; 0: none").none_or(kLeastRate, kMostRate);
 
   Record<G::Pcie> pcie;
   pcie.add("generation", &G::Pcie::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();

@@ -21,7 +21,7 @@ Record<LinkDatasheet> link_record() {
   r.add("gb_per_s", &LinkDatasheet::gb_per_s, "line rate of one direction after encoding").above(0, kMostRate);
   r.add("latency_ns", &LinkDatasheet::latency_ns, "wire and PHY, one way").range(0, kMostNs);
   r.add("buffer_bytes", &LinkDatasheet::buffer_bytes, "receive buffer per virtual channel; 0: ample")
-      .range(0, kMostBytes);
+      .none_or(1, kMostBytes);
   return r;
 }
 
@@ -29,10 +29,10 @@ Record<LinkDatasheet> link_record() {
 Record<LinkDatasheet> pcie_link_record() {
   Record<LinkDatasheet> r = link_record();
   r.add("posted_headers", &LinkDatasheet::posted_headers, "write packets that a receiver takes per virtual channel; 0: ample")
-      .range(0, kMostHeaders);
-  r.add("non_posted_headers", &LinkDatasheet::non_posted_headers, "read requests that it takes; 0: ample").range(0, kMostHeaders);
+      .none_or(1, kMostHeaders);
+  r.add("non_posted_headers", &LinkDatasheet::non_posted_headers, "read requests that it takes; 0: ample").none_or(1, kMostHeaders);
   r.add("completion_headers", &LinkDatasheet::completion_headers, "completions that a switch or root port takes; 0: ample")
-      .range(0, kMostHeaders);
+      .none_or(1, kMostHeaders);
   return r;
 }
 
@@ -66,7 +66,7 @@ Record<PcieProtocol> pcie_record() {
       .range(0, 4096)
       .required();
   r.add("read_request_bytes", &PcieProtocol::read_request_bytes, "a memory read request packet")
-      .above(0, 4096)
+      .range(1, 4096)
       .required();
   r.add("completion_overhead_bytes", &PcieProtocol::completion_overhead_bytes, "of a read completion packet")
       .range(0, 4096)
@@ -84,7 +84,7 @@ Record<PcieProtocol> pcie_record() {
       .range(64, 4096)
       .required();
   r.add("dllp_interval_bytes", &PcieProtocol::dllp_interval_bytes, "wire bytes per Ack and UpdateFC")
-      .above(0, kMostBytes)
+      .range(1, kMostBytes)
       .required();
   r.add("dllp_bytes", &PcieProtocol::dllp_bytes, "what an Ack and an UpdateFC take on the reverse direction")
       .range(0, 4096)
@@ -94,7 +94,7 @@ Record<PcieProtocol> pcie_record() {
 
 Record<NvLinkProtocol> nvlink_record() {
   Record<NvLinkProtocol> r;
-  r.add("flit_bytes", &NvLinkProtocol::flit_bytes, "one flit").above(0, 4096).required();
+  r.add("flit_bytes", &NvLinkProtocol::flit_bytes, "one flit").range(1, 4096).required();
   r.add("header_flits", &NvLinkProtocol::header_flits, "header flits per packet with data").range(0, 16).required();
   r.add("request_flits", &NvLinkProtocol::request_flits, "a read request").range(0, 16).required();
   r.add("response_flits", &NvLinkProtocol::response_flits, "write acknowledgement, on the reverse direction")
@@ -108,31 +108,31 @@ Record<NvLinkProtocol> nvlink_record() {
       .range(0, 4096)
       .required();
   r.add("sm_store_payload_bytes", &NvLinkProtocol::sm_store_payload_bytes, "payload per packet of SM stores")
-      .above(0, 4096)
+      .range(1, 4096)
       .required();
   r.add("copy_engine_payload_bytes", &NvLinkProtocol::copy_engine_payload_bytes, "payload per packet of copy engines")
-      .above(0, 4096)
+      .range(1, 4096)
       .required();
-  r.add("sm_request_bytes", &NvLinkProtocol::sm_request_bytes, "read by one request of an SM").above(0, 65536).required();
+  r.add("sm_request_bytes", &NvLinkProtocol::sm_request_bytes, "read by one request of an SM").range(1, 65536).required();
   r.add("copy_engine_request_bytes", &NvLinkProtocol::copy_engine_request_bytes, "read by one request of a copy engine")
-      .above(0, 65536)
+      .range(1, 65536)
       .required();
   r.add("read_payload_bytes", &NvLinkProtocol::read_payload_bytes, "payload per packet of data read")
-      .above(0, 4096)
+      .range(1, 4096)
       .required();
   r.add("reduced_payload_bytes", &NvLinkProtocol::reduced_payload_bytes,
         "payload per packet of an in-switch reduction's operands and result")
-      .above(0, 4096)
+      .range(1, 4096)
       .required();
   r.add("interleave_bytes", &NvLinkProtocol::interleave_bytes, "address granule of the stripes over planes")
-      .above(0, kMostBytes)
+      .range(1, kMostBytes)
       .required();
   return r;
 }
 
 Record<C2cProtocol> c2c_record() {
   Record<C2cProtocol> r;
-  r.add("line_bytes", &C2cProtocol::line_bytes, "payload per packet: a cache line").above(0, 4096).required();
+  r.add("line_bytes", &C2cProtocol::line_bytes, "payload per packet: a cache line").range(1, 4096).required();
   r.add("overhead_bytes", &C2cProtocol::overhead_bytes, "of a line, and of a request for one").range(0, 4096).required();
   return r;
 }
@@ -154,7 +154,7 @@ Record<PcieSwitchDatasheet> pcie_switch_record() {
   r.add("hop_ns", &PcieSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
   r.add("generation", &PcieSwitchDatasheet::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
   r.add("buffer_bytes", &PcieSwitchDatasheet::buffer_bytes, "per input port and virtual channel")
-      .above(0, kMostBytes)
+      .range(1, kMostBytes)
       .required();
   return r;
 }
@@ -165,9 +165,9 @@ Record<RootComplexDatasheet> root_complex_record() {
   r.add("hop_ns", &RootComplexDatasheet::hop_ns, "peer-to-peer through the root complex").range(0, kMostNs).required();
   r.add("far_peer_gb_per_s", &RootComplexDatasheet::far_peer_gb_per_s,
         "what two GPUs below different sockets write to each other over PCIe, both ways together; 0: no limit")
-      .range(0, kMostRate);
+      .none_or(kLeastRate, kMostRate);
   r.add("buffer_bytes", &RootComplexDatasheet::buffer_bytes, "per input port and virtual channel")
-      .above(0, kMostBytes)
+      .range(1, kMostBytes)
       .required();
   return r;
 }
@@ -176,14 +176,14 @@ Record<NvSwitchDatasheet> nvswitch_record() {
   Record<NvSwitchDatasheet> r;
   r.add("hop_ns", &NvSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
   r.add("buffer_bytes", &NvSwitchDatasheet::buffer_bytes, "per link and virtual channel")
-      .above(0, kMostBytes)
+      .range(1, kMostBytes)
       .required();
   r.add("reduction_slots", &NvSwitchDatasheet::reduction_slots,
         "in-switch results under way per link; 0: it neither reduces nor multicasts")
-      .range(0, 1e6);
-  r.add("reduction_slot_bytes", &NvSwitchDatasheet::reduction_slot_bytes, "of one result").range(0, kMostBytes);
+      .none_or(1, 1e6);
+  r.add("reduction_slot_bytes", &NvSwitchDatasheet::reduction_slot_bytes, "of one result").none_or(1, kMostBytes);
   r.add("reduction_gb_per_s", &NvSwitchDatasheet::reduction_gb_per_s, "results per link; 0: as fast as the link")
-      .range(0, kMostRate);
+      .none_or(kLeastRate, kMostRate);
   return r;
 }
 
@@ -191,7 +191,7 @@ Record<HostMemoryDatasheet> host_memory_record() {
   Record<HostMemoryDatasheet> r;
   r.add("gb_per_s", &HostMemoryDatasheet::gb_per_s, "DRAM of a socket, one direction").above(0, kMostRate).required();
   r.add("read_latency_ns", &HostMemoryDatasheet::read_latency_ns, "read request to completion").range(0, kMostNs).required();
-  r.add("buffer_bytes", &HostMemoryDatasheet::buffer_bytes, "of writes, per virtual channel").above(0, kMostBytes).required();
+  r.add("buffer_bytes", &HostMemoryDatasheet::buffer_bytes, "of writes, per virtual channel").range(1, kMostBytes).required();
   r.add("bounce_chunk_bytes", &HostMemoryDatasheet::bounce_chunk_bytes, "chunk of a staging buffer between two GPUs")
       .range(64, kMostBytes)
       .required();
@@ -218,7 +218,7 @@ Record<NicDatasheet> nic_record() {
   r.add("read_tags", &NicDatasheet::read_tags, "outstanding PCIe read requests").range(1, 4096).required();
   r.add("buffer_bytes", &NicDatasheet::buffer_bytes,
         "read data waiting for the network; receive buffer per virtual lane")
-      .above(0, kMostBytes)
+      .range(1, kMostBytes)
       .required();
   return r;
 }
@@ -229,7 +229,7 @@ Record<IbSwitchDatasheet> ib_switch_record() {
   r.add("ports", &IbSwitchDatasheet::ports, "ports").range(2, 4096).required();
   r.add("hop_ns", &IbSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
   r.add("buffer_bytes", &IbSwitchDatasheet::buffer_bytes, "per input port and virtual lane")
-      .above(0, kMostBytes)
+      .range(1, kMostBytes)
       .required();
   return r;
 }

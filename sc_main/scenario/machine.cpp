@@ -84,9 +84,10 @@ void derive_rates(MachineSpec& machine) {
   }
   const auto advertise = [&](LinkDatasheet& link) {
     const PcieCredits& credits = machine.pcie_credits;
-    link.posted_headers = std::round(credits.posted_headers_per_gb_per_s * link.gb_per_s);
-    link.non_posted_headers = std::round(credits.non_posted_headers_per_gb_per_s * link.gb_per_s);
-    link.completion_headers = std::round(credits.completion_headers_per_gb_per_s * link.gb_per_s);
+    const auto headers = [&](double per_gb_per_s) { return std::max(1.0, std::round(per_gb_per_s * link.gb_per_s)); };
+    link.posted_headers = headers(credits.posted_headers_per_gb_per_s);
+    link.non_posted_headers = headers(credits.non_posted_headers_per_gb_per_s);
+    link.completion_headers = headers(credits.completion_headers_per_gb_per_s);
   };
   if (!machine.board.c2c)
     for (GroupSpec& group : machine.groups) advertise(group.gpu_pcie);

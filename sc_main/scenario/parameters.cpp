@@ -13,7 +13,6 @@ using nlohmann::json;
 namespace {
 
 constexpr double kMostServers = 4096;
-constexpr double kLongestRunSeconds = 18000;        // what Time can hold, rounded down to whole hours
 constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON reader holds it exactly
 
 Record<ModelSection> model_record() {

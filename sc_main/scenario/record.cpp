@@ -57,16 +57,13 @@ std::string unit_text(const Field& field) {
   if (field.least == field.most)
     refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + number_text(field.most));
   const bool is_bounded = field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max());
-  const std::string from = (field.is_least_open ? "more than "
-                            : is_bounded        ? ""
-                                                : "at least ") +
-                           number_text(field.least);
-  const std::string to = !is_bounded ? "" : (field.is_least_open ? ", at most " : " to ") + number_text(field.most);
+  const std::string from = (field.takes_zero ? "0, or " : "") + std::string(is_bounded ? "" : "at least ") + number_text(field.least);
+  const std::string to = is_bounded ? " to " + number_text(field.most) : "";
   refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + from + to + unit_text(field));
 }
 
 bool is_in_range(const Field& field, double value) {
-  return (field.is_least_open ? value > field.least : value >= field.least) && value <= field.most;
+  return (value >= field.least && value <= field.most) || (field.takes_zero && value == 0);
 }
 
 /// -?digits without leading zeros, so that nothing reads as octal and nothing is rounded.

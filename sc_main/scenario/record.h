@@ -37,7 +37,7 @@ struct Field {
   std::string default_text;  ///< "" if none
   double least = 0;
   double most = 0;
-  bool is_least_open = false;  ///< `least` itself is refused
+  bool takes_zero = false;     ///< below `least`, too: none of it
   bool is_required = false;
   bool is_partial = false;                ///< mapping: required members may be left out (what-if overrides)
   bool is_inherited = false;              ///< datasheets: a sheet that leaves it out has that of its family
@@ -60,13 +60,18 @@ struct Field {
   Field& range(double from, double to) {
     least = from;
     most = to;
-    is_least_open = false;
+    takes_zero = false;
     return *this;
   }
+  /// Of what divides something: more than `from` by enough that nothing it divides overflows.
   Field& above(double from, double to) {
-    least = from;
-    most = to;
-    is_least_open = true;
+    constexpr double kEnough = 1e-6;
+    return range(from + kEnough, to);
+  }
+  /// 0 for none, or from least to most.
+  Field& none_or(double from, double to) {
+    range(from, to);
+    takes_zero = true;
     return *this;
   }
   Field& fallback(std::string text) {

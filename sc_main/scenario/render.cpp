@@ -57,9 +57,8 @@ std::string range_text(const Field& field) {
   if (!is_number) return field.kind == Field::Kind::boolean && !field.choices.empty() ? "only " + field.choices[0] : "";
   const std::string least = number_text(field.least);
   if (field.least == field.most) return least;
-  if (!is_bounded(field)) return (field.is_least_open ? "> " : ">= ") + least;
-  return field.is_least_open ? "> " + least + ", <= " + number_text(field.most)
-                             : least + " to " + number_text(field.most);
+  const std::string none = field.takes_zero ? "0, or " : "";
+  return is_bounded(field) ? none + least + " to " + number_text(field.most) : none + ">= " + least;
 }
 
 std::string default_text(const Field& field) { return field.is_required ? "required" : field.default_text; }
@@ -104,8 +103,9 @@ json schema_of_fields(const Fields& fields, bool is_partial) {
 
 json number_schema(const Field& field) {
   json schema = {{"type", field.kind == Field::Kind::number ? "number" : "integer"}};
-  schema[field.is_least_open ? "exclusiveMinimum" : "minimum"] = bound(field.least);
+  schema["minimum"] = bound(field.least);
   if (is_bounded(field) || field.most < 1e16) schema["maximum"] = bound(field.most);
+  if (field.takes_zero) return {{"anyOf", {json{{"const", 0}}, schema}}};
   return schema;
 }
 
@@ -294,7 +294,7 @@ std::string parameter_help(const std::string& section) {
     for_each_leaf(override_fields(), kOverrides, true, show);
   }
   if (text.empty())
-    throw InputError(Origin{"--help " + one_line(section, kPageWidth), 0, 0}, "no such section" + suggestion(section, parameter_sections()));
+    throw InputError(Origin{"--help " + printable(section, kPageWidth), 0, 0}, "no such section" + suggestion(section, parameter_sections()));
   return text;
 }
 

@@ -16,7 +16,6 @@ using workload::prefill::Request;
 namespace {
 
 constexpr double kMostTokens = 1 << 24;
-constexpr std::int64_t kLongestRunNs = 18'000'000'000'000;  // 5 h, what Time can hold
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
 struct Row {
@@ -130,7 +129,7 @@ std::vector<Request> load_trace(const RequestsSection& requests, const std::stri
   if (rows.empty()) throw lines.error("the trace has no rows");
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.arrival_ns < b.arrival_ns; });
   const std::int64_t start = rows.front().arrival_ns;
-  if (static_cast<double>(rows.back().arrival_ns - start) / requests.rate_scale > static_cast<double>(kLongestRunNs)) {
+  if (static_cast<double>(rows.back().arrival_ns - start) / requests.rate_scale > kLongestRunSeconds * 1e9) {
     throw lines.error(
         "the arrivals span more than 5 hours, the longest run; take fewer with max_count or raise rate_scale");
   }

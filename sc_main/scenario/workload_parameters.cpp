@@ -11,7 +11,6 @@ using nlohmann::json;
 namespace {
 
 constexpr double kMostTokens = 1 << 24, kMostRanks = 1024, kMostLayers = 4096, kMostRequests = 1e6;
-constexpr double kLongestRunSeconds = 18000;  // what Time can hold, rounded down to whole hours
 constexpr double kMostBytes = 16.0 * (1u << 30), kMostGpus = 1 << 20, kMostIterations = 10000;
 
 std::vector<Record<RequestsSection>> request_forms() {

@@ -80,7 +80,8 @@ KernelTime kernel_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
   switch (spec.launch) {
     case KernelLaunch::graph: return time;
     case KernelLaunch::stream:
-      time.fixed_seconds += (gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * kSecondsPerUs;
+      // A host launches no faster than a graph.
+      time.fixed_seconds += std::max(0.0, gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * kSecondsPerUs;
       break;
     case KernelLaunch::host: time.fixed_seconds += std::max(0.0, host - time.seconds); break;
     case KernelLaunch::synchronous: time.fixed_seconds += host; break;

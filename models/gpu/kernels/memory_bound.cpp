@@ -52,7 +52,8 @@ KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work) {
   if (work.rows == 0 || work.row_bytes <= 0) return KernelTime();
   KernelTime time = traffic_time(gpu, work.bytes, work.cold_bytes);
   const double loads = std::ceil(work.row_bytes / work.load_bytes);
-  const double threads = std::clamp(kWarpThreads * std::ceil(loads / kWarpThreads), kWarpThreads, kMostBlockThreads);
+  const double most_threads = std::min(kMostBlockThreads, kWarpThreads * std::floor(gpu.sm.threads / kWarpThreads));
+  const double threads = std::clamp(kWarpThreads * std::ceil(loads / kWarpThreads), kWarpThreads, most_threads);
   const double rounds = std::ceil(loads / threads);
   const double latency_ns = kLoadedLatencyRatio * gpu.hbm.read_latency_ns;
   time.ctas = work.rows;
