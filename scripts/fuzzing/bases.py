@@ -1,0 +1,111 @@
+"""Small right inputs of every kind, for mutations to begin with. Each runs in a fraction of a second."""
+
+import json
+import pathlib
+from dataclasses import dataclass, field
+
+from command_line import ROOT
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "num_hidden_layers": 4, "hidden_size": 1024,
+    "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 2816, "vocab_size": 8192, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+EXPERTS = MODEL | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+AZURE = ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:46.9951690,96,9\n"
+         "2023-11-16 18:15:47.1,131,3\n")
+MOONCAKE = "".join(json.dumps({"timestamp": 7 * i, "input_length": 100 + 50 * i, "output_length": 3 + i, "hash_ids": [i]}) + "\n" for i in range(3))
+DENSE = ("embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "gate_up_proj", "act_fn", "down_proj", "final_layernorm")
+PREFILL = {"kind": "disaggregated_prefill", "requests": {"count": 2, "prompt_tokens": 256}, "chunk_tokens": 128,
+           "prefill": {"tp": 2, "pp": 1}, "decode": {"tp": 2, "pp": 1, "steps": 2}}
+
+
+@dataclass
+class Base:
+    """A scenario with the files that it names; trees are written as JSON, which is YAML, or as text."""
+
+    name: str
+    platform: str
+    scenario: dict
+    files: dict[str, object] = field(default_factory=dict)
+
+
+def profile() -> dict[str, str]:
+    """A bundle for two ranks."""
+    tokens, contexts, sequences = (1, 64, 512), (0, 128, 1024), (1, 8, 32)
+    dense = [f"{layer},{t},{3 + i + t / 100}" for i, layer in enumerate(DENSE) for t in tokens]
+    per_sequence = [f"{layer},{n},{20 + n}" for layer in ("lm_head", "sampler") for n in sequences]
+    attention = [f"{t},{c},0,0,{5 + t / 10 + c / 50}" for t in tokens for c in contexts]
+    attention += [f"0,0,{n},{c},{7 + n + c / 20}" for n in sequences for c in contexts]
+    tables = {"dense": ("layer,tokens,time_us", dense), "per_sequence": ("layer,sequences,time_us", per_sequence),
+              "attention": ("prefill_chunk,kv_prefill,n_decode,kv_decode,time_us", attention)}
+    made = {f"bundle/tp2/{name}.csv": "\n".join([head, *rows]) + "\n" for name, (head, rows) in tables.items()}
+    return made | {"bundle/meta.yaml": "hardware: TEST\n"}
+
+
+def shipped(path: str) -> str:
+    return (ROOT / "platforms" / "datasheets" / path).read_text(encoding="utf-8")
+
+
+def bases() -> list[Base]:
+    model = {"config": "models/tiny.json"}
+    tiny = {"models/tiny.json": MODEL}
+    azure = PREFILL | {"requests": {"format": "azure", "file": "trace.csv", "rate_scale": 100}}
+    mooncake = PREFILL | {"requests": {"format": "mooncake", "file": "trace.jsonl", "max_count": 2}}
+    listed = PREFILL | {"requests": {"list": [{"prompt_tokens": 130, "output_tokens": 3}, {"arrival_s": 1e-3, "prompt_tokens": 20}]}}
+    own = {"groups": {"prefill": {"gpu": "./gpu.yaml"}, "decode": {"gpu": "H100-SXM5-80GB"}}, "nic": {"datasheet": "./nic.yaml"},
+           "network": {"datasheet": "./switch.yaml"}}
+    sheets = {"gpu.yaml": shipped("gpus/H100-SXM5-80GB.yaml"), "nic.yaml": shipped("nics/connectx7_ndr.yaml"),
+              "switch.yaml": shipped("network_switches/qm9700.yaml")}
+    faults = [{"at_us": 50, "link": "IB_Cable_P[0]", "rate_ratio": 0.5}, {"at_us": 100, "gpu": "decode0.gpu0", "slow_ratio": 0.9},
+              {"at_us": 200, "link": "GPU_P[0][0]_PCI", "fail": True}]
+    fabric = {"fidelity": "fluid", "transaction_bytes": "auto", "classes": {"tp": {"vc": 0}, "kv": {"vc": 1, "weight": 1, "priority": 0}}}
+    kernels = [{"op": "gemm", "m": 64, "n": 1024, "k": 512, "dtype": "fp8"},
+               {"op": "attention_decode", "heads": 16, "kv_heads": 8, "head_dim": 64, "batch": 4, "context_tokens": 300},
+               {"op": "norm", "tokens": 32, "width": 1024}]
+    return [
+        Base("plx", "plx_box", {"schema_version": 1, "platform": "plx_box", "seed": 1, "model": model | {"dtype": "bf16"},
+                                "machine": {"groups": {"prefill": {"servers": 1, "gpu": "L40S"}, "decode": {"servers": 1}},
+                                            "plx": {"uplink": "dual_root", "nics_per_plx": 1}, "network": {"kind": "single_switch"}},
+                                "workload": PREFILL}, tiny),
+        Base("fluid", "plx_box", {"model": model, "fabric": fabric, "workload": PREFILL | {"prefill": {"tp": 2, "pp": 2}}}, tiny),
+        Base("azure", "plx_box", {"model": model, "workload": azure}, tiny | {"trace.csv": AZURE}),
+        Base("mooncake", "dgx_h100", {"model": model, "workload": mooncake}, tiny | {"trace.jsonl": MOONCAKE}),
+        Base("list", "plx_box", {"model": model, "workload": listed, "machine": {"plx": {"acs": True}}}, tiny),
+        Base("faults", "plx_box", {"model": model, "workload": PREFILL, "events": faults}, tiny),
+        Base("own", "dgx_h100", {"model": model, "machine": own, "workload": PREFILL}, tiny | sheets),
+        Base("experts", "dgx_b200", {"model": model, "workload": PREFILL}, {"models/tiny.json": EXPERTS}),
+        Base("profile", "plx_box", {"model": model, "compute": {"profile": "bundle"}, "workload": PREFILL}, tiny | profile()),
+        Base("layer", "dgx_h100", {"model": model, "workload": {"kind": "layer", "phase": "prefill", "tp": 4, "tokens": 256}}, tiny),
+        Base("decode", "plx_box", {"model": model, "workload": {"kind": "layer", "phase": "decode", "tp": 2, "batch": 8,
+                                                                "context_tokens": 500, "library": "vllm"}}, {"models/tiny.json": EXPERTS}),
+        Base("collective", "dgx_h100", {"workload": {"kind": "collective", "op": "all_reduce", "min_bytes": 1024, "max_bytes": 1048576,
+                                                     "factor": 32, "dtype": "fp32"}}),
+        Base("ring", "dgx_a100", {"machine": {"groups": {"node": {"servers": 2}}},
+                                  "workload": {"kind": "collective", "op": "all_gather", "ranks_per_server": 2, "sizes_bytes": [65536],
+                                               "algorithm": "ring", "protocol": "simple"}}),
+        Base("p2p", "plx_box", {"workload": {"kind": "p2p", "test": "matrix", "engine": "copy_engine", "copy_bytes": 100000, "ranks": 4}}),
+        Base("ib", "dgx_a100", {"machine": {"groups": {"node": {"servers": 2}}},
+                                "workload": {"kind": "p2p", "test": "ib_write_bw", "sizes_bytes": [4096], "iterations": 20}}),
+        Base("kernel", "plx_box", {"machine": {"groups": {"node": {"gpu": "H100-PCIe-80GB"}}}, "workload": {"kind": "kernel", "kernels": kernels}}),
+        Base("overlap", "dgx_a100", {"workload": {"kind": "overlap", "op": "gemm_all_reduce", "gemm": {"m": 512, "n": 1024, "k": 256},
+                                                  "collective_bytes": 65536, "methods": ["gemm", "serial", "beside"], "ranks": 4}}),
+        Base("gather", "dgx_h100", {"workload": {"kind": "overlap", "op": "all_gather_gemm", "gemm": {"m": 512, "n": 1024, "k": 256}, "ranks": 4}}),
+    ]
+
+
+def sweep() -> dict:
+    return {"scenario": "s.yaml", "set": {"seed": 3}, "let": {"gpus": 8, "ranks": "tp * pp"},
+            "axes": {"workload.prefill.tp": [1, 2, 4], "workload.prefill.pp": {"from": 1, "to": 4, "factor": 2},
+                     "box": {"choices": {"plx": {"scenario": "s.yaml", "let": {"gpus": 8}}, "acs": {"set": {"machine.plx.acs": True}}}}},
+            "where": "tp * pp <= gpus", "repeats": 2, "objective": {"minimise": "ttft_s"}}
+
+
+def write(folder: pathlib.Path, files: dict[str, object]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1) + "\n", encoding="utf-8")
