@@ -122,6 +122,15 @@ transport::Meter* Machine::far_pair(const GpuPlace& a, const GpuPlace& b) const 
   return &far_pairs_[(a.server * spec_.board.gpus + low) * spec_.board.gpus + high];
 }
 
+std::vector<Machine::FarPair> Machine::far_pairs() const {
+  std::vector<FarPair> pairs;
+  for (std::uint32_t one = 0; one < gpus() && !far_pairs_.empty(); ++one)
+    for (std::uint32_t other = one + 1; other < gpus() && places_[GpuId(other)].server == places_[GpuId(one)].server; ++other)
+      if (const transport::Meter* meter = far_pair(places_[GpuId(one)], places_[GpuId(other)]); meter != nullptr)
+        pairs.push_back({GpuId(one), GpuId(other), meter});
+  return pairs;
+}
+
 gpu::Egress Machine::egress(transport::Window source, transport::Window destination, std::uint8_t, std::uint32_t channel) const {
   gpu::Egress egress;
   if (source == destination) return egress;

@@ -117,12 +117,19 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   /// The NIC of a GPU's messages on one channel: where it has several, its queue pairs are spread over them.
   NicId nic_of(GpuId gpu, std::uint32_t channel = 0) const;
 
+  /// Two GPUs of a server below different sockets, and what they share where that slows them down.
+  struct FarPair {
+    GpuId one, other;
+    const transport::Meter* meter = nullptr;
+  };
+  std::vector<FarPair> far_pairs() const;
+
   /// Every device of the network between servers.
   const std::vector<std::unique_ptr<infiniband::IbSwitch>>& network() const { return network_; }
   const std::vector<std::unique_ptr<Server>>& servers() const { return servers_; }
 
  private:
-  /// What two GPUs of a server share where their sockets slow them down; null: nothing does.
+  /// null: their sockets do not slow them down.
   transport::Meter* far_pair(const GpuPlace& a, const GpuPlace& b) const;
   /// NICs of one server.
   struct NicShare {

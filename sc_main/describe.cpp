@@ -75,8 +75,8 @@ Json describe(Simulation& simulation) {
   for (const transport::Device* d : simulation.fabric().devices()) m["devices"].push_back({{"name", d->name()}, {"kind", kind_of(*d)}, {"ports", d->ports()}});
   m["links"] = Json::array();
   for (const LinkRow& row : link_table(simulation)) {
-    const transport::Device::Port& port = row.device->port(row.port);
-    m["links"].push_back({{"name", row.name}, {"direction", row.direction}, {"from", row.port_name()}, {"to", port.peer->name()},
+    const char* const to = row.meter != nullptr ? "" : row.device->port(row.port).peer->name();
+    m["links"].push_back({{"name", row.name}, {"direction", row.direction}, {"from", row.port_name()}, {"to", to},
                           {"gb_per_s", row.link().rate.gb_per_s()}, {"latency_ns", row.link().latency.seconds() * 1e9},
                           {"credit_latency_ns", row.link().credit_latency.seconds() * 1e9}, {"buffer_bytes", row.link().buffer_bytes}});
   }

@@ -25,6 +25,7 @@ transport::LinkEnd link_named(Simulation& simulation, const MachineEvent& event)
   const std::vector<LinkRow> rows = link_table(simulation);
   std::vector<std::string> names;
   for (const LinkRow& row : rows) {
+    if (row.meter != nullptr) continue;  // no link
     if (row.port_name() == event.name || (row.name == event.name && row.direction == "tx")) return end_of(row);
     if (row.direction == "tx") names.push_back(row.name);
     names.push_back(row.port_name());

@@ -17,6 +17,7 @@ class Namer {
     for (std::uint32_t g = 0; g < machine_.gpus(); ++g) add_gpu(GpuId(g));
     for (std::uint32_t n = 0; n < machine_.nics(); ++n) add_nic(NicId(n));
     for (const auto& server : machine_.servers()) add_server(*server);
+    for (const auto& pair : machine_.far_pairs()) add_far_pair(pair);
     for (const auto& device : machine_.network()) add_spine(*device);
     return std::move(rows_);
   }
@@ -38,11 +39,12 @@ class Namer {
   }
   void both(const std::string& kind, const std::string& name, const transport::Device& device, PortId port) {
     const transport::Device::Port& from = device.port(port);
-    // A GPU's links belong to the switches that it is on, a network cable to its switch.
-    const bool peers = dynamic_cast<const gpu::Gpu*>(&device) != nullptr || dynamic_cast<const infiniband::IbSwitch*>(from.peer) != nullptr;
+    // A GPU's links belong to the switches that it is on, a socket's memory to its root complex, a network cable to its switch.
+    const bool peers = dynamic_cast<const gpu::Gpu*>(&device) != nullptr || dynamic_cast<const pcie::HostMemory*>(&device) != nullptr ||
+                       dynamic_cast<const infiniband::IbSwitch*>(from.peer) != nullptr;
     const transport::Device* const home = peers && dynamic_cast<const gpu::Gpu*>(from.peer) == nullptr ? from.peer : &device;
-    rows_.push_back({kind, name, "tx", &device, port, home});
-    rows_.push_back({kind, name, "rx", from.peer, from.peer_port, home});
+    rows_.push_back({kind, name, "tx", &device, port, home, nullptr, {}});
+    rows_.push_back({kind, name, "rx", from.peer, from.peer_port, home, nullptr, {}});
   }
   void add_gpu(GpuId id) {
     const gpu::Gpu& gpu = machine_.gpu(id);
@@ -73,6 +75,13 @@ class Namer {
       for (std::uint32_t p = 0; p < server.roots[r]->ports(); ++p)
         if (server.roots[r]->port(PortId(p)).name == "socket")
           both("Socket", fmt::format("Socket_{}[{}]", group, (in_group * server.roots.size() + r) / 2), *server.roots[r], PortId(p));
+    for (std::uint32_t s = 0; s < server.hosts.size(); ++s)
+      both("Host_Memory", fmt::format("Host_Memory_{}[{}]", group, in_group * server.hosts.size() + s), *server.hosts[s], PortId(0));
+  }
+  void add_far_pair(const platforms::Machine::FarPair& pair) {
+    const auto port = [&](GpuId id) { return fmt::format("{}.pcie", machine_.gpu(id).name()); };
+    rows_.push_back({"Far_Peers", fmt::format("Far_Peers_{}_{}", gpu_name(pair.one), gpu_name(pair.other)), "both", nullptr, PortId(), nullptr, pair.meter,
+                     port(pair.one) + " " + port(pair.other)});
   }
   void add_spine(const infiniband::IbSwitch& device) {
     const std::string name = device.name();
@@ -90,7 +99,16 @@ class Namer {
 
 }  // namespace
 
-std::string LinkRow::port_name() const { return fmt::format("{}.{}", device->name(), device->port(port).name); }
+std::string LinkRow::port_name() const {
+  return meter != nullptr ? meter_name : fmt::format("{}.{}", device->name(), device->port(port).name);
+}
+
+transport::LinkDirection LinkRow::link() const {
+  if (meter == nullptr) return device->port(port).egress.link();
+  transport::LinkDirection link;
+  link.rate = meter->rate();
+  return link;
+}
 
 std::vector<LinkRow> link_table(Simulation& simulation) { return Namer(simulation).rows(); }
 

@@ -71,7 +71,8 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
     simulation.workload().follow_requests(timeline_->requests());
     for (const auto& [gpu, rank] : simulation.workload().rank_names()) timeline_->attach(machine.gpu(gpu), "rank " + rank);
     simulation.workload().trace(*timeline_);
-    for (const LinkRow& link : link_table(simulation)) timeline_->attach_link(*link.device, link.port, link.name + " " + link.direction, *link.home);
+    for (const LinkRow& link : link_table(simulation))
+      if (link.meter == nullptr) timeline_->attach_link(*link.device, link.port, link.name + " " + link.direction, *link.home);
     jobs.forward_to(*timeline_);
   }
 }

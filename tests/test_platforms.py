@@ -81,11 +81,16 @@ def test_describe_is_the_machine_that_runs(platform, tmp_path):
     assert [kinds.count(kind) for kind in ("gpu", "nic", "nvswitch")] == [2 * gpus, 2 * nics, 2 * nvswitches]
     for group in machine["groups"]:
         assert group["peak"]["hbm_gb_per_s"] > 0 and group["peak"]["tflops"]["fp16"] > 0
-    # Every device's ports appear as links, from both ends.
+    # Every device's ports appear as links, once.
     names = {device["name"] for device in machine["devices"]}
-    for link in machine["links"]:
+    links = [link for link in machine["links"] if link["direction"] != "both"]
+    assert len({link["from"] for link in links}) == len(links) == sum(device["ports"] for device in machine["devices"])
+    for link in links:
         assert link["from"].rsplit(".", 1)[0] in names and link["to"] in names
-        assert link["gb_per_s"] > 0 and link["latency_ns"] > 0
+        assert link["gb_per_s"] > 0 and (link["latency_ns"] > 0 or link["to"].rpartition(".")[2].startswith("host"))
+    far = [link for link in machine["links"] if link["direction"] == "both"]
+    assert len(far) == (2 * 4 * 4 if platform == "plx_box" else 0)
+    assert all(end.rsplit(".", 1)[0] in names for link in far for end in link["from"].split())
     assert len({(link["name"], link["direction"]) for link in machine["links"]}) == len(machine["links"])
     for gpu in range(8):
         assert f"prefill0.gpu{gpu}.pcie" in {link["from"] for link in machine["links"]}

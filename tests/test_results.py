@@ -243,7 +243,8 @@ def test_requests_are_llmservingsims_and_agree_with_the_rest(several):
 # -- links.csv
 
 LINK_NAMES = (r"GPU_[PD]\[\d+\]\[\d+\]_PCI|GPU_[PD]_Idle\[\d+\]_PCI|"
-              r"IB_NIC_[PD]\[\d+\]_PCI|IB_Cable_[PD]\[\d+\]|PLX_Uplink_[PD]\[\d+\]|Socket_[PD]\[\d+\]")
+              r"IB_NIC_[PD]\[\d+\]_PCI|IB_Cable_[PD]\[\d+\]|PLX_Uplink_[PD]\[\d+\]|Socket_[PD]\[\d+\]|Host_Memory_[PD]\[\d+\]|"
+              r"Far_Peers_([PD]\[\d+\]\[\d+\]|[PD]_Idle\[\d+\])_([PD]\[\d+\]\[\d+\]|[PD]_Idle\[\d+\])")
 
 
 def test_links_have_names_and_possible_loads(several):
@@ -258,7 +259,7 @@ def test_links_have_names_and_possible_loads(several):
         assert int(link["wire_bytes"]) >= int(link["bytes"])
         assert busy * float(link["gb_per_s"]) * 1e9 >= int(link["wire_bytes"]) * (1 - 1e-9)  # no line beats its rate
     for name, directions in itertools.groupby(several.links, key=lambda link: link["name"]):
-        assert [link["direction"] for link in directions] == ["tx", "rx"], name
+        assert [link["direction"] for link in directions] == (["both"] if name.startswith("Far") else ["tx", "rx"]), name
     assert len({link["port"] for link in several.links}) == len(several.links)
     for (row, entry) in zip(several.links, several.summary["links"], strict=True):
         assert row["name"] == entry["name"] and row["direction"] == entry["direction"]

@@ -9,8 +9,10 @@ namespace {
 using PortKey = std::pair<const transport::Device*, std::uint32_t>;
 
 /// @return whether its bytes may cross other ports, too
-bool add_ports(std::vector<PortKey>& ports, const transport::Path& path) {
+bool add_ports(std::vector<PortKey>& ports, const transport::Path& path, std::vector<transport::Meter*>* meters = nullptr) {
   bool spread = false;
+  if (meters != nullptr && path.meter != nullptr && std::find(meters->begin(), meters->end(), path.meter) == meters->end())
+    meters->push_back(path.meter);
   for (const transport::Lane& lane : path.lanes)
     for (const transport::Hop& hop : lane.hops) {
       ports.emplace_back(hop.device, hop.port.value());
@@ -53,6 +55,12 @@ void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
 
 }  // namespace
 
+ReuseTable::ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports, const std::vector<transport::Meter*>& meters, Time least_launch)
+    : ports_(std::move(ports)), least_launch_(least_launch) {
+  for (const auto& [device, port] : ports_) counters_.push_back(&device->port(port).counters);
+  for (transport::Meter* meter : meters) counters_.push_back(&meter->counters);
+}
+
 Time ReuseTable::quiet_from(Time now) const {
   Time from;
   for (const auto& [device, id] : ports_) {
@@ -92,23 +100,23 @@ void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) 
   }
   const std::vector<transport::PortCounters> before = std::move(course.counters);
   course.counters.clear();
-  for (std::size_t i = 0; i < ports_.size(); ++i) course.counters.push_back(difference(ports_[i].first->port(ports_[i].second).counters, before[i]));
+  for (std::size_t i = 0; i < counters_.size(); ++i) course.counters.push_back(difference(*counters_[i], before[i]));
   courses_.emplace(key, std::move(course));
 }
 
 std::vector<transport::PortCounters> ReuseTable::counters() const {
   std::vector<transport::PortCounters> all;
-  for (const auto& [device, port] : ports_) all.push_back(device->port(port).counters);
+  for (const transport::PortCounters* counters : counters_) all.push_back(*counters);
   return all;
 }
 
 std::uint64_t ReuseTable::replay(const Course& course) {
   std::uint64_t transactions = 0;
-  for (std::size_t i = 0; i < ports_.size(); ++i) {
-    transport::PortCounters& c = ports_[i].first->port(ports_[i].second).counters;
+  for (std::size_t i = 0; i < counters_.size(); ++i) {
+    transport::PortCounters& c = *counters_[i];
     const transport::PortCounters& more = course.counters[i];
     c.transactions += more.transactions;
-    transactions += more.transactions;
+    if (i < ports_.size()) transactions += more.transactions;
     c.payload_bytes += more.payload_bytes;
     c.wire_bytes += more.wire_bytes;
     c.busy += more.busy;
@@ -125,12 +133,13 @@ std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, cons
   for (const auto& [source, destination, other_class] : others) add_ports(reached, fabric.path(source, destination, other_class));
   sort_unique(reached);
   std::vector<std::vector<PortKey>> own(groups.size());
+  std::vector<std::vector<transport::Meter*>> meters(groups.size());
   std::map<PortKey, std::uint32_t> users;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     bool spread = false;
     for (const transport::Window a : groups[g].members)
       for (const transport::Window b : groups[g].members)
-        if (a != b) spread |= add_ports(own[g], fabric.path(a, b, traffic_class));
+        if (a != b) spread |= add_ports(own[g], fabric.path(a, b, traffic_class), &meters[g]);
     sort_unique(own[g]);
     for (const PortKey& port : own[g]) ++users[port];
     if (spread) own[g].clear();
@@ -149,7 +158,7 @@ std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, cons
     for (transport::Device* device : fabric.devices())  // in an order that does not depend on addresses
       for (std::uint32_t p = 0; p < device->ports(); ++p)
         if (std::binary_search(ports.begin(), ports.end(), PortKey(device, p))) mine.emplace_back(device, PortId(p));
-    tables.push_back(std::make_unique<ReuseTable>(std::move(mine), groups[g].least_launch));
+    tables.push_back(std::make_unique<ReuseTable>(std::move(mine), meters[g], groups[g].least_launch));
   }
   return tables;
 }

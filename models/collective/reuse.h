@@ -19,18 +19,18 @@ namespace railyard::collective {
 /// What one collective left behind, relative to its first start.
 struct Course {
   std::vector<std::pair<Time, std::uint32_t>> done;   ///< (when, member), in order
-  std::vector<transport::PortCounters> counters;      ///< added to each port of the group
+  std::vector<transport::PortCounters> counters;      ///< added to each port of the group, and to each meter
   transport::ClassTotals messages;
   std::shared_ptr<transport::MemoryCourse> memory;    ///< of its members
   std::vector<Trail> trails;                          ///< by member; empty where nobody follows causes
   bool apart = false;                                 ///< its links are quiet before the group's next collective can begin
 };
 
-/// The ports of one group of members, if nobody else's traffic can cross them.
+/// The ports of one group of members, and the meters of their pairs, if nobody else's traffic can cross them.
 class ReuseTable {
  public:
   /// @param least_launch  no collective of the group begins sooner after a member of it has entered
-  ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports, Time least_launch) : ports_(std::move(ports)), least_launch_(least_launch) {}
+  ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports, const std::vector<transport::Meter*>& meters, Time least_launch);
 
   Time least_launch() const { return least_launch_; }
   /// From when on the links are quiet if nothing else comes, or an instant not after now; max: not known yet.
@@ -46,13 +46,14 @@ class ReuseTable {
   void keep(const CourseKey& key, Course course, Time now, Time took);
 
   std::vector<transport::PortCounters> counters() const;
-  /// Adds a course to the ports' counters. @return its transactions
+  /// Adds a course to the counters. @return its transactions over links
   std::uint64_t replay(const Course& course);
 
  private:
   // What all of them may take of memory is bounded.
   static constexpr std::size_t kMostCourses = 4096, kMostSteps = 1 << 22;
   std::vector<std::pair<transport::Device*, PortId>> ports_;
+  std::vector<transport::PortCounters*> counters_;  ///< of the ports, then of the meters
   Time least_launch_;
   Collective* kept_ = nullptr;
   std::size_t steps_ = 0;

@@ -157,7 +157,10 @@ transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic
       break;
     case Egress::Via::pcie:
       path = pcie_path(address);
-      if (egress.far_pair != nullptr) path.limit = egress.far_pair->rate();
+      if (egress.far_pair != nullptr) {
+        path.limit = egress.far_pair->rate();
+        path.meter = egress.far_pair;
+      }
       break;
     case Egress::Via::bounce:
       return egress.host->bounce_path(pcie_path(transport::window_base(egress.host->window())), destination, engine);

@@ -87,23 +87,4 @@ class ByteClock {
   std::uint64_t carry_ = 0;  ///< in parts of a femtosecond, as many as the price's denominator
 };
 
-/// A rate that several flows share: who waits for it starts when all that it has counted has taken its time.
-class Meter {
- public:
-  explicit Meter(Rate rate) : rate_(rate), clock_(rate) {}
-
-  Rate rate() const { return rate_; }
-  Time free() const { return free_; }
-  /// Bytes that come at `when` take their time from then on, or after those before them.
-  void take(Time when, Bytes bytes) {
-    if (when > free_) clock_.reset();
-    free_ = later(free_, when) + clock_.advance(bytes);
-  }
-
- private:
-  Rate rate_;
-  ByteClock clock_;
-  Time free_;
-};
-
 }  // namespace railyard::transport

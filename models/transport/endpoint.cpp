@@ -95,14 +95,10 @@ bool Endpoint::stage(PortId out, Requester& requester) {
       part.operation == Operation::read_request ? kRequestChannel : context_.plan.channel_of[message.traffic_class];
   t->first_of_message = part.first;
   t->head = later(now(), part.written);
-  if (part.meter != nullptr) {
-    t->head = later(t->head, part.meter->free());
-    part.meter->take(t->head, t->payload_bytes);
-    metered_until_ = later(metered_until_, part.meter->free());
-  }
-  t->tail = t->head;
   // What its source has yet to write does not wait for the port.
   t->waiting_since = later(part.first ? message.started : requester.last_left, part.written);
+  if (part.meter != nullptr) wait_for_meter(part, *t);
+  t->tail = t->head;
   if (part.rate != Rate()) t->tail = part.written = t->head + part.rate.time_for(t->payload_bytes);
   t->stalled_before = part.first ? part.stalled_before : ports_[out.value()].stalled;
   t->held_up_bytes = part.whole_bytes;
@@ -112,6 +108,19 @@ bool Endpoint::stage(PortId out, Requester& requester) {
   if (part.bytes == 0) requester.parts.pop_front();
   requester.ready.push(t);
   return true;
+}
+
+void Endpoint::wait_for_meter(Part& part, Transaction& t) {
+  Meter& meter = *part.meter;
+  // What the meter counts of the same part before is no wait.
+  const Time waited = since(meter.free(), later(t.waiting_since, part.metered));
+  if (waited != Time())
+    part.message->waited_at(meter.counters, share(waited, part.whole_bytes, std::max<Bytes>(1, part.message->bytes)));
+  t.head = later(t.head, meter.free());
+  t.waiting_since = later(t.waiting_since, t.head);
+  meter.take(t.head, t.payload_bytes);
+  part.metered = meter.free();
+  metered_until_ = later(metered_until_, meter.free());
 }
 
 void Endpoint::cut_off(Transaction& t, PortId) {

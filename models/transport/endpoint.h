@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/byte_clock.h"
 #include "transport/device.h"
+#include "transport/meter.h"
 #include "transport/ring.h"
 
 namespace railyard::transport {
@@ -47,6 +47,7 @@ class Endpoint : public Device {
     GroupId group = 0;
     Bytes engine_payload_bytes = 0;
     Meter* meter = nullptr;          ///< that its bytes wait for and are counted by, if any
+    Time metered;                    ///< by then the meter has counted what is cut
     Rate rate;                       ///< at which the source writes it; zero: as fast as the link takes it
     Time written;                    ///< by then the source has written what is cut
     bool first = true;
@@ -103,6 +104,8 @@ class Endpoint : public Device {
   Outlet& outlet(PortId out);
   /// Cuts the next transaction of a requester that has none ready; false when it has no bytes left.
   bool stage(PortId out, Requester& requester);
+  /// Puts a staged transaction's head where its part's meter is free, and lays the wait there.
+  void wait_for_meter(Part& part, Transaction& transaction);
   /// Asks for the port, at once or when the source has begun to write what is staged.
   void request_staged(PortId out, std::uint32_t number);
   /// Counts what of a message has left its source.

@@ -24,13 +24,24 @@ void Fluid::add(Device& device, PortId id) {
   back.fluid = &here;
 }
 
+void Fluid::add(Meter& meter) {
+  if (meter.fluid != nullptr) return;
+  FluidPort& shared = ports_.emplace_back();
+  shared.meter = &meter;
+  meter.fluid = &shared;
+  shared.reverse = &ports_.emplace_back();
+}
+
 FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
   const auto [found, fresh] = by_pair_.try_emplace(pair, nullptr);
   if (fresh) {
     const Path path = fabric_.path_of(message);
     if (!path.lanes.empty()) {
       const Hop& first = path.lanes[0].hops[0];
-      if (first.device->port(first.port).fluid != nullptr) found->second = &ways_.emplace_back(fabric_, message);
+      if (first.device->port(first.port).fluid != nullptr) {
+        if (path.meter != nullptr) add(*path.meter);
+        found->second = &ways_.emplace_back(fabric_, message);
+      }
     }
   }
   return found->second;
@@ -117,7 +128,7 @@ void Fluid::drain(FluidStream& stream, Time from) {
     }
   }
   if (alone == sized.drain) alone = stream.way->price().advance(sized.slowest_bytes, stream.carry);
-  if (from > message.started) message.waited_at(stream.way->crossings()[0].port->port->counters, from - message.started);
+  if (from > message.started) message.waited_at(stream.way->crossings()[0].port->counters(), from - message.started);
   stream.begun = from;
   stream.drain_from(from, alone);
 }
@@ -128,7 +139,7 @@ void Fluid::settle(FluidStream& stream) {
     const Time left = message.left_at;
     stream.book_wait(left);
     for (const FluidWay::Charge& charge : stream.way->sized(message.bytes).charges) {
-      PortCounters& counters = charge.port->port->counters;
+      PortCounters& counters = charge.port->counters();
       ++counters.transactions;
       counters.payload_bytes += charge.payload_bytes;
       counters.wire_bytes += charge.wire_bytes;

@@ -39,6 +39,7 @@ class Fluid : private CalendarClient {
   static constexpr std::uint32_t kWakeTag = 0;
   static constexpr std::uint32_t kSolveTag = 1;
 
+  void add(Meter& meter);
   FluidStream& stream_of(const Message& message);
   FluidWay* way_of(std::uint64_t pair, const Message& message);
   /// It was idle: puts it on its links and begins with its front message.

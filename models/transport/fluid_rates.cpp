@@ -103,7 +103,7 @@ void FluidRates::solve(Rule rule) {
 
 void FluidRates::offer(FluidPort& port, Rule rule) {
   if (port.members.empty()) return;
-  double line = line_rate(port.link());
+  double line = port.line();
   if (port.limit != 0) line = std::min(line, port.limit);
   for (const FluidPort::Member& m : port.reverse->members)
     line -= share_of(*m.flow, rule).rate * m.flow->way->crossings()[m.crossing].owed;

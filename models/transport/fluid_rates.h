@@ -19,19 +19,22 @@ namespace railyard::transport {
 inline double line_rate(const LinkDirection& link) { return static_cast<double>(link.rate.bytes_per_second()); }
 struct FluidFlow;
 
-/// One direction of a link as streams see it.
+/// One direction of a link as streams see it, or a meter.
 struct FluidPort {
   struct Member {
     FluidFlow* flow = nullptr;
     std::uint32_t crossing = 0;  ///< of its way
   };
-  Device::Port* port = nullptr;
-  FluidPort* reverse = nullptr;
+  Device::Port* port = nullptr;  ///< null: a meter
+  Meter* meter = nullptr;
+  FluidPort* reverse = nullptr;  ///< of a meter: nobody's
   double limit = 0;              ///< of the engine behind it, a NIC's read tags, in wire bytes per second; 0: none
   std::vector<Member> members;   ///< by channel, requester and number of the flow
   std::array<bool, 2> asked{};   ///< waits for its turn in solve(), by rule
 
   const LinkDirection& link() const { return port->egress.link(); }
+  double line() const { return port != nullptr ? line_rate(link()) : static_cast<double>(meter->rate().bytes_per_second()); }
+  PortCounters& counters() const { return port != nullptr ? port->counters : meter->counters; }
 };
 
 /// A stream's place in the sharing. Rates in payload bytes per second.

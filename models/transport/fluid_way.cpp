@@ -40,6 +40,12 @@ void FluidWay::rebuild() {
     case MessageKind::multicast: add_multicast(); break;
     case MessageKind::reduce: add_reduction(); break;
   }
+  if (path_.meter != nullptr && path_.meter->fluid != nullptr) {
+    FluidCrossing& metered = crossings_.emplace_back();
+    metered.port = path_.meter->fluid;
+    metered.requester = FluidCrossing::kOwn;
+    metered.channel = fabric_.context().plan.channel_of[example_.traffic_class];
+  }
 
   double slowest = path_.limit != Rate() ? 1 / static_cast<double>(path_.limit.bytes_per_second()) : 0;
   slowest_ = legs_.size();
@@ -152,6 +158,7 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
       charge(back, 0, taken(PacedBy::line, back.link(), question(leg.hop), payload));
     }
   }
+  if (crossings_.size() > legs_.size()) sized.charges.push_back({crossings_.back().port, bytes, bytes, path_.meter->rate().time_for(bytes)});
   sized.slowest_bytes = bytes;
   if (slowest_ < legs_.size()) {
     const Leg& leg = legs_[slowest_];

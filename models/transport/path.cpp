@@ -220,14 +220,16 @@ Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
   return path.fixed + longest;
 }
 
+double payload_rate(const Path& path, const Hop& hop, Bytes transaction_bytes) {
+  const WireCost cost = cost_at(hop, path, transaction_bytes, false);
+  return hop.link().trains_per_second(flow_of(hop.operation), cost) * static_cast<double>(transaction_bytes);
+}
+
 Rate payload_rate(const Path& path, Bytes transaction_bytes) {
   double sum = 0;
   for (const Lane& lane : path.lanes) {
     double slowest = path.limit != Rate() ? static_cast<double>(lane_limit(path, lane).bytes_per_second()) : 1e18;
-    for (const Hop& hop : lane.hops) {
-      const WireCost cost = cost_at(hop, path, transaction_bytes, false);
-      slowest = std::min(slowest, hop.link().trains_per_second(flow_of(hop.operation), cost) * static_cast<double>(transaction_bytes));
-    }
+    for (const Hop& hop : lane.hops) slowest = std::min(slowest, payload_rate(path, hop, transaction_bytes));
     sum += slowest;
   }
   return Rate::bytes_per_second(static_cast<std::uint64_t>(sum));

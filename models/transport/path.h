@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "transport/device.h"
+#include "transport/meter.h"
 
 namespace railyard::transport {
 
@@ -29,7 +30,8 @@ struct Lane {
 struct Path {
   std::vector<Lane> lanes;
   Time fixed;                      ///< turn-arounds that are no link's: doorbell, read request out, memory, NIC pipeline
-  Rate limit;                      ///< of the source engine (NIC read tags) or reduction slots; lanes share it by weight; zero: none
+  Rate limit;                      ///< of the source engine (NIC read tags), reduction slots or a meter; lanes share it by weight; zero: none
+  Meter* meter = nullptr;          ///< whose rate the limit is, if any
   Bytes engine_payload_bytes = 0;      ///< of what the source writes, per packet; 0: the links'
   Bytes request_bytes = 0;             ///< of what is read, asked for per request; 0: the links'
   Bytes completion_payload_bytes = 0;  ///< of what is read, per packet; 0: the links'
@@ -73,6 +75,9 @@ Bytes automatic_transaction_bytes(const Path& path);
 /// source's own copy meets, of a reduction while its requests are out before its first operand is there, of what bounces to
 /// within a chunk's turn-around.
 Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes);
+
+/// Payload that one hop passes of transactions of this path, one after another, in bytes per second.
+double payload_rate(const Path& path, const Hop& hop, Bytes transaction_bytes);
 
 /// Payload rate of a long message alone on this path.
 Rate payload_rate(const Path& path, Bytes transaction_bytes);

@@ -63,7 +63,7 @@ class Device:
 
 @dataclass
 class Connection:
-    """Both directions of a link: shares of the run in which the line was charged."""
+    """Both directions of a link, or the limit of far peers (`tx` alone): shares of the run in which the line was charged."""
 
     name: str
     ends: tuple[str, str]
@@ -83,9 +83,10 @@ class Topology(Chart):
 
     devices: list[Device]
     connections: list[Connection]
+    undrawn: list[Connection]  # in the table only: sockets' memories, and far peers, who are joined by no link
 
     def table(self) -> Table:
-        busiest = sorted(self.connections, key=lambda link: -link.utilisation)
+        busiest = sorted(self.connections + self.undrawn, key=lambda link: -link.utilisation)
         return Table(
             ["link", "from", "to", "GB/s", "tx utilisation", "rx utilisation", "GB moved"],
             [[link.name, *link.ends, link.gb_per_s, link.tx, link.rx, link.gigabytes] for link in busiest],
@@ -172,6 +173,9 @@ def _level(name: str, kind: str) -> int:
     return LEVELS.index(kind) if kind in LEVELS else len(LEVELS)
 
 
+UNDRAWN = ("Far_Peers_", "Host_Memory_")
+
+
 def _placed(kinds: dict[str, str], connections: list[Connection]) -> list[Device]:
     """GPUs and NICs side by side under their switches, everything else in the middle of what it is connected to."""
     neighbours: dict[str, list[str]] = {name: [] for name in kinds}
@@ -248,21 +252,29 @@ def topology(files: pathlib.Path) -> Topology | None:
             name = name[: name.rindex(".")]
         return name
 
-    ends = {link["name"]: (device(link["from"]), device(link["to"])) for link in machine["links"] if link["direction"] == "tx"}
+    ends = {}
+    for link in machine["links"]:
+        if link["direction"] == "both":
+            one, other = link["from"].split()
+            ends[link["name"]] = device(one), device(other)
+        elif link["direction"] == "tx":
+            ends[link["name"]] = device(link["from"]), device(link["to"])
     directions = {(row["name"], row["direction"]): row for row in run_files.table(path, LINKS, "the links of a run")}
     connections = []
     for name, pair in ends.items():
-        if (name, "tx") not in directions:
+        tx, rx = directions.get((name, "tx")) or directions.get((name, "both")), directions.get((name, "rx"), {})
+        if tx is None:
             raise run_files.Error(path, f"has no row of {name} tx, which machine.json has")
-        tx, rx = directions[name, "tx"], directions.get((name, "rx"), {})
         moved = (tx["bytes"] + rx.get("bytes", 0)) * 1e-9
         connections.append(Connection(name, pair, tx["gb_per_s"], tx["utilisation"], rx.get("utilisation", 0.0), moved))
     if len(kinds) > MOST_DEVICES:
-        return Topology("links", "Links", [], connections, note=f"{len(kinds)} devices are too many to draw.")
+        return Topology("links", "Links", [], connections, [], note=f"{len(kinds)} devices are too many to draw.")
+    undrawn = [link for link in connections if link.name.startswith(UNDRAWN)]
+    connections = [link for link in connections if link not in undrawn]
     linked = {end for link in connections for end in link.ends}
     drawn = {name: kind for name, kind in kinds.items() if name in linked}
     note = "" if len(drawn) == len(kinds) else "Devices without a link, such as hosts' memory, are left out."
-    return Topology("links", "Links by utilisation", _placed(drawn, connections), connections, note=note)
+    return Topology("links", "Links by utilisation", _placed(drawn, connections), connections, undrawn, note=note)
 
 
 PAIRS = {"unidirectional": "Bandwidth one way", "bidirectional": "Bandwidth both ways", "latency": "Latency"}
