@@ -16,13 +16,15 @@ class Collective;
 struct Trail {
   std::uint32_t from_member = 0;
   std::vector<transport::Cost> costs;  ///< none twice of a kind, class and port
+  std::vector<Time> floors;            ///< in no less time would it be over without one cost or another, as the listener numbers them
 };
 
 class CauseListener {
  public:
   virtual void on_entered(const Collective& collective, std::uint32_t member) = 0;
   /// What happens now puts something off; the same tag and data come up again in the order in which they were put off.
-  virtual void on_put_off(const Collective& collective, std::uint32_t tag, std::uint64_t data) = 0;
+  /// @param copying  of the time until then, what a CTA copies bytes for, at its rate
+  virtual void on_put_off(const Collective& collective, std::uint32_t tag, std::uint64_t data, Time copying) = 0;
   virtual void on_taken_up(const Collective& collective, std::uint32_t tag, std::uint64_t data) = 0;
   /// The last byte of a message has left its source.
   virtual void on_left(const transport::Message& message) = 0;

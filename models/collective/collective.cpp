@@ -74,12 +74,12 @@ void Collective::enter(std::uint32_t member) {
   last_entry_ = fabric_.now();
   if (causes_ != nullptr) causes_->on_entered(*this, member);
   // Last at its instant and in the order of members: who entered first at one instant decides nothing.
-  if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member);
+  if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member, Time());
   fabric_.calendar().at_last(fabric_.now() + spec_.launch, turn(member, false), *this, kStartTag, member);
 }
 
-void Collective::put_off(Time wait, std::uint32_t tag, std::uint64_t data) {
-  if (causes_ != nullptr) causes_->on_put_off(*this, tag, data);
+void Collective::put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time copying) {
+  if (causes_ != nullptr) causes_->on_put_off(*this, tag, data, copying);
   fabric_.calendar().at(fabric_.now() + wait, *this, tag, data);
 }
 
@@ -142,7 +142,7 @@ void Collective::advance(std::uint32_t number) {
     const Time prepared = preparation(member, number % program_->threads(), action);
     if (prepared != Time()) {
       thread.busy = true;
-      put_off(prepared, kPreparedTag, number);
+      put_off(prepared, kPreparedTag, number, copying(member, number % program_->threads(), action));
       return;
     }
     if (!transfer(number, action)) return;
@@ -167,17 +167,21 @@ bool Collective::may_start(std::uint32_t number, const Action& action) {
 Time Collective::preparation(std::uint32_t member, std::uint32_t thread, const Action& action) const {
   const StepCost& cost = spec_.cost;
   const std::uint32_t channels = program_->channels(thread);
-  Bytes moved = action.work_bytes, copied = action.work_bytes;
-  for (const Transfer& t : action.transfers) {
-    if (t.kind == Transfer::Kind::flag) continue;
-    moved += t.range.bytes;
-    if (leaves_server(member, t)) copied += t.range.bytes;  // to the proxy's buffer; others are written while they leave
-  }
+  Bytes moved = action.work_bytes;
+  for (const Transfer& t : action.transfers)
+    if (t.kind != Transfer::Kind::flag) moved += t.range.bytes;
   Time time = cost.step;
   const Bytes each = ceil_div(moved, channels);
   if (cost.line_bytes != 0 && each > cost.line_bytes) time += cost.line * (ceil_div(each, cost.line_bytes) - 1);
-  if (cost.channel_rate != Rate() && copied != 0) time += times(cost.channel_rate, channels).time_for(copied);
-  return time;
+  return time + copying(member, thread, action);
+}
+
+Time Collective::copying(std::uint32_t member, std::uint32_t thread, const Action& action) const {
+  Bytes copied = action.work_bytes;
+  for (const Transfer& t : action.transfers)
+    if (t.kind != Transfer::Kind::flag && leaves_server(member, t)) copied += t.range.bytes;  // to the proxy's buffer; others are written while they leave
+  if (spec_.cost.channel_rate == Rate() || copied == 0) return Time();
+  return times(spec_.cost.channel_rate, program_->channels(thread)).time_for(copied);
 }
 
 bool Collective::transfer(std::uint32_t number, const Action& action) {

@@ -89,7 +89,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   Lane& lane(std::uint32_t thread, std::uint32_t lane) { return lanes_[thread * program_->lanes() + lane]; }
   void start(std::uint32_t member);
   /// on_event() with these, so much later.
-  void put_off(Time wait, std::uint32_t tag, std::uint64_t data);
+  void put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time copying = Time());
   /// At the first member's start: whether the course of an earlier one was taken instead; if not, begins to keep this one.
   bool reuse();
   CourseKey course_key() const;
@@ -102,6 +102,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   bool may_start(std::uint32_t thread, const Action& action);
   /// What an action costs the CTAs before its transfers start.
   Time preparation(std::uint32_t member, std::uint32_t thread, const Action& action) const;
+  /// Of that, what the CTAs copy bytes for.
+  Time copying(std::uint32_t member, std::uint32_t thread, const Action& action) const;
   /// Starts an action's transfers. @return whether the CTAs are free at once
   bool transfer(std::uint32_t thread, const Action& action);
   /// Hands a transfer of a thread's to the fabric.

@@ -23,7 +23,7 @@ void merge(std::vector<Cost>& costs, const Cost& more) {
 }  // namespace
 
 CriticalPath::CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups groups)
-    : fabric_(fabric), frees_(frees), groups_(std::move(groups)), message_costs_(fabric, groups_) {
+    : fabric_(fabric), frees_(frees), groups_(std::move(groups)), message_costs_(fabric, groups_, frees.groups) {
   fabric_.add_listener(*this);
 }
 
@@ -48,7 +48,7 @@ void CriticalPath::join(Moment& moment, const Moment& other) {
   moment.cause = other.cause;
 }
 
-CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost> costs, std::string name) const {
+CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost> costs, std::string name, const std::vector<Time>& floors) const {
   Moment result{before.cause, now(), before.if_free};
   if (result.at == before.at) return result;
   const Time took = now() - before.at;
@@ -58,7 +58,10 @@ CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost>
     if (transport::of_traffic(cost.kind)) free[frees_.of_class(cost.which)] += cost.time;
     if (const auto group = groups_.find(cost.port); group != groups_.end()) free[frees_.of_group(group->second)] += cost.time - cost.hidden_elsewhere;
   }
-  for (std::size_t f = 0; f < free.size(); ++f) result.if_free[f] += since(took, free[f]);
+  for (std::size_t f = 0; f < free.size(); ++f) {
+    const Time least = floors.empty() ? Time() : sooner(floors[f], took);
+    result.if_free[f] += later(since(took, free[f]), least);
+  }
   auto* const cause = new Cause{before.cause, before.at, now(), std::move(costs), std::move(name)};
   result.cause = CauseRef(cause);
   return result;
@@ -86,7 +89,7 @@ void CriticalPath::on_done(const workload::Job& job) {
   switch (job.kind()) {
     case workload::JobKind::kernel: moment = done_kernels(job, moment); break;
     case workload::JobKind::collective: moment = done_collective(job); break;
-    case workload::JobKind::send: moment = after(moment, std::move(landed_), job.name()); break;
+    case workload::JobKind::send: moment = after(moment, std::move(landed_), job.name(), landed_floors_); break;
     case workload::JobKind::delay: moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name()); break;
   }
   if (job.kind() != workload::JobKind::send) streams_[&job.stream()] = moment;
@@ -152,25 +155,33 @@ void CriticalPath::on_entered(const collective::Collective& collective, std::uin
   Inside& inside = collectives_[&collective];
   Moment& entered = inside.entered[member];
   entered = after(entered, {{CostKind::sm_wait, 0, nullptr, since(now(), entered.at), {}, {}}}, {});
+  inside.load.begin(now());
   happens(inside, CauseRef(new Cause{CauseRef(), now(), now(), {}, {}, member}));
 }
 
-void CriticalPath::on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) {
-  put_off_[{&collective, tag, data}].push_back(collectives_[&collective].last);
+void CriticalPath::on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data, Time copying) {
+  put_off_[{&collective, tag, data}].push_back({collectives_[&collective].last, copying});
 }
 
 void CriticalPath::on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) {
   const auto found = put_off_.find({&collective, tag, data});
-  CauseRef cause = found->second.front();
+  const Waiting waiting = std::move(found->second.front());
+  CauseRef cause = waiting.cause;
   found->second.pop_front();
   if (found->second.empty()) put_off_.erase(found);
-  if (cause->to != now())
-    cause = CauseRef(new Cause{cause, cause->to, now(), {{CostKind::step, collective.spec().traffic_class, nullptr, now() - cause->to, {}, {}}}, {}, cause->member});
+  if (cause->to != now()) {
+    const std::uint8_t traffic_class = collective.spec().traffic_class;
+    const Time took = now() - cause->to, copying = sooner(waiting.copying, took);
+    std::vector<Cost> costs;
+    if (took != copying) costs.push_back({CostKind::step, traffic_class, nullptr, took - copying, {}, {}});
+    if (copying != Time()) costs.push_back({CostKind::engine, traffic_class, nullptr, copying, {}, {}});
+    cause = CauseRef(new Cause{cause, cause->to, now(), std::move(costs), {}, cause->member});
+  }
   happens(collectives_[&collective], cause);
 }
 
 void CriticalPath::on_send(const transport::Message& message, Time) {
-  message_costs_.sent(message);
+  message_costs_.sent(message, inside_ == nullptr);
   if (inside_ != nullptr) messages_[&message] = {inside_->last, inside_};
 }
 
@@ -182,19 +193,44 @@ void CriticalPath::on_left(const transport::Message& message) {
 void CriticalPath::on_delivered(const transport::Message& message, Time) {
   landed_ = message_costs_.landed(message, now());
   const auto found = messages_.find(&message);
-  if (found == messages_.end()) return;
+  if (found == messages_.end()) {
+    const std::vector<Time> by_group = message_costs_.take_floors(message);
+    landed_floors_.assign(frees_.count(), Time());
+    std::copy(by_group.begin(), by_group.end(), landed_floors_.begin() + static_cast<std::ptrdiff_t>(frees_.of_group(0)));
+    const std::size_t slowest = message_costs_.slowest_group(message);
+    if (slowest < by_group.size()) landed_floors_[static_cast<std::size_t>(CostKind::wire)] = by_group[slowest];
+    return;
+  }
   const Sent sent = std::move(found->second);
   messages_.erase(found);
+  message_costs_.add(sent.inside->load, message);
   happens(*sent.inside, CauseRef(new Cause{sent.cause, sent.cause->to, now(), landed_, {}, sent.cause->member}));
 }
 
 collective::Trail CriticalPath::trail_of(const collective::Collective& collective) {
-  const CauseRef& last = collectives_[&collective].last;
+  const Inside& inside = collectives_[&collective];
+  const CauseRef& last = inside.last;
   collective::Trail trail;
   trail.from_member = last->member;
   for (const Cause* cause = last.get(); cause != nullptr; cause = cause->before.get())
     for (const Cost& cost : cause->costs) merge(trail.costs, cost);
+  trail.floors = floors_of(inside.load);
   return trail;
+}
+
+std::vector<Time> CriticalPath::floors_of(const transport::MessageCosts::Load& load) {
+  const transport::MessageCosts::Floors least = message_costs_.floors(load);
+  std::vector<Time> floors(frees_.count());
+  const auto at = [&](CostKind kind) -> Time& { return floors[static_cast<std::size_t>(kind)]; };
+  const Time most = later(least.links, least.engines), way = least.lead + least.latency;
+  at(CostKind::step) = most + least.latency;
+  at(CostKind::latency) = most + least.lead;
+  at(CostKind::queue) = most + way;
+  at(CostKind::engine) = least.links + least.latency;
+  at(CostKind::wire) = later(least.beside_slowest, least.engines) + way;
+  for (std::size_t group = 0; group < frees_.groups; ++group)
+    floors[frees_.of_group(group)] = later(least.beside_group[group], least.engines) + way;
+  return floors;
 }
 
 CriticalPath::Moment CriticalPath::done_collective(const workload::Job& job) {
@@ -206,7 +242,7 @@ CriticalPath::Moment CriticalPath::done_collective(const workload::Job& job) {
   for (const Moment& other : inside->second.entered)
     if (!other.if_free.empty() && other.at <= begun.at) join(begun, other);
   if (++inside->second.done == collective.size()) collectives_.erase(inside);
-  return after(begun, trail.costs, job.name());
+  return after(begun, trail.costs, job.name(), trail.floors);
 }
 
 // -- what came of it

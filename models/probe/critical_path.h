@@ -74,10 +74,15 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
     std::vector<Moment> entered;  ///< by member; before it has entered: begun
     std::uint32_t done = 0;
     CauseRef last;                ///< what happened in it last
+    transport::MessageCosts::Load load;  ///< since the latest member entered
   };
   struct Sent {
     CauseRef cause;
     Inside* inside;
+  };
+  struct Waiting {
+    CauseRef cause;
+    Time copying;
   };
   struct PutOff {
     const collective::Collective* collective;
@@ -102,7 +107,7 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
 
   void on_entered(const collective::Collective& collective, std::uint32_t member) override;
-  void on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
+  void on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data, Time copying) override;
   void on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
   void on_left(const transport::Message& message) override;
   collective::Trail trail_of(const collective::Collective& collective) override;
@@ -120,7 +125,10 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   Moment beginning() const;
   static void join(Moment& moment, const Moment& other);
   /// The moment now, so much after another.
-  Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name) const;
+  /// @param floors  that it would take at least, by Frees; empty: none
+  Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name, const std::vector<Time>& floors = {}) const;
+  /// In what time a collective's messages could be over at the earliest, by what is free: the busiest of what is left.
+  std::vector<Time> floors_of(const transport::MessageCosts::Load& load);
   /// Of a chain of kernels alone: its seconds by what limits them, and what each resource would save, were it free.
   struct Kernels {
     gpu::SharedChain chain;
@@ -148,10 +156,11 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   // Inside collectives: chains that end in a member's entry.
   std::unordered_map<const collective::Collective*, Inside> collectives_;
   std::unordered_map<const transport::Message*, Sent> messages_;
-  std::unordered_map<PutOff, std::deque<CauseRef>, PutOffHash> put_off_;
+  std::unordered_map<PutOff, std::deque<Waiting>, PutOffHash> put_off_;
   Inside* inside_ = nullptr;                     ///< in which something happens now
   const collective::Trail* ended_ = nullptr;     ///< of the member whose job is done next
   std::vector<transport::Cost> landed_;          ///< of the message that lands now
+  std::vector<Time> landed_floors_;              ///< of the same, by Frees
 };
 
 }  // namespace railyard::probe

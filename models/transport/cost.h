@@ -16,7 +16,7 @@ enum class CostKind : std::uint8_t {
   sharing,  ///< what it took longer, beside other kernels, collectives and messages, or on a GPU that was slowed down
   sm_wait,  ///< CTAs of a collective waiting for SMs
   step,     ///< work of a collective's CTAs, proxies and host
-  engine,   ///< a message: what limits its bytes is no link, but an engine or a root complex
+  engine,   ///< a message: what limits its bytes is no link, but the engine that reads or writes them; a CTA that copies
   latency,  ///< a message: what one byte takes on an empty machine
   wire,     ///< a message: its bytes at the slowest link of its way, on an empty machine
   queue,    ///< a message: what it took longer than alone, laid at the ports that it waited for

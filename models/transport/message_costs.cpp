@@ -5,11 +5,14 @@
 
 namespace railyard::transport {
 
-void MessageCosts::sent(const Message& message) {
-  if (fabric_.context().losses == nullptr) return;
-  const Path path = fabric_.path_of(message);
-  if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
-}
+namespace {
+
+constexpr std::size_t kNoGroup = ~std::size_t(0);
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+Time time_at(Bytes bytes, double bytes_per_second) { return Time::seconds(static_cast<double>(bytes) / bytes_per_second); }
+
+}  // namespace
 
 const MessageCosts::Way& MessageCosts::way(const Message& message) {
   const auto [found, is_new] = ways_.try_emplace(message.way());
@@ -23,37 +26,81 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
   Message one = message;
   one.bytes = 1;
   way.latency = fabric_.uncontended(one);
-  // A lane carries its share of the bytes: the one with the least rate for its weight is the last to be done.
-  struct Link {
-    const PortCounters* port;
-    double rate;
+  const auto add = [&](const PortCounters* port, double bytes_per_second) {
+    for (Link& link : way.links) {
+      if (link.port != port) continue;
+      link.bytes_per_second = std::min(link.bytes_per_second, bytes_per_second);
+      return;
+    }
+    const auto group = groups_.find(port);
+    const auto number = numbers_.try_emplace(port, static_cast<std::uint32_t>(numbers_.size())).first->second;
+    way.links.push_back({port, group == groups_.end() ? kNoGroup : group->second, bytes_per_second, number});
   };
-  std::vector<Link> links;
-  std::uint64_t weights = 0;
-  for (const Lane& lane : path.lanes) {
-    weights += lane.weight;
-    for (const Hop& hop : lane.hops)
-      links.push_back({&hop.device->port(hop.port).counters, static_cast<double>(hop.link().rate.bytes_per_second()) / lane.weight});
-  }
-  const auto slower = [](const Link& a, const Link& b) { return a.rate < b.rate; };
-  const Link slowest = *std::min_element(links.begin(), links.end(), slower);
-  const double limit = path.limit != Rate() ? static_cast<double>(path.limit.bytes_per_second()) / static_cast<double>(weights)
-                                            : std::numeric_limits<double>::infinity();
-  if (limit < slowest.rate) {
-    way.hidden_ratio = limit / slowest.rate;
-    return way;
-  }
-  way.slowest = slowest.port;
-  way.hidden_ratio = slowest.rate / limit;
-  const auto group = groups_.find(slowest.port);
-  double elsewhere = limit;
-  for (const Link& link : links) {
-    const auto its = groups_.find(link.port);
-    const bool same = link.port == slowest.port || (its != groups_.end() && group != groups_.end() && its->second == group->second);
-    if (!same) elsewhere = std::min(elsewhere, link.rate);
-  }
-  way.hidden_elsewhere_ratio = slowest.rate / elsewhere;
+  // A lane carries its share of the bytes: the one with the least rate for its weight is the last to be done.
+  double weights = 0;
+  for (const Lane& lane : path.lanes) weights += lane.weight;
+  const Bytes train = fabric_.transaction_bytes(path);
+  for (const Lane& lane : path.lanes)
+    for (const Hop& hop : lane.hops) add(&hop.device->port(hop.port).counters, payload_rate(path, hop, train) * weights / lane.weight);
+  way.engine_bytes_per_second = path.limit != Rate() && path.meter == nullptr ? static_cast<double>(path.limit.bytes_per_second()) : kUnlimited;
+  if (path.meter != nullptr) add(&path.meter->counters, static_cast<double>(path.limit.bytes_per_second()));
+  find_slowest(way);
   return way;
+}
+
+void MessageCosts::find_slowest(Way& way) {
+  if (way.links.empty()) return;
+  const Link& slowest = *std::min_element(way.links.begin(), way.links.end(),
+                                          [](const Link& a, const Link& b) { return a.bytes_per_second < b.bytes_per_second; });
+  if (way.engine_bytes_per_second < slowest.bytes_per_second) {
+    way.hidden_ratio = way.engine_bytes_per_second / slowest.bytes_per_second;
+    return;
+  }
+  way.slowest = &slowest;
+  double elsewhere = way.engine_bytes_per_second;
+  for (const Link& link : way.links)
+    if (link.port != slowest.port && (link.group == kNoGroup || link.group != slowest.group)) elsewhere = std::min(elsewhere, link.bytes_per_second);
+  way.hidden_elsewhere_ratio = slowest.bytes_per_second / elsewhere;
+}
+
+template <class Value>
+std::vector<Time> MessageCosts::most_beside(const std::vector<Link>& links, const Value& value) const {
+  std::vector<Time> most(group_count_), beside(group_count_);
+  Time most_of_none;
+  for (const Link& link : links) {
+    Time& its = link.group == kNoGroup ? most_of_none : most[link.group];
+    its = later(its, value(link));
+  }
+  for (std::size_t group = 0; group < group_count_; ++group) {
+    beside[group] = most_of_none;
+    for (std::size_t other = 0; other < group_count_; ++other)
+      if (other != group) beside[group] = later(beside[group], most[other]);
+  }
+  return beside;
+}
+
+void MessageCosts::sent(const Message& message, bool floors) {
+  if (fabric_.context().losses != nullptr) {
+    const Path path = fabric_.path_of(message);
+    if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
+  }
+  const Way& its = way(message);
+  posted_.resize(numbers_.size());
+  const auto until = [&](const Link& link) -> Time& { return posted_[link.number][message.traffic_class]; };
+  for (const Link& link : its.links) until(link) = later(until(link), message.started) + time_at(message.bytes, link.bytes_per_second);
+  if (floors) floors_[&message] = most_beside(its.links, [&](const Link& link) { return until(link) - message.started + its.latency; });
+}
+
+std::vector<Time> MessageCosts::take_floors(const Message& message) {
+  const auto found = floors_.find(&message);
+  std::vector<Time> floors = std::move(found->second);
+  floors_.erase(found);
+  return floors;
+}
+
+std::size_t MessageCosts::slowest_group(const Message& message) {
+  const Way& its = way(message);
+  return its.slowest != nullptr ? its.slowest->group : kNoGroup;
 }
 
 std::vector<Cost> MessageCosts::landed(const Message& message, Time now) {
@@ -76,7 +123,8 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
   const auto part = [body](double ratio) { return Time::seconds(body.seconds() * ratio); };
   take(CostKind::latency, nullptr, latency);
   if (its.slowest != nullptr) {
-    take(CostKind::wire, its.slowest, body, later(written, part(its.hidden_ratio)), later(written, part(its.hidden_elsewhere_ratio)));
+    const Time next = later(written, part(its.hidden_elsewhere_ratio));
+    take(CostKind::wire, its.slowest->port, body, next, next);
   } else {
     take(CostKind::engine, nullptr, body, part(its.hidden_ratio));
   }
@@ -86,8 +134,51 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
   for (const Message::Wait& wait : message.waits) waited += wait.time;
   for (const Message::Wait& wait : message.waits)
     if (wait.port != nullptr && wait.time != Time()) take(CostKind::queue, wait.port, share(queued, wait.time.fs(), waited.fs()));
-  take(CostKind::queue, its.slowest, left);  // what nobody saw waiting: acks, rounding
+  take(CostKind::queue, its.slowest != nullptr ? its.slowest->port : nullptr, left);  // what nobody saw waiting: acks, rounding
   return costs;
+}
+
+void MessageCosts::add(Load& load, const Message& message) {
+  if (message.started < load.since_) return;
+  const Way& its = way(message);
+  load.first_sent_ = sooner(load.first_sent_, message.started);
+  load.least_latency_ = sooner(load.least_latency_, its.latency);
+  load.bytes_[&its] += message.bytes;
+  if (message.source_rate == Rate()) return;
+  Time& written = load.written_[{&its, message.channel}];
+  written += message.source_rate.time_for(message.bytes);
+  load.most_written_ = later(load.most_written_, written);
+}
+
+MessageCosts::Floors MessageCosts::floors(const Load& load) {
+  Floors floors;
+  if (load.bytes_.empty()) {
+    floors.beside_group.resize(group_count_);
+    return floors;
+  }
+  floors.lead = load.first_sent_ - load.since_;
+  floors.latency = load.least_latency_;
+  floors.engines = load.most_written_;
+  carried_.assign(numbers_.size(), Time());
+  carried_slowest_.assign(numbers_.size(), Time());
+  // Sums of whole femtoseconds: they do not depend on the order.
+  std::vector<Link> ports;
+  for (const auto& [way, bytes] : load.bytes_) {
+    if (way->engine_bytes_per_second != kUnlimited) floors.engines = later(floors.engines, time_at(bytes, way->engine_bytes_per_second));
+    for (const Link& link : way->links) {
+      if (carried_[link.number] == Time()) ports.push_back(link);
+      const Time time = time_at(bytes, link.bytes_per_second);
+      carried_[link.number] += time;
+      const bool slowest = way->slowest != nullptr && (link.port == way->slowest->port || (link.group != kNoGroup && link.group == way->slowest->group));
+      if (slowest) carried_slowest_[link.number] += time;
+    }
+  }
+  for (const Link& link : ports) {
+    floors.links = later(floors.links, carried_[link.number]);
+    floors.beside_slowest = later(floors.beside_slowest, carried_[link.number] - carried_slowest_[link.number]);
+  }
+  floors.beside_group = most_beside(ports, [&](const Link& link) { return carried_[link.number]; });
+  return floors;
 }
 
 }  // namespace railyard::transport
