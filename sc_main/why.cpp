@@ -15,13 +15,20 @@ using Json = nlohmann::ordered_json;
 using transport::CostKind;
 using Measure = probe::CriticalPath::Measure;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 /// The table leaves out what is less of a metric than this.
 constexpr double kLeastShown = 0.001;
 /// In the table.
 constexpr std::array<const char*, transport::kCostKinds> kLabels{
-    "kernels", "kernels sharing their GPU", "collectives waiting for SMs", "collectives' own steps", "engines and root complexes",
-    "latency", "bytes at the slowest link", "queues", "delays", "nothing to do"};
+    "kernels", "kernel slow-down by contention", "collectives waiting for SMs", "collective protocol steps", "DMA engines and copy rates",
+    "latency", "serialisation on the bottleneck link", "queueing", "delays", "idle: no work had arrived"};
+
+/// A metric as the field calls it.
+std::string title_of(const std::string& metric) {
+  if (metric == "ttft_s") return "TTFT";
+  if (metric == "tpot_s") return "TPOT";
+  return metric == "end_s" ? "the run" : metric;
+}
 
 }  // namespace
 
@@ -80,13 +87,13 @@ Json Why::result(const Measure& measure) const {
     } else {
       path_s = of(kind, 0, nullptr);
     }
-    r["costs"].push_back({{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"if_free_s", free(k)}});
+    r["costs"].push_back({{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"without_s", free(k)}});
   }
   r["kernels"] = Json::array();
   for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
     r["kernels"].push_back({{"limit", gpu::kKernelLimitNames[limit]},
                             {"path_s", of(CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr)},
-                            {"if_free_s", free(frees_.of_resource(limit))}});
+                            {"without_s", free(frees_.of_resource(limit))}});
   r["classes"] = Json::array();
   for (std::size_t c = 0; c < kTrafficClasses; ++c) {
     Json row{{"class", kTrafficClassNames[c]}, {"path_s", 0.0}};
@@ -97,7 +104,7 @@ Json Why::result(const Measure& measure) const {
       path_s += seconds;
     }
     row["path_s"] = path_s;
-    row["if_free_s"] = free(frees_.of_class(c));
+    row["without_s"] = free(frees_.of_class(c));
     r["classes"].push_back(row);
   }
   r["links"] = Json::array();
@@ -113,7 +120,7 @@ Json Why::result(const Measure& measure) const {
     }
     if (worst == nullptr) continue;
     r["links"].push_back({{"links", groups_[g].kind}, {"directions", groups_[g].rows.size()}, {"path_s", bytes + waits}, {"wire_s", bytes}, {"queue_s", waits},
-                          {"if_free_s", free(frees_.of_group(g))}, {"worst_link", worst->name}, {"worst_link_direction", worst->direction}, {"worst_link_s", most}});
+                          {"without_s", free(frees_.of_group(g))}, {"worst_link", worst->name}, {"worst_link_direction", worst->direction}, {"worst_link_s", most}});
   }
   return r;
 }
@@ -139,23 +146,24 @@ std::string Why::table(const Json& results) {
   std::string text;
   for (const Json& path : results["paths"]) {
     const double mean = path["mean_s"].get<double>();
-    text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "what made " + path["metric"].get<std::string>(), duration_text(mean), "if it were free");
-    const auto line = [&](const std::string& label, const Json& path_s, const Json& if_free_s, const std::string& note = {}) {
+    const std::string title = title_of(path["metric"].get<std::string>());
+    text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "critical path of " + title, duration_text(mean), (title == "the run" ? "run" : title) + " without it");
+    const auto line = [&](const std::string& label, const Json& path_s, const Json& without_s, const std::string& note = {}) {
       const double seconds = path_s.get<double>();
       if (seconds < kLeastShown * mean) return;
       text += fmt::format("  {:<40} {:>12} {:>5.1f} % {:>13}{}\n", label, duration_text(seconds), 100 * seconds / mean,
-                          duration_text(if_free_s.get<double>()), note);
+                          duration_text(without_s.get<double>()), note);
     };
     for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
       const Json& cost = path["costs"][k];
-      line(kLabels[k], cost["path_s"], cost["if_free_s"]);
+      line(kLabels[k], cost["path_s"], cost["without_s"]);
       if (k != static_cast<std::size_t>(CostKind::kernel)) continue;
-      for (const Json& kernel : path["kernels"]) line("  bound by " + kernel["limit"].get<std::string>(), kernel["path_s"], kernel["if_free_s"]);
+      for (const Json& kernel : path["kernels"]) line("  bound by " + kernel["limit"].get<std::string>(), kernel["path_s"], kernel["without_s"]);
     }
     text += "  of this, by traffic class and by link\n";
-    for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], c["if_free_s"]);
+    for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], c["without_s"]);
     for (const Json& l : path["links"])
-      line("  " + l["links"].get<std::string>(), l["path_s"], l["if_free_s"],
+      line("  " + l["links"].get<std::string>(), l["path_s"], l["without_s"],
            fmt::format("   most {} {}", l["worst_link"].get<std::string>(), l["worst_link_direction"].get<std::string>()));
   }
   return text;

@@ -1,5 +1,5 @@
-// --why: what made the end of a run and the times that its metrics measure, by kind of cost, by traffic class and by links, with
-// what each would be if that had taken no time. Format: docs/results.md, "why.json and why.csv".
+// --why: the critical paths of the end of a run and of the times that its metrics measure, by kind of cost, by traffic class and
+// by links, with what each time would be without that cost. Format: docs/results.md, "why.json and why.csv".
 #pragma once
 
 #include <optional>

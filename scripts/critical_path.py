@@ -1,4 +1,4 @@
-"""why.json of a run, as scripts read it: what made its times, and what each would be if that had taken no time."""
+"""why.json of a run, as scripts read it: the critical paths of its times, and what each time would be without a cost."""
 
 import pathlib
 from dataclasses import dataclass
@@ -6,34 +6,34 @@ from dataclasses import dataclass
 import run_files
 
 FILE = "why.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 COSTS = {  # as --why prints them
     "kernel": "kernels",
-    "sharing": "kernels sharing their GPU",
+    "sharing": "kernel slow-down by contention",
     "sm_wait": "collectives waiting for SMs",
-    "step": "collectives' own steps",
-    "engine": "engines and root complexes",
+    "step": "collective protocol steps",
+    "engine": "DMA engines and copy rates",
     "latency": "latency",
-    "wire": "bytes at the slowest link",
-    "queue": "queues",
+    "wire": "serialisation on the bottleneck link",
+    "queue": "queueing",
     "delay": "delays",
-    "arrival": "nothing to do",
+    "arrival": "idle: no work had arrived",
 }
 
 
 @dataclass
 class Part:
-    """Time on the path, mean over what the metric measures; and the metric, had it taken none. `where`: the link with most of it."""
+    """Time on the path, mean over what the metric measures; and the metric without it. `where`: the link with most of it."""
 
     name: str
     path_s: float
-    if_free_s: float
+    without_s: float
     where: str = ""
 
 
 @dataclass
 class Path:
-    """What made a metric: its costs add up to it; kernels by what binds them, classes and links are other views of parts of it."""
+    """The critical path of a metric: its costs add up to it; kernels by what binds them, classes and links are other views of parts of it."""
 
     metric: str
     mean_s: float
@@ -64,7 +64,7 @@ def _version(value: object) -> None:
         raise ValueError(f"{SCHEMA_VERSION}")
 
 
-TIMES = {"path_s": float, "if_free_s": float}
+TIMES = {"path_s": float, "without_s": float}
 PATH = {
     "metric": str,
     "mean_s": float,
@@ -85,11 +85,11 @@ def read(directory: pathlib.Path) -> list[Path]:
 
 
 def _path(entry: dict) -> Path:
-    costs = [Part(COSTS[part["cost"]], part["path_s"], part["if_free_s"]) for part in entry["costs"]]
-    kernels = [Part(part["limit"], part["path_s"], part["if_free_s"]) for part in entry["kernels"]]
-    classes = [Part(part["class"], part["path_s"], part["if_free_s"]) for part in entry["classes"]]
+    costs = [Part(COSTS[part["cost"]], part["path_s"], part["without_s"]) for part in entry["costs"]]
+    kernels = [Part(part["limit"], part["path_s"], part["without_s"]) for part in entry["kernels"]]
+    classes = [Part(part["class"], part["path_s"], part["without_s"]) for part in entry["classes"]]
     links = [
-        Part(part["links"], part["path_s"], part["if_free_s"], f"{part['worst_link']} {part['worst_link_direction']}")
+        Part(part["links"], part["path_s"], part["without_s"], f"{part['worst_link']} {part['worst_link_direction']}")
         for part in entry["links"]
     ]
     return Path(entry["metric"], entry["mean_s"], costs, kernels, classes, links)

@@ -46,12 +46,12 @@ def test_bars_are_as_long_as_the_metric_and_hold_the_parts_of_the_file(runs):
         assert {piece.name: piece.seconds for piece in bars["by traffic class"] if piece.name != path_charts.OTHER} == classes
 
 
-def test_the_table_says_what_would_be_if_each_were_free(runs):
+def test_the_table_has_the_metric_without_each_part(runs):
     (chart,) = [chart for chart in path_charts.charts(runs[0]) if chart.path.metric == "ttft_s"]
     path, table = paths(runs[0])["ttft_s"], chart.table()
-    free = {f"links {part['links']}": part["if_free_s"] for part in path["links"] if part["path_s"]}
-    free |= {f"traffic class {part['class']}": part["if_free_s"] for part in path["classes"] if part["path_s"]}
-    free |= {f"kernels bound by {part['limit']}": part["if_free_s"] for part in path["kernels"] if part["path_s"]}
+    free = {f"links {part['links']}": part["without_s"] for part in path["links"] if part["path_s"]}
+    free |= {f"traffic class {part['class']}": part["without_s"] for part in path["classes"] if part["path_s"]}
+    free |= {f"kernels bound by {part['limit']}": part["without_s"] for part in path["kernels"] if part["path_s"]}
     shown = {row[0]: row for row in table.rows}
     assert free and {name: row[3] for name, row in shown.items() if name in free} == free
     assert len(shown) == len(free) + len([part for part in path["costs"] if part["path_s"]])
@@ -59,12 +59,12 @@ def test_the_table_says_what_would_be_if_each_were_free(runs):
         assert row[4] == row[3] - path["mean_s"] and row[2] == pytest.approx(100 * row[1] / path["mean_s"])
 
 
-def test_runs_compare_what_made_their_times(runs, tmp_path):
+def test_runs_compare_their_critical_paths(runs, tmp_path):
     done = subprocess.run(
         [sys.executable, COMPARE, *runs, "--csv", tmp_path / "all.csv"], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert "  what made ttft_s " in done.stdout
+    assert "  critical path of ttft_s " in done.stdout
     lines = dict(
         line.rsplit(",", 2)[:1] + [line.rsplit(",", 2)[1:]] for line in (tmp_path / "all.csv").read_text().splitlines()
     )
@@ -77,15 +77,15 @@ def test_runs_compare_what_made_their_times(runs, tmp_path):
     (runs[1] / "why.json").rename(tmp_path / "why.json")
     without = subprocess.run([sys.executable, COMPARE, *runs], capture_output=True, text=True, check=False, timeout=60)
     (tmp_path / "why.json").rename(runs[1] / "why.json")
-    assert without.returncode == 0 and "what made" not in without.stdout
+    assert without.returncode == 0 and "critical path" not in without.stdout
 
 
 def test_a_file_of_another_version_is_one_line(runs, tmp_path):
     for name in ("summary.json", "links.csv", "machine.json"):
         (tmp_path / name).write_bytes((runs[0] / name).read_bytes())
     for text, words in [
-        ('{"schema_version": 2, "paths": []}', "schema_version: expected 1, got 2; written by another version of Railyard?"),
-        ('{"schema_version": 1, "paths": [{"mean_s": 1}]}', "paths[0]: has no metric; written by another version of Railyard?"),
+        ('{"schema_version": 1, "paths": []}', "schema_version: expected 2, got 1; written by another version of Railyard?"),
+        ('{"schema_version": 2, "paths": [{"mean_s": 1}]}', "paths[0]: has no metric; written by another version of Railyard?"),
         ("no", "not the critical paths of a run"),
     ]:
         (tmp_path / "why.json").write_text(text)

@@ -2,15 +2,57 @@
 
 import decimal
 import json
+import random
 
 import pytest
 
 import timelines
-from platform_runs import TINY, rows, run, succeed, summary, tiny
+from platform_runs import ROOT, TINY, rows, run, succeed, summary, tiny
 
 COSTS = ["kernel", "sharing", "sm_wait", "step", "engine", "latency", "wire", "queue", "delay", "arrival"]
 REQUESTS = ", ".join(f"{{prompt_tokens: {tokens}, arrival_s: {arrival}}}" for tokens, arrival in [(700, 0), (300, 0.0001), (900, 0.0002), (256, 0.02), (1024, 0.0201)])
 MANY = TINY.replace("{count: 1, prompt_tokens: 700}", f"{{list: [{REQUESTS}]}}")
+
+
+MEANS = 1e-9  # to which doubles add up: a mean is a sum of exact times, divided
+
+
+def check_sums(folder, paths):
+    """Every group of costs adds up: to a mean's rounding in why.json, to the femtosecond in why.csv."""
+    for path in paths.values():
+        spent = {row["cost"]: row["path_s"] for row in path["costs"]}
+        assert sum(spent.values()) == pytest.approx(path["mean_s"], rel=MEANS)
+        assert sum(row["path_s"] for row in path["kernels"]) == pytest.approx(spent["kernel"], rel=MEANS)
+        traffic = sum(spent[name] for name in ("step", "engine", "latency", "wire", "queue"))
+        assert sum(row["path_s"] for row in path["classes"]) == pytest.approx(traffic, rel=MEANS, abs=1e-18)
+        assert sum(row["path_s"] for row in path["links"]) == pytest.approx(spent["wire"] + spent["queue"], rel=MEANS, abs=1e-18)
+    until = {}
+    for row in rows(folder / "why.csv"):
+        begun, ended = decimal.Decimal(row["from_s"]), decimal.Decimal(row["to_s"])
+        assert begun == until.get(row["metric"], begun)
+        until[row["metric"]] = ended
+        assert sum(decimal.Decimal(row[f"{name}_s"]) for name in COSTS) == ended - begun
+        assert decimal.Decimal(row["worst_link_s"] or 0) <= ended - begun
+    assert float(until["end_s"]) == pytest.approx(paths["end_s"]["mean_s"], rel=1e-12)
+
+
+def check_without(paths, tokens=None):
+    """Without a cost, nothing takes longer than with it: to the first token, to the last one and to the end.
+
+    The time between tokens alone may: where the first token gains more than the last."""
+    for metric, path in paths.items():
+        for view, key in VIEWS.items():
+            for row in path[view]:
+                assert row["without_s"] >= 0
+                if metric != "tpot_s":
+                    assert row["without_s"] <= path["mean_s"] * (1 + MEANS)
+                elif tokens is not None:
+                    first = next((r for r in paths["ttft_s"][view] if r[key] == row[key]), {"without_s": paths["ttft_s"]["mean_s"]})
+                    most = paths["ttft_s"]["mean_s"] + (tokens - 1) * path["mean_s"]
+                    assert first["without_s"] + (tokens - 1) * row["without_s"] <= most * (1 + MEANS)
+
+
+VIEWS = {"costs": "cost", "kernels": "limit", "classes": "class", "links": "links"}
 
 
 def why(folder):
@@ -34,26 +76,49 @@ def test_chains_have_no_gap_and_add_up(tmp_path, platform, handoff, fidelity):
     metrics = summary(tmp_path / "out")["metrics"]
     for metric in ("ttft_s", "tpot_s", "end_s"):
         # Of the end: credits come home after the last job.
-        assert paths[metric]["mean_s"] == pytest.approx(metrics[metric], rel=1e-9)
-        assert sum(row["path_s"] for row in paths[metric]["costs"]) == pytest.approx(metrics[metric], rel=1e-9)
-        assert sum(row["path_s"] for row in paths[metric]["kernels"]) == pytest.approx(cost(paths[metric], "kernel")["path_s"], rel=1e-9)
-        traffic = sum(cost(paths[metric], name)["path_s"] for name in ("step", "engine", "latency", "wire", "queue"))
-        assert sum(row["path_s"] for row in paths[metric]["classes"]) == pytest.approx(traffic, rel=1e-9)
-        if metric == "tpot_s":
-            continue  # what makes the first token come sooner can make the others wait longer after it
-        for row in paths[metric]["costs"] + paths[metric]["classes"] + paths[metric]["links"] + paths[metric]["kernels"]:
-            assert row["path_s"] > 0 or "limit" in row or row["if_free_s"] == pytest.approx(paths[metric]["mean_s"], rel=1e-9)
-            assert 0 <= row["if_free_s"] <= paths[metric]["mean_s"] * (1 + 1e-9)
+        assert paths[metric]["mean_s"] == pytest.approx(metrics[metric], rel=MEANS)
     assert paths["ttft_s"]["count"] == paths["tpot_s"]["count"] == 5
+    check_sums(tmp_path / "out", paths)
+    check_without(paths, tokens=4)
+    for row in paths["ttft_s"]["costs"] + paths["ttft_s"]["classes"] + paths["ttft_s"]["links"]:
+        assert row["path_s"] > 0 or row["without_s"] == pytest.approx(paths["ttft_s"]["mean_s"], rel=MEANS)
 
-    until = {}
-    for row in rows(tmp_path / "out" / "why.csv"):
-        begun, ended = decimal.Decimal(row["from_s"]), decimal.Decimal(row["to_s"])
-        assert begun == until.get(row["metric"], begun)
-        until[row["metric"]] = ended
-        assert sum(decimal.Decimal(row[f"{name}_s"]) for name in COSTS) == ended - begun
-        assert decimal.Decimal(row["worst_link_s"] or 0) <= ended - begun
-    assert float(until["end_s"]) == pytest.approx(paths["end_s"]["mean_s"], rel=1e-12)
+
+def random_scenario(seed):
+    """A small machine and workload. @return platform, scenario, tokens of each request"""
+    pick = random.Random(seed)
+    platform = pick.choice(["plx_box", "plx_box", "dgx_h100", "dgx_a100"])
+    gpus = ["L40S", "RTX-5090", "A100-PCIe-80GB"] if platform == "plx_box" else ["H100-SXM5-80GB", "H20-SXM-96GB"]
+    machine = {"network": {"kind": pick.choice(["single_switch", "leaf_spine"]), "routing": pick.choice(["deterministic", "ecmp", "adaptive"])}}
+    if platform == "plx_box":
+        machine["plx"] = {"uplink": pick.choice(["dual_root", "single_root", "cascaded"]), "nics_per_plx": pick.choice([1, 2])}
+    text = {"model": {"config": f"{ROOT}/tests/models/tiny.json"}, "fabric": {"fidelity": pick.choice(["train", "train", "fluid"])}}
+    if pick.random() < 0.3:
+        machine["groups"] = {"node": {"gpu": pick.choice(gpus), "servers": pick.choice([1, 2])}}
+        sequence = pick.choice([True, False])
+        text["workload"] = {"kind": "layer", "phase": "prefill", "tp": 8, "batch": 2, "tokens": 128, "sequence_parallel": sequence}
+        return platform, text | {"machine": machine}, None
+    machine["groups"] = {group: {"gpu": pick.choice(gpus)} for group in ("prefill", "decode")}
+    steps = pick.choice([2, 5])
+    arrivals = [round(pick.random() * 2e-3, 6) for _ in range(pick.choice([1, 3, 6]))]
+    text["workload"] = {
+        "kind": "disaggregated_prefill",
+        "requests": {"list": [{"prompt_tokens": pick.randrange(20, 900), "arrival_s": arrival} for arrival in sorted(arrivals)]},
+        "chunk_tokens": pick.choice([128, 256]),
+        "prefill": dict(zip(("tp", "pp"), pick.choice([(2, 2), (4, 1), (1, 4), (8, 1)]))),
+        "decode": dict(zip(("tp", "pp"), pick.choice([(2, 2), (4, 1), (1, 1)]))) | {"steps": steps, "max_batch": pick.choice([1, 8])},
+        "handoff": pick.choice(["per_layer", "per_chunk", "at_end"]),
+        "nic_rule": pick.choice(["modulo", "nearest"]),
+    }
+    return platform, text | {"machine": machine}, steps + 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_costs_of_random_scenarios_add_up(tmp_path, seed):
+    platform, scenario, tokens = random_scenario(seed)
+    paths = follow(tmp_path, platform, json.dumps(scenario))
+    check_sums(tmp_path / "out", paths)
+    check_without(paths, tokens)
 
 
 def test_a_run_is_the_same_with_and_without(tmp_path):
@@ -88,7 +153,7 @@ def test_a_what_if_comes_true(tmp_path, links, role, fast):
         return follow(tmp_path, "plx_box", TINY + "  handoff: at_end\n", *options, out=out)["end_s"]
 
     slow = made("slow", ["gb_per_s=0.5"])
-    predicted = next(row for row in slow["links"] if row["links"] == links)["if_free_s"]
+    predicted = next(row for row in slow["links"] if row["links"] == links)["without_s"]
     truly = made("fast", fast)["mean_s"]
     gain = slow["mean_s"] - truly
     assert gain > 0.3 * slow["mean_s"]
@@ -99,7 +164,7 @@ def test_what_kernels_would_take_with_a_faster_memory_comes_true(tmp_path):
     text = TINY.replace("tp: 2, pp: 2", "tp: 1, pp: 1") + "  handoff: at_end\n"
     path = follow(tmp_path, "plx_box", text)["ttft_s"]
     truly = follow(tmp_path, "plx_box", text, "--set", "machine.overrides.gpu.hbm.gb_per_s=1000000", out="fast")["ttft_s"]["mean_s"]
-    predicted = next(row for row in path["kernels"] if row["limit"] == "hbm")["if_free_s"]
+    predicted = next(row for row in path["kernels"] if row["limit"] == "hbm")["without_s"]
     assert truly < 0.9 * path["mean_s"]
     assert predicted == pytest.approx(truly, rel=0.02)
 
@@ -116,7 +181,7 @@ def test_a_timeline_shows_the_chains(tmp_path):
 
 def test_without_out_only_the_table_shows_it(tmp_path):
     result = succeed("plx_box", tiny(tmp_path), "--why")
-    assert "what made ttft_s" in result.stdout and "what made end_s" in result.stdout
+    assert "critical path of TTFT" in result.stdout and "critical path of the run" in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 

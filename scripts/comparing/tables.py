@@ -206,7 +206,7 @@ def compare(runs: list[Run], most_links: int) -> list[Table]:
     tables = [
         _table("metric", runs, metric_rows(runs)),
         _table("where the time moved", runs, moved_rows(runs), duration, "change"),
-        *(_table(f"what made {metric}", runs, rows, duration, "change") for metric, rows in path_rows(runs).items()),
+        *(_table(f"critical path of {metric}", runs, rows, duration, "change") for metric, rows in path_rows(runs).items()),
         _table("message time, and alone", runs, traffic_rows(runs)),
         _table("busiest links, utilisation", runs, link_rows(runs, most_links), percent),
         _table("links that changed most", runs, changed_rows(runs, most_links), percent, "change"),

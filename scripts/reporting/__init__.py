@@ -5,7 +5,7 @@
   lines.py        charts of a quantity by a size, a line for each setting, and bars by way
   kinds.py        which of these each kind of workload has
   kernel_charts.py    kernels under the roofs of their GPU, and by size
-  path_charts.py  what made a run's times, where it was asked --why
+  path_charts.py  critical paths, where the run was made with --why
   run_charts.py   charts of one run: its pipeline, its machine's links, its pairs of GPUs
   markup.py       elements of HTML and SVG, scales and ticks
   draw.py         charts of many points as SVG

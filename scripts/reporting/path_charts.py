@@ -1,4 +1,4 @@
-"""What made the times of a run, by cost, by traffic class and by links: its critical paths, where --why followed them."""
+"""Critical paths of a run, by cost, by traffic class and by links, where --why followed them."""
 
 import pathlib
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ OTHER = "all else"
 # Classes of the page's style.
 LOOKS = {
     "kernels": "p-compute",
-    "kernels sharing their GPU": "g4",
+    "kernel slow-down by contention": "g4",
     "collectives waiting for SMs": "p-gate",
-    "collectives' own steps": "p-tp",
-    "engines and root complexes": "p-kv",
+    "collective protocol steps": "p-tp",
+    "DMA engines and copy rates": "p-kv",
     "latency": "g5",
-    "bytes at the slowest link": "p-pp",
-    "queues": "g1",
+    "serialisation on the bottleneck link": "p-pp",
+    "queueing": "g1",
     "delays": "p-rest",
-    "nothing to do": "p-bubble",
+    "idle: no work had arrived": "p-bubble",
     "tp": "p-tp",
     "pp": "p-pp",
     "kv": "p-kv",
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass
 class Causes(Chart):
-    """A metric as bars of what made it, one for each view; all are as long as it."""
+    """A metric as bars of its critical path, one for each view; all bars are as long as the metric."""
 
     path: critical_path.Path
 
@@ -64,16 +64,16 @@ class Causes(Chart):
     def table(self) -> Table:
         rows = [
             [critical_path.labelled(view, part.name), part.path_s, 100 * part.path_s / self.path.mean_s]
-            + [part.if_free_s, part.if_free_s - self.path.mean_s, part.where]
+            + [part.without_s, part.without_s - self.path.mean_s, part.where]
             for view, parts in self.path.views.items()
             for part in parts
         ]
         metric = self.path.metric.removesuffix("_s")
-        return Table(["what", "on the path, s", "share, %", f"{metric} if it were free, s", "change, s", "most at"], rows)
+        return Table(["what", "on the path, s", "share, %", f"{metric} without it, s", "change, s", "most at"], rows)
 
 
 def charts(files: pathlib.Path) -> list[Causes]:
     note = (
-        "The critical path: what nothing else hid. If a part were free, others would come to light, so changes do not add up."
+        "The critical path: what nothing else hid. Without one part, others take over, so changes do not add up."
     )
-    return [Causes(f"why-{path.metric}", f"What made {path.metric}", path, note=note, table_open=True) for path in critical_path.read(files)]
+    return [Causes(f"why-{path.metric}", f"Critical path of {path.metric}", path, note=note, table_open=True) for path in critical_path.read(files)]
