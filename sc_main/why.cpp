@@ -23,6 +23,12 @@ constexpr std::array<const char*, transport::kCostKinds> kLabels{
     "kernels", "kernel slow-down by contention", "collectives waiting for SMs", "collective protocol steps", "DMA engines and copy rates",
     "latency", "serialisation on the bottleneck link", "queueing", "delays", "idle: no work had arrived"};
 
+/// Of a row of the table: where most of it was.
+std::string most_at(const Json& row) {
+  if (!row.contains("worst_link")) return {};
+  return fmt::format("   most at {} {}", row["worst_link"].get<std::string>(), row["worst_link_direction"].get<std::string>());
+}
+
 /// A metric as the field calls it.
 std::string title_of(const std::string& metric) {
   if (metric == "ttft_s") return "TTFT";
@@ -58,13 +64,16 @@ Json Why::result(const Measure& measure) const {
 
   // In the order of the table of links, so that sums do not depend on where ports lie in memory.
   std::array<std::array<double, transport::kCostKinds>, kTrafficClasses> by_class{};
-  std::vector<double> wire(links_.size()), queue(links_.size());
+  std::vector<double> wire(links_.size()), queue(links_.size()), engine(links_.size());
   for (std::size_t c = 0; c < kTrafficClasses; ++c) {
     const auto which = static_cast<std::uint8_t>(c);
     for (std::size_t row = 0; row < links_.size(); ++row) {
       const double bytes = of(CostKind::wire, which, &links_[row].counters()), waits = of(CostKind::queue, which, &links_[row].counters());
       wire[row] += bytes;
       queue[row] += waits;
+      const double engines = of(CostKind::engine, which, &links_[row].counters());
+      engine[row] += engines;
+      by_class[c][static_cast<std::size_t>(CostKind::engine)] += engines;
       by_class[c][static_cast<std::size_t>(CostKind::wire)] += bytes;
       by_class[c][static_cast<std::size_t>(CostKind::queue)] += waits;
     }
@@ -88,6 +97,13 @@ Json Why::result(const Measure& measure) const {
       path_s = of(kind, 0, nullptr);
     }
     r["costs"].push_back({{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"without_s", free(k)}});
+  }
+  if (const auto most = std::max_element(engine.begin(), engine.end()); most != engine.end() && *most > 0) {
+    const LinkRow& worst = links_[static_cast<std::size_t>(most - engine.begin())];
+    Json& row = r["costs"][static_cast<std::size_t>(CostKind::engine)];
+    row["worst_link"] = worst.name;
+    row["worst_link_direction"] = worst.direction;
+    row["worst_link_s"] = *most;
   }
   r["kernels"] = Json::array();
   for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
@@ -156,15 +172,14 @@ std::string Why::table(const Json& results) {
     };
     for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
       const Json& cost = path["costs"][k];
-      line(kLabels[k], cost["path_s"], cost["without_s"]);
+      line(kLabels[k], cost["path_s"], cost["without_s"], most_at(cost));
       if (k != static_cast<std::size_t>(CostKind::kernel)) continue;
       for (const Json& kernel : path["kernels"]) line("  bound by " + kernel["limit"].get<std::string>(), kernel["path_s"], kernel["without_s"]);
     }
     text += "  of this, by traffic class and by link\n";
     for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], c["without_s"]);
     for (const Json& l : path["links"])
-      line("  " + l["links"].get<std::string>(), l["path_s"], l["without_s"],
-           fmt::format("   most {} {}", l["worst_link"].get<std::string>(), l["worst_link_direction"].get<std::string>()));
+      line("  " + l["links"].get<std::string>(), l["path_s"], l["without_s"], most_at(l));
   }
   return text;
 }
@@ -178,7 +193,7 @@ void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
     for (const transport::Cost& cost : piece->costs) {
       by_kind[static_cast<std::size_t>(cost.kind)] += cost.time;
       const auto link = link_of.find(cost.port);
-      if (link == link_of.end()) continue;
+      if (!transport::of_links(cost.kind) || link == link_of.end()) continue;
       const auto same = std::find_if(by_link.begin(), by_link.end(), [&](const auto& l) { return l.first == link->second; });
       if (same == by_link.end()) {
         by_link.emplace_back(link->second, cost.time);

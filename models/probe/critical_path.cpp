@@ -56,6 +56,7 @@ CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost>
   for (const Cost& cost : costs) {
     free[static_cast<std::size_t>(cost.kind)] += cost.time - cost.hidden;
     if (transport::of_traffic(cost.kind)) free[frees_.of_class(cost.which)] += cost.time;
+    if (!transport::of_links(cost.kind)) continue;
     if (const auto group = groups_.find(cost.port); group != groups_.end()) free[frees_.of_group(group->second)] += cost.time - cost.hidden_elsewhere;
   }
   for (std::size_t f = 0; f < free.size(); ++f) {

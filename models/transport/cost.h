@@ -24,6 +24,7 @@ enum class CostKind : std::uint8_t {
   arrival,  ///< nothing was to be done yet
 };
 constexpr std::size_t kCostKinds = 10;
+constexpr bool of_links(CostKind kind) { return kind == CostKind::wire || kind == CostKind::queue; }
 constexpr bool of_traffic(CostKind kind) { return kind >= CostKind::step && kind <= CostKind::queue; }
 constexpr std::array<const char*, kCostKinds> kCostKindNames{"kernel", "sharing", "sm_wait", "step",  "engine",
                                                              "latency", "wire",   "queue",   "delay", "arrival"};
@@ -36,7 +37,7 @@ struct Cost {
 
   CostKind kind = CostKind::kernel;
   std::uint8_t which = 0;               ///< traffic class of messages and of a collective's steps; of a kernel, what limits it
-  const PortCounters* port = nullptr;   ///< of wire and queue: the sending port
+  const PortCounters* port = nullptr;   ///< of wire and queue: the sending port; of a message's engine: which one
   Time time;
   // Of it, what something beside it would take all the same:
   Time hidden;                          ///< were all costs of its kind free

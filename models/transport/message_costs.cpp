@@ -41,7 +41,11 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
   for (const Lane& lane : path.lanes) weights += lane.weight;
   const Bytes train = fabric_.transaction_bytes(path);
   for (const Lane& lane : path.lanes)
-    for (const Hop& hop : lane.hops) add(&hop.device->port(hop.port).counters, payload_rate(path, hop, train) * weights / lane.weight);
+    for (const Hop& hop : lane.hops) {
+      const PortCounters* const port = &hop.device->port(hop.port).counters;
+      add(port, payload_rate(path, hop, train) * weights / lane.weight);
+      if (way.engine == nullptr || hop.answers_reads) way.engine = port;
+    }
   way.engine_bytes_per_second = path.limit != Rate() && path.meter == nullptr ? static_cast<double>(path.limit.bytes_per_second()) : kUnlimited;
   if (path.meter != nullptr) add(&path.meter->counters, static_cast<double>(path.limit.bytes_per_second()));
   find_slowest(way);
@@ -126,9 +130,9 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
     const Time next = later(written, part(its.hidden_elsewhere_ratio));
     take(CostKind::wire, its.slowest->port, body, next, next);
   } else {
-    take(CostKind::engine, nullptr, body, part(its.hidden_ratio));
+    take(CostKind::engine, its.engine, body, part(its.hidden_ratio));
   }
-  take(CostKind::engine, nullptr, since(written, body));
+  take(CostKind::engine, its.engine, since(written, body));
   const Time queued = left;
   Time waited;
   for (const Message::Wait& wait : message.waits) waited += wait.time;

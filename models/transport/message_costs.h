@@ -42,6 +42,7 @@ class MessageCosts {
     std::vector<Link> links;         ///< none twice
     const Link* slowest = nullptr;   ///< null: what limits is no link, or there is no way
     double engine_bytes_per_second = std::numeric_limits<double>::infinity();  ///< infinite: no engine limits it
+    const PortCounters* engine = nullptr;  ///< the port by which bytes come to the engine that reads them, or leave the writer
     // Of the bytes' time at what limits them, what the rest of the way would take:
     double hidden_ratio = 0;         ///< were an engine free that limits them
     double hidden_elsewhere_ratio = 0;  ///< were the links of the slowest one's group free
