@@ -43,12 +43,14 @@ def test_both_ways_share_the_rate_in_either_fidelity(tmp_path):
         assert float(by["bidirectional"]["0", "7"]) == pytest.approx(24, rel=0.02)
 
 
-def test_a_replayed_collective_counts_what_a_simulated_one_does(tmp_path):
-    replayed = made(tmp_path, out="replayed")
-    simulated = made(tmp_path, "--timeline", out="simulated")
-    assert summary(tmp_path / "replayed")["simulator"]["replayed_transactions"] > 0
-    assert summary(tmp_path / "simulated")["simulator"]["replayed_transactions"] == 0
-    assert replayed == simulated
+def test_who_waits_for_a_pair_waits_for_its_row(tmp_path):
+    """In an all-to-all the two ways of a pair meet; over a slow limit it is what messages wait for."""
+    text = "workload: {kind: collective, op: all_to_all, min_bytes: 4194304, max_bytes: 4194304}\n"
+    links = made(tmp_path, "--set", "machine.overrides.root_complex.far_peer_gb_per_s=1", text=text)
+    [tp] = [row for row in summary(tmp_path / "out")["traffic"] if row["class"] == "tp"]
+    assert tp["worst_link"].startswith("Far_Peers_N[") and tp["worst_link_direction"] == "both"
+    far = sum(float(row["waited_tp_s"]) for (name, _), row in links.items() if name.startswith("Far_Peers"))
+    assert far > 0.5 * tp["waited_s"] > 0
 
 
 def test_paths_and_tables_name_the_pair(tmp_path):
@@ -58,8 +60,6 @@ def test_paths_and_tables_name_the_pair(tmp_path):
     [far] = [row for row in path["links"] if row["links"] == "Far_Peers"]
     assert far["path_s"] > 0.5 * path["mean_s"] and far["directions"] == 16
     assert links[far["worst_link"], far["worst_link_direction"]]["transactions"] != "0"
-    [tp] = [row for row in summary(tmp_path / "out")["traffic"] if row["class"] == "tp"]
-    assert tp["worst_link"].startswith("Far_Peers")
     text = succeed("plx_box", tmp_path / "tiny.yaml", "--why", *slow).stdout
     assert "Far_Peers_N[" in text.split("busiest links")[1]
     # With the limit gone, the run takes what was predicted.
