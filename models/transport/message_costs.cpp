@@ -167,8 +167,13 @@ MessageCosts::Floors MessageCosts::floors(const Load& load) {
   carried_slowest_.assign(numbers_.size(), Time());
   // Sums of whole femtoseconds: they do not depend on the order.
   std::vector<Link> ports;
+  std::unordered_map<const PortCounters*, Time> engines;
   for (const auto& [way, bytes] : load.bytes_) {
-    if (way->engine_bytes_per_second != kUnlimited) floors.engines = later(floors.engines, time_at(bytes, way->engine_bytes_per_second));
+    if (way->engine_bytes_per_second != kUnlimited) {  // all that it reads share it
+      Time& read = engines[way->engine];
+      read += time_at(bytes, way->engine_bytes_per_second);
+      floors.engines = later(floors.engines, read);
+    }
     for (const Link& link : way->links) {
       if (carried_[link.number] == Time()) ports.push_back(link);
       const Time time = time_at(bytes, link.bytes_per_second);
