@@ -5,6 +5,7 @@
 #include <fmt/os.h>
 
 #include "sc_main/build_info.h"
+#include "sc_main/phase_use.h"
 
 namespace railyard {
 
@@ -52,20 +53,32 @@ Json traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
 
 std::string seconds_text(const Json& seconds) { return duration_text(seconds.get<double>()); }
 
-void add_links(std::string& text, const Json& all) {
+std::string in_phase(const std::string& phase) { return "utilisation_" + phase; }
+
+void add_links(std::string& text, const Json& all, const std::vector<std::string>& phases) {
+  // A phase's bottleneck may be idle for most of the run: the busiest of any phase come first.
+  const auto most = [&](const Json& link) {
+    double use = link["utilisation"].get<double>();
+    for (const std::string& phase : phases) use = std::max(use, link[in_phase(phase)].get<double>());
+    return use;
+  };
   std::vector<const Json*> links;
   for (const Json& l : all) links.push_back(&l);
-  std::stable_sort(links.begin(), links.end(), [](const Json* a, const Json* b) { return (*a)["busy_s"].get<double>() > (*b)["busy_s"].get<double>(); });
-  text += fmt::format("\n  {:<28} {:>12} {:>12} {:>12}\n", "busiest links", "utilisation", "bytes", "peak queue");
+  std::stable_sort(links.begin(), links.end(), [&](const Json* a, const Json* b) { return most(*a) > most(*b); });
+  text += fmt::format("\n  {:<28}", "busiest links, utilisation");
+  for (const std::string& phase : phases) text += fmt::format(" {:>12}", "in " + phase);
+  text += fmt::format(" {:>12} {:>12} {:>12}\n", "of the run", "bytes", "peak queue");
   for (std::size_t i = 0; i < std::min(kBusiestLinks, links.size()); ++i) {
     const Json& l = *links[i];
-    text += fmt::format("  {:<28} {:>10.2f} % {:>12} {:>12}\n", l["name"].get<std::string>() + " " + l["direction"].get<std::string>(),
-                        100 * l["utilisation"].get<double>(), volume(l["bytes"].get<double>()), volume(l["peak_queue_bytes"].get<double>()));
+    text += fmt::format("  {:<28}", l["name"].get<std::string>() + " " + l["direction"].get<std::string>());
+    for (const std::string& phase : phases) text += fmt::format(" {:>10.2f} %", 100 * l[in_phase(phase)].get<double>());
+    text += fmt::format(" {:>10.2f} % {:>12} {:>12}\n", 100 * l["utilisation"].get<double>(), volume(l["bytes"].get<double>()),
+                        volume(l["peak_queue_bytes"].get<double>()));
   }
 }
 
 void add_traffic(std::string& text, const Json& traffic) {
-  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time", "alone", "waited longest for");
+  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time", "mean alone", "waited longest for");
   for (const Json& t : traffic)
     text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].get<std::string>(), t["messages"].get<std::uint64_t>(),
                         volume(t["bytes"].get<double>()), seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),
@@ -116,10 +129,14 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   s["memory"] = workload.memory();
   const double end = std::max(1e-15, simulation.finished().seconds());
   s["links"] = Json::array();
-  for (const LinkRow& row : links) {
+  const PhaseUse& use = simulation.phase_use();
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const LinkRow& row = links[i];
     const transport::PortCounters& c = row.counters();
     s["links"].push_back({{"name", row.name}, {"direction", row.direction}, {"bytes", c.payload_bytes}, {"wire_bytes", c.wire_bytes},
                           {"busy_s", row.busy(simulation.finished()).seconds()}, {"utilisation", row.busy(simulation.finished()).seconds() / end}, {"peak_queue_bytes", c.peak_queued_bytes}});
+    for (std::size_t phase = 0; phase < use.phases().size(); ++phase)
+      s["links"].back()[in_phase(use.phases()[phase])] = use.utilisation(phase, i, simulation.finished());
   }
   s["simulator"] = {{"version", kVersion},
                     {"commit", kCommit},
@@ -135,13 +152,20 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
 
 void write_links_csv(Simulation& simulation, const std::string& path) {
   auto out = fmt::output_file(path);
-  out.print("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s,waited_tp_s,waited_pp_s,waited_kv_s\n");
+  const PhaseUse& use = simulation.phase_use();
+  out.print("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s,waited_tp_s,waited_pp_s,waited_kv_s");
+  for (const std::string& phase : use.phases()) out.print(",{}", in_phase(phase));
+  out.print("\n");
   const double end = std::max(1e-15, simulation.finished().seconds());
-  for (const LinkRow& row : link_table(simulation)) {
+  const std::vector<LinkRow> links = link_table(simulation);
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const LinkRow& row = links[i];
     const transport::PortCounters& c = row.counters();
-    out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}\n", row.name, row.direction, row.port_name(),
+    out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}", row.name, row.direction, row.port_name(),
               c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.finished()).seconds(), row.busy(simulation.finished()).seconds() / end, c.peak_queued_bytes,
               row.link().rate.gb_per_s(), row.link().latency.seconds(), c.waited[0].seconds(), c.waited[1].seconds(), c.waited[2].seconds());
+    for (std::size_t phase = 0; phase < use.phases().size(); ++phase) out.print(",{:.9f}", use.utilisation(phase, i, simulation.finished()));
+    out.print("\n");
   }
 }
 
@@ -149,7 +173,7 @@ std::string table(Simulation& simulation, const Json& s) {
   std::string text = simulation.workload().table(s);
   if (s.contains("compute")) text += profile_text(s["compute"]);
   if (std::any_of(s["traffic"].begin(), s["traffic"].end(), [](const Json& t) { return t["messages"] != 0; })) {
-    add_links(text, s["links"]);
+    add_links(text, s["links"], simulation.phase_use().phases());
     add_traffic(text, s["traffic"]);
   }
   const Json& sim = s["simulator"];

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/input_error.h"
+#include "sc_main/phase_use.h"
 
 namespace railyard {
 
@@ -41,6 +42,8 @@ Simulation::Simulation(const Scenario& scenario, workload::JobSink& sink) : scen
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
   workload_ = make_workload_run(scenario_, *machine_, *fabric_, jobs_);
   events_ = std::make_unique<MachineEvents>(*this);
+  phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
+  workload_->follow_phases(*phase_use_);
   // What a collective took before its links changed says nothing of what it takes afterwards.
   if (events_->change_links()) workload_->simulate_every_collective();
   if (fabric_->context().losses != nullptr) scenario_.fabric.fidelity = transport::Fidelity::train;  // streams know no loss

@@ -13,6 +13,8 @@
 
 namespace railyard {
 
+class PhaseUse;
+
 class Simulation : private transport::CalendarClient {
  public:
   /// @throws InputError for a network with too few ports, for what the workload cannot do on this machine, and for an event of a
@@ -32,6 +34,8 @@ class Simulation : private transport::CalendarClient {
   transport::Fidelity fidelity() const;
   /// Of fabric.fidelity: auto.
   const std::optional<transport::FidelityChoice>& fidelity_choice() const { return fidelity_choice_; }
+  /// Of links, in the order of link_table().
+  const PhaseUse& phase_use() const { return *phase_use_; }
   /// When the last thing happened; what the scenario's events would have changed afterwards does not count.
   Time end() const { return sooner(end_, fabric_->now()); }
   /// When the last job ended; of a run that is not done, end(). Credits on their way home do not count.
@@ -57,6 +61,7 @@ class Simulation : private transport::CalendarClient {
   std::unique_ptr<platforms::Machine> machine_;
   std::unique_ptr<WorkloadRun> workload_;
   std::unique_ptr<MachineEvents> events_;
+  std::unique_ptr<PhaseUse> phase_use_;
   std::optional<transport::FidelityChoice> fidelity_choice_;
   Time end_ = Time::max();
 };

@@ -21,7 +21,7 @@ constexpr double kLeastShown = 0.001;
 /// In the table.
 constexpr std::array<const char*, transport::kCostKinds> kLabels{
     "kernels", "kernel slow-down by contention", "collectives waiting for SMs", "collective protocol steps", "DMA engines and copy rates",
-    "latency", "serialisation on the bottleneck link", "queueing", "delays", "idle: no work had arrived"};
+    "latency", "serialisation on the bottleneck link", "queueing", "host software", "delays", "idle: no work had arrived"};
 
 /// Of a row of the table: where most of it was.
 std::string most_at(const Json& row) {

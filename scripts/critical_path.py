@@ -16,6 +16,7 @@ COSTS = {  # as --why prints them
     "latency": "latency",
     "wire": "serialisation on the bottleneck link",
     "queue": "queueing",
+    "host": "host software",
     "delay": "delays",
     "arrival": "idle: no work had arrived",
 }

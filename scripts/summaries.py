@@ -6,6 +6,7 @@ import run_files
 from run_files import Maybe
 
 SCHEMA_VERSION = 1
+IN_PHASE = "utilisation_"  # a key of links, with the phase behind it
 
 
 def _version(value: object) -> None:
@@ -23,7 +24,7 @@ def _metric(value: object) -> None:
 
 
 TRAFFIC = {"class": str, "messages?": int, "mean_actual_s?": Maybe(float), "mean_uncontended_s?": Maybe(float)}
-LINK = {"name": str, "direction": str, "busy_s": float, "utilisation": float}
+LINK = {"name": str, "direction": str, "busy_s": float, "utilisation": float, IN_PHASE + "prefill?": float, IN_PHASE + "decode?": float}
 SHAPE = {
     "schema_version": _version,
     "kind": str,

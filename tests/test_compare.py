@@ -33,7 +33,7 @@ def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggre
             "ttft_s": ttft_s,
             "ttft_p50_s": ttft_s,
             "bubble_fraction": 0.125,
-            "prefill_tokens_per_s": 1024 / ttft_s,
+            "prefill_capacity_tokens_per_s": 1024 / ttft_s,
             "exposed_s": {"tp": 0.0, "kv": 3e-7},
         },
         "traffic": [{"class": "kv", "mean_actual_s": 4e-5, "mean_uncontended_s": 2e-5}],
@@ -80,7 +80,7 @@ def test_values_stand_side_by_side_with_their_ratio_to_the_first(tmp_path):
     assert line_of(done.stdout, "exposed_s.kv")[1] == "300.000 ns"
     assert line_of(done.stdout, "exposed_s.tp") == ["exposed_s.tp", "0 s", "0 s", "0 s"]  # no ratio to nothing
     assert line_of(done.stdout, "bubble_fraction")[1] == "12.50 %"
-    assert line_of(done.stdout, "prefill_tokens_per_s")[1:4] == ["2048.0", "2560.0", "1.250"]
+    assert line_of(done.stdout, "prefill_capacity_tokens_per_s")[1:4] == ["2048.0", "2560.0", "1.250"]
     assert line_of(done.stdout, "kv.mean_actual_s")[1] == "40.000 us"
     assert line_of(done.stdout, "GPU_P[0][0]_PCI tx")[1] == "50.00 %"
     assert line_of(done.stdout, "kv for GPU_P[0][0]_PCI tx")[1:4] == ["2.000 us", "3.000 us", "1.500"]
@@ -143,8 +143,8 @@ def test_csv_holds_every_number_unrounded(tmp_path):
 # A prefill window of 1 s: kernels 0.4 s, all-reduces 0.3 s, the gate 0.05 s, a bubble of 0.25 s of which 0.1 s wait for activations.
 WINDOW = {
     "requests": 1, "prefill_window_s": 1.0, "stage_utilisation": {"stage0": 0.5, "stage1": 0.3}, "bubble_fraction": 0.25,
-    "exposed_s": {"tp": 0.3, "tp_sync": 0.05, "pp": 0.1, "kv": 0.02},
-    "decode": {"steps": 4, "step_s": 0.05, "exposed_s": {"tp": 0.08, "tp_sync": 0.0, "pp": 0.04}},
+    "exposed_s": {"tp": 0.3, "tp_sync": 0.05, "pp": 0.1, "kv": 0.02, "host": 0.0},
+    "decode": {"steps": 4, "step_s": 0.05, "exposed_s": {"tp": 0.08, "tp_sync": 0.0, "pp": 0.04, "host": 0.0}},
 }
 
 

@@ -89,7 +89,7 @@ def test_charts_of_a_sweep_hold_what_its_database_holds(sweep):
     assert set(fronts) == {"ttft_s", "tpot_s"}
     for mark in fronts["ttft_s"].marks:
         row = stored[mark.number]
-        assert (mark.x, mark.y) == (row["ttft_s"], row["prefill_tokens_per_s"] / (row["tp"] * row["pp"]))
+        assert (mark.x, mark.y) == (row["ttft_s"], row["prefill_capacity_tokens_per_s"] / (row["tp"] * row["pp"]))
     done = [number for number, row in enumerate(stored) if row["status"] == "done"]
     assert sorted(mark.number for mark in fronts["ttft_s"].marks) == done and len(done) < len(stored)
     shares = {chart.title: chart for chart in charts.shares(subject)}

@@ -62,7 +62,7 @@ def test_marks_of_the_front_are_the_database_and_lie_where_the_axes_say(browser,
     browser.open(page)
     marks = browser.run(MARKS, "#front-prefill a.mark")
     assert {int(mark["run"]): (float(mark["x"]), float(mark["y"])) for mark in marks} == {
-        number: (row["ttft_s"], row["prefill_tokens_per_s"] / (row["tp"] * row["pp"])) for number, row in done(sweep).items()
+        number: (row["ttft_s"], row["prefill_capacity_tokens_per_s"] / (row["tp"] * row["pp"])) for number, row in done(sweep).items()
     }
     ticks = browser.run(TICKS, "#front-prefill")
     unit = next(text for text, *_ in ticks if text.startswith("ttft, ")).removeprefix("ttft, ")
@@ -83,7 +83,7 @@ def test_marks_of_the_front_are_the_database_and_lie_where_the_axes_say(browser,
     assert limit == [pytest.approx(place(columns, 0.001 * factor), abs=0.1), "0.001"]
     by_prompt = collections.defaultdict(list)
     for number, row in done(sweep).items():
-        by_prompt[row["prompt"]].append((row["ttft_s"], -row["prefill_tokens_per_s"] / (row["tp"] * row["pp"]), number))
+        by_prompt[row["prompt"]].append((row["ttft_s"], -row["prefill_capacity_tokens_per_s"] / (row["tp"] * row["pp"]), number))
     best = set()
     for members in by_prompt.values():
         best |= {

@@ -204,7 +204,7 @@ def test_levels_of_jobs(several, scenario, tmp_path):
 def test_requests_are_llmservingsims_and_agree_with_the_rest(several):
     header = (several.folder / "requests.csv").read_text().splitlines()[0].split(",")
     assert header[:12] == LLMSERVINGSIM
-    assert header[12:] == ["admitted_ns", "prefill_begin_ns", "first_token_ns", "kv_landed_ns", "decode_begin_ns"]
+    assert header[12:] == ["queued_ns", "admitted_ns", "prefill_begin_ns", "prefilled_ns", "first_token_ns", "kv_landed_ns", "decode_begin_ns"]
     assert sorted(int(row["request id"]) for row in several.requests) == list(range(REQUESTS))
     ends = [int(row["end_time"]) for row in several.requests]
     assert ends == sorted(ends)
@@ -217,7 +217,7 @@ def test_requests_are_llmservingsims_and_agree_with_the_rest(several):
         assert number["TTFT"] == number["first_token_ns"] - number["arrival"]
         assert len(gaps) == STEPS and sum(gaps) == number["end_time"] - number["first_token_ns"]
         assert number["TPOT"] == sum(gaps) // STEPS
-        instants = ["arrival", "admitted_ns", "prefill_begin_ns", "first_token_ns", "kv_landed_ns", "decode_begin_ns", "end_time"]
+        instants = ["arrival", "queued_ns", "admitted_ns", "prefill_begin_ns", "prefilled_ns", "first_token_ns", "kv_landed_ns", "decode_begin_ns", "end_time"]
         order = [number[key] for key in instants]
         assert order == sorted(order)
         request = number["request id"]
@@ -250,7 +250,7 @@ LINK_NAMES = (r"GPU_[PD]\[\d+\]\[\d+\]_PCI|GPU_[PD]_Idle\[\d+\]_PCI|"
 def test_links_have_names_and_possible_loads(several):
     header = (several.folder / "links.csv").read_text().splitlines()[0]
     assert header == ("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s,"
-                      "waited_tp_s,waited_pp_s,waited_kv_s")
+                      "waited_tp_s,waited_pp_s,waited_kv_s,utilisation_prefill,utilisation_decode")
     end = several.summary["metrics"]["end_s"]
     for link in several.links:
         assert re.fullmatch(LINK_NAMES, link["name"]), link["name"]
@@ -319,7 +319,8 @@ def flat(document, prefix=""):
 def documented(key):
     """The key as docs/results.md writes it."""
     for pattern, general in [(r"^calibration\..*", "calibration.[gpu]"), (r"^memory\.\w+\.", "memory.[group]."), (r"^setup\.groups\.\w+\.", "setup.groups.[group]."),
-                             (r"^metrics\.stage_utilisation\..*", "metrics.stage_utilisation.[stage]")]:
+                             (r"^metrics\.stage_utilisation\..*", "metrics.stage_utilisation.[stage]"),
+                             (r"^links\.\[\]\.utilisation_\w+$", "links.[].utilisation_[phase]")]:
         key = re.sub(pattern, general, key)
     return key
 
@@ -337,6 +338,57 @@ def test_every_column_is_documented(several, file):
     page = (ROOT / "docs" / "results.md").read_text()
     for column in (several.folder / file).read_text().splitlines()[0].split(","):
         assert re.search(rf"[`,]{re.escape(column)}[`,]", page), column
+
+
+def test_achieved_rates_are_over_the_time_from_the_first_arrival_to_the_last_token(several):
+    metrics = several.summary["metrics"]
+    arrivals, ends = ([int(row[column]) for row in several.requests] for column in ("arrival", "end_time"))
+    lasted = (max(ends) - min(arrivals)) * 1e-9
+    assert metrics["request_rate_per_s"] == pytest.approx(REQUESTS / lasted, rel=1e-6)
+    assert metrics["prompt_tokens_per_s"] == pytest.approx(REQUESTS * PROMPT / lasted, rel=1e-6)
+    assert metrics["output_tokens_per_s"] == pytest.approx(REQUESTS * (STEPS + 1) / lasted, rel=1e-6)
+
+
+def test_achieved_rates_follow_the_load_and_capacity_does_not(tmp_path):
+    found = {}
+    for gap in (0.05, 0.1):
+        requests = ", ".join(f"{{prompt_tokens: {PROMPT}, output_tokens: 2, arrival_s: {gap * i}}}" for i in range(6))
+        text = TINY.replace("requests: {count: 1, prompt_tokens: 700}", f"requests: {{list: [{requests}]}}")
+        assert text != TINY
+        out = tmp_path / f"out{gap}"
+        succeed("plx_box", tiny(tmp_path, text), "--out", out, "--quiet")
+        found[gap] = summary(out)["metrics"]
+    slow, fast = found[0.1], found[0.05]
+    assert fast["request_rate_per_s"] == pytest.approx(2 * slow["request_rate_per_s"], rel=0.05)
+    assert fast["prefill_capacity_tokens_per_s"] == pytest.approx(slow["prefill_capacity_tokens_per_s"], rel=0.01)
+
+
+def test_a_links_use_in_a_phase_is_its_charge_within_the_phase(one):
+    metrics = one.summary["metrics"]
+    prefill = metrics["prefill_window_s"]
+    decode = (int(one.requests[0]["end_time"]) - int(one.requests[0]["decode_begin_ns"])) * 1e-9
+    for link in one.summary["links"]:
+        in_phases = link["utilisation_prefill"] * prefill + link["utilisation_decode"] * decode
+        assert in_phases <= link["busy_s"] * (1 + 1e-6) + 2e-9  # one request: the phases do not overlap
+        assert 0 <= link["utilisation_prefill"] <= 1 + 1e-9 and 0 <= link["utilisation_decode"] <= 1 + 1e-9
+    links = {(link["name"], link["direction"]): link for link in one.summary["links"]}
+    busiest = links["GPU_P[0][0]_PCI", "tx"]
+    assert busiest["utilisation_prefill"] > 1.2 * busiest["utilisation"]  # the run is longer than its prefill
+    decoding = links["GPU_D[0][0]_PCI", "tx"]
+    assert decoding["utilisation_decode"] * decode == pytest.approx(decoding["busy_s"], rel=0.1)  # the rest acknowledges KV
+    for row in one.links:
+        for column in ("utilisation_prefill", "utilisation_decode"):
+            assert float(row[column]) == pytest.approx(links[row["name"], row["direction"]][column], abs=1e-9)
+
+
+def test_what_the_table_calls_a_steps_is_a_steps(tmp_path):
+    result = succeed("plx_box", tiny(tmp_path), "--out", tmp_path / "out")
+    metrics = summary(tmp_path / "out")["metrics"]
+    decode = result.stdout[result.stdout.index(f"decode, each step, mean of {metrics['decode']['steps']}"):]
+    shown = re.search(r"exposed TP / gate / PP / host +([\d.]+) (\w+) /", decode)
+    unit = {"s": 1, "ms": 1e-3, "us": 1e-6}[shown[2]]
+    assert float(shown[1]) * unit == pytest.approx(metrics["decode"]["exposed_s"]["tp"] / metrics["decode"]["steps"], rel=1e-3)
+    assert float(shown[1]) * unit < metrics["decode"]["step_s"]
 
 
 def test_metrics_are_numbers_or_groups_of_numbers(several):

@@ -66,7 +66,7 @@ def test_the_view_shows_what_is_there_and_names_units(tmp_path):
     # States are words, by a translate file beside the view.
     assert "^1 trace.states.txt" in view
     states = (tmp_path / "out" / "trace.states.txt").read_text().splitlines()
-    assert [line.split("?")[-1].split()[-1] for line in states] == ["idle", "waiting", "kernel", "collective", "transfer"]
+    assert [line.split("?")[-1].split()[-1] for line in states] == ["idle", "waiting", "kernel", "collective", "transfer", "host"]
 
 
 def test_fst_holds_the_same_changes(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import timelines
 from platform_runs import ROOT, TINY, rows, run, succeed, summary, tiny
 
-COSTS = ["kernel", "sharing", "sm_wait", "step", "engine", "latency", "wire", "queue", "delay", "arrival"]
+COSTS = ["kernel", "sharing", "sm_wait", "step", "engine", "latency", "wire", "queue", "host", "delay", "arrival"]
 REQUESTS = ", ".join(f"{{prompt_tokens: {tokens}, arrival_s: {arrival}}}" for tokens, arrival in [(700, 0), (300, 0.0001), (900, 0.0002), (256, 0.02), (1024, 0.0201)])
 MANY = TINY.replace("{count: 1, prompt_tokens: 700}", f"{{list: [{REQUESTS}]}}")
 
@@ -120,6 +120,21 @@ def test_costs_of_random_scenarios_add_up(tmp_path, seed):
     paths = follow(tmp_path, platform, json.dumps(scenario))
     check_sums(tmp_path / "out", paths)
     check_without(paths, tokens)
+
+
+def test_host_time_is_a_cost_of_its_own(tmp_path):
+    text = TINY.replace("host: {preset: none}", "host: {preset: none, step_us: 100, request_us: 1000, token_us: 30}")
+    paths = follow(tmp_path, "plx_box", text, "--set", "workload.prefill={tp: 1, pp: 1}", "--set", "workload.decode={tp: 1, pp: 1, steps: 3}")
+    path = paths["ttft_s"]  # a request of three chunks
+    assert cost(path, "host")["path_s"] == pytest.approx(1000e-6 + 3 * 100e-6 + 30e-6, rel=1e-9)
+    assert cost(path, "host")["if_free_s"] == pytest.approx(path["mean_s"] - 1330e-6, rel=1e-9)
+    # Of each of three steps, and of the last token's way where KV came later than the first token's.
+    assert 100e-6 * (1 - 1e-6) <= cost(paths["tpot_s"], "host")["path_s"] <= 110e-6 * (1 + 1e-6)
+    for row in [cost(path, "arrival"), cost(paths["tpot_s"], "arrival"), cost(path, "delay")]:
+        assert row["path_s"] == pytest.approx(0, abs=1e-12)
+    names = [row["job"] for row in rows(tmp_path / "out" / "why.csv") if row["metric"] == "ttft_s"]
+    assert [name for name in names if name.startswith("Host_")] == [
+        "Host_Request", "Host_P_Chunk[0]", "Host_P_Chunk[1]", "Host_P_Chunk[2]", "Host_Token[0]"]
 
 
 def test_a_run_is_the_same_with_and_without(tmp_path):

@@ -1,7 +1,7 @@
 foreach(test ring direct graphs)
   railyard_test(collective_${test} railyard_collective railyard_infiniband)
 endforeach()
-foreach(test jobs pipeline gates handoff admission events repeatable replay)
+foreach(test jobs pipeline gates handoff admission host events repeatable replay)
   railyard_test(workload_${test} railyard_run)
 endforeach()
 

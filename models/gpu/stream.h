@@ -12,7 +12,7 @@ namespace railyard::gpu {
 class Stream;
 
 /// What a stream is doing, for waveforms.
-enum class Activity : std::uint8_t { idle, waiting, kernel, collective, transfer };
+enum class Activity : std::uint8_t { idle, waiting, kernel, collective, transfer, host };
 
 class Task {
  public:

@@ -91,6 +91,7 @@ void CriticalPath::on_done(const workload::Job& job) {
     case workload::JobKind::kernel: moment = done_kernels(job, moment); break;
     case workload::JobKind::collective: moment = done_collective(job); break;
     case workload::JobKind::send: moment = after(moment, std::move(landed_), job.name(), landed_floors_); break;
+    case workload::JobKind::host: moment = after(moment, {{CostKind::host, 0, nullptr, now() - moment.at, {}, {}}}, job.name()); break;
     case workload::JobKind::delay: moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name()); break;
   }
   if (job.kind() != workload::JobKind::send) streams_[&job.stream()] = moment;

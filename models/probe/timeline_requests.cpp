@@ -6,7 +6,7 @@ namespace railyard::probe {
 
 namespace {
 
-constexpr std::array<const char*, 5> kNames{"queued", "prefill", "handoff", "decode queued", "decode"};
+constexpr std::array<const char*, 6> kNames{"host", "queued", "prefill", "handoff", "decode queued", "decode"};
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace {
 
 using gpu::Activity;
 
-constexpr std::array<const char*, 5> kActivityNames{"idle", "waiting", "kernel", "collective", "transfer"};
+constexpr std::array<const char*, 6> kActivityNames{"idle", "waiting", "kernel", "collective", "transfer", "host"};
 
 bool runs(Activity activity) { return activity != Activity::idle && activity != Activity::waiting; }
 

@@ -29,7 +29,8 @@ constexpr char kActivityTexts[] =
     "1 ?gray25?waiting\n"
     "2 ?dark green?kernel\n"
     "3 ?dark orchid?collective\n"
-    "4 ?steel blue?transfer\n";
+    "4 ?steel blue?transfer\n"
+    "5 ?goldenrod?host\n";
 
 /// "prefill0" of "prefill0.plx0"; empty for what stands outside the servers.
 std::string server_of(const std::string& name) {

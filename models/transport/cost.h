@@ -20,14 +20,15 @@ enum class CostKind : std::uint8_t {
   latency,  ///< a message: what one byte takes on an empty machine
   wire,     ///< a message: its bytes at the slowest link of its way, on an empty machine
   queue,    ///< a message: what it took longer than alone, laid at the ports that it waited for
+  host,     ///< work of host software
   delay,    ///< a stream kept for a given time
   arrival,  ///< nothing was to be done yet
 };
-constexpr std::size_t kCostKinds = 10;
+constexpr std::size_t kCostKinds = 11;
 constexpr bool of_links(CostKind kind) { return kind == CostKind::wire || kind == CostKind::queue; }
 constexpr bool of_traffic(CostKind kind) { return kind >= CostKind::step && kind <= CostKind::queue; }
 constexpr std::array<const char*, kCostKinds> kCostKindNames{"kernel", "sharing", "sm_wait", "step",  "engine",
-                                                             "latency", "wire",   "queue",   "delay", "arrival"};
+                                                             "latency", "wire",   "queue",   "host", "delay", "arrival"};
 
 /// What tells costs apart.
 using CostKey = std::tuple<CostKind, std::uint8_t, const PortCounters*>;

@@ -11,6 +11,7 @@ gpu::Activity Job::activity() const {
     case Kind::kernel: return gpu::Activity::kernel;
     case Kind::collective: return gpu::Activity::collective;
     case Kind::send: return gpu::Activity::transfer;
+    case Kind::host: return gpu::Activity::host;
     case Kind::delay: return gpu::Activity::waiting;
   }
   return gpu::Activity::idle;
@@ -22,6 +23,7 @@ void Job::begin() {
   client_->on_job_begun(*this);
   switch (kind_) {
     case Kind::kernel: device_->gpu->sms().run(chain_, *this, stream_); break;
+    case Kind::host:
     case Kind::delay: dispatcher_->fabric_.calendar().at(begun_at_ + duration_, *this, 0, 0); break;
     case Kind::collective:
       claim_ = device_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this, stream_);
@@ -132,7 +134,17 @@ JobRef Dispatcher::kernel(RankDevice& device, gpu::Stream& stream, gpu::SharedCh
 
 JobRef Dispatcher::delay(RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
                          const std::vector<JobRef>& after) {
-  Job& job = acquire(Job::Kind::delay, device, stream, tag, client);
+  return keep(Job::Kind::delay, device, stream, duration, tag, client, after);
+}
+
+JobRef Dispatcher::host(RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
+                        const std::vector<JobRef>& after) {
+  return keep(Job::Kind::host, device, stream, duration, tag, client, after);
+}
+
+JobRef Dispatcher::keep(Job::Kind kind, RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag,
+                        JobClient& client, const std::vector<JobRef>& after) {
+  Job& job = acquire(kind, device, stream, tag, client);
   job.duration_ = duration;
   return push(job, after);
 }

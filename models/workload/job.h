@@ -1,5 +1,5 @@
 // Jobs and the dispatcher: what a workload generator emits and what devices execute. A job is a chain of kernels, one member of
-// a collective, a send (one or more messages) or a delay; it belongs to a stream of a rank, and it may wait for jobs of other
+// a collective, a send (one or more messages), work of a host or a delay; it belongs to a stream of a rank, and it may wait for jobs of other
 // streams.
 // The dependency may be declared late, as long as the job has not begun. Job objects are reused when their job is done.
 //
@@ -34,6 +34,7 @@ struct RankDevice {
   gpu::Stream compute;   ///< kernels and tensor-parallel collectives
   gpu::Stream pp;        ///< pipeline sends
   gpu::Stream kv;        ///< KV-cache handoffs
+  gpu::Stream host;      ///< the host that launches its kernels
 };
 
 struct Transfer {
@@ -41,7 +42,7 @@ struct Transfer {
   Bytes bytes = 0;
 };
 
-enum class JobKind : std::uint8_t { kernel, collective, send, delay };
+enum class JobKind : std::uint8_t { kernel, collective, send, host, delay };
 
 class Dispatcher;
 class Job;
@@ -129,6 +130,9 @@ class Dispatcher : private collective::CollectiveClient {
   /// Keeps a stream for so long, and nothing else.
   JobRef delay(RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
                const std::vector<JobRef>& after = {});
+  /// The same, as work of host software.
+  JobRef host(RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
+              const std::vector<JobRef>& after = {});
   /// One job on a stream of every member, the compute stream unless another is named; member i's tag has tp = i.
   void collective(const std::vector<RankDevice*>& devices, const collective::Group& group,
                   const collective::CollectiveSpec& spec, collective::ReuseTable* reuse, const JobTag& tag, JobClient& client, std::vector<JobRef>& jobs,
@@ -173,6 +177,8 @@ class Dispatcher : private collective::CollectiveClient {
     JobClient* client = nullptr;
   };
   Job& acquire(Job::Kind kind, RankDevice& device, gpu::Stream& stream, const JobTag& tag, JobClient& client);
+  JobRef keep(Job::Kind kind, RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
+              const std::vector<JobRef>& after);
   JobRef push(Job& job, const std::vector<JobRef>& after);
   void release(Job& job);
   static void depend(Job& job, const JobRef& on);

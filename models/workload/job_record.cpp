@@ -38,6 +38,12 @@ std::string JobRecord::name() const {
       name = fmt::format("D_PP_Act_FromP[{}]_ToP[{}]_TP[{}]_Step_[{}]", stage, stage + 1, tp, index);
       break;
     case Kind::decode_token: name = fmt::format("D_Token_FromP[{}]_ToP[0]_TP[{}]_Step_[{}]", stage, tp, index); break;
+    case Kind::host_request: name = "Host_Request"; break;
+    case Kind::host_prefill: name = fmt::format("Host_P_Chunk[{}]", index); break;
+    case Kind::host_prefill_launch: name = fmt::format("Host_P_Launch_PP[{}]_Layer[{}]_Chunk[{}]", stage, layer, index); break;
+    case Kind::host_decode: name = fmt::format("Host_D_Step_[{}]", index); break;
+    case Kind::host_decode_launch: name = fmt::format("Host_D_Launch_PP[{}]_Layer[{}]_Step_[{}]", stage, layer, index); break;
+    case Kind::host_token: name = fmt::format("Host_Token[{}]", index); break;
     case Kind::collective_test: name = fmt::format("{}_Bytes[{}]_It[{}]", initials(operation), bytes, index); break;
     case Kind::layer_kernel: name = fmt::format("Layer_TP[{}]_Step[{}]", tp, index); break;
     case Kind::layer_collective: name = fmt::format("Layer_{}_Step[{}]", initials(operation), index); break;
@@ -68,6 +74,12 @@ const char* JobRecord::kind_name() const {
     case Kind::decode_activation:
     case Kind::decode_token: return "pp";
     case Kind::handoff: return "kv";
+    case Kind::host_request:
+    case Kind::host_prefill:
+    case Kind::host_prefill_launch:
+    case Kind::host_decode:
+    case Kind::host_decode_launch:
+    case Kind::host_token: return "host";
     case Kind::collective_test:
     case Kind::copy_test:
     case Kind::host_copy_test:

@@ -21,6 +21,12 @@ struct JobRecord {
     decode_all_gather,   ///< D_TP_AG_PP[p]_Step_[s]
     decode_activation,   ///< D_PP_Act_FromP[p]_ToP[p+1]_TP[t]_Step_[s]
     decode_token,        ///< D_Token_FromP[p]_ToP[0]_TP[t]_Step_[s]: sampled tokens back to the first stage
+    host_request,        ///< Host_Request: from a request's arrival until it is queued
+    host_prefill,        ///< Host_P_Chunk[c]: what comes before a chunk's first kernel
+    host_prefill_launch, ///< Host_P_Launch_PP[p]_Layer[l]_Chunk[c]: launches of a layer's kernels
+    host_decode,         ///< Host_D_Step_[s]
+    host_decode_launch,  ///< Host_D_Launch_PP[p]_Layer[l]_Step_[s]
+    host_token,          ///< Host_Token[i]: an output token on its way to the client
     collective_test,     ///< AR_Bytes[b]_It[i]: one iteration of a collective test; AG, RS, BC, A2A, SR in place of AR
     copy_test,           ///< Copy_From[i]_To[j], Both_From[i]_To[j], Latency_From[i]_To[j]: a pair of the matrix
     host_copy_test,      ///< H2D_GPU[i], D2H_GPU[i]: a GPU and its host
@@ -48,11 +54,12 @@ struct JobRecord {
   Bytes bytes = 0;
 
   std::string name() const;
-  /// Of the column `kind`: compute, tp, pp, kv or test.
+  /// Of the column `kind`: compute, tp, pp, kv, host or test.
   const char* kind_name() const;
-  /// Whether this is one of the jobs kept at `--jobs stage`: everything but per-layer collectives.
+  /// Whether this is one of the jobs kept at `--jobs stage`: everything but what comes once a layer or token.
   bool per_stage() const {
-    return kind != Kind::tp_all_reduce && kind != Kind::decode_all_reduce && (kind != Kind::handoff || layer == kNone);
+    return kind != Kind::tp_all_reduce && kind != Kind::decode_all_reduce && (kind != Kind::handoff || layer == kNone) &&
+           kind != Kind::host_prefill_launch && kind != Kind::host_decode_launch && kind != Kind::host_token;
   }
 };
 

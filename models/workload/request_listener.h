@@ -11,7 +11,8 @@ namespace railyard::workload {
 
 /// What a request does, or waits for, in this order; a request that has nothing to decode is done after its handoff.
 enum class RequestPhase : std::uint8_t {
-  queued,          ///< from its arrival: for memory, then for those before it
+  host,            ///< from its arrival: the API server
+  queued,          ///< for memory, then for those before it
   prefill,         ///< from its first kernel
   handoff,         ///< from its first token, until its KV has landed
   decode_queued,   ///< for a place in the batch

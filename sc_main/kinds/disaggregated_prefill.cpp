@@ -104,7 +104,11 @@ std::uint64_t DisaggregatedPrefill::expected_passes(const PrefillSpec& w) {
 }
 
 std::uint64_t DisaggregatedPrefill::expected_jobs(const Scenario& scenario) {
-  return expected_passes(scenario.prefill()) * scenario.model.layers * 2;
+  const PrefillSpec& w = scenario.prefill();
+  std::uint64_t jobs = expected_passes(w) * scenario.model.layers * 2;
+  if (w.host.token() == Time()) return jobs;
+  for (const Request& r : w.requests) jobs += r.output_tokens;
+  return jobs;
 }
 
 std::string DisaggregatedPrefill::progress() const {
@@ -152,6 +156,8 @@ void DisaggregatedPrefill::trace(probe::StreamTracer& tracer, Grid& grid, const 
     tracer.attach(device.compute, prefix + "compute", job_label, work);
     tracer.attach(device.pp, prefix + "pp", job_label, work);
     tracer.attach(device.kv, prefix + "kv", job_label, work);
+    const bool launches = r % grid.tp() == 0 && (spec().host.step(1) != Time() || spec().host.prefill_layer() != Time());
+    if (launches) tracer.attach(device.host, prefix + "host", job_label, work);  // for all ranks of its stage
   }
 }
 

@@ -29,6 +29,8 @@ class DisaggregatedPrefill : public WorkloadRun {
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return system_->traffic(); }
   void trace(probe::StreamTracer& tracer) override;
+  std::vector<std::string> phases() const override { return {"prefill", "decode"}; }
+  void follow_phases(workload::PhaseListener& listener) override { system_->follow_phases(listener); }
   void follow_requests(workload::RequestListener& listener) override { system_->follow_requests(listener); }
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;

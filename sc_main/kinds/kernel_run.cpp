@@ -169,7 +169,7 @@ std::string KernelRun::table(const Json& s) const {
     if (test_->finished(g) > kMostPrinted)
       text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", test_->finished(g) - kMostPrinted);
     const std::string& name = scenario_.machine.groups[g].name;
-    text += fmt::format("# {} kernels in {}: {:.2f} TFLOP/s, {:.1f} GB/s of HBM\n", test_->finished(g),
+    text += fmt::format("# in all: {} kernels in {}, at {:.2f} TFLOP/s and {:.1f} GB/s of HBM on average\n", test_->finished(g),
                         duration_text(s["metrics"]["time_s"][name].get<double>()),
                         s["metrics"]["tflops"][name].get<double>(), s["metrics"]["gb_per_s"][name].get<double>());
   }

@@ -202,11 +202,11 @@ std::string LayerRun::table(const Json& s) const {
                           rate(step.kernel.bytes, seconds) * 1e-9, step.kernel.waves, 100 * step.kernel.tail_efficiency, name_of(step.kernel.limit));
     }
   }
-  text += fmt::format("\n  layer {}: kernels {}, collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n", duration_text(layer),
+  text += fmt::format("\n  the layer, in all: {}; its kernels {}, its collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n", duration_text(layer),
                       duration_text(m["kernels_s"].get<double>()), duration_text(m["collectives_s"].get<double>()),
                       layer > 0 ? 100 * m["collectives_s"].get<double>() / layer : 0.0, m["tflops"].get<double>());
   if (m.contains("pass_s"))
-    text += fmt::format("  {} such layers, embedding and head: {}, {:.1f} tokens/s\n", scenario_.model.layers,
+    text += fmt::format("  a pass of {} such layers, embedding and head: {}, {:.1f} new tokens/s of all sequences\n", scenario_.model.layers,
                         duration_text(m["pass_s"].get<double>()), m["tokens_per_s"].get<double>());
   return text;
 }

@@ -40,8 +40,8 @@ void add_request_metrics(Json& metrics, workload::prefill::System& system) {
     const Time arrival = system.spec().requests[r].arrival;
     ttft.push_back((t.first_token - arrival).seconds());
     decode_start.push_back((t.decode_begun - arrival).seconds());
-    queueing.push_back((t.prefill_begun - arrival).seconds());
-    kv_exposed.push_back((t.kv_landed - t.first_token).seconds());
+    queueing.push_back((t.prefill_begun - t.queued).seconds());
+    kv_exposed.push_back((t.kv_landed - t.prefilled).seconds());
     if (t.tokens.size() > 1) tpot.push_back((t.tokens.back() - t.first_token).seconds() / static_cast<double>(t.tokens.size() - 1));
   }
   metrics["requests"] = ttft.size();
@@ -50,6 +50,24 @@ void add_request_metrics(Json& metrics, workload::prefill::System& system) {
   add_percentiles(metrics, "tpot", tpot);
   metrics["queueing_s"] = mean(queueing);
   metrics["exposed_s"]["kv"] = mean(kv_exposed);
+}
+
+/// What was achieved, whatever the groups could have done: over the time from the first arrival to the last token.
+void add_achieved_rates(Json& metrics, workload::prefill::System& system) {
+  Time from = Time::max(), to;
+  double prompt = 0, output = 0;
+  for (const std::uint32_t r : system.finished_order()) {
+    const workload::prefill::Request& request = system.spec().requests[r];
+    from = sooner(from, request.arrival);
+    to = later(to, system.requests()[r].tokens.back());
+    prompt += request.prompt_tokens;
+    output += request.output_tokens;
+  }
+  const double seconds = since(to, from).seconds();
+  const auto rate = [&](double amount) { return seconds > 0 ? amount / seconds : 0.0; };
+  metrics["request_rate_per_s"] = rate(static_cast<double>(system.finished()));
+  metrics["prompt_tokens_per_s"] = rate(prompt);
+  metrics["output_tokens_per_s"] = rate(output);
 }
 
 void add_pipeline_metrics(Json& metrics, workload::prefill::System& system) {
@@ -65,18 +83,20 @@ void add_pipeline_metrics(Json& metrics, workload::prefill::System& system) {
       sum.tp_s += times.tp_s;
       sum.tp_sync_s += times.tp_sync_s;
       sum.pp_s += times.pp_s;
+      sum.host_s += times.host_s;
       sum.occupied_s += times.occupied_s;
     }
     utilisation[fmt::format("stage{}", p)] = window > 0 ? kernels / grid.tp() / window : 0.0;
   }
   const double ranks = grid.ranks();
   metrics["prefill_window_s"] = window;
-  metrics["prefill_tokens_per_s"] = window > 0 ? static_cast<double>(system.prefill().tokens_done()) / window : 0.0;
+  metrics["prefill_capacity_tokens_per_s"] = window > 0 ? static_cast<double>(system.prefill().tokens_done()) / window : 0.0;
   metrics["stage_utilisation"] = utilisation;
   metrics["bubble_fraction"] = window > 0 ? std::max(0.0, 1 - sum.occupied_s / ranks / window) : 0.0;
   metrics["exposed_s"]["tp"] = sum.tp_s / ranks;
   metrics["exposed_s"]["pp"] = sum.pp_s / ranks;
   metrics["exposed_s"]["tp_sync"] = sum.tp_sync_s / ranks;
+  metrics["exposed_s"]["host"] = sum.host_s / ranks;
 }
 
 void add_decode_metrics(Json& metrics, workload::prefill::System& system) {
@@ -86,15 +106,16 @@ void add_decode_metrics(Json& metrics, workload::prefill::System& system) {
   d["tokens"] = decode.tokens();
   d["step_s"] = decode.steps() > 0 ? decode.step_seconds() / decode.steps() : 0.0;
   d["batch"] = decode.steps() > 0 ? static_cast<double>(decode.tokens()) / decode.steps() : 0.0;
-  d["tokens_per_s"] = decode.step_seconds() > 0 ? static_cast<double>(decode.tokens()) / decode.step_seconds() : 0.0;
+  d["capacity_tokens_per_s"] = decode.step_seconds() > 0 ? static_cast<double>(decode.tokens()) / decode.step_seconds() : 0.0;
   RankTimes sum;
   const std::uint32_t ranks = system.decode_grid().ranks();
   for (std::uint32_t r = 0; r < ranks; ++r) {
     sum.tp_s += decode.passes().times(r).tp_s;
     sum.tp_sync_s += decode.passes().times(r).tp_sync_s;
     sum.pp_s += decode.passes().times(r).pp_s;
+    sum.host_s += decode.passes().times(r).host_s;
   }
-  d["exposed_s"] = {{"tp", sum.tp_s / ranks}, {"pp", sum.pp_s / ranks}, {"tp_sync", sum.tp_sync_s / ranks}};
+  d["exposed_s"] = {{"tp", sum.tp_s / ranks}, {"pp", sum.pp_s / ranks}, {"tp_sync", sum.tp_sync_s / ranks}, {"host", sum.host_s / ranks}};
   metrics["decode"] = d;
 }
 
@@ -127,6 +148,7 @@ void DisaggregatedPrefill::add_setup(Json& setup) const {
   setup["prefill"] = {{"tp", spec().prefill.tp}, {"pp", spec().prefill.pp}};
   setup["decode"] = {{"tp", spec().decode.tp}, {"pp", spec().decode.pp}, {"max_batch", spec().max_batch}};
   setup["chunk_tokens"] = spec().chunk_tokens;
+  setup["host"] = spec().host.name;
   setup["requests"] = spec().requests.size();
   setup["prompt_tokens"] = length_range(prompts);
   setup["output_tokens"] = length_range(outputs);
@@ -134,6 +156,7 @@ void DisaggregatedPrefill::add_setup(Json& setup) const {
 
 void DisaggregatedPrefill::add_metrics(Json& metrics) {
   add_request_metrics(metrics, *system_);
+  add_achieved_rates(metrics, *system_);
   add_pipeline_metrics(metrics, *system_);
   add_decode_metrics(metrics, *system_);
 }
@@ -142,7 +165,7 @@ void DisaggregatedPrefill::write_tables(const OutputDirectory& directory) const 
   auto out = fmt::output_file(directory.file("requests.csv"));
   // The first twelve as LLMServingSim writes them: nanoseconds, rows in completion order.
   out.print("instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"
-            "admitted_ns,prefill_begin_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
+            "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
   for (const std::uint32_t r : system_->finished_order()) {
     const workload::prefill::RequestTimes& t = system_->requests()[r];
     const workload::prefill::Request& request = spec().requests[r];
@@ -152,39 +175,57 @@ void DisaggregatedPrefill::write_tables(const OutputDirectory& directory) const 
     for (std::size_t i = 1; i < t.tokens.size(); ++i)
       gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
     const std::uint64_t tpot = t.tokens.size() > 1 ? (end - first) / (t.tokens.size() - 1) : 0;
-    out.print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{},{},{}\n", r, scenario_.model.name, request.prompt_tokens,
+    out.print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{},{},{},{},{}\n", r, scenario_.model.name, request.prompt_tokens,
               request.output_tokens, arrival, end, end - arrival, nanoseconds(t.prefill_begun) - arrival, first - arrival, tpot, gaps,
-              nanoseconds(t.admitted), nanoseconds(t.prefill_begun), first, nanoseconds(t.kv_landed), nanoseconds(t.decode_begun));
+              nanoseconds(t.queued), nanoseconds(t.admitted), nanoseconds(t.prefill_begun), nanoseconds(t.prefilled), first, nanoseconds(t.kv_landed), nanoseconds(t.decode_begun));
   }
 }
 
 std::string DisaggregatedPrefill::table(const Json& s) const {
   const Json& m = s["metrics"];
   std::string text;
-  const auto line = [&](const std::string& name, const std::string& value) { text += fmt::format("  {:<28} {}\n", name, value); };
+  const auto line = [&](const std::string& name, const std::string& value) { text += fmt::format("    {:<30} {}\n", name, value); };
   const auto seconds = [&](const Json& j) { return duration_text(j.get<double>()); };
-  text += fmt::format("{} on {}: {} request{}\n\n", s["model"].get<std::string>(), machine_text(scenario_), m["requests"].get<int>(),
-                      m["requests"] == 1 ? "" : "s");
+  text += fmt::format("{} on {}: {} request{}, host {}\n", s["model"].get<std::string>(), machine_text(scenario_), m["requests"].get<int>(),
+                      m["requests"] == 1 ? "" : "s", spec().host.name);
   const bool many = m["requests"].get<int>() > 1;
   const auto spread = [&](const char* name) {
     const std::string n = name;
     return seconds(m[n + "_s"]) + (many ? fmt::format("  (p50 {}, p99 {})", seconds(m[n + "_p50_s"]), seconds(m[n + "_p99_s"])) : "");
   };
+  const auto per_s = [](const Json& rate) { return fmt::format("{:.1f} tokens/s", rate.get<double>()); };
+  // What a grid's ranks spent beside kernels: of a whole run, or of each of its steps.
+  const auto exposed = [&](const Json& e, double steps) {
+    const auto each = [&](const char* name) { return duration_text(e[name].get<double>() / steps); };
+    return fmt::format("{} / {} / {} / {}", each("tp"), each("tp_sync"), each("pp"), each("host"));
+  };
+  const Json& d = m["decode"];
+  const int steps = d["steps"].get<int>();
+  text += many ? "\n  each request, mean\n" : "\n  the request\n";
   line("TTFT", spread("ttft"));
   line("time to decode start", spread("decode_start"));
   line("TPOT", spread("tpot"));
-  line("prefill throughput", fmt::format("{:.1f} tokens/s", m["prefill_tokens_per_s"].get<double>()));
+  line("queueing", seconds(m["queueing_s"]));
+  line("exposed KV handoff", seconds(m["exposed_s"]["kv"]));
+  text += "\n  achieved, from the first arrival to the last token\n";
+  line("requests", fmt::format("{:.3f} requests/s", m["request_rate_per_s"].get<double>()));
+  line("prompts, answers", per_s(m["prompt_tokens_per_s"]) + ", " + per_s(m["output_tokens_per_s"]));
+  text += fmt::format("\n  prefill, in all: {} with a prompt in it\n", seconds(m["prefill_window_s"]));
+  line("capacity", per_s(m["prefill_capacity_tokens_per_s"]));
   std::string stages;
   for (const auto& [name, value] : m["stage_utilisation"].items()) stages += fmt::format("{}{} {:.1f} %", stages.empty() ? "" : ", ", name, 100 * value.get<double>());
   line("kernel utilisation", stages);
   line("bubble fraction", fmt::format("{:.1f} %", 100 * m["bubble_fraction"].get<double>()));
-  line("exposed TP / gate / PP / KV", fmt::format("{} / {} / {} / {}", seconds(m["exposed_s"]["tp"]), seconds(m["exposed_s"]["tp_sync"]),
-                                                   seconds(m["exposed_s"]["pp"]), seconds(m["exposed_s"]["kv"])));
-  const Json& d = m["decode"];
-  if (d["steps"].get<int>() > 0)
-    line("decode step", fmt::format("{}, {} steps, mean batch {:.1f}, exposed TP {}", seconds(d["step_s"]), d["steps"].get<int>(),
-                                    d["batch"].get<double>(), seconds(d["exposed_s"]["tp"])));
-  line("peak memory per rank", fmt::format("prefill {}, decode {}", peak_memory(s["memory"]["prefill"]), peak_memory(s["memory"]["decode"])));
+  line("exposed TP / gate / PP / host", exposed(m["exposed_s"], 1) + ", mean of ranks");
+  line("peak memory of a rank", peak_memory(s["memory"]["prefill"]));
+  if (steps > 0) {
+    text += fmt::format("\n  decode, each step, mean of {}\n", steps);
+    line("time", seconds(d["step_s"]));
+    line("batch", fmt::format("{:.1f} requests", d["batch"].get<double>()));
+    line("capacity", per_s(d["capacity_tokens_per_s"]));
+    line("exposed TP / gate / PP / host", exposed(d["exposed_s"], steps) + ", mean of ranks");
+    line("peak memory of a rank", peak_memory(s["memory"]["decode"]));
+  }
   return text;
 }
 

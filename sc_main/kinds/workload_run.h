@@ -19,6 +19,7 @@
 #include "transport/fidelity_choice.h"
 #include "workload/job.h"
 #include "workload/job_record.h"
+#include "workload/phase_listener.h"
 #include "workload/request_listener.h"
 #include "workload/transformer/layer_kernels.h"
 
@@ -61,6 +62,9 @@ class WorkloadRun {
   /// Attaches the ranks' streams.
   virtual void trace(probe::StreamTracer& tracer) = 0;
 
+  /// Phases that metrics are about, and who is told of them.
+  virtual std::vector<std::string> phases() const { return {}; }
+  virtual void follow_phases(workload::PhaseListener&) {}
   /// Tells of requests, where the kind has any.
   virtual void follow_requests(workload::RequestListener&) {}
 

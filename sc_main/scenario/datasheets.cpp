@@ -420,6 +420,18 @@ PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which) {
   return load_named("pcie_switches", which, pcie_switch_record());
 }
 
+workload::Host load_host(const std::string& preset) {
+  using workload::Host;
+  Record<Host> r;
+  r.add("async", &Host::async, "a step is prepared while the one before runs").required();
+  r.add("step_us", &Host::step_us, "of each step").range(0, kLongestHostUs).required();
+  r.add("sequence_us", &Host::sequence_us, "of each sequence of a step").range(0, kLongestHostUs).required();
+  r.add("layer_us", &Host::layer_us, "of each layer whose kernels are launched one by one").range(0, kLongestHostUs).required();
+  r.add("request_us", &Host::request_us, "before a request is queued").range(0, kLongestHostUs).required();
+  r.add("token_us", &Host::token_us, "before the client has a token").range(0, kLongestHostUs).required();
+  return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}, ""}, r);
+}
+
 MachineSpec load_board(const std::string& platform) {
   MachineSpec machine;
   Record<MachineSpec> record;

@@ -8,6 +8,7 @@
 #include "base/input_error.h"
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario/record.h"
+#include "workload/host.h"
 
 namespace railyard::scenario {
 
@@ -22,6 +23,7 @@ struct DatasheetName {
 bool is_datasheet_path(const std::string& name);
 
 constexpr double kMostNics = 256;  // of one server
+constexpr double kLongestHostUs = 60e6;
 
 gpu::GpuDatasheet load_gpu(const DatasheetName& which);
 platforms::NicDatasheet load_nic(const DatasheetName& which);
@@ -29,6 +31,8 @@ platforms::IbSwitchDatasheet load_ib_switch(const DatasheetName& which);
 /// Of a GPU's NVLink generation; errors are at the GPU's name.
 platforms::NvLinkProtocol load_nvlink_protocol(std::uint32_t generation, DatasheetName gpu);
 platforms::PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which);
+/// Host software of a serving engine.
+workload::Host load_host(const std::string& preset);
 /// Of a NIC: "infiniband", "roce" or "efa".
 platforms::InfiniBandProtocol load_network_protocol(const std::string& name);
 /// The board and the protocols inside it; groups, NIC, network and switches are still to be filled.

@@ -122,6 +122,12 @@ struct PlacementSection {
   std::optional<std::vector<std::uint32_t>> prefill, decode;
 };
 
+struct HostSection {
+  std::string preset = "vllm_v1";
+  std::optional<bool> async;
+  std::optional<double> step_us, sequence_us, layer_us, request_us, token_us;
+};
+
 struct PrefillSection {
   RequestsSection requests;
   std::uint32_t chunk_tokens = 256;
@@ -130,6 +136,7 @@ struct PrefillSection {
   workload::prefill::NicRule nic_rule = workload::prefill::NicRule::modulo;
   workload::prefill::Handoff handoff = workload::prefill::Handoff::per_chunk;
   workload::prefill::PpSend pp_send = workload::prefill::PpSend::shard;
+  HostSection host;
   MappingSection prefill;
   DecodeSection decode;
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "sc_main/scenario/datasheets.h"
 #include "sc_main/scenario/traces.h"
 #include "sc_main/scenario/words.h"
 
@@ -158,6 +159,17 @@ void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& k
   }
 }
 
+workload::Host resolve_host(const HostSection& written) {
+  workload::Host host = load_host(written.preset);
+  host.async = written.async.value_or(host.async);
+  host.step_us = written.step_us.value_or(host.step_us);
+  host.sequence_us = written.sequence_us.value_or(host.sequence_us);
+  host.layer_us = written.layer_us.value_or(host.layer_us);
+  host.request_us = written.request_us.value_or(host.request_us);
+  host.token_us = written.token_us.value_or(host.token_us);
+  return host;
+}
+
 PrefillSpec resolve_prefill(const PrefillSection& written, const ModelShape& model, const platforms::MachineSpec& machine,
                             const Source& source) {
   PrefillSpec spec;
@@ -172,6 +184,7 @@ PrefillSpec resolve_prefill(const PrefillSection& written, const ModelShape& mod
   spec.handoff = written.handoff;
   spec.pp_send = written.pp_send;
   spec.max_batch = written.decode.max_batch;
+  spec.host = resolve_host(written.host);
   return spec;
 }
 

@@ -7,6 +7,7 @@
 
 namespace railyard::scenario {
 
+workload::Host resolve_host(const HostSection& written);
 workload::prefill::PrefillSpec resolve_prefill(const PrefillSection& written, const workload::ModelShape& model,
                                                const platforms::MachineSpec& machine, const Source& source);
 workload::collective_test::CollectiveTestSpec resolve_collective(const CollectiveSection& written,

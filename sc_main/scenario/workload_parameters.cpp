@@ -1,6 +1,7 @@
 // The workload's part of the parameter table, kind by kind.
 #include <nlohmann/json.hpp>
 
+#include "sc_main/scenario/datasheets.h"
 #include "sc_main/scenario/lists.h"
 #include "sc_main/scenario/parameters.h"
 
@@ -82,6 +83,23 @@ void read_placement(PrefillSection& workload, const Node& node, const std::strin
   }
 }
 
+/// What a kind that serves requests says of the engine's host.
+Record<HostSection> host_record() {
+  Record<HostSection> r;
+  r.word("preset", &HostSection::preset, shipped_datasheets("hosts"), "constants of an engine's host software, from platforms/datasheets/hosts");
+  r.add("async", &HostSection::async, "a step is prepared while the one before runs: it takes the longer of host and GPU, else their sum")
+      .fallback("the preset's");
+  const auto us = [&](const char* key, std::optional<double> HostSection::*member, const char* doc) {
+    r.add(key, member, doc).range(0, kLongestHostUs).fallback("the preset's");
+  };
+  us("step_us", &HostSection::step_us, "to prepare a step: scheduler, inputs, sampling");
+  us("sequence_us", &HostSection::sequence_us, "the same, more for each sequence of the step");
+  us("layer_us", &HostSection::layer_us, "to launch a layer where kernels are launched one by one: prefill, and decode batches beyond 512");
+  us("request_us", &HostSection::request_us, "from a request's arrival until it is queued: API server, tokenizer");
+  us("token_us", &HostSection::token_us, "from the step that makes a token until the client has it: detokenizer, streaming");
+  return r;
+}
+
 Record<PrefillSection> prefill_record() {
   Record<DecodeSection> decode = mapping_record<DecodeSection>(true);
   decode
@@ -107,6 +125,7 @@ Record<PrefillSection> prefill_record() {
            "when KV cache leaves for the decode group");
   r.choice("pp_send", &PrefillSection::pp_send, {"shard", "full"},
            "what a rank sends to the next stage: its 1/tp, gathered there, or the whole activation");
+  r.nested("host", &PrefillSection::host, host_record(), "host software of each group's engine");
   r.nested("prefill", &PrefillSection::prefill, mapping_record<MappingSection>(false),
            "how the model is split over the prefill group")
       .required();

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import critical_path
+from summaries import IN_PHASE
 
 from .runs import Run, link_name
 
 MOST_WAITS = 3  # of each class and run
 ROUNDING = 1e-9  # of a sum of parts, relative to the whole
 UNITS = ((1, 1, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us"), (0, 1e9, "ns"))
-EXPOSED = {"tp": "all-reduces", "tp_sync": "waiting for the last peer", "pp": "waiting for activations"}
+EXPOSED = {"tp": "all-reduces", "tp_sync": "waiting for the last peer", "pp": "waiting for activations", "host": "waiting for the host"}
 Rows = list[tuple[str, list]]  # a name, and a value or None for each run
 
 
@@ -97,7 +98,7 @@ def parts(metrics: dict) -> dict[str, float]:
         prefill = {
             "kernels": window * sum(stages) / len(stages),
             **{name: metrics[f"exposed_s.{key}"] for key, name in EXPOSED.items()},
-            "bubble": window * metrics["bubble_fraction"] - metrics["exposed_s.pp"],
+            "bubble": window * metrics["bubble_fraction"] - metrics["exposed_s.pp"] - metrics["exposed_s.host"],
         }
         rest = window - sum(prefill.values())
         if abs(rest) > ROUNDING * window:
@@ -139,17 +140,23 @@ def traffic_rows(runs: list[Run]) -> Rows:
     return rows
 
 
-def _utilisation(runs: list[Run], name: str) -> list[float | None]:
-    return [run.links.get(name, {}).get("utilisation") for run in runs]
+def _utilisation(runs: list[Run], name: str, key: str = "utilisation") -> list[float | None]:
+    return [run.links.get(name, {}).get(key) for run in runs]
 
 
-def link_rows(runs: list[Run], most: int) -> Rows:
+def phases(runs: list[Run]) -> list[str]:
+    """Of every run: the phases for which it gives the links' utilisation."""
+    keys = [{key for link in run.links.values() for key in link if key.startswith(IN_PHASE)} for run in runs]
+    return sorted((key.removeprefix(IN_PHASE) for key in set.intersection(*keys)), reverse=True)
+
+
+def link_rows(runs: list[Run], most: int, key: str = "utilisation") -> Rows:
     """The busiest links of every run."""
     names = {}
     for run in runs:
-        busiest = sorted(run.links.values(), key=lambda link: -link["busy_s"])[:most]
+        busiest = sorted(run.links.values(), key=lambda link: -link[key])[:most]
         names.update({link_name(link): None for link in busiest})
-    return [(name, _utilisation(runs, name)) for name in names]
+    return [(name, _utilisation(runs, name, key)) for name in names]
 
 
 def changed_rows(runs: list[Run], most: int) -> Rows:
@@ -208,7 +215,11 @@ def compare(runs: list[Run], most_links: int) -> list[Table]:
         _table("where the time moved", runs, moved_rows(runs), duration, "change"),
         *(_table(f"critical path of {metric}", runs, rows, duration, "change") for metric, rows in path_rows(runs).items()),
         _table("message time, and alone", runs, traffic_rows(runs)),
-        _table("busiest links, utilisation", runs, link_rows(runs, most_links), percent),
+        _table("busiest links, utilisation of the run", runs, link_rows(runs, most_links), percent),
+        *(
+            _table(f"busiest links, utilisation in {phase}", runs, link_rows(runs, most_links, IN_PHASE + phase), percent)
+            for phase in phases(runs)
+        ),
         _table("links that changed most", runs, changed_rows(runs, most_links), percent, "change"),
         _table("waiting, by class and link", runs, wait_rows(runs), duration),
     ]

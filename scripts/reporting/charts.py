@@ -134,6 +134,7 @@ CLASSES = {
     "collectives": "tp",
     "waiting for the last peer": "gate",
     "waiting for activations": "pp",
+    "waiting for the host": "host",
     "handoff": "kv",
     "bubble": "bubble",
 }
@@ -153,8 +154,8 @@ def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int
     """Name, time, throughput and the GPUs to share it among, of the kind of this run."""
     if point.kind == "disaggregated_prefill":
         return [
-            ("prefill", "ttft_s", "prefill_tokens_per_s", lambda p: p.ranks("prefill")),
-            ("decode", "tpot_s", "decode.tokens_per_s", lambda p: p.ranks("decode")),
+            ("prefill", "ttft_s", "prefill_capacity_tokens_per_s", lambda p: p.ranks("prefill")),
+            ("decode", "tpot_s", "decode.capacity_tokens_per_s", lambda p: p.ranks("decode")),
         ]
     if point.kind == "layer" and "tokens_per_s" in point.metrics:
         return [("pass", "pass_s", "tokens_per_s", lambda p: p.metrics["ranks"])]

@@ -20,6 +20,7 @@ COLORS = {
     "pp": "#2a9d6f",
     "kv": "#a64d9c",
     "bubble": "#a9b0b8",
+    "host": "#b0413e",
     "rest": "#5a6068",
 }
 GROUPS = ["#2f6db5", "#d1601f", "#2a8f5f", "#8e4aa0", "#9a7b13", "#6b7178"]

@@ -34,7 +34,9 @@ MOST_ROWS = 5000
 FIRST_METRICS = (
     "ttft_s",
     "tpot_s",
-    "prefill_tokens_per_s",
+    "prefill_capacity_tokens_per_s",
+    "request_rate_per_s",
+    "output_tokens_per_s",
     "bubble_fraction",
     "exposed_s.tp",
     "exposed_s.kv",

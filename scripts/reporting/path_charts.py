@@ -18,6 +18,7 @@ LOOKS = {
     "latency": "g5",
     "serialisation on the bottleneck link": "p-pp",
     "queueing": "g1",
+    "host software": "p-host",
     "delays": "p-rest",
     "idle: no work had arrived": "p-bubble",
     "tp": "p-tp",

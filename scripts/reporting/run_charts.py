@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 import run_files
+from summaries import IN_PHASE
 
 from .charts import Chart, Heat, Panel, Table
 
@@ -71,6 +72,7 @@ class Connection:
     tx: float
     rx: float
     gigabytes: float
+    in_phases: dict[str, float]  # the busier direction's share of each phase that metrics are about
 
     @property
     def utilisation(self) -> float:
@@ -88,8 +90,10 @@ class Topology(Chart):
     def table(self) -> Table:
         busiest = sorted(self.connections + self.undrawn, key=lambda link: -link.utilisation)
         return Table(
-            ["link", "from", "to", "GB/s", "tx utilisation", "rx utilisation", "GB moved"],
-            [[link.name, *link.ends, link.gb_per_s, link.tx, link.rx, link.gigabytes] for link in busiest],
+            ["link", "from", "to", "GB/s", "tx utilisation", "rx utilisation"]
+            + [f"{phase} utilisation" for phase in (busiest[0].in_phases if busiest else ())]
+            + ["GB moved"],
+            [[link.name, *link.ends, link.gb_per_s, link.tx, link.rx, *link.in_phases.values(), link.gigabytes] for link in busiest],
         )
 
 
@@ -106,6 +110,7 @@ LINKS = {
     "bytes": run_files.whole,
     "gb_per_s": run_files.number,
     "utilisation": run_files.number,
+    IN_PHASE + "*": run_files.number,
 }
 PAIR = {
     "measure": str,
@@ -266,7 +271,8 @@ def topology(files: pathlib.Path) -> Topology | None:
         if tx is None:
             raise run_files.Error(path, f"has no row of {name} tx, which machine.json has")
         moved = (tx["bytes"] + rx.get("bytes", 0)) * 1e-9
-        connections.append(Connection(name, pair, tx["gb_per_s"], tx["utilisation"], rx.get("utilisation", 0.0), moved))
+        use = {key.removeprefix(IN_PHASE): max(tx[key], rx.get(key, 0.0)) for key in tx if key.startswith(IN_PHASE)}
+        connections.append(Connection(name, pair, tx["gb_per_s"], tx["utilisation"], rx.get("utilisation", 0.0), moved, use))
     if len(kinds) > MOST_DEVICES:
         return Topology("links", "Links", [], connections, [], note=f"{len(kinds)} devices are too many to draw.")
     undrawn = [link for link in connections if link.name.startswith(UNDRAWN)]

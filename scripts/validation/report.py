@@ -130,7 +130,7 @@ def digest(title: str, outcomes: Sequence[Outcome], figure: str) -> str:
 
 
 def _machine(one: Outcome) -> str:
-    servers = one.experiment.scenario["machine"]["groups"]["node"]["servers"]
+    servers = one.experiment.scenario["machine"]["groups"].get("node", {"servers": 1})["servers"]
     ranks = one.row["n_gpus"]
     return one.row["system"] + (f", {ranks}" if ranks else "") + (f" in {servers} servers" if servers > 1 else "")
 

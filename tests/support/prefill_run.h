@@ -26,6 +26,7 @@ inline Scenario tiny_scenario(const std::vector<std::string>& sets = {}, const s
                             "  kind: disaggregated_prefill\n"
                             "  requests: {prompt_tokens: 1024}\n"
                             "  chunk_tokens: 256\n"
+                            "  host: {preset: none}\n"
                             "  prefill: {tp: 1, pp: 1}\n"
                             "  decode: {steps: 2}\n",
                         sets, platform);

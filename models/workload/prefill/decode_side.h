@@ -1,5 +1,8 @@
 // The decode grid at work: at each step the requests whose KV has landed form one batch, up to max_batch, first come first
 // served; the step passes through every stage, its sampled tokens go back to the first stage, and the next step begins.
+//
+// The batch of a step is made up when the step before is done; by an asynchronous host when the step before begins, so that its
+// own time is hidden behind that step.
 #pragma once
 
 #include <deque>
@@ -30,11 +33,14 @@ class DecodeSide : private PassClient, private JobClient, private transport::Cal
   std::uint32_t steps() const { return steps_; }
   /// What a job of this side is part of, for waveforms: "Step_[3]".
   static std::string work_label(const Job& job) { return "Step_[" + std::to_string(job.tag().run) + "]"; }
-  double step_seconds() const { return step_seconds_; }  ///< summed over steps
+  /// Summed over steps: from when a step is prepared, or the one before it is done if that is later, until its tokens.
+  double step_seconds() const { return step_seconds_; }
   std::uint64_t tokens() const { return tokens_; }
 
  private:
-  struct Decoding { std::uint32_t request, left; std::uint64_t context; bool begun; };
+  struct Decoding { std::uint32_t request, left; std::uint64_t context; };  ///< `left`: tokens that no step makes yet
+  struct Member { std::uint32_t request; bool first, last; };             ///< of a step; its first, its last
+  struct Step { std::vector<Member> members; Time emitted; };
   void schedule();
   void step();
 
@@ -60,9 +66,10 @@ class DecodeSide : private PassClient, private JobClient, private transport::Cal
   std::vector<Decoding> batch_;
   std::vector<JobRef> token_sends_;   ///< sampled tokens on their way to stage 0, by t
   std::vector<std::uint64_t> context_;
-  bool scheduled_ = false, running_ = false;
-  std::uint32_t steps_ = 0;
-  Time step_begun_;
+  bool scheduled_ = false;
+  std::deque<Step> in_flight_;
+  std::uint32_t steps_ = 0, begun_ = 0, done_ = 0;
+  Time step_done_;                    ///< the latest
   double step_seconds_ = 0;
   std::uint64_t tokens_ = 0;
 };

@@ -6,10 +6,11 @@
 namespace railyard::workload::prefill {
 
 std::string Passes::label(const Job& job) {
-  static constexpr const char* kLabels[] = {"embedding", "attention", "mlp", "head", "AR attn", "AR mlp", "AG", "activation"};
+  static constexpr const char* kLabels[] = {"embedding", "attention", "mlp", "head", "AR attn", "AR mlp", "AG", "activation",
+                                            "prepare",   "launch"};
   const JobTag& tag = job.tag();
   if (job.kind() == Job::Kind::send) return fmt::format("pass {}", tag.run);
-  if (tag.what == kEmbedding || tag.what == kHead || tag.what == kGather) return kLabels[tag.what];
+  if (tag.what == kEmbedding || tag.what == kHead || tag.what == kGather || tag.what == kPrepare) return kLabels[tag.what];
   return fmt::format("{} L{}", kLabels[tag.what], tag.layer);
 }
 
@@ -39,15 +40,29 @@ std::uint32_t Passes::emit(const Pass& pass, const std::vector<JobRef>& after) {
   State& s = states_.back();
   s.pass = pass;
   s.ranks.resize(grid_.ranks());
+  s.launched.resize(grid_.pp());
   s.ranks_left = grid_.ranks();
   s.last_stage_left = grid_.tp();
   s.sends_left = (grid_.pp() - 1) * grid_.tp();
   std::vector<JobRef> incoming = after;
-  for (std::uint32_t p = 0; p < grid_.pp(); ++p) emit_stage(number, p, incoming);
+  const JobRef prepared = emit_host(number, kPrepare, 0, 0, pass.prepare, pass.host_is_async ? std::vector<JobRef>() : stage0_last_);
+  for (std::uint32_t p = 0; p < grid_.pp(); ++p) emit_stage(number, p, incoming, prepared);
   return number;
 }
 
-void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming) {
+JobRef Passes::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration, const std::vector<JobRef>& after) {
+  if (duration == Time()) return {};
+  JobTag tag;
+  tag.run = number;
+  tag.stage = static_cast<std::uint16_t>(stage);
+  tag.layer = static_cast<std::uint16_t>(layer);
+  tag.what = what;
+  ++state(number).host_left;
+  RankDevice& device = grid_.rank(stage, 0);
+  return dispatcher_.host(device, device.host, duration, tag, *this, after);
+}
+
+void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
   const std::uint32_t tp = grid_.tp();
   const Pass pass = state(number).pass;
   const Stage& stage = grid_.stage(p);
@@ -66,11 +81,13 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     result.last = is_last;
     return result;
   };
-  const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last) {
+  const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last, JobRef launched = {}) {
     for (std::uint32_t t = 0; t < tp; ++t) {
       RankDevice& device = grid_.rank(p, t);
       std::vector<JobRef> on;
       if (first && t < incoming.size()) on.push_back(incoming[t]);
+      if (first && p == 0) on.push_back(prepared);
+      on.push_back(launched);
       last[t] = dispatcher_.kernel(device, device.compute, chain, tag(what, t, layer, is_last), *this, on);
     }
     first = false;
@@ -94,7 +111,9 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     const std::uint32_t layer = grid_.first_layer(p) + l;
     const bool is_last = l + 1 == stage.layers && !has_head;
     const std::uint32_t kind = grid_.model().kind(layer);
-    kernels(kAttention, pass.attention[kind], layer, false);
+    // Launches of a later stage begin as soon as the pass is prepared, beside those of stage 0.
+    const JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch, l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
+    kernels(kAttention, pass.attention[kind], layer, false, launched);
     for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
     reduce(kAttentionReduce, layer, false);
     kernels(kMlp, pass.mlp[kind], layer, is_last && tp == 1);
@@ -102,6 +121,7 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   }
   if (has_head) kernels(kHead, pass.head, 0, true);
 
+  if (p == 0) stage0_last_ = last;
   incoming.assign(tp, JobRef());
   for (std::uint32_t t = 0; t < tp; ++t) {
     client_.on_stage_emitted(number, p, t, last[t]);
@@ -120,9 +140,10 @@ JobRecord Passes::record(JobKind kind, const JobTag& tag) const {
     case JobKind::kernel: r.kind = kinds_.compute; break;
     case JobKind::collective: r.kind = tag.what == kGather ? kinds_.all_gather : kinds_.all_reduce; break;
     case JobKind::send: r.kind = kinds_.activation; break;
+    case JobKind::host: r.kind = tag.what == kPrepare ? kinds_.prepare : kinds_.launch; break;
     case JobKind::delay: break;
   }
-  if (r.kind == kinds_.all_reduce) r.layer = tag.layer;
+  if (r.kind == kinds_.all_reduce || tag.what == kLaunch) r.layer = tag.layer;
   r.mlp = tag.what == kMlpReduce;
   r.stage = tag.stage;
   r.tp = tag.tp;
@@ -145,7 +166,17 @@ void Passes::begin_rank(const Job& job, State& s, RankState& rank) {
   if (tag.stage == 0 && tag.tp == 0) client_.on_pass_begun(tag.run);
 }
 
+void Passes::count_host_wait(const Job& job, const State& s, RankState& rank) {
+  const JobTag& tag = job.tag();
+  // The first job of a later stage waits for activations; the host has launched it long before.
+  if (!(tag.what == kAttention && !tag.first) && !(tag.first && tag.stage == 0)) return;
+  const Time waited = since(sooner(job.begun_at(), s.launched[tag.stage]), job.reached_at());
+  times_[tag.stage * grid_.tp() + tag.tp].host_s += waited.seconds();
+  if (!tag.first) rank.host_waits += waited;
+}
+
 void Passes::on_job_begun(const Job& job) {
+  if (job.kind() == Job::Kind::host) return;
   const JobTag& tag = job.tag();
   State& s = state(tag.run);
   RankState& rank = s.ranks[tag.stage * grid_.tp() + tag.tp];
@@ -157,13 +188,14 @@ void Passes::on_job_begun(const Job& job) {
     rank.has_kernel = true;
     rank.first_kernel = job.begun_at();
   }
+  if (job.kind() == Job::Kind::kernel) count_host_wait(job, s, rank);
   if (tag.first) begin_rank(job, s, rank);
 }
 
 void Passes::end_rank(const Job& job, State& s, RankState& rank) {
   const JobTag& tag = job.tag();
   const Time now = dispatcher_.fabric().now();
-  times_[tag.stage * grid_.tp() + tag.tp].occupied_s += (now - rank.begun).seconds();
+  times_[tag.stage * grid_.tp() + tag.tp].occupied_s += (now - rank.begun - rank.host_waits).seconds();
   last_done_ = later(last_done_, now);
   JobRecord r = record(JobKind::kernel, tag);
   r.start = rank.first_kernel;
@@ -204,6 +236,16 @@ void Passes::on_job_done(const Job& job) {
       sink_.on_job(r);
       --s.sends_left;
       break;
+    }
+    case Job::Kind::host: {
+      s.launched[tag.stage] = now;
+      JobRecord r = record(JobKind::host, tag);
+      r.start = job.begun_at();
+      r.end = now;
+      r.queued = job.begun_at() - job.ready_at();
+      sink_.on_job(r);
+      --s.host_left;
+      return;
     }
     case Job::Kind::delay: break;
   }

@@ -5,6 +5,9 @@
 //   per layer: attention kernels, all-reduce, MLP kernels, all-reduce       (the tensor-parallel gate is the all-reduce)
 //   [LM head on the last stage] send to the same t of stage p+1
 //
+// Where the engine's host takes time (workload/host.h), it prepares the pass before the first kernel of stage 0, and launches each
+// layer before its attention kernels: jobs in the host stream of the stage's rank t = 0, for all t.
+//
 // Streams are in order, so stage p turns to the next pass at once: passes are pipelined.
 #pragma once
 
@@ -25,6 +28,9 @@ struct Pass {
   std::uint64_t tokens = 0;
   gpu::SharedChain embedding, head;                ///< null where the pass has none
   std::vector<gpu::SharedChain> attention, mlp;    ///< by the model's kinds of layers
+  Time prepare;                                  ///< of the host, before the first kernel
+  Time launch;                                   ///< of the host, for each layer; 0: all are launched at once
+  bool host_is_async = false;                    ///< prepared at once; else when stage 0 is through with the pass before
 };
 
 /// Where a pass has come to.
@@ -49,12 +55,13 @@ struct RankTimes {
   double tp_s = 0;        ///< in collectives, after the last peer had entered
   double tp_sync_s = 0;   ///< at the gate, until the last peer entered
   double pp_s = 0;        ///< waiting for activations under way
-  double occupied_s = 0;  ///< from a pass's first job to its last, over passes
+  double host_s = 0;      ///< waiting for the host, with nothing else to wait for
+  double occupied_s = 0;  ///< from a pass's first job to its last, over passes, without waits for the host
 };
 
 class Passes : private JobClient {
  public:
-  struct Kinds { JobRecord::Kind compute, all_reduce, all_gather, activation; };
+  struct Kinds { JobRecord::Kind compute, all_reduce, all_gather, activation, prepare, launch; };
   Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client);
 
   /// @param after  what stage 0's rank t waits for, by t; may be empty. @return the pass's number, counted from 0
@@ -69,27 +76,33 @@ class Passes : private JobClient {
   Time last_done() const { return last_done_; }
 
  private:
-  enum What : std::uint8_t { kEmbedding, kAttention, kMlp, kHead, kAttentionReduce, kMlpReduce, kGather, kActivation };
+  enum What : std::uint8_t { kEmbedding, kAttention, kMlp, kHead, kAttentionReduce, kMlpReduce, kGather, kActivation, kPrepare, kLaunch };
   struct RankState {
     Time begun;         ///< first job
     Time ready;         ///< the first job waited for nothing but its turn
     Time first_kernel, last_kernel_end;
     Time send_begun;    ///< activations to the next stage
+    Time host_waits;    ///< after the first job
     bool has_begun = false, has_kernel = false;
   };
   struct State {
     Pass pass;
     std::vector<RankState> ranks;
+    std::vector<Time> launched;  ///< by stage: the host's latest job was done
     std::uint32_t ranks_left = 0;
     std::uint32_t last_stage_left = 0;
     std::uint32_t sends_left = 0;
     std::uint32_t collectives_left = 0;
-    bool over() const { return ranks_left == 0 && sends_left == 0 && collectives_left == 0; }
+    std::uint32_t host_left = 0;
+    bool over() const { return ranks_left == 0 && sends_left == 0 && collectives_left == 0 && host_left == 0; }
   };
 
   State& state(std::uint32_t pass) { return states_[pass - first_state_]; }
   collective::CollectiveSpec collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes);
-  void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming);
+  /// A job of the host that launches a stage; none where it takes no time.
+  JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration, const std::vector<JobRef>& after);
+  void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
+  void count_host_wait(const Job& job, const State& state, RankState& rank);
   void retire();
   void begin_rank(const Job& job, State& state, RankState& rank);
   void end_rank(const Job& job, State& state, RankState& rank);
@@ -110,6 +123,7 @@ class Passes : private JobClient {
   std::uint32_t first_state_ = 0;
   std::vector<RankTimes> times_;
   std::vector<JobRef> jobs_;  // of one collective, kept to spare allocations
+  std::vector<JobRef> stage0_last_;  ///< of the latest pass, by t
   Time first_begun_ = Time::max(), last_done_;
 };
 

@@ -8,7 +8,7 @@ namespace railyard::workload::prefill {
 namespace {
 
 constexpr Passes::Kinds kKinds{JobRecord::Kind::prefill, JobRecord::Kind::tp_all_reduce, JobRecord::Kind::tp_all_gather,
-                               JobRecord::Kind::pp_activation};
+                               JobRecord::Kind::pp_activation, JobRecord::Kind::host_prefill, JobRecord::Kind::host_prefill_launch};
 
 }  // namespace
 
@@ -66,6 +66,9 @@ void PrefillSide::emit(const Chunk& chunk) {
     pass.mlp.push_back(timer.mlp(chunk.tokens, kind).chain());
   }
   if (chunk.last) pass.head = timer.head(1).chain();
+  pass.prepare = spec_.host.step(1);
+  pass.launch = spec_.host.prefill_layer();
+  pass.host_is_async = spec_.host.async;
   emitted_.push_back(chunk);
   passes_.emit(pass);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "workload/host.h"
 #include "workload/transformer/layer_profile.h"
 
 namespace railyard::workload::prefill {
@@ -44,6 +45,7 @@ struct PrefillSpec {
   Mapping prefill;
   Mapping decode;
   std::uint32_t max_batch = 32;      ///< decode
+  Host host;                         ///< of each group: one for prefill, one for decode
 };
 
 }  // namespace railyard::workload::prefill

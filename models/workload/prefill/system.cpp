@@ -9,12 +9,14 @@ System::System(const ModelShape& model, const PrefillSpec& spec, const std::vect
                const std::vector<gpu::Gpu*>& decode_gpus, transport::Fabric& fabric, JobSink& sink)
     : spec_(spec),
       fabric_(fabric),
+      sink_(sink),
       dispatcher_(fabric),
       prefill_grid_(model, spec.prefill, prefill_gpus),
       decode_grid_(model, spec.decode, decode_gpus),
       prefill_(prefill_grid_, decode_grid_, spec_, dispatcher_, sink, *this),
       decode_(decode_grid_, spec_, dispatcher_, sink, *this),
-      requests_(spec.requests.size()) {
+      requests_(spec.requests.size()),
+      frontends_(spec.requests.size()) {
   std::uint32_t longest = 0;
   for (const Request& r : spec_.requests) longest = std::max(longest, r.prompt_tokens);
   const std::uint32_t chunk = std::min(spec_.chunk_tokens, longest);
@@ -83,12 +85,47 @@ std::uint64_t System::kv_tokens(std::uint32_t request) const {
   return spec_.requests[request].prompt_tokens + spec_.requests[request].output_tokens;
 }
 
-void System::on_event(std::uint32_t, std::uint64_t request) {
+void System::on_event(std::uint32_t, std::uint64_t number) {
+  const auto request = static_cast<std::uint32_t>(number);
   dispatcher_.arrived();
-  dispatcher_.measure("ttft_s", static_cast<std::uint32_t>(request));
-  arrived_.push_back(static_cast<std::uint32_t>(request));
-  tell(arrived_.back(), RequestPhase::queued);
+  dispatcher_.measure("ttft_s", request);
+  if (spec_.host.request() == Time()) {
+    enter(request);
+    return;
+  }
+  tell(request, RequestPhase::host);
+  JobTag tag;
+  tag.run = request;
+  tag.what = kReceive;
+  dispatcher_.host(api_server_, frontends_[request], spec_.host.request(), tag, *this);
+}
+
+void System::enter(std::uint32_t request) {
+  requests_[request].queued = fabric_.now();
+  arrived_.push_back(request);
+  tell(request, RequestPhase::queued);
   admit();
+}
+
+JobRecord System::record(const JobTag& tag) const {
+  JobRecord r;
+  r.kind = tag.what == kReceive ? JobRecord::Kind::host_request : JobRecord::Kind::host_token;
+  if (tag.what == kDeliver) r.index = static_cast<std::uint32_t>(requests_[tag.run].tokens.size());
+  if (spec_.requests.size() > 1) r.request = tag.run;
+  return r;
+}
+
+void System::on_job_done(const Job& job) {
+  JobRecord r = record(job.tag());
+  r.start = job.begun_at();
+  r.end = fabric_.now();
+  r.queued = job.begun_at() - job.ready_at();
+  sink_.on_job(r);
+  if (job.tag().what == kReceive) {
+    enter(job.tag().run);
+  } else {
+    delivered(job.tag().run);
+  }
 }
 
 void System::admit() {
@@ -104,13 +141,21 @@ void System::admit() {
     tell_kv("decode", decode_grid_);
     requests_[request].admitted = fabric_.now();
     requests_[request].admitted_yet = true;
-    if (in_prefill_++ == 0) window_since_ = fabric_.now();
+    if (in_prefill_ == 0) window_since_ = fabric_.now();
+    count(in_prefill_, 1, kPrefill);
     prefill_.admit(request);
   }
 }
 
 void System::tell(std::uint32_t request, RequestPhase phase) {
   if (listener_ != nullptr) listener_->on_phase(request, phase, fabric_.now());
+}
+
+void System::count(std::uint32_t& requests, int more, Phase phase) {
+  const bool was_empty = requests == 0;
+  requests += static_cast<std::uint32_t>(more);
+  if (phases_ == nullptr || was_empty == (requests == 0)) return;
+  was_empty ? phases_->on_phase_begun(phase) : phases_->on_phase_ended(phase);
 }
 
 void System::tell_kv(const char* group, const Grid& grid) {
@@ -124,12 +169,11 @@ void System::on_prefill_begun(std::uint32_t request) {
 }
 
 void System::on_first_token(std::uint32_t request) {
-  requests_[request].first_token = fabric_.now();
-  requests_[request].tokens.push_back(fabric_.now());
+  requests_[request].prefilled = fabric_.now();
   tell(request, RequestPhase::handoff);
-  dispatcher_.measured("ttft_s", request);
-  dispatcher_.measure("tpot_s", request);
-  if (--in_prefill_ == 0) window_ += fabric_.now() - window_since_;
+  count(in_prefill_, -1, kPrefill);
+  if (in_prefill_ == 0) window_ += fabric_.now() - window_since_;
+  deliver(request);
 }
 
 void System::on_kv_landed(std::uint32_t request) {
@@ -141,30 +185,64 @@ void System::on_kv_landed(std::uint32_t request) {
     decode_.ready(request);
   } else {
     requests_[request].decode_begun = fabric_.now();
-    finish(request);
+    leave(request);
+    return;
   }
   admit();
 }
 
 void System::on_decode_begun(std::uint32_t request) {
   requests_[request].decode_begun = fabric_.now();
+  count(in_decode_, 1, kDecode);
   tell(request, RequestPhase::decode);
 }
 
-void System::on_token(std::uint32_t request) { requests_[request].tokens.push_back(fabric_.now()); }
+void System::on_token(std::uint32_t request) { deliver(request); }
+
+void System::deliver(std::uint32_t request) {
+  if (spec_.host.token() == Time()) {
+    delivered(request);
+    return;
+  }
+  JobTag tag;
+  tag.run = request;
+  tag.what = kDeliver;
+  dispatcher_.host(api_server_, frontends_[request], spec_.host.token(), tag, *this);
+}
+
+void System::delivered(std::uint32_t request) {
+  RequestTimes& times = requests_[request];
+  const std::size_t all = spec_.requests[request].output_tokens;
+  times.tokens.push_back(fabric_.now());
+  if (times.tokens.size() == 1) {
+    times.first_token = fabric_.now();
+    dispatcher_.measured("ttft_s", request);
+    dispatcher_.measure("tpot_s", request);
+  } else if (times.tokens.size() == all) {
+    dispatcher_.measured("tpot_s", request, static_cast<std::uint32_t>(all - 1));
+  }
+  check_done(request);
+}
 
 void System::on_decoded(std::uint32_t request) {
-  dispatcher_.measured("tpot_s", request, spec_.requests[request].output_tokens - 1);
-  finish(request);
+  count(in_decode_, -1, kDecode);
+  leave(request);
+}
+
+void System::leave(std::uint32_t request) {
+  requests_[request].decoded = true;
+  decode_grid_.free_kv(kv_tokens(request));
+  tell_kv("decode", decode_grid_);
+  check_done(request);
   admit();
 }
 
-void System::finish(std::uint32_t request) {
-  requests_[request].done = true;
+void System::check_done(std::uint32_t request) {
+  RequestTimes& times = requests_[request];
+  if (!times.decoded || times.tokens.size() != spec_.requests[request].output_tokens) return;
+  times.done = true;
   finished_.push_back(request);
-  decode_grid_.free_kv(kv_tokens(request));
   tell(request, RequestPhase::done);
-  tell_kv("decode", decode_grid_);
 }
 
 namespace {
@@ -172,7 +250,7 @@ namespace {
 /// What the front job of a stream waits for.
 std::string waits_for(const Job& job) {
   if (!job.begun()) return "waits for jobs of other streams";
-  if (job.kind() == Job::Kind::kernel) return "runs";
+  if (job.kind() == Job::Kind::kernel || job.kind() == Job::Kind::host) return "runs";
   const collective::Collective& c = *job.collective();  // a send has left its stream when it has begun
   std::string absent;
   for (std::uint32_t m = 0; m < c.size(); ++m)
@@ -187,7 +265,7 @@ std::vector<std::string> System::blocked() {
   const auto look = [&](const char* group, Grid& grid) {
     for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
       RankDevice& device = grid.rank(r);
-      for (const auto& [name, stream] : {std::pair{"compute", &device.compute}, {"pp", &device.pp}, {"kv", &device.kv}}) {
+      for (const auto& [name, stream] : {std::pair{"compute", &device.compute}, {"pp", &device.pp}, {"kv", &device.kv}, {"host", &device.host}}) {
         if (stream->empty()) continue;
         const auto& job = static_cast<const Job&>(*stream->front());
         lines.push_back(fmt::format("{} rank {} ({}), stream {}: {} of pass {} {}", group, r, device.gpu->name(), name, Passes::label(job),

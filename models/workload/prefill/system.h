@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/fidelity_choice.h"
+#include "workload/phase_listener.h"
 #include "workload/prefill/decode_side.h"
 #include "workload/prefill/prefill_side.h"
 #include "workload/request_listener.h"
@@ -18,12 +19,16 @@ namespace railyard::workload::prefill {
 
 /// What became of one request; instants from the start of the run.
 struct RequestTimes {
-  Time admitted, prefill_begun, first_token, kv_landed, decode_begun;
-  std::vector<Time> tokens;  ///< when each token was there, the first from prefill
-  bool admitted_yet = false, done = false;
+  Time queued;         ///< the host has taken the request in
+  Time admitted, prefill_begun;
+  Time prefilled;      ///< prefill has made the first token
+  Time first_token;    ///< the client has it
+  Time kv_landed, decode_begun;
+  std::vector<Time> tokens;  ///< when the client has each token, the first from prefill
+  bool admitted_yet = false, decoded = false, done = false;
 };
 
-class System : private PrefillClient, private DecodeClient, private transport::CalendarClient {
+class System : private PrefillClient, private DecodeClient, private JobClient, private transport::CalendarClient {
  public:
   System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
          const std::vector<gpu::Gpu*>& decode_gpus, transport::Fabric& fabric, JobSink& sink);
@@ -33,6 +38,9 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   /// What will cross the fabric, about: prompts' and steps' collectives and activations, and the handoff.
   std::vector<transport::Traffic> traffic();
   void follow_requests(RequestListener& listener) { listener_ = &listener; }
+  /// Of two phases: time in which at least one admitted prompt is not through prefill, and in which at least one request is between
+  /// the begin of its first decode step and its last token.
+  void follow_phases(PhaseListener& listener) { phases_ = &listener; }
   /// Schedules the arrivals. Call once, before the simulation starts.
   void start();
 
@@ -47,7 +55,7 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   const PrefillSide& prefill() const { return prefill_; }
   const DecodeSide& decode() const { return decode_; }
   Dispatcher& dispatcher() { return dispatcher_; }
-  /// Time in which at least one admitted prompt was not through prefill: the pipeline's window.
+  /// Time of the first phase: the pipeline's window.
   Time prefill_window() const { return window_; }
   /// What stands in front of each stream that is not empty, for a run that cannot progress.
   std::vector<std::string> blocked();
@@ -58,11 +66,25 @@ class System : private PrefillClient, private DecodeClient, private transport::C
   /// Bytes of a share over all requests.
   double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   std::uint64_t kv_tokens(std::uint32_t request) const;
+  void enter(std::uint32_t request);
   void admit();
+  /// The next token of the request is there: on to the client.
+  void deliver(std::uint32_t request);
+  void delivered(std::uint32_t request);
   void tell(std::uint32_t request, RequestPhase phase);
+  enum Phase : std::size_t { kPrefill, kDecode };
+  void count(std::uint32_t& requests, int more, Phase phase);
   void tell_kv(const char* group, const Grid& grid);
-  void finish(std::uint32_t request);
+  /// Its KV goes; nothing is left to compute for it.
+  void leave(std::uint32_t request);
+  void check_done(std::uint32_t request);
+  enum What : std::uint8_t { kReceive, kDeliver };  ///< of this class's own jobs, the host's for one request
+  JobRecord record(const JobTag& tag) const;
 
+  void on_job_begun(const Job&) override {}
+  void on_job_done(const Job& job) override;
+  void on_collective_done(const collective::Collective&, const JobTag&) override {}
+  std::string name_of(JobKind, const JobTag& tag) const override { return record(tag).name(); }
   void on_prefill_begun(std::uint32_t request) override;
   void on_first_token(std::uint32_t request) override;
   void on_kv_landed(std::uint32_t request) override;
@@ -73,17 +95,21 @@ class System : private PrefillClient, private DecodeClient, private transport::C
 
   PrefillSpec spec_;
   transport::Fabric& fabric_;
+  JobSink& sink_;
   Dispatcher dispatcher_;
   Grid prefill_grid_, decode_grid_;
   PrefillSide prefill_;
   DecodeSide decode_;
   std::vector<RequestTimes> requests_;
+  RankDevice api_server_;
+  std::vector<gpu::Stream> frontends_;  ///< of the API server, by request
   std::deque<std::uint32_t> arrived_;  ///< not admitted yet
   std::vector<std::uint32_t> finished_;
-  std::uint32_t in_prefill_ = 0;
+  std::uint32_t in_prefill_ = 0, in_decode_ = 0;
   Time window_since_, window_;
   bool reuse_ = true;
   RequestListener* listener_ = nullptr;
+  PhaseListener* phases_ = nullptr;
 };
 
 }  // namespace railyard::workload::prefill

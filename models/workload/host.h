@@ -1,0 +1,46 @@
+// Host software of a serving engine: time of CPUs that requests and steps pass through beside the GPUs. Plain arithmetic, for
+// every kind of workload that serves requests.
+//
+//   request   a request reaches the queue `request_us` after its arrival: API server, tokenizer
+//   step      before the first kernel of a step, `step_us` and `sequence_us` for each of its sequences: scheduler, inputs
+//   layer     where kernels are launched one by one, a layer's kernels can begin when they are launched, `layer_us` a layer
+//   token     an output token reaches the client `token_us` after the step that made it: detokenizer, streaming
+//
+// A synchronous engine prepares a step when the one before has left the GPUs: a step takes the sum of host and GPU. An
+// asynchronous one prepares it when the one before begins there: a step takes the longer of the two, and a request that comes
+// while a step is prepared waits for the one after.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+
+namespace railyard::workload {
+
+struct Host {
+  /// The largest decode batch that is launched as one CUDA graph: the largest size that vLLM V1 captures.
+  static constexpr std::uint64_t kLargestGraph = 512;
+
+  std::string name;  ///< of the preset
+  bool async = false;
+  double step_us = 0;
+  double sequence_us = 0;
+  double layer_us = 0;
+  double request_us = 0;
+  double token_us = 0;
+
+  Time request() const { return us(request_us); }
+  Time token() const { return us(token_us); }
+  /// Until the first kernel of a step can begin.
+  Time step(std::uint64_t sequences) const { return us(step_us + sequence_us * static_cast<double>(sequences)); }
+  /// From one layer's launch to the next's: of prefill, whose attention is outside of graphs.
+  Time prefill_layer() const { return us(layer_us); }
+  /// Of a decode step; 0 in a graph.
+  Time decode_layer(std::uint64_t sequences) const { return sequences <= kLargestGraph ? Time() : us(layer_us); }
+
+ private:
+  static Time us(double microseconds) { return Time::seconds(microseconds * 1e-6); }
+};
+
+}  // namespace railyard::workload

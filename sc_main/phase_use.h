@@ -1,0 +1,37 @@
+// How long each link was charged during the phases that metrics are about: beside the use over the whole run, in which a link that
+// a short phase saturates looks idle.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sc_main/link_table.h"
+#include "workload/phase_listener.h"
+
+namespace railyard {
+
+class PhaseUse final : public workload::PhaseListener {
+ public:
+  /// @param links  of link_table(), in its order
+  PhaseUse(transport::Fabric& fabric, std::vector<std::string> phases, const std::vector<LinkRow>& links);
+
+  const std::vector<std::string>& phases() const { return phases_; }
+  /// Share of the phase in which the link was charged; 0 where there was no such phase. A phase that is not over lasts until `now`.
+  double utilisation(std::size_t phase, std::size_t link, Time now) const;
+
+  void on_phase_begun(std::size_t phase) override;
+  void on_phase_ended(std::size_t phase) override;
+
+ private:
+  struct Window {
+    Time lasted, since;
+    bool open = false;
+    std::vector<Time> busy, busy_before;  ///< by link
+  };
+  transport::Fabric& fabric_;
+  const std::vector<std::string> phases_;
+  const std::vector<LinkRow> links_;
+  std::vector<Window> windows_;
+};
+
+}  // namespace railyard

@@ -1,0 +1,133 @@
+"""Class `servers`: whole servers at low concurrency, with and without the host's time. TTFT and TPOT apart.
+
+Rules, by column:
+  model, precision  a configuration under scenarios/models; KV in bf16
+  system            a board with NVSwitches where the GPU has them, else a PCIe box. Each group has as many GPUs as ranks need
+  tp                ranks of each group; "8+8" is a prefill and a decode server, as is `mode` disaggregated
+  framework         all are served by the one host preset; its constants are vLLM's
+  concurrency       requests that are open at a time
+  metric TTFT       one prompt of input_len tokens, in chunks of at most 8192 tokens (vLLM's and TensorRT-LLM's budget), or 2048
+                    where the framework says a smaller one. An aggregated server has no handoff: it leaves at the end, behind the
+                    first token
+  metric TPOT       `concurrency` requests, each in the middle of its answer: input_len + output_len / 2 tokens of context. The median
+                    gap between tokens while all decode together. In an aggregated server each of the others' prompts holds the
+                    batch up once in a request's time: their prefill / (output_len - 1) comes on top
+"""
+
+import ast
+import re
+import statistics
+import types
+
+from . import systems
+from .experiment import Experiment, table_of
+from .rows import SECONDS, Row, Unmapped
+
+TITLE = "Whole servers at low concurrency: TTFT and TPOT"
+TABLES = ("servers.csv",)
+MODELS = {r"llama-?2-?7b|llama 7b": "llama-2-7b", r"llama-?2-?70b|llama 70b": "llama-2-70b",
+          r"llama-?3(\.1)?-?8b(-instruct)?": "llama-3.1-8b", r"llama-?3(\.[13])?-?70b(-instruct)?": "llama-3.1-70b",
+          r"qwen3-8b": "qwen3-8b", r"qwen3-32b": "qwen3-32b", r"qwen2\.5-72b": "qwen2.5-72b"}
+PRECISIONS = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8"}
+CHUNK_TOKENS = 8192
+DECODED_ALONE = 8
+MOST_CONCURRENT = 16
+MOST_CONTEXT = 32768
+
+
+def number(row: Row, column: str, otherwise: int | None = None) -> int:
+    value = row.integer(column)
+    if not value and otherwise is None:
+        raise Unmapped(f"has no {column}")
+    return value or otherwise
+
+
+def ranks_of(row: Row) -> int:
+    """Of each group: "8+8" are two."""
+    both = re.fullmatch(r"(\d+)\+(\d+)", row["tp"].strip())
+    if both:
+        if both[1] != both[2]:
+            raise Unmapped(f"tp '{row['tp']}': groups of two sizes")
+        return int(both[1])
+    return number(row, "tp", 1)
+
+
+def map_row(row: Row, preset: str) -> Experiment:
+    """@throws Unmapped with the reason"""
+    if row["category"] != "5-inference":
+        raise Unmapped(f"belongs to another class: category '{row['category']}'")
+    metric = next((name for name in ("TTFT", "TPOT") if row["metric"].startswith(name)), None)
+    if metric is None:
+        raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
+    model = next((name for pattern, name in MODELS.items() if re.fullmatch(pattern, row["model"], re.IGNORECASE)), None)
+    if model is None:
+        raise Unmapped(f"no configuration of model '{row['model']}'")
+    if row["precision"] not in PRECISIONS:
+        raise Unmapped(f"precision '{row['precision']}' is none of {', '.join(PRECISIONS)}")
+    gpu = systems.gpu_of(row)
+    platform = systems.platform_of(row, gpu)
+    tp, concurrent = ranks_of(row), number(row, "concurrency", 1)
+    if concurrent > MOST_CONCURRENT:
+        raise Unmapped(f"concurrency {concurrent}: what requests wait for is the scheduler's")
+    prompt, answer = number(row, "input_len"), number(row, "output_len", 1)
+    if metric == "TTFT" and concurrent > 1 and prompt * (concurrent - 1) > answer:
+        raise Unmapped(f"TTFT at concurrency {concurrent}: prompts wait for each other")
+    if metric == "TPOT" and answer < 2:
+        raise Unmapped("TPOT of one token")
+    tokens = prompt if metric == "TTFT" else prompt + answer // 2
+    if tokens > MOST_CONTEXT:
+        raise Unmapped(f"{tokens} tokens of context")
+    requests = {"count": 1 if metric == "TTFT" else concurrent, "prompt_tokens": tokens}
+    config = systems.ROOT / "scenarios" / "models" / f"{model}.json"
+    group = {"servers": 1, "gpu": gpu.name}
+    steps = 0 if metric == "TTFT" else decoded(concurrent, tokens)
+    scenario = {
+        "model": {"config": str(config), "dtype": PRECISIONS[row["precision"]], "kv_dtype": "bf16"},
+        "machine": {"groups": {"prefill": group, "decode": group}},
+        "workload": {"kind": "disaggregated_prefill", "requests": requests, "chunk_tokens": CHUNK_TOKENS, "handoff": "at_end",
+                     "memory_limit_ratio": 1.0, "host": {"preset": preset},
+                     "prefill": {"tp": tp, "pp": 1}, "decode": {"steps": steps, "max_batch": concurrent}},
+    }
+    aggregated = "+" not in row["tp"]
+    read = ttft if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
+    engine = re.match(r"[A-Za-z-]+", row["framework"])[0]
+    return Experiment(f"{metric} {engine}", platform, scenario, None, read, row.scale(SECONDS), tokens * requests["count"],
+                      size_class=f"TP{tp}")
+
+
+def decoded(concurrent: int, tokens: int) -> int:
+    """Steps of each request: enough for the last one to join before the first one is done."""
+    return DECODED_ALONE if concurrent == 1 else 64 + concurrent * tokens // 256
+
+
+def ttft(result) -> float:
+    return result.summary["metrics"]["ttft_s"]
+
+
+def tpot(result, concurrent: int, answer: int) -> float:
+    """Seconds from token to token while all requests decode together, and the share of the others' prompts."""
+    requests = table_of(result, "requests.csv")
+    joined = max(int(row["decode_begin_ns"]) for row in requests)
+    left = min(int(row["end_time"]) for row in requests)
+    gaps, last = [], max(requests, key=lambda row: int(row["decode_begin_ns"]))
+    at = int(last["first_token_ns"])
+    for gap in ast.literal_eval(last["ITL"])[1:]:  # the first holds the handoff and the wait for a step
+        at += gap
+        if joined < at <= left:
+            gaps.append(gap)
+    if not gaps:
+        raise Unmapped("no step with all requests")
+    prefill = result.summary["metrics"]["prefill_window_s"] / len(requests)
+    return statistics.median(gaps) * 1e-9 + (concurrent - 1) * prefill / (answer - 1)
+
+
+def point_name(row: Row, experiment: Experiment) -> str:
+    """What the run of such rows is called."""
+    workload = experiment.scenario["workload"]
+    return (f"{experiment.operation}-{row['model']}-{row['precision']}-{row['system']}-tp{workload['prefill']['tp']}-"
+            f"{workload['requests']['prompt_tokens']}x{workload['requests']['count']}").replace(" ", "_")
+
+
+def with_host(preset: str, title: str) -> types.SimpleNamespace:
+    """The class, with that preset of workload.host."""
+    return types.SimpleNamespace(TITLE=title, TABLES=TABLES, map_row=lambda row: map_row(row, preset), point_name=point_name)
