@@ -1,5 +1,7 @@
 #include "collective/program.h"
 
+#include <algorithm>
+
 namespace railyard::collective {
 
 const std::vector<const char*> kOperationNames{"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"};
@@ -58,6 +60,20 @@ std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& g
   }
   if (spec.operation == Operation::all_to_all) return make_all_to_all(spec, group);
   return spec.operation == Operation::send_recv ? make_send_recv(spec, group) : make_exchange(spec, group);
+}
+
+std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry) {
+  std::vector<std::vector<std::uint32_t>> chains(group.servers());
+  for (std::uint32_t m = 0; m < group.size(); ++m) chains[group.server_of(m)].push_back(m);
+  for (auto& chain : chains) std::rotate(chain.begin(), chain.begin() + entry % static_cast<std::uint32_t>(chain.size()), chain.end());
+  return chains;
+}
+
+std::uint32_t entries_of(const Group& group) {
+  if (group.servers() == 1) return 1;
+  std::uint32_t fewest = group.size();
+  for (const auto& chain : chains_of(group, 0)) fewest = std::min(fewest, static_cast<std::uint32_t>(chain.size()));
+  return fewest;
 }
 
 BinaryTree BinaryTree::of(std::uint32_t size, std::uint32_t which) {

@@ -95,6 +95,12 @@ inline std::uint32_t loops_of(const CollectiveSpec& spec, Bytes bytes, std::uint
   return static_cast<std::uint32_t>(ceil_div(bytes, spec.chunk_bytes * channels));
 }
 
+/// The chains of members that rings and trees make of servers: by server, its members from member `entry` of it on and round.
+/// Every entry is another ring or tree, so that every member's NIC carries one.
+std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry);
+/// How many entries differ: the members of the smallest server, one where there is one server.
+std::uint32_t entries_of(const Group& group);
+
 /// A binary tree over `size` nodes in which a node's subtree is a range: parent and children of each.
 struct BinaryTree {
   static constexpr std::uint32_t kNone = ~0u;

@@ -77,16 +77,7 @@ class Ring final : public Program {
 
 std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& group) {
   const std::uint32_t n = group.size();
-  const std::uint32_t servers = group.servers();
-  std::uint32_t rings = 1;
-  if (servers > 1) {
-    rings = n;
-    std::uint32_t here = 0;
-    for (std::uint32_t m = 0; m < n; ++m) {
-      here = m > 0 && group.server_of(m) == group.server_of(m - 1) ? here + 1 : 1;
-      if (m + 1 == n || group.server_of(m + 1) != group.server_of(m)) rings = std::min(rings, here);
-    }
-  }
+  std::uint32_t rings = entries_of(group);
   if (spec.both_directions) rings *= 2;
   rings = std::min(rings, spec.channels);
 
@@ -96,12 +87,7 @@ std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& grou
     Bundle& b = bundles[r];
     const bool backwards = spec.both_directions && r % 2 == 1;
     const std::uint32_t entry = spec.both_directions ? r / 2 : r;
-    for (std::uint32_t first = 0; first < n;) {
-      std::uint32_t last = first;
-      while (last < n && group.server_of(last) == group.server_of(first)) ++last;
-      for (std::uint32_t i = 0; i < last - first; ++i) b.order.push_back(first + (entry + i) % (last - first));
-      first = last;
-    }
+    for (const auto& chain : chains_of(group, entry)) b.order.insert(b.order.end(), chain.begin(), chain.end());
     if (backwards) std::reverse(b.order.begin(), b.order.end());
     if (spec.operation == Operation::broadcast)
       std::rotate(b.order.begin(), std::find(b.order.begin(), b.order.end(), spec.root), b.order.end());

@@ -1,6 +1,9 @@
 // Trees: what is reduced goes up, what is reduced already comes down, chunk by chunk, both at once on threads of their own.
-// Inside a server its members form a chain that ends at the first one; the first ones of the servers form two binary trees,
-// each for half the channels, so that a server that is inside one tree is a leaf of the other.
+// Inside a server the members form a chain. The first members of the chains form two binary trees, each for half the channels,
+// so that a server that is inside one tree is a leaf of the other. Over servers there is such a pair for every member of a
+// server that a chain can start at, so that every member's NIC carries its share, as in rings.
+#include <algorithm>
+
 #include "collective/program.h"
 
 namespace railyard::collective {
@@ -60,13 +63,11 @@ class TreeProgram final : public Program {
 }  // namespace
 
 std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& group) {
-  const std::uint32_t n = group.size();
-  // A broadcast starts at its root: members are renamed so that it leads.
-  const auto member = [&](std::uint32_t m) { return spec.operation == Operation::broadcast ? (m + spec.root) % n : m; };
-  std::vector<std::uint32_t> leaders;
-  for (std::uint32_t m = 0; m < n; ++m)
-    if (m == 0 || group.server_of(m) != group.server_of(m - 1)) leaders.push_back(m);
-  const std::uint32_t wanted = leaders.size() > 1 && spec.channels > 1 ? 2 : 1;
+  const std::uint32_t n = group.size(), servers = group.servers();
+  // A broadcast has one tree, which starts at its root.
+  const bool broadcasts = spec.operation == Operation::broadcast;
+  const std::uint32_t entries = broadcasts ? 1 : std::min(entries_of(group), std::max(1u, spec.channels / 2));
+  const std::uint32_t wanted = broadcasts || servers == 1 ? 1 : std::min(spec.channels, entries * 2);
 
   std::vector<Tree> trees(wanted);
   std::uint32_t lanes = 1;
@@ -77,17 +78,22 @@ std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& grou
     t.children.resize(n);
     t.lane_at_parent.assign(n, 0);
     const auto hang = [&](std::uint32_t child, std::uint32_t below) {
-      t.parent[member(child)] = member(below);
-      t.lane_at_parent[member(child)] = static_cast<std::uint32_t>(t.children[member(below)].size());
-      t.children[member(below)].push_back(member(child));
-      lanes = std::max<std::uint32_t>(lanes, static_cast<std::uint32_t>(t.children[member(below)].size()));
+      t.parent[child] = below;
+      t.lane_at_parent[child] = static_cast<std::uint32_t>(t.children[below].size());
+      t.children[below].push_back(child);
+      lanes = std::max<std::uint32_t>(lanes, static_cast<std::uint32_t>(t.children[below].size()));
     };
-    for (std::uint32_t m = 1; m < n; ++m)
-      if (group.server_of(m) == group.server_of(m - 1)) hang(m, m - 1);
-    const BinaryTree over = BinaryTree::of(static_cast<std::uint32_t>(leaders.size()), w);
-    for (std::uint32_t s = 0; s < leaders.size(); ++s)
-      if (over.parent[s] != BinaryTree::kNone) hang(leaders[s], leaders[over.parent[s]]);
-    t.channels = wanted == 1 ? spec.channels : (w == 0 ? spec.channels - spec.channels / 2 : spec.channels / 2);
+    std::vector<std::vector<std::uint32_t>> chains = chains_of(group, w % entries);
+    if (broadcasts) {
+      std::rotate(chains.begin(), chains.begin() + group.server_of(spec.root), chains.end());
+      std::rotate(chains[0].begin(), std::find(chains[0].begin(), chains[0].end(), spec.root), chains[0].end());
+    }
+    for (const auto& chain : chains)
+      for (std::size_t i = 1; i < chain.size(); ++i) hang(chain[i], chain[i - 1]);
+    const BinaryTree over = BinaryTree::of(servers, w / entries);
+    for (std::uint32_t s = 0; s < servers; ++s)
+      if (over.parent[s] != BinaryTree::kNone) hang(chains[s].front(), chains[over.parent[s]].front());
+    t.channels = spec.channels / wanted + (w < spec.channels % wanted ? 1 : 0);
     t.range = Range{0, spec.bytes}.parts(spec.channels, from_channel, from_channel + t.channels);
     from_channel += t.channels;
     t.chunks = loops_of(spec, t.range.bytes, t.channels);
