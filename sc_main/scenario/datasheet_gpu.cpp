@@ -162,7 +162,7 @@ Record<GpuDatasheet> gpu_record() {
   collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
   collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: an action").range(0, kMostNs);
   collective.add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s, "in-switch kernels: payload of one channel, per role; 0: none").none_or(kLeastRate, kMostRate);
-  collective.add("custom_step_ns", &G::Collective::custom_step_ns, "serving engines' all-reduce: a phase").range(0, kMostNs).required();
+  collective.add("custom_step_ns", &G::Collective::custom_step_ns, "serving engines' one-shot all-reduce: an action (two-shot: simple_step_ns)").range(0, kMostNs).required();
   collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum").above(0, kMostRate).required();
   collective.add("eager_us", &G::Collective::eager_us, "a framework's call outside a graph").range(0, kMostUs).required();
 
