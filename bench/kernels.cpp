@@ -33,7 +33,7 @@ void run(const char* name, std::uint64_t different, Time time) {
 }  // namespace
 
 int main() {
-  const gpu::GpuDatasheet h100 = scenario::load_gpu({"H100-SXM5-80GB", "gpu", Origin{"bench"}, "."});
+  const gpu::GpuDatasheet h100 = scenario::load_gpu({"H100-SXM5-80GB", "gpu", Origin{"bench"}});
   gpu::KernelTimer all(h100), few(h100);
   run("all different, formula", kKernels, [&](const gpu::GemmShape& s) { return gpu::gemm_time(h100, s); });
   run("all different, remembered", kKernels, [&](const gpu::GemmShape& s) { return all.gemm(s); });

@@ -34,8 +34,8 @@ struct Pipeline : FreshKernel, JobSink, PassClient {
     pass.tokens = tokens;
     const std::uint64_t per_stage = kLayers / grid.pp();
     const Time attention = Time::fs(stage_time.fs() / per_stage / 4);
-    pass.attention = kernel_of(attention, 1);
-    pass.mlp = kernel_of(Time::fs(stage_time.fs() / per_stage) - attention, 1);
+    pass.attention = {kernel_of(attention, 1)};
+    pass.mlp = {kernel_of(Time::fs(stage_time.fs() / per_stage) - attention, 1)};
     for (pass.index = 0; pass.index < chunks; ++pass.index) passes.emit(pass);
     sc_core::sc_start();
     BOOST_TEST(dispatcher.live() == 0u);

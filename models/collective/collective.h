@@ -4,6 +4,11 @@
 // when the arrivals it waits for are there and its receivers have room (slots); it holds the thread's CTAs for the protocol's
 // step and for what it moves inside the GPU, then until its transfers have left the GPU at the rate its channels write.
 //
+// What limits a channel: the time of its own CTA for each action, or its share of the links, whichever is longer. A thread of
+// many channels is their mean. On links that cannot take all of them at once they spread in phase, and while some step or copy,
+// others send. So what transfers take longer to leave than the CTAs need to write them, the thread is ahead with its own work:
+// coming steps and copies cost it that much less, save the last one, after which nothing is left to send.
+//
 // A member takes part from the moment its stream enters: what arrived before is waiting for it, what it owes others waits for
 // it. With costs of zero the graph alone remains. Ring, chunk c = S/n in one slice: exactly 2(n-1)(c/B + alpha); in slices s:
 // (2n-3) max(c/B, s/B + alpha) + c/B + alpha.
@@ -77,6 +82,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
     std::uint32_t actions = 0;
     std::uint32_t leaving = 0;       ///< transfers of the current action still leaving
     bool busy = false;
+    Time sends_from;                 ///< when these began to leave
+    Time ahead;                      ///< work of its CTAs that others of its channels did while these waited for the links
   };
   /// Arrivals from one sender, and how far that may go ahead.
   struct Lane {
@@ -104,6 +111,13 @@ class Collective : private transport::MessageClient, private transport::Calendar
   Time preparation(std::uint32_t member, std::uint32_t thread, const Action& action) const;
   /// Of that, what the CTAs copy bytes for.
   Time copying(std::uint32_t member, std::uint32_t thread, const Action& action) const;
+  /// The CTAs' own time for what an action writes while it leaves; zero where no rate of theirs limits it.
+  Time writing(std::uint32_t member, std::uint32_t thread, const Action& action) const;
+  /// Calls `with` with every lane that a transfer raises.
+  template <class With>
+  void for_each_lane(std::uint32_t member, const Transfer& transfer, With with);
+  /// Its transfers have left: what they took longer than the CTAs needed, others of its channels have worked.
+  void add_ahead(std::uint32_t thread, const Action& action);
   /// Starts an action's transfers. @return whether the CTAs are free at once
   bool transfer(std::uint32_t thread, const Action& action);
   /// Hands a transfer of a thread's to the fabric.

@@ -55,11 +55,14 @@ constexpr double kNvlsShare = 0.88;
 constexpr std::uint32_t kMostThreads[kProtocols] = {512, 512, 640};
 constexpr std::uint32_t kThreadThreshold[kProtocols] = {64, 8, 8};  // bytes per thread; LL rings: times the ranks
 constexpr std::uint32_t kLeastThreads = 64;
-// What a step of one channel moves: a chunk of four slots of 512 KiB in a ring and one slot elsewhere in Simple; the data of a
-// slot in LL and LL128.
-constexpr Bytes kSimpleSlotBytes = 512 << 10, kRingSlots = 4, kLlSlotBytes = 32 << 10, kLl128SlotBytes = 576'000;
-constexpr std::uint32_t kRingSlices = 2, kSlots = 8;
-constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeChunkBytes = 64 << 10, kNvlsLeastChunkBytes = 16 << 10;
+// What a step of one channel moves: in Simple a chunk of four slots of 512 KiB, in two slices, where a ring reduces, scatters or
+// gathers, and one slot elsewhere; the data of a slot in LL and LL128. Eight slots lie between two neighbours.
+constexpr Bytes kSimpleSlotBytes = 512 << 10, kLlSlotBytes = 32 << 10, kLl128SlotBytes = 576'000;
+constexpr std::uint32_t kRingSlots = 4, kRingSlices = 2, kSlots = 8;
+// Every line of LL and LL128 has its own flag, so that a broadcast's chain passes lines on before the chunk is whole: here in
+// quarters of a chunk.
+constexpr std::uint32_t kForwardedPieces = 4;
+constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeFarChunkBytes = 64 << 10;
 constexpr Bytes kLlPointToPointBytes = 32 << 10;  // for a peer; two channels serve small messages
 constexpr std::uint32_t kChannelsPerPeer = 16;
 constexpr Bytes kLlLineBytesPerThread = 8;
@@ -196,6 +199,37 @@ void plan_point_to_point(CollectiveSpec& spec, const Request& request, const Sit
   spec.launch = launch_of(request, site, 1) + us(c.p2p_launch_us);
 }
 
+/// A chunk is halved until a channel's share of the bytes is that many chunks, but not below `least`.
+Bytes halved(Bytes chunk, Bytes of_channel, double chunks, Bytes least) {
+  while (chunk > least && static_cast<double>(of_channel / chunk) < chunks) chunk /= 2;
+  return chunk;
+}
+
+/// The chunk of a tree in LL128, by depth and members of a server.
+Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
+  const double per_server = static_cast<double>(site.ranks) / site.servers;
+  const double steps = 1 + std::floor(std::log2(site.servers)) + 0.1 * per_server;
+  const Bytes chunk = halved(kLl128SlotBytes, of_channel, steps * 64 / per_server, 128 << 10);
+  return halved(chunk, of_channel, steps * 16 / per_server, 32 << 10);
+}
+
+/// The chunk of in-switch kernels: smaller ones where each head of each channel would have but a few.
+Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
+  const Bytes heads = std::max(1u, site.ranks / site.servers);
+  struct Rule { Bytes rounds, chunk; };
+  static constexpr Rule kNvls[] = {{64, 64 << 10}, {8, 32 << 10}, {2, 16 << 10}}, kNvlsTree[] = {{4, 64 << 10}, {1, 32 << 10}};
+  Bytes chunk = algorithm == Algorithm::nvls_tree && site.servers >= 4 ? kNvlsTreeFarChunkBytes : kNvlsChunkBytes;
+  const auto apply = [&](const Rule& rule) {
+    if (of_channel < rule.rounds * heads * chunk) chunk = std::min(chunk, rule.chunk);
+  };
+  if (algorithm == Algorithm::nvls) {
+    for (const Rule& rule : kNvls) apply(rule);
+  } else {
+    for (const Rule& rule : kNvlsTree) apply(rule);
+  }
+  return chunk;
+}
+
 void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group, const Site& site) {
   if (spec.operation == Operation::all_to_all || spec.operation == Operation::send_recv || request.algorithm == Algorithm::direct ||
       request.algorithm == Algorithm::pxn) {
@@ -211,20 +245,26 @@ void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group,
   spec.channels = plan.channels;
   spec.cost = cost_of(site, plan.protocol, plan.threads);
   spec.slots = kSlots;
-  const bool ring = plan.algorithm == Algorithm::ring;
+  const Bytes of_channel = spec.bytes / plan.channels;
   if (plan.algorithm == Algorithm::nvls || plan.algorithm == Algorithm::nvls_tree) {
     const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
     spec.cost.step = Time::nanoseconds(c.nvls_step_ns);
     spec.cost.channel_rate = Rate::gb_per_s(c.nvls_gb_per_s);
-    spec.chunk_bytes = plan.algorithm == Algorithm::nvls ? kNvlsChunkBytes : kNvlsTreeChunkBytes;
-    const Bytes round = static_cast<Bytes>(plan.channels) * std::max(1u, site.ranks / site.servers) * kNvlsChunkBytes;
-    for (const auto& [rounds, chunk] : {std::pair<Bytes, Bytes>{64, 64 << 10}, {8, 32 << 10}, {2, kNvlsLeastChunkBytes}})
-      if (spec.bytes < rounds * round) spec.chunk_bytes = std::min(spec.chunk_bytes, chunk);
+    spec.chunk_bytes = nvls_chunk(site, plan.algorithm, of_channel);
   } else if (plan.protocol == Protocol::simple) {
-    spec.chunk_bytes = kSimpleSlotBytes * (ring ? kRingSlots : 1);
-    spec.slices = ring ? kRingSlices : 1;
+    spec.chunk_bytes = kSimpleSlotBytes;
+    if (plan.algorithm == Algorithm::ring && spec.operation != Operation::broadcast) {
+      spec.chunk_bytes *= kRingSlots;
+      spec.slices = kRingSlices;
+      spec.slots = kSlots / (kRingSlots / kRingSlices);
+    }
   } else {
-    spec.chunk_bytes = plan.protocol == Protocol::ll ? kLlSlotBytes : kLl128SlotBytes;
+    const bool shrinks = plan.algorithm == Algorithm::tree && plan.protocol == Protocol::ll128;
+    spec.chunk_bytes = plan.protocol == Protocol::ll ? kLlSlotBytes : shrinks ? tree_ll128_chunk(site, of_channel) : kLl128SlotBytes;
+    if (spec.operation == Operation::broadcast) {
+      spec.slices = kForwardedPieces;
+      spec.slots = kSlots * kForwardedPieces;
+    }
   }
   spec.launch = launch_of(request, site, static_cast<double>(plan.threads) / kMostThreads[static_cast<std::size_t>(plan.protocol)]);
 }
@@ -253,7 +293,8 @@ void plan_custom(CollectiveSpec& spec, const Request& request, const Site& site)
     if (request.library == Library::vllm) spec.barriers_before = spec.barriers_after = 1;
     spec.cost.step = Time::nanoseconds(c.custom_step_ns);
   } else {
-    // Between two shots, what was written must be seen before the flag is: a fence, as in NCCL's Simple.
+    // Three actions, each with a fence as in NCCL's Simple: what was written must be seen before the flag is. The engines' kernels
+    // read what these write, so an action stands for a barrier and a round trip; that is what the open rows take.
     spec.cost.step = Time::nanoseconds(c.simple_step_ns);
   }
   spec.cost.channel_rate = Rate::bytes_per_second(static_cast<std::uint64_t>(c.custom_gb_per_s * 1e9) / c.channels);
