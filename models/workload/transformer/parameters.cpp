@@ -137,7 +137,8 @@ Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t t
   Formatted sum;
   for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) add_layer(sum, m, m.layer(l));
   if (stage.last && !m.tied_embeddings) sum.add(m.head, head_weights(m));
-  return stored_bytes(rank_parameters(m, stage, tp) - sum.parameters / tp, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp));
+  const std::uint64_t parameters = rank_parameters(m, stage, tp), formatted = std::min(parameters, sum.parameters / tp);  // each rounded down
+  return stored_bytes(parameters - formatted, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp));
 }
 
 std::uint32_t rank_kv_heads(const ModelShape& m, std::uint32_t tp) {
