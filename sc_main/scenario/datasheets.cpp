@@ -429,7 +429,7 @@ workload::Host load_host(const std::string& preset) {
   r.add("layer_us", &Host::layer_us, "of each layer whose kernels are launched one by one").range(0, kLongestHostUs).required();
   r.add("request_us", &Host::request_us, "before a request is queued").range(0, kLongestHostUs).required();
   r.add("token_us", &Host::token_us, "before the client has a token").range(0, kLongestHostUs).required();
-  return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}, ""}, r);
+  return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
 }
 
 MachineSpec load_board(const std::string& platform) {
