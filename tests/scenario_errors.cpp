@@ -306,7 +306,7 @@ BOOST_AUTO_TEST_CASE(what_divides_is_not_too_small) {
   const auto is_refused = [&](const std::string& value, const std::string& accepted) {
     return override_of(value).find("is out of range; accepted: " + accepted) != std::string::npos;
   };
-  for (const std::string key : {"gpu_pcie.gb_per_s", "pcie.gen4_lane_gb_per_s", "gpu.hbm.gb_per_s", "gpu.sm.clock_mhz", "gpu.l2.gb_per_s"}) {
+  for (const std::string key : {"gpu_pcie.gb_per_s", "pcie.gen4_lane_gb_per_s", "gpu.hbm.gb_per_s", "gpu.sm.clock_mhz", "gpu.l2.bytes_per_sm_clock"}) {
     for (const std::string value : {"0", "1e-300", "1e-9"}) BOOST_TEST(is_refused(key + "=" + value, "1e-06 to "), key + "=" + value);
     BOOST_TEST(override_of(key + "=1e-6") == "accepted", key);
   }

@@ -26,7 +26,7 @@ def ended(platform, text, tmp_path, *sets, options=()):
     ("dgx_h100", COLLECTIVE, "gpu.c2c.gb_per_s=1e-300"),
     ("plx_box", P2P, "gpu_pcie.gb_per_s=1e-300"),
     ("plx_box", TINY, "pcie.gen4_lane_gb_per_s=1e-09"),
-    ("plx_box", TINY, "gpu.l2.gb_per_s=0"),
+    ("plx_box", TINY, "gpu.l2.bytes_per_sm_clock=0"),
     ("dgx_a100", OVERLAP, "nic_pcie.gb_per_s=1e-300"),
 ])
 def test_rates_that_divide_are_not_next_to_zero(platform, text, key, tmp_path):

@@ -23,6 +23,7 @@ def test_weights_and_priorities_hold_on_the_links_that_nics_read_over(tmp_path):
     tp_first = Outcome(tmp_path / "tp_first", "fabric.classes.tp.priority=1")
     kv_first = Outcome(tmp_path / "kv_first", "fabric.classes.kv.priority=1")
     kv_heavy = Outcome(tmp_path / "kv_heavy", "fabric.classes.kv.weight=8")
-    assert tp_first.tp < alike.tp < kv_heavy.tp < kv_first.tp
+    # A weight moves KV only; what it does to all TP messages, most of them without KV beside them, is of the second order.
+    assert tp_first.tp < min(alike.tp, kv_heavy.tp) and max(alike.tp, kv_heavy.tp) < kv_first.tp
     assert kv_first.kv_waited < kv_heavy.kv_waited < alike.kv_waited < tp_first.kv_waited / 1.5
     assert tp_first.tp_waited < alike.tp_waited < kv_first.tp_waited

@@ -87,7 +87,8 @@ def test_describe_is_the_machine_that_runs(platform, tmp_path):
     assert len({link["from"] for link in links}) == len(links) == sum(device["ports"] for device in machine["devices"])
     for link in links:
         assert link["from"].rsplit(".", 1)[0] in names and link["to"] in names
-        assert link["gb_per_s"] > 0 and (link["latency_ns"] > 0 or link["to"].rpartition(".")[2].startswith("host"))
+        ends = [end.rpartition(".")[2] for end in (link["from"], link["to"])]
+        assert link["gb_per_s"] > 0 and (link["latency_ns"] > 0 or any(end.startswith("host") for end in ends))
     far = [link for link in machine["links"] if link["direction"] == "both"]
     assert len(far) == (2 * 4 * 4 if platform == "plx_box" else 0)
     assert all(end.rsplit(".", 1)[0] in names for link in far for end in link["from"].split())
@@ -125,11 +126,11 @@ BAD_FILES = {
                     r"s\.yaml:5:3: error: workload\.chunk_tokns: unknown key \(did you mean 'chunk_tokens'\?\)"),
     "wrong unit": (TINY.replace("chunk_tokens", "chunk_bytes"), r"s\.yaml:5:3: error: workload\.chunk_bytes: .*'chunk_tokens'"),
     "wrong type": (TINY.replace("tp: 2, pp: 2}\n  decode", "tp: two, pp: 2}\n  decode"),
-                   r"s\.yaml:6:\d+: error: workload\.prefill\.tp: "),
+                   r"s\.yaml:7:\d+: error: workload\.prefill\.tp: "),
     "out of range": (TINY.replace("chunk_tokens: 256", "chunk_tokens: 0"), r"s\.yaml:5:\d+: error: workload\.chunk_tokens: "),
     "a unit in the value": (TINY.replace("chunk_tokens: 256", "chunk_tokens: 256us"),
                             r"s\.yaml:5:\d+: error: workload\.chunk_tokens: "),
-    "a duplicate key": (TINY + "  chunk_tokens: 128\n", r"s\.yaml:8:\d+: error: .*chunk_tokens.*"),
+    "a duplicate key": (TINY + "  chunk_tokens: 128\n", r"s\.yaml:9:\d+: error: .*chunk_tokens.*"),
     "nothing": ("", r"s\.yaml:1:1: error: "),
     "no YAML": ("{[\n", r"s\.yaml:\d+:\d+: error: "),
     "a bomb": ("a: &a [x, x, x, x, x, x, x, x, x]\n"

@@ -110,7 +110,7 @@ def test_bars_are_as_long_as_their_parts_and_heat_cells_are_the_objective(browse
         row = done(sweep)[number]
         values = {part: value for part, value, *_ in parts}
         assert sum(values.values()) == pytest.approx(row["prefill_window_s"] + row["exposed_s.kv"], rel=1e-12)
-        assert values.get("all-reduces", 0) == row["exposed_s.tp"] and values["handoff"] == row["exposed_s.kv"]
+        assert values.get("all-reduces", 0) == row["exposed_s.tp"] and values.get("handoff", 0) == row["exposed_s.kv"]
         for (_, value, x, wide), follower in zip(parts, parts[1:] + [None]):
             assert wide == pytest.approx(value * per_second, abs=0.1)
             assert follower is None or follower[2] == pytest.approx(x + wide, abs=0.02)

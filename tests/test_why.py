@@ -127,7 +127,7 @@ def test_host_time_is_a_cost_of_its_own(tmp_path):
     paths = follow(tmp_path, "plx_box", text, "--set", "workload.prefill={tp: 1, pp: 1}", "--set", "workload.decode={tp: 1, pp: 1, steps: 3}")
     path = paths["ttft_s"]  # a request of three chunks
     assert cost(path, "host")["path_s"] == pytest.approx(1000e-6 + 3 * 100e-6 + 30e-6, rel=1e-9)
-    assert cost(path, "host")["if_free_s"] == pytest.approx(path["mean_s"] - 1330e-6, rel=1e-9)
+    assert cost(path, "host")["without_s"] == pytest.approx(path["mean_s"] - 1330e-6, rel=1e-9)
     # Of each of three steps, and of the last token's way where KV came later than the first token's.
     assert 100e-6 * (1 - 1e-6) <= cost(paths["tpot_s"], "host")["path_s"] <= 110e-6 * (1 + 1e-6)
     for row in [cost(path, "arrival"), cost(paths["tpot_s"], "arrival"), cost(path, "delay")]:

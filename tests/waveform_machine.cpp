@@ -82,7 +82,7 @@ class Traced : private test::FreshKernel {
  private:
   std::optional<Waveform> waveform_;
 };
-const std::vector<std::string> Traced::kSmall = {"model.config=models/llama-3.1-8b.json",
+const std::vector<std::string> Traced::kSmall = {"model.config=" RAILYARD_SOURCE_DIR "/scenarios/models/llama-3.1-8b.json",
                                                  "workload.requests.prompt_tokens=64", "workload.chunk_tokens=32",
                                                  "workload.decode.steps=2"};
 

@@ -20,7 +20,7 @@ Fields data_type_fields() {
     field.none_or(1, 1e9);
     if (static_cast<DataType>(i) == DataType::fp16) {
       field.doc = "dense tensor FLOP per SM per clock, of which attention reaches a share";
-      field.above(0, 1e9).required();
+      field.range(1e-6, 1e9).required();
     }
     field.store = [i](const Field& self, void* record, const Node& node, const std::string& path) {
       (*static_cast<PerType*>(record))[i] = read_number(self, node, path);
@@ -37,25 +37,25 @@ Record<GpuDatasheet> gpu_record() {
   Record<G::Sm> sm;
   sm.add("count", &G::Sm::count, "streaming multiprocessors").range(1, 4096).required();
   sm.add("clock_mhz", &G::Sm::clock_mhz, "clock at which flop_per_clock gives the listed peak")
-      .above(0, 1e5)
+      .range(1e-6, 1e5)
       .required();
   sm.mapping("flop_per_clock", data_type_fields(), "dense tensor FLOP per SM per clock, by number format",
              [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; })
       .required();
   sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2, per SM")
-      .above(0, 1e6)
+      .range(1e-6, 1e6)
       .required()
       .inherited();
   sm.add("epilogue_bytes_per_clock", &G::Sm::epilogue_bytes_per_clock, "result write-out, per SM")
-      .above(0, 1e6)
+      .range(1e-6, 1e6)
       .required()
       .inherited();
   sm.add("burst_efficiency_ratio", &G::Sm::burst_efficiency_ratio, "tensor rate of short kernels, of the peak")
-      .above(0, 2)
+      .range(1e-6, 2)
       .inherited();
   sm.add("sustained_efficiency_ratio", &G::Sm::sustained_efficiency_ratio,
          "tensor rate under the power limit, of the peak")
-      .above(0, 2)
+      .range(1e-6, 2)
       .inherited();
   sm.add("low_precision_sustained_ratio", &G::Sm::low_precision_sustained_ratio,
          "the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio")
@@ -69,15 +69,15 @@ Record<GpuDatasheet> gpu_record() {
   sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
 
   Record<G::L2> l2;
-  l2.add("capacity_mib", &G::L2::capacity_mib, "L2 capacity").above(0, 1e6).required();
-  l2.add("working_ratio", &G::L2::working_ratio, "of the capacity, that a working set may fill before parts of it are read again").above(0, 1).inherited();
-  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth, per SM and clock").above(0, 1e6).required().inherited();
+  l2.add("capacity_mib", &G::L2::capacity_mib, "L2 capacity").range(1e-6, 1e6).required();
+  l2.add("working_ratio", &G::L2::working_ratio, "of the capacity, that a working set may fill before parts of it are read again").range(1e-6, 1).inherited();
+  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth, per SM and clock").range(1e-6, 1e6).required().inherited();
 
   Record<G::Hbm> hbm;
-  hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").above(0, 1e5).required();
-  hbm.add("gb_per_s", &G::Hbm::gb_per_s, "memory bandwidth by specification").above(0, kMostRate).required();
-  hbm.add("gemm_ratio", &G::Hbm::gemm_ratio, "share of gb_per_s that operands of matrix products reach").above(0, 1).required().inherited();
-  hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach").above(0, 1).inherited();
+  hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").range(1e-6, 1e5).required();
+  hbm.add("gb_per_s", &G::Hbm::gb_per_s, "memory bandwidth by specification").range(1e-6, kMostRate).required();
+  hbm.add("gemm_ratio", &G::Hbm::gemm_ratio, "share of gb_per_s that operands of matrix products reach").range(1e-6, 1).required().inherited();
+  hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach").range(1e-6, 1).inherited();
   hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "kernel size at half of stream_ratio")
       .range(0, 1e6)
       .required()
@@ -110,7 +110,7 @@ Record<GpuDatasheet> gpu_record() {
       .range(1, 64)
       .inherited();
   kernel.add("attention_ratio", &G::Kernel::attention_ratio, "efficiency of prefill attention, of products at the fp16 tensor peak in turn with exponentials")
-      .above(0, 2)
+      .range(1e-6, 2)
       .required()
       .inherited();
   kernel.add("attention_row_clocks", &G::Kernel::attention_row_clocks, "clocks of a query row beside its keys, with heads of 128 numbers")
@@ -124,7 +124,7 @@ Record<GpuDatasheet> gpu_record() {
   kernel
       .add("decode_attention_ratio", &G::Kernel::decode_attention_ratio,
            "share of hbm.gb_per_s that decode attention reaches")
-      .above(0, 1)
+      .range(1e-6, 1)
       .required()
       .inherited();
   kernel.add("decode_attention_fixed_us", &G::Kernel::decode_attention_fixed_us, "fixed cost of decode attention")
@@ -132,7 +132,7 @@ Record<GpuDatasheet> gpu_record() {
       .required()
       .inherited();
   kernel.add("decode_flight_kib", &G::Kernel::decode_flight_kib, "on its way from memory for one thread block of decode attention")
-      .above(0, 1e6)
+      .range(1e-6, 1e6)
       .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
       .inherited();
   kernel.add("decode_split_us", &G::Kernel::decode_split_us, "joining one part of a split context")
@@ -155,15 +155,15 @@ Record<GpuDatasheet> gpu_record() {
   collective.add("ll_wide_step_ns", &G::Collective::ll_wide_step_ns, "more of it with all threads").range(0, kMostNs).required();
   collective.add("ll_line_ns", &G::Collective::ll_line_ns, "LL: each further line of 8 B per thread").range(0, kMostNs).required();
   collective.add("ll128_step_ns", &G::Collective::ll128_step_ns, "LL128: an action").range(0, kMostNs).required();
-  collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload of one channel").above(0, kMostRate).required();
+  collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload of one channel").range(1e-6, kMostRate).required();
   collective.add("simple_step_ns", &G::Collective::simple_step_ns, "Simple: a slice").range(0, kMostNs).required();
-  collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload of one channel").above(0, kMostRate).required();
-  collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload of one channel").above(0, kMostRate).required();
+  collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload of one channel").range(1e-6, kMostRate).required();
+  collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload of one channel").range(1e-6, kMostRate).required();
   collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
   collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: an action").range(0, kMostNs);
   collective.add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s, "in-switch kernels: payload of one channel, per role; 0: none").none_or(kLeastRate, kMostRate);
   collective.add("custom_step_ns", &G::Collective::custom_step_ns, "serving engines' one-shot all-reduce: an action (two-shot: simple_step_ns)").range(0, kMostNs).required();
-  collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum").above(0, kMostRate).required();
+  collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum").range(1e-6, kMostRate).required();
   collective.add("eager_us", &G::Collective::eager_us, "a framework's call outside a graph").range(0, kMostUs).required();
 
   Record<G::NvLink> nvlink;

@@ -124,7 +124,8 @@ class Checked:
                 yield Failure("costs do not add up", f"{path['metric']}: {mean} s, costs {costs} s")
             for view in ("costs", "kernels", "classes", "links"):
                 for part in path[view]:
-                    if not -1e-14 <= part["if_free_s"] <= mean * (1 + EXACT) + 1e-14:
+                    # Time per token lies between two instants, which a faster machine may move apart.
+                    if path["metric"] != "tpot_s" and not -1e-14 <= part["without_s"] <= mean * (1 + EXACT) + 1e-14:
                         yield Failure(f"a metric without one of its {view} is not between nothing and itself", f"{path['metric']}: {mean} s, {part}")
 
     def fluid(self, summary: dict) -> Iterator[Failure]:
