@@ -8,7 +8,7 @@ endforeach()
 railyard_test(critical_path railyard_run)
 
 # The executables from outside.
-foreach(test test_platforms test_results test_classes test_kinds test_kernel_kind test_layer_kind test_overlap_kind test_profile test_zero_times test_timeline test_why test_far_peers test_observers test_trace_processor test_kineto test_waveform_options test_validation_targets test_collective_sizes)
+foreach(test test_platforms test_results test_record test_classes test_kinds test_kernel_kind test_layer_kind test_overlap_kind test_profile test_zero_times test_timeline test_why test_far_peers test_observers test_trace_processor test_kineto test_waveform_options test_validation_targets test_collective_sizes)
   railyard_pytest(${test})
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT RAILYARD_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 endforeach()
