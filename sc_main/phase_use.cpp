@@ -4,6 +4,7 @@ namespace railyard {
 
 PhaseUse::PhaseUse(transport::Fabric& fabric, std::vector<std::string> phases, const std::vector<LinkRow>& links)
     : fabric_(fabric), phases_(std::move(phases)), links_(links), windows_(phases_.size()) {
+  if (!phases_.empty()) fabric_.follow_charges();
   for (Window& window : windows_) {
     window.busy.resize(links_.size());
     window.busy_before.resize(links_.size());

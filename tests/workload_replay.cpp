@@ -26,8 +26,9 @@ struct Outcome {
   std::map<std::uint32_t, std::uint64_t> done;
   std::vector<Bytes> moved;
   double kernel_s = 0;
+  std::vector<Time> busy;  ///< of every port, at instants all through the run
   std::uint64_t replayed = 0;
-  bool operator==(const Outcome& o) const { return done == o.done && moved == o.moved && kernel_s == o.kernel_s; }
+  bool operator==(const Outcome& o) const { return done == o.done && moved == o.moved && kernel_s == o.kernel_s && busy == o.busy; }
 };
 
 /// Three all-reduces of four GPUs, the first alone; beside the second a kernel runs on one GPU that was there before, and one on
@@ -57,6 +58,14 @@ Outcome collectives_beside_kernels(bool replay) {
     RankDevice& device = bench.ranks[rank];
     bench.dispatcher.kernel(device, device.pp, stream_of(device.gpu->datasheet(), duration), tag, bench);
   };
+  Outcome outcome;
+  bench.fabric.follow_charges();
+  const auto look = [&] {
+    for (const transport::Device* device : bench.fabric.devices())
+      for (std::uint32_t p = 0; p < device->ports(); ++p)
+        outcome.busy.push_back(device->port(PortId(p)).busy_until(bench.fabric.now()));
+  };
+  for (std::uint64_t k = 0; k < 100; ++k) bench.later_on(Time::ms(2) + Time::ns(3217 * k), look);
   bench.later_on(Time::us(1), [&] { reduce(kFirst); });
   bench.later_on(Time::ms(2), [&] {
     stream(0, Time::ms(1), kLong);
@@ -65,7 +74,6 @@ Outcome collectives_beside_kernels(bool replay) {
   bench.later_on(Time::ms(2) + Time::us(100), [&] { stream(2, Time::us(50), kShort); });
   bench.later_on(Time::ms(5), [&] { reduce(kThird); });
   bench.run();
-  Outcome outcome;
   for (const auto& [number, when] : bench.done) outcome.done[number] = when.fs();
   for (const RankDevice* rank : bench.devices) {
     outcome.moved.push_back(bench.machine.memory_traffic().bytes(*rank->gpu));

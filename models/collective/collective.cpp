@@ -115,16 +115,15 @@ bool Collective::reuse() {
     for (const auto& [after, member] : course->done)
       fabric_.calendar().at_last(now + after, turn(member, true), *this, kDoneTag, member);
     if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(course->memory);
-    fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course));
+    fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course, now));
     trails_ = course->trails;
     replayed_ = course;
     return true;
   }
   course_ = std::make_unique<Course>();
-  course_->counters = reuse_->counters();
   course_->memory = std::make_shared<transport::MemoryCourse>();
   course_from_ = now;
-  reuse_->keeps(*this);
+  reuse_->keeps(*this, *course_, now);
   return false;
 }
 

@@ -55,8 +55,9 @@ void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
 
 }  // namespace
 
-ReuseTable::ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports, const std::vector<transport::Meter*>& meters, Time least_launch)
-    : ports_(std::move(ports)), least_launch_(least_launch) {
+ReuseTable::ReuseTable(const transport::Fabric& fabric, std::vector<std::pair<transport::Device*, PortId>> ports,
+                       const std::vector<transport::Meter*>& meters, Time least_launch)
+    : fabric_(fabric), ports_(std::move(ports)), least_launch_(least_launch) {
   for (const auto& [device, port] : ports_) counters_.push_back(&device->port(port).counters);
   for (transport::Meter* meter : meters) counters_.push_back(&meter->counters);
 }
@@ -84,11 +85,26 @@ const Course* ReuseTable::find(const CourseKey& key) const {
 }
 
 void ReuseTable::begin(const Collective& collective) {
-  if (kept_ != nullptr && kept_ != &collective) kept_->forget_course();
+  if (kept_ == nullptr) return;
+  stop_logs();
+  if (kept_ != &collective) kept_->forget_course();
   kept_ = nullptr;
 }
 
+void ReuseTable::keeps(Collective& collective, Course& course, Time now) {
+  kept_ = &collective;
+  for (const transport::PortCounters* counters : counters_) course.counters.push_back(*counters);
+  if (!fabric_.charges_followed()) return;
+  course.charges.assign(counters_.size(), transport::ChargeLog(now));
+  for (std::size_t i = 0; i < counters_.size(); ++i) counters_[i]->log = &course.charges[i];
+}
+
+void ReuseTable::stop_logs() {
+  for (transport::PortCounters* counters : counters_) counters->log = nullptr;
+}
+
 void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) {
+  stop_logs();
   kept_ = nullptr;
   if (courses_.size() >= kMostCourses || steps_ >= kMostSteps) return;
   Time first_done = took;
@@ -98,19 +114,14 @@ void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) 
     put_in_order(memory.steps);
     steps_ += memory.steps.size();
   }
+  for (const transport::ChargeLog& log : course.charges) steps_ += log.size();
   const std::vector<transport::PortCounters> before = std::move(course.counters);
   course.counters.clear();
   for (std::size_t i = 0; i < counters_.size(); ++i) course.counters.push_back(difference(*counters_[i], before[i]));
   courses_.emplace(key, std::move(course));
 }
 
-std::vector<transport::PortCounters> ReuseTable::counters() const {
-  std::vector<transport::PortCounters> all;
-  for (const transport::PortCounters* counters : counters_) all.push_back(*counters);
-  return all;
-}
-
-std::uint64_t ReuseTable::replay(const Course& course) {
+std::uint64_t ReuseTable::replay(const Course& course, Time now) {
   std::uint64_t transactions = 0;
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     transport::PortCounters& c = *counters_[i];
@@ -120,6 +131,10 @@ std::uint64_t ReuseTable::replay(const Course& course) {
     c.payload_bytes += more.payload_bytes;
     c.wire_bytes += more.wire_bytes;
     c.busy += more.busy;
+    if (!course.charges.empty()) {
+      c.replayed = &course.charges[i];
+      c.replayed_from = now;
+    }
     c.peak_queued_bytes = std::max(c.peak_queued_bytes, more.peak_queued_bytes);
     for (std::size_t k = 0; k < c.waited.size(); ++k) c.waited[k].add(more.waited[k]);
   }
@@ -158,7 +173,7 @@ std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, cons
     for (transport::Device* device : fabric.devices())  // in an order that does not depend on addresses
       for (std::uint32_t p = 0; p < device->ports(); ++p)
         if (std::binary_search(ports.begin(), ports.end(), PortKey(device, p))) mine.emplace_back(device, PortId(p));
-    tables.push_back(std::make_unique<ReuseTable>(std::move(mine), meters[g], groups[g].least_launch));
+    tables.push_back(std::make_unique<ReuseTable>(fabric, std::move(mine), meters[g], groups[g].least_launch));
   }
   return tables;
 }

@@ -1,7 +1,8 @@
 // Collectives computed once and reused. On links that no other traffic can reach, a collective is a function of its graph, its
 // bytes, its members and when each of them entered: if the links are quiet when it begins, the same one takes the same course
 // again. What is kept of it is when each member was done, what it added to the counters of its links and what it took of its
-// members' memories, step by step; a replay adds just that. So a run is the same whether a course is replayed or simulated.
+// members' memories, step by step; a replay adds just that. Where the use of links is asked for in the middle of a collective
+// (Fabric::follow_charges), a course also holds when each link was charged. So a run is the same whether a course is replayed or simulated.
 //
 // Who is alone is proved before the run, from the routes of everything the workload can send (see isolate()). A late member,
 // links that are not quiet, or a listener that follows one of them: then it is simulated. So it is where the next collective of
@@ -20,6 +21,7 @@ namespace railyard::collective {
 struct Course {
   std::vector<std::pair<Time, std::uint32_t>> done;   ///< (when, member), in order
   std::vector<transport::PortCounters> counters;      ///< added to each port of the group, and to each meter
+  std::vector<transport::ChargeLog> charges;          ///< as counters; empty if nobody follows charges
   transport::ClassTotals messages;
   std::shared_ptr<transport::MemoryCourse> memory;    ///< of its members
   std::vector<Trail> trails;                          ///< by member; empty where nobody follows causes
@@ -30,7 +32,8 @@ struct Course {
 class ReuseTable {
  public:
   /// @param least_launch  no collective of the group begins sooner after a member of it has entered
-  ReuseTable(std::vector<std::pair<transport::Device*, PortId>> ports, const std::vector<transport::Meter*>& meters, Time least_launch);
+  ReuseTable(const transport::Fabric& fabric, std::vector<std::pair<transport::Device*, PortId>> ports,
+             const std::vector<transport::Meter*>& meters, Time least_launch);
 
   Time least_launch() const { return least_launch_; }
   /// From when on the links are quiet if nothing else comes, or an instant not after now; max: not known yet.
@@ -41,17 +44,19 @@ class ReuseTable {
   /// A collective of the group begins: one whose course was being kept is not alone any more.
   void begin(const Collective& collective);
   /// The course of the one that has just begun is being kept; keep() follows when it is over.
-  void keeps(Collective& collective) { kept_ = &collective; }
+  void keeps(Collective& collective, Course& course, Time now);
   /// @param took  from its first start until all were done, which is now
   void keep(const CourseKey& key, Course course, Time now, Time took);
 
-  std::vector<transport::PortCounters> counters() const;
-  /// Adds a course to the counters. @return its transactions over links
-  std::uint64_t replay(const Course& course);
+  /// Adds a course that begins now to the counters. @return its transactions over links
+  std::uint64_t replay(const Course& course, Time now);
 
  private:
+  void stop_logs();
+
   // What all of them may take of memory is bounded.
   static constexpr std::size_t kMostCourses = 4096, kMostSteps = 1 << 22;
+  const transport::Fabric& fabric_;
   std::vector<std::pair<transport::Device*, PortId>> ports_;
   std::vector<transport::PortCounters*> counters_;  ///< of the ports, then of the meters
   Time least_launch_;

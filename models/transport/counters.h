@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/units.h"
+#include "transport/charge_log.h"
 #include "transport/traffic_class.h"
 
 namespace railyard::transport {
@@ -19,6 +20,19 @@ struct PortCounters {
   Bytes peak_queued_bytes = 0;   ///< what starts as it comes has not waited
   /// By class: what messages took longer than they would have alone, as far as this port is what they waited for.
   std::array<TimeSum, kMaxClasses> waited{};
+
+  /// Charges of a collective that is being kept for reuse are noted here, too; null: of none.
+  ChargeLog* log = nullptr;
+  /// A kept collective is replayed: busy includes all of its charges from the instant `replayed_from` on.
+  const ChargeLog* replayed = nullptr;
+  Time replayed_from;
+
+  void charge(Time begin, Time end) {
+    busy += end - begin;
+    if (log != nullptr) log->add(begin, end);
+  }
+  /// Of busy: charges of the replayed collective that lie after `now`.
+  Time ahead(Time now) const { return replayed != nullptr ? replayed->charged_after(now - replayed_from) : Time(); }
 };
 
 }  // namespace railyard::transport

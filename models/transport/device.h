@@ -57,7 +57,7 @@ class Device : public sc_core::sc_module, protected CalendarClient {
 
     /// How long the line was charged by `now`. Charges are contiguous while a backlog lasts, so what reaches past now is
     /// taken off, and busy_until(t) <= t always.
-    Time busy_until(Time now) const { return counters.busy - since(egress.free(), now); }
+    Time busy_until(Time now) const { return counters.busy - since(egress.free(), now) - counters.ahead(now); }
 
     // What every transaction touches comes first.
     Device& owner;

@@ -84,6 +84,9 @@ class Fabric : private LinkObserver {
     replayed_ += transactions;
   }
   std::uint64_t replayed_transactions() const { return replayed_; }
+  /// Somebody asks during the run how long links were charged: courses that are replayed keep their charges by time.
+  void follow_charges() { charges_followed_ = true; }
+  bool charges_followed() const { return charges_followed_; }
   std::size_t transactions_live() const { return pool_.live(); }
   /// Transactions started on any port since the start: the unit of simulation speed.
   std::uint64_t hop_transactions() const;
@@ -114,6 +117,7 @@ class Fabric : private LinkObserver {
   FabricContext context_;
   Bytes transaction_bytes_;
   std::uint64_t replayed_ = 0;
+  bool charges_followed_ = false;
   std::vector<Source> sources_;
   std::vector<Device*> devices_;
   std::unordered_map<std::uint64_t, Route> routes_;

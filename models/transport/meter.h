@@ -19,14 +19,15 @@ class Meter {
   void take(Time when, Bytes bytes) {
     if (when > free_) clock_.reset();
     const Time time = clock_.advance(bytes);
-    free_ = later(free_, when) + time;
+    const Time begin = later(free_, when);
+    free_ = begin + time;
     ++counters.transactions;
     counters.payload_bytes += bytes;
     counters.wire_bytes += bytes;
-    counters.busy += time;
+    counters.charge(begin, free_);
   }
   /// Charged by `now`: what it has counted goes on after that.
-  Time busy_until(Time now) const { return counters.busy - since(free_, now); }
+  Time busy_until(Time now) const { return counters.busy - since(free_, now) - counters.ahead(now); }
 
   PortCounters counters;
   FluidPort* fluid = nullptr;  ///< in fluid fidelity: it as streams see it

@@ -1,0 +1,48 @@
+// When the line of one port was charged during a collective that is kept for reuse. A replay adds all charges of the collective
+// to the port's counters at once; the log says which part of them lies in the future at a given instant.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/units.h"
+
+namespace railyard::transport {
+
+class ChargeLog {
+ public:
+  /// @param from  the first instant of the collective; times in the log are relative to it
+  explicit ChargeLog(Time from) : from_(from) {}
+
+  /// Charges come in order and do not overlap.
+  void add(Time begin, Time end) {
+    begin = begin - from_;
+    end = end - from_;
+    const Time in_all = charged() + (end - begin);
+    if (!intervals_.empty() && intervals_.back().end == begin) {
+      intervals_.back() = {end, in_all};
+    } else if (end != begin) {
+      intervals_.push_back({end, in_all});
+    }
+  }
+  std::size_t size() const { return intervals_.size(); }
+  /// Charged later than `after` the first instant.
+  Time charged_after(Time after) const {
+    const auto first = std::partition_point(intervals_.begin(), intervals_.end(), [&](const Interval& i) { return i.end <= after; });
+    if (first == intervals_.end()) return Time();
+    const Time before = first == intervals_.begin() ? Time() : std::prev(first)->in_all;
+    return charged() - first->in_all + sooner(first->in_all - before, first->end - after);
+  }
+
+ private:
+  struct Interval {
+    Time end;
+    Time in_all;  ///< charged from the first instant to the end of this interval
+  };
+  Time charged() const { return intervals_.empty() ? Time() : intervals_.back().in_all; }
+
+  Time from_;
+  std::vector<Interval> intervals_;
+};
+
+}  // namespace railyard::transport
