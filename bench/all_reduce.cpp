@@ -1,12 +1,12 @@
 // Speed of the fabric on a collective at scale: a ring all-reduce over memories around one switch, as many slices to a chunk
 // as asked for, every message one train. What it takes grows with the transfers, 2 n (n - 1) slices of them, each crossing
 // two links under credits and arbitration. Each size runs in a process of its own; the figures are of one run.
+#include <sys/resource.h>
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <deque>
 #include <string>
-#include <sys/resource.h>
 #include <systemc>
 #include <vector>
 
@@ -26,7 +26,8 @@ struct Result {
 
 class AllReduce : private collective::CollectiveClient {
  public:
-  AllReduce(std::uint32_t gpus, Bytes bytes, std::uint32_t slices, bool fluid) : fabric_({}, bytes), collective_(fabric_) {
+  AllReduce(std::uint32_t gpus, Bytes bytes, std::uint32_t slices, bool fluid)
+      : fabric_({}, bytes), collective_(fabric_) {
     transport::Switch& sw = switches_.emplace_back("switch", fabric_.context(), transport::Switch::DecodeBy::window);
     fabric_.add_device(sw);
     for (transport::Window w = 0; w < gpus; ++w) {
@@ -75,7 +76,9 @@ Result measure(std::uint32_t gpus, Bytes bytes, std::uint32_t slices, bool fluid
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
   result.processor_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
   result.peak_rss_bytes = static_cast<double>(usage.ru_maxrss) * 1024;
   return result;
@@ -99,23 +102,26 @@ int sc_main(int argc, char* argv[]) {
 
   sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
   if (!json)
-    std::printf("| GPUs | wall | processor | memory | messages | hops | hops/s | events per hop | simulated |\n"
-                "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+    std::printf(
+        "| GPUs | wall | processor | memory | messages | hops | hops/s | events per hop | simulated |\n"
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
   for (const std::uint32_t n : gpus) {
     const auto bytes = static_cast<Bytes>(mebibytes * (1 << 20));
     const Result r = bench::apart<Result>([&] { return measure(n, bytes, slices, fidelity == "fluid"); });
     const auto hops = static_cast<double>(r.hops);
     const double hops_per_s = hops / r.processor_s;
     if (json) {
-      std::printf("{\"gpus\": %u, \"slices\": %u, \"bytes\": %llu, \"wall_s\": %.4f, \"processor_s\": %.4f, \"peak_rss_bytes\": %.0f, "
-                  "\"messages\": %llu, \"hops\": %llu, \"events\": %llu, \"hops_per_s\": %.0f, \"simulated_s\": %.9f}\n",
-                  n, slices, static_cast<unsigned long long>(bytes), r.wall_s, r.processor_s, r.peak_rss_bytes,
-                  static_cast<unsigned long long>(r.messages), static_cast<unsigned long long>(r.hops),
-                  static_cast<unsigned long long>(r.events), hops_per_s, r.simulated_s);
+      std::printf(
+          "{\"gpus\": %u, \"slices\": %u, \"bytes\": %llu, \"wall_s\": %.4f, \"processor_s\": %.4f, "
+          "\"peak_rss_bytes\": %.0f, "
+          "\"messages\": %llu, \"hops\": %llu, \"events\": %llu, \"hops_per_s\": %.0f, \"simulated_s\": %.9f}\n",
+          n, slices, static_cast<unsigned long long>(bytes), r.wall_s, r.processor_s, r.peak_rss_bytes,
+          static_cast<unsigned long long>(r.messages), static_cast<unsigned long long>(r.hops),
+          static_cast<unsigned long long>(r.events), hops_per_s, r.simulated_s);
     } else {
-      std::printf("| %u | %.3f s | %.3f s | %.0f MB | %.3f M | %.3f M | %.2f M | %.2f | %.4f ms |\n", n, r.wall_s, r.processor_s,
-                  r.peak_rss_bytes * 1e-6, static_cast<double>(r.messages) * 1e-6, hops * 1e-6, hops_per_s * 1e-6,
-                  static_cast<double>(r.events) / hops, r.simulated_s * 1e3);
+      std::printf("| %u | %.3f s | %.3f s | %.0f MB | %.3f M | %.3f M | %.2f M | %.2f | %.4f ms |\n", n, r.wall_s,
+                  r.processor_s, r.peak_rss_bytes * 1e-6, static_cast<double>(r.messages) * 1e-6, hops * 1e-6,
+                  hops_per_s * 1e-6, static_cast<double>(r.events) / hops, r.simulated_s * 1e3);
     }
     std::fflush(stdout);
   }

@@ -3,13 +3,13 @@
 // Each figure is the best of three, each in a process of its own, because the kernel elaborates once; on a shared machine
 // ratios mean more than figures. With thousands of messages on a thousand endpoints a hop costs cache misses: every port,
 // queue and transaction it meets has left the cache since it was met last.
+#include <tlm_utils/peq_with_cb_and_phase.h>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <deque>
 #include <string>
 #include <systemc>
-#include <tlm_utils/peq_with_cb_and_phase.h>
 
 #include "bench/star.h"
 
@@ -119,14 +119,17 @@ double peq_events_per_second(std::uint32_t pending) {
 int sc_main(int, char**) {
   sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
   constexpr std::uint32_t kInFlight[]{1, 100, 10'000};
-  std::printf("%-44s %10s %10s %10s %12s\n", "million per second, with this many in flight", "1", "100", "10000", "1 : 10000");
+  std::printf("%-44s %10s %10s %10s %12s\n", "million per second, with this many in flight", "1", "100", "10000",
+              "1 : 10000");
   const auto row = [&](const char* name, auto measure) {
     double result[3];
     for (int i = 0; i < 3; ++i) {
       result[i] = 0;
-      for (int repeat = 0; repeat < 3; ++repeat) result[i] = std::max(result[i], apart<double>([&] { return measure(kInFlight[i]); }));
+      for (int repeat = 0; repeat < 3; ++repeat)
+        result[i] = std::max(result[i], apart<double>([&] { return measure(kInFlight[i]); }));
     }
-    std::printf("%-44s %10.3f %10.3f %10.3f %12.1f\n", name, result[0] * 1e-6, result[1] * 1e-6, result[2] * 1e-6, result[0] / result[2]);
+    std::printf("%-44s %10.3f %10.3f %10.3f %12.1f\n", name, result[0] * 1e-6, result[1] * 1e-6, result[2] * 1e-6,
+                result[0] / result[2]);
     std::fflush(stdout);
   };
   row("hops, 8 GPUs on one switch", [](std::uint32_t n) { return hops_per_second(false, n); });

@@ -16,7 +16,8 @@ constexpr std::uint64_t kRepeated = 128;
 
 /// Rows up to 4096, columns and depth in steps of 128 up to 32768.
 gpu::GemmShape shape(std::uint64_t number) {
-  constexpr std::uint64_t kMultiplier = 6364136223846793005ull, kIncrement = 1442695040888963407ull;  // Knuth's MMIX generator
+  constexpr std::uint64_t kMultiplier = 6364136223846793005ull,
+                          kIncrement = 1442695040888963407ull;  // Knuth's MMIX generator
   const std::uint64_t x = number * kMultiplier + kIncrement;
   return {1 + (x >> 52), 128 * (1 + (x >> 40 & 255)), 128 * (1 + (x >> 30 & 255)), DataType::bf16, 1};
 }

@@ -2,10 +2,10 @@
 // because the kernel elaborates once and peak memory belongs to a process.
 #pragma once
 
-#include <cstdlib>
-#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cstdlib>
+#include <string>
 
 #include "transport/endpoint.h"
 #include "transport/fabric.h"
@@ -35,7 +35,8 @@ class Memory : public transport::Endpoint, public transport::Sender {
   }
 };
 
-inline transport::LinkDirection link(double gb_per_s, double latency_ns, Bytes buffer, Bytes payload, Bytes overhead, Bytes ack) {
+inline transport::LinkDirection link(double gb_per_s, double latency_ns, Bytes buffer, Bytes payload, Bytes overhead,
+                                     Bytes ack) {
   transport::LinkDirection l;
   l.rate = Rate::gb_per_s(gb_per_s);
   l.latency = l.credit_latency = Time::nanoseconds(latency_ns);

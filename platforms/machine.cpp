@@ -125,13 +125,15 @@ transport::Meter* Machine::far_pair(const GpuPlace& a, const GpuPlace& b) const 
 std::vector<Machine::FarPair> Machine::far_pairs() const {
   std::vector<FarPair> pairs;
   for (std::uint32_t one = 0; one < gpus() && !far_pairs_.empty(); ++one)
-    for (std::uint32_t other = one + 1; other < gpus() && places_[GpuId(other)].server == places_[GpuId(one)].server; ++other)
+    for (std::uint32_t other = one + 1; other < gpus() && places_[GpuId(other)].server == places_[GpuId(one)].server;
+         ++other)
       if (const transport::Meter* meter = far_pair(places_[GpuId(one)], places_[GpuId(other)]); meter != nullptr)
         pairs.push_back({GpuId(one), GpuId(other), meter});
   return pairs;
 }
 
-gpu::Egress Machine::egress(transport::Window source, transport::Window destination, std::uint8_t, std::uint32_t channel) const {
+gpu::Egress Machine::egress(transport::Window source, transport::Window destination, std::uint8_t,
+                            std::uint32_t channel) const {
   gpu::Egress egress;
   if (source == destination) return egress;
   const GpuPlace& from = places_[GpuId(source)];
@@ -143,7 +145,8 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
       egress.via = gpu::Egress::Via::pcie;
       return has_lost_links_ ? way_left(source, destination, egress) : egress;
     }
-    if (destination < first_free_window()) throw std::logic_error("a host's memory is copied to and from by GPUs of its tray");
+    if (destination < first_free_window())
+      throw std::logic_error("a host's memory is copied to and from by GPUs of its tray");
   } else if (from.server == to.server) {
     const GroupSpec& group = spec_.groups[from.group];
     if (group.bridged && from.slot / 2 == to.slot / 2) {
@@ -164,9 +167,11 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
   return has_lost_links_ ? way_left(source, destination, egress) : egress;
 }
 
-void Machine::attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch, const LinkDatasheet& link) {
+void Machine::attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch,
+                     const LinkDatasheet& link) {
   const std::uint32_t branches = branches_of(spec_.board);
-  if (server >= servers_.size() || branch >= branches) throw std::logic_error("a device is attached to a branch that is not there");
+  if (server >= servers_.size() || branch >= branches)
+    throw std::logic_error("a device is attached to a branch that is not there");
   const GpuId beside((server * branches + branch) * (spec_.board.gpus / branches));
   if (device.window() < first_free_window() || !attached_.emplace(device.window(), beside).second)
     throw std::logic_error("the window of an attached device is taken");
@@ -179,7 +184,8 @@ GpuId Machine::served_with(transport::Window memory) const {
   if (attached != attached_.end()) return attached->second;
   if (memory < first_host() || memory >= first_free_window())
     throw std::logic_error("window " + std::to_string(memory) + " is no memory's");
-  const std::uint32_t server = (memory - first_host()) / spec_.board.sockets, socket = (memory - first_host()) % spec_.board.sockets;
+  const std::uint32_t server = (memory - first_host()) / spec_.board.sockets,
+                      socket = (memory - first_host()) % spec_.board.sockets;
   std::uint32_t slot = 0;  // a socket without GPUs uses the first one's
   for (std::uint32_t s = spec_.board.gpus; s-- > 0;)
     if (socket_of(spec_, s) == socket) slot = s;
@@ -191,7 +197,8 @@ infiniband::Nic& Machine::nic_at(transport::Window memory, std::uint32_t channel
 }
 
 void Machine::HostPort::send(transport::Message& message) {
-  machine_.nic_at(host_, message.channel).post_from_host(message, machine_.nic_at(message.destination, message.channel).lid());
+  machine_.nic_at(host_, message.channel)
+      .post_from_host(message, machine_.nic_at(message.destination, message.channel).lid());
 }
 
 transport::Path Machine::HostPort::path_to(transport::Window destination, std::uint8_t, transport::Engine) const {
@@ -236,14 +243,17 @@ void Machine::build_leaf_spine() {
   for (std::uint32_t n = 0; n < nics_.size(); ++n) below[leaf_of(spec_, n)].push_back(nics_[NicId(n)]);
   std::size_t widest = 1;
   for (const auto& leaf : below) widest = std::max(widest, leaf.size());
-  const auto spines = spec_.spines != 0 ? spec_.spines : static_cast<std::uint32_t>(std::min<std::size_t>(widest, leaf_down_ports(spec_)));
+  const auto spines = spec_.spines != 0
+                          ? spec_.spines
+                          : static_cast<std::uint32_t>(std::min<std::size_t>(widest, leaf_down_ports(spec_)));
 
   const transport::LinkDirection down = to_nic();
   transport::LinkDirection between = to_switch();
   between.rate = Rate::gb_per_s(std::min(spec_.ib_switch.gb_per_s, spec_.ib_cable.gb_per_s));
 
   const auto add_switch = [&](const std::string& name) -> infiniband::IbSwitch& {
-    network_.push_back(std::make_unique<infiniband::IbSwitch>(name.c_str(), fabric_.context(), spec_.routing, spec_.seed));
+    network_.push_back(
+        std::make_unique<infiniband::IbSwitch>(name.c_str(), fabric_.context(), spec_.routing, spec_.seed));
     return *network_.back();
   };
   for (std::uint32_t s = 0; s < spines; ++s) spines_.push_back(&add_switch("spine" + std::to_string(s)));

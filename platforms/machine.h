@@ -12,8 +12,8 @@
 // the memories of CPU sockets, then what users attach.
 #pragma once
 
-#include <map>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -35,8 +35,8 @@ namespace railyard::platforms {
 /// Where a GPU sits.
 struct GpuPlace {
   std::uint32_t group = 0;
-  std::uint32_t server = 0;          ///< in the machine
-  std::uint32_t slot = 0;            ///< in its server
+  std::uint32_t server = 0;  ///< in the machine
+  std::uint32_t slot = 0;    ///< in its server
   std::uint32_t index_in_group = 0;
 };
 
@@ -51,8 +51,8 @@ std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic);
 /// One server: its devices are its child modules, so that names read prefill0.plx1.port2.
 class Server : public sc_core::sc_module {
  public:
-  Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group,
-         std::uint32_t first_gpu, std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
+  Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t first_gpu,
+         std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
          const gpu::EgressPolicy& policy);
 
   std::vector<std::unique_ptr<gpu::Gpu>> gpus;
@@ -67,7 +67,8 @@ class Server : public sc_core::sc_module {
 
  private:
   transport::Switch& switch_at(std::uint32_t branch) const;
-  void build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine, transport::Fabric& fabric);
+  void build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine,
+                   transport::Fabric& fabric);
   void build_pcie(const MachineSpec& spec, const GroupSpec& group_spec);
   void build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec);
   /// Calls on_gpu or on_nic for what hangs at a branch.
@@ -107,7 +108,9 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   std::size_t nics() const { return nics_.size(); }
   infiniband::Nic& nic(NicId id) { return *nics_[id]; }
   std::uint32_t nics_per_server() const { return nics_per_server_; }
-  std::uint32_t group_of(NicId id) const { return place(GpuId(id.value() / nics_per_server_ * spec_.board.gpus)).group; }
+  std::uint32_t group_of(NicId id) const {
+    return place(GpuId(id.value() / nics_per_server_ * spec_.board.gpus)).group;
+  }
   std::uint32_t index_in_group(NicId id) const;
 
   /// Which NIC of its server serves a GPU when bytes leave or enter the server; the default is the nearest.
@@ -140,7 +143,8 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
    public:
     HostPort(const Machine& machine, transport::Window host) : machine_(machine), host_(host) {}
     void send(transport::Message& message) override;
-    transport::Path path_to(transport::Window destination, std::uint8_t traffic_class, transport::Engine engine) const override;
+    transport::Path path_to(transport::Window destination, std::uint8_t traffic_class,
+                            transport::Engine engine) const override;
 
    private:
     const Machine& machine_;
@@ -183,10 +187,12 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   Table<NicId, infiniband::Nic*> nics_;
   Table<GpuId, NicShare> nics_of_gpu_;
   std::vector<std::uint32_t> first_gpu_of_group_;
-  std::map<transport::Window, GpuId> attached_;      ///< the first GPU of each one's branch
+  std::map<transport::Window, GpuId> attached_;  ///< the first GPU of each one's branch
   bool has_lost_links_ = false;
   /// Found since the last change: by source and destination, and by the NICs that were wanted.
-  mutable std::map<std::tuple<transport::Window, transport::Window, const infiniband::Nic*, transport::Lid>, gpu::Egress> ways_left_;
+  mutable std::map<std::tuple<transport::Window, transport::Window, const infiniband::Nic*, transport::Lid>,
+                   gpu::Egress>
+      ways_left_;
 };
 
 }  // namespace railyard::platforms

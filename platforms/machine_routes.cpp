@@ -25,13 +25,15 @@ void Machine::route_leaves() {
     for (std::uint32_t to = 0; to < leaves_.size(); ++to) {
       std::vector<PortId> up;
       for (std::uint32_t s = 0; s < spines_.size(); ++s)  // a spine's port l is towards leaf l
-        if (!is_lost(*leaves_[from], PortId(first_up + s)) && !is_lost(*spines_[s], PortId(to))) up.push_back(PortId(first_up + s));
+        if (!is_lost(*leaves_[from], PortId(first_up + s)) && !is_lost(*spines_[s], PortId(to)))
+          up.push_back(PortId(first_up + s));
       if (to != from) leaves_[from]->set_group(to, std::move(up));
     }
   }
 }
 
-gpu::Egress Machine::way_left(transport::Window source, transport::Window destination, const gpu::Egress& wanted) const {
+gpu::Egress Machine::way_left(transport::Window source, transport::Window destination,
+                              const gpu::Egress& wanted) const {
   const auto [found, fresh] = ways_left_.try_emplace({source, destination, wanted.nic, wanted.remote});
   if (fresh) found->second = find_way(source, destination, wanted);
   return found->second;
@@ -43,7 +45,9 @@ gpu::Egress Machine::find_way(transport::Window source, transport::Window destin
   if (wanted.via == gpu::Egress::Via::pcie && !joins(gpu, gpu.pcie(), destination)) wanted.via = gpu::Egress::Via::none;
   if (wanted.via != gpu::Egress::Via::nic) return wanted;
   const std::uint32_t n = nics_per_server_;
-  const auto nic_after = [&](transport::Lid first, std::uint32_t i) { return nics_[NicId(first / n * n + (first + i) % n)]; };
+  const auto nic_after = [&](transport::Lid first, std::uint32_t i) {
+    return nics_[NicId(first / n * n + (first + i) % n)];
+  };
   const transport::Lid first = wanted.nic->lid(), first_remote = wanted.remote;
   for (std::uint32_t i = 0; i < n; ++i) {
     for (std::uint32_t j = 0; j < n; ++j) {

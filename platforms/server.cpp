@@ -31,9 +31,11 @@ transport::PacketFormat host_format(const MachineSpec& spec) {
 }
 
 /// From what hangs at a branch to its PCIe switch, or to the socket where there is none.
-transport::LinkDirection to_branch(const MachineSpec& spec, const LinkDatasheet& link, const transport::PacketFormat& packet) {
-  return spec.board.pcie_switches != 0 ? direction(link, packet, spec.plx.hop_ns, spec.plx.buffer_bytes)
-                                       : direction(link, packet, spec.root_complex.hop_ns, spec.root_complex.buffer_bytes);
+transport::LinkDirection to_branch(const MachineSpec& spec, const LinkDatasheet& link,
+                                   const transport::PacketFormat& packet) {
+  return spec.board.pcie_switches != 0
+             ? direction(link, packet, spec.plx.hop_ns, spec.plx.buffer_bytes)
+             : direction(link, packet, spec.root_complex.hop_ns, spec.root_complex.buffer_bytes);
 }
 
 transport::PacketFormat nvlink_format(const NvLinkProtocol& p) {
@@ -53,8 +55,8 @@ transport::PacketFormat nvlink_format(const NvLinkProtocol& p) {
 
 }  // namespace
 
-Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group,
-               std::uint32_t first_gpu, std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
+Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t first_gpu,
+               std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
                const gpu::EgressPolicy& policy)
     : sc_module(name) {
   transport::FabricContext& context = fabric.context();
@@ -67,9 +69,10 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   config.server = first_gpu / spec.board.gpus;
   config.nvlink_planes = group_spec.nvlink_planes;
   config.nvlink_rate = Rate::gb_per_s(group_spec.nvlink.gb_per_s);
-  config.nvlink = group_spec.bridged
-                      ? direction(group_spec.nvlink, nvlink_format(nvlink), 0, group_spec.nvlink.buffer_bytes)
-                      : direction(group_spec.nvlink, nvlink_format(nvlink), spec.nvswitch.hop_ns, spec.nvswitch.buffer_bytes);
+  config.nvlink =
+      group_spec.bridged
+          ? direction(group_spec.nvlink, nvlink_format(nvlink), 0, group_spec.nvlink.buffer_bytes)
+          : direction(group_spec.nvlink, nvlink_format(nvlink), spec.nvswitch.hop_ns, spec.nvswitch.buffer_bytes);
   config.stripe_bytes = std::max<Bytes>(1, whole(nvlink.interleave_bytes));
   config.sm = {whole(nvlink.sm_store_payload_bytes), whole(nvlink.sm_request_bytes)};
   config.copy_engine = {whole(nvlink.copy_engine_payload_bytes), whole(nvlink.copy_engine_request_bytes)};
@@ -81,7 +84,8 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   }
   config.pcie = to_branch(spec, group_spec.gpu_pcie, host_format(spec));
   for (std::uint32_t slot = 0; slot < spec.board.gpus; ++slot) {
-    gpus.push_back(std::make_unique<gpu::Gpu>(("gpu" + std::to_string(slot)).c_str(), context, first_gpu + slot, config, policy));
+    gpus.push_back(
+        std::make_unique<gpu::Gpu>(("gpu" + std::to_string(slot)).c_str(), context, first_gpu + slot, config, policy));
     fabric.add_device(*gpus.back());
     fabric.add_sender(first_gpu + slot, *gpus.back());
   }
@@ -118,7 +122,8 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
 }
 
 template <class OnGpu, class OnNic>
-void Server::for_each_at(const MachineSpec& spec, std::uint32_t branch, const OnGpu& on_gpu, const OnNic& on_nic) const {
+void Server::for_each_at(const MachineSpec& spec, std::uint32_t branch, const OnGpu& on_gpu,
+                         const OnNic& on_nic) const {
   const std::uint32_t gpus_each = spec.board.gpus / branches_of(spec.board);
   for (std::uint32_t g = branch * gpus_each; g < (branch + 1) * gpus_each; ++g) on_gpu(*gpus[g]);
   for (std::uint32_t n = first_nic_at(spec, branch); n < first_nic_at(spec, branch + 1); ++n) on_nic(*nics[n]);
@@ -128,7 +133,8 @@ void Server::build_pcie(const MachineSpec& spec, const GroupSpec& group_spec) {
   const auto join = [&](transport::Switch& sw, transport::Endpoint& end, PortId end_port, const LinkDatasheet& link,
                         const transport::PacketFormat& packet) {
     transport::LinkDirection down = direction(link, packet, 0, link.buffer_bytes);
-    down.sinks_responses = !spec.board.c2c || &link == &spec.nic_pcie;  // PCIe: an endpoint has room for what it asks for
+    down.sinks_responses =
+        !spec.board.c2c || &link == &spec.nic_pcie;  // PCIe: an endpoint has room for what it asks for
     const PortId port = sw.add_port("port" + std::to_string(sw.ports()), down);
     transport::Device::connect(end, end_port, sw, port);
     sw.decoder().map(end.window(), port);
@@ -137,7 +143,9 @@ void Server::build_pcie(const MachineSpec& spec, const GroupSpec& group_spec) {
     transport::Switch& sw = switch_at(b);
     for_each_at(
         spec, b, [&](gpu::Gpu& gpu) { join(sw, gpu, gpu.pcie(), group_spec.gpu_pcie, host_format(spec)); },
-        [&](infiniband::Nic& nic) { join(sw, nic, PortId(infiniband::Nic::kPciePort), spec.nic_pcie, pcie_format(spec)); });
+        [&](infiniband::Nic& nic) {
+          join(sw, nic, PortId(infiniband::Nic::kPciePort), spec.nic_pcie, pcie_format(spec));
+        });
   }
 }
 
@@ -145,7 +153,8 @@ transport::Switch& Server::switch_at(std::uint32_t branch) const {
   return plx.empty() ? static_cast<transport::Switch&>(*roots[branch]) : *plx[branch];
 }
 
-void Server::attach(const MachineSpec& spec, transport::Endpoint& device, std::uint32_t branch, const LinkDatasheet& link) {
+void Server::attach(const MachineSpec& spec, transport::Endpoint& device, std::uint32_t branch,
+                    const LinkDatasheet& link) {
   transport::Switch& sw = switch_at(branch);
   transport::LinkDirection down = direction(link, pcie_format(spec), 0, link.buffer_bytes);
   down.sinks_responses = true;  // as build_pcie() has it
@@ -157,7 +166,8 @@ void Server::attach(const MachineSpec& spec, transport::Endpoint& device, std::u
   transport::Device::connect(device, device.add_port("pcie", to_branch(spec, link, pcie_format(spec))), sw, port);
 }
 
-void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine, transport::Fabric& fabric) {
+void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine,
+                         transport::Fabric& fabric) {
   pcie::HostMemory::Config config;
   config.read_latency = Time::nanoseconds(spec.host_memory.read_latency_ns);
   config.completion_bytes = whole(spec.pcie.host_completion_bytes);
@@ -170,14 +180,16 @@ void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::
   const transport::LinkDirection out = direction(dram, transport::PacketFormat(), 0, spec.root_complex.buffer_bytes);
   const transport::Window first = gpus_in_machine + nics_of(spec) + first_gpu / spec.board.gpus * spec.board.sockets;
   for (std::uint32_t s = 0; s < roots.size(); ++s) {
-    hosts.push_back(std::make_unique<pcie::HostMemory>(("host" + std::to_string(s)).c_str(), fabric.context(), first + s, config));
+    hosts.push_back(
+        std::make_unique<pcie::HostMemory>(("host" + std::to_string(s)).c_str(), fabric.context(), first + s, config));
     fabric.add_device(*hosts[s]);
     fabric.add_sender(first + s, *hosts[s]);
     const PortId port = roots[s]->add_port("memory", in);
     transport::Device::connect(*hosts[s], hosts[s]->add_port("memory", out), *roots[s], port);
     roots[s]->decoder().map(first + s, port);
   }
-  const std::uint32_t gpus_each = spec.board.gpus / spec.board.trays, sockets_each = spec.board.sockets / spec.board.trays;
+  const std::uint32_t gpus_each = spec.board.gpus / spec.board.trays,
+                      sockets_each = spec.board.sockets / spec.board.trays;
   for (std::uint32_t g = 0; g < gpus.size(); ++g)
     for (std::uint32_t s = 0; s < sockets_each; ++s) gpus[g]->reaches(*hosts[g / gpus_each * sockets_each + s]);
 }
@@ -186,7 +198,8 @@ void Server::build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec) 
   for (std::uint32_t g = 0; g + 1 < gpus.size() && group_spec.bridged; g += 2)
     transport::Device::connect(*gpus[g], gpus[g]->nvlink(0), *gpus[g + 1], gpus[g + 1]->nvlink(0));
   for (std::uint32_t plane = 0; plane < nvswitches.size(); ++plane) {
-    transport::LinkDirection down = direction(group_spec.nvlink, nvlink_format(group_spec.nvlink_protocol), 0, group_spec.nvlink.buffer_bytes);
+    transport::LinkDirection down =
+        direction(group_spec.nvlink, nvlink_format(group_spec.nvlink_protocol), 0, group_spec.nvlink.buffer_bytes);
     down.rate = Rate::bytes_per_second(down.rate.bytes_per_second() * group_spec.nvlink_planes[plane]);
     down.buffer_bytes *= group_spec.nvlink_planes[plane];
     for (auto& gpu : gpus) {
@@ -194,8 +207,9 @@ void Server::build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec) 
       transport::Device::connect(*gpu, gpu->nvlink(plane), *nvswitches[plane], port);
       nvswitches[plane]->decoder().map(gpu->window(), port);
       const std::uint32_t links = group_spec.nvlink_planes[plane];
-      nvswitches[plane]->set_reduction(port, {whole(spec.nvswitch.reduction_slots * spec.nvswitch.reduction_slot_bytes) * links,
-                                              Rate::gb_per_s(spec.nvswitch.reduction_gb_per_s * links)});
+      nvswitches[plane]->set_reduction(
+          port, {whole(spec.nvswitch.reduction_slots * spec.nvswitch.reduction_slot_bytes) * links,
+                 Rate::gb_per_s(spec.nvswitch.reduction_gb_per_s * links)});
     }
   }
 }
@@ -223,8 +237,10 @@ void Server::build_uplinks(const MachineSpec& spec) {
     }
     const std::size_t socket = spec.uplink == Uplink::dual_root ? s * roots.size() / plx.size() : 0;
     pcie::RootComplex& root = *roots[socket];
-    const PortId up = sw.add_port("uplink", direction(spec.plx_uplink, packet, spec.root_complex.hop_ns, spec.root_complex.buffer_bytes));
-    const PortId down = root.add_port("port" + std::to_string(root.ports()), direction(spec.plx_uplink, packet, spec.plx.hop_ns, spec.plx.buffer_bytes));
+    const PortId up = sw.add_port(
+        "uplink", direction(spec.plx_uplink, packet, spec.root_complex.hop_ns, spec.root_complex.buffer_bytes));
+    const PortId down = root.add_port("port" + std::to_string(root.ports()),
+                                      direction(spec.plx_uplink, packet, spec.plx.hop_ns, spec.plx.buffer_bytes));
     transport::Device::connect(sw, up, root, down);
     sw.set_uplink(up);
     map_below(root, down, s);
@@ -233,7 +249,8 @@ void Server::build_uplinks(const MachineSpec& spec) {
 
 void Server::join_sockets(const MachineSpec& spec) {
   // The socket link carries cache lines; its rate is a payload rate.
-  const transport::LinkDirection socket = direction(spec.socket_link, transport::PacketFormat(), spec.root_complex.hop_ns, spec.root_complex.buffer_bytes);
+  const transport::LinkDirection socket =
+      direction(spec.socket_link, transport::PacketFormat(), spec.root_complex.hop_ns, spec.root_complex.buffer_bytes);
   for (std::size_t s = 0; s + 1 < roots.size(); s += 2) {
     const PortId a = roots[s]->add_port("socket", socket);
     const PortId b = roots[s + 1]->add_port("socket", socket);

@@ -35,14 +35,15 @@ Time parse_instant(const std::string& text) {
   }
   const auto unit = kUnits.find(text.substr(used));
   if (used == 0 || unit == kUnits.end() || !(value >= 0) || !(value * unit->second < kLongestRunSeconds))
-    throw CLI::ValidationError("--vcd-window", "'" + text + "' is not an instant; accepted: a number with ns, us (default), ms or s");
+    throw CLI::ValidationError("--vcd-window",
+                               "'" + text + "' is not an instant; accepted: a number with ns, us (default), ms or s");
   return Time::seconds(value * unit->second);
 }
 
 /// An option whose value is one of a few words.
 template <class Value>
-CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value, const std::vector<std::pair<std::string, Value>>& words,
-                        const std::string& doc) {
+CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value,
+                        const std::vector<std::pair<std::string, Value>>& words, const std::string& doc) {
   std::string accepted, shown;
   for (const auto& [word, meaning] : words) {
     accepted += (accepted.empty() ? "" : ", ") + word;
@@ -80,29 +81,43 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   Options o;
   o.command = quoted_command(argc, argv);
   const std::string version = platform + " " + kVersion + " (" + kCommit + ")";
-  CLI::App app{std::string("Railyard ") + kVersion + ": a hardware-level performance model of LLMs on a " + platform + " machine.", platform};
+  CLI::App app{std::string("Railyard ") + kVersion + ": a hardware-level performance model of LLMs on a " + platform +
+                   " machine.",
+               platform};
   app.get_formatter()->column_width(kOptionColumn);
   std::string section;
   app.set_help_flag();
-  auto* help = app.add_option("-h,--help", section, "This page, or the parameters of a section of the scenario")->option_text("[SECTION]")->expected(0, 1);
+  auto* help = app.add_option("-h,--help", section, "This page, or the parameters of a section of the scenario")
+                   ->option_text("[SECTION]")
+                   ->expected(0, 1);
   auto* help_all = app.add_flag("--help-all", "This page and every parameter");
   app.set_version_flag("--version", version, "Version and commit of this build");
   app.footer("Sections of a scenario for --help: " + joined_sections() + ", or any key.");
   app.add_option("scenario", o.scenario, "Scenario file (YAML)")->option_text(" ");
-  app.add_option("--set", o.sets, "Sets a parameter (a.0.b indexes a list); repeatable")->option_text("A.B.C=VALUE")->allow_extra_args(false);
+  app.add_option("--set", o.sets, "Sets a parameter (a.0.b indexes a list); repeatable")
+      ->option_text("A.B.C=VALUE")
+      ->allow_extra_args(false);
   app.add_option("--out", o.out, "Directory for the results; a run's results in it are replaced")->option_text("DIR");
   std::string window;
   auto* vcd = app.add_flag("--vcd", o.vcd, "Writes the waveform: trace.vcd and trace.gtkw");
-  app.add_flag("--fst", o.fst, "With --vcd: trace.fst instead, a fifteenth of the size (Debian package gtkwave)")->needs(vcd)->option_text(" ");
-  add_choice<VcdLevel>(app, "--vcd-level", o.vcd_level, {{"summary", VcdLevel::summary}, {"links", VcdLevel::links}, {"all", VcdLevel::all}},
-                       "GPUs, uplinks and NICs; every link (default); credits, too")->needs(vcd);
-  app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches; repeatable")->option_text("GLOB")->needs(vcd)->allow_extra_args(false);
+  app.add_flag("--fst", o.fst, "With --vcd: trace.fst instead, a fifteenth of the size (Debian package gtkwave)")
+      ->needs(vcd)
+      ->option_text(" ");
+  add_choice<VcdLevel>(app, "--vcd-level", o.vcd_level,
+                       {{"summary", VcdLevel::summary}, {"links", VcdLevel::links}, {"all", VcdLevel::all}},
+                       "GPUs, uplinks and NICs; every link (default); credits, too")
+      ->needs(vcd);
+  app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches; repeatable")
+      ->option_text("GLOB")
+      ->needs(vcd)
+      ->allow_extra_args(false);
   app.add_option("--vcd-window", window, "Only this part of the run: 10us,2ms")->option_text("T0,T1")->needs(vcd);
   app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz for ui.perfetto.dev: jobs, messages, links");
   app.add_flag("--why", o.why, "Prints the critical path, and the time without each cost; why.json, why.csv");
   JobsLevel jobs = JobsLevel::all;
-  auto* jobs_option = add_choice<JobsLevel>(app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
-                                            "Rows of jobs.csv (stage: no per-layer collectives); default by size");
+  auto* jobs_option = add_choice<JobsLevel>(
+      app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
+      "Rows of jobs.csv (stage: no per-layer collectives); default by size");
   app.add_flag("--describe", o.describe, "Prints devices, links and routes of the machine; runs nothing");
   app.add_flag("--explain", o.explain, "Prints parameters, memory, kernels, ideal times; runs nothing");
   app.add_flag("--check", o.check, "Only checks the scenario");
@@ -129,7 +144,9 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     if (!o.schema && o.scenario.empty()) throw CLI::RequiredError("scenario");
     for (const auto& [wanted, name] : {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}})
       if (wanted && o.out.empty()) throw CLI::ValidationError(name, "needs --out DIR");
-    if (o.fst && !Tracing::can_convert()) throw CLI::ValidationError("--fst", "vcd2fst is not installed (Debian package gtkwave); --vcd alone writes trace.vcd");
+    if (o.fst && !Tracing::can_convert())
+      throw CLI::ValidationError("--fst",
+                                 "vcd2fst is not installed (Debian package gtkwave); --vcd alone writes trace.vcd");
   } catch (const CLI::CallForVersion&) {
     std::cout << version << "\n";
     return {std::nullopt, kExitDone};

@@ -13,16 +13,16 @@ enum class JobsLevel { all, stage, none };
 enum class VcdLevel { summary, links, all };
 
 struct Options {
-  std::string command;                  ///< as it was typed, quoted for a shell
+  std::string command;  ///< as it was typed, quoted for a shell
   std::string scenario;
   std::vector<std::string> sets;
-  std::string out;                      ///< empty: only the table
+  std::string out;  ///< empty: only the table
   bool vcd = false, timeline = false, why = false;
-  bool fst = false;                     ///< trace.fst in place of trace.vcd
+  bool fst = false;  ///< trace.fst in place of trace.vcd
   VcdLevel vcd_level = VcdLevel::links;
   std::vector<std::string> vcd_filters;
   Time vcd_from, vcd_to = Time::max();
-  std::optional<JobsLevel> jobs;        ///< absent: by size
+  std::optional<JobsLevel> jobs;  ///< absent: by size
   bool describe = false, explain = false, check = false, schema = false, json = false, quiet = false;
 };
 

@@ -69,16 +69,26 @@ Json describe(Simulation& simulation) {
   m["platform"] = simulation.scenario().platform;
   m["groups"] = Json::array();
   for (const platforms::GroupSpec& g : spec.groups)
-    m["groups"].push_back({{"name", g.name}, {"servers", g.servers}, {"gpu", g.gpu.name}, {"calibration", g.gpu.calibration},
-                           {"source", g.gpu.source}, {"peak", peaks_of(g.gpu)}});
+    m["groups"].push_back({{"name", g.name},
+                           {"servers", g.servers},
+                           {"gpu", g.gpu.name},
+                           {"calibration", g.gpu.calibration},
+                           {"source", g.gpu.source},
+                           {"peak", peaks_of(g.gpu)}});
   m["devices"] = Json::array();
-  for (const transport::Device* d : simulation.fabric().devices()) m["devices"].push_back({{"name", d->name()}, {"kind", kind_of(*d)}, {"ports", d->ports()}});
+  for (const transport::Device* d : simulation.fabric().devices())
+    m["devices"].push_back({{"name", d->name()}, {"kind", kind_of(*d)}, {"ports", d->ports()}});
   m["links"] = Json::array();
   for (const LinkRow& row : link_table(simulation)) {
     const char* const to = row.meter != nullptr ? "" : row.device->port(row.port).peer->name();
-    m["links"].push_back({{"name", row.name}, {"direction", row.direction}, {"from", row.port_name()}, {"to", to},
-                          {"gb_per_s", row.link().rate.gb_per_s()}, {"latency_ns", row.link().latency.seconds() * 1e9},
-                          {"credit_latency_ns", row.link().credit_latency.seconds() * 1e9}, {"buffer_bytes", row.link().buffer_bytes}});
+    m["links"].push_back({{"name", row.name},
+                          {"direction", row.direction},
+                          {"from", row.port_name()},
+                          {"to", to},
+                          {"gb_per_s", row.link().rate.gb_per_s()},
+                          {"latency_ns", row.link().latency.seconds() * 1e9},
+                          {"credit_latency_ns", row.link().credit_latency.seconds() * 1e9},
+                          {"buffer_bytes", row.link().buffer_bytes}});
   }
   m["routes"] = Json::array();
   for (const RouteOfInterest& route : simulation.workload().routes()) add_route(m["routes"], simulation, route);
@@ -88,21 +98,27 @@ Json describe(Simulation& simulation) {
 std::string describe_text(const Json& m) {
   std::string text = fmt::format("{}\n\n", m["platform"].get<std::string>());
   for (const Json& g : m["groups"])
-    text += fmt::format("  group {}: {} server{} of {} ({} constants)\n", g["name"].get<std::string>(), g["servers"].get<int>(),
-                        g["servers"] == 1 ? "" : "s", g["gpu"].get<std::string>(), g["calibration"].get<std::string>());
+    text += fmt::format("  group {}: {} server{} of {} ({} constants)\n", g["name"].get<std::string>(),
+                        g["servers"].get<int>(), g["servers"] == 1 ? "" : "s", g["gpu"].get<std::string>(),
+                        g["calibration"].get<std::string>());
   text += fmt::format("\n  {:<28} {:<14} {:>5}\n", "device", "kind", "ports");
   for (const Json& d : m["devices"])
-    text += fmt::format("  {:<28} {:<14} {:>5}\n", d["name"].get<std::string>(), d["kind"].get<std::string>(), d["ports"].get<int>());
-  text += fmt::format("\n  {:<26} {:<3} {:<28} {:<24} {:>9} {:>10} {:>12}\n", "link", "", "from", "to", "GB/s", "latency", "buffer");
+    text += fmt::format("  {:<28} {:<14} {:>5}\n", d["name"].get<std::string>(), d["kind"].get<std::string>(),
+                        d["ports"].get<int>());
+  text += fmt::format("\n  {:<26} {:<3} {:<28} {:<24} {:>9} {:>10} {:>12}\n", "link", "", "from", "to", "GB/s",
+                      "latency", "buffer");
   for (const Json& l : m["links"])
-    text += fmt::format("  {:<26} {:<3} {:<28} {:<24} {:>9.2f} {:>7.1f} ns {:>12}\n", l["name"].get<std::string>(), l["direction"].get<std::string>(),
-                        l["from"].get<std::string>(), l["to"].get<std::string>(), l["gb_per_s"].get<double>(), l["latency_ns"].get<double>(),
-                        l["buffer_bytes"] == 0 ? "ample" : fmt::format("{} KiB", l["buffer_bytes"].get<std::uint64_t>() / 1024));
+    text += fmt::format(
+        "  {:<26} {:<3} {:<28} {:<24} {:>9.2f} {:>7.1f} ns {:>12}\n", l["name"].get<std::string>(),
+        l["direction"].get<std::string>(), l["from"].get<std::string>(), l["to"].get<std::string>(),
+        l["gb_per_s"].get<double>(), l["latency_ns"].get<double>(),
+        l["buffer_bytes"] == 0 ? "ample" : fmt::format("{} KiB", l["buffer_bytes"].get<std::uint64_t>() / 1024));
   text += "\n  routes\n";
   for (const Json& r : m["routes"]) {
-    text += fmt::format("  {} [{}]: {:.2f} GB/s of payload, {:.2f} us for the first byte, transactions of {} bytes\n", r["what"].get<std::string>(),
-                        r["class"].get<std::string>(), r["payload_gb_per_s"].get<double>(), r["latency_s"].get<double>() * 1e6,
-                        r["transaction_bytes"].get<std::uint64_t>());
+    text +=
+        fmt::format("  {} [{}]: {:.2f} GB/s of payload, {:.2f} us for the first byte, transactions of {} bytes\n",
+                    r["what"].get<std::string>(), r["class"].get<std::string>(), r["payload_gb_per_s"].get<double>(),
+                    r["latency_s"].get<double>() * 1e6, r["transaction_bytes"].get<std::uint64_t>());
     for (const Json& lane : r["lanes"]) {
       std::string hops;
       for (const Json& hop : lane) hops += (hops.empty() ? "" : " > ") + hop.get<std::string>();
@@ -122,8 +138,9 @@ std::string explain_text(Simulation& simulation, const Json& e) {
   std::string text = simulation.workload().explain_text(e);
   if (!e["routes"].empty()) text += "\npaths\n";
   for (const Json& r : e["routes"])
-    text += fmt::format("  {}: {:.2f} GB/s, first byte {}, {} lane{} of {} hops\n", r["what"].get<std::string>(), r["payload_gb_per_s"].get<double>(),
-                        duration_text(r["latency_s"].get<double>()), r["lanes"].size(), r["lanes"].size() == 1 ? "" : "s", r["lanes"].front().size());
+    text += fmt::format("  {}: {:.2f} GB/s, first byte {}, {} lane{} of {} hops\n", r["what"].get<std::string>(),
+                        r["payload_gb_per_s"].get<double>(), duration_text(r["latency_s"].get<double>()),
+                        r["lanes"].size(), r["lanes"].size() == 1 ? "" : "s", r["lanes"].front().size());
   return text;
 }
 

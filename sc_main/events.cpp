@@ -9,7 +9,8 @@ namespace railyard {
 
 namespace {
 
-[[noreturn]] void refuse(const MachineEvent& event, const char* what, const char* example, const std::vector<std::string>& names) {
+[[noreturn]] void refuse(const MachineEvent& event, const char* what, const char* example,
+                         const std::vector<std::string>& names) {
   const std::string near = scenario::nearest(event.name, names);
   throw InputError(event.origin, fmt::format("{}: no {} {}; accepted: as --describe lists them, {}{}", event.key, what,
                                              scenario::in_quotes(event.name), example,
@@ -84,8 +85,9 @@ std::string describe(const transport::Undeliverable& what, Simulation& simulatio
     for (const LinkRow& row : link_table(simulation))
       if (row.device == lost.link.device && row.port == lost.link.port)
         links.push_back(fmt::format("{} {} at {:.9f} s", row.name, row.direction, lost.at.seconds()));
-  return fmt::format("{}, {} bytes of {} from {} to {}, cannot be delivered: nothing joins them any more; lost: {}", what.part_of, what.bytes,
-                     kTrafficClassNames[what.traffic_class], gpu(what.source), gpu(what.destination), scenario::joined(links));
+  return fmt::format("{}, {} bytes of {} from {} to {}, cannot be delivered: nothing joins them any more; lost: {}",
+                     what.part_of, what.bytes, kTrafficClassNames[what.traffic_class], gpu(what.source),
+                     gpu(what.destination), scenario::joined(links));
 }
 
 void MachineEvents::on_event(std::uint32_t, std::uint64_t number) {

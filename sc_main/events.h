@@ -10,7 +10,9 @@
 
 namespace railyard {
 
-namespace gpu { class Gpu; }
+namespace gpu {
+class Gpu;
+}
 class Simulation;
 
 class MachineEvents : private transport::CalendarClient {

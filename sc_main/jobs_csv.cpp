@@ -17,7 +17,8 @@ void JobsCsv::open(const std::string& path, JobsLevel level) {
 void JobsCsv::on_job(const workload::JobRecord& r) {
   if (next_ != nullptr) next_->on_job(r);
   if (!out_ || (level_ == JobsLevel::stage && !r.per_stage())) return;
-  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind_name(), r.rank, exact_seconds(r.start), exact_seconds(r.end), exact_seconds(r.queued), r.bytes);
+  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind_name(), r.rank, exact_seconds(r.start), exact_seconds(r.end),
+              exact_seconds(r.queued), r.bytes);
 }
 
 void JobsCsv::close() { out_.reset(); }

@@ -1,8 +1,8 @@
 #include "sc_main/link_table.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
-#include <fmt/format.h>
 #include <map>
 
 namespace railyard {
@@ -40,9 +40,11 @@ class Namer {
   void both(const std::string& kind, const std::string& name, const transport::Device& device, PortId port) {
     const transport::Device::Port& from = device.port(port);
     // A GPU's links belong to the switches that it is on, a socket's memory to its root complex, a network cable to its switch.
-    const bool peers = dynamic_cast<const gpu::Gpu*>(&device) != nullptr || dynamic_cast<const pcie::HostMemory*>(&device) != nullptr ||
+    const bool peers = dynamic_cast<const gpu::Gpu*>(&device) != nullptr ||
+                       dynamic_cast<const pcie::HostMemory*>(&device) != nullptr ||
                        dynamic_cast<const infiniband::IbSwitch*>(from.peer) != nullptr;
-    const transport::Device* const home = peers && dynamic_cast<const gpu::Gpu*>(from.peer) == nullptr ? from.peer : &device;
+    const transport::Device* const home =
+        peers && dynamic_cast<const gpu::Gpu*>(from.peer) == nullptr ? from.peer : &device;
     rows_.push_back({kind, name, "tx", &device, port, home, nullptr, {}});
     rows_.push_back({kind, name, "rx", from.peer, from.peer_port, home, nullptr, {}});
   }
@@ -52,7 +54,8 @@ class Namer {
     both("GPU" + protocol, "GPU_" + gpu_name(id) + protocol, gpu, gpu.pcie());
     const platforms::GroupSpec& group = machine_.spec().groups[machine_.place(id).group];
     if (group.bridged) {  // each bridge once
-      if (machine_.place(id).slot % 2 == 0) both("NVLink_Bridge", "NVLink_" + gpu_name(id) + "_Bridge", gpu, gpu.nvlink(0));
+      if (machine_.place(id).slot % 2 == 0)
+        both("NVLink_Bridge", "NVLink_" + gpu_name(id) + "_Bridge", gpu, gpu.nvlink(0));
       return;
     }
     for (std::uint32_t plane = 0; plane < group.nvlink_planes.size(); ++plane)
@@ -70,18 +73,21 @@ class Namer {
     for (std::uint32_t s = 0; s < server.plx.size(); ++s)
       for (std::uint32_t p = 0; p < server.plx[s]->ports(); ++p)
         if (server.plx[s]->port(PortId(p)).name == "uplink")
-          both("PLX_Uplink", fmt::format("PLX_Uplink_{}[{}]", group, in_group * server.plx.size() + s), *server.plx[s], PortId(p));
+          both("PLX_Uplink", fmt::format("PLX_Uplink_{}[{}]", group, in_group * server.plx.size() + s), *server.plx[s],
+               PortId(p));
     for (std::uint32_t r = 0; r < server.roots.size(); r += 2)  // each pair once
       for (std::uint32_t p = 0; p < server.roots[r]->ports(); ++p)
         if (server.roots[r]->port(PortId(p)).name == "socket")
-          both("Socket", fmt::format("Socket_{}[{}]", group, (in_group * server.roots.size() + r) / 2), *server.roots[r], PortId(p));
+          both("Socket", fmt::format("Socket_{}[{}]", group, (in_group * server.roots.size() + r) / 2),
+               *server.roots[r], PortId(p));
     for (std::uint32_t s = 0; s < server.hosts.size(); ++s)
-      both("Host_Memory", fmt::format("Host_Memory_{}[{}]", group, in_group * server.hosts.size() + s), *server.hosts[s], PortId(0));
+      both("Host_Memory", fmt::format("Host_Memory_{}[{}]", group, in_group * server.hosts.size() + s),
+           *server.hosts[s], PortId(0));
   }
   void add_far_pair(const platforms::Machine::FarPair& pair) {
     const auto port = [&](GpuId id) { return fmt::format("{}.pcie", machine_.gpu(id).name()); };
-    rows_.push_back({"Far_Peers", fmt::format("Far_Peers_{}_{}", gpu_name(pair.one), gpu_name(pair.other)), "both", nullptr, PortId(), nullptr, pair.meter,
-                     port(pair.one) + " " + port(pair.other)});
+    rows_.push_back({"Far_Peers", fmt::format("Far_Peers_{}_{}", gpu_name(pair.one), gpu_name(pair.other)), "both",
+                     nullptr, PortId(), nullptr, pair.meter, port(pair.one) + " " + port(pair.other)});
   }
   void add_spine(const infiniband::IbSwitch& device) {
     const std::string name = device.name();

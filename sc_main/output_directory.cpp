@@ -1,11 +1,11 @@
 #include "sc_main/output_directory.h"
 
-#include <filesystem>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <unistd.h>
+#include <filesystem>
 
 #include "base/input_error.h"
 
@@ -44,7 +44,7 @@ void OutputDirectory::commit() {
     fs::rename(working_, target_);
   } else if (renameat2(AT_FDCWD, working_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
     fs::remove_all(working_);  // the old one
-  } else {  // a file system that cannot exchange: the old one steps aside first
+  } else {                     // a file system that cannot exchange: the old one steps aside first
     const std::string old = working_ + ".old";
     fs::rename(target_, old);
     fs::rename(working_, target_);

@@ -23,7 +23,8 @@ void PhaseUse::on_phase_ended(std::size_t phase) {
   window.open = false;
   const Time now = fabric_.now();
   window.lasted += now - window.since;
-  for (std::size_t link = 0; link < links_.size(); ++link) window.busy[link] += links_[link].busy(now) - window.busy_before[link];
+  for (std::size_t link = 0; link < links_.size(); ++link)
+    window.busy[link] += links_[link].busy(now) - window.busy_before[link];
 }
 
 double PhaseUse::utilisation(std::size_t phase, std::size_t link, Time now) const {

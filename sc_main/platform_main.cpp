@@ -1,12 +1,12 @@
 #include "sc_main/platform_main.h"
 
-#include <chrono>
-#include <csignal>
 #include <fmt/os.h>
-#include <iostream>
-#include <memory>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <memory>
 
 #include "base/input_error.h"
 #include "sc_main/command_line.h"
@@ -33,13 +33,16 @@ constexpr std::uint64_t kManyJobs = 200'000;
 volatile std::sig_atomic_t interrupted = 0;
 void on_signal(int signal) { interrupted = signal; }
 
-JobsLevel level_by_size(const Scenario& scenario) { return expected_jobs(scenario) > kManyJobs ? JobsLevel::stage : JobsLevel::all; }
+JobsLevel level_by_size(const Scenario& scenario) {
+  return expected_jobs(scenario) > kManyJobs ? JobsLevel::stage : JobsLevel::all;
+}
 
 /// What fabric.fidelity: auto chose, and what the other fidelity would be worth.
 std::string fidelity_text(const transport::FidelityChoice& choice) {
   constexpr double kManyTransactions = transport::kAffordableHops / 10;
-  std::string text = fmt::format("fidelity auto: {} of {} link sets run as fluid ({:.2g} of {:.2g} link transactions are simulated)",
-                                 choice.fluid_sets, choice.sets, choice.train_hops, choice.hops);
+  std::string text =
+      fmt::format("fidelity auto: {} of {} link sets run as fluid ({:.2g} of {:.2g} link transactions are simulated)",
+                  choice.fluid_sets, choice.sets, choice.train_hops, choice.hops);
   if (choice.train_hops > kManyTransactions)
     text += "; fabric.fidelity: fluid is much faster where queueing is not the question";
   return text;
@@ -82,7 +85,8 @@ int run(const Options& options, const Scenario& scenario) {
   JobsCsv jobs;
   if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(scenario)));
   Simulation simulation(scenario, jobs);
-  if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet) fmt::print(stderr, "{}\n", fidelity_text(*choice));
+  if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet)
+    fmt::print(stderr, "{}\n", fidelity_text(*choice));
   if (out) {
     write_text(out->file("command.txt"), options.command + "\n");
     write_text(out->file("scenario.yaml"), scenario.resolved);
@@ -128,10 +132,12 @@ int run(const Options& options, const Scenario& scenario) {
   }
   if (!simulation.workload().done()) {
     if (const auto& cut_off = simulation.fabric().recovery().undeliverable()) {
-      fmt::print(stderr, "{}: error: at {:.9f} s: {}\n", printable(scenario.path), cut_off->at.seconds(), describe(*cut_off, simulation));
+      fmt::print(stderr, "{}: error: at {:.9f} s: {}\n", printable(scenario.path), cut_off->at.seconds(),
+                 describe(*cut_off, simulation));
       return kExitNoProgress;
     }
-    fmt::print(stderr, "{}: error: the run cannot progress at {:.9f} s: {}\n", printable(scenario.path), simulation.end().seconds(), simulation.workload().progress());
+    fmt::print(stderr, "{}: error: the run cannot progress at {:.9f} s: {}\n", printable(scenario.path),
+               simulation.end().seconds(), simulation.workload().progress());
     for (const std::string& line : simulation.workload().blocked()) fmt::print(stderr, "  {}\n", line);
     for (const std::string& line : stall_report(simulation)) fmt::print(stderr, "  {}\n", line);
     return kExitNoProgress;
@@ -169,7 +175,8 @@ int platform_main(const char* platform, int argc, char** argv) {
       if (!options.quiet) fmt::print(stderr, "{}\n", note);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
     sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is the table's
-    sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which leaves files
+    sc_core::sc_report_handler::set_actions(
+        sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which leaves files
     if (options.check) {
       JobsCsv none;
       const Simulation all_but_run(scenario, none);

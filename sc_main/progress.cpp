@@ -29,8 +29,10 @@ bool ProgressLine::due(double wall_s) {
 
 std::string ProgressLine::text(double ratio, Time simulated, const std::string& what, double wall_s) {
   ratio = std::clamp(ratio, 0.0, 1.0);
-  std::string text = fmt::format("{:.0f} %, {:.3f} s simulated, {}", std::floor(100 * ratio), simulated.seconds(), what);
-  if (ratio >= kLeastRatio && wall_s >= kLeastSeconds) text += fmt::format(", about {} left", left_text(wall_s * (1 - ratio) / ratio));
+  std::string text =
+      fmt::format("{:.0f} %, {:.3f} s simulated, {}", std::floor(100 * ratio), simulated.seconds(), what);
+  if (ratio >= kLeastRatio && wall_s >= kLeastSeconds)
+    text += fmt::format(", about {} left", left_text(wall_s * (1 - ratio) / ratio));
   return text;
 }
 

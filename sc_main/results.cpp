@@ -1,8 +1,8 @@
 #include "sc_main/results.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/os.h>
+#include <algorithm>
 
 #include "sc_main/build_info.h"
 #include "sc_main/phase_use.h"
@@ -72,16 +72,18 @@ void add_links(std::string& text, const Json& all, const std::vector<std::string
     const Json& l = *links[i];
     text += fmt::format("  {:<28}", l["name"].get<std::string>() + " " + l["direction"].get<std::string>());
     for (const std::string& phase : phases) text += fmt::format(" {:>10.2f} %", 100 * l[in_phase(phase)].get<double>());
-    text += fmt::format(" {:>10.2f} % {:>12} {:>12}\n", 100 * l["utilisation"].get<double>(), volume(l["bytes"].get<double>()),
-                        volume(l["peak_queue_bytes"].get<double>()));
+    text += fmt::format(" {:>10.2f} % {:>12} {:>12}\n", 100 * l["utilisation"].get<double>(),
+                        volume(l["bytes"].get<double>()), volume(l["peak_queue_bytes"].get<double>()));
   }
 }
 
 void add_traffic(std::string& text, const Json& traffic) {
-  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time", "mean alone", "waited longest for");
+  text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time",
+                      "mean alone", "waited longest for");
   for (const Json& t : traffic)
-    text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].get<std::string>(), t["messages"].get<std::uint64_t>(),
-                        volume(t["bytes"].get<double>()), seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),
+    text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].get<std::string>(),
+                        t["messages"].get<std::uint64_t>(), volume(t["bytes"].get<double>()),
+                        seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),
                         t["worst_link"].get<std::string>(), t["worst_link_direction"].get<std::string>());
 }
 
@@ -90,7 +92,8 @@ Json setup(Simulation& simulation) {
   Json asked;
   const platforms::MachineSpec& machine = simulation.scenario().machine;
   for (const platforms::GroupSpec& group : machine.groups)
-    asked["groups"][group.name] = {{"gpu", group.gpu.name}, {"servers", group.servers}, {"gpus", group.servers * machine.board.gpus}};
+    asked["groups"][group.name] = {
+        {"gpu", group.gpu.name}, {"servers", group.servers}, {"gpus", group.servers * machine.board.gpus}};
   simulation.workload().add_setup(asked);
   return asked;
 }
@@ -119,7 +122,8 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   s["setup"] = setup(simulation);
   s["seed"] = scenario.seed;
   s["fidelity"] = fidelity_word(simulation.fidelity());
-  for (const platforms::GroupSpec& group : scenario.machine.groups) s["calibration"][group.gpu.name] = group.gpu.calibration;
+  for (const platforms::GroupSpec& group : scenario.machine.groups)
+    s["calibration"][group.gpu.name] = group.gpu.calibration;
   if (const Json compute = workload.compute(); !compute.is_null()) s["compute"] = compute;
   s["complete"] = workload.done();
   Json& metrics = s["metrics"];
@@ -133,8 +137,13 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   for (std::size_t i = 0; i < links.size(); ++i) {
     const LinkRow& row = links[i];
     const transport::PortCounters& c = row.counters();
-    s["links"].push_back({{"name", row.name}, {"direction", row.direction}, {"bytes", c.payload_bytes}, {"wire_bytes", c.wire_bytes},
-                          {"busy_s", row.busy(simulation.finished()).seconds()}, {"utilisation", row.busy(simulation.finished()).seconds() / end}, {"peak_queue_bytes", c.peak_queued_bytes}});
+    s["links"].push_back({{"name", row.name},
+                          {"direction", row.direction},
+                          {"bytes", c.payload_bytes},
+                          {"wire_bytes", c.wire_bytes},
+                          {"busy_s", row.busy(simulation.finished()).seconds()},
+                          {"utilisation", row.busy(simulation.finished()).seconds() / end},
+                          {"peak_queue_bytes", c.peak_queued_bytes}});
     for (std::size_t phase = 0; phase < use.phases().size(); ++phase)
       s["links"].back()[in_phase(use.phases()[phase])] = use.utilisation(phase, i, simulation.finished());
   }
@@ -153,7 +162,9 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
 void write_links_csv(Simulation& simulation, const std::string& path) {
   auto out = fmt::output_file(path);
   const PhaseUse& use = simulation.phase_use();
-  out.print("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s,waited_tp_s,waited_pp_s,waited_kv_s");
+  out.print(
+      "name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s,waited_"
+      "tp_s,waited_pp_s,waited_kv_s");
   for (const std::string& phase : use.phases()) out.print(",{}", in_phase(phase));
   out.print("\n");
   const double end = std::max(1e-15, simulation.finished().seconds());
@@ -161,10 +172,12 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
   for (std::size_t i = 0; i < links.size(); ++i) {
     const LinkRow& row = links[i];
     const transport::PortCounters& c = row.counters();
-    out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}", row.name, row.direction, row.port_name(),
-              c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.finished()).seconds(), row.busy(simulation.finished()).seconds() / end, c.peak_queued_bytes,
-              row.link().rate.gb_per_s(), row.link().latency.seconds(), c.waited[0].seconds(), c.waited[1].seconds(), c.waited[2].seconds());
-    for (std::size_t phase = 0; phase < use.phases().size(); ++phase) out.print(",{:.9f}", use.utilisation(phase, i, simulation.finished()));
+    out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}", row.name, row.direction,
+              row.port_name(), c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.finished()).seconds(),
+              row.busy(simulation.finished()).seconds() / end, c.peak_queued_bytes, row.link().rate.gb_per_s(),
+              row.link().latency.seconds(), c.waited[0].seconds(), c.waited[1].seconds(), c.waited[2].seconds());
+    for (std::size_t phase = 0; phase < use.phases().size(); ++phase)
+      out.print(",{:.9f}", use.utilisation(phase, i, simulation.finished()));
     out.print("\n");
   }
 }
@@ -178,10 +191,12 @@ std::string table(Simulation& simulation, const Json& s) {
   }
   const Json& sim = s["simulator"];
   const double simulated = sim["transactions"].get<double>() - sim["replayed_transactions"].get<double>();
-  text += fmt::format("\n  simulated {} in {:.2f} s: {:.2f} million transactions over links ({:.2f} million replayed), {:.2f} million/s, {:.0f} MB\n",
-                      seconds_text(s["metrics"]["end_s"]), sim["wall_s"].get<double>(), sim["transactions"].get<double>() * 1e-6,
-                      sim["replayed_transactions"].get<double>() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].get<double>()),
-                      sim["peak_rss_bytes"].get<double>() * 1e-6);
+  text += fmt::format(
+      "\n  simulated {} in {:.2f} s: {:.2f} million transactions over links ({:.2f} million replayed), {:.2f} "
+      "million/s, {:.0f} MB\n",
+      seconds_text(s["metrics"]["end_s"]), sim["wall_s"].get<double>(), sim["transactions"].get<double>() * 1e-6,
+      sim["replayed_transactions"].get<double>() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].get<double>()),
+      sim["peak_rss_bytes"].get<double>() * 1e-6);
   return text;
 }
 

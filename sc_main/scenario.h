@@ -16,8 +16,8 @@
 #include "workload/collective_test/spec.h"
 #include "workload/kernel_test/spec.h"
 #include "workload/layer/spec.h"
-#include "workload/overlap/spec.h"
 #include "workload/model_shape.h"
+#include "workload/overlap/spec.h"
 #include "workload/p2p/spec.h"
 #include "workload/prefill/spec.h"
 #include "workload/traffic.h"
@@ -26,7 +26,7 @@ namespace railyard {
 
 struct FabricSpec {
   transport::Fidelity fidelity = transport::Fidelity::train;
-  Bytes transaction_bytes = 0;       ///< 0: auto
+  Bytes transaction_bytes = 0;  ///< 0: auto
   std::array<transport::ClassSpec, kTrafficClasses> classes{};
 };
 
@@ -37,27 +37,28 @@ enum class LinkSide : std::uint8_t { tx, rx, both };
 struct MachineEvent {
   enum class Kind : std::uint8_t { derate, fail, slow_gpu } kind = Kind::derate;
   Time at;
-  std::string name;                  ///< of a link or a GPU, not looked up yet
-  std::string key;                   ///< of the name, for errors; where it is written:
+  std::string name;  ///< of a link or a GPU, not looked up yet
+  std::string key;   ///< of the name, for errors; where it is written:
   Origin origin;
   LinkSide side = LinkSide::both;
-  double ratio = 1;                  ///< of the rate or speed that it was built with; fail: 0
+  double ratio = 1;  ///< of the rate or speed that it was built with; fail: 0
 };
 
 struct Scenario {
-  std::string path;                  ///< as given on the command line
-  std::string name;                  ///< in outputs
-  std::string resolved;              ///< as YAML, with --set applied; run again, it makes the same outputs
-  std::string platform;              ///< plx_box | dgx_h100 | dgx_a100
+  std::string path;      ///< as given on the command line
+  std::string name;      ///< in outputs
+  std::string resolved;  ///< as YAML, with --set applied; run again, it makes the same outputs
+  std::string platform;  ///< plx_box | dgx_h100 | dgx_a100
   std::uint64_t seed = 1;
-  workload::ModelShape model;        ///< of kinds that run one; otherwise nameless
-  std::vector<std::string> notes;    ///< lines for stderr about inputs that change nothing
+  workload::ModelShape model;      ///< of kinds that run one; otherwise nameless
+  std::vector<std::string> notes;  ///< lines for stderr about inputs that change nothing
   platforms::MachineSpec machine;
   FabricSpec fabric;
   std::vector<MachineEvent> events;
   /// By workload.kind.
-  std::variant<workload::prefill::PrefillSpec, workload::collective_test::CollectiveTestSpec, workload::p2p::PointToPointSpec,
-               workload::kernel_test::KernelTestSpec, workload::layer::LayerSpec, workload::overlap::OverlapSpec>
+  std::variant<workload::prefill::PrefillSpec, workload::collective_test::CollectiveTestSpec,
+               workload::p2p::PointToPointSpec, workload::kernel_test::KernelTestSpec, workload::layer::LayerSpec,
+               workload::overlap::OverlapSpec>
       workload;
   /// Where the workload, the mappings, the model's data type and the network are written, for errors that only later arithmetic finds.
   Origin workload_origin, prefill_origin, decode_origin, model_origin, network_origin;

@@ -1,7 +1,7 @@
 #include "sc_main/simulation.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "base/input_error.h"
 #include "sc_main/phase_use.h"
@@ -21,17 +21,22 @@ void check_network(const Scenario& scenario) {
   const platforms::MachineSpec& m = scenario.machine;
   const platforms::IbSwitchDatasheet& sw = m.ib_switch;
   const std::uint32_t nics = platforms::nics_of(m);
-  const auto refuse = [&](const std::string& why) { throw InputError(scenario.network_origin, "machine.network: " + why); };
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(scenario.network_origin, "machine.network: " + why);
+  };
   if (m.network == platforms::NetworkKind::single_switch) {
-    if (nics > sw.ports) refuse(fmt::format("{} NICs do not fit on the {} ports of one {}; use kind: leaf_spine", nics, sw.ports, sw.name));
+    if (nics > sw.ports)
+      refuse(
+          fmt::format("{} NICs do not fit on the {} ports of one {}; use kind: leaf_spine", nics, sw.ports, sw.name));
     return;
   }
   const std::uint32_t leaves = platforms::leaf_of(m, nics - 1) + 1;
   if (leaves > sw.ports)
-    refuse(fmt::format("{} NICs need {} leaves of {}, but a spine has {} ports; two tiers join at most {} NICs", nics, leaves, sw.name, sw.ports,
-                       sw.ports * platforms::leaf_down_ports(m)));
+    refuse(fmt::format("{} NICs need {} leaves of {}, but a spine has {} ports; two tiers join at most {} NICs", nics,
+                       leaves, sw.name, sw.ports, sw.ports * platforms::leaf_down_ports(m)));
   if (m.spines > platforms::leaf_down_ports(m))
-    refuse(fmt::format("{} spines, but a leaf of {} has {} ports upwards", m.spines, sw.name, platforms::leaf_down_ports(m)));
+    refuse(fmt::format("{} spines, but a leaf of {} has {} ports upwards", m.spines, sw.name,
+                       platforms::leaf_down_ports(m)));
 }
 
 }  // namespace
@@ -46,7 +51,8 @@ Simulation::Simulation(const Scenario& scenario, workload::JobSink& sink) : scen
   workload_->follow_phases(*phase_use_);
   // What a collective took before its links changed says nothing of what it takes afterwards.
   if (events_->change_links()) workload_->simulate_every_collective();
-  if (fabric_->context().losses != nullptr) scenario_.fabric.fidelity = transport::Fidelity::train;  // streams know no loss
+  if (fabric_->context().losses != nullptr)
+    scenario_.fabric.fidelity = transport::Fidelity::train;  // streams know no loss
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();
   if (scenario_.fabric.fidelity == transport::Fidelity::automatic)
     fidelity_choice_ = transport::choose_fidelity(*fabric_, workload_->traffic());
@@ -71,8 +77,10 @@ void Simulation::run(std::function<bool(Time)> hook) {
   fabric_->calendar().at(Time(), *this, 0, 0);
   sc_core::sc_start();
   if (const auto& at = fabric_->calendar().overran())
-    throw InputError(scenario_.workload_origin, fmt::format("workload: at {:.9f} s of the run something begins that would end after {:g} s, the longest run; look for rates "
-                                                            "that are too low, or sizes and times that are too large", at->seconds(), kLongestRunSeconds));
+    throw InputError(scenario_.workload_origin, fmt::format("workload: at {:.9f} s of the run something begins that "
+                                                            "would end after {:g} s, the longest run; look for rates "
+                                                            "that are too low, or sizes and times that are too large",
+                                                            at->seconds(), kLongestRunSeconds));
   if (workload_->done()) fabric_->expect_settled();
 }
 

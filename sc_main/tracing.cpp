@@ -1,13 +1,13 @@
 #include "sc_main/tracing.h"
 
-#include <cerrno>
-#include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
 #include <spawn.h>
-#include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
 
 #include "base/input_error.h"
 #include "sc_main/link_table.h"
@@ -66,13 +66,16 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
   }
   if (options.timeline) {
     simulation.workload().simulate_every_collective();  // a course that is reused has no messages to show
-    timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}},
-                      simulation.fabric());
+    timeline_.emplace(
+        probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}},
+        simulation.fabric());
     simulation.workload().follow_requests(timeline_->requests());
-    for (const auto& [gpu, rank] : simulation.workload().rank_names()) timeline_->attach(machine.gpu(gpu), "rank " + rank);
+    for (const auto& [gpu, rank] : simulation.workload().rank_names())
+      timeline_->attach(machine.gpu(gpu), "rank " + rank);
     simulation.workload().trace(*timeline_);
     for (const LinkRow& link : link_table(simulation))
-      if (link.meter == nullptr) timeline_->attach_link(*link.device, link.port, link.name + " " + link.direction, *link.home);
+      if (link.meter == nullptr)
+        timeline_->attach_link(*link.device, link.port, link.name + " " + link.direction, *link.home);
     jobs.forward_to(*timeline_);
   }
 }

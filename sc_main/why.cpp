@@ -19,14 +19,23 @@ constexpr int kSchemaVersion = 2;
 /// The table leaves out what is less of a metric than this.
 constexpr double kLeastShown = 0.001;
 /// In the table.
-constexpr std::array<const char*, transport::kCostKinds> kLabels{
-    "kernels", "kernel slow-down by contention", "collectives waiting for SMs", "collective protocol steps", "DMA engines and copy rates",
-    "latency", "serialisation on the bottleneck link", "queueing", "host software", "delays", "idle: no work had arrived"};
+constexpr std::array<const char*, transport::kCostKinds> kLabels{"kernels",
+                                                                 "kernel slow-down by contention",
+                                                                 "collectives waiting for SMs",
+                                                                 "collective protocol steps",
+                                                                 "DMA engines and copy rates",
+                                                                 "latency",
+                                                                 "serialisation on the bottleneck link",
+                                                                 "queueing",
+                                                                 "host software",
+                                                                 "delays",
+                                                                 "idle: no work had arrived"};
 
 /// Of a row of the table: where most of it was.
 std::string most_at(const Json& row) {
   if (!row.contains("worst_link")) return {};
-  return fmt::format("   most at {} {}", row["worst_link"].get<std::string>(), row["worst_link_direction"].get<std::string>());
+  return fmt::format("   most at {} {}", row["worst_link"].get<std::string>(),
+                     row["worst_link_direction"].get<std::string>());
 }
 
 /// A metric as the field calls it.
@@ -41,10 +50,12 @@ std::string title_of(const std::string& metric) {
 Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(simulation)) {
   workload::Dispatcher* const dispatcher = simulation.workload().dispatcher();
   if (dispatcher == nullptr)
-    throw InputError(Origin{"--why", 0, 0}, fmt::format("workload.kind {} has no jobs whose causes could be followed", simulation.workload().kind()));
+    throw InputError(Origin{"--why", 0, 0}, fmt::format("workload.kind {} has no jobs whose causes could be followed",
+                                                        simulation.workload().kind()));
   probe::CriticalPath::Groups group_of;
   for (std::size_t row = 0; row < links_.size(); ++row) {
-    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const LinkGroup& g) { return g.kind == links_[row].kind; });
+    auto group =
+        std::find_if(groups_.begin(), groups_.end(), [&](const LinkGroup& g) { return g.kind == links_[row].kind; });
     if (group == groups_.end()) group = groups_.insert(groups_.end(), {links_[row].kind, {}});
     group->rows.push_back(row);
     group_of[&links_[row].counters()] = static_cast<std::size_t>(group - groups_.begin());
@@ -68,7 +79,8 @@ Json Why::result(const Measure& measure) const {
   for (std::size_t c = 0; c < kTrafficClasses; ++c) {
     const auto which = static_cast<std::uint8_t>(c);
     for (std::size_t row = 0; row < links_.size(); ++row) {
-      const double bytes = of(CostKind::wire, which, &links_[row].counters()), waits = of(CostKind::queue, which, &links_[row].counters());
+      const double bytes = of(CostKind::wire, which, &links_[row].counters()),
+                   waits = of(CostKind::queue, which, &links_[row].counters());
       wire[row] += bytes;
       queue[row] += waits;
       const double engines = of(CostKind::engine, which, &links_[row].counters());
@@ -92,7 +104,8 @@ Json Why::result(const Measure& measure) const {
     if (transport::of_traffic(kind)) {
       for (const auto& costs : by_class) path_s += costs[k];
     } else if (kind == CostKind::kernel) {
-      for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit) path_s += of(kind, static_cast<std::uint8_t>(limit), nullptr);
+      for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
+        path_s += of(kind, static_cast<std::uint8_t>(limit), nullptr);
     } else {
       path_s = of(kind, 0, nullptr);
     }
@@ -135,8 +148,15 @@ Json Why::result(const Measure& measure) const {
       worst = &links_[row];
     }
     if (worst == nullptr) continue;
-    r["links"].push_back({{"links", groups_[g].kind}, {"directions", groups_[g].rows.size()}, {"path_s", bytes + waits}, {"wire_s", bytes}, {"queue_s", waits},
-                          {"without_s", free(frees_.of_group(g))}, {"worst_link", worst->name}, {"worst_link_direction", worst->direction}, {"worst_link_s", most}});
+    r["links"].push_back({{"links", groups_[g].kind},
+                          {"directions", groups_[g].rows.size()},
+                          {"path_s", bytes + waits},
+                          {"wire_s", bytes},
+                          {"queue_s", waits},
+                          {"without_s", free(frees_.of_group(g))},
+                          {"worst_link", worst->name},
+                          {"worst_link_direction", worst->direction},
+                          {"worst_link_s", most}});
   }
   return r;
 }
@@ -163,8 +183,10 @@ std::string Why::table(const Json& results) {
   for (const Json& path : results["paths"]) {
     const double mean = path["mean_s"].get<double>();
     const std::string title = title_of(path["metric"].get<std::string>());
-    text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "critical path of " + title, duration_text(mean), (title == "the run" ? "run" : title) + " without it");
-    const auto line = [&](const std::string& label, const Json& path_s, const Json& without_s, const std::string& note = {}) {
+    text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "critical path of " + title, duration_text(mean),
+                        (title == "the run" ? "run" : title) + " without it");
+    const auto line = [&](const std::string& label, const Json& path_s, const Json& without_s,
+                          const std::string& note = {}) {
       const double seconds = path_s.get<double>();
       if (seconds < kLeastShown * mean) return;
       text += fmt::format("  {:<40} {:>12} {:>5.1f} % {:>13}{}\n", label, duration_text(seconds), 100 * seconds / mean,
@@ -174,7 +196,8 @@ std::string Why::table(const Json& results) {
       const Json& cost = path["costs"][k];
       line(kLabels[k], cost["path_s"], cost["without_s"], most_at(cost));
       if (k != static_cast<std::size_t>(CostKind::kernel)) continue;
-      for (const Json& kernel : path["kernels"]) line("  bound by " + kernel["limit"].get<std::string>(), kernel["path_s"], kernel["without_s"]);
+      for (const Json& kernel : path["kernels"])
+        line("  bound by " + kernel["limit"].get<std::string>(), kernel["path_s"], kernel["without_s"]);
     }
     text += "  of this, by traffic class and by link\n";
     for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], c["without_s"]);
@@ -194,16 +217,20 @@ void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
       by_kind[static_cast<std::size_t>(cost.kind)] += cost.time;
       const auto link = link_of.find(cost.port);
       if (!transport::of_links(cost.kind) || link == link_of.end()) continue;
-      const auto same = std::find_if(by_link.begin(), by_link.end(), [&](const auto& l) { return l.first == link->second; });
+      const auto same =
+          std::find_if(by_link.begin(), by_link.end(), [&](const auto& l) { return l.first == link->second; });
       if (same == by_link.end()) {
         by_link.emplace_back(link->second, cost.time);
       } else {
         same->second += cost.time;
       }
     }
-    const auto worst = std::max_element(by_link.begin(), by_link.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    out.print("{},{},{},{},{}", measure.metric, measure.number, piece->name, exact_seconds(piece->from), exact_seconds(piece->to));
-    for (const Time time : by_kind) out.print(",{}", time == Time() ? "0" : exact_seconds(time));  // most are, in long files
+    const auto worst = std::max_element(by_link.begin(), by_link.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+    out.print("{},{},{},{},{}", measure.metric, measure.number, piece->name, exact_seconds(piece->from),
+              exact_seconds(piece->to));
+    for (const Time time : by_kind)
+      out.print(",{}", time == Time() ? "0" : exact_seconds(time));  // most are, in long files
     if (worst == by_link.end()) {
       out.print(",,,\n");
     } else {

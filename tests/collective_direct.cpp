@@ -43,7 +43,8 @@ BOOST_AUTO_TEST_CASE(all_reduce_is_two_shots) {
       CollectiveStar star(n, link(), cut);
       const Time took = star.run_once(spec);
       const Time shot = line(kShard) * (n - 1) + kAlpha;
-      BOOST_TEST(took.fs() == (spec.launch + shot * 2 + spec.cost.step * 3).fs(), n << " members, transactions of " << cut);
+      BOOST_TEST(took.fs() == (spec.launch + shot * 2 + spec.cost.step * 3).fs(),
+                 n << " members, transactions of " << cut);
     }
   }
 }

@@ -27,7 +27,8 @@ struct Link {
   Time alpha() const { return hop * 2; }
 };
 
-Time run(const CollectiveSpec& spec, std::uint32_t members, const Link& link, std::uint32_t servers = 1, Bytes cut = 1000) {
+Time run(const CollectiveSpec& spec, std::uint32_t members, const Link& link, std::uint32_t servers = 1,
+         Bytes cut = 1000) {
   CollectiveStar star(members, link.direction(), cut, servers);
   return star.run_once(spec);
 }
@@ -79,7 +80,8 @@ BOOST_AUTO_TEST_CASE(no_server_is_inside_of_both_trees) {
       for (const auto* tree : {&a, &b}) {
         if (tree->parent[s] == collective::BinaryTree::kNone) ++roots;
         std::uint32_t depth = 0;
-        for (std::uint32_t up = s; tree->parent[up] != collective::BinaryTree::kNone; up = tree->parent[up]) BOOST_TEST_REQUIRE(++depth <= 7u);
+        for (std::uint32_t up = s; tree->parent[up] != collective::BinaryTree::kNone; up = tree->parent[up])
+          BOOST_TEST_REQUIRE(++depth <= 7u);
       }
     }
     BOOST_TEST(roots == 2u);
@@ -146,12 +148,18 @@ BOOST_AUTO_TEST_CASE(in_switch_all_reduce_moves_the_vector_and_an_nth) {
     }
     const Time line = link.line(kBytes + kBytes / n);
     BOOST_TEST((took >= line));
-    BOOST_TEST(took.seconds() == line.seconds(), boost::test_tools::tolerance(0.25));  // sixteen chunks, the first and last alone
+    BOOST_TEST(took.seconds() == line.seconds(),
+               boost::test_tools::tolerance(0.25));  // sixteen chunks, the first and last alone
   }
 }
 
 BOOST_AUTO_TEST_CASE(every_byte_that_an_algorithm_needs_crosses_the_links) {
-  struct Case { Operation operation; Algorithm algorithm; std::uint32_t servers; Bytes all_sent; };
+  struct Case {
+    Operation operation;
+    Algorithm algorithm;
+    std::uint32_t servers;
+    Bytes all_sent;
+  };
   constexpr std::uint32_t n = 8;
   const std::vector<Case> cases{
       {Operation::all_reduce, Algorithm::ring, 1, 2 * (n - 1) * kBytes},
@@ -178,18 +186,24 @@ BOOST_AUTO_TEST_CASE(every_byte_that_an_algorithm_needs_crosses_the_links) {
         sent += star.sent(m);
         received += star.received(m);
       }
-      BOOST_TEST(sent == c.all_sent, collective::kAlgorithmNames[static_cast<std::size_t>(c.algorithm)] << " over " << c.servers << " servers");
+      BOOST_TEST(sent == c.all_sent, collective::kAlgorithmNames[static_cast<std::size_t>(c.algorithm)]
+                                         << " over " << c.servers << " servers");
       BOOST_TEST(received == c.all_sent);
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_longer_hop_and_a_slower_link_change_each_algorithm_as_its_graph_says) {
-  struct Case { Operation operation; Algorithm algorithm; std::uint64_t latencies; };
+  struct Case {
+    Operation operation;
+    Algorithm algorithm;
+    std::uint64_t latencies;
+  };
   constexpr std::uint32_t n = 4;
-  for (const Case& c : {Case{Operation::all_reduce, Algorithm::ring, 2 * (n - 1)}, Case{Operation::all_gather, Algorithm::ring, n - 1},
-                        Case{Operation::all_reduce, Algorithm::tree, 2 * (n - 1)}, Case{Operation::all_reduce, Algorithm::one_shot, 1},
-                        Case{Operation::all_reduce, Algorithm::two_shot, 2}, Case{Operation::all_to_all, Algorithm::direct, 1}}) {
+  for (const Case& c :
+       {Case{Operation::all_reduce, Algorithm::ring, 2 * (n - 1)}, Case{Operation::all_gather, Algorithm::ring, n - 1},
+        Case{Operation::all_reduce, Algorithm::tree, 2 * (n - 1)}, Case{Operation::all_reduce, Algorithm::one_shot, 1},
+        Case{Operation::all_reduce, Algorithm::two_shot, 2}, Case{Operation::all_to_all, Algorithm::direct, 1}}) {
     const CollectiveSpec spec = collective_of(c.operation, c.algorithm, kBytes);
     Link link, longer, slower;
     longer.hop = kHop + Time::ns(500);

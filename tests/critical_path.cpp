@@ -72,7 +72,8 @@ BOOST_AUTO_TEST_CASE(a_transfer_between_kernels_is_on_the_path_and_the_shorter_b
   BOOST_TEST(b.if_free(CostKind::sm_wait) == end, kExact);
   // These kernels are all work of SMs.
   const CriticalPath::Frees frees{kClasses, 0};
-  BOOST_TEST(b.if_free(frees.of_resource(static_cast<std::size_t>(gpu::KernelLimit::tensor))) == landing.seconds(), kExact);
+  BOOST_TEST(b.if_free(frees.of_resource(static_cast<std::size_t>(gpu::KernelLimit::tensor))) == landing.seconds(),
+             kExact);
   BOOST_TEST(b.if_free(frees.of_resource(static_cast<std::size_t>(gpu::KernelLimit::hbm))) == end, kExact);
 }
 

@@ -1,6 +1,6 @@
 // Standard TLM-2.0 models at the edge: an initiator with a thread and a memory with b_transport, neither knowing the fabric.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 #include "tests/support/user_models.h"
 
 #include "pcie/pcie.h"
@@ -29,7 +29,9 @@ struct Edge : Simulation {
     user.socket.bind(initiator_adapter.socket);
     target_adapter.socket.bind(memory.socket);
   }
-  static std::uint64_t address(transport::Window window, std::uint64_t offset) { return transport::window_base(window) + offset; }
+  static std::uint64_t address(transport::Window window, std::uint64_t offset) {
+    return transport::window_base(window) + offset;
+  }
 
   pcie::PlxSwitch plx{"plx", fabric.context(), false};
   transport::InitiatorAdapter initiator_adapter{"initiator_adapter", fabric, kInitiator, 0};
@@ -59,7 +61,8 @@ BOOST_AUTO_TEST_CASE(a_blocking_read_goes_out_waits_for_the_memory_and_comes_bac
   Edge s(kLink, 1 << 20);
   s.memory.latency = ns(300);
   s.user.accesses.push_back({tlm::TLM_READ_COMMAND, Edge::address(kTarget, 0), 1'000'000, sc_core::SC_ZERO_TIME});
-  s.user.accesses.push_back({tlm::TLM_READ_COMMAND, Edge::address(0, 0), 1'000'000, sc_core::SC_ZERO_TIME});  // one of ours
+  s.user.accesses.push_back(
+      {tlm::TLM_READ_COMMAND, Edge::address(0, 0), 1'000'000, sc_core::SC_ZERO_TIME});  // one of ours
   s.run();
   const auto& a = s.user.accesses;
   BOOST_TEST((a[0].ended - a[0].began).fs() == (Time::ns(200 + 300 + 200) + Time::us(20)).fs());

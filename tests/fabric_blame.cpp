@@ -34,7 +34,8 @@ struct Row : Simulation {
   double waited_in_all() {
     double seconds = 0;
     for (const transport::Device* device : fabric.devices())
-      for (std::uint32_t p = 0; p < device->ports(); ++p) seconds += device->port(PortId(p)).counters.waited[0].seconds();
+      for (std::uint32_t p = 0; p < device->ports(); ++p)
+        seconds += device->port(PortId(p)).counters.waited[0].seconds();
     return seconds;
   }
   std::vector<PortId> onward;  ///< of each switch but the last
@@ -63,7 +64,8 @@ BOOST_AUTO_TEST_CASE(a_message_behind_another_of_its_sender_waits_for_the_slow_l
   row.run();
   const double excess = row.waited_in_all();
   BOOST_TEST(excess == gb(5).time_for(kBytes).seconds(), boost::test_tools::tolerance(0.02));
-  BOOST_TEST(row.waited(1) > 0.9 * excess);  // the first link is ten times as fast, and has its own part while buffers fill
+  BOOST_TEST(row.waited(1) >
+             0.9 * excess);  // the first link is ten times as fast, and has its own part while buffers fill
 }
 
 BOOST_AUTO_TEST_CASE(where_buffers_are_ample_it_is_the_same_link) {
@@ -85,7 +87,8 @@ BOOST_AUTO_TEST_CASE(a_link_that_waits_for_its_own_credit_is_its_own_fault) {
   s.send(Time(), 0, 1, kBytes);
   s.run();
   const transport::Device::Port& own = s.nodes[0].port(PortId(0));
-  BOOST_TEST(own.counters.waited[0].seconds() == (s.took[1] - s.alone[1]).seconds(), boost::test_tools::tolerance(0.02));
+  BOOST_TEST(own.counters.waited[0].seconds() == (s.took[1] - s.alone[1]).seconds(),
+             boost::test_tools::tolerance(0.02));
 }
 
 namespace {
@@ -101,7 +104,8 @@ struct Costs : transport::FabricListener {
     costs.push_back(of.landed(message, now));
     floors.push_back(of.take_floors(message));
   }
-  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time, const transport::Crossing&) override {}
+  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time,
+                const transport::Crossing&) override {}
   void on_queue(const transport::Device&, PortId, Bytes, Time) override {}
   void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
 
@@ -126,14 +130,16 @@ BOOST_AUTO_TEST_CASE(without_its_slowest_link_a_message_takes_what_the_next_slow
     s.switches[i].decoder().set_default(onward.back());
   }
   Simulation::attach(s.node(), s.switches[2], fast);
-  const transport::PortCounters &next = s.switches[0].port(onward[0]).counters, &slowest = s.switches[1].port(onward[1]).counters;
+  const transport::PortCounters &next = s.switches[0].port(onward[0]).counters,
+                                &slowest = s.switches[1].port(onward[1]).counters;
   Costs costs(s, {{&slowest, 0}, {&next, 1}}, 2);
   for (int i = 0; i < 3; ++i) s.send(Time(), 0, 1, kBytes);
   s.run();
 
   const double each = gb(5).time_for(kBytes).seconds(), there = gb(10).time_for(kBytes).seconds();
   for (std::size_t i = 0; i < 3; ++i) {
-    const auto wire = std::find_if(costs.costs[i].begin(), costs.costs[i].end(), [](const transport::Cost& c) { return c.kind == transport::CostKind::wire; });
+    const auto wire = std::find_if(costs.costs[i].begin(), costs.costs[i].end(),
+                                   [](const transport::Cost& c) { return c.kind == transport::CostKind::wire; });
     BOOST_TEST_REQUIRE((wire != costs.costs[i].end() && wire->port == &slowest));
     BOOST_TEST(wire->time.seconds() == each, boost::test_tools::tolerance(0.01));
     BOOST_TEST(wire->hidden_elsewhere.seconds() == there, boost::test_tools::tolerance(0.01));
@@ -148,7 +154,8 @@ BOOST_AUTO_TEST_CASE(without_its_slowest_link_a_message_takes_what_the_next_slow
 BOOST_AUTO_TEST_CASE(messages_that_belong_together_take_what_the_busiest_link_left_does) {
   Simulation s(4000);
   s.add_switch();
-  for (int i = 0; i < 3; ++i) Simulation::attach(s.node(), s.switches[0], ideal(gb(10), Time::ns(100)), ideal(gb(4), Time::ns(100)));
+  for (int i = 0; i < 3; ++i)
+    Simulation::attach(s.node(), s.switches[0], ideal(gb(10), Time::ns(100)), ideal(gb(4), Time::ns(100)));
   const transport::PortCounters& down = s.switches[0].port(PortId(2)).counters;
   Costs costs(s, {{&down, 0}}, 1);
   transport::MessageCosts::Load load;
@@ -164,7 +171,7 @@ BOOST_AUTO_TEST_CASE(messages_that_belong_together_take_what_the_busiest_link_le
   const auto floors = costs.of.floors(load);
   const auto kClose = boost::test_tools::tolerance(0.001);
   BOOST_TEST(floors.lead.fs() == Time::us(7).fs());
-  BOOST_TEST(floors.links.seconds() == gb(4).time_for(3 * kBytes).seconds(), kClose);            // the way down, of all three
+  BOOST_TEST(floors.links.seconds() == gb(4).time_for(3 * kBytes).seconds(), kClose);  // the way down, of all three
   BOOST_TEST(floors.beside_group[0].seconds() == gb(10).time_for(2 * kBytes).seconds(), kClose);  // node 1's way up
   BOOST_TEST(floors.beside_slowest.seconds() == floors.beside_group[0].seconds(), kClose);
   BOOST_TEST(floors.engines.fs() == 0u);

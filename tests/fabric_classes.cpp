@@ -1,6 +1,6 @@
 // fabric.classes means the same on every protocol: shares by weight, and a higher priority waits for one packet at most.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 #include "infiniband/infiniband.h"
 #include "infiniband/nic.h"
@@ -19,7 +19,8 @@ struct Wire {
 };
 
 std::vector<Wire> wires() {
-  return {{"InfiniBand", infiniband::Protocol().packet_format()}, {"PCIe", pcie::Protocol().packet_format()},
+  return {{"InfiniBand", infiniband::Protocol().packet_format()},
+          {"PCIe", pcie::Protocol().packet_format()},
           {"NVLink", nvlink::Protocol().packet_format()}};
 }
 
@@ -65,7 +66,8 @@ struct SourceLink : Simulation {
       return nic;
     };
     const infiniband::Nic& receiver = add_nic(far, gb(60));
-    for (const transport::Window to : {2u, 3u}) nodes[0].route(to, add_nic(near, to == 2 ? first_nic : gb(60)), receiver.lid());
+    for (const transport::Window to : {2u, 3u})
+      nodes[0].route(to, add_nic(near, to == 2 ? first_nic : gb(60)), receiver.lid());
   }
   std::deque<infiniband::Nic> nics;
 };
@@ -78,8 +80,11 @@ BOOST_AUTO_TEST_CASE(what_a_nic_reads_shares_its_sources_link_as_its_class) {
     transport::ClassSpec writes, reads;
     double writes_take, reads_take;  // of their time alone
   };
-  for (const Case& c : {Case{{0, 1, 0}, {1, 1, 0}, 2, 2}, {{0, 1, 0}, {1, 3, 0}, 2, 4. / 3}, {{0, 3, 0}, {1, 1, 0}, 4. / 3, 2},
-                        {{0, 1, 1}, {1, 1, 0}, 1, 2}, {{0, 1, 0}, {1, 1, 2}, 2, 1}}) {
+  for (const Case& c : {Case{{0, 1, 0}, {1, 1, 0}, 2, 2},
+                        {{0, 1, 0}, {1, 3, 0}, 2, 4. / 3},
+                        {{0, 3, 0}, {1, 1, 0}, 4. / 3, 2},
+                        {{0, 1, 1}, {1, 1, 0}, 1, 2},
+                        {{0, 1, 0}, {1, 1, 2}, 2, 1}}) {
     for (const bool fluid : {false, true}) {
       SourceLink s(plan_of(c.writes, c.reads), gb(60));
       if (fluid) s.fabric.model_as_fluid();

@@ -1,6 +1,6 @@
 // Nothing is lost, nothing is invented: spies on every link of random networks see exactly what the counters say.
-#include "tests/support/systemc_main.h"
 #include "tests/support/network.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::Network;
@@ -36,7 +36,8 @@ void check_messages(Network& s, const std::vector<std::pair<Bytes, std::size_t>>
   BOOST_TEST(seen == expected);
   const Time rounding = Time::fs(10);  // alone, each stream of a path is rounded up once
   for (std::size_t i = 0; i < s.took.size(); ++i)
-    BOOST_TEST((s.took[i] + rounding >= s.alone[i]), "message " << i << " took " << s.took[i].fs() << ", alone " << s.alone[i].fs());
+    BOOST_TEST((s.took[i] + rounding >= s.alone[i]),
+               "message " << i << " took " << s.took[i].fs() << ", alone " << s.alone[i].fs());
 }
 
 void run_and_check(Network& s, std::size_t messages) {

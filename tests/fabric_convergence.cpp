@@ -1,6 +1,6 @@
 // Contention with ever smaller transactions: the error falls, and two sizes extrapolate to the packet model.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::gb;
@@ -63,7 +63,8 @@ void check(double (*scenario)(Bytes), const char* name) {
   for (const Bytes cut : kCuts) x.push_back(scenario(cut));
   const double reference = x.back();
   for (std::size_t i = 0; i < kCuts.size(); ++i)
-    BOOST_TEST_MESSAGE(name << ": " << kCuts[i] << " B: " << x[i] * 1e6 << " us, error " << (x[i] / reference - 1) * 100 << " %");
+    BOOST_TEST_MESSAGE(name << ": " << kCuts[i] << " B: " << x[i] * 1e6 << " us, error " << (x[i] / reference - 1) * 100
+                            << " %");
   // Below a thousandth it only matters which of two equals came first.
   for (std::size_t i = 1; i < kCuts.size(); ++i)
     BOOST_TEST(std::abs(x[i] - reference) <= std::max(std::abs(x[i - 1] - reference), 1e-3 * reference),

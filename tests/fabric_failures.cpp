@@ -1,6 +1,6 @@
 // Links that are lost during a run: what was on them, what waited for them, what takes another way and what cannot.
-#include "tests/support/systemc_main.h"
 #include "tests/support/leaf_spine.h"
+#include "tests/support/systemc_main.h"
 
 #include <random>
 
@@ -28,7 +28,8 @@ Bytes lost(const LinkEnd& end) { return end.state().counters.lost_bytes; }
 /// Payload that reached the NICs from the network, sent and not lost on the way.
 Bytes into_nics(LeafSpine& s) {
   Bytes bytes = 0;
-  for (std::uint32_t n = 0; n < s.nics.size(); ++n) bytes += sent(LeafSpine::back(s.cable(n))) - lost(LeafSpine::back(s.cable(n)));
+  for (std::uint32_t n = 0; n < s.nics.size(); ++n)
+    bytes += sent(LeafSpine::back(s.cable(n))) - lost(LeafSpine::back(s.cable(n)));
   return bytes;
 }
 
@@ -89,7 +90,8 @@ BOOST_AUTO_TEST_CASE(traffic_takes_the_other_spine) {
         BOOST_TEST(s.landed.size() == 2u);
         BOOST_TEST(s.undeliverable.empty());
         BOOST_TEST(into_nics(s) == 2'000'000u);
-        const Bytes gone = lost(s.up(0, 0)) + lost(s.up(0, 1)) + lost(LeafSpine::back(s.up(1, 0))) + lost(LeafSpine::back(s.up(1, 1)));
+        const Bytes gone =
+            lost(s.up(0, 0)) + lost(s.up(0, 1)) + lost(LeafSpine::back(s.up(1, 0))) + lost(LeafSpine::back(s.up(1, 1)));
         BOOST_TEST(s.fabric.recovery().lost_bytes() >= gone);
         // Every train from the sender reached its leaf, what was lost twice.
         BOOST_TEST(sent(s.cable(0)) + sent(s.cable(1)) == 2'000'000u + s.fabric.recovery().lost_bytes());
@@ -143,20 +145,23 @@ BOOST_AUTO_TEST_CASE(whatever_is_lost_bytes_are_delivered_once_or_known_to_be_un
     for (std::uint32_t k = 0; k < 1 + seed % 6; ++k) {
       const std::uint64_t which = random() % 4;
       const auto nic = static_cast<std::uint32_t>(random() % s.nics.size());
-      if (which < 2) s.lose(instant(), s.up(static_cast<std::uint32_t>(random() % 3), static_cast<std::uint32_t>(random() % 2)));
+      if (which < 2)
+        s.lose(instant(), s.up(static_cast<std::uint32_t>(random() % 3), static_cast<std::uint32_t>(random() % 2)));
       if (which == 2) s.lose(instant(), s.cable(nic));
       if (which == 3) s.lose(instant(), s.pcie(nic));
     }
     for (int m = 0; m < 60; ++m) {
       const auto from = static_cast<transport::Window>(random() % 6);
       const auto to = static_cast<transport::Window>((from + 1 + random() % 5) % 6);
-      s.send(instant(), from, to, random() % 5 == 0 ? 0 : random() % 60'000, 0, static_cast<std::uint32_t>(random() % 3));
+      s.send(instant(), from, to, random() % 5 == 0 ? 0 : random() % 60'000, 0,
+             static_cast<std::uint32_t>(random() % 3));
     }
     s.run();  // every credit and every transaction is home
     landed += s.landed.size() - s.undeliverable.size();
     cut_off += s.undeliverable.size();
     Bytes in_memories = 0, wanted = 0;
-    for (test::MemoryNode& node : s.nodes) in_memories += sent(LeafSpine::back({&node, PortId(0)})) - lost(LeafSpine::back({&node, PortId(0)}));
+    for (test::MemoryNode& node : s.nodes)
+      in_memories += sent(LeafSpine::back({&node, PortId(0)})) - lost(LeafSpine::back({&node, PortId(0)}));
     for (const transport::Message& m : s.wanted()) wanted += m.bytes;
     Bytes given_up = 0;
     for (const auto& [number, bytes] : s.undeliverable) given_up += std::min(bytes, s.wanted()[number].bytes);

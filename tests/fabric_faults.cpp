@@ -1,6 +1,6 @@
 // Links that slow down during a run: times in closed form, before and after the change.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using namespace railyard::test;

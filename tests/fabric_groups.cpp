@@ -1,6 +1,6 @@
 // Multicast and reduction in the switch: closed forms of a lone one, bytes times copies, result slots, no deadlock.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 #include <algorithm>
 #include <random>
@@ -152,8 +152,8 @@ namespace {
 /// Everything at once: writes, reads, multicasts and reductions between random members of random groups.
 struct Crowd : Star {
   std::vector<std::vector<transport::Window>> groups;
-  Crowd(std::uint32_t seed, std::size_t n, const transport::LinkDirection& link, Bytes cut, const transport::ReductionUnit& unit,
-        const transport::ChannelPlan& plan)
+  Crowd(std::uint32_t seed, std::size_t n, const transport::LinkDirection& link, Bytes cut,
+        const transport::ReductionUnit& unit, const transport::ChannelPlan& plan)
       : Star(n, link, cut, unit, plan) {
     std::mt19937_64 random(seed);
     const auto below = [&](std::uint64_t limit) { return random() % limit; };
@@ -182,8 +182,14 @@ struct Crowd : Star {
     std::vector<Bytes> out(nodes.size(), 0), in(nodes.size(), 0);
     for (const transport::Message& m : wanted()) {
       switch (m.kind) {
-        case MessageKind::write: out[m.source] += m.bytes; in[m.destination] += m.bytes; break;
-        case MessageKind::read: out[m.destination] += m.bytes; in[m.source] += m.bytes; break;
+        case MessageKind::write:
+          out[m.source] += m.bytes;
+          in[m.destination] += m.bytes;
+          break;
+        case MessageKind::read:
+          out[m.destination] += m.bytes;
+          in[m.source] += m.bytes;
+          break;
         case MessageKind::multicast:
           out[m.source] += m.bytes;
           for (const transport::Window w : groups[m.group]) in[w] += m.bytes;
@@ -290,7 +296,8 @@ double all_to_all(bool queues_per_output) {
   s.fabric.add_device(crossbar);
   transport::Switch& fifo = s.add_switch();
   for (transport::Window w = 0; w < kNodes; ++w)
-    Simulation::attach(s.node(), queues_per_output ? crossbar : fifo, ideal(gb(100), Time::ns(250), 50'000, Time::ns(150)));
+    Simulation::attach(s.node(), queues_per_output ? crossbar : fifo,
+                       ideal(gb(100), Time::ns(250), 50'000, Time::ns(150)));
   std::mt19937_64 random(7);
   for (transport::Window from = 0; from < kNodes; ++from) {
     std::vector<transport::Window> order;

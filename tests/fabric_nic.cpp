@@ -1,6 +1,6 @@
 // GPUDirect RDMA over two NICs: reads over PCIe, the network, writes over PCIe, coupled train by train.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 #include "infiniband/infiniband.h"
 #include "pcie/pcie.h"
@@ -22,13 +22,15 @@ struct Nics : Simulation {
   };
   static constexpr transport::Window kFirstNicWindow = 100;
 
-  Nics(std::size_t count, const Parameters& p, Bytes cut, const transport::ChannelPlan& plan = {}) : Simulation(cut, plan) {
+  Nics(std::size_t count, const Parameters& p, Bytes cut, const transport::ChannelPlan& plan = {})
+      : Simulation(cut, plan) {
     transport::Switch& ib = add_switch(transport::Switch::DecodeBy::lid);
     for (std::uint32_t i = 0; i < count; ++i) {
       transport::Switch& plx = add_switch();
       MemoryNode& first = node(p.memory);
       MemoryNode& second = node(p.memory);
-      infiniband::Nic& nic = nics.emplace_back(("nic" + std::to_string(i)).c_str(), fabric.context(), kFirstNicWindow + i, i, p.timing);
+      infiniband::Nic& nic =
+          nics.emplace_back(("nic" + std::to_string(i)).c_str(), fabric.context(), kFirstNicWindow + i, i, p.timing);
       fabric.add_device(nic);
       attach(first, plx, p.pcie);
       attach(second, plx, p.pcie);
@@ -126,7 +128,8 @@ BOOST_AUTO_TEST_CASE(a_slow_network_holds_the_reads_to_the_nics_buffer) {
   int sampled = 0;
   for (const Time when : {Time::us(200), Time::us(500)})
     s.at(when, [&] {  // the reads run ahead of the network by the buffer, and no more than a train further
-      const Bytes ahead = s.nodes[0].port(PortId(0)).counters.payload_bytes - s.nics[0].port(PortId(1)).counters.payload_bytes;
+      const Bytes ahead =
+          s.nodes[0].port(PortId(0)).counters.payload_bytes - s.nics[0].port(PortId(1)).counters.payload_bytes;
       BOOST_TEST(ahead <= p.timing.buffer_bytes + 4096);
       BOOST_TEST(ahead >= p.timing.buffer_bytes - 4096);
       ++sampled;
@@ -144,7 +147,8 @@ BOOST_AUTO_TEST_CASE(a_small_message_on_a_queue_pair_of_its_own_waits_microsecon
   s.send(Time::ms(3), 0, 2, 65'536, 0, 1);
   s.run();
   BOOST_TEST((s.took[0] > Time::ms(5)));
-  for (std::size_t i = 1; i < 4; ++i) BOOST_TEST((s.took[i] <= s.alone[i] + Time::us(8)), "took " << s.took[i].seconds());
+  for (std::size_t i = 1; i < 4; ++i)
+    BOOST_TEST((s.took[i] <= s.alone[i] + Time::us(8)), "took " << s.took[i].seconds());
 }
 
 BOOST_AUTO_TEST_CASE(two_queue_pairs_share_a_nic_equally_and_finish_on_time) {

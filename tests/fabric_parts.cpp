@@ -16,7 +16,8 @@ using namespace railyard::transport;
 
 BOOST_AUTO_TEST_CASE(byte_clock_adds_up_to_the_exact_time_rounded_up) {
   std::mt19937_64 random(1);
-  for (const std::uint64_t rate : {1ull, 7ull, 900'000'000'000ull, 450'000'000'000ull, 63'015'380'000ull, 333'333'333'333ull}) {
+  for (const std::uint64_t rate :
+       {1ull, 7ull, 900'000'000'000ull, 450'000'000'000ull, 63'015'380'000ull, 333'333'333'333ull}) {
     ByteClock clock{Rate::bytes_per_second(rate)};
     std::uint64_t bytes = 0;
     Time sum;
@@ -177,14 +178,17 @@ BOOST_AUTO_TEST_CASE(packets_share_acks_and_the_line_with_the_data_link_layer) {
   BOOST_TEST(format.cost(Operation::write, 4096, 0, false).reverse_debt == 16u / 4 * 16);
   BOOST_TEST(format.cost(Operation::write, 4096, 128, false).reverse_debt == 32u / 4 * 16);
   BOOST_TEST(format.cost(Operation::multicast, 4096, 0, false).reverse_debt == 16u * 16);  // one each
-  BOOST_TEST(format.cost(Operation::multicast, 4096, 0, false).bytes == format.cost(Operation::write, 4096, 0, false).bytes);
+  BOOST_TEST(format.cost(Operation::multicast, 4096, 0, false).bytes ==
+             format.cost(Operation::write, 4096, 0, false).bytes);
   BOOST_TEST(format.cost(Operation::read_request, 4096, 0, false).bytes == 2u * 16);
-  BOOST_TEST(format.cost(Operation::read_request, 4096, 128, false).bytes == 32u * 16);  // an engine that asks for less at once
+  BOOST_TEST(format.cost(Operation::read_request, 4096, 128, false).bytes ==
+             32u * 16);  // an engine that asks for less at once
   BOOST_TEST(format.cost(Operation::reduce_request, 4096, 128, false).bytes == 32u * 16);
   BOOST_TEST(format.cost(Operation::read_response, 4096, 0, false).bytes == 4096u + 32 * 16);
   BOOST_TEST(format.cost(Operation::reduce_response, 4096, 0, false).bytes == 4096u + 64 * 16);
   // A read's data is its own answer.
-  for (const Operation op : {Operation::read_request, Operation::read_response, Operation::reduce_request, Operation::reduce_response})
+  for (const Operation op :
+       {Operation::read_request, Operation::read_response, Operation::reduce_request, Operation::reduce_response})
     BOOST_TEST(format.cost(op, 4096, 0, false).reverse_debt == 0u);
 
   const Bytes bare = format.cost(Operation::write, 4096, 0, false).bytes;

@@ -1,6 +1,6 @@
 // One message alone: latencies plus its bytes at the slowest link, to the femtosecond, however it is cut.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::gb;
@@ -71,17 +71,20 @@ BOOST_AUTO_TEST_CASE(slow_fast_slow_stores_one_packet_where_it_speeds_up) {
   transport::PacketFormat packet;
   packet.max_payload_bytes = 1000;
   packet.overhead_bytes = 24;
-  std::vector<transport::LinkDirection> links{ideal(gb(1), Time::ns(10)), ideal(gb(8), Time::ns(20)), ideal(gb(1), Time::ns(30))};
+  std::vector<transport::LinkDirection> links{ideal(gb(1), Time::ns(10)), ideal(gb(8), Time::ns(20)),
+                                              ideal(gb(1), Time::ns(30))};
   for (auto& link : links) link.packet = packet;
   for (const Bytes packets : {1, 2, 7, 50})
-    BOOST_TEST(time_of(links, 50'000, packets * 1000).fs() == (Time::ns(60) + Time::ns(1024) + Time::ns(50 * 1024)).fs());
+    BOOST_TEST(time_of(links, 50'000, packets * 1000).fs() ==
+               (Time::ns(60) + Time::ns(1024) + Time::ns(50 * 1024)).fs());
 }
 
 BOOST_AUTO_TEST_CASE(fast_slow_fast_hides_the_packet_it_stores) {
   transport::PacketFormat packet;
   packet.max_payload_bytes = 1000;
   packet.overhead_bytes = 24;
-  std::vector<transport::LinkDirection> links{ideal(gb(8), Time::ns(10)), ideal(gb(1), Time::ns(20)), ideal(gb(8), Time::ns(30))};
+  std::vector<transport::LinkDirection> links{ideal(gb(8), Time::ns(10)), ideal(gb(1), Time::ns(20)),
+                                              ideal(gb(8), Time::ns(30))};
   for (auto& link : links) link.packet = packet;
   BOOST_TEST(time_of(links, 50'000, 10'000).fs() == (Time::ns(60) + Time::ns(50 * 1024)).fs());
   // Packet by packet the last one is stored whole.
@@ -93,8 +96,9 @@ BOOST_AUTO_TEST_CASE(uncontended_time_is_exact_on_packets_and_odd_sizes) {
   packet.max_payload_bytes = 256;
   packet.overhead_bytes = 24;
   packet.first_overhead_bytes = 16;
-  std::vector<transport::LinkDirection> links{ideal(gb(63), Time::ns(110), 65'536, Time::ns(40)), ideal(gb(31), Time::ns(210), 65'536, Time::ns(40)),
-                                              ideal(gb(50), Time::ns(310), 100'000, Time::ns(200)), ideal(gb(63), Time::ns(110))};
+  std::vector<transport::LinkDirection> links{
+      ideal(gb(63), Time::ns(110), 65'536, Time::ns(40)), ideal(gb(31), Time::ns(210), 65'536, Time::ns(40)),
+      ideal(gb(50), Time::ns(310), 100'000, Time::ns(200)), ideal(gb(63), Time::ns(110))};
   links[2].packet = packet;
   packet.max_payload_bytes = 4096;
   links[0].packet = links[3].packet = packet;
@@ -111,7 +115,7 @@ BOOST_AUTO_TEST_CASE(automatic_transactions_are_a_quarter_microsecond_in_whole_p
     Line s(links, 0);
     return s.fabric.transaction_bytes(s.fabric.path(0, 1, 0));
   };
-  BOOST_TEST(bytes_of(0) == 12'480u);  // in 64 B
+  BOOST_TEST(bytes_of(0) == 12'480u);      // in 64 B
   BOOST_TEST(bytes_of(40'000) == 9'984u);  // W/4
   links[1].packet = packet;
   BOOST_TEST(bytes_of(0) == 3u * 4096);

@@ -1,6 +1,6 @@
 // What NVLink, PCIe and InfiniBand add to a link: headers, acks on the reverse direction, stripes over planes.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 #include "infiniband/infiniband.h"
 #include "nvlink/nvlink.h"
@@ -37,7 +37,8 @@ constexpr Bytes kMessage = 14'400'000;
 /// A GPU's memory with a bundle to each of several switch planes.
 class StripedNode : public test::MemoryNode {
  public:
-  StripedNode(sc_core::sc_module_name name, transport::Fabric& fabric, transport::Window window, const nvlink::Stripes& stripes)
+  StripedNode(sc_core::sc_module_name name, transport::Fabric& fabric, transport::Window window,
+              const nvlink::Stripes& stripes)
       : MemoryNode(name, fabric, window), stripes_(stripes) {}
   void send(transport::Message& message) override {
     std::vector<Bytes> on_plane;
@@ -53,7 +54,8 @@ class StripedNode : public test::MemoryNode {
   transport::Path path_to(transport::Window destination, std::uint8_t, transport::Engine) const override {
     transport::Path path;
     for (std::uint32_t plane = 0; plane < stripes_.planes(); ++plane)
-      path.lanes.push_back({transport::walk(*this, PortId(plane), transport::window_base(destination), 0), stripes_.links(plane)});
+      path.lanes.push_back(
+          {transport::walk(*this, PortId(plane), transport::window_base(destination), 0), stripes_.links(plane)});
     return path;
   }
 
@@ -64,8 +66,12 @@ class StripedNode : public test::MemoryNode {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(nvlink_pays_a_header_per_store_and_a_response_the_other_way) {
-  struct Case { Bytes engine; double one_way, both_ways; };
-  for (const Case& c : {Case{128, 128.0 / (128 + 16), 128.0 / (128 + 16 + 16)}, Case{256, 256.0 / (256 + 16), 256.0 / (256 + 16 + 16)}}) {
+  struct Case {
+    Bytes engine;
+    double one_way, both_ways;
+  };
+  for (const Case& c : {Case{128, 128.0 / (128 + 16), 128.0 / (128 + 16 + 16)},
+                        Case{256, 256.0 / (256 + 16), 256.0 / (256 + 16 + 16)}}) {
     const auto link = with(ideal(gb(100), Time::ns(100), 1 << 20, Time::ns(50)), nvlink::Protocol().packet_format());
     Pair one(link, 25'600, c.engine);
     one.send(Time(), 0, 1, kMessage);
@@ -78,7 +84,8 @@ BOOST_AUTO_TEST_CASE(nvlink_pays_a_header_per_store_and_a_response_the_other_way
     both.run();
     const double trains = static_cast<double>(kMessage) / 25'600;
     for (const Time t : both.took)
-      BOOST_TEST(static_cast<double>(kMessage) / (t - Time::ns(200)).seconds() == 100e9 * c.both_ways, tt::tolerance(1 / trains));
+      BOOST_TEST(static_cast<double>(kMessage) / (t - Time::ns(200)).seconds() == 100e9 * c.both_ways,
+                 tt::tolerance(1 / trains));
     BOOST_TEST(c.one_way > c.both_ways);
   }
 }
@@ -142,7 +149,8 @@ BOOST_AUTO_TEST_CASE(stripes_by_links_give_450_and_equal_ones_400) {
   const auto rate_with = [&](const nvlink::Stripes& stripes) {
     Simulation s(16'384);
     std::deque<StripedNode> gpus;
-    for (transport::Window w = 0; w < 2; ++w) gpus.emplace_back(("gpu" + std::to_string(w)).c_str(), s.fabric, w, stripes);
+    for (transport::Window w = 0; w < 2; ++w)
+      gpus.emplace_back(("gpu" + std::to_string(w)).c_str(), s.fabric, w, stripes);
     for (const std::uint32_t n : links) {
       transport::Switch& plane = s.add_switch();
       for (StripedNode& gpu : gpus) Simulation::attach(gpu, plane, ideal(gb(25 * n), Time::ns(250)));

@@ -2,8 +2,8 @@
 // chains, trees and leaf-spines, with random classes on random channels, weights and priorities, under random traffic. Each
 // network takes several rounds, each beginning when the one before is over. The invariants (transport/invariants.h) are
 // watched throughout: bytes in = bytes out for every message at every device, bounded credit, no line faster than its rate.
-#include "tests/support/systemc_main.h"
 #include "tests/support/network.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::Network;
@@ -23,7 +23,8 @@ transport::ChannelPlan random_plan(std::mt19937& random) {
 
 /// A network of its own for every seed, over all shapes and transaction sizes.
 struct Case {
-  explicit Case(std::uint32_t seed) : random(seed), plan(random_plan(random)), net(seed, transaction_bytes(seed), plan) {
+  explicit Case(std::uint32_t seed)
+      : random(seed), plan(random_plan(random)), net(seed, transaction_bytes(seed), plan) {
     BOOST_TEST_INFO_SCOPE("seed " << seed);
     const std::size_t nodes = 3 + random() % 6;
     switch (seed % 4) {
@@ -136,7 +137,8 @@ BOOST_AUTO_TEST_CASE(a_lone_message_takes_what_the_fabric_says) {
       const std::size_t i = c.net.send_all(c.net.random_traffic(1, 1 << (8 + round), Time::us(1)), c.next_round());
       c.net.run();
       BOOST_TEST((c.net.took[i] <= c.net.alone[i] + rounding && c.net.alone[i] <= c.net.took[i] + rounding),
-                 "seed " << seed << ", " << c.net.wanted()[i].bytes << " B: took " << c.net.took[i].fs() << ", said " << c.net.alone[i].fs());
+                 "seed " << seed << ", " << c.net.wanted()[i].bytes << " B: took " << c.net.took[i].fs() << ", said "
+                         << c.net.alone[i].fs());
     }
   }
 }

@@ -1,6 +1,6 @@
 // The same run gives the same times, and the order of ties decides nothing that matters.
-#include "tests/support/systemc_main.h"
 #include "tests/support/network.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::gb;
@@ -10,7 +10,10 @@ using test::Simulation;
 
 namespace {
 
-struct Outcome { std::vector<std::uint64_t> landed; double mean_s = 0, makespan_s = 0; };
+struct Outcome {
+  std::vector<std::uint64_t> landed;
+  double mean_s = 0, makespan_s = 0;
+};
 
 Outcome outcome(const Simulation& s) {
   Outcome o;
@@ -54,7 +57,8 @@ Outcome ties(std::uint64_t tie_seed, int kind) {
   s.fabric.calendar().shuffle_ties(tie_seed);
   for (transport::Window from = 0; from < kNodes; ++from) {
     if (kind == 0)
-      for (transport::Window step = 1; step < kNodes; ++step) s.send(Time::fs(step), from, (from + step) % kNodes, kCut * 64);
+      for (transport::Window step = 1; step < kNodes; ++step)
+        s.send(Time::fs(step), from, (from + step) % kNodes, kCut * 64);
     if (kind == 1 && from != 0) s.send(Time(), from, 0, kCut * 64 * (1 + from % 3));
     if (kind == 2) s.send(Time(), from, (from + kNodes / 2) % kNodes, kCut * 64 * (1 + from % 3));
   }

@@ -1,6 +1,6 @@
 // The ways up of a leaf-spine network: by destination, by queue pair, by what is free.
-#include "tests/support/systemc_main.h"
 #include "tests/support/leaf_spine.h"
+#include "tests/support/systemc_main.h"
 
 #include <random>
 
@@ -50,7 +50,8 @@ BOOST_AUTO_TEST_CASE(ecmp_halves_two_elephants_that_collide) {
 }
 
 BOOST_AUTO_TEST_CASE(adaptive_routing_gives_both_the_full_rate) {
-  for (std::uint32_t channel = 0; channel < 3; ++channel) BOOST_TEST(delay_of_two_elephants(Routing::adaptive, channel) < 0.01);
+  for (std::uint32_t channel = 0; channel < 3; ++channel)
+    BOOST_TEST(delay_of_two_elephants(Routing::adaptive, channel) < 0.01);
 }
 
 BOOST_AUTO_TEST_CASE(deterministic_routing_goes_by_destination) {

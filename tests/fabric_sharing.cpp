@@ -1,6 +1,6 @@
 // Contention: who gets how much of a link that several want.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::gb;
@@ -17,7 +17,8 @@ transport::ChannelPlan plan_of(const std::vector<transport::ClassSpec>& classes)
 
 /// Nodes around one switch, all links alike.
 struct Star : Simulation {
-  Star(std::size_t count, const transport::LinkDirection& link, Bytes transaction_bytes, const transport::ChannelPlan& plan = {})
+  Star(std::size_t count, const transport::LinkDirection& link, Bytes transaction_bytes,
+       const transport::ChannelPlan& plan = {})
       : Simulation(transaction_bytes, plan) {
     transport::Switch& sw = add_switch();
     for (std::size_t i = 0; i < count; ++i) attach(node(), sw, link);
@@ -26,7 +27,8 @@ struct Star : Simulation {
 
 /// Nodes 0..n-1 and n..2n-1 below two switches that share one link of the nodes' rate.
 struct Dumbbell : Simulation {
-  Dumbbell(std::size_t per_side, const transport::LinkDirection& link, Bytes transaction_bytes, const transport::ChannelPlan& plan = {})
+  Dumbbell(std::size_t per_side, const transport::LinkDirection& link, Bytes transaction_bytes,
+           const transport::ChannelPlan& plan = {})
       : Simulation(transaction_bytes, plan) {
     transport::Switch& left = add_switch();
     transport::Switch& right = add_switch();

@@ -1,6 +1,6 @@
 // A fabric that stands still says who waits where, and for whom.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 #include "transport/stall.h"
 

@@ -1,6 +1,6 @@
 // Back-pressure: a buffer smaller than rate x round trip gives exactly W/RTT, whatever the train size; a larger one the line.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::gb;
@@ -51,7 +51,8 @@ BOOST_AUTO_TEST_CASE(a_window_of_rate_times_round_trip_gives_the_line) {
 BOOST_AUTO_TEST_CASE(throughput_follows_the_window_up_to_the_line) {
   for (const Bytes buffer : {1'000, 2'500, 7'300, 20'000, 33'333, 49'999, 50'000, 70'000, 200'000}) {
     const double expected = std::min(50e9, static_cast<double>(buffer) / 1e-6);
-    BOOST_TEST(static_cast<double>(kMessage) / time_of(buffer, 4096, 1).seconds() == expected, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(static_cast<double>(kMessage) / time_of(buffer, 4096, 1).seconds() == expected,
+               boost::test_tools::tolerance(1e-9));
   }
 }
 

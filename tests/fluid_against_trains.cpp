@@ -28,7 +28,8 @@ struct Outcome {
 };
 
 /// Packets are small, so that trains are in their limit.
-Outcome run(const Builder& build, const std::vector<Sent>& traffic, bool fluid, const transport::ChannelPlan& plan = {}) {
+Outcome run(const Builder& build, const std::vector<Sent>& traffic, bool fluid,
+            const transport::ChannelPlan& plan = {}) {
   Simulation s(4096, plan);
   build(s);
   if (fluid) s.fabric.model_as_fluid();
@@ -51,8 +52,9 @@ transport::LinkDirection link(double gb_per_s, Bytes buffer) {
 
 transport::Switch& crossbar(Simulation& s) {
   const std::string name = "switch" + std::to_string(s.switches.size());
-  transport::Switch& made = s.switches.emplace_back(name.c_str(), s.fabric.context(), transport::Switch::DecodeBy::window,
-                                                    transport::Switch::Queues::by_input_and_output);
+  transport::Switch& made =
+      s.switches.emplace_back(name.c_str(), s.fabric.context(), transport::Switch::DecodeBy::window,
+                              transport::Switch::Queues::by_input_and_output);
   s.fabric.add_device(made);
   return made;
 }
@@ -66,7 +68,8 @@ Builder star(std::uint32_t nodes, const transport::LinkDirection& each) {
 
 /// Rounds in which every node sends one message to a random other one, within `spread` of each other; sizes are spread evenly
 /// over their logarithm.
-std::vector<Sent> random_rounds(std::uint32_t seed, std::size_t rounds, std::uint32_t nodes, double least, double most, Time spread) {
+std::vector<Sent> random_rounds(std::uint32_t seed, std::size_t rounds, std::uint32_t nodes, double least, double most,
+                                Time spread) {
   std::mt19937_64 random(seed);
   std::vector<Sent> all;
   for (std::size_t r = 0; r < rounds; ++r)
@@ -90,7 +93,8 @@ BOOST_AUTO_TEST_CASE(random_messages_take_what_they_take_as_trains) {
     std::size_t slowed = 0;
     for (const std::uint32_t seed : {1u, 2u, 3u}) {
       const std::vector<Sent> traffic = random_rounds(seed, 10, 16, least, 16 * least, Time::us(3));
-      const Outcome train = run(star(16, link(450, 1'000'000)), traffic, false), fluid = run(star(16, link(450, 1'000'000)), traffic, true);
+      const Outcome train = run(star(16, link(450, 1'000'000)), traffic, false),
+                    fluid = run(star(16, link(450, 1'000'000)), traffic, true);
       for (std::size_t m = 0; m < traffic.size(); ++m) {
         errors.push_back(error(fluid.took[m], train.took[m]));
         slowed += error(train.took[m], gb(450).time_for(traffic[m].bytes)) > 0.5;
@@ -108,7 +112,8 @@ BOOST_AUTO_TEST_CASE(a_bottleneck_is_shared_max_min) {
   const std::vector<std::uint64_t> rates{1, 2, 5, 10, 20, 50, 50, 50};
   const Builder build = [&](Simulation& s) {
     transport::Switch& sw = crossbar(s);
-    for (const std::uint64_t rate : rates) Simulation::attach(s.node(), sw, test::ideal(gb(rate), Time::ns(100), 100'000, Time::ns(100)));
+    for (const std::uint64_t rate : rates)
+      Simulation::attach(s.node(), sw, test::ideal(gb(rate), Time::ns(100), 100'000, Time::ns(100)));
     Simulation::attach(s.node(), sw, test::ideal(gb(100), Time::ns(100), 100'000, Time::ns(100)));
   };
   // As much as each gets in a millisecond, so that all end together.
@@ -135,7 +140,9 @@ BOOST_AUTO_TEST_CASE(a_port_shares_by_input_first) {
     }
     Simulation::attach(s.node(), middle, line);
   };
-  const std::vector<Sent> traffic{{Time(), 0, 4, 10'000'000, 0}, {Time(), 1, 4, 10'000'000, 0}, {Time(), 2, 4, 10'000'000, 0},
+  const std::vector<Sent> traffic{{Time(), 0, 4, 10'000'000, 0},
+                                  {Time(), 1, 4, 10'000'000, 0},
+                                  {Time(), 2, 4, 10'000'000, 0},
                                   {Time(), 3, 4, 30'000'000, 0}};
   const Outcome train = run(build, traffic, false), fluid = run(build, traffic, true);
   for (std::size_t m = 0; m < traffic.size(); ++m) {
@@ -148,7 +155,8 @@ BOOST_AUTO_TEST_CASE(an_all_to_all_keeps_its_slowest_link_busy) {
   // A PCIe box: four GPUs of 26 GB/s at each of two switches, 40 GB/s between them. Far messages come in by one input of a
   // receiver's switch and near ones by three, but have their bottleneck in between: taking turns there would hold them up.
   constexpr Bytes kEach = 2'000'000;
-  const auto line = test::ideal(gb(26), Time::ns(100), 65'536, Time::ns(100)), middle = test::ideal(gb(40), Time::ns(300), 65'536, Time::ns(300));
+  const auto line = test::ideal(gb(26), Time::ns(100), 65'536, Time::ns(100)),
+             middle = test::ideal(gb(40), Time::ns(300), 65'536, Time::ns(300));
   const Builder build = [&](Simulation& s) {
     transport::Switch& left = s.add_switch();
     transport::Switch& right = s.add_switch();
@@ -158,13 +166,16 @@ BOOST_AUTO_TEST_CASE(an_all_to_all_keeps_its_slowest_link_busy) {
     right.decoder().set_default(back);
   };
   std::vector<Sent> traffic;
-  for (transport::Window next = 1; next < 8; ++next)  // each begins with its neighbour: in step, all would send to the same one
-    for (transport::Window from = 0; from < 8; ++from) traffic.push_back({Time(), from, static_cast<transport::Window>((from + next) % 8), kEach, 0});
+  for (transport::Window next = 1; next < 8;
+       ++next)  // each begins with its neighbour: in step, all would send to the same one
+    for (transport::Window from = 0; from < 8; ++from)
+      traffic.push_back({Time(), from, static_cast<transport::Window>((from + next) % 8), kEach, 0});
   const Outcome train = run(build, traffic, false), fluid = run(build, traffic, true);
   const double longest = 16. * kEach / 40e9;
   for (const Outcome* outcome : {&train, &fluid}) {
     BOOST_TEST_CONTEXT((outcome == &train ? "trains" : "fluid"))
-    BOOST_TEST(std::max_element(outcome->took.begin(), outcome->took.end())->seconds() == longest, boost::test_tools::tolerance(0.01));
+    BOOST_TEST(std::max_element(outcome->took.begin(), outcome->took.end())->seconds() == longest,
+               boost::test_tools::tolerance(0.01));
   }
 }
 
@@ -200,17 +211,22 @@ BOOST_AUTO_TEST_CASE(random_traffic_over_random_trees_takes_what_it_takes_as_tra
       std::vector<Sent> traffic;
       for (transport::Window from = 0; from < nodes; ++from)
         for (std::uint64_t m = pick(1, most); m > 0; --m)
-          traffic.push_back({Time(), from, static_cast<transport::Window>((from + pick(1, nodes - 1)) % nodes), pick(500'000, 2'000'000), 0});
+          traffic.push_back({Time(), from, static_cast<transport::Window>((from + pick(1, nodes - 1)) % nodes),
+                             pick(500'000, 2'000'000), 0});
       const Outcome train = run(build, traffic, false), fluid = run(build, traffic, true);
       for (std::size_t m = 0; m < traffic.size(); ++m) errors.push_back(error(fluid.took[m], train.took[m]));
-      ends.push_back(error(*std::max_element(fluid.took.begin(), fluid.took.end()), *std::max_element(train.took.begin(), train.took.end())));
+      ends.push_back(error(*std::max_element(fluid.took.begin(), fluid.took.end()),
+                           *std::max_element(train.took.begin(), train.took.end())));
     }
     std::sort(errors.begin(), errors.end());
     std::sort(ends.begin(), ends.end());
-    const auto at = [](const std::vector<double>& all, std::size_t percent) { return all[(all.size() - 1) * percent / 100]; };
-    BOOST_TEST_MESSAGE("messages a node: " << most << "; messages 50/90/95/100 %: " << at(errors, 50) << " " << at(errors, 90) << " "
-                       << at(errors, 95) << " " << at(errors, 100) << "; ends: " << at(ends, 50) << " " << at(ends, 90) << " "
-                       << at(ends, 95) << " " << at(ends, 100));
+    const auto at = [](const std::vector<double>& all, std::size_t percent) {
+      return all[(all.size() - 1) * percent / 100];
+    };
+    BOOST_TEST_MESSAGE("messages a node: " << most << "; messages 50/90/95/100 %: " << at(errors, 50) << " "
+                                           << at(errors, 90) << " " << at(errors, 95) << " " << at(errors, 100)
+                                           << "; ends: " << at(ends, 50) << " " << at(ends, 90) << " " << at(ends, 95)
+                                           << " " << at(ends, 100));
     BOOST_TEST(at(ends, 50) <= 0.01);
     BOOST_TEST(at(ends, 90) <= 0.12);
   }
@@ -223,7 +239,8 @@ BOOST_AUTO_TEST_CASE(weights_and_priorities_hold) {
   plan.assign(2, {2, 1, 1});
   const Builder build = star(4, test::ideal(gb(50), Time::ns(100), 100'000, Time::ns(100)));
   // The third goes first, alone for 100 us; then 1:3, 10 MB and 30 MB together in 800 us.
-  const std::vector<Sent> traffic{{Time(), 0, 3, 10'000'000, 0}, {Time(), 1, 3, 30'000'000, 1}, {Time(), 2, 3, 5'000'000, 2}};
+  const std::vector<Sent> traffic{
+      {Time(), 0, 3, 10'000'000, 0}, {Time(), 1, 3, 30'000'000, 1}, {Time(), 2, 3, 5'000'000, 2}};
   const Outcome train = run(build, traffic, false, plan), fluid = run(build, traffic, true, plan);
   BOOST_TEST(fluid.took[0].seconds() == 900e-6, boost::test_tools::tolerance(0.001));
   BOOST_TEST(fluid.took[1].seconds() == 900e-6, boost::test_tools::tolerance(0.001));
@@ -234,7 +251,8 @@ BOOST_AUTO_TEST_CASE(weights_and_priorities_hold) {
 
 BOOST_AUTO_TEST_CASE(links_carry_the_same_bytes) {
   const std::vector<Sent> traffic = random_rounds(7, 10, 8, 1e3, 1e6, Time::us(20));
-  const Outcome train = run(star(8, link(450, 1'000'000)), traffic, false), fluid = run(star(8, link(450, 1'000'000)), traffic, true);
+  const Outcome train = run(star(8, link(450, 1'000'000)), traffic, false),
+                fluid = run(star(8, link(450, 1'000'000)), traffic, true);
   for (std::size_t p = 0; p < train.counters.size(); ++p) {
     BOOST_TEST(fluid.counters[p].payload_bytes == train.counters[p].payload_bytes);
     BOOST_TEST(fluid.counters[p].wire_bytes == train.counters[p].wire_bytes);
@@ -243,7 +261,8 @@ BOOST_AUTO_TEST_CASE(links_carry_the_same_bytes) {
 
 BOOST_AUTO_TEST_CASE(the_same_traffic_takes_the_same_time_again) {
   const std::vector<Sent> traffic = random_rounds(11, 10, 16, 1e3, 1e6, Time::us(2));
-  const Outcome once = run(star(16, link(450, 1'000'000)), traffic, true), again = run(star(16, link(450, 1'000'000)), traffic, true);
+  const Outcome once = run(star(16, link(450, 1'000'000)), traffic, true),
+                again = run(star(16, link(450, 1'000'000)), traffic, true);
   for (std::size_t m = 0; m < traffic.size(); ++m) BOOST_TEST(once.took[m].fs() == again.took[m].fs());
 }
 

@@ -1,6 +1,6 @@
 // Fluid fidelity where the answer is known: lone messages, streams in line, rings, shares of a bottleneck.
-#include "tests/support/systemc_main.h"
 #include "tests/support/collective_star.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::gb;
@@ -29,7 +29,8 @@ BOOST_AUTO_TEST_CASE(a_lone_message_takes_what_trains_take) {
       transport::Switch& far = s.add_switch();
       Simulation::attach(s.node(), near, packets(gb(64), Time::ns(100)));
       Simulation::attach(s.node(), far, packets(gb(50), Time::ns(70)));
-      near.decoder().set_default(Simulation::join(near, far, packets(gb(25), Time::ns(500)), packets(gb(25), Time::ns(500))).first);
+      near.decoder().set_default(
+          Simulation::join(near, far, packets(gb(25), Time::ns(500)), packets(gb(25), Time::ns(500))).first);
       if (fluid) s.fabric.model_as_fluid();
       s.send(Time::ns(3), 0, 1, bytes);
       s.run();
@@ -61,7 +62,8 @@ BOOST_AUTO_TEST_CASE(a_ring_takes_its_closed_form) {
   for (const std::uint32_t members : {2u, 8u, 64u}) {
     test::CollectiveStar star(members, ideal(gb(450), Time::ns(250)));
     star.fabric.model_as_fluid();
-    const Time took = star.run_once(test::collective_of(collective::Operation::all_reduce, collective::Algorithm::ring, kBytes));
+    const Time took =
+        star.run_once(test::collective_of(collective::Operation::all_reduce, collective::Algorithm::ring, kBytes));
     BOOST_TEST(took.fs() == ((gb(450).time_for(kBytes / members) + Time::ns(500)) * (2 * (members - 1))).fs());
   }
 }
@@ -71,7 +73,8 @@ BOOST_AUTO_TEST_CASE(acks_of_the_other_direction_take_their_share) {
   constexpr Bytes kBytes = 64 << 20;
   test::CollectiveStar star(2, packets(gb(450), Time::ns(250)));
   star.fabric.model_as_fluid();
-  const Time took = star.run_once(test::collective_of(collective::Operation::all_reduce, collective::Algorithm::ring, kBytes, 4));
+  const Time took =
+      star.run_once(test::collective_of(collective::Operation::all_reduce, collective::Algorithm::ring, kBytes, 4));
   const Time line = gb(450).time_for(kBytes / 256 * (272 + 16));
   BOOST_TEST((line <= took && took <= line + Time::ns(600)));  // two hops, and what the first packet is stored for
 }

@@ -1,7 +1,7 @@
 // Fluid fidelity on what machines have: groups behind a switch, NICs, slow writers, links that change, and sets of links of
 // which only some are fluid.
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 #include "infiniband/infiniband.h"
 #include "pcie/pcie.h"
@@ -63,7 +63,8 @@ BOOST_AUTO_TEST_CASE(groups_take_and_carry_what_they_do_as_trains) {
       s.run();
       took[fluid] = s.took[0];
       for (const transport::Device* device : s.fabric.devices())
-        for (std::uint32_t p = 0; p < device->ports(); ++p) carried[fluid].push_back(device->port(PortId(p)).counters.payload_bytes);
+        for (std::uint32_t p = 0; p < device->ports(); ++p)
+          carried[fluid].push_back(device->port(PortId(p)).counters.payload_bytes);
     }
     BOOST_TEST(took[0].fs() == took[1].fs());
     BOOST_TEST(carried[0] == carried[1], tt::per_element());

@@ -158,7 +158,9 @@ BOOST_AUTO_TEST_CASE(a_sliding_window_bounds_work_and_bytes) {
   }
   for (const char* name : {"L40S", "H100-SXM5-80GB"}) {
     const GpuDatasheet gpu = gpu_datasheet(name);
-    const auto prefill = [&](const AttentionHeads& heads, std::uint64_t start) { return prefill_attention_time(gpu, heads, {{1024, start}}); };
+    const auto prefill = [&](const AttentionHeads& heads, std::uint64_t start) {
+      return prefill_attention_time(gpu, heads, {{1024, start}});
+    };
     const auto decode = [&](const AttentionHeads& heads, std::uint64_t context) {
       return decode_attention_time(gpu, heads, one_token_each(std::vector<std::uint64_t>(16, context)));
     };

@@ -23,7 +23,7 @@ struct Published {
   std::uint32_t sms;
   double fp16_tflops, fp8_tflops;  // dense
   double hbm_gb, hbm_gb_per_s;
-  double nvlink_gb_per_s;          // one direction, all links
+  double nvlink_gb_per_s;  // one direction, all links
 };
 
 // Vendors' datasheets: SMs, dense tensor peaks (bf16 runs at the fp16 rate), memory, NVLink. GeForce with fp32 accumulation.
@@ -60,7 +60,8 @@ double tflops(const gpu::GpuDatasheet& g, DataType type) {
 
 /// A user's datasheet, as a file that lives as long as this.
 struct OwnSheet {
-  explicit OwnSheet(const std::string& text) : path(std::filesystem::temp_directory_path() / ("railyard_sheet_" + std::to_string(::getpid()) + ".yaml")) {
+  explicit OwnSheet(const std::string& text)
+      : path(std::filesystem::temp_directory_path() / ("railyard_sheet_" + std::to_string(::getpid()) + ".yaml")) {
     std::ofstream(path) << text;
   }
   ~OwnSheet() { std::filesystem::remove(path); }
@@ -98,8 +99,10 @@ BOOST_AUTO_TEST_CASE(facts_and_a_family_are_a_datasheet) {
     BOOST_TEST(gpu::gemm_time(facts, shape).seconds == gpu::gemm_time(h100, shape).seconds);
   }
   const gpu::AttentionHeads heads{64, 8, 128, DataType::bf16};
-  BOOST_TEST(gpu::prefill_attention_time(facts, heads, {{4096, 100}}).seconds == gpu::prefill_attention_time(h100, heads, {{4096, 100}}).seconds);
-  BOOST_TEST(gpu::decode_attention_time(facts, heads, {{1, 5000}}).seconds == gpu::decode_attention_time(h100, heads, {{1, 5000}}).seconds);
+  BOOST_TEST(gpu::prefill_attention_time(facts, heads, {{4096, 100}}).seconds ==
+             gpu::prefill_attention_time(h100, heads, {{4096, 100}}).seconds);
+  BOOST_TEST(gpu::decode_attention_time(facts, heads, {{1, 5000}}).seconds ==
+             gpu::decode_attention_time(h100, heads, {{1, 5000}}).seconds);
   BOOST_TEST(gpu::memory_bound_time(facts, 1e8).seconds == gpu::memory_bound_time(h100, 1e8).seconds);
   BOOST_TEST(facts.collective.channels == h100.collective.channels);
   BOOST_TEST(facts.nvlink.links == 0u);  // a fact: none is named

@@ -77,8 +77,7 @@ double of_twice(const GpuDatasheet& gpu, const KernelSpec& spec, const Change& c
 }
 
 void check_unmoved(const GpuDatasheet& gpu, const Change& change, const std::vector<KernelSpec>& kernels) {
-  for (const KernelSpec& spec : kernels)
-    BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) {
+  for (const KernelSpec& spec : kernels) BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) {
       const double rest = of_twice(gpu, spec, change);
       BOOST_TEST(rest <= 1 + 1e-12);
       BOOST_TEST(rest > 0.97);
@@ -89,8 +88,7 @@ void check_unmoved(const GpuDatasheet& gpu, const Change& change, const std::vec
 
 BOOST_AUTO_TEST_CASE(twice_the_memory_rate_serves_what_reads_memory) {
   for (const GpuDatasheet& gpu : shipped_gpus()) {
-    for (const KernelSpec& spec : {kWeights, kCopy, kDecode})
-      BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) {
+    for (const KernelSpec& spec : {kWeights, kCopy, kDecode}) BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) {
         BOOST_TEST(of_twice(gpu, spec, kHbm) >= 0.5);
         BOOST_TEST(of_twice(gpu, spec, kHbm) < 0.62);  // as the next resource lets it
         BOOST_TEST(of_twice(changed(gpu, kHbm, 0.5), spec, kHbm) < 0.54);
@@ -102,8 +100,11 @@ BOOST_AUTO_TEST_CASE(twice_the_memory_rate_serves_what_reads_memory) {
 BOOST_AUTO_TEST_CASE(twice_the_clock_or_the_sms_serve_what_computes) {
   for (const GpuDatasheet& gpu : shipped_gpus())
     for (const Change& change : {kClock, kSms}) {
-      for (const KernelSpec& spec : {kProduct, kPrefill})
-        BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) BOOST_TEST(of_twice(gpu, spec, change) == 0.5, tt::tolerance(0.04));
+      for (const KernelSpec& spec : {kProduct, kPrefill}) {
+        BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) {
+          BOOST_TEST(of_twice(gpu, spec, change) == 0.5, tt::tolerance(0.04));
+        }
+      }
       check_unmoved(gpu, change, {kCopy, kDecode, kLaunch});
     }
 }
@@ -116,7 +117,8 @@ BOOST_AUTO_TEST_CASE(twice_the_tensor_rate_serves_products_up_to_their_next_limi
       BOOST_TEST(of_twice(changed(gpu, kTensor, 0.5), kProduct, kTensor) < 0.56);
       BOOST_TEST(of_twice(gpu, kProduct, kTensor) < 0.85);
       const double products = 512 / gpu.tensor_flop_per_clock(), exponentials = 0.85 / 16;
-      BOOST_TEST(of_twice(gpu, kPrefill, kTensor) == (products / 2 + exponentials) / (products + exponentials), tt::tolerance(0.01));
+      BOOST_TEST(of_twice(gpu, kPrefill, kTensor) == (products / 2 + exponentials) / (products + exponentials),
+                 tt::tolerance(0.01));
     }
     check_unmoved(gpu, kTensor, {kCopy, kDecode, kLaunch});
   }
@@ -139,7 +141,8 @@ BOOST_AUTO_TEST_CASE(twice_the_l2_capacity_keeps_weights) {
   for (GpuDatasheet gpu : shipped_gpus()) {
     KernelSpec spec = product(1, 8192, static_cast<std::uint64_t>(1.5 * working_bytes(gpu) / (2 * 8192)));
     spec.weight_copies = 1;
-    const double weights = 2.0 * static_cast<double>(spec.n * spec.k), rest = 2.0 * static_cast<double>(spec.n + spec.k);
+    const double weights = 2.0 * static_cast<double>(spec.n * spec.k),
+                 rest = 2.0 * static_cast<double>(spec.n + spec.k);
     BOOST_TEST_CONTEXT(gpu.name) {
       BOOST_TEST(kernel_time(gpu, spec).bytes > weights / 2);
       gpu.l2.capacity_mib *= 2;

@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(a_few_rows_stream_weights_on_every_gpu) {
       for (std::uint64_t m = 1; m <= 16; ++m)
         for (const auto& [n, k] : {std::pair{28672, 8192}, {8192, 28672}, {32768, 32768}}) {
           const double weights = static_cast<double>(n) * k * bytes_of(type);
-          const double share = weights / gemm_time(gpu, {m, std::uint64_t(n), std::uint64_t(k), type, 1}).seconds / (gpu.hbm.gb_per_s * 1e9);
+          const double share = weights / gemm_time(gpu, {m, std::uint64_t(n), std::uint64_t(k), type, 1}).seconds /
+                               (gpu.hbm.gb_per_s * 1e9);
           BOOST_TEST_CONTEXT(name << " " << m << "x" << n << "x" << k << " " << name_of(type)) {
             BOOST_TEST(share > 0.6);
             BOOST_TEST(share < 0.95);
@@ -131,8 +132,12 @@ BOOST_AUTO_TEST_CASE(power_limit_solves_its_own_equation) {
 // After long load the first kernel is as slow as the last. 8192^3 of an A100 after ten thousand warm-ups: 253.7 TFLOP/s (Azure
 // AI-benchmarking-guide 8fd0c6e), 16384^3 in fp8 of an H100: 1377.
 BOOST_AUTO_TEST_CASE(steady_load_reaches_the_sustained_rate_at_once) {
-  const struct { const char* gpu; std::uint64_t n; DataType type; double tflops; } rows[] = {
-      {"A100-SXM4-80GB", 8192, DataType::fp16, 253.7}, {"H100-SXM5-80GB", 16384, DataType::fp8, 1377.3}};
+  const struct {
+    const char* gpu;
+    std::uint64_t n;
+    DataType type;
+    double tflops;
+  } rows[] = {{"A100-SXM4-80GB", 8192, DataType::fp16, 253.7}, {"H100-SXM5-80GB", 16384, DataType::fp8, 1377.3}};
   for (const auto& row : rows) {
     GemmShape shape{row.n, row.n, row.n, row.type, 1};
     const double burst = gemm_time(gpu_datasheet(row.gpu), shape).seconds;
@@ -238,7 +243,8 @@ BOOST_AUTO_TEST_CASE(narrow_weights_are_read_as_they_are) {
         const KernelTime bf16 = gemm_time(gpu, wide), int4 = gemm_time(gpu, narrow);
         BOOST_TEST_CONTEXT(m << " rows") {
           BOOST_TEST(int4.flops == bf16.flops);
-          if (m <= 256) BOOST_TEST(int4.bytes < bf16.bytes);  // of more rows, activations are read again for smaller tiles
+          if (m <= 256)
+            BOOST_TEST(int4.bytes < bf16.bytes);  // of more rows, activations are read again for smaller tiles
           BOOST_TEST(int4.seconds >= last);
           BOOST_TEST(int4.bytes > 16384.0 * 8192 * kInt4Bytes);
           if (m == 1) BOOST_TEST(int4.bytes < bf16.bytes / 3);

@@ -28,9 +28,12 @@ std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
   for (const char c : line) {
-    if (c == '"') quoted = !quoted;
-    else if (c == ',' && !quoted) fields.emplace_back();
-    else fields.back() += c;
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      fields.emplace_back();
+    else
+      fields.back() += c;
   }
   return fields;
 }
@@ -101,12 +104,15 @@ void check_attention(const std::string& system, const std::string& datasheet, st
     const bool decode = row["phase"] == "decode", vllm = row["library"].find("vllm") == 0;
     KernelSpec attention, rotary;
     attention.op = decode ? KernelOp::attention_decode : KernelOp::attention_prefill;
-    attention.heads = {static_cast<std::uint32_t>(std::stoul(row["heads"])), static_cast<std::uint32_t>(std::stoul(row["kv_heads"])),
+    attention.heads = {static_cast<std::uint32_t>(std::stoul(row["heads"])),
+                       static_cast<std::uint32_t>(std::stoul(row["kv_heads"])),
                        static_cast<std::uint32_t>(std::stoul(row["head_dim"])), DataType::bf16};
-    attention.sequences.assign(batch, decode ? AttentionSequence{1, context - 1} : AttentionSequence{tokens, context - tokens});
+    attention.sequences.assign(
+        batch, decode ? AttentionSequence{1, context - 1} : AttentionSequence{tokens, context - tokens});
     // FlashAttention-2 splits the contexts of grouped heads only.
     attention.split_context = !(gpu.architecture == "ampere" && vllm && attention.heads.query == attention.heads.kv);
-    if (row["library"].find("InferSim") != std::string::npos) {  // PyTorch calls in a loop, without the rotary embedding
+    if (row["library"].find("InferSim") !=
+        std::string::npos) {  // PyTorch calls in a loop, without the rotary embedding
       attention.launch = KernelLaunch::host;
       attention.host_us = 28;
       return kernel_time(gpu, attention).seconds;
@@ -140,7 +146,9 @@ void check_vidur(const std::string& system, const std::string& datasheet, double
     unsigned tokens = 0, tp = 0;
     if (row["system"] != system || std::sscanf(row["config"].c_str(), "num_tokens=%u TP=%u", &tokens, &tp) != 2)
       return std::nullopt;
-    struct Shape { std::uint64_t hidden, ffn, heads, kv_heads; };
+    struct Shape {
+      std::uint64_t hidden, ffn, heads, kv_heads;
+    };
     const std::string& kind = row["kind"];
     const Shape m = kind.find("70b") != std::string::npos  ? Shape{8192, 28672, 64, 8}
                     : kind.find("7b") != std::string::npos ? Shape{4096, 11008, 32, 32}

@@ -12,9 +12,10 @@ using railyard::test::gpu_datasheet;
 // bytes moved and GB/s reached, from launch-bound through L2 (16.7 MB) to HBM (267 MB).
 BOOST_AUTO_TEST_CASE(small_kernels_of_an_a100) {
   const GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB");
-  const struct { double bytes, gb_per_s; } measured[] = {{65536, 49},      {261600, 186},    {1045120, 666},
-                                                         {4176032, 1634},  {16687248, 2946}, {66682352, 1615},
-                                                         {266463664, 1715}};
+  const struct {
+    double bytes, gb_per_s;
+  } measured[] = {{65536, 49},      {261600, 186},    {1045120, 666},   {4176032, 1634},
+                  {16687248, 2946}, {66682352, 1615}, {266463664, 1715}};
   for (const auto& row : measured) {
     const double seconds = memory_bound_time(a100, row.bytes).seconds;
     BOOST_TEST_CONTEXT(row.bytes)
@@ -33,7 +34,8 @@ BOOST_AUTO_TEST_CASE(cold_bytes_go_to_hbm) {
 BOOST_AUTO_TEST_CASE(large_copies_stream_and_small_ones_launch) {
   const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
   const KernelTime large = memory_bound_time(h100, 1e9), small = memory_bound_time(h100, 1000);
-  BOOST_TEST(1e9 / large.seconds == h100.hbm.stream_ratio * h100.hbm.gb_per_s * 1e9, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(1e9 / large.seconds == h100.hbm.stream_ratio * h100.hbm.gb_per_s * 1e9,
+             boost::test_tools::tolerance(0.01));
   BOOST_TEST(name_of(large.limit) == std::string("hbm"));
   BOOST_TEST(name_of(small.limit) == std::string("launch"));
   double last = 0;

@@ -43,13 +43,13 @@ const AttentionHeads kHeads{32, 8, 128, DataType::bf16};
 AttentionHeads latent(std::uint32_t query) { return {query, 1, 576, DataType::bf16, 512, true}; }
 
 std::vector<KernelSpec> one_of_each() {
-  std::vector<KernelSpec> specs{gemm(512, 4096, 4096),
-                                attention(KernelOp::attention_prefill, kHeads, {{1024, 512}}),
+  std::vector<KernelSpec> specs{gemm(512, 4096, 4096), attention(KernelOp::attention_prefill, kHeads, {{1024, 512}}),
                                 attention(KernelOp::attention_backward, kHeads, {{1024, 0}}),
                                 attention(KernelOp::attention_decode, kHeads, {{1, 5000}, {1, 300}}),
                                 attention(KernelOp::attention_decode, latent(128), {{2, 4096}})};
-  for (const KernelOp op : {KernelOp::rotary, KernelOp::norm, KernelOp::activation, KernelOp::residual_add, KernelOp::softmax,
-                            KernelOp::embedding, KernelOp::sampling, KernelOp::quantize, KernelOp::dequantize, KernelOp::copy})
+  for (const KernelOp op :
+       {KernelOp::rotary, KernelOp::norm, KernelOp::activation, KernelOp::residual_add, KernelOp::softmax,
+        KernelOp::embedding, KernelOp::sampling, KernelOp::quantize, KernelOp::dequantize, KernelOp::copy})
     specs.push_back(rows(op, 700, 4096));
   return specs;
 }
@@ -62,7 +62,8 @@ BOOST_AUTO_TEST_CASE(every_kernel_says_what_it_takes_of_the_gpu) {
     const GpuDatasheet gpu = gpu_datasheet(name);
     const double sms = gpu.sm.count;
     for (KernelSpec spec : one_of_each())
-      for (const KernelLaunch launch : {KernelLaunch::graph, KernelLaunch::stream, KernelLaunch::host, KernelLaunch::synchronous}) {
+      for (const KernelLaunch launch :
+           {KernelLaunch::graph, KernelLaunch::stream, KernelLaunch::host, KernelLaunch::synchronous}) {
         spec.launch = launch;
         const KernelTime time = kernel_time(gpu, spec);
         BOOST_TEST_CONTEXT(name << " " << name_of(spec.op) << " " << name_of(launch)) {
@@ -73,7 +74,8 @@ BOOST_AUTO_TEST_CASE(every_kernel_says_what_it_takes_of_the_gpu) {
           BOOST_TEST(time.ctas > 0u);
           BOOST_TEST(time.ctas_per_sm > 0u);
           BOOST_TEST(time.l2_bytes > 0.0);
-          BOOST_TEST(time.bytes <= time.l2_bytes * 1.0001 + 4.0 * 512 * 4096);  // of a result that goes to HBM by way of L2
+          BOOST_TEST(time.bytes <=
+                     time.l2_bytes * 1.0001 + 4.0 * 512 * 4096);  // of a result that goes to HBM by way of L2
         }
       }
   }
@@ -87,7 +89,8 @@ BOOST_AUTO_TEST_CASE(launches_differ_by_what_starts_them) {
     spec.launch = launch, spec.host_us = host_us;
     return kernel_time(gpu, spec).seconds;
   };
-  BOOST_TEST(with(KernelLaunch::stream, 0) - graph == (gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * 1e-6, tt::tolerance(1e-9));
+  BOOST_TEST(with(KernelLaunch::stream, 0) - graph == (gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * 1e-6,
+             tt::tolerance(1e-9));
   BOOST_TEST(with(KernelLaunch::synchronous, 21) == graph + 21e-6, tt::tolerance(1e-9));
   BOOST_TEST(with(KernelLaunch::host, 200) == 200e-6, tt::tolerance(1e-9));  // the host is slower than the kernel
   BOOST_TEST(with(KernelLaunch::host, 1) == graph, tt::tolerance(1e-9));
@@ -125,7 +128,8 @@ BOOST_AUTO_TEST_CASE(block_scaled_types_run_as_fast_and_carry_their_scales) {
   BOOST_TEST(kernel_time(b200, gemm(1, 16384, 16384, DataType::nvfp4)).bytes / fp8 == 9.0 / 16, tt::tolerance(1e-3));
   const double narrow = kernel_time(b200, gemm(16384, 16384, 16384, DataType::nvfp4)).seconds;
   BOOST_TEST(kernel_time(b200, gemm(16384, 16384, 16384, DataType::mxfp8)).seconds / narrow > 1.6);
-  BOOST_CHECK_THROW(kernel_time(gpu_datasheet("H100-SXM5-80GB"), gemm(1, 128, 128, DataType::mxfp8)), std::domain_error);
+  BOOST_CHECK_THROW(kernel_time(gpu_datasheet("H100-SXM5-80GB"), gemm(1, 128, 128, DataType::mxfp8)),
+                    std::domain_error);
 }
 
 // One row of fp8 through 1024 x 8192 on an H100, its scale found first: 17.1 us (ai-dynamo/aiconfigurator 095f58a).
@@ -169,7 +173,8 @@ BOOST_AUTO_TEST_CASE(backward_does_two_and_a_half_times_the_work) {
 BOOST_AUTO_TEST_CASE(wider_heads_hide_more_of_the_exponentials) {
   const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
   const auto rate = [&](std::uint32_t dim) {
-    KernelSpec spec = attention(KernelOp::attention_prefill, {2048 / dim, 2048 / dim, dim, DataType::bf16}, {{65536, 0}});
+    KernelSpec spec =
+        attention(KernelOp::attention_prefill, {2048 / dim, 2048 / dim, dim, DataType::bf16}, {{65536, 0}});
     spec.causal = false;
     const KernelTime time = kernel_time(h100, spec);
     return time.flops / time.seconds;
@@ -183,8 +188,9 @@ BOOST_AUTO_TEST_CASE(a_batch_is_as_many_heads) {
   const std::vector<AttentionSequence> two{{1000, 200}, {1000, 200}}, one{{1000, 200}};
   const AttentionHeads twice{64, 16, 128, DataType::bf16};
   for (const KernelOp op : {KernelOp::attention_prefill, KernelOp::attention_backward})
-    BOOST_TEST(kernel_time(l40s, attention(op, kHeads, two)).seconds == kernel_time(l40s, attention(op, twice, one)).seconds,
-               tt::tolerance(1e-12));
+    BOOST_TEST(
+        kernel_time(l40s, attention(op, kHeads, two)).seconds == kernel_time(l40s, attention(op, twice, one)).seconds,
+        tt::tolerance(1e-12));
 }
 
 // Latent attention of an H800 (deepseek-ai/FlashMLA README, 2025-04-22): 3000 GB/s where memory binds, 660 TFLOP/s where tensor
@@ -221,7 +227,10 @@ BOOST_AUTO_TEST_CASE(rows_wait_in_waves) {
     spec.load_bytes = load_bytes;
     return kernel_time(h100, spec);
   };
-  const struct { std::uint64_t tokens; double us; } measured[] = {{1, 3.5}, {128, 4}, {512, 7}, {1024, 13}};
+  const struct {
+    std::uint64_t tokens;
+    double us;
+  } measured[] = {{1, 3.5}, {128, 4}, {512, 7}, {1024, 13}};
   for (const auto& row : measured) BOOST_TEST(norm(row.tokens, 2).seconds == row.us * 1e-6, tt::tolerance(0.2));
   BOOST_TEST(norm(264, 2).waves == 1u);
   BOOST_TEST(norm(265, 2).waves == 2u);

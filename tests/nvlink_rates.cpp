@@ -1,8 +1,8 @@
 // What shipped machines reach over NVLink, by engine, one way and both ways, against what is measured on them. One set of
 // protocol parameters per NVLink generation (links/nvlink*.yaml) has to give all of it.
-#include "tests/support/systemc_main.h"
 #include "tests/support/machine_of.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 #include <algorithm>
 
@@ -28,8 +28,8 @@ class Box : private test::FreshKernel, public transport::MessageClient, private 
       : fabric(transport::ChannelPlan(), 0),
         machine(test::machine_of("machine: {groups: {node: {gpu: " + gpu + "}}}\n", platform), fabric) {}
 
-  void send(transport::Window source, transport::Window destination, Engine engine, MessageKind kind = MessageKind::write,
-            Bytes bytes = kBytes) {
+  void send(transport::Window source, transport::Window destination, Engine engine,
+            MessageKind kind = MessageKind::write, Bytes bytes = kBytes) {
     transport::Message m;
     m.source = source;
     m.destination = destination;
@@ -64,13 +64,15 @@ class Box : private test::FreshKernel, public transport::MessageClient, private 
   std::vector<transport::Message> first_;
 };
 
-double one_way(const std::string& platform, const std::string& gpu, Engine engine, MessageKind kind = MessageKind::write) {
+double one_way(const std::string& platform, const std::string& gpu, Engine engine,
+               MessageKind kind = MessageKind::write) {
   Box box(platform, gpu);
   box.send(0, 1, engine, kind);
   return box.run();
 }
 
-double both_ways(const std::string& platform, const std::string& gpu, Engine engine, MessageKind kind = MessageKind::write) {
+double both_ways(const std::string& platform, const std::string& gpu, Engine engine,
+                 MessageKind kind = MessageKind::write) {
   Box box(platform, gpu);
   box.send(0, 1, engine, kind);
   box.send(1, 0, engine, kind);

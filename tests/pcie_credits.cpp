@@ -1,9 +1,9 @@
 // PCIe flow control: headers and data of posted, non-posted and completion packets apart. Rates are credits per round trip,
 // exactly; what waits for one kind's credits holds up no other kind; an endpoint always takes what it has asked for.
-#include "tests/support/systemc_main.h"
 #include "pcie/pcie.h"
 #include "tests/support/machine_run.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::gb;
@@ -71,15 +71,18 @@ BOOST_AUTO_TEST_CASE(headers_bound_up_to_the_line_and_no_further) {
   constexpr Bytes kTlps = 1000;
   for (const Bytes headers : {1, 2, 7, 45, 46, 64, 252}) {
     const double each_ns = std::max(8.75, 400.0 / static_cast<double>(headers));
-    BOOST_TEST(write_time(pcie_link(headers), kTlps * 256, 256, 4096).seconds() == kTlps * each_ns * 1e-9, tt::tolerance(1e-9));
+    BOOST_TEST(write_time(pcie_link(headers), kTlps * 256, 256, 4096).seconds() == kTlps * each_ns * 1e-9,
+               tt::tolerance(1e-9));
   }
 }
 
 BOOST_AUTO_TEST_CASE(data_credits_count_payload_in_units_of_16_bytes) {
   // 20 B of payload take two units, 256 B sixteen; the header takes none.
   constexpr Bytes kBuffer = 1600;
-  BOOST_TEST(write_time(pcie_link(0, 0, 0, kBuffer), 1000 * 20, 20, 2000).fs() == Time::ns(400).fs() * (1000 * 32) / kBuffer);
-  BOOST_TEST(write_time(pcie_link(0, 0, 0, kBuffer), 1000 * 256, 256, 2560).fs() == Time::ns(400).fs() * (1000 * 256) / kBuffer);
+  BOOST_TEST(write_time(pcie_link(0, 0, 0, kBuffer), 1000 * 20, 20, 2000).fs() ==
+             Time::ns(400).fs() * (1000 * 32) / kBuffer);
+  BOOST_TEST(write_time(pcie_link(0, 0, 0, kBuffer), 1000 * 256, 256, 2560).fs() ==
+             Time::ns(400).fs() * (1000 * 256) / kBuffer);
 }
 
 BOOST_AUTO_TEST_CASE(non_posted_requests_hold_up_neither_writes_nor_completions) {
@@ -96,8 +99,7 @@ BOOST_AUTO_TEST_CASE(non_posted_requests_hold_up_neither_writes_nor_completions)
   };
   const auto alone = run(false), beside = run(true);
   // Of the line they take 20 requests of 24 B; the data that comes back goes the other way.
-  for (const std::size_t i : {0u, 1u})
-    BOOST_TEST(beside[i].seconds() == alone[i].seconds(), tt::tolerance(0.001));
+  for (const std::size_t i : {0u, 1u}) BOOST_TEST(beside[i].seconds() == alone[i].seconds(), tt::tolerance(0.001));
   // A train of 8 requests waits for all its credits, as in the port rule: 20 requests are 19 round trips and the way.
   BOOST_TEST(beside[2].seconds() >= 19 * 400e-9);
   BOOST_TEST(beside[2].seconds() <= 21 * 400e-9 + 1e-6);

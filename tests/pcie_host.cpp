@@ -1,7 +1,7 @@
 // Host memory: what copies to and from it reach, what the read tags of a GPU allow, and GPUs without peer access that bounce
 // their bytes off it.
-#include "tests/support/systemc_main.h"
 #include "tests/support/machine_run.h"
+#include "tests/support/systemc_main.h"
 
 #include <random>
 
@@ -35,7 +35,8 @@ Copies copies(const std::string& machine) {
     s.send(Time::ms(100 + bytes / kBytes), 0, host(s, 0), bytes);
   }
   s.run();
-  for (std::size_t i = 0; i < s.took.size(); ++i) BOOST_TEST(s.took[i].seconds() == s.alone[i].seconds(), tt::tolerance(1e-3));
+  for (std::size_t i = 0; i < s.took.size(); ++i)
+    BOOST_TEST(s.took[i].seconds() == s.alone[i].seconds(), tt::tolerance(1e-3));
   const auto rate = [&](std::size_t i) { return 40e6 / (s.took[i + 2] - s.took[i]).seconds() / 1e9; };
   return {rate(0), rate(1)};
 }
@@ -49,7 +50,8 @@ BOOST_AUTO_TEST_CASE(copies_reach_what_packets_leave_of_the_lanes) {
   } links[] = {{3, 0.98462, 12.35, 0.1}, {4, 1.96923, 26.3, 0.04}, {5, 3.93846, 51.5, 0.06}, {6, 7.5625, 0, 0}};
   for (const auto& link : links) {
     const Copies c = copies(generation(link.generation));
-    BOOST_TEST_CONTEXT("generation " << link.generation << ": " << c.to_device << " to the device, " << c.from_device << " from it") {
+    BOOST_TEST_CONTEXT("generation " << link.generation << ": " << c.to_device << " to the device, " << c.from_device
+                                     << " from it") {
       // Completions of 128 B in 148 B, and the DLLPs of a request of 24 B for every 512 B; writes of 128 B in 152 B.
       BOOST_TEST(c.to_device == 16 * link.lane_gb_per_s * 512 / (4 * 148 + 24 * 16.0 / 168), tt::tolerance(2e-3));
       BOOST_TEST(c.from_device == 16 * link.lane_gb_per_s * 128 / 152, tt::tolerance(1e-3));
@@ -63,13 +65,14 @@ BOOST_AUTO_TEST_CASE(copies_reach_what_packets_leave_of_the_lanes) {
 BOOST_AUTO_TEST_CASE(few_tags_read_tags_times_request_per_round_trip) {
   for (const int tags : {1, 8, 32}) {
     for (const Bytes cut : {512, 4096}) {
-      MachineRun s(with_gpu("L40S", ", overrides: {pcie: {gpu_read_tags: " + std::to_string(tags) + "}}"), "plx_box", cut);
+      MachineRun s(with_gpu("L40S", ", overrides: {pcie: {gpu_read_tags: " + std::to_string(tags) + "}}"), "plx_box",
+                   cut);
       s.send(Time(), host(s, 0), 0, 1 << 20);
       s.send(Time::ms(10), host(s, 0), 0, 3 << 20);
       s.run();
       // To the switch, the root complex, memory and back; the request whole before the faster links; the completion.
-      const double held = (150 + 115 + 60 + 200 + 100 + 60 + 115 + 150) * 1e-9 +
-                          (24 + 4 * 148) / (16 * 1.96923e9) + 24 / (16 * 3.93846e9);
+      const double held = (150 + 115 + 60 + 200 + 100 + 60 + 115 + 150) * 1e-9 + (24 + 4 * 148) / (16 * 1.96923e9) +
+                          24 / (16 * 3.93846e9);
       BOOST_TEST((2 << 20) / (s.took[1] - s.took[0]).seconds() == tags * 512 / held, tt::tolerance(1e-5));
     }
   }
@@ -134,10 +137,11 @@ BOOST_AUTO_TEST_CASE(a_staging_buffer_of_one_chunk_alternates) {
 BOOST_AUTO_TEST_CASE(random_copies_and_bounces_with_tiny_buffers_all_arrive) {
   for (const std::string uplink : {"dual_root", "single_root", "cascaded"}) {
     for (const std::string acs : {"false", "true"}) {
-      const std::string keys = ", plx: {uplink: " + uplink + ", acs: " + acs +
-                               "}, overrides: {plx: {buffer_bytes: 512}, root_complex: {buffer_bytes: 512}, gpu_pcie: {buffer_bytes: 512}, "
-                               "plx_uplink: {buffer_bytes: 512}, plx_cascade: {buffer_bytes: 512}, nic_pcie: {buffer_bytes: 512}, "
-                               "host_memory: {buffer_bytes: 512, bounce_chunk_bytes: 8192, bounce_chunks: 2}}";
+      const std::string keys =
+          ", plx: {uplink: " + uplink + ", acs: " + acs +
+          "}, overrides: {plx: {buffer_bytes: 512}, root_complex: {buffer_bytes: 512}, gpu_pcie: {buffer_bytes: 512}, "
+          "plx_uplink: {buffer_bytes: 512}, plx_cascade: {buffer_bytes: 512}, nic_pcie: {buffer_bytes: 512}, "
+          "host_memory: {buffer_bytes: 512, bounce_chunk_bytes: 8192, bounce_chunks: 2}}";
       for (const std::string gpu : {"RTX-4090", "L40S"}) {
         MachineRun s("machine: {groups: {node: {servers: 2, gpu: " + gpu + "}}" + keys + "}\n", "plx_box", 1024);
         std::mt19937 random(7);
@@ -172,10 +176,13 @@ BOOST_AUTO_TEST_CASE(copy_engines_bounce_chunk_by_chunk_each_started_by_software
     s.run();
     return s.took[0].seconds();
   };
-  const auto started = [&](Bytes bytes, const std::string& us) { return run(bytes, "host_memory: {bounce_start_us: " + us + "}"); };
+  const auto started = [&](Bytes bytes, const std::string& us) {
+    return run(bytes, "host_memory: {bounce_start_us: " + us + "}");
+  };
   BOOST_TEST(started(64, "9") - started(64, "3") == 12e-6, tt::tolerance(1e-9));
   constexpr Bytes kChunk = 524288, kChunks = 100;
-  BOOST_TEST(started(kChunks * kChunk, "20") - started(kChunks * kChunk, "10") == (kChunks + 1) * 10e-6, tt::tolerance(1e-6));
+  BOOST_TEST(started(kChunks * kChunk, "20") - started(kChunks * kChunk, "10") == (kChunks + 1) * 10e-6,
+             tt::tolerance(1e-6));
   // HGX H100 without peer access: 36.3 to 38.1 GB/s.
   const double rate = static_cast<double>(kChunk * kChunks) / started(kChunk * kChunks, "4") / 1e9;
   BOOST_TEST(rate == 36.3, tt::tolerance(0.1));

@@ -1,6 +1,6 @@
 // Which links peer traffic crosses: every way that a box of PCIe GPUs can be wired, access control services, NVLink bridges.
-#include "tests/support/systemc_main.h"
 #include "tests/support/machine_run.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 using test::MachineRun;
@@ -29,7 +29,9 @@ Loads loads(const std::string& keys, transport::Window to) {
   l.uplink0_up = s.carried("node0.plx0", "uplink");
   l.uplink0_down = s.carried("node0.root0", "port0");
   l.uplink1_up = s.carried("node0.plx1", "uplink");
-  l.uplink1_down = is_cascaded ? s.carried("node0.plx0", "cascade") : is_dual ? s.carried("node0.root1", "port0") : s.carried("node0.root0", "port1");
+  l.uplink1_down = is_cascaded ? s.carried("node0.plx0", "cascade")
+                   : is_dual   ? s.carried("node0.root1", "port0")
+                               : s.carried("node0.root0", "port1");
   l.socket = s.carried("node0.root0", "socket");
   return l;
 }
@@ -109,13 +111,15 @@ BOOST_AUTO_TEST_CASE(a_bridge_carries_its_pair_and_nobody_else) {
 
 BOOST_AUTO_TEST_CASE(a_pair_below_two_sockets_shares_its_limit_both_ways_and_no_other_pair_does) {
   // Rates of a second 5 MB after a first; Gen5 cards, whose links take 53 GB/s.
-  const auto rates = [](const std::string& keys, const std::vector<std::pair<transport::Window, transport::Window>>& pairs) {
+  const auto rates = [](const std::string& keys,
+                        const std::vector<std::pair<transport::Window, transport::Window>>& pairs) {
     MachineRun s("machine: {groups: {node: {gpu: H100-PCIe-80GB}}" + keys + "}\n");
     for (const auto& [from, to] : pairs)
       for (int part = 0; part < 2; ++part) s.send(Time(), from, to, 5 * kBytes);
     s.run();
     std::vector<double> each;
-    for (std::size_t p = 0; p < pairs.size(); ++p) each.push_back(5e6 / (s.landed[2 * p + 1] - s.landed[2 * p]).seconds() / 1e9);
+    for (std::size_t p = 0; p < pairs.size(); ++p)
+      each.push_back(5e6 / (s.landed[2 * p + 1] - s.landed[2 * p]).seconds() / 1e9);
     return each;
   };
   const double line = 63.0 * 128 / 152;

@@ -1,7 +1,7 @@
 // Users' TLM-2.0 models on machines that platforms/ builds: what GPUs send them, and what they send.
 #define BOOST_TEST_MODULE platform_adapters
-#include "tests/support/systemc_main.h"
 #include "tests/support/simulation.h"
+#include "tests/support/systemc_main.h"
 #include "tests/support/user_models.h"
 
 #include "platforms/machine.h"
@@ -58,7 +58,8 @@ BOOST_AUTO_TEST_CASE(a_users_memory_takes_what_the_gpus_of_a_machine_write_and_r
     BOOST_TEST_CONTEXT(yaml) {
       // From its own switch or socket, from the server's first GPU and from the machine's last one.
       Time when;
-      for (const transport::Window gpu : {near, transport::Window(0), gpus - 1}) s.send(when += Time::ms(1), gpu, s.target_adapter.window(), kMessage);
+      for (const transport::Window gpu : {near, transport::Window(0), gpus - 1})
+        s.send(when += Time::ms(1), gpu, s.target_adapter.window(), kMessage);
       transport::Message read;
       read.kind = transport::MessageKind::read;
       read.source = near;
@@ -83,14 +84,14 @@ BOOST_AUTO_TEST_CASE(a_users_initiator_learns_which_addresses_are_nobodys_and_th
     const auto everywhere = static_cast<transport::Window>(s.machine.gpus());
     const transport::Window host = s.machine.host_of(GpuId(gpus - 1)).window();
     for (const tlm::tlm_command command : {tlm::TLM_WRITE_COMMAND, tlm::TLM_READ_COMMAND}) {
-      s.access(command, gpus - 1);                      // 0: a GPU of its switch or socket
-      s.access(command, host);                          // 1: its socket's memory
-      s.access(command, s.target_adapter.window());     // 2: the user's memory beside it
-      s.access(command, everywhere);                    // 3: a NIC
-      s.access(command, s.initiator_adapter.window());  // 4: itself
-      s.access(command, s.target_adapter.window() + 1); // 5: beyond everything
-      s.access(command, 40'000);                        // 6: far beyond
-      s.access(command, gpus - 1);                      // 7: and on it goes
+      s.access(command, gpus - 1);                       // 0: a GPU of its switch or socket
+      s.access(command, host);                           // 1: its socket's memory
+      s.access(command, s.target_adapter.window());      // 2: the user's memory beside it
+      s.access(command, everywhere);                     // 3: a NIC
+      s.access(command, s.initiator_adapter.window());   // 4: itself
+      s.access(command, s.target_adapter.window() + 1);  // 5: beyond everything
+      s.access(command, 40'000);                         // 6: far beyond
+      s.access(command, gpus - 1);                       // 7: and on it goes
     }
     s.send(Time(), 0, gpus - 1, kMessage);
     s.run();
@@ -110,8 +111,8 @@ BOOST_AUTO_TEST_CASE(a_users_initiator_learns_which_addresses_are_nobodys_and_th
 
 BOOST_AUTO_TEST_CASE(memories_of_another_server_are_no_addresses_of_its_pcie) {
   Guests s(kMachines[0].second, kMachines[0].first);
-  s.access(tlm::TLM_WRITE_COMMAND, 0);   // below the other root complex
-  s.access(tlm::TLM_WRITE_COMMAND, 8);   // of the other server
+  s.access(tlm::TLM_WRITE_COMMAND, 0);  // below the other root complex
+  s.access(tlm::TLM_WRITE_COMMAND, 8);  // of the other server
   s.run();
   BOOST_TEST(s.user.accesses[0].response == tlm::TLM_OK_RESPONSE);
   BOOST_TEST(s.user.accesses[1].response == tlm::TLM_ADDRESS_ERROR_RESPONSE);
@@ -125,7 +126,8 @@ BOOST_AUTO_TEST_CASE(gpus_share_the_link_of_a_users_memory) {
   const auto& spec = s.machine.spec();
   const double longer = 4 * spec.gpu_pcie.gb_per_s / spec.nic_pcie.gb_per_s;
   BOOST_TEST_REQUIRE(longer > 1.5);
-  for (const Time took : s.took) BOOST_TEST(took.seconds() == longer * s.alone[0].seconds(), boost::test_tools::tolerance(0.05));
+  for (const Time took : s.took)
+    BOOST_TEST(took.seconds() == longer * s.alone[0].seconds(), boost::test_tools::tolerance(0.05));
 }
 
 BOOST_AUTO_TEST_CASE(a_device_has_a_window_and_a_branch_of_its_own) {

@@ -35,7 +35,8 @@ ChannelPlan plan_with(std::initializer_list<ClassSpec> classes) {
 struct Bench {
   explicit Bench(const LinkDirection& l, const ChannelPlan& plan = {}) : kind(l, plan) {}
 
-  void offer(std::uint8_t channel, std::uint32_t requester, Bytes wire_bytes, Time tail = Time(), Bytes packet = 0, Bytes packets = 0) {
+  void offer(std::uint8_t channel, std::uint32_t requester, Bytes wire_bytes, Time tail = Time(), Bytes packet = 0,
+             Bytes packets = 0) {
     waiting[{channel, requester}] = {{wire_bytes, packet, 0, wire_bytes, packets}, tail};
     port.add(channel, requester, Time());
   }
@@ -62,7 +63,10 @@ struct Bench {
     return go(when);
   }
 
-  struct Train { WireCost cost; Time tail; };
+  struct Train {
+    WireCost cost;
+    Time tail;
+  };
   PortKind kind;
   EgressPort port{kind};
   Time clock;
@@ -202,7 +206,8 @@ BOOST_AUTO_TEST_CASE(weights_share_wire_bytes) {
       b.offer(b.last.channel, 0, size[b.last.channel]);
     }
     BOOST_TEST_INFO("trains of " << size[0] << " and " << size[1]);
-    BOOST_TEST(static_cast<double>(moved[1]) / static_cast<double>(moved[0]) == 3.0, boost::test_tools::tolerance(0.04));
+    BOOST_TEST(static_cast<double>(moved[1]) / static_cast<double>(moved[0]) == 3.0,
+               boost::test_tools::tolerance(0.04));
   }
 }
 
@@ -309,8 +314,10 @@ BOOST_AUTO_TEST_CASE(an_idle_port_forgets_turns_of_channels_and_requesters) {
       const Crossing c = b.go(now);
       went.emplace_back(b.last.channel, b.last.requester);
       // The others come while the line is busy: what they find is not theirs to forget.
-      if (i == 0) for (std::uint32_t r = 0; r < 4; ++r) offer(r < 2 ? 0 : 1, 1 + r, 100 + 40 * r, now);
-      if (i == 2) for (std::uint32_t r = 5; r < 9; ++r) offer(r % 2, r, 90, now);
+      if (i == 0)
+        for (std::uint32_t r = 0; r < 4; ++r) offer(r < 2 ? 0 : 1, 1 + r, 100 + 40 * r, now);
+      if (i == 2)
+        for (std::uint32_t r = 5; r < 9; ++r) offer(r % 2, r, 90, now);
       now = c.line_free;
     }
     return went;

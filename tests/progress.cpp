@@ -19,7 +19,8 @@ BOOST_AUTO_TEST_CASE(a_log_gets_a_line_a_minute_and_a_terminal_five_a_second) {
 
 BOOST_AUTO_TEST_CASE(what_is_left_is_in_proportion_to_what_is_done) {
   const Time now = Time::seconds(1.5);
-  BOOST_TEST(ProgressLine::text(0.25, now, "1 of 4 requests done", 10) == "25 %, 1.500 s simulated, 1 of 4 requests done, about 30 s left");
+  BOOST_TEST(ProgressLine::text(0.25, now, "1 of 4 requests done", 10) ==
+             "25 %, 1.500 s simulated, 1 of 4 requests done, about 30 s left");
   BOOST_TEST(ProgressLine::text(0.5, now, "x", 600) == "50 %, 1.500 s simulated, x, about 10 min left");
   BOOST_TEST(ProgressLine::text(0.1, now, "x", 1000) == "10 %, 1.500 s simulated, x, about 2.5 h left");
 }

@@ -101,7 +101,8 @@ BOOST_AUTO_TEST_CASE(choices) {
              "s.yaml:6:13: error: workload.nic_rule: unknown value 'modula'; accepted: modulo, nearest (did you mean "
              "'modulo'?)");
   BOOST_TEST(s.refusal(with("fabric: {fidelity: fluids}\n")) ==
-             "s.yaml:6:20: error: fabric.fidelity: unknown value 'fluids'; accepted: train, fluid, auto (did you mean 'fluid'?)");
+             "s.yaml:6:20: error: fabric.fidelity: unknown value 'fluids'; accepted: train, fluid, auto (did you mean "
+             "'fluid'?)");
   BOOST_TEST(s.refusal_of_set("workload.kind=serving") ==
              "--set workload.kind=serving: error: workload.kind: 'serving' is not built in this version; accepted: "
              "disaggregated_prefill, collective, p2p, kernel, layer, overlap");
@@ -120,7 +121,8 @@ BOOST_AUTO_TEST_CASE(choices) {
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, gpu: a, slow_ratio: 0}]\n")) ==
              "s.yaml:6:41: error: events.0.slow_ratio: '0' is out of range; accepted: 1e-06 to 1 (a ratio)");
   BOOST_TEST(s.refusal(with("compute: {profile: p.csv}\n")) ==
-             "s.yaml:6:20: error: compute.profile: no folder 'p.csv'; expected a profile bundle, with tp<N>/dense.csv and others");
+             "s.yaml:6:20: error: compute.profile: no folder 'p.csv'; expected a profile bundle, with tp<N>/dense.csv "
+             "and others");
   BOOST_TEST(s.refusal(with("events: []\ncompute: {profile: null}\n")) == "accepted");
   BOOST_TEST(s.refusal(with("machine: {nvlink_bridge: pairs}\n")) ==
              "s.yaml:6:26: error: machine.nvlink_bridge: L40S of group prefill takes no NVLink bridge");
@@ -133,7 +135,8 @@ BOOST_AUTO_TEST_CASE(choices) {
 BOOST_AUTO_TEST_CASE(missing_keys) {
   const Scratch s;
   BOOST_TEST(s.refusal("seed: 1\n") == "s.yaml:1:1: error: workload: is required; what runs");
-  BOOST_TEST(s.refusal(small_scenario().substr(small_scenario().find("workload:"))) == "s.yaml:1:1: error: model: is required; the model");
+  BOOST_TEST(s.refusal(small_scenario().substr(small_scenario().find("workload:"))) ==
+             "s.yaml:1:1: error: model: is required; the model");
   BOOST_TEST(s.refusal("model: {}\n") ==
              "s.yaml:1:8: error: model.config: is required; HuggingFace config.json with the model's shape");
   BOOST_TEST(s.refusal_of_set("workload.prefill={pp: 2}") ==
@@ -160,13 +163,15 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
   BOOST_TEST(
       s.refusal("platform: dgx_h100\n" + small_scenario()) ==
       "s.yaml:1:11: error: platform: the scenario is for dgx_h100, this executable is plx_box; run it with dgx_h100");
-  BOOST_TEST(s.refusal("platform: dgx_h10\n" + small_scenario()) ==
-             "s.yaml:1:11: error: platform: unknown value 'dgx_h10'; accepted: dgx_a100, dgx_b200, dgx_h100, gb200_nvl72, "
-             "plx_box (did you mean 'dgx_h100'?)");
+  BOOST_TEST(
+      s.refusal("platform: dgx_h10\n" + small_scenario()) ==
+      "s.yaml:1:11: error: platform: unknown value 'dgx_h10'; accepted: dgx_a100, dgx_b200, dgx_h100, gb200_nvl72, "
+      "plx_box (did you mean 'dgx_h100'?)");
   BOOST_TEST(s.refusal(with("machine: {plx: {uplink: cascaded}}\n"), {}, "dgx_h100") ==
              "s.yaml:6:16: error: machine.plx: dgx_h100 comes with its own PCIe switches; accepted on plx_box only");
-  BOOST_TEST(s.refusal(with("machine: {groups: {decode: {gpu: L40S}}}\n"), {}, "dgx_h100") ==
-             "s.yaml:6:34: error: machine.groups.decode.gpu: L40S has 0 NVLinks to switches; dgx_h100 has 4 NVSwitches");
+  BOOST_TEST(
+      s.refusal(with("machine: {groups: {decode: {gpu: L40S}}}\n"), {}, "dgx_h100") ==
+      "s.yaml:6:34: error: machine.groups.decode.gpu: L40S has 0 NVLinks to switches; dgx_h100 has 4 NVSwitches");
   BOOST_TEST(s.refusal(with("machine: {network: {spines: 2}}\n")) ==
              "s.yaml:6:29: error: machine.network.spines: needs machine.network.kind: leaf_spine");
 }
@@ -270,11 +275,12 @@ BOOST_AUTO_TEST_CASE(missing_files) {
              "s.yaml:1:17: error: model.config: cannot read 'm.json': No such file or directory");
   BOOST_TEST(s.refusal_of_set("model.config=.") ==
              "--set model.config=.: error: model.config: cannot read '.': it is a directory");
-  BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=cx7") ==
-             "--set machine.nic.datasheet=cx7: error: machine.nic.datasheet: no datasheet 'cx7'; shipped: "
-             "connectx5_edr, connectx5_roce, connectx6_hdr, connectx6_roce, connectx7_ndr, connectx7_roce, connectx8_xdr, "
-             "efa_100g, efa_200g; "
-             "or a path to a .yaml file");
+  BOOST_TEST(
+      s.refusal_of_set("machine.nic.datasheet=cx7") ==
+      "--set machine.nic.datasheet=cx7: error: machine.nic.datasheet: no datasheet 'cx7'; shipped: "
+      "connectx5_edr, connectx5_roce, connectx6_hdr, connectx6_roce, connectx7_ndr, connectx7_roce, connectx8_xdr, "
+      "efa_100g, efa_200g; "
+      "or a path to a .yaml file");
   BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=connectx7").find("(did you mean 'connectx7_ndr'?)") !=
              std::string::npos);
   BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=./mine.yaml") ==
@@ -286,7 +292,8 @@ BOOST_AUTO_TEST_CASE(faulty_user_datasheets) {
   const Scratch s;
   const std::string use = "machine.nic.datasheet=nic.yaml";
   const std::string good =
-      "protocol: roce\nnetwork: sn5600\ngb_per_s: 50\npcie_generation: 5\ndoorbell_ns: 1\ntransmit_ns: 1\nreceive_ns: 1\nread_tags: 64\nbuffer_bytes: "
+      "protocol: roce\nnetwork: sn5600\ngb_per_s: 50\npcie_generation: 5\ndoorbell_ns: 1\ntransmit_ns: 1\nreceive_ns: "
+      "1\nread_tags: 64\nbuffer_bytes: "
       "4096\n";
   s.write("nic.yaml", "source: me\n" + good);
   BOOST_TEST(s.refusal_of_set(use) == "accepted");
@@ -306,8 +313,10 @@ BOOST_AUTO_TEST_CASE(what_divides_is_not_too_small) {
   const auto is_refused = [&](const std::string& value, const std::string& accepted) {
     return override_of(value).find("is out of range; accepted: " + accepted) != std::string::npos;
   };
-  for (const std::string key : {"gpu_pcie.gb_per_s", "pcie.gen4_lane_gb_per_s", "gpu.hbm.gb_per_s", "gpu.sm.clock_mhz", "gpu.l2.bytes_per_sm_clock"}) {
-    for (const std::string value : {"0", "1e-300", "1e-9"}) BOOST_TEST(is_refused(key + "=" + value, "1e-06 to "), key + "=" + value);
+  for (const std::string key : {"gpu_pcie.gb_per_s", "pcie.gen4_lane_gb_per_s", "gpu.hbm.gb_per_s", "gpu.sm.clock_mhz",
+                                "gpu.l2.bytes_per_sm_clock"}) {
+    for (const std::string value : {"0", "1e-300", "1e-9"})
+      BOOST_TEST(is_refused(key + "=" + value, "1e-06 to "), key + "=" + value);
     BOOST_TEST(override_of(key + "=1e-6") == "accepted", key);
   }
   BOOST_TEST(is_refused("plx.buffer_bytes=0.3", "at least 1"));
@@ -319,16 +328,21 @@ BOOST_AUTO_TEST_CASE(what_divides_is_not_too_small) {
   for (const std::string key : {"root_complex.far_peer_gb_per_s", "nic_pcie.buffer_bytes", "gpu_pcie.posted_headers"})
     BOOST_TEST(override_of(key + "=0") == "accepted", key);
   // A slow link advertises few headers, not as many as anyone likes.
-  BOOST_TEST(s.load_with({"machine.overrides.pcie={gen3_lane_gb_per_s: 1e-5, gen4_lane_gb_per_s: 1e-5, gen5_lane_gb_per_s: 1e-5}"}).machine.plx_uplink.posted_headers == 1);
+  BOOST_TEST(
+      s.load_with(
+           {"machine.overrides.pcie={gen3_lane_gb_per_s: 1e-5, gen4_lane_gb_per_s: 1e-5, gen5_lane_gb_per_s: 1e-5}"})
+          .machine.plx_uplink.posted_headers == 1);
 }
 
 BOOST_AUTO_TEST_CASE(messages_are_one_line_of_utf8) {
   BOOST_TEST(printable("a\tb\x7f\n") == "a\\x09b\\x7f\\x0a");
   BOOST_TEST(printable("caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x9a\x82") == "caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x9a\x82");
-  BOOST_TEST(printable("\xff \xc3 \xe4\xb8 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80") ==
-             "\\xff \\xc3 \\xe4\\xb8 \\xc0\\xaf \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80");  // broken, overlong, surrogate, beyond
-  BOOST_TEST(printable("\xc2\x85 \xe2\x80\xa8 \xe2\x80\xae \xef\xbb\xbf") ==
-             "\\xc2\\x85 \\xe2\\x80\\xa8 \\xe2\\x80\\xae \\xef\\xbb\\xbf");  // next line, line separator, right to left, order mark
+  BOOST_TEST(
+      printable("\xff \xc3 \xe4\xb8 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80") ==
+      "\\xff \\xc3 \\xe4\\xb8 \\xc0\\xaf \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80");  // broken, overlong, surrogate, beyond
+  BOOST_TEST(
+      printable("\xc2\x85 \xe2\x80\xa8 \xe2\x80\xae \xef\xbb\xbf") ==
+      "\\xc2\\x85 \\xe2\\x80\\xa8 \\xe2\\x80\\xae \\xef\\xbb\\xbf");  // next line, line separator, right to left, order mark
   BOOST_TEST(printable("abcdef", 4) == "abcd...");
   BOOST_TEST(printable("ab\xc3\xa9", 3) == "ab\xc3\xa9");  // whole characters
   BOOST_TEST(printable("ab abcdef abcde c", 100, 4) == "ab abcd... abcd... c");
@@ -361,14 +375,17 @@ BOOST_AUTO_TEST_CASE(groups_without_work) {
   BOOST_TEST(s.refusal(nccl, {"machine.groups.nod.gpu=H200-SXM-141GB"}, "dgx_h100") ==
              "--set machine.groups.nod.gpu=H200-SXM-141GB: error: machine.groups.nod: the scenario has no such group "
              "(did you mean 'node'?); a group that --set adds needs servers, too");
-  BOOST_TEST(s.refusal(nccl, {"machine.groups.prefill.gpu=H200-SXM-141GB"}, "dgx_h100") ==
-             "--set machine.groups.prefill.gpu=H200-SXM-141GB: error: machine.groups.prefill: the scenario has no such group"
-             "; accepted: node; a group that --set adds needs servers, too");
+  BOOST_TEST(
+      s.refusal(nccl, {"machine.groups.prefill.gpu=H200-SXM-141GB"}, "dgx_h100") ==
+      "--set machine.groups.prefill.gpu=H200-SXM-141GB: error: machine.groups.prefill: the scenario has no such group"
+      "; accepted: node; a group that --set adds needs servers, too");
   BOOST_TEST(s.refusal(nccl, {"machine.groups.more.servers=1"}, "dgx_h100") == "accepted");
   BOOST_TEST(s.refusal(nccl, {"machine.groups.more.servers=1", "workload.ranks=8"}, "dgx_h100") ==
-             "--set machine.groups.more.servers=1: error: machine.groups.more: the workload uses no GPU of this group; accepted: node");
+             "--set machine.groups.more.servers=1: error: machine.groups.more: the workload uses no GPU of this group; "
+             "accepted: node");
   const std::string layer = "model: {config: " + kSource +
                             "/scenarios/models/llama-3.1-8b.json}\nmachine: {groups: {one: {}, two: {}}}\n"
                             "workload: {kind: layer, phase: prefill, tokens: 128}\n";
-  BOOST_TEST(s.refusal(layer) == "s.yaml:2:34: error: machine.groups.two: the workload uses no GPU of this group; accepted: one");
+  BOOST_TEST(s.refusal(layer) ==
+             "s.yaml:2:34: error: machine.groups.two: the workload uses no GPU of this group; accepted: one");
 }

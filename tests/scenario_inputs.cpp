@@ -41,7 +41,9 @@ struct Trace {
   std::vector<workload::prefill::Request> load(const std::string& format, const std::string& text,
                                                const std::string& more = "") {
     scratch.write("trace", text);
-    return scratch.load_with({"workload.requests={format: " + format + ", file: trace" + more + "}"}).prefill().requests;
+    return scratch.load_with({"workload.requests={format: " + format + ", file: trace" + more + "}"})
+        .prefill()
+        .requests;
   }
   std::string refusal(const std::string& format, const std::string& text, const std::string& more = "") {
     scratch.write("trace", text);
@@ -160,7 +162,8 @@ BOOST_AUTO_TEST_CASE(config_families) {
   BOOST_TEST(load("falcon", R"(, "new_decoder_architecture": true, "num_kv_heads": 2)").kv_heads == 2u);
   // Shared experts, and layers without experts.
   const std::string experts = R"(, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 96)";
-  const ModelShape qwen = load("qwen2_moe", experts + R"(, "shared_expert_intermediate_size": 300, "mlp_only_layers": [1])");
+  const ModelShape qwen =
+      load("qwen2_moe", experts + R"(, "shared_expert_intermediate_size": 300, "mlp_only_layers": [1])");
   BOOST_TEST(qwen.shared_ffn == 300u);
   BOOST_TEST(qwen.shared_gate);
   BOOST_TEST((qwen.routes(qwen.layer(0)) && !qwen.routes(qwen.layer(1)) && qwen.routes(qwen.layer(3))));
@@ -182,11 +185,18 @@ BOOST_AUTO_TEST_CASE(config_windows) {
   BOOST_TEST(windows(R"(, "model_type": "mistral", "sliding_window": null)") == "0 0 0 0");
   BOOST_TEST(windows(R"(, "model_type": "mistral")") == "4096 4096 4096 4096");
   BOOST_TEST(windows(R"(, "model_type": "gemma2", "sliding_window": 64)") == "64 0 64 0");
-  BOOST_TEST(windows(R"(, "model_type": "gemma3_text", "sliding_window": 64, "sliding_window_pattern": 3)") == "64 64 0 64");
-  BOOST_TEST(windows(R"(, "model_type": "qwen2", "sliding_window": 64, "use_sliding_window": false, "max_window_layers": 2)") == "0 0 0 0");
-  BOOST_TEST(windows(R"(, "model_type": "qwen2", "sliding_window": 64, "use_sliding_window": true, "max_window_layers": 3)") == "0 0 0 64");
+  BOOST_TEST(windows(R"(, "model_type": "gemma3_text", "sliding_window": 64, "sliding_window_pattern": 3)") ==
+             "64 64 0 64");
+  BOOST_TEST(
+      windows(
+          R"(, "model_type": "qwen2", "sliding_window": 64, "use_sliding_window": false, "max_window_layers": 2)") ==
+      "0 0 0 0");
+  BOOST_TEST(
+      windows(R"(, "model_type": "qwen2", "sliding_window": 64, "use_sliding_window": true, "max_window_layers": 3)") ==
+      "0 0 0 64");
   BOOST_TEST(windows(R"(, "model_type": "qwen3", "sliding_window": 64, "use_sliding_window": true,
-                         "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"])") == "0 64 0 64");
+                         "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"])") ==
+             "0 64 0 64");
 }
 
 // Keys that are not modelled: named if they change no time, refused by name if they do.
@@ -199,17 +209,22 @@ BOOST_AUTO_TEST_CASE(config_keys_that_nothing_reads) {
       text += (text.empty() ? "" : "; ") + line.substr(line.find("m.json"));
     return text;
   };
-  BOOST_TEST(notes(R"(, "bos_token_id": 1, "initializer_range": 0.02, "attention_dropout": 0.0, "rope_scaling": null)") == "");
+  BOOST_TEST(
+      notes(R"(, "bos_token_id": 1, "initializer_range": 0.02, "attention_dropout": 0.0, "rope_scaling": null)") == "");
   BOOST_TEST(notes(R"(, "rope_scaling": {"factor": 8.0}, "attention_dropout": 0.1)") ==
              "m.json: taken to change no time: rope_scaling, attention_dropout");
   BOOST_TEST(notes(R"(, "flux_capacitance": 1.21, "off": false)") ==
              "m.json: unknown keys, taken to change no time and no memory: flux_capacitance");
   const std::string good = "{" + config.fields + ",\n\"intermediate_size\": 2048";
-  BOOST_TEST(config.refusal(good + ",\n \"attention_chunk_size\": 8192}") == "m.json:3:26: error: attention_chunk_size: chunked attention is not modelled");
-  BOOST_TEST(config.refusal(good + ",\n \"model_type\": \"lama\"}") == "m.json:3:16: error: model_type: 'lama' is not modelled (did you mean 'llama'?)");
+  BOOST_TEST(config.refusal(good + ",\n \"attention_chunk_size\": 8192}") ==
+             "m.json:3:26: error: attention_chunk_size: chunked attention is not modelled");
+  BOOST_TEST(config.refusal(good + ",\n \"model_type\": \"lama\"}") ==
+             "m.json:3:16: error: model_type: 'lama' is not modelled (did you mean 'llama'?)");
   BOOST_TEST(config.refusal(good + ",\n \"layer_types\": [\"linear_attention\", \"a\", \"a\", \"a\"]}") ==
-             "m.json:3:18: error: layer_types: 'linear_attention' is not modelled; accepted: full_attention, sliding_attention");
-  BOOST_TEST(config.refusal(good + ",\n \"layer_types\": []}") == "m.json:3:17: error: layer_types: has 0 items for 4 layers");
+             "m.json:3:18: error: layer_types: 'linear_attention' is not modelled; accepted: full_attention, "
+             "sliding_attention");
+  BOOST_TEST(config.refusal(good + ",\n \"layer_types\": []}") ==
+             "m.json:3:17: error: layer_types: has 0 items for 4 layers");
 }
 
 BOOST_AUTO_TEST_CASE(config_errors) {

@@ -150,7 +150,8 @@ BOOST_AUTO_TEST_CASE(paths_are_relative_to_where_they_are_written) {
   BOOST_TEST(s.machine.groups[1].gpu.sm.count == 142u);
 
   std::filesystem::create_directories(scratch.path("below"));
-  const std::string in_file = small_scenario() + "machine: {groups: {prefill: {gpu: ../half.yaml}, decode: {gpu: L40S}}}\n";
+  const std::string in_file =
+      small_scenario() + "machine: {groups: {prefill: {gpu: ../half.yaml}, decode: {gpu: L40S}}}\n";
   scratch.write("below/s.yaml", in_file);
   const Scenario below = load_scenario("below/s.yaml", {"machine.groups.decode.gpu=half.yaml"}, "plx_box");
   for (const platforms::GroupSpec& group : below.machine.groups) BOOST_TEST(group.gpu.sm.count == 71u);

@@ -58,8 +58,7 @@ BOOST_AUTO_TEST_CASE(groups_that_cannot_be_are_refused) {
              "s.yaml:1:19: error: machine.groups: is empty; at least one group");
   const std::string rule =
       " is not a name; a letter, then letters, digits or _, at most 32, the last no digit, all lower case";
-  BOOST_TEST(refusal_of("machine: {groups: {h100: {}}}\n") ==
-             "s.yaml:1:20: error: machine.groups: 'h100'" + rule);
+  BOOST_TEST(refusal_of("machine: {groups: {h100: {}}}\n") == "s.yaml:1:20: error: machine.groups: 'h100'" + rule);
   BOOST_TEST(refusal_of("machine: {groups: {a.b: {}}}\n") == "s.yaml:1:20: error: machine.groups: 'a.b'" + rule);
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpus: 4}}}\n").find("machine.groups.node.gpus: unknown key") !=
              std::string::npos);
@@ -113,8 +112,9 @@ BOOST_AUTO_TEST_CASE(a_rack_takes_gpus_with_c2c_and_nics_by_the_tray) {
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: B200-SXM-180GB}}}\n", "gb200_nvl72") ==
              "s.yaml:1:32: error: machine.groups.node.gpu: B200-SXM-180GB has no C2C link, by which gb200_nvl72 joins "
              "GPUs and CPUs");
-  BOOST_TEST(refusal_of("machine: {nic: {per_server: 20}}\n", "gb200_nvl72") ==
-             "s.yaml:1:29: error: machine.nic.per_server: 20 NICs do not spread evenly over the 18 trays of gb200_nvl72");
+  BOOST_TEST(
+      refusal_of("machine: {nic: {per_server: 20}}\n", "gb200_nvl72") ==
+      "s.yaml:1:29: error: machine.nic.per_server: 20 NICs do not spread evenly over the 18 trays of gb200_nvl72");
 }
 
 BOOST_AUTO_TEST_CASE(a_gpus_links_spread_over_the_boards_switches) {

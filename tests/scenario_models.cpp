@@ -37,11 +37,13 @@ std::string row(const Json& model) {
   const std::uint64_t ours = total_parameters(shape_of(model["config"]));
   const auto theirs = model["published"].get<std::uint64_t>();
   char difference[16] = "0";
-  if (ours != theirs) std::snprintf(difference, sizeof difference, "%+.3f %%", 100 * (static_cast<double>(ours) / static_cast<double>(theirs) - 1));
+  if (ours != theirs)
+    std::snprintf(difference, sizeof difference, "%+.3f %%",
+                  100 * (static_cast<double>(ours) / static_cast<double>(theirs) - 1));
   const std::string repo = model["repo"];
-  return "| [" + model["name"].get<std::string>() + "](https://huggingface.co/" + repo + ") | `" + model["config"]["model_type"].get<std::string>() +
-         "` | " + grouped(ours) + " | " + grouped(theirs) + " | " + difference + " | " +
-         model.value("source", "weights") + " |\n";
+  return "| [" + model["name"].get<std::string>() + "](https://huggingface.co/" + repo + ") | `" +
+         model["config"]["model_type"].get<std::string>() + "` | " + grouped(ours) + " | " + grouped(theirs) + " | " +
+         difference + " | " + model.value("source", "weights") + " |\n";
 }
 
 }  // namespace
@@ -50,7 +52,8 @@ BOOST_AUTO_TEST_CASE(parameters_are_as_published) {
   std::set<std::string> families;
   for (const Json& model : published()) {
     const auto ours = static_cast<double>(total_parameters(shape_of(model["config"])));
-    BOOST_TEST(std::abs(ours / model["published"].get<double>() - 1) < 0.005, model["name"] << ": " << grouped(static_cast<std::uint64_t>(ours)));
+    BOOST_TEST(std::abs(ours / model["published"].get<double>() - 1) < 0.005,
+               model["name"] << ": " << grouped(static_cast<std::uint64_t>(ours)));
     families.insert(model["config"]["model_type"].get<std::string>());
   }
   BOOST_TEST(families.size() >= 25u);
@@ -58,5 +61,6 @@ BOOST_AUTO_TEST_CASE(parameters_are_as_published) {
 
 BOOST_AUTO_TEST_CASE(page_has_every_model) {
   const std::string page = text_of(kSource + "/docs/models.md");
-  for (const Json& model : published()) BOOST_TEST(page.find(row(model)) != std::string::npos, "docs/models.md lacks: " << row(model));
+  for (const Json& model : published())
+    BOOST_TEST(page.find(row(model)) != std::string::npos, "docs/models.md lacks: " << row(model));
 }

@@ -49,7 +49,9 @@ BOOST_AUTO_TEST_CASE(help_lists_every_kind_of_key) {
 }
 
 BOOST_AUTO_TEST_CASE(help_of_a_section_has_its_keys_and_no_others) {
-  const auto lists = [](const std::string& help, const std::string& key) { return help.find("  " + key + "  (") != std::string::npos; };
+  const auto lists = [](const std::string& help, const std::string& key) {
+    return help.find("  " + key + "  (") != std::string::npos;
+  };
   BOOST_TEST(lists(parameter_help("workload.requests"), "workload.requests.rate_scale"));
   BOOST_TEST(!lists(parameter_help("workload.requests"), "workload.chunk_tokens"));
   BOOST_TEST(lists(parameter_help("layer"), "workload.phase"));

@@ -63,17 +63,17 @@ BOOST_AUTO_TEST_CASE(ranks_of_a_collective) {
 }
 
 BOOST_AUTO_TEST_CASE(sizes_of_a_collective) {
-  BOOST_TEST(
-      collective_of({"workload.min_bytes=3", "workload.max_bytes=100", "workload.factor=4"}).sizes == (Sizes{3, 12, 48}),
-      boost::test_tools::per_element());
+  BOOST_TEST(collective_of({"workload.min_bytes=3", "workload.max_bytes=100", "workload.factor=4"}).sizes ==
+                 (Sizes{3, 12, 48}),
+             boost::test_tools::per_element());
   BOOST_TEST(collective_of({"workload.sizes_bytes=[1024, 8, 17179869184]"}).sizes == (Sizes{1024, 8, 17179869184ull}),
              boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(choices_of_a_collective) {
-  const CollectiveTestSpec s =
-      collective_of({"workload.op=reduce_scatter", "workload.algorithm=pxn", "workload.protocol=ll128", "workload.ranks=2",
-                  "workload.library=trtllm", "workload.dtype=bf16", "workload.skew_us=[0, 1.5]"});
+  const CollectiveTestSpec s = collective_of({"workload.op=reduce_scatter", "workload.algorithm=pxn",
+                                              "workload.protocol=ll128", "workload.ranks=2", "workload.library=trtllm",
+                                              "workload.dtype=bf16", "workload.skew_us=[0, 1.5]"});
   BOOST_TEST((s.operation == collective::Operation::reduce_scatter));
   BOOST_TEST((s.algorithm == collective::Algorithm::pxn));
   BOOST_TEST((s.protocol == collective::Protocol::ll128));
@@ -158,11 +158,14 @@ BOOST_AUTO_TEST_CASE(refused_p2p_tests) {
 }
 
 BOOST_AUTO_TEST_CASE(circumstances_of_kernels) {
-  const KernelTestSpec s = kernels_of(
-      {"workload.kernels=[{op: gemm, m: 1, n: 1, k: 1}, {op: gemm, m: 1, n: 1, k: 1, split_k: false, steady: true, weight_copies: 5, "
-       "launch: synchronous, host_us: 21}, {op: attention_decode, heads: 1, head_dim: 128, split_context: false}, {op: softmax, "
-       "tokens: 1, width: 1, load_bytes: 2}]"});
-  BOOST_TEST((s.kernels[0].split_k && !s.kernels[0].steady && s.kernels[0].weight_copies == 0 && s.kernels[0].split_context));
+  const KernelTestSpec s =
+      kernels_of({"workload.kernels=[{op: gemm, m: 1, n: 1, k: 1}, {op: gemm, m: 1, n: 1, k: 1, split_k: false, "
+                  "steady: true, weight_copies: 5, "
+                  "launch: synchronous, host_us: 21}, {op: attention_decode, heads: 1, head_dim: 128, split_context: "
+                  "false}, {op: softmax, "
+                  "tokens: 1, width: 1, load_bytes: 2}]"});
+  BOOST_TEST(
+      (s.kernels[0].split_k && !s.kernels[0].steady && s.kernels[0].weight_copies == 0 && s.kernels[0].split_context));
   BOOST_TEST((!s.kernels[1].split_k && s.kernels[1].steady && s.kernels[1].weight_copies == 5));
   BOOST_TEST(gpu::name_of(s.kernels[1].launch) == std::string("synchronous"));
   BOOST_TEST(s.kernels[1].host_us == 21);
@@ -174,8 +177,9 @@ BOOST_AUTO_TEST_CASE(circumstances_of_kernels) {
 }
 
 BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
-  const KernelTestSpec s = kernels_of({"workload.kernels=[{op: copy, bytes: 8}, {op: gemm, m: {min: 1, max: 100, factor: 10}, n: [5, 7], "
-                                       "k: 3, dtype: [fp8, bf16]}]"});
+  const KernelTestSpec s =
+      kernels_of({"workload.kernels=[{op: copy, bytes: 8}, {op: gemm, m: {min: 1, max: 100, factor: 10}, n: [5, 7], "
+                  "k: 3, dtype: [fp8, bf16]}]"});
   BOOST_TEST(s.kernels.size() == 1u + 3 * 2 * 2);
   BOOST_TEST(s.items.front() == 0u);
   BOOST_TEST(s.items.back() == 1u);
@@ -187,20 +191,23 @@ BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
   BOOST_TEST(s.kernels[3].m == 10u);
   BOOST_TEST(s.kernels[12].m == 100u);
   BOOST_TEST(s.kernels[12].k == 3u);
-  const KernelTestSpec steps = kernels_of({"workload.kernels=[{op: norm, tokens: {min: 1, max: 6, step: 2}, width: 4}]"});
+  const KernelTestSpec steps =
+      kernels_of({"workload.kernels=[{op: norm, tokens: {min: 1, max: 6, step: 2}, width: 4}]"});
   BOOST_TEST(steps.kernels.size() == 3u);
   BOOST_TEST(steps.kernels[2].tokens == 5u);
 }
 
 BOOST_AUTO_TEST_CASE(a_sweep_makes_every_combination_once) {
-  const KernelTestSpec s = kernels_of({"workload.kernels=[{op: attention_prefill, launch: [graph, stream], dtype: [fp8, bf16], heads: [8, 16], "
-                                       "kv_heads: [2, 4], head_dim: [64, 128], kv_dtype: [fp8, bf16], batch: [1, 2], tokens: [5, 6], "
-                                       "context_tokens: [0, 7]}]"});
+  const KernelTestSpec s = kernels_of(
+      {"workload.kernels=[{op: attention_prefill, launch: [graph, stream], dtype: [fp8, bf16], heads: [8, 16], "
+       "kv_heads: [2, 4], head_dim: [64, 128], kv_dtype: [fp8, bf16], batch: [1, 2], tokens: [5, 6], "
+       "context_tokens: [0, 7]}]"});
   std::set<std::string> seen;
   for (const gpu::KernelSpec& k : s.kernels)
-    seen.insert(std::to_string(static_cast<int>(k.launch)) + " " + std::string(name_of(k.dtype)) + " " + std::to_string(k.heads.query) + "/" +
-                std::to_string(k.heads.kv) + "x" + std::to_string(k.heads.dim) + " " + std::string(name_of(k.heads.kv_dtype)) + " " +
-                std::to_string(k.sequences.size()) + "x" + std::to_string(k.sequences[0].tokens) + "+" + std::to_string(k.sequences[0].kv_start));
+    seen.insert(std::to_string(static_cast<int>(k.launch)) + " " + std::string(name_of(k.dtype)) + " " +
+                std::to_string(k.heads.query) + "/" + std::to_string(k.heads.kv) + "x" + std::to_string(k.heads.dim) +
+                " " + std::string(name_of(k.heads.kv_dtype)) + " " + std::to_string(k.sequences.size()) + "x" +
+                std::to_string(k.sequences[0].tokens) + "+" + std::to_string(k.sequences[0].kv_start));
   BOOST_TEST(s.kernels.size() == 512u);
   BOOST_TEST(seen.size() == 512u);
   BOOST_TEST(s.kernels[1].sequences[0].kv_start == 7u);
@@ -208,13 +215,16 @@ BOOST_AUTO_TEST_CASE(a_sweep_makes_every_combination_once) {
 }
 
 BOOST_AUTO_TEST_CASE(sequences_of_an_attention_kernel) {
-  const auto one = [](const std::string& item) { return kernels_of({"workload.kernels=[" + item + "]"}).kernels.at(0); };
+  const auto one = [](const std::string& item) {
+    return kernels_of({"workload.kernels=[" + item + "]"}).kernels.at(0);
+  };
   const gpu::KernelSpec even = one("{op: attention_decode, heads: 8, head_dim: 64, batch: 3, context_tokens: 100}");
   BOOST_TEST(even.sequences.size() == 3u);
   BOOST_TEST(even.sequences[2].kv_start == 100u);
   BOOST_TEST(even.sequences[2].tokens == 1u);
   BOOST_TEST(even.heads.kv == 8u);
-  const gpu::KernelSpec uneven = one("{op: attention_decode, heads: 8, kv_heads: 2, head_dim: 64, contexts_tokens: [5, 900], dtype: fp8}");
+  const gpu::KernelSpec uneven =
+      one("{op: attention_decode, heads: 8, kv_heads: 2, head_dim: 64, contexts_tokens: [5, 900], dtype: fp8}");
   BOOST_TEST(uneven.sequences.size() == 2u);
   BOOST_TEST(uneven.sequences[1].kv_start == 900u);
   BOOST_TEST((uneven.heads.kv_dtype == DataType::fp8));
@@ -231,21 +241,28 @@ BOOST_AUTO_TEST_CASE(refused_kernels) {
   BOOST_TEST(refuse("{op: gemm, m: 3, n: 3}") == ": k is required by op: gemm");
   BOOST_TEST(refuse("{op: copy, bytes: 3, width: 3}") == ".width: does not go with op: copy");
   BOOST_TEST(refuse("{op: gemm, m: {min: 3, max: 1}, n: 1, k: 1}") == ".m: max 1 is less than min, 3");
-  BOOST_TEST(refuse("{op: gemm, m: {min: 3, max: 9, step: 1, factor: 2}, n: 1, k: 1}") == ".m: has a factor and a step; one of the two");
-  BOOST_TEST(refuse("{op: gemm, m: {min: 0, max: 9}, n: 1, k: 1}") == ".m.min: '0' is out of range; accepted: 1 to 1073741824");
+  BOOST_TEST(refuse("{op: gemm, m: {min: 3, max: 9, step: 1, factor: 2}, n: 1, k: 1}") ==
+             ".m: has a factor and a step; one of the two");
+  BOOST_TEST(refuse("{op: gemm, m: {min: 0, max: 9}, n: 1, k: 1}") ==
+             ".m.min: '0' is out of range; accepted: 1 to 1073741824");
   BOOST_TEST(refuse("{op: gemm, m: [1, x], n: 1, k: 1}").substr(0, 5) == ".m.1:");
   BOOST_TEST(refuse("{op: gemm, m: 1, n: 1, k: 1, dtype: fp4}") ==
              ".dtype: L40S has no tensor rate for fp4; accepted: fp16, bf16, tf32, fp8, int8");
   BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, batch: 2, contexts_tokens: [1, 2]}") ==
              ".batch: contexts_tokens says the same; one of the two");
-  BOOST_TEST(refuse("{op: attention_prefill, heads: 8, kv_heads: 3, head_dim: 64, tokens: 5}") == ".kv_heads: 3 does not divide the 8 query heads");
-  BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, value_dim: 65, latent: true}") == ".value_dim: 65 is more than head_dim, 64");
+  BOOST_TEST(refuse("{op: attention_prefill, heads: 8, kv_heads: 3, head_dim: 64, tokens: 5}") ==
+             ".kv_heads: 3 does not divide the 8 query heads");
+  BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, value_dim: 65, latent: true}") ==
+             ".value_dim: 65 is more than head_dim, 64");
   BOOST_TEST(refuse("{op: copy, bytes: 40000000000}") == ": operands of 80 GB do not fit in the 48 GB of L40S");
-  BOOST_TEST(refuse("{op: gemm, m: 1000000, n: 1000000, k: 1}") == ": operands of 2000.004 GB do not fit in the 48 GB of L40S");
-  BOOST_TEST(refuse("{op: attention_decode, heads: 1, head_dim: 1, batch: 65536, tokens: {min: 1, max: 400, step: 1}}") ==
-             ": makes more than 16000000 sequences of the scenario");
+  BOOST_TEST(refuse("{op: gemm, m: 1000000, n: 1000000, k: 1}") ==
+             ": operands of 2000.004 GB do not fit in the 48 GB of L40S");
+  BOOST_TEST(
+      refuse("{op: attention_decode, heads: 1, head_dim: 1, batch: 65536, tokens: {min: 1, max: 400, step: 1}}") ==
+      ": makes more than 16000000 sequences of the scenario");
   BOOST_TEST(refuse("{op: gem, m: 1}").find("(did you mean 'gemm'?)") != std::string::npos);
   BOOST_TEST(refuse("{op: gemm, m: {min: 1, max: 2000, step: 1}, n: {min: 1, max: 2000, step: 1}, k: 1}") ==
              ": makes more than 1000000 kernels of the scenario");
-  BOOST_TEST(refusal(kKernel, "workload.kernels=[]") == "--set workload.kernels=[]: error: workload.kernels: is empty; at least one kernel");
+  BOOST_TEST(refusal(kKernel, "workload.kernels=[]") ==
+             "--set workload.kernels=[]: error: workload.kernels: is empty; at least one kernel");
 }

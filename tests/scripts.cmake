@@ -7,6 +7,11 @@ function(railyard_pytest name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "No module named '?pytest")
 endfunction()
 
+find_program(RAILYARD_CLANG_FORMAT clang-format)
+if(RAILYARD_CLANG_FORMAT)
+  add_test(NAME formatting COMMAND ${PROJECT_SOURCE_DIR}/scripts/format --check)
+endif()
+
 railyard_pytest(test_make_trace)
 railyard_pytest(test_setup_scripts)
 railyard_pytest(test_show_waveform)

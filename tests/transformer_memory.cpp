@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kGb = 1e9;
 
-MemoryCheck check(const ModelShape& m, std::uint32_t tp, std::uint32_t pp, std::uint64_t kv_tokens, double capacity_gb) {
+MemoryCheck check(const ModelShape& m, std::uint32_t tp, std::uint32_t pp, std::uint64_t kv_tokens,
+                  double capacity_gb) {
   return check_memory(m, even_stage_layers(m.layers, pp), tp, {kv_tokens, 256, 1}, capacity_gb * kGb, 0.9);
 }
 

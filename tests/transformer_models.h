@@ -5,8 +5,8 @@
 
 namespace railyard::test {
 
-inline workload::ModelShape dense_model(const char* name, std::uint32_t layers, std::uint32_t hidden, std::uint32_t heads,
-                                        std::uint32_t ffn, std::uint32_t vocab) {
+inline workload::ModelShape dense_model(const char* name, std::uint32_t layers, std::uint32_t hidden,
+                                        std::uint32_t heads, std::uint32_t ffn, std::uint32_t vocab) {
   workload::ModelShape m;
   m.name = name;
   m.layers = layers;

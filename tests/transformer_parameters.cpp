@@ -1,6 +1,6 @@
 #define BOOST_TEST_MODULE transformer_parameters
-#include <boost/test/unit_test.hpp>
 #include <yaml-cpp/yaml.h>
+#include <boost/test/unit_test.hpp>
 
 #include <filesystem>
 #include <numeric>
@@ -20,7 +20,8 @@ BOOST_AUTO_TEST_CASE(totals_are_the_published_ones) {
   BOOST_TEST(total_parameters(llama_405b()) == 405853388800u);
   BOOST_TEST(total_parameters(qwen_72b()) == 72706203648u);
   BOOST_TEST(total_parameters(mixtral_8x7b()) == 46702792704u);
-  BOOST_TEST(active_parameters(mixtral_8x7b()) == 12879659008u + 65 * 4096u);  // the card's 12.9 billion, norms included
+  BOOST_TEST(active_parameters(mixtral_8x7b()) ==
+             12879659008u + 65 * 4096u);  // the card's 12.9 billion, norms included
   BOOST_TEST(active_parameters(llama_8b()) == total_parameters(llama_8b()));
 }
 
@@ -81,7 +82,8 @@ BOOST_AUTO_TEST_CASE(uneven_stages_cover_every_layer) {
     for (const Stage& stage : stages_of(layers)) sum += rank_parameters(m, stage, 1);
     BOOST_TEST(sum == total_parameters(m));
   }
-  BOOST_TEST(even_stage_layers(126, 4) == (std::vector<std::uint32_t>{32, 32, 31, 31}), boost::test_tools::per_element());
+  BOOST_TEST(even_stage_layers(126, 4) == (std::vector<std::uint32_t>{32, 32, 31, 31}),
+             boost::test_tools::per_element());
   const std::vector<Stage> stages = stages_of({40, 30, 56});
   BOOST_TEST(rank_parameters(m, stages[1], 8) == decoder_parameters(m) / 126 * 30 / 8);
   BOOST_TEST((stages[0].first && !stages[0].last && !stages[1].first && !stages[1].last && stages[2].last));
@@ -153,7 +155,8 @@ BOOST_AUTO_TEST_CASE(layers_of_two_kinds) {
   m.kind_of[3] = 1;
   const std::uint64_t dense = 3ull * 4096 * 4096, experts = 8 * 3ull * 4096 * 14336 + 8 * 4096;
   BOOST_TEST(total_parameters(m) == total_parameters(mixtral_8x7b()) - experts + dense);
-  BOOST_TEST(rank_parameters(m, {2, false, false, 2}, 1) == layer_parameters(m, 0).total() + layer_parameters(m, 1).total());
+  BOOST_TEST(rank_parameters(m, {2, false, false, 2}, 1) ==
+             layer_parameters(m, 0).total() + layer_parameters(m, 1).total());
   BOOST_TEST(common_layer(m) == 31u);
   // 100 pairs a token once the window is full, chunk by chunk or at once.
   const auto pairs = [&](std::uint64_t tokens, std::uint64_t start) { return gpu::causal_pairs({tokens, start}, 100); };

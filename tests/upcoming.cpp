@@ -54,10 +54,10 @@ void check(std::uint64_t reach_fs, std::uint64_t step_fs, unsigned most_at_once)
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(what_waits_comes_in_order_of_time_then_posting) {
-  check(3, 1, 3);                               // neighbours
-  check(5'000, 100, 2);                         // picoseconds
-  check(2'000'000'000, 75'000'000, 4);          // microseconds ahead, as links do
-  check(2'000'000'000, 1'000, 3);               // crowded: far more than is sorted at once
+  check(3, 1, 3);                                   // neighbours
+  check(5'000, 100, 2);                             // picoseconds
+  check(2'000'000'000, 75'000'000, 4);              // microseconds ahead, as links do
+  check(2'000'000'000, 1'000, 3);                   // crowded: far more than is sorted at once
   check(5'000'000'000'000'000, 10'000'000'000, 2);  // seconds
-  check(100'000'000, 50'000'000, 200);          // many of one instant
+  check(100'000'000, 50'000'000, 200);              // many of one instant
 }

@@ -82,9 +82,9 @@ class Traced : private test::FreshKernel {
  private:
   std::optional<Waveform> waveform_;
 };
-const std::vector<std::string> Traced::kSmall = {"model.config=" RAILYARD_SOURCE_DIR "/scenarios/models/llama-3.1-8b.json",
-                                                 "workload.requests.prompt_tokens=64", "workload.chunk_tokens=32",
-                                                 "workload.decode.steps=2"};
+const std::vector<std::string> Traced::kSmall = {
+    "model.config=" RAILYARD_SOURCE_DIR "/scenarios/models/llama-3.1-8b.json", "workload.requests.prompt_tokens=64",
+    "workload.chunk_tokens=32", "workload.decode.steps=2"};
 
 std::set<std::string> names_of(const test::VcdFile& vcd) {
   std::set<std::string> names;

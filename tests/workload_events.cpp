@@ -32,9 +32,12 @@ BOOST_AUTO_TEST_CASE(kernels_that_start_on_a_slow_gpu_take_longer) {
   const Time when = second.start + Time::fs((second.end - second.start).fs() / 2);
   char at[32];
   std::snprintf(at, sizeof at, "%.9f", when.seconds() * 1e6);
-  PrefillRun slow(tiny_scenario({at_end, "events=[{at_us: " + std::string(at) + ", gpu: prefill0.gpu0, slow_ratio: 0.5}]"}));
+  PrefillRun slow(
+      tiny_scenario({at_end, "events=[{at_us: " + std::string(at) + ", gpu: prefill0.gpu0, slow_ratio: 0.5}]"}));
   slow.run();
-  const auto took = [](const PrefillRun& run, std::uint32_t c) { return (chunk(run, c).end - chunk(run, c).start).seconds(); };
+  const auto took = [](const PrefillRun& run, std::uint32_t c) {
+    return (chunk(run, c).end - chunk(run, c).start).seconds();
+  };
   BOOST_TEST(took(slow, 0) == took(plain, 0));
   BOOST_TEST(took(slow, 1) > 1.3 * took(plain, 1));
   BOOST_TEST(took(slow, 1) < 1.7 * took(plain, 1));
@@ -52,7 +55,8 @@ BOOST_AUTO_TEST_CASE(a_nic_that_trains_down_delays_the_handoff_and_nothing_befor
   slow.run();
   // A handoff that trickles takes less of the HBM beside the MLP and the head behind it.
   BOOST_TEST((slow.request().first_token <= plain.request().first_token));
-  BOOST_TEST(slow.request().first_token.seconds() == plain.request().first_token.seconds(), boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(slow.request().first_token.seconds() == plain.request().first_token.seconds(),
+             boost::test_tools::tolerance(1e-3));
   const auto handoff = [](PrefillRun& run) { return run.records.of(JobRecord::Kind::handoff).at(0); };
   BOOST_TEST((handoff(slow).start == handoff(plain).start));
   // One rank, one message: the NIC's link is the bottleneck, so the handoff's time is its bytes at the new rate.
@@ -68,10 +72,12 @@ BOOST_AUTO_TEST_CASE(an_event_after_the_end_does_not_prolong_the_run) {
   PrefillRun plain(tiny_scenario());
   plain.run();
   const Time end = plain.simulation.end();
-  struct : FreshKernel {} fresh;
+  struct : FreshKernel {
+  } fresh;
   Records records;
   railyard::Simulation late(tiny_scenario({"events=[{at_us: 1.0e9, gpu: decode0.gpu0, slow_ratio: 0.5}, "
-                                           "{at_us: 2.0e9, link: \"IB_Cable_D[0]\", rate_ratio: 0.5}]"}), records);
+                                           "{at_us: 2.0e9, link: \"IB_Cable_D[0]\", rate_ratio: 0.5}]"}),
+                            records);
   late.run({});
   BOOST_TEST(late.workload().done());
   BOOST_TEST((late.end() == end));
@@ -98,10 +104,13 @@ BOOST_AUTO_TEST_CASE(the_other_nic_of_the_server_takes_over) {
 }
 
 BOOST_AUTO_TEST_CASE(nothing_left_ends_the_run_with_who_cannot_go_on) {
-  struct : FreshKernel {} fresh;
+  struct : FreshKernel {
+  } fresh;
   Records records;
-  railyard::Simulation run(tiny_scenario({"machine.plx.nics_per_plx=1", "events=[{at_us: 1, link: \"PLX_Uplink_P[0]\", fail: true}, "
-                                          "{at_us: 2, link: \"IB_Cable_P[0]\", fail: true}]"}), records);
+  railyard::Simulation run(tiny_scenario({"machine.plx.nics_per_plx=1",
+                                          "events=[{at_us: 1, link: \"PLX_Uplink_P[0]\", fail: true}, "
+                                          "{at_us: 2, link: \"IB_Cable_P[0]\", fail: true}]"}),
+                           records);
   run.run({});
   BOOST_TEST(!run.workload().done());
   const auto& cut_off = run.fabric().recovery().undeliverable();
@@ -131,13 +140,19 @@ BOOST_AUTO_TEST_CASE(a_lost_plane_leaves_the_others) {
   }
   BOOST_TEST(all == all_plain);
   BOOST_TEST(sent(run, 0, 1) == 0u);
-  BOOST_TEST(static_cast<double>(sent(run, 0, 0)) == 5. / 14 * static_cast<double>(all), boost::test_tools::tolerance(0.01));
+  BOOST_TEST(static_cast<double>(sent(run, 0, 0)) == 5. / 14 * static_cast<double>(all),
+             boost::test_tools::tolerance(0.01));
   BOOST_TEST(sent(run, 1, 1) > 0u);  // to those that still have the plane
   BOOST_TEST((run.request().first_token > plain.request().first_token));
 }
 
 BOOST_AUTO_TEST_CASE(names_that_the_machine_has_not) {
-  BOOST_TEST(refusal({"events=[{at_us: 1, gpu: prefill0.gpu9, slow_ratio: 0.5}]"}).find("(did you mean 'prefill0.gpu") != std::string::npos);
-  BOOST_TEST(refusal({"events=[{at_us: 1, link: \"IB_NIC_P[7]_PCI\", rate_ratio: 0.5}]"}).find("no link 'IB_NIC_P[7]_PCI'") != std::string::npos);
-  BOOST_TEST(refusal({"events=[{at_us: 1, link: \"prefill0.nic0.pcie\", direction: rx, rate_ratio: 0.5}]"}) == "accepted");
+  BOOST_TEST(
+      refusal({"events=[{at_us: 1, gpu: prefill0.gpu9, slow_ratio: 0.5}]"}).find("(did you mean 'prefill0.gpu") !=
+      std::string::npos);
+  BOOST_TEST(
+      refusal({"events=[{at_us: 1, link: \"IB_NIC_P[7]_PCI\", rate_ratio: 0.5}]"}).find("no link 'IB_NIC_P[7]_PCI'") !=
+      std::string::npos);
+  BOOST_TEST(refusal({"events=[{at_us: 1, link: \"prefill0.nic0.pcie\", direction: rx, rate_ratio: 0.5}]"}) ==
+             "accepted");
 }

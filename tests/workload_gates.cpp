@@ -42,7 +42,8 @@ BOOST_AUTO_TEST_CASE(one_rank_prefills_in_the_time_of_its_kernels) {
     const ChunkKernels k(run.system().prefill_grid(), 256, 256 * chunk);
     expected += k.embedding + (k.attention + k.mlp) * layers;
     behind = k.mlp + k.head;
-    if (chunk < 3) BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(chunk) + "]").end == expected));
+    if (chunk < 3)
+      BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(chunk) + "]").end == expected));
     if (chunk == 3) expected = expected - k.mlp;
   }
   const std::vector<JobRecord> handoffs = run.records.of(Kind::handoff);
@@ -109,7 +110,8 @@ BOOST_AUTO_TEST_CASE(all_reduces_on_nvswitch_move_the_same_bytes_over_all_planes
 }
 
 BOOST_AUTO_TEST_CASE(later_chunks_attend_to_all_earlier_ones) {
-  Scenario scenario = ideal_scenario({"workload.requests={prompt_tokens: 4096}", "workload.chunk_tokens=512", kQuietMemory});
+  Scenario scenario =
+      ideal_scenario({"workload.requests={prompt_tokens: 4096}", "workload.chunk_tokens=512", kQuietMemory});
   scenario.model.heads = 32;  // enough blocks to fill the GPU, so that context cannot be split over idle SMs
   PrefillRun run(scenario);
   run.run();
@@ -139,7 +141,8 @@ BOOST_AUTO_TEST_CASE(chunks_are_pipelined_and_gated_by_their_activations) {
     }
     // A rank goes on when its own part of the gather is done; the gather is over with the last.
     const JobRecord& gather = run.records.named("TP_AG_PP[1]_" + chunk);
-    const Time first = run.records.named("P_Rank_PP[1]_TP[0]_" + chunk).start, second = run.records.named("P_Rank_PP[1]_TP[1]_" + chunk).start;
+    const Time first = run.records.named("P_Rank_PP[1]_TP[0]_" + chunk).start,
+               second = run.records.named("P_Rank_PP[1]_TP[1]_" + chunk).start;
     BOOST_TEST((later(first, second) >= gather.end));
     BOOST_TEST((sooner(first, second) > gather.start));
   }
@@ -160,9 +163,10 @@ BOOST_AUTO_TEST_CASE(whole_activations_need_no_gather_and_twice_the_bytes) {
 
 BOOST_AUTO_TEST_CASE(the_gate_waits_for_the_last_peer_and_says_so) {
   // Stage 1 on GPUs 2 and 4: the second one's activations cross a slow link between the sockets and come later.
-  PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}",
-                                "workload.pp_send=full", "workload.placement=[0,1,2,4]",
-                                "workload.requests={prompt_tokens: 256}", "machine.overrides={socket_link: {gb_per_s: 10}}"}));
+  PrefillRun run(
+      tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}",
+                     "workload.pp_send=full", "workload.placement=[0,1,2,4]", "workload.requests={prompt_tokens: 256}",
+                     "machine.overrides={socket_link: {gb_per_s: 10}}"}));
   run.run();
   const JobRecord& near = run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]");
   const JobRecord& far = run.records.named("P_Rank_PP[1]_TP[1]_Chunk[0]");
@@ -247,7 +251,8 @@ BOOST_AUTO_TEST_CASE(decode_steps_follow_each_other_through_every_stage) {
 
 BOOST_AUTO_TEST_CASE(activations_alone_on_nvlink_take_what_they_take_alone) {
   // The copy engine's packets, not an SM's stores, on both sides of the comparison.
-  PrefillRun run(tiny_scenario({"workload.prefill={tp: 1, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}"}, "dgx_h100"));
+  PrefillRun run(
+      tiny_scenario({"workload.prefill={tp: 1, pp: 2}", "workload.decode={tp: 1, pp: 1, steps: 1}"}, "dgx_h100"));
   run.run();
   const transport::ClassTotals& pp = run.fabric().ledger().totals(number(TrafficClass::pp));
   BOOST_TEST(pp.messages > 0u);
@@ -262,7 +267,10 @@ BOOST_AUTO_TEST_CASE(a_run_that_stands_still_says_which_job_waits_for_what) {
     for (const std::string& line : run.system().blocked()) {
       gate = gate || line.find("AR attn L0 of pass 0 waits for t=1 to enter") != std::string::npos ||
              line.find("AR attn L0 of pass 0 waits for bytes of its peers") != std::string::npos;
-      stage = stage || line.find("prefill rank 2 (prefill0.gpu2), stream compute: AG of pass 0 waits for jobs of other streams") != std::string::npos;
+      stage =
+          stage ||
+          line.find("prefill rank 2 (prefill0.gpu2), stream compute: AG of pass 0 waits for jobs of other streams") !=
+              std::string::npos;
     }
     return !(gate && stage);
   });

@@ -71,14 +71,16 @@ BOOST_AUTO_TEST_CASE(equal_grids_keep_their_shards) {
 
 // Windowed layers hand over what the first token behind the prompt still sees, and are held for no more than that.
 BOOST_AUTO_TEST_CASE(a_window_bounds_the_handoff) {
-  const std::string config = R"({"model_type": "gemma2", "hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4,
+  const std::string config =
+      R"({"model_type": "gemma2", "hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4,
                               "head_dim": 128, "intermediate_size": 4096, "vocab_size": 8192, "sliding_window": 300})";
   constexpr Bytes kToken = 2 * 4 * 128 * 2;
   for (const std::string handoff : {"per_layer", "per_chunk", "at_end"}) {
     const Scratch scratch;
     scratch.write("m.json", config);
-    PrefillRun run(tiny_scenario({"model.config=" + scratch.path("m.json"), "workload.prefill={tp: 2, pp: 1}", "workload.decode={tp: 2, pp: 3, steps: 1}",
-                                  "workload.handoff=" + handoff, "workload.requests={prompt_tokens: 700}"}));
+    PrefillRun run(tiny_scenario({"model.config=" + scratch.path("m.json"), "workload.prefill={tp: 2, pp: 1}",
+                                  "workload.decode={tp: 2, pp: 3, steps: 1}", "workload.handoff=" + handoff,
+                                  "workload.requests={prompt_tokens: 700}"}));
     Bytes held = 0;
     const Bytes before = run.decode_gpu(0).hbm().used();
     run.run([&] { held = std::max(held, run.decode_gpu(0).hbm().used() - before); });
@@ -127,8 +129,9 @@ BOOST_AUTO_TEST_CASE(a_handoff_begins_when_what_it_carries_is_computed) {
     BOOST_TEST(handoffs.size() == (handoff == "at_end" ? 4u : handoff == "per_chunk" ? 8u * 4 : 8u * 6 * 2));
     for (const JobRecord& job : handoffs) {
       const std::uint32_t layer = job.layer != JobRecord::kNone ? job.layer : 3 * job.stage + 2;
-      const JobRecord& reduce = run.records.named("TP_AR_PP[" + std::to_string(job.stage) + "]_Layer[" + std::to_string(layer) +
-                                                  "]_Chunk[" + std::to_string(job.index) + "]_Attn");
+      const JobRecord& reduce =
+          run.records.named("TP_AR_PP[" + std::to_string(job.stage) + "]_Layer[" + std::to_string(layer) + "]_Chunk[" +
+                            std::to_string(job.index) + "]_Attn");
       BOOST_TEST((job.start >= reduce.start));  // its own rank enters at that moment; the last peer a little later
       BOOST_TEST((job.start <= reduce.start + reduce.queued));
       if (handoff == "at_end") BOOST_TEST(job.index == 7u);

@@ -19,13 +19,19 @@ struct Seen {
 };
 
 Seen run_with(const std::string& host, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> sets{"workload.host=" + host, "workload.handoff=at_end", "workload.decode.steps=" + std::to_string(kSteps)};
+  std::vector<std::string> sets{"workload.host=" + host, "workload.handoff=at_end",
+                                "workload.decode.steps=" + std::to_string(kSteps)};
   sets.insert(sets.end(), more.begin(), more.end());
   PrefillRun run(tiny_scenario(sets));
   run.run();
   const workload::prefill::RequestTimes& times = run.request();
-  return {times.first_token, times.prefilled, times.kv_landed, times.tokens, std::move(run.records),
-          run.system().prefill().passes().times(0).host_s, run.system().prefill_window().seconds()};
+  return {times.first_token,
+          times.prefilled,
+          times.kv_landed,
+          times.tokens,
+          std::move(run.records),
+          run.system().prefill().passes().times(0).host_s,
+          run.system().prefill_window().seconds()};
 }
 
 Time us(double microseconds) { return Time::seconds(microseconds * 1e-6); }
@@ -90,28 +96,33 @@ BOOST_AUTO_TEST_CASE(kernels_wait_for_their_launch_one_by_one_but_not_in_a_graph
 
 BOOST_AUTO_TEST_CASE(waits_for_the_host_are_counted_once) {
   // With nothing but kernels on one rank, the window is kernels, waits for the host, and nothing else.
-  for (const std::string host : {"{preset: none, async: false, step_us: 400, layer_us: 300}", "{preset: none, async: true, step_us: 2000, layer_us: 10}"}) {
+  for (const std::string host : {"{preset: none, async: false, step_us: 400, layer_us: 300}",
+                                 "{preset: none, async: true, step_us: 2000, layer_us: 10}"}) {
     PrefillRun run(tiny_scenario({"workload.host=" + host, "workload.handoff=at_end"}));
     run.run();
     const auto& times = run.system().prefill().passes().times(0);
     BOOST_TEST(times.host_s > 0.0);
-    BOOST_TEST(times.kernels_s + times.host_s == run.system().prefill_window().seconds(), boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(times.kernels_s + times.host_s == run.system().prefill_window().seconds(),
+               boost::test_tools::tolerance(1e-9));
     BOOST_TEST(times.occupied_s == times.kernels_s, boost::test_tools::tolerance(1e-9));
   }
 }
 
 BOOST_AUTO_TEST_CASE(stages_and_ranks_share_one_pass_of_the_host) {
   // Launches of both stages begin when the pass is prepared; all ranks of a stage wait for the same ones.
-  PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 3}",
-                                "workload.requests={count: 3, prompt_tokens: 512}", "workload.host={preset: vllm_v1}"}));
+  PrefillRun run(
+      tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 3}",
+                     "workload.requests={count: 3, prompt_tokens: 512}", "workload.host={preset: vllm_v1}"}));
   run.run();
   BOOST_TEST(run.records.of(Kind::host_request).size() == 3u);
   BOOST_TEST(run.records.of(Kind::host_prefill).size() == 3u * 2);
   BOOST_TEST(run.records.of(Kind::host_prefill_launch).size() == 3u * 2 * 6);
   BOOST_TEST(run.records.of(Kind::host_token).size() == 3u * 4);
   for (const JobRecord& prepared : run.records.of(Kind::host_prefill)) {
-    const std::string chunk = "_Chunk[" + std::to_string(prepared.index) + "]_Req[" + std::to_string(prepared.request) + "]";
-    for (const std::string t : {"0", "1"}) BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[" + t + "]" + chunk).start >= prepared.end));
+    const std::string chunk =
+        "_Chunk[" + std::to_string(prepared.index) + "]_Req[" + std::to_string(prepared.request) + "]";
+    for (const std::string t : {"0", "1"})
+      BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[" + t + "]" + chunk).start >= prepared.end));
     for (const std::string first : {"PP[0]_Layer[0]", "PP[1]_Layer[3]"})
       BOOST_TEST((run.records.named("Host_P_Launch_" + first + chunk).start >= prepared.end));
   }

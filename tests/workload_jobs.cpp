@@ -217,9 +217,11 @@ BOOST_AUTO_TEST_CASE(collectives_launched_in_opposite_order_are_reported_as_a_de
     std::vector<JobRef> jobs;
     workload::JobTag tag;
     tag.run = 7;
-    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {first, opposite ? second : first}, &RankDevice::compute);
+    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {first, opposite ? second : first},
+                            &RankDevice::compute);
     tag.run = 8;
-    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {second, opposite ? first : second}, &RankDevice::pp);
+    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {second, opposite ? first : second},
+                            &RankDevice::pp);
     if (!opposite) {
       b.run();
       BOOST_TEST((b.done[8] > b.done[7]));
@@ -231,6 +233,8 @@ BOOST_AUTO_TEST_CASE(collectives_launched_in_opposite_order_are_reported_as_a_de
     BOOST_TEST_REQUIRE(lines.size() == 3u);
     BOOST_TEST(lines[0].find("job 7 waits for 72 of the 142 SMs of prefill0.gpu1: job 8 holds 72") == 0u, lines[0]);
     BOOST_TEST(lines[1].find("job 8 waits for 72 of the 142 SMs of prefill0.gpu0: job 7 holds 72") == 0u, lines[1]);
-    BOOST_TEST(lines[2] == "a deadlock, each waits for SMs that the next one holds: job 7 on prefill0.gpu1 > job 8 on prefill0.gpu0 > job 7");
+    BOOST_TEST(lines[2] ==
+               "a deadlock, each waits for SMs that the next one holds: job 7 on prefill0.gpu1 > job 8 on "
+               "prefill0.gpu0 > job 7");
   }
 }

@@ -95,8 +95,8 @@ BOOST_AUTO_TEST_CASE(results_converge_as_transactions_shrink) {
   std::vector<double> ttft, tp, kv;
   for (const std::uint32_t bytes : {32'768, 8192, 2048, 512}) {
     Scenario scenario = tiny_scenario({"workload.requests={prompt_tokens: 512}", "workload.prefill={tp: 4, pp: 2}",
-                                       "workload.decode={tp: 4, pp: 2, steps: 1}",
-                                       "workload.handoff=at_end", "fabric.transaction_bytes=" + std::to_string(bytes)});
+                                       "workload.decode={tp: 4, pp: 2, steps: 1}", "workload.handoff=at_end",
+                                       "fabric.transaction_bytes=" + std::to_string(bytes)});
     scenario.model.hidden = 4096;
     scenario.model.heads = 32;
     scenario.model.kv_heads = 8;

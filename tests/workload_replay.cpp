@@ -28,7 +28,9 @@ struct Outcome {
   double kernel_s = 0;
   std::vector<Time> busy;  ///< of every port, at instants all through the run
   std::uint64_t replayed = 0;
-  bool operator==(const Outcome& o) const { return done == o.done && moved == o.moved && kernel_s == o.kernel_s && busy == o.busy; }
+  bool operator==(const Outcome& o) const {
+    return done == o.done && moved == o.moved && kernel_s == o.kernel_s && busy == o.busy;
+  }
 };
 
 /// Three all-reduces of four GPUs, the first alone; beside the second a kernel runs on one GPU that was there before, and one on
@@ -44,13 +46,15 @@ Outcome collectives_beside_kernels(bool replay) {
   for (const RankDevice* rank : bench.devices) gpus.push_back(rank->gpu);
   const collective::Site site = collective::site_of(gpus, bench.group, bench.fabric);
   const collective::CollectiveSpec spec = collective::choose(request, bench.group, site);
-  auto tables = collective::isolate(bench.fabric, {{bench.group.members, collective::least_launch(request, site)}}, 0, {});
+  auto tables =
+      collective::isolate(bench.fabric, {{bench.group.members, collective::least_launch(request, site)}}, 0, {});
   BOOST_TEST_REQUIRE((tables.front() != nullptr));
   const auto reduce = [&](std::uint32_t number) {
     workload::JobTag tag;
     tag.run = number;
     std::vector<JobRef> jobs;
-    bench.dispatcher.collective(bench.devices, bench.group, spec, replay ? tables.front().get() : nullptr, tag, bench, jobs);
+    bench.dispatcher.collective(bench.devices, bench.group, spec, replay ? tables.front().get() : nullptr, tag, bench,
+                                jobs);
   };
   const auto stream = [&](std::uint32_t rank, Time duration, std::uint32_t number) {
     workload::JobTag tag;

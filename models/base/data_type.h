@@ -13,7 +13,8 @@ namespace railyard {
 
 enum class DataType { fp16, bf16, tf32, fp8, int8, fp4, mxfp8, nvfp4 };
 constexpr std::size_t kDataTypes = 8;
-constexpr std::array<std::string_view, kDataTypes> kDataTypeNames{"fp16", "bf16", "tf32", "fp8", "int8", "fp4", "mxfp8", "nvfp4"};
+constexpr std::array<std::string_view, kDataTypes> kDataTypeNames{"fp16", "bf16", "tf32",  "fp8",
+                                                                  "int8", "fp4",  "mxfp8", "nvfp4"};
 
 /// Bytes of 32 numbers.
 constexpr std::uint64_t block_bytes(DataType type) {
@@ -32,7 +33,9 @@ constexpr std::uint64_t block_bytes(DataType type) {
 
 constexpr double bytes_of(DataType type) { return static_cast<double>(block_bytes(type)) / 32; }
 /// Rounded up.
-constexpr std::uint64_t stored_bytes(std::uint64_t elements, DataType type) { return (elements * block_bytes(type) + 31) / 32; }
+constexpr std::uint64_t stored_bytes(std::uint64_t elements, DataType type) {
+  return (elements * block_bytes(type) + 31) / 32;
+}
 constexpr std::string_view name_of(DataType type) { return kDataTypeNames[static_cast<std::size_t>(type)]; }
 
 }  // namespace railyard

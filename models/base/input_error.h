@@ -28,7 +28,8 @@ class InputError : public std::runtime_error {
       : std::runtime_error(printable(origin.str() + ": error: " + message, kLongest, kLongestWord)) {}
 
  private:
-  static constexpr std::size_t kLongest = 8192, kLongestWord = 1024;  // longer than any path that is likely, or list of keys
+  static constexpr std::size_t kLongest = 8192,
+                               kLongestWord = 1024;  // longer than any path that is likely, or list of keys
 };
 
 }  // namespace railyard

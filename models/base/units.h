@@ -20,7 +20,8 @@ constexpr double kLongestRunSeconds = 18000;
 /// The nearest integer of 64 bits; the largest for what is larger, or no number.
 inline std::uint64_t saturated(double value) {
   constexpr double kBeyond = 18446744073709551616.0;
-  return value < kBeyond ? static_cast<std::uint64_t>(std::nearbyint(value)) : std::numeric_limits<std::uint64_t>::max();
+  return value < kBeyond ? static_cast<std::uint64_t>(std::nearbyint(value))
+                         : std::numeric_limits<std::uint64_t>::max();
 }
 
 /// An instant or a duration, in femtoseconds. Never negative: subtract the earlier from the later.

@@ -16,7 +16,8 @@ class Collective;
 struct Trail {
   std::uint32_t from_member = 0;
   std::vector<transport::Cost> costs;  ///< none twice of a kind, class and port
-  std::vector<Time> floors;            ///< in no less time would it be over without one cost or another, as the listener numbers them
+  std::vector<Time>
+      floors;  ///< in no less time would it be over without one cost or another, as the listener numbers them
 };
 
 class CauseListener {

@@ -25,11 +25,16 @@ constexpr std::uint64_t kActionsToDriftOne = 100;
 constexpr unsigned kThreadBits = 24, kLaneBits = 15;
 constexpr std::uint64_t kThreadMask = (1u << kThreadBits) - 1;
 std::uint64_t pack(std::uint32_t from, std::uint32_t thread, std::uint32_t lane, bool everywhere) {
-  return static_cast<std::uint64_t>(from) << (kThreadBits + kLaneBits + 1) | static_cast<std::uint64_t>(thread) << (kLaneBits + 1) |
-         static_cast<std::uint64_t>(lane) << 1 | (everywhere ? 1 : 0);
+  return static_cast<std::uint64_t>(from) << (kThreadBits + kLaneBits + 1) |
+         static_cast<std::uint64_t>(thread) << (kLaneBits + 1) | static_cast<std::uint64_t>(lane) << 1 |
+         (everywhere ? 1 : 0);
 }
-std::uint32_t sender_in(std::uint64_t mark) { return static_cast<std::uint32_t>(mark >> (kThreadBits + kLaneBits + 1)); }
-std::uint32_t thread_in(std::uint64_t mark) { return static_cast<std::uint32_t>(mark >> (kLaneBits + 1) & kThreadMask); }
+std::uint32_t sender_in(std::uint64_t mark) {
+  return static_cast<std::uint32_t>(mark >> (kThreadBits + kLaneBits + 1));
+}
+std::uint32_t thread_in(std::uint64_t mark) {
+  return static_cast<std::uint32_t>(mark >> (kLaneBits + 1) & kThreadMask);
+}
 std::uint32_t lane_in(std::uint64_t mark) { return static_cast<std::uint32_t>(mark >> 1) & ((1u << kLaneBits) - 1); }
 bool is_everywhere(std::uint64_t mark) { return (mark & 1) != 0; }
 
@@ -48,7 +53,8 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     // A reducing step sends the sum of what came and of its own.
     reads_operands_ = spec.operation == Operation::all_reduce || spec.operation == Operation::reduce_scatter;
   }
-  if (reuse != nullptr && spec.launch < reuse->least_launch()) throw std::logic_error("a collective that is launched sooner than its group's are");
+  if (reuse != nullptr && spec.launch < reuse->least_launch())
+    throw std::logic_error("a collective that is launched sooner than its group's are");
   client_ = &client;
   members_.assign(group.size(), Member());
   threads_.assign(static_cast<std::size_t>(group.size()) * program_->threads(), Thread());
@@ -228,8 +234,9 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
     if (t.kind == Transfer::Kind::write && !leaves_server(member, t)) ++writes;
   Rate each;
   if (spec_.cost.channel_rate != Rate() && writes != 0)
-    each = Rate::bytes_per_second(times(spec_.cost.channel_rate, program_->channels(number % program_->threads())).bytes_per_second() *
-                                  spec_.cost.wire_numerator / spec_.cost.wire_denominator / writes);
+    each = Rate::bytes_per_second(
+        times(spec_.cost.channel_rate, program_->channels(number % program_->threads())).bytes_per_second() *
+        spec_.cost.wire_numerator / spec_.cost.wire_denominator / writes);
   for (const Transfer& t : action.transfers) {
     ++members_[member].under_way;
     for_each_lane(member, t, [](Lane& to) { ++to.sent; });
@@ -268,7 +275,8 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.offset = t.range.offset;
   if (in_switch) {
     message.bytes = std::max<Bytes>(1, message.bytes);
-    message.kind = t.kind == Transfer::Kind::reduce ? transport::MessageKind::reduce : transport::MessageKind::multicast;
+    message.kind =
+        t.kind == Transfer::Kind::reduce ? transport::MessageKind::reduce : transport::MessageKind::multicast;
     message.group = group_->multicast_group[group_->server_of(member)];
   }
   message.traffic_class = spec_.traffic_class;
@@ -279,7 +287,8 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.client = this;
   message.cookie = pack(number, thread_of(to, t.thread), t.lane, t.kind == Transfer::Kind::multicast);
   const transport::Message& sent = fabric_.send(message);
-  if (course_ && fabric_.memories() != nullptr) fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
+  if (course_ && fabric_.memories() != nullptr)
+    fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
 }
 
 void Collective::complete(std::uint32_t number, const Action& action) {
@@ -340,7 +349,8 @@ void Collective::on_delivered(transport::Message& message) {
     one.uncontended.add(message.uncontended);
     course_->messages.add(one);
   }
-  const std::uint32_t from = sender_in(message.cookie) / program_->threads(), to = thread_in(message.cookie) / program_->threads();
+  const std::uint32_t from = sender_in(message.cookie) / program_->threads(),
+                      to = thread_in(message.cookie) / program_->threads();
   if (spec_.cost.network_receive != Time() && group_->server_of(from) != group_->server_of(to)) {
     put_off(spec_.cost.network_receive, kArriveTag, message.cookie);
   } else {

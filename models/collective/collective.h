@@ -70,7 +70,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
  private:
   struct Member {
     bool entered = false;
-    bool started = false;            ///< launch is over
+    bool started = false;  ///< launch is over
     bool done = false;
     bool held_by_host = false;
     std::uint32_t threads_left = 0;  ///< with actions to do
@@ -78,12 +78,12 @@ class Collective : private transport::MessageClient, private transport::Calendar
     Time entered_at;
   };
   struct Thread {
-    std::uint32_t next = 0;          ///< action
+    std::uint32_t next = 0;  ///< action
     std::uint32_t actions = 0;
-    std::uint32_t leaving = 0;       ///< transfers of the current action still leaving
+    std::uint32_t leaving = 0;  ///< transfers of the current action still leaving
     bool busy = false;
-    Time sends_from;                 ///< when these began to leave
-    Time ahead;                      ///< work of its CTAs that others of its channels did while these waited for the links
+    Time sends_from;  ///< when these began to leave
+    Time ahead;       ///< work of its CTAs that others of its channels did while these waited for the links
   };
   /// Arrivals from one sender, and how far that may go ahead.
   struct Lane {
@@ -92,7 +92,9 @@ class Collective : private transport::MessageClient, private transport::Calendar
   };
   static constexpr std::uint32_t kNobody = ~0u;
 
-  std::uint32_t thread_of(std::uint32_t member, std::uint32_t thread) const { return member * program_->threads() + thread; }
+  std::uint32_t thread_of(std::uint32_t member, std::uint32_t thread) const {
+    return member * program_->threads() + thread;
+  }
   Lane& lane(std::uint32_t thread, std::uint32_t lane) { return lanes_[thread * program_->lanes() + lane]; }
   void start(std::uint32_t member);
   /// on_event() with these, so much later.
@@ -152,18 +154,21 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::vector<Member> members_;
   std::vector<Thread> threads_;
   std::vector<Lane> lanes_;
-  Action action_;                      ///< described last, kept to spare allocations
+  Action action_;  ///< described last, kept to spare allocations
   std::uint32_t entered_ = 0, done_ = 0, told_ = 0;
   std::uint64_t first_turn_ = 0;
   Time first_entry_, last_entry_;
   bool begun_ = false;
-  const Course* replayed_ = nullptr;   ///< taken instead of being simulated
+  const Course* replayed_ = nullptr;  ///< taken instead of being simulated
   ReuseTable* reuse_ = nullptr;
-  std::unique_ptr<Course> course_;     ///< being kept
+  std::unique_ptr<Course> course_;  ///< being kept
   Time course_from_;
-  std::vector<Trail> trails_;          ///< of members that are done; empty where nobody follows causes
-  struct Posted { std::uint32_t thread = 0; Transfer transfer; };
-  std::vector<Posted> posted_;         ///< waiting for a proxy
+  std::vector<Trail> trails_;  ///< of members that are done; empty where nobody follows causes
+  struct Posted {
+    std::uint32_t thread = 0;
+    Transfer transfer;
+  };
+  std::vector<Posted> posted_;  ///< waiting for a proxy
   std::vector<std::uint32_t> free_posted_;
   CauseListener* causes_ = nullptr;
 };

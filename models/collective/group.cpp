@@ -18,7 +18,8 @@ void add_multicast_groups(Group& group, const std::vector<gpu::Gpu*>& gpus, tran
     if (!gpu->multicasts()) return;
   std::vector<std::vector<transport::Window>> members(group.servers());
   for (std::uint32_t m = 0; m < group.size(); ++m) members[group.server_of(m)].push_back(group.members[m]);
-  for (const std::vector<transport::Window>& of_server : members) group.multicast_group.push_back(fabric.add_group(of_server));
+  for (const std::vector<transport::Window>& of_server : members)
+    group.multicast_group.push_back(fabric.add_group(of_server));
 }
 
 }  // namespace railyard::collective

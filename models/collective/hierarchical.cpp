@@ -25,7 +25,9 @@ class Hierarchical final : public Program {
 
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
     const std::uint32_t server = member / local_, me = member % local_;
-    const auto shard = [&](std::uint32_t local, std::uint32_t chunk) { return vector_.part(local_, local).part(chunks_, chunk); };
+    const auto shard = [&](std::uint32_t local, std::uint32_t chunk) {
+      return vector_.part(local_, local).part(chunks_, chunk);
+    };
     const auto to_all = [&](std::uint32_t target_thread, bool own) {
       for (std::uint32_t k = 1; k < local_; ++k) {
         const std::uint32_t to = (me + k) % local_;

@@ -59,7 +59,8 @@ class Nvls final : public Program {
     switch (thread) {
       case kScatter:
         action.work_bytes = mine.bytes * local_;
-        for (std::uint32_t k = 0; k < local_; ++k) action.send_flag(server * local_ + (head + k) % local_, base + kReduce, head);
+        for (std::uint32_t k = 0; k < local_; ++k)
+          action.send_flag(server * local_ + (head + k) % local_, base + kReduce, head);
         break;
       case kReduce: {
         action.wait(0, local_, index + 1);
@@ -97,14 +98,17 @@ class Nvls final : public Program {
   }
 
  private:
-  static constexpr std::uint32_t kScatter = 0, kReduce = 1, kUp = 2, kDown = 3, kMulticast = 4, kGather = 5, kThreads = 6;
+  static constexpr std::uint32_t kScatter = 0, kReduce = 1, kUp = 2, kDown = 3, kMulticast = 4, kGather = 5,
+                                 kThreads = 6;
   static constexpr std::uint32_t kMostChildren = 2;
   struct Half {
     BinaryTree tree;
     std::uint32_t channels = 1, chunks = 1;
     Range range;
   };
-  static std::uint32_t trees_of(const CollectiveSpec& spec, const Group& group) { return group.servers() > 1 && spec.channels > 1 ? 2 : 1; }
+  static std::uint32_t trees_of(const CollectiveSpec& spec, const Group& group) {
+    return group.servers() > 1 && spec.channels > 1 ? 2 : 1;
+  }
 
   Operation operation_;
   std::uint32_t local_, servers_;
@@ -113,6 +117,8 @@ class Nvls final : public Program {
 
 }  // namespace
 
-std::unique_ptr<Program> make_nvls(const CollectiveSpec& spec, const Group& group) { return std::make_unique<Nvls>(spec, group); }
+std::unique_ptr<Program> make_nvls(const CollectiveSpec& spec, const Group& group) {
+  return std::make_unique<Nvls>(spec, group);
+}
 
 }  // namespace railyard::collective

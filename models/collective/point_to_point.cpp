@@ -76,7 +76,8 @@ class Pxn final : public Program {
     for (std::uint32_t k = 1; k < local_; ++k) {
       const std::uint32_t neighbour = (me + k) % local_;
       const std::uint32_t lane = local_ - k - 1;
-      action.send(here * local_ + neighbour, there == here ? kReceive : kForward, lane, vector_.part(members_, there * local_ + neighbour));
+      action.send(here * local_ + neighbour, there == here ? kReceive : kForward, lane,
+                  vector_.part(members_, there * local_ + neighbour));
     }
   }
 
@@ -89,7 +90,11 @@ class Pxn final : public Program {
 class SendRecv final : public Program {
  public:
   SendRecv(const CollectiveSpec& spec, std::uint32_t members)
-      : Program(2, 1), members_(members), channels_(spec.channels), vector_{0, spec.bytes}, chunks_(loops_of(spec, spec.bytes, spec.channels)) {}
+      : Program(2, 1),
+        members_(members),
+        channels_(spec.channels),
+        vector_{0, spec.bytes},
+        chunks_(loops_of(spec, spec.bytes, spec.channels)) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
   std::uint32_t actions(std::uint32_t, std::uint32_t) const override { return members_ == 1 ? 0 : chunks_; }

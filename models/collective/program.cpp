@@ -4,8 +4,10 @@
 
 namespace railyard::collective {
 
-const std::vector<const char*> kOperationNames{"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"};
-const std::vector<const char*> kAlgorithmNames{"ring", "tree", "nvls", "nvls_tree", "one_shot", "two_shot", "hierarchical", "direct", "pxn"};
+const std::vector<const char*> kOperationNames{"all_reduce", "all_gather", "reduce_scatter",
+                                               "broadcast",  "all_to_all", "send_recv"};
+const std::vector<const char*> kAlgorithmNames{"ring",     "tree",         "nvls",   "nvls_tree", "one_shot",
+                                               "two_shot", "hierarchical", "direct", "pxn"};
 const std::vector<const char*> kProtocolNames{"simple", "ll", "ll128"};
 const std::vector<const char*> kLibraryNames{"nccl", "vllm", "sglang", "trtllm"};
 
@@ -18,12 +20,16 @@ std::uint32_t Group::members_per_server() const {
 
 const char* unsupported(const CollectiveSpec& spec, const Group& group) {
   const Operation op = spec.operation;
-  const bool reduces_or_gathers = op == Operation::all_reduce || op == Operation::all_gather || op == Operation::reduce_scatter;
+  const bool reduces_or_gathers =
+      op == Operation::all_reduce || op == Operation::all_gather || op == Operation::reduce_scatter;
   switch (spec.algorithm) {
     case Algorithm::ring:
-      return reduces_or_gathers || op == Operation::broadcast ? nullptr : "a ring does all_reduce, all_gather, reduce_scatter and broadcast";
+      return reduces_or_gathers || op == Operation::broadcast
+                 ? nullptr
+                 : "a ring does all_reduce, all_gather, reduce_scatter and broadcast";
     case Algorithm::tree:
-      return op == Operation::all_reduce || op == Operation::broadcast ? nullptr : "a tree does all_reduce and broadcast";
+      return op == Operation::all_reduce || op == Operation::broadcast ? nullptr
+                                                                       : "a tree does all_reduce and broadcast";
     case Algorithm::nvls:
       if (!reduces_or_gathers) return "nvls does all_reduce, all_gather and reduce_scatter";
       if (group.servers() != 1) return "nvls ends at the NVSwitches of one server; nvls_tree joins several";
@@ -65,7 +71,8 @@ std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& g
 std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry) {
   std::vector<std::vector<std::uint32_t>> chains(group.servers());
   for (std::uint32_t m = 0; m < group.size(); ++m) chains[group.server_of(m)].push_back(m);
-  for (auto& chain : chains) std::rotate(chain.begin(), chain.begin() + entry % static_cast<std::uint32_t>(chain.size()), chain.end());
+  for (auto& chain : chains)
+    std::rotate(chain.begin(), chain.begin() + entry % static_cast<std::uint32_t>(chain.size()), chain.end());
   return chains;
 }
 

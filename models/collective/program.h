@@ -24,9 +24,9 @@ struct Transfer {
     reduce,     ///< the switch sums the range of all members of the server and returns it here; raises the own lane
     multicast,  ///< to every member of the server, this one included; raises the lane of all
   } kind = Kind::write;
-  std::uint32_t to = 0;            ///< member; of reduce and multicast: ignored
+  std::uint32_t to = 0;  ///< member; of reduce and multicast: ignored
   std::uint32_t thread = 0, lane = 0;
-  Range range;                     ///< payload, in the destination's buffer
+  Range range;  ///< payload, in the destination's buffer
 };
 
 struct Action {
@@ -35,7 +35,7 @@ struct Action {
   std::uint32_t arrivals = 0;               ///< ... to have had so many arrivals since the collective began
   Bytes work_bytes = 0;                     ///< moved inside the GPU before the transfers start: copies, sums
   std::vector<Transfer> transfers;
-  std::uint32_t signal_thread = kNone;      ///< raises a lane of another of the member's threads when it is over
+  std::uint32_t signal_thread = kNone;  ///< raises a lane of another of the member's threads when it is over
   std::uint32_t signal_lane = 0;
 
   void clear() {
@@ -104,7 +104,7 @@ std::uint32_t entries_of(const Group& group);
 /// A binary tree over `size` nodes in which a node's subtree is a range: parent and children of each.
 struct BinaryTree {
   static constexpr std::uint32_t kNone = ~0u;
-  std::vector<std::uint32_t> parent;                ///< kNone: the root
+  std::vector<std::uint32_t> parent;  ///< kNone: the root
   std::vector<std::vector<std::uint32_t>> children;
   /// Two trees in which at most one node is inside of both, so that together they load every node alike.
   /// @param which  0, or 1: the first one mirrored (even size) or shifted by one (odd size)

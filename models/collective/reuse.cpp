@@ -9,9 +9,11 @@ namespace {
 using PortKey = std::pair<const transport::Device*, std::uint32_t>;
 
 /// @return whether its bytes may cross other ports, too
-bool add_ports(std::vector<PortKey>& ports, const transport::Path& path, std::vector<transport::Meter*>* meters = nullptr) {
+bool add_ports(std::vector<PortKey>& ports, const transport::Path& path,
+               std::vector<transport::Meter*>* meters = nullptr) {
   bool spread = false;
-  if (meters != nullptr && path.meter != nullptr && std::find(meters->begin(), meters->end(), path.meter) == meters->end())
+  if (meters != nullptr && path.meter != nullptr &&
+      std::find(meters->begin(), meters->end(), path.meter) == meters->end())
     meters->push_back(path.meter);
   for (const transport::Lane& lane : path.lanes)
     for (const transport::Hop& hop : lane.hops) {
@@ -76,7 +78,8 @@ Time ReuseTable::quiet_from(Time now) const {
 }
 
 bool ReuseTable::followed() const {
-  return std::any_of(ports_.begin(), ports_.end(), [](const auto& p) { return p.first->port(p.second).listener_mark != 0; });
+  return std::any_of(ports_.begin(), ports_.end(),
+                     [](const auto& p) { return p.first->port(p.second).listener_mark != 0; });
 }
 
 const Course* ReuseTable::find(const CourseKey& key) const {
@@ -141,11 +144,12 @@ std::uint64_t ReuseTable::replay(const Course& course, Time now) {
   return transactions;
 }
 
-std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
-                                                 std::uint8_t traffic_class,
-                                                 const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others) {
+std::vector<std::unique_ptr<ReuseTable>> isolate(
+    transport::Fabric& fabric, const std::vector<ReuseGroup>& groups, std::uint8_t traffic_class,
+    const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others) {
   std::vector<PortKey> reached;
-  for (const auto& [source, destination, other_class] : others) add_ports(reached, fabric.path(source, destination, other_class));
+  for (const auto& [source, destination, other_class] : others)
+    add_ports(reached, fabric.path(source, destination, other_class));
   sort_unique(reached);
   std::vector<std::vector<PortKey>> own(groups.size());
   std::vector<std::vector<transport::Meter*>> meters(groups.size());

@@ -19,13 +19,13 @@ namespace railyard::collective {
 
 /// What one collective left behind, relative to its first start.
 struct Course {
-  std::vector<std::pair<Time, std::uint32_t>> done;   ///< (when, member), in order
-  std::vector<transport::PortCounters> counters;      ///< added to each port of the group, and to each meter
-  std::vector<transport::ChargeLog> charges;          ///< as counters; empty if nobody follows charges
+  std::vector<std::pair<Time, std::uint32_t>> done;  ///< (when, member), in order
+  std::vector<transport::PortCounters> counters;     ///< added to each port of the group, and to each meter
+  std::vector<transport::ChargeLog> charges;         ///< as counters; empty if nobody follows charges
   transport::ClassTotals messages;
-  std::shared_ptr<transport::MemoryCourse> memory;    ///< of its members
-  std::vector<Trail> trails;                          ///< by member; empty where nobody follows causes
-  bool apart = false;                                 ///< its links are quiet before the group's next collective can begin
+  std::shared_ptr<transport::MemoryCourse> memory;  ///< of its members
+  std::vector<Trail> trails;                        ///< by member; empty where nobody follows causes
+  bool apart = false;  ///< its links are quiet before the group's next collective can begin
 };
 
 /// The ports of one group of members, and the meters of their pairs, if nobody else's traffic can cross them.
@@ -73,8 +73,8 @@ struct ReuseGroup {
 
 /// Makes a table for every group whose links no other pair of memories can reach; null for the others.
 /// @param others  (source, destination, class) of everything else that will be sent
-std::vector<std::unique_ptr<ReuseTable>> isolate(transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
-                                                 std::uint8_t traffic_class,
-                                                 const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others);
+std::vector<std::unique_ptr<ReuseTable>> isolate(
+    transport::Fabric& fabric, const std::vector<ReuseGroup>& groups, std::uint8_t traffic_class,
+    const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others);
 
 }  // namespace railyard::collective

@@ -28,16 +28,16 @@ extern const std::vector<const char*> kOperationNames, kAlgorithmNames, kProtoco
 
 /// What an action of a channel's CTA costs beyond what the fabric takes. All zero: SMs are free and infinitely fast.
 struct StepCost {
-  Time step;                     ///< every action: poll, barrier, issue, fence, flag; the CTA is held
-  Bytes line_bytes = 0;          ///< what a channel's threads move in one go; 0: no such grain
-  Time line;                     ///< for each go after the first
-  Rate channel_rate;             ///< payload that one channel moves; zero: no limit
+  Time step;             ///< every action: poll, barrier, issue, fence, flag; the CTA is held
+  Bytes line_bytes = 0;  ///< what a channel's threads move in one go; 0: no such grain
+  Time line;             ///< for each go after the first
+  Rate channel_rate;     ///< payload that one channel moves; zero: no limit
   std::uint32_t wire_numerator = 1, wire_denominator = 1;  ///< bytes stored per byte of payload
   Time network_send, network_receive;  ///< the proxies' part when a transfer leaves the server, at either end
 
   auto key() const {
-    return std::make_tuple(step, line_bytes, line, channel_rate.bytes_per_second(), wire_numerator, wire_denominator, network_send,
-                           network_receive);
+    return std::make_tuple(step, line_bytes, line, channel_rate.bytes_per_second(), wire_numerator, wire_denominator,
+                           network_send, network_receive);
   }
   Bytes wire_bytes(Bytes payload) const { return ceil_div(payload * wire_numerator, wire_denominator); }
 };
@@ -54,18 +54,20 @@ struct CollectiveSpec {
   std::uint32_t slots = 0;            ///< transfers that a sender may be ahead of its receiver; 0: no limit
   std::uint32_t barriers_before = 0;  ///< one-shot and two-shot: exchanges of flags before the data
   std::uint32_t barriers_after = 0;
-  bool both_directions = false;       ///< ring: every other channel runs the other way round
+  bool both_directions = false;  ///< ring: every other channel runs the other way round
   std::uint8_t traffic_class = 0;
-  std::uint32_t channel = 0;          ///< of its first thread's messages, the next thread's is one higher: those of one (class, destination, channel) keep their order
-  Time launch;                        ///< from entering to the first action
-  Time host;                          ///< a member is not done sooner after entering: calls from a slow host
+  std::uint32_t channel =
+      0;  ///< of its first thread's messages, the next thread's is one higher: those of one (class, destination, channel) keep their order
+  Time launch;  ///< from entering to the first action
+  Time host;    ///< a member is not done sooner after entering: calls from a slow host
   StepCost cost;
 
   /// All of it, to compare and to sort by.
   auto key() const {
-    return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes, slots, barriers_before,
-                                          barriers_after, both_directions, traffic_class, channel, launch, host),
-                          cost.key());
+    return std::tuple_cat(
+        std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes, slots,
+                        barriers_before, barriers_after, both_directions, traffic_class, channel, launch, host),
+        cost.key());
   }
 };
 
@@ -76,8 +78,9 @@ gpu::CtaFootprint cta_of(const CollectiveSpec& spec);
 /// Who takes part: memories in rank order, and the server of each. Members of a server follow each other.
 struct Group {
   std::vector<transport::Window> members;
-  std::vector<std::uint32_t> server;           ///< by member, counted from 0; empty: all in one
-  std::vector<transport::GroupId> multicast_group;  ///< by server: the fabric's group of its members (NVLS); empty: none
+  std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: all in one
+  std::vector<transport::GroupId>
+      multicast_group;  ///< by server: the fabric's group of its members (NVLS); empty: none
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(members.size()); }
   std::uint32_t servers() const { return server.empty() ? 1 : server.back() + 1; }

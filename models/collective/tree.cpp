@@ -12,9 +12,9 @@ namespace {
 
 /// One of the trees, with its share of the channels and bytes.
 struct Tree {
-  std::vector<std::uint32_t> parent;                ///< by member; kNone: the root
+  std::vector<std::uint32_t> parent;  ///< by member; kNone: the root
   std::vector<std::vector<std::uint32_t>> children;
-  std::vector<std::uint32_t> lane_at_parent;        ///< by member
+  std::vector<std::uint32_t> lane_at_parent;  ///< by member
   std::uint32_t channels = 1;
   Range range;
   std::uint32_t chunks = 1;

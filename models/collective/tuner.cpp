@@ -17,7 +17,11 @@ constexpr std::size_t kProtocols = 3;
 using PerProtocol = std::array<double, kProtocols>;
 
 constexpr PerProtocol kRingBaseUs{8.4, 6.6, 14.0}, kTreeBaseUs{8.4, 6.8, 14.0};
-struct HopUs { PerProtocol tree, ring; double nvls; double nvls_tree; };
+struct HopUs {
+  PerProtocol tree, ring;
+  double nvls;
+  double nvls_tree;
+};
 constexpr HopUs kNvlinkHopUs{{4.0, 0.6, 1.25}, {3.4, 0.6, 1.9}, 25, 25};
 constexpr HopUs kPcieHopUs{{4.0, 1.0, 1.9}, {5.7, 1.0, 2.5}, 0, 0};
 constexpr HopUs kNetworkHopUs{{14, 5.0, 8.5}, {14, 2.7, 4.0}, 18, 20.9};
@@ -104,14 +108,17 @@ double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm,
                                                : bus;
       gb_per_s *= n / steps;
       const double over_network = servers > 1 ? (op == Operation::all_reduce ? 2 : 1) * (servers - 1) : 0;
-      const double inner = servers > 1 ? std::max(hop.ring[p], kNetworkOverheadUs * (protocol == Protocol::simple ? 3 : 1)) : hop.ring[p];
+      const double inner = servers > 1
+                               ? std::max(hop.ring[p], kNetworkOverheadUs * (protocol == Protocol::simple ? 3 : 1))
+                               : hop.ring[p];
       latency_us = kRingBaseUs[p] + (steps - over_network) * inner + over_network * network_us;
       break;
     }
     case Algorithm::tree: {
       double tree = std::min(0.92 * bus, channels * kTreeGbPerS[g][scale]);
       if (protocol == Protocol::ll) tree = std::min(tree / 3.8, ll_most);
-      if (protocol == Protocol::ll128) tree = std::min(tree * (servers > 1 ? 120.0 / 128 : 7.0 / 9), channels * kTreeLl128GbPerS[g][scale]);
+      if (protocol == Protocol::ll128)
+        tree = std::min(tree * (servers > 1 ? 120.0 / 128 : 7.0 / 9), channels * kTreeLl128GbPerS[g][scale]);
       const double log2_size = std::log2(std::max<double>(static_cast<double>(bytes), 64) / 64);
       gb_per_s = tree * 0.5 * (log2_size < 24 ? kTreeCorrection[p][static_cast<std::size_t>(log2_size)] : 1);
       latency_us = kTreeBaseUs[p] + 2 * ((per_server - 1) * hop.tree[p] + std::log2(servers) * kNetworkHopUs.tree[p]);
@@ -120,7 +127,8 @@ double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm,
     case Algorithm::nvls:
     case Algorithm::nvls_tree: {
       const double nvls_channels = site.gpu->collective.nvls_channels;
-      double nvls = plan.intra * kNvlsShare * kNvlsEfficiency[g] * (nvls_channels - 1) / nvls_channels * (op == Operation::all_reduce ? 2 : (n - 1) / n);
+      double nvls = plan.intra * kNvlsShare * kNvlsEfficiency[g] * (nvls_channels - 1) / nvls_channels *
+                    (op == Operation::all_reduce ? 2 : (n - 1) / n);
       if (algorithm == Algorithm::nvls_tree)
         nvls = std::min({nvls, plan.inter * (site.servers == 2 ? 2 : 1), nvls_channels * kNvlsTreeGbPerS[g][scale]});
       gb_per_s = nvls * n / steps;
@@ -216,8 +224,11 @@ Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
 /// The chunk of in-switch kernels: smaller ones where each head of each channel would have but a few.
 Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
   const Bytes heads = std::max(1u, site.ranks / site.servers);
-  struct Rule { Bytes rounds, chunk; };
-  static constexpr Rule kNvls[] = {{64, 64 << 10}, {8, 32 << 10}, {2, 16 << 10}}, kNvlsTree[] = {{4, 64 << 10}, {1, 32 << 10}};
+  struct Rule {
+    Bytes rounds, chunk;
+  };
+  static constexpr Rule kNvls[] = {{64, 64 << 10}, {8, 32 << 10}, {2, 16 << 10}},
+                        kNvlsTree[] = {{4, 64 << 10}, {1, 32 << 10}};
   Bytes chunk = algorithm == Algorithm::nvls_tree && site.servers >= 4 ? kNvlsTreeFarChunkBytes : kNvlsChunkBytes;
   const auto apply = [&](const Rule& rule) {
     if (of_channel < rule.rounds * heads * chunk) chunk = std::min(chunk, rule.chunk);
@@ -231,11 +242,12 @@ Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
 }
 
 void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group, const Site& site) {
-  if (spec.operation == Operation::all_to_all || spec.operation == Operation::send_recv || request.algorithm == Algorithm::direct ||
-      request.algorithm == Algorithm::pxn) {
-    spec.algorithm = request.algorithm.value_or(
-        spec.operation == Operation::all_to_all && site.nvlink && group.servers() > 1 && group.members_per_server() > 1 ? Algorithm::pxn
-                                                                                                                        : Algorithm::direct);
+  if (spec.operation == Operation::all_to_all || spec.operation == Operation::send_recv ||
+      request.algorithm == Algorithm::direct || request.algorithm == Algorithm::pxn) {
+    spec.algorithm = request.algorithm.value_or(spec.operation == Operation::all_to_all && site.nvlink &&
+                                                        group.servers() > 1 && group.members_per_server() > 1
+                                                    ? Algorithm::pxn
+                                                    : Algorithm::direct);
     plan_point_to_point(spec, request, site);
     return;
   }
@@ -260,19 +272,24 @@ void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group,
     }
   } else {
     const bool shrinks = plan.algorithm == Algorithm::tree && plan.protocol == Protocol::ll128;
-    spec.chunk_bytes = plan.protocol == Protocol::ll ? kLlSlotBytes : shrinks ? tree_ll128_chunk(site, of_channel) : kLl128SlotBytes;
+    spec.chunk_bytes = plan.protocol == Protocol::ll ? kLlSlotBytes
+                       : shrinks                     ? tree_ll128_chunk(site, of_channel)
+                                                     : kLl128SlotBytes;
     if (spec.operation == Operation::broadcast) {
       spec.slices = kForwardedPieces;
       spec.slots = kSlots * kForwardedPieces;
     }
   }
-  spec.launch = launch_of(request, site, static_cast<double>(plan.threads) / kMostThreads[static_cast<std::size_t>(plan.protocol)]);
+  spec.launch = launch_of(request, site,
+                          static_cast<double>(plan.threads) / kMostThreads[static_cast<std::size_t>(plan.protocol)]);
 }
 
 /// Where a serving engine's own kernel ends: larger vectors, other operations and other servers are NCCL's.
 constexpr Bytes kCustomMostBytes = 8 << 20;
 // One shot up to here, by ranks (vllm-project/vllm csrc/custom_all_reduce.cuh); two ranks always.
-Bytes one_shot_most(std::uint32_t ranks) { return ranks <= 2 ? kCustomMostBytes : ranks <= 4 ? (512 << 10) - 1 : (256 << 10) - 1; }
+Bytes one_shot_most(std::uint32_t ranks) {
+  return ranks <= 2 ? kCustomMostBytes : ranks <= 4 ? (512 << 10) - 1 : (256 << 10) - 1;
+}
 // TensorRT-LLM's one-shot kernel has workspace for this much; beyond it leaves to NCCL (its times are NCCL's there).
 Bytes trtllm_most(std::uint32_t ranks) { return ranks <= 2 ? 4 << 20 : ranks <= 4 ? 1 << 20 : 256 << 10; }
 
@@ -311,7 +328,8 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   site.servers = group.servers();
   site.nvlink = gpus.size() > 1;
   for (std::size_t i = 1; i < gpus.size(); ++i)
-    if (group.server_of(static_cast<std::uint32_t>(i)) == 0) site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(gpus[i]->window());
+    if (group.server_of(static_cast<std::uint32_t>(i)) == 0)
+      site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(gpus[i]->window());
   site.multicast = !group.multicast_group.empty();
   std::set<const transport::Device*> nics;  // the senders'
   for (std::uint32_t m = 0; m < group.size() && site.servers > 1 && group.server_of(m) == 0; ++m) {
@@ -322,13 +340,15 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
     });
     if (nic != hops.end()) nics.insert(nic->device);
     site.network_gb_per_s = hops.front().link().rate.gb_per_s();
-    for (const transport::Hop& hop : hops) site.network_gb_per_s = std::min(site.network_gb_per_s, hop.link().rate.gb_per_s());
+    for (const transport::Hop& hop : hops)
+      site.network_gb_per_s = std::min(site.network_gb_per_s, hop.link().rate.gb_per_s());
   }
   site.nics = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(nics.size()));
   return site;
 }
 
-Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm, std::optional<Protocol> protocol) {
+Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
+               std::optional<Protocol> protocol) {
   Plan best;
   best.algorithm = algorithm.value_or(Algorithm::ring);
   best.protocol = protocol.value_or(Protocol::simple);
@@ -348,8 +368,8 @@ Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional
   best.threads = kMostThreads[p];
   const bool in_switch = best.algorithm == Algorithm::nvls || best.algorithm == Algorithm::nvls_tree;
   best.channels = std::max(1u, in_switch ? site.gpu->collective.nvls_channels : site.gpu->collective.channels);
-  const Bytes threshold =
-      static_cast<Bytes>(kThreadThreshold[p]) * (best.protocol == Protocol::ll && best.algorithm == Algorithm::ring ? site.ranks : 1);
+  const Bytes threshold = static_cast<Bytes>(kThreadThreshold[p]) *
+                          (best.protocol == Protocol::ll && best.algorithm == Algorithm::ring ? site.ranks : 1);
   while (!in_switch && bytes < best.channels * best.threads * threshold) {
     if (best.channels >= 2) {
       --best.channels;

@@ -17,11 +17,11 @@ struct Request {
   Operation operation = Operation::all_reduce;
   Bytes bytes = 0;
   std::uint32_t root = 0;
-  bool both_directions = false;         ///< of a ring: every other channel runs the other way round
+  bool both_directions = false;  ///< of a ring: every other channel runs the other way round
   Library library = Library::nccl;
-  std::optional<Algorithm> algorithm;   ///< none: chosen
+  std::optional<Algorithm> algorithm;  ///< none: chosen
   std::optional<Protocol> protocol;
-  bool in_graph = false;                ///< launched by a CUDA graph instead of from a stream
+  bool in_graph = false;  ///< launched by a CUDA graph instead of from a stream
   std::uint8_t traffic_class = 0;
 };
 
@@ -29,10 +29,10 @@ struct Request {
 struct Site {
   const gpu::GpuDatasheet* gpu = nullptr;  ///< of the members
   std::uint32_t ranks = 1, servers = 1;
-  bool nvlink = false;                     ///< members of a server reach each other over NVLink
-  bool multicast = false;                  ///< and their switches copy and reduce
-  double network_gb_per_s = 0;             ///< of one NIC
-  std::uint32_t nics = 0;                  ///< that the members of a server use
+  bool nvlink = false;          ///< members of a server reach each other over NVLink
+  bool multicast = false;       ///< and their switches copy and reduce
+  double network_gb_per_s = 0;  ///< of one NIC
+  std::uint32_t nics = 0;       ///< that the members of a server use
 };
 /// Asks the fabric. @pre the machine is elaborated
 Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const transport::Fabric& fabric);
@@ -44,7 +44,8 @@ struct Plan {
   std::uint32_t channels = 1, threads = 512;
 };
 /// @param algorithm, protocol  fixed ones; the other is still chosen
-Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm, std::optional<Protocol> protocol);
+Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
+               std::optional<Protocol> protocol);
 
 /// Everything for Collective::prepare().
 CollectiveSpec choose(const Request& request, const Group& group, const Site& site);

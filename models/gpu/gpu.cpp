@@ -7,8 +7,8 @@ namespace railyard::gpu {
 using transport::Message;
 using transport::MessageKind;
 
-Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config,
-         const EgressPolicy& policy)
+Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window,
+         const Config& config, const EgressPolicy& policy)
     : Reader(name, context, window, PortId(static_cast<std::uint32_t>(config.nvlink_planes.size())), config.pcie_reads),
       config_(config),
       policy_(policy),
@@ -29,8 +29,10 @@ bool Gpu::reaches_over_nvlink(transport::Window destination) const {
 }
 
 void Gpu::send(Message& message) {
-  message.address = of_group(message.kind) ? message.offset : transport::window_base(message.destination) + message.offset;
-  if (!send_again(message, message.address, message.bytes)) context_.losses->on_lost(message, message.address, message.bytes);
+  message.address =
+      of_group(message.kind) ? message.offset : transport::window_base(message.destination) + message.offset;
+  if (!send_again(message, message.address, message.bytes))
+    context_.losses->on_lost(message, message.address, message.bytes);
 }
 
 bool Gpu::send_again(Message& message, std::uint64_t address, Bytes bytes) {
@@ -100,7 +102,8 @@ nvlink::Stripes Gpu::stripes_where_open(const std::vector<transport::Window>& me
   std::vector<std::uint32_t> links = config_.nvlink_planes;
   for (std::uint32_t plane = 0; plane < links.size(); ++plane)
     for (const transport::Window member : members)
-      if (!transport::is_open(transport::walk(*this, nvlink(plane), transport::window_base(member), 0))) links[plane] = 0;
+      if (!transport::is_open(transport::walk(*this, nvlink(plane), transport::window_base(member), 0)))
+        links[plane] = 0;
   return nvlink::Stripes(links, config_.stripe_bytes);
 }
 
@@ -120,7 +123,8 @@ const nvlink::Stripes& Gpu::stripes_over(transport::GroupId group) const {
 }
 
 void Gpu::send_over_nvlink(Message& message, std::uint64_t address, Bytes bytes) {
-  const nvlink::Stripes& stripes = of_group(message.kind) ? stripes_over(message.group) : stripes_to(message.destination);
+  const nvlink::Stripes& stripes =
+      of_group(message.kind) ? stripes_over(message.group) : stripes_to(message.destination);
   stripes.split(address, bytes, on_plane_);
   Part part = whole_of(message);
   part.address = address;
@@ -131,8 +135,8 @@ void Gpu::send_over_nvlink(Message& message, std::uint64_t address, Bytes bytes)
     if (on_plane_[plane] == 0) continue;
     part.bytes = on_plane_[plane];
     // The engine writes to all planes at once.
-    part.rate = Rate::bytes_per_second(static_cast<std::uint64_t>(static_cast<unsigned __int128>(message.source_rate.bytes_per_second()) *
-                                                                  part.bytes / bytes));
+    part.rate = Rate::bytes_per_second(static_cast<std::uint64_t>(
+        static_cast<unsigned __int128>(message.source_rate.bytes_per_second()) * part.bytes / bytes));
     inject(nvlink(plane), part);
   }
 }
@@ -142,7 +146,8 @@ Bytes Gpu::nvlink_packet_bytes(transport::Engine engine, MessageKind kind) const
   return kind == MessageKind::write || kind == MessageKind::multicast ? packets.written_bytes : packets.requested_bytes;
 }
 
-transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic_class, transport::Engine engine) const {
+transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic_class,
+                             transport::Engine engine) const {
   const Egress egress = policy_.egress(window(), destination, traffic_class, 0);
   const std::uint64_t address = transport::window_base(destination);
   transport::Path path;
@@ -199,7 +204,8 @@ transport::Path Gpu::read_path_of(const Message& message) const {
     const std::uint64_t address = transport::window_base(message.destination);
     const transport::Arrival memory = transport::arrival(transport::walk(*this, out, address, 0), address);
     if (memory.endpoint == nullptr) throw std::logic_error(std::string(name()) + ": a read of no memory");
-    transport::Path lane = transport::read_path(*this, out, *memory.endpoint, memory.port, memory.endpoint->read_latency());
+    transport::Path lane =
+        transport::read_path(*this, out, *memory.endpoint, memory.port, memory.endpoint->read_latency());
     lane.lanes[0].weight = weight;
     path.fixed = later(path.fixed, lane.fixed);
     path.lanes.push_back(std::move(lane.lanes[0]));

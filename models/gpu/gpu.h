@@ -17,11 +17,18 @@ namespace railyard::gpu {
 
 /// How a message leaves its GPU.
 struct Egress {
-  enum class Via : std::uint8_t { local, nvlink, pcie, bounce, nic, none } via = Via::local;  ///< none: lost links have cut it off
-  pcie::HostMemory* host = nullptr; ///< via bounce: off which memory
-  infiniband::Nic* nic = nullptr;   ///< via nic: which
-  transport::Lid remote = 0;        ///< via nic: the destination's NIC
-  bool one_of_several = false;      ///< via nic: other channels take other NICs
+  enum class Via : std::uint8_t {
+    local,
+    nvlink,
+    pcie,
+    bounce,
+    nic,
+    none
+  } via = Via::local;                    ///< none: lost links have cut it off
+  pcie::HostMemory* host = nullptr;      ///< via bounce: off which memory
+  infiniband::Nic* nic = nullptr;        ///< via nic: which
+  transport::Lid remote = 0;             ///< via nic: the destination's NIC
+  bool one_of_several = false;           ///< via nic: other channels take other NICs
   transport::Meter* far_pair = nullptr;  ///< via pcie: of two GPUs below different sockets, where those slow them down
 };
 
@@ -39,16 +46,16 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
  public:
   struct Config {
     const GpuDatasheet* datasheet = nullptr;
-    std::vector<std::uint32_t> nvlink_planes;          ///< links to each plane; empty: none
-    Rate nvlink_rate;                                  ///< per link
-    transport::LinkDirection nvlink;                   ///< of one link; a bundle has that many times its rate and buffer
-    Bytes stripe_bytes = 0;                            ///< address interleave over planes
+    std::vector<std::uint32_t> nvlink_planes;  ///< links to each plane; empty: none
+    Rate nvlink_rate;                          ///< per link
+    transport::LinkDirection nvlink;           ///< of one link; a bundle has that many times its rate and buffer
+    Bytes stripe_bytes = 0;                    ///< address interleave over planes
     nvlink::EnginePackets sm, copy_engine;
-    bool groups = false;                               ///< its NVSwitches copy and reduce
+    bool groups = false;  ///< its NVSwitches copy and reduce
     transport::LinkDirection pcie;
-    Bytes pcie_write_bytes = 0;                        ///< payload per packet that it writes; 0: the link's
+    Bytes pcie_write_bytes = 0;  ///< payload per packet that it writes; 0: the link's
     transport::ReadLimits pcie_reads;
-    std::uint32_t server = 0;                          ///< whose board it is on
+    std::uint32_t server = 0;  ///< whose board it is on
   };
   Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config,
       const EgressPolicy& policy);
@@ -79,7 +86,8 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   }
   /// Copies of its memory to and from a host's.
   void reaches(pcie::HostMemory& host) { host.serve(window(), *this); }
-  transport::Path path_to(transport::Window destination, std::uint8_t traffic_class, transport::Engine engine) const override;
+  transport::Path path_to(transport::Window destination, std::uint8_t traffic_class,
+                          transport::Engine engine) const override;
   transport::Path path_of(const transport::Message& message) const override;
 
  protected:
@@ -112,7 +120,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   /// Where links can be lost, by destination, or by group from kGroupKey on; made when first used after a change.
   mutable std::unordered_map<std::uint64_t, nvlink::Stripes> open_stripes_;
   std::vector<pcie::HostMemory*> fetched_from_;  ///< by flow of reads; null: a peer's memory
-  std::vector<Bytes> on_plane_;          // kept to spare an allocation per message
+  std::vector<Bytes> on_plane_;                  // kept to spare an allocation per message
 };
 
 }  // namespace railyard::gpu

@@ -49,8 +49,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
     double on_watched() override { return owner.watched(*this); }
     MemoryTraffic& owner;
     Gpu* gpu = nullptr;
-    std::uint64_t ports = 0;       ///< bytes per second, all ports, one way
-    Load load, before;             ///< now, and before what has changed at `changed`
+    std::uint64_t ports = 0;  ///< bytes per second, all ports, one way
+    Load load, before;        ///< now, and before what has changed at `changed`
     Time changed;
     bool telling = false;          ///< at the end of this instant
     Time next_step = Time::max();  ///< the event of a replay that is pending

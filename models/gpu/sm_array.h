@@ -3,16 +3,14 @@
 // A kernel alone takes its KernelTime. Beside others it runs on what it gets: at each change of that, the fraction f of
 // it that is done is fixed and the rest takes (1 - f) x T(new share), T being KernelTime::seconds_on().
 //
-//   SMs        Thread blocks are not preempted. Whoever comes waits until a kernel that holds more than its share gives
-//   SMs up:
-//              at the end of its wave, or when it ends if it is persistent; unless both fit on an SM by threads,
-//              registers and shared memory. Kernels share max-min fairly what claims leave.
-//   claims     A collective holds its CTAs from the first instant at which all of them are resident until it lets go,
-//   waiting
-//              for peers included. Claims come before kernels, in the order in which they were made.
-//   bandwidth  Kernels share max-min fairly what the fabric's messages leave of the HBM rate, and the L2 rate; a
-//   message's
-//              demand is registered when it starts and when it ends (memory_traffic.h).
+//   SMs        Thread blocks are not preempted. A newly started kernel waits until a kernel that holds more than its
+//              share gives SMs up: at the end of a wave, or, if that kernel is persistent, at its end. It does not
+//              wait where both fit on an SM by threads, registers and shared memory. Kernels share max-min fairly what
+//              claims leave.
+//   claims     A collective holds its CTAs from the first instant at which all of them are resident until it ends;
+//              waiting for peers is included. Claims come before kernels, in the order in which they were made.
+//   bandwidth  Kernels share max-min fairly what the fabric's messages leave of the HBM rate, and the L2 rate. A
+//              message's demand is registered when it starts and removed when it ends (memory_traffic.h).
 //
 // Everything is O(1) events a kernel. A chain of kernels that nobody disturbs is one event.
 #pragma once

@@ -59,7 +59,8 @@ void Nic::start_work() {
   posts_.pop_front();
   const std::uint32_t number = flow_of(*work.message, work.message->source);
   if (number == queue_pairs_.size())
-    queue_pairs_.push_back({add_requester(network()), work.remote, context_.plan.channel_of[work.message->traffic_class]});
+    queue_pairs_.push_back(
+        {add_requester(network()), work.remote, context_.plan.channel_of[work.message->traffic_class]});
   queue_pairs_[number].remote = work.remote;
   queued(network(), static_cast<std::int64_t>(work.bytes));
   pull(number, *work.message, work.bytes);

@@ -12,11 +12,11 @@
 namespace railyard::infiniband {
 
 struct NicTiming {
-  Time doorbell;            ///< work request to first read request
-  Time transmit;            ///< read data arrived to network port
-  Bytes read_bytes = 0;     ///< outstanding read requests: tags x MRRS; 0: no limit
-  Bytes buffer_bytes = 0;   ///< per virtual channel, read data asked for and not yet on the network; 0: no limit
-  Bytes inline_bytes = 0;   ///< a host's work request carries the data up to so many: no read
+  Time doorbell;           ///< work request to first read request
+  Time transmit;           ///< read data arrived to network port
+  Bytes read_bytes = 0;    ///< outstanding read requests: tags x MRRS; 0: no limit
+  Bytes buffer_bytes = 0;  ///< per virtual channel, read data asked for and not yet on the network; 0: no limit
+  Bytes inline_bytes = 0;  ///< a host's work request carries the data up to so many: no read
 };
 
 class Nic : public transport::Reader {

@@ -17,15 +17,15 @@ namespace railyard::nvlink {
 
 struct Protocol {
   Bytes flit_bytes = 16;
-  Bytes header_flits = 1;               ///< of a packet with data
-  Bytes request_flits = 1;              ///< of a read request
-  Bytes response_flits = 1;             ///< of a write response
+  Bytes header_flits = 1;    ///< of a packet with data
+  Bytes request_flits = 1;   ///< of a read request
+  Bytes response_flits = 1;  ///< of a write response
   Bytes writes_per_response = 1;
-  Bytes flits_per_link_flit = 0;        ///< of packets, per flit of the data link layer; 0: it takes none
-  Bytes max_payload_bytes = 256;        ///< written
-  Bytes read_payload_bytes = 256;       ///< per packet of data read
-  Bytes reduced_payload_bytes = 256;    ///< per packet of a reduction's operands and result
-  Bytes max_request_bytes = 256;        ///< asked for by one read request
+  Bytes flits_per_link_flit = 0;      ///< of packets, per flit of the data link layer; 0: it takes none
+  Bytes max_payload_bytes = 256;      ///< written
+  Bytes read_payload_bytes = 256;     ///< per packet of data read
+  Bytes reduced_payload_bytes = 256;  ///< per packet of a reduction's operands and result
+  Bytes max_request_bytes = 256;      ///< asked for by one read request
 
   transport::PacketFormat packet_format() const;
 };

@@ -30,12 +30,14 @@ void HostMemory::send(Message& message) {
   engine(message.destination).fetch(message, *this, message.bytes);
 }
 
-transport::Path HostMemory::path_to(transport::Window destination, std::uint8_t traffic_class, transport::Engine with) const {
+transport::Path HostMemory::path_to(transport::Window destination, std::uint8_t traffic_class,
+                                    transport::Engine with) const {
   if (beyond_ != nullptr && !serves(destination)) return beyond_->path_to(destination, traffic_class, with);
   return engine(destination).fetch_path(*this);
 }
 
-transport::Path HostMemory::bounce_path(transport::Path in, transport::Window destination, transport::Engine with) const {
+transport::Path HostMemory::bounce_path(transport::Path in, transport::Window destination,
+                                        transport::Engine with) const {
   const transport::Path on = engine(destination).fetch_path(*this);
   auto& hops = in.lanes[0].hops;
   in.hops_to_stage = hops.size();

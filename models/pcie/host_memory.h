@@ -32,12 +32,13 @@ class HostMemory : public transport::Endpoint, public transport::Sender {
  public:
   struct Config {
     Time read_latency;
-    Bytes completion_bytes = 0;   ///< payload per completion packet of the root complex; 0: as the link packs them
-    Bytes chunk_bytes = 0;        ///< of the staging buffer of one pair of GPUs
-    std::uint32_t chunks = 0;     ///< that it holds
-    Time copy_start;              ///< a copy engine's, of every chunk that it writes or reads
+    Bytes completion_bytes = 0;  ///< payload per completion packet of the root complex; 0: as the link packs them
+    Bytes chunk_bytes = 0;       ///< of the staging buffer of one pair of GPUs
+    std::uint32_t chunks = 0;    ///< that it holds
+    Time copy_start;             ///< a copy engine's, of every chunk that it writes or reads
   };
-  HostMemory(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config);
+  HostMemory(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window,
+             const Config& config);
 
   /// Who sends what goes to memories that serve() has not named: NICs of the host.
   void set_beyond(transport::Sender& beyond) { beyond_ = &beyond; }
@@ -46,7 +47,8 @@ class HostMemory : public transport::Endpoint, public transport::Sender {
 
   /// Host to device, or beyond.
   void send(transport::Message& message) override;
-  transport::Path path_to(transport::Window destination, std::uint8_t traffic_class, transport::Engine engine) const override;
+  transport::Path path_to(transport::Window destination, std::uint8_t traffic_class,
+                          transport::Engine engine) const override;
 
   /// From device to device by way of this memory. @return false: it was tried before, and lost links have cut it off
   bool bounce(transport::Message& message);

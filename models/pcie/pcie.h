@@ -16,7 +16,7 @@ struct Protocol {
   Bytes max_payload_bytes = 256;
   Bytes max_read_request_bytes = 4096;
   Bytes dllp_interval_bytes = 168;
-  Bytes dllp_bytes = 16;  ///< per interval
+  Bytes dllp_bytes = 16;         ///< per interval
   Bytes credit_unit_bytes = 16;  ///< PCI Express base specification, 2.6.1: a data credit is four double words
 
   transport::PacketFormat packet_format() const;
@@ -46,7 +46,8 @@ class PlxSwitch : public transport::Switch {
 /// One socket's root complex: root ports towards the PLX switches and the link to the other socket.
 class RootComplex : public transport::Switch {
  public:
-  RootComplex(sc_core::sc_module_name name, transport::FabricContext& context) : Switch(name, context, DecodeBy::window) {}
+  RootComplex(sc_core::sc_module_name name, transport::FabricContext& context)
+      : Switch(name, context, DecodeBy::window) {}
 };
 
 }  // namespace railyard::pcie

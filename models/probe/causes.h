@@ -36,7 +36,7 @@ class CauseRef {
 };
 
 struct Cause {
-  CauseRef before;                     ///< which ends where this begins
+  CauseRef before;  ///< which ends where this begins
   Time from, to;
   std::vector<transport::Cost> costs;  ///< add up to what lies between
   std::string name;                    ///< of the job
@@ -47,7 +47,8 @@ struct Cause {
 /// A chain from its first piece that ends after `from` to its last.
 inline std::vector<const Cause*> chain(const CauseRef& last, Time from) {
   std::vector<const Cause*> pieces;
-  for (const Cause* cause = last.get(); cause != nullptr && cause->to > from; cause = cause->before.get()) pieces.push_back(cause);
+  for (const Cause* cause = last.get(); cause != nullptr && cause->to > from; cause = cause->before.get())
+    pieces.push_back(cause);
   std::reverse(pieces.begin(), pieces.end());
   return pieces;
 }

@@ -10,7 +10,8 @@ using transport::Cost;
 using transport::CostKind;
 
 void merge(std::vector<Cost>& costs, const Cost& more) {
-  const auto same = std::find_if(costs.begin(), costs.end(), [&](const Cost& cost) { return cost.key() == more.key(); });
+  const auto same =
+      std::find_if(costs.begin(), costs.end(), [&](const Cost& cost) { return cost.key() == more.key(); });
   if (same == costs.end()) {
     costs.push_back(more);
   } else {
@@ -29,7 +30,9 @@ CriticalPath::CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups
 
 // -- moments of jobs
 
-CriticalPath::Moment CriticalPath::beginning() const { return {CauseRef(), now(), std::vector<Time>(frees_.count(), now())}; }
+CriticalPath::Moment CriticalPath::beginning() const {
+  return {CauseRef(), now(), std::vector<Time>(frees_.count(), now())};
+}
 
 const CriticalPath::Moment& CriticalPath::current() {
   if (current_.if_free.empty() || current_.at != now()) current_ = beginning();
@@ -42,13 +45,15 @@ void CriticalPath::join(Moment& moment, const Moment& other) {
     moment = other;
     return;
   }
-  for (std::size_t f = 0; f < moment.if_free.size(); ++f) moment.if_free[f] = later(moment.if_free[f], other.if_free[f]);
+  for (std::size_t f = 0; f < moment.if_free.size(); ++f)
+    moment.if_free[f] = later(moment.if_free[f], other.if_free[f]);
   if (other.at < moment.at || (other.at == moment.at && moment.cause)) return;
   moment.at = other.at;
   moment.cause = other.cause;
 }
 
-CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost> costs, std::string name, const std::vector<Time>& floors) const {
+CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost> costs, std::string name,
+                                         const std::vector<Time>& floors) const {
   Moment result{before.cause, now(), before.if_free};
   if (result.at == before.at) return result;
   const Time took = now() - before.at;
@@ -57,7 +62,8 @@ CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost>
     free[static_cast<std::size_t>(cost.kind)] += cost.time - cost.hidden;
     if (transport::of_traffic(cost.kind)) free[frees_.of_class(cost.which)] += cost.time;
     if (!transport::of_links(cost.kind)) continue;
-    if (const auto group = groups_.find(cost.port); group != groups_.end()) free[frees_.of_group(group->second)] += cost.time - cost.hidden_elsewhere;
+    if (const auto group = groups_.find(cost.port); group != groups_.end())
+      free[frees_.of_group(group->second)] += cost.time - cost.hidden_elsewhere;
   }
   for (std::size_t f = 0; f < free.size(); ++f) {
     const Time least = floors.empty() ? Time() : sooner(floors[f], took);
@@ -91,8 +97,12 @@ void CriticalPath::on_done(const workload::Job& job) {
     case workload::JobKind::kernel: moment = done_kernels(job, moment); break;
     case workload::JobKind::collective: moment = done_collective(job); break;
     case workload::JobKind::send: moment = after(moment, std::move(landed_), job.name(), landed_floors_); break;
-    case workload::JobKind::host: moment = after(moment, {{CostKind::host, 0, nullptr, now() - moment.at, {}, {}}}, job.name()); break;
-    case workload::JobKind::delay: moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name()); break;
+    case workload::JobKind::host:
+      moment = after(moment, {{CostKind::host, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
+      break;
+    case workload::JobKind::delay:
+      moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
+      break;
   }
   if (job.kind() != workload::JobKind::send) streams_[&job.stream()] = moment;
   current_ = moment;
@@ -161,7 +171,8 @@ void CriticalPath::on_entered(const collective::Collective& collective, std::uin
   happens(inside, CauseRef(new Cause{CauseRef(), now(), now(), {}, {}, member}));
 }
 
-void CriticalPath::on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data, Time copying) {
+void CriticalPath::on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data,
+                              Time copying) {
   put_off_[{&collective, tag, data}].push_back({collectives_[&collective].last, copying});
 }
 
@@ -189,7 +200,9 @@ void CriticalPath::on_send(const transport::Message& message, Time) {
 
 void CriticalPath::on_left(const transport::Message& message) {
   const Sent& sent = messages_.at(&message);
-  happens(*sent.inside, CauseRef(new Cause{sent.cause, sent.cause->to, now(), message_costs_.left(message, now()), {}, sent.cause->member}));
+  happens(*sent.inside,
+          CauseRef(new Cause{
+              sent.cause, sent.cause->to, now(), message_costs_.left(message, now()), {}, sent.cause->member}));
 }
 
 void CriticalPath::on_delivered(const transport::Message& message, Time) {
@@ -198,7 +211,8 @@ void CriticalPath::on_delivered(const transport::Message& message, Time) {
   if (found == messages_.end()) {
     const std::vector<Time> by_group = message_costs_.take_floors(message);
     landed_floors_.assign(frees_.count(), Time());
-    std::copy(by_group.begin(), by_group.end(), landed_floors_.begin() + static_cast<std::ptrdiff_t>(frees_.of_group(0)));
+    std::copy(by_group.begin(), by_group.end(),
+              landed_floors_.begin() + static_cast<std::ptrdiff_t>(frees_.of_group(0)));
     const std::size_t slowest = message_costs_.slowest_group(message);
     if (slowest < by_group.size()) landed_floors_[static_cast<std::size_t>(CostKind::wire)] = by_group[slowest];
     return;
@@ -249,7 +263,8 @@ CriticalPath::Moment CriticalPath::done_collective(const workload::Job& job) {
 
 // -- what came of it
 
-void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number, std::uint32_t parts) const {
+void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number,
+                       std::uint32_t parts) const {
   const Time from = first.at;
   measure.seconds += (last.at - from).seconds() / parts;
   if (measure.count++ == 0 || last.at - from > measure.to - measure.from) {
@@ -266,9 +281,11 @@ void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last
     for (const Cost& cost : cause->costs) measure.cost_seconds[cost.key()] += cost.time.seconds() * inside / parts;
     covered = later(cause->from, from);
   }
-  if (covered > from) measure.cost_seconds[Cost{CostKind::arrival, 0, nullptr, {}, {}, {}}.key()] += (covered - from).seconds() / parts;
+  if (covered > from)
+    measure.cost_seconds[Cost{CostKind::arrival, 0, nullptr, {}, {}, {}}.key()] += (covered - from).seconds() / parts;
   measure.if_free.resize(frees_.count());
-  for (std::size_t f = 0; f < frees_.count(); ++f) measure.if_free[f] += since(last.if_free[f], first.if_free[f]).seconds() / parts;
+  for (std::size_t f = 0; f < frees_.count(); ++f)
+    measure.if_free[f] += since(last.if_free[f], first.if_free[f]).seconds() / parts;
 }
 
 void CriticalPath::on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) {

@@ -31,7 +31,9 @@
 
 namespace railyard::probe {
 
-class CriticalPath final : public workload::JobListener, public collective::CauseListener, private transport::FabricListener {
+class CriticalPath final : public workload::JobListener,
+                           public collective::CauseListener,
+                           private transport::FabricListener {
  public:
   /// What may be free: a kind of cost, a traffic class, a group of links, a resource that kernels use, in this order.
   struct Frees {
@@ -73,7 +75,7 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   struct Inside {
     std::vector<Moment> entered;  ///< by member; before it has entered: begun
     std::uint32_t done = 0;
-    CauseRef last;                ///< what happened in it last
+    CauseRef last;                       ///< what happened in it last
     transport::MessageCosts::Load load;  ///< since the latest member entered
   };
   struct Sent {
@@ -107,7 +109,8 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
 
   void on_entered(const collective::Collective& collective, std::uint32_t member) override;
-  void on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data, Time copying) override;
+  void on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data,
+                  Time copying) override;
   void on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) override;
   void on_left(const transport::Message& message) override;
   collective::Trail trail_of(const collective::Collective& collective) override;
@@ -115,7 +118,8 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
 
   void on_send(const transport::Message& message, Time now) override;
   void on_delivered(const transport::Message& message, Time now) override;
-  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time, const transport::Crossing&) override {}
+  void on_start(const transport::Device&, PortId, const transport::Transaction&, Time,
+                const transport::Crossing&) override {}
   void on_queue(const transport::Device&, PortId, Bytes, Time) override {}
   void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
 
@@ -126,7 +130,8 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   static void join(Moment& moment, const Moment& other);
   /// The moment now, so much after another.
   /// @param floors  that it would take at least, by Frees; empty: none
-  Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name, const std::vector<Time>& floors = {}) const;
+  Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name,
+               const std::vector<Time>& floors = {}) const;
   /// In what time a collective's messages could be over at the earliest, by what is free: the busiest of what is left.
   std::vector<Time> floors_of(const transport::MessageCosts::Load& load);
   /// Of a chain of kernels alone: its seconds by what limits them, and what each resource would save, were it free.
@@ -144,8 +149,9 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   const Frees frees_;
   const Groups groups_;
   transport::MessageCosts message_costs_;
-  std::unordered_map<const workload::Job*, Moment> jobs_;    ///< emitted: what it waited for so far; then begun, then done
-  std::unordered_map<const gpu::Stream*, Moment> streams_;   ///< free for the next job
+  std::unordered_map<const workload::Job*, Moment>
+      jobs_;  ///< emitted: what it waited for so far; then begun, then done
+  std::unordered_map<const gpu::Stream*, Moment> streams_;  ///< free for the next job
   std::map<std::pair<const void*, std::uint32_t>, Moment> gates_;
   std::map<std::pair<std::string, std::uint32_t>, Moment> begun_;  ///< what a metric measures
   Moment current_, end_;
@@ -157,10 +163,10 @@ class CriticalPath final : public workload::JobListener, public collective::Caus
   std::unordered_map<const collective::Collective*, Inside> collectives_;
   std::unordered_map<const transport::Message*, Sent> messages_;
   std::unordered_map<PutOff, std::deque<Waiting>, PutOffHash> put_off_;
-  Inside* inside_ = nullptr;                     ///< in which something happens now
-  const collective::Trail* ended_ = nullptr;     ///< of the member whose job is done next
-  std::vector<transport::Cost> landed_;          ///< of the message that lands now
-  std::vector<Time> landed_floors_;              ///< of the same, by Frees
+  Inside* inside_ = nullptr;                  ///< in which something happens now
+  const collective::Trail* ended_ = nullptr;  ///< of the member whose job is done next
+  std::vector<transport::Cost> landed_;       ///< of the message that lands now
+  std::vector<Time> landed_floors_;           ///< of the same, by Frees
 };
 
 }  // namespace railyard::probe

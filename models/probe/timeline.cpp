@@ -55,9 +55,11 @@ void Timeline::GpuProbe::finish(Time end) {
 void Timeline::add_path(const CriticalPath::Measure& measure) {
   const TraceTrack track = file_.events.add_track(file_.process("why"), measure.metric);
   for (const Cause* piece : chain(measure.chain, measure.from)) {
-    const auto most = std::max_element(piece->costs.begin(), piece->costs.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+    const auto most = std::max_element(piece->costs.begin(), piece->costs.end(),
+                                       [](const auto& a, const auto& b) { return a.time < b.time; });
     const char* kind = transport::kCostKindNames[static_cast<std::size_t>(most->kind)];
-    file_.events.slice(track, kind, piece->name.empty() ? kind : piece->name, piece->from, piece->to, {{"most", std::string_view(kind)}});
+    file_.events.slice(track, kind, piece->name.empty() ? kind : piece->name, piece->from, piece->to,
+                       {{"most", std::string_view(kind)}});
   }
 }
 

@@ -53,7 +53,8 @@ class Timeline final : public StreamTracer, public workload::JobSink, private tr
   void attach(gpu::Gpu& gpu, const std::string& label);
   void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) override;
   /// A direction of a link, by the port that sends. @param home  the device in whose process it is shown
-  void attach_link(const transport::Device& sender, PortId port, const std::string& name, const transport::Device& home) {
+  void attach_link(const transport::Device& sender, PortId port, const std::string& name,
+                   const transport::Device& home) {
     links_.attach(sender, port, name, home);
   }
   /// To be told of requests.

@@ -45,7 +45,8 @@ class Lanes {
       return lane.track;
     }
     const std::size_t number = lanes_.size() + 1;
-    const TraceTrack track = events.add_track(process_, number == 1 ? name_ : name_ + " " + std::to_string(number), order_);
+    const TraceTrack track =
+        events.add_track(process_, number == 1 ? name_ : name_ + " " + std::to_string(number), order_);
     lanes_.push_back({track, to});
     return track;
   }

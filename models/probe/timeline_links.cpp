@@ -9,7 +9,8 @@ constexpr double kPercent = 100;
 
 }  // namespace
 
-void TimelineLinks::attach(const transport::Device& sender, PortId port, const std::string& name, const transport::Device& home) {
+void TimelineLinks::attach(const transport::Device& sender, PortId port, const std::string& name,
+                           const transport::Device& home) {
   Direction& d = directions_.emplace_back();
   d.port = &sender.port(port);
   d.name = name;

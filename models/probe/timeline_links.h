@@ -21,7 +21,8 @@ class TimelineLinks {
   static constexpr Time kGap = Time::us(2);
 
   /// `file` outlives it.
-  TimelineLinks(TimelineFile& file, const std::vector<std::string>& class_names) : file_(file), class_names_(class_names) {}
+  TimelineLinks(TimelineFile& file, const std::vector<std::string>& class_names)
+      : file_(file), class_names_(class_names) {}
 
   /// A direction of a link: the port that sends. @param home  the device in whose process it is shown
   void attach(const transport::Device& sender, PortId port, const std::string& name, const transport::Device& home);

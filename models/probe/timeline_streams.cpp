@@ -18,10 +18,12 @@ bool runs(Activity activity) { return activity != Activity::idle && activity != 
 
 }  // namespace
 
-TimelineStreams::TimelineStreams(TimelineFile& file, const transport::Fabric& fabric, const std::vector<std::string>& class_names)
+TimelineStreams::TimelineStreams(TimelineFile& file, const transport::Fabric& fabric,
+                                 const std::vector<std::string>& class_names)
     : file_(file), fabric_(fabric), class_names_(class_names) {
   for (const transport::Device* device : fabric.devices())
-    if (const auto* endpoint = dynamic_cast<const transport::Endpoint*>(device)) memories_[endpoint->window()] = endpoint->name();
+    if (const auto* endpoint = dynamic_cast<const transport::Endpoint*>(device))
+      memories_[endpoint->window()] = endpoint->name();
 }
 
 void TimelineStreams::attach(gpu::Stream& stream, const std::string& name, TaskLabel job, TaskLabel work) {

@@ -72,14 +72,14 @@ class TimelineStreams final : public StreamTracer {
   TimelineFile& file_;
   const transport::Fabric& fabric_;
   const std::vector<std::string> class_names_;
-  std::unordered_map<transport::Window, std::string> memories_;  ///< devices by window
+  std::unordered_map<transport::Window, std::string> memories_;                ///< devices by window
   std::map<std::pair<transport::Window, std::uint8_t>, Lanes> message_lanes_;  ///< by source and class
   std::deque<StreamProbe> streams_;
   StreamProbe* sending_ = nullptr;  ///< began a transfer last
   Landing landing_;
   // A task begins before the one that it waited for is seen to end, at the same instant:
   Time instant_;
-  std::vector<Task*> released_;               ///< stood waiting and began
+  std::vector<Task*> released_;  ///< stood waiting and began
   std::vector<std::unique_ptr<Task>> ended_;
   std::unordered_map<const transport::Message*, Arrow> arrows_;
   Arrow arrows_so_far_ = 0;

@@ -52,8 +52,8 @@ TraceTrack TraceEvents::add_track(std::uint32_t process, std::string_view name, 
   const TraceTrack track{process, kFirstThread + tracks_++};
   const auto describe = [&](std::string_view what, std::string_view key, const std::string& value) {
     fmt::format_to(std::back_inserter(buffer_),
-                   ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"{}\":{}}}}}",
-                   what, track.process, track.thread, key, value);
+                   ",\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"{}\":{}}}}}", what,
+                   track.process, track.thread, key, value);
   };
   describe("thread_name", "name", quoted(name));
   describe("thread_sort_index", "sort_index", std::to_string(order != 0 ? order : track.thread));
@@ -81,18 +81,21 @@ void TraceEvents::slice(TraceTrack track, std::string_view kind, std::string_vie
   end_event();
 }
 
-void TraceEvents::counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, std::uint64_t value) {
+void TraceEvents::counter(std::uint32_t process, std::string_view name, std::string_view series, Time at,
+                          std::uint64_t value) {
   write_counter(process, name, series, at, value);
 }
 
-void TraceEvents::counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, double value) {
+void TraceEvents::counter(std::uint32_t process, std::string_view name, std::string_view series, Time at,
+                          double value) {
   char text[32];
   const auto end = fmt::format_to(text, FMT_COMPILE("{:.6g}"), value);  // viewers keep more, nobody sees it
   write_counter(process, name, series, at, std::string_view(text, static_cast<std::size_t>(end - text)));
 }
 
 template <class Value>
-void TraceEvents::write_counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, Value value) {
+void TraceEvents::write_counter(std::uint32_t process, std::string_view name, std::string_view series, Time at,
+                                Value value) {
   const std::uint64_t ns = whole_ns(at);
   fmt::format_to(std::back_inserter(buffer_),
                  FMT_COMPILE(",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{}.{:03},\"name\":\"{}\",\"args\":{{\"{}\":{}}}}}"),
@@ -114,7 +117,8 @@ void TraceEvents::end_event() {
 }
 
 void TraceEvents::write() {
-  if (gzwrite(file_, buffer_.data(), static_cast<unsigned>(buffer_.size())) != static_cast<int>(buffer_.size())) failed_ = true;
+  if (gzwrite(file_, buffer_.data(), static_cast<unsigned>(buffer_.size())) != static_cast<int>(buffer_.size()))
+    failed_ = true;
   buffer_.clear();
 }
 

@@ -26,7 +26,8 @@ class Upcoming {
   template <class... What>
   void post(Time when, What... what) {
     Place& place = is_near(when) ? near_ : place_of(when);
-    place.emplace_back(when, what...);  // made where it stays: a copy of what was written just now would have to wait for that
+    place.emplace_back(
+        when, what...);  // made where it stays: a copy of what was written just now would have to wait for that
     if (&place != &near_) return;
     sort_last(next_ + near_left_, next_);
     ++near_left_;
@@ -117,10 +118,10 @@ class Upcoming {
   }
 
   std::uint64_t base_ = 0;
-  unsigned near_bits_ = shift_of(0);    ///< what differs from the base in no more than these is near
-  std::vector<T> near_;       ///< from next_ on, sorted
+  unsigned near_bits_ = shift_of(0);      ///< what differs from the base in no more than these is near
+  std::vector<T> near_;                   ///< from next_ on, sorted
   std::size_t next_ = 0, near_left_ = 0;  ///< the vector's own size, written just before, would have to be waited for
-  Time first_ = Time::max();  ///< when the span of the first place begins
+  Time first_ = Time::max();              ///< when the span of the first place begins
   std::array<std::array<Place, kValues>, kDigits> waiting_;
   // Which places are not empty: a bit for each, for each 64 of them, and for each digit.
   std::array<std::array<std::uint64_t, kValues / 64>, kDigits> filled_{};

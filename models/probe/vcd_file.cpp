@@ -190,7 +190,8 @@ void VcdFile::dump_initial_values() {
 inline char* VcdFile::write_value(char* out, State& state) {
   state.written = state.value;
   if (state.kind == VcdKind::wire)
-    return state.width == 1 ? VcdText::scalar(out, state.value != 0, state.code) : VcdText::vector(out, state.value, state.code);
+    return state.width == 1 ? VcdText::scalar(out, state.value != 0, state.code)
+                            : VcdText::vector(out, state.value, state.code);
   if (state.kind == VcdKind::real) return out_.real(out, double_of(state.value), state.code);
   Text& text = texts_[state.text];
   text.written = text.value;

@@ -19,20 +19,22 @@ namespace railyard::probe {
 using Signal = Index<struct SignalTag>;
 
 constexpr unsigned kMaxWidthBits = 64;
-constexpr bool fits(std::uint64_t value, unsigned width_bits) { return width_bits == kMaxWidthBits || value >> width_bits == 0; }
+constexpr bool fits(std::uint64_t value, unsigned width_bits) {
+  return width_bits == kMaxWidthBits || value >> width_bits == 0;
+}
 
 enum class VcdKind : std::uint8_t { wire, real, string };
 
 /// One thing that the model said, in 16 bytes: there are millions.
 struct VcdChange {
   enum class Action : std::uint8_t {
-    advance,    ///< value: an instant, everything before which is final
-    far,        ///< value: the instant that the next change is of, or lasts to
-    set,        ///< value: an integer, or the bits of a double
-    add,        ///< value: a difference in two's complement
-    text,       ///< value: where the text is: offset << 32 | size
-    hold,       ///< value: of a wire until then; then 0
-    hold_text   ///< value: as for text; then nothing
+    advance,   ///< value: an instant, everything before which is final
+    far,       ///< value: the instant that the next change is of, or lasts to
+    set,       ///< value: an integer, or the bits of a double
+    add,       ///< value: a difference in two's complement
+    text,      ///< value: where the text is: offset << 32 | size
+    hold,      ///< value: of a wire until then; then 0
+    hold_text  ///< value: as for text; then nothing
   };
   static constexpr std::uint32_t kFar = 0xffffffffu;
   static constexpr std::uint32_t kMostSignals = 1u << 28;
@@ -115,7 +117,7 @@ class VcdFile {
   bool dumped_ = false;  // the initial values are out
   bool closed_ = false;  // past the last instant
   Time now_;
-  Time far_;      // of the change that is next
+  Time far_;  // of the change that is next
   Time stamped_;
   Table<Signal, State> states_;
   Table<Signal, Hold> holds_;

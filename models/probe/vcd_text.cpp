@@ -146,7 +146,8 @@ char* VcdText::real(char* out, double value, const VcdCode& code) {
   Real& known = reals_[bits * 0x9e37'79b9'7f4a'7c15 >> 58];
   if (std::memcmp(&known.value, &value, sizeof value) != 0) {
     known.value = value;
-    const char* end = std::to_chars(known.text + 1, std::end(known.text), value).ptr;  // the shortest that reads back exactly
+    const char* end =
+        std::to_chars(known.text + 1, std::end(known.text), value).ptr;  // the shortest that reads back exactly
     known.size = static_cast<std::uint8_t>(end - known.text);
   }
   std::memcpy(out, known.text, sizeof known.text);

@@ -65,7 +65,7 @@ class VcdText {
 
  private:
   static constexpr std::size_t kEnough = 256 * 1024;
-  static constexpr std::size_t kMostOfLine = 128;  // but for strings
+  static constexpr std::size_t kMostOfLine = 128;           // but for strings
   static const std::array<std::array<char, 8>, 256> kBits;  ///< of a byte, the highest first
 
   /// Where that many bytes more can be written.
@@ -114,7 +114,8 @@ inline char* VcdText::vector(char* out, std::uint64_t value, const VcdCode& code
     std::memcpy(out + 16, kBits[value & 0xff].data(), 8);
   } else {
     value <<= 64 - digits;
-    for (unsigned done = 0; done < digits; done += 8, value <<= 8) std::memcpy(out + done, kBits[value >> 56].data(), 8);
+    for (unsigned done = 0; done < digits; done += 8, value <<= 8)
+      std::memcpy(out + done, kBits[value >> 56].data(), 8);
   }
   return add_code(out + digits, code);
 }

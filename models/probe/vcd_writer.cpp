@@ -146,11 +146,13 @@ void VcdWriter::refuse(Signal signal, const std::string& why) const {
 void VcdWriter::refuse_kind(Signal signal) const { refuse(signal, "given a value of another kind"); }
 
 void VcdWriter::refuse_value(Signal wire, std::uint64_t value) const {
-  refuse(wire, "given " + std::to_string(value) + ", which does not fit in " + std::to_string(shapes_[wire].width) + " bits");
+  refuse(wire,
+         "given " + std::to_string(value) + ", which does not fit in " + std::to_string(shapes_[wire].width) + " bits");
 }
 
 void VcdWriter::refuse_time(Signal signal, Time when) const {
-  refuse(signal, "changed at " + std::to_string(when.fs()) + " fs, before the present " + std::to_string(now_.fs()) + " fs");
+  refuse(signal,
+         "changed at " + std::to_string(when.fs()) + " fs, before the present " + std::to_string(now_.fs()) + " fs");
 }
 
 void VcdWriter::change_real(Signal real, Time when, double value) {

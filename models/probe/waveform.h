@@ -57,7 +57,7 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
  public:
   enum class Level { summary, links, all };
   struct Config {
-    std::string path;  ///< of the .vcd; the view has the same name with .gtkw
+    std::string path;   ///< of the .vcd; the view has the same name with .gtkw
     std::string opens;  ///< name of the file beside the view that the view opens; empty: the .vcd
     Level level = Level::links;
     VcdWindow window;
@@ -128,9 +128,7 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
 
   void attach(transport::Device& device, PortId port);
   void attach_credit(PortProbe& probe, const std::string& name);
-  PortProbe& probe(const transport::Device& device, PortId port) {
-    return ports_[device.port(port).listener_mark];
-  }
+  PortProbe& probe(const transport::Device& device, PortId port) { return ports_[device.port(port).listener_mark]; }
   void note_queue(PortProbe& probe, Bytes queued) {
     probe.queued = queued;
     if (probe.queue_moved || !probe.queue.valid()) return;

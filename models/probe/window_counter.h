@@ -36,8 +36,8 @@ class WindowCounter {
   std::uint32_t process_;
   std::string name_, series_;
   Of of_;
-  Time from_, to_;         ///< the window; to_ is 0 before the first
-  double collected_ = 0;   ///< of a mean the value times femtoseconds
+  Time from_, to_;        ///< the window; to_ is 0 before the first
+  double collected_ = 0;  ///< of a mean the value times femtoseconds
   double written_ = 0;
 };
 

@@ -28,7 +28,8 @@ class ChargeLog {
   std::size_t size() const { return intervals_.size(); }
   /// Charged later than `after` the first instant.
   Time charged_after(Time after) const {
-    const auto first = std::partition_point(intervals_.begin(), intervals_.end(), [&](const Interval& i) { return i.end <= after; });
+    const auto first =
+        std::partition_point(intervals_.begin(), intervals_.end(), [&](const Interval& i) { return i.end <= after; });
     if (first == intervals_.end()) return Time();
     const Time before = first == intervals_.begin() ? Time() : std::prev(first)->in_all;
     return charged() - first->in_all + sooner(first->in_all - before, first->end - after);

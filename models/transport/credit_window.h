@@ -48,7 +48,10 @@ class CreditWindow {
   }
 
  private:
-  struct Return { Time when; Bytes bytes; };
+  struct Return {
+    Time when;
+    Bytes bytes;
+  };
   Bytes outstanding_ = 0;
   Ring<Return> returns_;
 };

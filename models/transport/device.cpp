@@ -89,7 +89,8 @@ void Device::set_rate(PortId id, Rate rate) {
   p.peer->port(p.peer_port).receive_rate = rate;
 }
 
-tlm::tlm_sync_enum Device::Port::nb_transport_fw(Transaction& transaction, [[maybe_unused]] Phase& phase, sc_core::sc_time&) {
+tlm::tlm_sync_enum Device::Port::nb_transport_fw(Transaction& transaction, [[maybe_unused]] Phase& phase,
+                                                 sc_core::sc_time&) {
   sc_assert(phase == Phase::head);
   transaction.ingress = id;
   if (owner.context_.losses != nullptr) {
@@ -128,7 +129,8 @@ tlm::tlm_sync_enum Device::Port::nb_transport_bw(Transaction& transaction, [[may
   const std::uint8_t channel = transaction.virtual_channel;
   const Time now = owner.now();
   held_up_by = peer->credit_waited_for_;
-  const Time usable = egress.credit(channel, transaction.credit_bytes, transaction.packets, now + Time::fs(delay.value()));
+  const Time usable =
+      egress.credit(channel, transaction.credit_bytes, transaction.packets, now + Time::fs(delay.value()));
   if (owner.context_.listener != nullptr)
     owner.context_.listener->on_credit(owner, id, channel, transaction.credit_bytes, now, usable);
   if (egress.starved(channel)) owner.wake(*this, usable);
@@ -150,7 +152,8 @@ void Device::request(PortId out, std::uint8_t channel, std::uint32_t requester) 
 std::vector<const Transaction*> Device::waiting(PortId out) {
   std::vector<const Transaction*> fronts;
   for (std::uint8_t channel = 0; channel < kVirtualChannels; ++channel)
-    for (const std::uint32_t requester : port(out).egress.requesters(channel)) fronts.push_back(&front(out, channel, requester));
+    for (const std::uint32_t requester : port(out).egress.requesters(channel))
+      fronts.push_back(&front(out, channel, requester));
   return fronts;
 }
 

@@ -40,8 +40,8 @@ struct FabricContext {
   MessageLedger& ledger;
   ChannelPlan plan;
   FabricListener* listener = nullptr;
-  LossObserver* losses = nullptr;        ///< null: no link is ever lost in this run
-  std::vector<Endpoint*> endpoints{};    ///< by window; null where it is nobody's
+  LossObserver* losses = nullptr;      ///< null: no link is ever lost in this run
+  std::vector<Endpoint*> endpoints{};  ///< by window; null where it is nobody's
   PortKinds kinds{};
   std::vector<std::vector<Window>> groups{};  ///< members, by GroupId
 };
@@ -52,7 +52,8 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   using TransmitSocket = tlm::tlm_initiator_socket<kBusWidth, FabricProtocol>;
   using ReceiveSocket = tlm::tlm_target_socket<kBusWidth, FabricProtocol>;
 
-  struct Port final : private tlm::tlm_fw_transport_if<FabricProtocol>, private tlm::tlm_bw_transport_if<FabricProtocol> {
+  struct Port final : private tlm::tlm_fw_transport_if<FabricProtocol>,
+                      private tlm::tlm_bw_transport_if<FabricProtocol> {
     Port(Device& owner, PortId id, const std::string& name, const LinkDirection& transmit);
 
     /// How long the line was charged by `now`. Charges are contiguous while a backlog lasts, so what reaches past now is
@@ -62,17 +63,17 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     // What every transaction touches comes first.
     Device& owner;
     const PortId id;
-    std::uint32_t listener_mark = 0; ///< the listener's own, to find its books of this port
-    FluidPort* fluid = nullptr;      ///< in fluid fidelity: who shares it (fluid_rates.h)
-    Rate receive_rate;               ///< line rate of the other direction
-    Time wake = Time::max();         ///< the pending wake-up, if any
+    std::uint32_t listener_mark = 0;  ///< the listener's own, to find its books of this port
+    FluidPort* fluid = nullptr;       ///< in fluid fidelity: who shares it (fluid_rates.h)
+    Rate receive_rate;                ///< line rate of the other direction
+    Time wake = Time::max();          ///< the pending wake-up, if any
     EgressPort egress;
     PortCounters counters;
-    Time stalled;                         ///< in all: the line was free, somebody waited, and there was no credit
-    PortCounters* held_up_by = nullptr;   ///< whom the latest credit that came home had waited for; null: for nobody
-    Device* peer = nullptr;          ///< what it is connected to, for route walks and names
+    Time stalled;                        ///< in all: the line was free, somebody waited, and there was no credit
+    PortCounters* held_up_by = nullptr;  ///< whom the latest credit that came home had waited for; null: for nobody
+    Device* peer = nullptr;              ///< what it is connected to, for route walks and names
     PortId peer_port;
-    const std::string name;          ///< within the device: "port3", "pcie", "nvlink0"
+    const std::string name;  ///< within the device: "port3", "pcie", "nvlink0"
     TransmitSocket transmit;
     ReceiveSocket receive;
 

@@ -138,7 +138,9 @@ Time EgressPort::quiet_from(Time now) {
   return from;
 }
 
-Bytes EgressPort::outstanding(std::uint8_t vc) const { return used(vc) != nullptr ? used(vc)->credit.outstanding() : 0; }
+Bytes EgressPort::outstanding(std::uint8_t vc) const {
+  return used(vc) != nullptr ? used(vc)->credit.outstanding() : 0;
+}
 Bytes EgressPort::most_outstanding(std::uint8_t vc) const {
   return kind_->window(vc).room.bytes + (used(vc) != nullptr ? 2 * used(vc)->largest : 0);
 }

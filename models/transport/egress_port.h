@@ -60,7 +60,8 @@ class EgressPort {
     std::uint8_t channel = 0;
     std::uint32_t requester = 0;
     Bytes wire_bytes = 0;
-    Time retry = Time::max();  ///< not found: the earliest instant at which asking again can help; max: a credit must come first
+    Time retry =
+        Time::max();  ///< not found: the earliest instant at which asking again can help; max: a credit must come first
   };
   /// @param cost_of  what the front transaction of (channel, requester) costs here
   template <class CostOf>
@@ -109,17 +110,17 @@ class EgressPort {
  private:
   struct Headers {
     CreditWindow credit;
-    Bytes largest = 0;               ///< packets of a train since all credit was home
-    std::uint64_t carry = 0;         ///< of the stream at H/RTT
+    Bytes largest = 0;        ///< packets of a train since all credit was home
+    std::uint64_t carry = 0;  ///< of the stream at H/RTT
   };
   struct Channel {
     RequesterSet waiting;
     CreditWindow credit;
-    Bytes largest = 0;               ///< train since all credit was home
+    Bytes largest = 0;  ///< train since all credit was home
     Bytes deficit = 0;
     Time pace;
     Time served_at;
-    std::uint64_t window_carry = 0;  ///< of the stream at b/Rv
+    std::uint64_t window_carry = 0;    ///< of the stream at b/Rv
     std::unique_ptr<Headers> headers;  ///< null: the far end does not count packets
   };
   /// The first channel used is kept in the port: most ports see one.
@@ -149,16 +150,18 @@ class EgressPort {
   // What every transaction touches comes first.
   PortKind* kind_ = nullptr;
   std::uint16_t used_ = 0, waiting_channels_ = 0, starved_ = 0, had_deficit_ = 0;  ///< a bit per channel
-  std::uint8_t turn_ = 0;            ///< deficit round robin pointer
-  std::uint8_t lead_ = kNoChannel;   ///< the first channel used
+  std::uint8_t turn_ = 0;                                                          ///< deficit round robin pointer
+  std::uint8_t lead_ = kNoChannel;                                                 ///< the first channel used
   bool failed_ = false;
   std::array<Time, kPriorities> free_{};
   std::uint64_t line_carry_ = 0;
   Bytes debt_ = 0;
-  Bytes quantum_ = 0;                ///< the largest train since the port was idle, so that one round always lets somebody go
+  Bytes quantum_ = 0;  ///< the largest train since the port was idle, so that one round always lets somebody go
   Channel lead_channel_;
   std::unique_ptr<std::array<std::unique_ptr<Channel>, kVirtualChannels>> others_;  ///< null: there is at most one
-  struct Grid { Time from, packet; };
+  struct Grid {
+    Time from, packet;
+  };
   std::array<Grid, kPriorities> grid_{};  ///< packet boundaries of the latest charge, by its priority
 };
 
@@ -184,7 +187,7 @@ EgressPort::Choice EgressPort::choose(Time now, CostOf&& cost_of) {
       }
     }
     std::uint32_t eligible = 0;
-    std::array<Bytes, kVirtualChannels> bytes;              // of the channels in `left`
+    std::array<Bytes, kVirtualChannels> bytes;  // of the channels in `left`
     std::array<std::uint32_t, kVirtualChannels> requester;
     for (; left != 0; left &= left - 1) {
       const auto vc = static_cast<std::uint8_t>(__builtin_ctz(left));

@@ -24,7 +24,8 @@ std::uint32_t Endpoint::add_requester(PortId out) {
 }
 
 std::uint32_t Endpoint::requester_of(PortId out, const Message& message) {
-  const std::uint64_t key = static_cast<std::uint64_t>(message.source) << 48 ^ static_cast<std::uint64_t>(message.target()) << 28 ^
+  const std::uint64_t key = static_cast<std::uint64_t>(message.source) << 48 ^
+                            static_cast<std::uint64_t>(message.target()) << 28 ^
                             static_cast<std::uint64_t>(message.traffic_class) << 24 ^
                             static_cast<std::uint64_t>(message.kind) << 20 ^ message.channel;
   Outlet& o = outlet(out);
@@ -170,7 +171,8 @@ void Endpoint::departed(Transaction& t, PortId out, Time leaves) {
   const std::uint32_t number = outlets_[out.value()].taken;
   Requester& requester = outlets_[out.value()].requesters[number];
   requester.last_left = leaves;
-  if (t.message != nullptr && t.message->tell_left && t.fork == nullptr) count_left(*t.message, t.payload_bytes, leaves);
+  if (t.message != nullptr && t.message->tell_left && t.fork == nullptr)
+    count_left(*t.message, t.payload_bytes, leaves);
   if (!requester.ready.empty()) {
     request(out, requester.ready.front()->virtual_channel, number);
   } else if (stage(out, requester)) {

@@ -37,19 +37,19 @@ class Endpoint : public Device {
   /// The bytes of a message that leave through one port.
   struct Part {
     Message* message = nullptr;
-    Bytes bytes = 0;                 ///< not cut yet
-    Bytes whole_bytes = 0;           ///< when it was injected
-    Time stalled_before;             ///< what the port had stalled by then
+    Bytes bytes = 0;        ///< not cut yet
+    Bytes whole_bytes = 0;  ///< when it was injected
+    Time stalled_before;    ///< what the port had stalled by then
     std::uint64_t address = 0;
     Lid lid = 0;
     Operation operation = Operation::write;
     std::uint64_t reply_to = 0;
     GroupId group = 0;
     Bytes engine_payload_bytes = 0;
-    Meter* meter = nullptr;          ///< that its bytes wait for and are counted by, if any
-    Time metered;                    ///< by then the meter has counted what is cut
-    Rate rate;                       ///< at which the source writes it; zero: as fast as the link takes it
-    Time written;                    ///< by then the source has written what is cut
+    Meter* meter = nullptr;  ///< that its bytes wait for and are counted by, if any
+    Time metered;            ///< by then the meter has counted what is cut
+    Rate rate;               ///< at which the source writes it; zero: as fast as the link takes it
+    Time written;            ///< by then the source has written what is cut
     bool first = true;
   };
 
@@ -88,15 +88,15 @@ class Endpoint : public Device {
  private:
   static constexpr std::uint32_t kNobody = 0xffffffffu;
   struct Requester {
-    TransactionQueue ready;   ///< the front is the only one the port sees
-    Ring<Part> parts;         ///< not yet cut
-    Time last_left;           ///< when the tail of the last one taken left: the next waits from then on
+    TransactionQueue ready;  ///< the front is the only one the port sees
+    Ring<Part> parts;        ///< not yet cut
+    Time last_left;          ///< when the tail of the last one taken left: the next waits from then on
   };
   struct Outlet {
     std::vector<Requester> requesters;
-    std::uint64_t latest_key = 0;   ///< the one looked up last and its number
+    std::uint64_t latest_key = 0;  ///< the one looked up last and its number
     std::uint32_t latest = kNobody;
-    std::uint32_t taken = kNobody;  ///< requester of the transaction just taken
+    std::uint32_t taken = kNobody;                         ///< requester of the transaction just taken
     std::array<std::uint32_t, kClassChannels> responders;  ///< by response channel
     std::unordered_map<std::uint64_t, std::uint32_t> by_key;
     Outlet() { responders.fill(kNobody); }

@@ -5,8 +5,11 @@
 namespace railyard::transport {
 
 Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
-    : calendar_("calendar"), context_{calendar_, pool_, ledger_, plan, nullptr}, transaction_bytes_(transaction_bytes),
-      recovery_(*this), faults_(context_, *this, recovery_) {
+    : calendar_("calendar"),
+      context_{calendar_, pool_, ledger_, plan, nullptr},
+      transaction_bytes_(transaction_bytes),
+      recovery_(*this),
+      faults_(context_, *this, recovery_) {
 #ifndef NDEBUG
   watch_invariants();
 #endif
@@ -98,7 +101,8 @@ Message& Fabric::send(const Message& wanted) {
   message.transaction_bytes = way.transaction_bytes;
   message.uncontended = uncontended(way, wanted.bytes);
   // A slow writer's last byte leaves when it is written.
-  if (wanted.source_rate != Rate()) message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + uncontended(way, 0));
+  if (wanted.source_rate != Rate())
+    message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + uncontended(way, 0));
   if (context_.listener != nullptr) context_.listener->on_send(message, now());
   ledger_.begun(message);
   sources_[wanted.source].sender->send(message);

@@ -20,7 +20,9 @@ class Sender {
  public:
   virtual void send(Message& message) = 0;
   /// Sends bytes of a message again that a lost link has cut off. @return false: there is no way left
-  virtual bool send_again(Message&, [[maybe_unused]] std::uint64_t address, [[maybe_unused]] Bytes bytes) { return false; }
+  virtual bool send_again(Message&, [[maybe_unused]] std::uint64_t address, [[maybe_unused]] Bytes bytes) {
+    return false;
+  }
   /// The way a message of this class takes, by the same policy; what --describe shows.
   virtual Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const = 0;
   /// The way of a message of any kind: of a write, path_to(); throws where this sender cannot send the others.
@@ -67,7 +69,8 @@ class Fabric : private LinkObserver {
   Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const;
   Path path_of(const Message& message) const { return sources_[message.source].sender->path_of(message); }
   Bytes transaction_bytes(const Path& path) const;
-  Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes, Engine engine = Engine::sm);
+  Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes,
+                   Engine engine = Engine::sm);
   /// What a message takes alone.
   Time uncontended(const Message& message) { return uncontended(route(message), message.bytes); }
 

@@ -7,7 +7,8 @@ namespace railyard::transport {
 
 void Faults::derate(Time when, const LinkEnd& link, double ratio) {
   const double rate = static_cast<double>(link.state().egress.link().rate.bytes_per_second()) * ratio;
-  add(when, {{link}, Rate::bytes_per_second(std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(rate))))});
+  add(when,
+      {{link}, Rate::bytes_per_second(std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(rate))))});
 }
 
 void Faults::fail(Time when, const std::vector<LinkEnd>& links) {
@@ -34,7 +35,8 @@ void Faults::on_event(std::uint32_t, std::uint64_t number) {
 
 void Faults::lose(const std::vector<LinkEnd>& links) {
   std::vector<LinkEnd> newly;
-  std::copy_if(links.begin(), links.end(), std::back_inserter(newly), [](const LinkEnd& link) { return !link.state().egress.failed(); });
+  std::copy_if(links.begin(), links.end(), std::back_inserter(newly),
+               [](const LinkEnd& link) { return !link.state().egress.failed(); });
   for (const LinkEnd& link : newly) {
     link.device->fail(link.port);
     lost_.push_back({context_.calendar.now(), link});

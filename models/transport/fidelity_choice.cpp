@@ -110,7 +110,8 @@ FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traff
   for (Device* device : fabric.devices())
     for (std::uint32_t p = 0; p < device->ports(); ++p) {
       const auto found = numbers.find(Link(device, p));
-      if (found != numbers.end() && fluid.count(unions.find(found->second)) != 0) fabric.model_as_fluid(*device, PortId(p));
+      if (found != numbers.end() && fluid.count(unions.find(found->second)) != 0)
+        fabric.model_as_fluid(*device, PortId(p));
     }
   return choice;
 }

@@ -24,8 +24,8 @@ struct Traffic {
 
 struct FidelityChoice {
   std::size_t sets = 0, fluid_sets = 0;
-  double hops = 0;         ///< transactions on links, if all were trains
-  double train_hops = 0;   ///< of the sets that are
+  double hops = 0;        ///< transactions on links, if all were trains
+  double train_hops = 0;  ///< of the sets that are
 
   Fidelity fidelity() const;  ///< automatic: of both kinds
 };
@@ -34,6 +34,7 @@ struct FidelityChoice {
 constexpr double kAffordableHops = 2e8;
 
 /// Models what is not affordable as fluid. @pre nothing has been sent
-FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traffic, double affordable_hops = kAffordableHops);
+FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traffic,
+                               double affordable_hops = kAffordableHops);
 
 }  // namespace railyard::transport

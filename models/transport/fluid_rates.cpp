@@ -53,7 +53,8 @@ void FluidRates::leave(FluidFlow& flow) {
   for (FluidFlow::Share& share : flow.shares) share.rate = 0;
   for (const FluidCrossing& crossing : flow.way->crossings()) {
     FluidPort& port = *crossing.port;
-    port.members.erase(std::find_if(port.members.begin(), port.members.end(), [&](const auto& m) { return m.flow == &flow; }));
+    port.members.erase(
+        std::find_if(port.members.begin(), port.members.end(), [&](const auto& m) { return m.flow == &flow; }));
     for (const Rule rule : kRules) {
       ask_if_shared(port, rule);
       if (crossing.owed != 0) ask_if_shared(*port.reverse, rule);
@@ -119,7 +120,8 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
     claim.window = crossing.window;
     if (rule == Rule::evenly) continue;
     const FluidFlow::Share& even = share_of(*m.flow, Rule::evenly);
-    if (even.rate < even.offers[m.crossing] && !same(even.rate, even.offers[m.crossing])) claim.granted = even.rate * crossing.wire;
+    if (even.rate < even.offers[m.crossing] && !same(even.rate, even.offers[m.crossing]))
+      claim.granted = even.rate * crossing.wire;
   }
   shares_.share(claims_, plan_, line, rule);
   for (std::size_t i = 0; i < claims_.size(); ++i) {

@@ -33,7 +33,9 @@ struct FluidPort {
   std::array<bool, 2> asked{};   ///< waits for its turn in solve(), by rule
 
   const LinkDirection& link() const { return port->egress.link(); }
-  double line() const { return port != nullptr ? line_rate(link()) : static_cast<double>(meter->rate().bytes_per_second()); }
+  double line() const {
+    return port != nullptr ? line_rate(link()) : static_cast<double>(meter->rate().bytes_per_second());
+  }
   PortCounters& counters() const { return port != nullptr ? port->counters : meter->counters; }
 };
 
@@ -41,17 +43,17 @@ struct FluidPort {
 struct FluidFlow {
   struct Share {
     double rate = 0;
-    std::uint32_t narrowest = 0;   ///< the crossing with the smallest offer
-    std::vector<double> offers;    ///< by crossing
+    std::uint32_t narrowest = 0;  ///< the crossing with the smallest offer
+    std::vector<double> offers;   ///< by crossing
   };
   FluidWay* way = nullptr;
   std::uint32_t number = 0;
-  double demand = 0;             ///< what it could use alone
-  std::array<Share, 2> shares;   ///< by rule
+  double demand = 0;                              ///< what it could use alone
+  std::array<Share, 2> shares;                    ///< by rule
   double rate() const { return shares[1].rate; }  ///< what it gets
   std::uint32_t narrowest() const { return shares[1].narrowest; }
-  bool joined = false;           ///< it is a member of its ports
-  bool changed = false;          ///< its rate, in the latest solve()
+  bool joined = false;   ///< it is a member of its ports
+  bool changed = false;  ///< its rate, in the latest solve()
 };
 
 class FluidRates {

@@ -22,10 +22,10 @@ namespace railyard::transport {
 struct Claim {
   std::uint8_t channel = 0;
   std::uint32_t requester = 0;
-  double demand = 0;  ///< what the rest of its way lets through
-  double offer = 0;   ///< what it would get here if it asked for everything
+  double demand = 0;                                        ///< what the rest of its way lets through
+  double offer = 0;                                         ///< what it would get here if it asked for everything
   double window = std::numeric_limits<double>::infinity();  ///< what its channel's credits let through of such packets
-  double granted = 0; ///< before turns are taken
+  double granted = 0;                                       ///< before turns are taken
 };
 
 class PortShares {
@@ -43,7 +43,7 @@ class PortShares {
     double demand = 0, weight = 1;
     std::uint8_t priority = 0;
     double window = std::numeric_limits<double>::infinity();
-    double room = 0;                 ///< what it would get if it asked for everything
+    double room = 0;  ///< what it would get if it asked for everything
   };
   void divide(std::vector<Part>& parts, double capacity);
   void divide_evenly(std::vector<Claim>& claims, const Part& channel);

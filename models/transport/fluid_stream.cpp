@@ -10,7 +10,8 @@ namespace {
 constexpr double kFull = 1 - 1e-9;
 
 Time scaled(Time time, double factor) {
-  return factor == 1 ? time : Time::fs(static_cast<std::uint64_t>(std::nearbyint(static_cast<double>(time.fs()) * factor)));
+  return factor == 1 ? time
+                     : Time::fs(static_cast<std::uint64_t>(std::nearbyint(static_cast<double>(time.fs()) * factor)));
 }
 
 }  // namespace
@@ -23,7 +24,9 @@ void FluidStream::drain_from(Time from, Time alone) {
 
 void FluidStream::take_rate() { speed = rate() >= demand * kFull ? 1 : rate() / demand; }
 
-Time FluidStream::rest(Time now) const { return railyard::since(remaining, scaled(railyard::since(now, since), speed)); }
+Time FluidStream::rest(Time now) const {
+  return railyard::since(remaining, scaled(railyard::since(now, since), speed));
+}
 
 void FluidStream::change_speed(Time now) {
   book_wait(now);

@@ -7,7 +7,7 @@ namespace railyard::transport {
 
 struct FluidStream : FluidFlow {
   struct Key {
-    std::uint64_t pair = 0;       ///< source, target, kind, class, engine
+    std::uint64_t pair = 0;  ///< source, target, kind, class, engine
     std::uint32_t channel = 0;
     bool operator==(const Key& other) const { return pair == other.pair && channel == other.channel; }
   };
@@ -21,17 +21,17 @@ struct FluidStream : FluidFlow {
   /// Linked through Message::next; `finished` of a message that has not left is the time from its leaving to its landing.
   Message* front = nullptr;
   Message* back = nullptr;
-  Message* landing = nullptr;     ///< left and not landed yet, in order
+  Message* landing = nullptr;  ///< left and not landed yet, in order
   Message* last_landing = nullptr;
-  Message* untold = nullptr;      ///< the first of them whose client has yet to hear that it left
-  Time lands;                     ///< the latest that left: nothing overtakes it
-  double speed = 1;               ///< rate / demand
-  Time begun;                     ///< when the front began to drain
-  Time since;                     ///< that it drains at this speed
-  Time remaining;                 ///< of the front, then, at speed 1
-  Time wake = Time::max();        ///< the pending event, if any
-  std::uint64_t carry = 0;        ///< of the price, along a gapless stream
-  bool meets = false;             ///< somebody must hear when it ends
+  Message* untold = nullptr;  ///< the first of them whose client has yet to hear that it left
+  Time lands;                 ///< the latest that left: nothing overtakes it
+  double speed = 1;           ///< rate / demand
+  Time begun;                 ///< when the front began to drain
+  Time since;                 ///< that it drains at this speed
+  Time remaining;             ///< of the front, then, at speed 1
+  Time wake = Time::max();    ///< the pending event, if any
+  std::uint64_t carry = 0;    ///< of the price, along a gapless stream
+  bool meets = false;         ///< somebody must hear when it ends
 
   /// The front drains from then on, for as long as it would take alone.
   void drain_from(Time from, Time alone);

@@ -83,7 +83,8 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
     crossing.window = hop.link().trains_per_second(flow_of(hop.operation), cost) * bytes;
   crossing.owed = share * owed / whole;
   const ChannelPlan& plan = fabric_.context().plan;
-  crossing.channel = answers(hop) ? plan.response_channel_of(example_.traffic_class) : plan.channel_of[example_.traffic_class];
+  crossing.channel =
+      answers(hop) ? plan.response_channel_of(example_.traffic_class) : plan.channel_of[example_.traffic_class];
   if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read out of a memory on the way
   const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;  // what a NIC has read, it sends
   if (before != nullptr && !turns) {
@@ -92,7 +93,8 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
     crossing.requester = answers(hop) ? FluidCrossing::kResponder : FluidCrossing::kOwn;
   }
   if (turns && path_.limit != Rate())  // the NIC's tags are for all that it sends
-    crossing.port->limit = std::max(crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * crossing.wire);
+    crossing.port->limit =
+        std::max(crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * crossing.wire);
   legs_.push_back({hop, lane});
 }
 
@@ -134,7 +136,9 @@ Bytes FluidWay::taken(PacedBy by, const LinkDirection& link, Operation operation
   const Bytes transactions = std::max<Bytes>(1, ceil_div(payload, transaction_bytes_));
   const Bytes last = payload - (transactions - 1) * transaction_bytes_;
   const Bytes engine = path_.packet_limit(operation);
-  const auto of = [&](Bytes bytes, bool is_first) { return amount(by, link.packet.cost(operation, bytes, engine, is_first)); };
+  const auto of = [&](Bytes bytes, bool is_first) {
+    return amount(by, link.packet.cost(operation, bytes, engine, is_first));
+  };
   const Bytes first = of(std::min(payload, transaction_bytes_), true);
   if (transactions == 1) return first;
   return first + (transactions - 2) * of(transaction_bytes_, false) + of(last, false);
@@ -144,8 +148,10 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
   sized.bytes = bytes;
   sized.charges.clear();
   const auto charge = [&](FluidPort& port, Bytes payload, Bytes wire) {
-    const auto fs = static_cast<unsigned __int128>(wire) * 1'000'000'000'000'000ull / port.link().rate.bytes_per_second();
-    sized.charges.push_back({&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // never more than it takes
+    const auto fs =
+        static_cast<unsigned __int128>(wire) * 1'000'000'000'000'000ull / port.link().rate.bytes_per_second();
+    sized.charges.push_back(
+        {&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // never more than it takes
   };
   for (std::size_t i = 0; i < legs_.size(); ++i) {
     const Leg& leg = legs_[i];
@@ -158,7 +164,8 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
       charge(back, 0, taken(PacedBy::line, back.link(), question(leg.hop), payload));
     }
   }
-  if (crossings_.size() > legs_.size()) sized.charges.push_back({crossings_.back().port, bytes, bytes, path_.meter->rate().time_for(bytes)});
+  if (crossings_.size() > legs_.size())
+    sized.charges.push_back({crossings_.back().port, bytes, bytes, path_.meter->rate().time_for(bytes)});
   sized.slowest_bytes = bytes;
   if (slowest_ < legs_.size()) {
     const Leg& leg = legs_[slowest_];

@@ -17,9 +17,9 @@ struct FluidPort;
 /// One direction of a link on the way.
 struct FluidCrossing {
   FluidPort* port = nullptr;
-  double wire = 1;              ///< wire bytes here per byte of payload
+  double wire = 1;                                          ///< wire bytes here per byte of payload
   double window = std::numeric_limits<double>::infinity();  ///< wire bytes per second that its credits let through
-  double owed = 0;              ///< bytes that it causes on the other direction, per byte of payload: acks, read requests
+  double owed = 0;  ///< bytes that it causes on the other direction, per byte of payload: acks, read requests
   std::uint32_t requester = 0;  ///< an input port, or one of the following
   std::uint8_t channel = 0;
 
@@ -50,9 +50,9 @@ class FluidWay {
   };
   struct Sized {
     Bytes bytes = std::numeric_limits<Bytes>::max();
-    Bytes slowest_bytes = 0;     ///< in what sets the pace of the slowest stage
-    Time drain;                  ///< that these take
-    Time uncontended;            ///< from memory to memory
+    Bytes slowest_bytes = 0;  ///< in what sets the pace of the slowest stage
+    Time drain;               ///< that these take
+    Time uncontended;         ///< from memory to memory
     std::vector<Charge> charges;
   };
   const Sized& sized(Bytes bytes) {
@@ -87,13 +87,13 @@ class FluidWay {
   Path path_;
   std::uint64_t weights_ = 1;
   Bytes transaction_bytes_ = 1;
-  std::vector<Leg> legs_;             ///< as crossings_
+  std::vector<Leg> legs_;  ///< as crossings_
   std::vector<FluidCrossing> crossings_;
-  std::size_t slowest_ = 0;           ///< leg; legs_.size(): the engine's limit
+  std::size_t slowest_ = 0;  ///< leg; legs_.size(): the engine's limit
   PacedBy slowest_by_ = PacedBy::line;
   BytePrice price_;
   double rate_ = 0;
-  Time empty_;                        ///< uncontended, of a message of no bytes
+  Time empty_;  ///< uncontended, of a message of no bytes
   std::array<Sized, 2> kept_;
 };
 

@@ -12,7 +12,8 @@ constexpr PortId kOut{0};  // an adapter for an initiator has one way out
 
 }  // namespace
 
-InitiatorAdapter::InitiatorAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window, std::uint8_t traffic_class)
+InitiatorAdapter::InitiatorAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window,
+                                   std::uint8_t traffic_class)
     : Endpoint(name, fabric.context(), window), fabric_(fabric), traffic_class_(traffic_class) {
   fabric.add_device(*this);
   fabric.add_sender(window, *this);
@@ -27,7 +28,8 @@ void InitiatorAdapter::b_transport(tlm::tlm_generic_payload& payload, sc_core::s
   const std::uint64_t address = payload.get_address();
   const Bytes bytes = payload.get_data_length();
   const Arrival memory = arrival(walk(*this, kOut, address, 0), address);
-  if (memory.endpoint == nullptr || !memory.endpoint->is_memory() || (bytes != 0 && window_of(address + bytes - 1) != window_of(address))) {
+  if (memory.endpoint == nullptr || !memory.endpoint->is_memory() ||
+      (bytes != 0 && window_of(address + bytes - 1) != window_of(address))) {
     payload.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
     return;
   }
@@ -112,7 +114,8 @@ TargetAdapter::TargetAdapter(sc_core::sc_module_name name, Fabric& fabric, Windo
 }
 
 void TargetAdapter::receive(Transaction& t) {
-  context_.calendar.at(t.operation == Operation::write ? t.tail : t.head, *this, kArriveTag, reinterpret_cast<std::uint64_t>(&t));
+  context_.calendar.at(t.operation == Operation::write ? t.tail : t.head, *this, kArriveTag,
+                       reinterpret_cast<std::uint64_t>(&t));
 }
 
 void TargetAdapter::on_own_event(std::uint32_t tag, std::uint64_t data) {
@@ -156,7 +159,8 @@ void TargetAdapter::access(Transaction& t) {
   if (delay != sc_core::SC_ZERO_TIME) sc_core::wait(delay);
   if (!payload.is_response_ok())
     SC_REPORT_ERROR(name(), ("the target answered " + payload.get_response_string() + " at offset " +
-                             std::to_string(payload.get_address())).c_str());
+                             std::to_string(payload.get_address()))
+                                .c_str());
 }
 
 }  // namespace railyard::transport

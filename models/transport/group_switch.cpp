@@ -73,7 +73,9 @@ void GroupSwitch::release(Fork& fork) {
 void GroupSwitch::receive(Transaction& t) {
   switch (t.operation) {
     case Operation::multicast: copy(t, false); break;
-    case Operation::reduce_request: context_.calendar.at(t.head, *this, kRequestTag, reinterpret_cast<std::uint64_t>(&t)); break;
+    case Operation::reduce_request:
+      context_.calendar.at(t.head, *this, kRequestTag, reinterpret_cast<std::uint64_t>(&t));
+      break;
     case Operation::reduce_response: {
       const PortId out = decode(t.fork->origin->reply_to, 0, t.ingress);
       context_.calendar.at(ready(t, out), *this, kOperandTag, reinterpret_cast<std::uint64_t>(&t));
@@ -171,7 +173,8 @@ void GroupSwitch::reserve(PortId port) {
       u.pace = now() + u.window.advance(t.payload_bytes);
     }
     if (now() > t.waiting_since)
-      t.message->waited_at(ports_[port.value()].counters, share(now() - t.waiting_since, t.payload_bytes, t.message->bytes));
+      t.message->waited_at(ports_[port.value()].counters,
+                           share(now() - t.waiting_since, t.payload_bytes, t.message->bytes));
     copy(t, true);
   }
 }
@@ -225,7 +228,8 @@ bool slower(const std::vector<Hop>& a, const std::vector<Hop>& b) {
 /// The switch that serves a group for `source`, whose members must be its neighbours.
 const GroupSwitch& switch_of(const Endpoint& source, PortId out) {
   const auto* found = dynamic_cast<const GroupSwitch*>(source.port(out).peer);
-  if (found == nullptr) throw std::logic_error(std::string(source.name()) + ": no switch that copies and reduces at this port");
+  if (found == nullptr)
+    throw std::logic_error(std::string(source.name()) + ": no switch that copies and reduces at this port");
   return *found;
 }
 
@@ -238,7 +242,8 @@ std::vector<Hop> walk_to_member(const Endpoint& source, PortId out, Window membe
 
 }  // namespace
 
-void add_multicast_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members, std::uint32_t weight) {
+void add_multicast_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members,
+                        std::uint32_t weight) {
   switch_of(source, out);
   Lane lane;
   lane.weight = weight;
@@ -249,7 +254,8 @@ void add_multicast_lane(Path& path, const Endpoint& source, PortId out, const st
   path.lanes.push_back(std::move(lane));
 }
 
-void add_reduction_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members, std::uint32_t weight) {
+void add_reduction_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members,
+                        std::uint32_t weight) {
   const GroupSwitch& sw = switch_of(source, out);
   Path slowest;
   for (const Window member : members) {

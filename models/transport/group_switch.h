@@ -50,15 +50,15 @@ class GroupSwitch : public Switch {
 
   struct Unit {
     ReductionUnit spec;
-    TransactionQueue waiting;         ///< requests without a slot
+    TransactionQueue waiting;  ///< requests without a slot
     CreditWindow slots;
-    Bytes largest = 0;                ///< train so far
-    Time retry = Time::max();         ///< the pending wake-up
-    Time pace;                        ///< the next request may fan out
-    ByteClock window;                 ///< W / round trip of the group asked last
+    Bytes largest = 0;         ///< train so far
+    Time retry = Time::max();  ///< the pending wake-up
+    Time pace;                 ///< the next request may fan out
+    ByteClock window;          ///< W / round trip of the group asked last
     bool paced = false;
-    GroupId group = ~GroupId(0);      ///< which that is
-    Time free;                        ///< of results
+    GroupId group = ~GroupId(0);  ///< which that is
+    Time free;                    ///< of results
     ByteClock reducer;
   };
   Unit& unit(PortId port);
@@ -80,9 +80,11 @@ class GroupSwitch : public Switch {
 };
 
 /// Adds to a path one lane of a multicast that leaves `source` through `out`: to the member that is reached last.
-void add_multicast_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members, std::uint32_t weight);
+void add_multicast_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members,
+                        std::uint32_t weight);
 /// Adds to a path one lane of a reduction asked through `out`: the request's way and the memory's latency are fixed, the
 /// slowest member's operand and the result are the hops.
-void add_reduction_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members, std::uint32_t weight);
+void add_reduction_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members,
+                        std::uint32_t weight);
 
 }  // namespace railyard::transport

@@ -16,9 +16,7 @@ Invariants::Passage& Invariants::at(Passages& passages, const Device& device) {
   return passages.emplace_back(Passage{&device});
 }
 
-void Invariants::on_send(const Message& message, Time) {
-  under_way_[&message].clear();
-}
+void Invariants::on_send(const Message& message, Time) { under_way_[&message].clear(); }
 
 void Invariants::on_start(const Device& device, PortId id, const Transaction& t, Time now, const Crossing& crossing) {
   const Device::Port& port = device.port(id);
@@ -29,8 +27,8 @@ void Invariants::on_start(const Device& device, PortId id, const Transaction& t,
   expect(port.busy_until(now) <= now, device, port.name + ": the line is charged for more than has passed");
   expect(port.egress.outstanding(t.virtual_channel) <= port.egress.most_outstanding(t.virtual_channel), device,
          port.name + ": more is outstanding than the far buffer takes");
-  expect(port.egress.packets_outstanding(t.virtual_channel) <= port.egress.most_packets_outstanding(t.virtual_channel), device,
-         port.name + ": more packets are outstanding than the far end takes");
+  expect(port.egress.packets_outstanding(t.virtual_channel) <= port.egress.most_packets_outstanding(t.virtual_channel),
+         device, port.name + ": more packets are outstanding than the far end takes");
   if (t.message != nullptr) {
     const auto found = under_way_.find(t.message);
     expect(found != under_way_.end(), device, port.name + ": a transaction of a message that is not under way");
@@ -69,7 +67,8 @@ void Invariants::expect_group(const Message& message, const Passages& passages) 
   }
   const Bytes one = message.bytes, all = message.bytes * context_.groups[message.group].size();
   const bool multicast = message.kind == MessageKind::multicast;
-  expect(out - in == (multicast ? all - one : one - all), *passages.front().device, "copies or operands of a message were lost or made");
+  expect(out - in == (multicast ? all - one : one - all), *passages.front().device,
+         "copies or operands of a message were lost or made");
 }
 
 void Invariants::on_credit(const Device& device, PortId port, std::uint8_t, Bytes, Time now, Time usable) {
@@ -80,14 +79,16 @@ void Invariants::expect_settled(const std::vector<Device*>& devices) const {
   for (const Device* device : devices) {
     for (std::uint32_t p = 0; p < device->ports(); ++p) {
       const Device::Port& port = device->port(PortId(p));
-      expect(port.counters.queued_bytes == 0 && !port.egress.waiting(), *device, port.name + ": bytes still wait at the end");
+      expect(port.counters.queued_bytes == 0 && !port.egress.waiting(), *device,
+             port.name + ": bytes still wait at the end");
       for (std::uint8_t vc = 0; vc < kVirtualChannels; ++vc)
         expect(port.egress.unreturned(vc) == 0 && port.egress.packets_unreturned(vc) == 0, *device,
                port.name + ": credits are missing at the end");
     }
   }
   if (devices.empty()) return;
-  expect(under_way_.empty() && context_.ledger.live() == 0, *devices.front(), "messages are still under way at the end");
+  expect(under_way_.empty() && context_.ledger.live() == 0, *devices.front(),
+         "messages are still under way at the end");
   expect(context_.pool.live() == 0, *devices.front(), "transactions are still under way at the end");
 }
 

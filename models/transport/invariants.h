@@ -25,7 +25,8 @@ class Invariants final : public FabricListener {
 
   void on_send(const Message& message, Time now) override;
   void on_delivered(const Message& message, Time now) override;
-  void on_start(const Device& device, PortId port, const Transaction& transaction, Time now, const Crossing& crossing) override;
+  void on_start(const Device& device, PortId port, const Transaction& transaction, Time now,
+                const Crossing& crossing) override;
   void on_queue(const Device&, PortId, Bytes, Time) override {}
   void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) override;
 

@@ -15,7 +15,7 @@ namespace railyard::transport {
 struct ClassTotals {
   std::uint64_t messages = 0;
   Bytes bytes = 0;
-  TimeSum actual;            ///< summed over messages
+  TimeSum actual;  ///< summed over messages
   TimeSum uncontended;
 
   void add(const ClassTotals& more);

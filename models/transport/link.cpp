@@ -10,33 +10,38 @@ namespace {
 struct Packets {
   Bytes bytes = 0, first = 0;  ///< on the wire
   Bytes count = 0;
-  Bytes credited = 0;          ///< payload in credit units
+  Bytes credited = 0;  ///< payload in credit units
 };
 
 Packets packed(Bytes payload, Bytes per_packet, Bytes overhead, Bytes first_overhead, Bytes credit_unit) {
   if (per_packet == 0) return {payload + overhead + first_overhead, 0, 0, 0};
   const Bytes packets = std::max<Bytes>(1, ceil_div(payload, per_packet));
   const auto in_units = [&](Bytes bytes) { return credit_unit == 0 ? 0 : ceil_div(bytes, credit_unit) * credit_unit; };
-  return {payload + packets * overhead + first_overhead, std::min(payload, per_packet) + overhead + first_overhead, packets,
-          (packets - 1) * in_units(per_packet) + in_units(payload - (packets - 1) * per_packet)};
+  return {payload + packets * overhead + first_overhead, std::min(payload, per_packet) + overhead + first_overhead,
+          packets, (packets - 1) * in_units(per_packet) + in_units(payload - (packets - 1) * per_packet)};
 }
 
 /// The engine's limit where it is the smaller one.
-Bytes limited(Bytes bytes, Bytes engine_bytes) { return engine_bytes != 0 && engine_bytes < bytes ? engine_bytes : bytes; }
+Bytes limited(Bytes bytes, Bytes engine_bytes) {
+  return engine_bytes != 0 && engine_bytes < bytes ? engine_bytes : bytes;
+}
 
 /// In proportion, to the nearest byte: whole intervals would spare small transactions what they owe together.
-Bytes per_interval(Bytes bytes, Bytes interval, Bytes each) { return interval == 0 ? 0 : (bytes * each + interval / 2) / interval; }
+Bytes per_interval(Bytes bytes, Bytes interval, Bytes each) {
+  return interval == 0 ? 0 : (bytes * each + interval / 2) / interval;
+}
 
 /// The members in the order of their declaration. The sizes hold this to account: a new member belongs here, too.
 auto members(const PacketFormat& p) {
   static_assert(sizeof(PacketFormat) == 15 * sizeof(Bytes));
-  return std::tie(p.max_payload_bytes, p.overhead_bytes, p.first_overhead_bytes, p.max_read_request_bytes, p.read_request_bytes,
-                  p.response_payload_bytes, p.response_overhead_bytes, p.reduced_payload_bytes, p.reverse_bytes_per_packet,
-                  p.packets_per_ack, p.reverse_interval_bytes, p.reverse_bytes_per_interval, p.line_interval_bytes,
-                  p.line_bytes_per_interval, p.credit_unit_bytes);
+  return std::tie(p.max_payload_bytes, p.overhead_bytes, p.first_overhead_bytes, p.max_read_request_bytes,
+                  p.read_request_bytes, p.response_payload_bytes, p.response_overhead_bytes, p.reduced_payload_bytes,
+                  p.reverse_bytes_per_packet, p.packets_per_ack, p.reverse_interval_bytes, p.reverse_bytes_per_interval,
+                  p.line_interval_bytes, p.line_bytes_per_interval, p.credit_unit_bytes);
 }
 auto members(const LinkDirection& l) {
-  static_assert(sizeof(LinkDirection) == sizeof(Rate) + 2 * sizeof(Time) + (2 + kFlows) * sizeof(Bytes) + sizeof(PacketFormat));
+  static_assert(sizeof(LinkDirection) ==
+                sizeof(Rate) + 2 * sizeof(Time) + (2 + kFlows) * sizeof(Bytes) + sizeof(PacketFormat));
   return std::tie(l.rate, l.latency, l.credit_latency, l.buffer_bytes, l.headers, l.sinks_responses, l.packet);
 }
 
@@ -45,7 +50,8 @@ auto members(const LinkDirection& l) {
 bool PacketFormat::operator==(const PacketFormat& other) const { return members(*this) == members(other); }
 bool LinkDirection::operator==(const LinkDirection& other) const { return members(*this) == members(other); }
 
-WireCost PacketFormat::cost(Operation operation, Bytes payload, Bytes engine_payload_bytes, bool first_of_message) const {
+WireCost PacketFormat::cost(Operation operation, Bytes payload, Bytes engine_payload_bytes,
+                            bool first_of_message) const {
   Packets packets;
   WireCost cost;
   switch (operation) {

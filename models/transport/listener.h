@@ -20,11 +20,13 @@ class FabricListener {
   /// The last byte of a message has landed, or all that lost links have let through; its client is told next.
   virtual void on_delivered(const Message& message, Time now) = 0;
   /// A transaction started on `port` of `device` at `now`; the line is charged until `line_free`.
-  virtual void on_start(const Device& device, PortId port, const Transaction& transaction, Time now, const Crossing& crossing) = 0;
+  virtual void on_start(const Device& device, PortId port, const Transaction& transaction, Time now,
+                        const Crossing& crossing) = 0;
   /// Bytes waiting to start on that port changed.
   virtual void on_queue(const Device& device, PortId port, Bytes queued, Time now) = 0;
   /// Credit for `bytes` on the wire came back to that port at `now`; it is usable from `usable` on.
-  virtual void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) = 0;
+  virtual void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now,
+                         Time usable) = 0;
 
  protected:
   ~FabricListener() = default;
@@ -41,7 +43,8 @@ class FabricListeners final : public FabricListener {
   void on_delivered(const Message& message, Time now) override {
     for (FabricListener* listener : listeners_) listener->on_delivered(message, now);
   }
-  void on_start(const Device& device, PortId port, const Transaction& transaction, Time now, const Crossing& crossing) override {
+  void on_start(const Device& device, PortId port, const Transaction& transaction, Time now,
+                const Crossing& crossing) override {
     for (FabricListener* listener : listeners_) listener->on_start(device, port, transaction, now, crossing);
   }
   void on_queue(const Device& device, PortId port, Bytes queued, Time now) override {

@@ -17,13 +17,13 @@ struct Message;
 /// and how many bytes of it in all.
 struct MemoryCourse {
   struct Step {
-    Time after;                            ///< the first message began
-    std::int64_t read = 0, written = 0;    ///< bytes per second more (or fewer) from then on
+    Time after;                          ///< the first message began
+    std::int64_t read = 0, written = 0;  ///< bytes per second more (or fewer) from then on
   };
   struct Memory {
     std::uint32_t window = 0;
     Bytes bytes = 0;
-    std::vector<Step> steps;               ///< in order of time
+    std::vector<Step> steps;  ///< in order of time
   };
   std::vector<Memory> memories;
 };

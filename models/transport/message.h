@@ -50,31 +50,33 @@ constexpr bool of_group(MessageKind kind) { return kind == MessageKind::multicas
 struct Message {
   // Set by the sender.
   Window source = 0;
-  Window destination = 0;          ///< of a write, or the memory that a read reads
-  GroupId group = 0;               ///< of a multicast or a reduction
-  Bytes bytes = 0;                 ///< multicast: per member; reduce: of the result; both at least 1
-  Bytes offset = 0;                ///< of the first byte in the destination's memory: which stripes it falls on
+  Window destination = 0;  ///< of a write, or the memory that a read reads
+  GroupId group = 0;       ///< of a multicast or a reduction
+  Bytes bytes = 0;         ///< multicast: per member; reduce: of the result; both at least 1
+  Bytes offset = 0;        ///< of the first byte in the destination's memory: which stripes it falls on
   std::uint8_t traffic_class = 0;
-  std::uint32_t channel = 0;       ///< below 2^20; messages of one (class, destination, channel) keep their order: a queue pair
+  std::uint32_t channel =
+      0;  ///< below 2^20; messages of one (class, destination, channel) keep their order: a queue pair
   Engine engine = Engine::sm;
   MessageKind kind = MessageKind::write;
-  Rate source_rate;                ///< at which the engine writes; zero: as fast as the link takes it
-  std::uint32_t source_reads = 1;  ///< of a write or multicast: operands read from the source's memory for each byte sent
-  bool tell_left = false;          ///< the client wants on_left(), which comes before on_delivered()
+  Rate source_rate;  ///< at which the engine writes; zero: as fast as the link takes it
+  std::uint32_t source_reads =
+      1;                   ///< of a write or multicast: operands read from the source's memory for each byte sent
+  bool tell_left = false;  ///< the client wants on_left(), which comes before on_delivered()
   MessageClient* client = nullptr;
-  std::uint64_t cookie = 0;        ///< the client's own
+  std::uint64_t cookie = 0;  ///< the client's own
 
   // Kept by the fabric.
-  std::uint64_t address = 0;       ///< destination memory; of a multicast or a reduction, the offset alone
-  Bytes transaction_bytes = 0;     ///< payload per transaction, fixed at injection
+  std::uint64_t address = 0;    ///< destination memory; of a multicast or a reduction, the offset alone
+  Bytes transaction_bytes = 0;  ///< payload per transaction, fixed at injection
   Bytes landed = 0;
-  Bytes to_land = 0;               ///< bytes, times the members of a multicast
-  Bytes undeliverable = 0;         ///< of those, what lost links have cut off for good
-  Bytes left = 0;                  ///< of what tell_left watches
-  Time left_at;                    ///< tail of the last byte that has left, so far
+  Bytes to_land = 0;        ///< bytes, times the members of a multicast
+  Bytes undeliverable = 0;  ///< of those, what lost links have cut off for good
+  Bytes left = 0;           ///< of what tell_left watches
+  Time left_at;             ///< tail of the last byte that has left, so far
   Time started;
-  Time finished;                   ///< tail of the last byte at the destination, so far
-  Time uncontended;                ///< what it would take alone
+  Time finished;     ///< tail of the last byte at the destination, so far
+  Time uncontended;  ///< what it would take alone
   /// What its transactions waited for, and how long in all, each wait weighted with the share of the message it held up. A
   /// message seldom waits for more than a few ports; of more, those with the least are forgotten.
   struct Wait {
@@ -91,7 +93,7 @@ struct Message {
            static_cast<std::uint64_t>(target()) << 8 | static_cast<std::uint64_t>(engine) << 4 | traffic_class;
   }
 
-  Message* next = nullptr;         ///< free list
+  Message* next = nullptr;  ///< free list
 };
 
 inline void Message::waited_at(PortCounters& port, Time time) {

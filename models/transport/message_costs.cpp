@@ -10,7 +10,9 @@ namespace {
 constexpr std::size_t kNoGroup = ~std::size_t(0);
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-Time time_at(Bytes bytes, double bytes_per_second) { return Time::seconds(static_cast<double>(bytes) / bytes_per_second); }
+Time time_at(Bytes bytes, double bytes_per_second) {
+  return Time::seconds(static_cast<double>(bytes) / bytes_per_second);
+}
 
 }  // namespace
 
@@ -46,7 +48,8 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
       add(port, payload_rate(path, hop, train) * weights / lane.weight);
       if (way.engine == nullptr || hop.answers_reads) way.engine = port;
     }
-  way.engine_bytes_per_second = path.limit != Rate() && path.meter == nullptr ? static_cast<double>(path.limit.bytes_per_second()) : kUnlimited;
+  way.engine_bytes_per_second =
+      path.limit != Rate() && path.meter == nullptr ? static_cast<double>(path.limit.bytes_per_second()) : kUnlimited;
   if (path.meter != nullptr) add(&path.meter->counters, static_cast<double>(path.limit.bytes_per_second()));
   find_slowest(way);
   return way;
@@ -54,8 +57,9 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
 
 void MessageCosts::find_slowest(Way& way) {
   if (way.links.empty()) return;
-  const Link& slowest = *std::min_element(way.links.begin(), way.links.end(),
-                                          [](const Link& a, const Link& b) { return a.bytes_per_second < b.bytes_per_second; });
+  const Link& slowest = *std::min_element(way.links.begin(), way.links.end(), [](const Link& a, const Link& b) {
+    return a.bytes_per_second < b.bytes_per_second;
+  });
   if (way.engine_bytes_per_second < slowest.bytes_per_second) {
     way.hidden_ratio = way.engine_bytes_per_second / slowest.bytes_per_second;
     return;
@@ -63,7 +67,8 @@ void MessageCosts::find_slowest(Way& way) {
   way.slowest = &slowest;
   double elsewhere = way.engine_bytes_per_second;
   for (const Link& link : way.links)
-    if (link.port != slowest.port && (link.group == kNoGroup || link.group != slowest.group)) elsewhere = std::min(elsewhere, link.bytes_per_second);
+    if (link.port != slowest.port && (link.group == kNoGroup || link.group != slowest.group))
+      elsewhere = std::min(elsewhere, link.bytes_per_second);
   way.hidden_elsewhere_ratio = slowest.bytes_per_second / elsewhere;
 }
 
@@ -91,8 +96,11 @@ void MessageCosts::sent(const Message& message, bool floors) {
   const Way& its = way(message);
   posted_.resize(numbers_.size());
   const auto until = [&](const Link& link) -> Time& { return posted_[link.number][message.traffic_class]; };
-  for (const Link& link : its.links) until(link) = later(until(link), message.started) + time_at(message.bytes, link.bytes_per_second);
-  if (floors) floors_[&message] = most_beside(its.links, [&](const Link& link) { return until(link) - message.started + its.latency; });
+  for (const Link& link : its.links)
+    until(link) = later(until(link), message.started) + time_at(message.bytes, link.bytes_per_second);
+  if (floors)
+    floors_[&message] =
+        most_beside(its.links, [&](const Link& link) { return until(link) - message.started + its.latency; });
 }
 
 std::vector<Time> MessageCosts::take_floors(const Message& message) {
@@ -111,15 +119,19 @@ std::vector<Cost> MessageCosts::landed(const Message& message, Time now) {
   return costs(message, now - message.started, way(message).latency);
 }
 
-std::vector<Cost> MessageCosts::left(const Message& message, Time now) { return costs(message, now - message.started, Time()); }
+std::vector<Cost> MessageCosts::left(const Message& message, Time now) {
+  return costs(message, now - message.started, Time());
+}
 
 std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time latency) {
   std::vector<Cost> costs;
   Time left = took;
-  const auto take = [&](CostKind kind, const PortCounters* port, Time wanted, Time hidden = Time(), Time elsewhere = Time()) {
+  const auto take = [&](CostKind kind, const PortCounters* port, Time wanted, Time hidden = Time(),
+                        Time elsewhere = Time()) {
     const Time taken = sooner(wanted, left);
     left = left - taken;
-    if (taken != Time()) costs.push_back({kind, message.traffic_class, port, taken, sooner(hidden, taken), sooner(elsewhere, taken)});
+    if (taken != Time())
+      costs.push_back({kind, message.traffic_class, port, taken, sooner(hidden, taken), sooner(elsewhere, taken)});
   };
   const Way& its = way(message);
   const Time body = since(message.uncontended, its.latency);
@@ -137,8 +149,10 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
   Time waited;
   for (const Message::Wait& wait : message.waits) waited += wait.time;
   for (const Message::Wait& wait : message.waits)
-    if (wait.port != nullptr && wait.time != Time()) take(CostKind::queue, wait.port, share(queued, wait.time.fs(), waited.fs()));
-  take(CostKind::queue, its.slowest != nullptr ? its.slowest->port : nullptr, left);  // what nobody saw waiting: acks, rounding
+    if (wait.port != nullptr && wait.time != Time())
+      take(CostKind::queue, wait.port, share(queued, wait.time.fs(), waited.fs()));
+  take(CostKind::queue, its.slowest != nullptr ? its.slowest->port : nullptr,
+       left);  // what nobody saw waiting: acks, rounding
   return costs;
 }
 
@@ -178,7 +192,8 @@ MessageCosts::Floors MessageCosts::floors(const Load& load) {
       if (carried_[link.number] == Time()) ports.push_back(link);
       const Time time = time_at(bytes, link.bytes_per_second);
       carried_[link.number] += time;
-      const bool slowest = way->slowest != nullptr && (link.port == way->slowest->port || (link.group != kNoGroup && link.group == way->slowest->group));
+      const bool slowest = way->slowest != nullptr && (link.port == way->slowest->port ||
+                                                       (link.group != kNoGroup && link.group == way->slowest->group));
       if (slowest) carried_slowest_[link.number] += time;
     }
   }

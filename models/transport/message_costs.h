@@ -39,19 +39,21 @@ class MessageCosts {
   };
   struct Way {
     Time latency;
-    std::vector<Link> links;         ///< none twice
-    const Link* slowest = nullptr;   ///< null: what limits is no link, or there is no way
+    std::vector<Link> links;        ///< none twice
+    const Link* slowest = nullptr;  ///< null: what limits is no link, or there is no way
     double engine_bytes_per_second = std::numeric_limits<double>::infinity();  ///< infinite: no engine limits it
-    const PortCounters* engine = nullptr;  ///< the port by which bytes come to the engine that reads them, or leave the writer
+    const PortCounters* engine =
+        nullptr;  ///< the port by which bytes come to the engine that reads them, or leave the writer
     // Of the bytes' time at what limits them, what the rest of the way would take:
-    double hidden_ratio = 0;         ///< were an engine free that limits them
+    double hidden_ratio = 0;            ///< were an engine free that limits them
     double hidden_elsewhere_ratio = 0;  ///< were the links of the slowest one's group free
   };
 
  public:
   /// @param groups  outlives it
   /// @param count   of groups: their numbers are below
-  MessageCosts(Fabric& fabric, const Groups& groups, std::size_t count) : fabric_(fabric), groups_(groups), group_count_(count) {}
+  MessageCosts(Fabric& fabric, const Groups& groups, std::size_t count)
+      : fabric_(fabric), groups_(groups), group_count_(count) {}
 
   /// It is sent now, and goes behind what its class has posted on its links, each taken by itself.
   /// Links that are lost later may take its way with them: where links can be lost, the way is found anew.
@@ -107,7 +109,8 @@ class MessageCosts {
   const std::size_t group_count_;
   std::unordered_map<std::uint64_t, Way> ways_;
   std::unordered_map<const PortCounters*, std::uint32_t> numbers_;
-  std::vector<std::array<Time, kMaxClasses>> posted_;  ///< by number of the port: until then it would carry what was sent
+  std::vector<std::array<Time, kMaxClasses>>
+      posted_;  ///< by number of the port: until then it would carry what was sent
   std::unordered_map<const Message*, std::vector<Time>> floors_;
   // By number of the port, kept to spare allocations.
   std::vector<Time> carried_, carried_slowest_;

@@ -20,7 +20,9 @@ std::uint64_t weights(const Path& path) {
   return sum;
 }
 
-Bytes lane_share(const Path& path, const Lane& lane, Bytes bytes) { return ceil_div(bytes * lane.weight, weights(path)); }
+Bytes lane_share(const Path& path, const Lane& lane, Bytes bytes) {
+  return ceil_div(bytes * lane.weight, weights(path));
+}
 
 Rate lane_limit(const Path& path, const Lane& lane) {
   return Rate::bytes_per_second(path.limit.bytes_per_second() * lane.weight / weights(path));
@@ -30,17 +32,17 @@ Rate lane_limit(const Path& path, const Lane& lane) {
 /// been charged. Within a gapless run times come from the bytes since its start, so that they are rounded once.
 struct Stage {
   LinkDirection link;
-  ByteClock clock;         ///< of what sets the pace: bytes on the line, of the buffer or, as many as they are, packets
+  ByteClock clock;  ///< of what sets the pace: bytes on the line, of the buffer or, as many as they are, packets
   ByteClock line;
   PacedBy paced_by = PacedBy::line;
-  bool stores = false;     ///< the way in is slower: the first packet must be whole
+  bool stores = false;  ///< the way in is slower: the first packet must be whole
   Operation operation = Operation::write;
   bool answers_reads = false;
-  Time latency;            ///< to the next stage
-  Time run;                ///< start of the run
-  Bytes in_run = 0;        ///< charged since, in what the clock counts
-  Time packet;             ///< first packet of the current transaction, at line rate
-  Bytes taken = 0;         ///< by the current transaction
+  Time latency;      ///< to the next stage
+  Time run;          ///< start of the run
+  Bytes in_run = 0;  ///< charged since, in what the clock counts
+  Time packet;       ///< first packet of the current transaction, at line rate
+  Bytes taken = 0;   ///< by the current transaction
 
   Time start(Bytes more = 0) { return run + clock.time_for(in_run + more); }
 };
@@ -139,7 +141,8 @@ std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, L
 }
 
 bool is_open(const std::vector<Hop>& hops) {
-  return !hops.empty() && std::none_of(hops.begin(), hops.end(), [](const Hop& hop) { return hop.device->port(hop.port).egress.failed(); });
+  return !hops.empty() && std::none_of(hops.begin(), hops.end(),
+                                       [](const Hop& hop) { return hop.device->port(hop.port).egress.failed(); });
 }
 
 Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, PortId memory_port, Time memory_latency) {

@@ -15,8 +15,8 @@ struct Hop {
   const Device* device = nullptr;  ///< whose
   PortId port;                     ///< egress the bytes cross
   Operation operation = Operation::write;
-  bool one_of_several = false;     ///< others are as good, and the choice is made on the way
-  bool answers_reads = false;      ///< read requests cross the other way and owe it their acks
+  bool one_of_several = false;  ///< others are as good, and the choice is made on the way
+  bool answers_reads = false;   ///< read requests cross the other way and owe it their acks
 
   const LinkDirection& link() const { return device->port(port).egress.link(); }
 };
@@ -24,21 +24,22 @@ struct Hop {
 /// One of the parallel ways of a message: a plane of NVSwitches, or the only way there is.
 struct Lane {
   std::vector<Hop> hops;
-  std::uint32_t weight = 1;        ///< its share of the bytes, of the sum over lanes
+  std::uint32_t weight = 1;  ///< its share of the bytes, of the sum over lanes
 };
 
 struct Path {
   std::vector<Lane> lanes;
-  Time fixed;                      ///< turn-arounds that are no link's: doorbell, read request out, memory, NIC pipeline
-  Rate limit;                      ///< of the source engine (NIC read tags), reduction slots or a meter; lanes share it by weight; zero: none
-  Meter* meter = nullptr;          ///< whose rate the limit is, if any
+  Time fixed;  ///< turn-arounds that are no link's: doorbell, read request out, memory, NIC pipeline
+  Rate
+      limit;  ///< of the source engine (NIC read tags), reduction slots or a meter; lanes share it by weight; zero: none
+  Meter* meter = nullptr;              ///< whose rate the limit is, if any
   Bytes engine_payload_bytes = 0;      ///< of what the source writes, per packet; 0: the links'
   Bytes request_bytes = 0;             ///< of what is read, asked for per request; 0: the links'
   Bytes completion_payload_bytes = 0;  ///< of what is read, per packet; 0: the links'
   /// The first so many hops end in a memory on the way, where chunks are whole before they go on; 0 bytes: nothing is staged.
   std::size_t hops_to_stage = 0;
   Bytes chunk_bytes = 0;
-  Time chunk_start;                    ///< of each chunk's way in, and on, where they are started one by one
+  Time chunk_start;  ///< of each chunk's way in, and on, where they are started one by one
   Bytes smallest_transaction_bytes = 64;
 
   /// Payload per packet, or per request, of an operation's engine; 0: as the links have it.
@@ -50,7 +51,8 @@ struct Path {
 
 /// The hops from `device` through its port `out` to wherever `address` (and `lid`) is at home, or to the switch where it turns
 /// out to be nobody's.
-std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, Operation operation = Operation::write);
+std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid,
+                      Operation operation = Operation::write);
 
 /// Whether every hop's link is there.
 bool is_open(const std::vector<Hop>& hops);

@@ -26,8 +26,8 @@ struct PortKind {
     Cost& last = costs_[(static_cast<std::size_t>(operation) * 2 + (first_of_message ? 1 : 0)) % costs_.size()];
     if (payload != last.payload || operation != last.operation || first_of_message != last.first_of_message ||
         engine_payload_bytes != last.engine_payload_bytes) {
-      last = {link.packet.cost(operation, payload, engine_payload_bytes, first_of_message), payload, engine_payload_bytes,
-              operation, first_of_message};
+      last = {link.packet.cost(operation, payload, engine_payload_bytes, first_of_message), payload,
+              engine_payload_bytes, operation, first_of_message};
     }
     return last.cost;
   }
@@ -52,7 +52,9 @@ struct PortKind {
     BytePrice by_bytes, by_packets;
   };
   Window& window(std::uint8_t channel) {
-    const Flow flow = channel < kRequestChannel ? Flow::posted : channel == kRequestChannel ? Flow::request : Flow::response;
+    const Flow flow = channel < kRequestChannel    ? Flow::posted
+                      : channel == kRequestChannel ? Flow::request
+                                                   : Flow::response;
     return windows_[static_cast<std::size_t>(flow)];
   }
 
@@ -61,7 +63,7 @@ struct PortKind {
   std::array<std::uint32_t, kPriorities> channels_at{};  ///< bit per channel, by priority
   bool one_priority = true;                              ///< no channel has another than the lowest
   BytePrice line;
-  BytePrice debt;                                        ///< the same, asked of acks and DLLPs
+  BytePrice debt;  ///< the same, asked of acks and DLLPs
 
  private:
   struct Cost {
@@ -81,7 +83,8 @@ struct PortKind {
 class PortKinds {
  public:
   PortKind& of(const LinkDirection& link, const ChannelPlan& plan) {
-    const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const PortKind& k) { return k.link == link && k.plan == plan; });
+    const auto found =
+        std::find_if(kinds_.begin(), kinds_.end(), [&](const PortKind& k) { return k.link == link && k.plan == plan; });
     return found != kinds_.end() ? *found : kinds_.emplace_back(link, plan);
   }
 

@@ -11,11 +11,13 @@ constexpr std::uint64_t kWeightScale = 1024;
 
 }  // namespace
 
-Reader::Reader(sc_core::sc_module_name name, FabricContext& context, Window window, PortId read_port, const ReadLimits& limits)
+Reader::Reader(sc_core::sc_module_name name, FabricContext& context, Window window, PortId read_port,
+               const ReadLimits& limits)
     : Endpoint(name, context, window), read_port_(read_port), limits_(limits) {}
 
 std::uint32_t Reader::flow_of(const Message& message, Window memory) {
-  const std::uint64_t key = static_cast<std::uint64_t>(memory) << 44 ^ static_cast<std::uint64_t>(message.destination) << 24 ^
+  const std::uint64_t key = static_cast<std::uint64_t>(memory) << 44 ^
+                            static_cast<std::uint64_t>(message.destination) << 24 ^
                             static_cast<std::uint64_t>(message.traffic_class) << 20 ^ message.channel;
   const auto [found, fresh] = by_key_.try_emplace(key, static_cast<std::uint32_t>(flows_.size()));
   if (fresh) {
@@ -213,11 +215,16 @@ Rate Reader::read_limit(const Path& read, const std::vector<Hop>& request) const
   for (const Hop& hop : read.lanes[0].hops) {
     const LinkDirection& link = hop.link();
     held += link.latency;
-    slowest = later(slowest, link.rate.time_for(link.packet.cost(Operation::read_response, asked_at(link), read.completion_payload_bytes, false).bytes));
+    slowest = later(
+        slowest,
+        link.rate.time_for(
+            link.packet.cost(Operation::read_response, asked_at(link), read.completion_payload_bytes, false).bytes));
   }
   held += slowest;
   if (held == Time()) return Rate();
-  const auto rate = [](Bytes bytes, Time time) { return static_cast<std::uint64_t>(static_cast<double>(bytes) / time.seconds()); };
+  const auto rate = [](Bytes bytes, Time time) {
+    return static_cast<std::uint64_t>(static_cast<double>(bytes) / time.seconds());
+  };
   std::uint64_t limit = 0;
   if (limits_.read_bytes != 0) limit = rate(limits_.read_bytes, held);
   if (limits_.buffer_bytes != 0) {
@@ -228,7 +235,8 @@ Rate Reader::read_limit(const Path& read, const std::vector<Hop>& request) const
     const LinkDirection& link = hop.link();
     const WireCost one = link.packet.cost(Operation::read_request, asked_at(link), limits_.request_bytes, false);
     if (link.pace(transport::Flow::request, one) != PacedBy::headers) continue;
-    const auto asked = static_cast<std::uint64_t>(link.trains_per_second(transport::Flow::request, one) * static_cast<double>(asked_at(link)));
+    const auto asked = static_cast<std::uint64_t>(link.trains_per_second(transport::Flow::request, one) *
+                                                  static_cast<double>(asked_at(link)));
     limit = limit == 0 ? asked : std::min(limit, asked);
   }
   return Rate::bytes_per_second(limit);

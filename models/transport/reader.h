@@ -18,16 +18,17 @@
 namespace railyard::transport {
 
 struct ReadLimits {
-  Bytes read_bytes = 0;      ///< outstanding read requests: tags x MRRS; 0: no limit
-  Bytes buffer_bytes = 0;    ///< per virtual channel, asked for and not yet let go; 0: no limit
-  Time pass_on;              ///< data read to when it can leave: how much longer than a tag the buffer is held
-  Bytes request_bytes = 0;   ///< asked for by one request (MRRS); 0: the link's
+  Bytes read_bytes = 0;     ///< outstanding read requests: tags x MRRS; 0: no limit
+  Bytes buffer_bytes = 0;   ///< per virtual channel, asked for and not yet let go; 0: no limit
+  Time pass_on;             ///< data read to when it can leave: how much longer than a tag the buffer is held
+  Bytes request_bytes = 0;  ///< asked for by one request (MRRS); 0: the link's
 };
 
 class Reader : public Endpoint {
  public:
   /// @param read_port  requests leave there and completions come in; added by the derived class
-  Reader(sc_core::sc_module_name name, FabricContext& context, Window window, PortId read_port, const ReadLimits& limits);
+  Reader(sc_core::sc_module_name name, FabricContext& context, Window window, PortId read_port,
+         const ReadLimits& limits);
 
   /// The way of bytes that this engine reads out of a memory: the completions', paced as the engine is.
   Path pull_path(Window memory) const;
@@ -105,8 +106,8 @@ class Reader : public Endpoint {
   std::uint32_t waiting_channels_ = 0;  ///< bit per channel: some flow has bytes to read
   CreditWindow reads_;
   Bytes largest_read_ = 0;
-  Time pace_;                           ///< no read before
-  Time retry_ = Time::max();            ///< the pending wake-up, if any
+  Time pace_;                 ///< no read before
+  Time retry_ = Time::max();  ///< the pending wake-up, if any
 };
 
 }  // namespace railyard::transport

@@ -17,14 +17,16 @@ void Recovery::on_lost(Message& message, std::uint64_t address, Bytes bytes) {
 void Recovery::on_event(std::uint32_t, std::uint64_t) {
   for (const Loss& loss : std::exchange(losses_, {})) {
     Sender* const sender = fabric_.sender(loss.message->source);
-    if (sender == nullptr || !sender->send_again(*loss.message, loss.address, loss.bytes)) give_up(*loss.message, loss.bytes);
+    if (sender == nullptr || !sender->send_again(*loss.message, loss.address, loss.bytes))
+      give_up(*loss.message, loss.bytes);
   }
 }
 
 void Recovery::give_up(Message& message, Bytes bytes) {
   const Time now = fabric_.now();
   if (!undeliverable_)
-    undeliverable_ = {now, message.source, message.destination, message.bytes, message.traffic_class, message.client->name_of(message)};
+    undeliverable_ = {now,           message.source,        message.destination,
+                      message.bytes, message.traffic_class, message.client->name_of(message)};
   message.undeliverable += std::max<Bytes>(1, bytes);
   message.finished = later(message.finished, now);
   // Copies and operands of a multicast or a reduction are not counted: its message stays under way.

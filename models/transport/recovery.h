@@ -17,9 +17,9 @@ class Fabric;
 struct Undeliverable {
   Time at;
   Window source = 0, destination = 0;
-  Bytes bytes = 0;           ///< of the whole message
+  Bytes bytes = 0;  ///< of the whole message
   std::uint8_t traffic_class = 0;
-  std::string part_of;       ///< what its client says it is
+  std::string part_of;  ///< what its client says it is
 };
 
 class Recovery : public LossObserver, private CalendarClient {

@@ -119,17 +119,18 @@ class RequesterSet {
     for (; n < words.size(); ++n, mask = ~0ull)
       if ((words[n] & mask) != 0) return number(n + 1, words[n] & mask);
     if (first_ != 0) return number(0, first_);
-    for (n = 0; words[n] == 0; ++n) {}
+    for (n = 0; words[n] == 0; ++n) {
+    }
     return number(n + 1, words[n]);
   }
 
   static constexpr std::uint32_t kNobody = 0xffffffffu;
   std::uint32_t count_ = 0;
-  std::uint32_t lone_ = kNobody;     ///< it alone waits, and stands in no word
+  std::uint32_t lone_ = kNobody;  ///< it alone waits, and stands in no word
   std::uint32_t last_ = kNobody;
-  bool unequal_ = false;             ///< trains of different size have been seen
-  Bytes turn_ = 0;                   ///< wire bytes of one turn: the largest train seen
-  std::uint64_t first_ = 0;          ///< requesters 0..63: all that most ports have
+  bool unequal_ = false;     ///< trains of different size have been seen
+  Bytes turn_ = 0;           ///< wire bytes of one turn: the largest train seen
+  std::uint64_t first_ = 0;  ///< requesters 0..63: all that most ports have
   std::unique_ptr<Crowd> crowd_;
 };
 

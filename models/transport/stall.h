@@ -13,7 +13,7 @@ struct Stall {
   const Device* device = nullptr;
   PortId port;
   const Transaction* transaction = nullptr;
-  Bytes outstanding = 0;   ///< on its channel; its window is the link's buffer
+  Bytes outstanding = 0;  ///< on its channel; its window is the link's buffer
 };
 
 /// Everything that waits, device by device.

@@ -68,7 +68,8 @@ void Switch::take_back(PortId out) {
         }
       }
       row[input] = kept;
-      if (!kept.empty() && kept.front() != was_front) request(kept.front()->egress, kept.front()->virtual_channel, input);
+      if (!kept.empty() && kept.front() != was_front)
+        request(kept.front()->egress, kept.front()->virtual_channel, input);
     }
   }
   for (Transaction* t : taken) {

@@ -59,7 +59,9 @@ class Switch : public Device {
   /// The tail of a transaction leaves at `leaves`: gives back what held it, its input's buffer.
   virtual void left(Transaction& transaction, PortId out, Time leaves);
   /// The port that a transaction leaves through; decided once, when it is received.
-  virtual PortId route(const Transaction& transaction) { return decode(transaction.address, transaction.lid, transaction.ingress); }
+  virtual PortId route(const Transaction& transaction) {
+    return decode(transaction.address, transaction.lid, transaction.ingress);
+  }
 
   static constexpr std::uint32_t kArriveTag = kFirstOwnTag;
   static constexpr std::uint32_t kFirstSwitchTag = kFirstOwnTag + 1;

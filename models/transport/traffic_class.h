@@ -39,7 +39,9 @@ struct ChannelPlan {
   ChannelPlan() { weight.fill(1); }
   void assign(std::size_t traffic_class, const ClassSpec& spec);
   /// What answers a class's reads.
-  std::uint8_t response_channel_of(std::size_t traffic_class) const { return response_channel(channel_of[traffic_class]); }
+  std::uint8_t response_channel_of(std::size_t traffic_class) const {
+    return response_channel(channel_of[traffic_class]);
+  }
   bool operator==(const ChannelPlan& other) const {
     return weight == other.weight && priority == other.priority && channel_of == other.channel_of;
   }

@@ -17,12 +17,12 @@ struct Transaction;
 /// What a switch keeps of a transaction that it copies to the members of a group: until the last copy has left and, for a
 /// reduction, until the last operand has come.
 struct Fork {
-  Transaction* origin = nullptr;   ///< what came in; of a reduction it becomes the result
-  std::uint32_t copies = 0;        ///< not left yet
-  std::uint32_t operands = 0;      ///< not come yet
-  Time left;                       ///< tail of the latest copy that left: the input buffer is free then
-  Time tail;                       ///< of the latest operand
-  Fork* next = nullptr;            ///< free list
+  Transaction* origin = nullptr;  ///< what came in; of a reduction it becomes the result
+  std::uint32_t copies = 0;       ///< not left yet
+  std::uint32_t operands = 0;     ///< not come yet
+  Time left;                      ///< tail of the latest copy that left: the input buffer is free then
+  Time tail;                      ///< of the latest operand
+  Fork* next = nullptr;           ///< free list
 };
 
 struct Transaction {
@@ -39,18 +39,19 @@ struct Transaction {
   Time first_packet;               ///< when its first packet is whole there
   Time waiting_since;              ///< when it became eligible where it waits now
   Time stalled_before;             ///< what its port had stalled by then
-  Bytes held_up_bytes = 0;         ///< of its message, that its waiting here holds up: at the source, all that is behind it, too
-  Transaction* next = nullptr;     ///< queue or free list
-  Fork* fork = nullptr;            ///< of which it is a copy or an operand
-  Lid lid = 0;                     ///< destination port on the network; decoded by InfiniBand switches
-  GroupId group = 0;               ///< multicast and reduction: whose members take part; the address is an offset in their memories
-  std::uint32_t packets = 0;       ///< that the receiver's header credits count on the link it crosses now
+  Bytes held_up_bytes =
+      0;  ///< of its message, that its waiting here holds up: at the source, all that is behind it, too
+  Transaction* next = nullptr;  ///< queue or free list
+  Fork* fork = nullptr;         ///< of which it is a copy or an operand
+  Lid lid = 0;                  ///< destination port on the network; decoded by InfiniBand switches
+  GroupId group = 0;  ///< multicast and reduction: whose members take part; the address is an offset in their memories
+  std::uint32_t packets = 0;  ///< that the receiver's header credits count on the link it crosses now
   Operation operation = Operation::write;
   std::uint8_t traffic_class = 0;
   std::uint8_t virtual_channel = 0;
   bool first_of_message = false;
-  PortId ingress;                  ///< where it came in at the device that holds it
-  PortId egress;                   ///< where that device's decoder sends it
+  PortId ingress;  ///< where it came in at the device that holds it
+  PortId egress;   ///< where that device's decoder sends it
 
   /// Payload that is really on the link: a request only names it.
   Bytes carried_bytes() const { return asks(operation) ? 0 : payload_bytes; }

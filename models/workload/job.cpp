@@ -26,7 +26,8 @@ void Job::begin() {
     case Kind::host:
     case Kind::delay: dispatcher_->fabric_.calendar().at(begun_at_ + duration_, *this, 0, 0); break;
     case Kind::collective:
-      claim_ = device_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this, stream_);
+      claim_ = device_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this,
+                                         stream_);
       if (device_->gpu->sms().resident(claim_)) collective_->enter(member_);
       break;
     case Kind::send: {
@@ -81,7 +82,8 @@ void Job::tell() {
   }
 }
 
-Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, gpu::Stream& stream, const JobTag& tag, JobClient& client) {
+Job& Dispatcher::acquire(Job::Kind kind, RankDevice& device, gpu::Stream& stream, const JobTag& tag,
+                         JobClient& client) {
   Job* job;
   if (free_.empty()) {
     storage_.emplace_back();
@@ -125,8 +127,8 @@ JobRef Dispatcher::push(Job& job, const std::vector<JobRef>& after) {
   return result;
 }
 
-JobRef Dispatcher::kernel(RankDevice& device, gpu::Stream& stream, gpu::SharedChain chain, const JobTag& tag, JobClient& client,
-                          const std::vector<JobRef>& after) {
+JobRef Dispatcher::kernel(RankDevice& device, gpu::Stream& stream, gpu::SharedChain chain, const JobTag& tag,
+                          JobClient& client, const std::vector<JobRef>& after) {
   Job& job = acquire(Job::Kind::kernel, device, stream, tag, client);
   job.chain_ = std::move(chain);
   return push(job, after);
@@ -152,7 +154,7 @@ JobRef Dispatcher::keep(Job::Kind kind, RankDevice& device, gpu::Stream& stream,
 void Dispatcher::collective(const std::vector<RankDevice*>& devices, const collective::Group& group,
                             const collective::CollectiveSpec& spec, collective::ReuseTable* reuse, const JobTag& tag,
                             JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after,
-                            gpu::Stream RankDevice::* stream) {
+                            gpu::Stream RankDevice::*stream) {
   if (free_runs_.empty()) {
     free_runs_.push_back(static_cast<std::uint32_t>(runs_.size()));
     runs_.emplace_back();
@@ -184,7 +186,8 @@ void Dispatcher::collective(const std::vector<RankDevice*>& devices, const colle
 }
 
 JobRef Dispatcher::send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers,
-                        std::uint8_t traffic_class, const JobTag& tag, JobClient& client, const std::vector<JobRef>& after) {
+                        std::uint8_t traffic_class, const JobTag& tag, JobClient& client,
+                        const std::vector<JobRef>& after) {
   Job& job = acquire(Job::Kind::send, device, stream, tag, client);
   job.transfers_ = transfers;
   job.bytes_ = 0;

@@ -20,21 +20,21 @@ namespace railyard::workload {
 
 /// What a job means to its generator; the dispatcher only hands it back.
 struct JobTag {
-  std::uint32_t run = 0;    ///< which chunk or step, by the generator's own count
+  std::uint32_t run = 0;  ///< which chunk or step, by the generator's own count
   std::uint16_t stage = 0;
   std::uint16_t tp = 0;
-  std::uint16_t layer = 0;  ///< global
-  std::uint8_t what = 0;    ///< the generator's own kinds
+  std::uint16_t layer = 0;           ///< global
+  std::uint8_t what = 0;             ///< the generator's own kinds
   bool first = false, last = false;  ///< of the run's jobs on this rank
 };
 
 /// A rank's place to run: its GPU and its streams on it.
 struct RankDevice {
   gpu::Gpu* gpu = nullptr;
-  gpu::Stream compute;   ///< kernels and tensor-parallel collectives
-  gpu::Stream pp;        ///< pipeline sends
-  gpu::Stream kv;        ///< KV-cache handoffs
-  gpu::Stream host;      ///< the host that launches its kernels
+  gpu::Stream compute;  ///< kernels and tensor-parallel collectives
+  gpu::Stream pp;       ///< pipeline sends
+  gpu::Stream kv;       ///< KV-cache handoffs
+  gpu::Stream host;     ///< the host that launches its kernels
 };
 
 struct Transfer {
@@ -60,7 +60,10 @@ class JobClient {
   ~JobClient() = default;
 };
 
-class Job final : public gpu::Task, private gpu::SmClient, private transport::MessageClient, private transport::CalendarClient {
+class Job final : public gpu::Task,
+                  private gpu::SmClient,
+                  private transport::MessageClient,
+                  private transport::CalendarClient {
  public:
   using Kind = JobKind;
 
@@ -70,8 +73,8 @@ class Job final : public gpu::Task, private gpu::SmClient, private transport::Me
   Time reached_at() const { return reached_at_; }  ///< its stream got to it
   Time ready_at() const { return ready_at_; }      ///< it waited for nothing but its turn
   Time begun_at() const { return begun_at_; }
-  Time duration() const { return duration_; }      ///< of a kernel that is done, with all that it shared its GPU with
-  Bytes bytes() const { return bytes_; }           ///< send: all its messages
+  Time duration() const { return duration_; }  ///< of a kernel that is done, with all that it shared its GPU with
+  Bytes bytes() const { return bytes_; }       ///< send: all its messages
   const collective::Collective* collective() const { return collective_; }
   std::uint32_t member() const { return member_; }
   const gpu::Stream& stream() const { return *stream_; }
@@ -135,11 +138,12 @@ class Dispatcher : private collective::CollectiveClient {
               const std::vector<JobRef>& after = {});
   /// One job on a stream of every member, the compute stream unless another is named; member i's tag has tp = i.
   void collective(const std::vector<RankDevice*>& devices, const collective::Group& group,
-                  const collective::CollectiveSpec& spec, collective::ReuseTable* reuse, const JobTag& tag, JobClient& client, std::vector<JobRef>& jobs,
+                  const collective::CollectiveSpec& spec, collective::ReuseTable* reuse, const JobTag& tag,
+                  JobClient& client, std::vector<JobRef>& jobs,
                   const std::vector<JobRef>& after = {},  // after[i]: what member i waits for
-                  gpu::Stream RankDevice::* stream = &RankDevice::compute);
-  JobRef send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers, std::uint8_t traffic_class,
-              const JobTag& tag, JobClient& client, const std::vector<JobRef>& after);
+                  gpu::Stream RankDevice::*stream = &RankDevice::compute);
+  JobRef send(RankDevice& device, gpu::Stream& stream, const std::vector<Transfer>& transfers,
+              std::uint8_t traffic_class, const JobTag& tag, JobClient& client, const std::vector<JobRef>& after);
 
   /// Before the first job. Both outlive the dispatcher or its run.
   void follow(JobListener& jobs, collective::CauseListener& causes) {
@@ -177,8 +181,8 @@ class Dispatcher : private collective::CollectiveClient {
     JobClient* client = nullptr;
   };
   Job& acquire(Job::Kind kind, RankDevice& device, gpu::Stream& stream, const JobTag& tag, JobClient& client);
-  JobRef keep(Job::Kind kind, RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag, JobClient& client,
-              const std::vector<JobRef>& after);
+  JobRef keep(Job::Kind kind, RankDevice& device, gpu::Stream& stream, Time duration, const JobTag& tag,
+              JobClient& client, const std::vector<JobRef>& after);
   JobRef push(Job& job, const std::vector<JobRef>& after);
   void release(Job& job);
   static void depend(Job& job, const JobRef& on);

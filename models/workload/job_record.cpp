@@ -1,7 +1,7 @@
 #include "workload/job_record.h"
 
-#include <array>
 #include <fmt/format.h>
+#include <array>
 
 #include "workload/overlap/spec.h"
 
@@ -24,15 +24,21 @@ std::string JobRecord::name() const {
   std::string name;
   switch (kind) {
     case Kind::prefill: name = fmt::format("P_Rank_PP[{}]_TP[{}]_Chunk[{}]", stage, tp, index); break;
-    case Kind::tp_all_reduce: name = fmt::format("TP_AR_PP[{}]_Layer[{}]_Chunk[{}]_{}", stage, layer, index, half); break;
+    case Kind::tp_all_reduce:
+      name = fmt::format("TP_AR_PP[{}]_Layer[{}]_Chunk[{}]_{}", stage, layer, index, half);
+      break;
     case Kind::tp_all_gather: name = fmt::format("TP_AG_PP[{}]_Chunk[{}]", stage, index); break;
-    case Kind::pp_activation: name = fmt::format("PP_Act_FromP[{}]_ToP[{}]_TP[{}]_Chunk[{}]", stage, stage + 1, tp, index); break;
+    case Kind::pp_activation:
+      name = fmt::format("PP_Act_FromP[{}]_ToP[{}]_TP[{}]_Chunk[{}]", stage, stage + 1, tp, index);
+      break;
     case Kind::handoff:
       name = fmt::format("Handoff_PP[{}]_TP[{}]_Chunk[{}]", stage, tp, index);
       if (layer != kNone) name += fmt::format("_Layer[{}]", layer);
       break;
     case Kind::decode: name = fmt::format("D_Rank_[{}]_Step_[{}]", rank, index); break;
-    case Kind::decode_all_reduce: name = fmt::format("D_TP_AR_PP[{}]_Layer[{}]_Step_[{}]_{}", stage, layer, index, half); break;
+    case Kind::decode_all_reduce:
+      name = fmt::format("D_TP_AR_PP[{}]_Layer[{}]_Step_[{}]_{}", stage, layer, index, half);
+      break;
     case Kind::decode_all_gather: name = fmt::format("D_TP_AG_PP[{}]_Step_[{}]", stage, index); break;
     case Kind::decode_activation:
       name = fmt::format("D_PP_Act_FromP[{}]_ToP[{}]_TP[{}]_Step_[{}]", stage, stage + 1, tp, index);
@@ -40,9 +46,13 @@ std::string JobRecord::name() const {
     case Kind::decode_token: name = fmt::format("D_Token_FromP[{}]_ToP[0]_TP[{}]_Step_[{}]", stage, tp, index); break;
     case Kind::host_request: name = "Host_Request"; break;
     case Kind::host_prefill: name = fmt::format("Host_P_Chunk[{}]", index); break;
-    case Kind::host_prefill_launch: name = fmt::format("Host_P_Launch_PP[{}]_Layer[{}]_Chunk[{}]", stage, layer, index); break;
+    case Kind::host_prefill_launch:
+      name = fmt::format("Host_P_Launch_PP[{}]_Layer[{}]_Chunk[{}]", stage, layer, index);
+      break;
     case Kind::host_decode: name = fmt::format("Host_D_Step_[{}]", index); break;
-    case Kind::host_decode_launch: name = fmt::format("Host_D_Launch_PP[{}]_Layer[{}]_Step_[{}]", stage, layer, index); break;
+    case Kind::host_decode_launch:
+      name = fmt::format("Host_D_Launch_PP[{}]_Layer[{}]_Step_[{}]", stage, layer, index);
+      break;
     case Kind::host_token: name = fmt::format("Host_Token[{}]", index); break;
     case Kind::collective_test: name = fmt::format("{}_Bytes[{}]_It[{}]", initials(operation), bytes, index); break;
     case Kind::layer_kernel: name = fmt::format("Layer_TP[{}]_Step[{}]", tp, index); break;
@@ -50,9 +60,15 @@ std::string JobRecord::name() const {
     case Kind::copy_test: name = fmt::format("{}_From[{}]_To[{}]", kMeasures[index], stage, tp); break;
     case Kind::host_copy_test: name = fmt::format("{}_GPU[{}]", kMeasures[index], rank); break;
     case Kind::kernel_test: name = fmt::format("Kernel[{}]_GPU[{}]", index, rank); break;
-    case Kind::overlap_gemm: name = fmt::format("Gemm_{}_Rank[{}]_Step[{}]", overlap::kMethodNames[stage], rank, index); break;
-    case Kind::overlap_collective: name = fmt::format("Collective_{}_Rank[{}]", overlap::kMethodNames[stage], rank); break;
-    case Kind::overlap_shard: name = fmt::format("Shard_{}_Rank[{}]_Step[{}]", overlap::kMethodNames[stage], rank, index); break;
+    case Kind::overlap_gemm:
+      name = fmt::format("Gemm_{}_Rank[{}]_Step[{}]", overlap::kMethodNames[stage], rank, index);
+      break;
+    case Kind::overlap_collective:
+      name = fmt::format("Collective_{}_Rank[{}]", overlap::kMethodNames[stage], rank);
+      break;
+    case Kind::overlap_shard:
+      name = fmt::format("Shard_{}_Rank[{}]_Step[{}]", overlap::kMethodNames[stage], rank, index);
+      break;
     case Kind::overlap_sum: name = fmt::format("Sum_{}_Rank[{}]", overlap::kMethodNames[stage], rank); break;
     case Kind::write_test: name = fmt::format("{}_Bytes[{}]", kMeasures[index], bytes); break;
   }

@@ -11,11 +11,11 @@ namespace railyard::workload {
 
 /// What a request does, or waits for, in this order; a request that has nothing to decode is done after its handoff.
 enum class RequestPhase : std::uint8_t {
-  host,            ///< from its arrival: the API server
-  queued,          ///< for memory, then for those before it
-  prefill,         ///< from its first kernel
-  handoff,         ///< from its first token, until its KV has landed
-  decode_queued,   ///< for a place in the batch
+  host,           ///< from its arrival: the API server
+  queued,         ///< for memory, then for those before it
+  prefill,        ///< from its first kernel
+  handoff,        ///< from its first token, until its KV has landed
+  decode_queued,  ///< for a place in the batch
   decode,
   done,
 };

@@ -34,7 +34,8 @@ CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machi
   test_ = std::make_unique<workload::collective_test::CollectiveTest>(spec(), machine_.gpus(gpus_), fabric_, sink);
   check();
   // A buffer to send and one to receive.
-  for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(2 * *std::max_element(spec().sizes.begin(), spec().sizes.end()));
+  for (const GpuId id : gpus_)
+    machine_.gpu(id).hbm().allocate(2 * *std::max_element(spec().sizes.begin(), spec().sizes.end()));
 }
 
 void CollectiveRun::check() const {
@@ -76,7 +77,8 @@ std::vector<RouteOfInterest> CollectiveRun::routes() {
   const auto last = static_cast<std::uint32_t>(gpus_.size() - 1);
   std::vector<RouteOfInterest> routes;
   const auto add = [&](std::uint32_t from, std::uint32_t to) {
-    routes.push_back({fmt::format("rank {} to rank {}", from, to), TrafficClass::tp, gpus_[from].value(), gpus_[to].value()});
+    routes.push_back(
+        {fmt::format("rank {} to rank {}", from, to), TrafficClass::tp, gpus_[from].value(), gpus_[to].value()});
   };
   add(0, 1);
   // The first neighbours that are not in the same server.
@@ -161,7 +163,8 @@ void CollectiveRun::add_metrics(Json& metrics) {
 Json CollectiveRun::memory() const {
   Json groups = Json::object();
   for (std::uint32_t r = 0; r < gpus_.size(); ++r)
-    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(memory_row(machine_, r, gpus_[r], fabric_.now()));
+    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(
+        memory_row(machine_, r, gpus_[r], fabric_.now()));
   return groups;
 }
 

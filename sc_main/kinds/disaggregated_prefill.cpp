@@ -156,7 +156,8 @@ void DisaggregatedPrefill::trace(probe::StreamTracer& tracer, Grid& grid, const 
     tracer.attach(device.compute, prefix + "compute", job_label, work);
     tracer.attach(device.pp, prefix + "pp", job_label, work);
     tracer.attach(device.kv, prefix + "kv", job_label, work);
-    const bool launches = r % grid.tp() == 0 && (spec().host.step(1) != Time() || spec().host.prefill_layer() != Time());
+    const bool launches =
+        r % grid.tp() == 0 && (spec().host.step(1) != Time() || spec().host.prefill_layer() != Time());
     if (launches) tracer.attach(device.host, prefix + "host", job_label, work);  // for all ranks of its stage
   }
 }
@@ -165,7 +166,8 @@ nlohmann::ordered_json DisaggregatedPrefill::memory() const {
   nlohmann::ordered_json groups;
   for (const auto& [name, gpus] : {std::pair{"prefill", &prefill_gpus_}, {"decode", &decode_gpus_}}) {
     groups[name] = nlohmann::ordered_json::array();
-    for (std::uint32_t r = 0; r < gpus->size(); ++r) groups[name].push_back(memory_row(machine_, r, (*gpus)[r], fabric_.now()));
+    for (std::uint32_t r = 0; r < gpus->size(); ++r)
+      groups[name].push_back(memory_row(machine_, r, (*gpus)[r], fabric_.now()));
   }
   return groups;
 }

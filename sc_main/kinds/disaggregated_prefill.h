@@ -52,8 +52,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   void trace(probe::StreamTracer& tracer, workload::prefill::Grid& grid, const probe::StreamTracer::TaskLabel& work);
   using LayerSegments = std::vector<workload::Segment>;  // by the model's kinds of layers
   nlohmann::ordered_json pass_numbers(workload::prefill::Grid& grid, const std::vector<GpuId>& gpus,
-                                      const LayerSegments& attention, const LayerSegments& mlp,
-                                      std::uint64_t tokens);
+                                      const LayerSegments& attention, const LayerSegments& mlp, std::uint64_t tokens);
 
   const Scenario& scenario_;
   platforms::Machine& machine_;

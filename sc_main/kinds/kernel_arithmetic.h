@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gpu/kernels/kernel_time.h"
 #include "gpu/datasheet.h"
+#include "gpu/kernels/kernel_time.h"
 
 namespace railyard {
 

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostPrinted = 400;     // rows of the table on stdout
+constexpr std::size_t kMostPrinted = 400;  // rows of the table on stdout
 
 bool is_attention(KernelOp op) {
   return op == KernelOp::attention_prefill || op == KernelOp::attention_backward || op == KernelOp::attention_decode;
@@ -94,7 +94,7 @@ void KernelRun::trace(probe::StreamTracer& tracer) {
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     workload::RankDevice& device = test_->rank(g);
     tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
-                    [this](const gpu::Task& task) { return test_->label(static_cast<const workload::Job&>(task)); });
+                  [this](const gpu::Task& task) { return test_->label(static_cast<const workload::Job&>(task)); });
   }
 }
 
@@ -169,8 +169,8 @@ std::string KernelRun::table(const Json& s) const {
     if (test_->finished(g) > kMostPrinted)
       text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", test_->finished(g) - kMostPrinted);
     const std::string& name = scenario_.machine.groups[g].name;
-    text += fmt::format("# in all: {} kernels in {}, at {:.2f} TFLOP/s and {:.1f} GB/s of HBM on average\n", test_->finished(g),
-                        duration_text(s["metrics"]["time_s"][name].get<double>()),
+    text += fmt::format("# in all: {} kernels in {}, at {:.2f} TFLOP/s and {:.1f} GB/s of HBM on average\n",
+                        test_->finished(g), duration_text(s["metrics"]["time_s"][name].get<double>()),
                         s["metrics"]["tflops"][name].get<double>(), s["metrics"]["gb_per_s"][name].get<double>());
   }
   return text;

@@ -37,7 +37,8 @@ std::string how(const collective::CollectiveSpec& s) {
 
 }  // namespace
 
-LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink)
+LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
+                   workload::JobSink& sink)
     : scenario_(scenario),
       machine_(machine),
       fabric_(fabric),
@@ -61,22 +62,31 @@ Bytes LayerRun::rank_bytes() const {
   const workload::Stage one{1, false, false, workload::common_layer(scenario_.model)};
   const bool trains = spec().phase == Phase::training;
   const std::uint64_t kv_tokens = trains ? 0 : spec().batch * (spec().context_tokens + spec().tokens);
-  Bytes bytes = workload::rank_memory(scenario_.model, one, spec().tp, {kv_tokens, spec().all_tokens(), 0, spec().batch, spec().tokens}).total();
-  if (trains) bytes += static_cast<Bytes>(kGradientBytes * static_cast<double>(workload::rank_parameters(scenario_.model, one, spec().tp)));
+  Bytes bytes = workload::rank_memory(scenario_.model, one, spec().tp,
+                                      {kv_tokens, spec().all_tokens(), 0, spec().batch, spec().tokens})
+                    .total();
+  if (trains)
+    bytes += static_cast<Bytes>(kGradientBytes *
+                                static_cast<double>(workload::rank_parameters(scenario_.model, one, spec().tp)));
   return bytes;
 }
 
 void LayerRun::check() const {
   const gpu::GpuDatasheet& gpu = group().gpu;
   if (gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] == 0)
-    throw InputError(scenario_.model_origin, fmt::format("model: {} has no tensor rate for {}", gpu.name, name_of(scenario_.model.dtype)));
+    throw InputError(scenario_.model_origin,
+                     fmt::format("model: {} has no tensor rate for {}", gpu.name, name_of(scenario_.model.dtype)));
   const double need = static_cast<double>(rank_bytes()) * 1e-9;
   if (need > gpu.hbm.capacity_gb)
-    throw InputError(scenario_.workload_origin, fmt::format("workload: one layer needs {:.2f} GB on each rank; {} has {} GB. Fewer tokens or "
-                                                            "sequences, or a larger tp would fit", need, gpu.name, gpu.hbm.capacity_gb));
+    throw InputError(scenario_.workload_origin,
+                     fmt::format("workload: one layer needs {:.2f} GB on each rank; {} has {} GB. Fewer tokens or "
+                                 "sequences, or a larger tp would fit",
+                                 need, gpu.name, gpu.hbm.capacity_gb));
 }
 
-std::string LayerRun::progress() const { return fmt::format("{} of {} steps done", layer_->finished(), layer_->steps().size()); }
+std::string LayerRun::progress() const {
+  return fmt::format("{} of {} steps done", layer_->finished(), layer_->steps().size());
+}
 
 double LayerRun::done_ratio() const { return done_of(layer_->finished(), layer_->steps().size()); }
 
@@ -95,7 +105,7 @@ void LayerRun::trace(probe::StreamTracer& tracer) {
   for (std::uint32_t r = 0; r < layer_->ranks(); ++r) {
     workload::RankDevice& device = layer_->rank(r);
     tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
-                    [this](const gpu::Task& task) { return layer_->label(static_cast<const workload::Job&>(task)); });
+                  [this](const gpu::Task& task) { return layer_->label(static_cast<const workload::Job&>(task)); });
   }
 }
 
@@ -108,7 +118,8 @@ Json LayerRun::explain() {
   e["steps"] = Json::array();
   for (const LayerStep& step : layer_->steps()) {
     if (step.is_collective) {
-      e["steps"].push_back({{"name", step.name}, {"collective_bytes", step.bytes}, {"runs_as", how(layer_->choose(step))}});
+      e["steps"].push_back(
+          {{"name", step.name}, {"collective_bytes", step.bytes}, {"runs_as", how(layer_->choose(step))}});
       continue;
     }
     Json one = {{"name", step.name}};
@@ -123,13 +134,14 @@ Json LayerRun::explain() {
 }
 
 std::string LayerRun::explain_text(const Json& e) const {
-  std::string text = fmt::format("{}\n{} parameters and {:.3f} GB on each rank, {:.3e} FLOP, {} of kernels\n", e["title"].get<std::string>(),
-                                 e["parameters_per_rank"].get<std::uint64_t>(), e["bytes_per_rank"].get<double>() * 1e-9,
-                                 e["flops_per_rank"].get<double>(), duration_text(e["kernels_s"].get<double>()));
+  std::string text = fmt::format("{}\n{} parameters and {:.3f} GB on each rank, {:.3e} FLOP, {} of kernels\n",
+                                 e["title"].get<std::string>(), e["parameters_per_rank"].get<std::uint64_t>(),
+                                 e["bytes_per_rank"].get<double>() * 1e-9, e["flops_per_rank"].get<double>(),
+                                 duration_text(e["kernels_s"].get<double>()));
   for (const Json& step : e["steps"]) {
     if (step.contains("collective_bytes")) {
-      text += fmt::format("\n{}: {} bytes, {}\n", step["name"].get<std::string>(), step["collective_bytes"].get<std::uint64_t>(),
-                          step["runs_as"].get<std::string>());
+      text += fmt::format("\n{}: {} bytes, {}\n", step["name"].get<std::string>(),
+                          step["collective_bytes"].get<std::uint64_t>(), step["runs_as"].get<std::string>());
     } else {
       text += fmt::format("\n{}\n{}", step["name"].get<std::string>(), kernel_arithmetic_text(step));
     }
@@ -174,20 +186,23 @@ void LayerRun::add_metrics(Json& metrics) {
 
 Json LayerRun::memory() const {
   Json groups = Json::object();
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) groups[group().name].push_back(memory_row(machine_, r, gpus_[r], fabric_.now()));
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r)
+    groups[group().name].push_back(memory_row(machine_, r, gpus_[r], fabric_.now()));
   return groups;
 }
 
 std::string LayerRun::title() const {
   const LayerSpec& s = spec();
-  std::string text = fmt::format("{} on {}: {} of {} x {} tokens", scenario_.model.name, machine_text(scenario_), name_of(s.phase), s.batch, s.tokens);
+  std::string text = fmt::format("{} on {}: {} of {} x {} tokens", scenario_.model.name, machine_text(scenario_),
+                                 name_of(s.phase), s.batch, s.tokens);
   if (s.phase != Phase::training) text += fmt::format(" after {}", s.context_tokens);
-  return text + fmt::format(", one layer on {} x {}{}", s.tp, group().gpu.name, s.sequence_parallel ? ", sequence parallel" : "");
+  return text + fmt::format(", one layer on {} x {}{}", s.tp, group().gpu.name,
+                            s.sequence_parallel ? ", sequence parallel" : "");
 }
 
 std::string LayerRun::table(const Json& s) const {
-  std::string text = fmt::format("{}\n\n  {:<34} {:>12} {:>7} {:>9} {:>9} {:>6} {:>7}  {}\n", title(), "step", "time", "share", "TFLOP/s",
-                                 "HBM GB/s", "waves", "tail", "limit");
+  std::string text = fmt::format("{}\n\n  {:<34} {:>12} {:>7} {:>9} {:>9} {:>6} {:>7}  {}\n", title(), "step", "time",
+                                 "share", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
   const Json& m = s["metrics"];
   const double layer = m["layer_s"].get<double>();
   for (std::size_t i = 0; i < layer_->finished(); ++i) {
@@ -199,28 +214,36 @@ std::string LayerRun::table(const Json& s) const {
       text += fmt::format(" {:>34}  {}\n", fmt::format("{} bytes", step.bytes), how(result.collective));
     } else {
       text += fmt::format(" {:>9.2f} {:>9.1f} {:>6} {:>5.1f} %  {}\n", rate(step.kernel.flops, seconds) * 1e-12,
-                          rate(step.kernel.bytes, seconds) * 1e-9, step.kernel.waves, 100 * step.kernel.tail_efficiency, name_of(step.kernel.limit));
+                          rate(step.kernel.bytes, seconds) * 1e-9, step.kernel.waves, 100 * step.kernel.tail_efficiency,
+                          name_of(step.kernel.limit));
     }
   }
-  text += fmt::format("\n  the layer, in all: {}; its kernels {}, its collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n", duration_text(layer),
-                      duration_text(m["kernels_s"].get<double>()), duration_text(m["collectives_s"].get<double>()),
-                      layer > 0 ? 100 * m["collectives_s"].get<double>() / layer : 0.0, m["tflops"].get<double>());
+  text += fmt::format(
+      "\n  the layer, in all: {}; its kernels {}, its collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n",
+      duration_text(layer), duration_text(m["kernels_s"].get<double>()),
+      duration_text(m["collectives_s"].get<double>()), layer > 0 ? 100 * m["collectives_s"].get<double>() / layer : 0.0,
+      m["tflops"].get<double>());
   if (m.contains("pass_s"))
-    text += fmt::format("  a pass of {} such layers, embedding and head: {}, {:.1f} new tokens/s of all sequences\n", scenario_.model.layers,
-                        duration_text(m["pass_s"].get<double>()), m["tokens_per_s"].get<double>());
+    text +=
+        fmt::format("  a pass of {} such layers, embedding and head: {}, {:.1f} new tokens/s of all sequences\n",
+                    scenario_.model.layers, duration_text(m["pass_s"].get<double>()), m["tokens_per_s"].get<double>());
   return text;
 }
 
 void LayerRun::write_tables(const OutputDirectory& directory) const {
   auto out = fmt::output_file(directory.file("layer.csv"));
-  out.print("step,name,start_s,end_s,time_us,flops,hbm_bytes,tflops,gb_per_s,waves,tail_efficiency,limit,bytes,algorithm,protocol,channels\n");
+  out.print(
+      "step,name,start_s,end_s,time_us,flops,hbm_bytes,tflops,gb_per_s,waves,tail_efficiency,limit,bytes,algorithm,"
+      "protocol,channels\n");
   for (std::size_t i = 0; i < layer_->finished(); ++i) {
     const LayerStep& step = layer_->steps()[i];
     const StepResult& r = layer_->results()[i];
     const double seconds = (r.end - r.start).seconds();
     out.print("{},{},{:.15f},{:.15f},{:.9f},", i, step.name, r.start.seconds(), r.end.seconds(), seconds * 1e6);
     if (step.is_collective) {
-      const auto word = [](const std::vector<const char*>& names, auto value) { return names[static_cast<std::size_t>(value)]; };
+      const auto word = [](const std::vector<const char*>& names, auto value) {
+        return names[static_cast<std::size_t>(value)];
+      };
       out.print(",,,,,,,{},{},{},{}\n", step.bytes, word(collective::kAlgorithmNames, r.collective.algorithm),
                 word(collective::kProtocolNames, r.collective.protocol), r.collective.channels);
     } else {

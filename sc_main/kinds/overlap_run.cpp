@@ -126,11 +126,11 @@ Json OverlapRun::memory() const {
 }
 
 std::string OverlapRun::table(const Json& s) const {
-  std::string text = fmt::format(
-      "# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n",
-      workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)], machine_text(scenario_),
-      test_->ranks(), shape_text(workload::overlap::gemm_of(spec())),
-      spec().collective_bytes, collective::kOperationNames[static_cast<std::size_t>(test_->plan().operation)]);
+  std::string text = fmt::format("# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n",
+                                 workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)],
+                                 machine_text(scenario_), test_->ranks(),
+                                 shape_text(workload::overlap::gemm_of(spec())), spec().collective_bytes,
+                                 collective::kOperationNames[static_cast<std::size_t>(test_->plan().operation)]);
   text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there",
                       "kernels slower", "hidden");
   for (const MethodResult& r : test_->results()) {

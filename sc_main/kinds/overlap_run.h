@@ -33,7 +33,9 @@ class OverlapRun : public WorkloadRun {
   static std::uint64_t expected_jobs(const workload::overlap::OverlapSpec& spec);
 
  private:
-  const workload::overlap::OverlapSpec& spec() const { return std::get<workload::overlap::OverlapSpec>(scenario_.workload); }
+  const workload::overlap::OverlapSpec& spec() const {
+    return std::get<workload::overlap::OverlapSpec>(scenario_.workload);
+  }
   /// Of a method that ran; zero otherwise.
   Time time_of(workload::overlap::Method method) const;
 

@@ -101,7 +101,9 @@ std::string PointToPointRun::explain_text(const Json& e) const {
   return fmt::format("{} points of {} messages a flow\n", e["points"].get<int>(), e["iterations"].get<int>());
 }
 
-const char* PointToPointRun::name_of_test() const { return workload::p2p::kTestNames[static_cast<std::size_t>(spec().test)]; }
+const char* PointToPointRun::name_of_test() const {
+  return workload::p2p::kTestNames[static_cast<std::size_t>(spec().test)];
+}
 
 double PointToPointRun::value(const Point& point) {
   return is_latency(point.measure) ? point.latency_s() : point.gb_per_s();

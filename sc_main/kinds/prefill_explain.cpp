@@ -1,5 +1,5 @@
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "sc_main/kinds/disaggregated_prefill.h"
 #include "workload/transformer/memory.h"
@@ -15,33 +15,45 @@ using workload::prefill::Grid;
 Json kernels_of(const workload::Segment& segment) {
   Json rows = Json::array();
   for (const workload::NamedKernel& k : segment.kernels)
-    rows.push_back({{"name", k.name}, {"time_s", k.time.seconds}, {"flops", k.time.flops}, {"bytes", k.time.bytes}, {"waves", k.time.waves},
-                    {"tail_efficiency", k.time.tail_efficiency}, {"limit", gpu::name_of(k.time.limit)}});
+    rows.push_back({{"name", k.name},
+                    {"time_s", k.time.seconds},
+                    {"flops", k.time.flops},
+                    {"bytes", k.time.bytes},
+                    {"waves", k.time.waves},
+                    {"tail_efficiency", k.time.tail_efficiency},
+                    {"limit", gpu::name_of(k.time.limit)}});
   return rows;
 }
 
 /// How weights are stored, and what becomes of them in a product on the GPUs of the grids.
-std::string format_text(const workload::ModelShape& model, const std::optional<workload::WeightFormat>& format, const std::vector<const gpu::GpuDatasheet*>& gpus) {
+std::string format_text(const workload::ModelShape& model, const std::optional<workload::WeightFormat>& format,
+                        const std::vector<const gpu::GpuDatasheet*>& gpus) {
   if (!format) return std::string(name_of(model.dtype));
   std::string text = format->name;
   if (format->dequantised) return text + ", widened to " + std::string(name_of(model.dtype)) + " in products";
   if (format->dynamic) text += ", activations narrowed in front of products";
   for (const gpu::GpuDatasheet* gpu : gpus)
-    if (!workload::multiplies_narrow(*format, *gpu)) return text + "; " + gpu->name + " widens them to " + std::string(name_of(model.dtype));
+    if (!workload::multiplies_narrow(*format, *gpu))
+      return text + "; " + gpu->name + " widens them to " + std::string(name_of(model.dtype));
   return text;
 }
 
 /// One row for each kind of layer.
-Json layers_of(const workload::ModelShape& model, const std::vector<const gpu::GpuDatasheet*>& gpus, std::uint64_t tokens) {
+Json layers_of(const workload::ModelShape& model, const std::vector<const gpu::GpuDatasheet*>& gpus,
+               std::uint64_t tokens) {
   Json rows = Json::array();
   for (std::uint32_t kind = 0; kind < model.kinds.size(); ++kind) {
     const workload::LayerShape& layer = model.kinds[kind];
     std::uint32_t layers = 0;
     for (std::uint32_t l = 0; l < model.layers; ++l) layers += model.kind(l) == kind ? 1 : 0;
     const bool routes = model.routes(layer);
-    Json row{{"layers", layers}, {"parameters", workload::layer_parameters(model, kind).total()}, {"window", layer.window},
-             {"kv_tokens_of_first_request", workload::kept_tokens(layer, tokens, 1)}, {"gated", model.gated_mlp},
-             {"width", routes || model.experts == 0 ? model.ffn : model.dense_ffn}, {"experts", routes ? model.experts : 0},
+    Json row{{"layers", layers},
+             {"parameters", workload::layer_parameters(model, kind).total()},
+             {"window", layer.window},
+             {"kv_tokens_of_first_request", workload::kept_tokens(layer, tokens, 1)},
+             {"gated", model.gated_mlp},
+             {"width", routes || model.experts == 0 ? model.ffn : model.dense_ffn},
+             {"experts", routes ? model.experts : 0},
              {"attention_weights", format_text(model, layer.attention, gpus)}};
     if (routes) row["expert_weights"] = format_text(model, layer.experts, gpus);
     if (!routes || model.shared_ffn > 0) row["mlp_weights"] = format_text(model, layer.mlp, gpus);
@@ -53,9 +65,11 @@ Json layers_of(const workload::ModelShape& model, const std::vector<const gpu::G
 std::string layer_text(const Json& row) {
   const auto text = [&](const char* key) { return row[key].get<std::string>(); };
   const std::uint32_t window = row["window"].get<std::uint32_t>(), experts = row["experts"].get<std::uint32_t>();
-  std::string line = fmt::format("  {} layers: {} parameters, {}, {}{} of {}", row["layers"].get<std::uint32_t>(), row["parameters"].get<std::uint64_t>(),
-                                 window ? fmt::format("window of {} tokens", window) : "full attention", row["gated"].get<bool>() ? "gated " : "",
-                                 experts ? fmt::format("MLPs, {} experts", experts) : "MLP", row["width"].get<std::uint32_t>());
+  std::string line = fmt::format(
+      "  {} layers: {} parameters, {}, {}{} of {}", row["layers"].get<std::uint32_t>(),
+      row["parameters"].get<std::uint64_t>(), window ? fmt::format("window of {} tokens", window) : "full attention",
+      row["gated"].get<bool>() ? "gated " : "", experts ? fmt::format("MLPs, {} experts", experts) : "MLP",
+      row["width"].get<std::uint32_t>());
   line += fmt::format("; weights: attention {}", text("attention_weights"));
   if (row.contains("mlp_weights")) line += fmt::format(", MLP {}", text("mlp_weights"));
   if (row.contains("expert_weights")) line += fmt::format(", experts {}", text("expert_weights"));
@@ -65,7 +79,8 @@ std::string layer_text(const Json& row) {
 Json ranks_of(Grid& grid, std::uint64_t kv_tokens, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
   Json stages = Json::array();
   for (std::uint32_t p = 0; p < grid.pp(); ++p) {
-    const workload::RankMemory memory = workload::rank_memory(grid.model(), grid.stage(p), grid.tp(), {kv_tokens, pass_tokens, logit_rows});
+    const workload::RankMemory memory =
+        workload::rank_memory(grid.model(), grid.stage(p), grid.tp(), {kv_tokens, pass_tokens, logit_rows});
     stages.push_back({{"stage", p},
                       {"layers", grid.stage(p).layers},
                       {"parameters_per_rank", workload::rank_parameters(grid.model(), grid.stage(p), grid.tp())},
@@ -82,14 +97,15 @@ Json ranks_of(Grid& grid, std::uint64_t kv_tokens, std::uint64_t pass_tokens, st
 double ideal_all_reduce_s(transport::Fabric& fabric, const std::vector<GpuId>& gpus, std::uint32_t tp, Bytes bytes) {
   if (tp == 1) return 0;
   const transport::Path path = fabric.path(gpus[0].value(), gpus[1].value(), number(TrafficClass::tp));
-  const double rate = static_cast<double>(transport::payload_rate(path, fabric.transaction_bytes(path)).bytes_per_second());
+  const double rate =
+      static_cast<double>(transport::payload_rate(path, fabric.transaction_bytes(path)).bytes_per_second());
   return 2.0 * (tp - 1) / tp * static_cast<double>(bytes) / rate;
 }
 
 }  // namespace
 
-Json DisaggregatedPrefill::pass_numbers(Grid& grid, const std::vector<GpuId>& gpus, const LayerSegments& attention, const LayerSegments& mlp,
-                                       std::uint64_t tokens) {
+Json DisaggregatedPrefill::pass_numbers(Grid& grid, const std::vector<GpuId>& gpus, const LayerSegments& attention,
+                                        const LayerSegments& mlp, std::uint64_t tokens) {
   Json pass;
   const Bytes hidden = workload::hidden_bytes(grid.model(), tokens);
   const double all_reduce = ideal_all_reduce_s(fabric_, gpus, grid.tp(), hidden);
@@ -127,10 +143,15 @@ Json DisaggregatedPrefill::explain() {
                 {"kv_dtype", name_of(scenario.model.kv_dtype)},
                 {"weight_bytes", workload::rank_weight_bytes(scenario.model, whole, 1)},
                 {"kv_bytes_per_token", workload::kv_bytes_per_token(scenario.model, whole, 1)},
-                {"kv_bytes_of_first_request", workload::kv_bytes(scenario.model, whole, 1, request.prompt_tokens + request.output_tokens, 1)},
+                {"kv_bytes_of_first_request",
+                 workload::kv_bytes(scenario.model, whole, 1, request.prompt_tokens + request.output_tokens, 1)},
                 {"layers", layers_of(scenario.model, gpus, request.prompt_tokens + request.output_tokens)}};
-  e["first_request"] = {{"prompt_tokens", request.prompt_tokens}, {"output_tokens", request.output_tokens}, {"chunks", chunks},
-                        {"prefill_flops", workload::prefill_flops(scenario.model, scenario.model.layers, request.prompt_tokens, 0) + workload::head_flops(scenario.model, 1)}};
+  e["first_request"] = {
+      {"prompt_tokens", request.prompt_tokens},
+      {"output_tokens", request.output_tokens},
+      {"chunks", chunks},
+      {"prefill_flops", workload::prefill_flops(scenario.model, scenario.model.layers, request.prompt_tokens, 0) +
+                            workload::head_flops(scenario.model, 1)}};
   e["prefill"]["stages"] = ranks_of(prefill, request.prompt_tokens, chunk, 1);
   const std::vector<std::uint64_t> context{request.prompt_tokens + 1ull};
   LayerSegments attention, mlp, decode_attention, decode_mlp;
@@ -143,7 +164,8 @@ Json DisaggregatedPrefill::explain() {
   e["prefill"]["first_chunk"] = pass_numbers(prefill, prefill_gpus_, attention, mlp, chunk);
   const double stage = e["prefill"]["first_chunk"]["stage0_ideal_s"].get<double>();
   e["prefill"]["ideal_ttft_s"] = stage * static_cast<double>(chunks + prefill.pp() - 1);
-  e["prefill"]["ideal_bubble_fraction"] = static_cast<double>(prefill.pp() - 1) / static_cast<double>(chunks + prefill.pp() - 1);
+  e["prefill"]["ideal_bubble_fraction"] =
+      static_cast<double>(prefill.pp() - 1) / static_cast<double>(chunks + prefill.pp() - 1);
   e["decode"]["stages"] = ranks_of(decode, request.prompt_tokens + request.output_tokens, w.max_batch, w.max_batch);
   e["decode"]["first_step"] = pass_numbers(decode, decode_gpus_, decode_attention, decode_mlp, 1);
 
@@ -152,8 +174,12 @@ Json DisaggregatedPrefill::explain() {
   for (std::uint32_t r = 0; r < prefill.ranks(); ++r) {
     for (const workload::prefill::HandoffPlan::Share& share : plan.shares(r)) {
       const Bytes bytes = plan.bytes(share, {0, chunk, request.prompt_tokens});
-      const Time alone = fabric_.uncontended(prefill_gpus_[r].value(), decode_gpus_[share.decode_rank].value(), number(TrafficClass::kv), bytes);
-      handoffs.push_back({{"prefill_rank", r}, {"decode_rank", share.decode_rank}, {"bytes_per_chunk", bytes}, {"uncontended_s", alone.seconds()}});
+      const Time alone = fabric_.uncontended(prefill_gpus_[r].value(), decode_gpus_[share.decode_rank].value(),
+                                             number(TrafficClass::kv), bytes);
+      handoffs.push_back({{"prefill_rank", r},
+                          {"decode_rank", share.decode_rank},
+                          {"bytes_per_chunk", bytes},
+                          {"uncontended_s", alone.seconds()}});
     }
   }
   e["handoffs"] = handoffs;
@@ -165,34 +191,45 @@ std::string DisaggregatedPrefill::explain_text(const Json& e) const {
     const double s = j.get<double>();
     return s >= 1e-3 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} us", s * 1e6);
   };
-  std::string text = fmt::format("{}: {} parameters, {} in decoder layers, {:.2f} GB of weights; {} bytes of {} KV per token, {} for the first request\n",
-                                 e["model"]["name"].get<std::string>(), e["model"]["total_parameters"].get<std::uint64_t>(),
-                                 e["model"]["decoder_parameters"].get<std::uint64_t>(), e["model"]["weight_bytes"].get<double>() * 1e-9,
-                                 e["model"]["kv_bytes_per_token"].get<std::uint64_t>(), e["model"]["kv_dtype"].get<std::string>(),
-                                 e["model"]["kv_bytes_of_first_request"].get<std::uint64_t>());
+  std::string text = fmt::format(
+      "{}: {} parameters, {} in decoder layers, {:.2f} GB of weights; {} bytes of {} KV per token, {} for the first "
+      "request\n",
+      e["model"]["name"].get<std::string>(), e["model"]["total_parameters"].get<std::uint64_t>(),
+      e["model"]["decoder_parameters"].get<std::uint64_t>(), e["model"]["weight_bytes"].get<double>() * 1e-9,
+      e["model"]["kv_bytes_per_token"].get<std::uint64_t>(), e["model"]["kv_dtype"].get<std::string>(),
+      e["model"]["kv_bytes_of_first_request"].get<std::uint64_t>());
   for (const Json& row : e["model"]["layers"]) text += layer_text(row);
-  text += fmt::format("first request: {} prompt tokens in {} chunks, {} output tokens, {:.3e} FLOP of prefill\n", e["first_request"]["prompt_tokens"].get<int>(),
-                      e["first_request"]["chunks"].get<int>(), e["first_request"]["output_tokens"].get<int>(), e["first_request"]["prefill_flops"].get<double>());
+  text +=
+      fmt::format("first request: {} prompt tokens in {} chunks, {} output tokens, {:.3e} FLOP of prefill\n",
+                  e["first_request"]["prompt_tokens"].get<int>(), e["first_request"]["chunks"].get<int>(),
+                  e["first_request"]["output_tokens"].get<int>(), e["first_request"]["prefill_flops"].get<double>());
   for (const char* side : {"prefill", "decode"}) {
-    text += fmt::format("\n{}\n  {:<6} {:>7} {:>16} {:>14} {:>12} {:>12} {:>14} {:>12}\n", side, "stage", "layers", "parameters/rank", "KV B/token/rank", "weights", "KV",
-                        "activations", "total");
+    text += fmt::format("\n{}\n  {:<6} {:>7} {:>16} {:>14} {:>12} {:>12} {:>14} {:>12}\n", side, "stage", "layers",
+                        "parameters/rank", "KV B/token/rank", "weights", "KV", "activations", "total");
     for (const Json& s : e[side]["stages"])
-      text += fmt::format("  {:<6} {:>7} {:>16} {:>14} {:>9.3f} GB {:>9.3f} GB {:>11.3f} GB {:>9.3f} GB\n", s["stage"].get<int>(), s["layers"].get<int>(),
-                          s["parameters_per_rank"].get<std::uint64_t>(), s["kv_bytes_per_token_per_rank"].get<std::uint64_t>(), s["weight_bytes"].get<double>() * 1e-9,
-                          s["kv_bytes"].get<double>() * 1e-9, s["activation_bytes"].get<double>() * 1e-9, s["total_bytes"].get<double>() * 1e-9);
+      text += fmt::format("  {:<6} {:>7} {:>16} {:>14} {:>9.3f} GB {:>9.3f} GB {:>11.3f} GB {:>9.3f} GB\n",
+                          s["stage"].get<int>(), s["layers"].get<int>(), s["parameters_per_rank"].get<std::uint64_t>(),
+                          s["kv_bytes_per_token_per_rank"].get<std::uint64_t>(), s["weight_bytes"].get<double>() * 1e-9,
+                          s["kv_bytes"].get<double>() * 1e-9, s["activation_bytes"].get<double>() * 1e-9,
+                          s["total_bytes"].get<double>() * 1e-9);
     const Json& pass = e[side][side[0] == 'p' ? "first_chunk" : "first_step"];
-    text += fmt::format("  pass of {} tokens: attention {}, MLP {}, all-reduce of {} bytes ideally {}; stage 0 ideally {}\n", pass["tokens"].get<int>(), seconds(pass["attention_s"]),
-                        seconds(pass["mlp_s"]), pass["all_reduce_bytes"].get<std::uint64_t>(), seconds(pass["all_reduce_ideal_s"]), seconds(pass["stage0_ideal_s"]));
+    text += fmt::format(
+        "  pass of {} tokens: attention {}, MLP {}, all-reduce of {} bytes ideally {}; stage 0 ideally {}\n",
+        pass["tokens"].get<int>(), seconds(pass["attention_s"]), seconds(pass["mlp_s"]),
+        pass["all_reduce_bytes"].get<std::uint64_t>(), seconds(pass["all_reduce_ideal_s"]),
+        seconds(pass["stage0_ideal_s"]));
     for (const char* segment : {"attention_kernels", "mlp_kernels"})
       for (const Json& k : pass[segment])
-        text += fmt::format("    {:<20} {:>12}  {:>10.3f} GFLOP {:>10.3f} MB  {:>4} waves  {}\n", k["name"].get<std::string>(), seconds(k["time_s"]), k["flops"].get<double>() * 1e-9,
+        text += fmt::format("    {:<20} {:>12}  {:>10.3f} GFLOP {:>10.3f} MB  {:>4} waves  {}\n",
+                            k["name"].get<std::string>(), seconds(k["time_s"]), k["flops"].get<double>() * 1e-9,
                             k["bytes"].get<double>() * 1e-6, k["waves"].get<int>(), k["limit"].get<std::string>());
   }
-  text += fmt::format("\nideal TTFT of the first request {} (no latency, no contention), ideal bubble {:.1f} %\n", seconds(e["prefill"]["ideal_ttft_s"]),
-                      100 * e["prefill"]["ideal_bubble_fraction"].get<double>());
+  text += fmt::format("\nideal TTFT of the first request {} (no latency, no contention), ideal bubble {:.1f} %\n",
+                      seconds(e["prefill"]["ideal_ttft_s"]), 100 * e["prefill"]["ideal_bubble_fraction"].get<double>());
   text += "\nKV handoff of the first chunk\n";
   for (const Json& h : e["handoffs"])
-    text += fmt::format("  prefill rank {:>3} > decode rank {:>3}: {:>12} bytes, alone {}\n", h["prefill_rank"].get<int>(), h["decode_rank"].get<int>(),
+    text += fmt::format("  prefill rank {:>3} > decode rank {:>3}: {:>12} bytes, alone {}\n",
+                        h["prefill_rank"].get<int>(), h["decode_rank"].get<int>(),
                         h["bytes_per_chunk"].get<std::uint64_t>(), seconds(h["uncontended_s"]));
   return text;
 }

@@ -1,7 +1,7 @@
-#include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 #include <fmt/os.h>
+#include <algorithm>
+#include <cmath>
 
 #include "sc_main/kinds/disaggregated_prefill.h"
 
@@ -42,7 +42,8 @@ void add_request_metrics(Json& metrics, workload::prefill::System& system) {
     decode_start.push_back((t.decode_begun - arrival).seconds());
     queueing.push_back((t.prefill_begun - t.queued).seconds());
     kv_exposed.push_back((t.kv_landed - t.prefilled).seconds());
-    if (t.tokens.size() > 1) tpot.push_back((t.tokens.back() - t.first_token).seconds() / static_cast<double>(t.tokens.size() - 1));
+    if (t.tokens.size() > 1)
+      tpot.push_back((t.tokens.back() - t.first_token).seconds() / static_cast<double>(t.tokens.size() - 1));
   }
   metrics["requests"] = ttft.size();
   add_percentiles(metrics, "ttft", ttft);
@@ -90,7 +91,8 @@ void add_pipeline_metrics(Json& metrics, workload::prefill::System& system) {
   }
   const double ranks = grid.ranks();
   metrics["prefill_window_s"] = window;
-  metrics["prefill_capacity_tokens_per_s"] = window > 0 ? static_cast<double>(system.prefill().tokens_done()) / window : 0.0;
+  metrics["prefill_capacity_tokens_per_s"] =
+      window > 0 ? static_cast<double>(system.prefill().tokens_done()) / window : 0.0;
   metrics["stage_utilisation"] = utilisation;
   metrics["bubble_fraction"] = window > 0 ? std::max(0.0, 1 - sum.occupied_s / ranks / window) : 0.0;
   metrics["exposed_s"]["tp"] = sum.tp_s / ranks;
@@ -106,7 +108,8 @@ void add_decode_metrics(Json& metrics, workload::prefill::System& system) {
   d["tokens"] = decode.tokens();
   d["step_s"] = decode.steps() > 0 ? decode.step_seconds() / decode.steps() : 0.0;
   d["batch"] = decode.steps() > 0 ? static_cast<double>(decode.tokens()) / decode.steps() : 0.0;
-  d["capacity_tokens_per_s"] = decode.step_seconds() > 0 ? static_cast<double>(decode.tokens()) / decode.step_seconds() : 0.0;
+  d["capacity_tokens_per_s"] =
+      decode.step_seconds() > 0 ? static_cast<double>(decode.tokens()) / decode.step_seconds() : 0.0;
   RankTimes sum;
   const std::uint32_t ranks = system.decode_grid().ranks();
   for (std::uint32_t r = 0; r < ranks; ++r) {
@@ -115,7 +118,10 @@ void add_decode_metrics(Json& metrics, workload::prefill::System& system) {
     sum.pp_s += decode.passes().times(r).pp_s;
     sum.host_s += decode.passes().times(r).host_s;
   }
-  d["exposed_s"] = {{"tp", sum.tp_s / ranks}, {"pp", sum.pp_s / ranks}, {"tp_sync", sum.tp_sync_s / ranks}, {"host", sum.host_s / ranks}};
+  d["exposed_s"] = {{"tp", sum.tp_s / ranks},
+                    {"pp", sum.pp_s / ranks},
+                    {"tp_sync", sum.tp_sync_s / ranks},
+                    {"host", sum.host_s / ranks}};
   metrics["decode"] = d;
 }
 
@@ -164,8 +170,9 @@ void DisaggregatedPrefill::add_metrics(Json& metrics) {
 void DisaggregatedPrefill::write_tables(const OutputDirectory& directory) const {
   auto out = fmt::output_file(directory.file("requests.csv"));
   // The first twelve as LLMServingSim writes them: nanoseconds, rows in completion order.
-  out.print("instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"
-            "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
+  out.print(
+      "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"
+      "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
   for (const std::uint32_t r : system_->finished_order()) {
     const workload::prefill::RequestTimes& t = system_->requests()[r];
     const workload::prefill::Request& request = spec().requests[r];
@@ -175,23 +182,28 @@ void DisaggregatedPrefill::write_tables(const OutputDirectory& directory) const 
     for (std::size_t i = 1; i < t.tokens.size(); ++i)
       gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
     const std::uint64_t tpot = t.tokens.size() > 1 ? (end - first) / (t.tokens.size() - 1) : 0;
-    out.print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{},{},{},{},{}\n", r, scenario_.model.name, request.prompt_tokens,
-              request.output_tokens, arrival, end, end - arrival, nanoseconds(t.prefill_begun) - arrival, first - arrival, tpot, gaps,
-              nanoseconds(t.queued), nanoseconds(t.admitted), nanoseconds(t.prefill_begun), nanoseconds(t.prefilled), first, nanoseconds(t.kv_landed), nanoseconds(t.decode_begun));
+    out.print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{},{},{},{},{}\n", r, scenario_.model.name,
+              request.prompt_tokens, request.output_tokens, arrival, end, end - arrival,
+              nanoseconds(t.prefill_begun) - arrival, first - arrival, tpot, gaps, nanoseconds(t.queued),
+              nanoseconds(t.admitted), nanoseconds(t.prefill_begun), nanoseconds(t.prefilled), first,
+              nanoseconds(t.kv_landed), nanoseconds(t.decode_begun));
   }
 }
 
 std::string DisaggregatedPrefill::table(const Json& s) const {
   const Json& m = s["metrics"];
   std::string text;
-  const auto line = [&](const std::string& name, const std::string& value) { text += fmt::format("    {:<30} {}\n", name, value); };
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("    {:<30} {}\n", name, value);
+  };
   const auto seconds = [&](const Json& j) { return duration_text(j.get<double>()); };
-  text += fmt::format("{} on {}: {} request{}, host {}\n", s["model"].get<std::string>(), machine_text(scenario_), m["requests"].get<int>(),
-                      m["requests"] == 1 ? "" : "s", spec().host.name);
+  text += fmt::format("{} on {}: {} request{}, host {}\n", s["model"].get<std::string>(), machine_text(scenario_),
+                      m["requests"].get<int>(), m["requests"] == 1 ? "" : "s", spec().host.name);
   const bool many = m["requests"].get<int>() > 1;
   const auto spread = [&](const char* name) {
     const std::string n = name;
-    return seconds(m[n + "_s"]) + (many ? fmt::format("  (p50 {}, p99 {})", seconds(m[n + "_p50_s"]), seconds(m[n + "_p99_s"])) : "");
+    return seconds(m[n + "_s"]) +
+           (many ? fmt::format("  (p50 {}, p99 {})", seconds(m[n + "_p50_s"]), seconds(m[n + "_p99_s"])) : "");
   };
   const auto per_s = [](const Json& rate) { return fmt::format("{:.1f} tokens/s", rate.get<double>()); };
   // What a grid's ranks spent beside kernels: of a whole run, or of each of its steps.
@@ -213,7 +225,8 @@ std::string DisaggregatedPrefill::table(const Json& s) const {
   text += fmt::format("\n  prefill, in all: {} with a prompt in it\n", seconds(m["prefill_window_s"]));
   line("capacity", per_s(m["prefill_capacity_tokens_per_s"]));
   std::string stages;
-  for (const auto& [name, value] : m["stage_utilisation"].items()) stages += fmt::format("{}{} {:.1f} %", stages.empty() ? "" : ", ", name, 100 * value.get<double>());
+  for (const auto& [name, value] : m["stage_utilisation"].items())
+    stages += fmt::format("{}{} {:.1f} %", stages.empty() ? "" : ", ", name, 100 * value.get<double>());
   line("kernel utilisation", stages);
   line("bubble fraction", fmt::format("{:.1f} %", 100 * m["bubble_fraction"].get<double>()));
   line("exposed TP / gate / PP / host", exposed(m["exposed_s"], 1) + ", mean of ranks");

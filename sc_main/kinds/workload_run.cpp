@@ -91,15 +91,17 @@ nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*
   }
   compute["extrapolated"] = nlohmann::ordered_json::object();
   for (const auto& [what, o] : all.outside)
-    compute["extrapolated"][what] = {{"times", o.times}, {"least", o.least}, {"most", o.most}, {"measured_from", o.first}, {"measured_to", o.last}};
+    compute["extrapolated"][what] = {
+        {"times", o.times}, {"least", o.least}, {"most", o.most}, {"measured_from", o.first}, {"measured_to", o.last}};
   return compute;
 }
 
 std::string profile_text(const nlohmann::ordered_json& compute) {
   std::string text = fmt::format("\n  kernel times of profile {}\n", compute["profile"].get<std::string>());
   for (const auto& [what, o] : compute["extrapolated"].items())
-    text += fmt::format("    extrapolated: {} from {:g} to {:g}, measured from {:g} to {:g}\n", what, o["least"].get<double>(), o["most"].get<double>(),
-                        o["measured_from"].get<double>(), o["measured_to"].get<double>());
+    text += fmt::format("    extrapolated: {} from {:g} to {:g}, measured from {:g} to {:g}\n", what,
+                        o["least"].get<double>(), o["most"].get<double>(), o["measured_from"].get<double>(),
+                        o["measured_to"].get<double>());
   return text;
 }
 

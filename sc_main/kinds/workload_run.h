@@ -87,8 +87,7 @@ class WorkloadRun {
   virtual void write_tables(const OutputDirectory& out) const = 0;
 };
 
-/// @throws InputError for what only arithmetic finds: ranks that do not fit in memory, a data type without a tensor
-/// rate
+/// @throws InputError for what only arithmetic finds: ranks that do not fit in memory, a data type with no tensor rate
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
                                                transport::Fabric& fabric, workload::JobSink& sink);
 /// Rows that jobs.csv would have with everything in it, about.
@@ -101,7 +100,9 @@ nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32
 /// The compute() of timers that may use a profile, and its lines in the table on stdout.
 nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers);
 std::string profile_text(const nlohmann::ordered_json& compute);
-inline double done_of(std::uint64_t done, std::uint64_t all) { return static_cast<double>(done) / static_cast<double>(all); }
+inline double done_of(std::uint64_t done, std::uint64_t all) {
+  return static_cast<double>(done) / static_cast<double>(all);
+}
 /// "12.3 ms", as tables show times.
 std::string duration_text(double seconds);
 

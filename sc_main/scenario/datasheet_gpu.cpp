@@ -70,14 +70,25 @@ Record<GpuDatasheet> gpu_record() {
 
   Record<G::L2> l2;
   l2.add("capacity_mib", &G::L2::capacity_mib, "L2 capacity").range(1e-6, 1e6).required();
-  l2.add("working_ratio", &G::L2::working_ratio, "of the capacity, that a working set may fill before parts of it are read again").range(1e-6, 1).inherited();
-  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth, per SM and clock").range(1e-6, 1e6).required().inherited();
+  l2.add("working_ratio", &G::L2::working_ratio,
+         "of the capacity, that a working set may fill before parts of it are read again")
+      .range(1e-6, 1)
+      .inherited();
+  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth, per SM and clock")
+      .range(1e-6, 1e6)
+      .required()
+      .inherited();
 
   Record<G::Hbm> hbm;
   hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").range(1e-6, 1e5).required();
   hbm.add("gb_per_s", &G::Hbm::gb_per_s, "memory bandwidth by specification").range(1e-6, kMostRate).required();
-  hbm.add("gemm_ratio", &G::Hbm::gemm_ratio, "share of gb_per_s that operands of matrix products reach").range(1e-6, 1).required().inherited();
-  hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach").range(1e-6, 1).inherited();
+  hbm.add("gemm_ratio", &G::Hbm::gemm_ratio, "share of gb_per_s that operands of matrix products reach")
+      .range(1e-6, 1)
+      .required()
+      .inherited();
+  hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach")
+      .range(1e-6, 1)
+      .inherited();
   hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "kernel size at half of stream_ratio")
       .range(0, 1e6)
       .required()
@@ -104,16 +115,25 @@ Record<GpuDatasheet> gpu_record() {
       .range(0, kMostUs)
       .required()
       .inherited();
-  kernel.add("split_k_us", &G::Kernel::split_k_us, "reduction pass of a split-K GEMM").range(0, kMostUs).required().inherited();
-  kernel.add("gemm_step_clocks", &G::Kernel::gemm_step_clocks, "least clocks of a step of a GEMM's main loop").range(0, 1e6).inherited();
+  kernel.add("split_k_us", &G::Kernel::split_k_us, "reduction pass of a split-K GEMM")
+      .range(0, kMostUs)
+      .required()
+      .inherited();
+  kernel.add("gemm_step_clocks", &G::Kernel::gemm_step_clocks, "least clocks of a step of a GEMM's main loop")
+      .range(0, 1e6)
+      .inherited();
   kernel.add("overlap_exponent", &G::Kernel::overlap_exponent, "p-norm that joins tensor, L2 and memory time")
       .range(1, 64)
       .inherited();
-  kernel.add("attention_ratio", &G::Kernel::attention_ratio, "efficiency of prefill attention, of products at the fp16 tensor peak in turn with exponentials")
+  kernel
+      .add("attention_ratio", &G::Kernel::attention_ratio,
+           "efficiency of prefill attention, of products at the fp16 tensor peak in turn with exponentials")
       .range(1e-6, 2)
       .required()
       .inherited();
-  kernel.add("attention_row_clocks", &G::Kernel::attention_row_clocks, "clocks of a query row beside its keys, with heads of 128 numbers")
+  kernel
+      .add("attention_row_clocks", &G::Kernel::attention_row_clocks,
+           "clocks of a query row beside its keys, with heads of 128 numbers")
       .range(0, 1e6)
       .required()
       .inherited();
@@ -131,7 +151,9 @@ Record<GpuDatasheet> gpu_record() {
       .range(0, kMostUs)
       .required()
       .inherited();
-  kernel.add("decode_flight_kib", &G::Kernel::decode_flight_kib, "on its way from memory for one thread block of decode attention")
+  kernel
+      .add("decode_flight_kib", &G::Kernel::decode_flight_kib,
+           "on its way from memory for one thread block of decode attention")
       .range(1e-6, 1e6)
       .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
       .inherited();
@@ -142,29 +164,64 @@ Record<GpuDatasheet> gpu_record() {
 
   // p2pBandwidthLatencyTest of the A100: 2.7 us a copy of 4 B, 5.1 us by SMs, without the way there.
   Record<G::Copy> copy;
-  copy.add("engine_us", &G::Copy::engine_us, "start of a copy engine's copy").range(0, kMostUs).cite("p2pBandwidthLatencyTest, A100");
-  copy.add("kernel_us", &G::Copy::kernel_us, "start of a copy by SMs").range(0, kMostUs).cite("p2pBandwidthLatencyTest, A100");
+  copy.add("engine_us", &G::Copy::engine_us, "start of a copy engine's copy")
+      .range(0, kMostUs)
+      .cite("p2pBandwidthLatencyTest, A100");
+  copy.add("kernel_us", &G::Copy::kernel_us, "start of a copy by SMs")
+      .range(0, kMostUs)
+      .cite("p2pBandwidthLatencyTest, A100");
 
   Record<G::Collective> collective;
   collective.add("channels", &G::Collective::channels, "CTAs of NCCL's largest kernels").range(1, 1024).required();
-  collective.add("launch_us", &G::Collective::launch_us, "NCCL kernel from a stream, in a loop, to its first action").range(0, kMostUs).required();
-  collective.add("wide_launch_us", &G::Collective::wide_launch_us, "more of it when channels have all their threads").range(0, kMostUs).required();
-  collective.add("graph_launch_us", &G::Collective::graph_launch_us, "a collective kernel inside a CUDA graph").range(0, kMostUs).required();
-  collective.add("p2p_launch_us", &G::Collective::p2p_launch_us, "more for grouped sends and receives").range(0, kMostUs).required();
-  collective.add("ll_step_ns", &G::Collective::ll_step_ns, "LL: an action of a channel with few threads").range(0, kMostNs).required();
-  collective.add("ll_wide_step_ns", &G::Collective::ll_wide_step_ns, "more of it with all threads").range(0, kMostNs).required();
-  collective.add("ll_line_ns", &G::Collective::ll_line_ns, "LL: each further line of 8 B per thread").range(0, kMostNs).required();
+  collective.add("launch_us", &G::Collective::launch_us, "NCCL kernel from a stream, in a loop, to its first action")
+      .range(0, kMostUs)
+      .required();
+  collective.add("wide_launch_us", &G::Collective::wide_launch_us, "more of it when channels have all their threads")
+      .range(0, kMostUs)
+      .required();
+  collective.add("graph_launch_us", &G::Collective::graph_launch_us, "a collective kernel inside a CUDA graph")
+      .range(0, kMostUs)
+      .required();
+  collective.add("p2p_launch_us", &G::Collective::p2p_launch_us, "more for grouped sends and receives")
+      .range(0, kMostUs)
+      .required();
+  collective.add("ll_step_ns", &G::Collective::ll_step_ns, "LL: an action of a channel with few threads")
+      .range(0, kMostNs)
+      .required();
+  collective.add("ll_wide_step_ns", &G::Collective::ll_wide_step_ns, "more of it with all threads")
+      .range(0, kMostNs)
+      .required();
+  collective.add("ll_line_ns", &G::Collective::ll_line_ns, "LL: each further line of 8 B per thread")
+      .range(0, kMostNs)
+      .required();
   collective.add("ll128_step_ns", &G::Collective::ll128_step_ns, "LL128: an action").range(0, kMostNs).required();
-  collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload of one channel").range(1e-6, kMostRate).required();
+  collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload of one channel")
+      .range(1e-6, kMostRate)
+      .required();
   collective.add("simple_step_ns", &G::Collective::simple_step_ns, "Simple: a slice").range(0, kMostNs).required();
-  collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload of one channel").range(1e-6, kMostRate).required();
-  collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload of one channel").range(1e-6, kMostRate).required();
+  collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload of one channel")
+      .range(1e-6, kMostRate)
+      .required();
+  collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload of one channel")
+      .range(1e-6, kMostRate)
+      .required();
   collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
   collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: an action").range(0, kMostNs);
-  collective.add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s, "in-switch kernels: payload of one channel, per role; 0: none").none_or(kLeastRate, kMostRate);
-  collective.add("custom_step_ns", &G::Collective::custom_step_ns, "serving engines' one-shot all-reduce: an action (two-shot: simple_step_ns)").range(0, kMostNs).required();
-  collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum").range(1e-6, kMostRate).required();
-  collective.add("eager_us", &G::Collective::eager_us, "a framework's call outside a graph").range(0, kMostUs).required();
+  collective
+      .add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s,
+           "in-switch kernels: payload of one channel, per role; 0: none")
+      .none_or(kLeastRate, kMostRate);
+  collective
+      .add("custom_step_ns", &G::Collective::custom_step_ns,
+           "serving engines' one-shot all-reduce: an action (two-shot: simple_step_ns)")
+      .range(0, kMostNs)
+      .required();
+  collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum")
+      .range(1e-6, kMostRate)
+      .required();
+  collective.add("eager_us", &G::Collective::eager_us, "a framework's call outside a graph")
+      .range(0, kMostUs)
+      .required();
 
   Record<G::NvLink> nvlink;
   nvlink.add("generation", &G::NvLink::generation, "NVLink generation; 0: none").range(0, 16);
@@ -173,13 +230,15 @@ Record<GpuDatasheet> gpu_record() {
   nvlink.add("bridge", &G::NvLink::bridge, "the links join this card and the one beside it, and reach no switch");
 
   Record<G::C2c> c2c;
-  c2c.add("gb_per_s", &G::C2c::gb_per_s, "NVLink-C2C to the CPU beside it, one direction; 0: none").none_or(kLeastRate, kMostRate);
+  c2c.add("gb_per_s", &G::C2c::gb_per_s, "NVLink-C2C to the CPU beside it, one direction; 0: none")
+      .none_or(kLeastRate, kMostRate);
 
   Record<G::Pcie> pcie;
   pcie.add("generation", &G::Pcie::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
   pcie.add("lanes", &G::Pcie::lanes, "PCIe lanes").range(1, 32);
-  pcie.add("p2p", &G::Pcie::p2p,
-           "peers of its server reach its memory; without, their bytes bounce off host memory (but over an NVLink bridge)");
+  pcie.add(
+      "p2p", &G::Pcie::p2p,
+      "peers of its server reach its memory; without, their bytes bounce off host memory (but over an NVLink bridge)");
 
   Record<G> r;
   r.nested("sm", &G::sm, sm, "streaming multiprocessors").required();

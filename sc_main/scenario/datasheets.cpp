@@ -28,10 +28,13 @@ Record<LinkDatasheet> link_record() {
 /// A PCIe link, with what the receiver at either end advertises.
 Record<LinkDatasheet> pcie_link_record() {
   Record<LinkDatasheet> r = link_record();
-  r.add("posted_headers", &LinkDatasheet::posted_headers, "write packets that a receiver takes per virtual channel; 0: ample")
+  r.add("posted_headers", &LinkDatasheet::posted_headers,
+        "write packets that a receiver takes per virtual channel; 0: ample")
       .none_or(1, kMostHeaders);
-  r.add("non_posted_headers", &LinkDatasheet::non_posted_headers, "read requests that it takes; 0: ample").none_or(1, kMostHeaders);
-  r.add("completion_headers", &LinkDatasheet::completion_headers, "completions that a switch or root port takes; 0: ample")
+  r.add("non_posted_headers", &LinkDatasheet::non_posted_headers, "read requests that it takes; 0: ample")
+      .none_or(1, kMostHeaders);
+  r.add("completion_headers", &LinkDatasheet::completion_headers,
+        "completions that a switch or root port takes; 0: ample")
       .none_or(1, kMostHeaders);
   return r;
 }
@@ -42,9 +45,12 @@ Record<PcieCredits> pcie_credits_record() {
   const auto headers = [&](const char* key, double PcieCredits::*field, const char* what) {
     r.add(key, field, what).above(0, kMostHeaders).required();
   };
-  headers("posted_headers_per_gb_per_s", &PcieCredits::posted_headers_per_gb_per_s, "posted header credits per GB/s of a link");
-  headers("non_posted_headers_per_gb_per_s", &PcieCredits::non_posted_headers_per_gb_per_s, "non-posted header credits per GB/s of a link");
-  headers("completion_headers_per_gb_per_s", &PcieCredits::completion_headers_per_gb_per_s, "completion header credits per GB/s of a link");
+  headers("posted_headers_per_gb_per_s", &PcieCredits::posted_headers_per_gb_per_s,
+          "posted header credits per GB/s of a link");
+  headers("non_posted_headers_per_gb_per_s", &PcieCredits::non_posted_headers_per_gb_per_s,
+          "non-posted header credits per GB/s of a link");
+  headers("completion_headers_per_gb_per_s", &PcieCredits::completion_headers_per_gb_per_s,
+          "completion header credits per GB/s of a link");
   return r;
 }
 
@@ -75,11 +81,15 @@ Record<PcieProtocol> pcie_record() {
   r.add("max_read_request_bytes", &PcieProtocol::max_read_request_bytes, "payload per read request of a NIC (MRRS)")
       .range(64, 4096)
       .required();
-  r.add("gpu_payload_bytes", &PcieProtocol::gpu_payload_bytes, "payload per packet that a GPU writes").range(64, 4096).required();
+  r.add("gpu_payload_bytes", &PcieProtocol::gpu_payload_bytes, "payload per packet that a GPU writes")
+      .range(64, 4096)
+      .required();
   r.add("gpu_read_request_bytes", &PcieProtocol::gpu_read_request_bytes, "payload per read request of a GPU (MRRS)")
       .range(64, 4096)
       .required();
-  r.add("gpu_read_tags", &PcieProtocol::gpu_read_tags, "read requests that a GPU has under way").range(1, 65536).required();
+  r.add("gpu_read_tags", &PcieProtocol::gpu_read_tags, "read requests that a GPU has under way")
+      .range(1, 65536)
+      .required();
   r.add("host_completion_bytes", &PcieProtocol::host_completion_bytes, "payload per completion of a root complex")
       .range(64, 4096)
       .required();
@@ -113,7 +123,9 @@ Record<NvLinkProtocol> nvlink_record() {
   r.add("copy_engine_payload_bytes", &NvLinkProtocol::copy_engine_payload_bytes, "payload per packet of copy engines")
       .range(1, 4096)
       .required();
-  r.add("sm_request_bytes", &NvLinkProtocol::sm_request_bytes, "read by one request of an SM").range(1, 65536).required();
+  r.add("sm_request_bytes", &NvLinkProtocol::sm_request_bytes, "read by one request of an SM")
+      .range(1, 65536)
+      .required();
   r.add("copy_engine_request_bytes", &NvLinkProtocol::copy_engine_request_bytes, "read by one request of a copy engine")
       .range(1, 65536)
       .required();
@@ -133,7 +145,9 @@ Record<NvLinkProtocol> nvlink_record() {
 Record<C2cProtocol> c2c_record() {
   Record<C2cProtocol> r;
   r.add("line_bytes", &C2cProtocol::line_bytes, "payload per packet: a cache line").range(1, 4096).required();
-  r.add("overhead_bytes", &C2cProtocol::overhead_bytes, "of a line, and of a request for one").range(0, 4096).required();
+  r.add("overhead_bytes", &C2cProtocol::overhead_bytes, "of a line, and of a request for one")
+      .range(0, 4096)
+      .required();
   return r;
 }
 
@@ -190,8 +204,12 @@ Record<NvSwitchDatasheet> nvswitch_record() {
 Record<HostMemoryDatasheet> host_memory_record() {
   Record<HostMemoryDatasheet> r;
   r.add("gb_per_s", &HostMemoryDatasheet::gb_per_s, "DRAM of a socket, one direction").above(0, kMostRate).required();
-  r.add("read_latency_ns", &HostMemoryDatasheet::read_latency_ns, "read request to completion").range(0, kMostNs).required();
-  r.add("buffer_bytes", &HostMemoryDatasheet::buffer_bytes, "of writes, per virtual channel").range(1, kMostBytes).required();
+  r.add("read_latency_ns", &HostMemoryDatasheet::read_latency_ns, "read request to completion")
+      .range(0, kMostNs)
+      .required();
+  r.add("buffer_bytes", &HostMemoryDatasheet::buffer_bytes, "of writes, per virtual channel")
+      .range(1, kMostBytes)
+      .required();
   r.add("bounce_chunk_bytes", &HostMemoryDatasheet::bounce_chunk_bytes, "chunk of a staging buffer between two GPUs")
       .range(64, kMostBytes)
       .required();
@@ -199,7 +217,9 @@ Record<HostMemoryDatasheet> host_memory_record() {
         "start of each chunk's copy in, and out, where copy engines stage between GPUs without peer access")
       .range(0, 1000)
       .required();
-  r.add("bounce_chunks", &HostMemoryDatasheet::bounce_chunks, "chunks that a staging buffer holds").range(1, 65536).required();
+  r.add("bounce_chunks", &HostMemoryDatasheet::bounce_chunks, "chunks that a staging buffer holds")
+      .range(1, 65536)
+      .required();
   return r;
 }
 
@@ -210,8 +230,12 @@ Record<NicDatasheet> nic_record() {
       .range(kOldestPcie, kNewestPcie)
       .required();
   r.add("pcie_lanes", &NicDatasheet::pcie_lanes, "PCIe lanes").range(1, 32);
-  r.add("post_ns", &NicDatasheet::post_ns, "one host thread's time to post a work request").range(0, kMostNs).cite("perftest, ConnectX-6: 2.6 million writes a second");
-  r.add("inline_bytes", &NicDatasheet::inline_bytes, "a host's work request carries the data up to so many").range(0, 4096).cite("linux-rdma/perftest: of a write's latency");
+  r.add("post_ns", &NicDatasheet::post_ns, "one host thread's time to post a work request")
+      .range(0, kMostNs)
+      .cite("perftest, ConnectX-6: 2.6 million writes a second");
+  r.add("inline_bytes", &NicDatasheet::inline_bytes, "a host's work request carries the data up to so many")
+      .range(0, 4096)
+      .cite("linux-rdma/perftest: of a write's latency");
   r.add("doorbell_ns", &NicDatasheet::doorbell_ns, "work request to first read request").range(0, kMostNs).required();
   r.add("transmit_ns", &NicDatasheet::transmit_ns, "transmit pipeline").range(0, kMostNs).required();
   r.add("receive_ns", &NicDatasheet::receive_ns, "receive pipeline").range(0, kMostNs).required();
@@ -239,10 +263,13 @@ Record<BoardDatasheet> board_record() {
   r.add("gpus", &BoardDatasheet::gpus, "GPUs per server").range(1, 128).required();
   r.add("trays", &BoardDatasheet::trays, "parts of a server at which PCIe ends").range(1, 64);
   r.add("sockets", &BoardDatasheet::sockets, "CPU sockets per server").range(1, 128);
-  r.add("pcie_switches", &BoardDatasheet::pcie_switches, "PCIe switches per server; 0: GPUs and NICs hang at the sockets")
+  r.add("pcie_switches", &BoardDatasheet::pcie_switches,
+        "PCIe switches per server; 0: GPUs and NICs hang at the sockets")
       .range(0, 16);
   r.add("c2c", &BoardDatasheet::c2c, "GPUs meet their socket over NVLink-C2C");
-  r.add("nics", &BoardDatasheet::nics, "NICs per server, spread evenly over its PCIe switches or sockets").range(1, kMostNics).required();
+  r.add("nics", &BoardDatasheet::nics, "NICs per server, spread evenly over its PCIe switches or sockets")
+      .range(1, kMostNics)
+      .required();
   r.add("gpu", &BoardDatasheet::gpu, "default GPU datasheet").required();
   r.add("nic", &BoardDatasheet::nic, "default NIC datasheet").required();
   r.add("pcie_switch", &BoardDatasheet::pcie_switch, "default PCIe switch datasheet");
@@ -272,7 +299,8 @@ constexpr std::size_t kLongestDatasheet = 1u << 20;
 
 Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
   const std::string& name = which.name;
-  if (is_datasheet_path(name)) return {name, parse_yaml(read_file(name, which.origin, which.key, kLongestDatasheet), name)};
+  if (is_datasheet_path(name))
+    return {name, parse_yaml(read_file(name, which.origin, which.key, kLongestDatasheet), name)};
   for (std::size_t i = 0; i < kEmbeddedFileCount; ++i) {
     if (folder + "/" + name == kEmbeddedFiles[i].path) {
       const std::string path = "platforms/datasheets/" + folder + "/" + name + ".yaml";
@@ -308,7 +336,8 @@ NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& f
   auto whole = std::make_shared<Node>(*sheet);
   for (const Field& field : fields) {
     const Entry* const theirs = family.find(field.key);
-    const auto own = std::find_if(whole->entries.begin(), whole->entries.end(), [&](const Entry& e) { return e.key == field.key; });
+    const auto own =
+        std::find_if(whole->entries.begin(), whole->entries.end(), [&](const Entry& e) { return e.key == field.key; });
     const bool is_missing = own == whole->entries.end();
     if (!theirs) continue;
     if (field.is_inherited) {
@@ -317,7 +346,8 @@ NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& f
       Node empty;
       empty.kind = Node::Kind::mapping;
       empty.origin = sheet->origin;
-      const NodePtr filled = with_inherited(*field.members, is_missing ? std::make_shared<const Node>(empty) : own->value, *theirs->value);
+      const NodePtr filled =
+          with_inherited(*field.members, is_missing ? std::make_shared<const Node>(empty) : own->value, *theirs->value);
       if (!is_missing)
         own->value = filled;
       else if (!filled->entries.empty())
@@ -331,12 +361,14 @@ NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& f
 Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t followers = 0) {
   constexpr std::uint32_t kMostFollowers = 8;
   if (followers > kMostFollowers)
-    throw InputError(which.origin, which.key + ": more than " + std::to_string(kMostFollowers) + " datasheets follow each other, or one follows itself");
+    throw InputError(which.origin, which.key + ": more than " + std::to_string(kMostFollowers) +
+                                       " datasheets follow each other, or one follows itself");
   Sheet sheet = open_sheet("gpus", which);
   const Entry* const family = sheet.root->find("family");
   if (!family) return sheet;
   DatasheetName base_name{read_text({}, *family->value, "family"), "family", family->value->origin};
-  if (is_datasheet_path(base_name.name)) base_name.name = (std::filesystem::path(sheet.file).parent_path() / base_name.name).string();
+  if (is_datasheet_path(base_name.name))
+    base_name.name = (std::filesystem::path(sheet.file).parent_path() / base_name.name).string();
   const Sheet base = open_gpu(base_name, fields, followers + 1);
   sheet.root = with_inherited(fields, sheet.root, *base.root);
   return sheet;
@@ -426,7 +458,9 @@ workload::Host load_host(const std::string& preset) {
   r.add("async", &Host::async, "a step is prepared while the one before runs").required();
   r.add("step_us", &Host::step_us, "of each step").range(0, kLongestHostUs).required();
   r.add("sequence_us", &Host::sequence_us, "of each sequence of a step").range(0, kLongestHostUs).required();
-  r.add("layer_us", &Host::layer_us, "of each layer whose kernels are launched one by one").range(0, kLongestHostUs).required();
+  r.add("layer_us", &Host::layer_us, "of each layer whose kernels are launched one by one")
+      .range(0, kLongestHostUs)
+      .required();
   r.add("request_us", &Host::request_us, "before a request is queued").range(0, kLongestHostUs).required();
   r.add("token_us", &Host::token_us, "before the client has a token").range(0, kLongestHostUs).required();
   return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);

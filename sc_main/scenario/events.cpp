@@ -14,7 +14,8 @@ MachineEvent resolve_event(const EventItem& written, const std::string& key, con
   if (of_link == !written.gpu.empty()) refuse("", "is of one thing: accepted: link or gpu");
   if (of_link) {
     if (written.slow_ratio) refuse(".slow_ratio", "is said of a gpu; of a link: rate_ratio, or fail: true");
-    if (written.fail == written.rate_ratio.has_value()) refuse("", "says one thing of a link: rate_ratio, or fail: true");
+    if (written.fail == written.rate_ratio.has_value())
+      refuse("", "says one thing of a link: rate_ratio, or fail: true");
   } else {
     if (written.rate_ratio) refuse(".rate_ratio", "is said of a link; of a gpu: slow_ratio");
     if (written.fail) refuse(".fail", "is said of a link; of a gpu: slow_ratio");
@@ -23,7 +24,9 @@ MachineEvent resolve_event(const EventItem& written, const std::string& key, con
   }
   constexpr long double kFsPerUs = 1e9L;
   MachineEvent event;
-  event.kind = !of_link ? MachineEvent::Kind::slow_gpu : written.fail ? MachineEvent::Kind::fail : MachineEvent::Kind::derate;
+  event.kind = !of_link       ? MachineEvent::Kind::slow_gpu
+               : written.fail ? MachineEvent::Kind::fail
+                              : MachineEvent::Kind::derate;
   event.at = long_time(written.at_us * kFsPerUs);
   event.name = of_link ? written.link : written.gpu;
   event.key = key + (of_link ? ".link" : ".gpu");

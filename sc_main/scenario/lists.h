@@ -18,7 +18,8 @@ inline nlohmann::json list_schema(const nlohmann::json& item) {
 /// @throws InputError: not a list, an empty one, or one that is too long; what `read` throws
 template <class Value, class Read>
 std::vector<Value> read_list(const Node& node, const std::string& path, const Read& read) {
-  if (node.kind != Node::Kind::sequence) throw InputError(node.origin, path + ": expected a list, got " + node.described());
+  if (node.kind != Node::Kind::sequence)
+    throw InputError(node.origin, path + ": expected a list, got " + node.described());
   if (node.items.empty()) throw InputError(node.origin, path + ": is empty; at least one");
   if (static_cast<double>(node.items.size()) > kMostListed)
     throw InputError(node.origin, path + ": " + std::to_string(node.items.size()) + " entries; accepted: up to " +

@@ -43,21 +43,25 @@ std::vector<std::string> group_roles(WorkloadKind kind) {
   return {};
 }
 
-workload::ModelShape required_model(const ModelSection& written, const Source& source, std::vector<std::string>& notes) {
+workload::ModelShape required_model(const ModelSection& written, const Source& source,
+                                    std::vector<std::string>& notes) {
   if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
-  LoadedModel model = load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
+  LoadedModel model =
+      load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
   notes.insert(notes.end(), model.notes.begin(), model.notes.end());
   return std::move(model.shape);
 }
 
 /// A group on which nothing runs is a mistake, most likely in its name.
-void check_groups_used(const std::set<std::uint32_t>& used, const platforms::MachineSpec& machine, const Source& source) {
+void check_groups_used(const std::set<std::uint32_t>& used, const platforms::MachineSpec& machine,
+                       const Source& source) {
   std::vector<std::string> names;
   for (const std::uint32_t group : used) names.push_back(machine.groups[group].name);
   for (std::uint32_t g = 0; g < machine.groups.size(); ++g) {
     const std::string key = "machine.groups." + machine.groups[g].name;
     if (used.count(g) == 0)
-      throw InputError(place_of(source.root, key), key + ": the workload uses no GPU of this group" + suggestion(machine.groups[g].name, names));
+      throw InputError(place_of(source.root, key),
+                       key + ": the workload uses no GPU of this group" + suggestion(machine.groups[g].name, names));
   }
 }
 
@@ -66,7 +70,8 @@ std::set<std::uint32_t> groups_of(const std::vector<std::uint32_t>& gpus, const 
   std::set<std::uint32_t> used;
   for (const std::uint32_t gpu : gpus) {
     std::uint32_t group = 0, first = 0;
-    while (gpu >= first + machine.groups[group].servers * machine.board.gpus) first += machine.groups[group++].servers * machine.board.gpus;
+    while (gpu >= first + machine.groups[group].servers * machine.board.gpus)
+      first += machine.groups[group++].servers * machine.board.gpus;
     used.insert(group);
   }
   return used;
@@ -75,8 +80,10 @@ std::set<std::uint32_t> groups_of(const std::vector<std::uint32_t>& gpus, const 
 /// A key that would change nothing is a mistake.
 void refuse_model(const Source& source, const ComputeSection& compute) {
   const std::string profile = "compute.profile";
-  if (!compute.profile.empty()) throw InputError(place_of(source.root, profile), profile + ": this workload.kind runs no model");
-  if (value_at(source.root, "model")) throw InputError(place_of(source.root, "model"), "model: this workload.kind runs no model");
+  if (!compute.profile.empty())
+    throw InputError(place_of(source.root, profile), profile + ": this workload.kind runs no model");
+  if (value_at(source.root, "model"))
+    throw InputError(place_of(source.root, "model"), "model: this workload.kind runs no model");
 }
 
 }  // namespace
@@ -120,12 +127,15 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     case WorkloadKind::collective:
       refuse_model(source, written.compute);
       result.workload = resolve_collective(written.workload.collective, result.machine, source);
-      check_groups_used(groups_of(std::get<workload::collective_test::CollectiveTestSpec>(result.workload).gpus, result.machine), result.machine, source);
+      check_groups_used(
+          groups_of(std::get<workload::collective_test::CollectiveTestSpec>(result.workload).gpus, result.machine),
+          result.machine, source);
       break;
     case WorkloadKind::p2p:
       refuse_model(source, written.compute);
       result.workload = resolve_p2p(written.workload.p2p, result.machine, source);
-      check_groups_used(groups_of(std::get<workload::p2p::PointToPointSpec>(result.workload).gpus, result.machine), result.machine, source);
+      check_groups_used(groups_of(std::get<workload::p2p::PointToPointSpec>(result.workload).gpus, result.machine),
+                        result.machine, source);
       if (!written.workload.p2p.p2p) remove_peer_access(result.machine);
       break;
     case WorkloadKind::kernel:
@@ -140,7 +150,8 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     case WorkloadKind::overlap:
       refuse_model(source, written.compute);
       result.workload = resolve_overlap(written.workload.overlap, result.machine, source);
-      check_groups_used(groups_of(std::get<workload::overlap::OverlapSpec>(result.workload).gpus, result.machine), result.machine, source);
+      check_groups_used(groups_of(std::get<workload::overlap::OverlapSpec>(result.workload).gpus, result.machine),
+                        result.machine, source);
       break;
   }
   result.workload_origin = place_of(source.root, "workload");

@@ -29,7 +29,8 @@ void check_added_groups(const Source& source, const std::string& key) {
   if (in_file.empty()) return;
   for (const Entry& entry : groups->entries)
     if (is_option(entry.origin) && entry.value->find("servers") == nullptr)
-      throw InputError(entry.origin, key + "." + entry.key + ": the scenario has no such group" + suggestion(entry.key, in_file) +
+      throw InputError(entry.origin, key + "." + entry.key + ": the scenario has no such group" +
+                                         suggestion(entry.key, in_file) +
                                          "; a group that --set adds needs servers, too");
 }
 
@@ -46,7 +47,8 @@ std::vector<GroupSection> groups_for(const std::vector<GroupSection>& written, c
       check_added_groups(source, key);
       return written;
     }
-    if (value_at(source.root, key)) throw InputError(place_of(source.root, key), key + ": is empty; at least one group");
+    if (value_at(source.root, key))
+      throw InputError(place_of(source.root, key), key + ": is empty; at least one group");
     return {plain("node")};
   }
   for (const GroupSection& group : written) {
@@ -130,10 +132,12 @@ void check_c2c(const MachineSpec& machine, const Source& source) {
 void bridge_pairs(MachineSpec& machine, const Source& source) {
   const std::string key = "machine.nvlink_bridge";
   if (machine.board.name != "plx_box")
-    throw InputError(place_of(source.root, key), key + ": " + machine.board.name + " has no room for bridges; accepted on plx_box only");
+    throw InputError(place_of(source.root, key),
+                     key + ": " + machine.board.name + " has no room for bridges; accepted on plx_box only");
   for (GroupSpec& group : machine.groups) {
     if (!group.gpu.nvlink.bridge || group.gpu.nvlink.links == 0 || group.gpu.nvlink.gb_per_s == 0)
-      throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " of group " + group.name + " takes no NVLink bridge");
+      throw InputError(place_of(source.root, key),
+                       key + ": " + group.gpu.name + " of group " + group.name + " takes no NVLink bridge");
     group.nvlink_planes = {group.gpu.nvlink.links};
     group.bridged = true;
   }
@@ -144,13 +148,12 @@ void resolve_nvlink(NvLinkBridge bridge, MachineSpec& machine, const Source& sou
   if (bridge == NvLinkBridge::pairs) bridge_pairs(machine, source);
   if (wired.empty()) return;
   for (GroupSpec& group : machine.groups) {
-    const std::uint32_t links =
-        group.gpu.nvlink.bridge || group.gpu.nvlink.gb_per_s == 0 ? 0 : group.gpu.nvlink.links;
+    const std::uint32_t links = group.gpu.nvlink.bridge || group.gpu.nvlink.gb_per_s == 0 ? 0 : group.gpu.nvlink.links;
     if (links < wired.size()) {
       const std::string key = "machine.groups." + group.name + ".gpu";
-      throw InputError(place_of(source.root, key),
-                       key + ": " + group.gpu.name + " has " + std::to_string(links) + " NVLinks to switches; " +
-                           machine.board.name + " has " + std::to_string(wired.size()) + " NVSwitches");
+      throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " has " + std::to_string(links) +
+                                                       " NVLinks to switches; " + machine.board.name + " has " +
+                                                       std::to_string(wired.size()) + " NVSwitches");
     }
     group.nvlink_planes = spread_links(links, wired);
   }
@@ -160,9 +163,9 @@ void resolve_network(const NetworkSection& written, MachineSpec& machine, const 
   const std::string key = "machine.network";
   machine.ib_switch = load_ib_switch(named(written.datasheet, machine.nic.network, key + ".datasheet", source));
   if (machine.ib_switch.ethernet == (machine.nic.protocol == "infiniband"))
-    throw InputError(place_of(source.root, key),
-                     key + ": " + machine.ib_switch.name + " switches " + (machine.ib_switch.ethernet ? "Ethernet" : "InfiniBand") +
-                         "; " + machine.nic.name + " speaks " + machine.nic.protocol);
+    throw InputError(place_of(source.root, key), key + ": " + machine.ib_switch.name + " switches " +
+                                                     (machine.ib_switch.ethernet ? "Ethernet" : "InfiniBand") + "; " +
+                                                     machine.nic.name + " speaks " + machine.nic.protocol);
   const bool is_single =
       written.kind ? *written.kind == NetworkWord::single_switch : nics_of(machine) <= machine.ib_switch.ports;
   machine.network = is_single ? NetworkKind::single_switch : NetworkKind::leaf_spine;
@@ -173,7 +176,8 @@ void resolve_network(const NetworkSection& written, MachineSpec& machine, const 
   for (const auto& [part, is_written] : {std::pair{".rail_optimized", written.rail_optimized},
                                          {".routing", written.routing.has_value()},
                                          {".spines", written.spines.has_value()}}) {
-    if (is_written) throw InputError(place_of(source.root, key + part), key + part + ": needs machine.network.kind: leaf_spine");
+    if (is_written)
+      throw InputError(place_of(source.root, key + part), key + part + ": needs machine.network.kind: leaf_spine");
   }
 }
 
@@ -184,7 +188,8 @@ void resolve_plx(const PlxSection& written, MachineSpec& machine, const Source& 
     throw InputError(place_of(source.root, key),
                      key + ": " + machine.board.name + " comes with its own PCIe switches; accepted on plx_box only");
   }
-  if (machine.board.pcie_switches != 0) machine.plx = load_pcie_switch(named(written.datasheet, machine.board.pcie_switch, key + ".datasheet", source));
+  if (machine.board.pcie_switches != 0)
+    machine.plx = load_pcie_switch(named(written.datasheet, machine.board.pcie_switch, key + ".datasheet", source));
   machine.uplink = written.uplink;
   machine.acs = written.acs;
 }
@@ -201,10 +206,9 @@ void resolve_nics(const MachineSection& written, MachineSpec& machine, const Sou
   if (written.nic.per_server) machine.nics_per_server = *written.nic.per_server;
   if (machine.nics_per_server % machine.board.trays != 0) {
     const std::string key = "machine.nic.per_server";
-    throw InputError(place_of(source.root, key), key + ": " + std::to_string(machine.nics_per_server) +
-                                                     " NICs do not spread evenly over the " +
-                                                     std::to_string(machine.board.trays) + " trays of " +
-                                                     machine.board.name);
+    throw InputError(place_of(source.root, key),
+                     key + ": " + std::to_string(machine.nics_per_server) + " NICs do not spread evenly over the " +
+                         std::to_string(machine.board.trays) + " trays of " + machine.board.name);
   }
 }
 

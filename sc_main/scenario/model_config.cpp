@@ -55,8 +55,9 @@ const Family& config_family(const ModelConfig& config) {
 bool is_gated(const ModelConfig& config, const Family& family) {
   const std::string name = config.text(kActivation);
   const std::vector<std::string> gated{"silu", "swish", "swiglu", "geglu", "reglu"};
-  const std::vector<std::string> plain{"gelu",        "gelu_new",   "gelu_fast", "gelu_pytorch_tanh", "gelu_accurate",
-                                       "gelu_python", "quick_gelu", "relu",      "relu2",             "relu_squared"};
+  const std::vector<std::string> plain{"gelu",          "gelu_new",    "gelu_fast",  "gelu_pytorch_tanh",
+                                       "gelu_accurate", "gelu_python", "quick_gelu", "relu",
+                                       "relu2",         "relu_squared"};
   const bool has_gate = name.empty() || std::count(gated.begin(), gated.end(), name) > 0;
   if (!has_gate && std::count(plain.begin(), plain.end(), name) == 0) {
     std::vector<std::string> accepted = gated;
@@ -89,7 +90,8 @@ void read_attention(ModelShape& shape, const ModelConfig& config, const Family& 
   shape.qkv_bias = config.flag(family.qkv);
   shape.output_bias = config.flag(family.output);
   shape.sinks = type == "gpt_oss";
-  const bool qk_norm = family.qk_norm != QkNorm::none && (*family.qk_norm_key == '\0' || config.flag({family.qk_norm_key}, false));
+  const bool qk_norm =
+      family.qk_norm != QkNorm::none && (*family.qk_norm_key == '\0' || config.flag({family.qk_norm_key}, false));
   if (qk_norm) shape.qk_norm = (family.qk_norm == QkNorm::per_head ? 2 : shape.heads + shape.kv_heads) * shape.head_dim;
 }
 
@@ -108,9 +110,11 @@ void read_experts(ModelShape& shape, const ModelConfig& config, const Family& fa
   shape.dense_ffn = ffn.value_or(0);
   shape.experts_per_token = config.required_size(kExpertsPerToken);
   if (shape.experts_per_token > shape.experts)
-    config.refuse(kExpertsPerToken, std::to_string(shape.experts_per_token) + " is more than the " + std::to_string(shape.experts) + " experts");
+    config.refuse(kExpertsPerToken, std::to_string(shape.experts_per_token) + " is more than the " +
+                                        std::to_string(shape.experts) + " experts");
   shape.shared_ffn = config.size({"shared_expert_intermediate_size", "shared_intermediate_size"}, 0).value_or(0);
-  if (const auto shared = config.size({"n_shared_experts", "num_shared_experts"}, 0)) shape.shared_ffn = *shared * shape.ffn;
+  if (const auto shared = config.size({"n_shared_experts", "num_shared_experts"}, 0))
+    shape.shared_ffn = *shared * shape.ffn;
   shape.shared_gate = shape.shared_ffn > 0 && type == "qwen2_moe";
   shape.router_bias = type == "gpt_oss" || type == "glm4_moe";
 }
@@ -122,12 +126,17 @@ void read_ends(ModelShape& shape, const ModelConfig& config, const Family& famil
   shape.embedding_norm = type == "bloom";
   Positions positions = family.positions;
   if (type == "falcon" && config.flag({"alibi"}, false)) positions = Positions::alibi;
-  if (type == "mpt") positions = config.flag({"alibi"}, false) ? Positions::alibi : config.flag({"rope"}, false) ? Positions::rotary : Positions::learned;
+  if (type == "mpt")
+    positions = config.flag({"alibi"}, false)  ? Positions::alibi
+                : config.flag({"rope"}, false) ? Positions::rotary
+                                               : Positions::learned;
   shape.rotary = positions == Positions::rotary;
   if (positions == Positions::learned)
-    shape.positions = config.required_size({"max_position_embeddings", "n_positions", "max_seq_len"}) + family.first_position;
+    shape.positions =
+        config.required_size({"max_position_embeddings", "n_positions", "max_seq_len"}) + family.first_position;
   const auto projected = config.size({"word_embed_proj_dim"});
-  if (projected && *projected != shape.hidden) config.refuse({"word_embed_proj_dim"}, "embeddings narrower than the layers are not modelled");
+  if (projected && *projected != shape.hidden)
+    config.refuse({"word_embed_proj_dim"}, "embeddings narrower than the layers are not modelled");
 }
 
 void read_norms(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
@@ -135,23 +144,28 @@ void read_norms(ModelShape& shape, const ModelConfig& config, const Family& fami
   shape.norm_vectors = family.norm_vectors;
   if (type == "stablelm" && config.flag({"use_parallel_residual"}, false)) shape.norms = 1;
   if (type == "falcon" && config.flag({"parallel_attn"}, true))
-    shape.norms = config.flag({"new_decoder_architecture"}, false) ? config.size({"num_ln_in_parallel_attn"}).value_or(2) : 1;
-  if (type == "falcon" && config.flag({"new_decoder_architecture"}, false) && !config.flag({"parallel_attn"}, true)) shape.norms = 2;
+    shape.norms =
+        config.flag({"new_decoder_architecture"}, false) ? config.size({"num_ln_in_parallel_attn"}).value_or(2) : 1;
+  if (type == "falcon" && config.flag({"new_decoder_architecture"}, false) && !config.flag({"parallel_attn"}, true))
+    shape.norms = 2;
   if (type == "mpt" && !config.flag({"no_bias"}, true)) {
     shape.qkv_bias = shape.output_bias = shape.mlp_bias = true;
     shape.norm_vectors = 2;
   }
   if (type == "opt" && !config.flag({"do_layer_norm_before"}, true))
-    config.refuse({"do_layer_norm_before"}, "norms behind attention and MLP alone are not modelled for this model_type");
+    config.refuse({"do_layer_norm_before"},
+                  "norms behind attention and MLP alone are not modelled for this model_type");
 }
 
 }  // namespace
 
-LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype, const std::string& kv_dtype) {
+LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
+                       const std::string& kv_dtype) {
   ModelConfig config(parse_json(read_file(path, where, "model.config", kLongestConfig), path));
   if (config.has({"kv_lora_rank"})) config.refuse({"kv_lora_rank"}, "multi-head latent attention is not modelled");
   if (config.has({"quantization_config", "compression_config"}) && !dtype.empty() && dtype != "bf16" && dtype != "fp16")
-    throw InputError(where, "model.dtype: " + dtype + ", but the config has quantised weights, beside which the rest is bf16 or fp16");
+    throw InputError(where, "model.dtype: " + dtype +
+                                ", but the config has quantised weights, beside which the rest is bf16 or fp16");
   const Family& family = config_family(config);
   const std::string type = config.text({"model_type"});
   config.set_defaults(family);

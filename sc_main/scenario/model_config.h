@@ -17,6 +17,7 @@ struct LoadedModel {
 /// Keys mean what the transformers library's class for the config's model_type means by them, absent ones have its defaults.
 /// @param dtype, kv_dtype  names that override the config's torch_dtype; "" to keep it (kv_dtype: to follow dtype)
 /// @throws InputError at the place in the config, or at `where` when the file itself cannot be read
-LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype, const std::string& kv_dtype);
+LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
+                       const std::string& kv_dtype);
 
 }  // namespace railyard::scenario

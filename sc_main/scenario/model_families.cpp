@@ -107,8 +107,8 @@ std::vector<Family> others() {
   f.types = {"gemma3_text", "gemma3"};
   f.qk_norm = QkNorm::per_head;
   f.window = WindowRule::pattern;
-  f.defaults = {{"head_dim", 256}, {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"vocab_size", 262208},
-                {"sliding_window", 4096}, {"sliding_window_pattern", 6}};
+  f.defaults = {{"head_dim", 256},      {"num_attention_heads", 8}, {"num_key_value_heads", 4},
+                {"vocab_size", 262208}, {"sliding_window", 4096},   {"sliding_window_pattern", 6}};
   all.push_back(f);
 
   f = llama({"cohere"});

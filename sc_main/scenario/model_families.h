@@ -15,30 +15,38 @@ struct BiasRule {
   bool otherwise = false;
 };
 
-enum class QkNorm : std::uint8_t { none, per_head, per_width };  ///< one vector for all heads, or one for the whole width
+enum class QkNorm : std::uint8_t {
+  none,
+  per_head,
+  per_width
+};  ///< one vector for all heads, or one for the whole width
 enum class Positions : std::uint8_t { rotary, learned, alibi };
 
 /// Which layers `sliding_window` is about, where no `layer_types` says.
 enum class WindowRule : std::uint8_t {
-  none,          ///< the family does not use the key
+  none,  ///< the family does not use the key
   all,
-  from_layer,    ///< `use_sliding_window`: layers from `max_window_layers` on
-  every_other,   ///< the first, the third, ...
-  pattern,       ///< all but each `sliding_window_pattern`th
+  from_layer,   ///< `use_sliding_window`: layers from `max_window_layers` on
+  every_other,  ///< the first, the third, ...
+  pattern,      ///< all but each `sliding_window_pattern`th
 };
 
 /// Which layers of a mixture of experts are dense.
-enum class SparseRule : std::uint8_t { all, step, first };  ///< decoder_sparse_step and mlp_only_layers, or first_k_dense_replace
+enum class SparseRule : std::uint8_t {
+  all,
+  step,
+  first
+};  ///< decoder_sparse_step and mlp_only_layers, or first_k_dense_replace
 
 struct Family {
   std::vector<const char*> types;  ///< model_type
   bool gated_mlp = true;
-  bool tied_embeddings = false;    ///< without tie_word_embeddings
+  bool tied_embeddings = false;  ///< without tie_word_embeddings
   BiasRule qkv, output, mlp, head;
   std::uint32_t norms = 2;
   std::uint32_t norm_vectors = 1;
   QkNorm qk_norm = QkNorm::none;
-  const char* qk_norm_key = "";    ///< "": always
+  const char* qk_norm_key = "";  ///< "": always
   Positions positions = Positions::rotary;
   std::uint32_t first_position = 0;  ///< rows before the first learned position
   WindowRule window = WindowRule::none;

@@ -32,7 +32,9 @@ class ModelConfig {
   std::optional<std::uint32_t> size(const Keys& keys, double least = 1, double most = 1 << 24) const;
   std::uint32_t required_size(const Keys& keys, double most = 1 << 24) const;
   bool flag(const Keys& keys, bool otherwise) const;
-  bool flag(const BiasRule& rule) const { return *rule.key == '\0' ? rule.otherwise : flag({rule.key}, rule.otherwise); }
+  bool flag(const BiasRule& rule) const {
+    return *rule.key == '\0' ? rule.otherwise : flag({rule.key}, rule.otherwise);
+  }
   std::string text(const Keys& keys) const;
   Origin place(const Keys& keys) const;
   [[noreturn]] void refuse(const Keys& keys, const std::string& why) const;

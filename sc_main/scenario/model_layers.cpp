@@ -19,14 +19,17 @@ constexpr std::size_t kMostKinds = 64;
 std::vector<bool> listed_windows(const ModelConfig& config, std::uint32_t layers) {
   const Entry* entry = config.any_of({"layer_types"});
   if (!entry) return {};
-  if (entry->value->kind != Node::Kind::sequence) throw InputError(entry->value->origin, "layer_types: expected a list, got " + entry->value->described());
+  if (entry->value->kind != Node::Kind::sequence)
+    throw InputError(entry->value->origin, "layer_types: expected a list, got " + entry->value->described());
   if (entry->value->items.size() != layers)
-    throw InputError(entry->value->origin, "layer_types: has " + std::to_string(entry->value->items.size()) + " items for " + std::to_string(layers) + " layers");
+    throw InputError(entry->value->origin, "layer_types: has " + std::to_string(entry->value->items.size()) +
+                                               " items for " + std::to_string(layers) + " layers");
   std::vector<bool> windows;
   for (const NodePtr& item : entry->value->items) {
     const std::string name = read_text({}, *item, "layer_types");
     if (name != "full_attention" && name != "sliding_attention")
-      throw InputError(item->origin, "layer_types: " + in_quotes(name) + " is not modelled; accepted: full_attention, sliding_attention");
+      throw InputError(item->origin, "layer_types: " + in_quotes(name) +
+                                         " is not modelled; accepted: full_attention, sliding_attention");
     windows.push_back(name == "sliding_attention");
   }
   return windows;
@@ -65,7 +68,8 @@ void read_windows(std::vector<LayerShape>& layers, const ModelConfig& config, co
 
 void read_dense_layers(std::vector<LayerShape>& layers, const ModelConfig& config, const Family& family) {
   if (family.sparse == SparseRule::first) {
-    const std::uint32_t first = config.size({"first_k_dense_replace"}, 0).value_or(0), step = config.size({"moe_layer_freq"}).value_or(1);
+    const std::uint32_t first = config.size({"first_k_dense_replace"}, 0).value_or(0),
+                        step = config.size({"moe_layer_freq"}).value_or(1);
     for (std::uint32_t l = 0; l < layers.size(); ++l) layers[l].dense = l < first || l % step != 0;
   }
   if (family.sparse != SparseRule::step) return;
@@ -76,7 +80,8 @@ void read_dense_layers(std::vector<LayerShape>& layers, const ModelConfig& confi
   Field field;
   field.range(0, kMostLayers);
   for (const std::uint32_t l : read_integers(field, *only->value, only->key)) {
-    if (l >= layers.size()) config.refuse({"mlp_only_layers"}, std::to_string(l) + " is no layer of " + std::to_string(layers.size()));
+    if (l >= layers.size())
+      config.refuse({"mlp_only_layers"}, std::to_string(l) + " is no layer of " + std::to_string(layers.size()));
     layers[l].dense = true;
   }
 }
@@ -93,7 +98,8 @@ void read_layers(ModelShape& shape, const ModelConfig& config, const Family& fam
   for (const LayerShape& layer : layers) {
     auto kind = std::find(shape.kinds.begin(), shape.kinds.end(), layer);
     if (kind == shape.kinds.end()) kind = shape.kinds.insert(kind, layer);
-    if (shape.kinds.size() > kMostKinds) config.refuse({"quantization_config"}, "more than " + std::to_string(kMostKinds) + " kinds of layers");
+    if (shape.kinds.size() > kMostKinds)
+      config.refuse({"quantization_config"}, "more than " + std::to_string(kMostKinds) + " kinds of layers");
     shape.kind_of.push_back(static_cast<std::uint8_t>(kind - shape.kinds.begin()));
   }
   if (shape.kinds.size() == 1) shape.kind_of.clear();

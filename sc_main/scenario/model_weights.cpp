@@ -59,7 +59,8 @@ struct Section {
   }
   Section section(const std::string& key) const {
     const Node* value = find(key);
-    if (!value || value->kind != Node::Kind::mapping) refuse(key, "expected an object, got " + (value ? value->described() : "nothing"));
+    if (!value || value->kind != Node::Kind::mapping)
+      refuse(key, "expected an object, got " + (value ? value->described() : "nothing"));
     return {*value, path + "." + key};
   }
 };
@@ -121,7 +122,8 @@ WeightFormat compressed(const Section& group) {
   const std::string type = weights.text("type");
   const bool is_float = type == "float";
   if (!is_float && type != "int") weights.refuse("type", in_quotes(type) + " is not modelled; accepted: int, float");
-  if (is_float && bits == 4 && size != kNvfp4Group) weights.refuse("group_size", "is not modelled for 4-bit floats; accepted: 16");
+  if (is_float && bits == 4 && size != kNvfp4Group)
+    weights.refuse("group_size", "is not modelled for 4-bit floats; accepted: 16");
   WeightFormat f = !is_float ? integers(bits, size, weights.flag("symmetric", true)) : bits == 8 ? floats8(0) : nvfp4();
   const Node* inputs = group.find("input_activations");
   if (!inputs) {
@@ -142,14 +144,14 @@ WeightFormat compressed(const Section& group) {
 /// What a config says of one decoder's modules.
 struct Rule {
   WeightFormat format;
-  ModulePatterns targets;   ///< of these modules
-  bool all_linear = true;   ///< or of all linear layers
+  ModulePatterns targets;  ///< of these modules
+  bool all_linear = true;  ///< or of all linear layers
 };
 
 struct Rules {
   std::vector<Rule> rules;  ///< the first that is about a module holds
   ModulePatterns ignored;
-  bool head = false;        ///< linear layers include the output head
+  bool head = false;  ///< linear layers include the output head
   bool experts_only = false;
 };
 
@@ -176,7 +178,8 @@ Rules read_rules(const Section& config, const std::string& method, const ModelSh
     rules.rules = {{integers(config.bits("bits"), config.group("group_size"), !config.flag("zero_point", true)), {}}};
   } else if (method == "gptq") {
     const Node* special = config.find("dynamic");
-    if (special && !special->entries.empty()) config.refuse("dynamic", "modules with formats of their own are not modelled");
+    if (special && !special->entries.empty())
+      config.refuse("dynamic", "modules with formats of their own are not modelled");
     rules.rules = {{integers(config.bits("bits"), config.group("group_size"), config.flag("sym", true)), {}}};
     rules.head = config.flag("lm_head", false);
   } else if (method == "compressed-tensors") {
@@ -194,8 +197,10 @@ Rules read_rules(const Section& config, const std::string& method, const ModelSh
     rules.rules = {{f, {}}};
     rules.experts_only = true;
   } else {
-    const std::vector<std::string> methods{"awq", "gptq", "compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "mxfp4"};
-    config.refuse("quant_method", (method.empty() ? "is required" : in_quotes(method) + " is not modelled") + "; accepted: " + joined(methods));
+    const std::vector<std::string> methods{"awq",      "gptq", "compressed-tensors", "fp8", "fbgemm_fp8",
+                                           "modelopt", "mxfp4"};
+    config.refuse("quant_method", (method.empty() ? "is required" : in_quotes(method) + " is not modelled") +
+                                      "; accepted: " + joined(methods));
   }
   for (const char* key : {"modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules"})
     if (const Node* list = config.find(key)) rules.ignored.add(*list, config.path + "." + key);
@@ -208,7 +213,8 @@ const std::vector<Names> kAttention{{"self_attn.q_proj", "self_attn.qkv_proj"},
                                     {"self_attn.k_proj", "self_attn.qkv_proj"},
                                     {"self_attn.v_proj", "self_attn.qkv_proj"},
                                     {"self_attn.o_proj"}};
-const std::vector<std::vector<std::string>> kMatrices{{"gate_proj", "gate_up_proj", "w1"}, {"up_proj", "gate_up_proj", "w3"}, {"down_proj", "w2"}};
+const std::vector<std::vector<std::string>> kMatrices{
+    {"gate_proj", "gate_up_proj", "w1"}, {"up_proj", "gate_up_proj", "w3"}, {"down_proj", "w2"}};
 
 std::vector<Names> mlp_names(const Names& parents) {
   std::vector<Names> all;
@@ -229,7 +235,8 @@ class Formats {
     const Format first = of(part.front(), layer);
     for (const Names& matrix : part)
       if (!(of(matrix, layer) == first))
-        throw InputError(config_.node.origin, config_.path + ": number formats that differ inside the " + what + " of layer " + std::to_string(layer) + " are not modelled");
+        throw InputError(config_.node.origin, config_.path + ": number formats that differ inside the " + what +
+                                                  " of layer " + std::to_string(layer) + " are not modelled");
     return first;
   }
   Format head() const { return rules_.head ? of({"lm_head"}, 0, false) : std::nullopt; }
@@ -238,7 +245,8 @@ class Formats {
   Format of(const Names& names, std::uint32_t layer, bool in_layer = true) const {
     const auto any = [&](const ModulePatterns& patterns) {
       return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-        return in_layer ? patterns.match("model.layers." + std::to_string(layer) + "." + name, layer) : patterns.match(name);
+        return in_layer ? patterns.match("model.layers." + std::to_string(layer) + "." + name, layer)
+                        : patterns.match(name);
       });
     };
     if (any(rules_.ignored)) return std::nullopt;
@@ -258,10 +266,12 @@ class Formats {
 
 bool has_fp8_cache(const Section& config) {
   const std::string algorithm = config.text("kv_cache_quant_algo");
-  if (!algorithm.empty() && algorithm != "FP8") config.refuse("kv_cache_quant_algo", in_quotes(algorithm) + " is not modelled; accepted: FP8");
+  if (!algorithm.empty() && algorithm != "FP8")
+    config.refuse("kv_cache_quant_algo", in_quotes(algorithm) + " is not modelled; accepted: FP8");
   if (!config.find("kv_cache_scheme")) return !algorithm.empty();
   const Section scheme = config.section("kv_cache_scheme");
-  if (scheme.bits("num_bits") != 8 || scheme.text("type") != "float") config.refuse("kv_cache_scheme", "a KV cache of this type is not modelled; accepted: 8 bits, float");
+  if (scheme.bits("num_bits") != 8 || scheme.text("type") != "float")
+    config.refuse("kv_cache_scheme", "a KV cache of this type is not modelled; accepted: 8 bits, float");
   return true;
 }
 
@@ -270,13 +280,16 @@ bool has_fp8_cache(const Section& config) {
 bool read_weights(std::vector<LayerShape>& layers, ModelShape& shape, const ModelConfig& model) {
   const Entry* entry = model.any_of({"quantization_config", "compression_config"});
   if (!entry) return false;
-  if (entry->value->kind != Node::Kind::mapping) throw InputError(entry->value->origin, entry->key + ": expected an object, got " + entry->value->described());
+  if (entry->value->kind != Node::Kind::mapping)
+    throw InputError(entry->value->origin, entry->key + ": expected an object, got " + entry->value->described());
   const Section config{*entry->value, entry->key};
   const std::string method = config.text("quant_method");
   const Rules rules = read_rules(config, method, shape);
   const Formats formats(rules, config, shape.dtype);
-  const std::vector<Names> mlp = mlp_names({"mlp", "mlp.shared_expert", "mlp.shared_experts"}), dense = mlp_names({"mlp"});
-  const std::vector<Names> experts = mlp_names({"mlp.experts.0", "mlp.experts", "block_sparse_moe.experts.0", "feed_forward.experts"});
+  const std::vector<Names> mlp = mlp_names({"mlp", "mlp.shared_expert", "mlp.shared_experts"}),
+                           dense = mlp_names({"mlp"});
+  const std::vector<Names> experts =
+      mlp_names({"mlp.experts.0", "mlp.experts", "block_sparse_moe.experts.0", "feed_forward.experts"});
   for (std::uint32_t l = 0; l < layers.size(); ++l) {
     LayerShape& layer = layers[l];
     const bool routes = shape.routes(layer);

@@ -46,7 +46,8 @@ std::string glob_of_expression(const std::string& expression, const Node& node, 
     } else if (c == '.') {
       glob += kAnyLetter;
     } else if (std::string("\\*+?()[]{}|^$").find(c) != std::string::npos) {
-      throw InputError(node.origin, path + ": " + in_quotes("re:" + expression) + " is not modelled; accepted in an expression: letters, '.', '.*', '\\.', '$'");
+      throw InputError(node.origin, path + ": " + in_quotes("re:" + expression) +
+                                        " is not modelled; accepted in an expression: letters, '.', '.*', '\\.', '$'");
     } else {
       glob += c;
     }
@@ -59,7 +60,8 @@ bool layer_of(const std::string& glob, std::uint32_t& layer) {
   constexpr std::size_t kMostDigits = 6;
   if (glob.rfind(kLayers, 0) != 0) return false;
   const std::size_t end = glob.find_first_not_of("0123456789", kLayers.size());
-  if (end == std::string::npos || end == kLayers.size() || end - kLayers.size() > kMostDigits || glob[end] != '.') return false;
+  if (end == std::string::npos || end == kLayers.size() || end - kLayers.size() > kMostDigits || glob[end] != '.')
+    return false;
   layer = static_cast<std::uint32_t>(std::stoul(glob.substr(kLayers.size(), end - kLayers.size())));
   return true;
 }
@@ -68,7 +70,8 @@ bool layer_of(const std::string& glob, std::uint32_t& layer) {
 
 void ModulePatterns::add(const Node& list, const std::string& path) {
   if (list.kind == Node::Kind::null) return;
-  if (list.kind != Node::Kind::sequence) throw InputError(list.origin, path + ": expected a list of modules, got " + list.described());
+  if (list.kind != Node::Kind::sequence)
+    throw InputError(list.origin, path + ": expected a list of modules, got " + list.described());
   for (const NodePtr& item : list.items) {
     std::string pattern = read_text({}, *item, path);
     std::vector<std::string> globs;
@@ -76,7 +79,8 @@ void ModulePatterns::add(const Node& list, const std::string& path) {
       globs = {glob_of_expression(pattern.substr(3), *item, path)};
     } else {
       for (const char* prefix : {"language_model.", "model.language_model."})
-        if (pattern.rfind(prefix, 0) == 0) pattern = (*prefix == 'm' ? "model." : "") + pattern.substr(std::string(prefix).size());
+        if (pattern.rfind(prefix, 0) == 0)
+          pattern = (*prefix == 'm' ? "model." : "") + pattern.substr(std::string(prefix).size());
       globs = {pattern, pattern + ".*"};
       // A module's own name, wherever it is.
       if (pattern.rfind(kLayers, 0) != 0) globs.insert(globs.end(), {"*." + pattern, "*." + pattern + ".*"});
@@ -84,7 +88,8 @@ void ModulePatterns::add(const Node& list, const std::string& path) {
     std::uint32_t layer = 0;
     std::vector<std::string>& into = layer_of(globs.back(), layer) ? by_layer_[layer] : general_;
     into.insert(into.end(), globs.begin(), globs.end());
-    if (general_.size() > kMostGeneral) throw InputError(item->origin, path + ": too many modules that are not of one layer");
+    if (general_.size() > kMostGeneral)
+      throw InputError(item->origin, path + ": too many modules that are not of one layer");
   }
 }
 

@@ -33,7 +33,9 @@ Record<MachineSection> machine_record() {
       .fallback("the board's");
 
   Record<PlxSection> plx;
-  plx.add("datasheet", &PlxSection::datasheet, "PCIe switch datasheet").is_path(Field::Path::unless_name).fallback("the board's");
+  plx.add("datasheet", &PlxSection::datasheet, "PCIe switch datasheet")
+      .is_path(Field::Path::unless_name)
+      .fallback("the board's");
   plx.choice("uplink", &PlxSection::uplink, {"dual_root", "single_root", "cascaded"},
              "how the two PCIe switches of a server meet: each under its own socket, both under one, or one under the "
              "other")
@@ -42,14 +44,17 @@ Record<MachineSection> machine_record() {
   plx.add("acs", &PlxSection::acs, "access control services: peer traffic by way of the root complex");
 
   Record<NicSection> nic;
-  nic.add("datasheet", &NicSection::datasheet, "NIC datasheet").is_path(Field::Path::unless_name).fallback("the board's");
+  nic.add("datasheet", &NicSection::datasheet, "NIC datasheet")
+      .is_path(Field::Path::unless_name)
+      .fallback("the board's");
   nic.add("per_server", &NicSection::per_server, "NICs of a server, spread evenly over its PCIe switches, or trays")
       .range(1, kMostNics)
       .fallback("the board's");
 
   Record<NetworkSection> network;
-  network.choice("kind", &NetworkSection::kind, {"single_switch", "leaf_spine", "rail_optimized"},
-                 "one switch, or a two-level fat tree; rail_optimized is leaf_spine with rail_optimized: true")
+  network
+      .choice("kind", &NetworkSection::kind, {"single_switch", "leaf_spine", "rail_optimized"},
+              "one switch, or a two-level fat tree; rail_optimized is leaf_spine with rail_optimized: true")
       .fallback("single_switch where it has the ports, else leaf_spine");
   network.add("datasheet", &NetworkSection::datasheet, "network switch datasheet")
       .is_path(Field::Path::unless_name)
@@ -67,8 +72,9 @@ Record<MachineSection> machine_record() {
   Record<MachineSection> r;
   r.named("groups", &MachineSection::groups, group, "server groups; each one's name is its prefix in reports")
       .fallback("those the workload names, or one called node");
-  r.choice("nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},
-           "NVLink bridges between GPUs 2i and 2i + 1 of a server; plx_box, with GPUs whose datasheet has nvlink.bridge");
+  r.choice(
+      "nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},
+      "NVLink bridges between GPUs 2i and 2i + 1 of a server; plx_box, with GPUs whose datasheet has nvlink.bridge");
   r.nested("plx", &MachineSection::plx, plx, "PCIe switches; plx_box only");
   r.nested("nic", &MachineSection::nic, nic, "NICs");
   r.nested("network", &MachineSection::network, network, "network between servers");
@@ -82,8 +88,13 @@ Record<MachineSection> machine_record() {
 Record<ComputeSection> compute_record() {
   Record<ComputeSection> r;
   r.custom(
-       "profile", "folder of a LLMServingSim profile bundle, whose measured kernel times take the place of the datasheet's; of kinds that run a model",
-       "text or null", [] { return json{{"type", {"string", "null"}}}; },
+       "profile",
+       "folder of a LLMServingSim profile bundle, whose measured kernel times take the place of the datasheet's; of "
+       "kinds that run a model",
+       "text or null",
+       [] {
+         return json{{"type", {"string", "null"}}};
+       },
        [](ComputeSection& section, const Node& node, const std::string& path) {
          if (node.kind == Node::Kind::null) return;
          Field text;
@@ -124,12 +135,14 @@ Record<EventItem> event_record() {
   r.add("link", &EventItem::link, "a link by its name in links.csv, or one end of it as --describe lists it");
   r.add("gpu", &EventItem::gpu, "a GPU as --describe lists it");
   r.choice("direction", &EventItem::side, {"tx", "rx", "both"},
-           "of the link: tx is what the device sends that its name speaks of").fallback("both");
+           "of the link: tx is what the device sends that its name speaks of")
+      .fallback("both");
   r.add("rate_ratio", &EventItem::rate_ratio,
         "trains that start on the link from then on take this share of the rate it was built with; 1 restores it")
       .above(0, 1);
   r.add("fail", &EventItem::fail, "the link is lost").choices = {"true"};
-  r.add("slow_ratio", &EventItem::slow_ratio, "kernels that start on the GPU from then on run at this share of full speed")
+  r.add("slow_ratio", &EventItem::slow_ratio,
+        "kernels that start on the GPU from then on run at this share of full speed")
       .above(0, 1);
   return r;
 }
@@ -143,7 +156,8 @@ const Record<ScenarioFile>& scenario_table() {
     r.add("schema_version", &ScenarioFile::schema_version, "version of this schema").range(1, 1);
     r.word("platform", &ScenarioFile::platform, shipped_datasheets("boards"), "the box; must be the executable's")
         .fallback("the executable's");
-    r.add("seed", &ScenarioFile::seed, "of the hash by which ECMP spreads queue pairs (machine.network.routing)").range(0, kExactInteger);
+    r.add("seed", &ScenarioFile::seed, "of the hash by which ECMP spreads queue pairs (machine.network.routing)")
+        .range(0, kExactInteger);
     r.nested("model", &ScenarioFile::model, model_record(), "the model; of kinds that run one");
     r.nested("machine", &ScenarioFile::machine, machine_record(), "the machine");
     r.nested("compute", &ScenarioFile::compute, compute_record(), "kernel times");

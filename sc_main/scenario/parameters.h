@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "gpu/kernels/kernel_spec.h"
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario.h"
 #include "sc_main/scenario/record.h"
-#include "gpu/kernels/kernel_spec.h"
 #include "workload/collective_test/spec.h"
 #include "workload/layer/spec.h"
 #include "workload/overlap/spec.h"
@@ -47,7 +47,7 @@ enum class NetworkWord { single_switch, leaf_spine, rail_optimized };
 
 struct NetworkSection {
   std::optional<NetworkWord> kind;  ///< nullopt: by what fits
-  std::string datasheet;  ///< "": the NIC's
+  std::string datasheet;            ///< "": the NIC's
   bool rail_optimized = false;
   std::optional<infiniband::Routing> routing;
   std::optional<std::uint32_t> spines;
@@ -154,7 +154,7 @@ struct SizesSection {
   std::uint64_t min_bytes = 8;
   std::uint64_t max_bytes = 128u << 20;
   std::uint32_t factor = 2;
-  std::vector<std::uint64_t> sizes_bytes;           ///< empty: from min_bytes to max_bytes
+  std::vector<std::uint64_t> sizes_bytes;  ///< empty: from min_bytes to max_bytes
 };
 
 struct CollectiveSection : RanksSection, SizesSection {
@@ -239,7 +239,7 @@ struct WorkloadSection {
 };
 
 struct ScenarioFile {
-  std::string name;      ///< "": the file's path
+  std::string name;  ///< "": the file's path
   std::uint32_t schema_version = 1;
   std::string platform;  ///< "": the executable's
   std::uint64_t seed = 1;

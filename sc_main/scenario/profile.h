@@ -16,7 +16,8 @@
 namespace railyard::scenario {
 
 /// Null where the scenario names none. @throws InputError: no such bundle, one of another model or without this tp, a bad table
-std::shared_ptr<const workload::LayerProfile> load_profile(const ComputeSection& written, const workload::ModelShape& model,
-                                                           std::uint32_t tp, const Source& source);
+std::shared_ptr<const workload::LayerProfile> load_profile(const ComputeSection& written,
+                                                           const workload::ModelShape& model, std::uint32_t tp,
+                                                           const Source& source);
 
 }  // namespace railyard::scenario

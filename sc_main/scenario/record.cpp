@@ -57,7 +57,8 @@ std::string unit_text(const Field& field) {
   if (field.least == field.most)
     refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + number_text(field.most));
   const bool is_bounded = field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max());
-  const std::string from = (field.takes_zero ? "0, or " : "") + std::string(is_bounded ? "" : "at least ") + number_text(field.least);
+  const std::string from =
+      (field.takes_zero ? "0, or " : "") + std::string(is_bounded ? "" : "at least ") + number_text(field.least);
   const std::string to = is_bounded ? " to " + number_text(field.most) : "";
   refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + from + to + unit_text(field));
 }
@@ -168,13 +169,14 @@ void check_name(const Entry& entry, const std::string& path) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const std::string& name = entry.key;
-  const bool is_good = !name.empty() && name.size() <= kLongestName && is_letter(name.front()) &&
-                       !is_digit(name.back()) &&
-                       std::all_of(name.begin(), name.end(), [&](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
+  const bool is_good =
+      !name.empty() && name.size() <= kLongestName && is_letter(name.front()) && !is_digit(name.back()) &&
+      std::all_of(name.begin(), name.end(), [&](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
   if (is_good) return;
-  throw InputError(entry.origin, path + ": " + in_quotes(name) +
-                                     " is not a name; a letter, then letters, digits or _, at most 32, the last no digit, "
-                                     "all lower case");
+  throw InputError(entry.origin,
+                   path + ": " + in_quotes(name) +
+                       " is not a name; a letter, then letters, digits or _, at most 32, the last no digit, "
+                       "all lower case");
 }
 
 std::size_t variant_of(const Field& field, const Node& node, const std::string& path) {

@@ -37,7 +37,7 @@ struct Field {
   std::string default_text;  ///< "" if none
   double least = 0;
   double most = 0;
-  bool takes_zero = false;     ///< below `least`, too: none of it
+  bool takes_zero = false;  ///< below `least`, too: none of it
   bool is_required = false;
   bool is_partial = false;                ///< mapping: required members may be left out (what-if overrides)
   bool is_inherited = false;              ///< datasheets: a sheet that leaves it out has that of its family
@@ -45,7 +45,7 @@ struct Field {
   std::vector<std::string> later;         ///< words of the schema that this version does not build
   std::shared_ptr<const Fields> members;  ///< of a mapping, or of each item of a list or of named structs
   std::shared_ptr<const std::vector<Fields>> alternatives;  ///< of variants and forms
-  std::string tag;                        ///< of forms: the key whose word says which of them it is
+  std::string tag;                                          ///< of forms: the key whose word says which of them it is
   std::function<nlohmann::json()> schema;                   ///< custom
   std::string type_text;                                    ///< custom: for people
 
@@ -289,7 +289,8 @@ class Record {
 
   /// A struct of one of several forms, each with a table of its own; the word under `tag` says which.
   template <class M, class E>
-  Field& forms(const char* key, M T::*member, const char* tag, E M::*chosen, const std::vector<Form<M>>& all, const char* doc, const char* tag_doc) {
+  Field& forms(const char* key, M T::*member, const char* tag, E M::*chosen, const std::vector<Form<M>>& all,
+               const char* doc, const char* tag_doc) {
     Field field;
     field.key = key;
     field.doc = doc;

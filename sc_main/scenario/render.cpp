@@ -65,7 +65,8 @@ std::string default_text(const Field& field) { return field.is_required ? "requi
 
 /// Calls `visit(path, form, field)` for every leaf, in the order of the tables; form: the word by which its form is chosen, or "".
 template <class Visit>
-void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_partial, const Visit& visit, const std::string& form = "") {
+void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_partial, const Visit& visit,
+                   const std::string& form = "") {
   for (const Field& field : fields) {
     const std::string path = prefix.empty() ? field.key : prefix + "." + field.key;
     const bool partial = is_partial || field.is_partial;
@@ -78,7 +79,8 @@ void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_part
     } else if (field.kind == Field::Kind::variants) {
       for (const Fields& variant : *field.alternatives) for_each_leaf(variant, path, partial, visit, form);
     } else if (field.kind == Field::Kind::forms) {
-      for (std::size_t i = 0; i < field.choices.size(); ++i) for_each_leaf((*field.alternatives)[i], path, partial, visit, field.choices[i]);
+      for (std::size_t i = 0; i < field.choices.size(); ++i)
+        for_each_leaf((*field.alternatives)[i], path, partial, visit, field.choices[i]);
     } else {
       Field shown = field;
       if (partial) {
@@ -287,14 +289,16 @@ std::string parameter_help(const std::string& section) {
     text += std::string("\nWhat-if on any datasheet value, by role (units and ranges: --help ") + kOverrides + ")\n";
     for (const Field& role : override_fields()) {
       std::vector<std::string> keys;
-      for_each_leaf(*role.members, "", true, [&](const std::string& path, const std::string&, const Field&) { keys.push_back(path); });
+      for_each_leaf(*role.members, "", true,
+                    [&](const std::string& path, const std::string&, const Field&) { keys.push_back(path); });
       text += fmt::format("  {}.{}  ({})\n", kOverrides, role.key, role.doc) + wrapped(joined(keys), 6);
     }
   } else {
     for_each_leaf(override_fields(), kOverrides, true, show);
   }
   if (text.empty())
-    throw InputError(Origin{"--help " + printable(section, kPageWidth), 0, 0}, "no such section" + suggestion(section, parameter_sections()));
+    throw InputError(Origin{"--help " + printable(section, kPageWidth), 0, 0},
+                     "no such section" + suggestion(section, parameter_sections()));
   return text;
 }
 

@@ -25,7 +25,8 @@ const Field* field_named(const Fields& fields, const std::string& key) {
 NodePtr moved(const NodePtr& node, const Field& field, const Move& move);
 
 /// The mapping with the paths under those of its keys that `fields_of` knows moved.
-NodePtr moved_mapping(const NodePtr& node, const std::function<const Field*(const std::string&)>& field_of, const Move& move) {
+NodePtr moved_mapping(const NodePtr& node, const std::function<const Field*(const std::string&)>& field_of,
+                      const Move& move) {
   if (node->kind != Node::Kind::mapping) return node;
   auto copy = std::make_shared<Node>(*node);
   for (Entry& entry : copy->entries)
@@ -34,7 +35,8 @@ NodePtr moved_mapping(const NodePtr& node, const std::function<const Field*(cons
 }
 
 NodePtr moved_members(const NodePtr& node, const Fields& members, const Move& move) {
-  return moved_mapping(node, [&](const std::string& key) { return field_named(members, key); }, move);
+  return moved_mapping(
+      node, [&](const std::string& key) { return field_named(members, key); }, move);
 }
 
 NodePtr moved(const NodePtr& node, const Field& field, const Move& move) {
@@ -51,7 +53,8 @@ NodePtr moved(const NodePtr& node, const Field& field, const Move& move) {
     Field one;
     one.kind = Field::Kind::mapping;
     one.members = field.members;
-    return moved_mapping(node, [&](const std::string&) { return &one; }, move);
+    return moved_mapping(
+        node, [&](const std::string&) { return &one; }, move);
   }
   if (field.kind == Field::Kind::list && node->kind == Node::Kind::sequence) {
     auto copy = std::make_shared<Node>(*node);
@@ -106,7 +109,8 @@ NodePtr with_paths_from_here(const NodePtr& root, const Fields& fields, const st
   });
 }
 
-std::string resolved_text(const NodePtr& root, const Fields& fields, const std::string& name, const std::string& platform) {
+std::string resolved_text(const NodePtr& root, const Fields& fields, const std::string& name,
+                          const std::string& platform) {
   const NodePtr absolute =
       moved_members(root, fields, [](const Node& path) { return fs::absolute(path.text).lexically_normal().string(); });
   YAML::Emitter out;

@@ -14,6 +14,7 @@ NodePtr with_paths_from_here(const NodePtr& root, const Fields& fields, const st
 /// The same with absolute paths, under the keys `name`, `schema_version` and `platform`, as YAML. Run again, it makes the outputs
 /// that `root` makes, itself included.
 /// @param name  of the scenario in the outputs
-std::string resolved_text(const NodePtr& root, const Fields& fields, const std::string& name, const std::string& platform);
+std::string resolved_text(const NodePtr& root, const Fields& fields, const std::string& name,
+                          const std::string& platform);
 
 }  // namespace railyard::scenario

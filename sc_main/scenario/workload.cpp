@@ -149,13 +149,12 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
 void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& key, const Source& source) {
   if (model.heads % tp != 0) {
     refuse(source, key,
-           std::to_string(tp) + " does not divide the " + count(model.heads, "attention head") + " of " +
-               model.name);
+           std::to_string(tp) + " does not divide the " + count(model.heads, "attention head") + " of " + model.name);
   }
   if (model.kv_heads % tp != 0 && tp % model.kv_heads != 0) {
     refuse(source, key,
-           std::to_string(tp) + " neither divides nor is a multiple of the " +
-               count(model.kv_heads, "KV head") + " of " + model.name);
+           std::to_string(tp) + " neither divides nor is a multiple of the " + count(model.kv_heads, "KV head") +
+               " of " + model.name);
   }
 }
 
@@ -170,8 +169,8 @@ workload::Host resolve_host(const HostSection& written) {
   return host;
 }
 
-PrefillSpec resolve_prefill(const PrefillSection& written, const ModelShape& model, const platforms::MachineSpec& machine,
-                            const Source& source) {
+PrefillSpec resolve_prefill(const PrefillSection& written, const ModelShape& model,
+                            const platforms::MachineSpec& machine, const Source& source) {
   PrefillSpec spec;
   spec.prefill =
       resolve_mapping(written.prefill, nullptr, "prefill", written.placement.prefill, model, machine, source);

@@ -16,10 +16,11 @@ workload::collective_test::CollectiveTestSpec resolve_collective(const Collectiv
 workload::p2p::PointToPointSpec resolve_p2p(const PointToPointSection& written, const platforms::MachineSpec& machine,
                                             const Source& source);
 /// The product of every entry's lists, entry after entry, the last key of the table varying fastest.
-workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine,
-                                                      const Source& source);
-workload::layer::LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute, const workload::ModelShape& model,
-                                         const platforms::MachineSpec& machine, const Source& source);
+workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& written,
+                                                      const platforms::MachineSpec& machine, const Source& source);
+workload::layer::LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute,
+                                         const workload::ModelShape& model, const platforms::MachineSpec& machine,
+                                         const Source& source);
 workload::overlap::OverlapSpec resolve_overlap(const OverlapSection& written, const platforms::MachineSpec& machine,
                                                const Source& source);
 /// As if no GPU could reach a peer's memory.

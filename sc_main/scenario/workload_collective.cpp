@@ -29,8 +29,9 @@ CollectiveTestSpec resolve_collective(const CollectiveSection& written, const pl
   if (spec.root != 0 && spec.operation != collective::Operation::broadcast)
     refuse_workload(source, "root", "needs workload.op: broadcast");
   if (spec.root >= spec.gpus.size())
-    refuse_workload(source, "root", std::to_string(spec.root) + " is no rank; " + std::to_string(spec.gpus.size()) +
-                                        " take part, numbered from 0");
+    refuse_workload(
+        source, "root",
+        std::to_string(spec.root) + " is no rank; " + std::to_string(spec.gpus.size()) + " take part, numbered from 0");
   spec.both_directions = written.both_directions;
   if (spec.both_directions && spec.algorithm != collective::Algorithm::ring)
     refuse_workload(source, "both_directions", "needs workload.algorithm: ring");

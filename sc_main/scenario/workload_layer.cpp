@@ -37,7 +37,9 @@ LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compu
                      "compute.profile: profiles time no backward pass; not with phase: training");
   const auto is_narrow = [](const workload::LayerShape& l) { return l.attention || l.mlp || l.experts; };
   if (written.phase == Phase::training && std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
-    throw InputError(place_of(source.root, "model.config"), "model.config: " + model.name + " has quantised weights, which do not train; not with phase: training");
+    throw InputError(
+        place_of(source.root, "model.config"),
+        "model.config: " + model.name + " has quantised weights, which do not train; not with phase: training");
   check_heads(spec.tp, model, "workload.tp", source);
   const platforms::GroupSpec& group = machine.groups.front();
   const std::uint32_t gpus = group.servers * machine.board.gpus;

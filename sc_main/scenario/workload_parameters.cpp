@@ -86,17 +86,21 @@ void read_placement(PrefillSection& workload, const Node& node, const std::strin
 /// What a kind that serves requests says of the engine's host.
 Record<HostSection> host_record() {
   Record<HostSection> r;
-  r.word("preset", &HostSection::preset, shipped_datasheets("hosts"), "constants of an engine's host software, from platforms/datasheets/hosts");
-  r.add("async", &HostSection::async, "a step is prepared while the one before runs: it takes the longer of host and GPU, else their sum")
+  r.word("preset", &HostSection::preset, shipped_datasheets("hosts"),
+         "constants of an engine's host software, from platforms/datasheets/hosts");
+  r.add("async", &HostSection::async,
+        "a step is prepared while the one before runs: it takes the longer of host and GPU, else their sum")
       .fallback("the preset's");
   const auto us = [&](const char* key, std::optional<double> HostSection::*member, const char* doc) {
     r.add(key, member, doc).range(0, kLongestHostUs).fallback("the preset's");
   };
   us("step_us", &HostSection::step_us, "to prepare a step: scheduler, inputs, sampling");
   us("sequence_us", &HostSection::sequence_us, "the same, more for each sequence of the step");
-  us("layer_us", &HostSection::layer_us, "to launch a layer where kernels are launched one by one: prefill, and decode batches beyond 512");
+  us("layer_us", &HostSection::layer_us,
+     "to launch a layer where kernels are launched one by one: prefill, and decode batches beyond 512");
   us("request_us", &HostSection::request_us, "from a request's arrival until it is queued: API server, tokenizer");
-  us("token_us", &HostSection::token_us, "from the step that makes a token until the client has it: detokenizer, streaming");
+  us("token_us", &HostSection::token_us,
+     "from the step that makes a token until the client has it: detokenizer, streaming");
   return r;
 }
 
@@ -118,9 +122,10 @@ Record<PrefillSection> prefill_record() {
   r.custom("placement", "GPU of each rank p*tp+t within its group; a list alone is prefill's",
            "auto, a list of integers, or {prefill, decode} of these", placement_schema, read_placement)
       .fallback("auto: rank r on GPU r");
-  r.choice("nic_rule", &PrefillSection::nic_rule, {"modulo", "nearest"},
-           "NIC of a rank's handoff: (p*tp+t) mod the NICs of its server (or tray), numbered PCIe switch by PCIe switch; or "
-           "one at its GPU's switch");
+  r.choice(
+      "nic_rule", &PrefillSection::nic_rule, {"modulo", "nearest"},
+      "NIC of a rank's handoff: (p*tp+t) mod the NICs of its server (or tray), numbered PCIe switch by PCIe switch; or "
+      "one at its GPU's switch");
   r.choice("handoff", &PrefillSection::handoff, {"per_layer", "per_chunk", "at_end"},
            "when KV cache leaves for the decode group");
   r.choice("pp_send", &PrefillSection::pp_send, {"shard", "full"},
@@ -201,7 +206,8 @@ Record<CollectiveSection> collective_record() {
            "auto: the library's choice");
   r.choice("protocol", &CollectiveSection::protocol, {"auto", "simple", "ll", "ll128"}, "auto: the library's choice");
   r.add("root", &CollectiveSection::root, "the rank that a broadcast starts from").range(0, kMostGpus - 1);
-  r.add("both_directions", &CollectiveSection::both_directions, "of a forced ring, every other channel runs the other way round");
+  r.add("both_directions", &CollectiveSection::both_directions,
+        "of a forced ring, every other channel runs the other way round");
   r.add("in_graph", &CollectiveSection::in_graph, "launched from a CUDA graph, not one by one from the host");
   r.add("iterations", &CollectiveSection::iterations,
         "of each size, back to back; the model repeats itself, so one says all")
@@ -258,13 +264,18 @@ Record<OverlapSection> overlap_record() {
   constexpr double kMostElements = 1 << 24;
   Record<OverlapGemmSection> gemm;
   gemm.add("m", &OverlapGemmSection::m, "rows: tokens").range(1, kMostElements).required();
-  gemm.add("n", &OverlapGemmSection::n, "columns of the result; all_gather_gemm: of all ranks").range(1, kMostElements).required();
-  gemm.add("k", &OverlapGemmSection::k, "what is summed over; gemm_reduce_scatter: by all ranks").range(1, kMostElements).required();
+  gemm.add("n", &OverlapGemmSection::n, "columns of the result; all_gather_gemm: of all ranks")
+      .range(1, kMostElements)
+      .required();
+  gemm.add("k", &OverlapGemmSection::k, "what is summed over; gemm_reduce_scatter: by all ranks")
+      .range(1, kMostElements)
+      .required();
   gemm.choice("dtype", &OverlapGemmSection::dtype, {kDataTypeNames.begin(), kDataTypeNames.end()}, "of operands");
 
   Record<OverlapSection> r;
   r.choice("op", &OverlapSection::operation, {kOperationNames.begin(), kOperationNames.end()},
-           "all_gather_gemm: the rows of A are gathered first; gemm_reduce_scatter: the results are summed and scattered afterwards; "
+           "all_gather_gemm: the rows of A are gathered first; gemm_reduce_scatter: the results are summed and "
+           "scattered afterwards; "
            "gemm_all_reduce: other bytes are all-reduced meanwhile")
       .required();
   add_ranks(r, "how many GPUs take part, the first of the machine; or which, counted over all groups in order");
@@ -274,13 +285,19 @@ Record<OverlapSection> overlap_record() {
       .fallback("those of the result");
   const std::vector<std::string> words(kMethodNames.begin(), kMethodNames.end());
   r.custom(
-       "methods", "how the two are run, one after another: each alone, serial, decomposed into products of one shard, fused into one kernel, or beside each other", "list of gemm, collective, serial, decomposed, fused, beside",
-       [words] { return list_schema({{"enum", words}}); },
+       "methods",
+       "how the two are run, one after another: each alone, serial, decomposed into products of one shard, fused into "
+       "one kernel, or beside each other",
+       "list of gemm, collective, serial, decomposed, fused, beside",
+       [words] {
+         return list_schema({{"enum", words}});
+       },
        [words](OverlapSection& section, const Node& node, const std::string& path) {
          Field field;
          field.choices = words;
-         section.methods = read_list<Method>(
-             node, path, [&](const Node& n, const std::string& p) { return static_cast<Method>(read_choice(field, n, p)); });
+         section.methods = read_list<Method>(node, path, [&](const Node& n, const std::string& p) {
+           return static_cast<Method>(read_choice(field, n, p));
+         });
        })
       .fallback("all that the operation has");
   return r;

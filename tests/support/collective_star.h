@@ -14,8 +14,12 @@ class CollectiveStar : public Simulation, public collective::CollectiveClient {
  public:
   /// @param transaction_bytes  0: automatic
   /// @param servers            that the members count as, alike in size; the switch multicasts and reduces within each
-  CollectiveStar(std::uint32_t members, const transport::LinkDirection& link, Bytes transaction_bytes = 0, std::uint32_t servers = 1)
-      : Simulation(transaction_bytes), done_at(members, Time::max()), collective_(fabric), switch_("crossbar", fabric.context()) {
+  CollectiveStar(std::uint32_t members, const transport::LinkDirection& link, Bytes transaction_bytes = 0,
+                 std::uint32_t servers = 1)
+      : Simulation(transaction_bytes),
+        done_at(members, Time::max()),
+        collective_(fabric),
+        switch_("crossbar", fabric.context()) {
     fabric.add_device(switch_);
     std::vector<std::vector<transport::Window>> of_server(servers);
     for (std::uint32_t m = 0; m < members; ++m) {

@@ -1,8 +1,8 @@
 // Kernels of a given length, for tests of what runs them.
 #pragma once
 
-#include "gpu/kernels/kernel_chain.h"
 #include "base/units.h"
+#include "gpu/kernels/kernel_chain.h"
 
 namespace railyard::test {
 

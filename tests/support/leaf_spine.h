@@ -17,7 +17,8 @@ class LeafSpine : public Simulation, private transport::LinkObserver {
 
   LeafSpine(const Shape& shape, infiniband::Routing routing, Bytes cut) : Simulation(cut), shape_(shape) {
     fabric.set_router(this);
-    for (std::uint32_t s = 0; s < shape.spines; ++s) spines.push_back(&add_ib_switch("spine" + std::to_string(s), routing));
+    for (std::uint32_t s = 0; s < shape.spines; ++s)
+      spines.push_back(&add_ib_switch("spine" + std::to_string(s), routing));
     for (std::uint32_t l = 0; l < shape.leaves; ++l) {
       infiniband::IbSwitch& leaf = add_ib_switch("leaf" + std::to_string(l), routing);
       leaves.push_back(&leaf);
@@ -64,8 +65,8 @@ class LeafSpine : public Simulation, private transport::LinkObserver {
   std::uint32_t leaf_of(transport::Lid lid) const { return lid / shape_.nics_per_node / shape_.nodes_per_leaf; }
   void add_nic(transport::Switch& plx, infiniband::IbSwitch& leaf) {
     const auto number = static_cast<std::uint32_t>(nics.size());
-    infiniband::Nic& nic = nics.emplace_back(("nic" + std::to_string(number)).c_str(), fabric.context(), kFirstNicWindow + number,
-                                             number, shape_.nic);
+    infiniband::Nic& nic = nics.emplace_back(("nic" + std::to_string(number)).c_str(), fabric.context(),
+                                             kFirstNicWindow + number, number, shape_.nic);
     fabric.add_device(nic);
     plx.decoder().map(nic.window(), join(nic, plx, shape_.pcie, shape_.pcie).second);
     leaf.decoder().map(number, join(nic, leaf, shape_.cable, shape_.cable).second);
@@ -75,7 +76,8 @@ class LeafSpine : public Simulation, private transport::LinkObserver {
       for (std::uint32_t to = 0; to < shape_.leaves; ++to) {
         std::vector<PortId> ports;
         for (std::uint32_t s = 0; s < shape_.spines; ++s)
-          if (!up(from, s).state().egress.failed() && !back(up(to, s)).state().egress.failed()) ports.push_back(up(from, s).port);
+          if (!up(from, s).state().egress.failed() && !back(up(to, s)).state().egress.failed())
+            ports.push_back(up(from, s).port);
         if (from != to) leaves[from]->set_group(to, std::move(ports));
       }
   }

@@ -13,7 +13,8 @@ namespace railyard::test {
 
 class MemoryNode : public transport::Endpoint, public transport::Sender {
  public:
-  MemoryNode(sc_core::sc_module_name name, transport::Fabric& fabric, transport::Window window, Time read_latency = Time())
+  MemoryNode(sc_core::sc_module_name name, transport::Fabric& fabric, transport::Window window,
+             Time read_latency = Time())
       : Endpoint(name, fabric.context(), window), read_latency_(read_latency) {
     fabric.add_device(*this);
     fabric.add_sender(window, *this);
@@ -24,7 +25,9 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   /// Where the ways given so far are lost, through this port.
   void route_otherwise(transport::Window destination, PortId out) { out_[destination].push_back(out); }
   /// Messages to `destination` are read from here by `nic` and sent to the NIC at `remote`.
-  void route(transport::Window destination, infiniband::Nic& nic, transport::Lid remote) { nics_[destination] = {{&nic, remote}}; }
+  void route(transport::Window destination, infiniband::Nic& nic, transport::Lid remote) {
+    nics_[destination] = {{&nic, remote}};
+  }
   void route_otherwise(transport::Window destination, infiniband::Nic& nic, transport::Lid remote) {
     nics_[destination].push_back({&nic, remote});
   }
@@ -35,7 +38,8 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
 
   void send(transport::Message& message) override {
     if (message.kind != transport::MessageKind::write) {
-      message.address = of_group(message.kind) ? message.offset : transport::window_base(message.destination) + message.offset;
+      message.address =
+          of_group(message.kind) ? message.offset : transport::window_base(message.destination) + message.offset;
       Part part = whole_of(message);
       part.engine_payload_bytes = engine_payload_bytes_;
       inject(PortId(0), part);

@@ -12,7 +12,11 @@ namespace railyard::test {
 
 class Network : public Simulation {
  public:
-  struct Watched { const transport::Device* device; PortId port; Spy* spy; };
+  struct Watched {
+    const transport::Device* device;
+    PortId port;
+    Spy* spy;
+  };
   std::vector<Watched> watched;
 
   Network(std::uint32_t seed, Bytes transaction_bytes, const transport::ChannelPlan& plan)
@@ -21,7 +25,8 @@ class Network : public Simulation {
   enum class Shape { tree, chain };
   /// Each new switch hangs from a random earlier one, or from the latest; nodes anywhere.
   void grow_tree(std::size_t switches, std::size_t nodes, Shape shape = Shape::tree) {
-    std::vector<std::vector<std::pair<std::size_t, PortId>>> neighbours(switches);  // of a switch: who, through which port
+    std::vector<std::vector<std::pair<std::size_t, PortId>>> neighbours(
+        switches);  // of a switch: who, through which port
     for (std::size_t s = 0; s < switches; ++s) {
       add_switch();
       if (s == 0) continue;
@@ -86,13 +91,16 @@ class Network : public Simulation {
     for (const Shot& s : shots) send(begin + s.at, s.from, s.to, s.bytes, s.traffic_class, s.channel);
     return first;
   }
-  void add_traffic(std::size_t messages, Bytes max_bytes, Time window) { send_all(random_traffic(messages, max_bytes, window)); }
+  void add_traffic(std::size_t messages, Bytes max_bytes, Time window) {
+    send_all(random_traffic(messages, max_bytes, window));
+  }
   /// A number below `limit`, by the network's seed.
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
 
  private:
   transport::LinkDirection direction() {
-    transport::LinkDirection l = ideal(Rate::bytes_per_second(10'000'000'000 + below(90'000'000'000)), Time::ns(20 + below(300)));
+    transport::LinkDirection l =
+        ideal(Rate::bytes_per_second(10'000'000'000 + below(90'000'000'000)), Time::ns(20 + below(300)));
     l.credit_latency = Time::ns(below(200));
     const std::uint64_t kind = below(3);
     if (kind > 0) l.buffer_bytes = kind == 1 ? 2000 + below(20'000) : 100'000;
@@ -112,8 +120,8 @@ class Network : public Simulation {
     Spy::between(a, at_a, b, at_b, *watched[watched.size() - 2].spy, *watched.back().spy);
     return {at_a, at_b};
   }
-  void spread(const std::vector<std::vector<std::pair<std::size_t, PortId>>>& neighbours, std::size_t from, std::size_t before,
-              transport::Window window) {
+  void spread(const std::vector<std::vector<std::pair<std::size_t, PortId>>>& neighbours, std::size_t from,
+              std::size_t before, transport::Window window) {
     for (const auto& [next, port] : neighbours[from]) {
       if (next == before) continue;
       for (const auto& [back, up] : neighbours[next])

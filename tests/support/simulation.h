@@ -45,17 +45,18 @@ struct FreshKernel {
 
 class Simulation : private FreshKernel, public transport::MessageClient {
  public:
-  explicit Simulation(Bytes transaction_bytes = 0, const transport::ChannelPlan& plan = {}) : fabric(plan, transaction_bytes) {
+  explicit Simulation(Bytes transaction_bytes = 0, const transport::ChannelPlan& plan = {})
+      : fabric(plan, transaction_bytes) {
     fabric.watch_invariants();
   }
   virtual ~Simulation() = default;
 
   transport::Fabric fabric;
-  std::deque<MemoryNode> nodes;          ///< node i has window i
+  std::deque<MemoryNode> nodes;  ///< node i has window i
   std::deque<transport::Switch> switches;
-  std::vector<Time> landed;              ///< by cookie
-  std::vector<Time> took;                ///< by cookie
-  std::vector<Time> alone;               ///< uncontended, by cookie
+  std::vector<Time> landed;                    ///< by cookie
+  std::vector<Time> took;                      ///< by cookie
+  std::vector<Time> alone;                     ///< uncontended, by cookie
   std::map<std::size_t, Bytes> undeliverable;  ///< by cookie: what of it lost links have cut off
 
   MemoryNode& node(Time read_latency = Time()) {
@@ -63,27 +64,31 @@ class Simulation : private FreshKernel, public transport::MessageClient {
     return nodes.emplace_back(("node" + std::to_string(window)).c_str(), fabric, window, read_latency);
   }
   transport::Switch& add_switch(transport::Switch::DecodeBy by = transport::Switch::DecodeBy::window) {
-    transport::Switch& made = switches.emplace_back(("switch" + std::to_string(switches.size())).c_str(), fabric.context(), by);
+    transport::Switch& made =
+        switches.emplace_back(("switch" + std::to_string(switches.size())).c_str(), fabric.context(), by);
     fabric.add_device(made);
     return made;
   }
   /// A full-duplex link; returns a's port. Windows behind a switch's port are mapped by the caller.
-  static std::pair<PortId, PortId> join(transport::Device& a, transport::Device& b, const transport::LinkDirection& to_b,
-                                        const transport::LinkDirection& to_a) {
+  static std::pair<PortId, PortId> join(transport::Device& a, transport::Device& b,
+                                        const transport::LinkDirection& to_b, const transport::LinkDirection& to_a) {
     const PortId at_a = a.add_port("port" + std::to_string(a.ports()), to_b);
     const PortId at_b = b.add_port("port" + std::to_string(b.ports()), to_a);
     transport::Device::connect(a, at_a, b, at_b);
     return {at_a, at_b};
   }
   /// A node below a switch, which maps its window.
-  static void attach(MemoryNode& node, transport::Switch& sw, const transport::LinkDirection& up, const transport::LinkDirection& down) {
+  static void attach(MemoryNode& node, transport::Switch& sw, const transport::LinkDirection& up,
+                     const transport::LinkDirection& down) {
     sw.decoder().map(node.window(), join(node, sw, up, down).second);
   }
-  static void attach(MemoryNode& node, transport::Switch& sw, const transport::LinkDirection& both) { attach(node, sw, both, both); }
+  static void attach(MemoryNode& node, transport::Switch& sw, const transport::LinkDirection& both) {
+    attach(node, sw, both, both);
+  }
 
   /// Sends at `when`. @return the message's number, the index of its times
-  std::size_t send(Time when, transport::Window source, transport::Window destination, Bytes bytes, std::uint8_t traffic_class = 0,
-                   std::uint32_t channel = 0) {
+  std::size_t send(Time when, transport::Window source, transport::Window destination, Bytes bytes,
+                   std::uint8_t traffic_class = 0, std::uint32_t channel = 0) {
     transport::Message message;
     message.source = source;
     message.destination = destination;
@@ -160,7 +165,8 @@ class Simulation : private FreshKernel, public transport::MessageClient {
     for (const transport::Device* device : fabric.devices()) {
       for (std::uint32_t p = 0; p < device->ports(); ++p) {
         const transport::Device::Port& port = device->port(PortId(p));
-        BOOST_TEST((port.busy_until(end) <= end), device->name() << " port " << p << " was busy longer than time passed");
+        BOOST_TEST((port.busy_until(end) <= end), device->name()
+                                                      << " port " << p << " was busy longer than time passed");
         BOOST_TEST(port.counters.queued_bytes == 0u);
       }
     }

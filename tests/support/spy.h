@@ -23,7 +23,8 @@ class Spy : public sc_core::sc_module {
   }
 
   /// Both directions of a link between two devices, each with a spy.
-  static void between(transport::Device& a, PortId port_a, transport::Device& b, PortId port_b, Spy& a_to_b, Spy& b_to_a) {
+  static void between(transport::Device& a, PortId port_a, transport::Device& b, PortId port_b, Spy& a_to_b,
+                      Spy& b_to_a) {
     a.port(port_a).transmit.bind(a_to_b.in);
     a_to_b.out.bind(b.port(port_b).receive);
     b.port(port_b).transmit.bind(b_to_a.in);

@@ -2,11 +2,11 @@
 // thread and a memory with b_transport.
 #pragma once
 
+#include <tlm_utils/simple_initiator_socket.h>
+#include <tlm_utils/simple_target_socket.h>
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <tlm>
-#include <tlm_utils/simple_initiator_socket.h>
-#include <tlm_utils/simple_target_socket.h>
 #include <vector>
 
 #include "base/units.h"
@@ -66,7 +66,9 @@ struct UserMemory : sc_core::sc_module {
   Bytes written = 0, read = 0;
   std::uint64_t lowest = ~0ull, highest = 0;
 
-  explicit UserMemory(sc_core::sc_module_name name) : sc_module(name) { socket.register_b_transport(this, &UserMemory::b_transport); }
+  explicit UserMemory(sc_core::sc_module_name name) : sc_module(name) {
+    socket.register_b_transport(this, &UserMemory::b_transport);
+  }
   void b_transport(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
     const Bytes bytes = payload.get_data_length();
     if (payload.get_address() + bytes > size) {

@@ -8,19 +8,20 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr std::uint64_t kPrefillSplitKeys = 1024; // least keys in one part of a block's context
+constexpr std::uint64_t kPrefillSplitKeys = 1024;  // least keys in one part of a block's context
 constexpr std::uint64_t kDecodeSplitKeys = 256;
 constexpr std::uint32_t kDecodeBlocksPerSm = 2;
-constexpr double kTailShare = 0.5;                // of the longest block, that the last blocks of a full grid run alone
-constexpr double kDecodeOverlap = 3;              // p-norm of reading and computing
-constexpr double kQueryBytes = 2;                 // queries and outputs stay in 16 bits
-constexpr double kFlopsPerProduct = 2;            // a multiply-add
-constexpr double kMeasuredDim = 128;              // of the heads behind attention_row_clocks
-constexpr double kWidestGainingDim = 256;         // wider heads (latent ones) do not fit one block's registers, and gain no more
-constexpr double kExponentialsPerClock = 16;      // of an SM
-constexpr double kExposedExponentials = 0.85;     // FlashAttention-2 and -3 papers, head size 64 against 128
-constexpr double kBackwardWork = 2.5;             // products, of the forward pass's
-constexpr double kBackwardRate = 0.86;            // of the forward pass's; the same papers
+constexpr double kTailShare = 0.5;      // of the longest block, that the last blocks of a full grid run alone
+constexpr double kDecodeOverlap = 3;    // p-norm of reading and computing
+constexpr double kQueryBytes = 2;       // queries and outputs stay in 16 bits
+constexpr double kFlopsPerProduct = 2;  // a multiply-add
+constexpr double kMeasuredDim = 128;    // of the heads behind attention_row_clocks
+constexpr double kWidestGainingDim =
+    256;  // wider heads (latent ones) do not fit one block's registers, and gain no more
+constexpr double kExponentialsPerClock = 16;   // of an SM
+constexpr double kExposedExponentials = 0.85;  // FlashAttention-2 and -3 papers, head size 64 against 128
+constexpr double kBackwardWork = 2.5;          // products, of the forward pass's
+constexpr double kBackwardRate = 0.86;         // of the forward pass's; the same papers
 
 double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
 
@@ -88,7 +89,9 @@ double kv_token_bytes(const AttentionHeads& heads) {
   return (heads.dim + (heads.latent ? 0 : value_dim(heads))) * bytes_of(heads.kv_dtype);
 }
 
-double query_token_bytes(const AttentionHeads& heads) { return heads.query * (heads.dim + value_dim(heads)) * kQueryBytes; }
+double query_token_bytes(const AttentionHeads& heads) {
+  return heads.query * (heads.dim + value_dim(heads)) * kQueryBytes;
+}
 
 void finish(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
   time.ctas = ctas;
@@ -144,12 +147,14 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   const bool backward = pass == AttentionPass::backward;
   const double work = backward ? kBackwardWork / kBackwardRate : 1;
   const double overhead = overhead_keys(gpu);
-  const double key_seconds = work * pair_flops(heads) * static_cast<double>(rows) * gpu.sm.count / attention_rate(gpu, heads);
+  const double key_seconds =
+      work * pair_flops(heads) * static_cast<double>(rows) * gpu.sm.count / attention_rate(gpu, heads);
   const Split split = split_context(longest, gpu.sm.count / blocks, kPrefillSplitKeys);
 
   // Backward reads queries, outputs, their gradients, keys and values, and writes three gradients.
   time.bytes = (static_cast<double>(tokens) * query_token_bytes(heads) +
-                static_cast<double>(all_keys) * heads.kv * kv_token_bytes(heads)) * (backward ? 2 : 1);
+                static_cast<double>(all_keys) * heads.kv * kv_token_bytes(heads)) *
+               (backward ? 2 : 1);
   time.flops *= backward ? kBackwardWork : 1;
   time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
   time.l2_bytes = heads.query * visited * kv_token_bytes(heads);
@@ -178,13 +183,16 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   const std::uint64_t room = split ? kDecodeBlocksPerSm * gpu.sm.count / blocks : 1;
   const Split parts = split_context(longest, room, kDecodeSplitKeys);
   const double token_bytes = kv_token_bytes(heads);
-  const double block_rate = gpu.kernel.decode_flight_kib * kBytesPerKib / (gpu.hbm.read_latency_ns * 1e-9);  // Little's law
+  const double block_rate =
+      gpu.kernel.decode_flight_kib * kBytesPerKib / (gpu.hbm.read_latency_ns * 1e-9);  // Little's law
 
-  time.bytes = token_bytes * heads.kv * static_cast<double>(keys) + static_cast<double>(queries) * query_token_bytes(heads);
+  time.bytes =
+      token_bytes * heads.kv * static_cast<double>(keys) + static_cast<double>(queries) * query_token_bytes(heads);
   time.l2_bytes = time.bytes;
   time.fixed_seconds = gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
   time.hbm_seconds = time.bytes / (gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
-  if (parts.parts > 1) time.after_seconds = gpu.kernel.decode_split_us * kSecondsPerUs * static_cast<double>(parts.parts);
+  if (parts.parts > 1)
+    time.after_seconds = gpu.kernel.decode_split_us * kSecondsPerUs * static_cast<double>(parts.parts);
   time.ctas_per_sm = kDecodeBlocksPerSm;
   time.cta = kDecodeBlock;
   time.longest_cta_seconds = token_bytes * static_cast<double>(parts.keys) / block_rate;

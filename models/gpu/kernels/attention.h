@@ -26,13 +26,13 @@
 namespace railyard::gpu {
 
 struct AttentionHeads {
-  std::uint32_t query = 0;     ///< query heads on this rank
-  std::uint32_t kv = 0;        ///< KV heads on this rank (replicated ones count)
-  std::uint32_t dim = 0;       ///< of a head
+  std::uint32_t query = 0;  ///< query heads on this rank
+  std::uint32_t kv = 0;     ///< KV heads on this rank (replicated ones count)
+  std::uint32_t dim = 0;    ///< of a head
   DataType kv_dtype = DataType::bf16;
-  std::uint32_t value_dim = 0; ///< of a value vector; 0: dim
-  bool latent = false;         ///< values are the first value_dim numbers of the keys, read once (multi-head latent attention)
-  std::uint32_t window = 0;    ///< keys that a query sees, its own included; 0: all before it
+  std::uint32_t value_dim = 0;  ///< of a value vector; 0: dim
+  bool latent = false;  ///< values are the first value_dim numbers of the keys, read once (multi-head latent attention)
+  std::uint32_t window = 0;  ///< keys that a query sees, its own included; 0: all before it
 };
 
 /// `tokens` queries of one sequence after `kv_start` keys that are there already.

@@ -19,19 +19,18 @@ struct Tile {
 // Every architecture has those in the middle. In front, what a pair of SMs with tensor memory holds, then what Hopper's wide
 // instructions add: their narrow side is any multiple of 8, and libraries swap operands so that few rows lie along it. Behind, what
 // cuBLAS uses where shared memory is small.
-constexpr std::array<Tile, 25> kTiles{{{256, 256}, {256, 192}, {192, 256},
-                                       {192, 128}, {128, 192},
-                                       {128, 8}, {8, 128}, {64, 8}, {8, 64}, {64, 16}, {16, 64}, {64, 32}, {32, 64},
-                                       {256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64},
-                                       {64, 32}, {32, 64}, {64, 16}, {16, 64}}};
+constexpr std::array<Tile, 25> kTiles{
+    {{256, 256}, {256, 192}, {192, 256}, {192, 128}, {128, 192}, {128, 8},   {8, 128},   {64, 8},   {8, 64},
+     {64, 16},   {16, 64},   {64, 32},   {32, 64},   {256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
+     {128, 64},  {64, 128},  {64, 64},   {64, 32},   {32, 64},   {64, 16},   {16, 64}}};
 constexpr std::size_t kHopperTiles = 3, kCommonTiles = 13, kSmallTiles = 21;  // where they begin
 constexpr std::array<std::uint32_t, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
-constexpr double kStepBytes = 128;              // one pipeline step: 64 elements of two bytes
-constexpr std::uint64_t kLeastSplitDepth = 128; // of K, below which a split is all prologue
-constexpr std::uint64_t kMostWaves = 4;         // of split tiles
-constexpr double kPartialBytes = 4;             // fp32 partial sums
-constexpr double kWidenedPerClock = 64;         // weights, on one SM
-constexpr double kLeastResultBytes = 2;         // narrower types still write 16-bit results
+constexpr double kStepBytes = 128;               // one pipeline step: 64 elements of two bytes
+constexpr std::uint64_t kLeastSplitDepth = 128;  // of K, below which a split is all prologue
+constexpr std::uint64_t kMostWaves = 4;          // of split tiles
+constexpr double kPartialBytes = 4;              // fp32 partial sums
+constexpr double kWidenedPerClock = 64;          // weights, on one SM
+constexpr double kLeastResultBytes = 2;          // narrower types still write 16-bit results
 
 /// Per-shape facts that no candidate changes.
 struct Problem {
@@ -41,15 +40,15 @@ struct Problem {
   double clock_hz, tensor_flop_per_clock;
   double burst, sustained, throttle_seconds;
   double operand_bytes, compulsory_bytes;
-  std::array<double, kSplits.size()> steps;  // of the main loop, with each split
+  std::array<double, kSplits.size()> steps;      // of the main loop, with each split
   double weight_bytes = 0, widening_cycles = 0;  // of one weight
 };
 
 /// HBM traffic: every operand once, or, where A and B overflow L2, half-way to what a wave's block of tiles reads.
 double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::uint32_t split) {
   if (p.operand_bytes <= working_bytes(p.gpu)) return p.compulsory_bytes;
-  const double wave = static_cast<double>(
-      std::min<std::uint64_t>(p.gpu.sm.count, rows * columns * split * p.shape.groups));
+  const double wave =
+      static_cast<double>(std::min<std::uint64_t>(p.gpu.sm.count, rows * columns * split * p.shape.groups));
   const double wide = std::min(static_cast<double>(rows), std::max(1.0, std::round(std::sqrt(wave * tile.n / tile.m))));
   const double high = std::min(static_cast<double>(columns), std::ceil(wave / wide));
   const double blocks = std::ceil(rows / wide) * std::ceil(columns / high);
@@ -74,7 +73,8 @@ struct Candidate {
 };
 
 /// Keeps it as `best` if it is faster. Most candidates lose to a bound that costs few operations.
-void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::size_t split_place, Candidate& best) {
+void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::size_t split_place,
+              Candidate& best) {
   const GemmShape& shape = p.shape;
   const GpuDatasheet& gpu = p.gpu;
   const std::uint32_t split = kSplits[split_place];
@@ -84,7 +84,8 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double steps = p.steps[split_place];
   const double area = static_cast<double>(tile.m) * tile.n;
   const double mma_cycles = 2 * area * step / p.tensor_flop_per_clock;
-  const double feed_cycles = std::max((tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock, gpu.kernel.gemm_step_clocks);
+  const double feed_cycles =
+      std::max((tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock, gpu.kernel.gemm_step_clocks);
   const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / gpu.sm.epilogue_bytes_per_clock;
   const double epilogue = waves * epilogue_cycles / p.clock_hz;
   const double widening = waves * steps * tile.n * step * p.widening_cycles / p.clock_hz;
@@ -145,7 +146,8 @@ CtaFootprint footprint(const GpuDatasheet& gpu, const KernelTime& time) {
   CtaFootprint cta;
   cta.threads = kThreads;
   cta.registers_kib = std::min<double>(gpu.sm.registers_kib, kPerAccumulator * accumulators_kib + kOtherRegistersKib);
-  cta.shared_memory_kib = std::min<double>(gpu.sm.shared_memory_kib, kStages * (time.tile_m + time.tile_n) * kStepBytes / kBytesPerKib);
+  cta.shared_memory_kib =
+      std::min<double>(gpu.sm.shared_memory_kib, kStages * (time.tile_m + time.tile_n) * kStepBytes / kBytesPerKib);
   return cta;
 }
 
@@ -165,8 +167,18 @@ KernelLimit limit_of(const Candidate& c) {
 Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   const double rate = gpu.sm.flop_per_clock[static_cast<std::size_t>(shape.dtype)];
   if (rate <= 0) throw std::domain_error(gpu.name + " has no tensor rate for " + std::string(name_of(shape.dtype)));
-  Problem p{gpu, shape, bytes_of(shape.dtype), 0, gpu.clock_hz(), rate, gpu.sm.burst_efficiency_ratio,
-            gpu.sm.sustained_efficiency_ratio, gpu.sm.throttle_us * kSecondsPerUs, 0, 0, {}};
+  Problem p{gpu,
+            shape,
+            bytes_of(shape.dtype),
+            0,
+            gpu.clock_hz(),
+            rate,
+            gpu.sm.burst_efficiency_ratio,
+            gpu.sm.sustained_efficiency_ratio,
+            gpu.sm.throttle_us * kSecondsPerUs,
+            0,
+            0,
+            {}};
   p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
   p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;
   p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
@@ -181,7 +193,8 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   p.compulsory_bytes = inputs + results;
   if (shape.weight_copies > 0) missed = missed_ratio(gpu, shape.weight_copies * weights + inputs + results);
   p.compulsory_bytes += missed * weights;
-  for (std::size_t i = 0; i < kSplits.size(); ++i) p.steps[i] = std::ceil(k / kSplits[i] / (kStepBytes / p.element_bytes));
+  for (std::size_t i = 0; i < kSplits.size(); ++i)
+    p.steps[i] = std::ceil(k / kSplits[i] / (kStepBytes / p.element_bytes));
   return p;
 }
 
@@ -201,7 +214,9 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
     const std::uint64_t tiles = rows * columns * shape.groups;
     for (std::size_t place = 0; place < kSplits.size(); ++place) {
       const std::uint32_t split = kSplits[place];
-      if (split > 1 && (!shape.split_k || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * gpu.sm.count)) break;
+      if (split > 1 &&
+          (!shape.split_k || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * gpu.sm.count))
+        break;
       try_tile(p, tile, rows, columns, place, best);
     }
   }

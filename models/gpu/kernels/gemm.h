@@ -23,22 +23,24 @@
 namespace railyard::gpu {
 
 struct GemmShape {
-  std::uint64_t m = 0;         ///< tokens
+  std::uint64_t m = 0;  ///< tokens
   std::uint64_t n = 0;
   std::uint64_t k = 0;
   DataType dtype = DataType::bf16;
-  std::uint32_t groups = 1;    ///< equal problems in one launch, each with its own A and B (experts)
+  std::uint32_t groups = 1;  ///< equal problems in one launch, each with its own A and B (experts)
   std::optional<DataType> result_dtype = std::nullopt;  ///< none: dtype, but not below 16 bits
   /// Weights that take turns, kernel after kernel (benchmarks): they are hits in L2 as far as all of them fit. 0: each use
   /// finds its weights gone, as a pass over many layers does.
   std::uint32_t weight_copies = 0;
-  bool split_k = true;         ///< K may be cut into parts for SMs that would idle; DeepGEMM, for one, never does
-  bool steady = false;         ///< the GPU has long been at its power limit: eta = sustained from the start
-  double weight_bytes = 0;     ///< of one weight in memory, scales included; 0: dtype's. Fewer: they are widened on the SMs
+  bool split_k = true;  ///< K may be cut into parts for SMs that would idle; DeepGEMM, for one, never does
+  bool steady = false;  ///< the GPU has long been at its power limit: eta = sustained from the start
+  double weight_bytes =
+      0;  ///< of one weight in memory, scales included; 0: dtype's. Fewer: they are widened on the SMs
 
   bool operator==(const GemmShape& o) const {
-    return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups && result_dtype == o.result_dtype &&
-           weight_copies == o.weight_copies && split_k == o.split_k && steady == o.steady && weight_bytes == o.weight_bytes;
+    return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups &&
+           result_dtype == o.result_dtype && weight_copies == o.weight_copies && split_k == o.split_k &&
+           steady == o.steady && weight_bytes == o.weight_bytes;
   }
 };
 

@@ -13,8 +13,8 @@ constexpr double kLogitBytes = 4;       // fp32
 
 constexpr double kCastsPerClock = 4.5;  // elements narrowed per SM and clock; fp8 products of the aiconfigurator tables
 
-KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, double row_bytes, std::uint32_t passes, double bytes,
-                    double cold_bytes = 0) {
+KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, double row_bytes, std::uint32_t passes,
+                    double bytes, double cold_bytes = 0) {
   if (spec.cold) cold_bytes += bytes, bytes = 0;
   return row_kernel_time(gpu, {spec.tokens, row_bytes, passes, spec.load_bytes, bytes, cold_bytes});
 }
@@ -62,7 +62,8 @@ KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
 KernelTime time_in_graph(const GpuDatasheet& gpu, const KernelSpec& spec) {
   switch (spec.op) {
     case KernelOp::gemm:
-      return gemm_time(gpu, {spec.m, spec.n, spec.k, spec.dtype, spec.groups, spec.result_dtype, spec.weight_copies, spec.split_k, spec.steady});
+      return gemm_time(gpu, {spec.m, spec.n, spec.k, spec.dtype, spec.groups, spec.result_dtype, spec.weight_copies,
+                             spec.split_k, spec.steady});
     case KernelOp::attention_prefill: return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal);
     case KernelOp::attention_backward:
       return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal, AttentionPass::backward);

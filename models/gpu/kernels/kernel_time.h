@@ -29,25 +29,25 @@ struct CtaFootprint {
 
 /// What a kernel gets of its GPU while it runs.
 struct KernelShare {
-  double sms = 0;         ///< SMs
-  double l2_ratio = 1;    ///< of the L2 rate
-  double hbm_ratio = 1;   ///< of the HBM rate that it reaches alone
+  double sms = 0;        ///< SMs
+  double l2_ratio = 1;   ///< of the L2 rate
+  double hbm_ratio = 1;  ///< of the HBM rate that it reaches alone
 };
 
 /// Time = fixed + body + after. The body is the p-norm of three parts that run beside each other: the work of CTAs on SMs, L2
 /// traffic and HBM traffic; each follows what the kernel gets of it.
 struct KernelTime {
-  double seconds = 0;           ///< with the whole GPU, from the end of the kernel before it in the stream, in a CUDA graph
-  double fixed_seconds = 0;     ///< the part of it that no resource works: launch, prologue, pipeline fill
-  double after_seconds = 0;     ///< behind the body: the reduction of a split K
+  double seconds = 0;  ///< with the whole GPU, from the end of the kernel before it in the stream, in a CUDA graph
+  double fixed_seconds = 0;  ///< the part of it that no resource works: launch, prologue, pipeline fill
+  double after_seconds = 0;  ///< behind the body: the reduction of a split K
   KernelLimit limit = KernelLimit::launch;
-  std::uint64_t ctas = 0;       ///< thread blocks (output tiles x splits)
-  std::uint32_t waves = 0;      ///< rounds of thread blocks over the SMs
-  double tail_efficiency = 1;   ///< ctas / (waves x SMs): what wave quantisation leaves
-  std::uint32_t sms = 0;        ///< SMs that get any work
-  double flops = 0;             ///< useful ones, two per multiply-add
-  double bytes = 0;             ///< HBM traffic
-  double l2_bytes = 0;          ///< traffic between L2 and the SMs
+  std::uint64_t ctas = 0;                             ///< thread blocks (output tiles x splits)
+  std::uint32_t waves = 0;                            ///< rounds of thread blocks over the SMs
+  double tail_efficiency = 1;                         ///< ctas / (waves x SMs): what wave quantisation leaves
+  std::uint32_t sms = 0;                              ///< SMs that get any work
+  double flops = 0;                                   ///< useful ones, two per multiply-add
+  double bytes = 0;                                   ///< HBM traffic
+  double l2_bytes = 0;                                ///< traffic between L2 and the SMs
   std::uint32_t tile_m = 0, tile_n = 0, split_k = 1;  ///< GEMM only
 
   double longest_cta_seconds = 0;  ///< of one CTA, operands at hand
@@ -80,8 +80,12 @@ inline bool small_shared_memory(const GpuDatasheet& gpu) {
 }
 
 /// What a working set may fill of L2 before parts of it are read again.
-inline double working_bytes(const GpuDatasheet& gpu) { return gpu.l2.working_ratio * gpu.l2.capacity_mib * kBytesPerMib; }
+inline double working_bytes(const GpuDatasheet& gpu) {
+  return gpu.l2.working_ratio * gpu.l2.capacity_mib * kBytesPerMib;
+}
 /// Of `bytes` used over and over, the share that L2 no longer holds: none up to working_bytes, all from twice that on.
-inline double missed_ratio(const GpuDatasheet& gpu, double bytes) { return std::clamp(bytes / working_bytes(gpu) - 1, 0.0, 1.0); }
+inline double missed_ratio(const GpuDatasheet& gpu, double bytes) {
+  return std::clamp(bytes / working_bytes(gpu) - 1, 0.0, 1.0);
+}
 
 }  // namespace railyard::gpu

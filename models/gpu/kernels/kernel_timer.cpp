@@ -5,8 +5,9 @@ namespace railyard::gpu {
 std::size_t KernelTimer::ShapeHash::operator()(const GemmShape& shape) const noexcept {
   constexpr std::uint64_t kOddMultiplier = 0x9e3779b97f4a7c15ull;  // 2^64 / golden ratio
   std::uint64_t hash = 0;
-  for (const std::uint64_t value : {shape.m, shape.n, shape.k, static_cast<std::uint64_t>(shape.dtype),
-                                    static_cast<std::uint64_t>(shape.groups), static_cast<std::uint64_t>(shape.weight_copies)})
+  for (const std::uint64_t value :
+       {shape.m, shape.n, shape.k, static_cast<std::uint64_t>(shape.dtype), static_cast<std::uint64_t>(shape.groups),
+        static_cast<std::uint64_t>(shape.weight_copies)})
     hash = (hash ^ value) * kOddMultiplier, hash ^= hash >> 32;
   return static_cast<std::size_t>(hash);
 }

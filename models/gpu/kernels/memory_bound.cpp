@@ -11,8 +11,8 @@ namespace {
 constexpr double kMemoryOverlap = 1.1;  // p-norm of blocks' waiting, L2 and HBM time: little of one hides the other
 constexpr double kMostBlockThreads = 1024, kWarpThreads = 32;
 constexpr std::uint32_t kMostBlocksPerSm = 32;
-constexpr double kLoadedLatencyRatio = 1.2;   // of an idle read: queues, address arithmetic, the loop around it
-constexpr double kCachedLatencyRatio = 0.2;   // of a pass that finds the row in L1 or L2, to one from memory
+constexpr double kLoadedLatencyRatio = 1.2;      // of an idle read: queues, address arithmetic, the loop around it
+constexpr double kCachedLatencyRatio = 0.2;      // of a pass that finds the row in L1 or L2, to one from memory
 constexpr double kBlockSynchronisationNs = 500;  // start of a block, reduction over its threads, its writes
 
 void describe(KernelTime& time, const GpuDatasheet& gpu, double part_of_ctas) {
@@ -30,7 +30,8 @@ KernelTime traffic_time(const GpuDatasheet& gpu, double bytes, double cold_bytes
   const double missed = missed_ratio(gpu, bytes);
   time.bytes = missed * bytes + cold_bytes;
   time.fixed_seconds = gpu.kernel.launch_us * kSecondsPerUs;
-  time.hbm_seconds = (time.bytes + gpu.hbm.half_saturation_mb * kBytesPerMb) / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
+  time.hbm_seconds =
+      (time.bytes + gpu.hbm.half_saturation_mb * kBytesPerMb) / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
   time.l2_seconds = (1 - missed) * bytes / (gpu.hbm.stream_ratio * gpu.l2_bytes_per_s());
   time.l2_bytes = bytes + cold_bytes;
   time.overlap_exponent = kMemoryOverlap;
@@ -61,9 +62,11 @@ KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work) {
   constexpr double kRegistersPerThread = 32, kRegisterBytes = 4;
   time.cta.threads = static_cast<std::uint32_t>(threads);
   time.cta.registers_kib = threads * kRegistersPerThread * kRegisterBytes / kBytesPerKib;
-  time.longest_cta_seconds = (kBlockSynchronisationNs + (1 + (work.passes - 1) * kCachedLatencyRatio) * rounds * latency_ns) * 1e-9;
+  time.longest_cta_seconds =
+      (kBlockSynchronisationNs + (1 + (work.passes - 1) * kCachedLatencyRatio) * rounds * latency_ns) * 1e-9;
   time.waves = static_cast<std::uint32_t>(ceil_div(work.rows, std::uint64_t(gpu.sm.count) * time.ctas_per_sm));
-  time.tail_efficiency = static_cast<double>(work.rows) / (static_cast<double>(time.waves) * gpu.sm.count * time.ctas_per_sm);
+  time.tail_efficiency =
+      static_cast<double>(work.rows) / (static_cast<double>(time.waves) * gpu.sm.count * time.ctas_per_sm);
   describe(time, gpu, time.cta_seconds_on(gpu.sm.count));
   return time;
 }

@@ -20,9 +20,9 @@ KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_
 /// the row at once, and waits for memory each time.
 struct RowWork {
   std::uint64_t rows = 0;
-  double row_bytes = 0;          ///< that one pass reads of a row, from each of its inputs
-  std::uint32_t passes = 1;      ///< 2 where a sum over the row comes first (norms), 3 with a maximum before that (softmax)
-  double load_bytes = 16;        ///< that a thread asks for at once: 16 in vectorised kernels, an element in plain ones
+  double row_bytes = 0;      ///< that one pass reads of a row, from each of its inputs
+  std::uint32_t passes = 1;  ///< 2 where a sum over the row comes first (norms), 3 with a maximum before that (softmax)
+  double load_bytes = 16;    ///< that a thread asks for at once: 16 in vectorised kernels, an element in plain ones
   double bytes = 0, cold_bytes = 0;
 };
 

@@ -28,12 +28,7 @@ std::uint64_t count(Operation operation, ElementType type, Bytes bytes, std::uin
 
 CollectiveTest::CollectiveTest(const CollectiveTestSpec& spec, const std::vector<gpu::Gpu*>& gpus,
                                transport::Fabric& fabric, JobSink& sink)
-    : spec_(spec),
-      fabric_(fabric),
-      dispatcher_(fabric),
-      sink_(sink),
-      ranks_(gpus, fabric),
-      quiet_(fabric, *this) {}
+    : spec_(spec), fabric_(fabric), dispatcher_(fabric), sink_(sink), ranks_(gpus, fabric), quiet_(fabric, *this) {}
 
 void CollectiveTest::run_next() {
   dispatcher_.passed(this, 0);

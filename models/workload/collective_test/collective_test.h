@@ -51,7 +51,9 @@ class CollectiveTest : private JobClient, private QuietClient {
   /// In the order of the sizes.
   const std::vector<SizeResult>& finished() const { return finished_; }
   /// What runs for a size.
-  collective::CollectiveSpec plan(Bytes bytes) const { return collective_test::plan(spec_, ranks_.group, ranks_.site, bytes); }
+  collective::CollectiveSpec plan(Bytes bytes) const {
+    return collective_test::plan(spec_, ranks_.group, ranks_.site, bytes);
+  }
   const collective::Group& group() const { return ranks_.group; }
   std::uint32_t ranks() const { return ranks_.size(); }
   RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }

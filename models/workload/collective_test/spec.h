@@ -30,7 +30,7 @@ struct CollectiveTestSpec {
   Library library = Library::nccl;
   std::optional<collective::Algorithm> algorithm;  ///< nullopt: the library's choice
   std::optional<collective::Protocol> protocol;
-  std::uint32_t root = 0;      ///< broadcast: the rank that has it
+  std::uint32_t root = 0;        ///< broadcast: the rank that has it
   bool both_directions = false;  ///< ring: every other channel runs the other way round
   bool in_graph = false;
   std::uint32_t iterations = 1;

@@ -2,7 +2,8 @@
 
 namespace railyard::workload::kernel_test {
 
-KernelTest::KernelTest(const KernelTestSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink)
+KernelTest::KernelTest(const KernelTestSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
+                       JobSink& sink)
     : spec_(spec),
       fabric_(fabric),
       dispatcher_(fabric),

@@ -1,11 +1,12 @@
 #include "workload/layer/layer.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace railyard::workload::layer {
 
-Layer::Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink)
+Layer::Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<gpu::Gpu*>& gpus,
+             transport::Fabric& fabric, JobSink& sink)
     : spec_(spec),
       steps_(std::move(steps)),
       fabric_(fabric),
@@ -44,7 +45,8 @@ void Layer::start() {
 }
 
 std::size_t Layer::finished() const {
-  return static_cast<std::size_t>(std::find_if(left_.begin(), left_.end(), [](std::uint32_t left) { return left != 0; }) - left_.begin());
+  return static_cast<std::size_t>(
+      std::find_if(left_.begin(), left_.end(), [](std::uint32_t left) { return left != 0; }) - left_.begin());
 }
 
 JobRecord Layer::record_of(JobKind kind, const JobTag& tag) const {
@@ -85,7 +87,8 @@ std::vector<std::string> Layer::blocked() const {
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     if (ranks_.devices[r]->compute.empty()) continue;
     const auto& job = static_cast<const Job&>(*ranks_.devices[r]->compute.front());
-    lines.push_back(fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_.devices[r]->gpu->name(), label(job)));
+    lines.push_back(
+        fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_.devices[r]->gpu->name(), label(job)));
   }
   return lines;
 }

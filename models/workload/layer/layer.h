@@ -9,8 +9,8 @@
 #include "collective/tuner.h"
 #include "workload/job.h"
 #include "workload/job_record.h"
-#include "workload/rank_set.h"
 #include "workload/layer/plan.h"
+#include "workload/rank_set.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::layer {
@@ -24,8 +24,8 @@ struct StepResult {
 class Layer : private JobClient {
  public:
   /// @param gpus  by rank
-  Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
-        JobSink& sink);
+  Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<gpu::Gpu*>& gpus,
+        transport::Fabric& fabric, JobSink& sink);
 
   void start();
   bool done() const { return finished() == steps_.size(); }

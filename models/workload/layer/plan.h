@@ -20,11 +20,11 @@
 namespace railyard::workload::layer {
 
 struct LayerStep {
-  std::string name;                 ///< "attention.qkv", "mlp.all_reduce", "backward.mlp.down_wgrad"
+  std::string name;  ///< "attention.qkv", "mlp.all_reduce", "backward.mlp.down_wgrad"
   bool is_collective = false;
   gpu::KernelTime kernel;
   collective::Operation operation = collective::Operation::all_reduce;
-  Bytes bytes = 0;                  ///< of a collective, as nccl-tests counts: the whole vector
+  Bytes bytes = 0;  ///< of a collective, as nccl-tests counts: the whole vector
 };
 
 /// Of the model's commonest kind of layer. @pre tp divides the heads, and with sequence parallelism the tokens

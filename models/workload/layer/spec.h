@@ -16,11 +16,11 @@ constexpr const char* name_of(Phase phase) { return kPhaseNames[static_cast<std:
 
 struct LayerSpec {
   Phase phase = Phase::prefill;
-  std::uint32_t tp = 1;               ///< ranks: the first so many GPUs of the first group
-  std::uint32_t batch = 1;            ///< sequences
-  std::uint64_t tokens = 1;           ///< new ones of each; decode: 1
-  std::uint64_t context_tokens = 0;   ///< of each, before them
-  bool sequence_parallel = false;     ///< norms on tokens / tp each, between a gather and a scatter
+  std::uint32_t tp = 1;              ///< ranks: the first so many GPUs of the first group
+  std::uint32_t batch = 1;           ///< sequences
+  std::uint64_t tokens = 1;          ///< new ones of each; decode: 1
+  std::uint64_t context_tokens = 0;  ///< of each, before them
+  bool sequence_parallel = false;    ///< norms on tokens / tp each, between a gather and a scatter
   collective::Library library = collective::Library::vllm;
   std::shared_ptr<const LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
 

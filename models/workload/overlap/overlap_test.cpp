@@ -45,12 +45,7 @@ gpu::KernelSpec gemm_of(const OverlapSpec& spec) {
 
 OverlapTest::OverlapTest(const OverlapSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
                          JobSink& sink)
-    : spec_(spec),
-      fabric_(fabric),
-      dispatcher_(fabric),
-      sink_(sink),
-      ranks_(gpus, fabric),
-      quiet_(fabric, *this) {}
+    : spec_(spec), fabric_(fabric), dispatcher_(fabric), sink_(sink), ranks_(gpus, fabric), quiet_(fabric, *this) {}
 
 collective::CollectiveSpec OverlapTest::plan() const {
   collective::Request request;
@@ -72,15 +67,16 @@ JobTag OverlapTest::tag(What what, std::uint32_t step, std::uint32_t rank) const
 }
 
 void OverlapTest::run_collective(gpu::Stream RankDevice::*stream, const std::vector<JobRef>& after) {
-  dispatcher_.collective(ranks_.devices, ranks_.group, plan(), nullptr, tag(kCollective, 0, 0), *this, jobs_, after, stream);
+  dispatcher_.collective(ranks_.devices, ranks_.group, plan(), nullptr, tag(kCollective, 0, 0), *this, jobs_, after,
+                         stream);
   live_ += jobs_.size();
 }
 
 JobRef OverlapTest::run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
                                const std::vector<JobRef>& after) {
   ++live_;
-  return dispatcher_.kernel(*ranks_.devices[rank], ranks_.devices[rank]->compute, std::move(chain), tag(what, step, rank), *this,
-                            after);
+  return dispatcher_.kernel(*ranks_.devices[rank], ranks_.devices[rank]->compute, std::move(chain),
+                            tag(what, step, rank), *this, after);
 }
 
 void OverlapTest::run_next() {
@@ -168,16 +164,16 @@ void OverlapTest::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& 
   const double shard = static_cast<double>(spec_.collective_bytes) / ranks();
   const double tensors = ranks_.site.nvlink ? ranks() + 1.0 : 3.0;  // all partial results, or two; and their sum
   for (std::uint32_t r = 0; r < ranks(); ++r)
-    run_kernel(r, kSum, 0, gpu::chain_of(gpu::memory_bound_time(ranks_.devices[r]->gpu->datasheet(), 0, tensors * shard)),
-               sums[r]);
+    run_kernel(r, kSum, 0,
+               gpu::chain_of(gpu::memory_bound_time(ranks_.devices[r]->gpu->datasheet(), 0, tensors * shard)), sums[r]);
 }
 
 JobRef OverlapTest::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step,
                                const std::vector<JobRef>& after) {
   ++live_;
   return dispatcher_.send(*ranks_.devices[from], ranks_.devices[from]->pp,
-                          {{ranks_.devices[to]->gpu->window(), spec_.collective_bytes / ranks()}}, number(TrafficClass::tp),
-                          tag(kShard, step, from), *this, after);
+                          {{ranks_.devices[to]->gpu->window(), spec_.collective_bytes / ranks()}},
+                          number(TrafficClass::tp), tag(kShard, step, from), *this, after);
 }
 
 void OverlapTest::on_job_done(const Job& job) {

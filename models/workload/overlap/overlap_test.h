@@ -1,12 +1,10 @@
 // workload.kind: overlap: one matrix product and one collective of tensor-parallel ranks, run alone, one after the
 // other, cut into pieces that overlap, and beside each other. Methods follow each other, each on a quiet fabric.
 //
-// all_gather_gemm     Rank r has shard r of the rows. In step i it multiplies shard (r+i) mod tp, its own first; shard
-// j comes
-//                     from rank j by copy engines, one shard after the other into each rank.
+// all_gather_gemm     Rank r has shard r of the rows. In step i it multiplies shard (r+i) mod tp, its own first. Shard
+//                     j comes from rank j by copy engines, one shard after the other into each rank.
 // gemm_reduce_scatter In step i rank r multiplies the rows of rank (r+1+i) mod tp, its own last, and sends the partial
-// result to
-//                     it; when all have come, a kernel sums the tp partial results.
+//                     result to that rank. When all partial results have come, a kernel sums them.
 // Where ranks do not reach each other over NVLink, shards go round a ring instead, so that few of them cross the
 // sockets at a time: shard (r-i) mod tp is multiplied in step i, forwarded by every rank; of a reduce-scatter, its sum
 // so far is. Decomposed, each step is a kernel of its own; fused, the steps are pieces of one kernel, in all as long as

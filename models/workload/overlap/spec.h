@@ -12,7 +12,7 @@
 namespace railyard::workload::overlap {
 
 enum class Operation : std::uint8_t {
-  all_gather_gemm,      ///< C[m, n/tp] = A[m, k] B[k, n/tp]: the rows of A are gathered (column-parallel, sequence parallelism)
+  all_gather_gemm,  ///< C[m, n/tp] = A[m, k] B[k, n/tp]: the rows of A are gathered (column-parallel, sequence parallelism)
   gemm_reduce_scatter,  ///< C[m, n] = A[m, k/tp] B[k/tp, n]: the partial results are summed, rows scattered (row-parallel)
   gemm_all_reduce,      ///< C[m, n] = A[m, k] B[k, n] on every rank, while other bytes are all-reduced
 };
@@ -34,8 +34,8 @@ struct OverlapSpec {
   std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups
   std::uint64_t m = 0, n = 0, k = 0;
   DataType dtype = DataType::bf16;
-  Bytes collective_bytes = 0;       ///< as nccl-tests counts them
-  std::vector<Method> methods;      ///< in the order in which they run
+  Bytes collective_bytes = 0;   ///< as nccl-tests counts them
+  std::vector<Method> methods;  ///< in the order in which they run
 };
 
 }  // namespace railyard::workload::overlap

@@ -3,13 +3,12 @@
 // another's.
 //
 // matrix        CUDA's p2pBandwidthLatencyTest over every ordered pair: copies of a large buffer in one direction, in
-// both at
-//               once, and of 4 B. A copy costs its engine's start, then its bytes; the next begins when they have
-//               landed. A copy within a GPU counts twice, because it is read and written there.
+//               both at once, and of 4 B. A copy costs its engine's start, then its bytes; the next copy begins when
+//               they have landed. A copy within a GPU counts twice, because it is read and written there.
 // h2d, d2h      nvbandwidth: copies between each GPU and its socket's memory, by its copy engine.
-// ib_write_bw   perftest: every queue pair keeps tx_depth RDMA writes under way; one host thread posts them, each in
-// post time. A
-//               write is complete when its acknowledgement is back: one way of the path's latency after it landed.
+// ib_write_bw   perftest: every queue pair keeps tx_depth RDMA writes under way. One host thread posts them; each
+//               takes the post time. A write is complete when its acknowledgement is back: one path latency after the
+//               write landed.
 // ib_write_lat  perftest: a ping-pong of writes; the latency is half a round.
 // Sources: NVIDIA/cuda-samples p2pBandwidthLatencyTest.cu; linux-rdma/perftest.
 #pragma once

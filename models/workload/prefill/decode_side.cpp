@@ -6,8 +6,12 @@ namespace railyard::workload::prefill {
 
 namespace {
 
-constexpr Passes::Kinds kKinds{JobRecord::Kind::decode, JobRecord::Kind::decode_all_reduce, JobRecord::Kind::decode_all_gather,
-                               JobRecord::Kind::decode_activation, JobRecord::Kind::host_decode, JobRecord::Kind::host_decode_launch};
+constexpr Passes::Kinds kKinds{JobRecord::Kind::decode,
+                               JobRecord::Kind::decode_all_reduce,
+                               JobRecord::Kind::decode_all_gather,
+                               JobRecord::Kind::decode_activation,
+                               JobRecord::Kind::host_decode,
+                               JobRecord::Kind::host_decode_launch};
 constexpr Bytes kTokenIdBytes = 4;
 constexpr std::uint32_t kStepDone = ~0u;  ///< a gate; the others are requests
 
@@ -56,7 +60,8 @@ void DecodeSide::step() {
     context_.push_back(++d.context);  // the token being decoded included
     step.members.push_back({d.request, i >= batch_.size() - joined, --d.left == 0});
   }
-  batch_.erase(std::remove_if(batch_.begin(), batch_.end(), [](const Decoding& d) { return d.left == 0; }), batch_.end());
+  batch_.erase(std::remove_if(batch_.begin(), batch_.end(), [](const Decoding& d) { return d.left == 0; }),
+               batch_.end());
   LayerTimer& timer = grid_.timer();
   const std::uint64_t sequences = step.members.size();
   Pass pass;

@@ -38,9 +38,18 @@ class DecodeSide : private PassClient, private JobClient, private transport::Cal
   std::uint64_t tokens() const { return tokens_; }
 
  private:
-  struct Decoding { std::uint32_t request, left; std::uint64_t context; };  ///< `left`: tokens that no step makes yet
-  struct Member { std::uint32_t request; bool first, last; };             ///< of a step; its first, its last
-  struct Step { std::vector<Member> members; Time emitted; };
+  struct Decoding {
+    std::uint32_t request, left;
+    std::uint64_t context;
+  };  ///< `left`: tokens that no step makes yet
+  struct Member {
+    std::uint32_t request;
+    bool first, last;
+  };  ///< of a step; its first, its last
+  struct Step {
+    std::vector<Member> members;
+    Time emitted;
+  };
   void schedule();
   void step();
 
@@ -64,12 +73,12 @@ class DecodeSide : private PassClient, private JobClient, private transport::Cal
   Passes passes_;
   std::deque<Decoding> ready_;
   std::vector<Decoding> batch_;
-  std::vector<JobRef> token_sends_;   ///< sampled tokens on their way to stage 0, by t
+  std::vector<JobRef> token_sends_;  ///< sampled tokens on their way to stage 0, by t
   std::vector<std::uint64_t> context_;
   bool scheduled_ = false;
   std::deque<Step> in_flight_;
   std::uint32_t steps_ = 0, begun_ = 0, done_ = 0;
-  Time step_done_;                    ///< the latest
+  Time step_done_;  ///< the latest
   double step_seconds_ = 0;
   std::uint64_t tokens_ = 0;
 };

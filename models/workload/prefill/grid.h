@@ -46,7 +46,9 @@ class Grid {
   const ModelShape& model() const { return model_; }
 
   // -- KV cache
-  struct HeadRange { std::uint32_t first, last; };  ///< [first, last)
+  struct HeadRange {
+    std::uint32_t first, last;
+  };  ///< [first, last)
   /// KV heads on TP rank t: its even share, or the one it replicates when tp exceeds the heads.
   HeadRange heads(std::uint32_t t) const;
   /// KV bytes of one token on a rank of stage p, as long as no window is full.

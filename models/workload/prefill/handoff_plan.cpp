@@ -33,14 +33,17 @@ HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : model_(prefi
 
 Bytes HandoffPlan::bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const {
   const auto seen = [&](std::uint32_t layer) {
-    const std::uint64_t begin = std::max(tokens.begin, tokens.prompt - kept_tokens(model_.layer(layer), tokens.prompt, 0));
+    const std::uint64_t begin =
+        std::max(tokens.begin, tokens.prompt - kept_tokens(model_.layer(layer), tokens.prompt, 0));
     return begin < tokens.end ? tokens.end - begin : 0;
   };
   first = std::max(first, share.first_layer), last = std::min(last, share.last_layer);
   if (first >= last) return 0;
   std::uint64_t sum = 0;
-  if (model_.kind_of.empty()) sum = (last - first) * seen(first);
-  else for (std::uint32_t l = first; l < last; ++l) sum += seen(l);
+  if (model_.kind_of.empty())
+    sum = (last - first) * seen(first);
+  else
+    for (std::uint32_t l = first; l < last; ++l) sum += seen(l);
   return sum * share.heads * head_bytes_;
 }
 

@@ -27,7 +27,9 @@ class HandoffPlan {
   /// Bytes of a share for these tokens in the layers [first, last): where a layer has a window, only of the tokens that the
   /// token behind the prompt sees.
   Bytes bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const;
-  Bytes bytes(const Share& share, const Tokens& tokens) const { return bytes(share, share.first_layer, share.last_layer, tokens); }
+  Bytes bytes(const Share& share, const Tokens& tokens) const {
+    return bytes(share, share.first_layer, share.last_layer, tokens);
+  }
 
  private:
   ModelShape model_;

@@ -1,21 +1,29 @@
 #include "workload/prefill/passes.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace railyard::workload::prefill {
 
 std::string Passes::label(const Job& job) {
-  static constexpr const char* kLabels[] = {"embedding", "attention", "mlp", "head", "AR attn", "AR mlp", "AG", "activation",
-                                            "prepare",   "launch"};
+  static constexpr const char* kLabels[] = {"embedding", "attention", "mlp",        "head",    "AR attn",
+                                            "AR mlp",    "AG",        "activation", "prepare", "launch"};
   const JobTag& tag = job.tag();
   if (job.kind() == Job::Kind::send) return fmt::format("pass {}", tag.run);
-  if (tag.what == kEmbedding || tag.what == kHead || tag.what == kGather || tag.what == kPrepare) return kLabels[tag.what];
+  if (tag.what == kEmbedding || tag.what == kHead || tag.what == kGather || tag.what == kPrepare)
+    return kLabels[tag.what];
   return fmt::format("{} L{}", kLabels[tag.what], tag.layer);
 }
 
-Passes::Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client)
-    : grid_(grid), dispatcher_(dispatcher), kinds_(kinds), pp_send_(pp_send), sink_(sink), client_(client), times_(grid.ranks()) {}
+Passes::Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink,
+               PassClient& client)
+    : grid_(grid),
+      dispatcher_(dispatcher),
+      kinds_(kinds),
+      pp_send_(pp_send),
+      sink_(sink),
+      client_(client),
+      times_(grid.ranks()) {}
 
 collective::Request Passes::request() {
   // As a serving engine does it: its own kernel for small vectors inside a server, NCCL for the rest, all in a CUDA graph.
@@ -45,12 +53,14 @@ std::uint32_t Passes::emit(const Pass& pass, const std::vector<JobRef>& after) {
   s.last_stage_left = grid_.tp();
   s.sends_left = (grid_.pp() - 1) * grid_.tp();
   std::vector<JobRef> incoming = after;
-  const JobRef prepared = emit_host(number, kPrepare, 0, 0, pass.prepare, pass.host_is_async ? std::vector<JobRef>() : stage0_last_);
+  const JobRef prepared =
+      emit_host(number, kPrepare, 0, 0, pass.prepare, pass.host_is_async ? std::vector<JobRef>() : stage0_last_);
   for (std::uint32_t p = 0; p < grid_.pp(); ++p) emit_stage(number, p, incoming, prepared);
   return number;
 }
 
-JobRef Passes::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration, const std::vector<JobRef>& after) {
+JobRef Passes::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
+                         const std::vector<JobRef>& after) {
   if (duration == Time()) return {};
   JobTag tag;
   tag.run = number;
@@ -81,7 +91,8 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     result.last = is_last;
     return result;
   };
-  const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last, JobRef launched = {}) {
+  const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last,
+                           JobRef launched = {}) {
     for (std::uint32_t t = 0; t < tp; ++t) {
       RankDevice& device = grid_.rank(p, t);
       std::vector<JobRef> on;
@@ -95,14 +106,16 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   const auto reduce = [&](What what, std::uint32_t layer, bool is_last) {
     if (tp == 1) return;
     ++state(number).collectives_left;
-    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_group(p), collective_spec(p, collective::Operation::all_reduce, hidden),
-                           grid_.reuse(p), tag(what, 0, layer, is_last), *this, last);
+    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_group(p),
+                           collective_spec(p, collective::Operation::all_reduce, hidden), grid_.reuse(p),
+                           tag(what, 0, layer, is_last), *this, last);
   };
 
   if (p > 0 && tp > 1 && pp_send_ == PpSend::shard) {
     ++state(number).collectives_left;
-    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_group(p), collective_spec(p, collective::Operation::all_gather, hidden),
-                           grid_.reuse(p), tag(kGather, 0, 0, false), *this, last, incoming);
+    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_group(p),
+                           collective_spec(p, collective::Operation::all_gather, hidden), grid_.reuse(p),
+                           tag(kGather, 0, 0, false), *this, last, incoming);
     first = false;
   }
   const bool has_head = stage.last && pass.head != nullptr;
@@ -112,7 +125,8 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     const bool is_last = l + 1 == stage.layers && !has_head;
     const std::uint32_t kind = grid_.model().kind(layer);
     // Launches of a later stage begin as soon as the pass is prepared, beside those of stage 0.
-    const JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch, l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
+    const JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
+                                      l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
     kernels(kAttention, pass.attention[kind], layer, false, launched);
     for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
     reduce(kAttentionReduce, layer, false);
@@ -129,7 +143,8 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     RankDevice& device = grid_.rank(p, t);
     Transfer transfer{grid_.rank(p + 1, t).gpu->window(), hidden};
     if (pp_send_ == PpSend::shard) transfer.bytes = hidden / tp + (t < hidden % tp ? 1 : 0);
-    incoming[t] = dispatcher_.send(device, device.pp, {transfer}, railyard::number(TrafficClass::pp), tag(kActivation, t, 0, false), *this, {last[t]});
+    incoming[t] = dispatcher_.send(device, device.pp, {transfer}, railyard::number(TrafficClass::pp),
+                                   tag(kActivation, t, 0, false), *this, {last[t]});
   }
 }
 

@@ -23,14 +23,14 @@
 namespace railyard::workload::prefill {
 
 struct Pass {
-  std::uint32_t index = 0;                       ///< chunk or step, for names
-  std::uint32_t request = JobRecord::kNone;      ///< for names, where a run has several
+  std::uint32_t index = 0;                   ///< chunk or step, for names
+  std::uint32_t request = JobRecord::kNone;  ///< for names, where a run has several
   std::uint64_t tokens = 0;
-  gpu::SharedChain embedding, head;                ///< null where the pass has none
-  std::vector<gpu::SharedChain> attention, mlp;    ///< by the model's kinds of layers
+  gpu::SharedChain embedding, head;              ///< null where the pass has none
+  std::vector<gpu::SharedChain> attention, mlp;  ///< by the model's kinds of layers
   Time prepare;                                  ///< of the host, before the first kernel
   Time launch;                                   ///< of the host, for each layer; 0: all are launched at once
-  bool host_is_async = false;                    ///< prepared at once; else when stage 0 is through with the pass before
+  bool host_is_async = false;  ///< prepared at once; else when stage 0 is through with the pass before
 };
 
 /// Where a pass has come to.
@@ -39,7 +39,8 @@ class PassClient {
   /// The first job of the pass began on stage 0.
   virtual void on_pass_begun(std::uint32_t pass) = 0;
   /// While emitting: rank (stage, t) has the KV of a layer once `job` is done.
-  virtual void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) = 0;
+  virtual void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                                    JobRef job) = 0;
   /// While emitting: `job` is the last of the pass on rank (stage, t).
   virtual void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) = 0;
   /// Every rank of the last stage is through.
@@ -61,7 +62,9 @@ struct RankTimes {
 
 class Passes : private JobClient {
  public:
-  struct Kinds { JobRecord::Kind compute, all_reduce, all_gather, activation, prepare, launch; };
+  struct Kinds {
+    JobRecord::Kind compute, all_reduce, all_gather, activation, prepare, launch;
+  };
   Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client);
 
   /// @param after  what stage 0's rank t waits for, by t; may be empty. @return the pass's number, counted from 0
@@ -76,13 +79,24 @@ class Passes : private JobClient {
   Time last_done() const { return last_done_; }
 
  private:
-  enum What : std::uint8_t { kEmbedding, kAttention, kMlp, kHead, kAttentionReduce, kMlpReduce, kGather, kActivation, kPrepare, kLaunch };
+  enum What : std::uint8_t {
+    kEmbedding,
+    kAttention,
+    kMlp,
+    kHead,
+    kAttentionReduce,
+    kMlpReduce,
+    kGather,
+    kActivation,
+    kPrepare,
+    kLaunch
+  };
   struct RankState {
-    Time begun;         ///< first job
-    Time ready;         ///< the first job waited for nothing but its turn
+    Time begun;  ///< first job
+    Time ready;  ///< the first job waited for nothing but its turn
     Time first_kernel, last_kernel_end;
-    Time send_begun;    ///< activations to the next stage
-    Time host_waits;    ///< after the first job
+    Time send_begun;  ///< activations to the next stage
+    Time host_waits;  ///< after the first job
     bool has_begun = false, has_kernel = false;
   };
   struct State {
@@ -100,7 +114,8 @@ class Passes : private JobClient {
   State& state(std::uint32_t pass) { return states_[pass - first_state_]; }
   collective::CollectiveSpec collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes);
   /// A job of the host that launches a stage; none where it takes no time.
-  JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration, const std::vector<JobRef>& after);
+  JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
+                   const std::vector<JobRef>& after);
   void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
   void count_host_wait(const Job& job, const State& state, RankState& rank);
   void retire();
@@ -122,7 +137,7 @@ class Passes : private JobClient {
   std::deque<State> states_;
   std::uint32_t first_state_ = 0;
   std::vector<RankTimes> times_;
-  std::vector<JobRef> jobs_;  // of one collective, kept to spare allocations
+  std::vector<JobRef> jobs_;         // of one collective, kept to spare allocations
   std::vector<JobRef> stage0_last_;  ///< of the latest pass, by t
   Time first_begun_ = Time::max(), last_done_;
 };

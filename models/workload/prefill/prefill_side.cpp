@@ -1,14 +1,15 @@
 #include "workload/prefill/prefill_side.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace railyard::workload::prefill {
 
 namespace {
 
-constexpr Passes::Kinds kKinds{JobRecord::Kind::prefill, JobRecord::Kind::tp_all_reduce, JobRecord::Kind::tp_all_gather,
-                               JobRecord::Kind::pp_activation, JobRecord::Kind::host_prefill, JobRecord::Kind::host_prefill_launch};
+constexpr Passes::Kinds kKinds{JobRecord::Kind::prefill,       JobRecord::Kind::tp_all_reduce,
+                               JobRecord::Kind::tp_all_gather, JobRecord::Kind::pp_activation,
+                               JobRecord::Kind::host_prefill,  JobRecord::Kind::host_prefill_launch};
 
 }  // namespace
 
@@ -26,7 +27,8 @@ PrefillSide::PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, D
 
 std::string PrefillSide::work_label(const Job& job) const {
   const Chunk& chunk = emitted_[job.tag().run];
-  return fmt::format("Chunk[{}]", chunk.index) + (spec_.requests.size() > 1 ? fmt::format("_Req[{}]", chunk.request) : "");
+  return fmt::format("Chunk[{}]", chunk.index) +
+         (spec_.requests.size() > 1 ? fmt::format("_Req[{}]", chunk.request) : "");
 }
 
 void PrefillSide::admit(std::uint32_t request) {
@@ -79,7 +81,8 @@ void PrefillSide::on_pass_begun(std::uint32_t pass) {
   schedule();
 }
 
-void PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) {
+void PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                                       JobRef job) {
   const Chunk& chunk = emitted_[pass];
   if (spec_.handoff == Handoff::per_layer) {
     hand_off(pass, stage, t, layer, layer + 1, layer, chunk.start, job);

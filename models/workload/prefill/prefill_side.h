@@ -24,7 +24,8 @@ class PrefillClient {
 
 class PrefillSide : private PassClient, private JobClient, private transport::CalendarClient {
  public:
-  PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink, PrefillClient& client);
+  PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink,
+              PrefillClient& client);
 
   /// Prefills a request after those admitted before it.
   void admit(std::uint32_t request);
@@ -34,17 +35,24 @@ class PrefillSide : private PassClient, private JobClient, private transport::Ca
   std::string work_label(const Job& job) const;
 
  private:
-  struct Chunk { std::uint32_t request, index, tokens, start; bool last; };
-  struct Progress { std::uint32_t handoffs_left = 0; bool first_token = false; };
+  struct Chunk {
+    std::uint32_t request, index, tokens, start;
+    bool last;
+  };
+  struct Progress {
+    std::uint32_t handoffs_left = 0;
+    bool first_token = false;
+  };
 
   void schedule();
   void emit(const Chunk& chunk);
-  void hand_off(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t first_layer, std::uint32_t last_layer,
-                std::uint32_t named_layer, std::uint64_t begin, JobRef after);
+  void hand_off(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t first_layer,
+                std::uint32_t last_layer, std::uint32_t named_layer, std::uint64_t begin, JobRef after);
   void check_landed(std::uint32_t request);
 
   void on_pass_begun(std::uint32_t pass) override;
-  void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job) override;
+  void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                            JobRef job) override;
   void on_stage_emitted(std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
   void on_pass_done(std::uint32_t pass) override;
   void on_job_begun(const Job&) override {}
@@ -63,10 +71,10 @@ class PrefillSide : private PassClient, private JobClient, private transport::Ca
   PrefillClient& client_;
   HandoffPlan plan_;
   Passes passes_;
-  std::deque<Chunk> waiting_;      ///< admitted, not emitted
-  std::vector<Chunk> emitted_;     ///< by pass
-  std::uint32_t begun_ = 0;        ///< passes that stage 0 has begun
-  std::vector<Progress> progress_; ///< by request
+  std::deque<Chunk> waiting_;       ///< admitted, not emitted
+  std::vector<Chunk> emitted_;      ///< by pass
+  std::uint32_t begun_ = 0;         ///< passes that stage 0 has begun
+  std::vector<Progress> progress_;  ///< by request
   bool scheduled_ = false;
   std::uint64_t tokens_done_ = 0;
 };

@@ -13,7 +13,7 @@
 namespace railyard::workload::prefill {
 
 struct Request {
-  Time arrival;                   ///< from the start of the run
+  Time arrival;  ///< from the start of the run
   std::uint32_t prompt_tokens = 0;
   std::uint32_t output_tokens = 1;  ///< the first comes from prefill, the others from decode steps
 };
@@ -36,7 +36,7 @@ struct Mapping {
 };
 
 struct PrefillSpec {
-  std::vector<Request> requests;     ///< by arrival
+  std::vector<Request> requests;  ///< by arrival
   std::uint32_t chunk_tokens = 256;
   double memory_limit_ratio = 0.9;
   NicRule nic_rule = NicRule::modulo;
@@ -44,8 +44,8 @@ struct PrefillSpec {
   PpSend pp_send = PpSend::shard;
   Mapping prefill;
   Mapping decode;
-  std::uint32_t max_batch = 32;      ///< decode
-  Host host;                         ///< of each group: one for prefill, one for decode
+  std::uint32_t max_batch = 32;  ///< decode
+  Host host;                     ///< of each group: one for prefill, one for decode
 };
 
 }  // namespace railyard::workload::prefill

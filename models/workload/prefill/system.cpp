@@ -1,7 +1,7 @@
 #include "workload/prefill/system.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace railyard::workload::prefill {
 
@@ -28,7 +28,8 @@ System::System(const ModelShape& model, const PrefillSpec& spec, const std::vect
 
 double System::handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const {
   double bytes = 0;
-  for (const Request& r : spec_.requests) bytes += static_cast<double>(plan.bytes(share, {0, r.prompt_tokens, r.prompt_tokens}));
+  for (const Request& r : spec_.requests)
+    bytes += static_cast<double>(plan.bytes(share, {0, r.prompt_tokens, r.prompt_tokens}));
   return bytes;
 }
 
@@ -42,22 +43,26 @@ std::vector<transport::Traffic> System::traffic() {
   const auto window = [](Grid& grid, std::uint32_t rank) { return grid.rank(rank).gpu->window(); };
   std::int64_t group = 0;
   for (Grid* grid : {&prefill_grid_, &decode_grid_}) {
-    const double hidden = static_cast<double>(hidden_bytes(grid->model(), 1)) * (grid == &prefill_grid_ ? prompt_tokens : output_tokens);
+    const double hidden =
+        static_cast<double>(hidden_bytes(grid->model(), 1)) * (grid == &prefill_grid_ ? prompt_tokens : output_tokens);
     for (std::uint32_t p = 0; p < grid->pp(); ++p, ++group) {
       // Two all-reduces a layer: each member sends nearly twice the vector, here to all others alike.
       const std::vector<transport::Window>& members = grid->tp_group(p).members;
       const double bytes = 4 * hidden * grid->stage(p).layers / static_cast<double>(members.size());
       for (const transport::Window a : members)
         for (const transport::Window b : members)
-          if (a != b) all.push_back({a, b, number(TrafficClass::tp), bytes, reuse_ ? group : transport::Traffic::kNobody});
+          if (a != b)
+            all.push_back({a, b, number(TrafficClass::tp), bytes, reuse_ ? group : transport::Traffic::kNobody});
     }
     for (std::uint32_t r = 0; r < grid->ranks() && grid->pp() > 1; ++r)  // to the next stage; tokens back to the first
-      all.push_back({window(*grid, r), window(*grid, (r + grid->tp()) % grid->ranks()), number(TrafficClass::pp), hidden / grid->tp()});
+      all.push_back({window(*grid, r), window(*grid, (r + grid->tp()) % grid->ranks()), number(TrafficClass::pp),
+                     hidden / grid->tp()});
   }
   const HandoffPlan plan(prefill_grid_, decode_grid_);
   for (std::uint32_t r = 0; r < prefill_grid_.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
-      all.push_back({window(prefill_grid_, r), window(decode_grid_, share.decode_rank), number(TrafficClass::kv), handed_over(plan, share)});
+      all.push_back({window(prefill_grid_, r), window(decode_grid_, share.decode_rank), number(TrafficClass::kv),
+                     handed_over(plan, share)});
   return all;
 }
 
@@ -65,7 +70,8 @@ void System::isolate_groups() {
   std::vector<collective::ReuseGroup> groups;
   for (Grid* grid : {&prefill_grid_, &decode_grid_})
     for (std::uint32_t p = 0; p < grid->pp(); ++p)
-      groups.push_back({grid->tp_group(p).members, collective::least_launch(Passes::request(), grid->tp_site(p, fabric_))});
+      groups.push_back(
+          {grid->tp_group(p).members, collective::least_launch(Passes::request(), grid->tp_site(p, fabric_))});
   std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>> others;
   for (const transport::Traffic& t : traffic())
     if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
@@ -78,7 +84,8 @@ void System::isolate_groups() {
 
 void System::start() {
   if (reuse_) isolate_groups();
-  for (std::uint32_t r = 0; r < spec_.requests.size(); ++r) fabric_.calendar().at(spec_.requests[r].arrival, *this, 0, r);
+  for (std::uint32_t r = 0; r < spec_.requests.size(); ++r)
+    fabric_.calendar().at(spec_.requests[r].arrival, *this, 0, r);
 }
 
 std::uint64_t System::kv_tokens(std::uint32_t request) const {
@@ -265,11 +272,12 @@ std::vector<std::string> System::blocked() {
   const auto look = [&](const char* group, Grid& grid) {
     for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
       RankDevice& device = grid.rank(r);
-      for (const auto& [name, stream] : {std::pair{"compute", &device.compute}, {"pp", &device.pp}, {"kv", &device.kv}, {"host", &device.host}}) {
+      for (const auto& [name, stream] :
+           {std::pair{"compute", &device.compute}, {"pp", &device.pp}, {"kv", &device.kv}, {"host", &device.host}}) {
         if (stream->empty()) continue;
         const auto& job = static_cast<const Job&>(*stream->front());
-        lines.push_back(fmt::format("{} rank {} ({}), stream {}: {} of pass {} {}", group, r, device.gpu->name(), name, Passes::label(job),
-                                    job.tag().run, waits_for(job)));
+        lines.push_back(fmt::format("{} rank {} ({}), stream {}: {} of pass {} {}", group, r, device.gpu->name(), name,
+                                    Passes::label(job), job.tag().run, waits_for(job)));
       }
     }
   };

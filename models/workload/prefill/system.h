@@ -19,10 +19,10 @@ namespace railyard::workload::prefill {
 
 /// What became of one request; instants from the start of the run.
 struct RequestTimes {
-  Time queued;         ///< the host has taken the request in
+  Time queued;  ///< the host has taken the request in
   Time admitted, prefill_begun;
-  Time prefilled;      ///< prefill has made the first token
-  Time first_token;    ///< the client has it
+  Time prefilled;    ///< prefill has made the first token
+  Time first_token;  ///< the client has it
   Time kv_landed, decode_begun;
   std::vector<Time> tokens;  ///< when the client has each token, the first from prefill
   bool admitted_yet = false, decoded = false, done = false;
@@ -103,7 +103,7 @@ class System : private PrefillClient, private DecodeClient, private JobClient, p
   std::vector<RequestTimes> requests_;
   RankDevice api_server_;
   std::vector<gpu::Stream> frontends_;  ///< of the API server, by request
-  std::deque<std::uint32_t> arrived_;  ///< not admitted yet
+  std::deque<std::uint32_t> arrived_;   ///< not admitted yet
   std::vector<std::uint32_t> finished_;
   std::uint32_t in_prefill_ = 0, in_decode_ = 0;
   Time window_since_, window_;

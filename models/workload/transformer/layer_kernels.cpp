@@ -41,7 +41,8 @@ gpu::SharedChain Segment::chain() const {
   return chain;
 }
 
-LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer, std::shared_ptr<const LayerProfile> profile)
+LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer,
+                       std::shared_ptr<const LayerProfile> profile)
     : model_(model),
       timer_(timer),
       heads_{model.heads / tp, rank_kv_heads(model, tp), model.head_dim, model.kv_dtype},
@@ -79,7 +80,8 @@ void LayerTimer::add_elementwise(Segment& segment, const char* name, double elem
   segment.add(name, timer_.memory_bound(elements * element_bytes_));
 }
 
-void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width) {
+void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens,
+                          std::uint64_t width) {
   gpu::KernelSpec spec;
   spec.op = op;
   spec.dtype = model_.dtype;
@@ -90,7 +92,9 @@ void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, 
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
 }
 
-void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) { add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden); }
+void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) {
+  add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden);
+}
 
 void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
   if (model_.qk_norm == 0) return;
@@ -112,8 +116,9 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
   if (!profile_) return formula;
   Segment result;
   for (const NamedKernel& kernel : formula.kernels) {
-    const auto layer = std::find_if(std::begin(kProfileLayers), std::end(kProfileLayers),
-                                    [&](const ProfileLayer& l) { return l.is_head == is_head && std::strcmp(l.kernel, kernel.name) == 0; });
+    const auto layer = std::find_if(std::begin(kProfileLayers), std::end(kProfileLayers), [&](const ProfileLayer& l) {
+      return l.is_head == is_head && std::strcmp(l.kernel, kernel.name) == 0;
+    });
     if (layer == std::end(kProfileLayers)) {
       result.add(kernel.name, kernel.time);  // attention, which is read over more than one quantity
       continue;
@@ -165,7 +170,8 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   rotary.kv_cache = true;
   if (!model_.rotary) rotary.heads.query = 0;
   segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
-  const gpu::KernelTime time = attention(pass, pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill);
+  const gpu::KernelTime time =
+      attention(pass, pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill);
   segment.add("attention", profile_ ? taking(time, profile_->attention_seconds(pass, profile_use_)) : time);
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);
@@ -177,7 +183,8 @@ Segment LayerTimer::mlp(std::uint64_t tokens, std::uint32_t kind) {
   return segment;
 }
 
-void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format) {
+void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width,
+                         const std::optional<WeightFormat>& format) {
   add_gemm(segment, "gate_up", tokens, projections() * width, model_.hidden, format);
   add_rows(segment, "activation", gpu::KernelOp::activation, tokens, width);
   add_gemm(segment, "down", tokens, model_.hidden, width, format);
@@ -193,7 +200,8 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
   }
   add_experts(segment, tokens, layer);
   if (profile_) {
-    const double seconds = profile_->experts.at(active_experts(tokens), t, "activated experts", "moe tokens", profile_use_);
+    const double seconds =
+        profile_->experts.at(active_experts(tokens), t, "activated experts", "moe tokens", profile_use_);
     Segment scaled;
     for (const NamedKernel& kernel : segment.kernels)
       scaled.add(kernel.name, taking(kernel.time, kernel.time.seconds * seconds / segment.seconds));
@@ -205,8 +213,8 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
 
 // -- backward
 
-void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n,
-                                   std::uint64_t k, std::uint32_t groups) {
+void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m,
+                                   std::uint64_t n, std::uint64_t k, std::uint32_t groups) {
   add_gemm(segment, dgrad, m, k, n, std::nullopt, groups);
   gpu::KernelSpec spec;
   spec.dtype = model_.dtype;
@@ -221,7 +229,8 @@ void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const ch
 
 Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
   Segment segment;
-  constexpr double kTensors = 4;  // reads the output's gradient, the input and the residual's gradient, writes that of both
+  constexpr double kTensors =
+      4;  // reads the output's gradient, the input and the residual's gradient, writes that of both
   for (std::uint32_t i = 0; i < norms(part); ++i)
     add_elementwise(segment, "rmsnorm_dgrad", kTensors * static_cast<double>(tokens) * model_.hidden);
   return segment;
@@ -230,7 +239,8 @@ Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
 Segment LayerTimer::attention_backward(const LayerPass& pass) {
   Segment segment;
   const std::uint64_t tokens = pass.tokens();
-  add_gemm_backward(segment, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim);
+  add_gemm_backward(segment, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden,
+                    std::uint64_t(heads_.query) * heads_.dim);
   segment.add("attention_dgrad", attention(pass, gpu::KernelOp::attention_backward));
   const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
   add_elementwise(segment, "rotary_dgrad", rotated);

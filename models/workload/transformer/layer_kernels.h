@@ -61,7 +61,7 @@ struct Segment {
 /// The sequences of a forward pass.
 struct LayerPass {
   std::vector<gpu::AttentionSequence> sequences;
-  bool decode = false;  ///< one token each, or a few, over a paged cache
+  bool decode = false;     ///< one token each, or a few, over a paged cache
   std::uint32_t kind = 0;  ///< of the model's layers
 
   std::uint64_t tokens() const;
@@ -76,7 +76,8 @@ enum class LayerPart : std::uint8_t { attention, mlp };
 class LayerTimer {
  public:
   /// @param profile  measured times that forward kernels take instead of the formulas'; may be null
-  LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer, std::shared_ptr<const LayerProfile> profile = nullptr);
+  LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer,
+             std::shared_ptr<const LayerProfile> profile = nullptr);
 
   /// Of GPUs that have long been at their power limit, as in training; otherwise products are bursts.
   void set_steady(bool steady) { steady_ = steady; }
@@ -113,12 +114,14 @@ class LayerTimer {
  private:
   /// Of one rank, when tokens are routed evenly.
   struct Experts {
-    std::uint64_t routed;   ///< rows over all experts
-    std::uint32_t active;   ///< experts with any
-    std::uint64_t rows;     ///< of each of these
+    std::uint64_t routed;  ///< rows over all experts
+    std::uint32_t active;  ///< experts with any
+    std::uint64_t rows;    ///< of each of these
   };
   Experts experts(std::uint64_t tokens) const;
-  std::uint32_t norms(LayerPart part) const { return part == LayerPart::attention ? (model_.norms + 1) / 2 : model_.norms / 2; }
+  std::uint32_t norms(LayerPart part) const {
+    return part == LayerPart::attention ? (model_.norms + 1) / 2 : model_.norms / 2;
+  }
   /// Width of a dense layer's MLP on this rank.
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
   /// With the profile's times for so many tokens or sequences, where there is a profile.
@@ -137,8 +140,8 @@ class LayerTimer {
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
   /// Gradients of C[m,n] = A[m,k] B[k,n].
-  void add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                         std::uint32_t groups = 1);
+  void add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n,
+                         std::uint64_t k, std::uint32_t groups = 1);
   void add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer);
   /// `elements` just written or soon read by a neighbouring kernel, in the model's data type
   void add_elementwise(Segment& segment, const char* name, double elements);

@@ -38,7 +38,8 @@ double ProfileCurve::at(double x, const std::string& what, ProfileUse& use) cons
   return std::max(last->second, line(x, before->first, before->second, last->first, last->second));
 }
 
-double ProfileSurface::at(double x, double y, const std::string& what_x, const std::string& what_y, ProfileUse& use) const {
+double ProfileSurface::at(double x, double y, const std::string& what_x, const std::string& what_y,
+                          ProfileUse& use) const {
   const auto above = curves_.lower_bound(x);
   if (above != curves_.end() && above->first == x) return above->second.at(y, what_y, use);
   // The curves on both sides of x, or the last two, read at y make a curve over x.
@@ -59,7 +60,8 @@ double LayerProfile::attention_seconds(const LayerPass& pass, ProfileUse& use) c
     if (pass.decode) {
       context += before;
     } else {
-      seconds += prefill.at(static_cast<double>(s.tokens), before, "attention prefill tokens", "attention prefill context", use);
+      seconds += prefill.at(static_cast<double>(s.tokens), before, "attention prefill tokens",
+                            "attention prefill context", use);
     }
   }
   if (!pass.decode) return seconds;
@@ -69,7 +71,8 @@ double LayerProfile::attention_seconds(const LayerPass& pass, ProfileUse& use) c
 
 gpu::KernelTime taking(gpu::KernelTime time, double seconds) {
   const double ratio = seconds / time.seconds;
-  for (double* part : {&time.fixed_seconds, &time.after_seconds, &time.longest_cta_seconds, &time.sm_seconds, &time.l2_seconds, &time.hbm_seconds})
+  for (double* part : {&time.fixed_seconds, &time.after_seconds, &time.longest_cta_seconds, &time.sm_seconds,
+                       &time.l2_seconds, &time.hbm_seconds})
     *part *= ratio;
   time.seconds = seconds;
   return time;

@@ -21,8 +21,8 @@ struct LayerPass;
 struct ProfileUse {
   struct Outside {
     std::uint64_t times = 0;
-    double least = 0, most = 0;     ///< asked for
-    double first = 0, last = 0;     ///< measured
+    double least = 0, most = 0;  ///< asked for
+    double first = 0, last = 0;  ///< measured
   };
   std::map<std::string, Outside> outside;
   void note(const std::string& what, double asked, double first, double last);

@@ -11,7 +11,8 @@ constexpr std::uint64_t kHiddenBuffers = 4;
 constexpr std::uint64_t kLogitBytes = 4;
 constexpr DataType kNarrowestActivation = DataType::bf16;  // narrower models still keep 16-bit activations
 
-Bytes kv_of(const ModelShape& model, const Stage& stage, std::uint32_t tp, const MemoryLoad& load, std::uint64_t tokens) {
+Bytes kv_of(const ModelShape& model, const Stage& stage, std::uint32_t tp, const MemoryLoad& load,
+            std::uint64_t tokens) {
   const std::uint64_t each = tokens / load.sequences, longer = tokens % load.sequences;
   return (load.sequences - longer) * kv_bytes(model, stage, tp, each, load.new_tokens) +
          longer * kv_bytes(model, stage, tp, each + 1, load.new_tokens);
@@ -111,7 +112,8 @@ Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_
   const auto mlp = [&](std::uint64_t width) { return ceil_div((model.gated_mlp ? 3ull : 2ull) * width, tp); };
   std::uint64_t widest = mlp(model.ffn);
   if (model.experts > 0)
-    widest = std::max<std::uint64_t>(model.experts_per_token * (widest + 2ull * model.hidden) + mlp(model.shared_ffn), mlp(model.dense_ffn));
+    widest = std::max<std::uint64_t>(model.experts_per_token * (widest + 2ull * model.hidden) + mlp(model.shared_ffn),
+                                     mlp(model.dense_ffn));
   const std::uint64_t elements = tokens * (kHiddenBuffers * model.hidden + std::max(attention, widest));
   Bytes bytes = std::max(stored_bytes(elements, model.dtype), stored_bytes(elements, kNarrowestActivation));
   if (stage.last) bytes += logit_rows * ceil_div(model.vocab, tp) * kLogitBytes;

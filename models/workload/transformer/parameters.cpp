@@ -8,8 +8,8 @@
 namespace railyard::workload {
 namespace {
 
-constexpr double kFlopsPerWeight = 2;   // multiply and add
-constexpr double kFlopsPerPair = 4;     // per query-key pair and head dimension: scores and values
+constexpr double kFlopsPerWeight = 2;  // multiply and add
+constexpr double kFlopsPerPair = 4;    // per query-key pair and head dimension: scores and values
 
 std::uint64_t projections(const ModelShape& m) { return m.gated_mlp ? 2 : 1; }
 
@@ -23,16 +23,21 @@ std::uint64_t norm_parameters(const ModelShape& m) { return std::uint64_t(m.norm
 
 std::uint64_t qkv_width(const ModelShape& m) { return (m.heads + 2ull * m.kv_heads) * m.head_dim; }
 
-std::uint64_t attention_weights(const ModelShape& m) { return m.hidden * (qkv_width(m) + std::uint64_t(m.heads) * m.head_dim); }
+std::uint64_t attention_weights(const ModelShape& m) {
+  return m.hidden * (qkv_width(m) + std::uint64_t(m.heads) * m.head_dim);
+}
 
 std::uint32_t dense_width(const ModelShape& m) { return m.experts == 0 ? m.ffn : m.dense_ffn; }
 
-std::uint64_t router_weights(const ModelShape& m) { return std::uint64_t(m.hidden) * (m.experts + (m.shared_gate ? 1 : 0)); }
+std::uint64_t router_weights(const ModelShape& m) {
+  return std::uint64_t(m.hidden) * (m.experts + (m.shared_gate ? 1 : 0));
+}
 
 /// Weights of one layer that one token is multiplied with.
 double multiplied_weights(const ModelShape& m, const LayerShape& layer) {
-  const std::uint64_t mlp = m.routes(layer) ? m.experts_per_token * mlp_weights(m, m.ffn) + mlp_weights(m, m.shared_ffn) + router_weights(m)
-                                            : mlp_weights(m, dense_width(m));
+  const std::uint64_t mlp =
+      m.routes(layer) ? m.experts_per_token * mlp_weights(m, m.ffn) + mlp_weights(m, m.shared_ffn) + router_weights(m)
+                      : mlp_weights(m, dense_width(m));
   return static_cast<double>(attention_weights(m) + mlp);
 }
 
@@ -58,7 +63,8 @@ void add_layer(Formatted& sum, const ModelShape& m, const LayerShape& layer) {
 LayerParameters layer_parameters(const ModelShape& m, std::uint32_t kind) {
   const LayerShape& layer = m.kinds[kind];
   LayerParameters p;
-  p.attention = attention_weights(m) + (m.qkv_bias ? qkv_width(m) : 0) + (m.output_bias ? m.hidden : 0) + (m.sinks ? m.heads : 0);
+  p.attention =
+      attention_weights(m) + (m.qkv_bias ? qkv_width(m) : 0) + (m.output_bias ? m.hidden : 0) + (m.sinks ? m.heads : 0);
   if (m.routes(layer)) {
     p.mlp = m.experts * mlp_parameters(m, m.ffn) + mlp_parameters(m, m.shared_ffn);
     p.router = router_weights(m) + (m.router_bias ? m.experts : 0);
@@ -137,7 +143,8 @@ Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t t
   Formatted sum;
   for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) add_layer(sum, m, m.layer(l));
   if (stage.last && !m.tied_embeddings) sum.add(m.head, head_weights(m));
-  const std::uint64_t parameters = rank_parameters(m, stage, tp), formatted = std::min(parameters, sum.parameters / tp);  // each rounded down
+  const std::uint64_t parameters = rank_parameters(m, stage, tp),
+                      formatted = std::min(parameters, sum.parameters / tp);  // each rounded down
   return stored_bytes(parameters - formatted, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp));
 }
 
@@ -157,10 +164,13 @@ std::uint64_t kept_tokens(const LayerShape& layer, std::uint64_t tokens, std::ui
   return layer.window == 0 ? tokens : std::min<std::uint64_t>(tokens, layer.window - 1 + new_tokens);
 }
 
-Bytes kv_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint64_t tokens, std::uint64_t new_tokens) {
-  if (m.kind_of.empty()) return stage.layers * kept_tokens(m.layer(0), tokens, new_tokens) * kv_bytes_per_token_layer(m, tp);
+Bytes kv_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint64_t tokens,
+               std::uint64_t new_tokens) {
+  if (m.kind_of.empty())
+    return stage.layers * kept_tokens(m.layer(0), tokens, new_tokens) * kv_bytes_per_token_layer(m, tp);
   std::uint64_t kept = 0;
-  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) kept += kept_tokens(m.layer(l), tokens, new_tokens);
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l)
+    kept += kept_tokens(m.layer(l), tokens, new_tokens);
   return kept * kv_bytes_per_token_layer(m, tp);
 }
 
@@ -171,7 +181,8 @@ double prefill_flops(const ModelShape& m, std::uint64_t layers, std::uint64_t to
   for (std::uint32_t l = 0; l < layers; ++l) {
     const LayerShape& layer = m.layer(l);
     const double pairs = gpu::causal_pairs({tokens, kv_start}, layer.window);
-    sum += kFlopsPerWeight * static_cast<double>(tokens) * multiplied_weights(m, layer) + kFlopsPerPair * pairs * m.heads * m.head_dim;
+    sum += kFlopsPerWeight * static_cast<double>(tokens) * multiplied_weights(m, layer) +
+           kFlopsPerPair * pairs * m.heads * m.head_dim;
   }
   return sum;
 }

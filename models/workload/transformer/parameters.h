@@ -71,7 +71,8 @@ Bytes kv_bytes_per_token(const ModelShape& model, const Stage& stage, std::uint3
 /// the others are behind it.
 std::uint64_t kept_tokens(const LayerShape& layer, std::uint64_t tokens, std::uint64_t new_tokens);
 /// KV of one sequence of `tokens` over a stage's layers on one rank.
-Bytes kv_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens, std::uint64_t new_tokens);
+Bytes kv_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens,
+               std::uint64_t new_tokens);
 
 /// Activations of `tokens` tokens as they cross a layer or stage boundary, whole (not sharded): the payload of a
 /// tensor-parallel all-reduce.
