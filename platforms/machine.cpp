@@ -202,7 +202,7 @@ void Machine::HostPort::send(transport::Message& message) {
 }
 
 transport::Path Machine::HostPort::path_to(transport::Window destination, std::uint8_t, transport::Engine) const {
-  return machine_.nic_at(host_, 0).path(host_, destination, machine_.nic_at(destination, 0).lid());
+  return machine_.nic_at(host_, 0).path_from_host(host_, destination, machine_.nic_at(destination, 0).lid());
 }
 
 void Machine::build_host_ports() {

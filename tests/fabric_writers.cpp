@@ -42,8 +42,7 @@ BOOST_AUTO_TEST_CASE(a_slow_writer_alone_takes_its_own_rate_and_the_latency_in_a
     star.run();
     BOOST_TEST(star.left[0].fs() == Time::us(10).fs());
     BOOST_TEST(star.took[0].fs() == (Time::us(10) + kHop * 2).fs());
-    BOOST_TEST((star.alone[0] >= star.took[0]));
-    BOOST_TEST((star.alone[0] <= star.took[0] + gb(50).time_for(1)));
+    BOOST_TEST(star.alone[0].fs() == star.took[0].fs());
   }
 }
 

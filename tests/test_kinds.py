@@ -152,6 +152,24 @@ def test_writes_of_a_window_are_paced_by_their_round_trip(tmp_path):
     assert float(four["messages_per_s"]) == pytest.approx(4 / round_trip, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    "platform, workload",
+    [
+        ("dgx_a100", "{kind: p2p, test: h2d, ranks: 4, copy_bytes: 100000}"),  # acks of the first read requests cross an idle line
+        ("plx_box", "{kind: p2p, test: ib_write_bw, sizes_bytes: [2], iterations: 20, memory: host}"),  # in the work request
+        ("dgx_b200", "{kind: collective, op: all_gather, sizes_bytes: [1048576], ranks: 3, algorithm: ring, protocol: ll128}"),
+    ],
+)
+def test_no_message_is_faster_than_alone(platform, workload, tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(f"schema_version: 1\nplatform: {platform}\nmachine: {{groups: {{node: {{servers: 2}}}}}}\nworkload: {workload}\n")
+    succeed(platform, scenario, "--out", tmp_path / "out", "--quiet")
+    sent = [row for row in summary(tmp_path / "out")["traffic"] if row["messages"]]
+    assert sent
+    for row in sent:
+        assert row["mean_uncontended_s"] <= row["mean_actual_s"] < 1.01 * row["mean_uncontended_s"], row
+
+
 @pytest.mark.parametrize("direction", ["h2d", "d2h"])
 def test_copies_between_a_gpu_and_its_host(direction, tmp_path):
     table = succeed("plx_box", MATRIX, "--out", tmp_path / "out", "--set", f"workload={{kind: p2p, test: {direction}, copy_bytes: 64000000}}").stdout

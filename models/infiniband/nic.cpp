@@ -124,4 +124,13 @@ transport::Path Nic::path(transport::Window memory, transport::Window destinatio
   return path;
 }
 
+transport::Path Nic::path_from_host(transport::Window memory, transport::Window destination,
+                                    transport::Lid remote) const {
+  transport::Path path = this->path(memory, destination, remote);
+  path.inline_bytes = timing_.inline_bytes;
+  path.inline_fixed = timing_.doorbell + timing_.transmit;
+  path.hops_to_inline = pull_path(memory).lanes[0].hops.size();
+  return path;
+}
+
 }  // namespace railyard::infiniband

@@ -39,6 +39,8 @@ class Nic : public transport::Reader {
   bool reaches(transport::Window source, transport::Window destination, transport::Lid remote) const;
   /// Hops and turn-arounds from the source memory, read over PCIe, to the destination.
   transport::Path path(transport::Window memory, transport::Window destination, transport::Lid remote) const;
+  /// The same of what the host's processor posts.
+  transport::Path path_from_host(transport::Window memory, transport::Window destination, transport::Lid remote) const;
 
   PortId decode(std::uint64_t address, transport::Lid lid, PortId ingress) const override;
 

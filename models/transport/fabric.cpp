@@ -63,6 +63,7 @@ Fabric::Route& Fabric::route(const Message& m) {
   if (fresh) {
     route.path = path_of(m);
     route.transaction_bytes = transaction_bytes(route.path);
+    route.last_byte = last_byte_time(route.path, route.transaction_bytes);
   }
   source.latest_key = key;
   source.latest = &route;
@@ -102,7 +103,7 @@ Message& Fabric::send(const Message& wanted) {
   message.uncontended = uncontended(way, wanted.bytes);
   // A slow writer's last byte leaves when it is written.
   if (wanted.source_rate != Rate())
-    message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + uncontended(way, 0));
+    message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + way.last_byte);
   if (context_.listener != nullptr) context_.listener->on_send(message, now());
   ledger_.begun(message);
   sources_[wanted.source].sender->send(message);

@@ -102,6 +102,7 @@ class Fabric : private LinkObserver {
     Bytes transaction_bytes = 0;
     Bytes latest_bytes = 0;
     Time latest_uncontended;
+    Time last_byte;  ///< from written to landed
     Path path;
     std::unordered_map<Bytes, Time> uncontended;
   };

@@ -60,7 +60,7 @@ void FluidWay::rebuild() {
     price_ = railyard::transport::price(hop.link(), flow_of(hop.operation), slowest_by_);
   }
   rate_ = 1 / slowest;
-  empty_ = uncontended_time(path_, 0, transaction_bytes_);
+  last_byte_ = last_byte_time(path_, transaction_bytes_);
 }
 
 void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {

@@ -63,7 +63,7 @@ class FluidWay {
   /// What it takes alone; a slow writer's last byte leaves when it is written.
   Time uncontended(const Message& message) {
     const Time way = sized(message.bytes).uncontended;
-    return message.source_rate == Rate() ? way : later(way, message.source_rate.time_for(message.bytes) + empty_);
+    return message.source_rate == Rate() ? way : later(way, message.source_rate.time_for(message.bytes) + last_byte_);
   }
 
  private:
@@ -93,7 +93,7 @@ class FluidWay {
   PacedBy slowest_by_ = PacedBy::line;
   BytePrice price_;
   double rate_ = 0;
-  Time empty_;  ///< uncontended, of a message of no bytes
+  Time last_byte_;  ///< from written to landed
   std::array<Sized, 2> kept_;
 };
 

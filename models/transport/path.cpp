@@ -51,10 +51,10 @@ WireCost cost_at(const Hop& hop, const Path& path, Bytes payload, bool first) {
   return hop.link().packet.cost(hop.operation, payload, path.packet_limit(hop.operation), first);
 }
 
-Bytes taken(const Stage& stage, const Path& path, Bytes payload, bool first, Bytes& first_packet) {
+Bytes taken(const Stage& stage, const Path& path, Bytes payload, bool first, bool acks, Bytes& first_packet) {
   const WireCost cost = stage.link.packet.cost(stage.operation, payload, path.packet_limit(stage.operation), first);
   first_packet = cost.first_packet;
-  if (!stage.answers_reads || stage.paced_by != PacedBy::line) return amount(stage.paced_by, cost);
+  if (!acks || !stage.answers_reads || stage.paced_by != PacedBy::line) return amount(stage.paced_by, cost);
   return cost.bytes + stage.link.packet.cost(Operation::read_request, payload, path.request_bytes, first).reverse_debt;
 }
 
@@ -64,7 +64,8 @@ Time comes_in(std::vector<Stage>& stages, std::size_t k) {
 }
 
 /// Moves every stage from the start of one transaction to the start of the next.
-void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payload, bool first) {
+/// @param acks  of read requests take their time in front of answers
+void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payload, bool first, bool acks) {
   for (std::size_t k = 0; k < stages.size(); ++k) {
     Stage& stage = stages[k];
     stage.in_run += stage.taken;  // by the one before
@@ -73,7 +74,7 @@ void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payloa
       stage.in_run = 0;
     }
     Bytes first_packet = 0;
-    stage.taken = taken(stage, path, payload, first, first_packet);
+    stage.taken = taken(stage, path, payload, first, acks, first_packet);
     stage.packet = sooner(stage.line.time_for(first_packet), stage.clock.time_for(stage.taken));
   }
 }
@@ -111,12 +112,19 @@ Time lane_time(const Path& path, const Lane& lane, Bytes bytes, Bytes transactio
 
   const Bytes transactions = std::max<Bytes>(1, ceil_div(bytes, transaction_bytes));
   const Bytes last_bytes = bytes - (transactions - 1) * transaction_bytes;
-  next_transaction(stages, path, std::min(bytes, transaction_bytes), true);
+  const Bytes ahead = std::min(ceil_div(path.asked_ahead_bytes, transaction_bytes), transactions);
+  next_transaction(stages, path, std::min(bytes, transaction_bytes), true, ahead == 0);
+  const auto middle = [&](Bytes count, bool acks) {
+    if (count == 0) return;
+    next_transaction(stages, path, transaction_bytes, false, acks);
+    skip(stages, count - 1);
+  };
   if (transactions > 2) {
-    next_transaction(stages, path, transaction_bytes, false);
-    skip(stages, transactions - 3);
+    const Bytes without_acks = std::clamp<Bytes>(ahead, 1, transactions - 1) - 1;
+    middle(without_acks, false);
+    middle(transactions - 2 - without_acks, true);
   }
-  if (transactions > 1) next_transaction(stages, path, last_bytes, false);
+  if (transactions > 1) next_transaction(stages, path, last_bytes, false, ahead < transactions);
 
   Time tail;
   for (std::size_t k = path.limit != Rate() ? 1 : 0; k < stages.size(); ++k)
@@ -204,6 +212,15 @@ std::pair<Path, Path> at_stage(const Path& path) {
 }  // namespace
 
 Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
+  if (path.hops_to_inline != 0 && bytes <= path.inline_bytes) {
+    Path carried = path;
+    for (Lane& lane : carried.lanes)
+      lane.hops.erase(lane.hops.begin(), lane.hops.begin() + static_cast<std::ptrdiff_t>(path.hops_to_inline));
+    carried.fixed = path.inline_fixed;
+    carried.limit = Rate();
+    carried.hops_to_inline = 0;
+    return uncontended_time(carried, bytes, transaction_bytes);
+  }
   if (path.chunk_bytes != 0) {
     const auto [in, on] = at_stage(path);
     const Bytes chunks = std::max<Bytes>(1, ceil_div(bytes, path.chunk_bytes));
@@ -220,6 +237,17 @@ Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
   Time longest;
   for (const Lane& lane : path.lanes)
     longest = later(longest, lane_time(path, lane, lane_share(path, lane, bytes), transaction_bytes));
+  return path.fixed + longest;
+}
+
+Time last_byte_time(const Path& path, Bytes transaction_bytes) {
+  if (path.chunk_bytes != 0) return uncontended_time(path, 0, transaction_bytes);
+  Time longest;
+  for (const Lane& lane : path.lanes) {
+    Time links;
+    for (const Hop& hop : lane.hops) links += hop.link().latency;
+    longest = later(longest, links);
+  }
   return path.fixed + longest;
 }
 

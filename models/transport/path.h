@@ -36,6 +36,13 @@ struct Path {
   Bytes engine_payload_bytes = 0;      ///< of what the source writes, per packet; 0: the links'
   Bytes request_bytes = 0;             ///< of what is read, asked for per request; 0: the links'
   Bytes completion_payload_bytes = 0;  ///< of what is read, per packet; 0: the links'
+  /// Read requests for so many bytes are out before the first answer comes: their acks cross idle lines.
+  Bytes asked_ahead_bytes = 0;
+  /// A message of at most so many bytes is part of the work request: instead of `fixed` and the first so many hops, it takes
+  /// inline_fixed. 0 hops: no message is.
+  Bytes inline_bytes = 0;
+  std::size_t hops_to_inline = 0;
+  Time inline_fixed;
   /// The first so many hops end in a memory on the way, where chunks are whole before they go on; 0 bytes: nothing is staged.
   std::size_t hops_to_stage = 0;
   Bytes chunk_bytes = 0;
@@ -77,6 +84,9 @@ Bytes automatic_transaction_bytes(const Path& path);
 /// source's own copy meets, of a reduction while its requests are out before its first operand is there, of what bounces to
 /// within a chunk's turn-around.
 Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes);
+
+/// From the instant at which the source has written the last byte of a message, alone on this path, until that byte lands.
+Time last_byte_time(const Path& path, Bytes transaction_bytes);
 
 /// Payload that one hop passes of transactions of this path, one after another, in bytes per second.
 double payload_rate(const Path& path, const Hop& hop, Bytes transaction_bytes);

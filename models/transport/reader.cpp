@@ -1,6 +1,7 @@
 #include "transport/reader.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace railyard::transport {
 
@@ -250,6 +251,10 @@ Path Reader::pull_path(Window memory) const {
   Path path = read_path(*this, read_port_, *at.endpoint, at.port, at.endpoint->read_latency());
   path.request_bytes = limits_.request_bytes;
   path.limit = read_limit(path, request);
+  Time until_answer = path.fixed;
+  for (const Hop& hop : path.lanes[0].hops) until_answer += hop.link().latency;
+  path.asked_ahead_bytes =
+      path.limit == Rate() ? std::numeric_limits<std::uint32_t>::max() : path.limit.bytes_in(until_answer);
   return path;
 }
 
