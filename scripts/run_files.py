@@ -99,6 +99,13 @@ def json_file(path: str | os.PathLike, shape: Anything, what: str) -> Anything:
     return value
 
 
+def json_lines(path: str | os.PathLike, shape: Anything, what: str) -> Iterator[Anything]:
+    """The values of a file that has one in each line."""
+    with _Reading(path, what), open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            yield json_text_of(path, line, shape, f"line {number}")
+
+
 def lines(path: str | os.PathLike, what: str) -> Iterator[str]:
     """Of a text file packed by gzip."""
     with _Reading(path, what), gzip.open(path, "rt", encoding="utf-8") as file:

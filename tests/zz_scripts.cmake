@@ -1,6 +1,7 @@
 # Tests of the scripts that read what the executables write (railyard_pytest comes from scripts.cmake, read before).
 railyard_pytest(test_compare)
 railyard_pytest(test_convergence)
+railyard_pytest(test_digests)
 railyard_pytest(test_sweep)
 railyard_pytest(test_sweep_slurm)
 railyard_pytest(test_scenario)

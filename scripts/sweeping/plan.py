@@ -135,15 +135,7 @@ class Sweep:
             return self._scenarios[path]
         if not path.is_file():
             raise value.wrong(f"{what}: {value.text(what)}: no such file")
-        root = read(path)
-        inputs, scalars = {}, {}
-        for key, leaf in _leaves(root, ""):
-            scalars[key] = leaf
-            if names_input(key, leaf) and (path.parent / leaf).exists():
-                inputs[key] = str((path.parent / leaf).resolve())
-        platform, seed = scalars.get("platform"), scalars.get("seed", 1)
-        found = Scenario(path, path.read_text(encoding="utf-8"), inputs, platform if isinstance(platform, str) else None,
-                         seed if isinstance(seed, int) else 1)
+        found = scenario_at(path)
         self._scenarios[path] = found
         return found
 
@@ -286,6 +278,18 @@ class Sweep:
         for name, (expression, value) in self.let.items():
             names[name] = _value(value, f"let.{name}", expression, names)
         return SweepPoint(0, values, platform, seed, scenario, settings, names)
+
+
+def scenario_at(path: pathlib.Path) -> Scenario:
+    """@param path  absolute"""
+    inputs, scalars = {}, {}
+    for key, leaf in _leaves(read(path), ""):
+        scalars[key] = leaf
+        if names_input(key, leaf) and (path.parent / leaf).exists():
+            inputs[key] = str((path.parent / leaf).resolve())
+    platform, seed = scalars.get("platform"), scalars.get("seed", 1)
+    return Scenario(path, path.read_text(encoding="utf-8"), inputs, platform if isinstance(platform, str) else None,
+                    seed if isinstance(seed, int) else 1)
 
 
 def _repeated(point: SweepPoint, position: int, repeat: int) -> SweepPoint:
