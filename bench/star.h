@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "transport/endpoint.h"
+#include "transport/device/endpoint.h"
+#include "transport/device/switch.h"
 #include "transport/fabric.h"
-#include "transport/switch.h"
 
 namespace railyard::bench {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "platforms/machine_spec.h"
-#include "transport/link.h"
+#include "transport/link/link.h"
 
 namespace railyard::platforms {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sc_main/scenario.h"
-#include "transport/calendar.h"
+#include "transport/device/calendar.h"
 #include "transport/fabric.h"
 
 namespace railyard {

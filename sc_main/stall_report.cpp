@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/stall.h"
+#include "transport/study/stall.h"
 
 namespace railyard {
 

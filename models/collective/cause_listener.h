@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/cost.h"
-#include "transport/message.h"
+#include "transport/device/message.h"
+#include "transport/study/cost.h"
 
 namespace railyard::collective {
 

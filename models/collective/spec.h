@@ -11,7 +11,7 @@
 
 #include "base/units.h"
 #include "gpu/kernels/kernel_time.h"
-#include "transport/message.h"
+#include "transport/device/message.h"
 
 namespace railyard::collective {
 

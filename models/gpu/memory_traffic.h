@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "gpu/gpu.h"
-#include "transport/memory_observer.h"
+#include "transport/device/memory_observer.h"
 
 namespace railyard::gpu {
 

@@ -22,7 +22,7 @@
 #include "base/units.h"
 #include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_chain.h"
-#include "transport/calendar.h"
+#include "transport/device/calendar.h"
 
 namespace railyard::gpu {
 

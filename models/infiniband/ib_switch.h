@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "infiniband/routing.h"
-#include "transport/switch.h"
+#include "transport/device/switch.h"
 
 namespace railyard::infiniband {
 

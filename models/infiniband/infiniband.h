@@ -2,7 +2,7 @@
 // packet of an RDMA write (linux include/rdma/ib_pack.h).
 #pragma once
 
-#include "transport/link.h"
+#include "transport/link/link.h"
 
 namespace railyard::infiniband {
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <optional>
 
-#include "transport/reader.h"
+#include "transport/device/reader.h"
 
 namespace railyard::infiniband {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/group_switch.h"
+#include "transport/device/group_switch.h"
 
 namespace railyard::nvlink {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/endpoint.h"
+#include "transport/device/endpoint.h"
 #include "transport/fabric.h"
 
 namespace railyard::pcie {

@@ -5,7 +5,7 @@
 // requests, by data (transport::LinkDirection): non-posted ones never hold up the others, and endpoints always take completions.
 #pragma once
 
-#include "transport/switch.h"
+#include "transport/device/switch.h"
 
 namespace railyard::pcie {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/cost.h"
+#include "transport/study/cost.h"
 
 namespace railyard::probe {
 

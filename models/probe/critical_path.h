@@ -26,7 +26,7 @@
 
 #include "collective/cause_listener.h"
 #include "probe/causes.h"
-#include "transport/message_costs.h"
+#include "transport/study/message_costs.h"
 #include "workload/job.h"
 
 namespace railyard::probe {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/units.h"
-#include "transport/ring.h"
+#include "transport/link/ring.h"
 
 namespace railyard::probe {
 

@@ -12,7 +12,7 @@
 
 #include "probe/timeline_file.h"
 #include "probe/window_counter.h"
-#include "transport/device.h"
+#include "transport/device/device.h"
 
 namespace railyard::probe {
 

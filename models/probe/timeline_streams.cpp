@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "transport/endpoint.h"
+#include "transport/device/endpoint.h"
 #include "workload/job.h"
 
 namespace railyard::probe {

@@ -6,12 +6,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/device.h"
+#include "transport/device/device.h"
+#include "transport/device/path.h"
 #include "transport/faults.h"
-#include "transport/fluid.h"
-#include "transport/invariants.h"
-#include "transport/path.h"
+#include "transport/fluid/fluid.h"
 #include "transport/recovery.h"
+#include "transport/study/invariants.h"
 
 namespace railyard::transport {
 

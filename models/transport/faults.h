@@ -11,8 +11,8 @@
 
 #include <vector>
 
-#include "transport/calendar.h"
-#include "transport/device.h"
+#include "transport/device/calendar.h"
+#include "transport/device/device.h"
 
 namespace railyard::transport {
 

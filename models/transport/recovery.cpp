@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/endpoint.h"
+#include "transport/device/endpoint.h"
 #include "transport/fabric.h"
 
 namespace railyard::transport {

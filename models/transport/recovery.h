@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/device.h"
+#include "transport/device/device.h"
 
 namespace railyard::transport {
 

@@ -16,7 +16,7 @@
 #include "probe/stream_tracer.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
-#include "transport/fidelity_choice.h"
+#include "transport/study/fidelity_choice.h"
 #include "workload/job.h"
 #include "workload/job_record.h"
 #include "workload/phase_listener.h"

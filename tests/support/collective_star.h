@@ -6,7 +6,7 @@
 
 #include "collective/collective.h"
 #include "tests/support/simulation.h"
-#include "transport/group_switch.h"
+#include "transport/device/group_switch.h"
 
 namespace railyard::test {
 

@@ -5,9 +5,9 @@
 #include <unordered_map>
 
 #include "infiniband/nic.h"
-#include "transport/endpoint.h"
+#include "transport/device/endpoint.h"
+#include "transport/device/group_switch.h"
 #include "transport/fabric.h"
-#include "transport/group_switch.h"
 
 namespace railyard::test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/scenario_support.h"
+#include "tests/scenario/scenario_support.h"
 #include "tests/support/prefill_system.h"
 #include "tests/support/simulation.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tests/support/memory_node.h"
+#include "transport/device/switch.h"
 #include "transport/fabric.h"
-#include "transport/switch.h"
 
 namespace railyard::test {
 

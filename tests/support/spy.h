@@ -4,7 +4,7 @@
 #include <tlm_utils/passthrough_target_socket.h>
 #include <tlm_utils/simple_initiator_socket.h>
 
-#include "transport/device.h"
+#include "transport/device/device.h"
 
 namespace railyard::test {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "transport/message.h"
+#include "transport/device/message.h"
 
 namespace railyard::workload::p2p {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/fidelity_choice.h"
+#include "transport/study/fidelity_choice.h"
 #include "workload/phase_listener.h"
 #include "workload/prefill/decode_side.h"
 #include "workload/prefill/prefill_side.h"

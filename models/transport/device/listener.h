@@ -1,0 +1,61 @@
+// What the fabric tells whoever listens (counters, waveforms): it never decides anything, and a run is the same without it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "transport/link/egress_port.h"
+
+namespace railyard::transport {
+
+class Device;
+struct Message;
+struct Transaction;
+
+class FabricListener {
+ public:
+  /// A message was handed to its sender; nothing of it has moved yet.
+  virtual void on_send(const Message& message, Time now) = 0;
+  /// The last byte of a message has landed, or all that lost links have let through; its client is told next.
+  virtual void on_delivered(const Message& message, Time now) = 0;
+  /// A transaction started on `port` of `device` at `now`; the line is charged until `line_free`.
+  virtual void on_start(const Device& device, PortId port, const Transaction& transaction, Time now,
+                        const Crossing& crossing) = 0;
+  /// Bytes waiting to start on that port changed.
+  virtual void on_queue(const Device& device, PortId port, Bytes queued, Time now) = 0;
+  /// Credit for `bytes` on the wire came back to that port at `now`; it is usable from `usable` on.
+  virtual void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now,
+                         Time usable) = 0;
+
+ protected:
+  ~FabricListener() = default;
+};
+
+/// Tells each of several listeners, in the order in which they were added.
+class FabricListeners final : public FabricListener {
+ public:
+  void add(FabricListener& listener) { listeners_.push_back(&listener); }
+
+  void on_send(const Message& message, Time now) override {
+    for (FabricListener* listener : listeners_) listener->on_send(message, now);
+  }
+  void on_delivered(const Message& message, Time now) override {
+    for (FabricListener* listener : listeners_) listener->on_delivered(message, now);
+  }
+  void on_start(const Device& device, PortId port, const Transaction& transaction, Time now,
+                const Crossing& crossing) override {
+    for (FabricListener* listener : listeners_) listener->on_start(device, port, transaction, now, crossing);
+  }
+  void on_queue(const Device& device, PortId port, Bytes queued, Time now) override {
+    for (FabricListener* listener : listeners_) listener->on_queue(device, port, queued, now);
+  }
+  void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) override {
+    for (FabricListener* listener : listeners_) listener->on_credit(device, port, channel, bytes, now, usable);
+  }
+
+ private:
+  std::vector<FabricListener*> listeners_;
+};
+
+}  // namespace railyard::transport

@@ -1,0 +1,76 @@
+// The edge of the fabric for TLM models of the base protocol (tlm_generic_payload): a user's own initiator or target takes
+// part in the machine's traffic, with its contention, latencies and bandwidth.
+//
+//   user's initiator -> InitiatorAdapter -> fabric -> any memory, or
+//   anything on the fabric -> TargetAdapter -> user's target
+//
+// Addresses on an initiator's side are those of the fabric: window << kWindowBits plus an offset. A target sees the offset.
+// Contents are not modelled: reads return zeros, and a target is written zeros.
+// On a machine, Machine::attach() maps an adapter's window. Links of adapters stay trains: streams (fluid.h) call no target.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+#include <tlm_utils/simple_target_socket.h>
+#include <vector>
+
+#include "transport/device/endpoint.h"
+#include "transport/fabric.h"
+
+namespace railyard::transport {
+
+/// Serves a blocking initiator: b_transport() returns when the last byte has landed (write) or come back (read). Responses:
+///   TLM_OK_RESPONSE             done; the time passed in wait(), the returned delay is zero
+///   TLM_ADDRESS_ERROR_RESPONSE  no memory on the fabric has the address, or the access leaves its window
+///   TLM_BYTE_ENABLE_ERROR_RESPONSE, TLM_BURST_ERROR_RESPONSE  byte enables; a streaming width below the length
+/// Call it from SC_THREADs, as many as there are: each access is a message, and accesses of one thread are in order.
+class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
+ public:
+  InitiatorAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window, std::uint8_t traffic_class);
+
+  tlm_utils::simple_target_socket<InitiatorAdapter> socket{"socket"};
+
+  bool is_memory() const override { return false; }
+  void send(Message& message) override;
+  Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const override;
+
+ protected:
+  void receive(Transaction& transaction) override;
+
+ private:
+  /// One b_transport() call that waits.
+  struct Access {
+    sc_core::sc_event done;
+  };
+  void b_transport(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
+  void read(Message& message);
+  void on_delivered(Message& message) override;
+
+  Fabric& fabric_;
+  std::uint8_t traffic_class_;
+};
+
+/// Serves a blocking target from the fabric, one access after the other as they arrive: a write when its tail is here, a read
+/// request when its head is. What the target waits or returns as delay holds the bytes' buffer, so that a slow target slows its
+/// senders down, and a message has landed when the target took its last byte. A target that answers with an error ends the
+/// simulation with an error report.
+class TargetAdapter : public Endpoint {
+ public:
+  TargetAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window);
+
+  tlm_utils::simple_initiator_socket<TargetAdapter> socket{"socket"};
+
+ protected:
+  void receive(Transaction& transaction) override;
+  void on_own_event(std::uint32_t tag, std::uint64_t data) override;
+
+ private:
+  static constexpr std::uint32_t kArriveTag = kFirstEndpointTag;
+  void serve_target();
+  void access(Transaction& transaction);
+
+  Ring<Transaction*> arrived_;
+  sc_core::sc_event work_;
+  std::vector<unsigned char> zeros_;
+};
+
+}  // namespace railyard::transport

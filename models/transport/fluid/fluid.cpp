@@ -1,0 +1,245 @@
+#include "transport/fluid/fluid.h"
+
+#include <algorithm>
+
+#include "transport/fabric.h"
+
+namespace railyard::transport {
+
+Fluid::Fluid(Fabric& fabric) : fabric_(fabric), rates_(fabric.context().plan) {}
+
+Time Fluid::now() const { return fabric_.now(); }
+
+void Fluid::add(Device& device, PortId id) {
+  Device::Port& port = device.port(id);
+  if (port.fluid != nullptr) return;
+  Device::Port& back = port.peer->port(port.peer_port);
+  FluidPort& there = ports_.emplace_back();
+  FluidPort& here = ports_.emplace_back();
+  there.port = &port;
+  here.port = &back;
+  there.reverse = &here;
+  here.reverse = &there;
+  port.fluid = &there;
+  back.fluid = &here;
+}
+
+void Fluid::add(Meter& meter) {
+  if (meter.fluid != nullptr) return;
+  FluidPort& shared = ports_.emplace_back();
+  shared.meter = &meter;
+  meter.fluid = &shared;
+  shared.reverse = &ports_.emplace_back();
+}
+
+FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
+  const auto [found, fresh] = by_pair_.try_emplace(pair, nullptr);
+  if (fresh) {
+    const Path path = fabric_.path_of(message);
+    if (!path.lanes.empty()) {
+      const Hop& first = path.lanes[0].hops[0];
+      if (first.device->port(first.port).fluid != nullptr) {
+        if (path.meter != nullptr) add(*path.meter);
+        found->second = &ways_.emplace_back(fabric_, message);
+      }
+    }
+  }
+  return found->second;
+}
+
+FluidStream& Fluid::stream_of(const Message& m) {
+  const FluidStream::Key key{m.way(), m.channel};
+  if (m.source >= latest_.size()) latest_.resize(m.source + 1, nullptr);
+  FluidStream*& latest = latest_[m.source];
+  if (latest != nullptr && latest->key == key) return *latest;
+  const auto [found, fresh] = by_key_.try_emplace(key, nullptr);
+  if (fresh) {
+    FluidStream& stream = streams_.emplace_back();
+    stream.number = static_cast<std::uint32_t>(streams_.size() - 1);
+    stream.key = key;
+    stream.way = way_of(key.pair, m);
+    found->second = &stream;
+  }
+  latest = found->second;
+  return *latest;
+}
+
+bool Fluid::send(Message& message) {
+  FluidStream& stream = stream_of(message);
+  if (stream.way == nullptr) return false;
+  message.transaction_bytes = stream.way->transaction_bytes();
+  message.uncontended = stream.way->uncontended(message);
+  if (fabric_.context().listener != nullptr) fabric_.context().listener->on_send(message, now());
+  fabric_.context().ledger.begun(message);
+  settle(stream);
+  const bool idle = stream.front == nullptr;
+  stream.push(message);
+  if (idle) start(stream);
+  return true;
+}
+
+void Fluid::start(FluidStream& stream) {
+  bool meets = false;
+  for (const FluidCrossing& crossing : stream.way->crossings()) {
+    meets |= meet(*crossing.port);
+    if (crossing.owed != 0) meets |= meet(*crossing.port->reverse);
+  }
+  stream.meets = meets;
+  stream.demand = 0;
+  stream.carry = 0;
+  stream.speed = meets ? 0 : 1;  // 0 until it is known what it gets
+  drain(stream, now());
+  rates_.join(stream, !meets);
+  if (meets) solve_soon();
+  schedule(stream);
+}
+
+bool Fluid::meet(FluidPort& port) {
+  for (std::size_t i = 0; i < port.members.size();) {
+    auto& other = static_cast<FluidStream&>(*port.members[i].flow);
+    if (!other.meets) {
+      settle(other);
+      if (!other.joined) continue;  // it had left
+      other.meets = true;
+      schedule(other);
+    }
+    ++i;
+  }
+  return !port.members.empty();
+}
+
+void Fluid::drain(FluidStream& stream, Time from) {
+  Message& message = *stream.front;
+  const FluidWay::Sized& sized = stream.way->sized(message.bytes);
+  Time alone = sized.drain;
+  double demand = stream.way->rate();
+  if (message.source_rate != Rate() && message.source_rate.time_for(message.bytes) > alone) {
+    alone = message.source_rate.time_for(message.bytes);
+    demand = static_cast<double>(message.source_rate.bytes_per_second());
+  }
+  message.finished = stream.way->uncontended(message) - alone;  // from leaving to landing
+  if (demand != stream.demand) {
+    stream.carry = 0;
+    stream.demand = demand;
+    if (stream.joined) {
+      rates_.take_demand(stream, !stream.meets);
+      if (!rates_.settled()) solve_soon();
+      stream.take_rate();
+    }
+  }
+  if (alone == sized.drain) alone = stream.way->price().advance(sized.slowest_bytes, stream.carry);
+  if (from > message.started) message.waited_at(stream.way->crossings()[0].port->counters(), from - message.started);
+  stream.begun = from;
+  stream.drain_from(from, alone);
+}
+
+void Fluid::settle(FluidStream& stream) {
+  while (stream.front != nullptr && stream.front->left_at <= now()) {
+    Message& message = *stream.front;
+    const Time left = message.left_at;
+    stream.book_wait(left);
+    for (const FluidWay::Charge& charge : stream.way->sized(message.bytes).charges) {
+      PortCounters& counters = charge.port->counters();
+      ++counters.transactions;
+      counters.payload_bytes += charge.payload_bytes;
+      counters.wire_bytes += charge.wire_bytes;
+      counters.busy += sooner(charge.busy, left - stream.begun);  // a line may have been faster before
+    }
+    message.landed = message.to_land;
+    stream.front_left();
+    if (stream.front != nullptr) {
+      drain(stream, left);
+    } else {
+      rates_.leave(stream);
+      if (!rates_.settled()) solve_soon();
+    }
+  }
+}
+
+void Fluid::schedule(FluidStream& stream) {
+  Time when = Time::max();
+  if (stream.landing != nullptr) when = stream.landing->finished;
+  if (const Message* front = stream.front; front != nullptr && front->left_at != Time::max()) {
+    const bool changes = front->next == nullptr || front->next->source_rate != front->source_rate;
+    const bool watched = front->tell_left || (stream.meets && changes);
+    when = sooner(when, watched ? front->left_at : later(stream.lands, front->left_at + front->finished));
+  }
+  if (when >= stream.wake) return;
+  stream.wake = when;
+  fabric_.calendar().at(when, *this, kWakeTag, stream.number);
+}
+
+void Fluid::on_event(std::uint32_t tag, std::uint64_t data) {
+  if (tag == kSolveTag) {
+    solving_ = false;
+    solve();
+    return;
+  }
+  FluidStream& stream = streams_[data];
+  if (stream.wake != now()) return;  // an earlier one took its place
+  stream.wake = Time::max();
+  settle(stream);
+  tell_left(stream);
+  land(stream);
+  schedule(stream);
+}
+
+void Fluid::tell_left(FluidStream& stream) {
+  while (stream.untold != nullptr) {
+    Message& message = *stream.untold;
+    do stream.untold = stream.untold->next;
+    while (stream.untold != nullptr && !stream.untold->tell_left);
+    message.tell_left = false;
+    message.client->on_left(message);
+  }
+}
+
+void Fluid::land(FluidStream& stream) {
+  while (stream.landing != nullptr && stream.landing->finished <= now()) {
+    Message& message = *stream.landing;
+    stream.landing = message.next;
+    if (fabric_.context().listener != nullptr) fabric_.context().listener->on_delivered(message, now());
+    fabric_.context().ledger.delivered(message);
+  }
+}
+
+void Fluid::solve_soon() {
+  if (solving_) return;
+  solving_ = true;
+  fabric_.calendar().at(now(), *this, kSolveTag, 0);
+}
+
+void Fluid::solve() {
+  for (FluidFlow* flow : rates_.solve()) {
+    auto& stream = static_cast<FluidStream&>(*flow);
+    settle(stream);
+    if (!stream.joined) continue;
+    stream.change_speed(now());
+    schedule(stream);
+  }
+}
+
+void Fluid::links_changed() {
+  for (FluidPort& port : ports_) port.limit = 0;
+  std::vector<std::pair<FluidStream*, double>> under_way;  // and what they could use before
+  for (FluidStream& stream : streams_) {
+    settle(stream);
+    if (!stream.joined) continue;
+    stream.change_speed(now());
+    rates_.leave(stream);
+    under_way.emplace_back(&stream, stream.demand);
+  }
+  for (FluidWay& way : ways_) way.rebuild();
+  for (const auto& [stream, demand] : under_way) {
+    const Rate writes = stream->front->source_rate;
+    stream->demand = stream->way->rate();
+    if (writes != Rate()) stream->demand = std::min(stream->demand, static_cast<double>(writes.bytes_per_second()));
+    stream->stop(now(), demand / stream->demand);
+    stream->meets = true;
+    rates_.join(*stream, false);
+    solve_soon();
+    schedule(*stream);
+  }
+}
+
+}  // namespace railyard::transport

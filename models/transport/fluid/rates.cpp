@@ -1,0 +1,159 @@
+#include "transport/fluid/rates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace railyard::transport {
+
+namespace {
+
+/// Offers closer than this are the same; far below what a port's rounding to femtoseconds could show in a message.
+constexpr double kSame = 1e-9;
+/// Acks of both directions answer each other with a gain of a tenth or less; no port needs to be asked more often than this.
+constexpr std::size_t kMostRounds = 200;
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+bool same(double a, double b) { return a == b || std::abs(a - b) <= kSame * std::min(a, b); }
+
+std::tuple<std::uint8_t, std::uint32_t, std::uint32_t> order(const FluidPort::Member& m) {
+  const FluidCrossing& c = m.flow->way->crossings()[m.crossing];
+  return {c.channel, c.requester, m.flow->number};
+}
+bool before(const FluidPort::Member& a, const FluidPort::Member& b) { return order(a) < order(b); }
+
+/// What the rest of its way lets a flow use at one of its crossings.
+double elsewhere(const FluidFlow& flow, const FluidFlow::Share& share, std::uint32_t crossing) {
+  double least = flow.demand;
+  for (std::uint32_t c = 0; c < share.offers.size(); ++c)
+    if (c != crossing) least = std::min(least, share.offers[c]);
+  return least;
+}
+
+}  // namespace
+
+void FluidRates::join(FluidFlow& flow, bool alone) {
+  const std::vector<FluidCrossing>& crossings = flow.way->crossings();
+  flow.joined = true;
+  for (FluidFlow::Share& share : flow.shares) {
+    share.rate = alone ? flow.demand : 0;
+    share.offers.assign(crossings.size(), kUnbounded);
+  }
+  for (std::uint32_t c = 0; c < crossings.size(); ++c) {
+    FluidPort& port = *crossings[c].port;
+    const FluidPort::Member member{&flow, c};
+    port.members.insert(std::upper_bound(port.members.begin(), port.members.end(), member, before), member);
+    if (alone) continue;
+    for (const Rule rule : kRules) ask(port, rule);
+  }
+}
+
+void FluidRates::leave(FluidFlow& flow) {
+  flow.joined = false;
+  for (FluidFlow::Share& share : flow.shares) share.rate = 0;
+  for (const FluidCrossing& crossing : flow.way->crossings()) {
+    FluidPort& port = *crossing.port;
+    port.members.erase(
+        std::find_if(port.members.begin(), port.members.end(), [&](const auto& m) { return m.flow == &flow; }));
+    for (const Rule rule : kRules) {
+      ask_if_shared(port, rule);
+      if (crossing.owed != 0) ask_if_shared(*port.reverse, rule);
+    }
+  }
+}
+
+void FluidRates::take_demand(FluidFlow& flow, bool alone) {
+  for (const Rule rule : kRules) {
+    if (alone) {
+      share_of(flow, rule).rate = flow.demand;
+    } else {
+      accept(flow, nullptr, rule);
+    }
+  }
+}
+
+void FluidRates::ask(FluidPort& port, Rule rule) {
+  bool& asked = port.asked[static_cast<std::size_t>(rule)];
+  if (asked) return;
+  asked = true;
+  asked_[static_cast<std::size_t>(rule)].push_back(&port);
+}
+
+const std::vector<FluidFlow*>& FluidRates::solve() {
+  for (FluidFlow* flow : changed_) flow->changed = false;
+  changed_.clear();
+  for (const Rule rule : kRules) solve(rule);
+  return changed_;
+}
+
+void FluidRates::solve(Rule rule) {
+  const auto number = static_cast<std::size_t>(rule);
+  std::vector<FluidPort*>& asked = asked_[number];
+  std::size_t left = 0;
+  for (std::size_t next = 0; next < asked.size(); ++next) {
+    if (next == left) {  // a round: all that were waiting when it began
+      left = asked.size();
+      if (next > kMostRounds * (left - next) + kMostRounds) break;
+    }
+    asked[next]->asked[number] = false;
+    offer(*asked[next], rule);
+  }
+  for (FluidPort* port : asked) port->asked[number] = false;
+  asked.clear();
+}
+
+void FluidRates::offer(FluidPort& port, Rule rule) {
+  if (port.members.empty()) return;
+  double line = port.line();
+  if (port.limit != 0) line = std::min(line, port.limit);
+  for (const FluidPort::Member& m : port.reverse->members)
+    line -= share_of(*m.flow, rule).rate * m.flow->way->crossings()[m.crossing].owed;
+
+  claims_.clear();
+  for (const FluidPort::Member& m : port.members) {
+    const FluidCrossing& crossing = m.flow->way->crossings()[m.crossing];
+    const bool own = crossing.requester == FluidCrossing::kOwn;
+    Claim& claim = claims_.emplace_back();
+    claim.channel = crossing.channel;
+    claim.requester = own ? m.flow->number : crossing.requester;
+    claim.demand = elsewhere(*m.flow, share_of(*m.flow, rule), m.crossing) * crossing.wire;
+    claim.window = crossing.window;
+    if (rule == Rule::evenly) continue;
+    const FluidFlow::Share& even = share_of(*m.flow, Rule::evenly);
+    if (even.rate < even.offers[m.crossing] && !same(even.rate, even.offers[m.crossing]))
+      claim.granted = even.rate * crossing.wire;
+  }
+  shares_.share(claims_, plan_, line, rule);
+  for (std::size_t i = 0; i < claims_.size(); ++i) {
+    FluidFlow& flow = *port.members[i].flow;
+    const std::uint32_t c = port.members[i].crossing;
+    const double offered = claims_[i].offer / flow.way->crossings()[c].wire;
+    FluidFlow::Share& share = share_of(flow, rule);
+    if (same(offered, share.offers[c])) continue;
+    share.offers[c] = offered;
+    if (rule == Rule::evenly) ask(port, Rule::by_turns);  // whether its bottleneck is here may have changed
+    accept(flow, &port, rule);
+  }
+}
+
+void FluidRates::accept(FluidFlow& flow, const FluidPort* from, Rule rule) {
+  FluidFlow::Share& share = share_of(flow, rule);
+  const auto narrowest = std::min_element(share.offers.begin(), share.offers.end());
+  share.narrowest = static_cast<std::uint32_t>(narrowest - share.offers.begin());
+  const double rate = std::min(flow.demand, *narrowest);
+  const bool moved = !same(rate, share.rate);
+  for (const FluidCrossing& crossing : flow.way->crossings()) {
+    // A port's offer to its only member does not depend on what that could use elsewhere.
+    if (crossing.port != from && crossing.port->members.size() > 1) ask(*crossing.port, rule);
+    if (moved && rule == Rule::evenly && crossing.port->members.size() > 1) ask(*crossing.port, Rule::by_turns);
+    if (moved && crossing.owed != 0) ask_if_shared(*crossing.port->reverse, rule);
+  }
+  if (!moved) return;
+  share.rate = rate;
+  if (rule == Rule::by_turns && !flow.changed) {
+    flow.changed = true;
+    changed_.push_back(&flow);
+  }
+}
+
+}  // namespace railyard::transport

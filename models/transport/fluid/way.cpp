@@ -1,0 +1,179 @@
+#include "transport/fluid/way.h"
+
+#include <algorithm>
+
+#include "transport/fabric.h"
+#include "transport/fluid/rates.h"
+
+namespace railyard::transport {
+
+namespace {
+
+bool answers(const Hop& hop) { return hop.answers_reads || hop.operation == Operation::reduce_response; }
+Operation question(const Hop& hop) {
+  return hop.operation == Operation::reduce_response ? Operation::reduce_request : Operation::read_request;
+}
+
+}  // namespace
+
+FluidWay::FluidWay(Fabric& fabric, const Message& example) : fabric_(fabric), example_(example) { rebuild(); }
+
+void FluidWay::rebuild() {
+  path_ = fabric_.path_of(example_);
+  transaction_bytes_ = fabric_.transaction_bytes(path_);
+  legs_.clear();
+  crossings_.clear();
+  kept_ = {};
+  weights_ = 0;
+  for (const Lane& lane : path_.lanes) weights_ += lane.weight;
+  switch (example_.kind) {
+    case MessageKind::write:
+    case MessageKind::read:
+      for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
+        const Hop* before = nullptr;
+        for (const Hop& hop : path_.lanes[lane].hops) {
+          add(hop, before, lane);
+          before = &hop;
+        }
+      }
+      break;
+    case MessageKind::multicast: add_multicast(); break;
+    case MessageKind::reduce: add_reduction(); break;
+  }
+  if (path_.meter != nullptr && path_.meter->fluid != nullptr) {
+    FluidCrossing& metered = crossings_.emplace_back();
+    metered.port = path_.meter->fluid;
+    metered.requester = FluidCrossing::kOwn;
+    metered.channel = fabric_.context().plan.channel_of[example_.traffic_class];
+  }
+
+  double slowest = path_.limit != Rate() ? 1 / static_cast<double>(path_.limit.bytes_per_second()) : 0;
+  slowest_ = legs_.size();
+  if (path_.limit != Rate()) price_ = BytePrice(path_.limit);
+  for (std::size_t i = 0; i < legs_.size(); ++i) {
+    const Hop& hop = legs_[i].hop;
+    const double time = crossings_[i].wire / std::min(line_rate(hop.link()), crossings_[i].window);
+    if (time <= slowest) continue;
+    slowest = time;
+    slowest_ = i;
+    slowest_by_ = hop.link().pace(flow_of(hop.operation), train_at(hop));
+    price_ = railyard::transport::price(hop.link(), flow_of(hop.operation), slowest_by_);
+  }
+  rate_ = 1 / slowest;
+  last_byte_ = last_byte_time(path_, transaction_bytes_);
+}
+
+void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
+  for (const Leg& leg : legs_)
+    if (leg.hop.device == hop.device && leg.hop.port == hop.port) return;  // members of a group share it
+  const double share = static_cast<double>(path_.lanes[lane].weight) / static_cast<double>(weights_);
+  const auto whole = static_cast<double>(transaction_bytes_);
+  const PacketFormat& packet = hop.link().packet;
+  const WireCost cost = train_at(hop);
+  FluidCrossing& crossing = crossings_.emplace_back();
+  crossing.port = hop.device->port(hop.port).fluid;
+  double bytes = static_cast<double>(cost.bytes), owed = static_cast<double>(cost.reverse_debt);
+  if (answers(hop)) {
+    const WireCost asked = packet.cost(question(hop), transaction_bytes_, path_.packet_limit(question(hop)), false);
+    bytes += static_cast<double>(asked.reverse_debt);
+    owed += static_cast<double>(asked.bytes);
+  }
+  crossing.wire = share * bytes / whole;
+  if (hop.link().pace(flow_of(hop.operation), cost) != PacedBy::line)
+    crossing.window = hop.link().trains_per_second(flow_of(hop.operation), cost) * bytes;
+  crossing.owed = share * owed / whole;
+  const ChannelPlan& plan = fabric_.context().plan;
+  crossing.channel =
+      answers(hop) ? plan.response_channel_of(example_.traffic_class) : plan.channel_of[example_.traffic_class];
+  if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read out of a memory on the way
+  const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;  // what a NIC has read, it sends
+  if (before != nullptr && !turns) {
+    crossing.requester = before->device->port(before->port).peer_port.value();
+  } else {
+    crossing.requester = answers(hop) ? FluidCrossing::kResponder : FluidCrossing::kOwn;
+  }
+  if (turns && path_.limit != Rate())  // the NIC's tags are for all that it sends
+    crossing.port->limit =
+        std::max(crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * crossing.wire);
+  legs_.push_back({hop, lane});
+}
+
+void FluidWay::add_multicast() {
+  for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
+    const Hop first = path_.lanes[lane].hops.front();
+    for (const Window member : fabric_.context().groups.at(example_.group)) {
+      const std::vector<Hop> hops = walk(*first.device, first.port, window_base(member), 0, Operation::multicast);
+      for (std::size_t h = 0; h < hops.size(); ++h) add(hops[h], h == 0 ? nullptr : &hops[h - 1], lane);
+    }
+  }
+}
+
+void FluidWay::add_reduction() {
+  for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
+    const Hop result = path_.lanes[lane].hops.back();
+    const Device::Port& home = result.device->port(result.port);
+    for (const Window member : fabric_.context().groups.at(example_.group)) {
+      // A member's operand comes in where requests to it go out.
+      const Hop request = walk(*home.peer, home.peer_port, window_base(member), 0).back();
+      const Device::Port& out = request.device->port(request.port);
+      add({out.peer, out.peer_port, Operation::reduce_response, false}, nullptr, lane);
+    }
+    add(result, nullptr, lane);
+  }
+}
+
+Bytes FluidWay::lane_bytes(std::uint32_t lane, Bytes bytes) const {
+  std::uint64_t before = 0;
+  for (std::uint32_t l = 0; l < lane; ++l) before += path_.lanes[l].weight;
+  return bytes * (before + path_.lanes[lane].weight) / weights_ - bytes * before / weights_;
+}
+
+WireCost FluidWay::train_at(const Hop& hop) const {
+  return hop.link().packet.cost(hop.operation, transaction_bytes_, path_.packet_limit(hop.operation), false);
+}
+
+Bytes FluidWay::taken(PacedBy by, const LinkDirection& link, Operation operation, Bytes payload) const {
+  const Bytes transactions = std::max<Bytes>(1, ceil_div(payload, transaction_bytes_));
+  const Bytes last = payload - (transactions - 1) * transaction_bytes_;
+  const Bytes engine = path_.packet_limit(operation);
+  const auto of = [&](Bytes bytes, bool is_first) {
+    return amount(by, link.packet.cost(operation, bytes, engine, is_first));
+  };
+  const Bytes first = of(std::min(payload, transaction_bytes_), true);
+  if (transactions == 1) return first;
+  return first + (transactions - 2) * of(transaction_bytes_, false) + of(last, false);
+}
+
+void FluidWay::measure(Sized& sized, Bytes bytes) {
+  sized.bytes = bytes;
+  sized.charges.clear();
+  const auto charge = [&](FluidPort& port, Bytes payload, Bytes wire) {
+    const auto fs =
+        static_cast<unsigned __int128>(wire) * 1'000'000'000'000'000ull / port.link().rate.bytes_per_second();
+    sized.charges.push_back(
+        {&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // never more than it takes
+  };
+  for (std::size_t i = 0; i < legs_.size(); ++i) {
+    const Leg& leg = legs_[i];
+    const Bytes payload = lane_bytes(leg.lane, bytes);
+    if (payload == 0 && bytes != 0) continue;
+    const Bytes wire = taken(PacedBy::line, leg.hop.link(), leg.hop.operation, payload);
+    charge(*crossings_[i].port, payload, wire);
+    if (answers(leg.hop)) {
+      FluidPort& back = *crossings_[i].port->reverse;
+      charge(back, 0, taken(PacedBy::line, back.link(), question(leg.hop), payload));
+    }
+  }
+  if (crossings_.size() > legs_.size())
+    sized.charges.push_back({crossings_.back().port, bytes, bytes, path_.meter->rate().time_for(bytes)});
+  sized.slowest_bytes = bytes;
+  if (slowest_ < legs_.size()) {
+    const Leg& leg = legs_[slowest_];
+    const Bytes payload = ceil_div(bytes * path_.lanes[leg.lane].weight, weights_);
+    sized.slowest_bytes = taken(slowest_by_, leg.hop.link(), leg.hop.operation, payload);
+  }
+  sized.uncontended = uncontended_time(path_, bytes, transaction_bytes_);
+  sized.drain = sooner(price_.time_for(sized.slowest_bytes), sized.uncontended);
+}
+
+}  // namespace railyard::transport

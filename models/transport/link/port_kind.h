@@ -1,0 +1,95 @@
+// What the ports of one kind of link have in common: the link, how its channels are treated, and the latest answers to what
+// ports ask over and over. A fabric of thousands of ports has a handful of kinds; sharing these keeps what a transaction
+// touches on its way small enough to stay in the cache.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "transport/link/byte_clock.h"
+#include "transport/link/link.h"
+#include "transport/link/traffic_class.h"
+
+namespace railyard::transport {
+
+struct PortKind {
+  PortKind(const LinkDirection& direction, const ChannelPlan& channels)
+      : link(direction), plan(channels), line(direction.rate), debt(line) {
+    for (std::size_t f = 0; f < kFlows; ++f) windows_[f] = Window(link, static_cast<Flow>(f));
+    for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) channels_at[plan.priority[vc]] |= 1u << vc;
+    one_priority = channels_at[0] == (1u << kVirtualChannels) - 1;
+  }
+
+  /// Wire bytes of a transaction; `first_of_message` as in PacketFormat::cost().
+  const WireCost& cost(Operation operation, Bytes payload, Bytes engine_payload_bytes, bool first_of_message) {
+    Cost& last = costs_[(static_cast<std::size_t>(operation) * 2 + (first_of_message ? 1 : 0)) % costs_.size()];
+    if (payload != last.payload || operation != last.operation || first_of_message != last.first_of_message ||
+        engine_payload_bytes != last.engine_payload_bytes) {
+      last = {link.packet.cost(operation, payload, engine_payload_bytes, first_of_message), payload,
+              engine_payload_bytes, operation, first_of_message};
+    }
+    return last.cost;
+  }
+  Time packet_time(Bytes bytes) {
+    if (bytes != packet_bytes_) {
+      packet_bytes_ = bytes;
+      packet_time_ = link.rate.time_for(bytes);
+    }
+    return packet_time_;
+  }
+
+  /// A receiver's room for a flow, and what it takes to come round where that can be longer than the line takes.
+  struct Window {
+    Window() = default;
+    Window(const LinkDirection& link, Flow flow)
+        : room(link.room(flow)), paced_by_bytes(room.bytes != 0 && link.rate.time_for(room.bytes) < link.round_trip()) {
+      if (paced_by_bytes) by_bytes = BytePrice(link.round_trip().fs(), room.bytes);
+      if (room.packets != 0) by_packets = BytePrice(std::max<std::uint64_t>(1, link.round_trip().fs()), room.packets);
+    }
+    Room room;
+    bool paced_by_bytes = false;
+    BytePrice by_bytes, by_packets;
+  };
+  Window& window(std::uint8_t channel) {
+    const Flow flow = channel < kRequestChannel    ? Flow::posted
+                      : channel == kRequestChannel ? Flow::request
+                                                   : Flow::response;
+    return windows_[static_cast<std::size_t>(flow)];
+  }
+
+  const LinkDirection link;
+  const ChannelPlan plan;
+  std::array<std::uint32_t, kPriorities> channels_at{};  ///< bit per channel, by priority
+  bool one_priority = true;                              ///< no channel has another than the lowest
+  BytePrice line;
+  BytePrice debt;  ///< the same, asked of acks and DLLPs
+
+ private:
+  struct Cost {
+    WireCost cost;
+    Bytes payload = ~Bytes(0);
+    Bytes engine_payload_bytes = 0;
+    Operation operation = Operation::write;
+    bool first_of_message = false;
+  };
+  std::array<Cost, 8> costs_;  ///< the latest of an operation, of a message's first transaction and of the others
+  std::array<Window, kFlows> windows_;
+  Bytes packet_bytes_ = 0;
+  Time packet_time_;
+};
+
+/// The kinds that one fabric has.
+class PortKinds {
+ public:
+  PortKind& of(const LinkDirection& link, const ChannelPlan& plan) {
+    const auto found =
+        std::find_if(kinds_.begin(), kinds_.end(), [&](const PortKind& k) { return k.link == link && k.plan == plan; });
+    return found != kinds_.end() ? *found : kinds_.emplace_back(link, plan);
+  }
+
+ private:
+  std::deque<PortKind> kinds_;
+};
+
+}  // namespace railyard::transport

@@ -1,0 +1,119 @@
+#include "transport/study/fidelity_choice.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace railyard::transport {
+
+namespace {
+
+/// Both directions of a link, named by always the same end.
+using Link = std::pair<const Device*, std::uint32_t>;
+
+/// Sets that grow together.
+class Unions {
+ public:
+  std::size_t add() {
+    parents_.push_back(parents_.size());
+    return parents_.size() - 1;
+  }
+  std::size_t find(std::size_t i) {
+    while (parents_[i] != i) i = parents_[i] = parents_[parents_[i]];
+    return i;
+  }
+  /// The set of the lower number takes the other in.
+  void join(std::size_t a, std::size_t b) {
+    a = find(a);
+    b = find(b);
+    parents_[std::max(a, b)] = std::min(a, b);
+  }
+
+ private:
+  std::vector<std::size_t> parents_;
+};
+
+struct Cost {
+  double hops = 0;
+  std::set<std::int64_t> users;
+
+  /// Collectives of a group that has its links to itself are computed once and not again.
+  double trains() const { return users.size() == 1 && *users.begin() != Traffic::kNobody ? 0 : hops; }
+};
+
+}  // namespace
+
+Fidelity FidelityChoice::fidelity() const {
+  if (fluid_sets == 0) return Fidelity::train;
+  return fluid_sets == sets ? Fidelity::fluid : Fidelity::automatic;
+}
+
+FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traffic, double affordable_hops) {
+  // Number links in the order in which traffic comes to them.
+  std::map<Link, std::size_t> numbers;
+  std::vector<Link> links;
+  Unions unions;
+  const auto number = [&](const Hop& hop) {
+    const Device::Port& port = hop.device->port(hop.port);
+    const Link link = std::min(Link(hop.device, hop.port.value()), Link(port.peer, port.peer_port.value()));
+    const auto [found, fresh] = numbers.try_emplace(link, links.size());
+    if (fresh) {
+      links.push_back(link);
+      unions.add();
+    }
+    return found->second;
+  };
+  constexpr std::size_t kNoLink = ~std::size_t(0);
+  std::size_t several = kNoLink;  // the first link of those with a choice
+  std::vector<std::size_t> first(traffic.size(), kNoLink);
+  std::vector<double> hops(traffic.size(), 0);
+  for (std::size_t t = 0; t < traffic.size(); ++t) {
+    const Path path = fabric.path(traffic[t].source, traffic[t].destination, traffic[t].traffic_class);
+    double lanes = 0;
+    for (const Lane& lane : path.lanes) lanes += lane.weight;
+    for (const Lane& lane : path.lanes)
+      for (const Hop& hop : lane.hops) {
+        const std::size_t link = number(hop);
+        if (first[t] == kNoLink) first[t] = link;
+        unions.join(first[t], link);
+        if (hop.one_of_several) {
+          if (several == kNoLink) several = link;
+          unions.join(several, link);
+        }
+        hops[t] += traffic[t].bytes * lane.weight / lanes / static_cast<double>(fabric.transaction_bytes(path));
+      }
+  }
+
+  std::map<std::size_t, Cost> costs;  // by set
+  for (std::size_t t = 0; t < traffic.size(); ++t) {
+    if (first[t] == kNoLink) continue;
+    Cost& cost = costs[unions.find(first[t])];
+    cost.hops += hops[t];
+    cost.users.insert(traffic[t].reused_by);
+  }
+  std::vector<std::pair<double, std::size_t>> by_cost;
+  for (const auto& [set, cost] : costs) by_cost.emplace_back(cost.trains(), set);
+  std::sort(by_cost.begin(), by_cost.end());
+
+  FidelityChoice choice;
+  choice.sets = costs.size();
+  std::set<std::size_t> fluid;
+  for (const auto& [cost, set] : by_cost) {
+    choice.hops += cost;
+    if (choice.train_hops + cost <= affordable_hops) {
+      choice.train_hops += cost;
+    } else {
+      fluid.insert(set);
+    }
+  }
+  choice.fluid_sets = fluid.size();
+  for (Device* device : fabric.devices())
+    for (std::uint32_t p = 0; p < device->ports(); ++p) {
+      const auto found = numbers.find(Link(device, p));
+      if (found != numbers.end() && fluid.count(unions.find(found->second)) != 0)
+        fabric.model_as_fluid(*device, PortId(p));
+    }
+  return choice;
+}
+
+}  // namespace railyard::transport

@@ -1,0 +1,208 @@
+#include "transport/study/message_costs.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace railyard::transport {
+
+namespace {
+
+constexpr std::size_t kNoGroup = ~std::size_t(0);
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+Time time_at(Bytes bytes, double bytes_per_second) {
+  return Time::seconds(static_cast<double>(bytes) / bytes_per_second);
+}
+
+}  // namespace
+
+const MessageCosts::Way& MessageCosts::way(const Message& message) {
+  const auto [found, is_new] = ways_.try_emplace(message.way());
+  if (is_new) found->second = measured(message, fabric_.path_of(message));
+  return found->second;
+}
+
+MessageCosts::Way MessageCosts::measured(const Message& message, const Path& path) {
+  Way way;
+  if (path.lanes.empty()) return way;
+  Message one = message;
+  one.bytes = 1;
+  way.latency = fabric_.uncontended(one);
+  const auto add = [&](const PortCounters* port, double bytes_per_second) {
+    for (Link& link : way.links) {
+      if (link.port != port) continue;
+      link.bytes_per_second = std::min(link.bytes_per_second, bytes_per_second);
+      return;
+    }
+    const auto group = groups_.find(port);
+    const auto number = numbers_.try_emplace(port, static_cast<std::uint32_t>(numbers_.size())).first->second;
+    way.links.push_back({port, group == groups_.end() ? kNoGroup : group->second, bytes_per_second, number});
+  };
+  // A lane carries its share of the bytes: the one with the least rate for its weight is the last to be done.
+  double weights = 0;
+  for (const Lane& lane : path.lanes) weights += lane.weight;
+  const Bytes train = fabric_.transaction_bytes(path);
+  for (const Lane& lane : path.lanes)
+    for (const Hop& hop : lane.hops) {
+      const PortCounters* const port = &hop.device->port(hop.port).counters;
+      add(port, payload_rate(path, hop, train) * weights / lane.weight);
+      if (way.engine == nullptr || hop.answers_reads) way.engine = port;
+    }
+  way.engine_bytes_per_second =
+      path.limit != Rate() && path.meter == nullptr ? static_cast<double>(path.limit.bytes_per_second()) : kUnlimited;
+  if (path.meter != nullptr) add(&path.meter->counters, static_cast<double>(path.limit.bytes_per_second()));
+  find_slowest(way);
+  return way;
+}
+
+void MessageCosts::find_slowest(Way& way) {
+  if (way.links.empty()) return;
+  const Link& slowest = *std::min_element(way.links.begin(), way.links.end(), [](const Link& a, const Link& b) {
+    return a.bytes_per_second < b.bytes_per_second;
+  });
+  if (way.engine_bytes_per_second < slowest.bytes_per_second) {
+    way.hidden_ratio = way.engine_bytes_per_second / slowest.bytes_per_second;
+    return;
+  }
+  way.slowest = &slowest;
+  double elsewhere = way.engine_bytes_per_second;
+  for (const Link& link : way.links)
+    if (link.port != slowest.port && (link.group == kNoGroup || link.group != slowest.group))
+      elsewhere = std::min(elsewhere, link.bytes_per_second);
+  way.hidden_elsewhere_ratio = slowest.bytes_per_second / elsewhere;
+}
+
+template <class Value>
+std::vector<Time> MessageCosts::most_beside(const std::vector<Link>& links, const Value& value) const {
+  std::vector<Time> most(group_count_), beside(group_count_);
+  Time most_of_none;
+  for (const Link& link : links) {
+    Time& its = link.group == kNoGroup ? most_of_none : most[link.group];
+    its = later(its, value(link));
+  }
+  for (std::size_t group = 0; group < group_count_; ++group) {
+    beside[group] = most_of_none;
+    for (std::size_t other = 0; other < group_count_; ++other)
+      if (other != group) beside[group] = later(beside[group], most[other]);
+  }
+  return beside;
+}
+
+void MessageCosts::sent(const Message& message, bool floors) {
+  if (fabric_.context().losses != nullptr) {
+    const Path path = fabric_.path_of(message);
+    if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
+  }
+  const Way& its = way(message);
+  posted_.resize(numbers_.size());
+  const auto until = [&](const Link& link) -> Time& { return posted_[link.number][message.traffic_class]; };
+  for (const Link& link : its.links)
+    until(link) = later(until(link), message.started) + time_at(message.bytes, link.bytes_per_second);
+  if (floors)
+    floors_[&message] =
+        most_beside(its.links, [&](const Link& link) { return until(link) - message.started + its.latency; });
+}
+
+std::vector<Time> MessageCosts::take_floors(const Message& message) {
+  const auto found = floors_.find(&message);
+  std::vector<Time> floors = std::move(found->second);
+  floors_.erase(found);
+  return floors;
+}
+
+std::size_t MessageCosts::slowest_group(const Message& message) {
+  const Way& its = way(message);
+  return its.slowest != nullptr ? its.slowest->group : kNoGroup;
+}
+
+std::vector<Cost> MessageCosts::landed(const Message& message, Time now) {
+  return costs(message, now - message.started, way(message).latency);
+}
+
+std::vector<Cost> MessageCosts::left(const Message& message, Time now) {
+  return costs(message, now - message.started, Time());
+}
+
+std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time latency) {
+  std::vector<Cost> costs;
+  Time left = took;
+  const auto take = [&](CostKind kind, const PortCounters* port, Time wanted, Time hidden = Time(),
+                        Time elsewhere = Time()) {
+    const Time taken = sooner(wanted, left);
+    left = left - taken;
+    if (taken != Time())
+      costs.push_back({kind, message.traffic_class, port, taken, sooner(hidden, taken), sooner(elsewhere, taken)});
+  };
+  const Way& its = way(message);
+  const Time body = since(message.uncontended, its.latency);
+  const Time written = message.source_rate != Rate() ? message.source_rate.time_for(message.bytes) : Time();
+  const auto part = [body](double ratio) { return Time::seconds(body.seconds() * ratio); };
+  take(CostKind::latency, nullptr, latency);
+  if (its.slowest != nullptr) {
+    const Time next = later(written, part(its.hidden_elsewhere_ratio));
+    take(CostKind::wire, its.slowest->port, body, next, next);
+  } else {
+    take(CostKind::engine, its.engine, body, part(its.hidden_ratio));
+  }
+  take(CostKind::engine, its.engine, since(written, body));
+  const Time queued = left;
+  Time waited;
+  for (const Message::Wait& wait : message.waits) waited += wait.time;
+  for (const Message::Wait& wait : message.waits)
+    if (wait.port != nullptr && wait.time != Time())
+      take(CostKind::queue, wait.port, share(queued, wait.time.fs(), waited.fs()));
+  take(CostKind::queue, its.slowest != nullptr ? its.slowest->port : nullptr,
+       left);  // what nobody saw waiting: acks, rounding
+  return costs;
+}
+
+void MessageCosts::add(Load& load, const Message& message) {
+  if (message.started < load.since_) return;
+  const Way& its = way(message);
+  load.first_sent_ = sooner(load.first_sent_, message.started);
+  load.least_latency_ = sooner(load.least_latency_, its.latency);
+  load.bytes_[&its] += message.bytes;
+  if (message.source_rate == Rate()) return;
+  Time& written = load.written_[{&its, message.channel}];
+  written += message.source_rate.time_for(message.bytes);
+  load.most_written_ = later(load.most_written_, written);
+}
+
+MessageCosts::Floors MessageCosts::floors(const Load& load) {
+  Floors floors;
+  if (load.bytes_.empty()) {
+    floors.beside_group.resize(group_count_);
+    return floors;
+  }
+  floors.lead = load.first_sent_ - load.since_;
+  floors.latency = load.least_latency_;
+  floors.engines = load.most_written_;
+  carried_.assign(numbers_.size(), Time());
+  carried_slowest_.assign(numbers_.size(), Time());
+  // Sums of whole femtoseconds: they do not depend on the order.
+  std::vector<Link> ports;
+  std::unordered_map<const PortCounters*, Time> engines;
+  for (const auto& [way, bytes] : load.bytes_) {
+    if (way->engine_bytes_per_second != kUnlimited) {  // all that it reads share it
+      Time& read = engines[way->engine];
+      read += time_at(bytes, way->engine_bytes_per_second);
+      floors.engines = later(floors.engines, read);
+    }
+    for (const Link& link : way->links) {
+      if (carried_[link.number] == Time()) ports.push_back(link);
+      const Time time = time_at(bytes, link.bytes_per_second);
+      carried_[link.number] += time;
+      const bool slowest = way->slowest != nullptr && (link.port == way->slowest->port ||
+                                                       (link.group != kNoGroup && link.group == way->slowest->group));
+      if (slowest) carried_slowest_[link.number] += time;
+    }
+  }
+  for (const Link& link : ports) {
+    floors.links = later(floors.links, carried_[link.number]);
+    floors.beside_slowest = later(floors.beside_slowest, carried_[link.number] - carried_slowest_[link.number]);
+  }
+  floors.beside_group = most_beside(ports, [&](const Link& link) { return carried_[link.number]; });
+  return floors;
+}
+
+}  // namespace railyard::transport

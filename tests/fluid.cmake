@@ -1,3 +1,0 @@
-railyard_test(fluid_closed_forms railyard_collective railyard_infiniband)
-railyard_test(fluid_against_trains railyard_infiniband)
-railyard_test(fluid_machines railyard_infiniband railyard_pcie)

@@ -1,1 +1,0 @@
-railyard_test(gpu_sharing railyard_gpu)

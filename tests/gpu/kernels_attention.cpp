@@ -1,0 +1,180 @@
+#define BOOST_TEST_MODULE kernels_attention
+#include <boost/test/unit_test.hpp>
+
+#include "gpu/kernels/attention.h"
+#include "tests/gpu/kernels_datasheets.h"
+
+using namespace railyard;
+using namespace railyard::gpu;
+using railyard::test::gpu_datasheet;
+
+namespace {
+
+const AttentionHeads kLlama70bTp4{16, 2, 128, DataType::bf16};
+const AttentionHeads kLlama70bTp1{64, 8, 128, DataType::bf16};
+
+}  // namespace
+
+// The sum over chunks of "queries of chunk c against the keys of chunks 0..c" is the whole prompt's causal triangle.
+BOOST_AUTO_TEST_CASE(chunks_add_up_to_the_causal_triangle) {
+  const std::uint64_t prompt = 4096 + 77;
+  const double whole = attention_flops(kLlama70bTp4, {prompt, 0});
+  BOOST_TEST(whole == 4.0 * 16 * 128 * prompt * (prompt + 1) / 2);
+  for (const std::uint64_t chunk : {1, 100, 256, 1000, 5000}) {
+    double sum = 0;
+    for (std::uint64_t start = 0; start < prompt; start += chunk)
+      sum += attention_flops(kLlama70bTp4, {std::min(chunk, prompt - start), start});
+    BOOST_TEST(sum == whole);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(later_chunks_attend_to_earlier_ones) {
+  for (const char* name : {"L40S", "H100-SXM5-80GB"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    double last = 0;
+    for (std::uint64_t start = 0; start <= 16384; start += 1024) {
+      const double now = prefill_attention_time(gpu, kLlama70bTp4, {{1024, start}}).seconds;
+      BOOST_TEST(now > last);
+      last = now;
+    }
+    const double first = prefill_attention_time(gpu, kLlama70bTp4, {{1024, 0}}).seconds;
+    BOOST_TEST(last > 10 * first - 10 * gpu.kernel.attention_fixed_us * 1e-6);
+  }
+}
+
+// Where every chunk fills the SMs, cutting a prompt costs the launches and tails, not the work again.
+BOOST_AUTO_TEST_CASE(chunking_costs_launches_not_work) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const double whole = prefill_attention_time(gpu, kLlama70bTp1, {{16384, 0}}).seconds;
+  double sum = 0;
+  for (std::uint64_t start = 0; start < 16384; start += 2048)
+    sum += prefill_attention_time(gpu, kLlama70bTp1, {{2048, start}}).seconds;
+  BOOST_TEST(sum > whole);
+  BOOST_TEST(sum < 1.15 * whole);
+}
+
+BOOST_AUTO_TEST_CASE(few_heads_and_rows_cannot_fill_the_sms) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime narrow = prefill_attention_time(gpu, {1, 1, 128, DataType::bf16}, {{512, 256}});
+  const KernelTime wide = prefill_attention_time(gpu, {16, 1, 128, DataType::bf16}, {{512, 256}});
+  BOOST_TEST(narrow.sms == 4u);
+  BOOST_TEST(wide.sms == 64u);
+  BOOST_TEST(narrow.seconds == wide.seconds, boost::test_tools::tolerance(1e-12));  // both wait for their longest block
+}
+
+// The last, short chunk of a long prompt: few blocks with a long context, which idle SMs share.
+BOOST_AUTO_TEST_CASE(long_contexts_are_split_over_idle_sms) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const KernelTime time = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, {{16, 65536}});
+  BOOST_TEST(time.sms > 100u);
+  const KernelTime full = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, {{2048, 65536}});
+  BOOST_TEST(time.seconds < full.seconds / 4);
+  double last = 0;
+  for (std::uint64_t start = 0; start < 131072; start += 1 + start / 20) {
+    const double now = prefill_attention_time(gpu, {8, 1, 128, DataType::bf16}, {{16, start}}).seconds;
+    BOOST_TEST(now >= last);
+    last = now;
+  }
+}
+
+// With heads of 128 numbers a pair of query and key takes a tensor core 512 FLOP, and 0.85 of an exponential, 16 of which an SM
+// does in a clock, comes on top; a query row takes its overhead and, on average of a causal prompt, half of the keys.
+BOOST_AUTO_TEST_CASE(long_prompts_reach_the_saturated_rate) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const double s = 65536;
+  const KernelTime time = prefill_attention_time(gpu, kLlama70bTp1, {{static_cast<std::uint64_t>(s), 0}});
+  const double pair_clocks = (512 / 4096.0 + 0.85 / 16) / gpu.kernel.attention_ratio;
+  const double clocks = 64 * s * (gpu.kernel.attention_row_clocks + s / 2 * pair_clocks);
+  BOOST_TEST(time.seconds == clocks / (132 * 1830e6), boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(decode_reads_every_requests_kv_once) {
+  for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    const std::vector<std::uint64_t> context{10000, 20000, 30000, 4000, 16000, 20000, 20000, 40000};
+    const KernelTime time = decode_attention_time(gpu, kLlama70bTp1, one_token_each(context));
+    const double kv = 160000.0 * 8 * 128 * 2 * 2, query = 8.0 * 64 * 128 * 2 * 2;
+    BOOST_TEST(time.bytes == kv + query);
+    const double rate = gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
+    BOOST_TEST(time.seconds - time.fixed_seconds >= time.bytes / rate);
+    BOOST_TEST(time.seconds < 1.2 * (time.fixed_seconds + time.bytes / rate));
+    BOOST_TEST(name_of(time.limit) == std::string("hbm"));
+  }
+}
+
+// Grouped-query attention reads a KV head once for all its query heads.
+BOOST_AUTO_TEST_CASE(decode_time_follows_kv_heads_not_query_heads) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const std::vector<std::uint64_t> batch(32, 8192);
+  const double grouped = decode_attention_time(gpu, {64, 8, 128, DataType::bf16}, one_token_each(batch)).seconds;
+  const double multi = decode_attention_time(gpu, {64, 64, 128, DataType::bf16}, one_token_each(batch)).seconds;
+  BOOST_TEST(multi / grouped > 7.0);
+  BOOST_TEST(multi / grouped < 8.0);
+}
+
+BOOST_AUTO_TEST_CASE(narrow_kv_cache_halves_decode_bytes) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const std::vector<std::uint64_t> batch(64, 8192);
+  const double bf16 = decode_attention_time(gpu, {8, 1, 128, DataType::bf16}, one_token_each(batch)).bytes;
+  const double fp8 = decode_attention_time(gpu, {8, 1, 128, DataType::fp8}, one_token_each(batch)).bytes;
+  BOOST_TEST(fp8 / bf16 == 0.5, boost::test_tools::tolerance(0.002));
+}
+
+// One long context among short ones is one thread block's work: adding short requests beside it is free until HBM
+// binds.
+BOOST_AUTO_TEST_CASE(a_long_context_binds_a_grid_that_cannot_split_it) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const AttentionHeads one{8, 1, 128, DataType::bf16};
+  std::vector<std::uint64_t> batch(300, 16);  // more requests than SMs x 2: no splits
+  batch[0] = 131072;
+  const double mixed = decode_attention_time(gpu, one, one_token_each(batch)).seconds;
+  const double alone = decode_attention_time(gpu, one, one_token_each({131072})).seconds;
+  BOOST_TEST(mixed > 5 * alone);
+}
+
+BOOST_AUTO_TEST_CASE(decode_grows_with_context_and_batch) {
+  const GpuDatasheet gpu = gpu_datasheet("L40S");
+  double last = 0;
+  for (std::uint64_t context = 1; context <= 131072; context += 1 + context / 20) {
+    const double now = decode_attention_time(gpu, kLlama70bTp4, one_token_each({context, context})).seconds;
+    BOOST_TEST(now >= last);
+    last = now;
+  }
+  BOOST_TEST(decode_attention_time(gpu, kLlama70bTp4, {}).seconds == 0.0);
+}
+
+// Windows of 1000 keys: chunks add up, FLOPs and time stop growing with what lies before, and decode reads a window of KV.
+BOOST_AUTO_TEST_CASE(a_sliding_window_bounds_work_and_bytes) {
+  AttentionHeads windowed = kLlama70bTp4;
+  windowed.window = 1000;
+  const std::uint64_t prompt = 4096 + 77;
+  const double pairs = 1000.0 * 1001 / 2 + (static_cast<double>(prompt) - 1000) * 1000;
+  BOOST_TEST(attention_flops(windowed, {prompt, 0}) == 4.0 * 16 * 128 * pairs);
+  for (const std::uint64_t chunk : {1, 100, 256, 1000, 5000}) {
+    double sum = 0;
+    for (std::uint64_t start = 0; start < prompt; start += chunk)
+      sum += attention_flops(windowed, {std::min(chunk, prompt - start), start});
+    BOOST_TEST(sum == attention_flops(windowed, {prompt, 0}));
+  }
+  for (const char* name : {"L40S", "H100-SXM5-80GB"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    const auto prefill = [&](const AttentionHeads& heads, std::uint64_t start) {
+      return prefill_attention_time(gpu, heads, {{1024, start}});
+    };
+    const auto decode = [&](const AttentionHeads& heads, std::uint64_t context) {
+      return decode_attention_time(gpu, heads, one_token_each(std::vector<std::uint64_t>(16, context)));
+    };
+    BOOST_TEST_CONTEXT(name) {
+      BOOST_TEST(prefill(windowed, 2048).seconds == prefill(windowed, 32768).seconds);
+      BOOST_TEST(prefill(windowed, 32768).bytes == prefill(windowed, 2048).bytes);
+      BOOST_TEST(prefill(windowed, 32768).seconds < prefill(kLlama70bTp4, 32768).seconds / 4);
+      BOOST_TEST(decode(windowed, 500).seconds == decode(kLlama70bTp4, 500).seconds);
+      BOOST_TEST(decode(windowed, 50000).seconds == decode(kLlama70bTp4, 1000).seconds);
+      BOOST_TEST(decode(windowed, 50000).bytes == decode(kLlama70bTp4, 1000).bytes);
+      // A window as long as what there is changes nothing.
+      windowed.window = 4096;
+      BOOST_TEST(prefill(windowed, 3072).seconds == prefill(kLlama70bTp4, 3072).seconds);
+      windowed.window = 1000;
+    }
+  }
+}

@@ -1,0 +1,175 @@
+#define BOOST_TEST_MODULE kernels_datasheets
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include <unistd.h>
+
+#include "gpu/kernels/attention.h"
+#include "gpu/kernels/gemm.h"
+#include "gpu/kernels/memory_bound.h"
+#include "tests/gpu/kernels_datasheets.h"
+
+using namespace railyard;
+using railyard::test::gpu_datasheet;
+
+namespace {
+
+struct Published {
+  const char* name;
+  std::uint32_t sms;
+  double fp16_tflops, fp8_tflops;  // dense
+  double hbm_gb, hbm_gb_per_s;
+  double nvlink_gb_per_s;  // one direction, all links
+};
+
+// Vendors' datasheets: SMs, dense tensor peaks (bf16 runs at the fp16 rate), memory, NVLink. GeForce with fp32 accumulation.
+const Published kPublished[] = {
+    {"V100-SXM2-32GB", 80, 125, 0, 32, 900, 150},
+    {"V100-PCIe-32GB", 80, 112, 0, 32, 900, 0},
+    {"A100-SXM4-80GB", 108, 312, 0, 80, 2039, 300},
+    {"A100-SXM4-40GB", 108, 312, 0, 40, 1555, 300},
+    {"A100-PCIe-80GB", 108, 312, 0, 80, 1935, 300},
+    {"A800-SXM4-80GB", 108, 312, 0, 80, 2039, 200},
+    {"A800-PCIe-80GB", 108, 312, 0, 80, 1935, 200},
+    {"H100-SXM5-80GB", 132, 989, 1979, 80, 3350, 450},
+    {"H100-PCIe-80GB", 114, 756, 1513, 80, 2039, 300},
+    {"H800-SXM5-80GB", 132, 989, 1979, 80, 3350, 200},
+    {"H200-SXM-141GB", 132, 989, 1979, 141, 4800, 450},
+    {"H20-SXM-96GB", 78, 148, 296, 96, 4000, 450},
+    {"B200-SXM-180GB", 148, 2250, 4500, 180, 8000, 900},
+    {"B300-SXM-270GB", 148, 2250, 4500, 270, 8000, 900},
+    {"GB200-186GB", 152, 2500, 5000, 186, 8000, 900},
+    {"GB300-278GB", 152, 2500, 5000, 278, 8000, 900},
+    {"L40S", 142, 362, 733, 48, 864, 0},
+    {"RTX-PRO-6000-Blackwell-Server", 188, 467.8, 935.6, 96, 1597, 0},
+    {"RTX-3090", 82, 71, 0, 24, 936, 56.25},
+    {"RTX-4090", 128, 165.2, 330.3, 24, 1008, 0},
+    {"RTX-5090", 170, 209.5, 419, 32, 1792, 0},
+    {"L20-48GB", 92, 119.5, 239, 48, 864, 0},
+    {"A40-48GB", 84, 149.7, 0, 48, 696, 56.25},
+    {"MI300X", 304, 1307.4, 2614.9, 192, 5300, 0},
+};
+
+double tflops(const gpu::GpuDatasheet& g, DataType type) {
+  return g.sm.count * g.sm.clock_mhz * 1e6 * g.sm.flop_per_clock[static_cast<std::size_t>(type)] * 1e-12;
+}
+
+/// A user's datasheet, as a file that lives as long as this.
+struct OwnSheet {
+  explicit OwnSheet(const std::string& text)
+      : path(std::filesystem::temp_directory_path() / ("railyard_sheet_" + std::to_string(::getpid()) + ".yaml")) {
+    std::ofstream(path) << text;
+  }
+  ~OwnSheet() { std::filesystem::remove(path); }
+  std::filesystem::path path;
+};
+
+const std::string kH100Facts = R"(architecture: hopper
+source: vendor
+sm: {count: 132, clock_mhz: 1830, flop_per_clock: {fp16: 4096, bf16: 4096}, shared_memory_kib: 228}
+l2: {capacity_mib: 50}
+hbm: {capacity_gb: 80, gb_per_s: 3350}
+pcie: {generation: 5}
+)";
+
+std::string error_of(const std::string& text) {
+  const OwnSheet sheet(text);
+  try {
+    gpu_datasheet(sheet.path.string());
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+// Facts, and whose constants to take: with the H100's facts, times are the H100's.
+BOOST_AUTO_TEST_CASE(facts_and_a_family_are_a_datasheet) {
+  const OwnSheet own(kH100Facts + "family: H100-SXM5-80GB\n");
+  const gpu::GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB"), facts = gpu_datasheet(own.path.string());
+  BOOST_TEST(facts.calibration == "family");
+  BOOST_TEST(facts.source == "vendor");
+  for (const std::uint64_t m : {1, 256, 8192}) {
+    const gpu::GemmShape shape{m, 8192, 8192, DataType::bf16, 1};
+    BOOST_TEST(gpu::gemm_time(facts, shape).seconds == gpu::gemm_time(h100, shape).seconds);
+  }
+  const gpu::AttentionHeads heads{64, 8, 128, DataType::bf16};
+  BOOST_TEST(gpu::prefill_attention_time(facts, heads, {{4096, 100}}).seconds ==
+             gpu::prefill_attention_time(h100, heads, {{4096, 100}}).seconds);
+  BOOST_TEST(gpu::decode_attention_time(facts, heads, {{1, 5000}}).seconds ==
+             gpu::decode_attention_time(h100, heads, {{1, 5000}}).seconds);
+  BOOST_TEST(gpu::memory_bound_time(facts, 1e8).seconds == gpu::memory_bound_time(h100, 1e8).seconds);
+  BOOST_TEST(facts.collective.channels == h100.collective.channels);
+  BOOST_TEST(facts.nvlink.links == 0u);  // a fact: none is named
+}
+
+// A constant of its own goes before the family's, and a follower can be followed.
+BOOST_AUTO_TEST_CASE(own_constants_go_before_the_familys) {
+  const OwnSheet own(kH100Facts + "family: A800-PCIe-80GB\nkernel: {launch_us: 7}\n");
+  const gpu::GpuDatasheet sheet = gpu_datasheet(own.path.string());
+  BOOST_TEST(sheet.kernel.launch_us == 7.0);
+  BOOST_TEST(sheet.kernel.gemm_fixed_us == gpu_datasheet("A100-SXM4-80GB").kernel.gemm_fixed_us);
+  BOOST_TEST(sheet.sm.throttle_us == gpu_datasheet("A100-PCIe-80GB").sm.throttle_us);
+}
+
+BOOST_AUTO_TEST_CASE(what_no_family_gives_is_asked_for) {
+  const auto says = [](const std::string& text, const std::string& words) {
+    const std::string error = error_of(text);
+    BOOST_TEST_CONTEXT(error) BOOST_TEST(error.find(words) != std::string::npos);
+  };
+  says(kH100Facts + "calibration: specification\n", "sm.feed_bytes_per_clock: is required; ");
+  says(kH100Facts, "or name a 'family:' to take it from");
+  says(kH100Facts + "family: H100-SXM5-80GB\nkernel: 3\n", "kernel: expected a mapping");
+  says(kH100Facts + "family: H100-SXM5\n", "family: no datasheet 'H100-SXM5'");
+  says("architecture: hopper\nsource: vendor\nfamily: H100-SXM5-80GB\n", "sm.count: is required");
+  const std::string itself = "railyard_sheet_" + std::to_string(::getpid()) + ".yaml";
+  says(kH100Facts + "family: " + itself + "\n", "follow each other");
+}
+
+BOOST_AUTO_TEST_CASE(datasheets_reproduce_the_published_peaks) {
+  for (const Published& p : kPublished) {
+    const gpu::GpuDatasheet g = gpu_datasheet(p.name);
+    BOOST_TEST_CONTEXT(p.name) {
+      BOOST_TEST(g.sm.count == p.sms);
+      BOOST_TEST(tflops(g, DataType::fp16) == p.fp16_tflops, boost::test_tools::tolerance(0.015));
+      BOOST_TEST(tflops(g, DataType::fp8) == p.fp8_tflops, boost::test_tools::tolerance(0.015));
+      BOOST_TEST(g.hbm.capacity_gb == p.hbm_gb);
+      BOOST_TEST(g.hbm.gb_per_s == p.hbm_gb_per_s);
+      BOOST_TEST(g.nvlink.links * g.nvlink.gb_per_s == p.nvlink_gb_per_s);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_shipped_datasheet_is_listed_above) {
+  std::set<std::string> listed, shipped;
+  for (const Published& p : kPublished) listed.insert(p.name);
+  const std::string folder = std::string(RAILYARD_SOURCE_DIR) + "/platforms/datasheets/gpus";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) shipped.insert(entry.path().stem().string());
+  BOOST_TEST(listed == shipped, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(calibrated_constants_stay_below_the_specification) {
+  const std::set<std::string> calibrations{"measured", "family", "specification"};
+  for (const Published& p : kPublished) {
+    const gpu::GpuDatasheet g = gpu_datasheet(p.name);
+    BOOST_TEST_CONTEXT(p.name) {
+      BOOST_TEST(calibrations.count(g.calibration) == 1u);
+      BOOST_TEST(!g.source.empty());
+      BOOST_TEST(g.sm.burst_efficiency_ratio <= 1.0);
+      BOOST_TEST(g.sm.sustained_efficiency_ratio <= g.sm.burst_efficiency_ratio);
+      BOOST_TEST(g.sm.sustained_efficiency_ratio > 0.4);
+      BOOST_TEST(g.hbm.gemm_ratio < 1.0);
+      BOOST_TEST(g.hbm.gemm_ratio > 0.7);
+      BOOST_TEST(g.l2_bytes_per_s() > 2e9 * g.hbm.gb_per_s);
+      gpu::AttentionHeads heads{64, 8, 128, DataType::fp16};
+      const gpu::KernelTime attention = gpu::prefill_attention_time(g, heads, {{65536, 0}});
+      BOOST_TEST(attention.flops / attention.seconds < 1e12 * tflops(g, DataType::fp16));
+      BOOST_TEST(attention.flops / attention.seconds > 0.35e12 * tflops(g, DataType::fp16));
+    }
+  }
+}

@@ -1,3 +1,0 @@
-railyard_test(platform_machines railyard_platforms railyard_scenario)
-railyard_test(platform_adapters railyard_platforms railyard_scenario)
-railyard_test(progress railyard_run)

@@ -1,0 +1,158 @@
+#define BOOST_TEST_MODULE platform_machines
+#include "tests/support/systemc_main.h"
+
+#include <algorithm>
+#include <set>
+
+#include "platforms/machine.h"
+#include "tests/support/machine_of.h"
+#include "tests/support/simulation.h"
+#include "transport/device/path.h"
+
+using namespace railyard;
+using railyard::test::machine_of;
+
+namespace {
+
+/// A machine on a fabric that runs nothing.
+struct Elaborated : private test::FreshKernel {
+  explicit Elaborated(const std::string& yaml, const std::string& platform = "plx_box")
+      : fabric(transport::ChannelPlan(), 0), machine(machine_of(yaml, platform), fabric) {}
+
+  /// What the links from GPU to GPU carry, wire bytes: the slowest hop of each lane, summed.
+  double gb_per_s(std::uint32_t from, std::uint32_t to) const {
+    double sum = 0;
+    for (const transport::Lane& lane : path(from, to).lanes) {
+      double slowest = 1e9;
+      for (const transport::Hop& hop : lane.hops) slowest = std::min(slowest, hop.link().rate.gb_per_s());
+      sum += slowest;
+    }
+    return sum;
+  }
+  transport::Path path(std::uint32_t from, std::uint32_t to) const { return fabric.path(from, to, 0); }
+  std::vector<std::uint32_t> nics_of_gpus() const {
+    std::vector<std::uint32_t> nics;
+    for (std::uint32_t g = 0; g < machine.gpus(); ++g) nics.push_back(machine.nic_of(GpuId(g)).value());
+    return nics;
+  }
+
+  transport::Fabric fabric;
+  platforms::Machine machine;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_board_reaches_its_nvlink_rate_between_all_gpus) {
+  struct Board {
+    const char* platform;
+    const char* gpu;
+    std::size_t planes;
+    double gb_per_s;  // one direction, all links of a GPU
+  };
+  for (const Board& b : {Board{"dgx_a100", "A100-SXM4-80GB", 6, 300}, Board{"dgx_a100", "A800-SXM4-80GB", 6, 200},
+                         Board{"dgx_h100", "H100-SXM5-80GB", 4, 450}, Board{"dgx_h100", "H800-SXM5-80GB", 4, 200},
+                         Board{"dgx_b200", "B200-SXM-180GB", 2, 900}, Board{"dgx_b200", "B300-SXM-270GB", 2, 900},
+                         Board{"gb200_nvl72", "GB200-186GB", 18, 900}, Board{"gb200_nvl72", "GB300-278GB", 18, 900}}) {
+    const Elaborated e(std::string("machine: {groups: {node: {gpu: ") + b.gpu + "}}}\n", b.platform);
+    BOOST_TEST_CONTEXT(b.gpu) {
+      const std::uint32_t last = static_cast<std::uint32_t>(e.machine.gpus()) - 1;
+      for (const auto& [from, to] : {std::pair{0u, 1u}, {0u, last}, {5u, 2u}}) {
+        BOOST_TEST(e.path(from, to).lanes.size() == b.planes);
+        BOOST_TEST(e.gb_per_s(from, to) == b.gb_per_s, boost::test_tools::tolerance(1e-9));
+        for (const transport::Lane& lane : e.path(from, to).lanes) BOOST_TEST(lane.hops.size() == 2u);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nics_spread_evenly_and_every_gpu_finds_one) {
+  using Nics = std::vector<std::uint32_t>;
+  const auto check = [](std::uint32_t per_server, const Nics& expected) {
+    const Elaborated e("machine: {nic: {per_server: " + std::to_string(per_server) + "}}\n", "dgx_a100");
+    BOOST_TEST(e.machine.nics() == per_server);
+    BOOST_TEST(e.nics_of_gpus() == expected, boost::test_tools::per_element());
+  };
+  check(1, {0, 0, 0, 0, 0, 0, 0, 0});
+  check(2, {0, 0, 0, 0, 1, 1, 1, 1});
+  check(4, {0, 0, 1, 1, 2, 2, 3, 3});
+  check(6, {0, 1, 2, 2, 3, 4, 5, 5});  // 2, 1, 2 and 1 at the four switches
+  check(8, {0, 1, 2, 3, 4, 5, 6, 7});
+  check(16, {0, 2, 4, 6, 8, 10, 12, 14});
+  check(32, {0, 4, 8, 12, 16, 20, 24, 28});
+}
+
+BOOST_AUTO_TEST_CASE(a_racks_gpus_take_nics_of_their_own_tray) {
+  for (const std::uint32_t per_rack : {18u, 36u, 72u, 144u}) {
+    const Elaborated e("machine: {nic: {per_server: " + std::to_string(per_rack) + "}}\n", "gb200_nvl72");
+    BOOST_TEST(e.machine.gpus() == 72u);
+    constexpr std::uint32_t kGpusPerTray = 4, kTrays = 18;
+    std::set<std::uint32_t> used;
+    for (std::uint32_t g = 0; g < 72; ++g) {
+      const std::uint32_t nic = e.machine.nic_of(GpuId(g)).value();
+      BOOST_TEST(nic * kTrays / per_rack == g / kGpusPerTray);
+      BOOST_TEST(e.machine.nic_modulo(GpuId(g), 1000 + g) * kTrays / per_rack == g / kGpusPerTray);
+      used.insert(nic);
+    }
+    BOOST_TEST(used.size() == std::min(per_rack, 72u));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(racks_meet_over_c2c_and_their_nics) {
+  const Elaborated e("machine: {groups: {rack: {servers: 2}}}\n", "gb200_nvl72");
+  const transport::Path path = e.path(3, 72 + 71);
+  BOOST_REQUIRE(path.lanes.size() == 1u);
+  const std::vector<transport::Hop>& hops = path.lanes[0].hops;
+  BOOST_TEST(hops.front().link().rate.gb_per_s() == 450.0);  // C2C to Grace
+  BOOST_TEST(e.gb_per_s(3, 72 + 71) == 50.0);                // the cable
+  BOOST_TEST(transport::payload_rate(path, 1 << 16).gb_per_s() < 50.0);
+  BOOST_TEST(std::string(hops.front().device->name()) == "rack0.gpu3");
+  BOOST_TEST(std::string(hops.back().device->name()) == "rack1.root35");
+}
+
+BOOST_AUTO_TEST_CASE(a_gpus_channels_spread_over_its_nics) {
+  const Elaborated e("machine: {nic: {per_server: 16}}\n", "dgx_h100");
+  for (std::uint32_t g = 0; g < 8; ++g) {
+    BOOST_TEST(e.machine.nic_of(GpuId(g), 0).value() == 2 * g);
+    BOOST_TEST(e.machine.nic_of(GpuId(g), 1).value() == 2 * g + 1);
+    BOOST_TEST(e.machine.nic_of(GpuId(g), 2).value() == 2 * g);
+  }
+  // A route alone does not say which ports a message will cross.
+  const Elaborated pair("machine: {groups: {node: {servers: 2}}, nic: {per_server: 16}}\n", "dgx_h100");
+  const transport::Path path = pair.path(0, 8);
+  for (const transport::Hop& hop : path.lanes[0].hops) BOOST_TEST(hop.one_of_several);
+}
+
+BOOST_AUTO_TEST_CASE(two_channels_of_a_gpu_use_two_nics_at_once) {
+  // One message alone, and two of its size on different channels: with a NIC each they take no longer.
+  const auto took = [](std::uint32_t nics, std::uint32_t messages) {
+    struct Sender : transport::MessageClient {
+      void on_delivered(transport::Message& message) override { last = std::max(last, message.finished); }
+      Time last;
+    } client;
+    Elaborated e("machine: {groups: {node: {servers: 2}}, nic: {datasheet: connectx6_hdr, per_server: " +
+                     std::to_string(nics) + "}}\n",
+                 "dgx_h100");
+    struct Starter : transport::CalendarClient {
+      void on_event(std::uint32_t, std::uint64_t) override {
+        for (const transport::Message& message : messages) fabric->send(message);
+      }
+      transport::Fabric* fabric = nullptr;
+      std::vector<transport::Message> messages;
+    } starter;
+    starter.fabric = &e.fabric;
+    for (std::uint32_t m = 0; m < messages; ++m) {
+      transport::Message message;
+      message.source = 0;
+      message.destination = 8;
+      message.bytes = 16 << 20;
+      message.channel = m;
+      message.client = &client;
+      starter.messages.push_back(message);
+    }
+    e.fabric.calendar().at(Time(), starter, 0, 0);
+    sc_core::sc_start();
+    return client.last;
+  };
+  BOOST_TEST(took(16, 2).seconds() == took(16, 1).seconds(), boost::test_tools::tolerance(0.01));
+  BOOST_TEST(took(8, 2).seconds() == 2 * took(8, 1).seconds(), boost::test_tools::tolerance(0.01));
+}

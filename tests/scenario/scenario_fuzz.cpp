@@ -1,0 +1,126 @@
+// Whatever bytes a scenario, config, trace or option holds, the loader loads it or throws an InputError of one line.
+#define BOOST_TEST_MODULE scenario_fuzz
+#include <boost/test/unit_test.hpp>
+
+#include <random>
+
+#include "tests/scenario/scenario_support.h"
+
+using namespace railyard;
+using namespace railyard::test;
+
+namespace {
+
+/// A few seeded edits: bytes changed, inserted, removed, and spans copied from elsewhere in the text.
+std::string mutated(std::string text, std::mt19937& random) {
+  static const std::string kTelling = "{}[]:,-?*&!|>'\"%@#~ \n\t0123456789.e+\\";
+  const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
+  for (std::size_t edit = 1 + below(4); edit > 0; --edit) {
+    const std::size_t at = below(text.size() + 1);
+    switch (below(5)) {
+      case 0: text.insert(at, 1, kTelling[below(kTelling.size())]); break;
+      case 1:
+        if (at < text.size()) text[at] = static_cast<char>(below(256));
+        break;
+      case 2: text.erase(at, below(12)); break;
+      case 3: text.insert(at, text.substr(below(text.size() + 1), below(40))); break;
+      default:
+        if (at < text.size()) text[at] = kTelling[below(kTelling.size())];
+        break;
+    }
+  }
+  return text;
+}
+
+struct Tally {
+  std::size_t loaded = 0, refused = 0;
+
+  template <class Load>
+  void run(const Load& load) {
+    try {
+      load();
+      ++loaded;
+    } catch (const InputError& error) {  // anything else fails the test
+      ++refused;
+      const std::string what = error.what();
+      BOOST_TEST(what == printable(what));
+      BOOST_TEST(what.find(": error: ") != std::string::npos, what);
+    }
+  }
+};
+
+void fuzz_scenario(const std::string& file, const std::string& platform, unsigned seed) {
+  const Scratch scratch;
+  std::string text = text_of(file);
+  const std::string config = "models/llama-3.1-70b.json";
+  text.replace(text.find(config), config.size(), kSource + "/scenarios/" + config);
+  std::mt19937 random(seed);
+  Tally tally;
+  for (int round = 0; round < 3000; ++round) {
+    const std::string path = scratch.write("f.yaml", mutated(text, random));
+    tally.run([&] { load_scenario(path, {}, platform); });
+  }
+  BOOST_TEST(tally.loaded > 100u);  // comments leave many mutants valid
+  BOOST_TEST(tally.refused > 1000u);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(mutated_plx_scenario) { fuzz_scenario(kPlxScenario, "plx_box", 1); }
+
+BOOST_AUTO_TEST_CASE(mutated_dgx_scenario) { fuzz_scenario(kDgxScenario, "dgx_h100", 2); }
+
+BOOST_AUTO_TEST_CASE(mutated_options) {
+  const Scratch scratch;
+  const std::string path = scratch.write("s.yaml", small_scenario());
+  const std::vector<std::string> options{
+      "workload.requests={list: [{arrival_s: 1.5, prompt_tokens: 10, output_tokens: 4}, {prompt_tokens: 5}]}",
+      "machine.overrides={gpu: {hbm: {gb_per_s: 800}}, plx_uplink: {latency_ns: 110}}",
+      "workload.placement={decode: [7, 6, 5, 4, 3, 2, 1, 0]}", "fabric.classes.kv={vc: 1, weight: 2}"};
+  std::mt19937 random(3);
+  Tally tally;
+  for (int round = 0; round < 4000; ++round) {
+    const std::string option = mutated(options[random() % options.size()], random);
+    tally.run([&] { load_scenario(path, {option}, "plx_box"); });
+  }
+  BOOST_TEST(tally.loaded > 20u);
+  BOOST_TEST(tally.refused > 1000u);
+}
+
+BOOST_AUTO_TEST_CASE(mutated_config) {
+  const Scratch scratch;
+  const std::string path = scratch.write("s.yaml", small_scenario());
+  const std::string text = text_of(kSource + "/scenarios/models/mixtral-8x7b.json");
+  std::mt19937 random(4);
+  Tally tally;
+  for (int round = 0; round < 3000; ++round) {
+    scratch.write("m.json", mutated(text, random));
+    tally.run([&] { load_scenario(path, {"model.config=m.json"}, "plx_box"); });
+  }
+  BOOST_TEST(tally.loaded > 20u);
+  BOOST_TEST(tally.refused > 1000u);
+}
+
+BOOST_AUTO_TEST_CASE(mutated_traces) {
+  const Scratch scratch;
+  const std::string path = scratch.write("s.yaml", small_scenario());
+  const std::string azure =
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 "
+      "18:15:50.9951690,396,109\n";
+  const std::string mooncake =
+      "{\"timestamp\": 0, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1, 2]}\n"
+      "{\"timestamp\": 27482, \"input_length\": 7322, \"output_length\": 490, \"hash_ids\": [0, 14]}\n";
+  std::mt19937 random(5);
+  Tally tally;
+  for (int round = 0; round < 3000; ++round) {
+    const bool is_azure = random() % 2 == 0;
+    scratch.write("t", mutated(is_azure ? azure : mooncake, random));
+    tally.run([&] {
+      load_scenario(path,
+                    {std::string("workload.requests={format: ") + (is_azure ? "azure" : "mooncake") + ", file: t}"},
+                    "plx_box");
+    });
+  }
+  BOOST_TEST(tally.loaded > 100u);
+  BOOST_TEST(tally.refused > 1000u);
+}

@@ -1,0 +1,108 @@
+// What is generated from the parameter table is current, and agrees with what the loader does.
+#define BOOST_TEST_MODULE scenario_reference_page
+#include <boost/test/unit_test.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/scenario/scenario_support.h"
+
+using namespace railyard;
+using namespace railyard::test;
+
+namespace {
+
+const char* const kRegenerate = "regenerate with: build/bin/scenario_reference .";
+
+bool has_jsonschema() { return std::system("/usr/bin/python3 -c 'import jsonschema, yaml' >/dev/null 2>&1") == 0; }
+
+/// Whether python3-jsonschema accepts the YAML file against the shipped schema.
+bool validates(const std::string& file) {
+  const std::string script =
+      "import json, sys, yaml, jsonschema; s = json.load(open(sys.argv[1])); "
+      "jsonschema.Draft7Validator.check_schema(s); jsonschema.validate(yaml.safe_load(open(sys.argv[2])), s)";
+  const std::string command = "/usr/bin/python3 -c '" + script + "' '" + kSource +
+                              "/scenarios/scenario.schema.json' '" + file + "' 2>/dev/null";
+  return std::system(command.c_str()) == 0;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(page_is_current) {
+  BOOST_TEST((parameter_reference_markdown() == text_of(kSource + "/docs/scenario-reference.md")), kRegenerate);
+}
+
+BOOST_AUTO_TEST_CASE(schema_is_current) {
+  BOOST_TEST((scenario_schema().dump(2) + "\n" == text_of(kSource + "/scenarios/scenario.schema.json")), kRegenerate);
+}
+
+BOOST_AUTO_TEST_CASE(help_lists_every_kind_of_key) {
+  const std::string help = parameter_help("");
+  for (const std::string key :
+       {"model.config", "workload.prefill.tp", "workload.requests.list[].arrival_s", "workload.requests.rate_scale",
+        "machine.overrides.gpu", "fabric.classes.kv.vc", "workload.decode.steps"}) {
+    BOOST_TEST(help.find("  " + key + "  (") != std::string::npos, key);
+  }
+  BOOST_TEST(help.find("fabric.classes.kv.vc  (integer, 0 to 5, default 1)") != std::string::npos);
+  BOOST_TEST(
+      help.find("  machine.overrides.ib_cable  (InfiniBand cable)\n      gb_per_s, latency_ns, buffer_bytes\n") !=
+      std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(help_of_a_section_has_its_keys_and_no_others) {
+  const auto lists = [](const std::string& help, const std::string& key) {
+    return help.find("  " + key + "  (") != std::string::npos;
+  };
+  BOOST_TEST(lists(parameter_help("workload.requests"), "workload.requests.rate_scale"));
+  BOOST_TEST(!lists(parameter_help("workload.requests"), "workload.chunk_tokens"));
+  BOOST_TEST(lists(parameter_help("layer"), "workload.phase"));
+  BOOST_TEST(!lists(parameter_help("layer"), "workload.chunk_tokens"));
+  BOOST_TEST(lists(parameter_help("seed"), "seed"));
+  BOOST_TEST(lists(parameter_help("machine.overrides"), "machine.overrides.ib_cable.latency_ns"));
+  for (const std::string& section : parameter_sections()) BOOST_TEST(!parameter_help(section).empty(), section);
+  BOOST_CHECK_EXCEPTION(parameter_help("colective"), InputError, [](const InputError& e) {
+    return std::string(e.what()) == "--help colective: error: no such section (did you mean 'collective'?)";
+  });
+}
+
+BOOST_AUTO_TEST_CASE(shipped_scenarios_validate_by_jsonschema) {
+  if (!has_jsonschema()) {
+    BOOST_TEST_MESSAGE("skipped: no python3-jsonschema");
+    return;
+  }
+  std::size_t found = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(kSource + "/scenarios")) {
+    if (file.path().extension() != ".yaml" || file.path().parent_path().filename() == "sweeps") continue;
+    ++found;
+    BOOST_TEST(text_of(file.path().string()).find("# yaml-language-server: $schema=") == 0u, file.path().string());
+    BOOST_TEST(validates(file.path().string()), file.path().string());
+  }
+  BOOST_TEST(found >= 6u);
+}
+
+// The schema refuses what the loader refuses, as far as a schema can.
+BOOST_AUTO_TEST_CASE(schema_and_loader_agree) {
+  if (!has_jsonschema()) {
+    BOOST_TEST_MESSAGE("skipped: no python3-jsonschema");
+    return;
+  }
+  const Scratch scratch;
+  const auto agree = [&](const std::string& more, bool is_accepted) {
+    const std::string text = small_scenario() + more;
+    BOOST_TEST_CONTEXT(more) {
+      BOOST_TEST((scratch.refusal(text) == "accepted") == is_accepted);
+      BOOST_TEST(validates(scratch.path("s.yaml")) == is_accepted);
+    }
+  };
+  agree("", true);
+  agree("  decode: {steps: 4, max_batch: 0}\n", false);
+  agree("  placement: {decode: [7, 6, 5, 4, 3, 2, 1, 0]}\n", true);
+  agree("  placement: 3\n", false);
+  agree("  memory_limit_ratio: 0\n", false);
+  agree("  nic_rule: any\n", false);
+  agree("machine: {overrides: {gpu: {sm: {flop_per_clock: {bf16: 2048}}}, plx_uplink: {latency_ns: 10}}}\n", true);
+  agree("machine: {overrides: {gpu: {sm: {flop_per_clock: {bf17: 2048}}}}}\n", false);
+  agree("fabric: {transaction_bytes: 65536}\nevents: []\ncompute: {profile: null}\n", true);
+  agree("fabric: {transaction_bytes: none}\n", false);
+  agree("events: [1]\n", false);
+  agree("extra: 1\n", false);
+}

@@ -1,0 +1,265 @@
+"""The comparison of runs: what it prints, what it writes and what it refuses."""
+
+import contextlib
+import csv
+import html
+import json
+import os
+import pathlib
+import re
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "compare.py"
+sys.path.insert(0, str(SCRIPT.parent))
+
+from comparing import tables  # noqa: E402
+from comparing.runs import Run  # noqa: E402
+
+def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggregated_prefill", **changes):
+    names = ["GPU_P[0][0]_PCI", "IB_Cable_P[0]"]
+    summary = {
+        "schema_version": 1,
+        "kind": kind,
+        "platform": "plx_box",
+        "model": "tiny",
+        "seed": 1,
+        "complete": True,
+        "metrics": {
+            "requests": 1,
+            "ttft_s": ttft_s,
+            "ttft_p50_s": ttft_s,
+            "bubble_fraction": 0.125,
+            "prefill_capacity_tokens_per_s": 1024 / ttft_s,
+            "exposed_s": {"tp": 0.0, "kv": 3e-7},
+        },
+        "traffic": [{"class": "kv", "mean_actual_s": 4e-5, "mean_uncontended_s": 2e-5}],
+        "links": [
+            {"name": name, "direction": "tx", "busy_s": share * ttft_s, "utilisation": share}
+            for name, share in zip(names, busy)
+        ],
+    }
+    summary.update(changes)
+    os.makedirs(directory, exist_ok=True)
+    (pathlib.Path(directory) / "summary.json").write_text(json.dumps(summary))
+    rows = ["name,direction,waited_tp_s,waited_kv_s", f"{names[0]},tx,0.0,{waited_s}", f"{names[1]},tx,0.0,0.0"]
+    (pathlib.Path(directory) / "links.csv").write_text("\n".join(rows) + "\n")
+    return directory
+
+
+def run(*arguments):
+    return subprocess.run([str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def refused(*arguments):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def line_of(text, name):
+    """The columns of the line with this name, in the first table that has one."""
+    for table in text.split("\n\n"):
+        found = [line for line in table.splitlines() if line.startswith("  " + name + "  ")]
+        if found:
+            assert len(found) == 1, (name, text)
+            return re.split(r"\s{2,}", found[0].strip())
+    raise AssertionError((name, text))
+
+
+def test_values_stand_side_by_side_with_their_ratio_to_the_first(tmp_path):
+    runs = [write_run(tmp_path / "a", 0.5), write_run(tmp_path / "b", 0.4, waited_s=3e-6), write_run(tmp_path / "c", 2.0)]
+    done = run(*runs)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert line_of(done.stdout, "metric") == ["metric", "a", "b", "ratio", "c", "ratio"]
+    assert line_of(done.stdout, "ttft_s") == ["ttft_s", "500.000 ms", "400.000 ms", "0.800", "2.000 s", "4.000"]
+    assert line_of(done.stdout, "exposed_s.kv")[1] == "300.000 ns"
+    assert line_of(done.stdout, "exposed_s.tp") == ["exposed_s.tp", "0 s", "0 s", "0 s"]  # no ratio to nothing
+    assert line_of(done.stdout, "bubble_fraction")[1] == "12.50 %"
+    assert line_of(done.stdout, "prefill_capacity_tokens_per_s")[1:4] == ["2048.0", "2560.0", "1.250"]
+    assert line_of(done.stdout, "kv.mean_actual_s")[1] == "40.000 us"
+    assert line_of(done.stdout, "GPU_P[0][0]_PCI tx")[1] == "50.00 %"
+    assert line_of(done.stdout, "kv for GPU_P[0][0]_PCI tx")[1:4] == ["2.000 us", "3.000 us", "1.500"]
+    assert "IB_Cable_P[0] tx  " not in done.stdout.split("waiting")[1]  # nothing waited there
+    assert "ttft_p50_s" not in done.stdout  # of a single request
+
+
+def test_percentiles_show_where_there_are_several_requests(tmp_path):
+    metrics = {"requests": 8, "ttft_p50_s": 0.1}
+    runs = [write_run(tmp_path / name, 0.5, metrics=metrics) for name in "ab"]
+    assert line_of(run(*runs).stdout, "ttft_p50_s")[1] == "100.000 ms"
+
+
+@pytest.mark.parametrize("name, text", [("busbw_gb_per_s.8192", "0.5"), ("time_s.8192", "500.000 ms"), ("tflops.hopper", "0.5")])
+def test_a_name_tells_its_unit_before_or_behind_a_point(name, text):
+    assert tables.formatter(name)(0.5) == text
+
+
+def test_links_limits_the_list_and_keeps_the_busiest_of_every_run(tmp_path):
+    runs = [write_run(tmp_path / "a", 0.5, busy=(0.5, 0.25)), write_run(tmp_path / "b", 0.5, busy=(0.125, 0.25))]
+    links = run(*runs, "--links", 1).stdout.split("busiest links")[1]
+    assert line_of(links, "GPU_P[0][0]_PCI tx")[1:] == ["50.00 %", "12.50 %", "0.250"]
+    assert line_of(links, "IB_Cable_P[0] tx")[1:] == ["25.00 %", "25.00 %", "1.000"]
+
+
+def test_every_class_shows_the_three_links_where_it_waited_longest(tmp_path):
+    waits = {"A": (9, 1), "B": (8, 2), "C": (7, 3), "D": (6, 4)}
+    for name in "ab":
+        rows = ["name,direction,waited_tp_s,waited_kv_s"] + [f"{link},tx,{tp},{kv}" for link, (tp, kv) in waits.items()]
+        (write_run(tmp_path / name, 0.5) / "links.csv").write_text("\n".join(rows) + "\n")
+    text = run(tmp_path / "a", tmp_path / "b").stdout.split("waiting")[1]
+    assert re.findall(r"(\w+ for \w) tx", text) == ["tp for A", "tp for B", "tp for C", "kv for D", "kv for C", "kv for B"]
+
+
+def test_a_metric_that_one_run_lacks_is_a_dash(tmp_path):
+    first = write_run(tmp_path / "a", 0.5)
+    second = write_run(tmp_path / "b", 0.5, metrics={"requests": 1, "only_here_s": 1.0})
+    text = run(first, second).stdout
+    assert line_of(text, "ttft_s") == ["ttft_s", "500.000 ms", "-"]
+    assert line_of(text, "only_here_s") == ["only_here_s", "-", "1.000 s"]
+
+
+def test_labels_are_the_shortest_tails_that_differ_and_say_what_is_incomplete(tmp_path):
+    runs = [write_run(tmp_path / "x" / "out", 0.5), write_run(tmp_path / "y" / "out", 0.5, complete=False)]
+    assert line_of(run(*runs).stdout, "metric") == ["metric", "x/out", "y/out (incomplete)", "ratio"]
+
+
+def test_csv_holds_every_number_unrounded(tmp_path):
+    runs = [write_run(tmp_path / "a", 1 / 3), write_run(tmp_path / "b", 0.1)]
+    assert run(*runs, "--csv", tmp_path / "t.csv").returncode == 0
+    rows = list(csv.reader((tmp_path / "t.csv").open()))
+    assert rows[0] == ["quantity", "a", "b"]
+    table = {row[0]: row[1:] for row in rows[1:]}
+    assert len(table) == len(rows) - 1
+    assert [float(value) for value in table["ttft_s"]] == [1 / 3, 0.1]
+    assert table["IB_Cable_P[0] tx utilisation"] == ["0.25", "0.25"]
+    assert table["GPU_P[0][0]_PCI tx waited_kv_s"] == ["2e-06", "2e-06"]
+
+
+# A prefill window of 1 s: kernels 0.4 s, all-reduces 0.3 s, the gate 0.05 s, a bubble of 0.25 s of which 0.1 s wait for activations.
+WINDOW = {
+    "requests": 1, "prefill_window_s": 1.0, "stage_utilisation": {"stage0": 0.5, "stage1": 0.3}, "bubble_fraction": 0.25,
+    "exposed_s": {"tp": 0.3, "tp_sync": 0.05, "pp": 0.1, "kv": 0.02, "host": 0.0},
+    "decode": {"steps": 4, "step_s": 0.05, "exposed_s": {"tp": 0.08, "tp_sync": 0.0, "pp": 0.04, "host": 0.0}},
+}
+
+
+def test_where_the_time_moved(tmp_path):
+    more = WINDOW | {"prefill_window_s": 1.2, "stage_utilisation": {"stage0": 0.4}, "bubble_fraction": 0.125, "exposed_s": WINDOW["exposed_s"] | {"tp": 0.5}}
+    runs = [write_run(tmp_path / "a", 1.0, metrics=WINDOW), write_run(tmp_path / "b", 1.2, metrics=more)]
+    table = run(*runs).stdout.split("where the time moved")[1].split("\n\n")[0]
+    rows = {line[0]: line[1:] for line in (re.split(r"\s{2,}", text.strip()) for text in table.splitlines()[1:])}
+    assert rows == {
+        "prefill: kernels": ["400.000 ms", "480.000 ms", "+80.000 ms"],
+        "prefill: all-reduces": ["300.000 ms", "500.000 ms", "+200.000 ms"],
+        "prefill: waiting for the last peer": ["50.000 ms", "50.000 ms", "0"],
+        "prefill: waiting for activations": ["100.000 ms", "100.000 ms", "0"],
+        "prefill: bubble": ["150.000 ms", "50.000 ms", "-100.000 ms"],
+        "prefill: the rest": ["-", "20.000 ms"],
+        "prefill": ["1.000 s", "1.200 s", "+200.000 ms"],
+        "handoff": ["20.000 ms", "20.000 ms", "0"],
+        "decode step: all-reduces": ["20.000 ms", "20.000 ms", "0"],
+        "decode step: waiting for activations": ["10.000 ms", "10.000 ms", "0"],
+        "decode step: kernels and the rest": ["20.000 ms", "20.000 ms", "0"],
+        "decode step": ["50.000 ms", "50.000 ms", "0"],
+    }
+
+
+@pytest.mark.parametrize("tp, pp", [(2, 2), (4, 1), (1, 3)])
+def test_the_parts_of_a_real_prefill_are_the_whole(tmp_path, tp, pp):
+    from platform_runs import succeed, tiny
+
+    sets = ["--set", f"workload.prefill.tp={tp}", "--set", f"workload.prefill.pp={pp}", "--set", "workload.requests.count=3"]
+    succeed("plx_box", tiny(tmp_path), "--out", tmp_path / "out", "--quiet", *sets)
+    found = tables.parts(Run(str(tmp_path / "out"), "out").metrics)
+    assert "prefill: the rest" not in found and min(found.values()) >= 0
+    assert sum(value for name, value in found.items() if name.startswith("prefill: ")) == pytest.approx(found["prefill"], rel=1e-9)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode", "training"])
+def test_the_parts_of_a_real_layer_are_the_whole(tmp_path, phase):
+    from platform_runs import ROOT, succeed
+
+    succeed("dgx_h100", ROOT / "scenarios" / "layers" / f"{phase}.yaml", "--out", tmp_path / "out", "--quiet")
+    found = tables.parts(Run(str(tmp_path / "out"), "out").metrics)
+    assert list(found) == ["layer: kernels", "layer: collectives", "layer"] and min(found.values()) > 0
+    assert found["layer: kernels"] + found["layer: collectives"] == pytest.approx(found["layer"], rel=1e-9)
+
+
+def test_links_that_changed_most_come_first(tmp_path):
+    runs = [write_run(tmp_path / "a", 0.5, busy=(0.5, 0.25)), write_run(tmp_path / "b", 0.5, busy=(0.45, 0.375)), write_run(tmp_path / "c", 0.5, busy=(0.5, 0.25))]
+    changed = run(*runs).stdout.split("links that changed most")[1].split("\n\n")[0].splitlines()[1:]
+    assert [re.split(r"\s{2,}", line.strip()) for line in changed] == [
+        ["IB_Cable_P[0] tx", "25.00 %", "37.50 %", "+12.50 points", "25.00 %", "0"],
+        ["GPU_P[0][0]_PCI tx", "50.00 %", "45.00 %", "-5.00 points", "50.00 %", "0"],
+    ]
+    assert "links that changed most" not in run(runs[0], runs[2]).stdout
+
+
+def test_markdown_and_html_say_what_the_terminal_says(tmp_path):
+    runs = [write_run(tmp_path / "a|b", 0.5), write_run(tmp_path / "<b>", 0.4)]
+    done = run(*runs, "--markdown", tmp_path / "t.md", "--html", tmp_path / "t.html")
+    assert done.returncode == 0, done.stderr
+    printed = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines() if line.startswith("  ")]
+    markdown = (tmp_path / "t.md").read_text()
+    rows = [[cell.strip(" `").replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in markdown.splitlines() if line.startswith("| ") and "---" not in line]
+    assert [[cell for cell in row if cell] for row in rows] == printed
+    page = (tmp_path / "t.html").read_text()
+    cells = [[html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", line) if cell] for line in re.findall(r"<tr>(.*?)</tr>", page)]
+    titles = re.findall(r"<caption>([^<]*)</caption>", page)
+    assert len(titles) == page.count("<table>") == 5
+    assert [row if row[0] not in titles else row[1:] for row in printed] == cells
+    assert not re.search(r"<script|<link|src=|href=|url\(", page) and "<b>" not in page
+
+
+def test_points_of_a_sweep(tmp_path):
+    sweep = tmp_path / "sweep"
+    rows = [(1, 1, "done"), (2, 1, "done"), (2, 2, "failed"), (2, 3, "missing")]
+    for tp, pp, status in rows:
+        if status == "done":
+            write_run(sweep / "points" / f"{tp}{pp}" / "out", 0.5 / tp)
+    with contextlib.closing(sqlite3.connect(sweep / "results.sqlite")) as database, database:
+        database.execute("CREATE TABLE meta (key, value)")
+        database.execute("INSERT INTO meta VALUES ('schema_version', '1')")
+        database.execute("CREATE TABLE runs (status, error, directory, tp, pp, note)")
+        for tp, pp, status in rows:
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, 'x')", (status, "no room" if status == "failed" else None, f"points/{tp}{pp}", tp, pp))
+    done = run(f"{sweep}:note=x,tp=1,pp=1", f"{sweep}:note=x,tp=2,pp=1")
+    assert line_of(done.stdout, "metric") == ["metric", "tp=1", "tp=2", "ratio"]
+    assert line_of(done.stdout, "ttft_s") == ["ttft_s", "500.000 ms", "250.000 ms", "0.500"]
+    alone = write_run(tmp_path / "alone", 0.25)
+    assert line_of(run(alone, f"{sweep}:tp=1").stdout, "metric") == ["metric", "alone", f"{sweep}:tp=1", "ratio"]
+    for wanted, words in [("tp=2", "3 points of the sweep are so; expected one"), ("tp=9", "0 points of the sweep are so; expected one"),
+                          ("tq=2", "no axis 'tq'; there are: status, error, directory, tp, pp, note"), ("tp", "'tp' is not AXIS=VALUE"),
+                          ("tp=2,pp=2", "failed: no room"), ("tp=2,pp=3", "missing")]:
+        assert refused(alone, f"{sweep}:{wanted}") == f"compare.py: error: {sweep}:{wanted}: {words}\n"
+    assert refused(alone, sweep) == f"compare.py: error: {sweep}: a sweep; say which of its points: {sweep}:AXIS=VALUE,...\n"
+    assert refused(f"{sweep}:tp=1", f"{sweep}:tp=1").endswith(": given twice\n")
+    with contextlib.closing(sqlite3.connect(sweep / "results.sqlite")) as database, database:
+        database.execute("UPDATE meta SET value = '2'")
+    assert refused(alone, f"{sweep}:tp=1").endswith("results.sqlite: schema_version is not 1; written by another version of Railyard?\n")
+
+
+def test_bad_input_is_one_line(tmp_path):
+    good = write_run(tmp_path / "good", 0.5)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "summary.json").write_text("no")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "summary.json").write_text('{"schema_version": 1}')
+    other = write_run(tmp_path / "other", 0.5, kind="training")
+    newer = write_run(tmp_path / "newer", 0.5, schema_version=2)
+    unlinked = write_run(tmp_path / "unlinked", 0.5)
+    (unlinked / "links.csv").unlink()
+    assert refused(good) == "compare.py: error: one run only: nothing to compare\n"
+    assert refused(good, good) == f"compare.py: error: {good}: given twice\n"
+    assert refused(good, tmp_path / "none").endswith("none/summary.json: No such file or directory; expected summary.json in the --out directory of a run\n")
+    assert "text/summary.json: not summary.json in the --out directory of a run: " in refused(good, tmp_path / "text")
+    assert refused(good, tmp_path / "bare").endswith("bare/summary.json: has no kind; written by another version of Railyard?\n")
+    assert refused(good, newer).endswith("schema_version: expected 1, got 2; written by another version of Railyard?\n")
+    assert refused(good, other).endswith("runs of different kinds: disaggregated_prefill, training\n")
+    assert refused(good, unlinked).endswith("unlinked/links.csv: No such file or directory; expected the links of a run\n")
+    assert refused(good, other, "--links", "0").endswith("'0' is no number from 1 on\n")

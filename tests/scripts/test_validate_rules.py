@@ -1,0 +1,230 @@
+"""Rules of validation class fabric: what the columns of a measured row become, and what is refused with which reason."""
+
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import runner  # noqa: E402
+from validation import CLASSES, collectives, comparison, rows, systems  # noqa: E402
+
+FABRIC = CLASSES["fabric"]
+
+COLLECTIVE = {"id": "X-1", "category": "1-collectives", "system": "h100_sxm", "device": "NVIDIA H100 80GB HBM3", "n_gpus": "8",
+              "nodes": "1", "fabric": "NVSwitch3/NVLink4 900GB/s", "op": "all_reduce", "bytes": "1048576", "library": "NCCL 2.29.2",
+              "metric": "time", "value": "25.4", "unit": "us"}
+POINT_TO_POINT = {"id": "P-1", "category": "2-point-to-point", "system": "HGX H100 8 GPU", "kind": "p2pBandwidthLatencyTest",
+                  "link": "NVLink4 x18 via NVSwitch", "bytes": "", "config": "", "metric": "uni_bw", "value": "371", "unit": "GB/s"}
+
+
+def row(base=COLLECTIVE, **changes):
+    columns = base | changes
+    return rows.Row("table.csv", 2, columns, float(columns["value"]))
+
+
+def mapped(base=COLLECTIVE, **changes):
+    return FABRIC.map_row(row(base, **changes))
+
+
+def reason(base=COLLECTIVE, **changes):
+    with pytest.raises(rows.Unmapped) as caught:
+        mapped(base, **changes)
+    return str(caught.value)
+
+
+def node(one):
+    return one.scenario["machine"]["groups"]["node"]
+
+
+# --- systems by name
+
+@pytest.mark.parametrize("system, device, gpu, platform", [
+    ("a100_sxm", "NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", "dgx_a100"),
+    ("some cluster A100-SXM4-40GB", "", "A100-SXM4-40GB", "dgx_a100"),
+    ("3x8 A100-40G", "", "A100-SXM4-40GB", "dgx_a100"),
+    ("a800_sxm", "NVIDIA A800-SXM4-80GB", "A800-SXM4-80GB", "dgx_a100"),
+    ("h200_sxm", "NVIDIA H200", "H200-SXM-141GB", "dgx_h100"),
+    ("8xH20 node", "", "H20-SXM-96GB", "dgx_h100"),
+    ("H800 cluster", "", "H800-SXM5-80GB", "dgx_h100"),
+    ("b300_sxm", "NVIDIA B300 SXM6 AC", "B300-SXM-270GB", "dgx_b200"),
+    ("gb200", "NVIDIA GB200", "GB200-186GB", "gb200_nvl72"),
+    ("gb300", "", "GB300-278GB", "gb200_nvl72"),
+    ("h100_pcie", "NVIDIA H100 PCIe", "H100-PCIe-80GB", "plx_box"),
+    ("a100_pairwise_nvlink", "", "A100-PCIe-80GB", "plx_box"),
+    ("l20", "NVIDIA L20", "L20-48GB", "plx_box"),
+    ("a40_pairwise_nvlink", "", "A40-48GB", "plx_box"),
+    ("8x RTX4090", "", "RTX-4090", "plx_box"),
+    ("rtx_pro_6000_server", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000-Blackwell-Server", "plx_box"),
+    ("AWS p5en.48xlarge", "", "H200-SXM-141GB", "dgx_h100"),
+    ("AWS p4d", "", "A100-SXM4-40GB", "dgx_a100"),
+])
+def test_names_become_datasheets_and_platforms(system, device, gpu, platform):
+    one = mapped(system=system, device=device, fabric="", n_gpus="4")
+    assert (node(one)["gpu"], one.platform) == (gpu, platform)
+
+
+def test_a_fabric_decides_the_form_of_a_gpu_whose_name_is_silent():
+    assert node(mapped(system="4x A100", device="", fabric="PCIe4", n_gpus="4"))["gpu"] == "A100-PCIe-80GB"
+    assert node(mapped(system="8x A100", device="", fabric="NVSwitch2 and PCIe4"))["gpu"] == "A100-SXM4-80GB"
+
+
+def test_boxes_of_cards_have_the_switch_of_their_generation_and_the_uplinks_that_are_named():
+    plx = {text: mapped(system=text, device="", fabric="PCIe", n_gpus="4").scenario["machine"]["plx"]
+           for text in ("4xV100 PCIe", "L40S", "H100 PCIe, single root", "L20 cascaded")}
+    assert list(plx.values()) == [{"datasheet": "pex8796"}, {"datasheet": "pex88096"}, {"datasheet": "pex89144", "uplink": "single_root"},
+                                  {"datasheet": "pex88096", "uplink": "cascaded"}]
+
+
+def test_every_shipped_gpu_datasheet_is_found_by_its_own_name():
+    for gpu in systems.gpus():
+        assert systems.gpu_of(row(system=gpu.name.lower().replace("-", "_"), device="", fabric="")).name == gpu.name
+
+
+@pytest.mark.parametrize("changes, what", [
+    ({"system": "tpu_v5", "device": ""}, "no GPU datasheet for 'tpu_v5'"),
+    ({"system": "GH200", "device": ""}, "no GPU datasheet for 'GH200'"),
+    ({"system": "H800 PCIe", "device": ""}, "no datasheet for the PCIe card H800"),
+    ({"system": "MI300X", "device": ""}, "no platform has the xGMI mesh of MI300X"),
+    ({"system": "DGX-1 V100-SXM2", "device": ""}, "no platform has V100 GPUs"),
+    ({"fabric": "NVLink3 fully connected"}, "NVLinks from GPU to GPU, without switches: no platform has them"),
+    ({"op": "gather"}, "operation 'gather' is not one of"),
+    ({"metric": "power"}, "metric 'power' is not time, busbw or algbw"),
+    ({"unit": "furlongs"}, "unit 'furlongs' of time"),
+    ({"bytes": "4-64 B"}, "bytes '4-64 B' is no whole number"),
+    ({"bytes": ""}, "a time without a size"),
+    ({"n_gpus": ""}, "n_gpus is ''"),
+    ({"n_gpus": "9", "nodes": "1"}, "9 GPUs in a server: dgx_h100 has 8"),
+    ({"n_gpus": "16", "nodes": "3"}, "16 GPUs do not spread evenly over 3 servers"),
+    ({"n_gpus": "16", "nodes": "2"}, "no network named"),
+    ({"n_gpus": "16", "nodes": "2", "fabric": "IB FDR"}, "no NIC datasheet for infiniband at 56 Gb/s"),
+    ({"n_gpus": "16", "nodes": "2", "fabric": "RoCE"}, "roce of a rate that is not named"),
+    ({"algo": "CollNet"}, "SHARP"),
+    ({"ep_ranks": "8"}, "mixture-of-experts"),
+    ({"category": "3-compute"}, "belongs to another class: category '3-compute'"),
+])
+def test_what_cannot_be_mapped_says_why(changes, what):
+    assert reason(**changes).startswith(what) or what in reason(**changes)
+
+
+@pytest.mark.parametrize("fabric, nic, per_server", [
+    ("8x HDR200", "connectx6_hdr", 8),
+    ("4x HDR200 IB per node", "connectx6_hdr", 4),
+    ("NDR InfiniBand", "connectx7_ndr", None),
+    ("IB", "connectx7_ndr", None),
+    ("8x ConnectX-7 400G RoCE per node", "connectx7_roce", 8),
+    ("RoCEv2 200 Gbps", "connectx6_roce", None),
+    ("32 EFA x 100 Gbps", "efa_100g", 32),
+    ("EDR", "connectx5_edr", None),
+    ("XDR800", "connectx8_xdr", None),
+    ("HDR100", "connectx5_edr", None),
+    ("8x 80GB GPUs, 4x NDR", "connectx7_ndr", 4),
+])
+def test_networks_by_protocol_and_rate(fabric, nic, per_server):
+    machine = mapped(n_gpus="16", nodes="2", fabric=fabric).scenario["machine"]
+    assert machine["groups"]["node"]["servers"] == 2
+    assert machine["nic"] == {"datasheet": nic} | ({"per_server": per_server} if per_server else {})
+
+
+def test_a_cloud_instance_brings_its_network():
+    machine = mapped(system="p5en.48xlarge", device="", fabric="", n_gpus="32", nodes="4").scenario["machine"]
+    assert machine["nic"] == {"datasheet": "efa_200g", "per_server": 16}
+
+
+def test_one_server_has_no_network_and_a_rack_is_one_server():
+    assert "nic" not in mapped().scenario["machine"]
+    one = mapped(system="gb200", device="", n_gpus="16", nodes="4", fabric="NVL NVLink5")
+    assert (one.platform, node(one)["servers"], one.scenario["workload"]["ranks_per_server"]) == ("gb200_nvl72", 1, 16)
+
+
+# --- collectives
+
+@pytest.mark.parametrize("changes, workload", [
+    ({}, {"op": "all_reduce", "library": "nccl", "algorithm": "auto"}),
+    ({"op": "alltoall", "n_gpus": "4"}, {"op": "all_to_all", "library": "nccl", "algorithm": "auto", "ranks_per_server": 4}),
+    ({"algo": "Ring (NVLS disabled)"}, {"op": "all_reduce", "library": "nccl", "algorithm": "ring"}),
+    ({"algo": "Ring/Tree"}, {"op": "all_reduce", "library": "nccl", "algorithm": "auto"}),
+    ({"algo": "NVLS"}, {"op": "all_reduce", "library": "nccl", "algorithm": "auto"}),
+    ({"kernel": "TRTLLM", "library": ""}, {"op": "all_reduce", "library": "trtllm", "algorithm": "auto", "in_graph": True}),
+    ({"kernel": "vLLM_custom_graph", "library": ""}, {"op": "all_reduce", "library": "vllm", "algorithm": "auto", "in_graph": True}),
+    ({"kernel": "SGLang_CustomAllReduce_eager", "library": ""}, {"op": "all_reduce", "library": "sglang", "algorithm": "auto"}),
+    ({"algo": "one-shot custom"}, {"op": "all_reduce", "library": "vllm", "algorithm": "one_shot", "in_graph": True}),
+])
+def test_columns_become_a_workload(changes, workload):
+    assert mapped(**changes).scenario["workload"] == {"kind": "collective"} | workload
+
+
+def left(tmp_path, metrics, **tables):
+    """A run that left these."""
+    (tmp_path / "out").mkdir()
+    for name, lines in tables.items():
+        (tmp_path / "out" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    return runner.Result(runner.Point("point", "box", {}), tmp_path, {"metrics": metrics}, "")
+
+
+def test_predictions_are_read_in_the_rows_metric(tmp_path):
+    sizes = {str(1 << 20): 60.0, str(collectives.PEAK_BYTES): 450.0}
+    result = left(tmp_path, {"time_s": {str(1 << 20): 30e-6}, "busbw_gb_per_s": sizes})
+    for changes, value in (({}, 30), ({"metric": "time_min", "unit": "ms"}, 0.03), ({"metric": "busbw", "unit": "GB/s"}, 60),
+                           ({"metric": "busbw", "unit": "Gb/s"}, 480), ({"metric": "busbw", "unit": "GB/s", "bytes": ""}, 450)):
+        one = mapped(**changes)
+        assert one.read(result) / one.unit == pytest.approx(value), changes
+    with pytest.raises(rows.Unmapped):
+        mapped(bytes="512").read(result)
+
+
+def test_rows_that_differ_in_size_share_a_run():
+    outcomes = comparison.map_rows(FABRIC, [row(bytes=size) for size in ("2048", "512", "512", "1024")] + [row(n_gpus="2")])
+    points = comparison.assign_points(FABRIC, outcomes)
+    assert [point.scenario["workload"]["sizes_bytes"] for point in points] == [[1 << 20], [512, 1024, 2048]]
+    assert len({point.name for point in points}) == 2
+    assert outcomes[0].point is outcomes[3].point
+
+
+def test_large_sizes_run_apart_with_larger_transactions():
+    outcomes = comparison.map_rows(FABRIC, [row(bytes="512"), row(bytes=str(1 << 29))])
+    large, small = comparison.assign_points(FABRIC, outcomes)
+    assert large.scenario["fabric"] == {"transaction_bytes": 65536}
+    assert small.scenario["fabric"] == {}
+
+
+# --- point to point
+
+def test_matrix_statistics_and_variants(tmp_path):
+    lines = ["measure,from,to,gb_per_s,latency_us", "unidirectional,0,0,99,"]
+    for i, value in enumerate((1, 2, 4), start=1):
+        lines += [f"unidirectional,0,{i},{value},", f"bidirectional,0,{i},{2 * value},", f"latency,0,{i},,{3 * value}"]
+    result = left(tmp_path, {}, p2p=lines)
+    expected = {"uni_bw": 2, "uni_bw_min": 1, "uni_bw_max": 4, "bidir_bw": 4, "sum_56_pairs": 7, "uni_bw_sm_copy_min": 1, "uni_bw_nop2p_max": 4}
+    for metric, value in expected.items():
+        one = mapped(POINT_TO_POINT, metric=metric)
+        assert one.read(result) / one.unit == pytest.approx(value), metric
+    latency = mapped(POINT_TO_POINT, metric="latency_p2p_max", unit="us")
+    assert latency.read(result) / latency.unit == pytest.approx(12)
+    assert mapped(POINT_TO_POINT, metric="uni_bw_sm_copy_min").scenario["workload"]["engine"] == "sm"
+    bounced = {"gpu": {"pcie": {"p2p": False}}}
+    assert mapped(POINT_TO_POINT, metric="latency_nop2p_min", unit="us").scenario["machine"]["overrides"] == bounced
+    assert mapped(system="8x L40S", device="", fabric="PCIe4, P2P disabled").scenario["machine"]["overrides"] == bounced
+    assert "overrides" not in mapped().scenario["machine"]
+    assert "own memory" in reason(POINT_TO_POINT, metric="local_bw_min")
+
+
+def test_pairs_of_cards():
+    bridged = {"system": "A100-80G PCIe, NVLink-bridged pairs"}
+    assert mapped(POINT_TO_POINT, link="NVLink bridge", **bridged).scenario["workload"]["ranks"] == [0, 1]
+    assert mapped(POINT_TO_POINT, link="PCIe4 cross-socket (SYS)", **bridged).scenario["workload"]["ranks"] == [0, 4]
+    assert mapped(POINT_TO_POINT, link="NVLink bridge", **bridged).scenario["machine"]["nvlink_bridge"] == "pairs"
+    assert "nvlink_bridge" not in mapped(system="A100-PCIe 2x2", device="", fabric="IB", n_gpus="4", nodes="2").scenario["machine"]
+
+
+def test_rdma_sweeps(tmp_path):
+    changes = {"system": "2 nodes CX-6 HDR200", "kind": "ib_write_bw", "link": "IB HDR200 8 QP", "bytes": "65536", "metric": "bw_avg",
+               "unit": "MB/s(perftest MiB/s)"}
+    one = mapped(POINT_TO_POINT, **changes)
+    assert one.scenario["machine"]["nic"] == {"datasheet": "connectx6_hdr"}
+    assert one.scenario["workload"]["queue_pairs"] == 8
+    assert one.read(left(tmp_path, {"write_gb_per_s": {"65536": 20.0}})) / one.unit == pytest.approx(20e9 / 2**20)
+    assert mapped(POINT_TO_POINT, **changes | {"kind": "ib_write_lat", "unit": "us", "metric": "t_typical"}).operation == "ib_write_lat"
+    assert "not a test of the fabric" in reason(POINT_TO_POINT, kind="Mooncake transfer engine")

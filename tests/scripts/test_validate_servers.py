@@ -1,0 +1,76 @@
+"""Validation class servers: which scenario a row of a whole server becomes, and how TTFT and TPOT are read from its run."""
+
+import csv
+import pathlib
+import sys
+import types
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from validation import CLASSES, comparison, rows, servers  # noqa: E402
+
+ROW = {"id": "S-1", "category": "5-inference", "system": "H100 SXM", "model": "Llama-3.1-70B", "n_gpus": "2", "precision": "fp8",
+       "framework": "vLLM 0.15.1", "tp": "2", "input_len": "1024", "output_len": "8192", "concurrency": "4", "metric": "TPOT", "value": "18",
+       "unit": "ms"}
+
+
+def mapped(name="servers", **columns):
+    row = rows.Row("servers.csv", 2, ROW | columns, 18.0)
+    return CLASSES[name].map_row(row)
+
+
+def test_a_row_becomes_two_groups_of_its_gpus():
+    experiment = mapped()
+    assert experiment.platform == "dgx_h100" and experiment.operation == "TPOT vLLM" and experiment.size_class == "TP2"
+    scenario = experiment.scenario
+    assert {group["gpu"] for group in scenario["machine"]["groups"].values()} == {"H100-SXM5-80GB"}
+    workload = scenario["workload"]
+    assert workload["host"] == {"preset": "vllm_v1"} and workload["prefill"] == {"tp": 2, "pp": 1}
+    assert workload["requests"] == {"count": 4, "prompt_tokens": 1024 + 4096}  # in the middle of the answer
+    assert workload["decode"] == {"steps": 64 + 4 * 5120 // 256, "max_batch": 4}
+    assert mapped("servers_no_host").scenario["workload"]["host"] == {"preset": "none"}
+
+
+def test_a_first_token_is_one_request_without_decode():
+    workload = mapped(metric="TTFT").scenario["workload"]
+    assert workload["requests"] == {"count": 1, "prompt_tokens": 1024} and workload["decode"]["steps"] == 0
+
+
+@pytest.mark.parametrize("columns, reason", [
+    ({"metric": "TTFT", "output_len": "1024", "input_len": "8192"}, "prompts wait for each other"),
+    ({"concurrency": "64"}, "the scheduler's"),
+    ({"metric": "tokens/s"}, "neither TTFT nor TPOT"),
+    ({"model": "Falcon-180B"}, "no configuration of model"),
+    ({"precision": "fp4"}, "is none of"),
+    ({"tp": "4+8"}, "two sizes"),
+    ({"input_len": ""}, "has no input_len"),
+])
+def test_what_cannot_be_mapped_says_why(columns, reason):
+    with pytest.raises(rows.Unmapped, match=reason):
+        mapped(**columns)
+
+
+def test_tpot_is_the_gap_while_all_decode_and_the_others_prompts(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    header = ["decode_begin_ns", "end_time", "first_token_ns", "ITL"]
+    ms = 1_000_000
+    written = [(100 * ms, 300 * ms, 50 * ms, [60 * ms] + [10 * ms] * 5 + [14 * ms] * 10),   # alone, then both
+               (160 * ms, 340 * ms, 150 * ms, [24 * ms] + [14 * ms] * 9 + [10 * ms] * 4)]
+    with open(out / "requests.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(written)
+    result = types.SimpleNamespace(directory=tmp_path, summary={"metrics": {"prefill_window_s": 0.4}})
+    assert servers.tpot(result, 1, 128) == pytest.approx(14e-3)
+    assert servers.tpot(result, 2, 101) == pytest.approx(14e-3 + 0.2 / 100)  # the other's prompt, over a hundred gaps
+
+
+def test_the_shipped_rows_are_forty_and_more_of_both_metrics_and_all_engines():
+    outcomes = comparison.map_rows(CLASSES["servers"], rows.read(str(ROOT / "validation" / "servers.csv")))
+    operations = [outcome.experiment.operation for outcome in outcomes if not outcome.skipped]
+    assert sum(name.startswith("TTFT") for name in operations) >= 40 and sum(name.startswith("TPOT") for name in operations) >= 40
+    assert {name.split(" ")[1] for name in operations} == {"vLLM", "TensorRT-LLM", "SGLang", "NIM"}

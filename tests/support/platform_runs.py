@@ -1,0 +1,54 @@
+"""Running the platform executables, for the tests that look at them from outside."""
+
+import csv
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("RAILYARD_BIN", ROOT / "build" / "bin")).resolve()
+PLATFORMS = ["plx_box", "dgx_a100", "dgx_h100", "dgx_b200", "gb200_nvl72"]
+
+if not (BIN / "plx_box").exists():
+    pytest.skip(f"no executables in {BIN}: build them, or set RAILYARD_BIN", allow_module_level=True)
+
+TINY = f"""\
+model: {{config: {ROOT}/tests/models/tiny.json}}
+workload:
+  kind: disaggregated_prefill
+  requests: {{count: 1, prompt_tokens: 700}}
+  chunk_tokens: 256
+  host: {{preset: none}}
+  prefill: {{tp: 2, pp: 2}}
+  decode: {{tp: 2, pp: 2, steps: 3}}
+"""
+
+
+def run(platform, *arguments, cwd=None):
+    """Runs an executable to its end."""
+    return subprocess.run([str(BIN / platform), *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def tiny(folder, text=TINY):
+    """A scenario of a small model. Returns its path."""
+    path = pathlib.Path(folder) / "tiny.yaml"
+    path.write_text(text)
+    return path
+
+
+def succeed(platform, *arguments, cwd=None):
+    result = run(platform, *arguments, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def rows(path):
+    with open(path, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def summary(folder):
+    return json.loads((pathlib.Path(folder) / "summary.json").read_text())

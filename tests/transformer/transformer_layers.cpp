@@ -1,0 +1,183 @@
+#define BOOST_TEST_MODULE transformer_layers
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include "tests/gpu/kernels_datasheets.h"
+#include "tests/transformer/transformer_models.h"
+#include "workload/transformer/layer_kernels.h"
+#include "workload/transformer/parameters.h"
+
+using namespace railyard;
+using namespace railyard::workload;
+using namespace railyard::test;
+
+namespace {
+
+std::vector<std::string> names(const Segment& segment) {
+  std::vector<std::string> result;
+  for (const NamedKernel& kernel : segment.kernels) result.push_back(kernel.name);
+  return result;
+}
+
+const gpu::KernelTime& find(const Segment& segment, const std::string& name) {
+  for (const NamedKernel& kernel : segment.kernels)
+    if (kernel.name == name) return kernel.time;
+  throw std::out_of_range(name);
+}
+
+double weight_bytes(const ModelShape& m) {
+  const LayerParameters p = layer_parameters(m);
+  return static_cast<double>(p.total() - p.norms) * bytes_of(m.dtype);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(segments_hold_the_layers_kernels_in_order) {
+  gpu::KernelTimer timer(gpu_datasheet("L40S"));
+  LayerTimer dense(llama_70b(), 4, timer), experts(mixtral_8x7b(), 4, timer);
+  using Names = std::vector<std::string>;
+  const Names attention{"rmsnorm", "qkv", "rotary", "attention", "o_proj"};
+  const Names mlp{"rmsnorm", "gate_up", "activation", "down"};
+  const Names moe{"rmsnorm", "router", "top_k", "permute", "gate_up", "activation", "down", "combine"};
+  const Names head{"rmsnorm", "lm_head", "sampling"};
+  BOOST_TEST(names(dense.prefill_attention(256, 0)) == attention, boost::test_tools::per_element());
+  BOOST_TEST(names(dense.decode_attention({100, 200})) == attention, boost::test_tools::per_element());
+  BOOST_TEST(names(dense.mlp(256)) == mlp, boost::test_tools::per_element());
+  BOOST_TEST(names(experts.mlp(256)) == moe, boost::test_tools::per_element());
+  BOOST_TEST(names(dense.head(1)) == head, boost::test_tools::per_element());
+  const Segment segment = dense.mlp(256);
+  double sum = 0;
+  for (const NamedKernel& kernel : segment.kernels) sum += kernel.time.seconds;
+  BOOST_TEST(segment.seconds == sum);
+}
+
+// The ranks' useful FLOPs together are the layer's, for every even tensor-parallel split.
+BOOST_AUTO_TEST_CASE(ranks_share_the_layers_flops) {
+  const ModelShape m = llama_70b();
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  for (const std::uint32_t tp : {1u, 2u, 4u, 8u}) {
+    LayerTimer layer(m, tp, timer);
+    for (const std::uint64_t start : {0, 512, 4096}) {
+      const double prefill = layer.prefill_attention(512, start).flops + layer.mlp(512).flops;
+      BOOST_TEST(prefill * tp == prefill_flops(m, 1, 512, start), boost::test_tools::tolerance(1e-13));
+    }
+    const std::vector<std::uint64_t> context{10, 4000, 300};
+    const double decode = layer.decode_attention(context).flops + layer.mlp(3).flops;
+    BOOST_TEST(decode * tp == decode_flops(m, 1, context), boost::test_tools::tolerance(1e-13));
+    BOOST_TEST(layer.head(2).flops * tp == head_flops(m, 2));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(experts_multiply_only_routed_rows) {
+  const ModelShape m = mixtral_8x7b();
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer layer(m, 1, timer);
+  // 1024 x 2 routed rows divide evenly over 8 experts.
+  BOOST_TEST(layer.prefill_attention(1024, 0).flops + layer.mlp(1024).flops == prefill_flops(m, 1, 1024, 0),
+             boost::test_tools::tolerance(1e-13));
+}
+
+// A token reaches two experts, and reads only their weights; a large batch reads all eight.
+BOOST_AUTO_TEST_CASE(small_batches_read_few_experts) {
+  const ModelShape m = mixtral_8x7b();
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer layer(m, 1, timer);
+  BOOST_TEST(layer.active_experts(1) == 2u);
+  BOOST_TEST(layer.active_experts(2) == 4u);  // 8 (1 - 0.75^2) = 3.5
+  BOOST_TEST(layer.active_experts(64) == 8u);
+  const double expert = 3.0 * 4096 * 14336 * 2;
+  BOOST_TEST(layer.mlp(1).bytes == 2 * expert, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(layer.mlp(64).bytes == 8 * expert, boost::test_tools::tolerance(0.02));
+  BOOST_TEST(LayerTimer(llama_70b(), 1, timer).active_experts(7) == 0u);
+}
+
+// A decode step of a small batch is bound by reading every weight once.
+BOOST_AUTO_TEST_CASE(decode_reads_the_layers_weights) {
+  for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S"}) {
+    const gpu::GpuDatasheet sheet = gpu_datasheet(name);
+    gpu::KernelTimer timer(sheet);
+    LayerTimer layer(llama_70b(), 1, timer);
+    const std::vector<std::uint64_t> context(4, 128);
+    const double seconds = layer.decode_attention(context).seconds + layer.mlp(4).seconds;
+    const double weights = weight_bytes(llama_70b()) / sheet.gemm_hbm_bytes_per_s();
+    BOOST_TEST_CONTEXT(name) {
+      BOOST_TEST(seconds > weights);
+      BOOST_TEST(seconds < 1.15 * weights + 40e-6);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(later_chunks_take_longer_in_attention_only) {
+  gpu::KernelTimer timer(gpu_datasheet("L40S"));
+  LayerTimer layer(llama_70b(), 4, timer);
+  const Segment first = layer.prefill_attention(256, 0), later = layer.prefill_attention(256, 768);
+  BOOST_TEST(find(later, "attention").seconds > find(first, "attention").seconds);
+  BOOST_TEST(find(later, "qkv").seconds == find(first, "qkv").seconds);
+  BOOST_TEST(find(later, "o_proj").seconds == find(first, "o_proj").seconds);
+}
+
+BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_are_faster_but_never_tp_times) {
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer one(llama_70b(), 1, timer), eight(llama_70b(), 8, timer);
+  const double whole = one.prefill_attention(1024, 1024).seconds + one.mlp(1024).seconds;
+  const double shard = eight.prefill_attention(1024, 1024).seconds + eight.mlp(1024).seconds;
+  BOOST_TEST(shard < whole / 2);
+  BOOST_TEST(shard > whole / 8);
+}
+
+// 16 ranks over 8 KV heads: each holds one, so its qkv product is as wide as its queries plus one key and one value
+// head.
+BOOST_AUTO_TEST_CASE(replicated_kv_heads_widen_the_projection) {
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer sixteen(llama_70b(), 16, timer);
+  const double flops = find(sixteen.prefill_attention(256, 0), "qkv").flops;
+  BOOST_TEST(flops == 2.0 * 256 * 8192 * (4 + 2 * 1) * 128);
+  const double sharded = 2.0 * 256 * 8192 * (64 + 2 * 8) * 128 / 16;
+  BOOST_TEST(flops > sharded);
+}
+
+BOOST_AUTO_TEST_CASE(head_reads_its_share_of_the_vocabulary) {
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer layer(llama_70b(), 8, timer);
+  const gpu::KernelTime& head = find(layer.head(1), "lm_head");
+  BOOST_TEST(head.bytes == 128256.0 / 8 * 8192 * 2, boost::test_tools::tolerance(0.001));
+  BOOST_TEST(layer.embedding(1024).bytes == 1024.0 * 8192 * 2);
+}
+
+BOOST_AUTO_TEST_CASE(layers_share_the_timers_memory) {
+  gpu::KernelTimer timer(gpu_datasheet("L40S"));
+  LayerTimer layer(llama_70b(), 4, timer);
+  layer.prefill_attention(256, 0);
+  layer.mlp(256);
+  BOOST_TEST(timer.remembered() == 4u);
+  for (std::uint64_t start = 256; start < 4096; start += 256) layer.prefill_attention(256, start), layer.mlp(256);
+  BOOST_TEST(timer.remembered() == 4u);
+}
+
+// Formats of their own: bytes in HBM reads, a kernel in front where scales are found as it runs, and what tensor cores lack is
+// widened.
+BOOST_AUTO_TEST_CASE(quantised_weights_have_kernels_of_their_own) {
+  gpu::KernelTimer hopper(gpu_datasheet("H100-SXM5-80GB")), ampere(gpu_datasheet("A100-SXM4-80GB"));
+  WeightFormat int4{"int4", 0.52, DataType::bf16, true, false}, fp8{"fp8", 1, DataType::fp8, false, true};
+  ModelShape m = llama_70b();
+  const double wide = LayerTimer(m, 1, hopper).mlp(1).bytes;
+  m.kinds[0].mlp = int4;
+  BOOST_TEST(LayerTimer(m, 1, hopper).mlp(1).bytes == 0.26 * wide, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(names(LayerTimer(m, 1, hopper).mlp(1)) == names(LayerTimer(llama_70b(), 1, hopper).mlp(1)),
+             boost::test_tools::per_element());
+  m.kinds[0].mlp = fp8;
+  using Names = std::vector<std::string>;
+  BOOST_TEST(names(LayerTimer(m, 1, hopper).mlp(64)) ==
+                 (Names{"rmsnorm", "quantize", "gate_up", "activation", "quantize", "down"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(names(LayerTimer(m, 1, ampere).mlp(64)) == (Names{"rmsnorm", "gate_up", "activation", "down"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(1).bytes > wide / 2);
+  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(1).bytes < 1.05 * wide / 2);
+  // Of 4096 rows, fp8 takes about half of bf16's time on Hopper, and no less on Ampere.
+  const double bf16 = LayerTimer(llama_70b(), 1, hopper).mlp(4096).seconds;
+  BOOST_TEST(LayerTimer(m, 1, hopper).mlp(4096).seconds < 0.75 * bf16);
+  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(4096).seconds > LayerTimer(llama_70b(), 1, ampere).mlp(4096).seconds);
+}

@@ -1,2 +1,0 @@
-railyard_test(waveform railyard_probe)
-railyard_test(waveform_machine railyard_probe railyard_run)
