@@ -5,15 +5,22 @@
   scripts/compare.py out/tp_pp_plx:tp=4,pp=2 out/tp_pp_plx:tp=8,pp=1        # points of a sweep, by their axes
   scripts/compare.py out/a out/b --markdown ab.md --html ab.html --csv ab.csv
 
-Ratios and changes are to the first run.
+A run is called by the keys of its scenario.yaml that differ between the runs, a point of a sweep by its axes. Where these do not tell
+the runs apart, or a run has no scenario.yaml, runs are called by their directories. Ratios and changes are to the first run.
 """
 
 import csv
 import pathlib
 import signal
+import sys
 
 from command_line import Parser, one_line, positive
-from comparing import render, runs, tables
+
+try:
+    from comparing import render, runs, tables
+    from sweeping.source import SweepError
+except ImportError as missing:
+    sys.exit(f"compare.py: error: {missing}; it needs the Debian package python3-yaml")
 
 MOST_LINKS = 5
 
@@ -39,7 +46,7 @@ def write_csv(path, compared):
 
 def main(arguments=None):
     options = parse_options(arguments)
-    with one_line("compare.py", runs.Error):
+    with one_line("compare.py", SweepError, complete=True), one_line("compare.py", runs.Error):
         compared = runs.read(options.runs)
         shown = tables.compare(compared, options.links)
         if options.csv:

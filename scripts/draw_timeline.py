@@ -26,7 +26,7 @@ try:
     from comparing.tables import UNITS as TIME_UNITS
     from reporting import figure_style as style
 except ImportError as missing:
-    sys.exit(f"draw_timeline.py: error: {missing}; it needs the Debian package python3-matplotlib")
+    sys.exit(f"draw_timeline.py: error: {missing}; it needs the Debian packages python3-matplotlib and python3-yaml")
 
 MOST_TRACKS = 60
 LOOKS = {"kernel": "compute", "collective": "tp", "tp": "tp", "pp": "pp", "kv": "kv"}  # by category, as in reports

@@ -31,11 +31,13 @@ SHAPE = {
     "platform": str,
     "complete": bool,
     "model?": str,
+    "seed?": int,
+    "setup?": {},
     "metrics": {None: _metric},
     "traffic": [TRAFFIC],
     "links": [LINK],
     "memory?": {None: [{"gpu": str}]},
-    "simulator?": {"wall_s?": float, "transactions?": float},
+    "simulator?": {"version?": str, "commit?": str, "wall_s?": float, "transactions?": float},
 }
 
 
@@ -52,16 +54,18 @@ def read(path: str | os.PathLike) -> dict:
     return summary
 
 
+def title(summary: dict) -> str:
+    return f"{summary.get('model') or summary['kind']} on {summary['platform']}"
+
+
+def flat(group: dict) -> dict[str, object]:
+    """What is below under dotted names: `exposed_s.tp`."""
+    found: dict[str, object] = {}
+    for name, value in group.items():
+        found |= {f"{name}.{key}": below for key, below in flat(value).items()} if isinstance(value, dict) else {name: value}
+    return found
+
+
 def metrics(summary: dict) -> dict[str, object]:
-    """The metrics under dotted names: `exposed_s.tp`."""
-    flat: dict[str, object] = {}
-
-    def add(group: dict, prefix: str) -> None:
-        for name, value in group.items():
-            if isinstance(value, dict):
-                add(value, f"{prefix}{name}.")
-            else:
-                flat[prefix + name] = value
-
-    add(summary["metrics"], "")
-    return flat
+    """The metrics under dotted names."""
+    return flat(summary["metrics"])

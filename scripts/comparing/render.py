@@ -3,6 +3,8 @@
 import html
 from collections.abc import Iterable
 
+import summaries
+
 from .runs import Run
 from .tables import Table
 
@@ -21,7 +23,7 @@ tbody th { text-align: left; font-weight: normal; }
 
 
 def text(runs: list[Run], tables: list[Table]) -> str:
-    lines = [f"{run.label}: {run.title}, {run.directory}" for run in runs] + [""]
+    lines = [f"{run.label}: {summaries.title(run.summary)}, {run.directory}" for run in runs] + [""]
     for table in tables:
         cells = [table.header] + table.cells
         widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
@@ -36,7 +38,7 @@ def markdown(runs: list[Run], tables: list[Table]) -> str:
     def row(cells: Iterable[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-    lines = [f"- **{run.label}**: {run.title}, `{run.directory}`" for run in runs]
+    lines = [f"- **{run.label}**: {summaries.title(run.summary)}, `{run.directory}`" for run in runs]
     for table in tables:
         lines += ["", row(table.header), row(["---"] + ["---:"] * (len(table.header) - 1))]
         lines += [row(["`" + line[0] + "`"] + line[1:]) for line in table.cells]
@@ -49,7 +51,7 @@ def page(runs: list[Run], tables: list[Table]) -> str:
              '<meta name="viewport" content="width=device-width, initial-scale=1">',
              f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n<dl>"]
     for run in runs:
-        parts.append(f"<dt>{html.escape(run.label)}</dt><dd>{html.escape(run.title)}, {html.escape(run.directory)}</dd>")
+        parts.append(f"<dt>{html.escape(run.label)}</dt><dd>{html.escape(summaries.title(run.summary))}, {html.escape(run.directory)}</dd>")
     parts.append("</dl>")
     for table in tables:
         heads = "".join(f'<th scope="col"{_kind(i)}>{html.escape(cell)}</th>' for i, cell in enumerate(table.header[1:]))

@@ -9,6 +9,8 @@ import summaries
 from run_files import Maybe
 from sweeping.database import DATABASE, is_sweep, opened
 
+from . import labels
+
 
 class Error(Exception):
     """Input that cannot be compared, in one line."""
@@ -17,19 +19,14 @@ class Error(Exception):
 class Run:
     """What one directory holds: metrics, links, where messages waited, and critical paths where they were followed."""
 
-    def __init__(self, directory: str, label: str) -> None:
+    def __init__(self, directory: str) -> None:
         self.directory = directory
         self.summary = summaries.read(os.path.join(directory, "summary.json"))
-        self.label = label if self.summary["complete"] else label + " (incomplete)"
+        self.label = ""
         self.metrics = summaries.metrics(self.summary)
         self.links = {link_name(link): link for link in self.summary["links"]}
         self.waits = _read_waits(os.path.join(directory, "links.csv"))
         self.paths = {path.metric: path for path in critical_path.read(pathlib.Path(directory))}
-
-    @property
-    def title(self) -> str:
-        model = self.summary.get("model")
-        return f"{model} on {self.summary['platform']}" if model else f"{self.summary['kind']} on {self.summary['platform']}"
 
 
 def link_name(link: dict) -> str:
@@ -45,18 +42,6 @@ def _read_waits(path: str) -> dict[tuple[str, str], float]:
         for column, value in row.items()
         if column.startswith("waited_")
     }
-
-
-def _labels(directories: list[str]) -> list[str]:
-    """The shortest tails of the paths that tell them apart."""
-    parts = [os.path.abspath(directory).split(os.sep) for directory in directories]
-    for count in range(1, max(map(len, parts), default=0) + 1):
-        labels = ["/".join(part[-count:]) for part in parts]
-        if len(set(labels)) == len(labels):
-            return labels
-    if directories:
-        raise Error(f"{directories[0]}: given twice")
-    return []
 
 
 def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
@@ -86,14 +71,25 @@ def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
     return str(sweep / directory / "out")
 
 
-def _point_labels(texts: list[str]) -> list[str]:
-    """What tells points apart: of one sweep their conditions without those that all have."""
+def _point_labels(texts: list[str]) -> list[str] | None:
+    """Points of one sweep: by their conditions without those that all have."""
     sweeps, wanted = zip(*(text.rpartition(":")[::2] for text in texts))
-    if len(set(sweeps)) > 1 or len(texts) == 1:
-        return texts
+    if len(set(sweeps)) > 1:
+        return None
     words = [text.split(",") for text in wanted]
     labels = [",".join(word for word in own if not all(word in other for other in words)) for own in words]
     return labels if all(labels) and len(set(labels)) == len(labels) else list(wanted)
+
+
+def _labels(arguments: list[str], points: dict[str, str], runs: list[Run]) -> list[str]:
+    """Points of one sweep by axes, other runs by what differs between them, or else by their paths."""
+    found = _point_labels(arguments) if len(points) == len(arguments) else None
+    found = found or labels.by_differences([run.directory for run in runs], [run.summary for run in runs])
+    if not found:
+        directories = [text for text in arguments if text not in points]
+        names = dict(zip(directories, labels.tails(directories)))
+        found = [names.get(text, text) for text in arguments]
+    return found
 
 
 def read(arguments: list[str]) -> list[Run]:
@@ -105,15 +101,15 @@ def read(arguments: list[str]) -> list[Run]:
             points[text] = _point(text, pathlib.Path(sweep), wanted)
         elif is_sweep(pathlib.Path(text)):
             raise Error(f"{text}: a sweep; say which of its points: {text}:AXIS=VALUE,...")
-    directories = [text for text in arguments if text not in points]
-    labels = dict(zip(directories, _labels(directories))) | dict(zip(points, _point_labels(list(points)) if points else ()))
-    named = [(labels[text], points.get(text, text)) for text in arguments]
-    if twice := next((text for text, name in zip(arguments, named) if named.count(name) > 1), None):
+    directories = [os.path.abspath(points.get(text, text)) for text in arguments]
+    if twice := next((text for text, directory in zip(arguments, directories) if directories.count(directory) > 1), None):
         raise Error(f"{twice}: given twice")
-    runs = [Run(directory, label) for label, directory in named]
+    runs = [Run(points.get(text, text)) for text in arguments]
     if len(runs) < 2:
         raise Error("one run only: nothing to compare")
     kinds = sorted({run.summary["kind"] for run in runs})
     if len(kinds) > 1:
         raise Error("runs of different kinds: " + ", ".join(kinds))
+    for run, label in zip(runs, _labels(arguments, points, runs)):
+        run.label = label if run.summary["complete"] else label + " (incomplete)"
     return runs

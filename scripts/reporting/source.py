@@ -79,10 +79,10 @@ def read(directory: pathlib.Path) -> Subject:
     if not (directory / "summary.json").exists():
         raise Error(f"{directory}: neither the --out directory of a run nor a sweep's: no summary.json, no {DATABASE}")
     summary = summaries.read(directory / "summary.json")
-    model, platform, kind = summary.get("model", ""), summary["platform"], summary["kind"]
-    title = f"{model or kind} on {platform}" + ("" if summary["complete"] else " (incomplete)")
+    label, model, kind = summaries.title(summary), summary.get("model", ""), summary["kind"]
+    title = label + (f", {kind}" if model else "") + ("" if summary["complete"] else " (incomplete)")
     point = Point(
-        0, directory.resolve().name, "done", platform, directory, kind=kind, model=model, metrics=summaries.metrics(summary)
+        0, label, "done", summary["platform"], directory, kind=kind, model=model, metrics=summaries.metrics(summary)
     )
     return Subject(directory, title, [point])
 

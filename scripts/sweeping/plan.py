@@ -22,12 +22,11 @@ import itertools
 import math
 import pathlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .expressions import Expression, ExpressionError
 from .keys import names_input
-from .source import SweepError, Value, read
+from .source import SweepError, Value, leaves, read
 
 KEYS = ("schema_version", "scenario", "set", "let", "axes", "where", "repeats", "objective")
 AXIS_KEYS = ("values", "from", "to", "step", "factor", "name", "also", "choices")
@@ -283,7 +282,7 @@ class Sweep:
 def scenario_at(path: pathlib.Path) -> Scenario:
     """@param path  absolute"""
     inputs, scalars = {}, {}
-    for key, leaf in _leaves(read(path), ""):
+    for key, leaf in leaves(read(path)):
         scalars[key] = leaf
         if names_input(key, leaf) and (path.parent / leaf).exists():
             inputs[key] = str((path.parent / leaf).resolve())
@@ -296,18 +295,6 @@ def _repeated(point: SweepPoint, position: int, repeat: int) -> SweepPoint:
     seed = point.seed + repeat
     settings = point.settings | {"seed": seed} if repeat or "seed" in point.settings else point.settings
     return SweepPoint(position, point.values, point.platform, seed, point.scenario, settings, point.names | {"seed": seed})
-
-
-def _leaves(value: Value, prefix: str) -> Iterator[tuple[str, object]]:
-    """Scalars of a scenario under their keys, as --set names them."""
-    if value.is_mapping:
-        for key, _, entry in value.items(prefix or "scenario"):
-            yield from _leaves(entry, f"{prefix}.{key}" if prefix else key)
-    elif value.is_list:
-        for index, entry in enumerate(value.list(prefix)):
-            yield from _leaves(entry, f"{prefix}.{index}")
-    else:
-        yield prefix, value.plain()
 
 
 def _range(what: str, value: Value, fields: dict[str, Value]) -> list[int | float]:

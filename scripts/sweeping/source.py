@@ -135,3 +135,15 @@ def parse(text: str, file: str) -> Value:
     if node is None:
         raise SweepError(f"{file}: error: empty")
     return Value(file, node)
+
+
+def leaves(value: Value, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Scalars of a scenario under their keys, as --set names them."""
+    if value.is_mapping:
+        for key, _, entry in value.items(prefix or "scenario"):
+            yield from leaves(entry, f"{prefix}.{key}" if prefix else key)
+    elif value.is_list:
+        for index, entry in enumerate(value.list(prefix)):
+            yield from leaves(entry, f"{prefix}.{index}")
+    else:
+        yield prefix, value.plain()

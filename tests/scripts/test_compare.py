@@ -15,11 +15,12 @@ import pytest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "compare.py"
 sys.path.insert(0, str(SCRIPT.parent))
+pytest.importorskip("yaml")
 
 from comparing import tables  # noqa: E402
 from comparing.runs import Run  # noqa: E402
 
-def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggregated_prefill", **changes):
+def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggregated_prefill", scenario=None, **changes):
     names = ["GPU_P[0][0]_PCI", "IB_Cable_P[0]"]
     summary = {
         "schema_version": 1,
@@ -47,6 +48,8 @@ def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggre
     (pathlib.Path(directory) / "summary.json").write_text(json.dumps(summary))
     rows = ["name,direction,waited_tp_s,waited_kv_s", f"{names[0]},tx,0.0,{waited_s}", f"{names[1]},tx,0.0,0.0"]
     (pathlib.Path(directory) / "links.csv").write_text("\n".join(rows) + "\n")
+    if scenario is not None:
+        (pathlib.Path(directory) / "scenario.yaml").write_text(scenario)
     return directory
 
 
@@ -128,6 +131,96 @@ def test_labels_are_the_shortest_tails_that_differ_and_say_what_is_incomplete(tm
     assert line_of(run(*runs).stdout, "metric") == ["metric", "x/out", "y/out (incomplete)", "ratio"]
 
 
+# A server of its own for decode, so that tp and pp of prefill need their group's name.
+BASE = "name: a.yaml\nschema_version: 1\nplatform: plx_box\nworkload: {chunk_tokens: 256, prefill: {tp: 4, pp: 2}, decode: {tp: 4, pp: 2}}\n"
+
+
+def labels_of(folder, *runs):
+    """@param runs  text of a scenario, or that and changes of summary.json"""
+    made = [one if isinstance(one, tuple) else (one, {}) for one in runs]
+    paths = [write_run(folder / name, 0.5, scenario=text, **changes) for name, (text, changes) in zip("abcde", made)]
+    done = run(*paths)
+    assert (done.returncode, done.stderr) == (0, "")
+    legend = done.stdout.splitlines()[: len(paths)]
+    assert all(line.endswith(f": tiny on {changes.get('platform', 'plx_box')}, {path}") for line, path, (_, changes) in zip(legend, paths, made))
+    labels = [line.partition(": ")[0] for line in legend]
+    header = line_of(done.stdout, "metric")
+    assert [header[1], *header[2::2]] == labels
+    return labels
+
+
+def test_labels_are_the_keys_that_differ_by_their_shortest_names(tmp_path):
+    other = BASE.replace("prefill: {tp: 4, pp: 2}", "prefill: {tp: 8, pp: 1}")
+    assert labels_of(tmp_path, BASE, other) == ["prefill.tp=4 prefill.pp=2", "prefill.tp=8 prefill.pp=1"]
+    alone = [text.replace(", decode: {tp: 4, pp: 2}", "") for text in (BASE, other)]
+    assert labels_of(tmp_path, *alone) == ["tp=4 pp=2", "tp=8 pp=1"]
+    both = other.replace("decode: {tp: 4, pp: 2}", "decode: {tp: 8, pp: 2}")  # each tp as the other one, in either run
+    assert labels_of(tmp_path, BASE, both) == ["tp=4 prefill.pp=2", "tp=8 prefill.pp=1"]
+    assert labels_of(tmp_path, BASE + "events: [{at_us: 5, fail: true}]\n", BASE + "events: [{at_us: 6, fail: false}]\n") == [
+        "at_us=5 fail=true", "at_us=6 fail=false"]
+    assert labels_of(tmp_path, BASE + "sizes: [1, 2, 4]\n", BASE + "sizes: [1, 8, 4]\n") == ["sizes.1=2", "sizes.1=8"]
+
+
+def test_labels_of_several_runs_tell_each_from_all_others(tmp_path):
+    texts = [BASE + f"model: {{dtype: bf16}}\nmachine: {{plx: {{uplink: {uplink}, nics_per_plx: {nics}}}}}\n"
+             for uplink in ("dual_root", "single_root") for nics in (1, 2)]
+    assert labels_of(tmp_path, *texts) == [f"uplink={uplink} nics_per_plx={nics}" for uplink in ("dual_root", "single_root") for nics in (1, 2)]
+    # Five keys differ from the first run; the last of them is needed to tell the second and third apart.
+    texts = [BASE + "p: 1\nq: 1\nr: 1\ns: 1\nt: 1\n", BASE + "p: 2\nq: 2\nr: 2\ns: 2\nt: 2\n", BASE + "p: 2\nq: 2\nr: 2\ns: 2\nt: 3\n"]
+    assert labels_of(tmp_path, *texts) == ["p=1 q=1 t=1 +2 more", "p=2 q=2 t=2 +2 more", "p=2 q=2 t=3 +2 more"]
+
+
+def test_labels_are_short(tmp_path):
+    texts = [BASE + "".join(f"a_still_longer_key_{letter}: {letter}{value}\n" for letter in "pqrs") for value in (1, 2)]
+    assert labels_of(tmp_path, *texts) == ["a_still_longer_key_p=p1 +3 more", "a_still_longer_key_p=p2 +3 more"]
+    texts = [BASE + f"note: {value}{'x' * 50}\n" for value in (1, 2)]
+    assert labels_of(tmp_path, *texts) == [f"note={value}{'x' * 20}..." for value in (1, 2)]
+
+
+def test_a_key_that_a_run_leaves_out_is_not_in_its_label(tmp_path):
+    assert labels_of(tmp_path, BASE, BASE + "fabric: {fidelity: fluid}\n") == ["default", "fidelity=fluid"]
+    sets = ["", "fabric: {fidelity: fluid}\n", "seeds: 4\n", "fabric: {fidelity: fluid}\nseeds: 4\n"]
+    assert labels_of(tmp_path, *(BASE + text for text in sets)) == ["default", "fidelity=fluid", "seeds=4", "fidelity=fluid seeds=4"]
+    setups = [{"setup": {"chunk_tokens": chunk, "prefill": {"tp": 4}}} for chunk in (512, 1024)]
+    less = BASE.replace("chunk_tokens: 256, ", "")
+    assert labels_of(tmp_path, (less, setups[0]), (BASE.replace("256", "1024"), setups[1])) == ["chunk_tokens=512", "chunk_tokens=1024"]
+    # A default that is written out is no difference; a key that all set comes first.
+    texts = [less + "fabric: {fidelity: fluid}\nmodel: {dtype: fp8}\n", BASE.replace("256", "512") + "model: {dtype: bf16}\n"]
+    assert labels_of(tmp_path, (texts[0], setups[0]), (texts[1], setups[0])) == ["dtype=fp8 fidelity=fluid", "dtype=bf16"]
+
+
+def test_labels_have_the_names_of_files_without_their_folders(tmp_path):
+    texts = [BASE + f"model: {{config: {path}}}\n" for path in ("/x/models/tiny.json", "/y/models/large.json")]
+    assert labels_of(tmp_path, *texts) == ["config=tiny.json", "config=large.json"]
+    assert labels_of(tmp_path, texts[0], texts[0].replace("/x", "/y")) == ["a", "b"]
+
+
+def test_platform_seed_and_build_label_runs_of_one_scenario(tmp_path):
+    assert labels_of(tmp_path, BASE, (BASE, {"platform": "dgx_h100"})) == ["platform=plx_box", "platform=dgx_h100"]
+    assert labels_of(tmp_path, BASE, (BASE + "seed: 7\n", {"seed": 7})) == ["seed=1", "seed=7"]
+    builds = [{"simulator": {"version": "0.1.0", "commit": commit}} for commit in ("abc", "def")]
+    assert labels_of(tmp_path, *((BASE, build) for build in builds)) == ["commit=abc", "commit=def"]
+    other = BASE.replace("256", "512")
+    assert labels_of(tmp_path, (BASE, builds[0]), (other, builds[1])) == ["chunk_tokens=256", "chunk_tokens=512"]
+
+
+def test_labels_are_directories_where_scenarios_do_not_tell_runs_apart(tmp_path):
+    assert labels_of(tmp_path, BASE, BASE) == ["a", "b"]
+    assert labels_of(tmp_path, BASE, BASE.replace("a.yaml", "b.yaml")) == ["a", "b"]
+    assert labels_of(tmp_path, BASE, BASE.replace("256", "512"), BASE) == ["a", "b", "c"]
+    one_key_each = [BASE + "p: 1\nq: 1\nr: 1\ns: 1\n".replace(f"{key}: 1", f"{key}: 2") for key in "-pqrs"]
+    assert labels_of(tmp_path, *one_key_each) == ["a", "b", "c", "d", "e"]
+    assert labels_of(tmp_path / "older", BASE, None) == ["a", "b"]  # no scenario.yaml
+
+
+def test_labels_of_real_runs(tmp_path):
+    from platform_runs import succeed, tiny
+
+    for name, sets in {"one": [], "other": ["--set", "workload.prefill.tp=4", "--set", "workload.prefill.pp=1"]}.items():
+        succeed("plx_box", tiny(tmp_path), "--out", tmp_path / name, "--quiet", *sets)
+    assert line_of(run(tmp_path / "one", tmp_path / "other").stdout, "metric")[1:4] == ["prefill.tp=2 prefill.pp=2", "prefill.tp=4 prefill.pp=1", "ratio"]
+
+
 def test_csv_holds_every_number_unrounded(tmp_path):
     runs = [write_run(tmp_path / "a", 1 / 3), write_run(tmp_path / "b", 0.1)]
     assert run(*runs, "--csv", tmp_path / "t.csv").returncode == 0
@@ -175,7 +268,7 @@ def test_the_parts_of_a_real_prefill_are_the_whole(tmp_path, tp, pp):
 
     sets = ["--set", f"workload.prefill.tp={tp}", "--set", f"workload.prefill.pp={pp}", "--set", "workload.requests.count=3"]
     succeed("plx_box", tiny(tmp_path), "--out", tmp_path / "out", "--quiet", *sets)
-    found = tables.parts(Run(str(tmp_path / "out"), "out").metrics)
+    found = tables.parts(Run(str(tmp_path / "out")).metrics)
     assert "prefill: the rest" not in found and min(found.values()) >= 0
     assert sum(value for name, value in found.items() if name.startswith("prefill: ")) == pytest.approx(found["prefill"], rel=1e-9)
 
@@ -185,7 +278,7 @@ def test_the_parts_of_a_real_layer_are_the_whole(tmp_path, phase):
     from platform_runs import ROOT, succeed
 
     succeed("dgx_h100", ROOT / "scenarios" / "layers" / f"{phase}.yaml", "--out", tmp_path / "out", "--quiet")
-    found = tables.parts(Run(str(tmp_path / "out"), "out").metrics)
+    found = tables.parts(Run(str(tmp_path / "out")).metrics)
     assert list(found) == ["layer: kernels", "layer: collectives", "layer"] and min(found.values()) > 0
     assert found["layer: kernels"] + found["layer: collectives"] == pytest.approx(found["layer"], rel=1e-9)
 
@@ -233,6 +326,9 @@ def test_points_of_a_sweep(tmp_path):
     assert line_of(done.stdout, "ttft_s") == ["ttft_s", "500.000 ms", "250.000 ms", "0.500"]
     alone = write_run(tmp_path / "alone", 0.25)
     assert line_of(run(alone, f"{sweep}:tp=1").stdout, "metric") == ["metric", "alone", f"{sweep}:tp=1", "ratio"]
+    for directory, chunk in ((alone, 256), (sweep / "points" / "11" / "out", 512)):
+        (directory / "scenario.yaml").write_text(f"workload: {{chunk_tokens: {chunk}}}\n")
+    assert line_of(run(alone, f"{sweep}:tp=1").stdout, "metric") == ["metric", "chunk_tokens=256", "chunk_tokens=512", "ratio"]
     for wanted, words in [("tp=2", "3 points of the sweep are so; expected one"), ("tp=9", "0 points of the sweep are so; expected one"),
                           ("tq=2", "no axis 'tq'; there are: status, error, directory, tp, pp, note"), ("tp", "'tp' is not AXIS=VALUE"),
                           ("tp=2,pp=2", "failed: no room"), ("tp=2,pp=3", "missing")]:
@@ -262,4 +358,11 @@ def test_bad_input_is_one_line(tmp_path):
     assert refused(good, newer).endswith("schema_version: expected 1, got 2; written by another version of Railyard?\n")
     assert refused(good, other).endswith("runs of different kinds: disaggregated_prefill, training\n")
     assert refused(good, unlinked).endswith("unlinked/links.csv: No such file or directory; expected the links of a run\n")
+    spoiled = write_run(tmp_path / "spoiled", 0.5, scenario="workload: {tp: 1, tp: 2}\n")
+    written = write_run(tmp_path / "written", 0.5, scenario="workload: {tp: 1}\n")
+    assert refused(written, spoiled) == f"{spoiled}/scenario.yaml:1:19: error: workload: 'tp' is given twice\n"
+    (spoiled / "scenario.yaml").write_text("[1, 2")
+    assert f"{spoiled}/scenario.yaml:1:6: error: not YAML: " in refused(written, spoiled)
+    (spoiled / "scenario.yaml").write_text("- 1\n")
+    assert refused(written, spoiled) == f"{spoiled}/scenario.yaml:1:1: error: scenario: expected a mapping\n"
     assert refused(good, other, "--links", "0").endswith("'0' is no number from 1 on\n")

@@ -190,6 +190,14 @@ def test_the_page_needs_nothing_else(sweep):
     assert not re.search(r"""(src|href)=["']?(https?:|//)|@import|url\(|<script [^>]*src""", text)
 
 
+def test_the_title_says_what_a_run_is(run, tmp_path):
+    page = report(run, "--html", tmp_path / "run.html").read_text()
+    assert re.findall(r"<(title|h1)>([^<]*)<", page) == [(tag, "tiny on plx_box, disaggregated_prefill") for tag in ("title", "h1")]
+    assert {label for chart in charts.shares(source.read(run)) for _, label, _ in chart.bars} == {"tiny on plx_box"}
+    succeed("plx_box", ROOT / "scenarios" / "kernels_h100_l40s.yaml", "--out", tmp_path / "out", "--quiet")
+    assert "<title>kernel on plx_box</title>" in report(tmp_path / "out").read_text()
+
+
 def test_links_lead_to_the_files_of_each_run(sweep, tmp_path):
     for page in (report(sweep), report(sweep, "--html", tmp_path / "elsewhere.html")):
         found = defaultdict(set)
