@@ -11,6 +11,7 @@ from .runs import Run, link_name
 
 MOST_WAITS = 3  # of each class and run
 ROUNDING = 1e-9  # of a sum of parts, relative to the whole
+LEAST_S = 0.5e-12  # what is less is nothing in the digits shown
 UNITS = ((1, 1, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us"), (0, 1e9, "ns"))
 EXPOSED = {"tp": "all-reduces", "tp_sync": "waiting for the last peer", "pp": "waiting for activations", "host": "waiting for the host"}
 Rows = list[tuple[str, list]]  # a name, and a value or None for each run
@@ -34,7 +35,7 @@ def percent(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    if value == 0:
+    if abs(value) < LEAST_S:
         return "0 s"
     scale, unit = next((scale, unit) for least, scale, unit in UNITS if abs(value) >= least)
     return f"{value * scale:.3f} {unit}"
@@ -56,10 +57,9 @@ def _ratio(value: float, first: float, _: Callable) -> str:
 
 
 def _change(value: float, first: float, show: Callable) -> str:
-    if value == first:
-        return "0"
     size = abs(value - first)
-    return ("+" if value > first else "-") + (f"{100 * size:.2f} points" if show is percent else show(size))
+    text = f"{100 * size:.2f} points" if show is percent else show(size)
+    return ("+" if value > first else "-") + text if re.search("[1-9]", text) else "0"
 
 
 def _table(title: str, runs: list[Run], rows: Rows, show: Callable | None = None, beside: str = "ratio") -> Table:
@@ -90,6 +90,11 @@ def _has(metrics: dict, *names: str) -> bool:
     return all(isinstance(metrics.get(name), (int, float)) for name in names)
 
 
+def _left(value: float, whole: float) -> float:
+    """A difference of parts of a whole; nothing where only rounding is left."""
+    return value if abs(value) > ROUNDING * whole else 0.0
+
+
 def parts(metrics: dict) -> dict[str, float]:
     """Where a run's time went, as far as its kind tells: parts that add up to the whole that follows them."""
     if _has(metrics, "prefill_window_s", "bubble_fraction", "exposed_s.kv", *(f"exposed_s.{key}" for key in EXPOSED)):
@@ -98,10 +103,9 @@ def parts(metrics: dict) -> dict[str, float]:
         prefill = {
             "kernels": window * sum(stages) / len(stages),
             **{name: metrics[f"exposed_s.{key}"] for key, name in EXPOSED.items()},
-            "bubble": window * metrics["bubble_fraction"] - metrics["exposed_s.pp"] - metrics["exposed_s.host"],
+            "bubble": _left(window * metrics["bubble_fraction"] - metrics["exposed_s.pp"] - metrics["exposed_s.host"], window),
         }
-        rest = window - sum(prefill.values())
-        if abs(rest) > ROUNDING * window:
+        if rest := _left(window - sum(prefill.values()), window):
             prefill["the rest"] = rest
         found = {f"prefill: {name}": value for name, value in prefill.items()}
         found |= {"prefill": window, "handoff": metrics["exposed_s.kv"]}
@@ -109,12 +113,11 @@ def parts(metrics: dict) -> dict[str, float]:
             step = metrics["decode.step_s"]
             decode = {name: metrics[f"decode.exposed_s.{key}"] / metrics["decode.steps"] for key, name in EXPOSED.items()}
             found |= {f"decode step: {name}": value for name, value in decode.items()}
-            found |= {"decode step: kernels and the rest": step - sum(decode.values()), "decode step": step}
+            found |= {"decode step: kernels and the rest": _left(step - sum(decode.values()), step), "decode step": step}
         return found
     if _has(metrics, "layer_s", "kernels_s", "collectives_s"):
         layer = {"kernels": metrics["kernels_s"], "collectives": metrics["collectives_s"]}
-        rest = metrics["layer_s"] - sum(layer.values())
-        if abs(rest) > ROUNDING * metrics["layer_s"]:
+        if rest := _left(metrics["layer_s"] - sum(layer.values()), metrics["layer_s"]):
             layer["the rest"] = rest
         return {f"layer: {name}": value for name, value in layer.items()} | {"layer": metrics["layer_s"]}
     return {}

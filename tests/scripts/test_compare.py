@@ -283,6 +283,17 @@ def test_the_parts_of_a_real_layer_are_the_whole(tmp_path, phase):
     assert found["layer: kernels"] + found["layer: collectives"] == pytest.approx(found["layer"], rel=1e-9)
 
 
+def test_what_only_rounding_leaves_is_nothing(tmp_path):
+    from_sums = WINDOW | {"bubble_fraction": 0.1 - 1e-17, "exposed_s": WINDOW["exposed_s"] | {"host": 1e-17}}
+    noise = WINDOW | {"ttft_s": 0.5 + 1e-15, "exposed_s": WINDOW["exposed_s"] | {"tp": 0.3 + 1e-15}}
+    runs = [write_run(tmp_path / name, 1.0, metrics=metrics) for name, metrics in (("a", from_sums), ("b", WINDOW), ("c", noise))]
+    assert tables.parts(Run(str(runs[0])).metrics)["prefill: bubble"] == 0
+    text = run(*runs).stdout
+    assert line_of(text, "prefill: bubble")[1:4] == ["0 s", "150.000 ms", "+150.000 ms"]
+    assert line_of(run(runs[1], runs[2]).stdout, "prefill: all-reduces")[1:] == ["300.000 ms", "300.000 ms", "0"]
+    assert "-0.000" not in text and tables.duration(-1e-16) == "0 s" and tables.duration(1e-12) == "0.001 ns"
+
+
 def test_links_that_changed_most_come_first(tmp_path):
     runs = [write_run(tmp_path / "a", 0.5, busy=(0.5, 0.25)), write_run(tmp_path / "b", 0.5, busy=(0.45, 0.375)), write_run(tmp_path / "c", 0.5, busy=(0.5, 0.25))]
     changed = run(*runs).stdout.split("links that changed most")[1].split("\n\n")[0].splitlines()[1:]
