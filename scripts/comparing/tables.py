@@ -99,7 +99,7 @@ def parts(metrics: dict) -> dict[str, float]:
     """Where a run's time went, as far as its kind tells: parts that add up to the whole that follows them."""
     if _has(metrics, "prefill_window_s", "bubble_fraction", "exposed_s.kv", *(f"exposed_s.{key}" for key in EXPOSED)):
         window = metrics["prefill_window_s"]
-        stages = [value for name, value in metrics.items() if name.startswith("stage_utilisation.")] or [0.0]
+        stages = [metrics[name] for name in metrics if name.startswith("stage_utilisation.") and _has(metrics, name)] or [0.0]
         prefill = {
             "kernels": window * sum(stages) / len(stages),
             **{name: metrics[f"exposed_s.{key}"] for key, name in EXPOSED.items()},
@@ -157,7 +157,7 @@ def link_rows(runs: list[Run], most: int, key: str = "utilisation") -> Rows:
     """The busiest links of every run."""
     names = {}
     for run in runs:
-        busiest = sorted(run.links.values(), key=lambda link: -link[key])[:most]
+        busiest = sorted(run.links.values(), key=lambda link: -link.get(key, 0.0))[:most]
         names.update({link_name(link): None for link in busiest})
     return [(name, _utilisation(runs, name, key)) for name in names]
 

@@ -304,6 +304,17 @@ def test_links_that_changed_most_come_first(tmp_path):
     assert "links that changed most" not in run(runs[0], runs[2]).stdout
 
 
+def test_a_link_without_utilisation_in_a_phase_is_a_dash(tmp_path):
+    runs = [write_run(tmp_path / name, 0.5) for name in "ab"]
+    for directory in runs:
+        summary = json.loads((directory / "summary.json").read_text())
+        summary["links"][0]["utilisation_prefill"] = 0.75
+        (directory / "summary.json").write_text(json.dumps(summary))
+    in_phase = run(*runs).stdout.split("utilisation in prefill")[1].split("\n\n")[0]
+    assert line_of(in_phase, "GPU_P[0][0]_PCI tx")[1:] == ["75.00 %", "75.00 %", "1.000"]
+    assert line_of(in_phase, "IB_Cable_P[0] tx")[1:] == ["-", "-"]
+
+
 def test_markdown_and_html_say_what_the_terminal_says(tmp_path):
     runs = [write_run(tmp_path / "a|b", 0.5), write_run(tmp_path / "<b>", 0.4)]
     done = run(*runs, "--markdown", tmp_path / "t.md", "--html", tmp_path / "t.html")
