@@ -1,21 +1,23 @@
 #!/usr/bin/python3
-"""Keeps docs/tutorial.md true: runs its commands and holds what they print against what the page shows.
+"""Keeps README.md and docs/*.md true: runs the commands of a page and compares their output with what the page shows.
 
-  scripts/tutorial.py               # exit status 1 and a difference where the page is stale
-  scripts/tutorial.py --write       # puts today's outputs and figures into the page
-  scripts/tutorial.py PAGE.md       # another page
+  scripts/pages.py                        # every page with commands; exit status 1 and a difference where a page is stale
+  scripts/pages.py --write                # writes current outputs and figures into the pages
+  scripts/pages.py docs/tutorial.md       # this page only
 
 What a page may contain:
 
-  ```console blocks   `$ COMMAND` (a \\ at its end goes on in the next line), then what it prints on stdout, to the letter but for
-                      figures of the computer that it ran on (HOST_FIGURES below). Commands run in order, in the project's
-                      folder; out/tutorial stands for a scratch folder, so that nobody's own runs are touched
-  other blocks        are for the reader and not run
-  numbers in prose    with a unit (UNITS below) are some number of an output, rounded: one with this unit, or a bare one, whose
-                      unit stands elsewhere, as in the head of a table
-  figures             ![...](tutorial/NAME), which the commands wrote to out/tutorial/figures/NAME. An SVG by the same version of
-                      matplotlib is the same to the byte, by another one it has the same words and numbers
-  <!-- drawn by COMMAND -->   before a figure: it is made by this command and with --write only, since it needs a display
+  ```console blocks   `$ COMMAND` (a \\ at the end continues on the next line), then the command's exact stdout, except for figures
+                      of the computer that ran it (HOST_FIGURES below). The commands of a page run in order in a copy of the
+                      project with an empty out/, so that no run of yours is touched
+  other blocks        are for the reader and do not run
+  numbers in prose    with a unit (UNITS below) must appear in an output of the page, rounded: with this unit, or without a unit
+                      where the unit stands elsewhere, for example in the head of a table. Text in backticks is not checked, and
+                      neither is a page without commands
+  <!-- figures from COMMAND -->   the output of this command is not shown; numbers in prose may come from there, too
+  figures             ![...](PAGE/NAME) in PAGE.md, which the commands wrote to out/PAGE/figures/NAME. An SVG by the same version
+                      of matplotlib must be the same bytes; by another version, it must have the same words and numbers
+  <!-- drawn by COMMAND -->       before a figure: this command makes the figure, only with --write, since it needs a display
 """
 
 import argparse
@@ -33,8 +35,7 @@ from collections.abc import Iterator, Sequence
 from command_line import INTERRUPTED, ROOT, Parser, one_line
 
 STALE = 1
-PAGE = ROOT / "docs" / "tutorial.md"
-SCRATCH = "out/tutorial"  # as the page calls it
+NOT_COPIED = shutil.ignore_patterns("build", "out", ".git", ".*_cache", "__pycache__")
 HOST_FIGURES = [re.compile(r"^  simulated \S+ \S+ in (\S+) s: .* replayed\), (.*)$")]  # wall-clock time; transactions/s and memory
 SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}  # powers of ten
 UNITS = [*SECONDS, "%", "GB/s", "GB", "MB", "kB", "tokens/s", "TFLOP/s", "times"]
@@ -42,6 +43,7 @@ NUMBER = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)(?![\w.]*\d)(?: ?({'|'.join(UNIT
 FENCE = re.compile(r"^```(\w*)$")
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 DRAWN = re.compile(r"^<!-- drawn by (.+) -->$")
+FIGURES_FROM = re.compile(r"^<!-- figures from (.+) -->$")
 
 
 class Failure(Exception):
@@ -50,7 +52,7 @@ class Failure(Exception):
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
-    parser.add_argument("page", nargs="?", type=pathlib.Path, default=PAGE, metavar="PAGE.md", help="default docs/tutorial.md")
+    parser.add_argument("pages", nargs="*", type=pathlib.Path, metavar="PAGE.md", help="default: README.md and docs/*.md")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="compare, which is the default")
     what.add_argument("--write", action="store_true", help="write the outputs and figures into the page")
@@ -58,19 +60,20 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 class Runner:
-    """Runs commands of a page with a scratch folder in the place of out/tutorial. Its name is as long: tables align on it."""
+    """Runs the commands of a page in a copy of the project, which holds the build as a link."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
-        self.name = str(folder.relative_to(ROOT))
+        self.project = folder / "railyard"
+        shutil.copytree(ROOT, self.project, symlinks=True, ignore=NOT_COPIED)
+        (self.project / "build").symlink_to(ROOT / "build")
+        (self.project / "out").mkdir()
 
     def __call__(self, command: str) -> list[str]:
-        """What it prints on stdout. Progress goes to stderr, which is seen when it fails."""
-        here = command.replace(SCRATCH, self.name)
-        done = subprocess.run(["/bin/bash", "-c", here], cwd=ROOT, capture_output=True, text=True, check=False)
+        """What the command prints on stdout. Its stderr shows when it fails."""
+        done = subprocess.run(["/bin/bash", "-c", command], cwd=self.project, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Failure(f"exit status {done.returncode} of: {command}\n{done.stdout}{done.stderr}".rstrip())
-        return done.stdout.replace(self.name, SCRATCH).splitlines()
+        return done.stdout.splitlines()
 
 
 def of_no_host(line: str) -> str:
@@ -109,6 +112,8 @@ def today(page: Sequence[str], run: Runner) -> tuple[list[str], list[str], list[
         lines.append(line)
         if not (fence := FENCE.match(line)):
             prose.append(line)
+            if source := FIGURES_FROM.match(line):
+                outputs += run(source[1])
             continue
         if "```" not in rest:
             raise Failure(f"a block has no end: {line}")
@@ -164,7 +169,7 @@ def same_figure(shown: pathlib.Path, made: pathlib.Path) -> bool:
 
 
 def figures(page: pathlib.Path, prose: Sequence[str]) -> Iterator[tuple[pathlib.Path, str, str | None]]:
-    """Each figure of the page, its name in out/tutorial/figures, and the command that draws it where none of the page's does."""
+    """Each figure of the page, its name in out/PAGE/figures, and the command that draws it where no console block does."""
     drawn = None
     for line in prose:
         if match := DRAWN.match(line):
@@ -176,59 +181,68 @@ def figures(page: pathlib.Path, prose: Sequence[str]) -> Iterator[tuple[pathlib.
             drawn = None
 
 
-def renew_figures(options: argparse.Namespace, prose: Sequence[str], run: Runner) -> list[str]:
-    """With --write puts figures in their place. @return what is wrong"""
+def renew_figures(page: pathlib.Path, prose: Sequence[str], write: bool, run: Runner) -> list[str]:
+    """With `write`, puts figures in their place. @return what is wrong"""
     wrong = []
-    for shown, name, command in figures(options.page, prose):
-        made = run.folder / "figures" / name
-        if command and not options.write:
+    for shown, name, command in figures(page, prose):
+        written = pathlib.Path("out", page.stem, "figures", name)
+        made = run.project / written
+        if command and not write:
             if not shown.is_file():
                 wrong.append(f"no figure {shown.name}; --write draws it")
             continue
         if command:
             run(command)
         if not made.is_file():
-            raise Failure(f"no command wrote the figure {SCRATCH}/figures/{name}")
-        if options.write:
+            raise Failure(f"no command wrote the figure {written}")
+        if write:
             shown.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(made, shown)
         elif not same_figure(shown, made):
-            wrong.append(f"{shown.name} is not what {SCRATCH}/figures/{name} shows today")
+            wrong.append(f"{shown.name} differs from {written} as drawn now")
     return wrong
 
 
-def renew(options: argparse.Namespace, run: Runner) -> int:
-    page = options.page.read_text(encoding="utf-8").splitlines()
+def renew(path: pathlib.Path, write: bool, run: Runner) -> bool:
+    """Compares a page with what its commands print, or writes it. @return whether the page is right"""
+    page = path.read_text(encoding="utf-8").splitlines()
     lines, prose, outputs = today(page, run)
-    wrong = renew_figures(options, prose, run)
+    wrong = renew_figures(path, prose, write, run)
     wrong += [f"'{words}' in the text is in no output" for words in unfounded(prose, outputs)]
-    if options.write:
-        options.page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if write:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     elif lines != page:
         difference = difflib.unified_diff(page, lines, "as shown", "as run", lineterm="")
         wrong.insert(0, "\n".join(["outputs have changed", *difference]))
     for message in wrong:
-        print(f"{options.page}: {message}", file=sys.stderr)
-    if wrong:
-        print("scripts/tutorial.py --write writes outputs and figures; the text is for you", file=sys.stderr)
-    return STALE if wrong else 0
+        print(f"{path}: {message}", file=sys.stderr)
+    return not wrong
+
+
+def with_commands(pages: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
+    for path in pages:
+        if re.search(r"^(```console|<!-- (drawn by|figures from) .*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+            yield path
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    with one_line("tutorial.py"):
-        (ROOT / "out").mkdir(exist_ok=True)
-        folder = pathlib.Path(tempfile.mkdtemp(dir=ROOT / "out", prefix=""))
-        try:
-            if len(folder.name) != len(pathlib.Path(SCRATCH).name):
-                raise Failure(f"{folder} is not as long as {SCRATCH}")
-            sys.exit(renew(options, Runner(folder)))
-        except Failure as failure:
-            sys.exit(print(f"{options.page}: error: {failure}", file=sys.stderr) or STALE)
-        except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    with one_line("pages.py"):
+        right = True
+        pages = options.pages or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+        for path in with_commands(pages):
+            folder = pathlib.Path(tempfile.mkdtemp())
+            try:
+                right = renew(path, options.write, Runner(folder)) and right
+            except Failure as failure:
+                sys.exit(print(f"{path}: error: {failure}", file=sys.stderr) or STALE)
+            except KeyboardInterrupt:
+                sys.exit(INTERRUPTED)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        if not right:
+            print("scripts/pages.py --write writes outputs and figures; the text is for you", file=sys.stderr)
+        sys.exit(0 if right else STALE)
 
 
 if __name__ == "__main__":
