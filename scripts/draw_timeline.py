@@ -5,7 +5,7 @@
   scripts/draw_timeline.py out/plx timeline.png --window 57.2ms,58.8ms \\
       --track '*gpu0 rank *: stream *' --track '*: PLX_Uplink_P[0] tx' --track '*: PLX_Uplink_P[0] tx use %'
 
-A track is PROCESS: TRACK, or PROCESS: COUNTER, as docs/results.md names them; --list prints those of the run. In a glob * stands for
+A track is PROCESS: TRACK, or PROCESS: COUNTER, as docs/waveforms.md names them; --list prints those of the run. In a glob * stands for
 anything, all else for itself. What a slice is called is written into it where there is room; arrows are those of the file.
 """
 

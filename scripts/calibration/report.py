@@ -79,7 +79,7 @@ The formulas of `models/gpu/kernels/` have constants of two kinds: specification
 are fitted to open measurements where there are some and follow another device where there are none. Errors are
 mean |ln(model / measured)| over rows; 0.05 is about 5 %.
 
-    scripts/measure_gpu.py --out my-h100.csv        # on the device, with PyTorch
+    scripts/measure_gpu.py --system my_h100 --out my-h100.csv        # on the device, with PyTorch
     scripts/calibrate.py fit my-h100.csv --datasheet H100-SXM5-80GB --out my-h100.yaml
 
 ## Shapes that the fit has not seen
