@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Shows how a scenario's results settle as the transactions of its messages shrink.
 
-  scripts/convergence.py build/bin/plx_box scenarios/nic_rule_comparison/modulo.yaml --figure docs/convergence.svg
+  scripts/convergence.py build/bin/plx_box scenarios/nic_rule_comparison/modulo.yaml --figure error.svg
 
 Runs the scenario with fabric.transaction_bytes from 1 MiB down to 4 KiB and at auto, and prints TTFT and the mean time of a
 message of each class with their difference from the run with the smallest transactions. The figure needs the Debian package

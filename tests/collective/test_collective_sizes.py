@@ -66,8 +66,8 @@ def test_fewer_links_do_not_make_larger_in_switch_collectives_slower(tmp_path):
 
 
 def claimed():
-    """Ring bus bandwidths of large all-reduces in the table of docs/architecture.md, and what is measured, by column."""
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    """Ring bus bandwidths of large all-reduces in the table of docs/fabric.md, and what is measured, by column."""
+    page = (ROOT / "docs" / "fabric.md").read_text()
     cells = re.search(r"^\| NCCL ring, 16 GiB \|(.*)\|$", page, re.MULTILINE).group(1).split("|")
     return [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells]
 
