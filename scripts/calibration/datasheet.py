@@ -1,7 +1,7 @@
 """GPU datasheets, edited in place: a value changes, comments and order stay. The family rule is here.
 
-A device without measurements follows a measured one, its family. The follower's datasheet holds facts; each constant that it leaves
-out is the family's. A constant carries over unchanged, because it is a time or a share of a fact:
+A GPU without measurements takes its constants from a measured GPU, its family. Its own datasheet holds facts, and each constant that it
+leaves out is the family's. A constant carries over unchanged, because it is a time or a share of a fact:
 
   a share of                          constants
   the memory bandwidth                rates of operands, copies and decode attention
@@ -11,8 +11,8 @@ out is the family's. A constant carries over unchanged, because it is a time or 
   the clock of an SM                  operand feed, write-out; what a query row of attention costs beside its keys
   the capacity of L2                  the working set
 
-A constant that a follower's datasheet holds is the device's own: it was measured there or follows from its power limit, as the
-comment beside it says.
+A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit, as the comment
+beside it says.
 """
 
 import copy
