@@ -57,3 +57,11 @@ def test_every_picture_is_on_a_page():
     shown = {(page.parent / link).resolve() for page in PAGES for link in LINK.findall(prose(page))}
     pictures = {path for kind in ("svg", "png") for path in (ROOT / "docs").rglob(f"*.{kind}")}
     assert pictures <= shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_rows_of_a_table_have_the_cells_of_its_head(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        cells = [len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()]
+        assert len(set(cells)) == 1, f"{name(page)}: {table.splitlines()[0]}"
