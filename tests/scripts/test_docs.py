@@ -65,3 +65,9 @@ def test_rows_of_a_table_have_the_cells_of_its_head(page):
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         cells = [len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()]
         assert len(set(cells)) == 1, f"{name(page)}: {table.splitlines()[0]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_named_files_exist(page):
+    for named in re.findall(r"`((?:\w+/)+[\w.-]+\.(?:cpp|h|py))`", page.read_text()):
+        assert any((folder / named).exists() for folder in (ROOT, ROOT / "models")), f"{name(page)} names {named}"
