@@ -14,10 +14,10 @@ void JobsCsv::open(const std::string& path, JobsLevel level) {
   out_->print("name,kind,rank,start_s,end_s,queued_s,bytes\n");
 }
 
-void JobsCsv::on_job(const workload::JobRecord& r) {
+void JobsCsv::on_job(const execution::JobRecord& r) {
   if (next_ != nullptr) next_->on_job(r);
-  if (!out_ || (level_ == JobsLevel::stage && !r.per_stage())) return;
-  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind_name(), r.rank, exact_seconds(r.start), exact_seconds(r.end),
+  if (!out_ || (level_ == JobsLevel::stage && r.label.recorded() == execution::Recorded::detail)) return;
+  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind(), r.rank, exact_seconds(r.start), exact_seconds(r.end),
               exact_seconds(r.queued), r.bytes);
 }
 

@@ -6,27 +6,27 @@
 
 #include <fmt/os.h>
 
+#include "execution/job_record.h"
 #include "sc_main/command_line.h"
-#include "workload/job_record.h"
 
 namespace railyard {
 
 /// Femtoseconds as decimal seconds.
 std::string exact_seconds(Time t);
 
-class JobsCsv : public workload::JobSink {
+class JobsCsv : public execution::JobSink {
  public:
   /// Until this, and with JobsLevel::none, nothing is written.
   void open(const std::string& path, JobsLevel level);
   /// Whoever else is told of every job, whatever the level.
-  void forward_to(workload::JobSink& next) { next_ = &next; }
-  void on_job(const workload::JobRecord& record) override;
+  void forward_to(execution::JobSink& next) { next_ = &next; }
+  void on_job(const execution::JobRecord& record) override;
   void close();
 
  private:
   JobsLevel level_ = JobsLevel::none;
   std::unique_ptr<fmt::ostream> out_;
-  workload::JobSink* next_ = nullptr;
+  execution::JobSink* next_ = nullptr;
 };
 
 }  // namespace railyard

@@ -41,11 +41,12 @@ void check_network(const Scenario& scenario) {
 
 }  // namespace
 
-Simulation::Simulation(const Scenario& scenario, workload::JobSink& sink) : scenario_(scenario), jobs_(sink) {
+Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : scenario_(scenario), jobs_(sink) {
   check_network(scenario_);
   fabric_ = std::make_unique<transport::Fabric>(channel_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
-  workload_ = make_workload_run(scenario_, *machine_, *fabric_, jobs_);
+  executor_ = std::make_unique<execution::Executor>(*fabric_, jobs_);
+  workload_ = make_workload_run(scenario_, *machine_, *executor_);
   events_ = std::make_unique<MachineEvents>(*this);
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
   workload_->follow_phases(*phase_use_);

@@ -19,7 +19,7 @@ class Simulation : private transport::CalendarClient {
  public:
   /// @throws InputError for a network with too few ports, for what the workload cannot do on this machine, and for an event of a
   /// link or GPU that the machine has not
-  Simulation(const Scenario& scenario, workload::JobSink& sink);
+  Simulation(const Scenario& scenario, execution::JobSink& sink);
   ~Simulation();
 
   /// Runs to the end, or until `hook` (called at each new instant) returns false. The workload starts at the first instant, in
@@ -43,13 +43,13 @@ class Simulation : private transport::CalendarClient {
 
  private:
   /// Passes jobs on.
-  struct JobEnds : workload::JobSink {
-    explicit JobEnds(workload::JobSink& to) : next(to) {}
-    void on_job(const workload::JobRecord& record) override {
+  struct JobEnds : execution::JobSink {
+    explicit JobEnds(execution::JobSink& to) : next(to) {}
+    void on_job(const execution::JobRecord& record) override {
       latest_end = later(latest_end, record.end);
       next.on_job(record);
     }
-    workload::JobSink& next;
+    execution::JobSink& next;
     Time latest_end;
   };
 
@@ -59,6 +59,7 @@ class Simulation : private transport::CalendarClient {
   JobEnds jobs_;
   std::unique_ptr<transport::Fabric> fabric_;
   std::unique_ptr<platforms::Machine> machine_;
+  std::unique_ptr<execution::Executor> executor_;
   std::unique_ptr<WorkloadRun> workload_;
   std::unique_ptr<MachineEvents> events_;
   std::unique_ptr<PhaseUse> phase_use_;

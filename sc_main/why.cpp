@@ -48,8 +48,7 @@ std::string title_of(const std::string& metric) {
 }  // namespace
 
 Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(simulation)) {
-  workload::Dispatcher* const dispatcher = simulation.workload().dispatcher();
-  if (dispatcher == nullptr)
+  if (!simulation.workload().has_causes())
     throw InputError(Origin{"--why", 0, 0}, fmt::format("workload.kind {} has no jobs whose causes could be followed",
                                                         simulation.workload().kind()));
   probe::CriticalPath::Groups group_of;
@@ -62,7 +61,7 @@ Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(si
   }
   frees_ = {kTrafficClasses, groups_.size()};
   path_.emplace(simulation.fabric(), frees_, std::move(group_of));
-  dispatcher->follow(*path_, *path_);
+  simulation.workload().executor().follow(*path_, *path_);
 }
 
 Json Why::result(const Measure& measure) const {

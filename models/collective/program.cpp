@@ -1,5 +1,7 @@
 #include "collective/program.h"
 
+#include <array>
+
 #include <algorithm>
 
 namespace railyard::collective {
@@ -10,6 +12,11 @@ const std::vector<const char*> kAlgorithmNames{"ring",     "tree",         "nvls
                                                "two_shot", "hierarchical", "direct", "pxn"};
 const std::vector<const char*> kProtocolNames{"simple", "ll", "ll128"};
 const std::vector<const char*> kLibraryNames{"nccl", "vllm", "sglang", "trtllm"};
+
+const char* initials(Operation operation) {
+  constexpr std::array<const char*, 6> kInitials{"AR", "AG", "RS", "BC", "A2A", "SR"};
+  return kInitials[static_cast<std::size_t>(operation)];
+}
 
 std::uint32_t Group::members_per_server() const {
   const std::uint32_t each = size() / servers();

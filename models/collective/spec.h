@@ -25,6 +25,8 @@ enum class Library : std::uint8_t { nccl, vllm, sglang, trtllm };
 
 /// Names as scenarios and tables write them, in the order of the enumerators.
 extern const std::vector<const char*> kOperationNames, kAlgorithmNames, kProtocolNames, kLibraryNames;
+/// As names of jobs abbreviate an operation: AR, AG, RS, BC, A2A, SR.
+const char* initials(Operation operation);
 
 /// What an action of a channel's CTA costs beyond what the fabric takes. All zero: SMs are free and infinitely fast.
 struct StepCost {

@@ -74,16 +74,16 @@ CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost>
   return result;
 }
 
-void CriticalPath::on_emitted(const workload::Job& job) { jobs_[&job] = current(); }
+void CriticalPath::on_emitted(const execution::Job& job) { jobs_[&job] = current(); }
 
-void CriticalPath::on_waited(const workload::Job& job, const workload::Job& done) { join(jobs_[&job], jobs_[&done]); }
+void CriticalPath::on_waited(const execution::Job& job, const execution::Job& done) { join(jobs_[&job], jobs_[&done]); }
 
-void CriticalPath::on_begun(const workload::Job& job) {
+void CriticalPath::on_begun(const execution::Job& job) {
   Moment& moment = jobs_[&job];
   join(moment, streams_[&job.stream()]);
   if (moment.at != now()) moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
-  if (job.kind() == workload::JobKind::send) streams_[&job.stream()] = moment;
-  if (job.kind() == workload::JobKind::collective) {
+  if (job.kind() == execution::JobKind::send) streams_[&job.stream()] = moment;
+  if (job.kind() == execution::JobKind::collective) {
     Inside& inside = collectives_[job.collective()];
     inside.entered.resize(job.collective()->size());
     inside.entered[job.member()] = moment;
@@ -91,20 +91,20 @@ void CriticalPath::on_begun(const workload::Job& job) {
   inside_ = nullptr;
 }
 
-void CriticalPath::on_done(const workload::Job& job) {
+void CriticalPath::on_done(const execution::Job& job) {
   Moment& moment = jobs_[&job];
   switch (job.kind()) {
-    case workload::JobKind::kernel: moment = done_kernels(job, moment); break;
-    case workload::JobKind::collective: moment = done_collective(job); break;
-    case workload::JobKind::send: moment = after(moment, std::move(landed_), job.name(), landed_floors_); break;
-    case workload::JobKind::host:
+    case execution::JobKind::kernel: moment = done_kernels(job, moment); break;
+    case execution::JobKind::collective: moment = done_collective(job); break;
+    case execution::JobKind::send: moment = after(moment, std::move(landed_), job.name(), landed_floors_); break;
+    case execution::JobKind::host:
       moment = after(moment, {{CostKind::host, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
       break;
-    case workload::JobKind::delay:
+    case execution::JobKind::delay:
       moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
       break;
   }
-  if (job.kind() != workload::JobKind::send) streams_[&job.stream()] = moment;
+  if (job.kind() != execution::JobKind::send) streams_[&job.stream()] = moment;
   current_ = moment;
   inside_ = nullptr;
   join(end_, moment);
@@ -124,7 +124,7 @@ const CriticalPath::Kernels& CriticalPath::kernels_of(const gpu::SharedChain& ch
   return made;
 }
 
-CriticalPath::Moment CriticalPath::done_kernels(const workload::Job& job, const Moment& begun) {
+CriticalPath::Moment CriticalPath::done_kernels(const execution::Job& job, const Moment& begun) {
   const Kernels& kernels = kernels_of(job.kernels());
   std::vector<Cost> costs;
   Time left = job.duration();
@@ -249,7 +249,7 @@ std::vector<Time> CriticalPath::floors_of(const transport::MessageCosts::Load& l
   return floors;
 }
 
-CriticalPath::Moment CriticalPath::done_collective(const workload::Job& job) {
+CriticalPath::Moment CriticalPath::done_collective(const execution::Job& job) {
   const collective::Collective& collective = *job.collective();
   const collective::Trail& trail = *ended_;
   const auto inside = collectives_.find(&collective);

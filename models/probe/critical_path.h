@@ -25,13 +25,13 @@
 #include <vector>
 
 #include "collective/cause_listener.h"
+#include "execution/executor.h"
 #include "probe/causes.h"
 #include "transport/study/message_costs.h"
-#include "workload/job.h"
 
 namespace railyard::probe {
 
-class CriticalPath final : public workload::JobListener,
+class CriticalPath final : public execution::JobListener,
                            public collective::CauseListener,
                            private transport::FabricListener {
  public:
@@ -98,10 +98,10 @@ class CriticalPath final : public workload::JobListener,
     }
   };
 
-  void on_emitted(const workload::Job& job) override;
-  void on_waited(const workload::Job& job, const workload::Job& done) override;
-  void on_begun(const workload::Job& job) override;
-  void on_done(const workload::Job& job) override;
+  void on_emitted(const execution::Job& job) override;
+  void on_waited(const execution::Job& job, const execution::Job& done) override;
+  void on_begun(const execution::Job& job) override;
+  void on_done(const execution::Job& job) override;
   void on_reached(const void* owner, std::uint32_t gate) override;
   void on_passed(const void* owner, std::uint32_t gate) override;
   void on_arrived() override { current_ = beginning(); }
@@ -140,8 +140,8 @@ class CriticalPath final : public workload::JobListener,
     std::array<double, gpu::kKernelLimitNames.size()> seconds{}, saved{};
   };
   const Kernels& kernels_of(const gpu::SharedChain& chain);
-  Moment done_kernels(const workload::Job& job, const Moment& begun);
-  Moment done_collective(const workload::Job& job);
+  Moment done_kernels(const execution::Job& job, const Moment& begun);
+  Moment done_collective(const execution::Job& job);
   void happens(Inside& inside, CauseRef cause);
   void add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number, std::uint32_t parts) const;
 
@@ -149,7 +149,7 @@ class CriticalPath final : public workload::JobListener,
   const Frees frees_;
   const Groups groups_;
   transport::MessageCosts message_costs_;
-  std::unordered_map<const workload::Job*, Moment>
+  std::unordered_map<const execution::Job*, Moment>
       jobs_;  ///< emitted: what it waited for so far; then begun, then done
   std::unordered_map<const gpu::Stream*, Moment> streams_;  ///< free for the next job
   std::map<std::pair<const void*, std::uint32_t>, Moment> gates_;

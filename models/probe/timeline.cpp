@@ -22,13 +22,13 @@ void Timeline::attach(gpu::Stream& stream, const std::string& name, TaskLabel jo
   streams_.attach(stream, name, std::move(job), std::move(work));
 }
 
-void Timeline::on_job(const workload::JobRecord& record) {
+void Timeline::on_job(const execution::JobRecord& record) {
   const std::string name = record.name();
   const std::string pattern = name.substr(0, name.find('['));
   Lanes& lanes = job_lanes_[{pattern, record.rank}];
   if (!lanes.made()) lanes = Lanes(jobs_process_, pattern + " rank " + std::to_string(record.rank));
   const TraceTrack track = lanes.place(file_.events, record.start, record.end);
-  file_.events.slice(track, record.kind_name(), name, record.start, record.end, {{"bytes", record.bytes}});
+  file_.events.slice(track, record.kind(), name, record.start, record.end, {{"bytes", record.bytes}});
 }
 
 Timeline::GpuProbe::GpuProbe(Timeline& timeline, std::uint32_t number)

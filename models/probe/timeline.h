@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "execution/job_record.h"
 #include "gpu/gpu.h"
 #include "probe/critical_path.h"
 #include "probe/timeline_file.h"
@@ -33,11 +34,10 @@
 #include "probe/timeline_streams.h"
 #include "probe/window_counter.h"
 #include "transport/fabric.h"
-#include "workload/job_record.h"
 
 namespace railyard::probe {
 
-class Timeline final : public StreamTracer, public workload::JobSink, private transport::FabricListener {
+class Timeline final : public StreamTracer, public execution::JobSink, private transport::FabricListener {
  public:
   struct Config {
     std::string path;                      ///< of the .json.gz
@@ -59,7 +59,7 @@ class Timeline final : public StreamTracer, public workload::JobSink, private tr
   }
   /// To be told of requests.
   workload::RequestListener& requests() { return requests_; }
-  void on_job(const workload::JobRecord& record) override;
+  void on_job(const execution::JobRecord& record) override;
 
   /// After the run: the longest chain of what a metric measured, on a track of its own.
   void add_path(const CriticalPath::Measure& measure);

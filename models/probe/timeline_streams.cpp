@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "execution/executor.h"
 #include "transport/device/endpoint.h"
-#include "workload/job.h"
 
 namespace railyard::probe {
 
@@ -68,7 +68,7 @@ void TimelineStreams::StreamProbe::on_activity(const gpu::Stream& stream, Activi
 
 void TimelineStreams::describe(Task& task, const gpu::Task& front) {
   if (!task.work.empty()) task.arguments.emplace_back("work", task.work);
-  const auto* job = dynamic_cast<const workload::Job*>(&front);
+  const auto* job = dynamic_cast<const execution::Job*>(&front);
   if (job == nullptr || job->collective() == nullptr) return;
   const collective::CollectiveSpec& spec = job->collective()->spec();
   task.arguments.emplace_back("operation", collective::kOperationNames[static_cast<std::size_t>(spec.operation)]);

@@ -27,11 +27,10 @@ const char* operation(Operation o) { return collective::kOperationNames[static_c
 
 }  // namespace
 
-CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                             workload::JobSink& sink)
-    : scenario_(scenario), machine_(machine), fabric_(fabric) {
+CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+    : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  test_ = std::make_unique<workload::collective_test::CollectiveTest>(spec(), machine_.gpus(gpus_), fabric_, sink);
+  test_ = std::make_unique<workload::collective_test::CollectiveTest>(spec(), add_ranks(gpus_, {"compute"}), executor_);
   check();
   // A buffer to send and one to receive.
   for (const GpuId id : gpus_)
@@ -67,12 +66,6 @@ double CollectiveRun::done_ratio() const {
   return done / all;
 }
 
-std::map<GpuId, std::string> CollectiveRun::rank_names() const {
-  std::map<GpuId, std::string> names;
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
-  return names;
-}
-
 std::vector<RouteOfInterest> CollectiveRun::routes() {
   const auto last = static_cast<std::uint32_t>(gpus_.size() - 1);
   std::vector<RouteOfInterest> routes;
@@ -89,15 +82,6 @@ std::vector<RouteOfInterest> CollectiveRun::routes() {
   }
   if (last > 1) add(last, 0);
   return routes;
-}
-
-void CollectiveRun::trace(probe::StreamTracer& tracer) {
-  for (std::uint32_t r = 0; r < test_->ranks(); ++r) {
-    workload::RankDevice& device = test_->rank(r);
-    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute", [](const gpu::Task& task) {
-      return workload::collective_test::CollectiveTest::label(static_cast<const workload::Job&>(task));
-    });
-  }
 }
 
 Json CollectiveRun::explain() {
@@ -158,14 +142,6 @@ void CollectiveRun::add_metrics(Json& metrics) {
   metrics["time_s"] = time;
   metrics["algbw_gb_per_s"] = algbw;
   metrics["busbw_gb_per_s"] = busbw;
-}
-
-Json CollectiveRun::memory() const {
-  Json groups = Json::object();
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r)
-    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(
-        memory_row(machine_, r, gpus_[r], fabric_.now()));
-  return groups;
 }
 
 CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {

@@ -9,8 +9,7 @@ namespace railyard {
 class CollectiveRun : public WorkloadRun {
  public:
   /// @throws InputError: an algorithm that the ranks or the machine do not allow, buffers that do not fit in memory
-  CollectiveRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                workload::JobSink& sink);
+  CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
   /// See expected_jobs().
   static std::uint64_t expected_jobs(const workload::collective_test::CollectiveTestSpec& spec) {
     return spec.sizes.size() * spec.iterations;
@@ -24,17 +23,11 @@ class CollectiveRun : public WorkloadRun {
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
-  std::vector<std::string> blocked() override { return test_->blocked(); }
-  std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
-  workload::Dispatcher* dispatcher() override { return &test_->dispatcher(); }
-  std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
-  void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
-  nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;
   void write_tables(const OutputDirectory& out) const override;
 
@@ -54,9 +47,6 @@ class CollectiveRun : public WorkloadRun {
   /// Refuses what cannot run.
   void check() const;
 
-  const Scenario& scenario_;
-  platforms::Machine& machine_;
-  transport::Fabric& fabric_;
   std::vector<GpuId> gpus_;  ///< by rank
   std::unique_ptr<workload::collective_test::CollectiveTest> test_;
 };

@@ -49,9 +49,6 @@ void check(const Scenario& scenario) {
   check_grid(scenario, "decode", w.decode, scenario.decode_origin, decode);
 }
 
-const workload::Job& job(const gpu::Task& task) { return static_cast<const workload::Job&>(task); }
-std::string job_label(const gpu::Task& task) { return workload::prefill::Passes::label(job(task)); }
-
 /// One route per kind of traffic and grid; the pattern repeats over ranks.
 void add_grid_routes(std::vector<RouteOfInterest>& routes, const char* name, const Mapping& mapping,
                      const std::vector<GpuId>& gpus) {
@@ -67,8 +64,8 @@ void add_grid_routes(std::vector<RouteOfInterest>& routes, const char* name, con
 }  // namespace
 
 DisaggregatedPrefill::DisaggregatedPrefill(const Scenario& scenario, platforms::Machine& machine,
-                                           transport::Fabric& fabric, workload::JobSink& sink)
-    : scenario_(scenario), machine_(machine), fabric_(fabric) {
+                                           execution::Executor& executor)
+    : WorkloadRun(scenario, machine, executor) {
   check(scenario_);
   prefill_gpus_ = place(spec().prefill, "prefill");
   decode_gpus_ = place(spec().decode, "decode");
@@ -77,7 +74,7 @@ DisaggregatedPrefill::DisaggregatedPrefill(const Scenario& scenario, platforms::
     assign_nics(decode_gpus_);
   }
   system_ = std::make_unique<workload::prefill::System>(scenario_.model, spec(), machine_.gpus(prefill_gpus_),
-                                                        machine_.gpus(decode_gpus_), fabric_, sink);
+                                                        machine_.gpus(decode_gpus_), executor_);
 }
 
 std::vector<GpuId> DisaggregatedPrefill::place(const Mapping& mapping, const char* group) const {
@@ -120,14 +117,10 @@ double DisaggregatedPrefill::done_ratio() const {
   return std::min(1.0, done_of(chunks + system_->decode().steps(), expected_passes(spec())));
 }
 
-std::map<GpuId, std::string> DisaggregatedPrefill::rank_names() const {
-  std::map<GpuId, std::string> names;
-  const auto number = [&](const std::vector<GpuId>& ranks, std::uint32_t tp) {
-    for (std::uint32_t r = 0; r < ranks.size(); ++r) names[ranks[r]] = fmt::format("[{}][{}]", r / tp, r % tp);
-  };
-  number(prefill_gpus_, spec().prefill.tp);
-  number(decode_gpus_, spec().decode.tp);
-  return names;
+std::vector<std::string> DisaggregatedPrefill::blocked() {
+  std::vector<std::string> lines = WorkloadRun::blocked();
+  for (const std::string& line : system_->blocked()) lines.push_back(line);
+  return lines;
 }
 
 std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
@@ -140,36 +133,6 @@ std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
       routes.push_back({fmt::format("KV handoff, prefill rank {} to decode rank {}", r, share.decode_rank),
                         TrafficClass::kv, prefill_gpus_[r].value(), decode_gpus_[share.decode_rank].value()});
   return routes;
-}
-
-void DisaggregatedPrefill::trace(probe::StreamTracer& tracer) {
-  const workload::prefill::PrefillSide& prefill = system_->prefill();
-  trace(tracer, system_->prefill_grid(), [&prefill](const gpu::Task& task) { return prefill.work_label(job(task)); });
-  trace(tracer, system_->decode_grid(),
-        [](const gpu::Task& task) { return workload::prefill::DecodeSide::work_label(job(task)); });
-}
-
-void DisaggregatedPrefill::trace(probe::StreamTracer& tracer, Grid& grid, const probe::StreamTracer::TaskLabel& work) {
-  for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
-    workload::RankDevice& device = grid.rank(r);
-    const std::string prefix = std::string(device.gpu->name()) + ".stream.";
-    tracer.attach(device.compute, prefix + "compute", job_label, work);
-    tracer.attach(device.pp, prefix + "pp", job_label, work);
-    tracer.attach(device.kv, prefix + "kv", job_label, work);
-    const bool launches =
-        r % grid.tp() == 0 && (spec().host.step(1) != Time() || spec().host.prefill_layer() != Time());
-    if (launches) tracer.attach(device.host, prefix + "host", job_label, work);  // for all ranks of its stage
-  }
-}
-
-nlohmann::ordered_json DisaggregatedPrefill::memory() const {
-  nlohmann::ordered_json groups;
-  for (const auto& [name, gpus] : {std::pair{"prefill", &prefill_gpus_}, {"decode", &decode_gpus_}}) {
-    groups[name] = nlohmann::ordered_json::array();
-    for (std::uint32_t r = 0; r < gpus->size(); ++r)
-      groups[name].push_back(memory_row(machine_, r, (*gpus)[r], fabric_.now()));
-  }
-  return groups;
 }
 
 }  // namespace railyard

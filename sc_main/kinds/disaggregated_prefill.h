@@ -9,8 +9,7 @@ namespace railyard {
 class DisaggregatedPrefill : public WorkloadRun {
  public:
   /// @throws InputError: ranks that do not fit in memory, a data type without a tensor rate
-  DisaggregatedPrefill(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                       workload::JobSink& sink);
+  DisaggregatedPrefill(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
   /// See expected_jobs().
   static std::uint64_t expected_jobs(const Scenario& scenario);
 
@@ -22,13 +21,9 @@ class DisaggregatedPrefill : public WorkloadRun {
   bool done() const override { return system_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
-  std::vector<std::string> blocked() override { return system_->blocked(); }
-  std::uint64_t jobs() const override { return system_->dispatcher().jobs(); }
-  workload::Dispatcher* dispatcher() override { return &system_->dispatcher(); }
-  std::map<GpuId, std::string> rank_names() const override;
+  std::vector<std::string> blocked() override;
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return system_->traffic(); }
-  void trace(probe::StreamTracer& tracer) override;
   std::vector<std::string> phases() const override { return {"prefill", "decode"}; }
   void follow_phases(workload::PhaseListener& listener) override { system_->follow_phases(listener); }
   void follow_requests(workload::RequestListener& listener) override { system_->follow_requests(listener); }
@@ -39,7 +34,6 @@ class DisaggregatedPrefill : public WorkloadRun {
   }
   void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
-  nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;
   void write_tables(const OutputDirectory& out) const override;
 
@@ -49,14 +43,10 @@ class DisaggregatedPrefill : public WorkloadRun {
   static std::uint64_t expected_passes(const workload::prefill::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::prefill::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
-  void trace(probe::StreamTracer& tracer, workload::prefill::Grid& grid, const probe::StreamTracer::TaskLabel& work);
   using LayerSegments = std::vector<workload::Segment>;  // by the model's kinds of layers
   nlohmann::ordered_json pass_numbers(workload::prefill::Grid& grid, const std::vector<GpuId>& gpus,
                                       const LayerSegments& attention, const LayerSegments& mlp, std::uint64_t tokens);
 
-  const Scenario& scenario_;
-  platforms::Machine& machine_;
-  transport::Fabric& fabric_;
   std::vector<GpuId> prefill_gpus_, decode_gpus_;
   std::unique_ptr<workload::prefill::System> system_;
 };

@@ -55,15 +55,19 @@ std::string shape_text(const KernelSpec& k) {
   }
 }
 
-KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                     workload::JobSink& sink)
-    : scenario_(scenario), machine_(machine) {
+KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+    : WorkloadRun(scenario, machine, executor) {
   for (std::uint32_t id = 0, group = 0; id < machine.gpus(); ++id)
     if (machine.place(GpuId(id)).group == group) {
       gpus_.push_back(GpuId(id));
       ++group;
     }
-  test_ = std::make_unique<workload::kernel_test::KernelTest>(spec(), machine_.gpus(gpus_), fabric, sink);
+  std::vector<execution::Rank*> ranks;
+  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
+    ranks.push_back(&executor.add_rank(machine.spec().groups[g].name, g, "[0]", &machine.gpu(gpus_[g])));
+    ranks.back()->add_stream("compute");
+  }
+  test_ = std::make_unique<workload::kernel_test::KernelTest>(spec(), ranks, executor);
   check();
 }
 
@@ -83,20 +87,6 @@ std::string KernelRun::progress() const {
 }
 
 double KernelRun::done_ratio() const { return done_of(test_->finished(), spec().kernels.size() * gpus_.size()); }
-
-std::map<GpuId, std::string> KernelRun::rank_names() const {
-  std::map<GpuId, std::string> names;
-  for (const GpuId id : gpus_) names[id] = "[0]";
-  return names;
-}
-
-void KernelRun::trace(probe::StreamTracer& tracer) {
-  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
-    workload::RankDevice& device = test_->rank(g);
-    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
-                  [this](const gpu::Task& task) { return test_->label(static_cast<const workload::Job&>(task)); });
-  }
-}
 
 Json KernelRun::explain() {
   Json e;

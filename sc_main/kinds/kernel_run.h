@@ -10,7 +10,7 @@ namespace railyard {
 class KernelRun : public WorkloadRun {
  public:
   /// @throws InputError: kernels that take longer than a run may
-  KernelRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink);
+  KernelRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   const char* kind() const override { return "kernel"; }
   void start() override { test_->start(); }
@@ -18,12 +18,7 @@ class KernelRun : public WorkloadRun {
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
-  std::vector<std::string> blocked() override { return {}; }  // kernels wait for nothing
-  std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
-  workload::Dispatcher* dispatcher() override { return &test_->dispatcher(); }
-  std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override { return {}; }
-  void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   void add_setup(nlohmann::ordered_json& setup) const override;
@@ -39,8 +34,6 @@ class KernelRun : public WorkloadRun {
   void check() const;
   const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
 
-  const Scenario& scenario_;
-  platforms::Machine& machine_;
   std::vector<GpuId> gpus_;  ///< the first of each group
   std::unique_ptr<workload::kernel_test::KernelTest> test_;
 };

@@ -37,11 +37,8 @@ std::string how(const collective::CollectiveSpec& s) {
 
 }  // namespace
 
-LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                   workload::JobSink& sink)
-    : scenario_(scenario),
-      machine_(machine),
-      fabric_(fabric),
+LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+    : WorkloadRun(scenario, machine, executor),
       gpus_(first_gpus(spec().tp)),
       kernels_(group().gpu),
       timer_(scenario.model, spec().tp, kernels_, spec().profile) {
@@ -50,7 +47,7 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, transp
   ends_seconds_ = timer_.embedding(spec().all_tokens()).seconds + timer_.head(spec().batch).seconds;
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
   layer_ = std::make_unique<workload::layer::Layer>(spec(), workload::layer::plan_layer(scenario.model, spec(), timer_),
-                                                    machine_.gpus(gpus_), fabric, sink);
+                                                    add_ranks(gpus_, {"compute"}), executor_);
 }
 
 std::uint64_t LayerRun::expected_jobs(const LayerSpec& spec) {
@@ -90,23 +87,9 @@ std::string LayerRun::progress() const {
 
 double LayerRun::done_ratio() const { return done_of(layer_->finished(), layer_->steps().size()); }
 
-std::map<GpuId, std::string> LayerRun::rank_names() const {
-  std::map<GpuId, std::string> names;
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
-  return names;
-}
-
 std::vector<RouteOfInterest> LayerRun::routes() {
   if (gpus_.size() == 1) return {};
   return {{"rank 0 to rank 1", TrafficClass::tp, gpus_[0].value(), gpus_[1].value()}};
-}
-
-void LayerRun::trace(probe::StreamTracer& tracer) {
-  for (std::uint32_t r = 0; r < layer_->ranks(); ++r) {
-    workload::RankDevice& device = layer_->rank(r);
-    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute",
-                  [this](const gpu::Task& task) { return layer_->label(static_cast<const workload::Job&>(task)); });
-  }
 }
 
 Json LayerRun::explain() {
@@ -182,13 +165,6 @@ void LayerRun::add_metrics(Json& metrics) {
   metrics["embedding_and_head_s"] = ends_seconds_;
   metrics["pass_s"] = pass;
   metrics["tokens_per_s"] = rate(static_cast<double>(spec().all_tokens()), pass);
-}
-
-Json LayerRun::memory() const {
-  Json groups = Json::object();
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r)
-    groups[group().name].push_back(memory_row(machine_, r, gpus_[r], fabric_.now()));
-  return groups;
 }
 
 std::string LayerRun::title() const {

@@ -10,7 +10,7 @@ namespace railyard {
 class LayerRun : public WorkloadRun {
  public:
   /// @throws InputError: a layer that does not fit in memory, a data type without a tensor rate
-  LayerRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink);
+  LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
   /// See expected_jobs().
   static std::uint64_t expected_jobs(const workload::layer::LayerSpec& spec);
 
@@ -20,18 +20,12 @@ class LayerRun : public WorkloadRun {
   bool done() const override { return layer_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
-  std::vector<std::string> blocked() override { return layer_->blocked(); }
-  std::uint64_t jobs() const override { return layer_->dispatcher().jobs(); }
-  workload::Dispatcher* dispatcher() override { return &layer_->dispatcher(); }
-  std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
-  void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   nlohmann::ordered_json compute() override { return profile_use({&timer_}); }
   void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
-  nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;
   void write_tables(const OutputDirectory& out) const override;
 
@@ -44,9 +38,6 @@ class LayerRun : public WorkloadRun {
   /// "llama-3.1-70b on dgx_h100: prefill of 1 x 2048 tokens after 0 on 8 x H100-SXM5-80GB"
   std::string title() const;
 
-  const Scenario& scenario_;
-  platforms::Machine& machine_;
-  transport::Fabric& fabric_;
   std::vector<GpuId> gpus_;  ///< by rank
   gpu::KernelTimer kernels_;
   workload::LayerTimer timer_;

@@ -19,11 +19,10 @@ const char* name(Method method) { return workload::overlap::kMethodNames[static_
 
 }  // namespace
 
-OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                       workload::JobSink& sink)
-    : scenario_(scenario), machine_(machine), fabric_(fabric) {
+OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+    : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  test_ = std::make_unique<workload::overlap::OverlapTest>(spec(), machine_.gpus(gpus_), fabric_, sink);
+  test_ = std::make_unique<workload::overlap::OverlapTest>(spec(), add_ranks(gpus_, {"compute", "comm"}), executor_);
 }
 
 std::uint64_t OverlapRun::expected_jobs(const workload::overlap::OverlapSpec& spec) {
@@ -36,27 +35,10 @@ std::string OverlapRun::progress() const {
 
 double OverlapRun::done_ratio() const { return done_of(test_->results().size(), spec().methods.size()); }
 
-std::map<GpuId, std::string> OverlapRun::rank_names() const {
-  std::map<GpuId, std::string> names;
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
-  return names;
-}
-
 std::vector<RouteOfInterest> OverlapRun::routes() {
   return {{"rank 0 to rank 1", TrafficClass::tp, gpus_.front().value(), gpus_[1].value()},
           {fmt::format("rank {} to rank 0", gpus_.size() - 1), TrafficClass::tp, gpus_.back().value(),
            gpus_.front().value()}};
-}
-
-void OverlapRun::trace(probe::StreamTracer& tracer) {
-  const auto label = [](const gpu::Task& task) {
-    return workload::overlap::OverlapTest::label(static_cast<const workload::Job&>(task));
-  };
-  for (std::uint32_t r = 0; r < test_->ranks(); ++r) {
-    workload::RankDevice& device = test_->rank(r);
-    tracer.attach(device.compute, std::string(device.gpu->name()) + ".stream.compute", label);
-    tracer.attach(device.pp, std::string(device.gpu->name()) + ".stream.comm", label);
-  }
 }
 
 Json OverlapRun::explain() {
@@ -115,14 +97,6 @@ void OverlapRun::add_metrics(Json& metrics) {
   metrics["time_s"] = time;
   metrics["kernel_stretch_ratio"] = stretch;
   metrics["hidden_ratio"] = hidden;
-}
-
-Json OverlapRun::memory() const {
-  Json groups = Json::object();
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r)
-    groups[machine_.spec().groups[machine_.place(gpus_[r]).group].name].push_back(
-        memory_row(machine_, r, gpus_[r], fabric_.now()));
-  return groups;
 }
 
 std::string OverlapRun::table(const Json& s) const {

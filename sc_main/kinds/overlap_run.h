@@ -8,7 +8,7 @@ namespace railyard {
 
 class OverlapRun : public WorkloadRun {
  public:
-  OverlapRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric, workload::JobSink& sink);
+  OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   const char* kind() const override { return "overlap"; }
   void start() override { test_->start(); }
@@ -16,17 +16,11 @@ class OverlapRun : public WorkloadRun {
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
-  std::vector<std::string> blocked() override { return test_->blocked(); }
-  std::uint64_t jobs() const override { return test_->dispatcher().jobs(); }
-  workload::Dispatcher* dispatcher() override { return &test_->dispatcher(); }
-  std::map<GpuId, std::string> rank_names() const override;
   std::vector<RouteOfInterest> routes() override;
-  void trace(probe::StreamTracer& tracer) override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
-  nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;
   void write_tables(const OutputDirectory& out) const override;
 
@@ -39,9 +33,6 @@ class OverlapRun : public WorkloadRun {
   /// Of a method that ran; zero otherwise.
   Time time_of(workload::overlap::Method method) const;
 
-  const Scenario& scenario_;
-  platforms::Machine& machine_;
-  transport::Fabric& fabric_;
   std::vector<GpuId> gpus_;  ///< by rank
   std::unique_ptr<workload::overlap::OverlapTest> test_;
 };

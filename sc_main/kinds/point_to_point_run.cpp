@@ -25,15 +25,15 @@ bool is_latency(workload::p2p::Measure measure) {
 
 }  // namespace
 
-PointToPointRun::PointToPointRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                                 workload::JobSink& sink)
-    : scenario_(scenario), machine_(machine), fabric_(fabric) {
+PointToPointRun::PointToPointRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+    : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
   workload::p2p::Hosts hosts;
   for (const GpuId id : gpus_) hosts_.push_back(machine_.host_of(id).window());
   hosts.memories = hosts_;
+  add_ranks(gpus_, {});
   hosts.post = Time::nanoseconds(machine_.spec().nic.post_ns);
-  test_ = std::make_unique<workload::p2p::PointToPoint>(spec(), machine_.gpus(gpus_), hosts, fabric_, sink);
+  test_ = std::make_unique<workload::p2p::PointToPoint>(spec(), machine_.gpus(gpus_), hosts, executor_);
 }
 
 std::uint64_t PointToPointRun::expected_jobs(const PointToPointSpec& spec) {
@@ -57,12 +57,6 @@ std::vector<std::string> PointToPointRun::blocked() {
   const Point& point = test_->points()[test_->finished()];
   return {fmt::format("{} from {} to {}: {} bytes have not landed", name_of(point.measure),
                       machine_.gpu(gpus_[point.from]).name(), machine_.gpu(gpus_[point.to]).name(), point.bytes)};
-}
-
-std::map<GpuId, std::string> PointToPointRun::rank_names() const {
-  std::map<GpuId, std::string> names;
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) names[gpus_[r]] = fmt::format("[{}]", r);
-  return names;
 }
 
 std::vector<RouteOfInterest> PointToPointRun::routes() {

@@ -8,8 +8,7 @@ namespace railyard {
 
 class PointToPointRun : public WorkloadRun {
  public:
-  PointToPointRun(const Scenario& scenario, platforms::Machine& machine, transport::Fabric& fabric,
-                  workload::JobSink& sink);
+  PointToPointRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
   /// See expected_jobs().
   static std::uint64_t expected_jobs(const workload::p2p::PointToPointSpec& spec);
 
@@ -23,10 +22,8 @@ class PointToPointRun : public WorkloadRun {
   double done_ratio() const override;
   std::vector<std::string> blocked() override;
   std::uint64_t jobs() const override { return test_->messages(); }
-  workload::Dispatcher* dispatcher() override { return nullptr; }
-  std::map<GpuId, std::string> rank_names() const override;
+  bool has_causes() const override { return false; }  // messages, no jobs
   std::vector<RouteOfInterest> routes() override;
-  void trace(probe::StreamTracer&) override {}  // no streams: what moves is on the links
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   void add_setup(nlohmann::ordered_json& setup) const override;
@@ -50,9 +47,6 @@ class PointToPointRun : public WorkloadRun {
   /// What a point reports, in the unit of its column.
   static double value(const workload::p2p::Point& point);
 
-  const Scenario& scenario_;
-  platforms::Machine& machine_;
-  transport::Fabric& fabric_;
   std::vector<GpuId> gpus_;
   std::vector<transport::Window> hosts_;  ///< of each
   std::unique_ptr<workload::p2p::PointToPoint> test_;

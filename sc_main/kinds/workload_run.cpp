@@ -24,18 +24,18 @@ using workload::p2p::PointToPointSpec;
 }  // namespace
 
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
-                                               transport::Fabric& fabric, workload::JobSink& sink) {
+                                               execution::Executor& executor) {
   if (std::holds_alternative<CollectiveTestSpec>(scenario.workload))
-    return std::make_unique<CollectiveRun>(scenario, machine, fabric, sink);
+    return std::make_unique<CollectiveRun>(scenario, machine, executor);
   if (std::holds_alternative<PointToPointSpec>(scenario.workload))
-    return std::make_unique<PointToPointRun>(scenario, machine, fabric, sink);
+    return std::make_unique<PointToPointRun>(scenario, machine, executor);
   if (std::holds_alternative<KernelTestSpec>(scenario.workload))
-    return std::make_unique<KernelRun>(scenario, machine, fabric, sink);
+    return std::make_unique<KernelRun>(scenario, machine, executor);
   if (std::holds_alternative<LayerSpec>(scenario.workload))
-    return std::make_unique<LayerRun>(scenario, machine, fabric, sink);
+    return std::make_unique<LayerRun>(scenario, machine, executor);
   if (std::holds_alternative<OverlapSpec>(scenario.workload))
-    return std::make_unique<OverlapRun>(scenario, machine, fabric, sink);
-  return std::make_unique<DisaggregatedPrefill>(scenario, machine, fabric, sink);
+    return std::make_unique<OverlapRun>(scenario, machine, executor);
+  return std::make_unique<DisaggregatedPrefill>(scenario, machine, executor);
 }
 
 std::uint64_t expected_jobs(const Scenario& scenario) {
@@ -59,18 +59,53 @@ std::string machine_text(const Scenario& scenario) {
   return fmt::format("{} ({})", scenario.platform, text);
 }
 
-nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId id, Time now) {
-  const gpu::Gpu& gpu = machine.gpu(id);
-  const gpu::SmArray& sms = gpu.sms();
-  return {{"rank", rank},
-          {"gpu", gpu.name()},
-          {"peak_bytes", gpu.hbm().peak()},
-          {"capacity_bytes", gpu.hbm().capacity()},
-          {"kernel_bytes", sms.kernel_bytes(now)},
-          {"message_bytes", machine.memory_traffic().bytes(gpu)},
-          {"kernel_s", sms.kernel_seconds()},
-          {"kernel_alone_s", sms.kernel_seconds_alone()},
-          {"sm_wait_s", sms.claim_wait_seconds()}};
+std::map<GpuId, std::string> WorkloadRun::rank_names() const {
+  std::map<GpuId, std::string> names;
+  for (const execution::Rank& rank : executor_.ranks())
+    if (rank.gpu != nullptr) names[GpuId(rank.gpu->window())] = rank.index;
+  return names;
+}
+
+void WorkloadRun::trace(probe::StreamTracer& tracer) {
+  const auto label = [](const gpu::Task& task) -> const execution::JobLabel& {
+    return static_cast<const execution::Job&>(task).label();
+  };
+  const auto job = [label](const gpu::Task& task) { return label(task).task(); };
+  const auto work = [label](const gpu::Task& task) { return label(task).work(); };
+  for (execution::Rank& rank : executor_.ranks())
+    for (execution::Rank::NamedStream& named : rank.streams)
+      if (rank.gpu != nullptr && !named.name.empty())
+        tracer.attach(named.stream, std::string(rank.gpu->name()) + ".stream." + named.name, job, work);
+}
+
+nlohmann::ordered_json WorkloadRun::memory() const {
+  nlohmann::ordered_json groups = nlohmann::ordered_json::object();
+  for (const execution::Rank& rank : executor_.ranks()) {
+    if (rank.gpu == nullptr) continue;
+    const gpu::Gpu& gpu = *rank.gpu;
+    const gpu::SmArray& sms = gpu.sms();
+    groups[rank.group].push_back({{"rank", rank.number},
+                                  {"gpu", gpu.name()},
+                                  {"peak_bytes", gpu.hbm().peak()},
+                                  {"capacity_bytes", gpu.hbm().capacity()},
+                                  {"kernel_bytes", sms.kernel_bytes(fabric_.now())},
+                                  {"message_bytes", machine_.memory_traffic().bytes(gpu)},
+                                  {"kernel_s", sms.kernel_seconds()},
+                                  {"kernel_alone_s", sms.kernel_seconds_alone()},
+                                  {"sm_wait_s", sms.claim_wait_seconds()}});
+  }
+  return groups;
+}
+
+std::vector<execution::Rank*> WorkloadRun::add_ranks(const std::vector<GpuId>& gpus,
+                                                     const std::vector<const char*>& streams) {
+  std::vector<execution::Rank*> ranks;
+  for (std::uint32_t r = 0; r < gpus.size(); ++r) {
+    ranks.push_back(&executor_.add_rank(machine_.spec().groups[machine_.place(gpus[r]).group].name, r,
+                                        fmt::format("[{}]", r), &machine_.gpu(gpus[r])));
+    for (const char* stream : streams) ranks.back()->add_stream(stream);
+  }
+  return ranks;
 }
 
 nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers) {

@@ -12,13 +12,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "execution/executor.h"
 #include "platforms/machine.h"
 #include "probe/stream_tracer.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
 #include "transport/study/fidelity_choice.h"
-#include "workload/job.h"
-#include "workload/job_record.h"
 #include "workload/phase_listener.h"
 #include "workload/request_listener.h"
 #include "workload/transformer/layer_kernels.h"
@@ -34,6 +33,8 @@ struct RouteOfInterest {
 
 class WorkloadRun {
  public:
+  WorkloadRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+      : scenario_(scenario), machine_(machine), executor_(executor), fabric_(executor.fabric()) {}
   virtual ~WorkloadRun() = default;
 
   /// The word of workload.kind.
@@ -49,18 +50,19 @@ class WorkloadRun {
   /// Share of the simulation's work that is done, about: 0 to 1.
   virtual double done_ratio() const = 0;
   /// What stands still, a line each, for a run that cannot progress.
-  virtual std::vector<std::string> blocked() = 0;
-  virtual std::uint64_t jobs() const = 0;  ///< dispatched
-  /// Whose jobs they are; null: there are none, but messages.
-  virtual workload::Dispatcher* dispatcher() = 0;
+  virtual std::vector<std::string> blocked() { return executor_.blocked(); }
+  virtual std::uint64_t jobs() const { return executor_.jobs(); }
+  /// Whether the causes of its jobs can be followed.
+  virtual bool has_causes() const { return true; }
+  execution::Executor& executor() { return executor_; }
 
   /// Index of the rank on each GPU that has one, in brackets: "[0][3]".
-  virtual std::map<GpuId, std::string> rank_names() const = 0;
+  std::map<GpuId, std::string> rank_names() const;
   virtual std::vector<RouteOfInterest> routes() = 0;
   /// What will cross the fabric, about, for fabric.fidelity: auto; nothing where it is not known, which leaves trains.
   virtual std::vector<transport::Traffic> traffic() { return {}; }
   /// Attaches the ranks' streams.
-  virtual void trace(probe::StreamTracer& tracer) = 0;
+  void trace(probe::StreamTracer& tracer);
 
   /// Phases that metrics are about, and who is told of them.
   virtual std::vector<std::string> phases() const { return {}; }
@@ -80,23 +82,30 @@ class WorkloadRun {
   virtual void add_metrics(nlohmann::ordered_json& metrics) = 0;
   /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s, kernel_alone_s,
   /// sm_wait_s}]}.
-  virtual nlohmann::ordered_json memory() const = 0;
+  virtual nlohmann::ordered_json memory() const;
   /// The part of the table on stdout that is the kind's own.
   virtual std::string table(const nlohmann::ordered_json& summary) const = 0;
   /// The kind's own files, beside those that every kind writes.
   virtual void write_tables(const OutputDirectory& out) const = 0;
+
+ protected:
+  /// Ranks on these GPUs, numbered from 0 in the groups of the machine, with these streams.
+  std::vector<execution::Rank*> add_ranks(const std::vector<GpuId>& gpus, const std::vector<const char*>& streams);
+
+  const Scenario& scenario_;
+  platforms::Machine& machine_;
+  execution::Executor& executor_;
+  transport::Fabric& fabric_;
 };
 
 /// @throws InputError for what only arithmetic finds: ranks that do not fit in memory, a data type with no tensor rate
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
-                                               transport::Fabric& fabric, workload::JobSink& sink);
+                                               execution::Executor& executor);
 /// Rows that jobs.csv would have with everything in it, about.
 std::uint64_t expected_jobs(const Scenario& scenario);
 
 /// "dgx_h100 (8 x H100-SXM5-80GB)", for the heads of tables.
 std::string machine_text(const Scenario& scenario);
-/// The memory() row of a rank on that GPU.
-nlohmann::ordered_json memory_row(const platforms::Machine& machine, std::uint32_t rank, GpuId gpu, Time now);
 /// The compute() of timers that may use a profile, and its lines in the table on stdout.
 nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers);
 std::string profile_text(const nlohmann::ordered_json& compute);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kClasses = 4;
 
 struct Followed : JobBench {
-  Followed() : path(fabric, {kClasses, 0}, {}) { dispatcher.follow(path, path); }
+  Followed() : path(fabric, {kClasses, 0}, {}) { executor.follow(path, path); }
   /// The end's chain, from its first piece on; asserts that it has no gap and that costs add up.
   std::vector<const probe::Cause*> chain() {
     const CriticalPath::Measure end = path.end();
@@ -96,11 +96,10 @@ BOOST_AUTO_TEST_CASE(a_collective_goes_back_to_the_member_that_came_last) {
   spec.channels = 1;
   for (const std::uint32_t late : {0u, 2u, 3u}) {
     Followed b;
-    std::vector<JobRef> after, jobs;
+    Communicator all(b.ranks, JobBench::kCompute, {}, b.fabric);
+    std::vector<JobRef> after;
     for (std::uint32_t r = 0; r < 4; ++r) after.push_back(b.kernel(r, r == late ? Time::ms(2) : Time::us(10 + r), r));
-    workload::JobTag tag;
-    tag.run = 9;
-    b.dispatcher.collective(b.devices, b.group, spec, nullptr, tag, b, jobs);
+    b.collective(all, spec, 9);
     b.run();
     BOOST_TEST((names(b.chain()) == std::vector<std::string>{"job " + std::to_string(late), "job 9"}));
     BOOST_TEST(b.chain().back()->from.fs() == Time::ms(2).fs());
@@ -112,7 +111,7 @@ BOOST_AUTO_TEST_CASE(a_collective_goes_back_to_the_member_that_came_last) {
 BOOST_AUTO_TEST_CASE(what_was_emitted_because_of_a_job_goes_back_to_it) {
   Followed b;
   b.when_done = [&](const Job& job) {
-    if (job.tag().run == 1) b.kernel(1, Time::us(7), 2);
+    if (JobBench::number_of(job) == 1) b.kernel(1, Time::us(7), 2);
   };
   b.kernel(0, Time::us(11), 1);
   // From outside: a chain of its own, that nothing before can shorten.

@@ -32,8 +32,8 @@ struct Folder {
   std::string file(const std::string& name) const { return (path / name).string(); }
 };
 
-struct NoJobs : workload::JobSink {
-  void on_job(const workload::JobRecord&) override {}
+struct NoJobs : execution::JobSink {
+  void on_job(const execution::JobRecord&) override {}
 };
 
 const std::string kScenarios = std::string(RAILYARD_SOURCE_DIR) + "/scenarios/";
@@ -55,10 +55,10 @@ class Traced : private test::FreshKernel {
     for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) waveform.attach(simulation.machine().gpu(GpuId(g)));
     for (workload::prefill::Grid* grid : {&system().prefill_grid(), &system().decode_grid()}) {
       for (std::uint32_t r = 0; r < grid->ranks(); ++r) {
-        workload::RankDevice& rank = grid->rank(r);
-        waveform.attach(rank.compute, std::string(rank.gpu->name()) + ".stream.compute", [](const gpu::Task& task) {
-          return "run " + std::to_string(static_cast<const workload::Job&>(task).tag().run);
-        });
+        execution::Rank& rank = grid->rank(r);
+        waveform.attach(
+            rank.stream(workload::prefill::Grid::kCompute), std::string(rank.gpu->name()) + ".stream.compute",
+            [](const gpu::Task& task) { return "run " + static_cast<const execution::Job&>(task).label().work(); });
       }
     }
     waveform.start();

@@ -1,7 +1,6 @@
 // Jobs on the ranks of one box, without a workload: a test emits them and is told when each began and was done.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -12,49 +11,50 @@
 
 namespace railyard::test {
 
-using workload::Dispatcher;
-using workload::Job;
-using workload::JobClient;
-using workload::JobKind;
-using workload::JobRef;
-using workload::RankDevice;
-using workload::Transfer;
+using execution::Communicator;
+using execution::Executor;
+using execution::Job;
+using execution::JobClient;
+using execution::JobLabel;
+using execution::JobRef;
+using execution::Rank;
+using execution::Transfer;
 
-struct JobBench : FreshKernel, JobClient {
+struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   JobBench()
       : scenario(tiny_scenario()),
         fabric(transport::ChannelPlan(), 0),
         machine(scenario.machine, fabric),
-        dispatcher(fabric) {
+        executor(fabric, records) {
     for (std::uint32_t g = 0; g < 4; ++g) {
-      ranks[g].gpu = &machine.gpu(GpuId(g));
-      devices.push_back(&ranks[g]);
-      windows.push_back(ranks[g].gpu->window());
-      group.members.push_back(windows.back());
+      Rank& rank = executor.add_rank("node", g, "[" + std::to_string(g) + "]", &machine.gpu(GpuId(g)));
+      for (const char* stream : {"compute", "comm"}) rank.add_stream(stream);
+      ranks.push_back(&rank);
+      windows.push_back(rank.gpu->window());
     }
     later_on(Time(), [] {});
     sc_core::sc_start(sc_core::SC_ZERO_TIME);  // sockets are bound from here on
   }
   JobRef kernel(std::uint32_t rank, Time duration, std::uint32_t number, const std::vector<JobRef>& after = {}) {
-    return dispatcher.kernel(ranks[rank], ranks[rank].compute, kernel_of(duration, kSms), tag(number), *this, after);
+    return executor.kernel(*ranks[rank], ranks[rank]->stream(kCompute), kernel_of(duration, kSms), label(number), *this,
+                           after);
   }
   JobRef send(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number,
               const std::vector<JobRef>& after = {}) {
     std::vector<Transfer> transfers;
     for (const std::uint32_t rank : to) transfers.push_back({windows[rank], bytes});
-    return dispatcher.send(ranks[from], ranks[from].pp, transfers, 0, tag(number), *this, after);
+    return executor.send(*ranks[from], ranks[from]->stream(kComm), transfers, 0, label(number), *this, after);
   }
   Time alone(std::uint32_t from, std::uint32_t to, Bytes bytes) {
     return fabric.uncontended(windows[from], windows[to], 0, bytes);
   }
   void run() {
     sc_core::sc_start();
-    BOOST_TEST(dispatcher.live() == 0u);
+    BOOST_TEST(executor.live() == 0u);
     BOOST_TEST(fabric.transactions_live() == 0u);
-    for (RankDevice& rank : ranks) {
-      BOOST_TEST(rank.gpu->sms().active() == 0u);
-      BOOST_TEST(rank.compute.empty());
-      BOOST_TEST(rank.pp.empty());
+    for (Rank* rank : ranks) {
+      BOOST_TEST(rank->gpu->sms().active() == 0u);
+      for (Rank::NamedStream& named : rank->streams) BOOST_TEST(named.stream.empty());
     }
   }
   /// Emits from inside the simulation.
@@ -63,34 +63,39 @@ struct JobBench : FreshKernel, JobClient {
     fabric.calendar().at(when, actor_, 0, actions_.size() - 1);
   }
 
+  /// A collective of these ranks, not chosen by a library.
+  void collective(Communicator& communicator, const collective::CollectiveSpec& spec, std::uint32_t number,
+                  const std::vector<JobRef>& after = {}) {
+    std::vector<JobRef> jobs;
+    executor.collective(communicator, spec, label(number), *this, jobs, after);
+  }
+  JobLabel label(std::uint64_t number) const { return {this, number}; }
+  static std::uint32_t number_of(const Job& job) { return static_cast<std::uint32_t>(job.label().arguments); }
+
   static constexpr std::uint32_t kSms = 10;
+  static constexpr std::size_t kCompute = 0, kComm = 1;
   Scenario scenario;
   transport::Fabric fabric;
   platforms::Machine machine;
-  Dispatcher dispatcher;
-  std::array<RankDevice, 4> ranks;
-  std::vector<RankDevice*> devices;
+  Records records;
+  Executor executor;
+  std::vector<Rank*> ranks;
   std::vector<transport::Window> windows;
-  collective::Group group;
   std::map<std::uint32_t, Time> begun, done;  // by number; of a collective the first and the last member
   std::function<void(const Job&)> when_begun, when_done;
 
  private:
-  static workload::JobTag tag(std::uint32_t number) {
-    workload::JobTag t;
-    t.run = number;
-    return t;
-  }
   void on_job_begun(const Job& job) override {
-    begun.try_emplace(job.tag().run, fabric.now());
+    begun.try_emplace(number_of(job), fabric.now());
     if (when_begun) when_begun(job);
   }
   void on_job_done(const Job& job) override {
-    done[job.tag().run] = fabric.now();
+    done[number_of(job)] = fabric.now();
     if (when_done) when_done(job);
   }
-  void on_collective_done(const collective::Collective&, const workload::JobTag&) override {}
-  std::string name_of(JobKind, const workload::JobTag& tag) const override { return "job " + std::to_string(tag.run); }
+  std::string name(std::uint64_t number) const override { return "job " + std::to_string(number); }
+  const char* kind(std::uint64_t) const override { return "test"; }
+  execution::Recorded recorded(std::uint64_t) const override { return execution::Recorded::never; }
 
   struct Actor : transport::CalendarClient {
     explicit Actor(JobBench& owner) : bench(owner) {}

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,17 @@
 
 namespace railyard::test {
 
-using workload::JobRecord;
+/// A row of jobs.csv, with its name.
+struct JobRow : execution::JobRecord {
+  std::string text;
+  const std::string& name() const { return text; }
+  /// The number in the brackets behind `key`: number("Layer") of "..._Layer[7]_...".
+  std::optional<std::uint32_t> number(const std::string& key) const {
+    const auto at = text.find(key + "[");
+    if (at == std::string::npos) return std::nullopt;
+    return static_cast<std::uint32_t>(std::stoul(text.substr(at + key.size() + 1)));
+  }
+};
 
 inline const std::string kTinyModel = kSource + "/tests/models/tiny.json";
 
@@ -59,20 +70,22 @@ inline void idealise(platforms::MachineSpec& m) {
 }
 
 /// Keeps every record.
-struct Records : workload::JobSink {
-  void on_job(const JobRecord& record) override { all.push_back(record); }
-  std::vector<JobRecord> of(JobRecord::Kind kind) const {
-    std::vector<JobRecord> found;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(found), [&](const JobRecord& r) { return r.kind == kind; });
+struct Records : execution::JobSink {
+  void on_job(const execution::JobRecord& record) override { all.push_back({record, record.name()}); }
+  /// Those whose names begin so.
+  std::vector<JobRow> of(const std::string& prefix) const {
+    std::vector<JobRow> found;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+                 [&](const JobRow& r) { return r.text.compare(0, prefix.size(), prefix) == 0; });
     return found;
   }
   /// The one with this name.
-  const JobRecord& named(const std::string& name) const {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const JobRecord& r) { return r.name() == name; });
+  const JobRow& named(const std::string& name) const {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const JobRow& r) { return r.name() == name; });
     BOOST_TEST_REQUIRE((found != all.end()), "no job " << name);
     return *found;
   }
-  std::vector<JobRecord> all;
+  std::vector<JobRow> all;
 };
 
 class PrefillRun : private FreshKernel {
@@ -106,8 +119,8 @@ class PrefillRun : private FreshKernel {
       return true;
     });
     BOOST_TEST_REQUIRE(system().done());
-    BOOST_TEST(system().blocked().empty());
-    BOOST_TEST(system().dispatcher().live() == 0u);
+    BOOST_TEST(simulation.workload().blocked().empty());
+    BOOST_TEST(simulation.workload().executor().live() == 0u);
     BOOST_TEST(fabric().calendar().pending() == 0u);
     BOOST_TEST(fabric().transactions_live() == 0u);
     BOOST_TEST(fabric().ledger().live() == 0u);

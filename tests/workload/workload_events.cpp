@@ -7,7 +7,7 @@ using namespace railyard::test;
 
 namespace {
 
-const JobRecord& chunk(const PrefillRun& run, std::uint32_t number) {
+const JobRow& chunk(const PrefillRun& run, std::uint32_t number) {
   return run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(number) + "]");
 }
 
@@ -27,7 +27,7 @@ BOOST_AUTO_TEST_CASE(kernels_that_start_on_a_slow_gpu_take_longer) {
   const std::string at_end = "workload.handoff=at_end";  // nothing takes HBM from the kernels meanwhile
   PrefillRun plain(tiny_scenario({at_end}));
   plain.run();
-  const JobRecord second = chunk(plain, 1);
+  const JobRow second = chunk(plain, 1);
   // Halfway through the second chunk: what runs keeps its end, so at most one kernel's time is not doubled.
   const Time when = second.start + Time::fs((second.end - second.start).fs() / 2);
   char at[32];
@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(a_nic_that_trains_down_delays_the_handoff_and_nothing_befor
   BOOST_TEST((slow.request().first_token <= plain.request().first_token));
   BOOST_TEST(slow.request().first_token.seconds() == plain.request().first_token.seconds(),
              boost::test_tools::tolerance(1e-3));
-  const auto handoff = [](PrefillRun& run) { return run.records.of(JobRecord::Kind::handoff).at(0); };
+  const auto handoff = [](PrefillRun& run) { return run.records.of("Handoff_PP").at(0); };
   BOOST_TEST((handoff(slow).start == handoff(plain).start));
   // One rank, one message: the NIC's link is the bottleneck, so the handoff's time is its bytes at the new rate.
   const double rate = slow.simulation.machine().nic(NicId(0)).port(PortId(0)).receive_rate.gb_per_s() * 1e9;
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(the_other_nic_of_the_server_takes_over) {
       return cable.counters.payload_bytes + cable.peer->port(cable.peer_port).counters.payload_bytes;
     };
     Bytes handed_off = 0;
-    for (const JobRecord& r : run.records.of(JobRecord::Kind::handoff)) handed_off += r.bytes;
+    for (const JobRow& r : run.records.of("Handoff_PP")) handed_off += r.bytes;
     const std::uint32_t first = std::string(link).find("_D[") == std::string::npos ? 0 : 2;  // NIC of the server
     BOOST_TEST(through(first) == 0u, link);
     BOOST_TEST(through(first + 1) >= handed_off, link);

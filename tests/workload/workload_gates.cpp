@@ -6,7 +6,6 @@
 using namespace railyard;
 using namespace railyard::test;
 using workload::prefill::Grid;
-using Kind = JobRecord::Kind;
 
 namespace {
 
@@ -46,7 +45,7 @@ BOOST_AUTO_TEST_CASE(one_rank_prefills_in_the_time_of_its_kernels) {
       BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(chunk) + "]").end == expected));
     if (chunk == 3) expected = expected - k.mlp;
   }
-  const std::vector<JobRecord> handoffs = run.records.of(Kind::handoff);
+  const std::vector<JobRow> handoffs = run.records.of("Handoff_PP");
   BOOST_TEST_REQUIRE(handoffs.size() == 1u);
   BOOST_TEST(handoffs[0].start.fs() == expected.fs());
   BOOST_TEST((run.request().first_token >= expected + behind));
@@ -73,7 +72,7 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
       // Up to the last layer, whose attention lets the handoff go, over the same links.
       const std::uint32_t last = grid.model().layers - 1;
       const Time expected = k.embedding + (k.attention + k.mlp + all_reduce * 2) * last;
-      const JobRecord& reduce = run.records.named("TP_AR_PP[0]_Layer[" + std::to_string(last - 1) + "]_Chunk[0]_Mlp");
+      const JobRow& reduce = run.records.named("TP_AR_PP[0]_Layer[" + std::to_string(last - 1) + "]_Chunk[0]_Mlp");
       // Each step is rounded up to a femtosecond on its own.
       BOOST_TEST(reduce.end.seconds() == expected.seconds(), boost::test_tools::tolerance(1e-9));
       const Bytes crossed = Bytes(grid.model().layers) * 2 * (stored * 2 * (tp - 1) * hidden / tp + flags);
@@ -82,7 +81,7 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
         BOOST_TEST(PrefillRun::pcie_sent(run.prefill_gpu(t)) == crossed + kv);  // read for the handoff, too
         BOOST_TEST(PrefillRun::pcie_received(run.prefill_gpu(t)) == crossed);  // half-duplex or own-lane-only would not
       }
-      BOOST_TEST(run.records.of(Kind::tp_all_reduce).size() == 2 * grid.model().layers);
+      BOOST_TEST(run.records.of("TP_AR_PP").size() == 2 * grid.model().layers);
     }
   }
 }
@@ -118,7 +117,7 @@ BOOST_AUTO_TEST_CASE(later_chunks_attend_to_all_earlier_ones) {
   const std::uint32_t layers = run.system().prefill_grid().model().layers;
   Time before;
   for (std::uint32_t chunk = 0; chunk < 7; ++chunk) {  // the last one has the head, too
-    const JobRecord& job = run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(chunk) + "]");
+    const JobRow& job = run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(chunk) + "]");
     const ChunkKernels k(run.system().prefill_grid(), 512, 512 * chunk);
     BOOST_TEST((job.end - job.start).fs() == (k.embedding + (k.attention + k.mlp) * layers).fs());
     BOOST_TEST((job.end - job.start > before));
@@ -132,15 +131,15 @@ BOOST_AUTO_TEST_CASE(chunks_are_pipelined_and_gated_by_their_activations) {
   for (std::uint32_t c = 0; c < 4; ++c) {
     const std::string chunk = "Chunk[" + std::to_string(c) + "]";
     for (const std::string t : {"0", "1"}) {
-      const JobRecord& send = run.records.named("PP_Act_FromP[0]_ToP[1]_TP[" + t + "]_" + chunk);
-      const JobRecord& before = run.records.named("P_Rank_PP[0]_TP[" + t + "]_" + chunk);
-      const JobRecord& after = run.records.named("P_Rank_PP[1]_TP[" + t + "]_" + chunk);
+      const JobRow& send = run.records.named("PP_Act_FromP[0]_ToP[1]_TP[" + t + "]_" + chunk);
+      const JobRow& before = run.records.named("P_Rank_PP[0]_TP[" + t + "]_" + chunk);
+      const JobRow& after = run.records.named("P_Rank_PP[1]_TP[" + t + "]_" + chunk);
       BOOST_TEST((send.start >= before.end));
       BOOST_TEST((after.start > send.end));   // the gather of the shards lies between
       BOOST_TEST(send.bytes == 256u * 1024);  // half of the activations each
     }
     // A rank goes on when its own part of the gather is done; the gather is over with the last.
-    const JobRecord& gather = run.records.named("TP_AG_PP[1]_" + chunk);
+    const JobRow& gather = run.records.named("TP_AG_PP[1]_" + chunk);
     const Time first = run.records.named("P_Rank_PP[1]_TP[0]_" + chunk).start,
                second = run.records.named("P_Rank_PP[1]_TP[1]_" + chunk).start;
     BOOST_TEST((later(first, second) >= gather.end));
@@ -155,9 +154,9 @@ BOOST_AUTO_TEST_CASE(whole_activations_need_no_gather_and_twice_the_bytes) {
   PrefillRun run(tiny_scenario(
       {"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 2}", "workload.pp_send=full"}));
   run.run();
-  for (const JobRecord& send : run.records.of(Kind::pp_activation)) BOOST_TEST(send.bytes == 256u * 1024 * 2);
-  BOOST_TEST(run.records.of(Kind::tp_all_gather).empty());
-  const JobRecord& send = run.records.named("PP_Act_FromP[0]_ToP[1]_TP[0]_Chunk[0]");
+  for (const JobRow& send : run.records.of("PP_Act_FromP")) BOOST_TEST(send.bytes == 256u * 1024 * 2);
+  BOOST_TEST(run.records.of("TP_AG_PP").empty());
+  const JobRow& send = run.records.named("PP_Act_FromP[0]_ToP[1]_TP[0]_Chunk[0]");
   BOOST_TEST((run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]").start == send.end));
 }
 
@@ -168,10 +167,10 @@ BOOST_AUTO_TEST_CASE(the_gate_waits_for_the_last_peer_and_says_so) {
                      "workload.pp_send=full", "workload.placement=[0,1,2,4]", "workload.requests={prompt_tokens: 256}",
                      "machine.overrides={socket_link: {gb_per_s: 10}}"}));
   run.run();
-  const JobRecord& near = run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]");
-  const JobRecord& far = run.records.named("P_Rank_PP[1]_TP[1]_Chunk[0]");
+  const JobRow& near = run.records.named("P_Rank_PP[1]_TP[0]_Chunk[0]");
+  const JobRow& far = run.records.named("P_Rank_PP[1]_TP[1]_Chunk[0]");
   BOOST_TEST_REQUIRE((far.start > near.start));
-  const JobRecord& reduce = run.records.named("TP_AR_PP[1]_Layer[3]_Chunk[0]_Attn");
+  const JobRow& reduce = run.records.named("TP_AR_PP[1]_Layer[3]_Chunk[0]_Attn");
   BOOST_TEST((reduce.queued == far.start - near.start));
   BOOST_TEST((reduce.start == near.start + ChunkKernels(run.system().prefill_grid(), 256, 0).attention));
   const auto& times = run.system().prefill().passes();
@@ -191,10 +190,10 @@ BOOST_AUTO_TEST_CASE(no_all_reduce_starts_before_its_kernels_and_no_kernel_befor
     ready += k.embedding;
     for (std::uint32_t layer = 0; layer < 6; ++layer) {
       const std::string name = "TP_AR_PP[0]_Layer[" + std::to_string(layer) + "]_" + chunk;
-      const JobRecord& attention = run.records.named(name + "_Attn");
+      const JobRow& attention = run.records.named(name + "_Attn");
       BOOST_TEST((attention.start >= ready + k.attention));
       BOOST_TEST((attention.end > attention.start + attention.queued));
-      const JobRecord& mlp = run.records.named(name + "_Mlp");
+      const JobRow& mlp = run.records.named(name + "_Mlp");
       BOOST_TEST(
           (mlp.start >= attention.start + attention.queued + k.mlp));  // nobody is through before the last has entered
       BOOST_TEST(mlp.bytes == 256u * 1024 * 2);
@@ -210,11 +209,11 @@ BOOST_AUTO_TEST_CASE(decode_waits_for_the_last_byte_of_the_cache) {
                                   "workload.handoff=" + handoff, "machine.overrides.ib_cable={gb_per_s: 1}"}));
     run.run();
     Time last;
-    for (const JobRecord& job : run.records.of(Kind::handoff)) last = later(last, job.end);
+    for (const JobRow& job : run.records.of("Handoff_PP")) last = later(last, job.end);
     BOOST_TEST_REQUIRE((last > run.request().first_token));
     BOOST_TEST((run.request().kv_landed == last));
     BOOST_TEST((run.request().decode_begun == last));
-    for (const JobRecord& job : run.records.of(Kind::decode)) BOOST_TEST((job.start >= last));
+    for (const JobRow& job : run.records.of("D_Rank_")) BOOST_TEST((job.start >= last));
   }
 }
 
@@ -236,14 +235,14 @@ BOOST_AUTO_TEST_CASE(decode_steps_follow_each_other_through_every_stage) {
   PrefillRun run(tiny_scenario({"workload.decode={tp: 2, pp: 2, steps: 5}", "workload.prefill={tp: 2, pp: 2}"}));
   run.run();
   BOOST_TEST(run.request().tokens.size() == 6u);
-  BOOST_TEST(run.records.of(Kind::decode).size() == 5u * 4);
+  BOOST_TEST(run.records.of("D_Rank_").size() == 5u * 4);
   for (std::uint32_t s = 0; s < 5; ++s) {
     const std::string step = "_Step_[" + std::to_string(s) + "]";
-    const JobRecord& second = run.records.named("D_Rank_[2]" + step);
+    const JobRow& second = run.records.named("D_Rank_[2]" + step);
     BOOST_TEST((second.start >= run.records.named("D_Rank_[0]" + step).end));
     BOOST_TEST((run.request().tokens[s + 1] >= second.end));
     if (s == 4) continue;
-    const JobRecord& token = run.records.named("D_Token_FromP[1]_ToP[0]_TP[0]" + step);
+    const JobRow& token = run.records.named("D_Token_FromP[1]_ToP[0]_TP[0]" + step);
     BOOST_TEST((token.start >= second.end));
     BOOST_TEST((run.records.named("D_Rank_[0]_Step_[" + std::to_string(s + 1) + "]").start >= token.end));
   }

@@ -6,7 +6,6 @@
 using namespace railyard;
 using namespace railyard::test;
 using workload::prefill::Grid;
-using Kind = JobRecord::Kind;
 
 namespace {
 
@@ -49,7 +48,7 @@ void check_conservation(Shape prefill, Shape decode, const std::string& handoff)
     all += expected;
   }
   Bytes told = 0;
-  for (const JobRecord& job : run.records.of(Kind::handoff)) told += job.bytes;
+  for (const JobRow& job : run.records.of("Handoff_PP")) told += job.bytes;
   BOOST_TEST(told == all);
   BOOST_TEST(run.fabric().ledger().totals(number(TrafficClass::kv)).bytes == all);
   // A cache that no rank replicates has 2 x 6 layers x 4 heads x 128 x 2 B per token.
@@ -85,7 +84,7 @@ BOOST_AUTO_TEST_CASE(a_window_bounds_the_handoff) {
     const Bytes before = run.decode_gpu(0).hbm().used();
     run.run([&] { held = std::max(held, run.decode_gpu(0).hbm().used() - before); });
     Bytes told = 0;
-    for (const JobRecord& job : run.records.of(Kind::handoff)) told += job.bytes;
+    for (const JobRow& job : run.records.of("Handoff_PP")) told += job.bytes;
     BOOST_TEST(told == (3 * 700 + 3 * 299) * kToken);
     BOOST_TEST(held == (702 + 300) * kToken / 2);  // a layer of each kind, half of the heads; two tokens of output
   }
@@ -125,16 +124,16 @@ BOOST_AUTO_TEST_CASE(a_handoff_begins_when_what_it_carries_is_computed) {
   for (const std::string handoff : {"per_layer", "per_chunk", "at_end"}) {
     PrefillRun run(two_stages(handoff, fast));
     run.run();
-    const std::vector<JobRecord> handoffs = run.records.of(Kind::handoff);
+    const std::vector<JobRow> handoffs = run.records.of("Handoff_PP");
     BOOST_TEST(handoffs.size() == (handoff == "at_end" ? 4u : handoff == "per_chunk" ? 8u * 4 : 8u * 6 * 2));
-    for (const JobRecord& job : handoffs) {
-      const std::uint32_t layer = job.layer != JobRecord::kNone ? job.layer : 3 * job.stage + 2;
-      const JobRecord& reduce =
-          run.records.named("TP_AR_PP[" + std::to_string(job.stage) + "]_Layer[" + std::to_string(layer) + "]_Chunk[" +
-                            std::to_string(job.index) + "]_Attn");
+    for (const JobRow& job : handoffs) {
+      const std::uint32_t stage = job.number("PP").value(), layer = job.number("Layer").value_or(3 * stage + 2);
+      const JobRow& reduce =
+          run.records.named("TP_AR_PP[" + std::to_string(stage) + "]_Layer[" + std::to_string(layer) + "]_Chunk[" +
+                            std::to_string(job.number("Chunk").value()) + "]_Attn");
       BOOST_TEST((job.start >= reduce.start));  // its own rank enters at that moment; the last peer a little later
       BOOST_TEST((job.start <= reduce.start + reduce.queued));
-      if (handoff == "at_end") BOOST_TEST(job.index == 7u);
+      if (handoff == "at_end") BOOST_TEST(job.number("Chunk").value() == 7u);
     }
   }
 }
@@ -146,7 +145,7 @@ BOOST_AUTO_TEST_CASE(no_handoff_waits_for_the_mlp_or_the_head) {
     PrefillRun run(tiny_scenario({"workload.handoff=" + handoff, "workload.decode.steps=1"}));
     run.run();
     Time posted;
-    for (const JobRecord& job : run.records.of(Kind::handoff)) posted = later(posted, job.start);
+    for (const JobRow& job : run.records.of("Handoff_PP")) posted = later(posted, job.start);
     workload::LayerTimer& timer = run.system().prefill_grid().timer();
     const double behind = timer.mlp(256).seconds + timer.head(1).seconds;
     const double left = (run.request().first_token - posted).seconds();
@@ -181,9 +180,10 @@ BOOST_AUTO_TEST_CASE(two_caches_through_one_uplink_get_half_each) {
                        "workload.requests={prompt_tokens: 4096}", "machine.overrides.plx_uplink={gb_per_s: 10}"}));
     run.run();
     std::vector<double> times;
-    for (const JobRecord& job : run.records.of(Kind::handoff)) {
-      if (times.size() <= job.tp) times.resize(job.tp + 1);
-      times[job.tp] = (job.end - job.start).seconds() / static_cast<double>(job.bytes);
+    for (const JobRow& job : run.records.of("Handoff_PP")) {
+      const std::uint32_t tp = job.number("TP").value();
+      if (times.size() <= tp) times.resize(tp + 1);
+      times[tp] = (job.end - job.start).seconds() / static_cast<double>(job.bytes);
     }
     return times;
   };

@@ -4,7 +4,6 @@
 
 using namespace railyard;
 using namespace railyard::test;
-using Kind = JobRecord::Kind;
 
 namespace {
 
@@ -47,7 +46,7 @@ BOOST_AUTO_TEST_CASE(a_request_and_its_tokens_pass_through_the_api_server) {
   BOOST_TEST_REQUIRE(served.tokens.size() == none.tokens.size());
   for (std::size_t i = 0; i < none.tokens.size(); ++i) BOOST_TEST((served.tokens[i] == none.tokens[i] + us(730)));
   BOOST_TEST((served.records.named("Host_Request").end == us(700)));
-  BOOST_TEST(served.records.of(Kind::host_token).size() == kSteps + 1u);
+  BOOST_TEST(served.records.of("Host_Token").size() == kSteps + 1u);
   BOOST_TEST((served.records.named("Host_Token[0]").start == served.prefilled));
 }
 
@@ -57,7 +56,7 @@ BOOST_AUTO_TEST_CASE(a_synchronous_host_takes_its_time_before_every_step) {
   BOOST_TEST((sync.tokens.back() == none.tokens.back() + us(150) * (kChunks + kSteps)));
   BOOST_TEST(sync.host_s == kChunks * 150e-6, boost::test_tools::tolerance(1e-9));
   for (std::uint32_t c = 0; c < kChunks; ++c) {
-    const JobRecord& prepared = sync.records.named("Host_P_Chunk[" + std::to_string(c) + "]");
+    const JobRow& prepared = sync.records.named("Host_P_Chunk[" + std::to_string(c) + "]");
     BOOST_TEST((prepared.end == prepared.start + us(150)));
     BOOST_TEST((sync.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(c) + "]").start == prepared.end));
   }
@@ -71,7 +70,7 @@ BOOST_AUTO_TEST_CASE(an_asynchronous_host_shows_where_it_exceeds_the_gpu) {
   BOOST_TEST((fast.tokens.back() == none.tokens.back() + us(2)));
   // Much slower: steps follow each other as the host prepares them.
   const Seen slow = run_with("{preset: none, async: true, step_us: 20000}");
-  const JobRecord& last_chunk = none.records.named("P_Rank_PP[0]_TP[0]_Chunk[3]");
+  const JobRow& last_chunk = none.records.named("P_Rank_PP[0]_TP[0]_Chunk[3]");
   BOOST_TEST((slow.prefilled == us(20000) * kChunks + (none.prefilled - last_chunk.start)));
   const Time last_step = none.tokens[kSteps] - none.tokens[kSteps - 1];
   BOOST_TEST((slow.tokens.back() == later(slow.landed, slow.prefilled) + us(20000) * kSteps + last_step));
@@ -81,12 +80,12 @@ BOOST_AUTO_TEST_CASE(kernels_wait_for_their_launch_one_by_one_but_not_in_a_graph
   const Seen none = run_with(kNone);
   const Seen slow = run_with("{preset: none, async: true, layer_us: 5000}");
   // Six layers a chunk, and each chunk's launches behind those of the chunk before: the last layer's kernels come behind all.
-  const JobRecord& last = slow.records.named("Host_P_Launch_PP[0]_Layer[5]_Chunk[3]");
+  const JobRow& last = slow.records.named("Host_P_Launch_PP[0]_Layer[5]_Chunk[3]");
   BOOST_TEST((last.end == us(5000) * (6 * kChunks)));
   BOOST_TEST((slow.prefilled > last.end));
   BOOST_TEST((slow.prefilled - last.end < none.prefilled));
   // Decode is one graph.
-  BOOST_TEST(slow.records.of(Kind::host_decode_launch).empty());
+  BOOST_TEST(slow.records.of("Host_D_Launch").empty());
   BOOST_TEST((slow.tokens.back() - slow.landed == none.tokens.back() - none.landed));
   // Launches that are faster than kernels show before the first one only.
   const Seen fast = run_with("{preset: none, async: true, layer_us: 1}");
@@ -114,13 +113,13 @@ BOOST_AUTO_TEST_CASE(stages_and_ranks_share_one_pass_of_the_host) {
       tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 3}",
                      "workload.requests={count: 3, prompt_tokens: 512}", "workload.host={preset: vllm_v1}"}));
   run.run();
-  BOOST_TEST(run.records.of(Kind::host_request).size() == 3u);
-  BOOST_TEST(run.records.of(Kind::host_prefill).size() == 3u * 2);
-  BOOST_TEST(run.records.of(Kind::host_prefill_launch).size() == 3u * 2 * 6);
-  BOOST_TEST(run.records.of(Kind::host_token).size() == 3u * 4);
-  for (const JobRecord& prepared : run.records.of(Kind::host_prefill)) {
-    const std::string chunk =
-        "_Chunk[" + std::to_string(prepared.index) + "]_Req[" + std::to_string(prepared.request) + "]";
+  BOOST_TEST(run.records.of("Host_Request").size() == 3u);
+  BOOST_TEST(run.records.of("Host_P_Chunk").size() == 3u * 2);
+  BOOST_TEST(run.records.of("Host_P_Launch").size() == 3u * 2 * 6);
+  BOOST_TEST(run.records.of("Host_Token").size() == 3u * 4);
+  for (const JobRow& prepared : run.records.of("Host_P_Chunk")) {
+    const std::string chunk = "_Chunk[" + std::to_string(*prepared.number("Chunk")) + "]_Req[" +
+                              std::to_string(*prepared.number("Req")) + "]";
     for (const std::string t : {"0", "1"})
       BOOST_TEST((run.records.named("P_Rank_PP[0]_TP[" + t + "]" + chunk).start >= prepared.end));
     for (const std::string first : {"PP[0]_Layer[0]", "PP[1]_Layer[3]"})

@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(kernels_of_a_stream_follow_each_other_and_streams_run_side_
   BOOST_TEST((b.begun[2] == Time()));
   BOOST_TEST((b.done[2] == Time::us(4)));
   const double busy = Bench::kSms * 5e-6;
-  BOOST_TEST(b.ranks[0].gpu->sms().busy_sm_seconds(b.fabric.now()) == busy, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(b.ranks[0]->gpu->sms().busy_sm_seconds(b.fabric.now()) == busy, boost::test_tools::tolerance(1e-12));
 }
 
 BOOST_AUTO_TEST_CASE(a_kernel_waits_for_jobs_of_other_streams) {
@@ -108,21 +108,21 @@ BOOST_AUTO_TEST_CASE(no_job_is_lost_when_many_objects_are_used_again) {
   Bench b;
   int jobs = 0;
   b.when_done = [&](const Job& job) {
-    if (job.tag().run >= 5000) return;
-    b.kernel(job.tag().run % 4, Time::ns(10), job.tag().run + 4, {});
+    if (JobBench::number_of(job) >= 5000) return;
+    b.kernel(JobBench::number_of(job) % 4, Time::ns(10), JobBench::number_of(job) + 4, {});
     ++jobs;
   };
   for (std::uint32_t i = 0; i < 4; ++i) b.kernel(i, Time::ns(10), i);
   b.run();
   BOOST_TEST(b.done.size() == static_cast<std::size_t>(jobs) + 4);
-  BOOST_TEST(b.dispatcher.jobs() == static_cast<std::uint64_t>(jobs) + 4);
+  BOOST_TEST(b.executor.jobs() == static_cast<std::uint64_t>(jobs) + 4);
 }
 
 BOOST_AUTO_TEST_CASE(a_dependant_declared_while_the_job_reports_its_end_is_not_forgotten) {
   Bench b;
   JobRef first;
   b.when_done = [&](const Job& job) {
-    if (job.tag().run == 0) b.kernel(1, Time::us(1), 1, {first});
+    if (JobBench::number_of(job) == 0) b.kernel(1, Time::us(1), 1, {first});
   };
   first = b.kernel(0, Time::us(3), 0);
   b.run();
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(a_dependant_declared_while_others_are_let_go_does_not_wait)
   Bench b;
   JobRef first;
   b.when_begun = [&](const Job& job) {
-    for (std::uint32_t i = 0; job.tag().run == 1 && i < 20; ++i) b.kernel(2, Time::us(1), 10 + i, {first});
+    for (std::uint32_t i = 0; JobBench::number_of(job) == 1 && i < 20; ++i) b.kernel(2, Time::us(1), 10 + i, {first});
   };
   first = b.kernel(0, Time::us(3), 0);
   b.kernel(1, Time::us(1), 1, {first});
@@ -182,22 +182,20 @@ BOOST_AUTO_TEST_CASE(a_rank_enters_a_collective_when_its_stream_gets_there) {
   collective::CollectiveSpec spec;
   spec.bytes = 400'000;
   spec.channels = 4;
-  workload::JobTag tag;
-  tag.run = 9;
-  std::vector<JobRef> jobs;
+  Communicator all(b.ranks, Bench::kCompute, {}, b.fabric);
   b.kernel(2, Time::us(50), 0);
   const JobRef elsewhere = b.kernel(0, Time::us(20), 1);
-  b.dispatcher.collective(b.devices, b.group, spec, nullptr, tag, b, jobs, {elsewhere});
-  BOOST_TEST_REQUIRE(jobs.size() == 4u);
+  b.collective(all, spec, 9, {elsewhere});
   b.kernel(1, Time::us(1), 2);  // behind its member of the collective
-  b.later_on(Time::us(40), [&] { BOOST_TEST(b.ranks[1].gpu->sms().active() == spec.channels); });
+  b.later_on(Time::us(40), [&] { BOOST_TEST(b.ranks[1]->gpu->sms().active() == spec.channels); });
   b.run();
   BOOST_TEST((b.begun[9] == Time()));       // members 1 and 3
   BOOST_TEST((b.begun[2] > Time::us(50)));  // nobody is through before member 2 has entered
   BOOST_TEST((b.done[9] > Time::us(50)));
   // The collective alone, everybody there: the late member delayed it that long, but for acks that it did not meet.
   Bench alone;
-  alone.dispatcher.collective(alone.devices, alone.group, spec, nullptr, tag, alone, jobs);
+  Communicator everyone(alone.ranks, Bench::kCompute, {}, alone.fabric);
+  alone.collective(everyone, spec, 9);
   alone.run();
   BOOST_TEST(b.done[9].seconds() == 50e-6 + alone.done[9].seconds(), boost::test_tools::tolerance(0.01));
 }
@@ -207,29 +205,22 @@ BOOST_AUTO_TEST_CASE(a_rank_enters_a_collective_when_its_stream_gets_there) {
 BOOST_AUTO_TEST_CASE(collectives_launched_in_opposite_order_are_reported_as_a_deadlock) {
   for (const bool opposite : {false, true}) {
     Bench b;
-    std::vector<RankDevice*> devices{&b.ranks[0], &b.ranks[1]};
-    collective::Group group;
-    group.members = {b.windows[0], b.windows[1]};
+    const std::vector<Rank*> two{b.ranks[0], b.ranks[1]};
+    Communicator compute(two, Bench::kCompute, {}, b.fabric), comm(two, Bench::kComm, {}, b.fabric);
     collective::CollectiveSpec spec;
     spec.bytes = 400'000;
-    spec.channels = b.ranks[0].gpu->datasheet().sm.count / 2 + 1;
+    spec.channels = b.ranks[0]->gpu->datasheet().sm.count / 2 + 1;
     const JobRef first = b.kernel(2, Time::us(1), 0), second = b.kernel(3, Time::us(2), 1);
-    std::vector<JobRef> jobs;
-    workload::JobTag tag;
-    tag.run = 7;
-    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {first, opposite ? second : first},
-                            &RankDevice::compute);
-    tag.run = 8;
-    b.dispatcher.collective(devices, group, spec, nullptr, tag, b, jobs, {second, opposite ? first : second},
-                            &RankDevice::pp);
+    b.collective(compute, spec, 7, {first, opposite ? second : first});
+    b.collective(comm, spec, 8, {second, opposite ? first : second});
     if (!opposite) {
       b.run();
       BOOST_TEST((b.done[8] > b.done[7]));
       continue;
     }
     sc_core::sc_start();
-    BOOST_TEST(b.dispatcher.live() == 4u);
-    const std::vector<std::string> lines = b.dispatcher.sm_waits();
+    BOOST_TEST(b.executor.live() == 4u);
+    const std::vector<std::string> lines = b.executor.sm_waits();
     BOOST_TEST_REQUIRE(lines.size() == 3u);
     BOOST_TEST(lines[0].find("job 7 waits for 72 of the 142 SMs of prefill0.gpu1: job 8 holds 72") == 0u, lines[0]);
     BOOST_TEST(lines[1].find("job 8 waits for 72 of the 142 SMs of prefill0.gpu0: job 7 holds 72") == 0u, lines[1]);

@@ -13,19 +13,16 @@ using namespace railyard::workload::prefill;
 namespace {
 
 /// Passes of equal chunks through p stages of one GPU each, on a real machine.
-struct Pipeline : FreshKernel, JobSink, PassClient {
+struct Pipeline : FreshKernel, PassClient {
   static constexpr std::uint32_t kLayers = 6;
 
   Pipeline(std::uint32_t stages, const std::vector<std::string>& sets = {})
       : scenario(tiny_scenario(with_stages(stages, sets))),
         fabric(transport::ChannelPlan(), scenario.fabric.transaction_bytes),
         machine(scenario.machine, fabric),
-        dispatcher(fabric),
-        grid(scenario.model, scenario.prefill().prefill, gpus(stages)),
-        passes(grid, dispatcher,
-               {JobRecord::Kind::prefill, JobRecord::Kind::tp_all_reduce, JobRecord::Kind::tp_all_gather,
-                JobRecord::Kind::pp_activation},
-               PpSend::full, *this, *this) {}
+        executor(fabric, records),
+        grid("prefill", scenario.model, scenario.prefill().prefill, scenario.prefill().host, gpus(stages), executor),
+        passes(grid, executor, PassNames::prefill, PpSend::full, *this) {}
 
   /// m chunks of `tokens` that hold every stage for `stage_time`. @return from the first job's begin to the last one's
   /// end
@@ -38,7 +35,7 @@ struct Pipeline : FreshKernel, JobSink, PassClient {
     pass.mlp = {kernel_of(Time::fs(stage_time.fs() / per_stage) - attention, 1)};
     for (pass.index = 0; pass.index < chunks; ++pass.index) passes.emit(pass);
     sc_core::sc_start();
-    BOOST_TEST(dispatcher.live() == 0u);
+    BOOST_TEST(executor.live() == 0u);
     BOOST_TEST(fabric.transactions_live() == 0u);
     BOOST_TEST(fabric.unreturned_credit() == 0u);
     BOOST_TEST((passes.first_begun() == Time()));
@@ -49,20 +46,15 @@ struct Pipeline : FreshKernel, JobSink, PassClient {
     return fabric.uncontended(grid.rank(from).gpu->window(), grid.rank(from + 1).gpu->window(),
                               number(TrafficClass::pp), hidden_bytes(grid.model(), tokens));
   }
-  const JobRecord& named(const std::string& name) const {
-    const auto found =
-        std::find_if(records.begin(), records.end(), [&](const JobRecord& r) { return r.name() == name; });
-    BOOST_TEST_REQUIRE((found != records.end()), "no job " << name);
-    return *found;
-  }
+  const JobRow& named(const std::string& name) const { return records.named(name); }
 
   Scenario scenario;
   transport::Fabric fabric;
   platforms::Machine machine;
-  Dispatcher dispatcher;
+  Records records;
+  Executor executor;
   Grid grid;
   Passes passes;
-  std::vector<JobRecord> records;
 
  private:
   static std::vector<std::string> with_stages(std::uint32_t stages, std::vector<std::string> sets) {
@@ -75,7 +67,6 @@ struct Pipeline : FreshKernel, JobSink, PassClient {
     for (std::uint32_t g = 0; g < count; ++g) result.push_back(&machine.gpu(GpuId(g)));
     return result;
   }
-  void on_job(const JobRecord& record) override { records.push_back(record); }
   void on_pass_begun(std::uint32_t) override {}
   void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
   void on_stage_emitted(std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
@@ -126,7 +117,7 @@ BOOST_AUTO_TEST_CASE(the_next_stage_waits_for_the_activations_and_chunks_overlap
   const Time x = pipeline.transfer(kTokens);
   BOOST_TEST((x > Time::us(50)));  // 2 MiB over PCIe
   pipeline.run(3, kTokens, t);
-  const JobRecord& send = pipeline.named("PP_Act_FromP[0]_ToP[1]_TP[0]_Chunk[0]");
+  const JobRow& send = pipeline.named("PP_Act_FromP[0]_ToP[1]_TP[0]_Chunk[0]");
   BOOST_TEST((send.start == t));
   BOOST_TEST((send.end == t + x));
   BOOST_TEST(send.bytes == kTokens * 1024 * 2);

@@ -18,7 +18,7 @@ Scenario busy_scenario(const std::string& platform, const std::vector<std::strin
 
 std::string everything(PrefillRun& run) {
   std::string text;
-  for (const JobRecord& r : run.records.all)
+  for (const JobRow& r : run.records.all)
     text += r.name() + " " + std::to_string(r.start.fs()) + " " + std::to_string(r.end.fs()) + " " +
             std::to_string(r.queued.fs()) + " " + std::to_string(r.bytes) + "\n";
   for (const transport::Device* device : run.fabric().devices())

@@ -37,30 +37,22 @@ struct Outcome {
 /// another GPU begins amid it; the third is over when a last one begins.
 Outcome collectives_beside_kernels(bool replay) {
   JobBench bench;
-  for (RankDevice* rank : bench.devices) rank->gpu->sms().set_speed(1);
+  for (Rank* rank : bench.ranks) rank->gpu->sms().set_speed(1);
   collective::Request request;
-  request.bytes = 4 << 20;
   request.library = collective::Library::vllm;
   request.in_graph = true;
-  std::vector<gpu::Gpu*> gpus;
-  for (const RankDevice* rank : bench.devices) gpus.push_back(rank->gpu);
-  const collective::Site site = collective::site_of(gpus, bench.group, bench.fabric);
-  const collective::CollectiveSpec spec = collective::choose(request, bench.group, site);
-  auto tables =
-      collective::isolate(bench.fabric, {{bench.group.members, collective::least_launch(request, site)}}, 0, {});
-  BOOST_TEST_REQUIRE((tables.front() != nullptr));
+  Communicator all(bench.ranks, JobBench::kCompute, request, bench.fabric);
+  if (replay) {
+    auto tables = collective::isolate(bench.fabric, {{all.group().members, all.least_launch()}}, 0, {});
+    BOOST_TEST_REQUIRE((tables.front() != nullptr));
+    all.set_reuse(std::move(tables.front()));
+  }
   const auto reduce = [&](std::uint32_t number) {
-    workload::JobTag tag;
-    tag.run = number;
-    std::vector<JobRef> jobs;
-    bench.dispatcher.collective(bench.devices, bench.group, spec, replay ? tables.front().get() : nullptr, tag, bench,
-                                jobs);
+    bench.collective(all, all.choose(collective::Operation::all_reduce, 4 << 20), number);
   };
   const auto stream = [&](std::uint32_t rank, Time duration, std::uint32_t number) {
-    workload::JobTag tag;
-    tag.run = number;
-    RankDevice& device = bench.ranks[rank];
-    bench.dispatcher.kernel(device, device.pp, stream_of(device.gpu->datasheet(), duration), tag, bench);
+    bench.executor.kernel(*bench.ranks[rank], bench.ranks[rank]->stream(JobBench::kComm),
+                          stream_of(bench.ranks[rank]->gpu->datasheet(), duration), bench.label(number), bench);
   };
   Outcome outcome;
   bench.fabric.follow_charges();
@@ -79,7 +71,7 @@ Outcome collectives_beside_kernels(bool replay) {
   bench.later_on(Time::ms(5), [&] { reduce(kThird); });
   bench.run();
   for (const auto& [number, when] : bench.done) outcome.done[number] = when.fs();
-  for (const RankDevice* rank : bench.devices) {
+  for (const Rank* rank : bench.ranks) {
     outcome.moved.push_back(bench.machine.memory_traffic().bytes(*rank->gpu));
     outcome.kernel_s += rank->gpu->sms().kernel_seconds();
   }

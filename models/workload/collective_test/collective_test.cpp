@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "workload/traffic.h"
+
 namespace railyard::workload::collective_test {
 
 using collective::Operation;
@@ -26,70 +28,66 @@ std::uint64_t count(Operation operation, ElementType type, Bytes bytes, std::uin
   return by_part ? elements / ranks : elements;
 }
 
-CollectiveTest::CollectiveTest(const CollectiveTestSpec& spec, const std::vector<gpu::Gpu*>& gpus,
-                               transport::Fabric& fabric, JobSink& sink)
-    : spec_(spec), fabric_(fabric), dispatcher_(fabric), sink_(sink), ranks_(gpus, fabric), quiet_(fabric, *this) {}
+collective::Request request_of(const CollectiveTestSpec& test) {
+  collective::Request request;
+  request.operation = test.operation;
+  request.library = test.library;
+  request.algorithm = test.algorithm;
+  request.protocol = test.protocol;
+  request.root = test.root;
+  request.both_directions = test.both_directions;
+  request.in_graph = test.in_graph;
+  request.traffic_class = number(TrafficClass::tp);
+  return request;
+}
+
+CollectiveTest::CollectiveTest(const CollectiveTestSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
+    : spec_(spec),
+      executor_(executor),
+      communicator_(ranks, 0, request_of(spec), executor.fabric()),
+      quiet_(executor.fabric(), *this) {}
 
 void CollectiveTest::run_next() {
-  dispatcher_.passed(this, 0);
-  const auto number = static_cast<std::uint32_t>(finished_.size());
+  executor_.passed(this, 0);
   current_ = SizeResult();
-  current_.spec = plan(spec_.sizes[number]);
+  current_.spec = plan(spec_.sizes[finished_.size()]);
   for (std::uint32_t r = 0; r < spec_.skew.size(); ++r) {
     if (spec_.skew[r] == Time()) continue;
     // What the rank does before it gets there.
-    dispatcher_.delay(*ranks_.devices[r], ranks_.devices[r]->compute, spec_.skew[r], JobTag(), *this);
+    executor_.delay(communicator_.rank(r), communicator_.stream(r), spec_.skew[r], JobLabel::of(*this, Fields{0, 1}),
+                    *this);
   }
-  for (std::uint32_t i = 0; i < spec_.iterations; ++i) {
-    JobTag tag;
-    tag.run = i;
-    dispatcher_.collective(ranks_.devices, ranks_.group, current_.spec, nullptr, tag, *this, jobs_);
-  }
+  for (std::uint32_t i = 0; i < spec_.iterations; ++i)
+    executor_.collective(communicator_, current_.spec, JobLabel::of(*this, Fields{i, 0}), *this, jobs_);
 }
 
-JobRecord CollectiveTest::record_of(const JobTag& tag) const {
-  JobRecord record;
-  record.kind = JobRecord::Kind::collective_test;
-  record.operation = current_.spec.operation;
-  record.bytes = current_.spec.bytes;
-  record.index = tag.run;
-  return record;
+std::string CollectiveTest::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.is_skew != 0) return "skew";
+  return fmt::format("{}_Bytes[{}]_It[{}]", collective::initials(current_.spec.operation), current_.spec.bytes,
+                     f.iteration);
 }
 
-void CollectiveTest::on_collective_done(const collective::Collective& collective, const JobTag& tag) {
-  if (tag.run == 0) {
+std::string CollectiveTest::task(std::uint64_t arguments) const {
+  if (JobLabel::fields_of<Fields>(arguments).is_skew != 0) return "skew";
+  return fmt::format("{} {}", collective::kOperationNames[static_cast<std::size_t>(current_.spec.operation)],
+                     current_.spec.bytes);
+}
+
+Recorded CollectiveTest::recorded(std::uint64_t arguments) const {
+  return JobLabel::fields_of<Fields>(arguments).is_skew != 0 ? Recorded::never : Recorded::stage;
+}
+
+void CollectiveTest::on_collective_done(const collective::Collective& collective, const JobLabel& label) {
+  if (label.as<Fields>().iteration == 0) {
     current_.first_entry = collective.first_entry();
     current_.last_entry = collective.last_entry();
   }
-  current_.end = fabric_.now();
-  ++current_.iterations;
-  JobRecord record = record_of(tag);
-  record.start = collective.first_entry();
-  record.end = fabric_.now();
-  record.queued = collective.last_entry() - collective.first_entry();
-  sink_.on_job(record);
-  if (current_.iterations < spec_.iterations) return;
+  current_.end = executor_.fabric().now();
+  if (++current_.iterations < spec_.iterations) return;
   finished_.push_back(current_);
-  dispatcher_.reached(this, 0);
+  executor_.reached(this, 0);
   if (!done()) quiet_.wait();
-}
-
-std::string CollectiveTest::label(const Job& job) {
-  if (job.kind() != Job::Kind::collective) return "skew";
-  return fmt::format("{} {}", collective::kOperationNames[static_cast<std::size_t>(job.collective()->spec().operation)],
-                     job.bytes());
-}
-
-std::vector<std::string> CollectiveTest::blocked() const {
-  std::vector<std::string> lines;
-  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_.devices[r]->compute.empty()) continue;
-    const auto& job = static_cast<const Job&>(*ranks_.devices[r]->compute.front());
-    lines.push_back(
-        fmt::format("rank {} ({}): {} waits for bytes of its peers", r, ranks_.devices[r]->gpu->name(), label(job)));
-  }
-  for (const std::string& line : dispatcher_.sm_waits()) lines.push_back(line);
-  return lines;
 }
 
 }  // namespace railyard::workload::collective_test

@@ -12,15 +12,20 @@
 #include <string>
 #include <vector>
 
-#include "collective/tuner.h"
+#include "execution/executor.h"
 #include "workload/collective_test/spec.h"
-#include "workload/job.h"
-#include "workload/job_record.h"
 #include "workload/quiet.h"
-#include "workload/rank_set.h"
-#include "workload/traffic.h"
 
 namespace railyard::workload::collective_test {
+
+using execution::Executor;
+using execution::Job;
+using execution::JobClient;
+using execution::JobLabel;
+using execution::JobNamer;
+using execution::JobRef;
+using execution::Rank;
+using execution::Recorded;
 
 /// What a size took.
 struct SizeResult {
@@ -36,47 +41,40 @@ struct SizeResult {
 double busbw_factor(collective::Operation operation, std::uint32_t ranks);
 /// Elements in the column "count": of an all-gather, reduce-scatter or all-to-all, those of one rank's part.
 std::uint64_t count(collective::Operation operation, ElementType type, Bytes bytes, std::uint32_t ranks);
-/// The collective that runs for a size: what was forced, the rest by the library's rule.
-collective::CollectiveSpec plan(const CollectiveTestSpec& test, const collective::Group& group,
-                                const collective::Site& site, Bytes bytes);
+/// What is forced, for every size; the library's rules choose the rest.
+collective::Request request_of(const CollectiveTestSpec& test);
 
-class CollectiveTest : private JobClient, private QuietClient {
+class CollectiveTest : private JobClient, private JobNamer, private QuietClient {
  public:
-  /// @param gpus  by rank
-  CollectiveTest(const CollectiveTestSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
-                 JobSink& sink);
+  /// @param ranks  each with a stream for the collectives
+  CollectiveTest(const CollectiveTestSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start() { run_next(); }
   bool done() const { return finished_.size() == spec_.sizes.size(); }
   /// In the order of the sizes.
   const std::vector<SizeResult>& finished() const { return finished_; }
   /// What runs for a size.
-  collective::CollectiveSpec plan(Bytes bytes) const {
-    return collective_test::plan(spec_, ranks_.group, ranks_.site, bytes);
-  }
-  const collective::Group& group() const { return ranks_.group; }
-  std::uint32_t ranks() const { return ranks_.size(); }
-  RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
-  Dispatcher& dispatcher() { return dispatcher_; }
-  std::vector<std::string> blocked() const;
-  /// What a job is, in a word or two: for waveforms.
-  static std::string label(const Job& job);
+  const collective::CollectiveSpec& plan(Bytes bytes) { return communicator_.choose(spec_.operation, bytes); }
+  const collective::Group& group() const { return communicator_.group(); }
+  std::uint32_t ranks() const { return communicator_.size(); }
 
  private:
   void run_next();
   void on_quiet() override { run_next(); }
-  void on_job_begun(const Job&) override {}
-  void on_job_done(const Job&) override {}
-  void on_collective_done(const collective::Collective& collective, const JobTag& tag) override;
-  std::string name_of(JobKind, const JobTag& tag) const override { return record_of(tag).name(); }
-  /// What is known of an iteration when it begins.
-  JobRecord record_of(const JobTag& tag) const;
+  void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
+  // AR_Bytes[b]_It[i]: an iteration; AG, RS, BC, A2A, SR in place of AR.
+  struct Fields {
+    std::uint32_t iteration;
+    std::uint32_t is_skew;  ///< what a late rank does before it enters
+  };
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "test"; }
+  Recorded recorded(std::uint64_t arguments) const override;
 
   CollectiveTestSpec spec_;
-  transport::Fabric& fabric_;
-  Dispatcher dispatcher_;
-  JobSink& sink_;
-  RankSet ranks_;
+  Executor& executor_;
+  execution::Communicator communicator_;
   QuietWaiter quiet_;
   SizeResult current_;
   std::vector<SizeResult> finished_;

@@ -1,21 +1,20 @@
 #include "workload/kernel_test/kernel_test.h"
 
+#include <fmt/format.h>
+
 namespace railyard::workload::kernel_test {
 
-KernelTest::KernelTest(const KernelTestSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
-                       JobSink& sink)
+KernelTest::KernelTest(const KernelTestSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
     : spec_(spec),
-      fabric_(fabric),
-      dispatcher_(fabric),
-      sink_(sink),
-      results_(gpus.size()),
-      finished_(gpus.size()),
-      left_(spec.kernels.size() * gpus.size()) {
-  for (std::uint32_t g = 0; g < gpus.size(); ++g) {
-    ranks_.emplace_back().gpu = gpus[g];
+      executor_(executor),
+      ranks_(ranks),
+      results_(ranks.size()),
+      finished_(ranks.size()),
+      left_(spec.kernels.size() * ranks.size()) {
+  for (std::uint32_t g = 0; g < ranks.size(); ++g) {
     results_[g].reserve(spec.kernels.size());
     for (const gpu::KernelSpec& kernel : spec.kernels)
-      results_[g].push_back({gpu::kernel_time(gpus[g]->datasheet(), kernel), Time()});
+      results_[g].push_back({gpu::kernel_time(ranks[g]->gpu->datasheet(), kernel), Time()});
   }
 }
 
@@ -24,29 +23,25 @@ void KernelTest::start() {
 }
 
 void KernelTest::run_next(std::uint32_t gpu) {
-  RankDevice& device = ranks_[gpu];
-  const std::size_t number = finished_[gpu];
-  const gpu::KernelTime& time = results_[gpu][number].formula;
-  JobTag tag;
-  tag.run = static_cast<std::uint32_t>(number);
-  tag.tp = static_cast<std::uint16_t>(gpu);
-  dispatcher_.kernel(device, device.compute, gpu::chain_of(time), tag, *this);
+  const auto number = static_cast<std::uint32_t>(finished_[gpu]);
+  executor_.kernel(*ranks_[gpu], ranks_[gpu]->stream(0), gpu::chain_of(results_[gpu][number].formula),
+                   JobLabel::of(*this, Fields{number, gpu}), *this);
 }
 
 void KernelTest::on_job_done(const Job& job) {
-  const std::uint32_t gpu = job.tag().tp;
-  JobRecord record;
-  record.kind = JobRecord::Kind::kernel_test;
-  record.rank = gpu;
-  record.index = job.tag().run;
-  record.start = job.begun_at();
-  record.end = fabric_.now();
-  sink_.on_job(record);
-  results_[gpu][finished_[gpu]++].elapsed = record.end - record.start;
+  const std::uint32_t gpu = job.label().as<Fields>().gpu;
+  results_[gpu][finished_[gpu]++].elapsed = executor_.fabric().now() - job.begun_at();
   --left_;
   if (finished_[gpu] < spec_.kernels.size()) run_next(gpu);
 }
 
-std::string KernelTest::label(const Job& job) const { return gpu::name_of(spec_.kernels[job.tag().run].op); }
+std::string KernelTest::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  return fmt::format("Kernel[{}]_GPU[{}]", f.kernel, f.gpu);
+}
+
+std::string KernelTest::task(std::uint64_t arguments) const {
+  return gpu::name_of(spec_.kernels[JobLabel::fields_of<Fields>(arguments).kernel].op);
+}
 
 }  // namespace railyard::workload::kernel_test

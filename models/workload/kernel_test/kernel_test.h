@@ -9,22 +9,31 @@
 #include <string>
 #include <vector>
 
+#include "execution/executor.h"
 #include "gpu/kernels/kernel_spec.h"
-#include "workload/job.h"
-#include "workload/job_record.h"
 #include "workload/kernel_test/spec.h"
 
 namespace railyard::workload::kernel_test {
+
+using execution::Executor;
+using execution::Job;
+using execution::JobClient;
+using execution::JobLabel;
+using execution::JobNamer;
+using execution::JobRef;
+using execution::Rank;
+using execution::Recorded;
 
 struct KernelResult {
   gpu::KernelTime formula;
   Time elapsed;  ///< of one that is over
 };
 
-class KernelTest : private JobClient {
+class KernelTest : private JobClient, private JobNamer {
  public:
   /// @pre every GPU has a tensor rate for the data type of every GEMM
-  KernelTest(const KernelTestSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink);
+  /// @param ranks  one for each GPU, numbered from 0, each with a stream
+  KernelTest(const KernelTestSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start();
   bool done() const { return left_ == 0; }
@@ -33,22 +42,22 @@ class KernelTest : private JobClient {
   /// Of a GPU, in the order of the list: all of them, and how many are over.
   const std::vector<KernelResult>& results(std::uint32_t gpu) const { return results_[gpu]; }
   std::size_t finished(std::uint32_t gpu) const { return finished_[gpu]; }
-  RankDevice& rank(std::uint32_t gpu) { return ranks_[gpu]; }
-  Dispatcher& dispatcher() { return dispatcher_; }
-  /// What a job is, in a word or two: for waveforms.
-  std::string label(const Job& job) const;
 
  private:
   void run_next(std::uint32_t gpu);
-  void on_job_begun(const Job&) override {}
   void on_job_done(const Job& job) override;
-  void on_collective_done(const collective::Collective&, const JobTag&) override {}
+  // Kernel[i]_GPU[g]: a kernel of the list, on the GPU of a group.
+  struct Fields {
+    std::uint32_t kernel, gpu;
+  };
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "test"; }
+  Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
   const KernelTestSpec& spec_;
-  transport::Fabric& fabric_;
-  Dispatcher dispatcher_;
-  JobSink& sink_;
-  std::deque<RankDevice> ranks_;
+  Executor& executor_;
+  std::vector<Rank*> ranks_;
   std::vector<std::vector<KernelResult>> results_;  // by GPU
   std::vector<std::size_t> finished_;               // by GPU
   std::size_t left_;

@@ -6,14 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "collective/tuner.h"
-#include "workload/job.h"
-#include "workload/job_record.h"
+#include "execution/executor.h"
 #include "workload/layer/plan.h"
-#include "workload/rank_set.h"
-#include "workload/traffic.h"
 
 namespace railyard::workload::layer {
+
+using execution::Executor;
+using execution::Job;
+using execution::JobClient;
+using execution::JobLabel;
+using execution::JobNamer;
+using execution::JobRef;
+using execution::Rank;
+using execution::Recorded;
 
 /// What a step took on the first rank; of a collective with what it ran as.
 struct StepResult {
@@ -21,11 +26,10 @@ struct StepResult {
   collective::CollectiveSpec collective;
 };
 
-class Layer : private JobClient {
+class Layer : private JobClient, private JobNamer {
  public:
-  /// @param gpus  by rank
-  Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<gpu::Gpu*>& gpus,
-        transport::Fabric& fabric, JobSink& sink);
+  /// @param ranks  each with a stream for kernels and collectives
+  Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start();
   bool done() const { return finished() == steps_.size(); }
@@ -33,28 +37,27 @@ class Layer : private JobClient {
   /// Steps that are over on every rank.
   std::size_t finished() const;
   const std::vector<StepResult>& results() const { return results_; }
-  std::uint32_t ranks() const { return ranks_.size(); }
-  RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
-  const collective::Group& group() const { return ranks_.group; }
-  Dispatcher& dispatcher() { return dispatcher_; }
+  std::uint32_t ranks() const { return communicator_.size(); }
+  const collective::Group& group() const { return communicator_.group(); }
   /// How a collective of the plan runs.
-  collective::CollectiveSpec choose(const LayerStep& step) const;
-  std::vector<std::string> blocked() const;
-  std::string label(const Job& job) const { return steps_[job.tag().run].name; }
+  const collective::CollectiveSpec& choose(const LayerStep& step) {
+    return communicator_.choose(step.operation, step.bytes);
+  }
 
  private:
-  void on_job_begun(const Job&) override {}
   void on_job_done(const Job& job) override;
-  void on_collective_done(const collective::Collective& collective, const JobTag& tag) override;
-  std::string name_of(JobKind kind, const JobTag& tag) const override { return record_of(kind, tag).name(); }
-  JobRecord record_of(JobKind kind, const JobTag& tag) const;
+  // Layer_TP[t]_Step[i]: a kernel; Layer_AR_Step[i]: a collective, AG, RS in place of AR.
+  struct Fields {
+    std::uint32_t step, tp;
+  };
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t arguments) const override;
+  Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
-  LayerSpec spec_;
   std::vector<LayerStep> steps_;
-  transport::Fabric& fabric_;
-  Dispatcher dispatcher_;
-  JobSink& sink_;
-  RankSet ranks_;
+  Executor& executor_;
+  execution::Communicator communicator_;
   std::vector<StepResult> results_;
   std::vector<std::uint32_t> left_;  ///< of each step: ranks that have it before them
 };

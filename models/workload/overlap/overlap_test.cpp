@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gpu/kernels/memory_bound.h"
+#include "workload/traffic.h"
 
 namespace railyard::workload::overlap {
 
@@ -43,54 +44,69 @@ gpu::KernelSpec gemm_of(const OverlapSpec& spec) {
   return kernel;
 }
 
-OverlapTest::OverlapTest(const OverlapSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric,
-                         JobSink& sink)
-    : spec_(spec), fabric_(fabric), dispatcher_(fabric), sink_(sink), ranks_(gpus, fabric), quiet_(fabric, *this) {}
+namespace {
 
-collective::CollectiveSpec OverlapTest::plan() const {
+collective::Operation collective_of(Operation operation) {
+  switch (operation) {
+    case Operation::all_gather_gemm: return collective::Operation::all_gather;
+    case Operation::gemm_reduce_scatter: return collective::Operation::reduce_scatter;
+    case Operation::gemm_all_reduce: break;
+  }
+  return collective::Operation::all_reduce;
+}
+
+collective::Request tp_request() {
   collective::Request request;
-  request.operation = spec_.operation == Operation::all_gather_gemm       ? collective::Operation::all_gather
-                      : spec_.operation == Operation::gemm_reduce_scatter ? collective::Operation::reduce_scatter
-                                                                          : collective::Operation::all_reduce;
-  request.bytes = spec_.collective_bytes;
   request.traffic_class = number(TrafficClass::tp);
-  return collective::choose(request, ranks_.group, ranks_.site);
+  return request;
 }
 
-JobTag OverlapTest::tag(What what, std::uint32_t step, std::uint32_t rank) const {
-  JobTag t;
-  t.run = static_cast<std::uint32_t>(results_.size());
-  t.what = what;
-  t.layer = static_cast<std::uint16_t>(step);
-  t.tp = static_cast<std::uint16_t>(rank);
-  return t;
+}  // namespace
+
+OverlapTest::OverlapTest(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
+    : spec_(spec),
+      executor_(executor),
+      compute_(ranks, kCompute, tp_request(), executor.fabric()),
+      comm_(ranks, kComm, tp_request(), executor.fabric()),
+      quiet_(executor.fabric(), *this) {}
+
+const collective::CollectiveSpec& OverlapTest::plan() {
+  return compute_.choose(collective_of(spec_.operation), spec_.collective_bytes);
 }
 
-void OverlapTest::run_collective(gpu::Stream RankDevice::*stream, const std::vector<JobRef>& after) {
-  dispatcher_.collective(ranks_.devices, ranks_.group, plan(), nullptr, tag(kCollective, 0, 0), *this, jobs_, after,
-                         stream);
+JobLabel OverlapTest::label(What what, std::uint32_t step, std::uint32_t rank) const {
+  Fields fields{};
+  fields.method = static_cast<std::uint32_t>(results_.size());
+  fields.what = what;
+  fields.step = step;
+  fields.rank = rank;
+  return JobLabel::of(*this, fields);
+}
+
+void OverlapTest::run_collective(execution::Communicator& communicator, const std::vector<JobRef>& after) {
+  executor_.collective(communicator, plan(), label(kCollective, 0, 0), *this, jobs_, after);
   live_ += jobs_.size();
 }
 
 JobRef OverlapTest::run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
                                const std::vector<JobRef>& after) {
   ++live_;
-  return dispatcher_.kernel(*ranks_.devices[rank], ranks_.devices[rank]->compute, std::move(chain),
-                            tag(what, step, rank), *this, after);
+  return executor_.kernel(compute_.rank(rank), compute_.stream(rank), std::move(chain), label(what, step, rank), *this,
+                          after);
 }
 
 void OverlapTest::run_next() {
-  dispatcher_.passed(this, 0);
-  begun_ = fabric_.now();
+  executor_.passed(this, 0);
+  begun_ = executor_.fabric().now();
   current_ = MethodResult();
   current_.method = spec_.methods[results_.size()];
   kernel_s_.clear();
   kernel_alone_s_.clear();
-  for (const RankDevice* rank : ranks_.devices) {
+  for (const Rank* rank : compute_.ranks()) {
     kernel_s_.push_back(rank->gpu->sms().kernel_seconds());
     kernel_alone_s_.push_back(rank->gpu->sms().kernel_seconds_alone());
   }
-  const gpu::SharedChain product = gpu::chain_of(gpu::kernel_time(ranks_.devices[0]->gpu->datasheet(), gemm_of(spec_)));
+  const gpu::SharedChain product = gpu::chain_of(gpu::kernel_time(compute_.rank(0).gpu->datasheet(), gemm_of(spec_)));
   const auto products = [&](const std::vector<JobRef>& after) {
     std::vector<JobRef> done;
     for (std::uint32_t r = 0; r < ranks(); ++r)
@@ -100,26 +116,26 @@ void OverlapTest::run_next() {
   };
   switch (current_.method) {
     case Method::gemm: products({}); break;
-    case Method::collective: run_collective(&RankDevice::compute, {}); break;
+    case Method::collective: run_collective(compute_, {}); break;
     case Method::serial:
       if (spec_.operation == Operation::gemm_reduce_scatter) {
-        run_collective(&RankDevice::compute, products({}));
+        run_collective(compute_, products({}));
       } else {
-        run_collective(&RankDevice::compute, {});
+        run_collective(compute_, {});
         products(jobs_);
       }
       break;
     case Method::decomposed: run_in_steps(false); break;
     case Method::fused: run_in_steps(true); break;
     case Method::beside:
-      run_collective(&RankDevice::pp, {});
+      run_collective(comm_, {});
       products({});
       break;
   }
 }
 
 void OverlapTest::run_in_steps(bool fused) {
-  const gpu::GpuDatasheet& gpu = ranks_.devices[0]->gpu->datasheet();
+  const gpu::GpuDatasheet& gpu = compute_.rank(0).gpu->datasheet();
   gpu::KernelSpec part = gemm_of(spec_);
   const gpu::KernelTime whole = gpu::kernel_time(gpu, part);
   part.m = ceil_div(part.m, ranks());
@@ -139,8 +155,8 @@ void OverlapTest::run_all_gather_steps(const std::vector<gpu::SharedChain>& step
       ranks(), std::vector<JobRef>(ranks()));  // [rank][step]: its shard of that step has come
   for (std::uint32_t i = 1; i < ranks(); ++i)
     for (std::uint32_t r = 0; r < ranks(); ++r) {
-      const std::uint32_t from = (ranks_.site.nvlink ? r + i : r + ranks() - 1) % ranks();
-      there[r][i] = send_shard(from, r, i, {there[ranks_.site.nvlink ? r : from][i - 1]});
+      const std::uint32_t from = (nvlink() ? r + i : r + ranks() - 1) % ranks();
+      there[r][i] = send_shard(from, r, i, {there[nvlink() ? r : from][i - 1]});
     }
   for (std::uint32_t r = 0; r < ranks(); ++r)
     for (std::uint32_t i = 0; i < ranks(); ++i) run_kernel(r, kGemm, i, steps[i], {there[r][i]});
@@ -154,66 +170,66 @@ void OverlapTest::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& 
   for (std::uint32_t i = 0; i + 1 < ranks(); ++i) {
     std::vector<JobRef> sent(ranks());
     for (std::uint32_t r = 0; r < ranks(); ++r) {
-      const std::uint32_t to = (ranks_.site.nvlink ? r + 1 + i : r + 1) % ranks();
+      const std::uint32_t to = (nvlink() ? r + 1 + i : r + 1) % ranks();
       const JobRef job = send_shard(r, to, i, {product[r][i], latest[r]});
-      sent[ranks_.site.nvlink ? r : to] = job;
-      if (ranks_.site.nvlink || i + 2 == ranks()) sums[to].push_back(job);
+      sent[nvlink() ? r : to] = job;
+      if (nvlink() || i + 2 == ranks()) sums[to].push_back(job);
     }
     latest = sent;
   }
   const double shard = static_cast<double>(spec_.collective_bytes) / ranks();
-  const double tensors = ranks_.site.nvlink ? ranks() + 1.0 : 3.0;  // all partial results, or two; and their sum
+  const double tensors = nvlink() ? ranks() + 1.0 : 3.0;  // all partial results, or two; and their sum
   for (std::uint32_t r = 0; r < ranks(); ++r)
-    run_kernel(r, kSum, 0,
-               gpu::chain_of(gpu::memory_bound_time(ranks_.devices[r]->gpu->datasheet(), 0, tensors * shard)), sums[r]);
+    run_kernel(r, kSum, 0, gpu::chain_of(gpu::memory_bound_time(compute_.rank(r).gpu->datasheet(), 0, tensors * shard)),
+               sums[r]);
 }
 
 JobRef OverlapTest::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step,
                                const std::vector<JobRef>& after) {
   ++live_;
-  return dispatcher_.send(*ranks_.devices[from], ranks_.devices[from]->pp,
-                          {{ranks_.devices[to]->gpu->window(), spec_.collective_bytes / ranks()}},
-                          number(TrafficClass::tp), tag(kShard, step, from), *this, after);
+  return executor_.send(comm_.rank(from), comm_.stream(from),
+                        {{comm_.rank(to).gpu->window(), spec_.collective_bytes / ranks()}}, number(TrafficClass::tp),
+                        label(kShard, step, from), *this, after);
 }
 
 void OverlapTest::on_job_done(const Job& job) {
-  const Time after = fabric_.now() - begun_;
-  const JobTag& t = job.tag();
-  (t.what == kGemm || t.what == kSum ? current_.gemm_done : current_.collective_done) = after;
-  JobRecord record = record_of(t);
-  record.start = job.begun_at();
-  record.end = fabric_.now();
-  record.bytes = job.bytes();
-  sink_.on_job(record);
+  const Time after = executor_.fabric().now() - begun_;
+  const auto f = job.label().as<Fields>();
+  (f.what == kGemm || f.what == kSum ? current_.gemm_done : current_.collective_done) = after;
   if (--live_ != 0) return;
   current_.time = after;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    current_.kernel_s = std::max(current_.kernel_s, ranks_.devices[r]->gpu->sms().kernel_seconds() - kernel_s_[r]);
+    current_.kernel_s = std::max(current_.kernel_s, compute_.rank(r).gpu->sms().kernel_seconds() - kernel_s_[r]);
     current_.kernel_alone_s =
-        std::max(current_.kernel_alone_s, ranks_.devices[r]->gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
+        std::max(current_.kernel_alone_s, compute_.rank(r).gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
   }
   results_.push_back(current_);
-  dispatcher_.reached(this, 0);
+  executor_.reached(this, 0);
   if (!done()) quiet_.wait();
 }
 
-JobRecord OverlapTest::record_of(const JobTag& t) const {
-  constexpr JobRecord::Kind kKinds[] = {JobRecord::Kind::overlap_gemm, JobRecord::Kind::overlap_collective,
-                                        JobRecord::Kind::overlap_shard, JobRecord::Kind::overlap_sum};
-  JobRecord record;
-  record.kind = kKinds[t.what];
-  record.stage = static_cast<std::uint32_t>(spec_.methods[t.run]);
-  record.index = t.layer;
-  record.rank = record.tp = t.tp;
-  return record;
+std::string OverlapTest::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const char* const method = kMethodNames[static_cast<std::size_t>(spec_.methods[f.method])];
+  const std::uint32_t rank = f.rank, step = f.step;
+  switch (f.what) {
+    case kGemm: return fmt::format("Gemm_{}_Rank[{}]_Step[{}]", method, rank, step);
+    case kShard: return fmt::format("Shard_{}_Rank[{}]_Step[{}]", method, rank, step);
+    case kSum: return fmt::format("Sum_{}_Rank[{}]", method, rank);
+    default: return fmt::format("Collective_{}_Rank[{}]", method, rank);
+  }
 }
 
-std::string OverlapTest::name_of(JobKind, const JobTag& t) const { return record_of(t).name(); }
+std::uint64_t OverlapTest::of_member(std::uint64_t arguments, std::uint32_t member) const {
+  auto f = JobLabel::fields_of<Fields>(arguments);
+  f.rank = member;
+  return JobLabel::of(*this, f).arguments;
+}
 
-std::string OverlapTest::label(const Job& job) {
-  constexpr const char* kLabels[] = {"gemm", "collective", "shard", "sum"};
-  return job.tag().what == kCollective ? kLabels[kCollective]
-                                       : fmt::format("{} {}", kLabels[job.tag().what], job.tag().layer);
+std::string OverlapTest::task(std::uint64_t arguments) const {
+  constexpr const char* kTasks[] = {"gemm", "collective", "shard", "sum"};
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  return f.what == kCollective ? kTasks[kCollective] : fmt::format("{} {}", kTasks[f.what], std::uint32_t{f.step});
 }
 
 }  // namespace railyard::workload::overlap

@@ -16,16 +16,21 @@
 #include <string>
 #include <vector>
 
-#include "collective/tuner.h"
+#include "execution/executor.h"
 #include "gpu/kernels/kernel_spec.h"
-#include "workload/job.h"
-#include "workload/job_record.h"
 #include "workload/overlap/spec.h"
 #include "workload/quiet.h"
-#include "workload/rank_set.h"
-#include "workload/traffic.h"
 
 namespace railyard::workload::overlap {
+
+using execution::Executor;
+using execution::Job;
+using execution::JobClient;
+using execution::JobLabel;
+using execution::JobNamer;
+using execution::JobRef;
+using execution::Rank;
+using execution::Recorded;
 
 struct MethodResult {
   Method method = Method::gemm;
@@ -38,47 +43,51 @@ struct MethodResult {
 /// The product of one rank.
 gpu::KernelSpec gemm_of(const OverlapSpec& spec);
 
-class OverlapTest : private JobClient, private QuietClient {
+class OverlapTest : private JobClient, private JobNamer, private QuietClient {
  public:
-  /// @param gpus  by rank; @pre they have a tensor rate for the data type
-  OverlapTest(const OverlapSpec& spec, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric, JobSink& sink);
+  /// Streams of a rank: products; communication that runs beside them.
+  enum Stream : std::size_t { kCompute, kComm };
+  /// @pre the ranks have these streams, and their GPUs a tensor rate for the data type
+  OverlapTest(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start() { quiet_.wait(); }  // nothing can be sent before the simulation runs
   bool done() const { return results_.size() == spec_.methods.size(); }
   const std::vector<MethodResult>& results() const { return results_; }
-  std::uint32_t ranks() const { return ranks_.size(); }
-  RankDevice& rank(std::uint32_t r) { return *ranks_.devices[r]; }
-  Dispatcher& dispatcher() { return dispatcher_; }
-  std::vector<std::string> blocked() const { return dispatcher_.sm_waits(); }
-  collective::CollectiveSpec plan() const;
-  /// What a job is, in a word or two: for waveforms.
-  static std::string label(const Job& job);
+  std::uint32_t ranks() const { return compute_.size(); }
+  const collective::CollectiveSpec& plan();
 
  private:
   enum What : std::uint8_t { kGemm, kCollective, kShard, kSum };
 
   void run_next();
-  void run_collective(gpu::Stream RankDevice::*stream, const std::vector<JobRef>& after);
+  void run_collective(execution::Communicator& communicator, const std::vector<JobRef>& after);
   JobRef run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
                     const std::vector<JobRef>& after);
   void run_in_steps(bool fused);
   void run_all_gather_steps(const std::vector<gpu::SharedChain>& steps);
   void run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& steps);
   JobRef send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step, const std::vector<JobRef>& after);
-  JobTag tag(What what, std::uint32_t step, std::uint32_t rank) const;
+  // Gemm_[method]_Rank[r]_Step[i]: a product, or a piece of it. Collective_[method]_Rank[r]. Shard_[method]_Rank[r]_Step[i]:
+  // moved by copy engines from a rank. Sum_[method]_Rank[r].
+  struct Fields {
+    std::uint32_t method : 16;  ///< of the scenario's list
+    std::uint32_t what : 16;
+    std::uint32_t step : 16, rank : 16;
+  };
+  JobLabel label(What what, std::uint32_t step, std::uint32_t rank) const;
+  bool nvlink() { return compute_.site().nvlink; }
 
   void on_quiet() override { run_next(); }
-  void on_job_begun(const Job&) override {}
   void on_job_done(const Job& job) override;
-  void on_collective_done(const collective::Collective&, const JobTag&) override {}
-  std::string name_of(JobKind kind, const JobTag& tag) const override;
-  JobRecord record_of(const JobTag& tag) const;
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "test"; }
+  Recorded recorded(std::uint64_t) const override { return Recorded::each_member; }
+  std::uint64_t of_member(std::uint64_t arguments, std::uint32_t member) const override;
 
   OverlapSpec spec_;
-  transport::Fabric& fabric_;
-  Dispatcher dispatcher_;
-  JobSink& sink_;
-  RankSet ranks_;
+  Executor& executor_;
+  execution::Communicator compute_, comm_;  ///< of the same ranks, in either stream
   QuietWaiter quiet_;
   Time begun_;
   std::vector<double> kernel_s_, kernel_alone_s_;  // by rank, before the method

@@ -1,5 +1,7 @@
 #include "workload/p2p/point_to_point.h"
 
+#include <fmt/format.h>
+
 #include "workload/traffic.h"
 
 namespace railyard::workload::p2p {
@@ -12,8 +14,8 @@ constexpr std::uint32_t kCompleteTag = 1;
 }  // namespace
 
 PointToPoint::PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::Gpu*>& gpus, const Hosts& host,
-                           transport::Fabric& fabric, JobSink& sink)
-    : spec_(spec), gpus_(gpus), host_(host), fabric_(fabric), sink_(sink), quiet_(fabric, *this) {
+                           execution::Executor& executor)
+    : spec_(spec), gpus_(gpus), host_(host), executor_(executor), fabric_(executor.fabric()), quiet_(fabric_, *this) {
   switch (spec_.test) {
     case Test::matrix: add_matrix(); break;
     case Test::h2d:
@@ -185,25 +187,31 @@ void PointToPoint::complete(std::uint32_t f) {
   }
 }
 
-JobRecord PointToPoint::record_of(const Point& point) const {
-  JobRecord record;
-  record.kind = writes()                     ? JobRecord::Kind::write_test
-                : spec_.test == Test::matrix ? JobRecord::Kind::copy_test
-                                             : JobRecord::Kind::host_copy_test;
-  record.index = static_cast<std::uint32_t>(point.measure);
-  record.stage = point.from;
-  record.tp = point.to;
-  record.rank = point.from;
-  record.bytes = point.bytes;
-  record.start = point.start;
-  record.end = point.end;
-  return record;
+std::string PointToPoint::name(std::uint64_t number) const {
+  const Point& point = points_[number];
+  switch (point.measure) {
+    case Measure::unidirectional: return fmt::format("Copy_From[{}]_To[{}]", point.from, point.to);
+    case Measure::bidirectional: return fmt::format("Both_From[{}]_To[{}]", point.from, point.to);
+    case Measure::latency: return fmt::format("Latency_From[{}]_To[{}]", point.from, point.to);
+    case Measure::host_to_device: return fmt::format("H2D_GPU[{}]", point.from);
+    case Measure::device_to_host: return fmt::format("D2H_GPU[{}]", point.from);
+    case Measure::write_bandwidth: return fmt::format("Write_Bytes[{}]", point.bytes);
+    case Measure::write_latency: break;
+  }
+  return fmt::format("WriteLatency_Bytes[{}]", point.bytes);
 }
 
 void PointToPoint::finish() {
-  Point& point = points_[finished_++];
+  const std::size_t number = finished_++;
+  Point& point = points_[number];
   point.end = fabric_.now();
-  sink_.on_job(record_of(point));
+  execution::JobRecord record;
+  record.label = {this, number};
+  record.rank = point.from;
+  record.start = point.start;
+  record.end = point.end;
+  record.bytes = point.bytes;
+  executor_.record(record);
   if (!done()) quiet_.wait();
 }
 

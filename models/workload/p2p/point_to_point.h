@@ -16,8 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/gpu.h"
-#include "workload/job_record.h"
+#include "execution/executor.h"
 #include "workload/p2p/spec.h"
 #include "workload/quiet.h"
 
@@ -56,10 +55,13 @@ struct Hosts {
   Time post;                                ///< one thread's time for one work request, from the NIC's datasheet
 };
 
-class PointToPoint : private transport::MessageClient, private transport::CalendarClient, private QuietClient {
+class PointToPoint : private transport::MessageClient,
+                     private transport::CalendarClient,
+                     private execution::JobNamer,
+                     private QuietClient {
  public:
   PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::Gpu*>& gpus, const Hosts& host,
-               transport::Fabric& fabric, JobSink& sink);
+               execution::Executor& executor);
 
   void start() { run_next(); }
   bool done() const { return finished_ == points_.size(); }
@@ -95,18 +97,22 @@ class PointToPoint : private transport::MessageClient, private transport::Calend
   /// From a write's landing until its sender knows.
   Time acknowledgement(const Flow& flow) const;
 
-  JobRecord record_of(const Point& point) const;
+  // A point as a row: Copy_From[i]_To[j], Both_From[i]_To[j], Latency_From[i]_To[j]: a pair of the matrix; H2D_GPU[i],
+  // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Labels: the point.
+  std::string name(std::uint64_t point) const override;
+  const char* kind(std::uint64_t) const override { return "test"; }
+  execution::Recorded recorded(std::uint64_t) const override { return execution::Recorded::stage; }
 
   void on_delivered(transport::Message& message) override;
-  std::string name_of(const transport::Message&) const override { return record_of(points_[finished_]).name(); }
+  std::string name_of(const transport::Message&) const override { return name(finished_); }
   void on_event(std::uint32_t tag, std::uint64_t flow) override;
   void on_quiet() override { run_next(); }
 
   PointToPointSpec spec_;
   std::vector<gpu::Gpu*> gpus_;
   Hosts host_;
+  execution::Executor& executor_;
   transport::Fabric& fabric_;
-  JobSink& sink_;
   QuietWaiter quiet_;
   std::vector<Point> points_;
   std::size_t finished_ = 0;

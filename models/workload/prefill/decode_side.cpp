@@ -2,32 +2,27 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace railyard::workload::prefill {
 
 namespace {
 
-constexpr Passes::Kinds kKinds{JobRecord::Kind::decode,
-                               JobRecord::Kind::decode_all_reduce,
-                               JobRecord::Kind::decode_all_gather,
-                               JobRecord::Kind::decode_activation,
-                               JobRecord::Kind::host_decode,
-                               JobRecord::Kind::host_decode_launch};
 constexpr Bytes kTokenIdBytes = 4;
 constexpr std::uint32_t kStepDone = ~0u;  ///< a gate; the others are requests
 
 }  // namespace
 
-DecodeSide::DecodeSide(Grid& grid, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink, DecodeClient& client)
+DecodeSide::DecodeSide(Grid& grid, const PrefillSpec& spec, Executor& executor, DecodeClient& client)
     : grid_(grid),
       spec_(spec),
-      dispatcher_(dispatcher),
-      sink_(sink),
+      executor_(executor),
       client_(client),
-      passes_(grid, dispatcher, kKinds, spec.pp_send, sink, *this) {}
+      passes_(grid, executor, PassNames::decode, spec.pp_send, *this) {}
 
 void DecodeSide::ready(std::uint32_t request) {
   const Request& r = spec_.requests[request];
-  dispatcher_.reached(this, request);
+  executor_.reached(this, request);
   ready_.push_back({request, r.output_tokens - 1, r.prompt_tokens});
   schedule();
 }
@@ -36,7 +31,7 @@ void DecodeSide::schedule() {
   const bool busy = spec_.host.async ? steps_ > begun_ : steps_ > done_;
   if (scheduled_ || busy || (ready_.empty() && batch_.empty())) return;
   scheduled_ = true;
-  dispatcher_.fabric().calendar().at(dispatcher_.fabric().now(), *this, 0, 0);
+  executor_.fabric().calendar().at(executor_.fabric().now(), *this, 0, 0);
 }
 
 void DecodeSide::on_event(std::uint32_t, std::uint64_t) {
@@ -45,15 +40,15 @@ void DecodeSide::on_event(std::uint32_t, std::uint64_t) {
 }
 
 void DecodeSide::step() {
-  if (steps_ != 0 && !spec_.host.async) dispatcher_.passed(this, kStepDone);
+  if (steps_ != 0 && !spec_.host.async) executor_.passed(this, kStepDone);
   std::size_t joined = 0;
   for (; !ready_.empty() && batch_.size() < spec_.max_batch; ++joined) {
-    dispatcher_.passed(this, ready_.front().request);
+    executor_.passed(this, ready_.front().request);
     batch_.push_back(ready_.front());
     ready_.pop_front();
   }
   Step& step = in_flight_.emplace_back();
-  step.emitted = dispatcher_.fabric().now();
+  step.emitted = executor_.fabric().now();
   context_.clear();
   for (std::size_t i = 0; i < batch_.size(); ++i) {
     Decoding& d = batch_[i];
@@ -91,40 +86,31 @@ void DecodeSide::on_pass_begun(std::uint32_t pass) {
 
 void DecodeSide::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
   if (grid_.pp() == 1 || !grid_.stage(stage).last) return;
-  JobTag tag;
-  tag.run = pass;
-  tag.stage = static_cast<std::uint16_t>(stage);
-  tag.tp = static_cast<std::uint16_t>(t);
-  RankDevice& device = grid_.rank(stage, t);
+  Rank& rank = grid_.rank(stage, t);
   const Transfer tokens{grid_.rank(0, t).gpu->window(), kTokenIdBytes * in_flight_.back().members.size()};
-  token_sends_.push_back(dispatcher_.send(device, device.pp, {tokens}, number(TrafficClass::pp), tag, *this, {job}));
+  token_sends_.push_back(executor_.send(rank, rank.stream(Grid::kPp), {tokens}, number(TrafficClass::pp),
+                                        JobLabel::of(*this, Fields{pass, stage, t}), *this, {job}));
 }
 
-JobRecord DecodeSide::record(const JobTag& tag) const {
-  JobRecord r;
-  r.kind = JobRecord::Kind::decode_token;
-  r.stage = tag.stage;
-  r.tp = tag.tp;
-  r.index = tag.run;
-  r.rank = r.stage * grid_.tp() + r.tp;
-  return r;
+std::string DecodeSide::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  return fmt::format("D_Token_FromP[{}]_ToP[0]_TP[{}]_Step_[{}]", std::uint32_t{f.stage}, std::uint32_t{f.tp}, f.step);
 }
 
-void DecodeSide::on_job_done(const Job& job) {
-  JobRecord r = record(job.tag());
-  r.start = job.begun_at();
-  r.end = dispatcher_.fabric().now();
-  r.queued = job.begun_at() - job.ready_at();
-  r.bytes = job.bytes();
-  sink_.on_job(r);
+std::string DecodeSide::task(std::uint64_t arguments) const {
+  return fmt::format("pass {}", JobLabel::fields_of<Fields>(arguments).step);
+}
+
+std::string DecodeSide::work(std::uint64_t arguments) const {
+  return Passes::unit(PassNames::decode, JobLabel::fields_of<Fields>(arguments).step, Pass::kOnly);
 }
 
 void DecodeSide::on_pass_done(std::uint32_t) {
   const Step step = std::move(in_flight_.front());
   in_flight_.pop_front();
   ++done_;
-  if (!spec_.host.async) dispatcher_.reached(this, kStepDone);
-  const Time now = dispatcher_.fabric().now();
+  if (!spec_.host.async) executor_.reached(this, kStepDone);
+  const Time now = executor_.fabric().now();
   step_seconds_ += (now - later(step.emitted, step_done_)).seconds();
   step_done_ = now;
   tokens_ += step.members.size();

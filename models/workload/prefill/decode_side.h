@@ -23,16 +23,14 @@ class DecodeClient {
   ~DecodeClient() = default;
 };
 
-class DecodeSide : private PassClient, private JobClient, private transport::CalendarClient {
+class DecodeSide : private PassClient, private JobClient, private JobNamer, private transport::CalendarClient {
  public:
-  DecodeSide(Grid& grid, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink, DecodeClient& client);
+  DecodeSide(Grid& grid, const PrefillSpec& spec, Executor& executor, DecodeClient& client);
 
   /// All KV of the request is here. @pre it has tokens left to decode
   void ready(std::uint32_t request);
   const Passes& passes() const { return passes_; }
   std::uint32_t steps() const { return steps_; }
-  /// What a job of this side is part of, for waveforms: "Step_[3]".
-  static std::string work_label(const Job& job) { return "Step_[" + std::to_string(job.tag().run) + "]"; }
   /// Summed over steps: from when a step is prepared, or the one before it is done if that is later, until its tokens.
   double step_seconds() const { return step_seconds_; }
   std::uint64_t tokens() const { return tokens_; }
@@ -57,18 +55,21 @@ class DecodeSide : private PassClient, private JobClient, private transport::Cal
   void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
   void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) override;
   void on_pass_done(std::uint32_t pass) override;
-  void on_job_begun(const Job&) override {}
-  void on_job_done(const Job& job) override;
-  void on_collective_done(const collective::Collective&, const JobTag&) override {}
-  /// Of sampled tokens on their way back: this side's own jobs.
-  JobRecord record(const JobTag& tag) const;
-  std::string name_of(JobKind, const JobTag& tag) const override { return record(tag).name(); }
+  // This side's own jobs: sampled tokens back to the first stage, D_Token_FromP[p]_ToP[0]_TP[t]_Step_[s].
+  struct Fields {
+    std::uint32_t step;
+    std::uint32_t stage : 16, tp : 16;
+  };
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "pp"; }
+  Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
   void on_event(std::uint32_t tag, std::uint64_t data) override;
 
   Grid& grid_;
   const PrefillSpec& spec_;
-  Dispatcher& dispatcher_;
-  JobSink& sink_;
+  Executor& executor_;
   DecodeClient& client_;
   Passes passes_;
   std::deque<Decoding> ready_;

@@ -1,45 +1,50 @@
 #include "workload/prefill/grid.h"
 
+#include <fmt/format.h>
+
+#include "workload/traffic.h"
 #include "workload/transformer/memory.h"
 
 namespace railyard::workload::prefill {
 
-Grid::Grid(const ModelShape& model, const Mapping& mapping, const std::vector<gpu::Gpu*>& gpus)
+namespace {
+
+collective::Request tp_request() {
+  collective::Request request;
+  request.library = collective::Library::vllm;
+  request.in_graph = true;
+  request.traffic_class = number(TrafficClass::tp);
+  return request;
+}
+
+}  // namespace
+
+Grid::Grid(const std::string& name, const ModelShape& model, const Mapping& mapping, const Host& host,
+           const std::vector<gpu::Gpu*>& gpus, execution::Executor& executor)
     : model_(model),
       mapping_(mapping),
       stages_(stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
-  tp_sites_.resize(pp());
   held_kv_.resize(pp());
+  const bool launches = host.step(1) != Time() || host.prefill_layer() != Time();
   std::uint32_t layer = 0;
   for (std::uint32_t p = 0; p < pp(); ++p) {
     first_layer_.push_back(layer);
     layer += stages_[p].layers;
     kv_bytes_per_token_.push_back(workload::kv_bytes_per_token(model_, stages_[p], tp()));
-    tp_devices_.emplace_back();
+    std::vector<execution::Rank*> members;
     for (std::uint32_t t = 0; t < tp(); ++t) {
-      ranks_.push_back(std::make_unique<RankDevice>());
-      ranks_.back()->gpu = gpus[p * tp() + t];
-      tp_devices_[p].push_back(ranks_.back().get());
+      const std::uint32_t r = p * tp() + t;
+      execution::Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), gpus[r]);
+      for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
+      if (t == 0 && launches) rank.add_stream("host");
+      ranks_.push_back(&rank);
+      members.push_back(&rank);
     }
-    tp_groups_.push_back(collective::group_of({gpus.begin() + p * tp(), gpus.begin() + (p + 1) * tp()}));
+    tp_communicators_.push_back(
+        std::make_unique<execution::Communicator>(std::move(members), kCompute, tp_request(), executor.fabric()));
   }
-}
-
-std::vector<gpu::Gpu*> Grid::tp_gpus(std::uint32_t stage) const {
-  std::vector<gpu::Gpu*> gpus;
-  for (const RankDevice* device : tp_devices_[stage]) gpus.push_back(device->gpu);
-  return gpus;
-}
-
-void Grid::add_multicast_groups(transport::Fabric& fabric) {
-  for (std::uint32_t p = 0; p < pp(); ++p) collective::add_multicast_groups(tp_groups_[p], tp_gpus(p), fabric);
-}
-
-const collective::Site& Grid::tp_site(std::uint32_t stage, const transport::Fabric& fabric) {
-  if (!tp_sites_[stage]) tp_sites_[stage] = collective::site_of(tp_gpus(stage), tp_groups_[stage], fabric);
-  return *tp_sites_[stage];
 }
 
 Grid::HeadRange Grid::heads(std::uint32_t t) const {

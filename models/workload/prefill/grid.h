@@ -2,14 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "collective/reuse.h"
-#include "collective/tuner.h"
+#include "execution/executor.h"
 #include "gpu/kernels/kernel_timer.h"
-#include "workload/job.h"
+#include "workload/host.h"
 #include "workload/model_shape.h"
 #include "workload/prefill/spec.h"
 #include "workload/transformer/layer_kernels.h"
@@ -19,25 +17,23 @@ namespace railyard::workload::prefill {
 
 class Grid {
  public:
+  /// Streams of a rank: kernels and tensor-parallel collectives; pipeline sends; KV handoffs; and, on rank t = 0 of each
+  /// stage where the host takes time, the host that launches the stage's kernels.
+  enum Stream : std::size_t { kCompute, kPp, kKv, kHost };
+
+  /// @param name  of the group of ranks
   /// @param gpus  rank p*tp+t -> its GPU; all of one datasheet
-  Grid(const ModelShape& model, const Mapping& mapping, const std::vector<gpu::Gpu*>& gpus);
+  Grid(const std::string& name, const ModelShape& model, const Mapping& mapping, const Host& host,
+       const std::vector<gpu::Gpu*>& gpus, execution::Executor& executor);
 
   std::uint32_t tp() const { return mapping_.tp; }
   std::uint32_t pp() const { return mapping_.pp; }
   std::uint32_t ranks() const { return mapping_.ranks(); }
-  RankDevice& rank(std::uint32_t stage, std::uint32_t t) { return *ranks_[stage * tp() + t]; }
-  RankDevice& rank(std::uint32_t r) { return *ranks_[r]; }
-  const RankDevice& rank(std::uint32_t r) const { return *ranks_[r]; }
-  const std::vector<RankDevice*>& tp_devices(std::uint32_t stage) const { return tp_devices_[stage]; }
-  const collective::Group& tp_group(std::uint32_t stage) const { return tp_groups_[stage]; }
-  /// Lets the groups use what their switches can do.
-  void add_multicast_groups(transport::Fabric& fabric);
-  /// How the members of a stage reach each other. @pre the machine is elaborated
-  const collective::Site& tp_site(std::uint32_t stage, const transport::Fabric& fabric);
-
-  /// For collectives whose links are the stage's own; null where they are not.
-  collective::ReuseTable* reuse(std::uint32_t stage) { return reuse_.empty() ? nullptr : reuse_[stage].get(); }
-  void set_reuse(std::vector<std::unique_ptr<collective::ReuseTable>> tables) { reuse_ = std::move(tables); }
+  execution::Rank& rank(std::uint32_t stage, std::uint32_t t) const { return *ranks_[stage * tp() + t]; }
+  execution::Rank& rank(std::uint32_t r) const { return *ranks_[r]; }
+  /// The tensor-parallel ranks of a stage. As a serving engine does it: its own kernel for small vectors inside a server,
+  /// NCCL for the rest, all in a CUDA graph.
+  execution::Communicator& tp_communicator(std::uint32_t stage) const { return *tp_communicators_[stage]; }
 
   const Stage& stage(std::uint32_t p) const { return stages_[p]; }
   /// Global number of a stage's first layer.
@@ -63,23 +59,19 @@ class Grid {
   void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens);
 
  private:
-  std::vector<gpu::Gpu*> tp_gpus(std::uint32_t stage) const;
   Bytes sequence_kv(std::uint32_t p, std::uint64_t tokens) const {
     return kv_bytes(model_, stages_[p], tp(), tokens, new_tokens_);
   }
 
   ModelShape model_;
   Mapping mapping_;
-  std::vector<std::unique_ptr<RankDevice>> ranks_;
-  std::vector<std::vector<RankDevice*>> tp_devices_;
-  std::vector<collective::Group> tp_groups_;
-  std::vector<std::optional<collective::Site>> tp_sites_;
+  std::vector<execution::Rank*> ranks_;
+  std::vector<std::unique_ptr<execution::Communicator>> tp_communicators_;  ///< by stage
   std::vector<Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
   std::vector<Bytes> kv_bytes_per_token_, held_kv_;  // by stage
   gpu::KernelTimer kernels_;
   LayerTimer timer_;
-  std::vector<std::unique_ptr<collective::ReuseTable>> reuse_;  ///< by stage
   double limit_ratio_ = 1;
   std::uint64_t new_tokens_ = 1;
 };

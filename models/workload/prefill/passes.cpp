@@ -5,41 +5,86 @@
 
 namespace railyard::workload::prefill {
 
-std::string Passes::label(const Job& job) {
-  static constexpr const char* kLabels[] = {"embedding", "attention", "mlp",        "head",    "AR attn",
-                                            "AR mlp",    "AG",        "activation", "prepare", "launch"};
-  const JobTag& tag = job.tag();
-  if (job.kind() == Job::Kind::send) return fmt::format("pass {}", tag.run);
-  if (tag.what == kEmbedding || tag.what == kHead || tag.what == kGather || tag.what == kPrepare)
-    return kLabels[tag.what];
-  return fmt::format("{} L{}", kLabels[tag.what], tag.layer);
+std::string Passes::unit(PassNames names, std::uint32_t index, std::uint32_t request) {
+  std::string unit = fmt::format(names == PassNames::prefill ? "Chunk[{}]" : "Step_[{}]", index);
+  if (request != Pass::kOnly) unit += fmt::format("_Req[{}]", request);
+  return unit;
 }
 
-Passes::Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink,
-               PassClient& client)
-    : grid_(grid),
-      dispatcher_(dispatcher),
-      kinds_(kinds),
-      pp_send_(pp_send),
-      sink_(sink),
-      client_(client),
-      times_(grid.ranks()) {}
-
-collective::Request Passes::request() {
-  // As a serving engine does it: its own kernel for small vectors inside a server, NCCL for the rest, all in a CUDA graph.
-  collective::Request request;
-  request.library = collective::Library::vllm;
-  request.in_graph = true;
-  request.traffic_class = number(TrafficClass::tp);
-  return request;
+std::string Passes::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const Pass& pass = pass_of(f);
+  const bool decodes = names_ == PassNames::decode;
+  const char* const of = decodes ? "D_" : "";
+  const char* const host = decodes ? "Host_D" : "Host_P";
+  const std::string unit = Passes::unit(names_, pass.index, Pass::kOnly);
+  const auto stage = std::uint32_t{f.stage}, tp = std::uint32_t{f.tp}, layer = std::uint32_t{f.layer};
+  std::string name;
+  switch (f.what) {
+    case kAttentionReduce:
+    case kMlpReduce:
+      name =
+          fmt::format("{}TP_AR_PP[{}]_Layer[{}]_{}_{}", of, stage, layer, unit, f.what == kMlpReduce ? "Mlp" : "Attn");
+      break;
+    case kGather: name = fmt::format("{}TP_AG_PP[{}]_{}", of, stage, unit); break;
+    case kActivation: name = fmt::format("{}PP_Act_FromP[{}]_ToP[{}]_TP[{}]_{}", of, stage, stage + 1, tp, unit); break;
+    case kPrepare: name = fmt::format("{}_{}", host, unit); break;
+    case kLaunch: name = fmt::format("{}_Launch_PP[{}]_Layer[{}]_{}", host, stage, layer, unit); break;
+    default:
+      name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * grid_.tp() + tp, unit)
+                     : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
+      break;
+  }
+  if (pass.request != Pass::kOnly) name += fmt::format("_Req[{}]", pass.request);
+  return name;
 }
 
-collective::CollectiveSpec Passes::collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes) {
-  collective::Request request = Passes::request();
-  request.operation = operation;
-  request.bytes = bytes;
-  return collective::choose(request, grid_.tp_group(stage), grid_.tp_site(stage, dispatcher_.fabric()));
+std::string Passes::task(std::uint64_t arguments) const {
+  static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",        "head",    "AR attn",
+                                           "AR mlp",    "AG",        "activation", "prepare", "launch"};
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  switch (f.what) {
+    case kActivation: return fmt::format("pass {}", std::uint32_t{f.pass});
+    case kEmbedding:
+    case kHead:
+    case kGather:
+    case kPrepare: return kTasks[f.what];
+    default: return fmt::format("{} L{}", kTasks[f.what], std::uint32_t{f.layer});
+  }
 }
+
+std::string Passes::work(std::uint64_t arguments) const {
+  const Pass& pass = pass_of(JobLabel::fields_of<Fields>(arguments));
+  return unit(names_, pass.index, pass.request);
+}
+
+const char* Passes::kind(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kAttentionReduce:
+    case kMlpReduce:
+    case kGather: return "tp";
+    case kActivation: return "pp";
+    case kPrepare:
+    case kLaunch: return "host";
+    default: return "compute";
+  }
+}
+
+Recorded Passes::recorded(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kAttentionReduce:
+    case kMlpReduce:
+    case kLaunch: return Recorded::detail;
+    case kGather:
+    case kActivation:
+    case kPrepare:
+    case kRank: return Recorded::stage;
+    default: return Recorded::never;
+  }
+}
+
+Passes::Passes(Grid& grid, Executor& executor, PassNames names, PpSend pp_send, PassClient& client)
+    : grid_(grid), executor_(executor), names_(names), pp_send_(pp_send), client_(client), times_(grid.ranks()) {}
 
 std::uint32_t Passes::emit(const Pass& pass, const std::vector<JobRef>& after) {
   retire();
@@ -62,14 +107,14 @@ std::uint32_t Passes::emit(const Pass& pass, const std::vector<JobRef>& after) {
 JobRef Passes::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
                          const std::vector<JobRef>& after) {
   if (duration == Time()) return {};
-  JobTag tag;
-  tag.run = number;
-  tag.stage = static_cast<std::uint16_t>(stage);
-  tag.layer = static_cast<std::uint16_t>(layer);
-  tag.what = what;
+  Fields fields{};
+  fields.pass = number;
+  fields.stage = stage;
+  fields.layer = layer;
+  fields.what = what;
   ++state(number).host_left;
-  RankDevice& device = grid_.rank(stage, 0);
-  return dispatcher_.host(device, device.host, duration, tag, *this, after);
+  Rank& rank = grid_.rank(stage, 0);
+  return executor_.host(rank, rank.stream(Grid::kHost), duration, JobLabel::of(*this, fields), *this, after);
 }
 
 void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
@@ -77,45 +122,44 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   const Pass pass = state(number).pass;
   const Stage& stage = grid_.stage(p);
   const Bytes hidden = hidden_bytes(grid_.model(), pass.tokens);
+  execution::Communicator& communicator = grid_.tp_communicator(p);
   std::vector<JobRef> last(tp);
   bool first = true;
 
-  const auto tag = [&](What what, std::uint32_t t, std::uint32_t layer, bool is_last) {
-    JobTag result;
-    result.run = number;
-    result.stage = static_cast<std::uint16_t>(p);
-    result.tp = static_cast<std::uint16_t>(t);
-    result.layer = static_cast<std::uint16_t>(layer);
-    result.what = what;
-    result.first = first;
-    result.last = is_last;
-    return result;
+  const auto label = [&](What what, std::uint32_t t, std::uint32_t layer, bool is_last) {
+    Fields fields{};
+    fields.pass = number;
+    fields.stage = p;
+    fields.tp = t;
+    fields.layer = layer;
+    fields.what = what;
+    fields.first = first;
+    fields.last = is_last;
+    return JobLabel::of(*this, fields);
   };
   const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last,
                            JobRef launched = {}) {
     for (std::uint32_t t = 0; t < tp; ++t) {
-      RankDevice& device = grid_.rank(p, t);
+      Rank& rank = grid_.rank(p, t);
       std::vector<JobRef> on;
       if (first && t < incoming.size()) on.push_back(incoming[t]);
       if (first && p == 0) on.push_back(prepared);
       on.push_back(launched);
-      last[t] = dispatcher_.kernel(device, device.compute, chain, tag(what, t, layer, is_last), *this, on);
+      last[t] = executor_.kernel(rank, rank.stream(Grid::kCompute), chain, label(what, t, layer, is_last), *this, on);
     }
     first = false;
   };
   const auto reduce = [&](What what, std::uint32_t layer, bool is_last) {
     if (tp == 1) return;
     ++state(number).collectives_left;
-    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_group(p),
-                           collective_spec(p, collective::Operation::all_reduce, hidden), grid_.reuse(p),
-                           tag(what, 0, layer, is_last), *this, last);
+    executor_.collective(communicator, communicator.choose(collective::Operation::all_reduce, hidden),
+                         label(what, 0, layer, is_last), *this, last);
   };
 
   if (p > 0 && tp > 1 && pp_send_ == PpSend::shard) {
     ++state(number).collectives_left;
-    dispatcher_.collective(grid_.tp_devices(p), grid_.tp_group(p),
-                           collective_spec(p, collective::Operation::all_gather, hidden), grid_.reuse(p),
-                           tag(kGather, 0, 0, false), *this, last, incoming);
+    executor_.collective(communicator, communicator.choose(collective::Operation::all_gather, hidden),
+                         label(kGather, 0, 0, false), *this, last, incoming);
     first = false;
   }
   const bool has_head = stage.last && pass.head != nullptr;
@@ -140,32 +184,12 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   for (std::uint32_t t = 0; t < tp; ++t) {
     client_.on_stage_emitted(number, p, t, last[t]);
     if (stage.last) continue;
-    RankDevice& device = grid_.rank(p, t);
+    Rank& rank = grid_.rank(p, t);
     Transfer transfer{grid_.rank(p + 1, t).gpu->window(), hidden};
     if (pp_send_ == PpSend::shard) transfer.bytes = hidden / tp + (t < hidden % tp ? 1 : 0);
-    incoming[t] = dispatcher_.send(device, device.pp, {transfer}, railyard::number(TrafficClass::pp),
-                                   tag(kActivation, t, 0, false), *this, {last[t]});
+    incoming[t] = executor_.send(rank, rank.stream(Grid::kPp), {transfer}, railyard::number(TrafficClass::pp),
+                                 label(kActivation, t, 0, false), *this, {last[t]});
   }
-}
-
-JobRecord Passes::record(JobKind kind, const JobTag& tag) const {
-  const Pass& pass = states_[tag.run - first_state_].pass;
-  JobRecord r;
-  switch (kind) {
-    case JobKind::kernel: r.kind = kinds_.compute; break;
-    case JobKind::collective: r.kind = tag.what == kGather ? kinds_.all_gather : kinds_.all_reduce; break;
-    case JobKind::send: r.kind = kinds_.activation; break;
-    case JobKind::host: r.kind = tag.what == kPrepare ? kinds_.prepare : kinds_.launch; break;
-    case JobKind::delay: break;
-  }
-  if (r.kind == kinds_.all_reduce || tag.what == kLaunch) r.layer = tag.layer;
-  r.mlp = tag.what == kMlpReduce;
-  r.stage = tag.stage;
-  r.tp = tag.tp;
-  r.index = pass.index;
-  r.request = pass.request;
-  r.rank = tag.stage * grid_.tp() + tag.tp;
-  return r;
 }
 
 void Passes::begin_rank(const Job& job, State& s, RankState& rank) {
@@ -173,28 +197,29 @@ void Passes::begin_rank(const Job& job, State& s, RankState& rank) {
   rank.begun = job.begun_at();
   rank.ready = job.ready_at();
   first_begun_ = sooner(first_begun_, job.begun_at());
-  const JobTag& tag = job.tag();
-  if (tag.stage > 0) {
-    const Time sent = s.ranks[(tag.stage - 1) * grid_.tp() + tag.tp].send_begun;
-    times_[tag.stage * grid_.tp() + tag.tp].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
+  const Fields f = fields_of(job);
+  const std::uint32_t r = rank_of(job);
+  if (f.stage > 0) {
+    const Time sent = s.ranks[r - grid_.tp()].send_begun;
+    times_[r].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
   }
-  if (tag.stage == 0 && tag.tp == 0) client_.on_pass_begun(tag.run);
+  if (r == 0) client_.on_pass_begun(f.pass);
 }
 
 void Passes::count_host_wait(const Job& job, const State& s, RankState& rank) {
-  const JobTag& tag = job.tag();
+  const Fields f = fields_of(job);
   // The first job of a later stage waits for activations; the host has launched it long before.
-  if (!(tag.what == kAttention && !tag.first) && !(tag.first && tag.stage == 0)) return;
-  const Time waited = since(sooner(job.begun_at(), s.launched[tag.stage]), job.reached_at());
-  times_[tag.stage * grid_.tp() + tag.tp].host_s += waited.seconds();
-  if (!tag.first) rank.host_waits += waited;
+  if (!(f.what == kAttention && !f.first) && !(f.first && f.stage == 0)) return;
+  const Time waited = since(sooner(job.begun_at(), s.launched[f.stage]), job.reached_at());
+  times_[rank_of(job)].host_s += waited.seconds();
+  if (!f.first) rank.host_waits += waited;
 }
 
 void Passes::on_job_begun(const Job& job) {
   if (job.kind() == Job::Kind::host) return;
-  const JobTag& tag = job.tag();
-  State& s = state(tag.run);
-  RankState& rank = s.ranks[tag.stage * grid_.tp() + tag.tp];
+  const Fields f = fields_of(job);
+  State& s = state(f.pass);
+  RankState& rank = s.ranks[rank_of(job)];
   if (job.kind() == Job::Kind::send) {
     rank.send_begun = job.begun_at();
     return;
@@ -204,33 +229,39 @@ void Passes::on_job_begun(const Job& job) {
     rank.first_kernel = job.begun_at();
   }
   if (job.kind() == Job::Kind::kernel) count_host_wait(job, s, rank);
-  if (tag.first) begin_rank(job, s, rank);
+  if (f.first) begin_rank(job, s, rank);
 }
 
 void Passes::end_rank(const Job& job, State& s, RankState& rank) {
-  const JobTag& tag = job.tag();
-  const Time now = dispatcher_.fabric().now();
-  times_[tag.stage * grid_.tp() + tag.tp].occupied_s += (now - rank.begun - rank.host_waits).seconds();
+  const std::uint32_t r = rank_of(job);
+  const Time now = executor_.fabric().now();
+  times_[r].occupied_s += (now - rank.begun - rank.host_waits).seconds();
   last_done_ = later(last_done_, now);
-  JobRecord r = record(JobKind::kernel, tag);
-  r.start = rank.first_kernel;
-  r.end = rank.last_kernel_end;
-  r.queued = rank.begun - rank.ready;
-  sink_.on_job(r);
+  Fields f = fields_of(job);
+  f.tp = r % grid_.tp();
+  f.what = kRank;
+  JobRecord record;
+  record.label = JobLabel::of(*this, f);
+  record.rank = r;
+  record.start = rank.first_kernel;
+  record.end = rank.last_kernel_end;
+  record.queued = rank.begun - rank.ready;
+  executor_.record(record);
   --s.ranks_left;
-  if (tag.stage + 1u != grid_.pp()) return;
-  dispatcher_.reached(this, tag.run);
+  const std::uint32_t pass = f.pass;
+  if (f.stage + 1u != grid_.pp()) return;
+  executor_.reached(this, pass);
   if (--s.last_stage_left != 0) return;
-  dispatcher_.passed(this, tag.run);
-  client_.on_pass_done(tag.run);
+  executor_.passed(this, pass);
+  client_.on_pass_done(pass);
 }
 
 void Passes::on_job_done(const Job& job) {
-  const JobTag& tag = job.tag();
-  State& s = state(tag.run);
-  RankState& rank = s.ranks[tag.stage * grid_.tp() + tag.tp];
-  RankTimes& times = times_[tag.stage * grid_.tp() + tag.tp];
-  const Time now = dispatcher_.fabric().now();
+  const Fields f = fields_of(job);
+  State& s = state(f.pass);
+  RankState& rank = s.ranks[rank_of(job)];
+  RankTimes& times = times_[rank_of(job)];
+  const Time now = executor_.fabric().now();
   switch (job.kind()) {
     case Job::Kind::kernel:
       times.kernels_s += job.duration().seconds();
@@ -242,39 +273,18 @@ void Passes::on_job_done(const Job& job) {
       times.tp_s += (now - c.last_entry()).seconds();
       break;
     }
-    case Job::Kind::send: {
-      JobRecord r = record(JobKind::send, tag);
-      r.start = job.begun_at();
-      r.end = now;
-      r.queued = job.begun_at() - job.ready_at();
-      r.bytes = job.bytes();
-      sink_.on_job(r);
-      --s.sends_left;
-      break;
-    }
-    case Job::Kind::host: {
-      s.launched[tag.stage] = now;
-      JobRecord r = record(JobKind::host, tag);
-      r.start = job.begun_at();
-      r.end = now;
-      r.queued = job.begun_at() - job.ready_at();
-      sink_.on_job(r);
+    case Job::Kind::send: --s.sends_left; break;
+    case Job::Kind::host:
+      s.launched[f.stage] = now;
       --s.host_left;
       return;
-    }
     case Job::Kind::delay: break;
   }
-  if (tag.last) end_rank(job, s, rank);
+  if (f.last) end_rank(job, s, rank);
 }
 
-void Passes::on_collective_done(const collective::Collective& c, const JobTag& tag) {
-  JobRecord r = record(JobKind::collective, tag);
-  r.start = c.first_entry();
-  r.queued = c.last_entry() - c.first_entry();
-  r.end = dispatcher_.fabric().now();
-  r.bytes = c.spec().bytes;
-  sink_.on_job(r);
-  --state(tag.run).collectives_left;
+void Passes::on_collective_done(const collective::Collective&, const JobLabel& label) {
+  --state(label.as<Fields>().pass).collectives_left;
 }
 
 void Passes::retire() {

@@ -15,16 +15,27 @@
 #include <string>
 #include <vector>
 
-#include "workload/job.h"
-#include "workload/job_record.h"
+#include "execution/executor.h"
 #include "workload/prefill/grid.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::prefill {
 
+using execution::Executor;
+using execution::Job;
+using execution::JobClient;
+using execution::JobLabel;
+using execution::JobNamer;
+using execution::JobRecord;
+using execution::JobRef;
+using execution::Rank;
+using execution::Recorded;
+using execution::Transfer;
+
 struct Pass {
-  std::uint32_t index = 0;                   ///< chunk or step, for names
-  std::uint32_t request = JobRecord::kNone;  ///< for names, where a run has several
+  std::uint32_t index = 0;  ///< chunk or step, for names
+  static constexpr std::uint32_t kOnly = ~0u;
+  std::uint32_t request = kOnly;  ///< for names, where a run has several
   std::uint64_t tokens = 0;
   gpu::SharedChain embedding, head;              ///< null where the pass has none
   std::vector<gpu::SharedChain> attention, mlp;  ///< by the model's kinds of layers
@@ -60,19 +71,27 @@ struct RankTimes {
   double occupied_s = 0;  ///< from a pass's first job to its last, over passes, without waits for the host
 };
 
-class Passes : private JobClient {
+/// How a grid's passes and their jobs are called. Of pass i:
+///
+///   prefill                                            decode
+///   P_Rank_PP[p]_TP[t]_Chunk[i]                        D_Rank_[r]_Step_[i]             all kernels of a rank
+///   TP_AR_PP[p]_Layer[l]_Chunk[i]_Attn | _Mlp          D_TP_AR_PP[p]_Layer[l]_Step_[i]_Attn | _Mlp
+///   TP_AG_PP[p]_Chunk[i]                               D_TP_AG_PP[p]_Step_[i]          shards of activations
+///   PP_Act_FromP[p]_ToP[p+1]_TP[t]_Chunk[i]            D_PP_Act_FromP[p]_ToP[p+1]_TP[t]_Step_[i]
+///   Host_P_Chunk[i]                                    Host_D_Step_[i]                 before the first kernel
+///   Host_P_Launch_PP[p]_Layer[l]_Chunk[i]              Host_D_Launch_PP[p]_Layer[l]_Step_[i]
+///
+/// with _Req[n] behind where a run has several requests and the pass is of one.
+enum class PassNames : std::uint8_t { prefill, decode };
+
+class Passes : private JobClient, private JobNamer {
  public:
-  struct Kinds {
-    JobRecord::Kind compute, all_reduce, all_gather, activation, prepare, launch;
-  };
-  Passes(Grid& grid, Dispatcher& dispatcher, const Kinds& kinds, PpSend pp_send, JobSink& sink, PassClient& client);
+  Passes(Grid& grid, Executor& executor, PassNames names, PpSend pp_send, PassClient& client);
 
   /// @param after  what stage 0's rank t waits for, by t; may be empty. @return the pass's number, counted from 0
   std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
-  /// What a job of a compute or pipeline stream is, in a word or two: for waveforms.
-  static std::string label(const Job& job);
-  /// What all its collectives are chosen by, but for operation and size.
-  static collective::Request request();
+  /// "Chunk[3]", "Step_[3]", with the request where a run has several.
+  static std::string unit(PassNames names, std::uint32_t index, std::uint32_t request);
   const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
   /// Times of the first job on any stage and the last job's end, over all passes so far.
   Time first_begun() const { return first_begun_; }
@@ -89,8 +108,18 @@ class Passes : private JobClient {
     kGather,
     kActivation,
     kPrepare,
-    kLaunch
+    kLaunch,
+    kRank  ///< all kernels of a rank: a row, no job
   };
+  /// Of a label.
+  struct Fields {
+    std::uint32_t pass : 24, stage : 8;
+    std::uint32_t tp : 12;  ///< of a collective 0: its first member's
+    std::uint32_t layer : 12, what : 4;
+    std::uint32_t first : 1, last : 1;  ///< of the pass's jobs on this rank
+    std::uint32_t : 2;
+  };
+  static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
   struct RankState {
     Time begun;  ///< first job
     Time ready;  ///< the first job waited for nothing but its turn
@@ -111,8 +140,9 @@ class Passes : private JobClient {
     bool over() const { return ranks_left == 0 && sends_left == 0 && collectives_left == 0 && host_left == 0; }
   };
 
-  State& state(std::uint32_t pass) { return states_[pass - first_state_]; }
-  collective::CollectiveSpec collective_spec(std::uint32_t stage, collective::Operation operation, Bytes bytes);
+  State& state(std::uint64_t pass) { return states_[pass - first_state_]; }
+  const Pass& pass_of(const Fields& fields) const { return states_[fields.pass - first_state_].pass; }
+  std::uint32_t rank_of(const Job& job) const { return job.rank().number; }
   /// A job of the host that launches a stage; none where it takes no time.
   JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
                    const std::vector<JobRef>& after);
@@ -121,18 +151,20 @@ class Passes : private JobClient {
   void retire();
   void begin_rank(const Job& job, State& state, RankState& rank);
   void end_rank(const Job& job, State& state, RankState& rank);
-  JobRecord record(JobKind kind, const JobTag& tag) const;
 
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
-  void on_collective_done(const collective::Collective& collective, const JobTag& tag) override;
-  std::string name_of(JobKind kind, const JobTag& tag) const override { return record(kind, tag).name(); }
+  void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t arguments) const override;
+  Recorded recorded(std::uint64_t arguments) const override;
 
   Grid& grid_;
-  Dispatcher& dispatcher_;
-  Kinds kinds_;
+  Executor& executor_;
+  PassNames names_;
   PpSend pp_send_;
-  JobSink& sink_;
   PassClient& client_;
   std::deque<State> states_;
   std::uint32_t first_state_ = 0;

@@ -5,31 +5,16 @@
 
 namespace railyard::workload::prefill {
 
-namespace {
-
-constexpr Passes::Kinds kKinds{JobRecord::Kind::prefill,       JobRecord::Kind::tp_all_reduce,
-                               JobRecord::Kind::tp_all_gather, JobRecord::Kind::pp_activation,
-                               JobRecord::Kind::host_prefill,  JobRecord::Kind::host_prefill_launch};
-
-}  // namespace
-
-PrefillSide::PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink,
+PrefillSide::PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, Executor& executor,
                          PrefillClient& client)
     : prefill_(prefill),
       decode_(decode),
       spec_(spec),
-      dispatcher_(dispatcher),
-      sink_(sink),
+      executor_(executor),
       client_(client),
       plan_(prefill, decode),
-      passes_(prefill, dispatcher, kKinds, spec.pp_send, sink, *this),
+      passes_(prefill, executor, PassNames::prefill, spec.pp_send, *this),
       progress_(spec.requests.size()) {}
-
-std::string PrefillSide::work_label(const Job& job) const {
-  const Chunk& chunk = emitted_[job.tag().run];
-  return fmt::format("Chunk[{}]", chunk.index) +
-         (spec_.requests.size() > 1 ? fmt::format("_Req[{}]", chunk.request) : "");
-}
 
 void PrefillSide::admit(std::uint32_t request) {
   const std::uint32_t prompt = spec_.requests[request].prompt_tokens;
@@ -45,7 +30,7 @@ void PrefillSide::schedule() {
   // Not from inside an emission: the jobs of two passes must not interleave in a stream.
   if (scheduled_ || waiting_.empty() || emitted_.size() > begun_) return;
   scheduled_ = true;
-  dispatcher_.fabric().calendar().at(dispatcher_.fabric().now(), *this, 0, 0);
+  executor_.fabric().calendar().at(executor_.fabric().now(), *this, 0, 0);
 }
 
 void PrefillSide::on_event(std::uint32_t, std::uint64_t) {
@@ -60,7 +45,7 @@ void PrefillSide::emit(const Chunk& chunk) {
   LayerTimer& timer = prefill_.timer();
   Pass pass;
   pass.index = chunk.index;
-  pass.request = spec_.requests.size() > 1 ? chunk.request : JobRecord::kNone;
+  pass.request = request_name(chunk);
   pass.tokens = chunk.tokens;
   pass.embedding = timer.embedding(chunk.tokens).chain();
   for (std::uint32_t kind = 0; kind < prefill_.model().kinds.size(); ++kind) {
@@ -92,9 +77,9 @@ void PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, 
   const std::uint32_t first = prefill_.first_layer(stage), last = first + prefill_.stage(stage).layers;
   if (layer + 1 != last) return;
   if (spec_.handoff == Handoff::per_chunk) {
-    hand_off(pass, stage, t, first, last, JobRecord::kNone, chunk.start, job);
+    hand_off(pass, stage, t, first, last, kAllLayers, chunk.start, job);
   } else if (chunk.last) {
-    hand_off(pass, stage, t, first, last, JobRecord::kNone, 0, job);
+    hand_off(pass, stage, t, first, last, kAllLayers, 0, job);
   }
 }
 
@@ -108,39 +93,48 @@ void PrefillSide::hand_off(std::uint32_t pass, std::uint32_t stage, std::uint32_
     if (bytes > 0) transfers.push_back({decode_.rank(share.decode_rank).gpu->window(), bytes});
   }
   if (transfers.empty()) return;  // a replica whose peers send for it, or nothing that a window will still hold
-  JobTag tag;
-  tag.run = pass;
-  tag.stage = static_cast<std::uint16_t>(stage);
-  tag.tp = static_cast<std::uint16_t>(t);
-  tag.layer = static_cast<std::uint16_t>(named_layer);
-  tag.first = named_layer != JobRecord::kNone;
+  Fields fields{};
+  fields.pass = pass;
+  fields.stage = stage;
+  fields.tp = t;
+  fields.per_layer = named_layer != kAllLayers;
+  if (fields.per_layer) fields.layer = named_layer;
   ++progress_[emitted_[pass].request].handoffs_left;
-  RankDevice& device = prefill_.rank(stage, t);
-  dispatcher_.send(device, device.kv, transfers, number(TrafficClass::kv), tag, *this, {after});
+  Rank& rank = prefill_.rank(stage, t);
+  executor_.send(rank, rank.stream(Grid::kKv), transfers, number(TrafficClass::kv), JobLabel::of(*this, fields), *this,
+                 {after});
 }
 
-JobRecord PrefillSide::record(const JobTag& tag) const {
-  const Chunk& chunk = emitted_[tag.run];
-  JobRecord r;
-  r.kind = JobRecord::Kind::handoff;
-  r.stage = tag.stage;
-  r.tp = tag.tp;
-  if (tag.first) r.layer = tag.layer;
-  r.index = chunk.index;
-  if (spec_.requests.size() > 1) r.request = chunk.request;
-  r.rank = tag.stage * prefill_.tp() + tag.tp;
-  return r;
+std::uint32_t PrefillSide::request_name(const Chunk& chunk) const {
+  return spec_.requests.size() > 1 ? chunk.request : Pass::kOnly;
+}
+
+std::string PrefillSide::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const Chunk& chunk = emitted_[f.pass];
+  std::string name =
+      fmt::format("Handoff_PP[{}]_TP[{}]_Chunk[{}]", std::uint32_t{f.stage}, std::uint32_t{f.tp}, chunk.index);
+  if (f.per_layer) name += fmt::format("_Layer[{}]", std::uint32_t{f.layer});
+  if (request_name(chunk) != Pass::kOnly) name += fmt::format("_Req[{}]", chunk.request);
+  return name;
+}
+
+std::string PrefillSide::task(std::uint64_t arguments) const {
+  return fmt::format("pass {}", std::uint32_t{JobLabel::fields_of<Fields>(arguments).pass});
+}
+
+std::string PrefillSide::work(std::uint64_t arguments) const {
+  const Chunk& chunk = emitted_[JobLabel::fields_of<Fields>(arguments).pass];
+  return Passes::unit(PassNames::prefill, chunk.index, request_name(chunk));
+}
+
+Recorded PrefillSide::recorded(std::uint64_t arguments) const {
+  return JobLabel::fields_of<Fields>(arguments).per_layer ? Recorded::detail : Recorded::stage;
 }
 
 void PrefillSide::on_job_done(const Job& job) {
-  const Chunk& chunk = emitted_[job.tag().run];
-  JobRecord r = record(job.tag());
-  r.start = job.begun_at();
-  r.end = dispatcher_.fabric().now();
-  r.queued = job.begun_at() - job.ready_at();
-  r.bytes = job.bytes();
-  sink_.on_job(r);
-  dispatcher_.reached(this, chunk.request);
+  const Chunk& chunk = emitted_[job.label().as<Fields>().pass];
+  executor_.reached(this, chunk.request);
   --progress_[chunk.request].handoffs_left;
   check_landed(chunk.request);
 }
@@ -150,7 +144,7 @@ void PrefillSide::on_pass_done(std::uint32_t pass) {
   tokens_done_ += chunk.tokens;
   if (!chunk.last) return;
   progress_[chunk.request].first_token = true;
-  dispatcher_.reached(this, chunk.request);
+  executor_.reached(this, chunk.request);
   client_.on_first_token(chunk.request);
   check_landed(chunk.request);
 }
@@ -158,7 +152,7 @@ void PrefillSide::on_pass_done(std::uint32_t pass) {
 void PrefillSide::check_landed(std::uint32_t request) {
   const Progress& progress = progress_[request];
   if (!progress.first_token || progress.handoffs_left != 0) return;
-  dispatcher_.passed(this, request);
+  executor_.passed(this, request);
   client_.on_kv_landed(request);
 }
 

@@ -22,17 +22,14 @@ class PrefillClient {
   ~PrefillClient() = default;
 };
 
-class PrefillSide : private PassClient, private JobClient, private transport::CalendarClient {
+class PrefillSide : private PassClient, private JobClient, private JobNamer, private transport::CalendarClient {
  public:
-  PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, Dispatcher& dispatcher, JobSink& sink,
-              PrefillClient& client);
+  PrefillSide(Grid& prefill, Grid& decode, const PrefillSpec& spec, Executor& executor, PrefillClient& client);
 
   /// Prefills a request after those admitted before it.
   void admit(std::uint32_t request);
   const Passes& passes() const { return passes_; }
   std::uint64_t tokens_done() const { return tokens_done_; }
-  /// What a job of this side is part of, for waveforms: "Chunk[3]", with "_Req[n]" where a run has several.
-  std::string work_label(const Job& job) const;
 
  private:
   struct Chunk {
@@ -55,19 +52,26 @@ class PrefillSide : private PassClient, private JobClient, private transport::Ca
                             JobRef job) override;
   void on_stage_emitted(std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
   void on_pass_done(std::uint32_t pass) override;
-  void on_job_begun(const Job&) override {}
   void on_job_done(const Job& job) override;
-  void on_collective_done(const collective::Collective&, const JobTag&) override {}
-  /// Of a handoff: this side's only jobs.
-  JobRecord record(const JobTag& tag) const;
-  std::string name_of(JobKind, const JobTag& tag) const override { return record(tag).name(); }
+  // This side's own jobs: Handoff_PP[p]_TP[t]_Chunk[c], with _Layer[l] when handed off per layer.
+  struct Fields {
+    std::uint32_t pass : 24, stage : 8;
+    std::uint32_t tp : 12, layer : 16, per_layer : 1;
+    std::uint32_t : 3;
+  };
+  static constexpr std::uint32_t kAllLayers = ~0u;
+  std::uint32_t request_name(const Chunk& chunk) const;
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "kv"; }
+  Recorded recorded(std::uint64_t arguments) const override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
 
   Grid& prefill_;
   Grid& decode_;
   const PrefillSpec& spec_;
-  Dispatcher& dispatcher_;
-  JobSink& sink_;
+  Executor& executor_;
   PrefillClient& client_;
   HandoffPlan plan_;
   Passes passes_;

@@ -6,22 +6,22 @@
 namespace railyard::workload::prefill {
 
 System::System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
-               const std::vector<gpu::Gpu*>& decode_gpus, transport::Fabric& fabric, JobSink& sink)
+               const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor)
     : spec_(spec),
-      fabric_(fabric),
-      sink_(sink),
-      dispatcher_(fabric),
-      prefill_grid_(model, spec.prefill, prefill_gpus),
-      decode_grid_(model, spec.decode, decode_gpus),
-      prefill_(prefill_grid_, decode_grid_, spec_, dispatcher_, sink, *this),
-      decode_(decode_grid_, spec_, dispatcher_, sink, *this),
+      fabric_(executor.fabric()),
+      executor_(executor),
+      prefill_grid_("prefill", model, spec.prefill, spec.host, prefill_gpus, executor),
+      decode_grid_("decode", model, spec.decode, spec.host, decode_gpus, executor),
+      prefill_(prefill_grid_, decode_grid_, spec_, executor, *this),
+      decode_(decode_grid_, spec_, executor, *this),
       requests_(spec.requests.size()),
-      frontends_(spec.requests.size()) {
+      api_server_(executor.add_rank("api_server", 0, "", nullptr)) {
   std::uint32_t longest = 0;
-  for (const Request& r : spec_.requests) longest = std::max(longest, r.prompt_tokens);
+  for (const Request& r : spec_.requests) {
+    longest = std::max(longest, r.prompt_tokens);
+    api_server_.add_stream("");
+  }
   const std::uint32_t chunk = std::min(spec_.chunk_tokens, longest);
-  prefill_grid_.add_multicast_groups(fabric_);
-  decode_grid_.add_multicast_groups(fabric_);
   prefill_grid_.load(spec_.memory_limit_ratio, chunk, 1, chunk);
   decode_grid_.load(spec_.memory_limit_ratio, spec_.max_batch, spec_.max_batch, 1);
 }
@@ -47,7 +47,7 @@ std::vector<transport::Traffic> System::traffic() {
         static_cast<double>(hidden_bytes(grid->model(), 1)) * (grid == &prefill_grid_ ? prompt_tokens : output_tokens);
     for (std::uint32_t p = 0; p < grid->pp(); ++p, ++group) {
       // Two all-reduces a layer: each member sends nearly twice the vector, here to all others alike.
-      const std::vector<transport::Window>& members = grid->tp_group(p).members;
+      const std::vector<transport::Window>& members = grid->tp_communicator(p).group().members;
       const double bytes = 4 * hidden * grid->stage(p).layers / static_cast<double>(members.size());
       for (const transport::Window a : members)
         for (const transport::Window b : members)
@@ -70,16 +70,14 @@ void System::isolate_groups() {
   std::vector<collective::ReuseGroup> groups;
   for (Grid* grid : {&prefill_grid_, &decode_grid_})
     for (std::uint32_t p = 0; p < grid->pp(); ++p)
-      groups.push_back(
-          {grid->tp_group(p).members, collective::least_launch(Passes::request(), grid->tp_site(p, fabric_))});
+      groups.push_back({grid->tp_communicator(p).group().members, grid->tp_communicator(p).least_launch()});
   std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>> others;
   for (const transport::Traffic& t : traffic())
     if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
   auto tables = collective::isolate(fabric_, groups, number(TrafficClass::tp), others);
-  const auto second = tables.begin() + prefill_grid_.pp();
-  decode_grid_.set_reuse({std::make_move_iterator(second), std::make_move_iterator(tables.end())});
-  tables.erase(second, tables.end());
-  prefill_grid_.set_reuse(std::move(tables));
+  auto table = tables.begin();
+  for (Grid* grid : {&prefill_grid_, &decode_grid_})
+    for (std::uint32_t p = 0; p < grid->pp(); ++p) grid->tp_communicator(p).set_reuse(std::move(*table++));
 }
 
 void System::start() {
@@ -94,17 +92,14 @@ std::uint64_t System::kv_tokens(std::uint32_t request) const {
 
 void System::on_event(std::uint32_t, std::uint64_t number) {
   const auto request = static_cast<std::uint32_t>(number);
-  dispatcher_.arrived();
-  dispatcher_.measure("ttft_s", request);
+  executor_.arrived();
+  executor_.measure("ttft_s", request);
   if (spec_.host.request() == Time()) {
     enter(request);
     return;
   }
   tell(request, RequestPhase::host);
-  JobTag tag;
-  tag.run = request;
-  tag.what = kReceive;
-  dispatcher_.host(api_server_, frontends_[request], spec_.host.request(), tag, *this);
+  executor_.host(api_server_, api_server_.stream(request), spec_.host.request(), label(request, kReceive), *this);
 }
 
 void System::enter(std::uint32_t request) {
@@ -114,25 +109,28 @@ void System::enter(std::uint32_t request) {
   admit();
 }
 
-JobRecord System::record(const JobTag& tag) const {
-  JobRecord r;
-  r.kind = tag.what == kReceive ? JobRecord::Kind::host_request : JobRecord::Kind::host_token;
-  if (tag.what == kDeliver) r.index = static_cast<std::uint32_t>(requests_[tag.run].tokens.size());
-  if (spec_.requests.size() > 1) r.request = tag.run;
-  return r;
+JobLabel System::label(std::uint32_t request, What what) const {
+  Fields fields{};
+  fields.request = request;
+  fields.what = what;
+  return JobLabel::of(*this, fields);
+}
+
+std::string System::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  std::string name =
+      f.what == kReceive ? "Host_Request" : fmt::format("Host_Token[{}]", requests_[f.request].tokens.size());
+  if (spec_.requests.size() > 1) name += fmt::format("_Req[{}]", f.request);
+  return name;
+}
+
+Recorded System::recorded(std::uint64_t arguments) const {
+  return JobLabel::fields_of<Fields>(arguments).what == kReceive ? Recorded::stage : Recorded::detail;
 }
 
 void System::on_job_done(const Job& job) {
-  JobRecord r = record(job.tag());
-  r.start = job.begun_at();
-  r.end = fabric_.now();
-  r.queued = job.begun_at() - job.ready_at();
-  sink_.on_job(r);
-  if (job.tag().what == kReceive) {
-    enter(job.tag().run);
-  } else {
-    delivered(job.tag().run);
-  }
+  const auto f = job.label().as<Fields>();
+  f.what == kReceive ? enter(f.request) : delivered(f.request);
 }
 
 void System::admit() {
@@ -211,10 +209,7 @@ void System::deliver(std::uint32_t request) {
     delivered(request);
     return;
   }
-  JobTag tag;
-  tag.run = request;
-  tag.what = kDeliver;
-  dispatcher_.host(api_server_, frontends_[request], spec_.host.token(), tag, *this);
+  executor_.host(api_server_, api_server_.stream(request), spec_.host.token(), label(request, kDeliver), *this);
 }
 
 void System::delivered(std::uint32_t request) {
@@ -223,10 +218,10 @@ void System::delivered(std::uint32_t request) {
   times.tokens.push_back(fabric_.now());
   if (times.tokens.size() == 1) {
     times.first_token = fabric_.now();
-    dispatcher_.measured("ttft_s", request);
-    dispatcher_.measure("tpot_s", request);
+    executor_.measured("ttft_s", request);
+    executor_.measure("tpot_s", request);
   } else if (times.tokens.size() == all) {
-    dispatcher_.measured("tpot_s", request, static_cast<std::uint32_t>(all - 1));
+    executor_.measured("tpot_s", request, static_cast<std::uint32_t>(all - 1));
   }
   check_done(request);
 }
@@ -252,38 +247,8 @@ void System::check_done(std::uint32_t request) {
   tell(request, RequestPhase::done);
 }
 
-namespace {
-
-/// What the front job of a stream waits for.
-std::string waits_for(const Job& job) {
-  if (!job.begun()) return "waits for jobs of other streams";
-  if (job.kind() == Job::Kind::kernel || job.kind() == Job::Kind::host) return "runs";
-  const collective::Collective& c = *job.collective();  // a send has left its stream when it has begun
-  std::string absent;
-  for (std::uint32_t m = 0; m < c.size(); ++m)
-    if (!c.has_entered(m)) absent += fmt::format("{}t={}", absent.empty() ? "" : ", ", m);
-  return absent.empty() ? "waits for bytes of its peers" : "waits for " + absent + " to enter";
-}
-
-}  // namespace
-
-std::vector<std::string> System::blocked() {
+std::vector<std::string> System::blocked() const {
   std::vector<std::string> lines;
-  const auto look = [&](const char* group, Grid& grid) {
-    for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
-      RankDevice& device = grid.rank(r);
-      for (const auto& [name, stream] :
-           {std::pair{"compute", &device.compute}, {"pp", &device.pp}, {"kv", &device.kv}, {"host", &device.host}}) {
-        if (stream->empty()) continue;
-        const auto& job = static_cast<const Job&>(*stream->front());
-        lines.push_back(fmt::format("{} rank {} ({}), stream {}: {} of pass {} {}", group, r, device.gpu->name(), name,
-                                    Passes::label(job), job.tag().run, waits_for(job)));
-      }
-    }
-  };
-  look("prefill", prefill_grid_);
-  look("decode", decode_grid_);
-  for (const std::string& line : dispatcher_.sm_waits()) lines.push_back(line);
   for (const std::uint32_t request : arrived_)
     lines.push_back(fmt::format("request {} waits for KV memory ({} tokens)", request, kv_tokens(request)));
   return lines;

@@ -28,10 +28,14 @@ struct RequestTimes {
   bool admitted_yet = false, decoded = false, done = false;
 };
 
-class System : private PrefillClient, private DecodeClient, private JobClient, private transport::CalendarClient {
+class System : private PrefillClient,
+               private DecodeClient,
+               private JobClient,
+               private JobNamer,
+               private transport::CalendarClient {
  public:
   System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
-         const std::vector<gpu::Gpu*>& decode_gpus, transport::Fabric& fabric, JobSink& sink);
+         const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
 
   /// Simulates every collective, even those whose course is known. Results are the same.
   void simulate_every_collective() { reuse_ = false; }
@@ -54,11 +58,10 @@ class System : private PrefillClient, private DecodeClient, private JobClient, p
   Grid& decode_grid() { return decode_grid_; }
   const PrefillSide& prefill() const { return prefill_; }
   const DecodeSide& decode() const { return decode_; }
-  Dispatcher& dispatcher() { return dispatcher_; }
   /// Time of the first phase: the pipeline's window.
   Time prefill_window() const { return window_; }
-  /// What stands in front of each stream that is not empty, for a run that cannot progress.
-  std::vector<std::string> blocked();
+  /// Requests that wait for memory, for a run that cannot progress.
+  std::vector<std::string> blocked() const;
 
  private:
   /// Proves which tensor-parallel groups have their links to themselves, and lets their collectives be reused.
@@ -79,12 +82,18 @@ class System : private PrefillClient, private DecodeClient, private JobClient, p
   void leave(std::uint32_t request);
   void check_done(std::uint32_t request);
   enum What : std::uint8_t { kReceive, kDeliver };  ///< of this class's own jobs, the host's for one request
-  JobRecord record(const JobTag& tag) const;
+  struct Fields {
+    std::uint32_t request;
+    std::uint32_t what : 1;
+    std::uint32_t : 31;
+  };
+  JobLabel label(std::uint32_t request, What what) const;
 
-  void on_job_begun(const Job&) override {}
   void on_job_done(const Job& job) override;
-  void on_collective_done(const collective::Collective&, const JobTag&) override {}
-  std::string name_of(JobKind, const JobTag& tag) const override { return record(tag).name(); }
+  // Host_Request: from a request's arrival until it is queued. Host_Token[i]: output token i on its way to the client.
+  std::string name(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "host"; }
+  Recorded recorded(std::uint64_t arguments) const override;
   void on_prefill_begun(std::uint32_t request) override;
   void on_first_token(std::uint32_t request) override;
   void on_kv_landed(std::uint32_t request) override;
@@ -95,15 +104,13 @@ class System : private PrefillClient, private DecodeClient, private JobClient, p
 
   PrefillSpec spec_;
   transport::Fabric& fabric_;
-  JobSink& sink_;
-  Dispatcher dispatcher_;
+  Executor& executor_;
   Grid prefill_grid_, decode_grid_;
   PrefillSide prefill_;
   DecodeSide decode_;
   std::vector<RequestTimes> requests_;
-  RankDevice api_server_;
-  std::vector<gpu::Stream> frontends_;  ///< of the API server, by request
-  std::deque<std::uint32_t> arrived_;   ///< not admitted yet
+  Rank& api_server_;                   ///< a host with a stream for each request
+  std::deque<std::uint32_t> arrived_;  ///< not admitted yet
   std::vector<std::uint32_t> finished_;
   std::uint32_t in_prefill_ = 0, in_decode_ = 0;
   Time window_since_, window_;

@@ -1,25 +1,24 @@
-// Who follows jobs from one to the next: which were done when another began, and what came of it (probe/critical_path.h).
+// For who follows causes from job to job: which jobs were done when another one began (probe/critical_path.h).
 #pragma once
 
 #include <cstdint>
 
 #include "base/units.h"
 
-namespace railyard::workload {
+namespace railyard::execution {
 
 class Job;
 
 class JobListener {
  public:
-  /// Emitted, because of what happens now; its stream may take it up next.
+  /// Called when a job is created; the event being processed is its cause. Its stream may begin it next.
   virtual void on_emitted(const Job& job) = 0;
-  /// One of the jobs that it waits for is done.
+  /// `done` is one of the jobs that `job` waits for.
   virtual void on_waited(const Job& job, const Job& done) = 0;
   virtual void on_begun(const Job& job) = 0;
-  /// Whoever waits for it, its client first, is told next.
+  /// Called before its client and its dependents are told.
   virtual void on_done(const Job& job) = 0;
-  /// What happens now is one of several things that must have happened before on_passed() with the same gate, a number of its
-  /// owner's.
+  /// One of the conditions of `gate` is met now; on_passed(gate) follows when all are. Gates are numbered by their owner.
   virtual void on_reached(const void* owner, std::uint32_t gate) = 0;
   /// All of them have: they are the cause of what happens now.
   virtual void on_passed(const void* owner, std::uint32_t gate) = 0;
@@ -35,4 +34,4 @@ class JobListener {
   ~JobListener() = default;
 };
 
-}  // namespace railyard::workload
+}  // namespace railyard::execution

@@ -1,0 +1,116 @@
+// The only thing that runs jobs; one in a simulation. The executor owns ranks and jobs, gives a job to its device when
+// its stream has reached it and everything it waits for is done, writes its record, and tells its client and its
+// dependents.
+//
+//   Rank& rank = executor.add_rank("node", 0, "[0]", &gpu);
+//   gpu::Stream& compute = rank.add_stream("compute");
+//   const JobRef product = executor.kernel(rank, compute, chain, label, *this);
+//   executor.collective(communicator, communicator.choose(Operation::all_reduce, bytes), label, *this, jobs, {product});
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "execution/communicator.h"
+#include "execution/job.h"
+#include "execution/job_listener.h"
+#include "execution/job_record.h"
+
+namespace railyard::execution {
+
+class Executor : private collective::CollectiveClient {
+ public:
+  Executor(transport::Fabric& fabric, JobSink& sink) : fabric_(fabric), sink_(sink), collectives_(fabric) {}
+
+  /// @param gpu  null: a host
+  Rank& add_rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu* gpu) {
+    return ranks_.emplace_back(std::move(group), number, std::move(index), gpu);
+  }
+  /// All of them, in the order in which they were added.
+  std::deque<Rank>& ranks() { return ranks_; }
+  const std::deque<Rank>& ranks() const { return ranks_; }
+
+  JobRef kernel(Rank& rank, gpu::Stream& stream, gpu::SharedChain chain, const JobLabel& label, JobClient& client,
+                const std::vector<JobRef>& after = {});
+  /// Keeps a stream for so long, and nothing else.
+  JobRef delay(Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
+               const std::vector<JobRef>& after = {});
+  /// The same, as work of host software.
+  JobRef host(Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
+              const std::vector<JobRef>& after = {});
+  /// One job for every member, in the communicator's stream.
+  /// @param jobs   set to the members' jobs
+  /// @param after  what member i waits for; may be shorter
+  void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
+                  JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after = {});
+  /// Messages of the rank's GPU, moved by copy engines.
+  JobRef send(Rank& rank, gpu::Stream& stream, const std::vector<Transfer>& transfers, std::uint8_t traffic_class,
+              const JobLabel& label, JobClient& client, const std::vector<JobRef>& after);
+  /// A row for something that several jobs make up.
+  void record(const JobRecord& record) { sink_.on_job(record); }
+
+  /// Before the first job. Both outlive the dispatcher or its run.
+  void follow(JobListener& jobs, collective::CauseListener& causes) {
+    listener_ = &jobs;
+    collectives_.follow(causes);
+  }
+  // What generators tell whoever follows, where they count down themselves and what metrics measure (job_listener.h).
+  void reached(const void* owner, std::uint32_t gate) const {
+    if (listener_ != nullptr) listener_->on_reached(owner, gate);
+  }
+  void passed(const void* owner, std::uint32_t gate) const {
+    if (listener_ != nullptr) listener_->on_passed(owner, gate);
+  }
+  void arrived() const {
+    if (listener_ != nullptr) listener_->on_arrived();
+  }
+  void measure(const char* metric, std::uint32_t number) const {
+    if (listener_ != nullptr) listener_->on_measure_begun(metric, number);
+  }
+  void measured(const char* metric, std::uint32_t number, std::uint32_t parts = 1) const {
+    if (listener_ != nullptr) listener_->on_measured(metric, number, parts);
+  }
+
+  transport::Fabric& fabric() { return fabric_; }
+  std::size_t live() const { return live_; }
+  std::uint64_t jobs() const { return jobs_; }
+  /// Where a run stands still: collectives whose CTAs wait for SMs, who holds those, and a cycle among them.
+  std::vector<std::string> sm_waits() const;
+  /// Where a run stands still: the front of every stream that is not empty, and what that job waits for; then sm_waits().
+  std::vector<std::string> blocked() const;
+
+ private:
+  friend class Job;
+  struct Run {
+    std::vector<Job*> jobs;  ///< by member
+    JobLabel label;
+    JobClient* client = nullptr;
+  };
+  Job& acquire(Job::Kind kind, Rank& rank, gpu::Stream& stream, const JobLabel& label, JobClient& client);
+  JobRef keep(Job::Kind kind, Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
+              const std::vector<JobRef>& after);
+  void write(const Job& job);
+  JobRef push(Job& job, const std::vector<JobRef>& after);
+  void release(Job& job);
+  static void depend(Job& job, const JobRef& on);
+  static JobRef ref(Job& job) { return {&job, job.generation_}; }
+
+  void on_member_done(collective::Collective& collective, std::uint32_t member) override;
+  void on_collective_done(collective::Collective& collective) override;
+  std::string name_of(const collective::Collective& collective) const override;
+
+  transport::Fabric& fabric_;
+  JobSink& sink_;
+  std::deque<Rank> ranks_;
+  collective::CollectivePool collectives_;
+  std::deque<Job> storage_;
+  std::vector<Job*> free_;
+  std::deque<Run> runs_;
+  std::vector<std::uint32_t> free_runs_;
+  std::size_t live_ = 0;
+  std::uint64_t jobs_ = 0;
+  JobListener* listener_ = nullptr;
+};
+
+}  // namespace railyard::execution

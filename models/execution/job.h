@@ -1,0 +1,105 @@
+// What a workload generator emits and devices execute. A job is a chain of kernels, one member of a collective, a send
+// (one or more messages), work of a host, or a delay. A job belongs to a stream of a rank and may wait for jobs of other
+// streams. Job objects are reused when their job is done.
+//
+// A send leaves its stream as soon as it is posted; it is done when its last byte has landed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collective/collective.h"
+#include "execution/job_label.h"
+#include "execution/rank.h"
+
+namespace railyard::execution {
+
+struct Transfer {
+  transport::Window destination = 0;
+  Bytes bytes = 0;
+};
+
+enum class JobKind : std::uint8_t { kernel, collective, send, host, delay };
+
+class Executor;
+class Job;
+
+/// Who emitted a job.
+class JobClient {
+ public:
+  virtual void on_job_begun(const Job&) {}
+  virtual void on_job_done(const Job&) {}
+  /// All members are done; called after on_job_done() of each.
+  virtual void on_collective_done(const collective::Collective&, const JobLabel&) {}
+
+ protected:
+  ~JobClient() = default;
+};
+
+class Job final : public gpu::Task,
+                  private gpu::SmClient,
+                  private transport::MessageClient,
+                  private transport::CalendarClient {
+ public:
+  using Kind = JobKind;
+
+  Kind kind() const { return kind_; }
+  const JobLabel& label() const { return label_; }
+  std::string name() const { return label_.name(); }
+  const Rank& rank() const { return *rank_; }
+  Time reached_at() const { return reached_at_; }  ///< its stream got to it
+  Time ready_at() const { return ready_at_; }      ///< it waited for nothing but its turn
+  Time begun_at() const { return begun_at_; }
+  Time duration() const { return duration_; }  ///< of a kernel that is done, with all that it shared its GPU with
+  Bytes bytes() const { return bytes_; }       ///< send: all its messages
+  const collective::Collective* collective() const { return collective_; }
+  std::uint32_t member() const { return member_; }
+  const gpu::Stream& stream() const { return *stream_; }
+  /// Of a kernel.
+  const gpu::SharedChain& kernels() const { return chain_; }
+  /// Of a collective: its CTAs are resident, or not yet.
+  bool holds_sms() const;
+  bool waits_for_sms() const;
+
+ private:
+  friend class Executor;
+  void begin() override;
+  void reached() override;
+  void ready() override;
+  gpu::Activity activity() const override;
+  void on_kernel_done() override;
+  void on_claim_resident() override;
+  void on_event(std::uint32_t, std::uint64_t) override { over(); }
+  void on_delivered(transport::Message& message) override;
+  std::string name_of(const transport::Message&) const override { return name(); }
+  void done();  ///< tells, and the object is free
+  void over();  ///< the same, and the stream goes on
+  void tell();  ///< the client and whoever waits
+
+  Executor* executor_ = nullptr;
+  JobClient* client_ = nullptr;
+  Rank* rank_ = nullptr;
+  JobLabel label_;
+  Kind kind_ = Kind::kernel;
+  Time reached_at_, ready_at_, begun_at_, duration_;
+  gpu::Stream* stream_ = nullptr;
+  gpu::SharedChain chain_;
+  gpu::SmArray::Slot claim_ = 0;
+  collective::Collective* collective_ = nullptr;
+  std::uint32_t member_ = 0;
+  std::vector<Transfer> transfers_;
+  Bytes bytes_ = 0;
+  std::uint32_t landing_ = 0;
+  std::uint8_t traffic_class_ = 0;
+  std::vector<Job*> dependents_;
+  std::uint64_t generation_ = 0;
+};
+
+/// A job that may be over: safe to keep after its object has been reused.
+struct JobRef {
+  Job* job = nullptr;
+  std::uint64_t generation = 0;
+};
+
+}  // namespace railyard::execution

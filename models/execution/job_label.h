@@ -1,0 +1,72 @@
+// What a job is called. A job carries 64 bits that mean something to the generator that emitted it; names are rendered
+// from them when an output asks, so that a run of millions of jobs builds no strings.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+namespace railyard::execution {
+
+/// Which jobs have a row in jobs.csv.
+enum class Recorded : std::uint8_t {
+  never,        ///< part of something that has a row
+  detail,       ///< with `--jobs all`: jobs that come once a layer or token
+  stage,        ///< with `--jobs stage`, too
+  each_member,  ///< the same, of a collective one row for each member instead of one for all
+};
+
+/// Renders the labels of one generator.
+class JobNamer {
+ public:
+  /// As in every output, brackets literal: "TP_AR_PP[0]_Layer[7]_Chunk[12]_Attn".
+  virtual std::string name(std::uint64_t arguments) const = 0;
+  /// In a word or two, for waveforms: "attention L7".
+  virtual std::string task(std::uint64_t arguments) const { return name(arguments); }
+  /// What the job is part of, for waveforms: "Chunk[3]"; empty where it is part of nothing.
+  virtual std::string work(std::uint64_t) const { return {}; }
+  /// The column `kind` of jobs.csv: compute, tp, pp, kv, host or test.
+  virtual const char* kind(std::uint64_t arguments) const = 0;
+  virtual Recorded recorded(std::uint64_t arguments) const = 0;
+  /// The label of one member of a collective, where names of members differ.
+  virtual std::uint64_t of_member(std::uint64_t arguments, [[maybe_unused]] std::uint32_t member) const {
+    return arguments;
+  }
+
+ protected:
+  ~JobNamer() = default;
+};
+
+struct JobLabel {
+  const JobNamer* namer = nullptr;
+  std::uint64_t arguments = 0;
+
+  /// @param fields  a struct of bit fields, the namer's own
+  template <class Fields>
+  static JobLabel of(const JobNamer& namer, const Fields& fields) {
+    static_assert(sizeof(Fields) == sizeof(std::uint64_t) && std::is_trivially_copyable_v<Fields>);
+    JobLabel label{&namer, 0};
+    std::memcpy(&label.arguments, &fields, sizeof fields);
+    return label;
+  }
+  template <class Fields>
+  Fields as() const {
+    return fields_of<Fields>(arguments);
+  }
+  template <class Fields>
+  static Fields fields_of(std::uint64_t arguments) {
+    static_assert(sizeof(Fields) == sizeof(std::uint64_t) && std::is_trivially_copyable_v<Fields>);
+    Fields fields;
+    std::memcpy(&fields, &arguments, sizeof fields);
+    return fields;
+  }
+
+  std::string name() const { return namer->name(arguments); }
+  std::string task() const { return namer->task(arguments); }
+  std::string work() const { return namer->work(arguments); }
+  const char* kind() const { return namer->kind(arguments); }
+  Recorded recorded() const { return namer->recorded(arguments); }
+};
+
+}  // namespace railyard::execution

@@ -1,0 +1,86 @@
+// For the report of a run that cannot progress: what stands in front of each stream, which collectives wait for SMs, and
+// which jobs hold those SMs.
+#include <fmt/format.h>
+#include <algorithm>
+
+#include "execution/executor.h"
+
+namespace railyard::execution {
+
+bool Job::holds_sms() const { return collective_ != nullptr && begun() && rank_->gpu->sms().resident(claim_); }
+
+bool Job::waits_for_sms() const { return collective_ != nullptr && begun() && !rank_->gpu->sms().resident(claim_); }
+
+std::vector<std::string> Executor::sm_waits() const {
+  struct Wait {
+    const Job* waits;
+    const Job* holds;
+  };
+  std::vector<Wait> waits;
+  std::vector<std::string> lines;
+  for (const Job& job : storage_) {
+    if (!job.waits_for_sms()) continue;
+    const gpu::SmArray& sms = job.rank_->gpu->sms();
+    std::string holders;
+    for (const Job& other : storage_) {
+      if (!other.holds_sms() || other.rank_->gpu != job.rank_->gpu) continue;
+      waits.push_back({&job, &other});
+      holders +=
+          fmt::format("{}{} holds {}", holders.empty() ? "" : ", ", other.name(), other.collective()->spec().channels);
+    }
+    lines.push_back(fmt::format("{} waits for {} of the {} SMs of {}: {}", job.name(),
+                                job.collective()->spec().channels, sms.count(), job.rank_->gpu->name(),
+                                holders.empty() ? "kernels hold them" : holders));
+  }
+  // A collective that waits on one GPU holds SMs on others until all of its members are in.
+  for (const Wait& first : waits) {
+    std::vector<const Wait*> chain{&first};
+    while (true) {
+      const auto next = std::find_if(waits.begin(), waits.end(), [&](const Wait& w) {
+        return w.waits->collective() == chain.back()->holds->collective();
+      });
+      if (next == waits.end()) break;
+      if (next->waits->collective() == first.waits->collective()) {
+        std::string cycle = "a deadlock, each waits for SMs that the next one holds: ";
+        for (const Wait* w : chain) cycle += fmt::format("{} on {} > ", w->waits->name(), w->waits->rank_->gpu->name());
+        lines.push_back(cycle + first.waits->name());
+        return lines;
+      }
+      if (std::find(chain.begin(), chain.end(), &*next) != chain.end()) break;
+      chain.push_back(&*next);
+    }
+  }
+  return lines;
+}
+
+namespace {
+
+/// What the front job of a stream waits for.
+std::string waits_for(const Job& job) {
+  if (!job.begun()) return "waits for jobs of other streams";
+  if (job.collective() == nullptr) return "runs";  // a send has left its stream when it has begun
+  const collective::Collective& c = *job.collective();
+  std::string absent;
+  for (std::uint32_t m = 0; m < c.size(); ++m)
+    if (!c.has_entered(m)) absent += fmt::format("{}{}", absent.empty() ? "" : ", ", m);
+  return absent.empty() ? "waits for bytes of its peers" : fmt::format("waits for member {} to enter", absent);
+}
+
+}  // namespace
+
+std::vector<std::string> Executor::blocked() const {
+  std::vector<std::string> lines;
+  for (const Rank& rank : ranks_)
+    for (const Rank::NamedStream& named : rank.streams) {
+      if (named.stream.empty()) continue;
+      const auto& job = static_cast<const Job&>(*named.stream.front());
+      const std::string where = rank.gpu != nullptr ? fmt::format(" ({})", rank.gpu->name()) : "";
+      const std::string work = job.label().work();
+      lines.push_back(fmt::format("{} rank {}{}, stream {}: {}{}{} {}", rank.group, rank.number, where, named.name,
+                                  job.label().task(), work.empty() ? "" : " of ", work, waits_for(job)));
+    }
+  for (const std::string& line : sm_waits()) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace railyard::execution
