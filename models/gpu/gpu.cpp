@@ -156,6 +156,7 @@ transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic
     case Egress::Via::none: break;
     case Egress::Via::nvlink:
       path.engine_payload_bytes = nvlink_packet_bytes(engine, MessageKind::write);
+      path.stripe_bytes = config_.stripe_bytes;
       for (std::uint32_t plane = 0; plane < config_.nvlink_planes.size(); ++plane)
         if (const std::uint32_t links = stripes_to(destination).links(plane); links != 0)
           path.lanes.push_back({transport::walk(*this, nvlink(plane), address, 0), links});
@@ -210,6 +211,7 @@ transport::Path Gpu::read_path_of(const Message& message) const {
     path.fixed = later(path.fixed, lane.fixed);
     path.lanes.push_back(std::move(lane.lanes[0]));
   };
+  path.stripe_bytes = config_.stripe_bytes;
   const nvlink::Stripes& stripes = stripes_to(message.destination);
   for (std::uint32_t plane = 0; plane < stripes.planes(); ++plane)
     if (stripes.links(plane) != 0) add(nvlink(plane), stripes.links(plane));
@@ -221,6 +223,7 @@ transport::Path Gpu::group_path_of(const Message& message) const {
   const std::vector<transport::Window>& members = context_.groups.at(message.group);
   transport::Path path;
   path.engine_payload_bytes = nvlink_packet_bytes(message.engine, message.kind);
+  path.stripe_bytes = config_.stripe_bytes;
   for (std::uint32_t plane = 0; plane < config_.nvlink_planes.size(); ++plane) {
     if (stripes_over(message.group).links(plane) == 0) continue;
     if (message.kind == MessageKind::multicast) {

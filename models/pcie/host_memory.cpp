@@ -47,6 +47,7 @@ transport::Path HostMemory::bounce_path(transport::Path in, transport::Window de
   in.fixed = on.fixed;
   in.limit = on.limit;
   in.request_bytes = on.request_bytes;
+  in.asked_ahead_bytes = on.asked_ahead_bytes;
   in.completion_payload_bytes = on.completion_payload_bytes;
   return in;
 }

@@ -263,12 +263,12 @@ BOOST_AUTO_TEST_CASE(a_run_that_stands_still_says_which_job_waits_for_what) {
   PrefillRun run(tiny_scenario({"workload.prefill={tp: 2, pp: 2}", "workload.decode={tp: 2, pp: 2, steps: 1}"}));
   bool gate = false, stage = false;
   run.simulation.run([&](Time) {
-    for (const std::string& line : run.system().blocked()) {
-      gate = gate || line.find("AR attn L0 of pass 0 waits for t=1 to enter") != std::string::npos ||
-             line.find("AR attn L0 of pass 0 waits for bytes of its peers") != std::string::npos;
+    for (const std::string& line : run.simulation.workload().blocked()) {
+      gate = gate || line.find("AR attn L0 of Chunk[0] waits for member 1 to enter") != std::string::npos ||
+             line.find("AR attn L0 of Chunk[0] waits for bytes of its peers") != std::string::npos;
       stage =
           stage ||
-          line.find("prefill rank 2 (prefill0.gpu2), stream compute: AG of pass 0 waits for jobs of other streams") !=
+          line.find("prefill rank 2 (prefill0.gpu2), stream compute: AG of Chunk[0] waits for jobs of other streams") !=
               std::string::npos;
     }
     return !(gate && stage);

@@ -234,10 +234,19 @@ Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
     };
     return later(take(in, first) + take(on, bytes), take(in, bytes) + take(on, last));
   }
-  Time longest;
+  // Every lane carries its part of the whole rounds of stripes. Of the rest, some lane carries more than its even share,
+  // and which one depends on the address: no message is sooner than the lane that is through with its share first.
+  const Bytes round = path.stripe_bytes * weights(path);
+  const Bytes whole = round == 0 ? bytes : bytes / round * round;
+  Time time;
+  if (whole != 0 || bytes == 0)
+    for (const Lane& lane : path.lanes)
+      time = later(time, lane_time(path, lane, lane_share(path, lane, whole), transaction_bytes));
+  if (whole == bytes) return path.fixed + time;
+  Time first = Time::max();
   for (const Lane& lane : path.lanes)
-    longest = later(longest, lane_time(path, lane, lane_share(path, lane, bytes), transaction_bytes));
-  return path.fixed + longest;
+    first = sooner(first, lane_time(path, lane, lane_share(path, lane, bytes), transaction_bytes));
+  return path.fixed + later(time, first);
 }
 
 Time last_byte_time(const Path& path, Bytes transaction_bytes) {

@@ -29,7 +29,8 @@ struct Lane {
 
 struct Path {
   std::vector<Lane> lanes;
-  Time fixed;  ///< turn-arounds that are no link's: doorbell, read request out, memory, NIC pipeline
+  Bytes stripe_bytes = 0;  ///< what one lane takes before the next one's turn; 0: there is one lane
+  Time fixed;              ///< turn-arounds that are no link's: doorbell, read request out, memory, NIC pipeline
   Rate
       limit;  ///< of the source engine (NIC read tags), reduction slots or a meter; lanes share it by weight; zero: none
   Meter* meter = nullptr;              ///< whose rate the limit is, if any
