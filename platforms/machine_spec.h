@@ -127,6 +127,7 @@ struct BoardDatasheet {
   std::uint32_t sockets = 2;
   std::uint32_t pcie_switches = 0;  ///< 0: GPUs and NICs hang at the sockets
   bool c2c = false;                 ///< GPUs meet their socket over NVLink-C2C
+  bool amd = false;                 ///< CPUs are AMD's, which NCCL plans with
   std::uint32_t nics = 2;
   std::string gpu;          ///< default GPU datasheet
   std::string nic;          ///< default NIC datasheet

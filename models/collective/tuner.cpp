@@ -5,13 +5,15 @@
 #include <cmath>
 #include <set>
 
+#include "collective/nccl_graph.h"
 #include "collective/program.h"
 
 namespace railyard::collective {
 
 namespace {
 
-// ---- NCCL's own constants (v2.30.7): what it chooses with. Arrays over protocols are [Simple, LL, LL128], as the enum.
+// ---- NCCL's own constants (v2.29.2, with which the open tables of Hopper and Blackwell were measured): what it chooses with.
+// Arrays over protocols are [Simple, LL, LL128], as the enum.
 
 constexpr std::size_t kProtocols = 3;
 using PerProtocol = std::array<double, kProtocols>;
@@ -25,36 +27,38 @@ struct HopUs {
 constexpr HopUs kNvlinkHopUs{{4.0, 0.6, 1.25}, {3.4, 0.6, 1.9}, 25, 25};
 constexpr HopUs kPcieHopUs{{4.0, 1.0, 1.9}, {5.7, 1.0, 2.5}, 0, 0};
 constexpr HopUs kNetworkHopUs{{14, 5.0, 8.5}, {14, 2.7, 4.0}, 18, 20.9};
-constexpr double kNetworkOverheadUs = 1;  // per inner hop where a ring crosses servers; three times for Simple
+// Per inner hop where a ring crosses servers, by whose CPUs: Intel's and others', AMD's. Three times for Simple.
+constexpr double kNetworkOverheadUs[2] = {1, 2};
+// Rings across servers have a plateau: of an all-reduce in Simple from so many bytes a channel and rank on, latency counts more.
+constexpr double kPlateau = 1.4, kVoltaPlateau = 1.9;
+constexpr Bytes kPlateauBytes = 64;
 
 // What a proxy takes to see a slot and post it, at either end: NCCL plans with 1 us a step on Intel hosts and 2 us on AMD ones,
 // more where a flag follows the data.
 constexpr double kProxyUs = 2, kSimpleProxyUs = 4;
 
-enum Generation { kVolta, kAmpere, kHopper, kBlackwell };
-Generation generation_of(const std::string& architecture) {
-  if (architecture == "volta") return kVolta;
-  if (architecture == "hopper") return kHopper;
-  if (architecture == "blackwell") return kBlackwell;
-  return kAmpere;  // Ampere, Ada, and what NCCL does not know
-}
 // By generation and [one server, two, more].
-constexpr double kLlMostGbPerS[4][3] = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}};
-constexpr double kRingLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}};
+constexpr double kLlMostGbPerS[4] = {39, 87.7, 141, 282};  // one server
+constexpr double kRingLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {34.5, 34.6, 34.5}};
 constexpr double kTreeLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
 constexpr double kTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
-constexpr double kNvlsTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 80}};
+constexpr double kNvlsTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}};
 constexpr double kNvlsEfficiency[4] = {0, 0, 0.85, 0.74};
-// A single tree is slower in the middle of the size range than its bandwidth says; by floor(log2(bytes / 64)).
-constexpr double kTreeCorrection[kProtocols][24] = {
+// LL between servers: by whose CPUs (Intel's and others', AMD's), and [two servers, more].
+constexpr double kLlNetworkMostGbPerS[2][2] = {{39, 20.4}, {22.5, 19}};
+// A tree that takes both its children in at one GPU: of servers with one.
+constexpr double kPlainTreeShare = 0.85;
+constexpr double kNever = 1e30;
+// A single tree is slower in the middle of the size range than its bandwidth says; by floor(log2(bytes / 64)). Trees use one
+// fewer than in-switch trees.
+constexpr std::uint32_t kTreeSizes = 23, kNvlsTreeSizes = 24;
+constexpr double kTreeCorrection[kProtocols][kNvlsTreeSizes] = {
     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
     {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1}};
 // Planned rate of a link, by generation of NVLink (index) and of PCIe x16.
 constexpr double kNvlinkGbPerS[6] = {0, 18, 20, 20, 20.6, 40.1};
 double pcie_gb_per_s(std::uint32_t generation) { return 3.0 * std::pow(2, static_cast<double>(generation) - 1); }
-// A head of an NVLS graph is planned with this much of each GPU's NVLink rate (8 heads of 40 on H100, of 90 on B200).
-constexpr double kNvlsShare = 0.88;
 
 constexpr std::uint32_t kMostThreads[kProtocols] = {512, 512, 640};
 constexpr std::uint32_t kThreadThreshold[kProtocols] = {64, 8, 8};  // bytes per thread; LL rings: times the ranks
@@ -67,91 +71,168 @@ constexpr std::uint32_t kRingSlots = 4, kRingSlices = 2, kSlots = 8;
 // quarters of a chunk.
 constexpr std::uint32_t kForwardedPieces = 4;
 constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeFarChunkBytes = 64 << 10;
+constexpr std::uint32_t kBlackwellNvlsTreeChannels = 32;
 constexpr Bytes kLlPointToPointBytes = 32 << 10;  // for a peer; two channels serve small messages
 constexpr std::uint32_t kChannelsPerPeer = 16;
 constexpr Bytes kLlLineBytesPerThread = 8;
 
 std::size_t scale_of(std::uint32_t servers) { return servers == 1 ? 0 : servers == 2 ? 1 : 2; }
+/// Rounded down.
+std::uint32_t log2_of(std::uint64_t value) {
+  std::uint32_t log2 = 0;
+  while (value >>= 1) ++log2;
+  return log2;
+}
 
-/// What the members of one server reach together, planned: over NVLink or PCIe, and over the network.
-struct Bandwidth {
-  double intra = 0, inter = 0;
-  std::uint32_t graph_channels = 1;
-};
-Bandwidth planned(const Site& site) {
+/// What a search for graphs shares out.
+NcclLinks links_of(const Site& site) {
   const gpu::GpuDatasheet& gpu = *site.gpu;
-  Bandwidth b;
-  b.graph_channels = std::max(1u, gpu.collective.channels / 2);
-  b.intra = site.nvlink ? kNvlinkGbPerS[std::min<std::uint32_t>(gpu.nvlink.generation, 5)] * gpu.nvlink.links
-                        : pcie_gb_per_s(gpu.pcie.generation) * gpu.pcie.lanes / 16;
-  b.inter = site.servers > 1 ? site.network_gb_per_s * site.nics : b.intra;
-  return b;
+  const double pcie = pcie_gb_per_s(gpu.pcie.generation) * gpu.pcie.lanes / 16;
+  NcclLinks links;
+  links.generation = nccl_generation(gpu.architecture);
+  links.gpus = std::max(1u, site.ranks / site.servers);
+  links.gpu = site.nvlink ? kNvlinkGbPerS[std::min<std::uint32_t>(gpu.nvlink.generation, 5)] * gpu.nvlink.links : pcie;
+  links.gpu_to_nic = !site.nvlink;
+  links.nics = site.servers > 1 ? site.nics : 0;
+  links.nic = std::min(site.network_gb_per_s, pcie);
+  return links;
+}
+
+/// Rings inside one server have the datasheet's channels, which are what runs over PCIe and NVLink bridges, too.
+NcclGraph rings_of(const Site& site, const NcclLinks& links) {
+  NcclGraph rings = ring_graph(links);
+  if (site.servers > 1) return rings;
+  const double all = site.nvlink ? rings.channels * rings.intra : links.gpu;
+  rings.channels = std::max(1u, site.gpu->collective.channels / 2);
+  rings.intra = rings.inter = all / rings.channels;
+  return rings;
+}
+
+/// What two servers reach together is planned as one server's; more are planned with the network's share.
+double planned_gb_per_s(const Site& site, const NcclGraph& graph) {
+  return graph.channels * (site.servers <= 2 ? graph.intra : graph.inter);
+}
+
+double ll_most_gb_per_s(const Site& site, NcclGeneration generation) {
+  if (site.servers == 1) return kLlMostGbPerS[static_cast<std::size_t>(generation)];
+  return kLlNetworkMostGbPerS[site.amd_hosts ? 1 : 0][site.servers == 2 ? 0 : 1];
+}
+
+/// CTAs of rings and trees.
+std::uint32_t most_channels(const Site& site) {
+  const std::uint32_t most = std::max(1u, site.gpu->collective.channels);
+  if (site.servers == 1) return most;
+  const NcclLinks links = links_of(site);
+  return std::min(most, ring_channels(links, ring_graph(links)));
+}
+
+double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
+  const auto p = static_cast<std::size_t>(protocol);
+  const NcclLinks links = links_of(site);
+  const NcclGraph graph = rings_of(site, links);
+  const auto g = static_cast<std::size_t>(links.generation);
+  const std::size_t scale = scale_of(site.servers);
+  const double n = site.ranks, servers = site.servers;
+  const bool all_reduce = op == Operation::all_reduce, broadcast = op == Operation::broadcast;
+  const double steps = all_reduce ? 2 * (n - 1) : broadcast ? n : n - 1;
+  const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
+  double gb_per_s = planned_gb_per_s(site, graph);
+  if (protocol == Protocol::ll) gb_per_s = std::min(ll_most_gb_per_s(site, links.generation), 0.5 * gb_per_s);
+  if (protocol == Protocol::ll128) gb_per_s = std::min(0.92 * gb_per_s, graph.channels * kRingLl128GbPerS[g][scale]);
+  double latency_us = kRingBaseUs[p];
+  if (broadcast && site.servers == 1) {
+    latency_us += hop.ring[p];  // where all channels go the same way round
+  } else if (broadcast) {
+    latency_us += steps * (protocol == Protocol::simple ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
+  } else {
+    const double over_network = (all_reduce ? 2 : 1) * (servers - 1);
+    const double post = kNetworkOverheadUs[site.amd_hosts ? 1 : 0];
+    const double overhead = site.servers > 1 ? post * (protocol == Protocol::simple ? 3 : 1) : 0;
+    const double network = (links.gpus == 1 ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
+    latency_us += (steps - over_network) * std::max(hop.ring[p], overhead) + over_network * network;
+    const bool plateau = protocol == Protocol::simple && site.servers > 1 && all_reduce &&
+                         bytes / (most_channels(site) * site.ranks) >= kPlateauBytes;
+    if (plateau) latency_us *= links.generation == NcclGeneration::volta ? kVoltaPlateau : kPlateau;
+  }
+  return latency_us + static_cast<double>(bytes) * steps / (1000 * gb_per_s * n);
+}
+
+/// What is left of a tree's bandwidth at a size.
+double tree_share(Protocol protocol, Bytes bytes, std::uint32_t sizes) {
+  const std::uint32_t size = log2_of(bytes / 64);
+  return bytes >= 64 && size < sizes ? kTreeCorrection[static_cast<std::size_t>(protocol)][size] : 1;
+}
+
+double tree_us(const Site& site, Bytes bytes, Protocol protocol) {
+  const auto p = static_cast<std::size_t>(protocol);
+  const NcclLinks links = links_of(site);
+  const NcclGraph graph = tree_graph(links, rings_of(site, links));
+  const auto g = static_cast<std::size_t>(links.generation);
+  const std::size_t scale = scale_of(site.servers);
+  const double channels = graph.channels;
+  const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
+  double gb_per_s = std::min(0.92 * planned_gb_per_s(site, graph), channels * kTreeGbPerS[g][scale]);
+  if (protocol == Protocol::ll) gb_per_s = std::min(gb_per_s / 3.8, ll_most_gb_per_s(site, links.generation));
+  if (protocol == Protocol::ll128)
+    gb_per_s = std::min(gb_per_s * (site.servers > 1 ? 120.0 / 128 : 7.0 / 9), channels * kTreeLl128GbPerS[g][scale]);
+  if (links.gpus == 1) gb_per_s *= kPlainTreeShare;
+  gb_per_s *= 0.5 * tree_share(protocol, bytes, kTreeSizes);
+  const double latency_us =
+      kTreeBaseUs[p] + 2 * ((links.gpus - 1) * hop.tree[p] + log2_of(site.servers) * kNetworkHopUs.tree[p]);
+  return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
+}
+
+/// An all-reduce in the switches.
+double nvls_us(const Site& site, Bytes bytes, Algorithm algorithm) {
+  const NcclLinks links = links_of(site);
+  const NcclGraph graph = nvls_graph(links);
+  if (graph.channels < 2) return kNever;
+  const auto g = static_cast<std::size_t>(links.generation);
+  const double n = site.ranks, heads = graph.channels;
+  const bool over_network = algorithm == Algorithm::nvls_tree;
+  double head = 2 * graph.intra * kNvlsEfficiency[g] * (heads - 1) / heads;
+  head = std::min(head, graph.inter * (over_network && site.servers == 2 ? 2 : 1));
+  double latency_us = kNvlinkHopUs.nvls;
+  if (over_network) {
+    head = std::min(head, kNvlsTreeGbPerS[g][scale_of(site.servers)]);
+    latency_us += 2 * log2_of(site.servers) * kNetworkHopUs.nvls_tree;
+  }
+  double gb_per_s = heads * head * n / (2 * (n - 1));
+  const bool grace = site.gpu->c2c.gb_per_s > 0;
+  if (over_network && links.generation == NcclGeneration::blackwell && !grace)
+    gb_per_s *= tree_share(Protocol::simple, bytes, kNvlsTreeSizes);
+  return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
 }
 
 double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm, Protocol protocol) {
-  const auto p = static_cast<std::size_t>(protocol);
-  const Generation g = generation_of(site.gpu->architecture);
-  const std::size_t scale = scale_of(site.servers);
-  const Bandwidth plan = planned(site);
-  const double n = site.ranks, servers = site.servers, per_server = n / servers;
-  const double channels = plan.graph_channels;
-  const double bus = std::min(plan.intra, plan.inter);
-  const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
-  const double steps = op == Operation::all_reduce ? 2 * (n - 1) : op == Operation::broadcast ? n : n - 1;
-  const double ll_most = kLlMostGbPerS[g][scale];
-  const double network_us = kNetworkHopUs.ring[p];
-  double gb_per_s = 0, latency_us = 0;
   switch (algorithm) {
-    case Algorithm::ring: {
-      gb_per_s = protocol == Protocol::ll      ? std::min(ll_most, 0.5 * bus)
-                 : protocol == Protocol::ll128 ? std::min(0.92 * bus, channels * kRingLl128GbPerS[g][scale])
-                                               : bus;
-      gb_per_s *= n / steps;
-      const double over_network = servers > 1 ? (op == Operation::all_reduce ? 2 : 1) * (servers - 1) : 0;
-      const double inner = servers > 1
-                               ? std::max(hop.ring[p], kNetworkOverheadUs * (protocol == Protocol::simple ? 3 : 1))
-                               : hop.ring[p];
-      latency_us = kRingBaseUs[p] + (steps - over_network) * inner + over_network * network_us;
-      break;
-    }
-    case Algorithm::tree: {
-      double tree = std::min(0.92 * bus, channels * kTreeGbPerS[g][scale]);
-      if (protocol == Protocol::ll) tree = std::min(tree / 3.8, ll_most);
-      if (protocol == Protocol::ll128)
-        tree = std::min(tree * (servers > 1 ? 120.0 / 128 : 7.0 / 9), channels * kTreeLl128GbPerS[g][scale]);
-      const double log2_size = std::log2(std::max<double>(static_cast<double>(bytes), 64) / 64);
-      gb_per_s = tree * 0.5 * (log2_size < 24 ? kTreeCorrection[p][static_cast<std::size_t>(log2_size)] : 1);
-      latency_us = kTreeBaseUs[p] + 2 * ((per_server - 1) * hop.tree[p] + std::log2(servers) * kNetworkHopUs.tree[p]);
-      break;
-    }
+    case Algorithm::ring: return ring_us(site, op, bytes, protocol);
+    case Algorithm::tree: return tree_us(site, bytes, protocol);
     case Algorithm::nvls:
-    case Algorithm::nvls_tree: {
-      const double nvls_channels = site.gpu->collective.nvls_channels;
-      double nvls = plan.intra * kNvlsShare * kNvlsEfficiency[g] * (nvls_channels - 1) / nvls_channels *
-                    (op == Operation::all_reduce ? 2 : (n - 1) / n);
-      if (algorithm == Algorithm::nvls_tree)
-        nvls = std::min({nvls, plan.inter * (site.servers == 2 ? 2 : 1), nvls_channels * kNvlsTreeGbPerS[g][scale]});
-      gb_per_s = nvls * n / steps;
-      latency_us = hop.nvls + (servers > 1 ? 2 * std::log2(servers) * kNetworkHopUs.nvls_tree : 0);
-      break;
-    }
-    default: return 1e30;
+    case Algorithm::nvls_tree: return nvls_us(site, bytes, algorithm);
+    default: return kNever;
   }
-  return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
+}
+
+/// CTAs of in-switch kernels.
+std::uint32_t nvls_channels(const Site& site) {
+  const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
+  return blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : std::max(1u, site.gpu->collective.nvls_channels);
 }
 
 /// What NCCL would consider here.
 bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol protocol) {
-  const Generation g = generation_of(site.gpu->architecture);
-  if (protocol == Protocol::ll128 && (!site.nvlink || g == kVolta)) return false;
+  const NcclGeneration g = nccl_generation(site.gpu->architecture);
+  if (protocol == Protocol::ll128 && (!site.nvlink || g == NcclGeneration::volta)) return false;
   switch (algorithm) {
     case Algorithm::ring: return op != Operation::all_to_all && op != Operation::send_recv;
     case Algorithm::tree: return op == Operation::all_reduce;
     case Algorithm::nvls:
     case Algorithm::nvls_tree:
       // Gathers use the switch with registered buffers only, which nccl-tests has not.
-      return protocol == Protocol::simple && op == Operation::all_reduce && site.multicast && kNvlsEfficiency[g] > 0 &&
-             site.ranks / site.servers > 2 && (algorithm == Algorithm::nvls) == (site.servers == 1);
+      return protocol == Protocol::simple && op == Operation::all_reduce && site.multicast &&
+             kNvlsEfficiency[static_cast<std::size_t>(g)] > 0 && site.ranks / site.servers > 2 &&
+             (algorithm == Algorithm::nvls) == (site.servers == 1);
     default: return false;
   }
 }
@@ -331,6 +412,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
     if (group.server_of(static_cast<std::uint32_t>(i)) == 0)
       site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(gpus[i]->window());
   site.multicast = !group.multicast_group.empty();
+  site.amd_hosts = gpus.front()->has_amd_host();
   std::set<const transport::Device*> nics;  // the senders'
   for (std::uint32_t m = 0; m < group.size() && site.servers > 1 && group.server_of(m) == 0; ++m) {
     const transport::Path path = fabric.path(group.members[m], group.members.back(), 0);
@@ -367,7 +449,7 @@ Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional
   const auto p = static_cast<std::size_t>(best.protocol);
   best.threads = kMostThreads[p];
   const bool in_switch = best.algorithm == Algorithm::nvls || best.algorithm == Algorithm::nvls_tree;
-  best.channels = std::max(1u, in_switch ? site.gpu->collective.nvls_channels : site.gpu->collective.channels);
+  best.channels = in_switch ? nvls_channels(site) : most_channels(site);
   const Bytes threshold = static_cast<Bytes>(kThreadThreshold[p]) *
                           (best.protocol == Protocol::ll && best.algorithm == Algorithm::ring ? site.ranks : 1);
   while (!in_switch && bytes < best.channels * best.threads * threshold) {

@@ -1,7 +1,7 @@
 // Which algorithm, protocol and channels a library uses for a collective, and what its steps cost on a GPU.
 //
 // NCCL: for every algorithm and protocol that the machine allows, time = latency + bytes / bandwidth from the constants of
-// its tuner; the shortest wins (NVIDIA/nccl v2.30.7 src/graph/tuning.cc). They were fitted by NCCL's authors to choose with,
+// its tuner; the shortest wins (NVIDIA/nccl v2.29.2 src/graph/tuning.cc). They were fitted by NCCL's authors to choose with,
 // not to predict: what the choice takes, the fabric says. Channels and threads then shrink until each has enough to do
 // (src/enqueue.cc). Serving engines have an all-reduce of their own for small vectors inside one server.
 #pragma once
@@ -31,6 +31,7 @@ struct Site {
   std::uint32_t ranks = 1, servers = 1;
   bool nvlink = false;          ///< members of a server reach each other over NVLink
   bool multicast = false;       ///< and their switches copy and reduce
+  bool amd_hosts = false;       ///< their servers' CPUs are AMD's
   double network_gb_per_s = 0;  ///< of one NIC
   std::uint32_t nics = 0;       ///< that the members of a server use
 };

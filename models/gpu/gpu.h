@@ -56,12 +56,14 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
     Bytes pcie_write_bytes = 0;  ///< payload per packet that it writes; 0: the link's
     transport::ReadLimits pcie_reads;
     std::uint32_t server = 0;  ///< whose board it is on
+    bool amd_host = false;     ///< whose CPUs are AMD's
   };
   Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config,
       const EgressPolicy& policy);
 
   /// GPUs of one server reach each other without a network.
   std::uint32_t server() const { return config_.server; }
+  bool has_amd_host() const { return config_.amd_host; }
   const GpuDatasheet& datasheet() const { return *config_.datasheet; }
   SmArray& sms() { return sms_; }
   Hbm& hbm() { return hbm_; }

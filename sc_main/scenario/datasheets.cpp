@@ -267,6 +267,7 @@ Record<BoardDatasheet> board_record() {
         "PCIe switches per server; 0: GPUs and NICs hang at the sockets")
       .range(0, 16);
   r.add("c2c", &BoardDatasheet::c2c, "GPUs meet their socket over NVLink-C2C");
+  r.add("amd", &BoardDatasheet::amd, "CPUs are AMD's, between which NCCL plans with less");
   r.add("nics", &BoardDatasheet::nics, "NICs per server, spread evenly over its PCIe switches or sockets")
       .range(1, kMostNics)
       .required();

@@ -1,0 +1,125 @@
+#include "collective/nccl_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace railyard::collective {
+
+namespace {
+
+// GB/s of a channel, in the order in which they are tried: inside one server, and over several.
+using Speeds = std::vector<double>;
+const Speeds kIntra{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
+const Speeds kInter{48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12};
+const Speeds kHopperIntra{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
+const Speeds kHopperInter{48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
+const Speeds kBlackwellIntra{90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
+const Speeds kBlackwellInter{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
+
+constexpr std::uint32_t kMostGraphChannels = 32, kMostHeads = 32;
+constexpr double kSlowestSpeed = 0.1;  // of the one ring that is used where no speed of the list fits
+/// A search that has found a graph goes on to the next speed while that is more than this share of the found one.
+constexpr double kNextSpeedShare = 0.49;
+
+const Speeds& speeds_of(const NcclLinks& links) {
+  const bool one = links.nics == 0;
+  switch (links.generation) {
+    case NcclGeneration::hopper: return one ? kHopperIntra : kHopperInter;
+    case NcclGeneration::blackwell: return one ? kBlackwellIntra : kBlackwellInter;
+    default: return one ? kIntra : kInter;
+  }
+}
+
+/// Whether so many chains through all GPUs of a server fit its GPUs' links. The last GPU of a chain sends to no other GPU.
+bool chains_fit(const NcclLinks& links, std::uint32_t channels, double speed) {
+  if (links.gpus == 1) return true;
+  const bool each_is_last = links.nics >= links.gpus && !links.gpu_to_nic;
+  const std::uint32_t sending = channels - (each_is_last ? channels / links.gpus : 0);
+  return sending * speed <= links.gpu;
+}
+
+/// Rings of a speed that fit.
+std::uint32_t rings_at(const NcclLinks& links, double speed) {
+  std::uint32_t most = kMostGraphChannels;
+  if (links.nics > 0) most = std::min(most, links.nics * static_cast<std::uint32_t>(links.nic / speed));
+  while (most > 0 && !chains_fit(links, most, speed)) --most;
+  return most;
+}
+
+/// Heads of a speed that fit: from the switch a GPU gets each head's slice, and as a head its own one's sum too.
+std::uint32_t heads_at(const NcclLinks& links, double speed) {
+  std::uint32_t most = std::min(kMostHeads, links.gpus);
+  if (links.nics > 0) most = std::min(most, speed <= links.nic ? links.nics : 0);
+  while (most > 0 && (most + 1) * speed > links.gpu) --most;
+  return most;
+}
+
+}  // namespace
+
+NcclGeneration nccl_generation(const std::string& architecture) {
+  if (architecture == "volta") return NcclGeneration::volta;
+  if (architecture == "hopper") return NcclGeneration::hopper;
+  if (architecture == "blackwell") return NcclGeneration::blackwell;
+  return NcclGeneration::ampere;
+}
+
+NcclGraph ring_graph(const NcclLinks& links) {
+  NcclGraph best;
+  for (const double speed : speeds_of(links)) {
+    if (best.channels > 0 && speed / best.inter <= kNextSpeedShare) break;
+    const std::uint32_t channels = rings_at(links, speed);
+    if (channels * speed > best.channels * best.inter) best = {channels, speed, speed};
+    if (best.channels * best.inter >= links.gpu) break;
+  }
+  if (best.channels == 0) return {1, kSlowestSpeed, kSlowestSpeed};
+  // Fast channels are split in two, because one CTA could not keep up with it. From Hopper on that CTA is faster.
+  const bool splits = best.intra >= 50 || links.generation <= NcclGeneration::ampere || best.channels <= 4;
+  if (best.intra >= 25 && splits) {
+    const std::uint32_t channels = std::min(2 * best.channels, kMostGraphChannels);
+    const double share = std::ceil(static_cast<double>(channels) / best.channels);
+    best = {channels, best.intra / share, best.inter / share};
+  }
+  return best;
+}
+
+NcclGraph tree_graph(const NcclLinks& links, const NcclGraph& rings) {
+  NcclGraph tree = rings;
+  if (links.nics == 0) return tree;
+  // With both ends of the network in two servers, a tree's links inside them carry up to twice as much.
+  const Speeds& speeds = speeds_of(links);
+  for (auto speed = speeds.rbegin(); speed != speeds.rend() && tree.intra < 2 * tree.inter; ++speed) {
+    if (*speed <= tree.intra) continue;
+    if (!chains_fit(links, tree.channels, *speed)) break;
+    tree.intra = *speed;
+  }
+  return tree;
+}
+
+NcclGraph nvls_graph(const NcclLinks& links) {
+  NcclGraph best;
+  const std::uint32_t all = std::min(kMostHeads, links.gpus);
+  const Speeds& speeds = speeds_of(links);
+  for (const double speed : speeds) {
+    if (best.channels > 0 && speed / best.inter <= kNextSpeedShare) break;
+    const std::uint32_t heads = heads_at(links, speed);
+    if (links.nics == 0 && heads < all) continue;  // one server: every GPU has to be a head
+    if (heads > best.channels || heads * speed > best.channels * best.inter) best = {heads, speed, speed};
+    if (best.channels == all) break;
+  }
+  for (auto speed = speeds.rbegin(); speed != speeds.rend() && best.inter < 2 * best.intra; ++speed) {
+    if (*speed <= best.inter) continue;
+    if (links.nics > 0 && *speed > links.nic) break;
+    best.inter = *speed;
+  }
+  return best;
+}
+
+std::uint32_t ring_channels(const NcclLinks& links, const NcclGraph& rings) {
+  const std::uint32_t channels = 2 * rings.channels;
+  const bool few = links.nics > 0 && links.generation >= NcclGeneration::hopper && rings.intra > 45 && channels < 16;
+  return few ? 2 * channels : channels;
+}
+
+}  // namespace railyard::collective
