@@ -199,9 +199,9 @@ Time Collective::preparation(std::uint32_t member, std::uint32_t thread, const A
   Bytes moved = action.work_bytes;
   for (const Transfer& t : action.transfers)
     if (t.kind != Transfer::Kind::flag) moved += t.range.bytes;
-  Time time = cost.step;
-  const Bytes each = ceil_div(moved, channels);
-  if (cost.line_bytes != 0 && each > cost.line_bytes) time += cost.line * (ceil_div(each, cost.line_bytes) - 1);
+  Time time = action.continues ? Time() : cost.step;
+  const Bytes each = ceil_div(moved, channels), in_step = action.continues ? 0 : cost.line_bytes;
+  if (cost.line_bytes != 0 && each > in_step) time += cost.line * ceil_div(each - in_step, cost.line_bytes);
   return time + copying(member, thread, action);
 }
 

@@ -34,6 +34,7 @@ struct Action {
   std::uint32_t first_lane = 0, lanes = 0;  ///< waits for each of these lanes of its thread ...
   std::uint32_t arrivals = 0;               ///< ... to have had so many arrivals since the collective began
   Bytes work_bytes = 0;                     ///< moved inside the GPU before the transfers start: copies, sums
+  bool continues = false;                   ///< the chunk of the thread's last action, whose step has been paid
   std::vector<Transfer> transfers;
   std::uint32_t signal_thread = kNone;  ///< raises a lane of another of the member's threads when it is over
   std::uint32_t signal_lane = 0;
@@ -41,6 +42,7 @@ struct Action {
   void clear() {
     lanes = arrivals = first_lane = 0;
     work_bytes = 0;
+    continues = false;
     transfers.clear();
     signal_thread = kNone;
   }

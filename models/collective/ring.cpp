@@ -44,6 +44,7 @@ class Ring final : public Program {
     const std::uint32_t next = b.order[position + 1 == members_ ? 0 : position + 1];
     if (broadcasts_) {
       const Range piece = b.range.part(b.loops, index / slices_).part(slices_, index % slices_);
+      action.continues = index % slices_ != 0;
       if (position > 0) action.wait(0, 1, index + 1);
       if (position + 1 < members_) {
         action.send(next, thread, 0, piece);

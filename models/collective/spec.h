@@ -32,7 +32,7 @@ const char* initials(Operation operation);
 struct StepCost {
   Time step;             ///< every action: poll, barrier, issue, fence, flag; the CTA is held
   Bytes line_bytes = 0;  ///< what a channel's threads move in one go; 0: no such grain
-  Time line;             ///< for each go after the first
+  Time line;             ///< for each go after the first of a step
   Rate channel_rate;     ///< payload that one channel moves; zero: no limit
   std::uint32_t wire_numerator = 1, wire_denominator = 1;  ///< bytes stored per byte of payload
   Time network_send, network_receive;  ///< the proxies' part when a transfer leaves the server, at either end

@@ -67,14 +67,12 @@ constexpr std::uint32_t kLeastThreads = 64;
 // gathers, and one slot elsewhere; the data of a slot in LL and LL128. Eight slots lie between two neighbours.
 constexpr Bytes kSimpleSlotBytes = 512 << 10, kLlSlotBytes = 32 << 10, kLl128SlotBytes = 576'000;
 constexpr std::uint32_t kRingSlots = 4, kRingSlices = 2, kSlots = 8;
-// Every line of LL and LL128 has its own flag, so that a broadcast's chain passes lines on before the chunk is whole: here in
-// quarters of a chunk.
-constexpr std::uint32_t kForwardedPieces = 4;
 constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeFarChunkBytes = 64 << 10;
 constexpr std::uint32_t kBlackwellNvlsTreeChannels = 32;
 constexpr Bytes kLlPointToPointBytes = 32 << 10;  // for a peer; two channels serve small messages
 constexpr std::uint32_t kChannelsPerPeer = 16;
-constexpr Bytes kLlLineBytesPerThread = 8;
+// Data that a thread moves in one go: a line of LL, eight words of LL128 less their flags.
+constexpr Bytes kLlLineBytesPerThread = 8, kLl128LineBytesPerThread = 60;
 
 std::size_t scale_of(std::uint32_t servers) { return servers == 1 ? 0 : servers == 2 ? 1 : 2; }
 /// Rounded down.
@@ -357,8 +355,12 @@ void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group,
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
                                                      : kLl128SlotBytes;
     if (spec.operation == Operation::broadcast) {
-      spec.slices = kForwardedPieces;
-      spec.slots = kSlots * kForwardedPieces;
+      // Every line has its own flag, so that a chain passes on what its threads move in one go before the chunk is whole.
+      const Bytes go =
+          (plan.protocol == Protocol::ll ? kLlLineBytesPerThread : kLl128LineBytesPerThread) * plan.threads;
+      const Bytes chunk = std::min(spec.chunk_bytes, of_channel);
+      spec.slices = static_cast<std::uint32_t>(std::max<Bytes>(1, ceil_div(chunk, go)));
+      spec.slots = kSlots * spec.slices;
     }
   }
   spec.launch = launch_of(request, site,

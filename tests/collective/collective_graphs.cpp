@@ -127,6 +127,19 @@ BOOST_AUTO_TEST_CASE(a_broadcast_goes_down_the_ring_in_pieces) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_broadcast_pays_a_step_once_a_chunk) {
+  constexpr std::uint32_t n = 4, kPieces = 8;
+  const Link link;
+  const Time step = Time::us(5);  // a piece takes 2.4 us, so that a step for each would show
+  for (const std::uint32_t chunks : {1u, 2u}) {
+    CollectiveSpec spec = chunked(Operation::broadcast, Algorithm::ring, kBytes / chunks);
+    spec.slices = kPieces / chunks;
+    const Time without = run(spec, n, link);
+    spec.cost.step = step;
+    BOOST_TEST(run(spec, n, link).fs() == (without + step * (n - 1)).fs());  // each sender's first one
+  }
+}
+
 BOOST_AUTO_TEST_CASE(hierarchical_is_its_three_parts) {
   // Two servers of four: shards of S/4, halves of them around the rail's ring of two, shards back.
   const Link link;
