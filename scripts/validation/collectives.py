@@ -11,7 +11,7 @@ Rules, by column:
                                     leave the choice to NCCL, which takes NVLS where it is faster
   metric                            time*: seconds; busbw, algbw: nccl-tests' bandwidths
 Above 256 MiB transactions are 64 KiB, above 4 GiB 512 KiB: still far below what a rank sends in a step, where `auto` would cost
-minutes.
+minutes. Above 4 GiB over servers, where a ring's step is small, rates are fluid: within 1 % of transactions of 64 KiB.
 """
 
 import math
@@ -36,6 +36,7 @@ ALGORITHMS = ((r"one.?shot", "one_shot"), (r"two.?shot", "two_shot"), (r"^ring\b
 PEAK_BYTES = 1 << 30
 GB = 1e9
 TRANSACTIONS = ((4 << 30, 512 << 10), (256 << 20, 64 << 10))  # above this size, bytes of a transaction
+FLUID_ABOVE = 4 << 30  # over servers
 
 
 def map_row(row: Row) -> Experiment:
@@ -58,11 +59,16 @@ def map_row(row: Row) -> Experiment:
         workload["ranks_per_server"] = ranks // servers
     if _in_graph(row, workload["library"]):
         workload["in_graph"] = True
-    transaction = next((transaction for above, transaction in TRANSACTIONS if size > above), None)
-    fabric = {"transaction_bytes": transaction} if transaction else {}
-    scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": fabric, "workload": workload}
+    scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": _fabric(size, servers), "workload": workload}
     return Experiment(operation, platform, scenario, size, lambda result: metric_at(result, metric, size), unit, size * ranks,
                       lambda result: _chosen(result, size))
+
+
+def _fabric(size, servers):
+    if servers > 1 and size > FLUID_ABOVE:
+        return {"fidelity": "fluid"}
+    transaction = next((transaction for above, transaction in TRANSACTIONS if size > above), None)
+    return {"transaction_bytes": transaction} if transaction else {}
 
 
 def _metric(row):

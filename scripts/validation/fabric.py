@@ -29,6 +29,7 @@ def point_name(row: Row, experiment: Experiment) -> str:
     words += [str(workload[key]) for key in ("op", "test", "library", "algorithm", "engine") if workload.get(key, "auto") != "auto"]
     words += ["graph"] if workload.get("in_graph") else []
     words += ["bounced"] if experiment.scenario["machine"].get("overrides") else []
-    transaction = experiment.scenario.get("fabric", {}).get("transaction_bytes")
-    words += [f"{transaction >> 10}KiB"] if transaction else []
+    fabric = experiment.scenario.get("fabric", {})
+    words += [f"{fabric['transaction_bytes'] >> 10}KiB"] if "transaction_bytes" in fabric else []
+    words += [fabric["fidelity"]] if "fidelity" in fabric else []
     return "-".join(filter(None, words))
