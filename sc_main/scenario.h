@@ -11,12 +11,12 @@
 #include "base/input_error.h"
 #include "base/units.h"
 #include "platforms/machine_spec.h"
+#include "transformer/model_shape.h"
 #include "transport/link/traffic_class.h"
 #include "transport/study/fidelity.h"
 #include "workload/collective_test/spec.h"
 #include "workload/kernel_test/spec.h"
 #include "workload/layer/spec.h"
-#include "workload/model_shape.h"
 #include "workload/overlap/spec.h"
 #include "workload/p2p/spec.h"
 #include "workload/prefill/spec.h"
@@ -50,7 +50,7 @@ struct Scenario {
   std::string resolved;  ///< as YAML, with --set applied; run again, it makes the same outputs
   std::string platform;  ///< plx_box | dgx_h100 | dgx_a100
   std::uint64_t seed = 1;
-  workload::ModelShape model;      ///< of kinds that run one; otherwise nameless
+  transformer::ModelShape model;   ///< of kinds that run one; otherwise nameless
   std::vector<std::string> notes;  ///< lines for stderr about inputs that change nothing
   platforms::MachineSpec machine;
   FabricSpec fabric;

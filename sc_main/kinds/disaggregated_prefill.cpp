@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/input_error.h"
-#include "workload/transformer/memory.h"
+#include "transformer/memory.h"
 
 namespace railyard {
 
@@ -24,20 +24,20 @@ std::uint32_t group_named(const Scenario& scenario, const std::string& name) {
 }
 
 void check_grid(const Scenario& scenario, const char* name, const Mapping& mapping, const Origin& origin,
-                const workload::MemoryLoad& load) {
+                const transformer::MemoryLoad& load) {
   const gpu::GpuDatasheet& gpu = scenario.machine.groups[group_named(scenario, name)].gpu;
   if (gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
     throw InputError(scenario.model_origin, fmt::format("model: {} of the {} group has no tensor rate for {}", gpu.name,
                                                         name, name_of(scenario.model.dtype)));
-  const workload::MemoryCheck check =
-      workload::check_memory(scenario.model, mapping.stage_layers, mapping.tp, load, gpu.hbm.capacity_gb * 1e9,
-                             scenario.prefill().memory_limit_ratio);
+  const transformer::MemoryCheck check =
+      transformer::check_memory(scenario.model, mapping.stage_layers, mapping.tp, load, gpu.hbm.capacity_gb * 1e9,
+                                scenario.prefill().memory_limit_ratio);
   if (!check.fits) throw InputError(origin, fmt::format("workload.{} on {}: {}", name, gpu.name, check.sentence));
 }
 
 void check(const Scenario& scenario) {
   const PrefillSpec& w = scenario.prefill();
-  workload::MemoryLoad prefill, decode;
+  transformer::MemoryLoad prefill, decode;
   for (const Request& r : w.requests) {
     prefill.kv_tokens = std::max<std::uint64_t>(prefill.kv_tokens, r.prompt_tokens);
     decode.kv_tokens = std::max<std::uint64_t>(decode.kv_tokens, r.prompt_tokens + r.output_tokens);
@@ -102,7 +102,8 @@ std::uint64_t DisaggregatedPrefill::expected_passes(const PrefillSpec& w) {
 
 std::uint64_t DisaggregatedPrefill::expected_jobs(const Scenario& scenario) {
   const PrefillSpec& w = scenario.prefill();
-  std::uint64_t jobs = expected_passes(w) * scenario.model.layers * 2;
+  const std::uint64_t collectives = layer_collectives(scenario.model, 1, {w.prefill.tp, false}).size();
+  std::uint64_t jobs = expected_passes(w) * scenario.model.layers * std::max<std::uint64_t>(1, collectives);
   if (w.host.token() == Time()) return jobs;
   for (const Request& r : w.requests) jobs += r.output_tokens;
   return jobs;

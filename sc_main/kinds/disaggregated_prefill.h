@@ -43,9 +43,9 @@ class DisaggregatedPrefill : public WorkloadRun {
   static std::uint64_t expected_passes(const workload::prefill::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::prefill::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
-  using LayerSegments = std::vector<workload::Segment>;  // by the model's kinds of layers
+  using LayerPlans = std::vector<std::vector<transformer::LayerStep>>;  // by the model's kinds of layers
   nlohmann::ordered_json pass_numbers(workload::prefill::Grid& grid, const std::vector<GpuId>& gpus,
-                                      const LayerSegments& attention, const LayerSegments& mlp, std::uint64_t tokens);
+                                      const LayerPlans& plans, std::uint64_t tokens);
 
   std::vector<GpuId> prefill_gpus_, decode_gpus_;
   std::unique_ptr<workload::prefill::System> system_;

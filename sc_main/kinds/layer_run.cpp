@@ -5,8 +5,8 @@
 
 #include "base/input_error.h"
 #include "sc_main/kinds/kernel_arithmetic.h"
-#include "workload/transformer/memory.h"
-#include "workload/transformer/parameters.h"
+#include "transformer/memory.h"
+#include "transformer/parameters.h"
 
 namespace railyard {
 
@@ -56,15 +56,15 @@ std::uint64_t LayerRun::expected_jobs(const LayerSpec& spec) {
 }
 
 Bytes LayerRun::rank_bytes() const {
-  const workload::Stage one{1, false, false, workload::common_layer(scenario_.model)};
+  const transformer::Stage one{1, false, false, transformer::common_layer(scenario_.model)};
   const bool trains = spec().phase == Phase::training;
   const std::uint64_t kv_tokens = trains ? 0 : spec().batch * (spec().context_tokens + spec().tokens);
-  Bytes bytes = workload::rank_memory(scenario_.model, one, spec().tp,
-                                      {kv_tokens, spec().all_tokens(), 0, spec().batch, spec().tokens})
+  Bytes bytes = transformer::rank_memory(scenario_.model, one, spec().tp,
+                                         {kv_tokens, spec().all_tokens(), 0, spec().batch, spec().tokens})
                     .total();
   if (trains)
     bytes += static_cast<Bytes>(kGradientBytes *
-                                static_cast<double>(workload::rank_parameters(scenario_.model, one, spec().tp)));
+                                static_cast<double>(transformer::rank_parameters(scenario_.model, one, spec().tp)));
   return bytes;
 }
 
@@ -95,7 +95,7 @@ std::vector<RouteOfInterest> LayerRun::routes() {
 Json LayerRun::explain() {
   Json e;
   e["title"] = title();
-  e["parameters_per_rank"] = workload::rank_parameters(scenario_.model, {1, false, false}, spec().tp);
+  e["parameters_per_rank"] = transformer::rank_parameters(scenario_.model, {1, false, false}, spec().tp);
   e["bytes_per_rank"] = rank_bytes();
   double seconds = 0, flops = 0;
   e["steps"] = Json::array();

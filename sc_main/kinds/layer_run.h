@@ -40,7 +40,7 @@ class LayerRun : public WorkloadRun {
 
   std::vector<GpuId> gpus_;  ///< by rank
   gpu::KernelTimer kernels_;
-  workload::LayerTimer timer_;
+  transformer::LayerTimer timer_;
   double ends_seconds_ = 0;  ///< embedding and head
   std::unique_ptr<workload::layer::Layer> layer_;
 };

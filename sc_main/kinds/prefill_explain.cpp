@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "sc_main/kinds/disaggregated_prefill.h"
-#include "workload/transformer/memory.h"
-#include "workload/transformer/parameters.h"
+#include "transformer/memory.h"
+#include "transformer/parameters.h"
 
 namespace railyard {
 
@@ -12,9 +12,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using workload::prefill::Grid;
 
-Json kernels_of(const workload::Segment& segment) {
+Json kernels_of(const transformer::Segment& segment) {
   Json rows = Json::array();
-  for (const workload::NamedKernel& k : segment.kernels)
+  for (const transformer::NamedKernel& k : segment.kernels)
     rows.push_back({{"name", k.name},
                     {"time_s", k.time.seconds},
                     {"flops", k.time.flops},
@@ -26,31 +26,31 @@ Json kernels_of(const workload::Segment& segment) {
 }
 
 /// How weights are stored, and what becomes of them in a product on the GPUs of the grids.
-std::string format_text(const workload::ModelShape& model, const std::optional<workload::WeightFormat>& format,
+std::string format_text(const transformer::ModelShape& model, const std::optional<transformer::WeightFormat>& format,
                         const std::vector<const gpu::GpuDatasheet*>& gpus) {
   if (!format) return std::string(name_of(model.dtype));
   std::string text = format->name;
   if (format->dequantised) return text + ", widened to " + std::string(name_of(model.dtype)) + " in products";
   if (format->dynamic) text += ", activations narrowed in front of products";
   for (const gpu::GpuDatasheet* gpu : gpus)
-    if (!workload::multiplies_narrow(*format, *gpu))
+    if (!transformer::multiplies_narrow(*format, *gpu))
       return text + "; " + gpu->name + " widens them to " + std::string(name_of(model.dtype));
   return text;
 }
 
 /// One row for each kind of layer.
-Json layers_of(const workload::ModelShape& model, const std::vector<const gpu::GpuDatasheet*>& gpus,
+Json layers_of(const transformer::ModelShape& model, const std::vector<const gpu::GpuDatasheet*>& gpus,
                std::uint64_t tokens) {
   Json rows = Json::array();
   for (std::uint32_t kind = 0; kind < model.kinds.size(); ++kind) {
-    const workload::LayerShape& layer = model.kinds[kind];
+    const transformer::LayerShape& layer = model.kinds[kind];
     std::uint32_t layers = 0;
     for (std::uint32_t l = 0; l < model.layers; ++l) layers += model.kind(l) == kind ? 1 : 0;
     const bool routes = model.routes(layer);
     Json row{{"layers", layers},
-             {"parameters", workload::layer_parameters(model, kind).total()},
+             {"parameters", transformer::layer_parameters(model, kind).total()},
              {"window", layer.window},
-             {"kv_tokens_of_first_request", workload::kept_tokens(layer, tokens, 1)},
+             {"kv_tokens_of_first_request", transformer::kept_tokens(layer, tokens, 1)},
              {"gated", model.gated_mlp},
              {"width", routes || model.experts == 0 ? model.ffn : model.dense_ffn},
              {"experts", routes ? model.experts : 0},
@@ -79,11 +79,11 @@ std::string layer_text(const Json& row) {
 Json ranks_of(Grid& grid, std::uint64_t kv_tokens, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
   Json stages = Json::array();
   for (std::uint32_t p = 0; p < grid.pp(); ++p) {
-    const workload::RankMemory memory =
-        workload::rank_memory(grid.model(), grid.stage(p), grid.tp(), {kv_tokens, pass_tokens, logit_rows});
+    const transformer::RankMemory memory =
+        transformer::rank_memory(grid.model(), grid.stage(p), grid.tp(), {kv_tokens, pass_tokens, logit_rows});
     stages.push_back({{"stage", p},
                       {"layers", grid.stage(p).layers},
-                      {"parameters_per_rank", workload::rank_parameters(grid.model(), grid.stage(p), grid.tp())},
+                      {"parameters_per_rank", transformer::rank_parameters(grid.model(), grid.stage(p), grid.tp())},
                       {"kv_bytes_per_token_per_rank", grid.kv_bytes_per_token(p)},
                       {"weight_bytes", memory.weights},
                       {"kv_bytes", memory.kv},
@@ -104,23 +104,40 @@ double ideal_all_reduce_s(transport::Fabric& fabric, const std::vector<GpuId>& g
 
 }  // namespace
 
-Json DisaggregatedPrefill::pass_numbers(Grid& grid, const std::vector<GpuId>& gpus, const LayerSegments& attention,
-                                        const LayerSegments& mlp, std::uint64_t tokens) {
+namespace {
+
+const transformer::Segment& kernels_of_part(const std::vector<transformer::LayerStep>& plan,
+                                            transformer::LayerPart part) {
+  return std::find_if(plan.begin(), plan.end(),
+                      [&](const transformer::LayerStep& step) { return !step.is_collective() && step.part == part; })
+      ->kernels;
+}
+
+}  // namespace
+
+Json DisaggregatedPrefill::pass_numbers(Grid& grid, const std::vector<GpuId>& gpus, const LayerPlans& plans,
+                                        std::uint64_t tokens) {
   Json pass;
-  const Bytes hidden = workload::hidden_bytes(grid.model(), tokens);
-  const double all_reduce = ideal_all_reduce_s(fabric_, gpus, grid.tp(), hidden);
-  const std::uint32_t shown = grid.model().kind(workload::common_layer(grid.model()));
+  const Bytes hidden = transformer::hidden_bytes(grid.model(), tokens);
   double stage0 = 0;
-  for (std::uint32_t l = 0; l < grid.stage(0).layers; ++l)
-    stage0 += attention[grid.model().kind(l)].seconds + mlp[grid.model().kind(l)].seconds + 2 * all_reduce;
+  for (std::uint32_t l = 0; l < grid.stage(0).layers; ++l) {
+    double kernels = 0, collectives = 0;
+    for (const transformer::LayerStep& step : plans[grid.model().kind(l)])
+      step.is_collective() ? collectives += ideal_all_reduce_s(fabric_, gpus, grid.tp(), step.bytes)
+                           : kernels += step.kernels.seconds;
+    stage0 += kernels + collectives;
+  }
+  const auto& shown = plans[grid.model().kind(transformer::common_layer(grid.model()))];
+  const transformer::Segment& attention = kernels_of_part(shown, transformer::LayerPart::attention);
+  const transformer::Segment& mlp = kernels_of_part(shown, transformer::LayerPart::mlp);
   pass["tokens"] = tokens;
   pass["all_reduce_bytes"] = hidden;
-  pass["all_reduce_ideal_s"] = all_reduce;
-  pass["attention_s"] = attention[shown].seconds;
-  pass["mlp_s"] = mlp[shown].seconds;
+  pass["all_reduce_ideal_s"] = ideal_all_reduce_s(fabric_, gpus, grid.tp(), hidden);
+  pass["attention_s"] = attention.seconds;
+  pass["mlp_s"] = mlp.seconds;
   pass["stage0_ideal_s"] = stage0;
-  pass["attention_kernels"] = kernels_of(attention[shown]);
-  pass["mlp_kernels"] = kernels_of(mlp[shown]);
+  pass["attention_kernels"] = kernels_of(attention);
+  pass["mlp_kernels"] = kernels_of(mlp);
   return pass;
 }
 
@@ -133,41 +150,39 @@ Json DisaggregatedPrefill::explain() {
   const std::uint32_t chunk = std::min(w.chunk_tokens, request.prompt_tokens);
   const std::uint64_t chunks = ceil_div(request.prompt_tokens, w.chunk_tokens);
 
-  const workload::Stage whole{scenario.model.layers, true, true};
+  const transformer::Stage whole{scenario.model.layers, true, true};
   const std::vector<const gpu::GpuDatasheet*> gpus{&prefill.rank(0).gpu->datasheet(), &decode.rank(0).gpu->datasheet()};
   Json e;
   e["model"] = {{"name", scenario.model.name},
-                {"total_parameters", workload::total_parameters(scenario.model)},
-                {"decoder_parameters", workload::decoder_parameters(scenario.model)},
+                {"total_parameters", transformer::total_parameters(scenario.model)},
+                {"decoder_parameters", transformer::decoder_parameters(scenario.model)},
                 {"dtype", name_of(scenario.model.dtype)},
                 {"kv_dtype", name_of(scenario.model.kv_dtype)},
-                {"weight_bytes", workload::rank_weight_bytes(scenario.model, whole, 1)},
-                {"kv_bytes_per_token", workload::kv_bytes_per_token(scenario.model, whole, 1)},
+                {"weight_bytes", transformer::rank_weight_bytes(scenario.model, whole, 1)},
+                {"kv_bytes_per_token", transformer::kv_bytes_per_token(scenario.model, whole, 1)},
                 {"kv_bytes_of_first_request",
-                 workload::kv_bytes(scenario.model, whole, 1, request.prompt_tokens + request.output_tokens, 1)},
+                 transformer::kv_bytes(scenario.model, whole, 1, request.prompt_tokens + request.output_tokens, 1)},
                 {"layers", layers_of(scenario.model, gpus, request.prompt_tokens + request.output_tokens)}};
   e["first_request"] = {
       {"prompt_tokens", request.prompt_tokens},
       {"output_tokens", request.output_tokens},
       {"chunks", chunks},
-      {"prefill_flops", workload::prefill_flops(scenario.model, scenario.model.layers, request.prompt_tokens, 0) +
-                            workload::head_flops(scenario.model, 1)}};
+      {"prefill_flops", transformer::prefill_flops(scenario.model, scenario.model.layers, request.prompt_tokens, 0) +
+                            transformer::head_flops(scenario.model, 1)}};
   e["prefill"]["stages"] = ranks_of(prefill, request.prompt_tokens, chunk, 1);
-  const std::vector<std::uint64_t> context{request.prompt_tokens + 1ull};
-  LayerSegments attention, mlp, decode_attention, decode_mlp;
+  LayerPlans chunk_plans, step_plans;
   for (std::uint32_t kind = 0; kind < scenario.model.kinds.size(); ++kind) {
-    attention.push_back(prefill.timer().prefill_attention(chunk, 0, kind));
-    mlp.push_back(prefill.timer().mlp(chunk, kind));
-    decode_attention.push_back(decode.timer().decode_attention(context, kind));
-    decode_mlp.push_back(decode.timer().mlp(1, kind));
+    chunk_plans.push_back(plan_layer(scenario.model, prefill.timer(), {{{chunk, 0}}, {}, kind}, prefill.split()));
+    step_plans.push_back(
+        plan_layer(scenario.model, decode.timer(), {{}, {{1, request.prompt_tokens}}, kind}, decode.split()));
   }
-  e["prefill"]["first_chunk"] = pass_numbers(prefill, prefill_gpus_, attention, mlp, chunk);
+  e["prefill"]["first_chunk"] = pass_numbers(prefill, prefill_gpus_, chunk_plans, chunk);
   const double stage = e["prefill"]["first_chunk"]["stage0_ideal_s"].get<double>();
   e["prefill"]["ideal_ttft_s"] = stage * static_cast<double>(chunks + prefill.pp() - 1);
   e["prefill"]["ideal_bubble_fraction"] =
       static_cast<double>(prefill.pp() - 1) / static_cast<double>(chunks + prefill.pp() - 1);
   e["decode"]["stages"] = ranks_of(decode, request.prompt_tokens + request.output_tokens, w.max_batch, w.max_batch);
-  e["decode"]["first_step"] = pass_numbers(decode, decode_gpus_, decode_attention, decode_mlp, 1);
+  e["decode"]["first_step"] = pass_numbers(decode, decode_gpus_, step_plans, 1);
 
   const workload::prefill::HandoffPlan plan(prefill, decode);
   Json handoffs = Json::array();

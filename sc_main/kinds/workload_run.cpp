@@ -108,15 +108,15 @@ std::vector<execution::Rank*> WorkloadRun::add_ranks(const std::vector<GpuId>& g
   return ranks;
 }
 
-nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers) {
+nlohmann::ordered_json profile_use(const std::vector<const transformer::LayerTimer*>& timers) {
   if (timers.front()->profile() == nullptr) return nullptr;
   nlohmann::ordered_json compute;
   compute["profile"] = timers.front()->profile()->path;
   compute["hardware"] = timers.front()->profile()->hardware;
-  workload::ProfileUse all;
-  for (const workload::LayerTimer* timer : timers) {
+  transformer::ProfileUse all;
+  for (const transformer::LayerTimer* timer : timers) {
     for (const auto& [what, outside] : timer->profile_use().outside) {
-      workload::ProfileUse::Outside& sum = all.outside[what];
+      transformer::ProfileUse::Outside& sum = all.outside[what];
       sum.least = sum.times == 0 ? outside.least : std::min(sum.least, outside.least);
       sum.most = std::max(sum.most, outside.most);
       sum.first = outside.first;

@@ -17,10 +17,10 @@
 #include "probe/stream_tracer.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
+#include "transformer/layer_kernels.h"
 #include "transport/study/fidelity_choice.h"
 #include "workload/phase_listener.h"
 #include "workload/request_listener.h"
-#include "workload/transformer/layer_kernels.h"
 
 namespace railyard {
 
@@ -107,7 +107,7 @@ std::uint64_t expected_jobs(const Scenario& scenario);
 /// "dgx_h100 (8 x H100-SXM5-80GB)", for the heads of tables.
 std::string machine_text(const Scenario& scenario);
 /// The compute() of timers that may use a profile, and its lines in the table on stdout.
-nlohmann::ordered_json profile_use(const std::vector<const workload::LayerTimer*>& timers);
+nlohmann::ordered_json profile_use(const std::vector<const transformer::LayerTimer*>& timers);
 std::string profile_text(const nlohmann::ordered_json& compute);
 inline double done_of(std::uint64_t done, std::uint64_t all) {
   return static_cast<double>(done) / static_cast<double>(all);

@@ -43,8 +43,8 @@ std::vector<std::string> group_roles(WorkloadKind kind) {
   return {};
 }
 
-workload::ModelShape required_model(const ModelSection& written, const Source& source,
-                                    std::vector<std::string>& notes) {
+transformer::ModelShape required_model(const ModelSection& written, const Source& source,
+                                       std::vector<std::string>& notes) {
   if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
   LoadedModel model =
       load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);

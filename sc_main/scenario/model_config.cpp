@@ -12,7 +12,7 @@ namespace railyard::scenario {
 
 namespace {
 
-using workload::ModelShape;
+using transformer::ModelShape;
 
 constexpr std::size_t kLongestConfig = 1u << 20;
 constexpr std::uint32_t kGptWidening = 4;  // of the MLP, where a GPT's config does not give it

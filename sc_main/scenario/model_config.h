@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "base/input_error.h"
-#include "workload/model_shape.h"
+#include "transformer/model_shape.h"
 
 namespace railyard::scenario {
 
 struct LoadedModel {
-  workload::ModelShape shape;
+  transformer::ModelShape shape;
   std::vector<std::string> notes;  ///< about keys that are not modelled and change no time: a line each
 };
 

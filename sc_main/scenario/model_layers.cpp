@@ -10,8 +10,8 @@ namespace railyard::scenario {
 
 namespace {
 
-using workload::LayerShape;
-using workload::ModelShape;
+using transformer::LayerShape;
+using transformer::ModelShape;
 
 constexpr std::size_t kMostKinds = 64;
 

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "sc_main/scenario/model_keys.h"
-#include "workload/model_shape.h"
+#include "transformer/model_shape.h"
 
 namespace railyard::scenario {
 
 constexpr std::uint32_t kMostLayers = 4096;
 
 /// Fills the kinds of layers, the head's format and, where the config has its own, the KV cache's type. @pre the shape's other fields are read
-void read_layers(workload::ModelShape& shape, const ModelConfig& config, const Family& family);
+void read_layers(transformer::ModelShape& shape, const ModelConfig& config, const Family& family);
 
 }  // namespace railyard::scenario

@@ -10,9 +10,9 @@ namespace railyard::scenario {
 
 namespace {
 
-using workload::LayerShape;
-using workload::ModelShape;
-using workload::WeightFormat;
+using transformer::LayerShape;
+using transformer::ModelShape;
+using transformer::WeightFormat;
 using Format = std::optional<WeightFormat>;
 
 constexpr double kScaleBits = 16, kBlockScaleBits = 32, kMostGroup = 1 << 20, kBitsPerByte = 8;

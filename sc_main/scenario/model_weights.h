@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "sc_main/scenario/model_keys.h"
-#include "workload/model_shape.h"
+#include "transformer/model_shape.h"
 
 namespace railyard::scenario {
 
 /// Fills the formats of `layers` and of the shape's head, and says whether the KV cache is fp8.
 /// @pre the shape's sizes are read @throws InputError for a method or a mixture that is not modelled
-bool read_weights(std::vector<workload::LayerShape>& layers, workload::ModelShape& shape, const ModelConfig& config);
+bool read_weights(std::vector<transformer::LayerShape>& layers, transformer::ModelShape& shape,
+                  const ModelConfig& config);
 
 }  // namespace railyard::scenario

@@ -9,8 +9,8 @@
 
 namespace railyard::scenario {
 
-using workload::LayerProfile;
-using workload::ModelShape;
+using transformer::LayerProfile;
+using transformer::ModelShape;
 
 namespace {
 
@@ -66,7 +66,7 @@ class Table {
   std::vector<std::string> cells_;
 };
 
-void read_layers(std::map<std::string, workload::ProfileCurve>& curves, const fs::path& file,
+void read_layers(std::map<std::string, transformer::ProfileCurve>& curves, const fs::path& file,
                  const std::string& quantity, const Origin& where) {
   Table table(file, {"layer", quantity, "time_us"}, where);
   while (table.next()) table.check_new(curves[table.text(0)].add(table.tokens(1), table.seconds()));
@@ -91,7 +91,7 @@ void read_experts(LayerProfile& profile, const fs::path& file, const Origin& whe
 }
 
 void check_layers(const LayerProfile& profile, const ModelShape& model, const fs::path& folder) {
-  for (const workload::ProfileLayer& layer : workload::kProfileLayers) {
+  for (const transformer::ProfileLayer& layer : transformer::kProfileLayers) {
     if (layer.of_dense_mlp && model.experts > 0) continue;
     const auto& curves = layer.per_sequence ? profile.per_sequence : profile.dense;
     if (curves.count(layer.layer) != 0) continue;

@@ -10,14 +10,14 @@
 #include <memory>
 
 #include "sc_main/scenario/machine.h"
-#include "workload/model_shape.h"
-#include "workload/transformer/layer_profile.h"
+#include "transformer/layer_profile.h"
+#include "transformer/model_shape.h"
 
 namespace railyard::scenario {
 
 /// Null where the scenario names none. @throws InputError: no such bundle, one of another model or without this tp, a bad table
-std::shared_ptr<const workload::LayerProfile> load_profile(const ComputeSection& written,
-                                                           const workload::ModelShape& model, std::uint32_t tp,
-                                                           const Source& source);
+std::shared_ptr<const transformer::LayerProfile> load_profile(const ComputeSection& written,
+                                                              const transformer::ModelShape& model, std::uint32_t tp,
+                                                              const Source& source);
 
 }  // namespace railyard::scenario

@@ -11,7 +11,7 @@
 
 namespace railyard::scenario {
 
-using workload::ModelShape;
+using transformer::ModelShape;
 using workload::prefill::Mapping;
 using workload::prefill::PrefillSpec;
 using workload::prefill::Request;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "sc_main/scenario/machine.h"
-#include "workload/model_shape.h"
+#include "transformer/model_shape.h"
 
 namespace railyard::scenario {
 
 workload::Host resolve_host(const HostSection& written);
-workload::prefill::PrefillSpec resolve_prefill(const PrefillSection& written, const workload::ModelShape& model,
+workload::prefill::PrefillSpec resolve_prefill(const PrefillSection& written, const transformer::ModelShape& model,
                                                const platforms::MachineSpec& machine, const Source& source);
 workload::collective_test::CollectiveTestSpec resolve_collective(const CollectiveSection& written,
                                                                  const platforms::MachineSpec& machine,
@@ -19,7 +19,7 @@ workload::p2p::PointToPointSpec resolve_p2p(const PointToPointSection& written, 
 workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& written,
                                                       const platforms::MachineSpec& machine, const Source& source);
 workload::layer::LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute,
-                                         const workload::ModelShape& model, const platforms::MachineSpec& machine,
+                                         const transformer::ModelShape& model, const platforms::MachineSpec& machine,
                                          const Source& source);
 workload::overlap::OverlapSpec resolve_overlap(const OverlapSection& written, const platforms::MachineSpec& machine,
                                                const Source& source);
@@ -31,7 +31,7 @@ std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const plat
                                          const Source& source);
 std::vector<Bytes> resolve_sizes(const SizesSection& written, const Source& source);
 /// @throws InputError at `key` if the heads of the model cannot be split over so many ranks
-void check_heads(std::uint32_t tp, const workload::ModelShape& model, const std::string& key, const Source& source);
+void check_heads(std::uint32_t tp, const transformer::ModelShape& model, const std::string& key, const Source& source);
 /// @throws InputError at workload.`key`
 [[noreturn]] void refuse_workload(const Source& source, const std::string& key, const std::string& what);
 

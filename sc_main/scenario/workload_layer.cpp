@@ -8,8 +8,9 @@ namespace railyard::scenario {
 using workload::layer::LayerSpec;
 using workload::layer::Phase;
 
-LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute, const workload::ModelShape& model,
-                        const platforms::MachineSpec& machine, const Source& source) {
+LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute,
+                        const transformer::ModelShape& model, const platforms::MachineSpec& machine,
+                        const Source& source) {
   const auto refuse_with_phase = [&](const char* key) {
     if (value_at(source.root, std::string("workload.") + key))
       refuse_workload(source, key, std::string("does not go with phase: ") + name_of(written.phase));
@@ -35,7 +36,7 @@ LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compu
   if (written.phase == Phase::training && !compute.profile.empty())
     throw InputError(place_of(source.root, "compute.profile"),
                      "compute.profile: profiles time no backward pass; not with phase: training");
-  const auto is_narrow = [](const workload::LayerShape& l) { return l.attention || l.mlp || l.experts; };
+  const auto is_narrow = [](const transformer::LayerShape& l) { return l.attention || l.mlp || l.experts; };
   if (written.phase == Phase::training && std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
     throw InputError(
         place_of(source.root, "model.config"),

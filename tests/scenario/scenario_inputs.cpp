@@ -7,7 +7,7 @@
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::ModelShape;
+using transformer::ModelShape;
 
 namespace {
 

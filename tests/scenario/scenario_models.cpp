@@ -10,11 +10,11 @@
 
 #include "sc_main/scenario/model_config.h"
 #include "tests/scenario/scenario_support.h"
-#include "workload/transformer/parameters.h"
+#include "transformer/parameters.h"
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::ModelShape;
+using transformer::ModelShape;
 using Json = nlohmann::json;
 
 namespace {

@@ -6,11 +6,11 @@
 
 #include "sc_main/scenario/model_config.h"
 #include "tests/scenario/scenario_support.h"
-#include "workload/transformer/parameters.h"
+#include "transformer/parameters.h"
 
 using namespace railyard;
 using namespace railyard::test;
-using namespace railyard::workload;
+using namespace railyard::transformer;
 using Json = nlohmann::json;
 
 namespace {

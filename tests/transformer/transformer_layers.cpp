@@ -6,11 +6,11 @@
 
 #include "tests/gpu/kernels_datasheets.h"
 #include "tests/transformer/transformer_models.h"
-#include "workload/transformer/layer_kernels.h"
-#include "workload/transformer/parameters.h"
+#include "transformer/layer_kernels.h"
+#include "transformer/parameters.h"
 
 using namespace railyard;
-using namespace railyard::workload;
+using namespace railyard::transformer;
 using namespace railyard::test;
 
 namespace {
@@ -42,12 +42,12 @@ BOOST_AUTO_TEST_CASE(segments_hold_the_layers_kernels_in_order) {
   const Names mlp{"rmsnorm", "gate_up", "activation", "down"};
   const Names moe{"rmsnorm", "router", "top_k", "permute", "gate_up", "activation", "down", "combine"};
   const Names head{"rmsnorm", "lm_head", "sampling"};
-  BOOST_TEST(names(dense.prefill_attention(256, 0)) == attention, boost::test_tools::per_element());
-  BOOST_TEST(names(dense.decode_attention({100, 200})) == attention, boost::test_tools::per_element());
-  BOOST_TEST(names(dense.mlp(256)) == mlp, boost::test_tools::per_element());
-  BOOST_TEST(names(experts.mlp(256)) == moe, boost::test_tools::per_element());
+  BOOST_TEST(names(prefill_attention(dense, 256, 0)) == attention, boost::test_tools::per_element());
+  BOOST_TEST(names(decode_attention(dense, {100, 200})) == attention, boost::test_tools::per_element());
+  BOOST_TEST(names(test::mlp(dense, 256)) == mlp, boost::test_tools::per_element());
+  BOOST_TEST(names(test::mlp(experts, 256)) == moe, boost::test_tools::per_element());
   BOOST_TEST(names(dense.head(1)) == head, boost::test_tools::per_element());
-  const Segment segment = dense.mlp(256);
+  const Segment segment = test::mlp(dense, 256);
   double sum = 0;
   for (const NamedKernel& kernel : segment.kernels) sum += kernel.time.seconds;
   BOOST_TEST(segment.seconds == sum);
@@ -60,11 +60,11 @@ BOOST_AUTO_TEST_CASE(ranks_share_the_layers_flops) {
   for (const std::uint32_t tp : {1u, 2u, 4u, 8u}) {
     LayerTimer layer(m, tp, timer);
     for (const std::uint64_t start : {0, 512, 4096}) {
-      const double prefill = layer.prefill_attention(512, start).flops + layer.mlp(512).flops;
+      const double prefill = prefill_attention(layer, 512, start).flops + mlp(layer, 512).flops;
       BOOST_TEST(prefill * tp == prefill_flops(m, 1, 512, start), boost::test_tools::tolerance(1e-13));
     }
     const std::vector<std::uint64_t> context{10, 4000, 300};
-    const double decode = layer.decode_attention(context).flops + layer.mlp(3).flops;
+    const double decode = decode_attention(layer, context).flops + mlp(layer, 3).flops;
     BOOST_TEST(decode * tp == decode_flops(m, 1, context), boost::test_tools::tolerance(1e-13));
     BOOST_TEST(layer.head(2).flops * tp == head_flops(m, 2));
   }
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(experts_multiply_only_routed_rows) {
   gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
   LayerTimer layer(m, 1, timer);
   // 1024 x 2 routed rows divide evenly over 8 experts.
-  BOOST_TEST(layer.prefill_attention(1024, 0).flops + layer.mlp(1024).flops == prefill_flops(m, 1, 1024, 0),
+  BOOST_TEST(prefill_attention(layer, 1024, 0).flops + mlp(layer, 1024).flops == prefill_flops(m, 1, 1024, 0),
              boost::test_tools::tolerance(1e-13));
 }
 
@@ -88,8 +88,8 @@ BOOST_AUTO_TEST_CASE(small_batches_read_few_experts) {
   BOOST_TEST(layer.active_experts(2) == 4u);  // 8 (1 - 0.75^2) = 3.5
   BOOST_TEST(layer.active_experts(64) == 8u);
   const double expert = 3.0 * 4096 * 14336 * 2;
-  BOOST_TEST(layer.mlp(1).bytes == 2 * expert, boost::test_tools::tolerance(0.01));
-  BOOST_TEST(layer.mlp(64).bytes == 8 * expert, boost::test_tools::tolerance(0.02));
+  BOOST_TEST(mlp(layer, 1).bytes == 2 * expert, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(mlp(layer, 64).bytes == 8 * expert, boost::test_tools::tolerance(0.02));
   BOOST_TEST(LayerTimer(llama_70b(), 1, timer).active_experts(7) == 0u);
 }
 
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(decode_reads_the_layers_weights) {
     gpu::KernelTimer timer(sheet);
     LayerTimer layer(llama_70b(), 1, timer);
     const std::vector<std::uint64_t> context(4, 128);
-    const double seconds = layer.decode_attention(context).seconds + layer.mlp(4).seconds;
+    const double seconds = decode_attention(layer, context).seconds + mlp(layer, 4).seconds;
     const double weights = weight_bytes(llama_70b()) / sheet.gemm_hbm_bytes_per_s();
     BOOST_TEST_CONTEXT(name) {
       BOOST_TEST(seconds > weights);
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(decode_reads_the_layers_weights) {
 BOOST_AUTO_TEST_CASE(later_chunks_take_longer_in_attention_only) {
   gpu::KernelTimer timer(gpu_datasheet("L40S"));
   LayerTimer layer(llama_70b(), 4, timer);
-  const Segment first = layer.prefill_attention(256, 0), later = layer.prefill_attention(256, 768);
+  const Segment first = prefill_attention(layer, 256, 0), later = prefill_attention(layer, 256, 768);
   BOOST_TEST(find(later, "attention").seconds > find(first, "attention").seconds);
   BOOST_TEST(find(later, "qkv").seconds == find(first, "qkv").seconds);
   BOOST_TEST(find(later, "o_proj").seconds == find(first, "o_proj").seconds);
@@ -121,8 +121,8 @@ BOOST_AUTO_TEST_CASE(later_chunks_take_longer_in_attention_only) {
 BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_are_faster_but_never_tp_times) {
   gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
   LayerTimer one(llama_70b(), 1, timer), eight(llama_70b(), 8, timer);
-  const double whole = one.prefill_attention(1024, 1024).seconds + one.mlp(1024).seconds;
-  const double shard = eight.prefill_attention(1024, 1024).seconds + eight.mlp(1024).seconds;
+  const double whole = prefill_attention(one, 1024, 1024).seconds + mlp(one, 1024).seconds;
+  const double shard = prefill_attention(eight, 1024, 1024).seconds + mlp(eight, 1024).seconds;
   BOOST_TEST(shard < whole / 2);
   BOOST_TEST(shard > whole / 8);
 }
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_are_faster_but_never_tp_times) {
 BOOST_AUTO_TEST_CASE(replicated_kv_heads_widen_the_projection) {
   gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
   LayerTimer sixteen(llama_70b(), 16, timer);
-  const double flops = find(sixteen.prefill_attention(256, 0), "qkv").flops;
+  const double flops = find(prefill_attention(sixteen, 256, 0), "qkv").flops;
   BOOST_TEST(flops == 2.0 * 256 * 8192 * (4 + 2 * 1) * 128);
   const double sharded = 2.0 * 256 * 8192 * (64 + 2 * 8) * 128 / 16;
   BOOST_TEST(flops > sharded);
@@ -149,35 +149,39 @@ BOOST_AUTO_TEST_CASE(head_reads_its_share_of_the_vocabulary) {
 BOOST_AUTO_TEST_CASE(layers_share_the_timers_memory) {
   gpu::KernelTimer timer(gpu_datasheet("L40S"));
   LayerTimer layer(llama_70b(), 4, timer);
-  layer.prefill_attention(256, 0);
-  layer.mlp(256);
+  prefill_attention(layer, 256, 0);
+  mlp(layer, 256);
   BOOST_TEST(timer.remembered() == 4u);
-  for (std::uint64_t start = 256; start < 4096; start += 256) layer.prefill_attention(256, start), layer.mlp(256);
+  for (std::uint64_t start = 256; start < 4096; start += 256) prefill_attention(layer, 256, start), mlp(layer, 256);
   BOOST_TEST(timer.remembered() == 4u);
 }
 
 // Formats of their own: bytes in HBM reads, a kernel in front where scales are found as it runs, and what tensor cores lack is
 // widened.
 BOOST_AUTO_TEST_CASE(quantised_weights_have_kernels_of_their_own) {
+  const auto mlp_of = [](const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& gpu, std::uint64_t tokens) {
+    LayerTimer timer(model, tp, gpu);
+    return mlp(timer, tokens);
+  };
   gpu::KernelTimer hopper(gpu_datasheet("H100-SXM5-80GB")), ampere(gpu_datasheet("A100-SXM4-80GB"));
   WeightFormat int4{"int4", 0.52, DataType::bf16, true, false}, fp8{"fp8", 1, DataType::fp8, false, true};
   ModelShape m = llama_70b();
-  const double wide = LayerTimer(m, 1, hopper).mlp(1).bytes;
+  const double wide = mlp_of(m, 1, hopper, 1).bytes;
   m.kinds[0].mlp = int4;
-  BOOST_TEST(LayerTimer(m, 1, hopper).mlp(1).bytes == 0.26 * wide, boost::test_tools::tolerance(0.01));
-  BOOST_TEST(names(LayerTimer(m, 1, hopper).mlp(1)) == names(LayerTimer(llama_70b(), 1, hopper).mlp(1)),
+  BOOST_TEST(mlp_of(m, 1, hopper, 1).bytes == 0.26 * wide, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(names(mlp_of(m, 1, hopper, 1)) == names(mlp_of(llama_70b(), 1, hopper, 1)),
              boost::test_tools::per_element());
   m.kinds[0].mlp = fp8;
   using Names = std::vector<std::string>;
-  BOOST_TEST(names(LayerTimer(m, 1, hopper).mlp(64)) ==
-                 (Names{"rmsnorm", "quantize", "gate_up", "activation", "quantize", "down"}),
+  BOOST_TEST(
+      names(mlp_of(m, 1, hopper, 64)) == (Names{"rmsnorm", "quantize", "gate_up", "activation", "quantize", "down"}),
+      boost::test_tools::per_element());
+  BOOST_TEST(names(mlp_of(m, 1, ampere, 64)) == (Names{"rmsnorm", "gate_up", "activation", "down"}),
              boost::test_tools::per_element());
-  BOOST_TEST(names(LayerTimer(m, 1, ampere).mlp(64)) == (Names{"rmsnorm", "gate_up", "activation", "down"}),
-             boost::test_tools::per_element());
-  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(1).bytes > wide / 2);
-  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(1).bytes < 1.05 * wide / 2);
+  BOOST_TEST(mlp_of(m, 1, ampere, 1).bytes > wide / 2);
+  BOOST_TEST(mlp_of(m, 1, ampere, 1).bytes < 1.05 * wide / 2);
   // Of 4096 rows, fp8 takes about half of bf16's time on Hopper, and no less on Ampere.
-  const double bf16 = LayerTimer(llama_70b(), 1, hopper).mlp(4096).seconds;
-  BOOST_TEST(LayerTimer(m, 1, hopper).mlp(4096).seconds < 0.75 * bf16);
-  BOOST_TEST(LayerTimer(m, 1, ampere).mlp(4096).seconds > LayerTimer(llama_70b(), 1, ampere).mlp(4096).seconds);
+  const double bf16 = mlp_of(llama_70b(), 1, hopper, 4096).seconds;
+  BOOST_TEST(mlp_of(m, 1, hopper, 4096).seconds < 0.75 * bf16);
+  BOOST_TEST(mlp_of(m, 1, ampere, 4096).seconds > mlp_of(llama_70b(), 1, ampere, 4096).seconds);
 }

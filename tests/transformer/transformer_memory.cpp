@@ -2,10 +2,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include "tests/transformer/transformer_models.h"
-#include "workload/transformer/memory.h"
+#include "transformer/memory.h"
 
 using namespace railyard;
-using namespace railyard::workload;
+using namespace railyard::transformer;
 using namespace railyard::test;
 
 namespace {

@@ -7,10 +7,10 @@
 
 #include "gpu/kernels/attention.h"
 #include "tests/transformer/transformer_models.h"
-#include "workload/transformer/parameters.h"
+#include "transformer/parameters.h"
 
 using namespace railyard;
-using namespace railyard::workload;
+using namespace railyard::transformer;
 using namespace railyard::test;
 
 // Parameter counts of the published checkpoints (the model cards' 8.03, 70.55, 405.85, 72.71 and 46.70 billion).

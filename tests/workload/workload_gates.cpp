@@ -2,6 +2,7 @@
 // each with a case that would catch it.
 #include "tests/support/prefill_run.h"
 #include "tests/support/systemc_main.h"
+#include "tests/transformer/transformer_models.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -15,13 +16,13 @@ Scenario ideal_scenario(const std::vector<std::string>& sets, const std::string&
   return scenario;
 }
 
-Time kernel_time(const workload::Segment& segment) { return Time::seconds(segment.seconds); }
+Time kernel_time(const transformer::Segment& segment) { return Time::seconds(segment.seconds); }
 
 /// Kernels of one layer and around the layers, for a chunk of `tokens` after `start` others.
 struct ChunkKernels {
   ChunkKernels(Grid& grid, std::uint64_t tokens, std::uint64_t start)
-      : attention(kernel_time(grid.timer().prefill_attention(tokens, start))),
-        mlp(kernel_time(grid.timer().mlp(tokens))),
+      : attention(kernel_time(prefill_attention(grid.timer(), tokens, start))),
+        mlp(kernel_time(test::mlp(grid.timer(), tokens))),
         embedding(kernel_time(grid.timer().embedding(tokens))),
         head(kernel_time(grid.timer().head(1))) {}
   Time attention, mlp, embedding, head;

@@ -2,6 +2,7 @@
 // it meets on the way.
 #include "tests/support/prefill_run.h"
 #include "tests/support/systemc_main.h"
+#include "tests/transformer/transformer_models.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -146,8 +147,8 @@ BOOST_AUTO_TEST_CASE(no_handoff_waits_for_the_mlp_or_the_head) {
     run.run();
     Time posted;
     for (const JobRow& job : run.records.of("Handoff_PP")) posted = later(posted, job.start);
-    workload::LayerTimer& timer = run.system().prefill_grid().timer();
-    const double behind = timer.mlp(256).seconds + timer.head(1).seconds;
+    transformer::LayerTimer& timer = run.system().prefill_grid().timer();
+    const double behind = mlp(timer, 256).seconds + timer.head(1).seconds;
     const double left = (run.request().first_token - posted).seconds();
     BOOST_TEST(left >= behind * (1 - 1e-6));
     BOOST_TEST(left <= behind * 1.05);

@@ -7,6 +7,7 @@
 
 using namespace railyard;
 using namespace railyard::test;
+using namespace railyard::transformer;
 using namespace railyard::workload;
 using namespace railyard::workload::prefill;
 
@@ -31,8 +32,8 @@ struct Pipeline : FreshKernel, PassClient {
     pass.tokens = tokens;
     const std::uint64_t per_stage = kLayers / grid.pp();
     const Time attention = Time::fs(stage_time.fs() / per_stage / 4);
-    pass.attention = {kernel_of(attention, 1)};
-    pass.mlp = {kernel_of(Time::fs(stage_time.fs() / per_stage) - attention, 1)};
+    const gpu::SharedChain mlp = kernel_of(Time::fs(stage_time.fs() / per_stage) - attention, 1);
+    pass.layers = {{{LayerPart::attention, kernel_of(attention, 1)}, {LayerPart::mlp, mlp}}};
     for (pass.index = 0; pass.index < chunks; ++pass.index) passes.emit(pass);
     sc_core::sc_start();
     BOOST_TEST(executor.live() == 0u);

@@ -1,21 +1,12 @@
-// The steps of one transformer layer on a tensor-parallel rank, in the order of its stream: kernels, and the collectives in
-// which it meets the others (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198). Every rank's are alike.
-//
-//   forward            norm, attention, all-reduce; norm, MLP, all-reduce
-//   backward           MLP, all-reduce, norm; attention, all-reduce, norm
-//   sequence parallel  norms on tokens / tp; each all-reduce becomes a reduce-scatter behind and an all-gather in front, and
-//                      backward the other way round
-//
-// A framework that keeps sharded inputs gathers them once more for the gradients of the weights, beside the dgrad product;
-// that gather is taken to be hidden and is no step.
+// The steps of workload.kind: layer, each kernel and each collective of a transformer layer (transformer/layer_plan.h) by
+// name, in the order of a rank's stream.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "collective/spec.h"
+#include "transformer/layer_plan.h"
 #include "workload/layer/spec.h"
-#include "workload/transformer/layer_kernels.h"
 
 namespace railyard::workload::layer {
 
@@ -28,6 +19,7 @@ struct LayerStep {
 };
 
 /// Of the model's commonest kind of layer. @pre tp divides the heads, and with sequence parallelism the tokens
-std::vector<LayerStep> plan_layer(const ModelShape& model, const LayerSpec& spec, LayerTimer& timer);
+std::vector<LayerStep> plan_layer(const transformer::ModelShape& model, const LayerSpec& spec,
+                                  transformer::LayerTimer& timer);
 
 }  // namespace railyard::workload::layer

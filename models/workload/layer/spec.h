@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "collective/spec.h"
-#include "workload/transformer/layer_profile.h"
+#include "transformer/layer_profile.h"
 
 namespace railyard::workload::layer {
 
@@ -22,7 +22,7 @@ struct LayerSpec {
   std::uint64_t context_tokens = 0;  ///< of each, before them
   bool sequence_parallel = false;    ///< norms on tokens / tp each, between a gather and a scatter
   collective::Library library = collective::Library::vllm;
-  std::shared_ptr<const LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
+  std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
 
   std::uint64_t all_tokens() const { return batch * tokens; }
 };

@@ -57,16 +57,13 @@ void DecodeSide::step() {
   }
   batch_.erase(std::remove_if(batch_.begin(), batch_.end(), [](const Decoding& d) { return d.left == 0; }),
                batch_.end());
-  LayerTimer& timer = grid_.timer();
+  transformer::LayerTimer& timer = grid_.timer();
   const std::uint64_t sequences = step.members.size();
   Pass pass;
   pass.index = steps_;
   pass.tokens = sequences;
   pass.embedding = timer.embedding(sequences).chain();
-  for (std::uint32_t kind = 0; kind < grid_.model().kinds.size(); ++kind) {
-    pass.attention.push_back(timer.decode_attention(context_, kind).chain());
-    pass.mlp.push_back(timer.mlp(sequences, kind).chain());
-  }
+  pass.layers = plan_layers(grid_, {{}, gpu::one_token_each(context_), 0});
   pass.head = timer.head(sequences).chain();
   pass.prepare = spec_.host.step(sequences);
   pass.launch = spec_.host.decode_layer(sequences);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "transformer/memory.h"
 #include "workload/traffic.h"
-#include "workload/transformer/memory.h"
 
 namespace railyard::workload::prefill {
 
@@ -19,11 +19,11 @@ collective::Request tp_request() {
 
 }  // namespace
 
-Grid::Grid(const std::string& name, const ModelShape& model, const Mapping& mapping, const Host& host,
+Grid::Grid(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
            const std::vector<gpu::Gpu*>& gpus, execution::Executor& executor)
     : model_(model),
       mapping_(mapping),
-      stages_(stages_of(mapping.stage_layers)),
+      stages_(transformer::stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
   held_kv_.resize(pp());
@@ -32,7 +32,7 @@ Grid::Grid(const std::string& name, const ModelShape& model, const Mapping& mapp
   for (std::uint32_t p = 0; p < pp(); ++p) {
     first_layer_.push_back(layer);
     layer += stages_[p].layers;
-    kv_bytes_per_token_.push_back(workload::kv_bytes_per_token(model_, stages_[p], tp()));
+    kv_bytes_per_token_.push_back(transformer::kv_bytes_per_token(model_, stages_[p], tp()));
     std::vector<execution::Rank*> members;
     for (std::uint32_t t = 0; t < tp(); ++t) {
       const std::uint32_t r = p * tp() + t;
@@ -76,7 +76,7 @@ void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t log
   limit_ratio_ = limit_ratio;
   new_tokens_ = new_tokens;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    const Stage& s = stages_[r / tp()];
+    const transformer::Stage& s = stages_[r / tp()];
     ranks_[r]->gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
                                    activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
   }

@@ -7,11 +7,11 @@
 
 #include "execution/executor.h"
 #include "gpu/kernels/kernel_timer.h"
+#include "transformer/layer_plan.h"
+#include "transformer/model_shape.h"
+#include "transformer/parameters.h"
 #include "workload/host.h"
-#include "workload/model_shape.h"
 #include "workload/prefill/spec.h"
-#include "workload/transformer/layer_kernels.h"
-#include "workload/transformer/parameters.h"
 
 namespace railyard::workload::prefill {
 
@@ -23,7 +23,7 @@ class Grid {
 
   /// @param name  of the group of ranks
   /// @param gpus  rank p*tp+t -> its GPU; all of one datasheet
-  Grid(const std::string& name, const ModelShape& model, const Mapping& mapping, const Host& host,
+  Grid(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
        const std::vector<gpu::Gpu*>& gpus, execution::Executor& executor);
 
   std::uint32_t tp() const { return mapping_.tp; }
@@ -35,11 +35,12 @@ class Grid {
   /// NCCL for the rest, all in a CUDA graph.
   execution::Communicator& tp_communicator(std::uint32_t stage) const { return *tp_communicators_[stage]; }
 
-  const Stage& stage(std::uint32_t p) const { return stages_[p]; }
+  const transformer::Stage& stage(std::uint32_t p) const { return stages_[p]; }
   /// Global number of a stage's first layer.
   std::uint32_t first_layer(std::uint32_t p) const { return first_layer_[p]; }
-  LayerTimer& timer() { return timer_; }
-  const ModelShape& model() const { return model_; }
+  transformer::LayerTimer& timer() { return timer_; }
+  const transformer::ModelShape& model() const { return model_; }
+  transformer::LayerSplit split() const { return {tp(), false}; }
 
   // -- KV cache
   struct HeadRange {
@@ -63,15 +64,15 @@ class Grid {
     return kv_bytes(model_, stages_[p], tp(), tokens, new_tokens_);
   }
 
-  ModelShape model_;
+  transformer::ModelShape model_;
   Mapping mapping_;
   std::vector<execution::Rank*> ranks_;
   std::vector<std::unique_ptr<execution::Communicator>> tp_communicators_;  ///< by stage
-  std::vector<Stage> stages_;
+  std::vector<transformer::Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
   std::vector<Bytes> kv_bytes_per_token_, held_kv_;  // by stage
   gpu::KernelTimer kernels_;
-  LayerTimer timer_;
+  transformer::LayerTimer timer_;
   double limit_ratio_ = 1;
   std::uint64_t new_tokens_ = 1;
 };

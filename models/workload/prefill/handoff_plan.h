@@ -32,7 +32,7 @@ class HandoffPlan {
   }
 
  private:
-  ModelShape model_;
+  transformer::ModelShape model_;
   std::vector<std::vector<Share>> shares_;
   Bytes head_bytes_ = 0;  ///< of one token and one layer for one head: key and value
 };

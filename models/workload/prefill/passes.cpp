@@ -83,6 +83,14 @@ Recorded Passes::recorded(std::uint64_t arguments) const {
   }
 }
 
+std::vector<std::vector<Pass::Step>> plan_layers(Grid& grid, transformer::LayerPass batch) {
+  std::vector<std::vector<Pass::Step>> layers(grid.model().kinds.size());
+  for (batch.kind = 0; batch.kind < layers.size(); ++batch.kind)
+    for (const transformer::LayerStep& step : plan_layer(grid.model(), grid.timer(), batch, grid.split()))
+      layers[batch.kind].push_back({step.part, step.kernels.chain(), step.operation, step.bytes});
+  return layers;
+}
+
 Passes::Passes(Grid& grid, Executor& executor, PassNames names, PpSend pp_send, PassClient& client)
     : grid_(grid), executor_(executor), names_(names), pp_send_(pp_send), client_(client), times_(grid.ranks()) {}
 
@@ -120,7 +128,7 @@ JobRef Passes::emit_host(std::uint32_t number, What what, std::uint32_t stage, s
 void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
   const std::uint32_t tp = grid_.tp();
   const Pass pass = state(number).pass;
-  const Stage& stage = grid_.stage(p);
+  const transformer::Stage& stage = grid_.stage(p);
   const Bytes hidden = hidden_bytes(grid_.model(), pass.tokens);
   execution::Communicator& communicator = grid_.tp_communicator(p);
   std::vector<JobRef> last(tp);
@@ -149,11 +157,10 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     }
     first = false;
   };
-  const auto reduce = [&](What what, std::uint32_t layer, bool is_last) {
-    if (tp == 1) return;
+  const auto collective = [&](What what, const Pass::Step& step, std::uint32_t layer, bool is_last) {
     ++state(number).collectives_left;
-    executor_.collective(communicator, communicator.choose(collective::Operation::all_reduce, hidden),
-                         label(what, 0, layer, is_last), *this, last);
+    executor_.collective(communicator, communicator.choose(step.operation, step.bytes), label(what, 0, layer, is_last),
+                         *this, last);
   };
 
   if (p > 0 && tp > 1 && pp_send_ == PpSend::shard) {
@@ -166,16 +173,22 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   if (p == 0 && pass.embedding != nullptr) kernels(kEmbedding, pass.embedding, 0, false);
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
     const std::uint32_t layer = grid_.first_layer(p) + l;
-    const bool is_last = l + 1 == stage.layers && !has_head;
-    const std::uint32_t kind = grid_.model().kind(layer);
+    const std::vector<Pass::Step>& steps = pass.layers[grid_.model().kind(layer)];
     // Launches of a later stage begin as soon as the pass is prepared, beside those of stage 0.
-    const JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
-                                      l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
-    kernels(kAttention, pass.attention[kind], layer, false, launched);
-    for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
-    reduce(kAttentionReduce, layer, false);
-    kernels(kMlp, pass.mlp[kind], layer, is_last && tp == 1);
-    reduce(kMlpReduce, layer, is_last);
+    JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
+                                l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
+    for (const Pass::Step& step : steps) {
+      const bool is_last = l + 1 == stage.layers && !has_head && &step == &steps.back();
+      const bool is_mlp = step.part == transformer::LayerPart::mlp;
+      if (step.kernels == nullptr) {
+        collective(is_mlp ? kMlpReduce : kAttentionReduce, step, layer, is_last);
+        continue;
+      }
+      kernels(is_mlp ? kMlp : kAttention, step.kernels, layer, is_last, launched);
+      launched = {};
+      if (is_mlp) continue;
+      for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
+    }
   }
   if (has_head) kernels(kHead, pass.head, 0, true);
 

@@ -2,7 +2,7 @@
 // decode grid. A pass is emitted whole, stage after stage, as jobs in the ranks' streams:
 //
 //   [wait for the activations of stage p-1] [all-gather of their shards]
-//   per layer: attention kernels, all-reduce, MLP kernels, all-reduce       (the tensor-parallel gate is the all-reduce)
+//   per layer: the steps of its plan (transformer/layer_plan.h)             (the tensor-parallel gate is the all-reduce)
 //   [LM head on the last stage] send to the same t of stage p+1
 //
 // Where the engine's host takes time (workload/host.h), it prepares the pass before the first kernel of stage 0, and launches each
@@ -37,12 +37,22 @@ struct Pass {
   static constexpr std::uint32_t kOnly = ~0u;
   std::uint32_t request = kOnly;  ///< for names, where a run has several
   std::uint64_t tokens = 0;
-  gpu::SharedChain embedding, head;              ///< null where the pass has none
-  std::vector<gpu::SharedChain> attention, mlp;  ///< by the model's kinds of layers
-  Time prepare;                                  ///< of the host, before the first kernel
-  Time launch;                                   ///< of the host, for each layer; 0: all are launched at once
-  bool host_is_async = false;  ///< prepared at once; else when stage 0 is through with the pass before
+  gpu::SharedChain embedding, head;  ///< null where the pass has none
+  /// A step of a layer: kernels, or a collective where there are none.
+  struct Step {
+    transformer::LayerPart part = transformer::LayerPart::attention;
+    gpu::SharedChain kernels;
+    collective::Operation operation = collective::Operation::all_reduce;
+    Bytes bytes = 0;
+  };
+  std::vector<std::vector<Step>> layers;  ///< by the model's kinds of layers
+  Time prepare;                           ///< of the host, before the first kernel
+  Time launch;                            ///< of the host, for each layer; 0: all are launched at once
+  bool host_is_async = false;             ///< prepared at once; else when stage 0 is through with the pass before
 };
+
+/// The layers of a pass, planned for a grid's ranks. @param batch  its kind is set in turn
+std::vector<std::vector<Pass::Step>> plan_layers(Grid& grid, transformer::LayerPass batch);
 
 /// Where a pass has come to.
 class PassClient {

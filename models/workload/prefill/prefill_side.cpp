@@ -42,16 +42,13 @@ void PrefillSide::on_event(std::uint32_t, std::uint64_t) {
 }
 
 void PrefillSide::emit(const Chunk& chunk) {
-  LayerTimer& timer = prefill_.timer();
+  transformer::LayerTimer& timer = prefill_.timer();
   Pass pass;
   pass.index = chunk.index;
   pass.request = request_name(chunk);
   pass.tokens = chunk.tokens;
   pass.embedding = timer.embedding(chunk.tokens).chain();
-  for (std::uint32_t kind = 0; kind < prefill_.model().kinds.size(); ++kind) {
-    pass.attention.push_back(timer.prefill_attention(chunk.tokens, chunk.start, kind).chain());
-    pass.mlp.push_back(timer.mlp(chunk.tokens, kind).chain());
-  }
+  pass.layers = plan_layers(prefill_, {{{chunk.tokens, chunk.start}}, {}, 0});
   if (chunk.last) pass.head = timer.head(1).chain();
   pass.prepare = spec_.host.step(1);
   pass.launch = spec_.host.prefill_layer();

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/units.h"
+#include "transformer/layer_profile.h"
 #include "workload/host.h"
-#include "workload/transformer/layer_profile.h"
 
 namespace railyard::workload::prefill {
 
@@ -30,7 +30,7 @@ struct Mapping {
   /// Rank p*tp+t -> GPU index within the group (server * gpus per server + slot); tp*pp entries, no GPU twice.
   std::vector<std::uint32_t> placement;
 
-  std::shared_ptr<const LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
+  std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
 
   std::uint32_t ranks() const { return tp * pp; }
 };

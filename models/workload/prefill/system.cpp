@@ -5,8 +5,9 @@
 
 namespace railyard::workload::prefill {
 
-System::System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
-               const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor)
+System::System(const transformer::ModelShape& model, const PrefillSpec& spec,
+               const std::vector<gpu::Gpu*>& prefill_gpus, const std::vector<gpu::Gpu*>& decode_gpus,
+               Executor& executor)
     : spec_(spec),
       fabric_(executor.fabric()),
       executor_(executor),
@@ -43,12 +44,15 @@ std::vector<transport::Traffic> System::traffic() {
   const auto window = [](Grid& grid, std::uint32_t rank) { return grid.rank(rank).gpu->window(); };
   std::int64_t group = 0;
   for (Grid* grid : {&prefill_grid_, &decode_grid_}) {
-    const double hidden =
-        static_cast<double>(hidden_bytes(grid->model(), 1)) * (grid == &prefill_grid_ ? prompt_tokens : output_tokens);
+    const double tokens = grid == &prefill_grid_ ? prompt_tokens : output_tokens;
+    const double hidden = static_cast<double>(hidden_bytes(grid->model(), 1)) * tokens;
     for (std::uint32_t p = 0; p < grid->pp(); ++p, ++group) {
-      // Two all-reduces a layer: each member sends nearly twice the vector, here to all others alike.
+      // Each member sends nearly twice the vector of every all-reduce, here to all others alike.
       const std::vector<transport::Window>& members = grid->tp_communicator(p).group().members;
-      const double bytes = 4 * hidden * grid->stage(p).layers / static_cast<double>(members.size());
+      double bytes = 0;
+      for (const transformer::LayerStep& step : layer_collectives(grid->model(), 1, grid->split()))
+        bytes +=
+            2 * static_cast<double>(step.bytes) * tokens * grid->stage(p).layers / static_cast<double>(members.size());
       for (const transport::Window a : members)
         for (const transport::Window b : members)
           if (a != b)

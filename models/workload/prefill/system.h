@@ -34,7 +34,7 @@ class System : private PrefillClient,
                private JobNamer,
                private transport::CalendarClient {
  public:
-  System(const ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
+  System(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
          const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
 
   /// Simulates every collective, even those whose course is known. Results are the same.

@@ -35,10 +35,10 @@
 #include "gpu/kernels/kernel_chain.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "gpu/kernels/kernel_timer.h"
-#include "workload/model_shape.h"
-#include "workload/transformer/layer_profile.h"
+#include "transformer/layer_profile.h"
+#include "transformer/model_shape.h"
 
-namespace railyard::workload {
+namespace railyard::transformer {
 
 struct NamedKernel {
   const char* name;
@@ -58,11 +58,11 @@ struct Segment {
   void append(const Segment& next);
 };
 
-/// The sequences of a forward pass.
+/// The sequences of a pass through one layer. A serving engine mixes both kinds in one batch.
 struct LayerPass {
-  std::vector<gpu::AttentionSequence> sequences;
-  bool decode = false;     ///< one token each, or a few, over a paged cache
-  std::uint32_t kind = 0;  ///< of the model's layers
+  std::vector<gpu::AttentionSequence> prefills;  ///< chunks of prompts, or whole sequences of a training step
+  std::vector<gpu::AttentionSequence> decodes;   ///< one token each, or a few, over a paged cache
+  std::uint32_t kind = 0;                        ///< of the model's layers
 
   std::uint64_t tokens() const;
 };
@@ -82,14 +82,8 @@ class LayerTimer {
   /// Of GPUs that have long been at their power limit, as in training; otherwise products are bursts.
   void set_steady(bool steady) { steady_ = steady; }
 
-  /// A chunk of `tokens` of one prompt, after `kv_start` tokens in earlier chunks.
-  Segment prefill_attention(std::uint64_t tokens, std::uint64_t kv_start, std::uint32_t kind = 0);
-  /// One token for each request; `context` holds their lengths, the new token included.
-  Segment decode_attention(const std::vector<std::uint64_t>& context, std::uint32_t kind = 0);
-  Segment mlp(std::uint64_t tokens, std::uint32_t kind = 0);
-
-  // The same without their norms, which may run on other tokens (sequence parallelism); and backward.
-  /// Those in front of a part.
+  // Pieces of a layer; layer_plan.h puts them together.
+  /// Norms in front of a part, which may run on other tokens than the part (sequence parallelism).
   Segment norm(LayerPart part, std::uint64_t tokens);
   Segment attention_body(const LayerPass& pass);
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
@@ -126,7 +120,8 @@ class LayerTimer {
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
   /// With the profile's times for so many tokens or sequences, where there is a profile.
   Segment measured(const Segment& formula, double x, bool is_head = false);
-  gpu::KernelTime attention(const LayerPass& pass, gpu::KernelOp op) const;
+  gpu::KernelTime attention(const std::vector<gpu::AttentionSequence>& sequences, std::uint32_t kind,
+                            gpu::KernelOp op) const;
   void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
@@ -156,4 +151,4 @@ class LayerTimer {
   ProfileUse profile_use_;
 };
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

@@ -1,12 +1,12 @@
-#include "workload/transformer/layer_kernels.h"
+#include "transformer/layer_kernels.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "workload/transformer/parameters.h"
+#include "transformer/parameters.h"
 
-namespace railyard::workload {
+namespace railyard::transformer {
 namespace {
 
 constexpr double kMinimumActivationBytes = 2;  // activations stay in 16 bits between kernels of a narrower model
@@ -30,7 +30,8 @@ bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu)
 
 std::uint64_t LayerPass::tokens() const {
   std::uint64_t sum = 0;
-  for (const gpu::AttentionSequence& sequence : sequences) sum += sequence.tokens;
+  for (const auto* sequences : {&prefills, &decodes})
+    for (const gpu::AttentionSequence& sequence : *sequences) sum += sequence.tokens;
   return sum;
 }
 
@@ -130,28 +131,13 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
   return result;
 }
 
-Segment LayerTimer::prefill_attention(std::uint64_t tokens, std::uint64_t kv_start, std::uint32_t kind) {
-  Segment segment = norm(LayerPart::attention, tokens);
-  segment.append(attention_body({{{tokens, kv_start}}, false, kind}));
-  return segment;
-}
-
-Segment LayerTimer::decode_attention(const std::vector<std::uint64_t>& context, std::uint32_t kind) {
-  Segment segment = norm(LayerPart::attention, context.size());
-  LayerPass pass;
-  pass.decode = true;
-  pass.kind = kind;
-  for (const std::uint64_t keys : context) pass.sequences.push_back({1, keys - 1});
-  segment.append(attention_body(pass));
-  return segment;
-}
-
-gpu::KernelTime LayerTimer::attention(const LayerPass& pass, gpu::KernelOp op) const {
+gpu::KernelTime LayerTimer::attention(const std::vector<gpu::AttentionSequence>& sequences, std::uint32_t kind,
+                                      gpu::KernelOp op) const {
   gpu::KernelSpec spec;
   spec.op = op;
   spec.heads = heads_;
-  spec.heads.window = model_.kinds[pass.kind].window;
-  spec.sequences = pass.sequences;
+  spec.heads.window = model_.kinds[kind].window;
+  spec.sequences = sequences;
   return gpu::kernel_time(timer_.gpu(), spec);
 }
 
@@ -170,17 +156,16 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   rotary.kv_cache = true;
   if (!model_.rotary) rotary.heads.query = 0;
   segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
-  const gpu::KernelTime time =
-      attention(pass, pass.decode ? gpu::KernelOp::attention_decode : gpu::KernelOp::attention_prefill);
-  segment.add("attention", profile_ ? taking(time, profile_->attention_seconds(pass, profile_use_)) : time);
+  if (!pass.prefills.empty()) {
+    const gpu::KernelTime time = attention(pass.prefills, pass.kind, gpu::KernelOp::attention_prefill);
+    segment.add("attention", profile_ ? taking(time, profile_->prefill_seconds(pass.prefills, profile_use_)) : time);
+  }
+  if (!pass.decodes.empty()) {
+    const gpu::KernelTime time = attention(pass.decodes, pass.kind, gpu::KernelOp::attention_decode);
+    segment.add("attention", profile_ ? taking(time, profile_->decode_seconds(pass.decodes, profile_use_)) : time);
+  }
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);
-}
-
-Segment LayerTimer::mlp(std::uint64_t tokens, std::uint32_t kind) {
-  Segment segment = norm(LayerPart::mlp, tokens);
-  segment.append(mlp_body(tokens, kind));
-  return segment;
 }
 
 void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width,
@@ -241,7 +226,7 @@ Segment LayerTimer::attention_backward(const LayerPass& pass) {
   const std::uint64_t tokens = pass.tokens();
   add_gemm_backward(segment, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden,
                     std::uint64_t(heads_.query) * heads_.dim);
-  segment.add("attention_dgrad", attention(pass, gpu::KernelOp::attention_backward));
+  segment.add("attention_dgrad", attention(pass.prefills, pass.kind, gpu::KernelOp::attention_backward));
   const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
   add_elementwise(segment, "rotary_dgrad", rotated);
   add_gemm_backward(segment, "qkv_dgrad", "qkv_wgrad", tokens, qkv_width(), model_.hidden);
@@ -313,4 +298,4 @@ Segment LayerTimer::head(std::uint64_t rows) {
   return measured(segment, static_cast<double>(rows), true);
 }
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/units.h"
-#include "workload/model_shape.h"
-#include "workload/transformer/parameters.h"
+#include "transformer/model_shape.h"
+#include "transformer/parameters.h"
 
-namespace railyard::workload {
+namespace railyard::transformer {
 
 struct RankMemory {
   Bytes weights = 0;
@@ -56,4 +56,4 @@ struct MemoryCheck {
 MemoryCheck check_memory(const ModelShape& model, const std::vector<std::uint32_t>& stage_layers, std::uint32_t tp,
                          const MemoryLoad& load, double capacity_bytes, double limit_ratio);
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

@@ -1,11 +1,11 @@
-#include "workload/transformer/layer_profile.h"
+#include "transformer/layer_profile.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "workload/transformer/layer_kernels.h"
+#include "transformer/layer_kernels.h"
 
-namespace railyard::workload {
+namespace railyard::transformer {
 
 namespace {
 
@@ -53,20 +53,19 @@ double ProfileSurface::at(double x, double y, const std::string& what_x, const s
   return seconds;
 }
 
-double LayerProfile::attention_seconds(const LayerPass& pass, ProfileUse& use) const {
-  double seconds = 0, context = 0;
-  for (const gpu::AttentionSequence& s : pass.sequences) {
-    const auto before = static_cast<double>(s.kv_start);
-    if (pass.decode) {
-      context += before;
-    } else {
-      seconds += prefill.at(static_cast<double>(s.tokens), before, "attention prefill tokens",
-                            "attention prefill context", use);
-    }
-  }
-  if (!pass.decode) return seconds;
-  const auto sequences = static_cast<double>(pass.sequences.size());
-  return decode.at(sequences, context / sequences, "attention decode sequences", "attention decode context", use);
+double LayerProfile::prefill_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const {
+  double seconds = 0;
+  for (const gpu::AttentionSequence& s : sequences)
+    seconds += prefill.at(static_cast<double>(s.tokens), static_cast<double>(s.kv_start), "attention prefill tokens",
+                          "attention prefill context", use);
+  return seconds;
+}
+
+double LayerProfile::decode_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const {
+  double context = 0;
+  for (const gpu::AttentionSequence& s : sequences) context += static_cast<double>(s.kv_start);
+  const auto count = static_cast<double>(sequences.size());
+  return decode.at(count, context / count, "attention decode sequences", "attention decode context", use);
 }
 
 gpu::KernelTime taking(gpu::KernelTime time, double seconds) {
@@ -78,4 +77,4 @@ gpu::KernelTime taking(gpu::KernelTime time, double seconds) {
   return time;
 }
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

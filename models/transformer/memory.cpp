@@ -1,10 +1,10 @@
-#include "workload/transformer/memory.h"
+#include "transformer/memory.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <vector>
 
-namespace railyard::workload {
+namespace railyard::transformer {
 namespace {
 
 constexpr std::uint64_t kHiddenBuffers = 4;
@@ -141,4 +141,4 @@ MemoryCheck check_memory(const ModelShape& model, const std::vector<std::uint32_
   return check;
 }
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

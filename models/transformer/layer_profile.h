@@ -11,11 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "gpu/kernels/attention.h"
 #include "gpu/kernels/kernel_time.h"
 
-namespace railyard::workload {
-
-struct LayerPass;
+namespace railyard::transformer {
 
 /// What was asked of a profile outside of what it measured, by table and quantity ("qkv_proj tokens").
 struct ProfileUse {
@@ -81,11 +80,13 @@ struct LayerProfile {
   ProfileSurface decode;                             ///< over sequences and their context
   ProfileSurface experts;                            ///< over activated experts and tokens; empty for a dense model
 
-  double attention_seconds(const LayerPass& pass, ProfileUse& use) const;
+  /// Attention of these sequences in one kernel.
+  double prefill_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const;
+  double decode_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const;
 };
 
 /// A kernel that takes `seconds` instead and divides them over its parts as the formula does, so that it follows its share of
 /// a GPU likewise.
 gpu::KernelTime taking(gpu::KernelTime time, double seconds);
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

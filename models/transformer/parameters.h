@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/units.h"
-#include "workload/model_shape.h"
+#include "transformer/model_shape.h"
 
-namespace railyard::workload {
+namespace railyard::transformer {
 
 struct LayerParameters {
   std::uint64_t attention = 0;  ///< projections and their biases
@@ -87,4 +87,4 @@ double decode_flops(const ModelShape& model, std::uint64_t layers, const std::ve
 /// FLOPs of the output head for `rows` positions.
 double head_flops(const ModelShape& model, std::uint64_t rows);
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

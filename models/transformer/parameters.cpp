@@ -1,11 +1,11 @@
-#include "workload/transformer/parameters.h"
+#include "transformer/parameters.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "gpu/kernels/attention.h"
 
-namespace railyard::workload {
+namespace railyard::transformer {
 namespace {
 
 constexpr double kFlopsPerWeight = 2;  // multiply and add
@@ -197,4 +197,4 @@ double head_flops(const ModelShape& m, std::uint64_t rows) {
   return kFlopsPerWeight * static_cast<double>(rows) * static_cast<double>(head_weights(m));
 }
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

@@ -8,7 +8,7 @@
 
 #include "base/data_type.h"
 
-namespace railyard::workload {
+namespace railyard::transformer {
 
 /// How the weights of some matrices are stored, and what they are multiplied in.
 struct WeightFormat {
@@ -74,4 +74,4 @@ struct ModelShape {
   bool routes(const LayerShape& kind) const { return experts > 0 && !kind.dense; }
 };
 
-}  // namespace railyard::workload
+}  // namespace railyard::transformer

@@ -1,0 +1,77 @@
+#include "transformer/layer_plan.h"
+
+#include "transformer/parameters.h"
+
+namespace railyard::transformer {
+
+namespace {
+
+using collective::Operation;
+
+/// Collects steps; without a timer the collectives alone.
+class Plan {
+ public:
+  Plan(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split)
+      : tokens_(tokens), split_(split), vector_(hidden_bytes(model, tokens)) {}
+
+  void forward(LayerTimer* timer, const LayerPass& pass) {
+    for (const LayerPart part : {LayerPart::attention, LayerPart::mlp}) {
+      if (timer != nullptr) add(part, timer->norm(part, normed_tokens()));
+      gather(part);
+      if (timer != nullptr)
+        add(part, part == LayerPart::mlp ? timer->mlp_body(tokens_, pass.kind) : timer->attention_body(pass));
+      reduce(part);
+    }
+  }
+  void backward(LayerTimer& timer, const LayerPass& pass) {
+    for (const LayerPart part : {LayerPart::mlp, LayerPart::attention}) {
+      gather(part);
+      add(part, part == LayerPart::mlp ? timer.mlp_backward(tokens_, pass.kind) : timer.attention_backward(pass));
+      reduce(part);
+      add(part, timer.norm_backward(part, normed_tokens()));
+    }
+  }
+  std::vector<LayerStep> steps() { return std::move(steps_); }
+
+ private:
+  std::uint64_t normed_tokens() const { return split_.sequence_parallel ? tokens_ / split_.tp : tokens_; }
+
+  void add(LayerPart part, const Segment& kernels) {
+    if (kernels.kernels.empty()) return;
+    if (steps_.empty() || steps_.back().is_collective() || steps_.back().part != part) steps_.push_back({part, {}});
+    steps_.back().kernels.append(kernels);
+  }
+  void add(LayerPart part, Operation operation) {
+    if (split_.tp > 1) steps_.push_back({part, {}, operation, vector_});
+  }
+  /// In front of what needs every token.
+  void gather(LayerPart part) {
+    if (split_.sequence_parallel) add(part, Operation::all_gather);
+  }
+  /// Behind what leaves partial sums of every token.
+  void reduce(LayerPart part) {
+    add(part, split_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce);
+  }
+
+  const std::uint64_t tokens_;
+  const LayerSplit split_;
+  const Bytes vector_;
+  std::vector<LayerStep> steps_;
+};
+
+}  // namespace
+
+std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
+                                  const LayerSplit& split, Direction direction) {
+  Plan plan(model, pass.tokens(), split);
+  direction == Direction::forward ? plan.forward(&timer, pass) : plan.backward(timer, pass);
+  return plan.steps();
+}
+
+std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split) {
+  Plan plan(model, tokens, split);
+  plan.forward(nullptr, {});
+  return plan.steps();
+}
+
+}  // namespace railyard::transformer
