@@ -33,8 +33,8 @@ constexpr std::uint64_t kManyJobs = 200'000;
 volatile std::sig_atomic_t interrupted = 0;
 void on_signal(int signal) { interrupted = signal; }
 
-JobsLevel level_by_size(const Scenario& scenario) {
-  return expected_jobs(scenario) > kManyJobs ? JobsLevel::stage : JobsLevel::all;
+JobsLevel level_by_size(const WorkloadRun& workload) {
+  return workload.expected_jobs() > kManyJobs ? JobsLevel::stage : JobsLevel::all;
 }
 
 /// What fabric.fidelity: auto chose, and what the other fidelity would be worth.
@@ -83,8 +83,8 @@ int run(const Options& options, const Scenario& scenario) {
   std::unique_ptr<OutputDirectory> out;
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
-  if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(scenario)));
   Simulation simulation(scenario, jobs);
+  if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(simulation.workload())));
   if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet)
     fmt::print(stderr, "{}\n", fidelity_text(*choice));
   if (out) {

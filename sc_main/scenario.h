@@ -14,11 +14,11 @@
 #include "transformer/model_shape.h"
 #include "transport/link/traffic_class.h"
 #include "transport/study/fidelity.h"
-#include "workload/collective_test/spec.h"
-#include "workload/kernel_test/spec.h"
-#include "workload/layer/spec.h"
-#include "workload/overlap/spec.h"
-#include "workload/p2p/spec.h"
+#include "workload/bench/collective_spec.h"
+#include "workload/bench/kernel_spec.h"
+#include "workload/bench/layer_spec.h"
+#include "workload/bench/overlap_spec.h"
+#include "workload/bench/point_to_point_spec.h"
 #include "workload/prefill/spec.h"
 #include "workload/traffic.h"
 
@@ -56,8 +56,8 @@ struct Scenario {
   FabricSpec fabric;
   std::vector<MachineEvent> events;
   /// By workload.kind.
-  std::variant<workload::prefill::PrefillSpec, workload::collective_test::CollectiveTestSpec,
-               workload::p2p::PointToPointSpec, workload::kernel_test::KernelTestSpec, workload::layer::LayerSpec,
+  std::variant<workload::prefill::PrefillSpec, workload::collective_bench::CollectiveBenchSpec,
+               workload::p2p::PointToPointSpec, workload::kernel_bench::KernelBenchSpec, workload::layer::LayerSpec,
                workload::overlap::OverlapSpec>
       workload;
   /// Where the workload, the mappings, the model's data type and the network are written, for errors that only later arithmetic finds.

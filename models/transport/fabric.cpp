@@ -117,6 +117,11 @@ void Fabric::model_as_fluid() {
 }
 
 void Fabric::model_as_fluid(Device& device, PortId port) {
+  for (const Device* end : {&device, static_cast<const Device*>(device.port(port).peer)})
+    if (end->needs_trains())
+      throw std::invalid_argument(
+          std::string(end->name()) +
+          " serves a TLM model outside of the fabric, which fluid streams do not call; use trains");
   if (fluid_ == nullptr) fluid_ = std::make_unique<Fluid>(*this);
   fluid_->add(device, port);
 }

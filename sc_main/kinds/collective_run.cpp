@@ -11,7 +11,7 @@ namespace railyard {
 
 using collective::CollectiveSpec;
 using collective::Operation;
-using workload::collective_test::SizeResult;
+using workload::collective_bench::SizeResult;
 
 namespace {
 
@@ -30,12 +30,15 @@ const char* operation(Operation o) { return collective::kOperationNames[static_c
 CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  test_ = std::make_unique<workload::collective_test::CollectiveTest>(spec(), add_ranks(gpus_, {"compute"}), executor_);
+  test_ =
+      std::make_unique<workload::collective_bench::CollectiveBench>(spec(), add_ranks(gpus_, {"compute"}), executor_);
   check();
   // A buffer to send and one to receive.
   for (const GpuId id : gpus_)
     machine_.gpu(id).hbm().allocate(2 * *std::max_element(spec().sizes.begin(), spec().sizes.end()));
 }
+
+std::uint64_t CollectiveRun::expected_jobs() const { return spec().sizes.size() * spec().iterations; }
 
 void CollectiveRun::check() const {
   for (const Bytes bytes : spec().sizes) {
@@ -95,12 +98,12 @@ Json CollectiveRun::explain() {
   e["sizes"] = Json::array();
   for (const Bytes bytes : spec().sizes) {
     const CollectiveSpec s = test_->plan(bytes);
-    e["sizes"].push_back(
-        {{"bytes", bytes},
-         {"algorithm", algorithm(s)},
-         {"protocol", protocol(s)},
-         {"channels", s.channels},
-         {"ideal_s", static_cast<double>(bytes) * workload::collective_test::busbw_factor(s.operation, ranks) / rate}});
+    e["sizes"].push_back({{"bytes", bytes},
+                          {"algorithm", algorithm(s)},
+                          {"protocol", protocol(s)},
+                          {"channels", s.channels},
+                          {"ideal_s", static_cast<double>(bytes) *
+                                          workload::collective_bench::busbw_factor(s.operation, ranks) / rate}});
   }
   return e;
 }
@@ -120,7 +123,7 @@ std::string CollectiveRun::explain_text(const Json& e) const {
 void CollectiveRun::add_setup(Json& setup) const {
   setup["operation"] = operation(spec().operation);
   setup["ranks"] = gpus_.size();
-  setup["dtype"] = workload::collective_test::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
+  setup["dtype"] = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   setup["min_bytes"] = *std::min_element(spec().sizes.begin(), spec().sizes.end());
   setup["max_bytes"] = *std::max_element(spec().sizes.begin(), spec().sizes.end());
   setup["in_graph"] = spec().in_graph;
@@ -147,13 +150,13 @@ void CollectiveRun::add_metrics(Json& metrics) {
 CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
   const Operation o = r.spec.operation;
   Row row;
-  row.count = workload::collective_test::count(o, spec().dtype, r.spec.bytes, test_->ranks());
-  row.type = workload::collective_test::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
+  row.count = workload::collective_bench::count(o, spec().dtype, r.spec.bytes, test_->ranks());
+  row.type = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   row.reduction = o == Operation::all_reduce || o == Operation::reduce_scatter ? "sum" : "none";
   row.root = o == Operation::broadcast ? static_cast<int>(r.spec.root) : -1;
   row.time_us = r.time().seconds() * 1e6;
   row.algbw_gb_per_s = r.algbw_gb_per_s();
-  row.busbw_gb_per_s = row.algbw_gb_per_s * workload::collective_test::busbw_factor(o, test_->ranks());
+  row.busbw_gb_per_s = row.algbw_gb_per_s * workload::collective_bench::busbw_factor(o, test_->ranks());
   return row;
 }
 

@@ -2,20 +2,18 @@
 #pragma once
 
 #include "sc_main/kinds/workload_run.h"
-#include "workload/collective_test/collective_test.h"
+#include "workload/bench/collective_bench.h"
 
 namespace railyard {
 
 class CollectiveRun : public WorkloadRun {
  public:
+  using Spec = workload::collective_bench::CollectiveBenchSpec;
+
   /// @throws InputError: an algorithm that the ranks or the machine do not allow, buffers that do not fit in memory
   CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
-  /// See expected_jobs().
-  static std::uint64_t expected_jobs(const workload::collective_test::CollectiveTestSpec& spec) {
-    return spec.sizes.size() * spec.iterations;
-  }
 
-  workload::collective_test::CollectiveTest& test() { return *test_; }
+  workload::collective_bench::CollectiveBench& test() { return *test_; }
 
   const char* kind() const override { return "collective"; }
   void start() override { test_->start(); }
@@ -23,6 +21,7 @@ class CollectiveRun : public WorkloadRun {
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
+  std::uint64_t expected_jobs() const override;
   std::vector<RouteOfInterest> routes() override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
@@ -32,9 +31,7 @@ class CollectiveRun : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const workload::collective_test::CollectiveTestSpec& spec() const {
-    return std::get<workload::collective_test::CollectiveTestSpec>(scenario_.workload);
-  }
+  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
   /// What nccl-tests prints of a size.
   struct Row {
     std::uint64_t count = 0;
@@ -43,12 +40,12 @@ class CollectiveRun : public WorkloadRun {
     int root = -1;
     double time_us = 0, algbw_gb_per_s = 0, busbw_gb_per_s = 0;
   };
-  Row row_of(const workload::collective_test::SizeResult& result) const;
+  Row row_of(const workload::collective_bench::SizeResult& result) const;
   /// Refuses what cannot run.
   void check() const;
 
   std::vector<GpuId> gpus_;  ///< by rank
-  std::unique_ptr<workload::collective_test::CollectiveTest> test_;
+  std::unique_ptr<workload::collective_bench::CollectiveBench> test_;
 };
 
 }  // namespace railyard

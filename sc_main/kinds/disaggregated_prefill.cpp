@@ -100,10 +100,10 @@ std::uint64_t DisaggregatedPrefill::expected_passes(const PrefillSpec& w) {
   return passes + std::max(longest, tokens / w.max_batch);
 }
 
-std::uint64_t DisaggregatedPrefill::expected_jobs(const Scenario& scenario) {
-  const PrefillSpec& w = scenario.prefill();
-  const std::uint64_t collectives = layer_collectives(scenario.model, 1, {w.prefill.tp, false}).size();
-  std::uint64_t jobs = expected_passes(w) * scenario.model.layers * std::max<std::uint64_t>(1, collectives);
+std::uint64_t DisaggregatedPrefill::expected_jobs() const {
+  const PrefillSpec& w = spec();
+  const std::uint64_t collectives = layer_collectives(scenario_.model, 1, {w.prefill.tp, false}).size();
+  std::uint64_t jobs = expected_passes(w) * scenario_.model.layers * std::max<std::uint64_t>(1, collectives);
   if (w.host.token() == Time()) return jobs;
   for (const Request& r : w.requests) jobs += r.output_tokens;
   return jobs;

@@ -8,10 +8,10 @@ namespace railyard {
 
 class DisaggregatedPrefill : public WorkloadRun {
  public:
+  using Spec = workload::prefill::PrefillSpec;
+
   /// @throws InputError: ranks that do not fit in memory, a data type without a tensor rate
   DisaggregatedPrefill(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
-  /// See expected_jobs().
-  static std::uint64_t expected_jobs(const Scenario& scenario);
 
   workload::prefill::System& system() { return *system_; }
 
@@ -21,6 +21,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   bool done() const override { return system_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
+  std::uint64_t expected_jobs() const override;
   std::vector<std::string> blocked() override;
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return system_->traffic(); }
@@ -38,7 +39,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const workload::prefill::PrefillSpec& spec() const { return scenario_.prefill(); }
+  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
   /// Chunks and decode steps, about.
   static std::uint64_t expected_passes(const workload::prefill::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::prefill::Mapping& mapping, const char* group) const;

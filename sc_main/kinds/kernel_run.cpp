@@ -10,7 +10,7 @@ namespace railyard {
 using gpu::KernelOp;
 using gpu::KernelSpec;
 using gpu::KernelTime;
-using workload::kernel_test::KernelResult;
+using workload::kernel_bench::KernelResult;
 
 namespace {
 
@@ -67,9 +67,11 @@ KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, exec
     ranks.push_back(&executor.add_rank(machine.spec().groups[g].name, g, "[0]", &machine.gpu(gpus_[g])));
     ranks.back()->add_stream("compute");
   }
-  test_ = std::make_unique<workload::kernel_test::KernelTest>(spec(), ranks, executor);
+  test_ = std::make_unique<workload::kernel_bench::KernelBench>(spec(), ranks, executor);
   check();
 }
+
+std::uint64_t KernelRun::expected_jobs() const { return spec().kernels.size() * gpus_.size(); }
 
 void KernelRun::check() const {
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {

@@ -3,12 +3,14 @@
 
 #include "sc_main/kinds/kernel_arithmetic.h"
 #include "sc_main/kinds/workload_run.h"
-#include "workload/kernel_test/kernel_test.h"
+#include "workload/bench/kernel_bench.h"
 
 namespace railyard {
 
 class KernelRun : public WorkloadRun {
  public:
+  using Spec = workload::kernel_bench::KernelBenchSpec;
+
   /// @throws InputError: kernels that take longer than a run may
   KernelRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
@@ -18,6 +20,7 @@ class KernelRun : public WorkloadRun {
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
+  std::uint64_t expected_jobs() const override;
   std::vector<RouteOfInterest> routes() override { return {}; }
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
@@ -28,14 +31,12 @@ class KernelRun : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const workload::kernel_test::KernelTestSpec& spec() const {
-    return std::get<workload::kernel_test::KernelTestSpec>(scenario_.workload);
-  }
+  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
   void check() const;
   const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
 
   std::vector<GpuId> gpus_;  ///< the first of each group
-  std::unique_ptr<workload::kernel_test::KernelTest> test_;
+  std::unique_ptr<workload::kernel_bench::KernelBench> test_;
 };
 
 /// "4096 x 4096 x 4096", "32/8 heads of 128, 4 x 2048 tokens after 0": a kernel's shape in its table.

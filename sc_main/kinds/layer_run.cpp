@@ -50,10 +50,7 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execut
                                                     add_ranks(gpus_, {"compute"}), executor_);
 }
 
-std::uint64_t LayerRun::expected_jobs(const LayerSpec& spec) {
-  constexpr std::uint64_t kMostSteps = 64;
-  return kMostSteps * spec.tp;
-}
+std::uint64_t LayerRun::expected_jobs() const { return layer_->steps().size() * spec().tp; }
 
 Bytes LayerRun::rank_bytes() const {
   const transformer::Stage one{1, false, false, transformer::common_layer(scenario_.model)};

@@ -3,16 +3,16 @@
 
 #include "gpu/kernels/kernel_timer.h"
 #include "sc_main/kinds/workload_run.h"
-#include "workload/layer/layer.h"
+#include "workload/bench/layer.h"
 
 namespace railyard {
 
 class LayerRun : public WorkloadRun {
  public:
+  using Spec = workload::layer::LayerSpec;
+
   /// @throws InputError: a layer that does not fit in memory, a data type without a tensor rate
   LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
-  /// See expected_jobs().
-  static std::uint64_t expected_jobs(const workload::layer::LayerSpec& spec);
 
   const char* kind() const override { return "layer"; }
   void start() override { layer_->start(); }
@@ -20,6 +20,7 @@ class LayerRun : public WorkloadRun {
   bool done() const override { return layer_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
+  std::uint64_t expected_jobs() const override;
   std::vector<RouteOfInterest> routes() override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
@@ -30,7 +31,7 @@ class LayerRun : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const workload::layer::LayerSpec& spec() const { return std::get<workload::layer::LayerSpec>(scenario_.workload); }
+  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
   const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
   /// What a rank holds of the layer: weights, in training with their gradients in 32 bits, KV cache, working buffers.
   Bytes rank_bytes() const;

@@ -22,11 +22,11 @@ const char* name(Method method) { return workload::overlap::kMethodNames[static_
 OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  test_ = std::make_unique<workload::overlap::OverlapTest>(spec(), add_ranks(gpus_, {"compute", "comm"}), executor_);
+  test_ = std::make_unique<workload::overlap::OverlapBench>(spec(), add_ranks(gpus_, {"compute", "comm"}), executor_);
 }
 
-std::uint64_t OverlapRun::expected_jobs(const workload::overlap::OverlapSpec& spec) {
-  return spec.methods.size() * spec.gpus.size() * (2 * spec.gpus.size() + 1);
+std::uint64_t OverlapRun::expected_jobs() const {
+  return spec().methods.size() * gpus_.size() * (2 * gpus_.size() + 1);
 }
 
 std::string OverlapRun::progress() const {

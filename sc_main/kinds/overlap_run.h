@@ -2,12 +2,14 @@
 #pragma once
 
 #include "sc_main/kinds/workload_run.h"
-#include "workload/overlap/overlap_test.h"
+#include "workload/bench/overlap_bench.h"
 
 namespace railyard {
 
 class OverlapRun : public WorkloadRun {
  public:
+  using Spec = workload::overlap::OverlapSpec;
+
   OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   const char* kind() const override { return "overlap"; }
@@ -16,6 +18,7 @@ class OverlapRun : public WorkloadRun {
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
+  std::uint64_t expected_jobs() const override;
   std::vector<RouteOfInterest> routes() override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
@@ -24,17 +27,13 @@ class OverlapRun : public WorkloadRun {
   std::string table(const nlohmann::ordered_json& summary) const override;
   void write_tables(const OutputDirectory& out) const override;
 
-  static std::uint64_t expected_jobs(const workload::overlap::OverlapSpec& spec);
-
  private:
-  const workload::overlap::OverlapSpec& spec() const {
-    return std::get<workload::overlap::OverlapSpec>(scenario_.workload);
-  }
+  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
   /// Of a method that ran; zero otherwise.
   Time time_of(workload::overlap::Method method) const;
 
   std::vector<GpuId> gpus_;  ///< by rank
-  std::unique_ptr<workload::overlap::OverlapTest> test_;
+  std::unique_ptr<workload::overlap::OverlapBench> test_;
 };
 
 }  // namespace railyard

@@ -36,16 +36,7 @@ PointToPointRun::PointToPointRun(const Scenario& scenario, platforms::Machine& m
   test_ = std::make_unique<workload::p2p::PointToPoint>(spec(), machine_.gpus(gpus_), hosts, executor_);
 }
 
-std::uint64_t PointToPointRun::expected_jobs(const PointToPointSpec& spec) {
-  switch (spec.test) {
-    case Test::matrix: return 3 * spec.gpus.size() * spec.gpus.size();
-    case Test::h2d:
-    case Test::d2h: return spec.gpus.size();
-    case Test::ib_write_bw:
-    case Test::ib_write_lat: break;
-  }
-  return spec.sizes.size();
-}
+std::uint64_t PointToPointRun::expected_jobs() const { return test_->points().size(); }
 
 std::string PointToPointRun::progress() const {
   return fmt::format("{} of {} {} done", test_->finished(), test_->points().size(), sweeps() ? "sizes" : "copies");

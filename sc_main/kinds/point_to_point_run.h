@@ -2,15 +2,15 @@
 #pragma once
 
 #include "sc_main/kinds/workload_run.h"
-#include "workload/p2p/point_to_point.h"
+#include "workload/bench/point_to_point.h"
 
 namespace railyard {
 
 class PointToPointRun : public WorkloadRun {
  public:
+  using Spec = workload::p2p::PointToPointSpec;
+
   PointToPointRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
-  /// See expected_jobs().
-  static std::uint64_t expected_jobs(const workload::p2p::PointToPointSpec& spec);
 
   workload::p2p::PointToPoint& test() { return *test_; }
 
@@ -20,6 +20,7 @@ class PointToPointRun : public WorkloadRun {
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
+  std::uint64_t expected_jobs() const override;
   std::vector<std::string> blocked() override;
   std::uint64_t jobs() const override { return test_->messages(); }
   bool has_causes() const override { return false; }  // messages, no jobs
@@ -34,9 +35,7 @@ class PointToPointRun : public WorkloadRun {
 
  private:
   using Measure = workload::p2p::Measure;
-  const workload::p2p::PointToPointSpec& spec() const {
-    return std::get<workload::p2p::PointToPointSpec>(scenario_.workload);
-  }
+  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
   const char* name_of_test() const;
   std::string matrix_text(Measure measure, const char* title) const;
   std::string host_text() const;

@@ -15,39 +15,27 @@ namespace railyard {
 
 namespace {
 
-using workload::collective_test::CollectiveTestSpec;
-using workload::kernel_test::KernelTestSpec;
-using workload::layer::LayerSpec;
-using workload::overlap::OverlapSpec;
-using workload::p2p::PointToPointSpec;
+/// A list of kinds, each told by the type of its spec.
+template <class... Runs>
+struct Kinds {
+  static std::unique_ptr<WorkloadRun> make(const Scenario& scenario, platforms::Machine& machine,
+                                           execution::Executor& executor) {
+    std::unique_ptr<WorkloadRun> run;
+    ((std::holds_alternative<typename Runs::Spec>(scenario.workload)
+          ? void(run = std::make_unique<Runs>(scenario, machine, executor))
+          : void()),
+     ...);
+    return run;
+  }
+};
+
+using AllKinds = Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun>;
 
 }  // namespace
 
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
                                                execution::Executor& executor) {
-  if (std::holds_alternative<CollectiveTestSpec>(scenario.workload))
-    return std::make_unique<CollectiveRun>(scenario, machine, executor);
-  if (std::holds_alternative<PointToPointSpec>(scenario.workload))
-    return std::make_unique<PointToPointRun>(scenario, machine, executor);
-  if (std::holds_alternative<KernelTestSpec>(scenario.workload))
-    return std::make_unique<KernelRun>(scenario, machine, executor);
-  if (std::holds_alternative<LayerSpec>(scenario.workload))
-    return std::make_unique<LayerRun>(scenario, machine, executor);
-  if (std::holds_alternative<OverlapSpec>(scenario.workload))
-    return std::make_unique<OverlapRun>(scenario, machine, executor);
-  return std::make_unique<DisaggregatedPrefill>(scenario, machine, executor);
-}
-
-std::uint64_t expected_jobs(const Scenario& scenario) {
-  if (const auto* spec = std::get_if<CollectiveTestSpec>(&scenario.workload))
-    return CollectiveRun::expected_jobs(*spec);
-  if (const auto* spec = std::get_if<PointToPointSpec>(&scenario.workload))
-    return PointToPointRun::expected_jobs(*spec);
-  if (const auto* spec = std::get_if<KernelTestSpec>(&scenario.workload))
-    return spec->kernels.size() * scenario.machine.groups.size();
-  if (const auto* spec = std::get_if<LayerSpec>(&scenario.workload)) return LayerRun::expected_jobs(*spec);
-  if (const auto* spec = std::get_if<OverlapSpec>(&scenario.workload)) return OverlapRun::expected_jobs(*spec);
-  return DisaggregatedPrefill::expected_jobs(scenario);
+  return AllKinds::make(scenario, machine, executor);
 }
 
 std::string machine_text(const Scenario& scenario) {

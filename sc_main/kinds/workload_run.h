@@ -2,7 +2,8 @@
 // is, how its ranks are called, and what it has to tell. Everything that differs between kinds is behind this
 // interface; what all kinds share (machine, links, traffic, the simulation's own figures) is not.
 //
-// A new kind: a struct in Scenario::workload and its loader, a WorkloadRun here, a line in make_workload_run().
+// A new kind: a struct in Scenario::workload and its loader, a WorkloadRun here, its name in the list of kinds
+// (workload_run.cpp).
 #pragma once
 
 #include <map>
@@ -49,6 +50,8 @@ class WorkloadRun {
   virtual std::string progress() const = 0;
   /// Share of the simulation's work that is done, about: 0 to 1.
   virtual double done_ratio() const = 0;
+  /// Rows that jobs.csv would have with everything in it, about.
+  virtual std::uint64_t expected_jobs() const = 0;
   /// What stands still, a line each, for a run that cannot progress.
   virtual std::vector<std::string> blocked() { return executor_.blocked(); }
   virtual std::uint64_t jobs() const { return executor_.jobs(); }
@@ -101,8 +104,6 @@ class WorkloadRun {
 /// @throws InputError for what only arithmetic finds: ranks that do not fit in memory, a data type with no tensor rate
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
                                                execution::Executor& executor);
-/// Rows that jobs.csv would have with everything in it, about.
-std::uint64_t expected_jobs(const Scenario& scenario);
 
 /// "dgx_h100 (8 x H100-SXM5-80GB)", for the heads of tables.
 std::string machine_text(const Scenario& scenario);

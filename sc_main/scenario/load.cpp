@@ -128,7 +128,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
       refuse_model(source, written.compute);
       result.workload = resolve_collective(written.workload.collective, result.machine, source);
       check_groups_used(
-          groups_of(std::get<workload::collective_test::CollectiveTestSpec>(result.workload).gpus, result.machine),
+          groups_of(std::get<workload::collective_bench::CollectiveBenchSpec>(result.workload).gpus, result.machine),
           result.machine, source);
       break;
     case WorkloadKind::p2p:

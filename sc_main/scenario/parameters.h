@@ -11,10 +11,10 @@
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario.h"
 #include "sc_main/scenario/record.h"
-#include "workload/collective_test/spec.h"
-#include "workload/layer/spec.h"
-#include "workload/overlap/spec.h"
-#include "workload/p2p/spec.h"
+#include "workload/bench/collective_spec.h"
+#include "workload/bench/layer_spec.h"
+#include "workload/bench/overlap_spec.h"
+#include "workload/bench/point_to_point_spec.h"
 #include "workload/prefill/spec.h"
 
 namespace railyard::scenario {
@@ -159,8 +159,8 @@ struct SizesSection {
 
 struct CollectiveSection : RanksSection, SizesSection {
   collective::Operation operation = collective::Operation::all_reduce;
-  workload::collective_test::ElementType dtype = workload::collective_test::ElementType::fp32;
-  workload::collective_test::Library library = workload::collective_test::Library::nccl;
+  workload::collective_bench::ElementType dtype = workload::collective_bench::ElementType::fp32;
+  workload::collective_bench::Library library = workload::collective_bench::Library::nccl;
   AlgorithmWord algorithm = AlgorithmWord::automatic;
   ProtocolWord protocol = ProtocolWord::automatic;
   std::uint32_t root = 0;

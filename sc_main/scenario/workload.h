@@ -10,14 +10,14 @@ namespace railyard::scenario {
 workload::Host resolve_host(const HostSection& written);
 workload::prefill::PrefillSpec resolve_prefill(const PrefillSection& written, const transformer::ModelShape& model,
                                                const platforms::MachineSpec& machine, const Source& source);
-workload::collective_test::CollectiveTestSpec resolve_collective(const CollectiveSection& written,
-                                                                 const platforms::MachineSpec& machine,
-                                                                 const Source& source);
+workload::collective_bench::CollectiveBenchSpec resolve_collective(const CollectiveSection& written,
+                                                                   const platforms::MachineSpec& machine,
+                                                                   const Source& source);
 workload::p2p::PointToPointSpec resolve_p2p(const PointToPointSection& written, const platforms::MachineSpec& machine,
                                             const Source& source);
 /// The product of every entry's lists, entry after entry, the last key of the table varying fastest.
-workload::kernel_test::KernelTestSpec resolve_kernels(const KernelSection& written,
-                                                      const platforms::MachineSpec& machine, const Source& source);
+workload::kernel_bench::KernelBenchSpec resolve_kernels(const KernelSection& written,
+                                                        const platforms::MachineSpec& machine, const Source& source);
 workload::layer::LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute,
                                          const transformer::ModelShape& model, const platforms::MachineSpec& machine,
                                          const Source& source);

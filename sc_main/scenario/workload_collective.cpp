@@ -2,7 +2,7 @@
 
 namespace railyard::scenario {
 
-using workload::collective_test::CollectiveTestSpec;
+using workload::collective_bench::CollectiveBenchSpec;
 
 namespace {
 
@@ -15,9 +15,9 @@ std::optional<Value> forced(Word word) {
 
 }  // namespace
 
-CollectiveTestSpec resolve_collective(const CollectiveSection& written, const platforms::MachineSpec& machine,
-                                      const Source& source) {
-  CollectiveTestSpec spec;
+CollectiveBenchSpec resolve_collective(const CollectiveSection& written, const platforms::MachineSpec& machine,
+                                       const Source& source) {
+  CollectiveBenchSpec spec;
   spec.operation = written.operation;
   spec.gpus = resolve_ranks(written, machine, source);
   spec.sizes = resolve_sizes(written, source);

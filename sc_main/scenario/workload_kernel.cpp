@@ -7,7 +7,7 @@ namespace railyard::scenario {
 
 using gpu::KernelOp;
 using gpu::KernelSpec;
-using workload::kernel_test::KernelTestSpec;
+using workload::kernel_bench::KernelBenchSpec;
 
 namespace {
 
@@ -219,10 +219,10 @@ std::uint64_t combinations(const KernelItem& item) {
 
 }  // namespace
 
-KernelTestSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine,
-                               const Source& source) {
+KernelBenchSpec resolve_kernels(const KernelSection& written, const platforms::MachineSpec& machine,
+                                const Source& source) {
   if (written.kernels.empty()) refuse_workload(source, "kernels", "is empty; at least one kernel");
-  KernelTestSpec spec;
+  KernelBenchSpec spec;
   std::uint64_t sequences = 0;
   for (std::uint32_t i = 0; i < written.kernels.size(); ++i) {
     const KernelItem& item = written.kernels[i];

@@ -189,7 +189,7 @@ void add_sizes(Record<Section>& r) {
 }
 
 Record<CollectiveSection> collective_record() {
-  using workload::collective_test::kElementTypeNames;
+  using workload::collective_bench::kElementTypeNames;
   Record<CollectiveSection> r;
   r.choice("op", &CollectiveSection::operation,
            {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"},

@@ -137,3 +137,10 @@ BOOST_AUTO_TEST_CASE(a_device_has_a_window_and_a_branch_of_its_own) {
   BOOST_CHECK_THROW(s.machine.attach(gpus_window, 2, 0, s.machine.spec().nic_pcie), std::logic_error);
   BOOST_CHECK_THROW(s.machine.attach(s.target_adapter, 0, 0, s.machine.spec().nic_pcie), std::logic_error);
 }
+
+BOOST_AUTO_TEST_CASE(fluid_fidelity_is_refused_where_a_users_model_is_attached) {
+  Guests s("machine: {groups: {node: {gpu: L40S, servers: 1}}}\n");
+  BOOST_CHECK_EXCEPTION(s.fabric.model_as_fluid(), std::invalid_argument, [](const std::invalid_argument& error) {
+    return std::string(error.what()).find("_adapter serves a TLM model outside of the fabric") != std::string::npos;
+  });
+}

@@ -8,8 +8,8 @@
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::collective_test::CollectiveTestSpec;
-using workload::kernel_test::KernelTestSpec;
+using workload::collective_bench::CollectiveBenchSpec;
+using workload::kernel_bench::KernelBenchSpec;
 using workload::p2p::PointToPointSpec;
 
 namespace {
@@ -22,11 +22,11 @@ const std::string kKernel = "workload: {kind: kernel, kernels: [{op: copy, bytes
 const std::string kMatrix = "workload: {kind: p2p, test: matrix}\n";
 const std::string kWrite = "machine: {groups: {node: {servers: 2}}}\nworkload: {kind: p2p, test: ib_write_bw}\n";
 
-CollectiveTestSpec collective_of(const std::vector<std::string>& sets) {
-  return std::get<CollectiveTestSpec>(Scratch().load(kCollective, sets).workload);
+CollectiveBenchSpec collective_of(const std::vector<std::string>& sets) {
+  return std::get<CollectiveBenchSpec>(Scratch().load(kCollective, sets).workload);
 }
-KernelTestSpec kernels_of(const std::vector<std::string>& sets) {
-  return std::get<KernelTestSpec>(Scratch().load(kKernel, sets).workload);
+KernelBenchSpec kernels_of(const std::vector<std::string>& sets) {
+  return std::get<KernelBenchSpec>(Scratch().load(kKernel, sets).workload);
 }
 PointToPointSpec p2p_of(const std::string& text, const std::vector<std::string>& sets) {
   return std::get<PointToPointSpec>(Scratch().load(text, sets).workload);
@@ -36,7 +36,7 @@ std::string refusal(const std::string& text, const std::string& set) { return Sc
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_collective_needs_nothing_but_its_operation) {
-  const CollectiveTestSpec s = collective_of({});
+  const CollectiveBenchSpec s = collective_of({});
   BOOST_TEST(s.gpus == (Indices{0, 1, 2, 3, 4, 5, 6, 7}), boost::test_tools::per_element());
   BOOST_TEST(s.sizes.size() == 25u);
   BOOST_TEST(s.sizes.front() == 8u);
@@ -71,14 +71,14 @@ BOOST_AUTO_TEST_CASE(sizes_of_a_collective) {
 }
 
 BOOST_AUTO_TEST_CASE(choices_of_a_collective) {
-  const CollectiveTestSpec s = collective_of({"workload.op=reduce_scatter", "workload.algorithm=pxn",
-                                              "workload.protocol=ll128", "workload.ranks=2", "workload.library=trtllm",
-                                              "workload.dtype=bf16", "workload.skew_us=[0, 1.5]"});
+  const CollectiveBenchSpec s = collective_of({"workload.op=reduce_scatter", "workload.algorithm=pxn",
+                                               "workload.protocol=ll128", "workload.ranks=2", "workload.library=trtllm",
+                                               "workload.dtype=bf16", "workload.skew_us=[0, 1.5]"});
   BOOST_TEST((s.operation == collective::Operation::reduce_scatter));
   BOOST_TEST((s.algorithm == collective::Algorithm::pxn));
   BOOST_TEST((s.protocol == collective::Protocol::ll128));
-  BOOST_TEST((s.library == workload::collective_test::Library::trtllm));
-  BOOST_TEST((s.dtype == workload::collective_test::ElementType::bf16));
+  BOOST_TEST((s.library == workload::collective_bench::Library::trtllm));
+  BOOST_TEST((s.dtype == workload::collective_bench::ElementType::bf16));
   BOOST_TEST((s.skew == std::vector<Time>{Time(), Time::ns(1500)}));
 }
 
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(refused_p2p_tests) {
 }
 
 BOOST_AUTO_TEST_CASE(circumstances_of_kernels) {
-  const KernelTestSpec s =
+  const KernelBenchSpec s =
       kernels_of({"workload.kernels=[{op: gemm, m: 1, n: 1, k: 1}, {op: gemm, m: 1, n: 1, k: 1, split_k: false, "
                   "steady: true, weight_copies: 5, "
                   "launch: synchronous, host_us: 21}, {op: attention_decode, heads: 1, head_dim: 128, split_context: "
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(circumstances_of_kernels) {
 }
 
 BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
-  const KernelTestSpec s =
+  const KernelBenchSpec s =
       kernels_of({"workload.kernels=[{op: copy, bytes: 8}, {op: gemm, m: {min: 1, max: 100, factor: 10}, n: [5, 7], "
                   "k: 3, dtype: [fp8, bf16]}]"});
   BOOST_TEST(s.kernels.size() == 1u + 3 * 2 * 2);
@@ -191,14 +191,14 @@ BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
   BOOST_TEST(s.kernels[3].m == 10u);
   BOOST_TEST(s.kernels[12].m == 100u);
   BOOST_TEST(s.kernels[12].k == 3u);
-  const KernelTestSpec steps =
+  const KernelBenchSpec steps =
       kernels_of({"workload.kernels=[{op: norm, tokens: {min: 1, max: 6, step: 2}, width: 4}]"});
   BOOST_TEST(steps.kernels.size() == 3u);
   BOOST_TEST(steps.kernels[2].tokens == 5u);
 }
 
 BOOST_AUTO_TEST_CASE(a_sweep_makes_every_combination_once) {
-  const KernelTestSpec s = kernels_of(
+  const KernelBenchSpec s = kernels_of(
       {"workload.kernels=[{op: attention_prefill, launch: [graph, stream], dtype: [fp8, bf16], heads: [8, 16], "
        "kv_heads: [2, 4], head_dim: [64, 128], kv_dtype: [fp8, bf16], batch: [1, 2], tokens: [5, 6], "
        "context_tokens: [0, 7]}]"});

@@ -127,6 +127,8 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   virtual bool has_choice(Lid) const { return false; }
 
   FabricContext& context() const { return context_; }
+  /// Whether somebody outside of the fabric is called for each transaction: fluid streams would call nobody.
+  virtual bool needs_trains() const { return false; }
 
  protected:
   // What kinds of device differ in.

@@ -6,7 +6,8 @@
 //
 // Addresses on an initiator's side are those of the fabric: window << kWindowBits plus an offset. A target sees the offset.
 // Contents are not modelled: reads return zeros, and a target is written zeros.
-// On a machine, Machine::attach() maps an adapter's window. Links of adapters stay trains: streams (fluid.h) call no target.
+// On a machine, Machine::attach() maps an adapter's window. Links of adapters need trains: fluid streams call no target, so that fluid fidelity is refused
+// for them.
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -30,6 +31,7 @@ class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
   tlm_utils::simple_target_socket<InitiatorAdapter> socket{"socket"};
 
   bool is_memory() const override { return false; }
+  bool needs_trains() const override { return true; }
   void send(Message& message) override;
   Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const override;
 
@@ -58,6 +60,8 @@ class TargetAdapter : public Endpoint {
   TargetAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window);
 
   tlm_utils::simple_initiator_socket<TargetAdapter> socket{"socket"};
+
+  bool needs_trains() const override { return true; }
 
  protected:
   void receive(Transaction& transaction) override;

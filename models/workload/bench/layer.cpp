@@ -1,4 +1,4 @@
-#include "workload/layer/layer.h"
+#include "workload/bench/layer.h"
 
 #include <fmt/format.h>
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "execution/executor.h"
-#include "workload/layer/plan.h"
+#include "workload/bench/layer_steps.h"
 
 namespace railyard::workload::layer {
 

@@ -1,4 +1,4 @@
-#include "workload/overlap/overlap_test.h"
+#include "workload/bench/overlap_bench.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -63,18 +63,18 @@ collective::Request tp_request() {
 
 }  // namespace
 
-OverlapTest::OverlapTest(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
+OverlapBench::OverlapBench(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
     : spec_(spec),
       executor_(executor),
       compute_(ranks, kCompute, tp_request(), executor.fabric()),
       comm_(ranks, kComm, tp_request(), executor.fabric()),
       quiet_(executor.fabric(), *this) {}
 
-const collective::CollectiveSpec& OverlapTest::plan() {
+const collective::CollectiveSpec& OverlapBench::plan() {
   return compute_.choose(collective_of(spec_.operation), spec_.collective_bytes);
 }
 
-JobLabel OverlapTest::label(What what, std::uint32_t step, std::uint32_t rank) const {
+JobLabel OverlapBench::label(What what, std::uint32_t step, std::uint32_t rank) const {
   Fields fields{};
   fields.method = static_cast<std::uint32_t>(results_.size());
   fields.what = what;
@@ -83,19 +83,19 @@ JobLabel OverlapTest::label(What what, std::uint32_t step, std::uint32_t rank) c
   return JobLabel::of(*this, fields);
 }
 
-void OverlapTest::run_collective(execution::Communicator& communicator, const std::vector<JobRef>& after) {
+void OverlapBench::run_collective(execution::Communicator& communicator, const std::vector<JobRef>& after) {
   executor_.collective(communicator, plan(), label(kCollective, 0, 0), *this, jobs_, after);
   live_ += jobs_.size();
 }
 
-JobRef OverlapTest::run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
-                               const std::vector<JobRef>& after) {
+JobRef OverlapBench::run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
+                                const std::vector<JobRef>& after) {
   ++live_;
   return executor_.kernel(compute_.rank(rank), compute_.stream(rank), std::move(chain), label(what, step, rank), *this,
                           after);
 }
 
-void OverlapTest::run_next() {
+void OverlapBench::run_next() {
   executor_.passed(this, 0);
   begun_ = executor_.fabric().now();
   current_ = MethodResult();
@@ -134,7 +134,7 @@ void OverlapTest::run_next() {
   }
 }
 
-void OverlapTest::run_in_steps(bool fused) {
+void OverlapBench::run_in_steps(bool fused) {
   const gpu::GpuDatasheet& gpu = compute_.rank(0).gpu->datasheet();
   gpu::KernelSpec part = gemm_of(spec_);
   const gpu::KernelTime whole = gpu::kernel_time(gpu, part);
@@ -150,7 +150,7 @@ void OverlapTest::run_in_steps(bool fused) {
   }
 }
 
-void OverlapTest::run_all_gather_steps(const std::vector<gpu::SharedChain>& steps) {
+void OverlapBench::run_all_gather_steps(const std::vector<gpu::SharedChain>& steps) {
   std::vector<std::vector<JobRef>> there(
       ranks(), std::vector<JobRef>(ranks()));  // [rank][step]: its shard of that step has come
   for (std::uint32_t i = 1; i < ranks(); ++i)
@@ -162,7 +162,7 @@ void OverlapTest::run_all_gather_steps(const std::vector<gpu::SharedChain>& step
     for (std::uint32_t i = 0; i < ranks(); ++i) run_kernel(r, kGemm, i, steps[i], {there[r][i]});
 }
 
-void OverlapTest::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& steps) {
+void OverlapBench::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& steps) {
   std::vector<std::vector<JobRef>> product(ranks()), sums(ranks());
   for (std::uint32_t r = 0; r < ranks(); ++r)
     for (std::uint32_t i = 0; i < ranks(); ++i) product[r].push_back(run_kernel(r, kGemm, i, steps[i], {}));
@@ -184,15 +184,15 @@ void OverlapTest::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& 
                sums[r]);
 }
 
-JobRef OverlapTest::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step,
-                               const std::vector<JobRef>& after) {
+JobRef OverlapBench::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step,
+                                const std::vector<JobRef>& after) {
   ++live_;
   return executor_.send(comm_.rank(from), comm_.stream(from),
                         {{comm_.rank(to).gpu->window(), spec_.collective_bytes / ranks()}}, number(TrafficClass::tp),
                         label(kShard, step, from), *this, after);
 }
 
-void OverlapTest::on_job_done(const Job& job) {
+void OverlapBench::on_job_done(const Job& job) {
   const Time after = executor_.fabric().now() - begun_;
   const auto f = job.label().as<Fields>();
   (f.what == kGemm || f.what == kSum ? current_.gemm_done : current_.collective_done) = after;
@@ -208,7 +208,7 @@ void OverlapTest::on_job_done(const Job& job) {
   if (!done()) quiet_.wait();
 }
 
-std::string OverlapTest::name(std::uint64_t arguments) const {
+std::string OverlapBench::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   const char* const method = kMethodNames[static_cast<std::size_t>(spec_.methods[f.method])];
   const std::uint32_t rank = f.rank, step = f.step;
@@ -220,13 +220,13 @@ std::string OverlapTest::name(std::uint64_t arguments) const {
   }
 }
 
-std::uint64_t OverlapTest::of_member(std::uint64_t arguments, std::uint32_t member) const {
+std::uint64_t OverlapBench::of_member(std::uint64_t arguments, std::uint32_t member) const {
   auto f = JobLabel::fields_of<Fields>(arguments);
   f.rank = member;
   return JobLabel::of(*this, f).arguments;
 }
 
-std::string OverlapTest::task(std::uint64_t arguments) const {
+std::string OverlapBench::task(std::uint64_t arguments) const {
   constexpr const char* kTasks[] = {"gemm", "collective", "shard", "sum"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
   return f.what == kCollective ? kTasks[kCollective] : fmt::format("{} {}", kTasks[f.what], std::uint32_t{f.step});

@@ -6,11 +6,11 @@
 
 #include "gpu/kernels/kernel_spec.h"
 
-namespace railyard::workload::kernel_test {
+namespace railyard::workload::kernel_bench {
 
-struct KernelTestSpec {
+struct KernelBenchSpec {
   std::vector<gpu::KernelSpec> kernels;
   std::vector<std::uint32_t> items;  ///< of each kernel: which entry of the list in the scenario it comes from
 };
 
-}  // namespace railyard::workload::kernel_test
+}  // namespace railyard::workload::kernel_bench

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "transformer/layer_plan.h"
-#include "workload/layer/spec.h"
+#include "workload/bench/layer_spec.h"
 
 namespace railyard::workload::layer {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "execution/executor.h"
-#include "workload/p2p/spec.h"
+#include "workload/bench/point_to_point_spec.h"
 #include "workload/quiet.h"
 
 namespace railyard::workload::p2p {

@@ -1,4 +1,4 @@
-#include "workload/p2p/point_to_point.h"
+#include "workload/bench/point_to_point.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
-#include "workload/collective_test/collective_test.h"
+#include "workload/bench/collective_bench.h"
 
 #include <fmt/format.h>
 
 #include "workload/traffic.h"
 
-namespace railyard::workload::collective_test {
+namespace railyard::workload::collective_bench {
 
 using collective::Operation;
 
@@ -28,7 +28,7 @@ std::uint64_t count(Operation operation, ElementType type, Bytes bytes, std::uin
   return by_part ? elements / ranks : elements;
 }
 
-collective::Request request_of(const CollectiveTestSpec& test) {
+collective::Request request_of(const CollectiveBenchSpec& test) {
   collective::Request request;
   request.operation = test.operation;
   request.library = test.library;
@@ -41,13 +41,13 @@ collective::Request request_of(const CollectiveTestSpec& test) {
   return request;
 }
 
-CollectiveTest::CollectiveTest(const CollectiveTestSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
+CollectiveBench::CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
     : spec_(spec),
       executor_(executor),
       communicator_(ranks, 0, request_of(spec), executor.fabric()),
       quiet_(executor.fabric(), *this) {}
 
-void CollectiveTest::run_next() {
+void CollectiveBench::run_next() {
   executor_.passed(this, 0);
   current_ = SizeResult();
   current_.spec = plan(spec_.sizes[finished_.size()]);
@@ -61,24 +61,24 @@ void CollectiveTest::run_next() {
     executor_.collective(communicator_, current_.spec, JobLabel::of(*this, Fields{i, 0}), *this, jobs_);
 }
 
-std::string CollectiveTest::name(std::uint64_t arguments) const {
+std::string CollectiveBench::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   if (f.is_skew != 0) return "skew";
   return fmt::format("{}_Bytes[{}]_It[{}]", collective::initials(current_.spec.operation), current_.spec.bytes,
                      f.iteration);
 }
 
-std::string CollectiveTest::task(std::uint64_t arguments) const {
+std::string CollectiveBench::task(std::uint64_t arguments) const {
   if (JobLabel::fields_of<Fields>(arguments).is_skew != 0) return "skew";
   return fmt::format("{} {}", collective::kOperationNames[static_cast<std::size_t>(current_.spec.operation)],
                      current_.spec.bytes);
 }
 
-Recorded CollectiveTest::recorded(std::uint64_t arguments) const {
+Recorded CollectiveBench::recorded(std::uint64_t arguments) const {
   return JobLabel::fields_of<Fields>(arguments).is_skew != 0 ? Recorded::never : Recorded::stage;
 }
 
-void CollectiveTest::on_collective_done(const collective::Collective& collective, const JobLabel& label) {
+void CollectiveBench::on_collective_done(const collective::Collective& collective, const JobLabel& label) {
   if (label.as<Fields>().iteration == 0) {
     current_.first_entry = collective.first_entry();
     current_.last_entry = collective.last_entry();
@@ -90,4 +90,4 @@ void CollectiveTest::on_collective_done(const collective::Collective& collective
   if (!done()) quiet_.wait();
 }
 
-}  // namespace railyard::workload::collective_test
+}  // namespace railyard::workload::collective_bench

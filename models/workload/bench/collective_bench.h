@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "execution/executor.h"
-#include "workload/collective_test/spec.h"
+#include "workload/bench/collective_spec.h"
 #include "workload/quiet.h"
 
-namespace railyard::workload::collective_test {
+namespace railyard::workload::collective_bench {
 
 using execution::Executor;
 using execution::Job;
@@ -42,12 +42,12 @@ double busbw_factor(collective::Operation operation, std::uint32_t ranks);
 /// Elements in the column "count": of an all-gather, reduce-scatter or all-to-all, those of one rank's part.
 std::uint64_t count(collective::Operation operation, ElementType type, Bytes bytes, std::uint32_t ranks);
 /// What is forced, for every size; the library's rules choose the rest.
-collective::Request request_of(const CollectiveTestSpec& test);
+collective::Request request_of(const CollectiveBenchSpec& test);
 
-class CollectiveTest : private JobClient, private JobNamer, private QuietClient {
+class CollectiveBench : private JobClient, private JobNamer, private QuietClient {
  public:
   /// @param ranks  each with a stream for the collectives
-  CollectiveTest(const CollectiveTestSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
+  CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start() { run_next(); }
   bool done() const { return finished_.size() == spec_.sizes.size(); }
@@ -72,7 +72,7 @@ class CollectiveTest : private JobClient, private JobNamer, private QuietClient 
   const char* kind(std::uint64_t) const override { return "test"; }
   Recorded recorded(std::uint64_t arguments) const override;
 
-  CollectiveTestSpec spec_;
+  CollectiveBenchSpec spec_;
   Executor& executor_;
   execution::Communicator communicator_;
   QuietWaiter quiet_;
@@ -81,4 +81,4 @@ class CollectiveTest : private JobClient, private JobNamer, private QuietClient 
   std::vector<JobRef> jobs_;  // kept to spare allocations
 };
 
-}  // namespace railyard::workload::collective_test
+}  // namespace railyard::workload::collective_bench

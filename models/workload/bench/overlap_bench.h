@@ -18,7 +18,7 @@
 
 #include "execution/executor.h"
 #include "gpu/kernels/kernel_spec.h"
-#include "workload/overlap/spec.h"
+#include "workload/bench/overlap_spec.h"
 #include "workload/quiet.h"
 
 namespace railyard::workload::overlap {
@@ -43,12 +43,12 @@ struct MethodResult {
 /// The product of one rank.
 gpu::KernelSpec gemm_of(const OverlapSpec& spec);
 
-class OverlapTest : private JobClient, private JobNamer, private QuietClient {
+class OverlapBench : private JobClient, private JobNamer, private QuietClient {
  public:
   /// Streams of a rank: products; communication that runs beside them.
   enum Stream : std::size_t { kCompute, kComm };
   /// @pre the ranks have these streams, and their GPUs a tensor rate for the data type
-  OverlapTest(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
+  OverlapBench(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start() { quiet_.wait(); }  // nothing can be sent before the simulation runs
   bool done() const { return results_.size() == spec_.methods.size(); }

@@ -8,7 +8,7 @@
 
 #include "collective/spec.h"
 
-namespace railyard::workload::collective_test {
+namespace railyard::workload::collective_bench {
 
 /// Elements as nccl-tests counts them, with its own names.
 enum class ElementType : std::uint8_t { bf16, fp16, fp32, fp64, fp8, int8, int32, int64 };
@@ -22,7 +22,7 @@ constexpr Bytes bytes_of(ElementType type) {
 
 using collective::Library;
 
-struct CollectiveTestSpec {
+struct CollectiveBenchSpec {
   collective::Operation operation = collective::Operation::all_reduce;
   std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups; at least two, none twice
   std::vector<Bytes> sizes;         ///< in the order in which they run
@@ -37,4 +37,4 @@ struct CollectiveTestSpec {
   std::vector<Time> skew;  ///< by rank; empty: none
 };
 
-}  // namespace railyard::workload::collective_test
+}  // namespace railyard::workload::collective_bench

@@ -1,4 +1,4 @@
-#include "workload/layer/plan.h"
+#include "workload/bench/layer_steps.h"
 
 #include "transformer/parameters.h"
 

@@ -11,9 +11,9 @@
 
 #include "execution/executor.h"
 #include "gpu/kernels/kernel_spec.h"
-#include "workload/kernel_test/spec.h"
+#include "workload/bench/kernel_spec.h"
 
-namespace railyard::workload::kernel_test {
+namespace railyard::workload::kernel_bench {
 
 using execution::Executor;
 using execution::Job;
@@ -29,11 +29,11 @@ struct KernelResult {
   Time elapsed;  ///< of one that is over
 };
 
-class KernelTest : private JobClient, private JobNamer {
+class KernelBench : private JobClient, private JobNamer {
  public:
   /// @pre every GPU has a tensor rate for the data type of every GEMM
   /// @param ranks  one for each GPU, numbered from 0, each with a stream
-  KernelTest(const KernelTestSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
+  KernelBench(const KernelBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start();
   bool done() const { return left_ == 0; }
@@ -55,7 +55,7 @@ class KernelTest : private JobClient, private JobNamer {
   const char* kind(std::uint64_t) const override { return "test"; }
   Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
-  const KernelTestSpec& spec_;
+  const KernelBenchSpec& spec_;
   Executor& executor_;
   std::vector<Rank*> ranks_;
   std::vector<std::vector<KernelResult>> results_;  // by GPU
@@ -63,4 +63,4 @@ class KernelTest : private JobClient, private JobNamer {
   std::size_t left_;
 };
 
-}  // namespace railyard::workload::kernel_test
+}  // namespace railyard::workload::kernel_bench
