@@ -117,7 +117,7 @@ void Fabric::model_as_fluid() {
 }
 
 void Fabric::model_as_fluid(Device& device, PortId port) {
-  for (const Device* end : {&device, static_cast<const Device*>(device.port(port).peer)})
+  for (const Device* end : {&device, device.port(port).peer})
     if (end->needs_trains())
       throw std::invalid_argument(
           std::string(end->name()) +
