@@ -10,7 +10,6 @@ from test_kinds import documented
 
 MODEL = ROOT / "tests" / "models" / "tiny.json"
 SHAPE = json.loads(MODEL.read_text())
-SAMPLE = ROOT.parent / "shared" / "reference" / "samples" / "llmservingsim" / "profile" / "RTX4090" / "meta-llama" / "Llama-3.1-8B" / "bf16"
 DENSE = ["embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "gate_up_proj", "act_fn", "down_proj", "final_layernorm"]
 KERNELS = {"rmsnorm": "layernorm", "qkv": "qkv_proj", "rotary": "rotary_emb", "o_proj": "o_proj", "gate_up": "gate_up_proj",
            "activation": "act_fn", "down": "down_proj"}
@@ -147,22 +146,6 @@ def test_bad_bundles_are_one_line(tmp_path, bundle):
     kernels.write_text("compute: {profile: bundle}\nworkload: {kind: kernel, kernels: [{op: copy, bytes: 1}]}\n")
     result = run("plx_box", kernels)
     assert result.returncode == 2 and "compute.profile: this workload.kind runs no model" in result.stderr
-
-
-@pytest.mark.skipif(not SAMPLE.exists(), reason="the sample profile is not at hand")
-def test_a_real_bundle(tmp_path):
-    path = tmp_path / "s.yaml"
-    path.write_text(f"model: {{config: {ROOT}/scenarios/models/llama-3.1-8b.json}}\nmachine: {{groups: {{node: {{gpu: RTX-4090}}}}}}\n"
-                    f"compute: {{profile: {SAMPLE}}}\nworkload: {{kind: layer, phase: decode, batch: 16, context_tokens: 1024}}\n")
-    succeed("plx_box", path, "--out", tmp_path / "out", "--quiet")
-    steps = {step["name"]: float(step["time_us"]) for step in rows(tmp_path / "out" / "layer.csv")}
-    dense = {(row["layer"], row["tokens"]): float(row["time_us"]) for row in rows(SAMPLE / "tp1" / "dense.csv")}
-    attention = [float(row["time_us"]) for row in rows(SAMPLE / "tp1" / "attention.csv")
-                 if (row["prefill_chunk"], row["n_decode"], row["kv_decode"]) == ("0", "16", "1024")]
-    assert steps["attention.qkv"] == pytest.approx(dense["qkv_proj", "16"], rel=1e-6)
-    assert steps["mlp.down"] == pytest.approx(dense["down_proj", "16"], rel=1e-6)
-    assert [steps["attention.attention"]] == pytest.approx(attention, rel=1e-6)
-    assert summary(tmp_path / "out")["compute"]["extrapolated"] == {}
 
 
 def test_experts_take_the_time_of_their_block(tmp_path, bundle):

@@ -450,10 +450,3 @@ def test_the_shipped_mooncake_trace_runs(tmp_path):
     first = lines[0]["timestamp"]
     expected = [((line["timestamp"] - first) * 10**6, line["input_length"], line["output_length"]) for line in lines]
     served(run_trace("dgx_h100", tmp_path, "mooncake", trace, 2), expected)
-
-
-def test_the_real_azure_sample_runs(tmp_path):
-    trace = ROOT.parent / "shared" / "reference" / "samples" / "azure" / "AzureLLMInferenceTrace_conv_head4000.csv"
-    if not trace.exists():
-        pytest.skip("no sample of the Azure trace beside the project")
-    served(run_trace("plx_box", tmp_path, "azure", trace, 3), azure_rows(trace, 3))

@@ -11,8 +11,6 @@ using transformer::ModelShape;
 
 namespace {
 
-const std::string kSamples = kSource + "/../shared/reference/samples";
-
 ModelShape shipped(const std::string& name) {
   const Scratch scratch;
   return scratch.load_with({"model.config=" + kSource + "/scenarios/models/" + name + ".json", "workload.prefill.tp=1"})
@@ -349,38 +347,4 @@ BOOST_AUTO_TEST_CASE(trace_errors_cite_the_line) {
              "raise rate_scale");
   BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 17999000, \"input_length\": 1, \"output_length\": 1}\n") ==
              "accepted");
-}
-
-BOOST_AUTO_TEST_CASE(real_azure_sample) {
-  const std::string file = kSamples + "/azure/AzureLLMInferenceTrace_conv_head4000.csv";
-  if (!std::filesystem::exists(file)) {
-    BOOST_TEST_MESSAGE("skipped: no Azure sample beside the project");
-    return;
-  }
-  const Scratch scratch;
-  const auto all = scratch.load_with({"workload.requests={format: azure, file: " + file + "}"}).prefill().requests;
-  BOOST_TEST(all.size() == 4000u);
-  const auto r =
-      scratch.load_with({"workload.requests={format: azure, file: " + file + ", max_count: 200, rate_scale: 2}"})
-          .prefill()
-          .requests;
-  BOOST_TEST(r.size() == 200u);
-  BOOST_TEST(r[0].prompt_tokens == 374u);
-  BOOST_TEST(r[1].output_tokens == 109u);
-  BOOST_TEST(r[1].arrival.fs() == 2'157'289'500'000'000ull);
-  BOOST_TEST(r[199].arrival.fs() * 2 == all[199].arrival.fs());
-}
-
-BOOST_AUTO_TEST_CASE(real_mooncake_sample) {
-  const std::string file = kSamples + "/mooncake/conversation_trace_head1000.jsonl";
-  if (!std::filesystem::exists(file)) {
-    BOOST_TEST_MESSAGE("skipped: no Mooncake sample beside the project");
-    return;
-  }
-  const Scratch scratch;
-  const auto r = scratch.load_with({"workload.requests={format: mooncake, file: " + file + "}"}).prefill().requests;
-  BOOST_TEST(r.size() == 1000u);
-  BOOST_TEST(r[0].prompt_tokens == 6758u);
-  BOOST_TEST(r[999].prompt_tokens == 19399u);
-  BOOST_TEST((r[999].arrival == Time::ms(330000)));
 }

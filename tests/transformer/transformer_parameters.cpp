@@ -1,8 +1,6 @@
 #define BOOST_TEST_MODULE transformer_parameters
-#include <yaml-cpp/yaml.h>
 #include <boost/test/unit_test.hpp>
 
-#include <filesystem>
 #include <numeric>
 
 #include "gpu/kernels/attention.h"
@@ -163,28 +161,4 @@ BOOST_AUTO_TEST_CASE(layers_of_two_kinds) {
   BOOST_TEST(pairs(1000, 0) == 100 * 101 / 2 + 900 * 100);
   BOOST_TEST(pairs(60, 0) + pairs(60, 60) + pairs(880, 120) == pairs(1000, 0));
   BOOST_TEST(pairs(1, 4000) == 100);
-}
-
-BOOST_AUTO_TEST_CASE(derived_values_of_the_reference_table) {
-  const std::string path = std::string(RAILYARD_SOURCE_DIR) + "/../shared/reference/models.yaml";
-  if (!std::filesystem::exists(path)) {
-    BOOST_TEST_MESSAGE("skipped: models.yaml is not at hand");
-    return;
-  }
-  const YAML::Node models = YAML::LoadFile(path)["models"];
-  for (const ModelShape& m : {llama_8b(), llama_70b(), llama_405b(), qwen_72b(), mixtral_8x7b()}) {
-    const YAML::Node entry = models[m.name], derived = entry["derived"];
-    BOOST_TEST_CONTEXT(m.name) {
-      BOOST_TEST(entry["hidden"].as<std::uint32_t>() == m.hidden);
-      BOOST_TEST(entry["vocab"].as<std::uint32_t>() == m.vocab);
-      BOOST_TEST(derived["total_params"].as<std::uint64_t>() == total_parameters(m));
-      const Stage all{m.layers, true, true};
-      BOOST_TEST(derived["kv_bytes_per_token_bf16"].as<std::uint64_t>() == kv_bytes_per_token(m, all, 1));
-      const double attention = derived["attn_score_flops_per_token_per_ctx_token"].as<double>();
-      BOOST_TEST(derived["fwd_flops_per_token_excl_attn"].as<double>() ==
-                 prefill_flops(m, m.layers, 1, 0) - m.layers * 4.0 * m.heads * m.head_dim + head_flops(m, 1));
-      const double one = prefill_flops(m, m.layers, 1, 1000), next = prefill_flops(m, m.layers, 1, 1001);
-      BOOST_TEST(next - one == attention);
-    }
-  }
 }
