@@ -26,9 +26,7 @@ class Index {
 
 using GpuId = Index<struct GpuTag>;    ///< a GPU of the machine, over all groups and servers
 using NicId = Index<struct NicTag>;    ///< a NIC of the machine
-using RankId = Index<struct RankTag>;  ///< a logical rank of the workload
 using PortId = Index<struct PortTag>;  ///< a port of one device
-using JobId = Index<struct JobTag>;    ///< a job of one dispatcher
 
 /// std::vector indexable only by its own index type.
 template <class I, class T>

@@ -1,5 +1,5 @@
-// Who follows causes inside collectives: what made a member go on, from its peers' entries to its own end. What happens while
-// a message lands, a member enters or a put-off event comes up again happens because of it.
+// Listens to causes inside collectives: which event let a member continue, from the entries of its peers to its own end. The
+// cause of what happens now is the event being processed: a message lands, a member enters, or a deferred action is taken up.
 #pragma once
 
 #include <cstdint>

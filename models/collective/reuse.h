@@ -1,12 +1,14 @@
-// Collectives computed once and reused. On links that no other traffic can reach, a collective is a function of its graph, its
-// bytes, its members and when each of them entered: if the links are quiet when it begins, the same one takes the same course
-// again. What is kept of it is when each member was done, what it added to the counters of its links and what it took of its
-// members' memories, step by step; a replay adds just that. Where the use of links is asked for in the middle of a collective
-// (Fabric::follow_charges), a course also holds when each link was charged. So a run is the same whether a course is replayed or simulated.
+// Collectives that are simulated once and then replayed. On links that no other traffic can reach, a collective is a function of
+// its graph, its bytes, its members and the times at which they entered. If the links are quiet when it begins, an equal
+// collective takes the same course. A course records when each member was done, what the collective added to the counters of
+// its links, and what it took of its members' memories, step by step. A replay adds the same. Where the use of links is asked
+// for in the middle of a collective (Fabric::follow_charges), a course also records when each link was charged. A run gives the
+// same results whether its courses are replayed or simulated.
 //
-// Who is alone is proved before the run, from the routes of everything the workload can send (see isolate()). A late member,
-// links that are not quiet, or a listener that follows one of them: then it is simulated. So it is where the next collective of
-// the group may begin before its credits are home: what it left behind would be missed.
+// isolate() proves before the run which groups are alone on their links, from the routes of everything the workload can send. A
+// collective is simulated, not replayed, if a member is late, if its links are not quiet, or if a listener follows one of them;
+// and also if the next collective of the group may begin before all credits have returned, because a replay does not leave
+// those credits behind.
 #pragma once
 
 #include <map>

@@ -50,7 +50,7 @@ class Executor : private collective::CollectiveClient {
   /// A row for something that several jobs make up.
   void record(const JobRecord& record) { sink_.on_job(record); }
 
-  /// Before the first job. Both outlive the dispatcher or its run.
+  /// Before the first job. Both outlive the executor or its run.
   void follow(JobListener& jobs, collective::CauseListener& causes) {
     listener_ = &jobs;
     collectives_.follow(causes);

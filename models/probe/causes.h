@@ -1,5 +1,5 @@
-// Chains of causes, as long as anybody may still go back along them: each link of a chain is a piece of time, and knows the
-// piece before. Counted references; a chain that nobody holds any more is taken back, piece by piece.
+// Chains of causes. Each link of a chain is a piece of time with a reference to the piece before. References are counted: a chain
+// that nothing refers to is freed, piece by piece.
 #pragma once
 
 #include <algorithm>

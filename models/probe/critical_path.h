@@ -1,20 +1,20 @@
-// The critical path of a run: listens to jobs, collectives and messages, and keeps for each what it goes back to, instant by
-// instant, so that the end of the run, and each thing that a metric measures, is a chain of jobs, transfers and waits without a
-// gap. It decides nothing: a run is the same with and without.
+// The critical path of a run. The listener keeps a cause for each job, collective and message. The end of the run, and each interval
+// that a metric measures, is then a chain of jobs, transfers and waits without a gap. It decides nothing: a run is the same with
+// and without it.
 //
 //   CriticalPath path(fabric, {group_of_port}, groups);
-//   dispatcher.follow(path, path);                      // before the first job
+//   executor.follow(path, path);                        // before the first job
 //   sc_start();
 //   path.end();                                         // and path.measures()
 //
-// A job goes back to the last of what it waited for: the job before it in its stream, jobs of other streams, the instant at
-// which it was emitted. A member of a collective goes back, message by message, to the entry of the member whose bytes came last.
-// What happens goes back to the event in which it happens; where nothing did, the chain begins.
+// The cause of a job is the last of the things that it waited for: the job before it in its stream, jobs of other streams, or the
+// event that emitted it. The cause of a member of a collective is found message by message, back to the entry of the member whose
+// bytes came last. The cause of an event is the event in which it was created; where there is none, the chain begins.
 //
-// What if something were free? Beside the true instants, each job carries the instant at which it would have been done, had
-// one kind of cost, one traffic class or one group of links taken no time: the latest of what it waited for, all of it and not
-// only the last, plus its own time without that cost. This is first order: inside a collective only the chain is followed, what
-// others queue for stays as it was, and the order of jobs does, too.
+// What if something were free? Beside its true end, each job carries the time at which it would have ended if one kind of cost, one
+// traffic class or one group of links took no time: the latest end of everything it waited for, plus its own time without that
+// cost. This is first order: inside a collective only the chain is followed; queues of other traffic and the order of jobs stay as
+// they were.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Who follows streams, as kinds of workload see it: each attaches its ranks' streams and says how their tasks are called.
+// The interface through which kinds of workload attach the streams of their ranks to waveforms and timelines, with the names of the
+// tasks.
 #pragma once
 
 #include <functional>

@@ -1,14 +1,14 @@
-// Host software of a serving engine: time of CPUs that requests and steps pass through beside the GPUs. Plain arithmetic, for
-// every kind of workload that serves requests.
+// Host software of a serving engine: CPU time that requests and steps take beside the GPUs. Plain arithmetic, for every kind of
+// workload that serves requests.
 //
 //   request   a request reaches the queue `request_us` after its arrival: API server, tokenizer
-//   step      before the first kernel of a step, `step_us` and `sequence_us` for each of its sequences: scheduler, inputs
-//   layer     where kernels are launched one by one, a layer's kernels can begin when they are launched, `layer_us` a layer
+//   step      before the first kernel of a step, `step_us`, and `sequence_us` for each of its sequences: scheduler, inputs
+//   layer     where kernels are launched one by one, the kernels of a layer can begin when they are launched: `layer_us` a layer
 //   token     an output token reaches the client `token_us` after the step that made it: detokenizer, streaming
 //
-// A synchronous engine prepares a step when the one before has left the GPUs: a step takes the sum of host and GPU. An
-// asynchronous one prepares it when the one before begins there: a step takes the longer of the two, and a request that comes
-// while a step is prepared waits for the one after.
+// A synchronous engine prepares a step when the step before has left the GPUs, so a step takes the sum of host and GPU time. An
+// asynchronous engine prepares a step when the step before begins on the GPUs, so a step takes the longer of the two times; a
+// request that arrives while a step is prepared waits for the next step.
 #pragma once
 
 #include <cstdint>

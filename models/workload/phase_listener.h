@@ -1,5 +1,5 @@
-// Who follows the phases of a run that metrics are about, such as prefill and decode; they may overlap, and come again. It decides
-// nothing.
+// Listens to the phases of a run that metrics are about, such as prefill and decode. Phases may overlap and may come again. A
+// listener decides nothing.
 #pragma once
 
 #include <cstddef>

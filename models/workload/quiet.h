@@ -1,4 +1,5 @@
-// Waits until nothing is under way in a fabric: tests that run one after another each find it as the first one did.
+// Waits until no transaction and no credit is under way in a fabric. Tests that run one after the other then all start from the
+// same state.
 #pragma once
 
 #include "transport/fabric.h"

@@ -1,4 +1,4 @@
-// Who follows requests: where each one is on its way, and the KV cache that is promised to those that were let in. It decides
+// Listens to requests: the phase of each request, and the KV cache that is promised to admitted requests. A listener decides
 // nothing.
 #pragma once
 

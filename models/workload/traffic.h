@@ -1,4 +1,4 @@
-// What crosses the fabric, for arbitration and for reports.
+// The classes of traffic on the fabric, for arbitration and for reports.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Streams, jobs and the dispatcher: what begins when.
+// Streams, jobs and the executor: what begins when.
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
 

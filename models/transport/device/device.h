@@ -64,7 +64,7 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     Device& owner;
     const PortId id;
     std::uint32_t listener_mark = 0;  ///< the listener's own, to find its books of this port
-    FluidPort* fluid = nullptr;       ///< in fluid fidelity: who shares it (fluid_rates.h)
+    FluidPort* fluid = nullptr;       ///< in fluid fidelity: who shares it (fluid/rates.h)
     Rate receive_rate;                ///< line rate of the other direction
     Time wake = Time::max();          ///< the pending wake-up, if any
     EgressPort egress;

@@ -2,7 +2,7 @@
 // course of each train does not matter; trains remain the reference.
 //
 // Messages of one (source, target, class, engine, channel) follow each other in a stream, as in a queue pair. A stream drains its
-// front message at its rate (fluid_rates.h), which is solved anew when streams start and end. A message takes what it would
+// front message at its rate (rates.h), which is solved anew when streams start and end. A message takes what it would
 // take alone (path.h), to the femtosecond, with the time of its slowest stage stretched by alone rate / rate.
 //
 // What is lost against trains: buffers fill and drain in no time, so nothing is held up behind a blocked front, a shallow

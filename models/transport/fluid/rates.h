@@ -1,5 +1,5 @@
 // Max-min rates of fluid streams: each port offers each of its streams what it would get there if it asked for all
-// (fluid_shares.h), given what the rest of the way lets the others use; a stream takes its smallest offer. Ports whose streams'
+// (shares.h), given what the rest of the way lets the others use; a stream takes its smallest offer. Ports whose streams'
 // other offers have changed are asked again until nothing changes, so that a stream that starts or ends moves only what it
 // touches. Acks and read requests of the other direction come off a line's capacity.
 //

@@ -1,9 +1,8 @@
-// workload.kind: collective: nccl-tests on the simulated machine. One size after another, each on a quiet fabric: every
-// rank enters the collective (later by its skew), again and again if there are several iterations, back to back as from
-// a stream.
+// workload.kind: collective: nccl-tests on the simulated machine. Sizes run one after the other, each on a quiet fabric. Every rank
+// enters the collective, later by its skew if it has one; several iterations follow each other back to back, as from a stream.
 //
-// Time of a size, as nccl-tests has it: from the last rank's entry until the last rank is done, per iteration. algbw =
-// size / time; busbw = algbw times what the busiest link of an ideal algorithm carries of each byte: 2(n-1)/n for an
+// The time of a size is that of nccl-tests: from the entry of the last rank until the last rank is done, per iteration. algbw =
+// size / time. busbw = algbw times what the busiest link of an ideal algorithm carries of each byte: 2(n-1)/n for an
 // all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all, 1 for broadcast and send/recv (NVIDIA/nccl-tests
 // doc/PERFORMANCE.md).
 #pragma once

@@ -1,4 +1,4 @@
-// workload.kind: collective, typed and validated: what nccl-tests is told on its command line. Plain data; no SystemC.
+// workload.kind: collective, typed and validated: the options of nccl-tests' command line. Plain data; no SystemC.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
-// workload.kind: kernel: kernels timed one after another, each alone on its GPU. Several GPUs (one of each group) run the same
-// list beside each other, without meeting.
+// workload.kind: kernel: kernels that run one after the other, each alone on its GPU. One GPU of each group runs the list; GPUs do
+// not influence each other.
 //
-// A kernel's time is the formula's (gpu/kernels/kernel_spec.h) as it elapses on the SM array, so that an event which slows
-// the GPU down shows.
+// The time of a kernel is that of its formula (gpu/kernels/kernel_spec.h), elapsed on the SM array, so that an event that slows the
+// GPU shows in the result.
 #pragma once
 
 #include <deque>

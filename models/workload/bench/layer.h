@@ -1,5 +1,5 @@
-// workload.kind: layer: one transformer layer, kernel by kernel, on tensor-parallel ranks, its collectives on the fabric. All
-// ranks begin together; what a step takes is told as the first rank has it.
+// workload.kind: layer: one transformer layer, kernel by kernel, on tensor-parallel ranks, with its collectives on the fabric. All
+// ranks begin together. Reported step times are those of rank 0.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,5 @@
-// workload.kind: overlap, typed and validated: a matrix product and the collective that it depends on, or runs beside. Plain
-// data; no SystemC.
+// workload.kind: overlap, typed and validated: a matrix product, and the collective that it depends on or runs beside. Plain data; no
+// SystemC.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// workload.kind: p2p, typed and validated: what p2pBandwidthLatencyTest and perftest are told. Plain data; no SystemC.
+// workload.kind: p2p, typed and validated: the options of p2pBandwidthLatencyTest and perftest. Plain data; no SystemC.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
-// The decode grid at work: at each step the requests whose KV has landed form one batch, up to max_batch, first come first
-// served; the step passes through every stage, its sampled tokens go back to the first stage, and the next step begins.
+// Decode steps on the decode grid. The batch of a step holds the requests whose KV has landed, up to max_batch, first come first
+// served. The step passes through every stage; its sampled tokens return to the first stage; then the next step begins.
 //
-// The batch of a step is made up when the step before is done; by an asynchronous host when the step before begins, so that its
-// own time is hidden behind that step.
+// A synchronous host makes up the batch of a step when the step before is done. An asynchronous host does so when the step before
+// begins, and hides its own time behind that step.
 #pragma once
 
 #include <deque>

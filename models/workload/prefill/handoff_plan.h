@@ -1,6 +1,5 @@
-// Who sends which KV bytes to whom when a prompt moves from the prefill grid to the decode grid: the layers that a prefill
-// stage and a decode stage share, times the KV heads that the decode rank needs from that prefill rank. Where prefill ranks
-// replicate a head, decode ranks take turns among the replicas.
+// Which KV bytes each prefill rank sends to each decode rank: the layers that their two stages share, times the KV heads that the
+// decode rank needs from that prefill rank. Where prefill ranks replicate a head, decode ranks take turns among the replicas.
 #pragma once
 
 #include <vector>

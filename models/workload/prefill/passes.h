@@ -1,14 +1,14 @@
-// Forward passes through a pipeline of tensor-parallel stages: a prompt's chunk on the prefill grid, a batch's step on the
-// decode grid. A pass is emitted whole, stage after stage, as jobs in the ranks' streams:
+// Forward passes through a pipeline of tensor-parallel stages: a chunk of a prompt on the prefill grid, or a step of a batch on
+// the decode grid. A pass is emitted as a whole, stage after stage, as jobs in the streams of the ranks:
 //
 //   [wait for the activations of stage p-1] [all-gather of their shards]
-//   per layer: the steps of its plan (transformer/layer_plan.h)             (the tensor-parallel gate is the all-reduce)
+//   per layer: the steps of its plan (transformer/layer_plan.h)
 //   [LM head on the last stage] send to the same t of stage p+1
 //
-// Where the engine's host takes time (workload/host.h), it prepares the pass before the first kernel of stage 0, and launches each
-// layer before its attention kernels: jobs in the host stream of the stage's rank t = 0, for all t.
+// Where the engine's host takes time (workload/host.h), the host prepares the pass before the first kernel of stage 0 and launches
+// each layer before its attention kernels. These are jobs in the host stream of the stage's rank t = 0, for all ranks of the stage.
 //
-// Streams are in order, so stage p turns to the next pass at once: passes are pipelined.
+// Streams are in order, and stage p starts the next pass as soon as it has finished this one: passes are pipelined.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,6 @@
-// The prefill grid at work: admitted prompts become chunks, chunks become passes, and what a pass leaves in a rank's KV cache
-// is handed to its decode owners. Stage 0 is given its next chunk when it begins the last one, so that it never runs dry.
+// Prefill on the prefill grid. Admitted prompts become chunks, and chunks become passes. The KV cache that a pass leaves on a rank
+// is handed to the decode ranks that need it. Stage 0 receives its next chunk when it begins the chunk before, so that it is never
+// idle for lack of a chunk.
 #pragma once
 
 #include <deque>

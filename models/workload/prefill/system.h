@@ -1,8 +1,8 @@
-// Disaggregated prefill, the main job: prompts are prefilled in chunks on one grid of GPUs, their KV cache is handed to another
-// grid and decoded there.
+// Disaggregated prefill, the main kind of workload: prompts are prefilled in chunks on one grid of GPUs; their KV cache is handed
+// to another grid and decoded there.
 //
-// Requests are admitted first come first served, each when both grids have room for its KV: what is handed off always finds
-// its place, and memory is never over-committed. The prefill grid lets go of a request's KV when the handoff has landed.
+// Requests are admitted first come first served, each when both grids have room for its KV. A handoff therefore always finds
+// memory, and memory is never over-committed. The prefill grid frees the KV of a request when the handoff has landed.
 #pragma once
 
 #include <deque>
