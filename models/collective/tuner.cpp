@@ -7,6 +7,7 @@
 
 #include "collective/nccl_graph.h"
 #include "collective/program.h"
+#include "infiniband/nic.h"
 
 namespace railyard::collective {
 

@@ -2,6 +2,9 @@
 
 #include <stdexcept>
 
+#include "infiniband/nic.h"
+#include "pcie/host_memory.h"
+
 namespace railyard::gpu {
 
 using transport::Message;
@@ -68,6 +71,10 @@ Gpu::Part Gpu::written_over_pcie(Message& message, std::uint64_t address, Bytes 
   part.engine_payload_bytes = config_.pcie_write_bytes;
   return part;
 }
+
+void Gpu::reaches(pcie::HostMemory& host) { host.serve(window(), *this); }
+
+transport::Path Gpu::fetch_path(const pcie::HostMemory& from) const { return pull_path(from.window()); }
 
 void Gpu::stage(Message& message, pcie::HostMemory& into, Bytes bytes) {
   inject(pcie(), written_over_pcie(message, transport::window_base(into.window()), bytes));

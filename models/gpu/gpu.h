@@ -8,10 +8,14 @@
 
 #include "gpu/datasheet.h"
 #include "gpu/sm_array.h"
-#include "infiniband/nic.h"
 #include "nvlink/nvlink.h"
-#include "pcie/host_memory.h"
+#include "pcie/copy_engine.h"
+#include "transport/device/reader.h"
 #include "transport/fabric.h"
+
+namespace railyard::infiniband {
+class Nic;
+}
 
 namespace railyard::gpu {
 
@@ -87,7 +91,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
     Reader::links_changed();
   }
   /// Copies of its memory to and from a host's.
-  void reaches(pcie::HostMemory& host) { host.serve(window(), *this); }
+  void reaches(pcie::HostMemory& host);
   transport::Path path_to(transport::Window destination, std::uint8_t traffic_class,
                           transport::Engine engine) const override;
   transport::Path path_of(const transport::Message& message) const override;
@@ -98,7 +102,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
  private:
   void fetch(transport::Message& message, pcie::HostMemory& from, Bytes bytes) override;
   void stage(transport::Message& message, pcie::HostMemory& into, Bytes bytes) override;
-  transport::Path fetch_path(const pcie::HostMemory& from) const override { return pull_path(from.window()); }
+  transport::Path fetch_path(const pcie::HostMemory& from) const override;
   /// Its writes over PCIe to an address.
   transport::Path pcie_path(std::uint64_t address) const;
   Time memory_latency() const { return Time::nanoseconds(config_.datasheet->hbm.read_latency_ns); }

@@ -8,25 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "pcie/copy_engine.h"
 #include "transport/device/endpoint.h"
 #include "transport/fabric.h"
 
 namespace railyard::pcie {
-
-class HostMemory;
-
-/// A device with a copy engine, as host memory knows it.
-class CopyEngine {
- public:
-  /// Reads more of a message out of host memory, which is told of what was taken.
-  virtual void fetch(transport::Message& message, HostMemory& from, Bytes bytes) = 0;
-  /// Writes more of a message, one of its own, into host memory.
-  virtual void stage(transport::Message& message, HostMemory& into, Bytes bytes) = 0;
-  virtual transport::Path fetch_path(const HostMemory& from) const = 0;
-
- protected:
-  ~CopyEngine() = default;
-};
 
 class HostMemory : public transport::Endpoint, public transport::Sender {
  public:
