@@ -11,20 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "execution/executor.h"
 #include "workload/bench/collective_spec.h"
+#include "workload/jobs.h"
 #include "workload/quiet.h"
 
 namespace railyard::workload::collective_bench {
-
-using execution::Executor;
-using execution::Job;
-using execution::JobClient;
-using execution::JobLabel;
-using execution::JobNamer;
-using execution::JobRef;
-using execution::Rank;
-using execution::Recorded;
 
 /// What a size took.
 struct SizeResult {
@@ -73,7 +64,7 @@ class CollectiveBench : private JobClient, private JobNamer, private QuietClient
 
   CollectiveBenchSpec spec_;
   Executor& executor_;
-  execution::Communicator communicator_;
+  Communicator communicator_;
   QuietWaiter quiet_;
   SizeResult current_;
   std::vector<SizeResult> finished_;

@@ -9,20 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "execution/executor.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "workload/bench/kernel_spec.h"
+#include "workload/jobs.h"
 
 namespace railyard::workload::kernel_bench {
-
-using execution::Executor;
-using execution::Job;
-using execution::JobClient;
-using execution::JobLabel;
-using execution::JobNamer;
-using execution::JobRef;
-using execution::Rank;
-using execution::Recorded;
 
 struct KernelResult {
   gpu::KernelTime formula;

@@ -6,19 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "execution/executor.h"
 #include "workload/bench/layer_steps.h"
+#include "workload/jobs.h"
 
 namespace railyard::workload::layer {
-
-using execution::Executor;
-using execution::Job;
-using execution::JobClient;
-using execution::JobLabel;
-using execution::JobNamer;
-using execution::JobRef;
-using execution::Rank;
-using execution::Recorded;
 
 /// What a step took on the first rank; of a collective with what it ran as.
 struct StepResult {
@@ -57,7 +48,7 @@ class Layer : private JobClient, private JobNamer {
 
   std::vector<LayerStep> steps_;
   Executor& executor_;
-  execution::Communicator communicator_;
+  Communicator communicator_;
   std::vector<StepResult> results_;
   std::vector<std::uint32_t> left_;  ///< of each step: ranks that have it before them
 };

@@ -83,7 +83,7 @@ JobLabel OverlapBench::label(What what, std::uint32_t step, std::uint32_t rank) 
   return JobLabel::of(*this, fields);
 }
 
-void OverlapBench::run_collective(execution::Communicator& communicator, const std::vector<JobRef>& after) {
+void OverlapBench::run_collective(Communicator& communicator, const std::vector<JobRef>& after) {
   executor_.collective(communicator, plan(), label(kCollective, 0, 0), *this, jobs_, after);
   live_ += jobs_.size();
 }

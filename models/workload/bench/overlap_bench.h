@@ -16,21 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "execution/executor.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "workload/bench/overlap_spec.h"
+#include "workload/jobs.h"
 #include "workload/quiet.h"
 
 namespace railyard::workload::overlap {
-
-using execution::Executor;
-using execution::Job;
-using execution::JobClient;
-using execution::JobLabel;
-using execution::JobNamer;
-using execution::JobRef;
-using execution::Rank;
-using execution::Recorded;
 
 struct MethodResult {
   Method method = Method::gemm;
@@ -60,7 +51,7 @@ class OverlapBench : private JobClient, private JobNamer, private QuietClient {
   enum What : std::uint8_t { kGemm, kCollective, kShard, kSum };
 
   void run_next();
-  void run_collective(execution::Communicator& communicator, const std::vector<JobRef>& after);
+  void run_collective(Communicator& communicator, const std::vector<JobRef>& after);
   JobRef run_kernel(std::uint32_t rank, What what, std::uint32_t step, gpu::SharedChain chain,
                     const std::vector<JobRef>& after);
   void run_in_steps(bool fused);
@@ -87,7 +78,7 @@ class OverlapBench : private JobClient, private JobNamer, private QuietClient {
 
   OverlapSpec spec_;
   Executor& executor_;
-  execution::Communicator compute_, comm_;  ///< of the same ranks, in either stream
+  Communicator compute_, comm_;  ///< of the same ranks, in either stream
   QuietWaiter quiet_;
   Time begun_;
   std::vector<double> kernel_s_, kernel_alone_s_;  // by rank, before the method

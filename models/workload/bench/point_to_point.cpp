@@ -14,7 +14,7 @@ constexpr std::uint32_t kCompleteTag = 1;
 }  // namespace
 
 PointToPoint::PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::Gpu*>& gpus, const Hosts& host,
-                           execution::Executor& executor)
+                           Executor& executor)
     : spec_(spec), gpus_(gpus), host_(host), executor_(executor), fabric_(executor.fabric()), quiet_(fabric_, *this) {
   switch (spec_.test) {
     case Test::matrix: add_matrix(); break;
@@ -205,7 +205,7 @@ void PointToPoint::finish() {
   const std::size_t number = finished_++;
   Point& point = points_[number];
   point.end = fabric_.now();
-  execution::JobRecord record;
+  JobRecord record;
   record.label = {this, number};
   record.rank = point.from;
   record.start = point.start;

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "execution/executor.h"
 #include "workload/bench/point_to_point_spec.h"
+#include "workload/jobs.h"
 #include "workload/quiet.h"
 
 namespace railyard::workload::p2p {
@@ -57,11 +57,10 @@ struct Hosts {
 
 class PointToPoint : private transport::MessageClient,
                      private transport::CalendarClient,
-                     private execution::JobNamer,
+                     private JobNamer,
                      private QuietClient {
  public:
-  PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::Gpu*>& gpus, const Hosts& host,
-               execution::Executor& executor);
+  PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::Gpu*>& gpus, const Hosts& host, Executor& executor);
 
   void start() { run_next(); }
   bool done() const { return finished_ == points_.size(); }
@@ -101,7 +100,7 @@ class PointToPoint : private transport::MessageClient,
   // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Labels: the point.
   std::string name(std::uint64_t point) const override;
   const char* kind(std::uint64_t) const override { return "test"; }
-  execution::Recorded recorded(std::uint64_t) const override { return execution::Recorded::stage; }
+  Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
   void on_delivered(transport::Message& message) override;
   std::string name_of(const transport::Message&) const override { return name(finished_); }
@@ -111,7 +110,7 @@ class PointToPoint : private transport::MessageClient,
   PointToPointSpec spec_;
   std::vector<gpu::Gpu*> gpus_;
   Hosts host_;
-  execution::Executor& executor_;
+  Executor& executor_;
   transport::Fabric& fabric_;
   QuietWaiter quiet_;
   std::vector<Point> points_;

@@ -20,7 +20,7 @@ collective::Request tp_request() {
 }  // namespace
 
 Grid::Grid(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
-           const std::vector<gpu::Gpu*>& gpus, execution::Executor& executor)
+           const std::vector<gpu::Gpu*>& gpus, Executor& executor)
     : model_(model),
       mapping_(mapping),
       stages_(transformer::stages_of(mapping.stage_layers)),
@@ -33,17 +33,17 @@ Grid::Grid(const std::string& name, const transformer::ModelShape& model, const 
     first_layer_.push_back(layer);
     layer += stages_[p].layers;
     kv_bytes_per_token_.push_back(transformer::kv_bytes_per_token(model_, stages_[p], tp()));
-    std::vector<execution::Rank*> members;
+    std::vector<Rank*> members;
     for (std::uint32_t t = 0; t < tp(); ++t) {
       const std::uint32_t r = p * tp() + t;
-      execution::Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), gpus[r]);
+      Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), gpus[r]);
       for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
       if (t == 0 && launches) rank.add_stream("host");
       ranks_.push_back(&rank);
       members.push_back(&rank);
     }
     tp_communicators_.push_back(
-        std::make_unique<execution::Communicator>(std::move(members), kCompute, tp_request(), executor.fabric()));
+        std::make_unique<Communicator>(std::move(members), kCompute, tp_request(), executor.fabric()));
   }
 }
 

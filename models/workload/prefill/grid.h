@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "execution/executor.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/layer_plan.h"
 #include "transformer/model_shape.h"
 #include "transformer/parameters.h"
 #include "workload/host.h"
+#include "workload/jobs.h"
 #include "workload/prefill/spec.h"
 
 namespace railyard::workload::prefill {
@@ -24,16 +24,16 @@ class Grid {
   /// @param name  of the group of ranks
   /// @param gpus  rank p*tp+t -> its GPU; all of one datasheet
   Grid(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
-       const std::vector<gpu::Gpu*>& gpus, execution::Executor& executor);
+       const std::vector<gpu::Gpu*>& gpus, Executor& executor);
 
   std::uint32_t tp() const { return mapping_.tp; }
   std::uint32_t pp() const { return mapping_.pp; }
   std::uint32_t ranks() const { return mapping_.ranks(); }
-  execution::Rank& rank(std::uint32_t stage, std::uint32_t t) const { return *ranks_[stage * tp() + t]; }
-  execution::Rank& rank(std::uint32_t r) const { return *ranks_[r]; }
+  Rank& rank(std::uint32_t stage, std::uint32_t t) const { return *ranks_[stage * tp() + t]; }
+  Rank& rank(std::uint32_t r) const { return *ranks_[r]; }
   /// The tensor-parallel ranks of a stage. As a serving engine does it: its own kernel for small vectors inside a server,
   /// NCCL for the rest, all in a CUDA graph.
-  execution::Communicator& tp_communicator(std::uint32_t stage) const { return *tp_communicators_[stage]; }
+  Communicator& tp_communicator(std::uint32_t stage) const { return *tp_communicators_[stage]; }
 
   const transformer::Stage& stage(std::uint32_t p) const { return stages_[p]; }
   /// Global number of a stage's first layer.
@@ -66,8 +66,8 @@ class Grid {
 
   transformer::ModelShape model_;
   Mapping mapping_;
-  std::vector<execution::Rank*> ranks_;
-  std::vector<std::unique_ptr<execution::Communicator>> tp_communicators_;  ///< by stage
+  std::vector<Rank*> ranks_;
+  std::vector<std::unique_ptr<Communicator>> tp_communicators_;  ///< by stage
   std::vector<transformer::Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
   std::vector<Bytes> kv_bytes_per_token_, held_kv_;  // by stage

@@ -130,7 +130,7 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   const Pass pass = state(number).pass;
   const transformer::Stage& stage = grid_.stage(p);
   const Bytes hidden = hidden_bytes(grid_.model(), pass.tokens);
-  execution::Communicator& communicator = grid_.tp_communicator(p);
+  Communicator& communicator = grid_.tp_communicator(p);
   std::vector<JobRef> last(tp);
   bool first = true;
 

@@ -15,22 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "execution/executor.h"
+#include "workload/jobs.h"
 #include "workload/prefill/grid.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::prefill {
-
-using execution::Executor;
-using execution::Job;
-using execution::JobClient;
-using execution::JobLabel;
-using execution::JobNamer;
-using execution::JobRecord;
-using execution::JobRef;
-using execution::Rank;
-using execution::Recorded;
-using execution::Transfer;
 
 struct Pass {
   std::uint32_t index = 0;  ///< chunk or step, for names
@@ -179,7 +168,6 @@ class Passes : private JobClient, private JobNamer {
   std::deque<State> states_;
   std::uint32_t first_state_ = 0;
   std::vector<RankTimes> times_;
-  std::vector<JobRef> jobs_;         // of one collective, kept to spare allocations
   std::vector<JobRef> stage0_last_;  ///< of the latest pass, by t
   Time first_begun_ = Time::max(), last_done_;
 };

@@ -1,0 +1,20 @@
+// The names of the execution room that every kind of workload uses.
+#pragma once
+
+#include "execution/executor.h"
+
+namespace railyard::workload {
+
+using execution::Communicator;
+using execution::Executor;
+using execution::Job;
+using execution::JobClient;
+using execution::JobLabel;
+using execution::JobNamer;
+using execution::JobRecord;
+using execution::JobRef;
+using execution::Rank;
+using execution::Recorded;
+using execution::Transfer;
+
+}  // namespace railyard::workload
