@@ -1,8 +1,7 @@
 // What people are told of a run's progress, by a wall clock of the test's.
-#define BOOST_TEST_MODULE progress
 #include "sc_main/progress.h"
 
-#include <boost/test/unit_test.hpp>
+#include "tests/support/systemc_main.h"
 
 using railyard::ProgressLine;
 using railyard::Time;

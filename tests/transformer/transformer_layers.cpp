@@ -21,7 +21,7 @@ std::vector<std::string> names(const Segment& segment) {
   return result;
 }
 
-const gpu::KernelTime& find(const Segment& segment, const std::string& name) {
+gpu::KernelTime find(const Segment& segment, const std::string& name) {
   for (const NamedKernel& kernel : segment.kernels)
     if (kernel.name == name) return kernel.time;
   throw std::out_of_range(name);
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(replicated_kv_heads_widen_the_projection) {
 BOOST_AUTO_TEST_CASE(head_reads_its_share_of_the_vocabulary) {
   gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
   LayerTimer layer(llama_70b(), 8, timer);
-  const gpu::KernelTime& head = find(layer.head(1), "lm_head");
+  const gpu::KernelTime head = find(layer.head(1), "lm_head");
   BOOST_TEST(head.bytes == 128256.0 / 8 * 8192 * 2, boost::test_tools::tolerance(0.001));
   BOOST_TEST(layer.embedding(1024).bytes == 1024.0 * 8192 * 2);
 }
