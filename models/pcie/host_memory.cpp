@@ -116,7 +116,8 @@ void HostMemory::taken(Message& message, Bytes bytes, Time when) {
   if (staged.taken_bytes != end_of(message, staged.read)) return;
   if (++staged.read == staged.chunks) {
     staged_.erase(found);
-  } else {
+  } else if (message.engine != transport::Engine::sm || staged.written < staged.chunks) {
+    // Nothing may come up after the last chunk was read: SMs need no room when all of their chunks are written.
     context_.calendar.at(when, *this, kRoomTag, reinterpret_cast<std::uint64_t>(&message));
   }
 }

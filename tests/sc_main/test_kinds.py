@@ -170,6 +170,21 @@ def test_no_message_is_faster_than_alone(platform, workload, tmp_path):
         assert row["mean_uncontended_s"] <= row["mean_actual_s"] < 1.01 * row["mean_uncontended_s"], row
 
 
+def test_chunks_of_a_bounce_may_come_up_after_one_another_at_once(tmp_path):
+    """With transactions as large as a chunk, room for a chunk came up after the last chunk had been read."""
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text("""schema_version: 1
+platform: plx_box
+machine:
+  groups: {node: {servers: 1, gpu: RTX-4090}}
+  plx: {uplink: single_root, nics_per_plx: 1}
+fabric: {transaction_bytes: 1048576}
+workload: {kind: p2p, test: matrix, ranks: 2, copy_bytes: 1048576, engine: sm}
+""")
+    succeed("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
+    assert len(rows(tmp_path / "out" / "p2p.csv")) == 12
+
+
 @pytest.mark.parametrize("direction", ["h2d", "d2h"])
 def test_copies_between_a_gpu_and_its_host(direction, tmp_path):
     table = succeed("plx_box", MATRIX, "--out", tmp_path / "out", "--set", f"workload={{kind: p2p, test: {direction}, copy_bytes: 64000000}}").stdout
