@@ -22,7 +22,6 @@ struct DatasheetName {
 /// Has a '/' or ends in ".yaml".
 bool is_datasheet_path(const std::string& name);
 
-constexpr double kMostNics = 256;  // of one server
 constexpr double kLongestHostUs = 60e6;
 
 gpu::GpuDatasheet load_gpu(const DatasheetName& which);

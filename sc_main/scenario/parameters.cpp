@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/data_type.h"
+#include "sc_main/scenario/datasheet_tables.h"
 #include "sc_main/scenario/datasheets.h"
 #include "sc_main/scenario/words.h"
 
