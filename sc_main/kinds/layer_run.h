@@ -16,7 +16,6 @@ class LayerRun : public WorkloadRun {
 
   const char* kind() const override { return "layer"; }
   void start() override { layer_->start(); }
-  void simulate_every_collective() override {}  // it always does
   bool done() const override { return layer_->done(); }
   std::string progress() const override;
   double done_ratio() const override;

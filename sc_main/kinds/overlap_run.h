@@ -14,7 +14,6 @@ class OverlapRun : public WorkloadRun {
 
   const char* kind() const override { return "overlap"; }
   void start() override { test_->start(); }
-  void simulate_every_collective() override {}  // it always does
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;

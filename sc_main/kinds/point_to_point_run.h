@@ -16,7 +16,6 @@ class PointToPointRun : public WorkloadRun {
 
   const char* kind() const override { return "p2p"; }
   void start() override { test_->start(); }
-  void simulate_every_collective() override {}  // it has none
   bool done() const override { return test_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
