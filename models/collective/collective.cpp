@@ -66,7 +66,8 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
       if (thread.actions != 0) ++members_[m].threads_left;
     }
   }
-  entered_ = done_ = told_ = 0;
+  entered_ = done_ = told_ = put_off_ = 0;
+  status_ = Status::ok;
   first_turn_ = fabric_.calendar().take_turns(2ull * group.size());
   trails_.clear();
   begun_ = false;
@@ -85,11 +86,13 @@ void Collective::enter(std::uint32_t member) {
   if (causes_ != nullptr) causes_->on_entered(*this, member);
   // Last at its instant and in the order of members: who entered first at one instant decides nothing.
   if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member, Time());
+  ++put_off_;
   fabric_.calendar().at_last(fabric_.now() + spec_.launch, turn(member, false), *this, kStartTag, member);
 }
 
 void Collective::put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time copying) {
   if (causes_ != nullptr) causes_->on_put_off(*this, tag, data, copying);
+  ++put_off_;
   fabric_.calendar().at(fabric_.now() + wait, *this, tag, data);
 }
 
@@ -328,6 +331,7 @@ void Collective::add_ahead(std::uint32_t number, const Action& action) {
 }
 
 void Collective::on_left(transport::Message& message) {
+  if (status_ != Status::ok) return;
   const std::uint32_t number = sender_in(message.cookie);
   Thread& thread = threads_[number];
   if (--thread.leaving != 0) return;
@@ -340,7 +344,22 @@ void Collective::on_left(transport::Message& message) {
   check_done(number / program_->threads());
 }
 
+bool Collective::on_cut_off(const transport::Message& message) {
+  if (!client_->on_cut_off(*this, sender_in(message.cookie) / program_->threads())) return false;
+  abort(Status::undeliverable);
+  return true;
+}
+
+void Collective::on_undeliverable(transport::Message& message) {
+  --members_[sender_in(message.cookie) / program_->threads()].under_way;
+  drain();
+}
+
 void Collective::on_delivered(transport::Message& message) {
+  if (status_ != Status::ok) {
+    on_undeliverable(message);
+    return;
+  }
   if (course_) {
     transport::ClassTotals one;
     one.messages = 1;
@@ -373,6 +392,32 @@ void Collective::land(std::uint64_t mark) {
     if (group_->server_of(m) == group_->server_of(from)) arrive(thread_of(m, which), lane_in(mark));
   for (std::uint32_t m = 0; m < size(); ++m)
     if (group_->server_of(m) == group_->server_of(from)) check_done(m);
+}
+
+void Collective::abort(Status status) {
+  if (status_ != Status::ok) return;
+  status_ = status;
+  course_.reset();
+  drain();
+}
+
+void Collective::drop(std::uint32_t tag, std::uint64_t data) {
+  std::uint32_t sender = kNobody;
+  if (tag == kArriveTag) sender = sender_in(data);
+  if (tag == kPostTag) {
+    sender = posted_[data].thread;
+    free_posted_.push_back(static_cast<std::uint32_t>(data));
+  }
+  if (sender != kNobody) --members_[sender / program_->threads()].under_way;
+  drain();
+}
+
+void Collective::drain() {
+  if (put_off_ != 0) return;
+  for (const Member& member : members_)
+    if (member.under_way != 0) return;
+  for (std::uint32_t m = 0; m < size(); ++m)
+    if (members_[m].entered && !members_[m].done) finish(m);
 }
 
 void Collective::check_done(std::uint32_t member) {
@@ -408,7 +453,14 @@ void Collective::tell_done(std::uint32_t member) {
 }
 
 void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
-  if (causes_ != nullptr && tag != kDoneTag) causes_->on_taken_up(*this, tag, data);
+  if (tag != kDoneTag) {
+    --put_off_;
+    if (causes_ != nullptr) causes_->on_taken_up(*this, tag, data);
+    if (status_ != Status::ok) {
+      drop(tag, data);
+      return;
+    }
+  }
   switch (tag) {
     case kStartTag: start(static_cast<std::uint32_t>(data)); break;
     case kDoneTag: tell_done(static_cast<std::uint32_t>(data)); break;

@@ -19,6 +19,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/status.h"
 #include "collective/cause_listener.h"
 #include "collective/program.h"
 #include "transport/fabric.h"
@@ -35,8 +36,11 @@ struct Course;
 
 class CollectiveClient {
  public:
-  /// This member has sent and received everything.
+  /// This member has sent and received everything; or the collective was aborted, and status() says why.
   virtual void on_member_done(Collective& collective, std::uint32_t member) = 0;
+  /// Links were lost, and bytes that this member sends have no way left. @return whether the run goes on without them: the
+  /// collective is then aborted
+  virtual bool on_cut_off(const Collective&, [[maybe_unused]] std::uint32_t member) { return false; }
   /// Every member is done; the object is taken back afterwards.
   virtual void on_collective_done(Collective& collective) = 0;
   /// For errors; empty where there is nothing to say.
@@ -57,6 +61,9 @@ class Collective : private transport::MessageClient, private transport::Calendar
   /// Null: nobody.
   void follow(CauseListener* causes) { causes_ = causes; }
   void enter(std::uint32_t member);
+  /// As ncclCommAbort(): nothing new is sent. Members that have entered end when what is under way has landed, others when
+  /// they enter.
+  void abort(Status status);
 
   const CollectiveSpec& spec() const { return spec_; }
   std::uint32_t size() const { return group_->size(); }
@@ -65,6 +72,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   Time first_entry() const { return first_entry_; }
   Time last_entry() const { return last_entry_; }
   bool all_entered() const { return entered_ == size(); }
+  Status status() const { return status_; }
   std::uint64_t cookie = 0;  ///< the client's own
 
  private:
@@ -133,6 +141,10 @@ class Collective : private transport::MessageClient, private transport::Calendar
   bool leaves_server(std::uint32_t member, const Transfer& transfer) const {
     return transfer.kind <= Transfer::Kind::flag && group_->server_of(member) != group_->server_of(transfer.to);
   }
+  /// Of an aborted collective: ends the members that have entered, once nothing is under way.
+  void drain();
+  /// An event of an aborted collective: what it was to do is not done.
+  void drop(std::uint32_t tag, std::uint64_t data);
   /// Has the client told, last at this instant, when this member is done.
   void check_done(std::uint32_t member);
   void finish(std::uint32_t member);
@@ -142,6 +154,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
 
   void on_delivered(transport::Message& message) override;
   void on_left(transport::Message& message) override;
+  bool on_cut_off(const transport::Message& message) override;
+  void on_undeliverable(transport::Message& message) override;
   std::string name_of(const transport::Message&) const override { return client_->name_of(*this); }
   void on_event(std::uint32_t tag, std::uint64_t data) override;
 
@@ -156,6 +170,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::vector<Lane> lanes_;
   Action action_;  ///< described last, kept to spare allocations
   std::uint32_t entered_ = 0, done_ = 0, told_ = 0;
+  std::uint32_t put_off_ = 0;  ///< events to come, without those that tell that a member is done
+  Status status_ = Status::ok;
   std::uint64_t first_turn_ = 0;
   Time first_entry_, last_entry_;
   bool begun_ = false;

@@ -1,5 +1,7 @@
 #include "execution/executor.h"
 
+#include <utility>
+
 namespace railyard::execution {
 
 void Job::reached() { reached_at_ = executor_->fabric_.now(); }
@@ -20,12 +22,17 @@ gpu::Activity Job::activity() const {
 void Job::begin() {
   begun_at_ = executor_->fabric_.now();
   if (executor_->listener_ != nullptr) executor_->listener_->on_begun(*this);
+  if (status_ == Status::cancelled) {
+    cancel();
+    return;
+  }
   client_->on_job_begun(*this);
   switch (kind_) {
     case Kind::kernel: rank_->gpu->sms().run(chain_, *this, stream_); break;
     case Kind::host:
     case Kind::delay: executor_->fabric_.calendar().at(begun_at_ + duration_, *this, 0, 0); break;
     case Kind::collective:
+      claimed_ = true;
       claim_ = rank_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this,
                                        stream_);
       if (rank_->gpu->sms().resident(claim_)) collective_->enter(member_);
@@ -49,6 +56,15 @@ void Job::begin() {
   }
 }
 
+void Job::cancel() {
+  if (collective_ == nullptr) {
+    over();
+    return;
+  }
+  collective_->abort(Status::cancelled);
+  collective_->enter(member_);
+}
+
 void Job::on_kernel_done() {
   duration_ = executor_->fabric_.now() - begun_at_;
   over();
@@ -59,6 +75,13 @@ void Job::on_claim_resident() { collective_->enter(member_); }
 void Job::on_delivered(transport::Message&) {
   if (--landing_ == 0) done();
 }
+
+bool Job::on_cut_off(const transport::Message&) {
+  status_ = Status::undeliverable;
+  return client_->on_cut_off(*this);
+}
+
+void Job::on_undeliverable(transport::Message& message) { on_delivered(message); }
 
 void Job::done() {
   tell();
@@ -74,11 +97,16 @@ void Job::over() {
 void Job::tell() {
   JobListener* const listener = executor_->listener_;
   if (listener != nullptr) listener->on_done(*this);
-  executor_->write(*this);
-  client_->on_job_done(*this);
+  if (status_ == Status::ok) {
+    executor_->write(*this);
+    client_->on_job_done(*this);
+  } else {
+    client_->on_job_failed(*this);
+  }
   ++generation_;  // whoever asks from here on need not wait
   for (Job* dependent : dependents_) {
     if (listener != nullptr) listener->on_waited(*dependent, *this);
+    if (status_ != Status::ok) dependent->status_ = Status::cancelled;
     dependent->waited();
   }
 }
@@ -112,6 +140,7 @@ Job& Executor::acquire(Job::Kind kind, Rank& rank, gpu::Stream& stream, const Jo
   job->stream_ = &stream;
   job->label_ = label;
   job->kind_ = kind;
+  job->status_ = Status::ok;
   job->bytes_ = 0;
   ++live_;
   ++jobs_;
@@ -210,8 +239,14 @@ JobRef Executor::send(Rank& rank, gpu::Stream& stream, const std::vector<Transfe
 
 void Executor::on_member_done(collective::Collective& collective, std::uint32_t member) {
   Job& job = *runs_[collective.cookie].jobs[member];
-  job.rank_->gpu->sms().release(job.claim_);
+  if (std::exchange(job.claimed_, false)) job.rank_->gpu->sms().release(job.claim_);
+  job.status_ = collective.status();
   job.over();
+}
+
+bool Executor::on_cut_off(const collective::Collective& collective, std::uint32_t member) {
+  const Job& job = *runs_[collective.cookie].jobs[member];
+  return job.client_->on_cut_off(job);
 }
 
 std::string Executor::name_of(const collective::Collective& collective) const {
@@ -222,7 +257,7 @@ void Executor::on_collective_done(collective::Collective& collective) {
   const auto number = static_cast<std::uint32_t>(collective.cookie);
   const Run& run = runs_[number];
   const Recorded recorded = run.label.recorded();
-  if (recorded == Recorded::detail || recorded == Recorded::stage) {
+  if (collective.status() == Status::ok && (recorded == Recorded::detail || recorded == Recorded::stage)) {
     JobRecord record;
     record.label = run.label;
     record.rank = run.jobs.front()->rank().number;
@@ -232,7 +267,7 @@ void Executor::on_collective_done(collective::Collective& collective) {
     record.bytes = collective.spec().bytes;
     sink_.on_job(record);
   }
-  run.client->on_collective_done(collective, run.label);
+  if (collective.status() == Status::ok) run.client->on_collective_done(collective, run.label);
   free_runs_.push_back(number);
   collectives_.release(collective);
 }

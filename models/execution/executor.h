@@ -98,6 +98,7 @@ class Executor : private collective::CollectiveClient {
 
   void on_member_done(collective::Collective& collective, std::uint32_t member) override;
   void on_collective_done(collective::Collective& collective) override;
+  bool on_cut_off(const collective::Collective& collective, std::uint32_t member) override;
   std::string name_of(const collective::Collective& collective) const override;
 
   transport::Fabric& fabric_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "collective/collective.h"
 #include "execution/job_label.h"
 #include "execution/rank.h"
@@ -30,7 +31,13 @@ class JobClient {
  public:
   virtual void on_job_begun(const Job&) {}
   virtual void on_job_done(const Job&) {}
-  /// All members are done; called after on_job_done() of each.
+  /// Links were lost, and bytes of this send or of this member of a collective have no way left.
+  /// @return whether the run goes on without them; on_job_failed() follows. False: the run ends here.
+  virtual bool on_cut_off(const Job&) { return false; }
+  /// Instead of on_job_done(); status() says why. Whatever waits for the job is cancelled next, through its own dependents to
+  /// the last; the client emits nothing more that waits for any of them.
+  virtual void on_job_failed(const Job&) {}
+  /// All members are done, and none has failed; called after on_job_done() of each.
   virtual void on_collective_done(const collective::Collective&, const JobLabel&) {}
 
  protected:
@@ -46,6 +53,7 @@ class Job final : public gpu::Task,
 
   Kind kind() const { return kind_; }
   const JobLabel& label() const { return label_; }
+  Status status() const { return status_; }
   std::string name() const { return label_.name(); }
   const Rank& rank() const { return *rank_; }
   Time reached_at() const { return reached_at_; }  ///< its stream got to it
@@ -72,20 +80,25 @@ class Job final : public gpu::Task,
   void on_claim_resident() override;
   void on_event(std::uint32_t, std::uint64_t) override { over(); }
   void on_delivered(transport::Message& message) override;
+  bool on_cut_off(const transport::Message& message) override;
+  void on_undeliverable(transport::Message& message) override;
   std::string name_of(const transport::Message&) const override { return name(); }
-  void done();  ///< tells, and the object is free
-  void over();  ///< the same, and the stream goes on
-  void tell();  ///< the client and whoever waits
+  void cancel();  ///< instead of doing anything
+  void done();    ///< tells, and the object is free
+  void over();    ///< the same, and the stream goes on
+  void tell();    ///< the client and whoever waits
 
   Executor* executor_ = nullptr;
   JobClient* client_ = nullptr;
   Rank* rank_ = nullptr;
   JobLabel label_;
   Kind kind_ = Kind::kernel;
+  Status status_ = Status::ok;
   Time reached_at_, ready_at_, begun_at_, duration_;
   gpu::Stream* stream_ = nullptr;
   gpu::SharedChain chain_;
   gpu::SmArray::Slot claim_ = 0;
+  bool claimed_ = false;
   collective::Collective* collective_ = nullptr;
   std::uint32_t member_ = 0;
   std::vector<Transfer> transfers_;

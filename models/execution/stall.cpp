@@ -7,9 +7,9 @@
 
 namespace railyard::execution {
 
-bool Job::holds_sms() const { return collective_ != nullptr && begun() && rank_->gpu->sms().resident(claim_); }
+bool Job::holds_sms() const { return claimed_ && rank_->gpu->sms().resident(claim_); }
 
-bool Job::waits_for_sms() const { return collective_ != nullptr && begun() && !rank_->gpu->sms().resident(claim_); }
+bool Job::waits_for_sms() const { return claimed_ && !rank_->gpu->sms().resident(claim_); }
 
 std::vector<std::string> Executor::sm_waits() const {
   struct Wait {

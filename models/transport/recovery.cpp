@@ -24,7 +24,8 @@ void Recovery::on_event(std::uint32_t, std::uint64_t) {
 
 void Recovery::give_up(Message& message, Bytes bytes) {
   const Time now = fabric_.now();
-  if (!undeliverable_)
+  const bool first = message.undeliverable == 0;
+  if (first && !message.client->on_cut_off(message) && !undeliverable_)
     undeliverable_ = {now,           message.source,        message.destination,
                       message.bytes, message.traffic_class, message.client->name_of(message)};
   message.undeliverable += std::max<Bytes>(1, bytes);

@@ -13,7 +13,7 @@ namespace railyard::transport {
 
 class Fabric;
 
-/// The first bytes of a run that could not be delivered.
+/// Bytes without which a run cannot go on.
 struct Undeliverable {
   Time at;
   Window source = 0, destination = 0;
@@ -29,6 +29,7 @@ class Recovery : public LossObserver, private CalendarClient {
   void on_lost(Message& message, std::uint64_t address, Bytes bytes) override;
   /// Bytes that were lost or cut off, sent again or not.
   Bytes lost_bytes() const { return lost_bytes_; }
+  /// The first bytes that could not be delivered and whose client does not go on without them.
   const std::optional<Undeliverable>& undeliverable() const { return undeliverable_; }
 
  private:

@@ -82,6 +82,8 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   std::vector<Rank*> ranks;
   std::vector<transport::Window> windows;
   std::map<std::uint32_t, Time> begun, done;  // by number; of a collective the first and the last member
+  std::map<std::uint32_t, Status> failed;     // by number
+  bool goes_on = false;                       ///< when bytes have no way left
   std::function<void(const Job&)> when_begun, when_done;
 
  private:
@@ -93,6 +95,8 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
     done[number_of(job)] = fabric.now();
     if (when_done) when_done(job);
   }
+  bool on_cut_off(const Job&) override { return goes_on; }
+  void on_job_failed(const Job& job) override { failed[number_of(job)] = job.status(); }
   std::string name(std::uint64_t number) const override { return "job " + std::to_string(number); }
   const char* kind(std::uint64_t) const override { return "test"; }
   execution::Recorded recorded(std::uint64_t) const override { return execution::Recorded::never; }

@@ -27,7 +27,11 @@ struct Message;
 class MessageClient {
  public:
   virtual void on_delivered(Message& message) = 0;
-  /// Links were lost, and some of its bytes cannot reach where they were to land; all others have.
+  /// Links were lost, and some of the message's bytes have no way left. Called once, with the first such bytes.
+  /// @return whether the run goes on without them; on_undeliverable() follows. False: the run ends here.
+  virtual bool on_cut_off(const Message&) { return false; }
+  /// Instead of on_delivered(), when all bytes have landed that can. A multicast or a reduction that was cut off does not
+  /// get that far: its copies and operands are not counted.
   virtual void on_undeliverable(Message&) {}
   /// What the message is part of, for errors; empty where there is nothing to say.
   virtual std::string name_of(const Message&) const { return {}; }
