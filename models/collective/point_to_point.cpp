@@ -93,11 +93,15 @@ class SendRecv final : public Program {
       : Program(2, 1),
         members_(members),
         channels_(spec.channels),
+        one_way_(spec.one_way),
         vector_{0, spec.bytes},
         chunks_(loops_of(spec, spec.bytes, spec.channels)) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
-  std::uint32_t actions(std::uint32_t, std::uint32_t) const override { return members_ == 1 ? 0 : chunks_; }
+  std::uint32_t actions(std::uint32_t member, std::uint32_t thread) const override {
+    if (one_way_ && member != thread) return 0;
+    return members_ == 1 ? 0 : chunks_;
+  }
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
     const Range piece = vector_.part(chunks_, index);
     if (thread == 0) {
@@ -109,6 +113,7 @@ class SendRecv final : public Program {
 
  private:
   std::uint32_t members_, channels_;
+  bool one_way_;
   Range vector_;
   std::uint32_t chunks_;
 };

@@ -57,6 +57,7 @@ struct CollectiveSpec {
   std::uint32_t barriers_before = 0;  ///< one-shot and two-shot: exchanges of flags before the data
   std::uint32_t barriers_after = 0;
   bool both_directions = false;  ///< ring: every other channel runs the other way round
+  bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
   std::uint32_t channel =
       0;  ///< of its first thread's messages, the next thread's is one higher: those of one (class, destination, channel) keep their order
@@ -66,10 +67,10 @@ struct CollectiveSpec {
 
   /// All of it, to compare and to sort by.
   auto key() const {
-    return std::tuple_cat(
-        std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes, slots,
-                        barriers_before, barriers_after, both_directions, traffic_class, channel, launch, host),
-        cost.key());
+    return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
+                                          slots, barriers_before, barriers_after, both_directions, one_way,
+                                          traffic_class, channel, launch, host),
+                          cost.key());
   }
 };
 

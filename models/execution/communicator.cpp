@@ -34,4 +34,20 @@ const collective::CollectiveSpec& Communicator::choose(collective::Operation ope
   return found->second;
 }
 
+Communicator& Communicator::pair(std::uint32_t from, std::uint32_t to) {
+  std::unique_ptr<Communicator>& pair = pairs_[{from, to}];
+  if (!pair)
+    pair = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]}, stream_, request_, fabric_);
+  return *pair;
+}
+
+const collective::CollectiveSpec& Communicator::choose_exchange(Bytes bytes) {
+  const auto [found, fresh] = chosen_exchanges_.try_emplace(bytes);
+  if (fresh) {
+    found->second = choose(collective::Operation::send_recv, bytes);
+    found->second.one_way = true;
+  }
+  return found->second;
+}
+
 }  // namespace railyard::execution

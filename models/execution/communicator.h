@@ -33,6 +33,10 @@ class Communicator {
 
   /// How a collective of this size runs. @pre the machine is elaborated
   const collective::CollectiveSpec& choose(collective::Operation operation, Bytes bytes);
+  /// Two of the members, of which the first one sends to the second: made when first asked for.
+  Communicator& pair(std::uint32_t from, std::uint32_t to);
+  /// How a send from the first member to the second runs, as NCCL's kernels do it. @pre two members
+  const collective::CollectiveSpec& choose_exchange(Bytes bytes);
   /// No collective of these members begins sooner after a member has entered.
   Time least_launch() { return collective::least_launch(request_, site()); }
 
@@ -50,6 +54,8 @@ class Communicator {
   collective::Group group_;
   std::optional<collective::Site> site_;
   std::map<std::pair<collective::Operation, Bytes>, collective::CollectiveSpec> chosen_;
+  std::map<Bytes, collective::CollectiveSpec> chosen_exchanges_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> pairs_;
   std::unique_ptr<collective::ReuseTable> reuse_;
 };
 

@@ -1,5 +1,7 @@
 #include "execution/executor.h"
 
+#include <optional>
+#include <stdexcept>
 #include <utility>
 
 namespace railyard::execution {
@@ -12,7 +14,9 @@ gpu::Activity Job::activity() const {
   switch (kind_) {
     case Kind::kernel: return gpu::Activity::kernel;
     case Kind::collective: return gpu::Activity::collective;
-    case Kind::send: return gpu::Activity::transfer;
+    case Kind::copy:
+    case Kind::send:
+    case Kind::receive: return gpu::Activity::transfer;
     case Kind::host: return gpu::Activity::host;
     case Kind::delay: return gpu::Activity::waiting;
   }
@@ -37,32 +41,51 @@ void Job::begin() {
                                        stream_);
       if (rank_->gpu->sms().resident(claim_)) collective_->enter(member_);
       break;
-    case Kind::send: {
-      landing_ = static_cast<std::uint32_t>(transfers_.size());
-      transport::Message message;
-      message.source = rank_->gpu->window();
-      message.traffic_class = traffic_class_;
-      message.engine = transport::Engine::copy_engine;
-      message.client = this;
-      for (const Transfer& transfer : transfers_) {
-        message.destination = transfer.destination;
-        message.bytes = transfer.bytes;
-        executor_->fabric_.send(message);
-      }
-      finish();  // the stream goes on; the job is done when the bytes have landed
-      if (transfers_.empty()) done();
+    case Kind::copy:
+      if (copy_.start != Time())
+        executor_->fabric_.calendar().at(begun_at_ + copy_.start, *this, 0, 0);
+      else
+        post();
       break;
-    }
+    case Kind::send:
+      if (peer_ != nullptr && peer_->begun()) post();
+      break;
+    case Kind::receive:
+      if (peer_ != nullptr && peer_->begun()) peer_->post();
+      break;
   }
 }
 
+void Job::post() {
+  if (peer_ != nullptr && executor_->listener_ != nullptr) executor_->listener_->on_waited(*this, *peer_);
+  landing_ = static_cast<std::uint32_t>(copy_.transfers.size());
+  transport::Message message;
+  message.source = *rank_->memory;
+  message.traffic_class = copy_.traffic_class;
+  message.engine = copy_.engine;
+  message.channel = copy_.channel;
+  message.client = this;
+  for (const Transfer& transfer : copy_.transfers) {
+    message.destination = transfer.destination;
+    message.bytes = transfer.bytes;
+    executor_->fabric_.send(message);
+  }
+  finish();  // the stream goes on; the job is done when the bytes have landed
+  if (copy_.transfers.empty()) done();
+}
+
 void Job::cancel() {
-  if (collective_ == nullptr) {
-    over();
+  if (collective_ != nullptr) {
+    collective_->abort(Status::cancelled);
+    collective_->enter(member_);
     return;
   }
-  collective_->abort(Status::cancelled);
-  collective_->enter(member_);
+  Job* const peer = std::exchange(peer_, nullptr);
+  over();
+  if (peer == nullptr) return;
+  peer->peer_ = nullptr;
+  peer->status_ = Status::cancelled;
+  if (peer->begun()) peer->over();
 }
 
 void Job::on_kernel_done() {
@@ -84,7 +107,14 @@ bool Job::on_cut_off(const transport::Message&) {
 void Job::on_undeliverable(transport::Message& message) { on_delivered(message); }
 
 void Job::done() {
+  Job* const receiver = std::exchange(peer_, nullptr);
   tell();
+  if (receiver != nullptr) {
+    receiver->peer_ = nullptr;
+    receiver->status_ = status_;
+    if (executor_->listener_ != nullptr) executor_->listener_->on_waited(*receiver, *this);
+    receiver->over();
+  }
   executor_->release(*this);
 }
 
@@ -149,7 +179,7 @@ Job& Executor::acquire(Job::Kind kind, Rank& rank, gpu::Stream& stream, const Jo
 
 void Executor::release(Job& job) {
   job.dependents_.clear();
-  job.transfers_.clear();
+  job.copy_ = Copy();
   job.chain_.reset();
   job.collective_ = nullptr;
   --live_;
@@ -196,6 +226,22 @@ JobRef Executor::keep(Job::Kind kind, Rank& rank, gpu::Stream& stream, Time dura
 
 void Executor::collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                           JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
+  const std::uint32_t run = begin_run(communicator, spec, label, client);
+  const std::vector<JobRef> waits = after;  // `jobs` may be the same list
+  jobs.clear();
+  for (std::uint32_t m = 0; m < communicator.size(); ++m) {
+    Job& job = add_member(run, m, communicator.rank(m), communicator.stream(m),
+                          {label.namer, label.namer->of_member(label.arguments, m)}, client);
+    if (m < waits.size()) depend(job, waits[m]);
+    if (listener_ != nullptr) listener_->on_emitted(job);
+    jobs.push_back(ref(job));
+  }
+  // Pushed last: the first member may enter at once.
+  for (Job* job : runs_[run].jobs) job->stream_->push(*job);
+}
+
+std::uint32_t Executor::begin_run(Communicator& communicator, const collective::CollectiveSpec& spec,
+                                  const JobLabel& label, JobClient& client) {
   if (free_runs_.empty()) {
     free_runs_.push_back(static_cast<std::uint32_t>(runs_.size()));
     runs_.emplace_back();
@@ -203,38 +249,70 @@ void Executor::collective(Communicator& communicator, const collective::Collecti
   const std::uint32_t number = free_runs_.back();
   free_runs_.pop_back();
   Run& run = runs_[number];
-  run.jobs.clear();
+  run.jobs.assign(communicator.size(), nullptr);
   run.label = label;
   run.client = &client;
-  collective::Collective& collective = collectives_.acquire();
-  collective.prepare(spec, communicator.group(), *this, communicator.reuse());
-  collective.cookie = number;
-  const std::vector<JobRef> waits = after;  // `jobs` may be the same list
-  jobs.clear();
-  for (std::uint32_t m = 0; m < communicator.size(); ++m) {
-    Job& job = acquire(Job::Kind::collective, communicator.rank(m), communicator.stream(m),
-                       {label.namer, label.namer->of_member(label.arguments, m)}, client);
-    job.collective_ = &collective;
-    job.member_ = m;
-    job.bytes_ = spec.bytes;
-    if (m < waits.size()) depend(job, waits[m]);
-    if (listener_ != nullptr) listener_->on_emitted(job);
-    run.jobs.push_back(&job);
-    jobs.push_back(ref(job));
-  }
-  // Pushed last: the first member may enter at once.
-  for (Job* job : run.jobs) job->stream_->push(*job);
+  run.collective = &collectives_.acquire();
+  run.collective->prepare(spec, communicator.group(), *this, communicator.reuse());
+  run.collective->cookie = number;
+  return number;
 }
 
-JobRef Executor::send(Rank& rank, gpu::Stream& stream, const std::vector<Transfer>& transfers,
-                      std::uint8_t traffic_class, const JobLabel& label, JobClient& client,
+Job& Executor::add_member(std::uint32_t number, std::uint32_t member, Rank& rank, gpu::Stream& stream,
+                          const JobLabel& label, JobClient& client) {
+  Run& run = runs_[number];
+  Job& job = acquire(Job::Kind::collective, rank, stream, label, client);
+  job.collective_ = run.collective;
+  job.member_ = member;
+  job.bytes_ = run.collective->spec().bytes;
+  run.jobs[member] = &job;
+  return job;
+}
+
+JobRef Executor::copy(Rank& rank, gpu::Stream& stream, Copy copy, const JobLabel& label, JobClient& client,
                       const std::vector<JobRef>& after) {
-  Job& job = acquire(Job::Kind::send, rank, stream, label, client);
-  job.transfers_ = transfers;
-  job.bytes_ = 0;
-  for (const Transfer& transfer : transfers) job.bytes_ += transfer.bytes;
-  job.traffic_class_ = traffic_class;
+  Job& job = acquire(Job::Kind::copy, rank, stream, label, client);
+  job.copy_ = std::move(copy);
+  for (const Transfer& transfer : job.copy_.transfers) job.bytes_ += transfer.bytes;
   return push(job, after);
+}
+
+JobRef Executor::exchange_side(Communicator& communicator, const Exchange& exchange, bool sends, const JobLabel& label,
+                               JobClient& client, const std::vector<JobRef>& after) {
+  const bool by_sms = exchange.engine == transport::Engine::sm;
+  const std::uint32_t member = sends ? exchange.from : exchange.to;
+  Rank& rank = communicator.rank(member);
+  gpu::Stream& stream = communicator.stream(member);
+  std::deque<Unmatched>& waiting = unmatched_[{&communicator, exchange.from, exchange.to, exchange.tag}];
+  std::optional<Unmatched> other;
+  if (!waiting.empty() && waiting.front().sends != sends) {
+    other = waiting.front();
+    waiting.pop_front();
+    if (other->bytes != exchange.bytes) throw std::logic_error("a receive of another size than its send");
+  }
+  Unmatched mine{{}, sends, exchange.bytes, other ? other->run : 0};
+  Job* job;
+  if (by_sms) {
+    Communicator& pair = communicator.pair(exchange.from, exchange.to);
+    if (!other) mine.run = begin_run(pair, pair.choose_exchange(exchange.bytes), label, client);
+    job = &add_member(mine.run, sends ? 0 : 1, rank, stream, label, client);
+  } else {
+    job = &acquire(sends ? Job::Kind::send : Job::Kind::receive, rank, stream, label, client);
+    job->bytes_ = exchange.bytes;
+    if (sends) {
+      job->copy_.transfers = {{*communicator.rank(exchange.to).memory, exchange.bytes}};
+      job->copy_.traffic_class = communicator.request().traffic_class;
+    }
+    if (other && other->job.job->generation_ != other->job.generation) {
+      job->status_ = Status::cancelled;  // its peer was
+    } else if (other) {
+      job->peer_ = other->job.job;
+      job->peer_->peer_ = job;
+    }
+  }
+  mine.job = ref(*job);
+  if (!other) waiting.push_back(mine);
+  return push(*job, after);
 }
 
 void Executor::on_member_done(collective::Collective& collective, std::uint32_t member) {

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "execution/communicator.h"
@@ -23,9 +25,12 @@ class Executor : private collective::CollectiveClient {
  public:
   Executor(transport::Fabric& fabric, JobSink& sink) : fabric_(fabric), sink_(sink), collectives_(fabric) {}
 
-  /// @param gpu  null: a host
-  Rank& add_rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu* gpu) {
+  Rank& add_rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu& gpu) {
     return ranks_.emplace_back(std::move(group), number, std::move(index), gpu);
+  }
+  /// @param memory  none: the host moves no bytes
+  Rank& add_host(std::string group, std::uint32_t number, std::optional<transport::Window> memory = std::nullopt) {
+    return ranks_.emplace_back(std::move(group), number, std::string(), memory);
   }
   /// All of them, in the order in which they were added.
   std::deque<Rank>& ranks() { return ranks_; }
@@ -44,9 +49,22 @@ class Executor : private collective::CollectiveClient {
   /// @param after  what member i waits for; may be shorter
   void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                   JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after = {});
-  /// Messages of the rank's GPU, moved by copy engines.
-  JobRef send(Rank& rank, gpu::Stream& stream, const std::vector<Transfer>& transfers, std::uint8_t traffic_class,
-              const JobLabel& label, JobClient& client, const std::vector<JobRef>& after);
+  /// Messages from the rank's memory; nobody at their destinations takes part. @pre the rank has a memory
+  JobRef copy(Rank& rank, gpu::Stream& stream, Copy copy, const JobLabel& label, JobClient& client,
+              const std::vector<JobRef>& after = {});
+  /// The two sides of a transfer between members of a communicator, in its streams, as ncclSend() and ncclRecv(). They are
+  /// matched by sender, receiver and tag, in the order of their emission, whichever side comes first. Bytes leave when both
+  /// have begun; both are done when the last byte has landed. By copy engine, the sender leaves its stream when the message
+  /// is posted, and the receiver holds its stream until the message has landed. By SMs, both hold their streams and the
+  /// SMs of NCCL's kernels.
+  JobRef send(Communicator& communicator, const Exchange& exchange, const JobLabel& label, JobClient& client,
+              const std::vector<JobRef>& after = {}) {
+    return exchange_side(communicator, exchange, true, label, client, after);
+  }
+  JobRef receive(Communicator& communicator, const Exchange& exchange, const JobLabel& label, JobClient& client,
+                 const std::vector<JobRef>& after = {}) {
+    return exchange_side(communicator, exchange, false, label, client, after);
+  }
   /// A row for something that several jobs make up.
   void record(const JobRecord& record) { sink_.on_job(record); }
 
@@ -77,19 +95,29 @@ class Executor : private collective::CollectiveClient {
   std::uint64_t jobs() const { return jobs_; }
   /// Where a run stands still: collectives whose CTAs wait for SMs, who holds those, and a cycle among them.
   std::vector<std::string> sm_waits() const;
-  /// Where a run stands still: the front of every stream that is not empty, and what that job waits for; then sm_waits().
+  /// Where a run stands still: the front of every stream that is not empty, and what that job waits for; copies that have not
+  /// landed; then sm_waits().
   std::vector<std::string> blocked() const;
 
  private:
   friend class Job;
   struct Run {
-    std::vector<Job*> jobs;  ///< by member
+    std::vector<Job*> jobs;  ///< by member; null: not emitted
+    collective::Collective* collective = nullptr;
     JobLabel label;
     JobClient* client = nullptr;
   };
   Job& acquire(Job::Kind kind, Rank& rank, gpu::Stream& stream, const JobLabel& label, JobClient& client);
   JobRef keep(Job::Kind kind, Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
               const std::vector<JobRef>& after);
+  JobRef exchange_side(Communicator& communicator, const Exchange& exchange, bool sends, const JobLabel& label,
+                       JobClient& client, const std::vector<JobRef>& after);
+  /// A collective under way, none of whose members has a job yet.
+  std::uint32_t begin_run(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
+                          JobClient& client);
+  /// The job of a member, not yet in its stream.
+  Job& add_member(std::uint32_t run, std::uint32_t member, Rank& rank, gpu::Stream& stream, const JobLabel& label,
+                  JobClient& client);
   void write(const Job& job);
   JobRef push(Job& job, const std::vector<JobRef>& after);
   void release(Job& job);
@@ -107,6 +135,15 @@ class Executor : private collective::CollectiveClient {
   collective::CollectivePool collectives_;
   std::deque<Job> storage_;
   std::vector<Job*> free_;
+  /// Sides of exchanges whose other side has not been emitted, first emitted first.
+  struct Unmatched {
+    JobRef job;
+    bool sends = false;
+    Bytes bytes = 0;
+    std::uint32_t run = 0;  ///< by SMs
+  };
+  using ExchangeKey = std::tuple<const Communicator*, std::uint32_t, std::uint32_t, std::uint64_t>;
+  std::map<ExchangeKey, std::deque<Unmatched>> unmatched_;
   std::deque<Run> runs_;
   std::vector<std::uint32_t> free_runs_;
   std::size_t live_ = 0;

@@ -1,9 +1,10 @@
-// Who runs jobs: a rank of a workload on its GPU, or a host without one. A rank has as many streams as the workload gives
-// it; outputs name them.
+// A rank of a workload runs jobs on its GPU. A rank without a GPU is a host. A rank has as many streams as the workload
+// gives it; outputs name them.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "gpu/gpu.h"
@@ -16,9 +17,11 @@ class Rank {
   /// @param group   ranks that are counted together; the key of their rows in outputs
   /// @param number  within the group
   /// @param index   as names of links and waveforms spell the number: "[0][3]"
-  /// @param its_gpu null: a host
-  Rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu* its_gpu)
-      : group(std::move(group)), number(number), index(std::move(index)), gpu(its_gpu) {}
+  Rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu& its_gpu)
+      : group(std::move(group)), number(number), index(std::move(index)), gpu(&its_gpu), memory(its_gpu.window()) {}
+  /// @param memory  of a host; none: the host moves no bytes
+  Rank(std::string group, std::uint32_t number, std::string index, std::optional<transport::Window> memory)
+      : group(std::move(group)), number(number), index(std::move(index)), memory(memory) {}
 
   struct NamedStream {
     std::string name;  ///< "compute"; empty: of no interest to outputs
@@ -31,7 +34,8 @@ class Rank {
   const std::string group;
   const std::uint32_t number;
   const std::string index;
-  gpu::Gpu* const gpu;
+  gpu::Gpu* const gpu = nullptr;  ///< null: a host
+  const std::optional<transport::Window> memory;
   std::deque<NamedStream> streams;
 };
 

@@ -58,7 +58,8 @@ namespace {
 /// What the front job of a stream waits for.
 std::string waits_for(const Job& job) {
   if (!job.begun()) return "waits for jobs of other streams";
-  if (job.collective() == nullptr) return "runs";  // a send has left its stream when it has begun
+  if (job.kind() == Job::Kind::send || job.kind() == Job::Kind::receive) return "waits for the other side";
+  if (job.collective() == nullptr) return "runs";
   const collective::Collective& c = *job.collective();
   std::string absent;
   for (std::uint32_t m = 0; m < c.size(); ++m)
@@ -79,6 +80,8 @@ std::vector<std::string> Executor::blocked() const {
       lines.push_back(fmt::format("{} rank {}{}, stream {}: {}{}{} {}", rank.group, rank.number, where, named.name,
                                   job.label().task(), work.empty() ? "" : " of ", work, waits_for(job)));
     }
+  for (const Job& job : storage_)
+    if (job.landing_ != 0) lines.push_back(fmt::format("{}: {} messages have not landed", job.name(), job.landing_));
   for (const std::string& line : sm_waits()) lines.push_back(line);
   return lines;
 }

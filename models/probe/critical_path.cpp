@@ -21,6 +21,11 @@ void merge(std::vector<Cost>& costs, const Cost& more) {
   }
 }
 
+/// Its stream goes on before the job is done.
+bool leaves_early(const execution::Job& job) {
+  return job.kind() == execution::JobKind::copy || job.kind() == execution::JobKind::send;
+}
+
 }  // namespace
 
 CriticalPath::CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups groups)
@@ -82,7 +87,7 @@ void CriticalPath::on_begun(const execution::Job& job) {
   Moment& moment = jobs_[&job];
   join(moment, streams_[&job.stream()]);
   if (moment.at != now()) moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
-  if (job.kind() == execution::JobKind::send) streams_[&job.stream()] = moment;
+  if (leaves_early(job)) streams_[&job.stream()] = moment;
   if (job.kind() == execution::JobKind::collective) {
     Inside& inside = collectives_[job.collective()];
     inside.entered.resize(job.collective()->size());
@@ -96,7 +101,13 @@ void CriticalPath::on_done(const execution::Job& job) {
   switch (job.kind()) {
     case execution::JobKind::kernel: moment = done_kernels(job, moment); break;
     case execution::JobKind::collective: moment = done_collective(job); break;
-    case execution::JobKind::send: moment = after(moment, std::move(landed_), job.name(), landed_floors_); break;
+    case execution::JobKind::copy:
+    case execution::JobKind::send:
+      if (job.start() != Time())
+        landed_.push_back({CostKind::engine, job.traffic_class(), nullptr, job.start(), {}, {}});
+      moment = after(moment, std::move(landed_), job.name(), landed_floors_);
+      break;
+    case execution::JobKind::receive: break;  // its send is the cause
     case execution::JobKind::host:
       moment = after(moment, {{CostKind::host, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
       break;
@@ -104,7 +115,7 @@ void CriticalPath::on_done(const execution::Job& job) {
       moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
       break;
   }
-  if (job.kind() != execution::JobKind::send) streams_[&job.stream()] = moment;
+  if (!leaves_early(job)) streams_[&job.stream()] = moment;
   current_ = moment;
   inside_ = nullptr;
   join(end_, moment);

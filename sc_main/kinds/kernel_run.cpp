@@ -64,7 +64,7 @@ KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, exec
     }
   std::vector<execution::Rank*> ranks;
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
-    ranks.push_back(&executor.add_rank(machine.spec().groups[g].name, g, "[0]", &machine.gpu(gpus_[g])));
+    ranks.push_back(&executor.add_rank(machine.spec().groups[g].name, g, "[0]", machine.gpu(gpus_[g])));
     ranks.back()->add_stream("compute");
   }
   test_ = std::make_unique<workload::kernel_bench::KernelBench>(spec(), ranks, executor);

@@ -90,7 +90,7 @@ std::vector<execution::Rank*> WorkloadRun::add_ranks(const std::vector<GpuId>& g
   std::vector<execution::Rank*> ranks;
   for (std::uint32_t r = 0; r < gpus.size(); ++r) {
     ranks.push_back(&executor_.add_rank(machine_.spec().groups[machine_.place(gpus[r]).group].name, r,
-                                        fmt::format("[{}]", r), &machine_.gpu(gpus[r])));
+                                        fmt::format("[{}]", r), machine_.gpu(gpus[r])));
     for (const char* stream : streams) ranks.back()->add_stream(stream);
   }
   return ranks;

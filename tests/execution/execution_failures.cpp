@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(of_two_requests_one_is_cut_off_and_the_other_finishes) {
   b.goes_on = true;
   const auto request = [&](std::uint32_t from, std::uint32_t to, std::uint32_t first) {
     const JobRef computed = b.kernel(from, Time::us(10), first);
-    const JobRef handed = b.send(from, {to}, kBytes, first + 1, {computed});
+    const JobRef handed = b.copy(from, {to}, kBytes, first + 1, {computed});
     b.kernel(to, Time::us(20), first + 3, {b.kernel(to, Time::us(20), first + 2, {handed})});
   };
   cut_off(b, 3, Time::us(30));
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(of_two_requests_one_is_cut_off_and_the_other_finishes) {
 BOOST_AUTO_TEST_CASE(a_loss_that_its_client_does_not_accept_is_on_record) {
   JobBench b;
   cut_off(b, 3, Time::us(30));
-  b.later_on(Time(), [&] { b.send(2, {3}, kBytes, 0); });
+  b.later_on(Time(), [&] { b.copy(2, {3}, kBytes, 0); });
   b.run();
   BOOST_TEST_REQUIRE(b.fabric.recovery().undeliverable().has_value());
   BOOST_TEST((b.fabric.recovery().undeliverable()->at >= Time::us(30)));
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(a_collective_one_of_whose_members_is_cancelled_ends_on_ever
   Communicator pair({b.ranks[0], b.ranks[1]}, JobBench::kCompute, {}, b.fabric);
   cut_off(b, 3, Time::us(30));
   b.later_on(Time(), [&] {
-    const JobRef lost = b.send(2, {3}, kBytes, 0);
+    const JobRef lost = b.copy(2, {3}, kBytes, 0);
     b.collective(pair, ring(kBytes), 1, {lost});
     b.kernel(1, Time::us(5), 2);  // waits for its turn alone
   });

@@ -149,8 +149,8 @@ BOOST_AUTO_TEST_CASE(a_send_leaves_its_stream_when_posted_and_is_done_when_it_ha
   Bench b;
   constexpr Bytes kBytes = 1 << 20;
   const Time x = b.alone(0, 1, kBytes);
-  const JobRef first = b.send(0, {1}, kBytes, 0);
-  b.send(0, {1}, kBytes, 1);
+  const JobRef first = b.copy(0, {1}, kBytes, 0);
+  b.copy(0, {1}, kBytes, 1);
   b.kernel(1, Time::us(1), 2, {first});
   b.run();
   BOOST_TEST((b.begun[1] == Time()));  // posted at once, the bytes queue on the link
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(a_send_leaves_its_stream_when_posted_and_is_done_when_it_ha
 BOOST_AUTO_TEST_CASE(a_send_of_several_messages_is_done_with_the_last) {
   Bench b;
   constexpr Bytes kBytes = 1 << 20;
-  b.send(0, {1, 2, 3}, kBytes, 0);
+  b.copy(0, {1, 2, 3}, kBytes, 0);
   b.run();
   // One sender, three receivers: its own link carries all three.
   BOOST_TEST(b.done[0].seconds() == 3 * b.alone(0, 1, kBytes).seconds(), boost::test_tools::tolerance(0.02));
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(a_send_of_several_messages_is_done_with_the_last) {
 
 BOOST_AUTO_TEST_CASE(a_send_of_nothing_is_done_at_once) {
   Bench b;
-  const JobRef nothing = b.send(0, {}, 0, 0);
+  const JobRef nothing = b.copy(0, {}, 0, 0);
   b.kernel(1, Time::us(1), 1, {nothing});
   b.run();
   BOOST_TEST((b.begun[1] == Time()));

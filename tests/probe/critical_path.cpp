@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_transfer_between_kernels_is_on_the_path_and_the_shorter_b
   constexpr Bytes kBytes = 1 << 20;
   const Time landing = b.alone(0, 1, kBytes);
   const JobRef first = b.kernel(0, Time::us(50), 1);
-  const JobRef sent = b.send(0, {1}, kBytes, 2, {first});
+  const JobRef sent = b.copy(0, {1}, kBytes, 2, {first});
   const JobRef other = b.kernel(2, Time::us(60), 3);
   b.kernel(1, Time::us(30), 4, {sent, other});
   b.run();

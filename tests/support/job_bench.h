@@ -27,7 +27,7 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
         machine(scenario.machine, fabric),
         executor(fabric, records) {
     for (std::uint32_t g = 0; g < 4; ++g) {
-      Rank& rank = executor.add_rank("node", g, "[" + std::to_string(g) + "]", &machine.gpu(GpuId(g)));
+      Rank& rank = executor.add_rank("node", g, "[" + std::to_string(g) + "]", machine.gpu(GpuId(g)));
       for (const char* stream : {"compute", "comm"}) rank.add_stream(stream);
       ranks.push_back(&rank);
       windows.push_back(rank.gpu->window());
@@ -39,11 +39,11 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
     return executor.kernel(*ranks[rank], ranks[rank]->stream(kCompute), kernel_of(duration, kSms), label(number), *this,
                            after);
   }
-  JobRef send(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number,
+  JobRef copy(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number,
               const std::vector<JobRef>& after = {}) {
     std::vector<Transfer> transfers;
     for (const std::uint32_t rank : to) transfers.push_back({windows[rank], bytes});
-    return executor.send(*ranks[from], ranks[from]->stream(kComm), transfers, 0, label(number), *this, after);
+    return executor.copy(*ranks[from], ranks[from]->stream(kComm), {transfers}, label(number), *this, after);
   }
   Time alone(std::uint32_t from, std::uint32_t to, Bytes bytes) {
     return fabric.uncontended(windows[from], windows[to], 0, bytes);

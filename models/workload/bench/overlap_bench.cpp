@@ -187,8 +187,8 @@ void OverlapBench::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>&
 JobRef OverlapBench::send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step,
                                 const std::vector<JobRef>& after) {
   ++live_;
-  return executor_.send(comm_.rank(from), comm_.stream(from),
-                        {{comm_.rank(to).gpu->window(), spec_.collective_bytes / ranks()}}, number(TrafficClass::tp),
+  return executor_.copy(comm_.rank(from), comm_.stream(from),
+                        {{{*comm_.rank(to).memory, spec_.collective_bytes / ranks()}}, number(TrafficClass::tp)},
                         label(kShard, step, from), *this, after);
 }
 

@@ -85,7 +85,7 @@ void DecodeSide::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::
   if (grid_.pp() == 1 || !grid_.stage(stage).last) return;
   Rank& rank = grid_.rank(stage, t);
   const Transfer tokens{grid_.rank(0, t).gpu->window(), kTokenIdBytes * in_flight_.back().members.size()};
-  token_sends_.push_back(executor_.send(rank, rank.stream(Grid::kPp), {tokens}, number(TrafficClass::pp),
+  token_sends_.push_back(executor_.copy(rank, rank.stream(Grid::kPp), {{tokens}, number(TrafficClass::pp)},
                                         JobLabel::of(*this, Fields{pass, stage, t}), *this, {job}));
 }
 

@@ -36,7 +36,7 @@ Grid::Grid(const std::string& name, const transformer::ModelShape& model, const 
     std::vector<Rank*> members;
     for (std::uint32_t t = 0; t < tp(); ++t) {
       const std::uint32_t r = p * tp() + t;
-      Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), gpus[r]);
+      Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), *gpus[r]);
       for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
       if (t == 0 && launches) rank.add_stream("host");
       ranks_.push_back(&rank);

@@ -200,7 +200,7 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
     Rank& rank = grid_.rank(p, t);
     Transfer transfer{grid_.rank(p + 1, t).gpu->window(), hidden};
     if (pp_send_ == PpSend::shard) transfer.bytes = hidden / tp + (t < hidden % tp ? 1 : 0);
-    incoming[t] = executor_.send(rank, rank.stream(Grid::kPp), {transfer}, railyard::number(TrafficClass::pp),
+    incoming[t] = executor_.copy(rank, rank.stream(Grid::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
                                  label(kActivation, t, 0, false), *this, {last[t]});
   }
 }
@@ -233,7 +233,7 @@ void Passes::on_job_begun(const Job& job) {
   const Fields f = fields_of(job);
   State& s = state(f.pass);
   RankState& rank = s.ranks[rank_of(job)];
-  if (job.kind() == Job::Kind::send) {
+  if (job.kind() == Job::Kind::copy) {
     rank.send_begun = job.begun_at();
     return;
   }
@@ -286,12 +286,12 @@ void Passes::on_job_done(const Job& job) {
       times.tp_s += (now - c.last_entry()).seconds();
       break;
     }
-    case Job::Kind::send: --s.sends_left; break;
+    case Job::Kind::copy: --s.sends_left; break;
     case Job::Kind::host:
       s.launched[f.stage] = now;
       --s.host_left;
       return;
-    case Job::Kind::delay: break;
+    default: break;  // none of these
   }
   if (f.last) end_rank(job, s, rank);
 }

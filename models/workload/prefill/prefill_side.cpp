@@ -98,8 +98,8 @@ void PrefillSide::hand_off(std::uint32_t pass, std::uint32_t stage, std::uint32_
   if (fields.per_layer) fields.layer = named_layer;
   ++progress_[emitted_[pass].request].handoffs_left;
   Rank& rank = prefill_.rank(stage, t);
-  executor_.send(rank, rank.stream(Grid::kKv), transfers, number(TrafficClass::kv), JobLabel::of(*this, fields), *this,
-                 {after});
+  executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
+                 *this, {after});
 }
 
 std::uint32_t PrefillSide::request_name(const Chunk& chunk) const {

@@ -16,7 +16,7 @@ System::System(const transformer::ModelShape& model, const PrefillSpec& spec,
       prefill_(prefill_grid_, decode_grid_, spec_, executor, *this),
       decode_(decode_grid_, spec_, executor, *this),
       requests_(spec.requests.size()),
-      api_server_(executor.add_rank("api_server", 0, "", nullptr)) {
+      api_server_(executor.add_host("api_server", 0)) {
   std::uint32_t longest = 0;
   for (const Request& r : spec_.requests) {
     longest = std::max(longest, r.prompt_tokens);

@@ -1,0 +1,124 @@
+// Sends and receives: who is matched with whom, when the bytes leave, and what the two sides hold meanwhile.
+#include "tests/support/job_bench.h"
+#include "tests/support/systemc_main.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using execution::Exchange;
+using transport::Engine;
+
+namespace {
+
+constexpr Bytes kBytes = 10'000'000;
+
+struct ExchangeBench : JobBench {
+  JobRef send(const Exchange& exchange, std::uint32_t number, const std::vector<JobRef>& after = {}) {
+    return executor.send(all, exchange, label(number), *this, after);
+  }
+  JobRef receive(const Exchange& exchange, std::uint32_t number, const std::vector<JobRef>& after = {}) {
+    return executor.receive(all, exchange, label(number), *this, after);
+  }
+  Communicator all{ranks, kComm, {}, fabric};
+};
+
+Exchange exchange(std::uint32_t from, std::uint32_t to, std::uint64_t tag = 0, Engine engine = Engine::copy_engine) {
+  return {from, to, tag, kBytes, engine};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(bytes_leave_when_both_sides_have_begun_whichever_is_emitted_first) {
+  for (const bool send_first : {true, false}) {
+    for (const Time sender : {Time(), Time::us(50)}) {
+      ExchangeBench b;
+      b.later_on(Time(), [&] {
+        const JobRef computed = b.kernel(0, Time::us(20), 0);
+        const JobRef late = b.kernel(1, Time::us(20) + sender, 1);
+        if (send_first) b.send(exchange(0, 1), 2, {computed});
+        b.receive(exchange(0, 1), 3, {late});
+        if (!send_first) b.send(exchange(0, 1), 2, {computed});
+      });
+      b.run();
+      const Time landed = Time::us(20) + sender + b.alone(0, 1, kBytes);
+      BOOST_TEST((b.done[2] == landed));
+      BOOST_TEST((b.done[3] == landed));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sides_are_matched_by_their_tag_and_in_order_where_it_is_the_same) {
+  ExchangeBench b;
+  b.later_on(Time(), [&] {
+    b.receive(exchange(0, 1, 7), 0);  // holds its stream for the send of tag 7
+    b.receive(exchange(0, 1, 8), 1);
+    b.receive(exchange(0, 1, 8), 2);
+  });
+  b.later_on(Time::us(10), [&] {
+    const JobRef slow = b.kernel(0, Time::us(30), 10);
+    b.send(exchange(0, 1, 7), 3, {slow});
+    b.send(exchange(0, 1, 8), 4);
+    b.send(exchange(0, 1, 8), 5);
+  });
+  b.run();
+  BOOST_TEST((b.done[0] == b.done[3]));
+  BOOST_TEST((b.done[1] == b.done[4]));
+  BOOST_TEST((b.done[2] == b.done[5]));
+  BOOST_TEST((b.done[0] < b.done[1]));
+  BOOST_TEST((b.done[1] < b.done[2]));
+  BOOST_TEST((b.begun[1] == b.done[0]));  // a receive holds its stream
+  BOOST_TEST((b.begun[4] < b.done[3]));   // a send does not, once it is posted
+}
+
+BOOST_AUTO_TEST_CASE(an_exchange_by_sms_holds_them_on_both_sides_and_takes_longer_than_its_link) {
+  std::vector<Time> times;
+  for (const bool send_first : {true, false}) {
+    ExchangeBench b;
+    std::uint32_t held = 0;
+    b.later_on(Time(), [&] {
+      const Exchange e = exchange(0, 1, 0, Engine::sm);
+      if (send_first) b.send(e, 0);
+      b.receive(e, 1);
+      if (!send_first) b.send(e, 0);
+    });
+    b.later_on(Time::us(100), [&] {
+      for (const std::uint32_t rank : {0u, 1u})
+        if (b.ranks[rank]->gpu->sms().active() != 0) ++held;
+    });
+    b.run();
+    BOOST_TEST(held == 2u);
+    BOOST_TEST((b.done[0] > b.alone(0, 1, kBytes)));
+    times.push_back(b.done[0]);
+    times.push_back(b.done[1]);
+  }
+  BOOST_TEST((times[0] == times[2]));
+  BOOST_TEST((times[1] == times[3]));
+}
+
+BOOST_AUTO_TEST_CASE(both_sides_are_cancelled_with_one) {
+  for (const Engine engine : {Engine::copy_engine, Engine::sm}) {
+    for (const bool emitted_late : {false, true}) {
+      ExchangeBench b;
+      b.goes_on = true;
+      const transport::Device::Port& port = b.ranks[3]->gpu->port(PortId(0));
+      b.fabric.faults().fail(Time::us(30), {{b.ranks[3]->gpu, PortId(0)}, {port.peer, port.peer_port}});
+      b.later_on(Time(), [&] {
+        const JobRef lost = b.copy(2, {3}, kBytes, 0);
+        b.send(exchange(0, 1, 0, engine), 1, {lost});
+        if (!emitted_late) b.receive(exchange(0, 1, 0, engine), 2);
+      });
+      if (emitted_late) b.later_on(Time::us(900), [&] { b.receive(exchange(0, 1, 0, engine), 2); });
+      b.run();
+      BOOST_TEST((b.failed == std::map<std::uint32_t, Status>{
+                                  {0, Status::undeliverable}, {1, Status::cancelled}, {2, Status::cancelled}}));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_receive_that_nobody_sends_to_says_so) {
+  ExchangeBench b;
+  b.later_on(Time(), [&] { b.receive(exchange(0, 1), 0); });
+  sc_core::sc_start();
+  const std::vector<std::string> blocked = b.executor.blocked();
+  BOOST_TEST_REQUIRE(blocked.size() == 1u);
+  BOOST_TEST(blocked.front().find("job 0 waits for the other side") != std::string::npos, blocked.front());
+}
