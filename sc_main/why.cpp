@@ -4,7 +4,6 @@
 #include <array>
 #include <unordered_map>
 
-#include "base/input_error.h"
 #include "sc_main/jobs_csv.h"
 
 namespace railyard {
@@ -48,9 +47,6 @@ std::string title_of(const std::string& metric) {
 }  // namespace
 
 Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(simulation)) {
-  if (!simulation.workload().has_causes())
-    throw InputError(Origin{"--why", 0, 0}, fmt::format("workload.kind {} has no jobs whose causes could be followed",
-                                                        simulation.workload().kind()));
   probe::CriticalPath::Groups group_of;
   for (std::size_t row = 0; row < links_.size(); ++row) {
     auto group =

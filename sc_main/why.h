@@ -17,7 +17,7 @@ namespace railyard {
 
 class Why {
  public:
-  /// Before the run. @throws InputError for a workload without jobs
+  /// Before the run.
   explicit Why(Simulation& simulation);
   // After it.
   /// What metrics measured, then the end.

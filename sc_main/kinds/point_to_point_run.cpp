@@ -28,12 +28,21 @@ bool is_latency(workload::p2p::Measure measure) {
 PointToPointRun::PointToPointRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  workload::p2p::Hosts hosts;
-  for (const GpuId id : gpus_) hosts_.push_back(machine_.host_of(id).window());
-  hosts.memories = hosts_;
-  add_ranks(gpus_, {});
-  hosts.post = Time::nanoseconds(machine_.spec().nic.post_ns);
-  test_ = std::make_unique<workload::p2p::PointToPoint>(spec(), machine_.gpus(gpus_), hosts, executor_);
+  workload::p2p::Ends ends;
+  ends.gpus = add_ranks(gpus_, {"copy"});
+  std::map<transport::Window, execution::Rank*> sockets;
+  for (const GpuId id : gpus_) {
+    hosts_.push_back(machine_.host_of(id).window());
+    execution::Rank*& host = sockets[hosts_.back()];
+    if (host == nullptr) {
+      host = &executor_.add_host("host", static_cast<std::uint32_t>(sockets.size() - 1), hosts_.back());
+      for (const char* stream : {"copy", "post"}) host->add_stream(stream);
+      for (std::size_t i = 0; i < workload::p2p::PointToPoint::acknowledgements(spec()); ++i) host->add_stream("");
+    }
+    ends.hosts.push_back(host);
+  }
+  ends.post = Time::nanoseconds(machine_.spec().nic.post_ns);
+  test_ = std::make_unique<workload::p2p::PointToPoint>(spec(), ends, executor_);
 }
 
 std::uint64_t PointToPointRun::expected_jobs() const { return test_->points().size(); }
@@ -43,12 +52,6 @@ std::string PointToPointRun::progress() const {
 }
 
 double PointToPointRun::done_ratio() const { return done_of(test_->finished(), test_->points().size()); }
-
-std::vector<std::string> PointToPointRun::blocked() {
-  const Point& point = test_->points()[test_->finished()];
-  return {fmt::format("{} from {} to {}: {} bytes have not landed", name_of(point.measure),
-                      machine_.gpu(gpus_[point.from]).name(), machine_.gpu(gpus_[point.to]).name(), point.bytes)};
-}
 
 std::vector<RouteOfInterest> PointToPointRun::routes() {
   std::vector<RouteOfInterest> routes;
@@ -120,8 +123,6 @@ void PointToPointRun::add_metrics(Json& metrics) {
     metrics[fmt::format("{}_{}", name_of(measure), is_latency(measure) ? "s" : "gb_per_s")] =
         sum.first / static_cast<double>(sum.second);
 }
-
-Json PointToPointRun::memory() const { return Json::object(); }
 
 std::string PointToPointRun::matrix_text(Measure measure, const char* title) const {
   const std::size_t n = gpus_.size();

@@ -20,15 +20,11 @@ class PointToPointRun : public WorkloadRun {
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
-  std::vector<std::string> blocked() override;
-  std::uint64_t jobs() const override { return test_->messages(); }
-  bool has_causes() const override { return false; }  // messages, no jobs
   std::vector<RouteOfInterest> routes() override;
   nlohmann::ordered_json explain() override;
   std::string explain_text(const nlohmann::ordered_json& numbers) const override;
   void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
-  nlohmann::ordered_json memory() const override;
   std::string table(const nlohmann::ordered_json& summary) const override;
   void write_tables(const OutputDirectory& out) const override;
 

@@ -54,9 +54,7 @@ class WorkloadRun {
   virtual std::uint64_t expected_jobs() const = 0;
   /// What stands still, a line each, for a run that cannot progress.
   virtual std::vector<std::string> blocked() { return executor_.blocked(); }
-  virtual std::uint64_t jobs() const { return executor_.jobs(); }
-  /// Whether the causes of its jobs can be followed.
-  virtual bool has_causes() const { return true; }
+  std::uint64_t jobs() const { return executor_.jobs(); }
   execution::Executor& executor() { return executor_; }
 
   /// Index of the rank on each GPU that has one, in brackets: "[0][3]".

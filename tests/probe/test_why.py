@@ -214,9 +214,19 @@ def test_other_kinds_have_an_end_only(tmp_path, platform, kind):
     assert sum(row["path_s"] for row in paths["end_s"]["costs"]) == pytest.approx(paths["end_s"]["mean_s"], rel=1e-9)
 
 
-def test_a_workload_without_jobs_is_refused(tmp_path):
-    path = tiny(tmp_path, "workload:\n  kind: p2p\n  test: matrix\n")
-    result = run("plx_box", path, "--why", "--out", tmp_path / "out")
-    assert result.returncode == 2
-    assert result.stderr == "--why: error: workload.kind p2p has no jobs whose causes could be followed\n"
-    assert not (tmp_path / "out").exists()
+def test_copies_between_gpus_are_explained_one_by_one(tmp_path):
+    paths = follow(tmp_path, "plx_box", "workload:\n  kind: p2p\n  test: matrix\n")
+    assert list(paths) == ["unidirectional_s", "bidirectional_s", "latency_s", "end_s"]
+    for path in paths.values():
+        assert sum(row["path_s"] for row in path["costs"]) == pytest.approx(path["mean_s"], rel=1e-9)
+    costs = {row["cost"]: row for row in paths["latency_s"]["costs"]}
+    assert costs["engine"]["path_s"] + costs["latency"]["path_s"] > 0.99 * paths["latency_s"]["mean_s"]
+    wire = {row["cost"]: row for row in paths["unidirectional_s"]["costs"]}["wire"]
+    assert wire["path_s"] > 0.9 * paths["unidirectional_s"]["mean_s"]
+
+
+def test_small_writes_are_bound_by_the_thread_that_posts_them(tmp_path):
+    workload = "kind: p2p\n  test: ib_write_bw\n  min_bytes: 64\n  max_bytes: 64\n  iterations: 2000\n  queue_pairs: 2\n"
+    paths = follow(tmp_path, "plx_box", f"machine:\n  groups:\n    node: {{servers: 2}}\nworkload:\n  {workload}")
+    host = {row["cost"]: row for row in paths["write_s"]["costs"]}["host"]
+    assert host["path_s"] > 0.9 * paths["write_s"]["mean_s"]

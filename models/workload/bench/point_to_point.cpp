@@ -1,6 +1,7 @@
 #include "workload/bench/point_to_point.h"
 
 #include <fmt/format.h>
+#include <array>
 
 #include "workload/traffic.h"
 
@@ -8,14 +9,14 @@ namespace railyard::workload::p2p {
 
 namespace {
 
-constexpr std::uint32_t kPostedTag = 0;
-constexpr std::uint32_t kCompleteTag = 1;
+/// By Measure: what --why measures, the time of one message.
+constexpr std::array<const char*, 7> kMetrics{"unidirectional_s", "bidirectional_s", "latency_s", "write_s",
+                                              "write_latency_s",  "h2d_s",           "d2h_s"};
 
 }  // namespace
 
-PointToPoint::PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::Gpu*>& gpus, const Hosts& host,
-                           Executor& executor)
-    : spec_(spec), gpus_(gpus), host_(host), executor_(executor), fabric_(executor.fabric()), quiet_(fabric_, *this) {
+PointToPoint::PointToPoint(const PointToPointSpec& spec, const Ends& ends, Executor& executor)
+    : spec_(spec), ends_(ends), executor_(executor), fabric_(executor.fabric()), quiet_(fabric_, *this) {
   switch (spec_.test) {
     case Test::matrix: add_matrix(); break;
     case Test::h2d:
@@ -26,7 +27,7 @@ PointToPoint::PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::
 }
 
 void PointToPoint::add_matrix() {
-  const auto n = static_cast<std::uint32_t>(gpus_.size());
+  const auto n = static_cast<std::uint32_t>(ends_.gpus.size());
   for (const Measure measure : {Measure::unidirectional, Measure::bidirectional, Measure::latency}) {
     for (std::uint32_t from = 0; from < n; ++from) {
       for (std::uint32_t to = 0; to < n; ++to) {
@@ -41,7 +42,7 @@ void PointToPoint::add_matrix() {
 }
 
 void PointToPoint::add_host_copies() {
-  for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+  for (std::uint32_t gpu = 0; gpu < ends_.gpus.size(); ++gpu) {
     Point& point = points_.emplace_back();
     point.measure = spec_.test == Test::h2d ? Measure::host_to_device : Measure::device_to_host;
     point.from = point.to = gpu;
@@ -59,67 +60,64 @@ void PointToPoint::add_sweep() {
 }
 
 Time PointToPoint::copy_start(std::uint32_t gpu) const {
-  const gpu::GpuDatasheet::Copy& copy = gpus_[gpu]->datasheet().copy;
+  const gpu::GpuDatasheet::Copy& copy = ends_.gpus[gpu]->gpu->datasheet().copy;
   return Time::seconds((spec_.engine == transport::Engine::sm ? copy.kernel_us : copy.engine_us) * 1e-6);
 }
 
-void PointToPoint::add_copy(std::uint32_t from, std::uint32_t to, std::uint32_t stream) {
-  add_flow(gpus_[from]->window(), gpus_[to]->window(), stream, stream, copy_start(from));
-}
-
-void PointToPoint::add_writes(std::uint32_t from, std::uint32_t to, std::uint32_t queue_pair, std::uint32_t thread) {
-  const auto memory = [&](std::uint32_t place) {
-    return spec_.memory == Memory::host ? host_.memories[place] : gpus_[place]->window();
-  };
-  add_flow(memory(from), memory(to), queue_pair, thread, host_.post);
-}
-
-void PointToPoint::add_flow(transport::Window source, transport::Window destination, std::uint32_t channel,
-                            std::uint32_t poster, Time cost) {
+PointToPoint::Flow& PointToPoint::add_flow(Rank& source, Rank& destination) {
   Flow& flow = flows_.emplace_back();
-  flow.source = source;
-  flow.destination = destination;
-  flow.channel = channel;
-  flow.poster = poster;
-  flow.cost = cost;
-  flow.left = spec_.iterations;
+  flow.source = &source;
+  flow.destination = &destination;
+  flow.messages = spec_.iterations;
+  return flow;
+}
+
+void PointToPoint::add_copy(std::uint32_t from, std::uint32_t to) {
+  add_flow(*ends_.gpus[from], *ends_.gpus[to]).start = copy_start(from);
+}
+
+void PointToPoint::add_writes(std::uint32_t from, std::uint32_t to) {
+  const std::vector<Rank*>& memories = spec_.memory == Memory::host ? ends_.hosts : ends_.gpus;
+  add_flow(*memories[from], *memories[to]).poster = ends_.hosts[from];
 }
 
 void PointToPoint::run_next() {
+  executor_.passed(this, 0);
   Point& point = points_[finished_];
   point.start = fabric_.now();
+  if (!point.within_a_gpu())
+    executor_.measure(kMetrics[static_cast<std::size_t>(point.measure)], static_cast<std::uint32_t>(finished_));
   flows_.clear();
   completed_ = 0;
   window_ = 1;
   switch (point.measure) {
     case Measure::unidirectional:
-    case Measure::latency: add_copy(point.from, point.to, 0); break;
+    case Measure::latency: add_copy(point.from, point.to); break;
     case Measure::bidirectional:
-      add_copy(point.from, point.to, 0);
+      add_copy(point.from, point.to);
       if (point.from != point.to) {
-        add_copy(point.to, point.from, 1);
+        add_copy(point.to, point.from);
       } else {  // each takes all of the memory's bandwidth: one after the other
-        flows_.back().left *= 2;
+        flows_.back().messages *= 2;
       }
       break;
     case Measure::host_to_device:
-      add_flow(host_.memories[point.to], gpus_[point.to]->window(), 0, 0, copy_start(point.to));
+      add_flow(*ends_.hosts[point.to], *ends_.gpus[point.to]).start = copy_start(point.to);
       break;
     case Measure::device_to_host:
-      add_flow(gpus_[point.from]->window(), host_.memories[point.from], 0, 0, copy_start(point.from));
+      add_flow(*ends_.gpus[point.from], *ends_.hosts[point.from]).start = copy_start(point.from);
       break;
     case Measure::write_bandwidth:
       window_ = spec_.tx_depth;
-      for (std::uint32_t qp = 0; qp < spec_.queue_pairs; ++qp) add_writes(point.from, point.to, qp, 0);
+      for (std::uint32_t qp = 0; qp < spec_.queue_pairs; ++qp) add_writes(point.from, point.to);
       break;
     case Measure::write_latency:
-      add_writes(point.from, point.to, 0, 0);
-      add_writes(point.to, point.from, 0, 1);
+      add_writes(point.from, point.to);
+      add_writes(point.to, point.from);
       break;
   }
   point.messages = 0;
-  for (const Flow& flow : flows_) point.messages += flow.left;
-  poster_free_.assign(flows_.size(), fabric_.now());
+  for (const Flow& flow : flows_) point.messages += flow.messages;
   if (point.measure == Measure::write_latency) {
     pump(0);
   } else {
@@ -127,59 +125,70 @@ void PointToPoint::run_next() {
   }
 }
 
-void PointToPoint::pump(std::uint32_t f) {
-  Flow& flow = flows_[f];
-  if (flow.left == 0 || flow.under_way == window_) return;
-  --flow.left;
-  ++flow.under_way;
-  Time& free = poster_free_[flow.poster];
-  free = later(free, fabric_.now()) + flow.cost;
-  fabric_.calendar().at(free, *this, kPostedTag, f);
+JobLabel PointToPoint::label(What what, std::uint32_t flow, std::uint32_t message) const {
+  Fields fields{};
+  fields.point = static_cast<std::uint32_t>(finished_);
+  fields.flow = flow;
+  fields.message = message;
+  fields.what = what;
+  return JobLabel::of(*this, fields);
 }
 
-void PointToPoint::send(std::uint32_t f) {
+void PointToPoint::pump(std::uint32_t f) {
+  Flow& flow = flows_[f];
+  if (flow.posted == flow.messages || flow.posted - flow.completed == window_) return;
+  const std::uint32_t message = flow.posted++;
+  if (flow.poster == nullptr) {
+    send(f, message, {});
+  } else {
+    Rank& host = *flow.poster;
+    executor_.host(host, host.stream(kPosts), ends_.post, label(kPost, f, message), *this);
+  }
+}
+
+void PointToPoint::send(std::uint32_t f, std::uint32_t message, JobRef after) {
   const Flow& flow = flows_[f];
-  transport::Message message;
-  message.source = flow.source;
-  message.destination = flow.destination;
-  message.bytes = points_[finished_].bytes;
-  message.traffic_class = number(TrafficClass::pp);
-  message.channel = flow.channel;
-  message.engine = spec_.engine;
-  message.client = this;
-  message.cookie = f;
-  ++sent_;
-  fabric_.send(message);
+  execution::Copy copy;
+  copy.transfers = {{*flow.destination->memory, points_[finished_].bytes}};
+  copy.traffic_class = number(TrafficClass::pp);
+  copy.engine = spec_.engine;
+  copy.channel = f;
+  copy.start = flow.start;
+  executor_.copy(*flow.source, flow.source->stream(kCopies), std::move(copy), label(kMessage, f, message), *this,
+                 {after});
 }
 
 Time PointToPoint::acknowledgement(const Flow& flow) const {
   Time time;
-  const transport::Path path = fabric_.path(flow.source, flow.destination, number(TrafficClass::pp));
+  const transport::Path path = fabric_.path(*flow.source->memory, *flow.destination->memory, number(TrafficClass::pp));
   for (const transport::Hop& hop : path.lanes.front().hops) time += hop.link().latency;
   return time;
 }
 
-void PointToPoint::on_delivered(transport::Message& message) {
-  const auto f = static_cast<std::uint32_t>(message.cookie);
-  if (points_[finished_].measure == Measure::write_bandwidth) {
-    fabric_.calendar().at(fabric_.now() + acknowledgement(flows_[f]), *this, kCompleteTag, f);
-  } else {
-    complete(f);
+void PointToPoint::on_job_done(const Job& job) {
+  const auto fields = job.label().as<Fields>();
+  const bool windowed = points_[finished_].measure == Measure::write_bandwidth;
+  switch (fields.what) {
+    case kPost:
+      send(fields.flow, fields.message, {});
+      if (windowed) pump(fields.flow);
+      break;
+    case kMessage:
+      if (windowed) {
+        Rank& host = *flows_[fields.flow].poster;
+        executor_.delay(host, host.stream(kFirstAcknowledgement + fields.flow * window_ + fields.message % window_),
+                        acknowledgement(flows_[fields.flow]), label(kAcknowledgement, fields.flow, fields.message),
+                        *this);
+      } else {
+        complete(fields.flow);
+      }
+      break;
+    default: complete(fields.flow); break;
   }
-}
-
-void PointToPoint::on_event(std::uint32_t tag, std::uint64_t data) {
-  const auto f = static_cast<std::uint32_t>(data);
-  if (tag == kCompleteTag) {
-    complete(f);
-    return;
-  }
-  send(f);
-  if (points_[finished_].measure == Measure::write_bandwidth) pump(f);
 }
 
 void PointToPoint::complete(std::uint32_t f) {
-  --flows_[f].under_way;
+  ++flows_[f].completed;
   if (++completed_ == points_[finished_].messages) {
     finish();
   } else {
@@ -187,8 +196,7 @@ void PointToPoint::complete(std::uint32_t f) {
   }
 }
 
-std::string PointToPoint::name(std::uint64_t number) const {
-  const Point& point = points_[number];
+std::string PointToPoint::point_name(const Point& point) const {
   switch (point.measure) {
     case Measure::unidirectional: return fmt::format("Copy_From[{}]_To[{}]", point.from, point.to);
     case Measure::bidirectional: return fmt::format("Both_From[{}]_To[{}]", point.from, point.to);
@@ -201,17 +209,46 @@ std::string PointToPoint::name(std::uint64_t number) const {
   return fmt::format("WriteLatency_Bytes[{}]", point.bytes);
 }
 
+std::string PointToPoint::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const std::string point = point_name(points_[f.point]);
+  if (f.what == kPoint) return point;
+  return fmt::format("{}{}_Flow[{}]_Message[{}]",
+                     f.what == kPost      ? "Post_"
+                     : f.what == kMessage ? ""
+                                          : "Ack_",
+                     point, std::uint32_t{f.flow}, std::uint32_t{f.message});
+}
+
+std::string PointToPoint::task(std::uint64_t arguments) const {
+  static constexpr const char* kTasks[] = {"point", "post", "message", "ack"};
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  return fmt::format("{} {}", kTasks[f.what], std::uint32_t{f.message});
+}
+
+std::string PointToPoint::work(std::uint64_t arguments) const {
+  return point_name(points_[JobLabel::fields_of<Fields>(arguments).point]);
+}
+
+Recorded PointToPoint::recorded(std::uint64_t arguments) const {
+  return JobLabel::fields_of<Fields>(arguments).what == kPoint ? Recorded::stage : Recorded::never;
+}
+
 void PointToPoint::finish() {
-  const std::size_t number = finished_++;
-  Point& point = points_[number];
+  Point& point = points_[finished_];
   point.end = fabric_.now();
+  if (!point.within_a_gpu())
+    executor_.measured(kMetrics[static_cast<std::size_t>(point.measure)], static_cast<std::uint32_t>(finished_),
+                       static_cast<std::uint32_t>(point.messages));
   JobRecord record;
-  record.label = {this, number};
+  record.label = label(kPoint, 0, 0);
   record.rank = point.from;
   record.start = point.start;
   record.end = point.end;
   record.bytes = point.bytes;
+  ++finished_;
   executor_.record(record);
+  executor_.reached(this, 0);
   if (!done()) quiet_.wait();
 }
 

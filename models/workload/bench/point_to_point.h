@@ -1,6 +1,6 @@
 // workload.kind: p2p: the tools that measure one path at a time, on the simulated machine. A run is a list of points,
-// one after another on a quiet fabric; a point is a few flows, each a row of equal messages from one GPU's memory to
-// another's.
+// one after another on a quiet fabric; a point is a few flows, each a row of equal messages from one memory to another.
+// Messages are copy jobs; work requests are posted by jobs of a host.
 //
 // matrix        CUDA's p2pBandwidthLatencyTest over every ordered pair: copies of a large buffer in one direction, in
 //               both at once, and of 4 B. A copy costs its engine's start, then its bytes; the next copy begins when
@@ -49,77 +49,85 @@ struct Point {
   double latency_s() const { return time().seconds() / static_cast<double>(messages); }
 };
 
-/// The hosts of the GPUs.
-struct Hosts {
-  std::vector<transport::Window> memories;  ///< of each GPU's socket, by place in the list
-  Time post;                                ///< one thread's time for one work request, from the NIC's datasheet
+/// Who moves bytes, by place in the list of GPUs.
+struct Ends {
+  std::vector<Rank*> gpus;   ///< with a stream for copies
+  std::vector<Rank*> hosts;  ///< memory of the GPU's socket, with the streams of HostStream; sockets may repeat
+  Time post;                 ///< one thread's time for one work request, from the NIC's datasheet
 };
 
-class PointToPoint : private transport::MessageClient,
-                     private transport::CalendarClient,
-                     private JobNamer,
-                     private QuietClient {
+class PointToPoint : private JobClient, private JobNamer, private QuietClient {
  public:
-  PointToPoint(const PointToPointSpec& spec, const std::vector<gpu::Gpu*>& gpus, const Hosts& host, Executor& executor);
+  /// Streams of a host: copies; the thread that posts writes; then as many as writes are under way, for their
+  /// acknowledgements.
+  enum HostStream : std::size_t { kCopies, kPosts, kFirstAcknowledgement };
+  static std::size_t acknowledgements(const PointToPointSpec& spec) {
+    return spec.test == Test::ib_write_bw ? std::size_t{spec.queue_pairs} * spec.tx_depth : 0;
+  }
+
+  PointToPoint(const PointToPointSpec& spec, const Ends& ends, Executor& executor);
 
   void start() { run_next(); }
   bool done() const { return finished_ == points_.size(); }
   /// All of them, those that are finished() first.
   const std::vector<Point>& points() const { return points_; }
   std::size_t finished() const { return finished_; }
-  std::uint64_t messages() const { return sent_; }
 
  private:
   struct Flow {
-    transport::Window source = 0, destination = 0;
-    Time cost;                    ///< of posting one message
-    std::uint32_t channel = 0;    ///< queue pair
-    std::uint32_t poster = 0;     ///< who posts, one message at a time
-    std::uint32_t left = 0;       ///< not posted yet
-    std::uint32_t under_way = 0;  ///< posting or posted, not complete
+    Rank* source = nullptr;
+    Rank* destination = nullptr;
+    Rank* poster = nullptr;       ///< whose thread posts the messages; null: nobody
+    Time start;                   ///< of the engine that copies
+    std::uint32_t messages = 0;   ///< in all
+    std::uint32_t posted = 0;     ///< or being posted
+    std::uint32_t completed = 0;  ///< its sender knows
   };
   void add_matrix();
   void add_sweep();
   void run_next();
   void add_host_copies();
   Time copy_start(std::uint32_t gpu) const;
-  void add_copy(std::uint32_t from, std::uint32_t to, std::uint32_t stream);
-  void add_writes(std::uint32_t from, std::uint32_t to, std::uint32_t queue_pair, std::uint32_t thread);
-  void add_flow(transport::Window source, transport::Window destination, std::uint32_t channel, std::uint32_t poster,
-                Time cost);
+  Flow& add_flow(Rank& source, Rank& destination);
+  void add_copy(std::uint32_t from, std::uint32_t to);
+  void add_writes(std::uint32_t from, std::uint32_t to);
   /// Posts what the flow's window allows.
   void pump(std::uint32_t flow);
-  void send(std::uint32_t flow);
+  void send(std::uint32_t flow, std::uint32_t message, JobRef after);
   void complete(std::uint32_t flow);
   void finish();
-  bool writes() const { return spec_.test == Test::ib_write_bw || spec_.test == Test::ib_write_lat; }
   /// From a write's landing until its sender knows.
   Time acknowledgement(const Flow& flow) const;
 
   // A point as a row: Copy_From[i]_To[j], Both_From[i]_To[j], Latency_From[i]_To[j]: a pair of the matrix; H2D_GPU[i],
-  // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Labels: the point.
-  std::string name(std::uint64_t point) const override;
+  // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Its jobs, with
+  // _Flow[f]_Message[m] behind: the message; before that, Post_ of a write; after that, Ack_.
+  enum What : std::uint8_t { kPoint, kPost, kMessage, kAcknowledgement };
+  struct Fields {
+    std::uint32_t point : 20, flow : 12;
+    std::uint32_t message : 30, what : 2;
+  };
+  JobLabel label(What what, std::uint32_t flow, std::uint32_t message) const;
+  std::string point_name(const Point& point) const;
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "test"; }
-  Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
+  Recorded recorded(std::uint64_t arguments) const override;
 
-  void on_delivered(transport::Message& message) override;
-  std::string name_of(const transport::Message&) const override { return name(finished_); }
-  void on_event(std::uint32_t tag, std::uint64_t flow) override;
+  void on_job_done(const Job& job) override;
   void on_quiet() override { run_next(); }
 
   PointToPointSpec spec_;
-  std::vector<gpu::Gpu*> gpus_;
-  Hosts host_;
+  Ends ends_;
   Executor& executor_;
   transport::Fabric& fabric_;
   QuietWaiter quiet_;
   std::vector<Point> points_;
   std::size_t finished_ = 0;
   std::vector<Flow> flows_;  ///< of the point that runs
-  std::vector<Time> poster_free_;
   std::uint32_t window_ = 1;
   std::uint64_t completed_ = 0;
-  std::uint64_t sent_ = 0;
 };
 
 }  // namespace railyard::workload::p2p
