@@ -24,7 +24,7 @@ std::string who(Simulation& simulation, const Stall& stall) {
 }  // namespace
 
 std::vector<std::string> stall_report(Simulation& simulation) {
-  const std::vector<Stall> stalls = transport::stalls(simulation.fabric());
+  const std::vector<Stall> stalls = transport::stalls(simulation.fabric().devices());
   std::vector<std::string> lines;
   for (const Stall& stall : stalls)
     lines.push_back(fmt::format("{} waits at {} for credit of channel {}: {} bytes outstanding, the buffer takes {}",

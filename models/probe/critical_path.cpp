@@ -29,7 +29,10 @@ bool leaves_early(const execution::Job& job) {
 }  // namespace
 
 CriticalPath::CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups groups)
-    : fabric_(fabric), frees_(frees), groups_(std::move(groups)), message_costs_(fabric, groups_, frees.groups) {
+    : fabric_(fabric),
+      frees_(frees),
+      groups_(std::move(groups)),
+      message_costs_(fabric.context(), fabric.routes(), groups_, frees.groups) {
   fabric_.add_listener(*this);
 }
 

@@ -3,34 +3,15 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
-#include "transport/device/device.h"
-#include "transport/device/path.h"
+#include "transport/device/routes.h"
 #include "transport/faults.h"
 #include "transport/fluid/fluid.h"
 #include "transport/recovery.h"
 #include "transport/study/invariants.h"
 
 namespace railyard::transport {
-
-/// A memory's side of send(): picks the egress and injects.
-class Sender {
- public:
-  virtual void send(Message& message) = 0;
-  /// Sends bytes of a message again that a lost link has cut off. @return false: there is no way left
-  virtual bool send_again(Message&, [[maybe_unused]] std::uint64_t address, [[maybe_unused]] Bytes bytes) {
-    return false;
-  }
-  /// The way a message of this class takes, by the same policy; what --describe shows.
-  virtual Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const = 0;
-  /// The way of a message of any kind: of a write, path_to(); throws where this sender cannot send the others.
-  virtual Path path_of(const Message& message) const;
-
- protected:
-  ~Sender() = default;
-};
 
 class Fabric : private LinkObserver {
  public:
@@ -41,9 +22,8 @@ class Fabric : private LinkObserver {
   Calendar& calendar() { return calendar_; }
   Time now() const { return calendar_.now(); }
 
-  void add_sender(Window window, Sender& sender);
-  /// Null where nobody sends from that window.
-  Sender* sender(Window window) const { return window < sources_.size() ? sources_[window].sender : nullptr; }
+  void add_sender(Window window, Sender& sender) { routes_.add_sender(window, sender); }
+  Routes& routes() { return routes_; }
   void add_device(Device& device) { devices_.push_back(&device); }
   /// Memories that multicasts write and reductions read, all behind the same switches; at most 2^20 groups.
   GroupId add_group(const std::vector<Window>& members);
@@ -56,7 +36,7 @@ class Fabric : private LinkObserver {
   /// Fluid fidelity (fluid.h) instead of trains, for all links or for both directions of one. @pre all devices are there, nothing
   /// has been sent, and no message crosses links of both fidelities
   void model_as_fluid();
-  void model_as_fluid(Device& device, PortId port);
+  void model_as_fluid(const LinkEnd& link);
   /// Several may listen. Before anything is sent.
   void add_listener(FabricListener& listener);
   /// From here on every step is checked (invariants.h). Debug builds do so from the start.
@@ -66,13 +46,13 @@ class Fabric : private LinkObserver {
 
   /// Moves a message from memory to memory; its client is told when the last byte has landed. @return what is under way
   Message& send(const Message& message);
-  Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const;
-  Path path_of(const Message& message) const { return sources_[message.source].sender->path_of(message); }
-  Bytes transaction_bytes(const Path& path) const;
+  Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const {
+    return routes_.path(source, destination, traffic_class, engine);
+  }
+  Bytes transaction_bytes(const Path& path) const { return routes_.transaction_bytes(path); }
+  /// What a write takes alone.
   Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes,
                    Engine engine = Engine::sm);
-  /// What a message takes alone.
-  Time uncontended(const Message& message) { return uncontended(route(message), message.bytes); }
 
   /// Changes of links during the run.
   Faults& faults() { return faults_; }
@@ -97,34 +77,16 @@ class Fabric : private LinkObserver {
   Bytes unreturned_credit() const;
 
  private:
-  /// Messages of a source tend to be like the one before: what they ask for is kept, so that no table is searched.
-  struct Route {
-    Bytes transaction_bytes = 0;
-    Bytes latest_bytes = 0;
-    Time latest_uncontended;
-    Time last_byte;  ///< from written to landed
-    Path path;
-    std::unordered_map<Bytes, Time> uncontended;
-  };
-  struct Source {
-    Sender* sender = nullptr;
-    std::uint64_t latest_key = 0;
-    Route* latest = nullptr;
-  };
-  Route& route(const Message& message);
-  static Time uncontended(Route& route, Bytes bytes);
   void on_links_changed() override;
 
   Calendar calendar_;
   TransactionPool pool_;
   MessageLedger ledger_;
   FabricContext context_;
-  Bytes transaction_bytes_;
+  Routes routes_;
   std::uint64_t replayed_ = 0;
   bool charges_followed_ = false;
-  std::vector<Source> sources_;
   std::vector<Device*> devices_;
-  std::unordered_map<std::uint64_t, Route> routes_;
   LinkObserver* router_ = nullptr;
   Recovery recovery_;
   Faults faults_;

@@ -16,23 +16,6 @@
 
 namespace railyard::transport {
 
-/// One direction of a link, named by its sender.
-struct LinkEnd {
-  Device* device = nullptr;
-  PortId port;
-
-  Device::Port& state() const { return device->port(port); }
-};
-
-/// Knows what is derived from the state of links: routes, rates of paths. Told after each change.
-class LinkObserver {
- public:
-  virtual void on_links_changed() = 0;
-
- protected:
-  ~LinkObserver() = default;
-};
-
 class Faults : private CalendarClient {
  public:
   Faults(FabricContext& context, LinkObserver& observer, LossObserver& losses)

@@ -3,27 +3,30 @@
 #include <algorithm>
 
 #include "transport/device/endpoint.h"
-#include "transport/fabric.h"
 
 namespace railyard::transport {
 
 void Recovery::on_lost(Message& message, std::uint64_t address, Bytes bytes) {
   // Not from inside a device: it may be halfway through its queues.
-  if (losses_.empty()) fabric_.calendar().at(fabric_.now(), *this, 0, 0);
+  if (losses_.empty()) context_.calendar.at(context_.calendar.now(), *this, 0, 0);
   losses_.push_back({&message, address, bytes});
   lost_bytes_ += bytes;
 }
 
+void Recovery::on_read_lost(Transaction& transaction) {
+  context_.endpoints[window_of(transaction.reply_to)]->read_lost(transaction);
+}
+
 void Recovery::on_event(std::uint32_t, std::uint64_t) {
   for (const Loss& loss : std::exchange(losses_, {})) {
-    Sender* const sender = fabric_.sender(loss.message->source);
+    Sender* const sender = routes_.sender(loss.message->source);
     if (sender == nullptr || !sender->send_again(*loss.message, loss.address, loss.bytes))
       give_up(*loss.message, loss.bytes);
   }
 }
 
 void Recovery::give_up(Message& message, Bytes bytes) {
-  const Time now = fabric_.now();
+  const Time now = context_.calendar.now();
   const bool first = message.undeliverable == 0;
   if (first && !message.client->on_cut_off(message) && !undeliverable_)
     undeliverable_ = {now,           message.source,        message.destination,
@@ -32,7 +35,7 @@ void Recovery::give_up(Message& message, Bytes bytes) {
   message.finished = later(message.finished, now);
   // Copies and operands of a multicast or a reduction are not counted: its message stays under way.
   if (message.kind == MessageKind::write && message.landed + message.undeliverable >= message.to_land)
-    fabric_.context().endpoints[message.source]->complete(message);
+    context_.endpoints[message.source]->complete(message);
 }
 
 }  // namespace railyard::transport

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/device/device.h"
+#include "transport/device/routes.h"
 
 namespace railyard::transport {
-
-class Fabric;
 
 /// Bytes without which a run cannot go on.
 struct Undeliverable {
@@ -24,9 +22,10 @@ struct Undeliverable {
 
 class Recovery : public LossObserver, private CalendarClient {
  public:
-  explicit Recovery(Fabric& fabric) : fabric_(fabric) {}
+  Recovery(const FabricContext& context, const Routes& routes) : context_(context), routes_(routes) {}
 
   void on_lost(Message& message, std::uint64_t address, Bytes bytes) override;
+  void on_read_lost(Transaction& transaction) override;
   /// Bytes that were lost or cut off, sent again or not.
   Bytes lost_bytes() const { return lost_bytes_; }
   /// The first bytes that could not be delivered and whose client does not go on without them.
@@ -41,7 +40,8 @@ class Recovery : public LossObserver, private CalendarClient {
   void give_up(Message& message, Bytes bytes);
   void on_event(std::uint32_t tag, std::uint64_t data) override;
 
-  Fabric& fabric_;
+  const FabricContext& context_;
+  const Routes& routes_;
   std::vector<Loss> losses_;  ///< of this instant
   Bytes lost_bytes_ = 0;
   std::optional<Undeliverable> undeliverable_;

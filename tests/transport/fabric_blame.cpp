@@ -96,7 +96,7 @@ namespace {
 /// Costs of every message as it lands, links by group.
 struct Costs : transport::FabricListener {
   Costs(Simulation& s, transport::MessageCosts::Groups link_groups, std::size_t count)
-      : groups(std::move(link_groups)), of(s.fabric, groups, count) {
+      : groups(std::move(link_groups)), of(s.fabric.context(), s.fabric.routes(), groups, count) {
     s.fabric.add_listener(*this);
   }
   void on_send(const transport::Message& message, Time) override { of.sent(message, true); }

@@ -31,7 +31,7 @@ struct RingOfSwitches : Simulation {
   /// Ends when nothing can happen any more.
   std::vector<Stall> stalls_at_the_end() {
     sc_core::sc_start();
-    return transport::stalls(fabric);
+    return transport::stalls(fabric.devices());
   }
 };
 
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(what_waits_in_a_line_is_no_cycle) {
   s.send(Time(), 0, 1, 1'000'000);
   std::vector<Stall> halfway;
   s.at(Time::us(500), [&] {
-    halfway = transport::stalls(s.fabric);
+    halfway = transport::stalls(s.fabric.devices());
     BOOST_TEST(halfway.size() >= 2u);
     BOOST_TEST(transport::cycle_of(halfway).empty());
   });

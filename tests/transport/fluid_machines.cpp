@@ -124,7 +124,9 @@ BOOST_AUTO_TEST_CASE(what_trains_cannot_afford_is_fluid) {
     for (int i = 0; i < 2; ++i) Simulation::attach(s.node(), sw, ideal(gb(50), Time::ns(100)));
   }
   const std::vector<transport::Traffic> traffic{{0, 1, 0, 1e5}, {2, 3, 0, 1e8}, {3, 2, 0, 1e8}};
-  const transport::FidelityChoice choice = transport::choose_fidelity(s.fabric, traffic, 1000);
+  const transport::FidelityChoice choice =
+      transport::choose_fidelity(s.fabric.routes(), s.fabric.devices(), traffic, 1000);
+  for (const transport::LinkEnd& link : choice.fluid) s.fabric.model_as_fluid(link);
   BOOST_TEST(choice.sets == 2u);
   BOOST_TEST(choice.fluid_sets == 1u);
   BOOST_TEST(choice.train_hops == 2 * 100.0);

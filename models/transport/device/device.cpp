@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "transport/device/endpoint.h"
-
 namespace railyard::transport {
 
 namespace {
@@ -118,7 +116,7 @@ void Device::head_arrived(Transaction& t) {
 void Device::lose(Transaction& t) {
   Message& message = *t.message;
   const bool read = t.operation == Operation::read_request || t.operation == Operation::read_response;
-  if (read) context_.endpoints[window_of(t.reply_to)]->read_lost(t);
+  if (read) context_.losses->on_read_lost(t);
   context_.losses->on_lost(message, t.operation == Operation::write ? t.address : message.address, t.payload_bytes);
   context_.pool.release(&t);
 }

@@ -28,9 +28,20 @@ class LossObserver {
  public:
   /// @param address  where they were to land
   virtual void on_lost(Message& message, std::uint64_t address, Bytes bytes) = 0;
+  /// A read request or its response is lost: the reader that asked will get no answer. on_lost() follows.
+  virtual void on_read_lost(Transaction& transaction) = 0;
 
  protected:
   ~LossObserver() = default;
+};
+
+/// Knows what is derived from the state of links: routes, rates of paths. Told after each change.
+class LinkObserver {
+ public:
+  virtual void on_links_changed() = 0;
+
+ protected:
+  ~LinkObserver() = default;
 };
 
 /// What every device of one fabric shares.
@@ -180,6 +191,14 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   /// further on that the credit waited for.
   void blame(Port& out, Transaction& transaction, Time line_free, Time owed);
   void wake(Port& out, Time when);
+};
+
+/// One direction of a link, named by its sender.
+struct LinkEnd {
+  Device* device = nullptr;
+  PortId port;
+
+  Device::Port& state() const { return device->port(port); }
 };
 
 }  // namespace railyard::transport

@@ -2,13 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/fabric.h"
-
 namespace railyard::transport {
-
-Fluid::Fluid(Fabric& fabric) : fabric_(fabric), rates_(fabric.context().plan) {}
-
-Time Fluid::now() const { return fabric_.now(); }
 
 void Fluid::add(Device& device, PortId id) {
   Device::Port& port = device.port(id);
@@ -35,12 +29,12 @@ void Fluid::add(Meter& meter) {
 FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
   const auto [found, fresh] = by_pair_.try_emplace(pair, nullptr);
   if (fresh) {
-    const Path path = fabric_.path_of(message);
+    const Path path = routes_.path_of(message);
     if (!path.lanes.empty()) {
       const Hop& first = path.lanes[0].hops[0];
       if (first.device->port(first.port).fluid != nullptr) {
         if (path.meter != nullptr) add(*path.meter);
-        found->second = &ways_.emplace_back(fabric_, message);
+        found->second = &ways_.emplace_back(context_, routes_, message);
       }
     }
   }
@@ -69,8 +63,8 @@ bool Fluid::send(Message& message) {
   if (stream.way == nullptr) return false;
   message.transaction_bytes = stream.way->transaction_bytes();
   message.uncontended = stream.way->uncontended(message);
-  if (fabric_.context().listener != nullptr) fabric_.context().listener->on_send(message, now());
-  fabric_.context().ledger.begun(message);
+  if (context_.listener != nullptr) context_.listener->on_send(message, now());
+  context_.ledger.begun(message);
   settle(stream);
   const bool idle = stream.front == nullptr;
   stream.push(message);
@@ -166,7 +160,7 @@ void Fluid::schedule(FluidStream& stream) {
   }
   if (when >= stream.wake) return;
   stream.wake = when;
-  fabric_.calendar().at(when, *this, kWakeTag, stream.number);
+  context_.calendar.at(when, *this, kWakeTag, stream.number);
 }
 
 void Fluid::on_event(std::uint32_t tag, std::uint64_t data) {
@@ -198,15 +192,15 @@ void Fluid::land(FluidStream& stream) {
   while (stream.landing != nullptr && stream.landing->finished <= now()) {
     Message& message = *stream.landing;
     stream.landing = message.next;
-    if (fabric_.context().listener != nullptr) fabric_.context().listener->on_delivered(message, now());
-    fabric_.context().ledger.delivered(message);
+    if (context_.listener != nullptr) context_.listener->on_delivered(message, now());
+    context_.ledger.delivered(message);
   }
 }
 
 void Fluid::solve_soon() {
   if (solving_) return;
   solving_ = true;
-  fabric_.calendar().at(now(), *this, kSolveTag, 0);
+  context_.calendar.at(now(), *this, kSolveTag, 0);
 }
 
 void Fluid::solve() {

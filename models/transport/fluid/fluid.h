@@ -22,11 +22,10 @@
 
 namespace railyard::transport {
 
-class Fabric;
-
 class Fluid : private CalendarClient {
  public:
-  explicit Fluid(Fabric& fabric);
+  Fluid(const FabricContext& context, const Routes& routes)
+      : context_(context), routes_(routes), rates_(context.plan) {}
 
   /// Messages that leave their source by this link, in either direction, are fluid. @pre so are all links on their ways
   void add(Device& device, PortId port);
@@ -59,9 +58,10 @@ class Fluid : private CalendarClient {
   void solve();
   void on_event(std::uint32_t tag, std::uint64_t data) override;
 
-  Time now() const;
+  Time now() const { return context_.calendar.now(); }
 
-  Fabric& fabric_;
+  const FabricContext& context_;
+  const Routes& routes_;
   FluidRates rates_;
   std::deque<FluidPort> ports_;
   std::deque<FluidStream> streams_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "transport/fabric.h"
 #include "transport/fluid/rates.h"
 
 namespace railyard::transport {
@@ -16,11 +15,14 @@ Operation question(const Hop& hop) {
 
 }  // namespace
 
-FluidWay::FluidWay(Fabric& fabric, const Message& example) : fabric_(fabric), example_(example) { rebuild(); }
+FluidWay::FluidWay(const FabricContext& context, const Routes& routes, const Message& example)
+    : context_(context), routes_(routes), example_(example) {
+  rebuild();
+}
 
 void FluidWay::rebuild() {
-  path_ = fabric_.path_of(example_);
-  transaction_bytes_ = fabric_.transaction_bytes(path_);
+  path_ = routes_.path_of(example_);
+  transaction_bytes_ = routes_.transaction_bytes(path_);
   legs_.clear();
   crossings_.clear();
   kept_ = {};
@@ -44,7 +46,7 @@ void FluidWay::rebuild() {
     FluidCrossing& metered = crossings_.emplace_back();
     metered.port = path_.meter->fluid;
     metered.requester = FluidCrossing::kOwn;
-    metered.channel = fabric_.context().plan.channel_of[example_.traffic_class];
+    metered.channel = context_.plan.channel_of[example_.traffic_class];
   }
 
   double slowest = path_.limit != Rate() ? 1 / static_cast<double>(path_.limit.bytes_per_second()) : 0;
@@ -82,7 +84,7 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   if (hop.link().pace(flow_of(hop.operation), cost) != PacedBy::line)
     crossing.window = hop.link().trains_per_second(flow_of(hop.operation), cost) * bytes;
   crossing.owed = share * owed / whole;
-  const ChannelPlan& plan = fabric_.context().plan;
+  const ChannelPlan& plan = context_.plan;
   crossing.channel =
       answers(hop) ? plan.response_channel_of(example_.traffic_class) : plan.channel_of[example_.traffic_class];
   if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read out of a memory on the way
@@ -101,7 +103,7 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
 void FluidWay::add_multicast() {
   for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
     const Hop first = path_.lanes[lane].hops.front();
-    for (const Window member : fabric_.context().groups.at(example_.group)) {
+    for (const Window member : context_.groups.at(example_.group)) {
       const std::vector<Hop> hops = walk(*first.device, first.port, window_base(member), 0, Operation::multicast);
       for (std::size_t h = 0; h < hops.size(); ++h) add(hops[h], h == 0 ? nullptr : &hops[h - 1], lane);
     }
@@ -112,7 +114,7 @@ void FluidWay::add_reduction() {
   for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
     const Hop result = path_.lanes[lane].hops.back();
     const Device::Port& home = result.device->port(result.port);
-    for (const Window member : fabric_.context().groups.at(example_.group)) {
+    for (const Window member : context_.groups.at(example_.group)) {
       // A member's operand comes in where requests to it go out.
       const Hop request = walk(*home.peer, home.peer_port, window_base(member), 0).back();
       const Device::Port& out = request.device->port(request.port);

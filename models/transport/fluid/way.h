@@ -6,12 +6,11 @@
 #include <limits>
 #include <vector>
 
-#include "transport/device/path.h"
+#include "transport/device/routes.h"
 #include "transport/link/byte_clock.h"
 
 namespace railyard::transport {
 
-class Fabric;
 struct FluidPort;
 
 /// One direction of a link on the way.
@@ -30,7 +29,7 @@ struct FluidCrossing {
 class FluidWay {
  public:
   /// @param example  a message of its source, target, kind, class and engine
-  FluidWay(Fabric& fabric, const Message& example);
+  FluidWay(const FabricContext& context, const Routes& routes, const Message& example);
 
   /// Links have changed: as if built anew.
   void rebuild();
@@ -82,7 +81,8 @@ class FluidWay {
   /// On the wire, or of what else sets a pace.
   Bytes taken(PacedBy by, const LinkDirection& link, Operation operation, Bytes payload) const;
 
-  Fabric& fabric_;
+  const FabricContext& context_;
+  const Routes& routes_;
   Message example_;
   Path path_;
   std::uint64_t weights_ = 1;

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "transport/device/routes.h"
+
 namespace railyard::transport {
 
 namespace {
@@ -48,7 +50,8 @@ Fidelity FidelityChoice::fidelity() const {
   return fluid_sets == sets ? Fidelity::fluid : Fidelity::automatic;
 }
 
-FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traffic, double affordable_hops) {
+FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>& devices,
+                               const std::vector<Traffic>& traffic, double affordable_hops) {
   // Number links in the order in which traffic comes to them.
   std::map<Link, std::size_t> numbers;
   std::vector<Link> links;
@@ -68,7 +71,7 @@ FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traff
   std::vector<std::size_t> first(traffic.size(), kNoLink);
   std::vector<double> hops(traffic.size(), 0);
   for (std::size_t t = 0; t < traffic.size(); ++t) {
-    const Path path = fabric.path(traffic[t].source, traffic[t].destination, traffic[t].traffic_class);
+    const Path path = routes.path(traffic[t].source, traffic[t].destination, traffic[t].traffic_class);
     double lanes = 0;
     for (const Lane& lane : path.lanes) lanes += lane.weight;
     for (const Lane& lane : path.lanes)
@@ -80,7 +83,7 @@ FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traff
           if (several == kNoLink) several = link;
           unions.join(several, link);
         }
-        hops[t] += traffic[t].bytes * lane.weight / lanes / static_cast<double>(fabric.transaction_bytes(path));
+        hops[t] += traffic[t].bytes * lane.weight / lanes / static_cast<double>(routes.transaction_bytes(path));
       }
   }
 
@@ -107,11 +110,11 @@ FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traff
     }
   }
   choice.fluid_sets = fluid.size();
-  for (Device* device : fabric.devices())
+  for (Device* device : devices)
     for (std::uint32_t p = 0; p < device->ports(); ++p) {
       const auto found = numbers.find(Link(device, p));
       if (found != numbers.end() && fluid.count(unions.find(found->second)) != 0)
-        fabric.model_as_fluid(*device, PortId(p));
+        choice.fluid.push_back({device, PortId(p)});
     }
   return choice;
 }

@@ -7,10 +7,12 @@
 
 #include <vector>
 
-#include "transport/fabric.h"
+#include "transport/device/device.h"
 #include "transport/study/fidelity.h"
 
 namespace railyard::transport {
+
+class Routes;
 
 /// What one memory sends to another during a whole run, about.
 struct Traffic {
@@ -24,8 +26,9 @@ struct Traffic {
 
 struct FidelityChoice {
   std::size_t sets = 0, fluid_sets = 0;
-  double hops = 0;        ///< transactions on links, if all were trains
-  double train_hops = 0;  ///< of the sets that are
+  double hops = 0;             ///< transactions on links, if all were trains
+  double train_hops = 0;       ///< of the sets that are
+  std::vector<LinkEnd> fluid;  ///< directions of the fluid sets' links
 
   Fidelity fidelity() const;  ///< automatic: of both kinds
 };
@@ -33,8 +36,8 @@ struct FidelityChoice {
 /// About a minute of processor time.
 constexpr double kAffordableHops = 2e8;
 
-/// Models what is not affordable as fluid. @pre nothing has been sent
-FidelityChoice choose_fidelity(Fabric& fabric, const std::vector<Traffic>& traffic,
-                               double affordable_hops = kAffordableHops);
+/// What is not affordable as trains is to be fluid.
+FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>& devices,
+                               const std::vector<Traffic>& traffic, double affordable_hops = kAffordableHops);
 
 }  // namespace railyard::transport

@@ -18,7 +18,7 @@ Time time_at(Bytes bytes, double bytes_per_second) {
 
 const MessageCosts::Way& MessageCosts::way(const Message& message) {
   const auto [found, is_new] = ways_.try_emplace(message.way());
-  if (is_new) found->second = measured(message, fabric_.path_of(message));
+  if (is_new) found->second = measured(message, routes_.path_of(message));
   return found->second;
 }
 
@@ -27,7 +27,7 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
   if (path.lanes.empty()) return way;
   Message one = message;
   one.bytes = 1;
-  way.latency = fabric_.uncontended(one);
+  way.latency = routes_.uncontended(one);
   const auto add = [&](const PortCounters* port, double bytes_per_second) {
     for (Link& link : way.links) {
       if (link.port != port) continue;
@@ -41,7 +41,7 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
   // A lane carries its share of the bytes: the one with the least rate for its weight is the last to be done.
   double weights = 0;
   for (const Lane& lane : path.lanes) weights += lane.weight;
-  const Bytes train = fabric_.transaction_bytes(path);
+  const Bytes train = routes_.transaction_bytes(path);
   for (const Lane& lane : path.lanes)
     for (const Hop& hop : lane.hops) {
       const PortCounters* const port = &hop.device->port(hop.port).counters;
@@ -89,8 +89,8 @@ std::vector<Time> MessageCosts::most_beside(const std::vector<Link>& links, cons
 }
 
 void MessageCosts::sent(const Message& message, bool floors) {
-  if (fabric_.context().losses != nullptr) {
-    const Path path = fabric_.path_of(message);
+  if (context_.losses != nullptr) {
+    const Path path = routes_.path_of(message);
     if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
   }
   const Way& its = way(message);

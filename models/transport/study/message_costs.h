@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/fabric.h"
+#include "transport/device/routes.h"
 #include "transport/study/cost.h"
 
 namespace railyard::transport {
@@ -52,8 +52,8 @@ class MessageCosts {
  public:
   /// @param groups  outlives it
   /// @param count   of groups: their numbers are below
-  MessageCosts(Fabric& fabric, const Groups& groups, std::size_t count)
-      : fabric_(fabric), groups_(groups), group_count_(count) {}
+  MessageCosts(const FabricContext& context, Routes& routes, const Groups& groups, std::size_t count)
+      : context_(context), routes_(routes), groups_(groups), group_count_(count) {}
 
   /// It is sent now, and goes behind what its class has posted on its links, each taken by itself.
   /// Links that are lost later may take its way with them: where links can be lost, the way is found anew.
@@ -104,7 +104,8 @@ class MessageCosts {
   template <class Value>
   std::vector<Time> most_beside(const std::vector<Link>& links, const Value& value) const;
 
-  Fabric& fabric_;
+  const FabricContext& context_;
+  Routes& routes_;
   const Groups& groups_;
   const std::size_t group_count_;
   std::unordered_map<std::uint64_t, Way> ways_;

@@ -15,9 +15,9 @@ bool holds_up(const Stall& holder, const Stall& waiter) {
 
 }  // namespace
 
-std::vector<Stall> stalls(const Fabric& fabric) {
+std::vector<Stall> stalls(const std::vector<Device*>& devices) {
   std::vector<Stall> found;
-  for (Device* device : fabric.devices())
+  for (Device* device : devices)
     for (std::uint32_t p = 0; p < device->ports(); ++p)
       for (const Transaction* t : device->waiting(PortId(p)))
         found.push_back({device, PortId(p), t, device->port(PortId(p)).egress.outstanding(t->virtual_channel)});

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "transport/fabric.h"
+#include "transport/device/device.h"
 
 namespace railyard::transport {
 
@@ -17,7 +17,7 @@ struct Stall {
 };
 
 /// Everything that waits, device by device.
-std::vector<Stall> stalls(const Fabric& fabric);
+std::vector<Stall> stalls(const std::vector<Device*>& devices);
 
 /// A cycle among them: the far buffer that a stall waits for is held by the next one, and the last one waits for the first.
 /// Empty where there is none.

@@ -1,0 +1,84 @@
+// Routes: which sender serves each memory, and what messages of one way share: their path, the size of their transactions and
+// the time a message takes alone. All three depend on the state of links and are found anew after a change.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "transport/device/path.h"
+
+namespace railyard::transport {
+
+/// A memory's side of Fabric::send(): picks the egress and injects.
+class Sender {
+ public:
+  virtual void send(Message& message) = 0;
+  /// Sends bytes of a message again that a lost link has cut off. @return false: there is no way left
+  virtual bool send_again(Message&, [[maybe_unused]] std::uint64_t address, [[maybe_unused]] Bytes bytes) {
+    return false;
+  }
+  /// The way a message of this class takes, by the same policy; what --describe shows.
+  virtual Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const = 0;
+  /// The way of a message of any kind: of a write, path_to(); throws where this sender cannot send the others.
+  virtual Path path_of(const Message& message) const;
+
+ protected:
+  ~Sender() = default;
+};
+
+class Routes {
+ public:
+  /// @param transaction_bytes  payload per transaction; 0: automatic, by path
+  explicit Routes(Bytes transaction_bytes) : transaction_bytes_(transaction_bytes) {}
+
+  void add_sender(Window window, Sender& sender);
+  /// Null where nobody sends from that window.
+  Sender* sender(Window window) const { return window < sources_.size() ? sources_[window].sender : nullptr; }
+
+  Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const {
+    return sources_[source].sender->path_to(destination, traffic_class, engine);
+  }
+  Path path_of(const Message& message) const { return sources_[message.source].sender->path_of(message); }
+  Bytes transaction_bytes(const Path& path) const;
+  /// What a message takes alone.
+  Time uncontended(const Message& message) { return of(message).uncontended(message.bytes); }
+
+  /// What messages of one way share.
+  class Route {
+   public:
+    Path path;
+    Bytes transaction_bytes = 0;
+    Time last_byte;  ///< from written to landed
+    Time uncontended(Bytes bytes) {
+      return bytes == latest_bytes_ && !known_.empty() ? latest_uncontended_ : find_uncontended(bytes);
+    }
+
+   private:
+    Time find_uncontended(Bytes bytes);
+    Bytes latest_bytes_ = 0;
+    Time latest_uncontended_;
+    std::unordered_map<Bytes, Time> known_;
+  };
+  /// Messages of a source tend to be like the one before: its route is kept, so that no table is searched.
+  Route& of(const Message& message) {
+    const std::uint64_t key = message.way();
+    const Source& source = sources_[message.source];
+    return source.latest != nullptr && key == source.latest_key ? *source.latest : find(key, message);
+  }
+  /// The state of some link has changed.
+  void links_changed();
+
+ private:
+  struct Source {
+    Sender* sender = nullptr;
+    std::uint64_t latest_key = 0;
+    Route* latest = nullptr;
+  };
+  Route& find(std::uint64_t key, const Message& message);
+
+  Bytes transaction_bytes_;
+  std::vector<Source> sources_;
+  std::unordered_map<std::uint64_t, Route> routes_;
+};
+
+}  // namespace railyard::transport
