@@ -60,7 +60,7 @@ class AllReduce : private collective::CollectiveClient {
   void on_member_done(collective::Collective&, std::uint32_t) override {}
   void on_collective_done(collective::Collective&) override { done_ = true; }
 
-  transport::Fabric fabric_;
+  transport::Assembly fabric_;
   std::deque<transport::Switch> switches_;
   std::deque<bench::Memory> memories_;
   collective::Group group_;

@@ -71,7 +71,7 @@ struct Load : MessageClient, CalendarClient {
   void on_event(std::uint32_t, std::uint64_t number) override { start_message(static_cast<std::uint32_t>(number)); }
 
   static constexpr Bytes kMessageBytes = 1 << 20;
-  Fabric fabric;
+  Assembly fabric;
   std::deque<Memory> gpus;
   std::deque<Switch> switches;
   std::uint64_t started = 0, limit = 0;

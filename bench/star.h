@@ -7,16 +7,16 @@
 #include <cstdlib>
 #include <string>
 
+#include "transport/assembly.h"
 #include "transport/device/endpoint.h"
 #include "transport/device/switch.h"
-#include "transport/fabric.h"
 
 namespace railyard::bench {
 
 /// A memory with one port, through which all its messages leave.
 class Memory : public transport::Endpoint, public transport::Sender {
  public:
-  Memory(const std::string& name, transport::Fabric& fabric, transport::Window window)
+  Memory(const std::string& name, transport::Assembly& fabric, transport::Window window)
       : Endpoint(name.c_str(), fabric.context(), window) {
     fabric.add_device(*this);
     fabric.add_sender(window, *this);

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "platforms/link_direction.h"
+#include "transport/assembly.h"
 
 namespace railyard::platforms {
 
@@ -44,7 +45,7 @@ Machine::~Machine() {
   fabric_.watch_memories(nullptr);
 }
 
-Machine::Machine(const MachineSpec& spec, transport::Fabric& fabric)
+Machine::Machine(const MachineSpec& spec, transport::Assembly& fabric)
     : spec_(spec), fabric_(fabric), nics_per_server_(spec.nics_per_server), memory_traffic_(fabric) {
   fabric_.set_router(this);
   const std::uint32_t gpus = servers_of(spec_) * spec_.board.gpus;

@@ -28,7 +28,10 @@
 #include "pcie/host_memory.h"
 #include "pcie/pcie.h"
 #include "platforms/machine_spec.h"
-#include "transport/fabric.h"
+
+namespace railyard::transport {
+class Assembly;
+}
 
 namespace railyard::platforms {
 
@@ -52,7 +55,7 @@ std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic);
 class Server : public sc_core::sc_module {
  public:
   Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t first_gpu,
-         std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
+         std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Assembly& fabric,
          const gpu::EgressPolicy& policy);
 
   std::vector<std::unique_ptr<gpu::Gpu>> gpus;
@@ -68,7 +71,7 @@ class Server : public sc_core::sc_module {
  private:
   transport::Switch& switch_at(std::uint32_t branch) const;
   void build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine,
-                   transport::Fabric& fabric);
+                   transport::Assembly& fabric);
   void build_pcie(const MachineSpec& spec, const GroupSpec& group_spec);
   void build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec);
   /// Calls on_gpu or on_nic for what hangs at a branch.
@@ -80,7 +83,7 @@ class Server : public sc_core::sc_module {
 
 class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
  public:
-  Machine(const MachineSpec& spec, transport::Fabric& fabric);
+  Machine(const MachineSpec& spec, transport::Assembly& fabric);
   ~Machine();
 
   const MachineSpec& spec() const { return spec_; }
@@ -174,7 +177,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   transport::LinkDirection to_nic() const;
 
   MachineSpec spec_;
-  transport::Fabric& fabric_;
+  transport::Assembly& fabric_;
   std::uint32_t nics_per_server_ = 0;
   gpu::MemoryTraffic memory_traffic_;
   std::vector<std::unique_ptr<Server>> servers_;

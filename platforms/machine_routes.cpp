@@ -1,5 +1,7 @@
 // What a machine's routes become when links are lost.
 #include "platforms/machine.h"
+#include "transport/assembly.h"
+#include "transport/faults.h"
 
 namespace railyard::platforms {
 

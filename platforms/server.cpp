@@ -2,6 +2,7 @@
 
 #include "platforms/link_direction.h"
 #include "platforms/machine.h"
+#include "transport/assembly.h"
 
 namespace railyard::platforms {
 
@@ -56,7 +57,7 @@ transport::PacketFormat nvlink_format(const NvLinkProtocol& p) {
 }  // namespace
 
 Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t first_gpu,
-               std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Fabric& fabric,
+               std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Assembly& fabric,
                const gpu::EgressPolicy& policy)
     : sc_module(name) {
   transport::FabricContext& context = fabric.context();
@@ -168,7 +169,7 @@ void Server::attach(const MachineSpec& spec, transport::Endpoint& device, std::u
 }
 
 void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine,
-                         transport::Fabric& fabric) {
+                         transport::Assembly& fabric) {
   pcie::HostMemory::Config config;
   config.read_latency = Time::nanoseconds(spec.host_memory.read_latency_ns);
   config.completion_bytes = whole(spec.pcie.host_completion_bytes);

@@ -4,6 +4,9 @@
 
 #include "sc_main/link_table.h"
 #include "sc_main/scenario/words.h"
+#include "transport/assembly.h"
+#include "transport/faults.h"
+#include "transport/recovery.h"
 
 namespace railyard {
 

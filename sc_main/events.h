@@ -6,13 +6,16 @@
 
 #include "sc_main/scenario.h"
 #include "transport/device/calendar.h"
-#include "transport/fabric.h"
 
 namespace railyard {
 
 namespace gpu {
 class Gpu;
 }
+namespace transport {
+class Assembly;
+struct Undeliverable;
+}  // namespace transport
 class Simulation;
 
 class MachineEvents : private transport::CalendarClient {
@@ -34,7 +37,7 @@ class MachineEvents : private transport::CalendarClient {
   void add_gpu_event(Simulation& simulation, const MachineEvent& event);
   void on_event(std::uint32_t tag, std::uint64_t number) override;
 
-  transport::Fabric& fabric_;
+  transport::Assembly& fabric_;
   std::vector<Slowing> slowings_;
   std::size_t slowings_left_ = 0;
   bool change_links_ = false;

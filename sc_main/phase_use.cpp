@@ -2,9 +2,9 @@
 
 namespace railyard {
 
-PhaseUse::PhaseUse(transport::Fabric& fabric, std::vector<std::string> phases, const std::vector<LinkRow>& links)
+PhaseUse::PhaseUse(transport::Assembly& fabric, std::vector<std::string> phases, const std::vector<LinkRow>& links)
     : fabric_(fabric), phases_(std::move(phases)), links_(links), windows_(phases_.size()) {
-  if (!phases_.empty()) fabric_.follow_charges();
+  if (!phases_.empty()) fabric.follow_charges();
   for (Window& window : windows_) {
     window.busy.resize(links_.size());
     window.busy_before.resize(links_.size());

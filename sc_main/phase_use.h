@@ -13,7 +13,7 @@ namespace railyard {
 class PhaseUse final : public workload::PhaseListener {
  public:
   /// @param links  of link_table(), in its order
-  PhaseUse(transport::Fabric& fabric, std::vector<std::string> phases, const std::vector<LinkRow>& links);
+  PhaseUse(transport::Assembly& fabric, std::vector<std::string> phases, const std::vector<LinkRow>& links);
 
   const std::vector<std::string>& phases() const { return phases_; }
   /// Share of the phase in which the link was charged; 0 where there was no such phase. A phase that is not over lasts until `now`.
@@ -28,7 +28,7 @@ class PhaseUse final : public workload::PhaseListener {
     bool open = false;
     std::vector<Time> busy, busy_before;  ///< by link
   };
-  transport::Fabric& fabric_;
+  const transport::Fabric& fabric_;
   const std::vector<std::string> phases_;
   const std::vector<LinkRow> links_;
   std::vector<Window> windows_;

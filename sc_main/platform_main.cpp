@@ -20,6 +20,7 @@
 #include "sc_main/stall_report.h"
 #include "sc_main/tracing.h"
 #include "sc_main/why.h"
+#include "transport/recovery.h"
 
 namespace railyard {
 

@@ -5,6 +5,7 @@
 
 #include "base/input_error.h"
 #include "sc_main/phase_use.h"
+#include "transport/recovery.h"
 
 namespace railyard {
 
@@ -43,7 +44,7 @@ void check_network(const Scenario& scenario) {
 
 Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : scenario_(scenario), jobs_(sink) {
   check_network(scenario_);
-  fabric_ = std::make_unique<transport::Fabric>(channel_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
+  fabric_ = std::make_unique<transport::Assembly>(channel_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
   executor_ = std::make_unique<execution::Executor>(*fabric_, jobs_);
   workload_ = make_workload_run(scenario_, *machine_, *executor_);

@@ -10,6 +10,8 @@
 #include "sc_main/events.h"
 #include "sc_main/kinds/workload_run.h"
 #include "sc_main/scenario.h"
+#include "transport/assembly.h"
+#include "transport/study/fidelity_choice.h"
 
 namespace railyard {
 
@@ -27,7 +29,7 @@ class Simulation : private transport::CalendarClient {
   void run(std::function<bool(Time)> hook);
 
   const Scenario& scenario() const { return scenario_; }
-  transport::Fabric& fabric() { return *fabric_; }
+  transport::Assembly& fabric() { return *fabric_; }
   platforms::Machine& machine() { return *machine_; }
   WorkloadRun& workload() { return *workload_; }
   /// How the fabric is modelled; automatic: some of its links as trains, some as fluid.
@@ -57,7 +59,7 @@ class Simulation : private transport::CalendarClient {
 
   Scenario scenario_;
   JobEnds jobs_;
-  std::unique_ptr<transport::Fabric> fabric_;
+  std::unique_ptr<transport::Assembly> fabric_;
   std::unique_ptr<platforms::Machine> machine_;
   std::unique_ptr<execution::Executor> executor_;
   std::unique_ptr<WorkloadRun> workload_;

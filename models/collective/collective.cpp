@@ -118,7 +118,7 @@ bool Collective::reuse() {
   const Time now = fabric_.now();
   reuse_->begin(*this);
   // With somebody still to come, what the others do meanwhile is not known yet.
-  if (reuse_->followed() || !all_entered() || reuse_->quiet_from(now) > now) return false;
+  if (reuse_->followed() || !all_entered() || reuse_->quiet_from() > now) return false;
   if (const Course* course = reuse_->find(course_key())) {
     if (!course->apart) return false;
     for (const auto& [after, member] : course->done)

@@ -1,5 +1,7 @@
 #include "collective/group.h"
 
+#include "transport/fabric.h"
+
 namespace railyard::collective {
 
 Group group_of(const std::vector<gpu::Gpu*>& gpus) {

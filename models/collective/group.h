@@ -4,6 +4,10 @@
 #include "collective/spec.h"
 #include "gpu/gpu.h"
 
+namespace railyard::transport {
+class Fabric;
+}
+
 namespace railyard::collective {
 
 /// GPUs in rank order. Where ranks of a server do not follow each other, each run of them counts as a server.

@@ -64,16 +64,9 @@ ReuseTable::ReuseTable(const transport::Fabric& fabric, std::vector<std::pair<tr
   for (transport::Meter* meter : meters) counters_.push_back(&meter->counters);
 }
 
-Time ReuseTable::quiet_from(Time now) const {
+Time ReuseTable::quiet_from() const {
   Time from;
-  for (const auto& [device, id] : ports_) {
-    transport::Device::Port& port = device->port(id);
-    if (port.fluid == nullptr) {
-      from = later(from, later(port.egress.quiet_from(now), device->forgets_from()));
-    } else if (!port.fluid->members.empty()) {
-      return Time::max();
-    }
-  }
+  for (const auto& [device, port] : ports_) from = later(from, fabric_.quiet_from({device, port}));
   return from;
 }
 
@@ -112,7 +105,7 @@ void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) 
   if (courses_.size() >= kMostCourses || steps_ >= kMostSteps) return;
   Time first_done = took;
   for (const auto& [after, member] : course.done) first_done = sooner(first_done, after);
-  course.apart = since(quiet_from(now), now - took) <= first_done + least_launch_;
+  course.apart = since(quiet_from(), now - took) <= first_done + least_launch_;
   for (transport::MemoryCourse::Memory& memory : course.memory->memories) {
     put_in_order(memory.steps);
     steps_ += memory.steps.size();

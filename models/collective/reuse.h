@@ -39,7 +39,7 @@ class ReuseTable {
 
   Time least_launch() const { return least_launch_; }
   /// From when on the links are quiet if nothing else comes, or an instant not after now; max: not known yet.
-  Time quiet_from(Time now) const;
+  Time quiet_from() const;
   /// Whether a listener follows one of the ports: it would miss what a replay leaves out.
   bool followed() const;
   const Course* find(const CourseKey& key) const;

@@ -8,6 +8,7 @@
 #include "collective/nccl_graph.h"
 #include "collective/program.h"
 #include "infiniband/nic.h"
+#include "transport/fabric.h"
 
 namespace railyard::collective {
 

@@ -11,6 +11,10 @@
 #include "collective/group.h"
 #include "collective/spec.h"
 
+namespace railyard::transport {
+class Fabric;
+}
+
 namespace railyard::collective {
 
 struct Request {

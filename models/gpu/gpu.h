@@ -11,7 +11,7 @@
 #include "nvlink/nvlink.h"
 #include "pcie/copy_engine.h"
 #include "transport/device/reader.h"
-#include "transport/fabric.h"
+#include "transport/device/routes.h"
 
 namespace railyard::infiniband {
 class Nic;

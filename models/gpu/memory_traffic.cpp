@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/fabric.h"
+
 namespace railyard::gpu {
 
 using transport::MemoryCourse;

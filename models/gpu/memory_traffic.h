@@ -15,6 +15,10 @@
 #include "gpu/gpu.h"
 #include "transport/device/memory_observer.h"
 
+namespace railyard::transport {
+class Fabric;
+}
+
 namespace railyard::gpu {
 
 class MemoryTraffic final : public transport::MemoryObserver, private transport::CalendarClient {

@@ -10,7 +10,7 @@
 
 #include "pcie/copy_engine.h"
 #include "transport/device/endpoint.h"
-#include "transport/fabric.h"
+#include "transport/device/routes.h"
 
 namespace railyard::pcie {
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/assembly.h"
+
 namespace railyard::probe {
 
 namespace {
@@ -28,12 +30,12 @@ bool leaves_early(const execution::Job& job) {
 
 }  // namespace
 
-CriticalPath::CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups groups)
+CriticalPath::CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups)
     : fabric_(fabric),
       frees_(frees),
       groups_(std::move(groups)),
       message_costs_(fabric.context(), fabric.routes(), groups_, frees.groups) {
-  fabric_.add_listener(*this);
+  fabric.add_listener(*this);
 }
 
 // -- moments of jobs

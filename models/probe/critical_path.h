@@ -27,7 +27,12 @@
 #include "collective/cause_listener.h"
 #include "execution/executor.h"
 #include "probe/causes.h"
+#include "transport/fabric.h"
 #include "transport/study/message_costs.h"
+
+namespace railyard::transport {
+class Assembly;
+}
 
 namespace railyard::probe {
 
@@ -46,7 +51,7 @@ class CriticalPath final : public execution::JobListener,
   using Groups = transport::MessageCosts::Groups;
 
   /// @param groups  numbers of ports' groups, below frees.groups; others are in none
-  CriticalPath(transport::Fabric& fabric, const Frees& frees, Groups groups);
+  CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups);
 
   /// What a metric measured, summed over all that it measured, each divided by its parts.
   struct Measure {
@@ -145,7 +150,7 @@ class CriticalPath final : public execution::JobListener,
   void happens(Inside& inside, CauseRef cause);
   void add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number, std::uint32_t parts) const;
 
-  transport::Fabric& fabric_;
+  const transport::Fabric& fabric_;
   const Frees frees_;
   const Groups groups_;
   transport::MessageCosts message_costs_;

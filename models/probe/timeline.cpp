@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "transport/assembly.h"
+
 namespace railyard::probe {
 
-Timeline::Timeline(const Config& config, transport::Fabric& fabric)
+Timeline::Timeline(const Config& config, transport::Assembly& fabric)
     : fabric_(fabric),
       file_(config.path),
       requests_(file_),

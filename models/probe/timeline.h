@@ -35,6 +35,10 @@
 #include "probe/window_counter.h"
 #include "transport/fabric.h"
 
+namespace railyard::transport {
+class Assembly;
+}
+
 namespace railyard::probe {
 
 class Timeline final : public StreamTracer, public execution::JobSink, private transport::FabricListener {
@@ -45,7 +49,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
   };
 
   /// @throws std::runtime_error when the file cannot be created
-  Timeline(const Config& config, transport::Fabric& fabric);
+  Timeline(const Config& config, transport::Assembly& fabric);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 

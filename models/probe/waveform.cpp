@@ -6,6 +6,7 @@
 #include "infiniband/ib_switch.h"
 #include "infiniband/nic.h"
 #include "nvlink/nvlink.h"
+#include "transport/assembly.h"
 
 namespace railyard::probe {
 namespace {
@@ -60,7 +61,7 @@ Waveform::Waveform(const Config& config)
   for (const std::string& name : class_names_) read_names_.push_back(name + ":read");
 }
 
-void Waveform::attach(transport::Fabric& fabric) {
+void Waveform::attach(transport::Assembly& fabric) {
   calendar_ = &fabric.calendar();
   for (Device* device : fabric.devices())
     for (std::uint32_t p = 0; p < device->ports(); ++p)

@@ -49,7 +49,11 @@
 #include "probe/in_flight.h"
 #include "probe/stream_tracer.h"
 #include "probe/vcd_writer.h"
-#include "transport/fabric.h"
+#include "transport/device/device.h"
+
+namespace railyard::transport {
+class Assembly;
+}
 
 namespace railyard::probe {
 
@@ -70,7 +74,7 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
 
   // Before start(), and what is attached outlives the waveform or its run. @throws std::logic_error for a name already
   // taken, or when the fabric did not come first
-  void attach(transport::Fabric& fabric);
+  void attach(transport::Assembly& fabric);
   void attach(gpu::Gpu& gpu);
   void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) override;
 

@@ -2,33 +2,14 @@
 
 #include <stdexcept>
 
+#include "transport/fluid/fluid.h"
+
 namespace railyard::transport {
 
 Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
-    : calendar_("calendar"),
-      context_{calendar_, pool_, ledger_, plan, nullptr},
-      routes_(transaction_bytes),
-      recovery_(context_, routes_),
-      faults_(context_, *this, recovery_) {
-#ifndef NDEBUG
-  watch_invariants();
-#endif
-}
+    : calendar_("calendar"), context_{calendar_, pool_, ledger_, plan, nullptr}, routes_(transaction_bytes) {}
 
-void Fabric::add_listener(FabricListener& listener) {
-  listeners_.add(listener);
-  context_.listener = context_.listener == nullptr ? &listener : &listeners_;  // one is told without a detour
-}
-
-void Fabric::watch_invariants() {
-  if (invariants_ != nullptr) return;
-  invariants_ = std::make_unique<Invariants>(context_);
-  add_listener(*invariants_);
-}
-
-void Fabric::expect_settled() const {
-  if (invariants_ != nullptr) invariants_->expect_settled(devices_);
-}
+Fabric::~Fabric() = default;
 
 GroupId Fabric::add_group(const std::vector<Window>& members) {
   if (members.empty()) throw std::logic_error("a group without members");
@@ -67,34 +48,10 @@ Message& Fabric::send(const Message& wanted) {
   return message;
 }
 
-void Fabric::model_as_fluid() {
-  for (Device* device : devices_)
-    for (std::uint32_t p = 0; p < device->ports(); ++p)
-      if (device->port(PortId(p)).peer != nullptr) model_as_fluid({device, PortId(p)});
-}
-
-void Fabric::model_as_fluid(const LinkEnd& link) {
-  for (const Device* end : {link.device, link.state().peer})
-    if (end->needs_trains())
-      throw std::invalid_argument(
-          std::string(end->name()) +
-          " serves a TLM model outside of the fabric, which fluid streams do not call; use trains");
-  if (fluid_ == nullptr) fluid_ = std::make_unique<Fluid>(context_, routes_);
-  fluid_->add(*link.device, link.port);
-}
-
-void Fabric::on_links_changed() {
-  routes_.links_changed();
-  if (router_ != nullptr) router_->on_links_changed();
-  for (Device* device : devices_) device->links_changed();
-  if (fluid_ != nullptr) fluid_->links_changed();
-}
-
-std::uint64_t Fabric::hop_transactions() const {
-  std::uint64_t sum = 0;
-  for (Device* device : devices_)
-    for (std::uint32_t p = 0; p < device->ports(); ++p) sum += device->port(PortId(p)).counters.transactions;
-  return sum;
+Time Fabric::quiet_from(const LinkEnd& link) const {
+  Device::Port& port = link.state();
+  if (port.fluid != nullptr) return port.fluid->members.empty() ? Time() : Time::max();
+  return later(port.egress.quiet_from(now()), link.device->forgets_from());
 }
 
 Bytes Fabric::unreturned_credit() const {

@@ -24,10 +24,10 @@ class QuietWaiter : private transport::CalendarClient {
   /// How often it looks: the longest that a credit is on its way, about.
   static constexpr Time kLook = Time::fs(1'000'000'000);  // 1 us
   void on_event(std::uint32_t, std::uint64_t) override {
-    if (fabric_.transactions_live() != 0 || fabric_.unreturned_credit() != 0) {
-      wait();
-    } else {
+    if (fabric_.quiet()) {
       client_.on_quiet();
+    } else {
+      wait();
     }
   }
 

@@ -19,7 +19,7 @@ constexpr Bytes kBytes = 64 << 20;
 
 class Box : private test::FreshKernel, public transport::MessageClient, private transport::CalendarClient {
  public:
-  transport::Fabric fabric;
+  transport::Assembly fabric;
   platforms::Machine machine;
   std::vector<double> gb_per_s;  ///< by cookie
   Time took, alone;              ///< of the message delivered last

@@ -36,7 +36,7 @@ struct Elaborated : private test::FreshKernel {
     return nics;
   }
 
-  transport::Fabric fabric;
+  transport::Assembly fabric;
   platforms::Machine machine;
 };
 
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(two_channels_of_a_gpu_use_two_nics_at_once) {
       void on_event(std::uint32_t, std::uint64_t) override {
         for (const transport::Message& message : messages) fabric->send(message);
       }
-      transport::Fabric* fabric = nullptr;
+      transport::Assembly* fabric = nullptr;
       std::vector<transport::Message> messages;
     } starter;
     starter.fabric = &e.fabric;

@@ -75,7 +75,7 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   static constexpr std::uint32_t kSms = 10;
   static constexpr std::size_t kCompute = 0, kComm = 1;
   Scenario scenario;
-  transport::Fabric fabric;
+  transport::Assembly fabric;
   platforms::Machine machine;
   Records records;
   Executor executor;

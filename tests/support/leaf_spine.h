@@ -4,6 +4,7 @@
 
 #include "infiniband/ib_switch.h"
 #include "tests/support/simulation.h"
+#include "transport/faults.h"
 
 namespace railyard::test {
 

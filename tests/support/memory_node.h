@@ -5,15 +5,15 @@
 #include <unordered_map>
 
 #include "infiniband/nic.h"
+#include "transport/assembly.h"
 #include "transport/device/endpoint.h"
 #include "transport/device/group_switch.h"
-#include "transport/fabric.h"
 
 namespace railyard::test {
 
 class MemoryNode : public transport::Endpoint, public transport::Sender {
  public:
-  MemoryNode(sc_core::sc_module_name name, transport::Fabric& fabric, transport::Window window,
+  MemoryNode(sc_core::sc_module_name name, transport::Assembly& fabric, transport::Window window,
              Time read_latency = Time())
       : Endpoint(name, fabric.context(), window), read_latency_(read_latency) {
     fabric.add_device(*this);

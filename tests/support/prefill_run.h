@@ -101,7 +101,7 @@ class PrefillRun : private FreshKernel {
   railyard::Simulation simulation;
 
   workload::prefill::System& system() { return prefill_system(simulation); }
-  transport::Fabric& fabric() { return simulation.fabric(); }
+  transport::Assembly& fabric() { return simulation.fabric(); }
   const workload::prefill::RequestTimes& request(std::uint32_t r = 0) { return system().requests()[r]; }
   gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *system().prefill_grid().rank(rank).gpu; }
   gpu::Gpu& decode_gpu(std::uint32_t rank) { return *system().decode_grid().rank(rank).gpu; }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tests/support/memory_node.h"
+#include "transport/assembly.h"
 #include "transport/device/switch.h"
-#include "transport/fabric.h"
 
 namespace railyard::test {
 
@@ -51,7 +51,7 @@ class Simulation : private FreshKernel, public transport::MessageClient {
   }
   virtual ~Simulation() = default;
 
-  transport::Fabric fabric;
+  transport::Assembly fabric;
   std::deque<MemoryNode> nodes;  ///< node i has window i
   std::deque<transport::Switch> switches;
   std::vector<Time> landed;                    ///< by cookie

@@ -1,6 +1,8 @@
 // Links that are lost during a run: what was on them, what waited for them, what takes another way and what cannot.
 #include "tests/support/leaf_spine.h"
 #include "tests/support/systemc_main.h"
+#include "transport/faults.h"
+#include "transport/recovery.h"
 
 #include <random>
 

@@ -1,6 +1,7 @@
 // Links that slow down during a run: times in closed form, before and after the change.
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
+#include "transport/faults.h"
 
 using namespace railyard;
 using namespace railyard::test;

@@ -37,7 +37,7 @@ constexpr Bytes kMessage = 14'400'000;
 /// A GPU's memory with a bundle to each of several switch planes.
 class StripedNode : public test::MemoryNode {
  public:
-  StripedNode(sc_core::sc_module_name name, transport::Fabric& fabric, transport::Window window,
+  StripedNode(sc_core::sc_module_name name, transport::Assembly& fabric, transport::Window window,
               const nvlink::Stripes& stripes)
       : MemoryNode(name, fabric, window), stripes_(stripes) {}
   void send(transport::Message& message) override {

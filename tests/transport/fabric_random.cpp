@@ -52,7 +52,7 @@ constexpr int kRounds = 12;
 /// A switch that is not to be trusted: what leaves it is not what came in.
 class Leak : public transport::Switch {
  public:
-  Leak(sc_core::sc_module_name name, transport::Fabric& fabric, std::int64_t change)
+  Leak(sc_core::sc_module_name name, transport::Assembly& fabric, std::int64_t change)
       : Switch(name, fabric.context(), DecodeBy::window), change_(change) {
     fabric.add_device(*this);
   }

@@ -5,6 +5,7 @@
 
 #include "infiniband/infiniband.h"
 #include "pcie/pcie.h"
+#include "transport/faults.h"
 #include "transport/study/fidelity_choice.h"
 
 using namespace railyard;

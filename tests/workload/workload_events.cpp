@@ -1,6 +1,7 @@
 // Events of a scenario: what a derated link and a slow GPU do to a run.
 #include "tests/support/prefill_run.h"
 #include "tests/support/systemc_main.h"
+#include "transport/recovery.h"
 
 using namespace railyard;
 using namespace railyard::test;

@@ -50,7 +50,7 @@ struct Pipeline : FreshKernel, PassClient {
   const JobRow& named(const std::string& name) const { return records.named(name); }
 
   Scenario scenario;
-  transport::Fabric fabric;
+  transport::Assembly fabric;
   platforms::Machine machine;
   Records records;
   Executor executor;

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "transport/assembly.h"
+
 namespace railyard::transport {
 
 namespace {
@@ -12,7 +14,7 @@ constexpr PortId kOut{0};  // an adapter for an initiator has one way out
 
 }  // namespace
 
-InitiatorAdapter::InitiatorAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window,
+InitiatorAdapter::InitiatorAdapter(sc_core::sc_module_name name, Assembly& fabric, Window window,
                                    std::uint8_t traffic_class)
     : Endpoint(name, fabric.context(), window), fabric_(fabric), traffic_class_(traffic_class) {
   fabric.add_device(*this);
@@ -106,7 +108,7 @@ void InitiatorAdapter::on_delivered(Message& message) {
   reinterpret_cast<Access*>(message.cookie)->done.notify(sc_core::SC_ZERO_TIME);
 }
 
-TargetAdapter::TargetAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window)
+TargetAdapter::TargetAdapter(sc_core::sc_module_name name, Assembly& fabric, Window window)
     : Endpoint(name, fabric.context(), window) {
   fabric.add_device(*this);
   SC_HAS_PROCESS(TargetAdapter);

@@ -15,9 +15,12 @@
 #include <vector>
 
 #include "transport/device/endpoint.h"
-#include "transport/fabric.h"
+#include "transport/device/routes.h"
 
 namespace railyard::transport {
+
+class Assembly;
+class Fabric;
 
 /// Serves a blocking initiator: b_transport() returns when the last byte has landed (write) or come back (read). Responses:
 ///   TLM_OK_RESPONSE             done; the time passed in wait(), the returned delay is zero
@@ -26,7 +29,7 @@ namespace railyard::transport {
 /// Call it from SC_THREADs, as many as there are: each access is a message, and accesses of one thread are in order.
 class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
  public:
-  InitiatorAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window, std::uint8_t traffic_class);
+  InitiatorAdapter(sc_core::sc_module_name name, Assembly& fabric, Window window, std::uint8_t traffic_class);
 
   tlm_utils::simple_target_socket<InitiatorAdapter> socket{"socket"};
 
@@ -57,7 +60,7 @@ class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
 /// simulation with an error report.
 class TargetAdapter : public Endpoint {
  public:
-  TargetAdapter(sc_core::sc_module_name name, Fabric& fabric, Window window);
+  TargetAdapter(sc_core::sc_module_name name, Assembly& fabric, Window window);
 
   tlm_utils::simple_initiator_socket<TargetAdapter> socket{"socket"};
 
