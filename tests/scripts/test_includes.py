@@ -1,0 +1,58 @@
+"""Includes point downwards: from a folder to those above it in the table of docs/architecture.md, and inside transport by its layers.
+
+Then an edit of a header rebuilds what stands on it and nothing else."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
+TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"fabric"}, {"assembly"}, {"edge"}]
+
+
+def folders():
+    """The folders of the architecture page, lowest first, as includes name them."""
+    rows = re.findall(r"^\| (`(?:models/|platforms|sc_main).*?) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    return [name.removeprefix("models/") for row in rows for name in re.findall(r"`(.+?)`", row)]
+
+
+FOLDERS = folders()
+
+
+def sources(folder):
+    """The C++ files of a folder, by the path that includes have."""
+    top = ROOT / "models" if (ROOT / "models" / folder).is_dir() else ROOT
+    files = [path for path in sorted((top / folder).rglob("*")) if path.suffix in (".h", ".cpp")]
+    return {path.relative_to(top).as_posix(): INCLUDE.findall(path.read_text()) for path in files}
+
+
+def layer(path):
+    """The layer of a file of transport, and its part of the layer."""
+    part = path.split("/")[1].split(".")[0]
+    return next(number for number, parts in enumerate(TRANSPORT) if part in parts), part
+
+
+def test_page_names_every_folder():
+    names = {path.name for path in (ROOT / "models").iterdir() if path.is_dir()}
+    assert set(FOLDERS) == names | {"platforms", "sc_main"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folders_include_those_above_them(folder):
+    later = FOLDERS[FOLDERS.index(folder) + 1 :]
+    upwards = [(path, name) for path, names in sources(folder).items() for name in names if name.split("/")[0] in later]
+    assert not upwards
+
+
+def test_layers_of_transport_include_lower_ones():
+    upwards = []
+    for path, names in sources("transport").items():
+        number, part = layer(path)
+        for name in names:
+            if name.startswith("transport/"):
+                other, other_part = layer(name)
+                if other > number or (other == number and other_part != part):
+                    upwards.append((path, name))
+    assert not upwards
