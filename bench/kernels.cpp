@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "gpu/kernels/kernel_timer.h"
-#include "sc_main/scenario/datasheets.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
 
 using namespace railyard;
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "sc_main/link_table.h"
-#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/table/words.h"
 #include "transport/assembly.h"
 #include "transport/faults.h"
 #include "transport/recovery.h"

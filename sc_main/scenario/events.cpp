@@ -1,6 +1,6 @@
 #include "sc_main/scenario/events.h"
 
-#include "sc_main/scenario/traces.h"
+#include "sc_main/scenario/table/times.h"
 
 namespace railyard::scenario {
 

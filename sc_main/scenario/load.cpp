@@ -4,10 +4,10 @@
 #include <set>
 
 #include "sc_main/scenario/events.h"
-#include "sc_main/scenario/model_config.h"
-#include "sc_main/scenario/profile.h"
-#include "sc_main/scenario/resolved.h"
-#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/model/config.h"
+#include "sc_main/scenario/model/profile.h"
+#include "sc_main/scenario/table/resolved.h"
+#include "sc_main/scenario/table/words.h"
 #include "sc_main/scenario/workload.h"
 
 namespace railyard {

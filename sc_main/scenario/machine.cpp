@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "sc_main/scenario/datasheets.h"
-#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
 

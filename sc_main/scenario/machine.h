@@ -8,11 +8,6 @@
 
 namespace railyard::scenario {
 
-/// The scenario as it is written, with --set applied and paths relative to the current directory; for errors, too.
-struct Source {
-  NodePtr root;
-};
-
 /// `roles`: the groups that the workload runs on, in its order, each of one server unless written otherwise; other groups
 /// are refused. Empty: any groups, in the order they are written, or one called node.
 platforms::MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,

@@ -1,30 +1,15 @@
 #include "sc_main/scenario/parameters.h"
 
-#include <nlohmann/json.hpp>
-
-#include "base/data_type.h"
-#include "sc_main/scenario/datasheet_tables.h"
-#include "sc_main/scenario/datasheets.h"
-#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/datasheets/machine_records.h"
+#include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
-
-using nlohmann::json;
 
 namespace {
 
 constexpr double kMostServers = 4096;
 constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON reader holds it exactly
-
-Record<ModelSection> model_record() {
-  std::vector<std::string> types(kDataTypeNames.begin(), kDataTypeNames.end());
-  Record<ModelSection> r;
-  r.add("config", &ModelSection::config, "HuggingFace config.json with the model's shape").is_path().required();
-  r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations")
-      .fallback("the config's torch_dtype");
-  r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("as dtype");
-  return r;
-}
 
 Record<MachineSection> machine_record() {
   Record<GroupSection> group;
@@ -83,26 +68,6 @@ Record<MachineSection> machine_record() {
   r.mapping("overrides", override_fields(), "what-if on any datasheet value, by role", [](void*) {
      return std::vector<void*>{};
    }).partial();
-  return r;
-}
-
-Record<ComputeSection> compute_record() {
-  Record<ComputeSection> r;
-  r.custom(
-       "profile",
-       "folder of a LLMServingSim profile bundle, whose measured kernel times take the place of the datasheet's; of "
-       "kinds that run a model",
-       "text or null",
-       [] {
-         return json{{"type", {"string", "null"}}};
-       },
-       [](ComputeSection& section, const Node& node, const std::string& path) {
-         if (node.kind == Node::Kind::null) return;
-         Field text;
-         section.profile = read_text(text, node, path);
-       })
-      .is_path()
-      .fallback("null: by the datasheet");
   return r;
 }
 

@@ -10,7 +10,9 @@
 #include "gpu/kernels/kernel_spec.h"
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario.h"
-#include "sc_main/scenario/record.h"
+#include "sc_main/scenario/model/config.h"
+#include "sc_main/scenario/model/profile.h"
+#include "sc_main/scenario/table/record.h"
 #include "workload/bench/collective_spec.h"
 #include "workload/bench/layer_spec.h"
 #include "workload/bench/overlap_spec.h"
@@ -18,12 +20,6 @@
 #include "workload/prefill/spec.h"
 
 namespace railyard::scenario {
-
-struct ModelSection {
-  std::string config;
-  std::string dtype;     ///< "": the config's
-  std::string kv_dtype;  ///< "": as dtype
-};
 
 struct GroupSection {
   std::string name;  ///< its key
@@ -59,10 +55,6 @@ struct MachineSection {
   NicSection nic;
   NetworkSection network;
   platforms::NvLinkBridge nvlink_bridge = platforms::NvLinkBridge::none;
-};
-
-struct ComputeSection {
-  std::string profile;  ///< "": none
 };
 
 struct ClassSection {

@@ -5,9 +5,10 @@
 #include <numeric>
 #include <set>
 
-#include "sc_main/scenario/datasheets.h"
-#include "sc_main/scenario/traces.h"
-#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/kinds/traces.h"
+#include "sc_main/scenario/table/times.h"
+#include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
 

@@ -1,7 +1,7 @@
 // The parameter tables of workload.kind: kernel and layer.
-#include "sc_main/scenario/lists.h"
 #include "sc_main/scenario/parameters.h"
-#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/table/lists.h"
+#include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "sc_main/scenario/profile.h"
+#include "sc_main/scenario/model/profile.h"
 #include "sc_main/scenario/workload.h"
 
 namespace railyard::scenario {

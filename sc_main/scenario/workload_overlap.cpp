@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "sc_main/scenario/words.h"
+#include "sc_main/scenario/table/words.h"
 #include "sc_main/scenario/workload.h"
 
 namespace railyard::scenario {

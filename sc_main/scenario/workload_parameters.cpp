@@ -1,9 +1,9 @@
 // The workload's part of the parameter table, kind by kind.
 #include <nlohmann/json.hpp>
 
-#include "sc_main/scenario/datasheets.h"
-#include "sc_main/scenario/lists.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/parameters.h"
+#include "sc_main/scenario/table/lists.h"
 
 namespace railyard::scenario {
 

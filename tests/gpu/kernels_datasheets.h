@@ -4,7 +4,7 @@
 #include <string>
 
 #include "gpu/datasheet.h"
-#include "sc_main/scenario/datasheets.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
 
 namespace railyard::test {
 

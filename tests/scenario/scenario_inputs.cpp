@@ -2,7 +2,7 @@
 #define BOOST_TEST_MODULE scenario_inputs
 #include <boost/test/unit_test.hpp>
 
-#include "sc_main/scenario/model_config.h"
+#include "sc_main/scenario/model/config.h"
 #include "tests/scenario/scenario_support.h"
 
 using namespace railyard;

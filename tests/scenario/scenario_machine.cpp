@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sc_main/scenario/datasheets.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "tests/support/machine_of.h"
 
 using namespace railyard;

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "sc_main/scenario/model_config.h"
+#include "sc_main/scenario/model/config.h"
 #include "tests/scenario/scenario_support.h"
 #include "transformer/parameters.h"
 

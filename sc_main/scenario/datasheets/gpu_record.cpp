@@ -1,0 +1,256 @@
+// The table of a GPU's datasheet: keys, units, ranges and meanings.
+#include "sc_main/scenario/datasheets/gpu_record.h"
+
+namespace railyard::scenario {
+
+using gpu::GpuDatasheet;
+
+namespace {
+
+/// A map from number format to number.
+Fields data_type_fields() {
+  using PerType = std::array<double, kDataTypes>;
+  Fields fields;
+  for (std::size_t i = 0; i < kDataTypes; ++i) {
+    Field field;
+    field.key = std::string(kDataTypeNames[i]);
+    field.kind = Field::Kind::number;
+    field.doc = "dense tensor FLOP per SM per clock; 0: not supported";
+    field.default_text = "0";
+    field.none_or(1, 1e9);
+    if (static_cast<DataType>(i) == DataType::fp16) {
+      field.doc = "dense tensor FLOP per SM per clock, of which attention reaches a share";
+      field.range(1e-6, 1e9).required();
+    }
+    field.store = [i](const Field& self, void* record, const Node& node, const std::string& path) {
+      (*static_cast<PerType*>(record))[i] = read_number(self, node, path);
+    };
+    fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+}  // namespace
+
+Record<GpuDatasheet> gpu_record() {
+  using G = GpuDatasheet;
+  Record<G::Sm> sm;
+  sm.add("count", &G::Sm::count, "streaming multiprocessors").range(1, 4096).required();
+  sm.add("clock_mhz", &G::Sm::clock_mhz, "clock at which flop_per_clock gives the listed peak")
+      .range(1e-6, 1e5)
+      .required();
+  sm.mapping("flop_per_clock", data_type_fields(), "dense tensor FLOP per SM per clock, by number format",
+             [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; })
+      .required();
+  sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2, per SM")
+      .range(1e-6, 1e6)
+      .required()
+      .inherited();
+  sm.add("epilogue_bytes_per_clock", &G::Sm::epilogue_bytes_per_clock, "result write-out, per SM")
+      .range(1e-6, 1e6)
+      .required()
+      .inherited();
+  sm.add("burst_efficiency_ratio", &G::Sm::burst_efficiency_ratio, "tensor rate of short kernels, of the peak")
+      .range(1e-6, 2)
+      .inherited();
+  sm.add("sustained_efficiency_ratio", &G::Sm::sustained_efficiency_ratio,
+         "tensor rate under the power limit, of the peak")
+      .range(1e-6, 2)
+      .inherited();
+  sm.add("low_precision_sustained_ratio", &G::Sm::low_precision_sustained_ratio,
+         "the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio")
+      .none_or(1e-6, 2)
+      .inherited();
+  sm.add("throttle_us", &G::Sm::throttle_us, "kernel time at which the power limit has half set in; 0: never")
+      .range(0, kMostUs)
+      .inherited();
+  sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
+  sm.add("threads", &G::Sm::threads, "resident threads per SM").range(32, 65536);
+  sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
+
+  Record<G::L2> l2;
+  l2.add("capacity_mib", &G::L2::capacity_mib, "L2 capacity").range(1e-6, 1e6).required();
+  l2.add("working_ratio", &G::L2::working_ratio,
+         "of the capacity, that a working set may fill before parts of it are read again")
+      .range(1e-6, 1)
+      .inherited();
+  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth, per SM and clock")
+      .range(1e-6, 1e6)
+      .required()
+      .inherited();
+
+  Record<G::Hbm> hbm;
+  hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").range(1e-6, 1e5).required();
+  hbm.add("gb_per_s", &G::Hbm::gb_per_s, "memory bandwidth by specification").range(1e-6, kMostRate).required();
+  hbm.add("gemm_ratio", &G::Hbm::gemm_ratio, "share of gb_per_s that operands of matrix products reach")
+      .range(1e-6, 1)
+      .required()
+      .inherited();
+  hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach")
+      .range(1e-6, 1)
+      .inherited();
+  hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "kernel size at half of stream_ratio")
+      .range(0, 1e6)
+      .required()
+      .inherited();
+  hbm.add("read_latency_ns", &G::Hbm::read_latency_ns, "turn-around of a remote read inside the GPU")
+      .range(0, kMostNs)
+      .required()
+      .inherited();
+
+  Record<G::Kernel> kernel;
+  kernel.add("launch_us", &G::Kernel::launch_us, "back-to-back cost of a kernel inside a CUDA graph")
+      .range(0, kMostUs)
+      .required()
+      .inherited();
+  kernel.add("stream_launch_us", &G::Kernel::stream_launch_us, "the same of kernels that the host puts into a stream")
+      .range(0, kMostUs)
+      .cite("te42kyfo/gpu-benches, gpu-small-kernels: 2.0 to 2.6 us")
+      .inherited();
+  kernel.add("dynamic_scale_us", &G::Kernel::dynamic_scale_us, "finding a tensor's scale before it is quantised")
+      .range(0, kMostUs)
+      .cite("ai-dynamo/aiconfigurator, fp8 products of one row")
+      .inherited();
+  kernel.add("gemm_fixed_us", &G::Kernel::gemm_fixed_us, "prologue and pipeline fill of a GEMM")
+      .range(0, kMostUs)
+      .required()
+      .inherited();
+  kernel.add("split_k_us", &G::Kernel::split_k_us, "reduction pass of a split-K GEMM")
+      .range(0, kMostUs)
+      .required()
+      .inherited();
+  kernel.add("gemm_step_clocks", &G::Kernel::gemm_step_clocks, "least clocks of a step of a GEMM's main loop")
+      .range(0, 1e6)
+      .inherited();
+  kernel.add("overlap_exponent", &G::Kernel::overlap_exponent, "p-norm that joins tensor, L2 and memory time")
+      .range(1, 64)
+      .inherited();
+  kernel
+      .add("attention_ratio", &G::Kernel::attention_ratio,
+           "efficiency of prefill attention, of products at the fp16 tensor peak in turn with exponentials")
+      .range(1e-6, 2)
+      .required()
+      .inherited();
+  kernel
+      .add("attention_row_clocks", &G::Kernel::attention_row_clocks,
+           "clocks of a query row beside its keys, with heads of 128 numbers")
+      .range(0, 1e6)
+      .required()
+      .inherited();
+  kernel.add("attention_fixed_us", &G::Kernel::attention_fixed_us, "launch, prologue and drain of prefill attention")
+      .range(0, kMostUs)
+      .required()
+      .inherited();
+  kernel
+      .add("decode_attention_ratio", &G::Kernel::decode_attention_ratio,
+           "share of hbm.gb_per_s that decode attention reaches")
+      .range(1e-6, 1)
+      .required()
+      .inherited();
+  kernel.add("decode_attention_fixed_us", &G::Kernel::decode_attention_fixed_us, "fixed cost of decode attention")
+      .range(0, kMostUs)
+      .required()
+      .inherited();
+  kernel
+      .add("decode_flight_kib", &G::Kernel::decode_flight_kib,
+           "on its way from memory for one thread block of decode attention")
+      .range(1e-6, 1e6)
+      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
+      .inherited();
+  kernel.add("decode_split_us", &G::Kernel::decode_split_us, "joining one part of a split context")
+      .range(0, kMostUs)
+      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
+      .inherited();
+
+  // p2pBandwidthLatencyTest of the A100: 2.7 us a copy of 4 B, 5.1 us by SMs, without the way there.
+  Record<G::Copy> copy;
+  copy.add("engine_us", &G::Copy::engine_us, "start of a copy engine's copy")
+      .range(0, kMostUs)
+      .cite("p2pBandwidthLatencyTest, A100");
+  copy.add("kernel_us", &G::Copy::kernel_us, "start of a copy by SMs")
+      .range(0, kMostUs)
+      .cite("p2pBandwidthLatencyTest, A100");
+
+  Record<G::Collective> collective;
+  collective.add("channels", &G::Collective::channels, "CTAs of NCCL's largest kernels").range(1, 1024).required();
+  collective.add("launch_us", &G::Collective::launch_us, "NCCL kernel from a stream, in a loop, to its first action")
+      .range(0, kMostUs)
+      .required();
+  collective.add("wide_launch_us", &G::Collective::wide_launch_us, "more of it when channels have all their threads")
+      .range(0, kMostUs)
+      .required();
+  collective.add("graph_launch_us", &G::Collective::graph_launch_us, "a collective kernel inside a CUDA graph")
+      .range(0, kMostUs)
+      .required();
+  collective.add("p2p_launch_us", &G::Collective::p2p_launch_us, "more for grouped sends and receives")
+      .range(0, kMostUs)
+      .required();
+  collective.add("ll_step_ns", &G::Collective::ll_step_ns, "LL: an action of a channel with few threads")
+      .range(0, kMostNs)
+      .required();
+  collective.add("ll_wide_step_ns", &G::Collective::ll_wide_step_ns, "more of it with all threads")
+      .range(0, kMostNs)
+      .required();
+  collective.add("ll_line_ns", &G::Collective::ll_line_ns, "LL: each further line of 8 B per thread")
+      .range(0, kMostNs)
+      .required();
+  collective.add("ll128_step_ns", &G::Collective::ll128_step_ns, "LL128: an action").range(0, kMostNs).required();
+  collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload of one channel")
+      .range(1e-6, kMostRate)
+      .required();
+  collective.add("simple_step_ns", &G::Collective::simple_step_ns, "Simple: a slice").range(0, kMostNs).required();
+  collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload of one channel")
+      .range(1e-6, kMostRate)
+      .required();
+  collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload of one channel")
+      .range(1e-6, kMostRate)
+      .required();
+  collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
+  collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: an action").range(0, kMostNs);
+  collective
+      .add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s,
+           "in-switch kernels: payload of one channel, per role; 0: none")
+      .none_or(kLeastRate, kMostRate);
+  collective
+      .add("custom_step_ns", &G::Collective::custom_step_ns,
+           "serving engines' one-shot all-reduce: an action (two-shot: simple_step_ns)")
+      .range(0, kMostNs)
+      .required();
+  collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum")
+      .range(1e-6, kMostRate)
+      .required();
+  collective.add("eager_us", &G::Collective::eager_us, "a framework's call outside a graph")
+      .range(0, kMostUs)
+      .required();
+
+  Record<G::NvLink> nvlink;
+  nvlink.add("generation", &G::NvLink::generation, "NVLink generation; 0: none").range(0, 16);
+  nvlink.add("links", &G::NvLink::links, "links of the GPU").range(0, 64);
+  nvlink.add("gb_per_s", &G::NvLink::gb_per_s, "per link and direction; 0: none").none_or(kLeastRate, kMostRate);
+  nvlink.add("bridge", &G::NvLink::bridge, "the links join this card and the one beside it, and reach no switch");
+
+  Record<G::C2c> c2c;
+  c2c.add("gb_per_s", &G::C2c::gb_per_s, "NVLink-C2C to the CPU beside it, one direction; 0: none")
+      .none_or(kLeastRate, kMostRate);
+
+  Record<G::Pcie> pcie;
+  pcie.add("generation", &G::Pcie::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
+  pcie.add("lanes", &G::Pcie::lanes, "PCIe lanes").range(1, 32);
+  pcie.add(
+      "p2p", &G::Pcie::p2p,
+      "peers of its server reach its memory; without, their bytes bounce off host memory (but over an NVLink bridge)");
+
+  Record<G> r;
+  r.nested("sm", &G::sm, sm, "streaming multiprocessors").required();
+  r.nested("l2", &G::l2, l2, "second-level cache").required();
+  r.nested("hbm", &G::hbm, hbm, "device memory").required();
+  r.nested("kernel", &G::kernel, kernel, "fitted kernel constants").required();
+  r.nested("copy", &G::copy, copy, "copies between GPUs").inherited();
+  r.nested("collective", &G::collective, collective, "collective kernels").inherited().required();
+  r.nested("nvlink", &G::nvlink, nvlink, "NVLink ports");
+  r.nested("c2c", &G::c2c, c2c, "NVLink-C2C port");
+  r.nested("pcie", &G::pcie, pcie, "PCIe endpoint").required();
+  return r;
+}
+
+}  // namespace railyard::scenario

@@ -1,0 +1,15 @@
+// The table of a GPU's datasheet, and the limits that all datasheets' tables share.
+#pragma once
+
+#include "gpu/datasheet.h"
+#include "sc_main/scenario/table/record.h"
+
+namespace railyard::scenario {
+
+/// Beyond these a figure is a slip of the unit. Rates are in GB/s.
+constexpr double kMostNs = 1e6, kMostUs = 1e6, kLeastRate = 1e-6, kMostRate = 1e6, kMostBytes = 1e12;
+constexpr double kOldestPcie = 3, kNewestPcie = 6;
+
+Record<gpu::GpuDatasheet> gpu_record();
+
+}  // namespace railyard::scenario

@@ -1,0 +1,22 @@
+// Request traces: arrival times and token counts of real traffic.
+//
+// Azure LLM inference traces (Azure/AzurePublicDataset) are CSV with columns TIMESTAMP, ContextTokens and
+// GeneratedTokens, found by name. Mooncake traces (kvcache-ai/Mooncake) are JSON lines with timestamp in milliseconds,
+// input_length, output_length.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/input_error.h"
+#include "sc_main/scenario/parameters.h"
+#include "workload/prefill/spec.h"
+
+namespace railyard::scenario {
+
+/// The first `requests.max_count` rows, by arrival, the earliest at time zero, gaps divided by rate_scale.
+/// @param path   of the trace; `where` is blamed when it cannot be read
+std::vector<workload::prefill::Request> load_trace(const RequestsSection& requests, const std::string& path,
+                                                   const Origin& where);
+
+}  // namespace railyard::scenario

@@ -1,0 +1,202 @@
+#include "sc_main/scenario/model/config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "sc_main/scenario/model/keys.h"
+#include "sc_main/scenario/model/layers.h"
+#include "sc_main/scenario/table/words.h"
+
+namespace railyard::scenario {
+
+namespace {
+
+using transformer::ModelShape;
+
+constexpr std::size_t kLongestConfig = 1u << 20;
+constexpr std::uint32_t kGptWidening = 4;  // of the MLP, where a GPT's config does not give it
+
+const Keys kExperts{"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"};
+const Keys kExpertsPerToken{"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_top_k"};
+const Keys kFfn{"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"};
+const Keys kActivation{"hidden_act", "hidden_activation", "activation_function", "activation"};
+const Keys kHeads{"num_attention_heads", "n_head", "n_heads", "num_heads"};
+const Keys kKvHeads{"num_key_value_heads", "num_kv_heads", "kv_n_heads", "n_head_kv"};
+const Keys kHidden{"hidden_size", "n_embd", "n_embed", "d_model"};
+
+DataType data_type(const std::string& name) {
+  return static_cast<DataType>(std::find(kDataTypeNames.begin(), kDataTypeNames.end(), name) - kDataTypeNames.begin());
+}
+
+DataType config_data_type(const ModelConfig& config) {
+  static const std::map<std::string, DataType> kNames{{"bfloat16", DataType::bf16},
+                                                      {"float16", DataType::fp16},
+                                                      {"half", DataType::fp16},
+                                                      {"float8_e4m3fn", DataType::fp8},
+                                                      {"int8", DataType::int8}};
+  const Keys keys{"torch_dtype", "dtype"};
+  const std::string name = config.text(keys);
+  if (name.empty()) return DataType::bf16;
+  const auto known = kNames.find(name);
+  if (known != kNames.end()) return known->second;
+  config.refuse(keys, in_quotes(name) + " is not modelled; set model.dtype in the scenario to one of " +
+                          joined({kDataTypeNames.begin(), kDataTypeNames.end()}));
+}
+
+const Family& config_family(const ModelConfig& config) {
+  const std::string type = config.text({"model_type"});
+  if (const Family* family = family_of(type)) return *family;
+  config.refuse({"model_type"}, in_quotes(type) + " is not modelled" + suggestion(type, family_names()));
+}
+
+/// Families say whether the MLP is gated, whatever the activation; without a model_type the activation's name does: SiLU and
+/// what is called GLU come with a gate, and so does Gemma's own spelling of the key.
+bool is_gated(const ModelConfig& config, const Family& family) {
+  const std::string name = config.text(kActivation);
+  const std::vector<std::string> gated{"silu", "swish", "swiglu", "geglu", "reglu"};
+  const std::vector<std::string> plain{"gelu",          "gelu_new",    "gelu_fast",  "gelu_pytorch_tanh",
+                                       "gelu_accurate", "gelu_python", "quick_gelu", "relu",
+                                       "relu2",         "relu_squared"};
+  const bool has_gate = name.empty() || std::count(gated.begin(), gated.end(), name) > 0;
+  if (!has_gate && std::count(plain.begin(), plain.end(), name) == 0) {
+    std::vector<std::string> accepted = gated;
+    accepted.insert(accepted.end(), plain.begin(), plain.end());
+    config.refuse(kActivation, "unknown activation " + in_quotes(name) + suggestion(name, accepted));
+  }
+  if (config.has({"model_type"})) return family.gated_mlp;
+  return has_gate || config.any_of(kActivation)->key == "hidden_activation";
+}
+
+std::uint32_t kv_heads(const ModelConfig& config, const std::string& type, std::uint32_t heads) {
+  if (type == "falcon" && !config.flag({"new_decoder_architecture"}, false))
+    return config.flag({"multi_query"}, true) ? 1 : heads;
+  if (type == "gpt_bigcode") return config.flag({"multi_query"}, true) ? 1 : heads;
+  if (type == "mpt" && config.text({"attn_type"}) == "multiquery_attention") return 1;
+  const std::uint32_t kv = config.size(kKvHeads).value_or(heads);
+  if (kv > heads || heads % kv != 0)
+    config.refuse(kKvHeads, std::to_string(kv) + " does not divide num_attention_heads, " + std::to_string(heads));
+  return kv;
+}
+
+void read_attention(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
+  shape.heads = config.required_size(kHeads);
+  shape.kv_heads = kv_heads(config, type, shape.heads);
+  const auto head_dim = config.size({"head_dim", "attention_head_dim", "kv_channels"});
+  if (!head_dim && shape.hidden % shape.heads != 0)
+    config.refuse(kHidden, std::to_string(shape.hidden) + " is not a multiple of num_attention_heads, " +
+                               std::to_string(shape.heads) + "; give head_dim");
+  shape.head_dim = head_dim.value_or(shape.hidden / shape.heads);
+  shape.qkv_bias = config.flag(family.qkv);
+  shape.output_bias = config.flag(family.output);
+  shape.sinks = type == "gpt_oss";
+  const bool qk_norm =
+      family.qk_norm != QkNorm::none && (*family.qk_norm_key == '\0' || config.flag({family.qk_norm_key}, false));
+  if (qk_norm) shape.qk_norm = (family.qk_norm == QkNorm::per_head ? 2 : shape.heads + shape.kv_heads) * shape.head_dim;
+}
+
+void read_experts(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
+  shape.experts = config.size(kExperts, 0).value_or(0);
+  if (shape.experts == 1) shape.experts = 0;
+  auto ffn = config.size(kFfn);
+  if (type == "mpt") ffn = shape.hidden * config.size({"expansion_ratio"}).value_or(kGptWidening);
+  if (!ffn && !family.gated_mlp && config.has({"model_type"})) ffn = kGptWidening * shape.hidden;
+  const auto expert_ffn = config.size({"moe_intermediate_size"});
+  if (shape.experts == 0) {
+    shape.ffn = ffn ? *ffn : config.required_size(kFfn);
+    return;
+  }
+  shape.ffn = expert_ffn ? *expert_ffn : ffn ? *ffn : config.required_size(kFfn);
+  shape.dense_ffn = ffn.value_or(0);
+  shape.experts_per_token = config.required_size(kExpertsPerToken);
+  if (shape.experts_per_token > shape.experts)
+    config.refuse(kExpertsPerToken, std::to_string(shape.experts_per_token) + " is more than the " +
+                                        std::to_string(shape.experts) + " experts");
+  shape.shared_ffn = config.size({"shared_expert_intermediate_size", "shared_intermediate_size"}, 0).value_or(0);
+  if (const auto shared = config.size({"n_shared_experts", "num_shared_experts"}, 0))
+    shape.shared_ffn = *shared * shape.ffn;
+  shape.shared_gate = shape.shared_ffn > 0 && type == "qwen2_moe";
+  shape.router_bias = type == "gpt_oss" || type == "glm4_moe";
+}
+
+void read_ends(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
+  shape.vocab = config.required_size({"vocab_size"});
+  shape.tied_embeddings = config.flag({"tie_word_embeddings"}, family.tied_embeddings);
+  shape.head_bias = config.flag(family.head);
+  shape.embedding_norm = type == "bloom";
+  Positions positions = family.positions;
+  if (type == "falcon" && config.flag({"alibi"}, false)) positions = Positions::alibi;
+  if (type == "mpt")
+    positions = config.flag({"alibi"}, false)  ? Positions::alibi
+                : config.flag({"rope"}, false) ? Positions::rotary
+                                               : Positions::learned;
+  shape.rotary = positions == Positions::rotary;
+  if (positions == Positions::learned)
+    shape.positions =
+        config.required_size({"max_position_embeddings", "n_positions", "max_seq_len"}) + family.first_position;
+  const auto projected = config.size({"word_embed_proj_dim"});
+  if (projected && *projected != shape.hidden)
+    config.refuse({"word_embed_proj_dim"}, "embeddings narrower than the layers are not modelled");
+}
+
+void read_norms(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
+  shape.norms = family.norms;
+  shape.norm_vectors = family.norm_vectors;
+  if (type == "stablelm" && config.flag({"use_parallel_residual"}, false)) shape.norms = 1;
+  if (type == "falcon" && config.flag({"parallel_attn"}, true))
+    shape.norms =
+        config.flag({"new_decoder_architecture"}, false) ? config.size({"num_ln_in_parallel_attn"}).value_or(2) : 1;
+  if (type == "falcon" && config.flag({"new_decoder_architecture"}, false) && !config.flag({"parallel_attn"}, true))
+    shape.norms = 2;
+  if (type == "mpt" && !config.flag({"no_bias"}, true)) {
+    shape.qkv_bias = shape.output_bias = shape.mlp_bias = true;
+    shape.norm_vectors = 2;
+  }
+  if (type == "opt" && !config.flag({"do_layer_norm_before"}, true))
+    config.refuse({"do_layer_norm_before"},
+                  "norms behind attention and MLP alone are not modelled for this model_type");
+}
+
+}  // namespace
+
+Record<ModelSection> model_record() {
+  std::vector<std::string> types(kDataTypeNames.begin(), kDataTypeNames.end());
+  Record<ModelSection> r;
+  r.add("config", &ModelSection::config, "HuggingFace config.json with the model's shape").is_path().required();
+  r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations")
+      .fallback("the config's torch_dtype");
+  r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("as dtype");
+  return r;
+}
+
+LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
+                       const std::string& kv_dtype) {
+  ModelConfig config(parse_json(read_file(path, where, "model.config", kLongestConfig), path));
+  if (config.has({"kv_lora_rank"})) config.refuse({"kv_lora_rank"}, "multi-head latent attention is not modelled");
+  if (config.has({"quantization_config", "compression_config"}) && !dtype.empty() && dtype != "bf16" && dtype != "fp16")
+    throw InputError(where, "model.dtype: " + dtype +
+                                ", but the config has quantised weights, beside which the rest is bf16 or fp16");
+  const Family& family = config_family(config);
+  const std::string type = config.text({"model_type"});
+  config.set_defaults(family);
+  LoadedModel model;
+  ModelShape& shape = model.shape;
+  shape.name = std::filesystem::path(path).stem().string();
+  shape.layers = config.required_size({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, kMostLayers);
+  shape.hidden = config.required_size(kHidden);
+  read_attention(shape, config, family, type);
+  shape.gated_mlp = is_gated(config, family);
+  shape.mlp_bias = config.flag(family.mlp);
+  read_experts(shape, config, family, type);
+  read_ends(shape, config, family, type);
+  read_norms(shape, config, family, type);
+  shape.dtype = dtype.empty() ? config_data_type(config) : data_type(dtype);
+  config.has({"torch_dtype", "dtype"});
+  shape.kv_dtype = shape.dtype;
+  read_layers(shape, config, family);
+  if (!kv_dtype.empty()) shape.kv_dtype = data_type(kv_dtype);
+  model.notes = config.judge_rest(path);
+  return model;
+}
+
+}  // namespace railyard::scenario

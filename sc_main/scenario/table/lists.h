@@ -1,0 +1,32 @@
+// Lists of values as parameters, for custom fields.
+#pragma once
+
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "sc_main/scenario/table/record.h"
+
+namespace railyard::scenario {
+
+constexpr double kMostListed = 4096;
+
+inline nlohmann::json list_schema(const nlohmann::json& item) {
+  return {{"type", "array"}, {"minItems", 1}, {"maxItems", kMostListed}, {"items", item}};
+}
+
+/// @throws InputError: not a list, an empty one, or one that is too long; what `read` throws
+template <class Value, class Read>
+std::vector<Value> read_list(const Node& node, const std::string& path, const Read& read) {
+  if (node.kind != Node::Kind::sequence)
+    throw InputError(node.origin, path + ": expected a list, got " + node.described());
+  if (node.items.empty()) throw InputError(node.origin, path + ": is empty; at least one");
+  if (static_cast<double>(node.items.size()) > kMostListed)
+    throw InputError(node.origin, path + ": " + std::to_string(node.items.size()) + " entries; accepted: up to " +
+                                      number_text(kMostListed));
+  std::vector<Value> values;
+  for (const NodePtr& item : node.items) values.push_back(read(*item, path + "." + std::to_string(values.size())));
+  return values;
+}
+
+}  // namespace railyard::scenario

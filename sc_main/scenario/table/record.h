@@ -1,0 +1,402 @@
+// One table of typed fields per struct that a user can write: scenario sections, datasheets, what-if overrides.
+//
+// A Field knows its key, type, unit, range, default, meaning and source, and how to store a value in its struct. The
+// same tables check and read files, and are rendered as --help text, JSON Schema and reference page (render.h), so that
+// the four cannot disagree. Defaults are those of the structs' member initialisers, read from a default-constructed
+// record.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "sc_main/scenario/table/node.h"
+
+namespace railyard::scenario {
+
+struct Field;
+using Fields = std::vector<Field>;
+
+struct Field {
+  enum class Kind { integer, number, boolean, text, choice, integers, mapping, list, named, variants, forms, custom };
+  enum class Path { none, always, unless_name };  ///< unless_name: the name of a shipped datasheet, or a path
+
+  std::string key;
+  Kind kind = Kind::text;
+  Path path = Path::none;
+  std::string doc;
+  std::string source;        ///< where the default comes from, if it is a fact
+  std::string default_text;  ///< "" if none
+  double least = 0;
+  double most = 0;
+  bool takes_zero = false;  ///< below `least`, too: none of it
+  bool is_required = false;
+  bool is_partial = false;                ///< mapping: required members may be left out (what-if overrides)
+  bool is_inherited = false;              ///< datasheets: a sheet that leaves it out has that of its family
+  std::vector<std::string> choices;       ///< of a choice or a boolean; for numbers, words accepted instead ("auto")
+  std::vector<std::string> later;         ///< words of the schema that this version does not build
+  std::shared_ptr<const Fields> members;  ///< of a mapping, or of each item of a list or of named structs
+  std::shared_ptr<const std::vector<Fields>> alternatives;  ///< of variants and forms
+  std::string tag;                                          ///< of forms: the key whose word says which of them it is
+  std::function<nlohmann::json()> schema;                   ///< custom
+  std::string type_text;                                    ///< custom: for people
+
+  using Store = std::function<void(const Field&, void* record, const Node&, const std::string& path)>;
+  Store store;
+
+  Field& required() {
+    is_required = true;
+    default_text.clear();
+    return *this;
+  }
+  Field& range(double from, double to) {
+    least = from;
+    most = to;
+    takes_zero = false;
+    return *this;
+  }
+  /// Of what divides something: more than `from` by enough that nothing it divides overflows.
+  Field& above(double from, double to) {
+    constexpr double kEnough = 1e-6;
+    return range(from + kEnough, to);
+  }
+  /// 0 for none, or from least to most.
+  Field& none_or(double from, double to) {
+    range(from, to);
+    takes_zero = true;
+    return *this;
+  }
+  Field& fallback(std::string text) {
+    default_text = std::move(text);
+    return *this;
+  }
+  Field& inherited() {
+    is_inherited = true;
+    return *this;
+  }
+  Field& cite(std::string text) {
+    source = std::move(text);
+    return *this;
+  }
+  Field& partial() {
+    is_partial = true;
+    return *this;
+  }
+  Field& is_path(Path how = Path::always) {
+    path = how;
+    return *this;
+  }
+};
+
+/// Reads a mapping into `record`; missing fields keep what the record holds.
+/// @throws InputError: an unknown key, a wrong type or unit, a value out of range, a required field missing
+void read_fields(const Fields& fields, void* record, const Node& node, const std::string& path,
+                 bool is_partial = false);
+
+// Checked scalars. Each throws an InputError that names `path` and what the field accepts.
+std::uint64_t read_integer(const Field& field, const Node& node, const std::string& path);
+double read_number(const Field& field, const Node& node, const std::string& path);
+bool read_boolean(const Field& field, const Node& node, const std::string& path);
+std::string read_text(const Field& field, const Node& node, const std::string& path);
+std::size_t read_choice(const Field& field, const Node& node, const std::string& path);
+std::vector<std::uint32_t> read_integers(const Field& field, const Node& node, const std::string& path);
+/// True if the node is one of the words that a number field accepts instead of a number.
+bool is_word(const Field& field, const Node& node);
+/// A name that the user gives, the key of an entry: it becomes part of module names, followed by a number.
+void check_name(const Entry& entry, const std::string& path);
+extern const char* const kNamePattern;
+std::string number_text(double value);
+/// Of a field with Path::unless_name: the value has a '/' or ends in ".yaml".
+bool is_file_name(const std::string& value);
+/// The variant whose keys the mapping uses. @throws InputError if keys of two variants are mixed
+std::size_t variant_of(const Field& field, const Node& node, const std::string& path);
+
+/// The form that the mapping's tag names. @throws InputError if it has no tag or an unknown one
+std::size_t form_of(const Field& field, const Node& node, const std::string& path);
+
+template <class T>
+class Record;
+
+/// One form of a struct T that has several: the word that chooses it, its table, and the member it is read into.
+template <class T>
+struct Form {
+  std::string word;
+  Fields fields;
+  std::function<void*(T&)> target;
+};
+template <class T, class M>
+Form<T> form(const char* word, M T::*member, const Record<M>& members) {
+  return {word, members.fields(), [member](T& record) -> void* { return &(record.*member); }};
+}
+
+/// The table of a struct T, filled by its constructor's chain of calls.
+template <class T>
+class Record {
+ public:
+  Record() = default;
+  /// For a struct whose defaults depend on where it stands.
+  explicit Record(T defaults) : defaults_(std::move(defaults)) {}
+
+  /// A scalar or list member: bool, unsigned integer, double, text, integers, or an optional of these.
+  template <class M>
+  Field& add(const char* key, M T::*member, const char* doc) {
+    Field field;
+    field.key = key;
+    field.doc = doc;
+    describe(field, defaults_.*member);
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      assign(self, static_cast<T*>(record)->*member, node, path);
+    };
+    return push(std::move(field));
+  }
+
+  /// An enum member whose enumerators are named, in order.
+  template <class E>
+  Field& choice(const char* key, E T::*member, std::vector<std::string> names, const char* doc) {
+    Field field;
+    field.key = key;
+    field.doc = doc;
+    field.kind = Field::Kind::choice;
+    field.default_text = names[static_cast<std::size_t>(defaults_.*member)];
+    field.choices = std::move(names);
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      static_cast<T*>(record)->*member = static_cast<E>(read_choice(self, node, path));
+    };
+    return push(std::move(field));
+  }
+
+  /// The same where nothing need be chosen.
+  template <class E>
+  Field& choice(const char* key, std::optional<E> T::*member, std::vector<std::string> names, const char* doc) {
+    Field field;
+    field.key = key;
+    field.doc = doc;
+    field.kind = Field::Kind::choice;
+    field.choices = std::move(names);
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      static_cast<T*>(record)->*member = static_cast<E>(read_choice(self, node, path));
+    };
+    return push(std::move(field));
+  }
+
+  /// A text member that takes one of a few words.
+  Field& word(const char* key, std::string T::*member, std::vector<std::string> names, const char* doc) {
+    Field& field = add(key, member, doc);
+    field.kind = Field::Kind::choice;
+    field.choices = std::move(names);
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      static_cast<T*>(record)->*member = self.choices[read_choice(self, node, path)];
+    };
+    return field;
+  }
+
+  /// A number, or a word that stands for "no number" (std::nullopt).
+  template <class N>
+  Field& number_or(const char* key, const char* word, std::optional<N> T::*member, const char* doc) {
+    Field& field = add(key, member, doc);
+    field.choices = {word};
+    if (!(defaults_.*member)) field.default_text = word;
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      auto& target = static_cast<T*>(record)->*member;
+      if (is_word(self, node))
+        target.reset();
+      else
+        assign(self, target, node, path);
+    };
+    return field;
+  }
+
+  /// A struct member with its own table.
+  template <class M>
+  Field& nested(const char* key, M T::*member, const Record<M>& members, const char* doc) {
+    return mapping(key, members.fields(), doc,
+                   [member](void* record) { return std::vector<void*>{&(static_cast<T*>(record)->*member)}; });
+  }
+
+  /// A mapping whose members live in every record that `targets` lists.
+  Field& mapping(const char* key, Fields members, const char* doc, std::function<std::vector<void*>(void*)> targets) {
+    Field field;
+    field.key = key;
+    field.doc = doc;
+    field.kind = Field::Kind::mapping;
+    field.members = std::make_shared<const Fields>(std::move(members));
+    field.store = [targets = std::move(targets)](const Field& self, void* record, const Node& node,
+                                                 const std::string& path) {
+      for (void* target : targets(record)) read_fields(*self.members, target, node, path, self.is_partial);
+    };
+    return push(std::move(field));
+  }
+
+  /// A list of structs.
+  template <class M>
+  Field& list(const char* key, std::vector<M> T::*member, const Record<M>& members, const char* doc) {
+    Field& field = mapping(key, members.fields(), doc, nullptr);
+    field.kind = Field::Kind::list;
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      if (node.kind != Node::Kind::sequence)
+        throw InputError(node.origin, path + ": expected a list, got " + node.described());
+      auto& items = static_cast<T*>(record)->*member;
+      items.clear();
+      for (const NodePtr& item : node.items) {
+        items.emplace_back();
+        read_fields(*self.members, &items.back(), *item, path + "." + std::to_string(items.size() - 1));
+      }
+    };
+    return field;
+  }
+
+  /// Structs under names that the user gives; each keeps its own in its member `name`.
+  template <class M>
+  Field& named(const char* key, std::vector<M> T::*member, const Record<M>& members, const char* doc) {
+    Field& field = mapping(key, members.fields(), doc, nullptr);
+    field.kind = Field::Kind::named;
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      if (node.kind != Node::Kind::mapping)
+        throw InputError(node.origin, path + ": expected a mapping, got " + node.described());
+      auto& items = static_cast<T*>(record)->*member;
+      items.clear();
+      for (const Entry& entry : node.entries) {
+        check_name(entry, path);
+        items.emplace_back();
+        items.back().name = entry.key;
+        read_fields(*self.members, &items.back(), *entry.value, path + "." + entry.key);
+      }
+    };
+    return field;
+  }
+
+  /// A struct that is written in one of several forms, told apart by their keys.
+  template <class M>
+  Field& variants(const char* key, M T::*member, const std::vector<Record<M>>& forms, const char* doc) {
+    Field field;
+    field.key = key;
+    field.doc = doc;
+    field.kind = Field::Kind::variants;
+    std::vector<Fields> alternatives;
+    for (const Record<M>& form : forms) alternatives.push_back(form.fields());
+    field.alternatives = std::make_shared<const std::vector<Fields>>(std::move(alternatives));
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      read_fields((*self.alternatives)[variant_of(self, node, path)], &(static_cast<T*>(record)->*member), node, path);
+    };
+    return push(std::move(field));
+  }
+
+  /// A struct of one of several forms, each with a table of its own; the word under `tag` says which.
+  template <class M, class E>
+  Field& forms(const char* key, M T::*member, const char* tag, E M::*chosen, const std::vector<Form<M>>& all,
+               const char* doc, const char* tag_doc) {
+    Field field;
+    field.key = key;
+    field.doc = doc;
+    field.kind = Field::Kind::forms;
+    field.tag = tag;
+    std::vector<Fields> alternatives;
+    for (const Form<M>& one : all) {
+      field.choices.push_back(one.word);
+      Field word;
+      word.key = tag;
+      word.doc = tag_doc;
+      word.kind = Field::Kind::choice;
+      word.choices = {one.word};
+      word.is_required = true;
+      word.store = [](const Field&, void*, const Node&, const std::string&) {};  // form_of() has read it
+      alternatives.push_back({word});
+      alternatives.back().insert(alternatives.back().end(), one.fields.begin(), one.fields.end());
+    }
+    field.alternatives = std::make_shared<const std::vector<Fields>>(std::move(alternatives));
+    field.store = [member, chosen, all](const Field& self, void* record, const Node& node, const std::string& path) {
+      M& target = static_cast<T*>(record)->*member;
+      const std::size_t which = form_of(self, node, path);
+      target.*chosen = static_cast<E>(which);
+      read_fields((*self.alternatives)[which], all[which].target(target), node, path);
+    };
+    return push(std::move(field));
+  }
+
+  /// A value with a form of its own.
+  Field& custom(const char* key, const char* doc, const char* type_text, std::function<nlohmann::json()> schema,
+                std::function<void(T&, const Node&, const std::string& path)> read) {
+    Field field;
+    field.key = key;
+    field.doc = doc;
+    field.kind = Field::Kind::custom;
+    field.type_text = type_text;
+    field.schema = std::move(schema);
+    field.store = [read = std::move(read)](const Field&, void* record, const Node& node, const std::string& path) {
+      read(*static_cast<T*>(record), node, path);
+    };
+    return push(std::move(field));
+  }
+
+  const Fields& fields() const { return fields_; }
+  void read(T& record, const Node& node, const std::string& path) const { read_fields(fields_, &record, node, path); }
+
+ private:
+  Field& push(Field field) {
+    fields_.push_back(std::move(field));
+    return fields_.back();
+  }
+
+  static void describe(Field& field, bool value) {
+    field.kind = Field::Kind::boolean;
+    field.default_text = value ? "true" : "false";
+  }
+  template <class I, std::enable_if_t<std::is_unsigned_v<I> && !std::is_same_v<I, bool>, int> = 0>
+  static void describe(Field& field, I value) {
+    field.kind = Field::Kind::integer;
+    field.most = static_cast<double>(std::numeric_limits<I>::max());
+    field.default_text = std::to_string(value);
+  }
+  static void describe(Field& field, double value) {
+    field.kind = Field::Kind::number;
+    field.most = std::numeric_limits<double>::max();
+    field.default_text = number_text(value);
+  }
+  static void describe(Field& field, const std::string& value) {
+    field.kind = Field::Kind::text;
+    field.default_text = value;
+  }
+  static void describe(Field& field, const std::vector<std::uint32_t>&) {
+    field.kind = Field::Kind::integers;
+    field.most = static_cast<double>(std::numeric_limits<std::uint32_t>::max());
+  }
+  template <class M>
+  static void describe(Field& field, const std::optional<M>& value) {
+    describe(field, value.value_or(M()));
+    if (!value) field.default_text.clear();
+  }
+
+  static void assign(const Field& self, bool& to, const Node& node, const std::string& path) {
+    to = read_boolean(self, node, path);
+  }
+  template <class I, std::enable_if_t<std::is_unsigned_v<I> && !std::is_same_v<I, bool>, int> = 0>
+  static void assign(const Field& self, I& to, const Node& node, const std::string& path) {
+    to = static_cast<I>(read_integer(self, node, path));
+  }
+  static void assign(const Field& self, double& to, const Node& node, const std::string& path) {
+    to = read_number(self, node, path);
+  }
+  static void assign(const Field& self, std::string& to, const Node& node, const std::string& path) {
+    to = read_text(self, node, path);
+  }
+  static void assign(const Field& self, std::vector<std::uint32_t>& to, const Node& node, const std::string& path) {
+    to = read_integers(self, node, path);
+  }
+  template <class M>
+  static void assign(const Field& self, std::optional<M>& to, const Node& node, const std::string& path) {
+    assign(self, to.emplace(), node, path);
+  }
+
+  T defaults_{};
+  Fields fields_;
+};
+
+}  // namespace railyard::scenario

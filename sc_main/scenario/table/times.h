@@ -1,0 +1,16 @@
+// Instants as parameters.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace railyard::scenario {
+
+/// A duration of up to Time::max(), rounded once; Time::seconds stops at half of it.
+inline Time long_time(long double femtoseconds) {
+  return Time::fs(static_cast<std::uint64_t>(std::round(femtoseconds)));
+}
+
+}  // namespace railyard::scenario
