@@ -2,10 +2,10 @@
 // SystemC; what it cannot accept it refuses with an InputError, so that nothing later has to look at the file again.
 #pragma once
 
+#include <any>
 #include <array>
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "base/input_error.h"
@@ -14,12 +14,6 @@
 #include "transformer/model_shape.h"
 #include "transport/link/traffic_class.h"
 #include "transport/study/fidelity.h"
-#include "workload/bench/collective_spec.h"
-#include "workload/bench/kernel_spec.h"
-#include "workload/bench/layer_spec.h"
-#include "workload/bench/overlap_spec.h"
-#include "workload/bench/point_to_point_spec.h"
-#include "workload/prefill/spec.h"
 #include "workload/traffic.h"
 
 namespace railyard {
@@ -55,17 +49,20 @@ struct Scenario {
   platforms::MachineSpec machine;
   FabricSpec fabric;
   std::vector<MachineEvent> events;
-  /// By workload.kind.
-  std::variant<workload::prefill::PrefillSpec, workload::collective_bench::CollectiveBenchSpec,
-               workload::p2p::PointToPointSpec, workload::kernel_bench::KernelBenchSpec, workload::layer::LayerSpec,
-               workload::overlap::OverlapSpec>
-      workload;
+  std::any workload;  ///< the spec of its kind: a workload::layer::LayerSpec, for example
   /// Where the workload, the mappings, the model's data type and the network are written, for errors that only later arithmetic finds.
   Origin workload_origin, prefill_origin, decode_origin, model_origin, network_origin;
 
-  /// @pre workload.kind: disaggregated_prefill
-  workload::prefill::PrefillSpec& prefill() { return std::get<workload::prefill::PrefillSpec>(workload); }
-  const workload::prefill::PrefillSpec& prefill() const { return std::get<workload::prefill::PrefillSpec>(workload); }
+  /// Of a kind's spec: nullptr where the workload is of another kind.
+  template <class Spec>
+  const Spec* if_spec() const {
+    return std::any_cast<Spec>(&workload);
+  }
+  /// @pre the workload is of this kind
+  template <class Spec>
+  const Spec& spec() const {
+    return std::any_cast<const Spec&>(workload);
+  }
 };
 
 }  // namespace railyard

@@ -30,7 +30,7 @@ class CollectiveRun : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
   /// What nccl-tests prints of a size.
   struct Row {
     std::uint64_t count = 0;

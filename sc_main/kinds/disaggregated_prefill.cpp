@@ -31,12 +31,12 @@ void check_grid(const Scenario& scenario, const char* name, const Mapping& mappi
                                                         name, name_of(scenario.model.dtype)));
   const transformer::MemoryCheck check =
       transformer::check_memory(scenario.model, mapping.stage_layers, mapping.tp, load, gpu.hbm.capacity_gb * 1e9,
-                                scenario.prefill().memory_limit_ratio);
+                                scenario.spec<PrefillSpec>().memory_limit_ratio);
   if (!check.fits) throw InputError(origin, fmt::format("workload.{} on {}: {}", name, gpu.name, check.sentence));
 }
 
 void check(const Scenario& scenario) {
-  const PrefillSpec& w = scenario.prefill();
+  const PrefillSpec& w = scenario.spec<PrefillSpec>();
   transformer::MemoryLoad prefill, decode;
   for (const Request& r : w.requests) {
     prefill.kv_tokens = std::max<std::uint64_t>(prefill.kv_tokens, r.prompt_tokens);

@@ -39,7 +39,7 @@ class DisaggregatedPrefill : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
   /// Chunks and decode steps, about.
   static std::uint64_t expected_passes(const workload::prefill::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::prefill::Mapping& mapping, const char* group) const;

@@ -30,7 +30,7 @@ class KernelRun : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
   void check() const;
   const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
 

@@ -30,7 +30,7 @@ class LayerRun : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
   const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
   /// What a rank holds of the layer: weights, in training with their gradients in 32 bits, KV cache, working buffers.
   Bytes rank_bytes() const;

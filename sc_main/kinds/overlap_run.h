@@ -27,7 +27,7 @@ class OverlapRun : public WorkloadRun {
   void write_tables(const OutputDirectory& out) const override;
 
  private:
-  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
   /// Of a method that ran; zero otherwise.
   Time time_of(workload::overlap::Method method) const;
 

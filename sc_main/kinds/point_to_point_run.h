@@ -30,7 +30,7 @@ class PointToPointRun : public WorkloadRun {
 
  private:
   using Measure = workload::p2p::Measure;
-  const Spec& spec() const { return std::get<Spec>(scenario_.workload); }
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
   const char* name_of_test() const;
   std::string matrix_text(Measure measure, const char* title) const;
   std::string host_text() const;

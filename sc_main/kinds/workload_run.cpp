@@ -21,7 +21,7 @@ struct Kinds {
   static std::unique_ptr<WorkloadRun> make(const Scenario& scenario, platforms::Machine& machine,
                                            execution::Executor& executor) {
     std::unique_ptr<WorkloadRun> run;
-    ((std::holds_alternative<typename Runs::Spec>(scenario.workload)
+    ((scenario.if_spec<typename Runs::Spec>() != nullptr
           ? void(run = std::make_unique<Runs>(scenario, machine, executor))
           : void()),
      ...);

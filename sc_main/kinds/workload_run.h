@@ -2,7 +2,7 @@
 // is, how its ranks are called, and what it has to tell. Everything that differs between kinds is behind this
 // interface; what all kinds share (machine, links, traffic, the simulation's own figures) is not.
 //
-// A new kind: a struct in Scenario::workload and its loader, a WorkloadRun here, its name in the list of kinds
+// A new kind: a spec and what loads it (sc_main/scenario/kinds), a WorkloadRun here, its name in the list of kinds
 // (workload_run.cpp).
 #pragma once
 

@@ -1,14 +1,10 @@
 #include "sc_main/scenario/load.h"
 
 #include <filesystem>
-#include <set>
 
 #include "sc_main/scenario/events.h"
-#include "sc_main/scenario/model/config.h"
-#include "sc_main/scenario/model/profile.h"
+#include "sc_main/scenario/machine.h"
 #include "sc_main/scenario/table/resolved.h"
-#include "sc_main/scenario/table/words.h"
-#include "sc_main/scenario/workload.h"
 
 namespace railyard {
 
@@ -31,18 +27,6 @@ FabricSpec resolve_fabric(const FabricSection& written) {
   return fabric;
 }
 
-std::vector<std::string> group_roles(WorkloadKind kind) {
-  switch (kind) {
-    case WorkloadKind::disaggregated_prefill: return {"prefill", "decode"};
-    case WorkloadKind::collective:
-    case WorkloadKind::p2p:
-    case WorkloadKind::kernel:
-    case WorkloadKind::layer:
-    case WorkloadKind::overlap: break;
-  }
-  return {};
-}
-
 transformer::ModelShape required_model(const ModelSection& written, const Source& source,
                                        std::vector<std::string>& notes) {
   if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
@@ -50,31 +34,6 @@ transformer::ModelShape required_model(const ModelSection& written, const Source
       load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
   notes.insert(notes.end(), model.notes.begin(), model.notes.end());
   return std::move(model.shape);
-}
-
-/// A group on which nothing runs is a mistake, most likely in its name.
-void check_groups_used(const std::set<std::uint32_t>& used, const platforms::MachineSpec& machine,
-                       const Source& source) {
-  std::vector<std::string> names;
-  for (const std::uint32_t group : used) names.push_back(machine.groups[group].name);
-  for (std::uint32_t g = 0; g < machine.groups.size(); ++g) {
-    const std::string key = "machine.groups." + machine.groups[g].name;
-    if (used.count(g) == 0)
-      throw InputError(place_of(source.root, key),
-                       key + ": the workload uses no GPU of this group" + suggestion(machine.groups[g].name, names));
-  }
-}
-
-/// The groups of GPUs that are counted over all groups.
-std::set<std::uint32_t> groups_of(const std::vector<std::uint32_t>& gpus, const platforms::MachineSpec& machine) {
-  std::set<std::uint32_t> used;
-  for (const std::uint32_t gpu : gpus) {
-    std::uint32_t group = 0, first = 0;
-    while (gpu >= first + machine.groups[group].servers * machine.board.gpus)
-      first += machine.groups[group++].servers * machine.board.gpus;
-    used.insert(group);
-  }
-  return used;
 }
 
 /// A key that would change nothing is a mistake.
@@ -115,45 +74,15 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   result.seed = written.seed;
   result.fabric = resolve_fabric(written.fabric);
   result.events = resolve_events(written.events, source);
-  result.machine = resolve_machine(written.machine, executable_platform, group_roles(written.workload.kind), source);
+  const Kind& kind = *written.workload.kind;
+  result.machine = resolve_machine(written.machine, executable_platform, kind.groups, source);
   result.machine.seed = written.seed;
-  switch (written.workload.kind) {
-    case WorkloadKind::disaggregated_prefill:
-      result.model = required_model(written.model, source, result.notes);
-      result.workload = resolve_prefill(written.workload.prefill, result.model, result.machine, source);
-      for (workload::prefill::Mapping* mapping : {&result.prefill().prefill, &result.prefill().decode})
-        mapping->profile = load_profile(written.compute, result.model, mapping->tp, source);
-      break;
-    case WorkloadKind::collective:
-      refuse_model(source, written.compute);
-      result.workload = resolve_collective(written.workload.collective, result.machine, source);
-      check_groups_used(
-          groups_of(std::get<workload::collective_bench::CollectiveBenchSpec>(result.workload).gpus, result.machine),
-          result.machine, source);
-      break;
-    case WorkloadKind::p2p:
-      refuse_model(source, written.compute);
-      result.workload = resolve_p2p(written.workload.p2p, result.machine, source);
-      check_groups_used(groups_of(std::get<workload::p2p::PointToPointSpec>(result.workload).gpus, result.machine),
-                        result.machine, source);
-      if (!written.workload.p2p.p2p) remove_peer_access(result.machine);
-      break;
-    case WorkloadKind::kernel:
-      refuse_model(source, written.compute);
-      result.workload = resolve_kernels(written.workload.kernel, result.machine, source);
-      break;
-    case WorkloadKind::layer:
-      result.model = required_model(written.model, source, result.notes);
-      result.workload = resolve_layer(written.workload.layer, written.compute, result.model, result.machine, source);
-      check_groups_used({0}, result.machine, source);
-      break;
-    case WorkloadKind::overlap:
-      refuse_model(source, written.compute);
-      result.workload = resolve_overlap(written.workload.overlap, result.machine, source);
-      check_groups_used(groups_of(std::get<workload::overlap::OverlapSpec>(result.workload).gpus, result.machine),
-                        result.machine, source);
-      break;
-  }
+  if (kind.runs_model)
+    result.model = required_model(written.model, source, result.notes);
+  else
+    refuse_model(source, written.compute);
+  result.workload =
+      kind.resolve(written.workload.section.get(), {result.model, result.machine, written.compute, source});
   result.workload_origin = place_of(source.root, "workload");
   result.prefill_origin = place_of(source.root, "workload.prefill");
   result.decode_origin = place_of(source.root, "workload.decode");

@@ -129,7 +129,9 @@ const Record<ScenarioFile>& scenario_table() {
     r.nested("compute", &ScenarioFile::compute, compute_record(), "kernel times");
     r.nested("fabric", &ScenarioFile::fabric, fabric_record(), "how bytes move");
     r.list("events", &ScenarioFile::events, event_record(), "faults and rate changes during the run");
-    add_workload(r);
+    r.forms("workload", &ScenarioFile::workload, "kind", workload_forms(), "what runs", "what the machine does")
+        .required()
+        .later = {"serving", "training"};
     return r;
   }();
   return table;

@@ -4,10 +4,12 @@
 
 #include "sc_main/scenario/model/config.h"
 #include "tests/scenario/scenario_support.h"
+#include "workload/prefill/spec.h"
 
 using namespace railyard;
 using namespace railyard::test;
 using transformer::ModelShape;
+using workload::prefill::PrefillSpec;
 
 namespace {
 
@@ -40,7 +42,7 @@ struct Trace {
                                                const std::string& more = "") {
     scratch.write("trace", text);
     return scratch.load_with({"workload.requests={format: " + format + ", file: trace" + more + "}"})
-        .prefill()
+        .spec<PrefillSpec>()
         .requests;
   }
   std::string refusal(const std::string& format, const std::string& text, const std::string& more = "") {

@@ -5,6 +5,9 @@
 #include <set>
 
 #include "tests/scenario/scenario_support.h"
+#include "workload/bench/collective_spec.h"
+#include "workload/bench/kernel_spec.h"
+#include "workload/bench/point_to_point_spec.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -23,13 +26,13 @@ const std::string kMatrix = "workload: {kind: p2p, test: matrix}\n";
 const std::string kWrite = "machine: {groups: {node: {servers: 2}}}\nworkload: {kind: p2p, test: ib_write_bw}\n";
 
 CollectiveBenchSpec collective_of(const std::vector<std::string>& sets) {
-  return std::get<CollectiveBenchSpec>(Scratch().load(kCollective, sets).workload);
+  return Scratch().load(kCollective, sets).spec<CollectiveBenchSpec>();
 }
 KernelBenchSpec kernels_of(const std::vector<std::string>& sets) {
-  return std::get<KernelBenchSpec>(Scratch().load(kKernel, sets).workload);
+  return Scratch().load(kKernel, sets).spec<KernelBenchSpec>();
 }
 PointToPointSpec p2p_of(const std::string& text, const std::vector<std::string>& sets) {
-  return std::get<PointToPointSpec>(Scratch().load(text, sets).workload);
+  return Scratch().load(text, sets).spec<PointToPointSpec>();
 }
 std::string refusal(const std::string& text, const std::string& set) { return Scratch().refusal(text, {set}); }
 

@@ -22,7 +22,8 @@ struct Pipeline : FreshKernel, PassClient {
         fabric(transport::ChannelPlan(), scenario.fabric.transaction_bytes),
         machine(scenario.machine, fabric),
         executor(fabric, records),
-        grid("prefill", scenario.model, scenario.prefill().prefill, scenario.prefill().host, gpus(stages), executor),
+        grid("prefill", scenario.model, scenario.spec<workload::prefill::PrefillSpec>().prefill,
+             scenario.spec<workload::prefill::PrefillSpec>().host, gpus(stages), executor),
         passes(grid, executor, PassNames::prefill, PpSend::full, *this) {}
 
   /// m chunks of `tokens` that hold every stage for `stage_time`. @return from the first job's begin to the last one's

@@ -16,7 +16,6 @@ using workload::prefill::Request;
 
 namespace {
 
-constexpr double kMostTokens = 1 << 24;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
 struct Row {

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "base/input_error.h"
-#include "sc_main/scenario/parameters.h"
-#include "workload/prefill/spec.h"
+#include "sc_main/scenario/kinds/requests.h"
 
 namespace railyard::scenario {
 

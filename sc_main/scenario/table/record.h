@@ -125,18 +125,13 @@ std::size_t form_of(const Field& field, const Node& node, const std::string& pat
 template <class T>
 class Record;
 
-/// One form of a struct T that has several: the word that chooses it, its table, and the member it is read into.
+/// One form of a struct T that has several: the word that chooses it, its table, and where it is read into.
 template <class T>
 struct Form {
   std::string word;
   Fields fields;
   std::function<void*(T&)> target;
 };
-template <class T, class M>
-Form<T> form(const char* word, M T::*member, const Record<M>& members) {
-  return {word, members.fields(), [member](T& record) -> void* { return &(record.*member); }};
-}
-
 /// The table of a struct T, filled by its constructor's chain of calls.
 template <class T>
 class Record {
@@ -290,9 +285,9 @@ class Record {
   }
 
   /// A struct of one of several forms, each with a table of its own; the word under `tag` says which.
-  template <class M, class E>
-  Field& forms(const char* key, M T::*member, const char* tag, E M::*chosen, const std::vector<Form<M>>& all,
-               const char* doc, const char* tag_doc) {
+  template <class M>
+  Field& forms(const char* key, M T::*member, const char* tag, const std::vector<Form<M>>& all, const char* doc,
+               const char* tag_doc) {
     Field field;
     field.key = key;
     field.doc = doc;
@@ -312,10 +307,9 @@ class Record {
       alternatives.back().insert(alternatives.back().end(), one.fields.begin(), one.fields.end());
     }
     field.alternatives = std::make_shared<const std::vector<Fields>>(std::move(alternatives));
-    field.store = [member, chosen, all](const Field& self, void* record, const Node& node, const std::string& path) {
+    field.store = [member, all](const Field& self, void* record, const Node& node, const std::string& path) {
       M& target = static_cast<T*>(record)->*member;
       const std::size_t which = form_of(self, node, path);
-      target.*chosen = static_cast<E>(which);
       read_fields((*self.alternatives)[which], all[which].target(target), node, path);
     };
     return push(std::move(field));

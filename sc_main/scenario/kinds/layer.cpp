@@ -1,16 +1,52 @@
+// workload.kind: layer
 #include <algorithm>
 
-#include "sc_main/scenario/model/profile.h"
-#include "sc_main/scenario/workload.h"
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/ranks_and_sizes.h"
+#include "sc_main/scenario/kinds/requests.h"
+#include "workload/bench/layer_spec.h"
 
 namespace railyard::scenario {
 
 using workload::layer::LayerSpec;
 using workload::layer::Phase;
 
-LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compute,
-                        const transformer::ModelShape& model, const platforms::MachineSpec& machine,
-                        const Source& source) {
+namespace {
+
+struct LayerSection {
+  workload::layer::Phase phase = workload::layer::Phase::prefill;
+  std::uint32_t tp = 1;
+  std::uint32_t batch = 1;
+  std::optional<std::uint64_t> tokens;
+  std::uint64_t context_tokens = 0;
+  bool sequence_parallel = false;
+  std::optional<collective::Library> library;  ///< nullopt: by phase
+};
+
+Record<LayerSection> layer_record() {
+  using Section = LayerSection;
+  Record<Section> r;
+  r.choice("phase", &Section::phase, {workload::layer::kPhaseNames.begin(), workload::layer::kPhaseNames.end()},
+           "prefill of new tokens, decode of one for each sequence, or training: forward and backward")
+      .required();
+  r.add("tp", &Section::tp, "tensor-parallel ranks, the first GPUs of the first group; must divide the attention heads")
+      .range(1, 1024);
+  r.add("batch", &Section::batch, "sequences").range(1, 65536);
+  r.add("tokens", &Section::tokens, "prefill, training: new tokens of each sequence").range(1, kMostTokens);
+  r.add("context_tokens", &Section::context_tokens, "prefill, decode: tokens of each sequence before the new ones")
+      .range(0, kMostTokens);
+  r.add("sequence_parallel", &Section::sequence_parallel,
+        "prefill, training: norms on tokens / tp, between a gather and a scatter");
+  r.choice("library", &Section::library, {"nccl", "vllm", "sglang", "trtllm"}, "whose collectives: as of a collective")
+      .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
+  return r;
+}
+
+LayerSpec resolve(const LayerSection& written, const Setting& setting) {
+  const transformer::ModelShape& model = setting.model;
+  const platforms::MachineSpec& machine = setting.machine;
+  const Source& source = setting.source;
   const auto refuse_with_phase = [&](const char* key) {
     if (value_at(source.root, std::string("workload.") + key))
       refuse_workload(source, key, std::string("does not go with phase: ") + name_of(written.phase));
@@ -33,7 +69,7 @@ LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compu
   spec.sequence_parallel = written.sequence_parallel;
   spec.library = written.library.value_or(written.phase == Phase::training ? collective::Library::nccl
                                                                            : collective::Library::vllm);
-  if (written.phase == Phase::training && !compute.profile.empty())
+  if (written.phase == Phase::training && !setting.compute.profile.empty())
     throw InputError(place_of(source.root, "compute.profile"),
                      "compute.profile: profiles time no backward pass; not with phase: training");
   const auto is_narrow = [](const transformer::LayerShape& l) { return l.attention || l.mlp || l.experts; };
@@ -54,8 +90,17 @@ LayerSpec resolve_layer(const LayerSection& written, const ComputeSection& compu
     refuse_workload(
         source, "sequence_parallel",
         std::to_string(spec.all_tokens()) + " tokens do not split over " + std::to_string(spec.tp) + " ranks");
-  spec.profile = load_profile(compute, model, spec.tp, source);
+  spec.profile = load_profile(setting.compute, model, spec.tp, source);
+  check_groups_used({0}, machine, source);
   return spec;
+}
+
+}  // namespace
+
+Kind layer_kind() {
+  Kind kind = kind_of("layer", layer_record(), resolve);
+  kind.runs_model = true;
+  return kind;
 }
 
 }  // namespace railyard::scenario

@@ -1,21 +1,16 @@
-#include "sc_main/scenario/workload.h"
+#include "sc_main/scenario/kinds/mapping.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <set>
 
-#include "sc_main/scenario/datasheets/datasheets.h"
-#include "sc_main/scenario/kinds/traces.h"
-#include "sc_main/scenario/table/times.h"
-#include "sc_main/scenario/table/words.h"
+#include <nlohmann/json.hpp>
 
 namespace railyard::scenario {
 
+using nlohmann::json;
 using transformer::ModelShape;
 using workload::prefill::Mapping;
-using workload::prefill::PrefillSpec;
-using workload::prefill::Request;
 
 namespace {
 
@@ -25,51 +20,6 @@ namespace {
 
 std::string count(std::uint64_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
-
-std::vector<Request> written_requests(const RequestsSection& requests, std::uint32_t otherwise_output) {
-  std::vector<Request> result;
-  if (requests.list.empty()) {
-    result.assign(requests.count, {Time(), requests.prompt_tokens, requests.output_tokens.value_or(otherwise_output)});
-    return result;
-  }
-  constexpr long double kFsPerSecond = 1e15L;
-  for (const RequestItem& item : requests.list) {
-    result.push_back(
-        {long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens, item.output_tokens.value_or(otherwise_output)});
-  }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
-  return result;
-}
-
-std::vector<Request> resolve_requests(const PrefillSection& written, const Source& source) {
-  const std::string key = "workload.requests";
-  const RequestsSection& requests = written.requests;
-  const NodePtr steps = value_at(source.root, "workload.decode.steps");
-  const bool is_list = value_at(source.root, key + ".list") != nullptr;
-  std::vector<Request> result;
-  if (!requests.file.empty()) {
-    const std::string path = requests.file;
-    result = load_trace(requests, path, place_of(source.root, key + ".file"));
-  } else {
-    if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; at least one request");
-    if (steps && !written.decode.steps) {  // `trace`
-      const auto has_output = [](const RequestItem& item) { return item.output_tokens.has_value(); };
-      const auto missing = std::find_if_not(requests.list.begin(), requests.list.end(), has_output);
-      if (missing != requests.list.end()) {
-        refuse(source, key + ".list." + std::to_string(missing - requests.list.begin()),
-               "has no output_tokens, which workload.decode.steps: trace needs");
-      }
-      if (!is_list && !requests.output_tokens)
-        refuse(source, key, "has no output_tokens, which workload.decode.steps: trace needs");
-    }
-    result = written_requests(requests, kDefaultSteps + 1);
-  }
-  if (written.decode.steps) {
-    for (Request& request : result) request.output_tokens = *written.decode.steps + 1;
-  }
-  return result;
 }
 
 std::vector<std::uint32_t> resolve_stages(const MappingSection& written, std::uint32_t pp, const ModelShape& model,
@@ -121,6 +71,31 @@ std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std
   return *written;
 }
 
+}  // namespace
+
+json placement_schema() {
+  const json gpus = {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}}}};
+  const json side = {{"anyOf", {json{{"const", "auto"}}, gpus}}};
+  const json both = {
+      {"type", "object"}, {"additionalProperties", false}, {"properties", {{"prefill", side}, {"decode", side}}}};
+  return {{"anyOf", {json{{"const", "auto"}}, gpus, both}}};
+}
+
+void read_placement(PlacementSection& placement, const Node& node, const std::string& path) {
+  static const Record<PlacementSection> record = [] {
+    Record<PlacementSection> r;
+    r.number_or("prefill", "auto", &PlacementSection::prefill, "GPU of rank p*tp+t");
+    r.number_or("decode", "auto", &PlacementSection::decode, "GPU of rank p*tp+t");
+    return r;
+  }();
+  if (node.kind == Node::Kind::mapping) {
+    record.read(placement, node, path);
+  } else {
+    const Field& prefill = record.fields().front();
+    prefill.store(prefill, &placement, node, path);
+  }
+}
+
 Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise, const std::string& group,
                         const std::optional<std::vector<std::uint32_t>>& placement, const ModelShape& model,
                         const platforms::MachineSpec& machine, const Source& source) {
@@ -145,8 +120,6 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   return mapping;
 }
 
-}  // namespace
-
 void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& key, const Source& source) {
   if (model.heads % tp != 0) {
     refuse(source, key,
@@ -157,35 +130,6 @@ void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& k
            std::to_string(tp) + " neither divides nor is a multiple of the " + count(model.kv_heads, "KV head") +
                " of " + model.name);
   }
-}
-
-workload::Host resolve_host(const HostSection& written) {
-  workload::Host host = load_host(written.preset);
-  host.async = written.async.value_or(host.async);
-  host.step_us = written.step_us.value_or(host.step_us);
-  host.sequence_us = written.sequence_us.value_or(host.sequence_us);
-  host.layer_us = written.layer_us.value_or(host.layer_us);
-  host.request_us = written.request_us.value_or(host.request_us);
-  host.token_us = written.token_us.value_or(host.token_us);
-  return host;
-}
-
-PrefillSpec resolve_prefill(const PrefillSection& written, const ModelShape& model,
-                            const platforms::MachineSpec& machine, const Source& source) {
-  PrefillSpec spec;
-  spec.prefill =
-      resolve_mapping(written.prefill, nullptr, "prefill", written.placement.prefill, model, machine, source);
-  spec.decode =
-      resolve_mapping(written.decode, &spec.prefill, "decode", written.placement.decode, model, machine, source);
-  spec.requests = resolve_requests(written, source);
-  spec.chunk_tokens = written.chunk_tokens;
-  spec.memory_limit_ratio = written.memory_limit_ratio;
-  spec.nic_rule = written.nic_rule;
-  spec.handoff = written.handoff;
-  spec.pp_send = written.pp_send;
-  spec.max_batch = written.decode.max_batch;
-  spec.host = resolve_host(written.host);
-  return spec;
 }
 
 }  // namespace railyard::scenario

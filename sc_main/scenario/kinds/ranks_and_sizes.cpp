@@ -1,12 +1,56 @@
+#include "sc_main/scenario/kinds/ranks_and_sizes.h"
+
 #include <numeric>
 #include <set>
 
-#include "sc_main/scenario/workload.h"
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/table/lists.h"
+#include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
 
-[[noreturn]] void refuse_workload(const Source& source, const std::string& key, const std::string& what) {
-  throw InputError(place_of(source.root, "workload." + key), "workload." + key + ": " + what);
+using nlohmann::json;
+
+namespace {
+
+/// The groups of GPUs that are counted over all groups.
+std::set<std::uint32_t> groups_of(const std::vector<std::uint32_t>& gpus, const platforms::MachineSpec& machine) {
+  std::set<std::uint32_t> used;
+  for (const std::uint32_t gpu : gpus) {
+    std::uint32_t group = 0, first = 0;
+    while (gpu >= first + machine.groups[group].servers * machine.board.gpus)
+      first += machine.groups[group++].servers * machine.board.gpus;
+    used.insert(group);
+  }
+  return used;
+}
+
+}  // namespace
+
+json ranks_schema() {
+  const json gpu = {{"type", "integer"}, {"minimum", 0}};
+  return {{"anyOf", {json{{"type", "integer"}, {"minimum", 2}}, list_schema(gpu)}}};
+}
+
+void read_ranks(RanksSection& section, const Node& node, const std::string& path) {
+  Field gpu;
+  gpu.range(node.kind == Node::Kind::sequence ? 0 : 2, kMostGpus);
+  if (node.kind != Node::Kind::sequence) {
+    section.rank_count = static_cast<std::uint32_t>(read_integer(gpu, node, path));
+  } else {
+    section.ranks = read_integers(gpu, node, path);
+  }
+}
+
+json sizes_schema() {
+  return list_schema({{"type", "integer"}, {"minimum", 1}, {"maximum", static_cast<std::uint64_t>(kMostSizeBytes)}});
+}
+
+void read_sizes(SizesSection& section, const Node& node, const std::string& path) {
+  Field bytes;
+  bytes.range(1, kMostSizeBytes);
+  section.sizes_bytes = read_list<std::uint64_t>(
+      node, path, [&](const Node& n, const std::string& p) { return read_integer(bytes, n, p); });
 }
 
 std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const platforms::MachineSpec& machine,
@@ -64,6 +108,19 @@ std::vector<Bytes> resolve_sizes(const SizesSection& written, const Source& sour
   std::vector<Bytes> sizes;
   for (Bytes bytes = written.min_bytes; bytes <= written.max_bytes; bytes *= written.factor) sizes.push_back(bytes);
   return sizes;
+}
+
+void check_groups_used(const std::vector<std::uint32_t>& gpus, const platforms::MachineSpec& machine,
+                       const Source& source) {
+  const std::set<std::uint32_t> used = groups_of(gpus, machine);
+  std::vector<std::string> names;
+  for (const std::uint32_t group : used) names.push_back(machine.groups[group].name);
+  for (std::uint32_t g = 0; g < machine.groups.size(); ++g) {
+    const std::string key = "machine.groups." + machine.groups[g].name;
+    if (used.count(g) == 0)
+      throw InputError(place_of(source.root, key),
+                       key + ": the workload uses no GPU of this group" + suggestion(machine.groups[g].name, names));
+  }
 }
 
 }  // namespace railyard::scenario

@@ -1,4 +1,9 @@
-#include "sc_main/scenario/workload.h"
+// workload.kind: p2p
+#include <nlohmann/json.hpp>
+
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/ranks_and_sizes.h"
+#include "workload/bench/point_to_point_spec.h"
 
 namespace railyard::scenario {
 
@@ -6,6 +11,48 @@ using workload::p2p::PointToPointSpec;
 using workload::p2p::Test;
 
 namespace {
+
+struct PointToPointSection : RanksSection, SizesSection {
+  PointToPointSection() {
+    min_bytes = 2;
+    max_bytes = 8u << 20;
+  }
+  workload::p2p::Test test = workload::p2p::Test::matrix;
+  transport::Engine engine = transport::Engine::copy_engine;
+  workload::p2p::Memory memory = workload::p2p::Memory::host;
+  bool p2p = true;
+  std::optional<std::uint64_t> copy_bytes;
+  std::optional<std::uint32_t> iterations;
+  std::uint32_t queue_pairs = 1;
+  std::uint32_t tx_depth = 128;
+};
+
+Record<PointToPointSection> p2p_record() {
+  Record<PointToPointSection> r;
+  r.choice("test", &PointToPointSection::test, {workload::p2p::kTestNames.begin(), workload::p2p::kTestNames.end()},
+           "matrix: p2pBandwidthLatencyTest over every pair of GPUs; h2d, d2h: nvbandwidth between each GPU and its "
+           "host; ib_write: "
+           "perftest between two servers")
+      .required();
+  add_ranks(r, "as of a collective; ib_write: a list of two GPUs, by default the first ones of two servers");
+  r.choice("engine", &PointToPointSection::engine, {"sm", "copy_engine"}, "matrix: who copies");
+  r.add("p2p", &PointToPointSection::p2p,
+        "matrix: false as if no GPU could reach a peer's memory, so that bytes bounce off the host's");
+  r.choice("memory", &PointToPointSection::memory, {"host", "gpu"},
+           "ib_write: whose memory is read and written; the host's is that of the GPU's socket");
+  r.add("copy_bytes", &PointToPointSection::copy_bytes, "of a copy")
+      .range(1, kMostSizeBytes)
+      .fallback("40000000; h2d, d2h 512 MiB");
+  add_sizes(r);
+  r.add("iterations", &PointToPointSection::iterations, "copies, writes of each queue pair, or ping-pongs")
+      .range(1, 1e6)
+      .fallback("1; ib_write_bw 1000, ib_write_lat 10");
+  r.add("queue_pairs", &PointToPointSection::queue_pairs,
+        "ib_write_bw: queue pairs, posted to in turn by one host thread")
+      .range(1, 1024);
+  r.add("tx_depth", &PointToPointSection::tx_depth, "ib_write_bw: writes of a queue pair under way").range(1, 65536);
+  return r;
+}
 
 constexpr Bytes kCopyBytes = 40'000'000;  // 10 million integers, as p2pBandwidthLatencyTest copies
 constexpr Bytes kLatencyBytes = 4;
@@ -59,19 +106,25 @@ PointToPointSpec resolve_writes(const PointToPointSection& written, const platfo
   return spec;
 }
 
-}  // namespace
-
-PointToPointSpec resolve_p2p(const PointToPointSection& written, const platforms::MachineSpec& machine,
-                             const Source& source) {
-  const bool writes = written.test == Test::ib_write_bw || written.test == Test::ib_write_lat;
-  return writes ? resolve_writes(written, machine, source) : resolve_copies(written, machine, source);
-}
-
+/// As if no GPU could reach a peer's memory.
 void remove_peer_access(platforms::MachineSpec& machine) {
   for (platforms::GroupSpec& group : machine.groups) {
     group.gpu.pcie.p2p = false;
     group.bridged = false;
   }
 }
+
+PointToPointSpec resolve(const PointToPointSection& written, const Setting& setting) {
+  const bool writes = written.test == Test::ib_write_bw || written.test == Test::ib_write_lat;
+  PointToPointSpec spec = writes ? resolve_writes(written, setting.machine, setting.source)
+                                 : resolve_copies(written, setting.machine, setting.source);
+  check_groups_used(spec.gpus, setting.machine, setting.source);
+  if (!written.p2p) remove_peer_access(setting.machine);
+  return spec;
+}
+
+}  // namespace
+
+Kind point_to_point_kind() { return kind_of("p2p", p2p_record(), resolve); }
 
 }  // namespace railyard::scenario

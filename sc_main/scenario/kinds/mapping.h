@@ -1,0 +1,58 @@
+// How a model is split over the GPUs of a group, and which rank is on which GPU.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "platforms/machine_spec.h"
+#include "sc_main/scenario/table/record.h"
+#include "transformer/model_shape.h"
+#include "workload/prefill/spec.h"
+
+namespace railyard::scenario {
+
+struct MappingSection {
+  std::optional<std::uint32_t> tp, pp;
+  std::optional<std::vector<std::uint32_t>> stage_layers;
+};
+
+struct PlacementSection {
+  std::optional<std::vector<std::uint32_t>> prefill, decode;
+};
+
+constexpr double kMostRanks = 1024, kMostLayers = 4096;
+
+/// How a model is split over a group. The decode side repeats prefill's split unless it says otherwise.
+template <class Section>
+Record<Section> mapping_record(bool is_decode) {
+  using Number = std::optional<std::uint32_t> Section::*;
+  using List = std::optional<std::vector<std::uint32_t>> Section::*;
+  Record<Section> r;
+  const auto number = [&](const char* key, Number member, const char* doc) {
+    Field& field = r.add(key, member, doc).range(1, kMostRanks);
+    is_decode ? field.fallback("as prefill") : field.required();
+  };
+  number("tp", static_cast<Number>(&MappingSection::tp), "tensor-parallel ranks; must divide the attention heads");
+  number("pp", static_cast<Number>(&MappingSection::pp), "pipeline stages, at most the layers");
+  r.add("stage_layers", static_cast<List>(&MappingSection::stage_layers), "layers of each stage, one per stage")
+      .range(1, kMostLayers)
+      .fallback("as even as possible, earlier stages taking the rest");
+  return r;
+}
+
+nlohmann::json placement_schema();
+/// A list alone is prefill's.
+void read_placement(PlacementSection& placement, const Node& node, const std::string& path);
+
+/// `otherwise`: what is not written is as there.
+workload::prefill::Mapping resolve_mapping(const MappingSection& written, const workload::prefill::Mapping* otherwise,
+                                           const std::string& group,
+                                           const std::optional<std::vector<std::uint32_t>>& placement,
+                                           const transformer::ModelShape& model, const platforms::MachineSpec& machine,
+                                           const Source& source);
+/// @throws InputError at `key` if the heads of the model cannot be split over so many ranks
+void check_heads(std::uint32_t tp, const transformer::ModelShape& model, const std::string& key, const Source& source);
+
+}  // namespace railyard::scenario

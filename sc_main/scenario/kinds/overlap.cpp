@@ -1,0 +1,129 @@
+// workload.kind: overlap
+#include <algorithm>
+
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/ranks_and_sizes.h"
+#include "sc_main/scenario/table/lists.h"
+#include "sc_main/scenario/table/words.h"
+#include "workload/bench/overlap_spec.h"
+
+namespace railyard::scenario {
+
+using namespace workload::overlap;
+
+namespace {
+
+struct OverlapGemmSection {
+  std::uint64_t m = 0, n = 0, k = 0;
+  DataType dtype = DataType::bf16;
+};
+
+struct OverlapSection : RanksSection {
+  workload::overlap::Operation operation = workload::overlap::Operation::all_gather_gemm;
+  OverlapGemmSection gemm;
+  std::optional<std::uint64_t> collective_bytes;
+  std::vector<workload::overlap::Method> methods;  ///< empty: those of the operation
+};
+
+Record<OverlapSection> overlap_record() {
+  constexpr double kMostElements = 1 << 24;
+  Record<OverlapGemmSection> gemm;
+  gemm.add("m", &OverlapGemmSection::m, "rows: tokens").range(1, kMostElements).required();
+  gemm.add("n", &OverlapGemmSection::n, "columns of the result; all_gather_gemm: of all ranks")
+      .range(1, kMostElements)
+      .required();
+  gemm.add("k", &OverlapGemmSection::k, "what is summed over; gemm_reduce_scatter: by all ranks")
+      .range(1, kMostElements)
+      .required();
+  gemm.choice("dtype", &OverlapGemmSection::dtype, {kDataTypeNames.begin(), kDataTypeNames.end()}, "of operands");
+
+  Record<OverlapSection> r;
+  r.choice("op", &OverlapSection::operation, {kOperationNames.begin(), kOperationNames.end()},
+           "all_gather_gemm: the rows of A are gathered first; gemm_reduce_scatter: the results are summed and "
+           "scattered afterwards; "
+           "gemm_all_reduce: other bytes are all-reduced meanwhile")
+      .required();
+  add_ranks(r, "how many GPUs take part, the first of the machine; or which, counted over all groups in order");
+  r.nested("gemm", &OverlapSection::gemm, gemm, "the matrix product").required();
+  r.add("collective_bytes", &OverlapSection::collective_bytes, "gemm_all_reduce: bytes that are reduced")
+      .range(1, kMostSizeBytes)
+      .fallback("those of the result");
+  const std::vector<std::string> words(kMethodNames.begin(), kMethodNames.end());
+  r.custom(
+       "methods",
+       "how the two are run, one after another: each alone, serial, decomposed into products of one shard, fused into "
+       "one kernel, or beside each other",
+       "list of gemm, collective, serial, decomposed, fused, beside",
+       [words] {
+         return list_schema({{"enum", words}});
+       },
+       [words](OverlapSection& section, const Node& node, const std::string& path) {
+         Field field;
+         field.choices = words;
+         section.methods = read_list<Method>(node, path, [&](const Node& n, const std::string& p) {
+           return static_cast<Method>(read_choice(field, n, p));
+         });
+       })
+      .fallback("all that the operation has");
+  return r;
+}
+
+OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
+  const platforms::MachineSpec& machine = setting.machine;
+  const Source& source = setting.source;
+  OverlapSpec spec;
+  spec.operation = written.operation;
+  spec.gpus = resolve_ranks(written, machine, source);
+  spec.m = written.gemm.m;
+  spec.n = written.gemm.n;
+  spec.k = written.gemm.k;
+  spec.dtype = written.gemm.dtype;
+  const auto tp = spec.gpus.size();
+  const bool gathers = spec.operation == Operation::all_gather_gemm,
+             scatters = spec.operation == Operation::gemm_reduce_scatter;
+  const auto divide = [&](const char* key, std::uint64_t number) {
+    if (number % tp != 0)
+      refuse_workload(source, std::string("gemm.") + key,
+                      std::to_string(number) + " is not a multiple of the " + std::to_string(tp) + " ranks");
+  };
+  if (gathers || scatters) divide("m", spec.m);
+  if (gathers) divide("n", spec.n);
+  if (scatters) divide("k", spec.k);
+  if (written.collective_bytes && (gathers || scatters))
+    refuse_workload(source, "collective_bytes", std::string("follows from the product; only gemm_all_reduce takes it"));
+  const double element = bytes_of(spec.dtype), result = std::max(element, 2.0);  // results are of 16 bits at least
+  spec.collective_bytes = written.collective_bytes.value_or(
+      static_cast<Bytes>(gathers ? static_cast<double>(spec.m) * static_cast<double>(spec.k) * element
+                                 : static_cast<double>(spec.m) * static_cast<double>(spec.n) * result));
+  std::vector<Method> all{Method::gemm, Method::collective, Method::serial};
+  if (gathers || scatters) {
+    all.insert(all.end(), {Method::decomposed, Method::fused});
+  } else {
+    all.push_back(Method::beside);
+  }
+  spec.methods = written.methods.empty() ? all : written.methods;
+  for (std::size_t i = 0; i < spec.methods.size(); ++i)
+    if (std::find(all.begin(), all.end(), spec.methods[i]) == all.end())
+      refuse_workload(source, "methods." + std::to_string(i),
+                      std::string(kMethodNames[static_cast<std::size_t>(spec.methods[i])]) + " is not for " +
+                          kOperationNames[static_cast<std::size_t>(spec.operation)]);
+  for (const std::uint32_t gpu : spec.gpus) {
+    std::uint32_t group = 0, first = 0;
+    while (gpu - first >= machine.groups[group].servers * machine.board.gpus)
+      first += machine.groups[group++].servers * machine.board.gpus;
+    const gpu::GpuDatasheet& sheet = machine.groups[group].gpu;
+    if (sheet.sm.flop_per_clock[static_cast<std::size_t>(spec.dtype)] <= 0)
+      refuse_workload(source, "gemm.dtype", sheet.name + " has no tensor rate for " + std::string(name_of(spec.dtype)));
+    if (sheet.name != machine.groups[0].gpu.name)
+      refuse_workload(source, "ranks",
+                      "GPUs of one datasheet only, not " + machine.groups[0].gpu.name + " and " + sheet.name);
+  }
+  check_groups_used(spec.gpus, machine, source);
+  return spec;
+}
+
+}  // namespace
+
+Kind overlap_kind() { return kind_of("overlap", overlap_record(), resolve); }
+
+}  // namespace railyard::scenario

@@ -1,0 +1,17 @@
+// A value, a list of values, or a range of them, as a parameter.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "sc_main/scenario/table/record.h"
+
+namespace railyard::scenario {
+
+/// `number` has the bounds of each value.
+std::vector<std::uint64_t> read_numbers(const Field& number, const Node& node, const std::string& path);
+nlohmann::json numbers_schema(double least, double most);
+
+}  // namespace railyard::scenario

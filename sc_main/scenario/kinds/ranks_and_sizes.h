@@ -1,0 +1,66 @@
+// Which GPUs take part in a test, and the sizes that it runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "platforms/machine_spec.h"
+#include "sc_main/scenario/table/record.h"
+
+namespace railyard::scenario {
+
+struct RanksSection {
+  std::optional<std::uint32_t> rank_count;          ///< the first so many GPUs
+  std::optional<std::vector<std::uint32_t>> ranks;  ///< these GPUs
+  std::optional<std::uint32_t> ranks_per_server;
+};
+
+struct SizesSection {
+  std::uint64_t min_bytes = 8;
+  std::uint64_t max_bytes = 128u << 20;
+  std::uint32_t factor = 2;
+  std::vector<std::uint64_t> sizes_bytes;  ///< empty: from min_bytes to max_bytes
+};
+
+constexpr double kMostSizeBytes = 16.0 * (1u << 30), kMostGpus = 1 << 20;
+
+nlohmann::json ranks_schema();
+void read_ranks(RanksSection& section, const Node& node, const std::string& path);
+/// Adds the keys of a section that has ranks.
+template <class Section>
+void add_ranks(Record<Section>& r, const char* doc) {
+  r.custom("ranks", doc, "an integer, or a list of integers", ranks_schema,
+           [](Section& section, const Node& node, const std::string& path) { read_ranks(section, node, path); })
+      .fallback("every GPU");
+  r.add("ranks_per_server", static_cast<std::optional<std::uint32_t> Section::*>(&RanksSection::ranks_per_server),
+        "only the first so many GPUs of each server")
+      .range(1, kMostGpus)
+      .fallback("all of a server's");
+}
+
+nlohmann::json sizes_schema();
+void read_sizes(SizesSection& section, const Node& node, const std::string& path);
+/// Adds the keys of a section that has sizes.
+template <class Section>
+void add_sizes(Record<Section>& r) {
+  using Number = std::uint64_t Section::*;
+  r.add("min_bytes", static_cast<Number>(&SizesSection::min_bytes), "smallest size").range(1, kMostSizeBytes);
+  r.add("max_bytes", static_cast<Number>(&SizesSection::max_bytes), "sizes go up to this").range(1, kMostSizeBytes);
+  r.add("factor", static_cast<std::uint32_t Section::*>(&SizesSection::factor), "from one size to the next")
+      .range(2, 1024);
+  r.custom("sizes_bytes", "these sizes, instead of min_bytes, max_bytes and factor", "list of integers", sizes_schema,
+           [](Section& section, const Node& node, const std::string& path) { read_sizes(section, node, path); })
+      .fallback("by min_bytes, max_bytes and factor");
+}
+
+/// Every GPU, or the first ones of each server; then the first of these, or the ones that are listed.
+std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const platforms::MachineSpec& machine,
+                                         const Source& source);
+std::vector<Bytes> resolve_sizes(const SizesSection& written, const Source& source);
+/// A group on which nothing runs is a mistake, most likely in its name. `gpus` are counted over all groups.
+void check_groups_used(const std::vector<std::uint32_t>& gpus, const platforms::MachineSpec& machine,
+                       const Source& source);
+
+}  // namespace railyard::scenario

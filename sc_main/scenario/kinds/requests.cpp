@@ -1,0 +1,95 @@
+#include "sc_main/scenario/kinds/requests.h"
+
+#include <algorithm>
+
+#include "sc_main/scenario/kinds/traces.h"
+#include "sc_main/scenario/table/times.h"
+
+namespace railyard::scenario {
+
+using workload::prefill::Request;
+
+namespace {
+
+constexpr double kMostRequests = 1e6;
+
+[[noreturn]] void refuse(const Source& source, const std::string& key, const std::string& what) {
+  throw InputError(place_of(source.root, key), key + ": " + what);
+}
+
+std::vector<Request> written_requests(const RequestsSection& requests, std::uint32_t otherwise_output) {
+  std::vector<Request> result;
+  if (requests.list.empty()) {
+    result.assign(requests.count, {Time(), requests.prompt_tokens, requests.output_tokens.value_or(otherwise_output)});
+    return result;
+  }
+  constexpr long double kFsPerSecond = 1e15L;
+  for (const RequestItem& item : requests.list) {
+    result.push_back(
+        {long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens, item.output_tokens.value_or(otherwise_output)});
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
+  return result;
+}
+
+}  // namespace
+
+std::vector<Record<RequestsSection>> request_forms() {
+  Record<RequestsSection> fixed;
+  fixed.add("count", &RequestsSection::count, "equal requests, all arriving at time zero").range(1, kMostRequests);
+  fixed.add("prompt_tokens", &RequestsSection::prompt_tokens, "tokens in each prompt").range(1, kMostTokens).required();
+  fixed.add("output_tokens", &RequestsSection::output_tokens, "tokens of each answer, the first of them prefill's")
+      .range(1, kMostTokens);
+
+  Record<RequestItem> item;
+  item.add("arrival_s", &RequestItem::arrival_s, "arrival after the start of the run").range(0, kLongestRunSeconds);
+  item.add("prompt_tokens", &RequestItem::prompt_tokens, "tokens in the prompt").range(1, kMostTokens).required();
+  item.add("output_tokens", &RequestItem::output_tokens, "tokens of the answer, the first of them prefill's")
+      .range(1, kMostTokens);
+  Record<RequestsSection> list;
+  list.list("list", &RequestsSection::list, item, "requests one by one").required();
+
+  Record<RequestsSection> trace;
+  trace
+      .choice("format", &RequestsSection::format, {"azure", "mooncake"},
+              "of the trace: Azure LLM inference CSV, or Mooncake JSONL")
+      .required();
+  trace.add("file", &RequestsSection::file, "the trace").is_path().required();
+  trace.add("max_count", &RequestsSection::max_count, "take this many rows from the start")
+      .range(1, kMostRequests)
+      .fallback("all rows");
+  trace.add("rate_scale", &RequestsSection::rate_scale, "multiplies the request rate").above(0, 1e6);
+  return {fixed, list, trace};
+}
+
+std::vector<Request> resolve_requests(const RequestsSection& requests, std::optional<std::uint32_t> steps,
+                                      const Source& source) {
+  const std::string key = "workload.requests";
+  const NodePtr written_steps = value_at(source.root, "workload.decode.steps");
+  const bool is_list = value_at(source.root, key + ".list") != nullptr;
+  std::vector<Request> result;
+  if (!requests.file.empty()) {
+    const std::string path = requests.file;
+    result = load_trace(requests, path, place_of(source.root, key + ".file"));
+  } else {
+    if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; at least one request");
+    if (written_steps && !steps) {  // `trace`
+      const auto has_output = [](const RequestItem& item) { return item.output_tokens.has_value(); };
+      const auto missing = std::find_if_not(requests.list.begin(), requests.list.end(), has_output);
+      if (missing != requests.list.end()) {
+        refuse(source, key + ".list." + std::to_string(missing - requests.list.begin()),
+               "has no output_tokens, which workload.decode.steps: trace needs");
+      }
+      if (!is_list && !requests.output_tokens)
+        refuse(source, key, "has no output_tokens, which workload.decode.steps: trace needs");
+    }
+    result = written_requests(requests, kDefaultSteps + 1);
+  }
+  if (steps) {
+    for (Request& request : result) request.output_tokens = *steps + 1;
+  }
+  return result;
+}
+
+}  // namespace railyard::scenario

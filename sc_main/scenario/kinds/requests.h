@@ -1,0 +1,42 @@
+// workload.requests: the prompts, of kinds that serve requests.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sc_main/scenario/table/record.h"
+#include "workload/prefill/spec.h"
+
+namespace railyard::scenario {
+
+struct RequestItem {
+  double arrival_s = 0;
+  std::uint32_t prompt_tokens = 0;
+  std::optional<std::uint32_t> output_tokens;
+};
+
+enum class TraceFormat { azure, mooncake };
+
+struct RequestsSection {
+  std::uint32_t count = 1;
+  std::uint32_t prompt_tokens = 0;
+  std::optional<std::uint32_t> output_tokens;
+  std::vector<RequestItem> list;
+  TraceFormat format = TraceFormat::azure;
+  std::string file;
+  std::optional<std::uint32_t> max_count;
+  double rate_scale = 1;
+};
+
+constexpr double kMostTokens = 1 << 24;
+constexpr std::uint32_t kDefaultSteps = 8;
+
+/// A count of equal ones, a list, or a trace.
+std::vector<Record<RequestsSection>> request_forms();
+/// By arrival. `steps`: decode steps of every request, whatever its output_tokens say; nullopt: by these, or by default.
+std::vector<workload::prefill::Request> resolve_requests(const RequestsSection& requests,
+                                                         std::optional<std::uint32_t> steps, const Source& source);
+
+}  // namespace railyard::scenario
