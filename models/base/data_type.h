@@ -1,7 +1,7 @@
 // Number formats of weights, activations and KV cache.
 //
-// mxfp8 carries an 8-bit scale for each block of 32 numbers (OCP Microscaling Formats 1.0), nvfp4 for each 16 (NVIDIA,
-// "Introducing NVFP4"); bytes count them.
+// mxfp8 stores an 8-bit scale for each block of 32 numbers (OCP Microscaling Formats 1.0), nvfp4 one for each block of
+// 16 (NVIDIA, "Introducing NVFP4"). The byte counts below include these scales.
 #pragma once
 
 #include <array>

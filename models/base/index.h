@@ -1,4 +1,4 @@
-// Strong index types: a GpuId is not a NicId, and a table of GPUs is indexable only by a GpuId.
+// Strong index types: a GpuId cannot be used as a NicId, and only a GpuId can index a table of GPUs.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ using GpuId = Index<struct GpuTag>;    ///< a GPU of the machine, over all group
 using NicId = Index<struct NicTag>;    ///< a NIC of the machine
 using PortId = Index<struct PortTag>;  ///< a port of one device
 
-/// std::vector indexable only by its own index type.
+/// A std::vector that only its own index type can index.
 template <class I, class T>
 class Table {
  public:

@@ -1,4 +1,5 @@
-// The one way to refuse a user's input: a line "file:line:column: error: what was wrong, what is accepted".
+// All errors in a user's input are reported the same way: one line "file:line:column: error: what is wrong, what is
+// accepted".
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +10,7 @@
 
 namespace railyard {
 
-/// Where a value came from. Lines and columns count from 1; 1:1 where there is no better place.
+/// Where a value came from. Lines and columns count from 1; 1:1 if the place is unknown.
 /// For a value given on the command line, `file` names the option ("--set workload.prefill.tp=3") and line is 0.
 struct Origin {
   std::string file;
@@ -21,7 +22,7 @@ struct Origin {
   }
 };
 
-/// Bad input; the executables print what() on one line and exit with status 2.
+/// Invalid input. The executables print what() on one line and exit with status 2.
 class InputError : public std::runtime_error {
  public:
   InputError(const Origin& origin, const std::string& message)
@@ -29,7 +30,7 @@ class InputError : public std::runtime_error {
 
  private:
   static constexpr std::size_t kLongest = 8192,
-                               kLongestWord = 1024;  // longer than any path that is likely, or list of keys
+                               kLongestWord = 1024;  // longer than any likely path or list of keys
 };
 
 }  // namespace railyard

@@ -1,4 +1,5 @@
-// Text from outside as one line that every terminal and every JSON reader takes: what messages quote goes through here.
+// Makes text from outside safe to print: one line of UTF-8 that every terminal and JSON reader accepts. Messages quote
+// input only through printable().
 #pragma once
 
 #include <array>
@@ -7,7 +8,8 @@
 
 namespace railyard {
 
-/// Length in bytes of the UTF-8 character at text[at], 1 to 4; 0 where there is none (overlong forms and surrogates are none).
+/// Length in bytes of the UTF-8 character at text[at], 1 to 4; 0 if the bytes there are not valid UTF-8 (overlong forms
+/// and surrogates are not valid).
 inline std::size_t utf8_length(const std::string& text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   const unsigned first = byte(0), second = byte(1);
@@ -26,7 +28,7 @@ inline std::size_t utf8_length(const std::string& text, std::size_t at) {
   return length;
 }
 
-/// Whether the character at text[at] moves the cursor, breaks the line or turns the direction of writing.
+/// Whether the character at text[at] moves the cursor, breaks the line or changes the direction of writing.
 inline bool is_control(const std::string& text, std::size_t at, std::size_t length) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
   if (length == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
@@ -38,8 +40,8 @@ inline bool is_control(const std::string& text, std::size_t at, std::size_t leng
          (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
 }
 
-/// Text as one line of UTF-8: control characters and bytes that are no UTF-8 as \xNN. Cut behind `longest` bytes, and any word
-/// behind `longest_word`, with "..." in place of the rest.
+/// Text as one line of UTF-8: control characters and invalid bytes appear as \xNN. The text is cut after `longest`
+/// bytes and each word after `longest_word` bytes; "..." replaces the rest.
 inline std::string printable(const std::string& text, std::size_t longest = std::string::npos,
                              std::size_t longest_word = std::string::npos) {
   static constexpr std::array<char, 17> kDigits{"0123456789abcdef"};

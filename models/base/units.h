@@ -1,9 +1,9 @@
 // Quantities of the model: instants and durations in integer femtoseconds, rates in integer bytes per second.
 //
-// One femtosecond resolves 256 B at 900 GB/s (284.4 ps) to better than 0.001 %, and 64 unsigned bits of it hold 5.1 hours.
-// Durations that do not fit stay at Time::max(), and the calendar ends a run that comes to one: no result wraps round.
-// Arithmetic is integer throughout, with 128-bit intermediates, so a result never depends on the order in which
-// floating-point sums were taken.
+// One femtosecond resolves 256 B at 900 GB/s (284.4 ps) to better than 0.001 %; 64 unsigned bits hold 5.1 hours. A
+// duration that does not fit becomes Time::max(), and the calendar ends a run that reaches Time::max(), so no result
+// overflows. All arithmetic is integer, with 128-bit intermediates, so no result depends on the order of floating-point
+// sums.
 #pragma once
 
 #include <cmath>
@@ -14,10 +14,10 @@ namespace railyard {
 
 using Bytes = std::uint64_t;
 
-/// Simulated time that a run may last: what Time holds, rounded down to whole hours.
+/// Longest simulated time of a run: the range of Time, rounded down to whole hours.
 constexpr double kLongestRunSeconds = 18000;
 
-/// The nearest integer of 64 bits; the largest for what is larger, or no number.
+/// The nearest 64-bit integer; the largest one if the value is larger or not a number.
 inline std::uint64_t saturated(double value) {
   constexpr double kBeyond = 18446744073709551616.0;
   return value < kBeyond ? static_cast<std::uint64_t>(std::nearbyint(value))
@@ -33,10 +33,10 @@ class Time {
   static constexpr Time ns(std::uint64_t value) { return Time(value * 1'000'000ull); }
   static constexpr Time us(std::uint64_t value) { return Time(value * 1'000'000'000ull); }
   static constexpr Time ms(std::uint64_t value) { return Time(value * 1'000'000'000'000ull); }
-  /// Rounds a floating-point duration once, to the nearest femtosecond; kernel-time formulas end here.
+  /// Rounds a floating-point duration to the nearest femtosecond. Kernel-time formulas are rounded only here.
   static Time seconds(double value) { return Time(saturated(value * 1e15)); }
   static Time nanoseconds(double value) { return Time(saturated(value * 1e6)); }
-  /// Later than every instant a run can reach; also "not scheduled", and every duration that does not fit.
+  /// Later than every instant that a run can reach. Also means "not scheduled" or "a duration that does not fit".
   static constexpr Time max() { return Time(std::numeric_limits<std::uint64_t>::max()); }
 
   constexpr std::uint64_t fs() const { return fs_; }
@@ -74,7 +74,7 @@ class Rate {
  public:
   constexpr Rate() = default;
   static constexpr Rate bytes_per_second(std::uint64_t value) { return Rate(value); }
-  /// GB/s as every datasheet here means it: 1e9 bytes per second in one direction.
+  /// GB/s as in every datasheet of Railyard: 1e9 bytes per second in one direction.
   static Rate gb_per_s(double value) { return Rate(static_cast<std::uint64_t>(std::llround(value * 1e9))); }
 
   constexpr std::uint64_t bytes_per_second() const { return value_; }
@@ -104,11 +104,11 @@ constexpr Rate slower(Rate a, Rate b) { return b < a ? b : a; }
 
 /// part / whole of a duration, rounded down. @pre part <= whole
 constexpr Time share(Time t, std::uint64_t part, std::uint64_t whole) {
-  if (part == whole) return t;  // most of what is asked
+  if (part == whole) return t;  // the most frequent case
   return Time::fs(static_cast<std::uint64_t>(static_cast<unsigned __int128>(t.fs()) * part / whole));
 }
 
-/// A sum of durations that may exceed what one Time holds; exact, so that the order of adding does not show.
+/// A sum of durations that may exceed the range of Time. It is exact, so the order of adding does not matter.
 class TimeSum {
  public:
   void add(Time t) { fs_ += t.fs(); }
