@@ -1,4 +1,5 @@
-// Max-min fair shares of one capacity: nobody gets more than it wants, and what one leaves is split among the others.
+// Max-min fair shares of one capacity: no share exceeds its demand, and unused capacity is split among the other
+// demands.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +7,12 @@
 
 namespace railyard::gpu {
 
-/// @return what each gets; sums to the capacity, or to all wants where those are less. It does not depend on their order.
+/// @return the share of each demand. The shares sum to the capacity, or to all demands if these are less. The order of
+/// the demands does not matter.
 inline std::vector<double> fair_shares(double capacity, const std::vector<double>& wants) {
   std::vector<double> sorted = wants;
   std::sort(sorted.begin(), sorted.end());
-  // The level that fills the capacity: whoever wants less has all of it.
+  // The level that fills the capacity: a demand below the level is met completely.
   double level = capacity, left = capacity;
   std::size_t open = sorted.size();
   for (const double want : sorted) {

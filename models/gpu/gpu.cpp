@@ -141,7 +141,7 @@ void Gpu::send_over_nvlink(Message& message, std::uint64_t address, Bytes bytes)
   for (std::uint32_t plane = 0; plane < on_plane_.size(); ++plane) {
     if (on_plane_[plane] == 0) continue;
     part.bytes = on_plane_[plane];
-    // The engine writes to all planes at once.
+    // The engine writes to all planes at the same time, so each gets its part of the rate.
     part.rate = Rate::bytes_per_second(static_cast<std::uint64_t>(
         static_cast<unsigned __int128>(message.source_rate.bytes_per_second()) * part.bytes / bytes));
     inject(nvlink(plane), part);

@@ -1,6 +1,6 @@
-// A GPU on the fabric: an endpoint with one port per NVSwitch plane and a PCIe port, an SM array, HBM, and the rule that
-// picks a message's egress. Its memory is read by NICs (GPUDirect) and written by anyone; where bytes go after that,
-// switches decide.
+// A GPU on the fabric: an endpoint with one port per NVSwitch plane, a PCIe port, an SM array, HBM, and a policy that
+// picks the egress of each message. NICs read the GPU's memory (GPUDirect); every device may write it. After the
+// egress, the switches decide the path.
 #pragma once
 
 #include <memory>
@@ -28,15 +28,15 @@ struct Egress {
     bounce,
     nic,
     none
-  } via = Via::local;                    ///< none: lost links have cut it off
-  pcie::HostMemory* host = nullptr;      ///< via bounce: off which memory
-  infiniband::Nic* nic = nullptr;        ///< via nic: which
-  transport::Lid remote = 0;             ///< via nic: the destination's NIC
-  bool one_of_several = false;           ///< via nic: other channels take other NICs
-  transport::Meter* far_pair = nullptr;  ///< via pcie: of two GPUs below different sockets, where those slow them down
+  } via = Via::local;                    ///< none: failed links have cut the destination off
+  pcie::HostMemory* host = nullptr;      ///< via bounce: the host memory to bounce off
+  infiniband::Nic* nic = nullptr;        ///< via nic: the NIC that sends
+  transport::Lid remote = 0;             ///< via nic: the NIC of the destination
+  bool one_of_several = false;           ///< via nic: other channels use other NICs
+  transport::Meter* far_pair = nullptr;  ///< via pcie: the limit of two GPUs below different sockets; null: no limit
 };
 
-/// Chooses by source, destination, class and channel; the machine knows who shares a board with whom.
+/// Chooses the egress by source, destination, class and channel. The machine implements it, as it holds the boards.
 class EgressPolicy {
  public:
   virtual Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class,
@@ -52,15 +52,15 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
     const GpuDatasheet* datasheet = nullptr;
     std::vector<std::uint32_t> nvlink_planes;  ///< links to each plane; empty: none
     Rate nvlink_rate;                          ///< per link
-    transport::LinkDirection nvlink;           ///< of one link; a bundle has that many times its rate and buffer
+    transport::LinkDirection nvlink;           ///< one link; a bundle of n links has n times its rate and buffer
     Bytes stripe_bytes = 0;                    ///< address interleave over planes
     nvlink::EnginePackets sm, copy_engine;
-    bool groups = false;  ///< its NVSwitches copy and reduce
+    bool groups = false;  ///< the NVSwitches multicast and reduce
     transport::LinkDirection pcie;
-    Bytes pcie_write_bytes = 0;  ///< payload per packet that it writes; 0: the link's
+    Bytes pcie_write_bytes = 0;  ///< payload per packet of the GPU's writes; 0: the link's
     transport::ReadLimits pcie_reads;
-    std::uint32_t server = 0;  ///< whose board it is on
-    bool amd_host = false;     ///< whose CPUs are AMD's
+    std::uint32_t server = 0;  ///< the server of the GPU
+    bool amd_host = false;     ///< the server has AMD CPUs
   };
   Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config,
       const EgressPolicy& policy);
@@ -78,11 +78,11 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
 
   /// Whether messages to that memory cross NVSwitches.
   bool reaches_over_nvlink(transport::Window destination) const;
-  /// Whether its NVSwitches copy and reduce for groups: NVLS.
+  /// Whether the NVSwitches multicast and reduce for groups (NVLS).
   bool multicasts() const { return config_.groups && !config_.nvlink_planes.empty(); }
-  /// Whether links are left that join them by NVLink.
+  /// Whether working NVLink links lead to that memory.
   bool has_nvlink_to(transport::Window destination) const { return !stripes_to(destination).empty(); }
-  /// A NIC's read request out of HBM; what paces the NIC's tags.
+  /// Latency of a NIC's read request at the HBM. It limits how soon the NIC can reuse its tags.
   Time read_latency() const override { return memory_latency(); }
   void send(transport::Message& message) override;
   bool send_again(transport::Message& message, std::uint64_t address, Bytes bytes) override;
@@ -90,7 +90,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
     open_stripes_.clear();
     Reader::links_changed();
   }
-  /// Copies of its memory to and from a host's.
+  /// Enables copies between the GPU's memory and a host's.
   void reaches(pcie::HostMemory& host);
   transport::Path path_to(transport::Window destination, std::uint8_t traffic_class,
                           transport::Engine engine) const override;
@@ -103,17 +103,17 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   void fetch(transport::Message& message, pcie::HostMemory& from, Bytes bytes) override;
   void stage(transport::Message& message, pcie::HostMemory& into, Bytes bytes) override;
   transport::Path fetch_path(const pcie::HostMemory& from) const override;
-  /// Its writes over PCIe to an address.
+  /// Path of the GPU's writes over PCIe to an address.
   transport::Path pcie_path(std::uint64_t address) const;
   Time memory_latency() const { return Time::nanoseconds(config_.datasheet->hbm.read_latency_ns); }
   void copy_locally(transport::Message& message);
   Part written_over_pcie(transport::Message& message, std::uint64_t address, Bytes bytes) const;
   void send_over_nvlink(transport::Message& message, std::uint64_t address, Bytes bytes);
-  /// The interleave over the planes that are left.
+  /// The address interleave over the planes that still work.
   const nvlink::Stripes& stripes_to(transport::Window destination) const;
   const nvlink::Stripes& stripes_over(transport::GroupId group) const;
   nvlink::Stripes stripes_where_open(const std::vector<transport::Window>& members) const;
-  /// Payload per NVLink packet that the message's engine writes, or per request that it reads or reduces with.
+  /// Payload per NVLink packet of a write, or per request of a read or reduction, by the engine of the message.
   Bytes nvlink_packet_bytes(transport::Engine engine, transport::MessageKind kind) const;
   transport::Path read_path_of(const transport::Message& message) const;
   transport::Path group_path_of(const transport::Message& message) const;
@@ -123,10 +123,11 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   SmArray sms_;
   Hbm hbm_;
   nvlink::Stripes stripes_;
-  /// Where links can be lost, by destination, or by group from kGroupKey on; made when first used after a change.
+  /// Stripes over working links if links can fail: by destination, or from kGroupKey on by group. Computed at the first
+  /// use after a change.
   mutable std::unordered_map<std::uint64_t, nvlink::Stripes> open_stripes_;
-  std::vector<pcie::HostMemory*> fetched_from_;  ///< by flow of reads; null: a peer's memory
-  std::vector<Bytes> on_plane_;                  // kept to spare an allocation per message
+  std::vector<pcie::HostMemory*> fetched_from_;  ///< by flow of reads; null: the memory of a peer
+  std::vector<Bytes> on_plane_;                  // a member, to avoid an allocation per message
 };
 
 }  // namespace railyard::gpu

@@ -13,9 +13,9 @@ using transport::Window;
 
 namespace {
 
-constexpr std::uint32_t kEndTag = 0;   ///< what a message takes ends
+constexpr std::uint32_t kEndTag = 0;   ///< a message stops taking bandwidth
 constexpr std::uint32_t kStepTag = 1;  ///< a step of a replay
-constexpr std::uint32_t kTellTag = 2;  ///< kernels are told
+constexpr std::uint32_t kTellTag = 2;  ///< the SM array gets the new traffic
 
 }  // namespace
 
@@ -59,7 +59,7 @@ std::uint64_t MemoryTraffic::rate_of(const Message& message) {
 }
 
 void MemoryTraffic::on_begun(const Message& message) {
-  if (message.uncontended == Time()) return;  // a copy inside one memory has its own rate
+  if (message.uncontended == Time()) return;  // a copy inside one memory has a rate of its own
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(demands_.size()));
     demands_.emplace_back();
@@ -82,7 +82,7 @@ void MemoryTraffic::on_event(std::uint32_t tag, std::uint64_t data) {
       break;
     case kStepTag: {
       Memory& memory = *memories_[data];
-      if (memory.next_step != fabric_.now()) break;  // an earlier one took its place
+      if (memory.next_step != fabric_.now()) break;  // an earlier event replaced this one
       memory.next_step = Time::max();
       if (!memory.gpu->sms().watched()) break;
       catch_up(memory, true);
@@ -139,9 +139,11 @@ void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryCourse> course) {
   for (const MemoryCourse::Memory& of_course : course->memories) {
     Memory& memory = *memories_[of_course.window];
     memory.bytes += of_course.bytes;
-    const auto done = [now](const Replay& replay) {  // of which nothing, or all, is in the load: it adds up to nothing
-      return replay.over() || (replay.next == 0 && replay.from + replay.steps->back().after < now);
-    };
+    const auto done =
+        [now](const Replay&
+                  replay) {  // its steps sum to zero, so it may leave once all of them, or none, are in the load
+          return replay.over() || (replay.next == 0 && replay.from + replay.steps->back().after < now);
+        };
     memory.replays.erase(std::remove_if(memory.replays.begin(), memory.replays.end(), done), memory.replays.end());
     if (of_course.steps.empty()) continue;
     memory.replays.push_back({course, &of_course.steps, now});

@@ -1,12 +1,15 @@
-// What messages do to the HBM of GPUs: a write is read from memory at its source and written at its destination. A
-// message counts with its whole bytes when it is over; from its start it takes bandwidth from the kernels of both GPUs,
-// at the rate it has alone and for as long as it takes alone, so that no more than its bytes is taken however long it
-// is held up on the way; all of a GPU's messages together, one way, take at most what its ports carry. Not per train:
-// two calls and an event a message.
+// HBM traffic of messages: a write message is read from the memory of its source and written to the memory of its
+// destination.
 //
-// Kernels are told last at an instant, of all its changes together, so that the order in which messages begin and end does not
-// show. Messages of a collective that is replayed take what they took when it was simulated. While no kernel runs on a GPU and
-// nobody looks at it, nothing is told: the first kernel finds what messages take before its instant.
+// From its start, a message takes bandwidth from the kernels of both GPUs: at its uncontended rate, for its uncontended
+// time. So it takes exactly its own bytes, even if queues delay it. All messages of a GPU together take at most the
+// rate of its ports in each direction. The byte counters count a message when it is complete. The cost is two calls and
+// one event per message, independent of its trains.
+//
+// At each instant, kernels see all changes of traffic together, as the last event of the instant, so the order in which
+// messages begin and end does not matter. A replayed collective takes the bandwidth that it took when it was simulated.
+// While a GPU runs no kernel and has no listener, its SM array gets no updates; the first kernel asks for the traffic
+// before its instant.
 #pragma once
 
 #include <memory>
@@ -24,14 +27,14 @@ namespace railyard::gpu {
 class MemoryTraffic final : public transport::MemoryObserver, private transport::CalendarClient {
  public:
   explicit MemoryTraffic(transport::Fabric& fabric) : fabric_(fabric) {}
-  /// @pre the GPU's ports are all there; it outlives this
+  /// @pre all ports of the GPU have been added; the GPU outlives this object
   void add(Gpu& gpu);
 
-  /// HBM traffic of messages that are over, so far.
+  /// HBM traffic of all completed messages.
   Bytes bytes(const Gpu& gpu) const { return memories_[gpu.window()]->bytes; }
 
  private:
-  /// Bytes per second that messages take.
+  /// Bytes per second of messages.
   struct Load {
     std::uint64_t read = 0, written = 0;
     void add(const transport::MemoryCourse::Step& step) {
@@ -39,12 +42,12 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
       written += static_cast<std::uint64_t>(step.written);
     }
   };
-  /// A course that is replayed, as one memory sees it.
+  /// The part of a replayed course that concerns one memory.
   struct Replay {
     std::shared_ptr<const transport::MemoryCourse> course;
-    const std::vector<transport::MemoryCourse::Step>* steps = nullptr;  ///< of the course
+    const std::vector<transport::MemoryCourse::Step>* steps = nullptr;  ///< in the course
     Time from;
-    std::size_t next = 0;  ///< step that is not in the load yet
+    std::size_t next = 0;  ///< first step that the load does not contain yet
     bool over() const { return next == steps->size(); }
     Time when() const { return from + (*steps)[next].after; }
   };
@@ -53,11 +56,11 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
     double on_watched() override { return owner.watched(*this); }
     MemoryTraffic& owner;
     Gpu* gpu = nullptr;
-    std::uint64_t ports = 0;  ///< bytes per second, all ports, one way
-    Load load, before;        ///< now, and before what has changed at `changed`
+    std::uint64_t ports = 0;  ///< bytes per second of all ports, one direction
+    Load load, before;        ///< now, and before the changes at the instant `changed`
     Time changed;
-    bool telling = false;          ///< at the end of this instant
-    Time next_step = Time::max();  ///< the event of a replay that is pending
+    bool telling = false;          ///< the SM array gets an update at the end of this instant
+    Time next_step = Time::max();  ///< time of the pending event for replays
     std::vector<Replay> replays;
     Bytes bytes = 0;
   };
@@ -81,22 +84,22 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   static std::uint64_t rate_of(const transport::Message& message);
   void change(const Demand& demand, bool begins);
 
-  /// Keeps what it was before this instant. @pre its load changes
+  /// Keeps the load from before this instant. Call before the load changes.
   void begin_change(Memory& memory);
   static double taken(const Memory& memory, const Load& load);
-  /// Takes steps of replays into the load: those before now, or up to now.
+  /// Adds the steps of replays to the load: the steps before now, or also those at now.
   void catch_up(Memory& memory, bool with_now);
-  /// Comes back for the next step of a replay, if somebody looks.
+  /// Schedules an event for the next step of a replay.
   void expect_step(Memory& memory);
   double watched(Memory& memory);
   void tell_last(Memory& memory);
   void tell(Memory& memory);
 
   transport::Fabric& fabric_;
-  std::vector<std::unique_ptr<Memory>> memories_;  ///< by window; null where it is no GPU's
+  std::vector<std::unique_ptr<Memory>> memories_;  ///< by window; null if the window is not a GPU's
   std::vector<Demand> demands_;
   std::vector<std::uint32_t> free_;
-  std::vector<Part> parts_;  ///< of a message that is over, kept to spare allocations
+  std::vector<Part> parts_;  ///< scratch space of on_over(), to avoid allocations
 };
 
 }  // namespace railyard::gpu

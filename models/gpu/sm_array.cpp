@@ -9,16 +9,16 @@ namespace railyard::gpu {
 
 namespace {
 
-constexpr std::uint32_t kEndTag = 0;       ///< of a chain, or of one kernel where others run beside it
-constexpr std::uint32_t kBoundaryTag = 1;  ///< CTAs have ended whose SMs somebody waits for
+constexpr std::uint32_t kEndTag = 0;       ///< end of a chain, or of one kernel if other kernels run beside it
+constexpr std::uint32_t kBoundaryTag = 1;  ///< CTAs have ended on SMs for which a kernel or claim waits
 constexpr std::uint32_t kTellTag = 2;      ///< the next kernel of a chain begins: for waveforms only
 constexpr unsigned kGenerationShift = 32;
 
-constexpr double kResolution = 1e-15;   ///< seconds: of the model's time
-constexpr double kTrafficStep = 0.005;  ///< of the HBM rate: a smaller change of traffic waits for the next one
-constexpr double kLeastRatio = 0.05;    ///< of a bandwidth, that messages always leave to kernels
+constexpr double kResolution = 1e-15;   ///< seconds: resolution of simulated time
+constexpr double kTrafficStep = 0.005;  ///< share of the HBM rate: a smaller change takes effect with the next change
+constexpr double kLeastRatio = 0.05;    ///< least share of a bandwidth that messages leave to kernels
 
-/// Limited by what SMs do, rather than by memory or by its launch.
+/// Whether the SMs limit the kernel, and not memory or its launch.
 bool needs_pipes(const KernelTime& kernel) {
   return kernel.limit == KernelLimit::tensor || kernel.limit == KernelLimit::feed;
 }
@@ -35,7 +35,7 @@ void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
   if (slot == kernels_.end()) slot = kernels_.emplace(kernels_.end());
   const Kernel before = std::move(*slot);
   *slot = Kernel();
-  slot->end = before.end + 1;  // events of the one before do not count any more
+  slot->end = before.end + 1;  // events of the slot's previous chain are ignored
   slot->boundary = before.boundary + 1;
   slot->tell = before.tell + 1;
   slot->state = State::waiting;
@@ -55,7 +55,7 @@ SmArray::Slot SmArray::claim(std::uint32_t ctas, const CtaFootprint& footprint, 
   *slot = {State::waiting, std::min(ctas, count()), footprint, nullptr, stream, calendar_.now(), claims_so_far_++};
   const auto number = static_cast<Slot>(slot - claims_.begin());
   allocate();
-  claims_[number].client = &client;  // not told of what it sees at once
+  claims_[number].client = &client;  // set late: a claim that is resident at once needs no callback
   return number;
 }
 
@@ -83,7 +83,7 @@ void SmArray::set_traffic(double bytes_per_second) {
   }
 }
 
-// -- Who fits where
+// -- Occupancy: which kernels and claims fit on one SM
 
 bool SmArray::fit(const CtaFootprint& a, std::uint32_t of_a, const CtaFootprint& b, std::uint32_t of_b) const {
   return of_a * a.threads + of_b * b.threads <= sheet_.sm.threads &&
@@ -121,14 +121,14 @@ double SmArray::room_for(const KernelTime& kernel) const {
   return std::max(0.0, room);
 }
 
-// -- How far a kernel has come
+// -- Progress of kernels
 
 double SmArray::seconds(const Kernel& kernel, std::uint32_t index) const {
   const KernelTime& time = kernel.chain->kernels[index];
   KernelShare share = kernel.share;
   if (index != kernel.index) share.sms = room_for(time);
   if (share.sms >= count() && share.l2_ratio == 1 && share.hbm_ratio == 1) return time.seconds;
-  // With no room left, somebody waits who is served before that kernel begins.
+  // Without any room, a waiting claim or kernel is served before this kernel begins; one SM avoids a division by zero.
   return time.seconds_on({std::max(1.0, share.sms), share.l2_ratio, share.hbm_ratio});
 }
 
@@ -142,7 +142,7 @@ SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
     const double all = seconds(kernel, p.index);
     const double rest = (1 - p.done) * all;
     const bool over =
-        left > rest - kResolution;  // what comes next begins, at the latest, at the rounded end of this one
+        left > rest - kResolution;  // the next kernel begins at the rounded end of this one, at the latest
     const double used = over ? rest : left;
     p.busy_sm_seconds += used / kernel.speed * occupied(kernel, time);
     const double fraction = all > 0 ? used / all : 1 - p.done;
@@ -191,7 +191,7 @@ double SmArray::kernel_bytes(Time now) const {
   return bytes;
 }
 
-// -- Who gets what
+// -- Shares of SMs and bandwidth
 
 bool SmArray::may_move(const Kernel& kernel, const Progress& at) {
   return kernel.state == State::waiting || kernel.yields || at.done == 0;
@@ -228,7 +228,7 @@ std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
     if (kernels_[i].state != State::free) here.push_back(i);
 
   std::vector<double> wants, room;
-  std::vector<std::size_t> rivals;  // kernels that keep another off its SMs
+  std::vector<std::size_t> rivals;  // kernels that cannot share SMs with some other kernel
   double capacity = 0;
   for (const std::size_t i : here) {
     given[i].sms = room_for(running(i, at));
@@ -242,7 +242,7 @@ std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
   const std::vector<double> fair = fair_shares(capacity, wants);
   for (std::size_t r = 0; r < rivals.size(); ++r) given[rivals[r]].sms = fair[r];
 
-  // What is running keeps what it has until it comes to a boundary, and the others share what is left.
+  // A running kernel keeps its SMs until the end of a wave; the other kernels share the rest.
   std::vector<std::size_t> movable;
   std::vector<double> movable_wants;
   for (const std::size_t i : here) {
@@ -271,7 +271,7 @@ KernelShare SmArray::bandwidth_left() const {
 
 void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<KernelShare>& given) const {
   const KernelShare left = bandwidth_left();
-  // What each would use of a bandwidth, as a share of what it reaches alone.
+  // The demand of each kernel for a bandwidth, as a share of the rate that a kernel alone reaches.
   std::vector<double> hbm, l2;
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     hbm.push_back(0);
@@ -358,7 +358,7 @@ void SmArray::allocate() {
   for (SmClient* client : told) client->on_claim_resident();
 }
 
-// -- When what happens
+// -- Events
 
 void SmArray::set(Time when, std::uint32_t tag, const Kernel& kernel, std::uint32_t generation) {
   const auto slot = static_cast<std::uint64_t>(&kernel - kernels_.data());
@@ -390,7 +390,7 @@ double SmArray::seconds_to_boundary(const Kernel& kernel, double done) const {
   const KernelTime& time = kernel.chain->kernels[kernel.index];
   const double all = seconds(kernel, kernel.index), left = (1 - done) * all;
   if (time.persistent) return left;
-  // CTAs of different lengths end one after the other.
+  // CTAs of different lengths end at different times.
   if (time.sm_seconds > 0)
     return std::min(left, time.longest_cta_seconds * std::min(1.0, kernel.asked_sms / held(kernel, time)));
   const double slots = std::max(1.0, std::floor(kernel.share.sms) * time.ctas_per_sm);
@@ -399,7 +399,7 @@ double SmArray::seconds_to_boundary(const Kernel& kernel, double done) const {
   const double in_body = done * all - time.fixed_seconds;
   const double wave = body / waves;
   if (in_body < 0) return std::min(left, wave - in_body);
-  constexpr double kAtBoundary = 1e-6;  // of a wave: rounded times may fall just before it
+  constexpr double kAtBoundary = 1e-6;  // of a wave: a rounded time may fall just before the boundary
   return std::min(left, (std::floor(in_body / wave + kAtBoundary) + 1) * wave - in_body);
 }
 
@@ -438,7 +438,7 @@ void SmArray::on_end(Kernel& kernel) {
   if (kernel.index + 1 < kernel.chain->kernels.size()) {
     ++kernel.index;
     kernel.done = 0;
-    kernel.state = State::waiting;  // the next one takes its share anew
+    kernel.state = State::waiting;  // the next kernel gets a new share
     allocate();
     return;
   }
@@ -455,7 +455,7 @@ void SmArray::on_end(Kernel& kernel) {
   client->on_kernel_done();
 }
 
-// -- What is to be seen
+// -- State for listeners
 
 SmState SmArray::state() const {
   SmState state;

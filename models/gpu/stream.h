@@ -1,5 +1,5 @@
-// In-order streams, as in CUDA: a stream begins its next task when the one before has finished and every task it waits for
-// (on whatever stream) is done. Plain C++; what a task does when it begins is its own affair.
+// In-order streams, as in CUDA. A stream begins its next task when the previous task has finished and all tasks that
+// this task waits for, on any stream, are done. Plain C++; each kind of task defines what happens when it begins.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,25 @@ enum class Activity : std::uint8_t { idle, waiting, kernel, collective, transfer
 class Task {
  public:
   virtual ~Task() = default;
-  /// One more thing to wait for; each is answered by one waited(). @pre not begun
+  /// Adds a condition; one call of waited() must follow for each. @pre the task has not begun
   void wait_for_one_more() { ++waits_; }
   void waited();
   bool begun() const { return begun_; }
 
  protected:
-  /// The stream has reached it and its waits are over.
+  /// The stream has reached the task and all conditions are met.
   virtual void begin() = 0;
-  /// The stream has reached it (its waits may not be over).
+  /// The stream has reached the task; conditions may still be open.
   virtual void reached() {}
-  /// It waits for nothing but its turn in the stream: all it waited for is done, or it is pushed and had nothing to wait for.
+  /// All conditions are met, or there were none when the task was pushed. The task waits only for its turn in the
+  /// stream.
   virtual void ready() {}
-  /// @pre begun; the stream goes on at once. The task may be destroyed afterwards.
+  /// The stream continues at once with the next task. The task may be destroyed afterwards. @pre the task has begun
   void finish();
   virtual Activity activity() const = 0;
 
  public:
-  /// Back to what a new task is, for objects that are used again. @pre in no stream
+  /// Returns the task to the state of a new one, so that the object can be reused. @pre the task is in no stream
   void reset();
 
  private:
@@ -46,7 +47,7 @@ class Task {
   bool begun_ = false;
 };
 
-/// Told when a stream's activity changes.
+/// Receives changes of a stream's activity.
 class StreamListener {
  public:
   virtual void on_activity(const Stream& stream, Activity activity) = 0;
@@ -60,7 +61,7 @@ class Stream {
   void push(Task& task);
   bool empty() const { return front_ == nullptr; }
   const Task* front() const { return front_; }
-  /// Several may listen.
+  /// Any number of listeners.
   void add_listener(StreamListener& listener) { listeners_.push_back(&listener); }
 
  private:

@@ -8,27 +8,27 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr std::uint64_t kPrefillSplitKeys = 1024;  // least keys in one part of a block's context
+constexpr std::uint64_t kPrefillSplitKeys = 1024;  // least keys in one part of a split context
 constexpr std::uint64_t kDecodeSplitKeys = 256;
 constexpr std::uint32_t kDecodeBlocksPerSm = 2;
-constexpr double kTailShare = 0.5;      // of the longest block, that the last blocks of a full grid run alone
+constexpr double kTailShare = 0.5;  // share of the longest block during which the last blocks of a full grid run alone
 constexpr double kDecodeOverlap = 3;    // p-norm of reading and computing
 constexpr double kQueryBytes = 2;       // queries and outputs stay in 16 bits
 constexpr double kFlopsPerProduct = 2;  // a multiply-add
-constexpr double kMeasuredDim = 128;    // of the heads behind attention_row_clocks
+constexpr double kMeasuredDim = 128;    // head size in the measurements of attention_row_clocks
 constexpr double kWidestGainingDim =
-    256;  // wider heads (latent ones) do not fit one block's registers, and gain no more
-constexpr double kExponentialsPerClock = 16;   // of an SM
+    256;  // larger (latent) heads do not fit the registers of one block and are not faster
+constexpr double kExponentialsPerClock = 16;   // per SM
 constexpr double kExposedExponentials = 0.85;  // FlashAttention-2 and -3 papers, head size 64 against 128
-constexpr double kBackwardWork = 2.5;          // products, of the forward pass's
-constexpr double kBackwardRate = 0.86;         // of the forward pass's; the same papers
+constexpr double kBackwardWork = 2.5;          // products, relative to the forward pass
+constexpr double kBackwardRate = 0.86;         // rate, relative to the forward pass; the same papers
 
 double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
 
 /// FLOPs of a query-key pair: score and value.
 double pair_flops(const AttentionHeads& heads) { return kFlopsPerProduct * (heads.dim + value_dim(heads)); }
 
-/// FLOP per SM and clock for heads of so many numbers, keys and values halved: products, and exponentials in turn with them.
+/// FLOP per SM and clock, from the mean size of keys and values: products plus the exponentials that they do not hide.
 double attention_flop_per_clock(const GpuDatasheet& gpu, double dim) {
   const double tensor = gpu.tensor_flop_per_clock();
   const double exponential_dim = kExposedExponentials * tensor / (2 * kFlopsPerProduct * kExponentialsPerClock);
@@ -41,7 +41,7 @@ double attention_rate(const GpuDatasheet& gpu, const AttentionHeads& heads) {
   return attention_flop_per_clock(gpu, (heads.dim + value_dim(heads)) / 2) * gpu.sm.count * gpu.clock_hz();
 }
 
-/// Keys that would take a query row as long as what it costs beside its keys.
+/// The fixed cost of a query row, expressed as a number of keys.
 double overhead_keys(const GpuDatasheet& gpu) {
   const double key_clocks = 2 * kFlopsPerProduct * kMeasuredDim / attention_flop_per_clock(gpu, kMeasuredDim);
   return gpu.kernel.attention_row_clocks / key_clocks;
@@ -50,7 +50,7 @@ double overhead_keys(const GpuDatasheet& gpu) {
 /// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small.
 std::uint64_t query_rows(const GpuDatasheet& gpu) { return small_shared_memory(gpu) ? 64 : 128; }
 
-/// A block's context cut into parts for SMs that would idle, none shorter than is worth it.
+/// The context of a block, split into parts to use idle SMs, but not into parts below a minimum.
 struct Split {
   std::uint64_t parts, keys;  // keys of the longest part
 };
@@ -60,12 +60,13 @@ Split split_context(std::uint64_t keys, std::uint64_t room, std::uint64_t least)
   return {ceil_div(keys, longest), longest};
 }
 
-/// Keys before the window of a sequence's first query, which nothing reads.
+/// Keys before the window of the first query of a sequence; no query reads them.
 std::uint64_t passed_keys(const AttentionSequence& s, std::uint32_t window) {
   return window > 0 && s.kv_start + 1 > window ? s.kv_start + 1 - window : 0;
 }
 
-/// Keys before the windows of the blocks' first rows, over all blocks of one head: a series that grows by `rows`.
+/// Keys before the windows of the first rows, summed over all blocks of one head: an arithmetic series with step
+/// `rows`.
 double passed_by_blocks(const AttentionSequence& s, std::uint64_t rows, std::uint32_t window) {
   if (window == 0) return 0;
   const auto first = static_cast<double>(s.kv_start) + 1 - window, step = static_cast<double>(rows);
@@ -73,7 +74,7 @@ double passed_by_blocks(const AttentionSequence& s, std::uint64_t rows, std::uin
   return from >= blocks ? 0 : (blocks - from) * (first + step * (from + blocks - 1) / 2);
 }
 
-/// Keys that the blocks of one head visit, each block as many as its last row sees.
+/// Keys that the blocks of one head visit. Each block visits as many keys as its last row sees.
 double visited_keys(const AttentionSequence& s, std::uint64_t rows, bool causal) {
   const double blocks = static_cast<double>(ceil_div(s.tokens, rows)), tokens = static_cast<double>(s.tokens);
   const double before = blocks * static_cast<double>(s.kv_start);
@@ -82,7 +83,8 @@ double visited_keys(const AttentionSequence& s, std::uint64_t rows, bool causal)
   return before + static_cast<double>(rows) * whole * (whole + 1) / 2 + (s.tokens % rows ? tokens : 0);
 }
 
-/// FlashAttention's blocks: scores and output in registers; queries and two stages of keys and values in shared memory.
+/// FlashAttention's blocks keep scores and output in registers, queries and two stages of keys and values in shared
+/// memory.
 constexpr CtaFootprint kPrefillBlock{256, 224, 96}, kDecodeBlock{128, 96, 48};
 
 double kv_token_bytes(const AttentionHeads& heads) {

@@ -16,23 +16,23 @@ struct Tile {
   std::uint32_t m, n;
 };
 
-// Every architecture has those in the middle. In front, what a pair of SMs with tensor memory holds, then what Hopper's wide
-// instructions add: their narrow side is any multiple of 8, and libraries swap operands so that few rows lie along it. Behind, what
-// cuBLAS uses where shared memory is small.
+// In this order: tiles for a pair of SMs with tensor memory; tiles of Hopper's wide instructions, whose narrow side is
+// any multiple of 8 (libraries swap operands so that few rows lie along this side); tiles of every architecture; tiles
+// that cuBLAS uses on GPUs with small shared memory.
 constexpr std::array<Tile, 25> kTiles{
     {{256, 256}, {256, 192}, {192, 256}, {192, 128}, {128, 192}, {128, 8},   {8, 128},   {64, 8},   {8, 64},
      {64, 16},   {16, 64},   {64, 32},   {32, 64},   {256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
      {128, 64},  {64, 128},  {64, 64},   {64, 32},   {32, 64},   {64, 16},   {16, 64}}};
-constexpr std::size_t kHopperTiles = 3, kCommonTiles = 13, kSmallTiles = 21;  // where they begin
+constexpr std::size_t kHopperTiles = 3, kCommonTiles = 13, kSmallTiles = 21;  // first tile of each group
 constexpr std::array<std::uint32_t, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr double kStepBytes = 128;               // one pipeline step: 64 elements of two bytes
-constexpr std::uint64_t kLeastSplitDepth = 128;  // of K, below which a split is all prologue
+constexpr std::uint64_t kLeastSplitDepth = 128;  // of K; a smaller split would spend most of its time in the prologue
 constexpr std::uint64_t kMostWaves = 4;          // of split tiles
 constexpr double kPartialBytes = 4;              // fp32 partial sums
-constexpr double kWidenedPerClock = 64;          // weights, on one SM
+constexpr double kWidenedPerClock = 64;          // weights per SM
 constexpr double kLeastResultBytes = 2;          // narrower types still write 16-bit results
 
-/// Per-shape facts that no candidate changes.
+/// Properties of a shape that are the same for all candidates.
 struct Problem {
   const GpuDatasheet& gpu;
   GemmShape shape;
@@ -40,11 +40,12 @@ struct Problem {
   double clock_hz, tensor_flop_per_clock;
   double burst, sustained, throttle_seconds;
   double operand_bytes, compulsory_bytes;
-  std::array<double, kSplits.size()> steps;      // of the main loop, with each split
-  double weight_bytes = 0, widening_cycles = 0;  // of one weight
+  std::array<double, kSplits.size()> steps;      // steps of the main loop, for each split
+  double weight_bytes = 0, widening_cycles = 0;  // per weight
 };
 
-/// HBM traffic: every operand once, or, where A and B overflow L2, half-way to what a wave's block of tiles reads.
+/// HBM traffic: every operand once. If A and B exceed L2: the mean of this and of what the blocks of tiles of all waves
+/// read.
 double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::uint32_t split) {
   if (p.operand_bytes <= working_bytes(p.gpu)) return p.compulsory_bytes;
   const double wave =
@@ -59,7 +60,7 @@ double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t 
   return 0.5 * (p.compulsory_bytes + std::max(blocked, p.compulsory_bytes));
 }
 
-/// Seconds t of work w at full rate, t x eta(t) = w: the positive root of a quadratic equation.
+/// The time t in seconds for work w at full rate, from t x eta(t) = w: the positive root of a quadratic equation.
 double throttled_seconds(const Problem& p, double work) {
   const double tau = p.throttle_seconds;
   if (tau <= 0) return work / p.burst;
@@ -69,10 +70,10 @@ double throttled_seconds(const Problem& p, double work) {
 
 struct Candidate {
   KernelTime time;
-  double tensor = 0, feed = 0;  // seconds of all waves, each alone
+  double tensor = 0, feed = 0;  // seconds of all waves, if only this resource counted
 };
 
-/// Keeps it as `best` if it is faster. Most candidates lose to a bound that costs few operations.
+/// Keeps a candidate as `best` if it is faster. A cheap lower bound rejects most candidates.
 void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::size_t split_place,
               Candidate& best) {
   const GemmShape& shape = p.shape;
@@ -123,10 +124,10 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
 }
 
 struct Menu {
-  std::size_t begin, end;  // of kTiles
+  std::size_t begin, end;  // range of kTiles
 };
 
-/// Of kernels that widen weights: Marlin's tiles, and Machete's on Hopper, have no more.
+/// Most rows of a tile in kernels that widen weights: Marlin's, and Machete's on Hopper.
 std::uint32_t most_rows(const GpuDatasheet& gpu) {
   return gpu.architecture == "hopper" || gpu.architecture == "blackwell" ? 128 : 64;
 }
@@ -138,7 +139,8 @@ Menu menu_of(const GpuDatasheet& gpu, bool widens) {
   return {gpu.architecture == "hopper" ? kHopperTiles : kCommonTiles, kSmallTiles};
 }
 
-/// Operands of the pipeline's stages in shared memory; accumulators, and what addresses and moves operands, in registers.
+/// Shared memory holds the operands of the pipeline stages; registers hold accumulators, addresses and operands in
+/// transfer.
 CtaFootprint footprint(const GpuDatasheet& gpu, const KernelTime& time) {
   constexpr double kStages = 4, kPerAccumulator = 1.5, kOtherRegistersKib = 64;
   constexpr std::uint32_t kThreads = 256;
@@ -188,7 +190,7 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   const double m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   const double weights = shape.groups * n * k * p.weight_bytes, inputs = shape.groups * m * k * p.element_bytes;
   const double results = shape.groups * m * n * p.result_bytes;
-  double missed = 1;  // of the weights
+  double missed = 1;  // share of the weights that is not in L2
   p.operand_bytes = weights + inputs;
   p.compulsory_bytes = inputs + results;
   if (shape.weight_copies > 0) missed = missed_ratio(gpu, shape.weight_copies * weights + inputs + results);

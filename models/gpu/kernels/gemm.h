@@ -1,15 +1,16 @@
 // Time of a matrix product C[m,n] = A[m,k] B[k,n] on tensor cores, A being activations and B weights.
 //
-// The kernel is the fastest of a tile menu (NVIDIA, Matrix Multiplication Background user guide DU-09799), both
-// orientations, with and without splitting K. A step of a tile's main loop takes the longest of its tensor cycles, its operand feed
-// from L2, and a least time; tiles go over the SMs in waves, the last one as long as the others; L2 and HBM traffic run
-// beside it and are joined by a p-norm. Tensor efficiency falls with the time that the tensor cores are busy, as the
-// power limit takes hold: eta(t) = sustained + (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
+// The kernel is the fastest choice from a list of tiles (NVIDIA, Matrix Multiplication Background user guide DU-09799),
+// in both orientations, with and without splitting K. A step of a tile's main loop takes the longest of three times:
+// its tensor cycles, its operand feed from L2, and a least time. Tiles run on the SMs in waves; a partly filled last
+// wave takes as long as a full one. L2 and HBM traffic overlap with this; a p-norm combines the times. Tensor
+// efficiency falls with the time that the tensor cores are busy, because of the power limit: eta(t) = sustained +
+// (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
 //
-// Weights narrower than the type of the product (int4 under bf16) are read as they are and widened in registers, on their way to
-// the tensor cores: about four instructions of 128 lanes for two weights (Kim et al., arXiv 2211.10017; Frantar et al., arXiv
-// 2408.11743, Marlin), so 64 weights per SM and clock, which delay the products of a tile as long as they take. An estimate:
-// no table of such kernels was at hand. Tiles have 16 to 64 rows, as in Marlin, and up to 128 on
+// Weights narrower than the type of the product (int4 with bf16) are read in their own type and widened in registers
+// before the tensor cores: about four instructions of 128 lanes for two weights (Kim et al., arXiv 2211.10017; Frantar
+// et al., arXiv 2408.11743, Marlin), so 64 weights per SM and clock. This time adds to the products of a tile. It is an
+// estimate: no open table of such kernels was available. Tiles have 16 to 64 rows, as in Marlin, and up to 128 on
 // Hopper, as in Machete.
 #pragma once
 
@@ -29,13 +30,13 @@ struct GemmShape {
   DataType dtype = DataType::bf16;
   std::uint32_t groups = 1;  ///< equal problems in one launch, each with its own A and B (experts)
   std::optional<DataType> result_dtype = std::nullopt;  ///< none: dtype, but not below 16 bits
-  /// Weights that take turns, kernel after kernel (benchmarks): they are hits in L2 as far as all of them fit. 0: each use
-  /// finds its weights gone, as a pass over many layers does.
+  /// Number of weight matrices that consecutive kernels use in turn (benchmarks). They hit in L2 if all of them fit.
+  /// 0: weights are never in L2, as in a pass over many layers.
   std::uint32_t weight_copies = 0;
-  bool split_k = true;  ///< K may be cut into parts for SMs that would idle; DeepGEMM, for one, never does
-  bool steady = false;  ///< the GPU has long been at its power limit: eta = sustained from the start
+  bool split_k = true;  ///< K may be split to use idle SMs; some libraries (DeepGEMM) never split
+  bool steady = false;  ///< the GPU has been at its power limit for long: eta = sustained from the start
   double weight_bytes =
-      0;  ///< of one weight in memory, scales included; 0: dtype's. Fewer: they are widened on the SMs
+      0;  ///< bytes of one weight in memory, with scales; 0: those of dtype. Narrower ones are widened on the SMs
 
   bool operator==(const GemmShape& o) const {
     return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups &&
@@ -44,8 +45,8 @@ struct GemmShape {
   }
 };
 
-/// Operands are read from HBM once, weights less what L2 still holds of them; A and B are read again as far as the wave's
-/// working set exceeds L2.
+/// Operands are read from HBM once, except weights that are still in L2. The part of A and B by which the working set
+/// of a wave exceeds L2 is read again.
 /// @throws std::domain_error if the GPU has no tensor rate for the data type
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape);
 

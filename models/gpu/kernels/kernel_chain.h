@@ -1,4 +1,5 @@
-// Kernels that run one after the other in one stream, with nothing between them: what a GPU's SM array takes as one job.
+// Kernels that run one after the other in one stream, with nothing in between. A GPU's SM array runs such a chain as
+// one job.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@ namespace railyard::gpu {
 
 struct KernelChain {
   std::vector<KernelTime> kernels;
-  double seconds = 0;  ///< alone on its GPU
+  double seconds = 0;  ///< total time if the chain has the GPU alone
 
   void add(const KernelTime& kernel) {
     kernels.push_back(kernel);

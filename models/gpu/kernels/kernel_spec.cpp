@@ -26,7 +26,7 @@ KernelTime flat_time(const GpuDatasheet& gpu, const KernelSpec& spec, double byt
 KernelTime rotary_time(const GpuDatasheet& gpu, const KernelSpec& spec, double element_bytes) {
   const double head_bytes = spec.heads.dim * element_bytes, tokens = static_cast<double>(spec.tokens);
   const double cache = 2 * tokens * spec.heads.kv * spec.heads.dim * bytes_of(spec.heads.kv_dtype);
-  // A thread takes one number of each half of a head.
+  // A thread loads one number from each half of a head.
   const double heads = spec.heads.query + spec.heads.kv;
   return row_time(gpu, spec, heads * head_bytes / 2, 1, 2 * tokens * heads * head_bytes, spec.kv_cache ? cache : 0);
 }
@@ -51,7 +51,7 @@ KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
     case KernelOp::softmax: return row_time(gpu, spec, width * wide, 3, 2 * elements * wide);
     case KernelOp::residual_add: return flat_time(gpu, spec, 3 * elements * wide);
     case KernelOp::embedding: return flat_time(gpu, spec, elements * wide, elements * narrow);
-    // Logits widened, then softmax and choice read them once more.
+    // One kernel widens the logits; softmax and sampling read them again.
     case KernelOp::sampling: return flat_time(gpu, spec, elements * (wide + 2 * kLogitBytes));
     case KernelOp::quantize: return quantize_time(gpu, spec, elements);
     case KernelOp::dequantize: return flat_time(gpu, spec, elements * (narrow + kActivationBytes));
@@ -81,7 +81,7 @@ KernelTime kernel_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
   switch (spec.launch) {
     case KernelLaunch::graph: return time;
     case KernelLaunch::stream:
-      // A host launches no faster than a graph.
+      // A launch by the host takes at least as long as one by a graph.
       time.fixed_seconds += std::max(0.0, gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * kSecondsPerUs;
       break;
     case KernelLaunch::host: time.fixed_seconds += std::max(0.0, host - time.seconds); break;

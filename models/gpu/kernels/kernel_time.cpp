@@ -34,7 +34,7 @@ double KernelTime::seconds_without(KernelLimit resource) const {
     case KernelLimit::hbm: without.hbm_seconds = 0; break;
     case KernelLimit::launch: without.fixed_seconds = 0; break;
   }
-  // In proportion, for a measured time is not the formulas'.
+  // Scaled in proportion, because a measured `seconds` differs from the sum of the parts.
   const KernelShare whole{static_cast<double>(sms)};
   const double all = seconds_on(whole);
   return all > 0 ? seconds * without.seconds_on(whole) / all : seconds;

@@ -1,5 +1,5 @@
-// The kernel times of one GPU datasheet, with a memory: identical layers, ranks and chunks ask for the same shapes
-// again and again, and the search over GEMM tiles is done once for each.
+// The kernel times of one GPU datasheet, with a cache: identical layers, ranks and chunks have the same shapes, and the
+// search over GEMM tiles runs once per shape.
 #pragma once
 
 #include <cstddef>

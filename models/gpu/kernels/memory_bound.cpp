@@ -8,11 +8,11 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kMemoryOverlap = 1.1;  // p-norm of blocks' waiting, L2 and HBM time: little of one hides the other
+constexpr double kMemoryOverlap = 1.1;  // p-norm of waiting blocks, L2 and HBM time: they overlap little
 constexpr double kMostBlockThreads = 1024, kWarpThreads = 32;
 constexpr std::uint32_t kMostBlocksPerSm = 32;
-constexpr double kLoadedLatencyRatio = 1.2;      // of an idle read: queues, address arithmetic, the loop around it
-constexpr double kCachedLatencyRatio = 0.2;      // of a pass that finds the row in L1 or L2, to one from memory
+constexpr double kLoadedLatencyRatio = 1.2;  // relative to an idle read: queues, address arithmetic, loop overhead
+constexpr double kCachedLatencyRatio = 0.2;  // latency of a pass with the row in L1 or L2, relative to one from memory
 constexpr double kBlockSynchronisationNs = 500;  // start of a block, reduction over its threads, its writes
 
 void describe(KernelTime& time, const GpuDatasheet& gpu, double part_of_ctas) {
