@@ -11,17 +11,17 @@ namespace {
 
 constexpr std::uint32_t kStartTag = 0;
 constexpr std::uint32_t kPreparedTag = 1;  ///< a thread's action has been prepared
-constexpr std::uint32_t kDoneTag = 2;      ///< a member is done, and its client is told
+constexpr std::uint32_t kDoneTag = 2;      ///< a member is done: notify its client
 constexpr std::uint32_t kPostTag = 3;      ///< a proxy posts a transfer
 constexpr std::uint32_t kArriveTag = 4;    ///< a proxy has seen an arrival
 constexpr std::uint32_t kHostTag = 5;      ///< the host has issued its next call
 
-/// Channels begin together, and drift apart by one action in so many: chosen once for all GPUs, with rings of 1 MiB to 16 GiB on
-/// A100, H100 and B200. Their slots end it.
+/// Channels begin together and then drift apart by one action per kActionsToDriftOne actions, up to their slots. The
+/// value is the same for all GPUs; it was chosen with rings of 1 MiB to 16 GiB on A100, H100 and B200.
 constexpr std::uint64_t kActionsToDriftOne = 100;
 
-/// A message's mark: the thread that sent it, the thread and lane that its arrival raises, and whether it does so at every
-/// member of the server.
+/// Mark of a message: its sending thread, the thread and lane that its arrival raises, and whether it raises this lane
+/// at every member of the server.
 constexpr unsigned kThreadBits = 24, kLaneBits = 15;
 constexpr std::uint64_t kThreadMask = (1u << kThreadBits) - 1;
 std::uint64_t pack(std::uint32_t from, std::uint32_t thread, std::uint32_t lane, bool everywhere) {
@@ -50,7 +50,7 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     spec_ = spec;
     group_ = &group;
     program_ = make_program(spec_, group);
-    // A reducing step sends the sum of what came and of its own.
+    // A reducing step reads two operands: the received data and its own.
     reads_operands_ = spec.operation == Operation::all_reduce || spec.operation == Operation::reduce_scatter;
   }
   if (reuse != nullptr && spec.launch < reuse->least_launch())
@@ -84,7 +84,7 @@ void Collective::enter(std::uint32_t member) {
   if (entered_++ == 0) first_entry_ = fabric_.now();
   last_entry_ = fabric_.now();
   if (causes_ != nullptr) causes_->on_entered(*this, member);
-  // Last at its instant and in the order of members: who entered first at one instant decides nothing.
+  // Starts come last at their instant, in the order of members. So the order of entries at one instant does not matter.
   if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member, Time());
   ++put_off_;
   fabric_.calendar().at_last(fabric_.now() + spec_.launch, turn(member, false), *this, kStartTag, member);
@@ -117,7 +117,7 @@ bool Collective::reuse() {
   if (reuse_ == nullptr) return false;
   const Time now = fabric_.now();
   reuse_->begin(*this);
-  // With somebody still to come, what the others do meanwhile is not known yet.
+  // If a member has not entered yet, the course key is not known.
   if (reuse_->followed() || !all_entered() || reuse_->quiet_from() > now) return false;
   if (const Course* course = reuse_->find(course_key())) {
     if (!course->apart) return false;
@@ -173,8 +173,8 @@ bool Collective::may_start(std::uint32_t number, const Action& action) {
   if (spec_.slots == 0) return true;
   bool room = true;
   for (const Transfer& t : action.transfers) {
-    // A CTA sends a sum on before it reads the next one. Its channels are apart in phase: one sum is read while one is sent.
-    // Between servers, the proxies of both ends have as many slots.
+    // A CTA sends a sum before it reads the next one. Channels differ in phase: one sum is read while another one is
+    // sent. Between servers, the proxies of both ends add as many slots again.
     const std::uint32_t member = number / program_->threads();
     const std::uint32_t most = t.kind == Transfer::Kind::reduce ? 2 : spec_.slots * (leaves_server(member, t) ? 2 : 1);
     for_each_lane(member, t, [&](Lane& to) {
@@ -212,8 +212,9 @@ Time Collective::copying(std::uint32_t member, std::uint32_t thread, const Actio
   Bytes copied = action.work_bytes;
   bool read = false;
   for (const Transfer& t : action.transfers) {
-    if (t.kind == Transfer::Kind::flag || !leaves_server(member, t)) continue;  // others are written while they leave
-    // To the proxies' buffers. A copy is a read and a store; what several get is read once.
+    if (t.kind == Transfer::Kind::flag || !leaves_server(member, t))
+      continue;  // inside a server, data is written while it leaves
+    // Copies to the buffers of the proxies. A copy is a read and a store; data for several receivers is read once.
     copied += read ? t.range.bytes / 2 : t.range.bytes;
     read = true;
   }
@@ -284,7 +285,8 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   }
   message.traffic_class = spec_.traffic_class;
   message.source_reads = reads_operands_ ? 2 : 1;
-  message.channel = spec_.channel + number % program_->threads();  // a slow writer does not hold up another thread's
+  message.channel =
+      spec_.channel + number % program_->threads();  // a slow writer does not delay the messages of other threads
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;
@@ -307,7 +309,7 @@ void Collective::complete(std::uint32_t number, const Action& action) {
       if (from.blocked == kNobody) continue;
       const std::uint32_t blocked = from.blocked;
       from.blocked = kNobody;
-      advance(blocked);  // describes another action into the same place: this one is not looked at any more
+      advance(blocked);  // overwrites action_, so `action` must not be used below
     }
   }
   if (signal_thread != Action::kNone) arrive(thread_of(member, signal_thread), signal_lane);
@@ -323,7 +325,7 @@ void Collective::add_ahead(std::uint32_t number, const Action& action) {
   const std::uint32_t member = number / program_->threads(), which = number % program_->threads();
   const Time own = writing(member, which, action), took = fabric_.now() - thread.sends_from;
   if (took <= own) return;
-  // Its own share of the wait is idle.
+  // The waiting channel itself is idle; the other channels work.
   const Time others = Time::fs((took - own).fs() / spec_.channels * (spec_.channels - 1));
   const Time whole = preparation(member, which, action) + own;
   const Time apart = sooner(Time::fs(whole.fs() / kActionsToDriftOne * thread.next), whole * spec_.slots);

@@ -1,9 +1,10 @@
-// Exchanges: phases in which every member sends something to every other and then waits for all of theirs.
+// Exchanges: in each phase, every member sends to every other member and then waits for the transfers of all of them.
 //
-// one_shot   the whole vector to everybody, each sums n copies.
-// two_shot   shard j to member j, which sums n copies and sends the result to everybody: serving engines' all-reduce.
-// direct     the halves of two_shot alone are reduce-scatter and all-gather; the root's vector to everybody is a broadcast.
-// Barriers, exchanges of flags, come before and after as the kernel has them.
+// one_shot   every member sends its whole vector to all members, and sums n copies.
+// two_shot   every member sends shard j to member j, which sums n copies and sends the result to all members. Serving
+//            engines use this for all-reduce.
+// direct     one half of two_shot: reduce-scatter or all-gather. A broadcast sends the root's vector to all members.
+// Some kernels have barriers (exchanges of flags) before and after these phases.
 #include <algorithm>
 
 #include "collective/program.h"
@@ -43,7 +44,7 @@ class Exchange final : public Program {
     if (phase == Phase::from_root && member != root_) return;
     for (std::uint32_t k = 1; k < members_; ++k) {
       const std::uint32_t to = (member + k) % members_;
-      const std::uint32_t lane = members_ - k - 1;  // where `to` counts what comes from here
+      const std::uint32_t lane = members_ - k - 1;  // the lane of `to` for transfers from this member
       switch (phase) {
         case Phase::flags: action.send_flag(to, 0, lane); break;
         case Phase::whole:
@@ -55,7 +56,7 @@ class Exchange final : public Program {
   }
 
  private:
-  /// Read and summed, or copied to its place, once the bytes of a phase are here.
+  /// Bytes that are read and summed, or copied, after a phase has arrived.
   Bytes work(std::uint32_t member, Phase phase) const {
     switch (phase) {
       case Phase::whole: return vector_.bytes * members_;

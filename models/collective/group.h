@@ -1,4 +1,4 @@
-// A group of GPUs as collectives see it.
+// Makes the Group of a collective from GPUs.
 #pragma once
 
 #include "collective/spec.h"
@@ -10,9 +10,9 @@ class Fabric;
 
 namespace railyard::collective {
 
-/// GPUs in rank order. Where ranks of a server do not follow each other, each run of them counts as a server.
+/// @param gpus  in rank order. If the ranks of a server are not contiguous, each contiguous run counts as a server.
 Group group_of(const std::vector<gpu::Gpu*>& gpus);
-/// Where the NVSwitches of every server multicast and reduce: makes the groups for it.
+/// Makes the multicast groups if the NVSwitches of every server can multicast and reduce.
 void add_multicast_groups(Group& group, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric);
 
 }  // namespace railyard::collective

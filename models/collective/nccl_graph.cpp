@@ -9,7 +9,7 @@ namespace railyard::collective {
 
 namespace {
 
-// GB/s of a channel, in the order in which they are tried: inside one server, and over several.
+// GB/s of a channel, in the order of the search: inside one server, and over several servers.
 using Speeds = std::vector<double>;
 const Speeds kIntra{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
 const Speeds kInter{48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12};
@@ -19,8 +19,8 @@ const Speeds kBlackwellIntra{90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
 const Speeds kBlackwellInter{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
 
 constexpr std::uint32_t kMostGraphChannels = 32, kMostHeads = 32;
-constexpr double kSlowestSpeed = 0.1;  // of the one ring that is used where no speed of the list fits
-/// A search that has found a graph goes on to the next speed while that is more than this share of the found one.
+constexpr double kSlowestSpeed = 0.1;  // of the single ring that is used if no speed of the list fits
+/// After a graph was found, the search tries the next speed only if it exceeds this share of the found speed.
 constexpr double kNextSpeedShare = 0.49;
 
 const Speeds& speeds_of(const NcclLinks& links) {
@@ -32,7 +32,8 @@ const Speeds& speeds_of(const NcclLinks& links) {
   }
 }
 
-/// Whether so many chains through all GPUs of a server fit its GPUs' links. The last GPU of a chain sends to no other GPU.
+/// Whether `channels` chains through all GPUs of a server fit the GPUs' links. The last GPU of a chain sends to no
+/// other GPU.
 bool chains_fit(const NcclLinks& links, std::uint32_t channels, double speed) {
   if (links.gpus == 1) return true;
   const bool each_is_last = links.nics >= links.gpus && !links.gpu_to_nic;
@@ -40,7 +41,7 @@ bool chains_fit(const NcclLinks& links, std::uint32_t channels, double speed) {
   return sending * speed <= links.gpu;
 }
 
-/// Rings of a speed that fit.
+/// Number of rings that fit at a speed.
 std::uint32_t rings_at(const NcclLinks& links, double speed) {
   std::uint32_t most = kMostGraphChannels;
   if (links.nics > 0) most = std::min(most, links.nics * static_cast<std::uint32_t>(links.nic / speed));
@@ -48,7 +49,8 @@ std::uint32_t rings_at(const NcclLinks& links, double speed) {
   return most;
 }
 
-/// Heads of a speed that fit: from the switch a GPU gets each head's slice, and as a head its own one's sum too.
+/// Number of heads that fit at a speed. A GPU receives the slice of each head from the switch, and as a head also the
+/// sum of its own slice.
 std::uint32_t heads_at(const NcclLinks& links, double speed) {
   std::uint32_t most = std::min(kMostHeads, links.gpus);
   if (links.nics > 0) most = std::min(most, speed <= links.nic ? links.nics : 0);
@@ -74,7 +76,7 @@ NcclGraph ring_graph(const NcclLinks& links) {
     if (best.channels * best.inter >= links.gpu) break;
   }
   if (best.channels == 0) return {1, kSlowestSpeed, kSlowestSpeed};
-  // Fast channels are split in two, because one CTA could not keep up with it. From Hopper on that CTA is faster.
+  // A fast channel is split in two, because one CTA cannot keep up with it. From Hopper on, a CTA is faster.
   const bool splits = best.intra >= 50 || links.generation <= NcclGeneration::ampere || best.channels <= 4;
   if (best.intra >= 25 && splits) {
     const std::uint32_t channels = std::min(2 * best.channels, kMostGraphChannels);
@@ -87,7 +89,7 @@ NcclGraph ring_graph(const NcclLinks& links) {
 NcclGraph tree_graph(const NcclLinks& links, const NcclGraph& rings) {
   NcclGraph tree = rings;
   if (links.nics == 0) return tree;
-  // With both ends of the network in two servers, a tree's links inside them carry up to twice as much.
+  // With two servers, the links of a tree inside a server carry up to twice the rate over the network.
   const Speeds& speeds = speeds_of(links);
   for (auto speed = speeds.rbegin(); speed != speeds.rend() && tree.intra < 2 * tree.inter; ++speed) {
     if (*speed <= tree.intra) continue;

@@ -1,15 +1,16 @@
-// In-switch collectives (NVLink SHARP). Every member is the head of a slice of the vector; chunk by chunk, on threads of their
-// own so that chunks overlap:
+// In-switch collectives (NVLink SHARP). Every member is the head of a slice of the vector. Each phase is a thread of
+// its own, so chunks overlap. For each chunk:
 //
-//   scatter    copy the chunk of every head to the multicast buffer, tell the heads
-//   reduce     (head) when all members have told: read the sum of all copies through the switch
-//   up, down   (nvls_tree) the heads of one slice, one per server, reduce over a binary tree and send the result down it
-//   multicast  (head) one store that the switch delivers to all members of the server
-//   gather     when every head's chunk is here: copy it to its place
+//   scatter    copy the chunk of every head to the multicast buffer, and send a flag to the heads
+//   reduce     (head) when the flags of all members are there: read the sum of all copies through the switch
+//   up, down   (nvls_tree) the heads of a slice, one per server, reduce up a binary tree and send the result down
+//   multicast  (head) one store, which the switch delivers to all members of the server
+//   gather     when the chunks of all heads are there: copy them to their place
 //
-// Over servers there are two trees, each for half the channels and bytes, so that no server is inside of both.
+// Over several servers there are two trees, each for half the channels and bytes. No server is an inner node of both.
 //
-// All-reduce moves S(1 + 1/n) per member and direction. All-gather has no scatter and reduce, reduce-scatter no multicast.
+// An all-reduce moves S(1 + 1/n) per member and direction. All-gather has no scatter and reduce; reduce-scatter has no
+// multicast.
 #include "collective/program.h"
 
 namespace railyard::collective {

@@ -1,8 +1,8 @@
-// Sends and receives: the all-to-all as NCCL builds it from them, and a message to the next member.
+// Sends and receives: NCCL's all-to-all, and a message to the next member.
 //
 // direct  a member sends to eight peers at a time, nearest first; each peer gets its share of the channels.
-// pxn     what goes to another server crosses NVLink first, to the member whose NIC is on the destination's rail; that one
-//         sends what all members of its server have for the destination as one message.
+// pxn     data for another server first crosses NVLink to the member whose NIC is on the rail of the destination. This
+//         member sends the data of all members of its server for the destination as one message.
 #include <algorithm>
 
 #include "collective/program.h"
@@ -11,7 +11,7 @@ namespace railyard::collective {
 
 namespace {
 
-// Operations that NCCL runs at a time in a kernel (src/enqueue.cc, works per batch).
+// Operations that NCCL runs at the same time in a kernel (src/enqueue.cc, works per batch).
 constexpr std::uint32_t kPeersAtATime = 8;
 
 class Direct final : public Program {
@@ -71,7 +71,7 @@ class Pxn final : public Program {
       action.send(to, kReceive, local_ - 1 + (here + servers_ - there) % servers_ - 1, range);
       return;
     }
-    // Other servers first, so that the NICs start early; the neighbours' own data last.
+    // Data for other servers comes first, so that the NICs start early. Data for members of the own server comes last.
     const std::uint32_t there = (here + index + 1) % servers_;
     for (std::uint32_t k = 1; k < local_; ++k) {
       const std::uint32_t neighbour = (me + k) % local_;
@@ -107,7 +107,7 @@ class SendRecv final : public Program {
     if (thread == 0) {
       action.send((member + 1) % members_, 1, 0, piece);
     } else {
-      action.wait(0, 1, index + 1);  // written where it belongs
+      action.wait(0, 1, index + 1);  // already at its final place: nothing to copy
     }
   }
 

@@ -98,8 +98,8 @@ BinaryTree BinaryTree::of(std::uint32_t size, std::uint32_t which) {
     if (which == 0) return node;
     return size % 2 == 0 ? size - 1 - node : (node + 1) % size;
   };
-  // Node k > 0 with lowest set bit b hangs below the node that has this bit cleared and the next one set; beyond the end,
-  // below the one with the bit cleared. Node 0 is the root and has one child.
+  // The parent of node k > 0 with lowest set bit b is k with this bit cleared and the next higher bit set. If that node
+  // does not exist, the parent is k with the bit cleared. Node 0 is the root and has one child.
   for (std::uint32_t k = 1; k < size; ++k) {
     const std::uint32_t bit = k & (~k + 1);
     std::uint32_t up = (k ^ bit) | bit << 1;

@@ -1,8 +1,9 @@
-// A collective as a dependency graph, written as one program per thread: a member has a few threads (bundles of CTAs that do
-// the same on as many channels), and a thread does its actions in order. An action waits until lanes of its thread have had
-// so many arrivals, moves bytes inside the GPU, and starts transfers; a transfer raises a lane of a thread when it has landed.
+// A collective as a dependency graph, written as one program per thread. A member has a few threads; a thread is a
+// bundle of CTAs, one per channel, that do the same. A thread does its actions in order. An action waits until lanes of
+// its thread have a given number of arrivals, then moves bytes inside the GPU, and then starts transfers. When a
+// transfer has landed, it raises a lane of a thread: one more arrival.
 //
-// Programs are functions of (member, thread, index), not lists, so that a ring over a thousand members costs counters only.
+// Programs are functions of (member, thread, index), not lists, so a ring over a thousand members needs only counters.
 // Graphs: NVIDIA/nccl src/device/{all_reduce,all_gather,reduce_scatter,sendrecv}.h and src/graph/trees.cc;
 // vllm-project/vllm csrc/custom_all_reduce.cuh (one-shot, two-shot).
 #pragma once
@@ -19,24 +20,24 @@ constexpr Bytes kFlagBytes = 16;
 
 struct Transfer {
   enum class Kind : std::uint8_t {
-    write,      ///< to `to`; raises its lane
-    flag,       ///< a write of kFlagBytes that no channel's rate limits
-    reduce,     ///< the switch sums the range of all members of the server and returns it here; raises the own lane
-    multicast,  ///< to every member of the server, this one included; raises the lane of all
+    write,      ///< to member `to`; raises a lane there
+    flag,       ///< a write of kFlagBytes, not limited by the rate of a channel
+    reduce,     ///< the switch returns the sum of the range over all members of the server; raises a lane of the sender
+    multicast,  ///< to every member of the server, including the sender; raises a lane at each of them
   } kind = Kind::write;
-  std::uint32_t to = 0;  ///< member; of reduce and multicast: ignored
+  std::uint32_t to = 0;  ///< member; ignored for reduce and multicast
   std::uint32_t thread = 0, lane = 0;
   Range range;  ///< payload, in the destination's buffer
 };
 
 struct Action {
   static constexpr std::uint32_t kNone = ~0u;
-  std::uint32_t first_lane = 0, lanes = 0;  ///< waits for each of these lanes of its thread ...
-  std::uint32_t arrivals = 0;               ///< ... to have had so many arrivals since the collective began
+  std::uint32_t first_lane = 0, lanes = 0;  ///< waits until each of these lanes of its thread ...
+  std::uint32_t arrivals = 0;               ///< ... has this number of arrivals since the collective began
   Bytes work_bytes = 0;                     ///< moved inside the GPU before the transfers start: copies, sums
-  bool continues = false;                   ///< the chunk of the thread's last action, whose step has been paid
+  bool continues = false;                   ///< same chunk as the previous action of the thread: no further step cost
   std::vector<Transfer> transfers;
-  std::uint32_t signal_thread = kNone;  ///< raises a lane of another of the member's threads when it is over
+  std::uint32_t signal_thread = kNone;  ///< at its end, raises a lane of this thread of the same member
   std::uint32_t signal_lane = 0;
 
   void clear() {
@@ -62,12 +63,12 @@ struct Action {
 class Program {
  public:
   virtual ~Program() = default;
-  std::uint32_t threads() const { return threads_; }  ///< of each member
-  std::uint32_t lanes() const { return lanes_; }      ///< of each thread
-  /// CTAs of a thread.
+  std::uint32_t threads() const { return threads_; }  ///< per member
+  std::uint32_t lanes() const { return lanes_; }      ///< per thread
+  /// Number of CTAs of a thread.
   virtual std::uint32_t channels(std::uint32_t thread) const = 0;
   virtual std::uint32_t actions(std::uint32_t member, std::uint32_t thread) const = 0;
-  /// Fills an action that is clear().
+  /// Fills `action`. @pre the action has been cleared with clear()
   virtual void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const = 0;
 
  protected:
@@ -77,12 +78,12 @@ class Program {
   std::uint32_t threads_, lanes_;
 };
 
-/// Why there is no such program (one sentence), or null: there is.
+/// The reason why there is no program for this (one sentence), or null if there is one.
 const char* unsupported(const CollectiveSpec& spec, const Group& group);
 /// @pre !unsupported(spec, group); the group outlives the program
 std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& group);
 
-// Each algorithm's own; make_program() chooses.
+// One function per algorithm; make_program() selects.
 std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_exchange(const CollectiveSpec& spec, const Group& group);
@@ -91,25 +92,26 @@ std::unique_ptr<Program> make_send_recv(const CollectiveSpec& spec, const Group&
 std::unique_ptr<Program> make_nvls(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_hierarchical(const CollectiveSpec& spec, const Group& group);
 
-/// How often a channel has to come back for its share of `bytes`, at most chunk_bytes each time.
+/// Number of rounds in which a channel moves its share of `bytes`, with at most chunk_bytes per round.
 inline std::uint32_t loops_of(const CollectiveSpec& spec, Bytes bytes, std::uint32_t channels) {
   if (spec.chunk_bytes == 0 || bytes == 0) return 1;
   return static_cast<std::uint32_t>(ceil_div(bytes, spec.chunk_bytes * channels));
 }
 
-/// The chains of members that rings and trees make of servers: by server, its members from member `entry` of it on and round.
-/// Every entry is another ring or tree, so that every member's NIC carries one.
+/// Chains of members for rings and trees: for each server, its members in cyclic order from member `entry` on. Each
+/// value of `entry` gives a different ring or tree, so that the NIC of every member carries one.
 std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry);
-/// How many entries differ: the members of the smallest server, one where there is one server.
+/// Number of different entries: the members of the smallest server; 1 if there is only one server.
 std::uint32_t entries_of(const Group& group);
 
-/// A binary tree over `size` nodes in which a node's subtree is a range: parent and children of each.
+/// A binary tree over `size` nodes, with parent and children of each node. Every subtree is a contiguous range of
+/// nodes.
 struct BinaryTree {
   static constexpr std::uint32_t kNone = ~0u;
   std::vector<std::uint32_t> parent;  ///< kNone: the root
   std::vector<std::vector<std::uint32_t>> children;
-  /// Two trees in which at most one node is inside of both, so that together they load every node alike.
-  /// @param which  0, or 1: the first one mirrored (even size) or shifted by one (odd size)
+  /// Two trees that together load every node equally: at most one node is an inner node of both.
+  /// @param which  0: the first tree; 1: the first tree mirrored (even size) or shifted by one (odd size)
   static BinaryTree of(std::uint32_t size, std::uint32_t which);
 };
 

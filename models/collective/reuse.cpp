@@ -8,7 +8,7 @@ namespace {
 
 using PortKey = std::pair<const transport::Device*, std::uint32_t>;
 
-/// @return whether its bytes may cross other ports, too
+/// @return whether bytes of this path may also cross other ports
 bool add_ports(std::vector<PortKey>& ports, const transport::Path& path,
                std::vector<transport::Meter*>* meters = nullptr) {
   bool spread = false;
@@ -29,7 +29,7 @@ void sort_unique(std::vector<PortKey>& ports) {
 }
 
 transport::PortCounters difference(const transport::PortCounters& now, const transport::PortCounters& before) {
-  transport::PortCounters d = now;  // its peak queue is taken as it is
+  transport::PortCounters d = now;  // the peak queue length stays absolute
   d.transactions -= before.transactions;
   d.payload_bytes -= before.payload_bytes;
   d.wire_bytes -= before.wire_bytes;
@@ -38,7 +38,7 @@ transport::PortCounters difference(const transport::PortCounters& now, const tra
   return d;
 }
 
-/// By time, one for each instant at which something changes.
+/// Sorts steps by time and joins those at the same instant.
 void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
   using Step = transport::MemoryCourse::Step;
   std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.after < b.after; });

@@ -1,14 +1,14 @@
-// Collectives that are simulated once and then replayed. On links that no other traffic can reach, a collective is a function of
-// its graph, its bytes, its members and the times at which they entered. If the links are quiet when it begins, an equal
-// collective takes the same course. A course records when each member was done, what the collective added to the counters of
-// its links, and what it took of its members' memories, step by step. A replay adds the same. Where the use of links is asked
-// for in the middle of a collective (Fabric::follow_charges), a course also records when each link was charged. A run gives the
-// same results whether its courses are replayed or simulated.
+// Collectives that are simulated once and then replayed. On links that no other traffic can reach, a collective is a
+// function of its graph, its bytes, its members and the times at which they entered. If the links are quiet when it
+// begins, an equal collective takes the same course. A course records when each member was done, what the collective
+// added to the counters of its links, and what it took of its members' memories, step by step. A replay adds the same.
+// Where the use of links is asked for in the middle of a collective (Fabric::follow_charges), a course also records
+// when each link was charged. A run gives the same results whether its courses are replayed or simulated.
 //
-// isolate() proves before the run which groups are alone on their links, from the routes of everything the workload can send. A
-// collective is simulated, not replayed, if a member is late, if its links are not quiet, or if a listener follows one of them;
-// and also if the next collective of the group may begin before all credits have returned, because a replay does not leave
-// those credits behind.
+// isolate() proves before the run which groups are alone on their links, from the routes of everything the workload can
+// send. A collective is simulated, not replayed, if a member is late, if its links are not quiet, or if a listener
+// follows one of them; and also if the next collective of the group may begin before all credits have returned, because
+// a replay does not leave those credits behind.
 #pragma once
 
 #include <map>
@@ -30,33 +30,35 @@ struct Course {
   bool apart = false;  ///< its links are quiet before the group's next collective can begin
 };
 
-/// The ports of one group of members, and the meters of their pairs, if nobody else's traffic can cross them.
+/// The courses of one group of members, with the group's ports and meters. No other traffic can cross these.
 class ReuseTable {
  public:
-  /// @param least_launch  no collective of the group begins sooner after a member of it has entered
+  /// @param least_launch  least time from the entry of a member to the begin of its collective, for all of the group
   ReuseTable(const transport::Fabric& fabric, std::vector<std::pair<transport::Device*, PortId>> ports,
              const std::vector<transport::Meter*>& meters, Time least_launch);
 
   Time least_launch() const { return least_launch_; }
-  /// From when on the links are quiet if nothing else comes, or an instant not after now; max: not known yet.
+  /// The instant from which the links are quiet if no traffic is added; not after now if they are quiet already; max if it
+  /// is not known yet.
   Time quiet_from() const;
-  /// Whether a listener follows one of the ports: it would miss what a replay leaves out.
+  /// Whether a listener follows one of the ports. A replay would hide events from it.
   bool followed() const;
   const Course* find(const CourseKey& key) const;
-  /// A collective of the group begins: one whose course was being kept is not alone any more.
+  /// A collective of the group begins. Another collective that is being recorded is no longer alone: its recording is
+  /// dropped.
   void begin(const Collective& collective);
-  /// The course of the one that has just begun is being kept; keep() follows when it is over.
+  /// The collective that has just begun is being recorded. keep() follows when it is over.
   void keeps(Collective& collective, Course& course, Time now);
-  /// @param took  from its first start until all were done, which is now
+  /// @param took  time from the first start until now, when all members are done
   void keep(const CourseKey& key, Course course, Time now, Time took);
 
-  /// Adds a course that begins now to the counters. @return its transactions over links
+  /// Adds a course that begins now to the counters. @return transactions over links in the course
   std::uint64_t replay(const Course& course, Time now);
 
  private:
   void stop_logs();
 
-  // What all of them may take of memory is bounded.
+  // Bounds of the memory for all courses.
   static constexpr std::size_t kMostCourses = 4096, kMostSteps = 1 << 22;
   const transport::Fabric& fabric_;
   std::vector<std::pair<transport::Device*, PortId>> ports_;
@@ -67,14 +69,14 @@ class ReuseTable {
   std::map<CourseKey, Course> courses_;
 };
 
-/// Members of a collective group, each of which takes part in one collective after the other.
+/// Members of a collective group. Each member takes part in one collective after the other.
 struct ReuseGroup {
   std::vector<transport::Window> members;
-  Time least_launch;  ///< of all their collectives
+  Time least_launch;  ///< least launch time of all collectives of the group
 };
 
-/// Makes a table for every group whose links no other pair of memories can reach; null for the others.
-/// @param others  (source, destination, class) of everything else that will be sent
+/// Makes a table for each group whose links no other traffic can reach; null for all other groups.
+/// @param others  (source, destination, class) of all other messages of the run
 std::vector<std::unique_ptr<ReuseTable>> isolate(
     transport::Fabric& fabric, const std::vector<ReuseGroup>& groups, std::uint8_t traffic_class,
     const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others);

@@ -1,10 +1,10 @@
-// Rings: step k of K, the member at position p sends chunk (p - k) mod n to the next, which may send on what it received in
-// step k-1, slice by slice. All-reduce K = 2(n-1): the first n-1 steps reduce, the others gather; all-gather and
-// reduce-scatter K = n-1. A broadcast goes down the chain piece by piece.
+// Rings. In step k of K, the member at position p sends chunk (p - k) mod n to the next member. It forwards data of
+// step k-1 slice by slice. An all-reduce has K = 2(n-1) steps: the first n-1 steps reduce, the other steps gather.
+// All-gather and reduce-scatter have K = n-1. A broadcast goes down the chain piece by piece.
 //
-// Inside a server all channels run alike and are one bundle (two where both directions are used). Over servers, there is a
-// bundle per member of a server: ring r enters each server at its member r and leaves it at the one before, so that every
-// member's NIC carries a ring in and a ring out.
+// Inside a server all channels are equal and form one bundle (two if both directions are used). Over several servers
+// there is one bundle per member of a server: ring r enters each server at member r and leaves it at the member before
+// r, so the NIC of every member carries one ring in and one ring out.
 #include <algorithm>
 
 #include "collective/program.h"

@@ -1,8 +1,8 @@
-// What a collective is: which operation, by which algorithm and protocol, over how many channels, and what each step costs
-// the SMs. Plain data. Who takes part is a Group; the dependency graph that follows from both is a Program (program.h).
+// The specification of a collective: operation, algorithm, protocol, number of channels, and the cost of each step on
+// the SMs. Plain data. A Group lists the members; a Program (program.h) is the dependency graph that follows from both.
 //
-// Sizes are those of nccl-tests: `bytes` is the vector of an all-reduce or broadcast, the gathered vector of an all-gather,
-// the scattered one of a reduce-scatter, a member's whole send buffer of an all-to-all, the message of a send/recv.
+// `bytes` counts as in nccl-tests: the vector of an all-reduce or broadcast, the gathered vector of an all-gather, the
+// scattered vector of a reduce-scatter, the whole send buffer of a member in an all-to-all, the message of a send/recv.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,26 @@ namespace railyard::collective {
 
 enum class Operation : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv };
 enum class Algorithm : std::uint8_t { ring, tree, nvls, nvls_tree, one_shot, two_shot, hierarchical, direct, pxn };
-/// NCCL's: Simple moves slots of data and then a flag; in LL every 8 B carry 8 B of flags, in LL128 every 120 B carry 8 B.
+/// NCCL's protocols. Simple moves slots of data and then a flag; LL adds 8 B of flags to every 8 B, LL128 8 B to every
+/// 120 B.
 enum class Protocol : std::uint8_t { simple, ll, ll128 };
 
-/// Whose rules choose algorithm and protocol, and whose kernels run.
+/// The library that chooses algorithm and protocol and provides the kernels.
 enum class Library : std::uint8_t { nccl, vllm, sglang, trtllm };
 
-/// Names as scenarios and tables write them, in the order of the enumerators.
+/// Names in scenarios and tables, in the order of the enumerators.
 extern const std::vector<const char*> kOperationNames, kAlgorithmNames, kProtocolNames, kLibraryNames;
-/// As names of jobs abbreviate an operation: AR, AG, RS, BC, A2A, SR.
+/// Abbreviation of an operation in the names of jobs: AR, AG, RS, BC, A2A, SR.
 const char* initials(Operation operation);
 
-/// What an action of a channel's CTA costs beyond what the fabric takes. All zero: SMs are free and infinitely fast.
+/// Cost of an action on the CTA of a channel, in addition to the time in the fabric. All zero: SMs are infinitely fast.
 struct StepCost {
-  Time step;             ///< every action: poll, barrier, issue, fence, flag; the CTA is held
-  Bytes line_bytes = 0;  ///< what a channel's threads move in one go; 0: no such grain
-  Time line;             ///< for each go after the first of a step
-  Rate channel_rate;     ///< payload that one channel moves; zero: no limit
+  Time step;             ///< per action: poll, barrier, issue, fence, flag; the CTA is held
+  Bytes line_bytes = 0;  ///< bytes that the threads of a channel move at once (a line); 0: no lines
+  Time line;             ///< for each line after the first one of a step
+  Rate channel_rate;     ///< payload rate of one channel; zero: no limit
   std::uint32_t wire_numerator = 1, wire_denominator = 1;  ///< bytes stored per byte of payload
-  Time network_send, network_receive;  ///< the proxies' part when a transfer leaves the server, at either end
+  Time network_send, network_receive;  ///< time of the proxy at each end, for transfers that leave the server
 
   auto key() const {
     return std::make_tuple(step, line_bytes, line, channel_rate.bytes_per_second(), wire_numerator, wire_denominator,
@@ -49,23 +50,23 @@ struct CollectiveSpec {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
   Bytes bytes = 0;
-  std::uint32_t root = 0;             ///< broadcast: the member that has it
-  std::uint32_t channels = 1;         ///< CTAs of a member
-  std::uint32_t slices = 1;           ///< per chunk: what is sent on as soon as it is there
-  Bytes chunk_bytes = 0;              ///< most that one channel moves in a step; 0: all at once
-  std::uint32_t slots = 0;            ///< transfers that a sender may be ahead of its receiver; 0: no limit
+  std::uint32_t root = 0;             ///< broadcast: the member that sends
+  std::uint32_t channels = 1;         ///< CTAs per member
+  std::uint32_t slices = 1;           ///< parts of a chunk; each part is forwarded as soon as it has arrived
+  Bytes chunk_bytes = 0;              ///< most bytes that one channel moves in a step; 0: no limit
+  std::uint32_t slots = 0;            ///< transfers by which a sender may be ahead of its receiver; 0: no limit
   std::uint32_t barriers_before = 0;  ///< one-shot and two-shot: exchanges of flags before the data
   std::uint32_t barriers_after = 0;
-  bool both_directions = false;  ///< ring: every other channel runs the other way round
+  bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
   bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
   std::uint32_t channel =
-      0;  ///< of its first thread's messages, the next thread's is one higher: those of one (class, destination, channel) keep their order
-  Time launch;  ///< from entering to the first action
-  Time host;    ///< a member is not done sooner after entering: calls from a slow host
+      0;        ///< of the messages of thread 0; thread t uses channel + t. Messages of one channel keep their order
+  Time launch;  ///< from the entry to the first action
+  Time host;    ///< least time from entry to end of a member: calls from a slow host
   StepCost cost;
 
-  /// All of it, to compare and to sort by.
+  /// All fields, to compare and to sort by.
   auto key() const {
     return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
                                           slots, barriers_before, barriers_after, both_directions, one_way,
@@ -74,28 +75,30 @@ struct CollectiveSpec {
   }
 };
 
-/// What the CTA of a channel takes of an SM: NCCL's kernels have up to 640 threads (512 in LL) of 96 registers
-/// (NVIDIA/nccl src/include/device.h and makefiles/common.mk, -maxrregcount=96), a serving engine's 512 threads of 64.
+/// Resources of an SM that the CTA of a channel occupies. NCCL's kernels have up to 640 threads (512 in LL) with 96
+/// registers (NVIDIA/nccl src/include/device.h and makefiles/common.mk, -maxrregcount=96); those of serving engines
+/// have 512 threads with 64 registers.
 gpu::CtaFootprint cta_of(const CollectiveSpec& spec);
 
-/// Who takes part: memories in rank order, and the server of each. Members of a server follow each other.
+/// The members of a collective: their memories in rank order, and the server of each. Members of a server are
+/// contiguous.
 struct Group {
   std::vector<transport::Window> members;
-  std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: all in one
+  std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: one server
   std::vector<transport::GroupId>
-      multicast_group;  ///< by server: the fabric's group of its members (NVLS); empty: none
+      multicast_group;  ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(members.size()); }
   std::uint32_t servers() const { return server.empty() ? 1 : server.back() + 1; }
   std::uint32_t server_of(std::uint32_t member) const { return server.empty() ? 0 : server[member]; }
-  /// Members per server if that is the same in all; otherwise 0.
+  /// Members per server if this number is the same for all servers; otherwise 0.
   std::uint32_t members_per_server() const;
 };
 
-/// A piece of a vector.
+/// A range of a vector.
 struct Range {
   Bytes offset = 0, bytes = 0;
-  /// Part `index` of `parts`, as even as possible: the first ones are a byte longer.
+  /// Part `index` of `parts`. Parts differ by at most one byte; longer parts come first.
   Range part(std::uint64_t parts, std::uint64_t index) const {
     const Bytes each = bytes / parts, more = bytes % parts;
     return {offset + each * index + (index < more ? index : more), each + (index < more ? 1 : 0)};

@@ -1,7 +1,8 @@
-// Trees: what is reduced goes up, what is reduced already comes down, chunk by chunk, both at once on threads of their own.
-// Inside a server the members form a chain. The first members of the chains form two binary trees, each for half the channels,
-// so that a server that is inside one tree is a leaf of the other. Over servers there is such a pair for every member of a
-// server that a chain can start at, so that every member's NIC carries its share, as in rings.
+// Trees. Partial sums go up and results come down, chunk by chunk; both directions are threads of their own and
+// overlap. Inside a server the members form a chain. The first members of the chains form two binary trees, each for
+// half the channels. A server that is an inner node of one tree is a leaf of the other. Over several servers there is
+// such a pair of trees for every member at which a chain can start, so that the NIC of every member carries its share,
+// as in rings.
 #include <algorithm>
 
 #include "collective/program.h"

@@ -14,8 +14,8 @@ namespace railyard::collective {
 
 namespace {
 
-// ---- NCCL's own constants (v2.29.2, with which the open tables of Hopper and Blackwell were measured): what it chooses with.
-// Arrays over protocols are [Simple, LL, LL128], as the enum.
+// ---- NCCL's own constants for its choice (v2.29.2, the version of the open tables for Hopper and Blackwell).
+// Arrays over protocols are [Simple, LL, LL128], as in the enum.
 
 constexpr std::size_t kProtocols = 3;
 using PerProtocol = std::array<double, kProtocols>;
@@ -29,30 +29,31 @@ struct HopUs {
 constexpr HopUs kNvlinkHopUs{{4.0, 0.6, 1.25}, {3.4, 0.6, 1.9}, 25, 25};
 constexpr HopUs kPcieHopUs{{4.0, 1.0, 1.9}, {5.7, 1.0, 2.5}, 0, 0};
 constexpr HopUs kNetworkHopUs{{14, 5.0, 8.5}, {14, 2.7, 4.0}, 18, 20.9};
-// Per inner hop where a ring crosses servers, by whose CPUs: Intel's and others', AMD's. Three times for Simple.
+// Per inner hop of a ring across servers, by CPU: Intel and others, AMD. Simple: three times this.
 constexpr double kNetworkOverheadUs[2] = {1, 2};
-// Rings across servers have a plateau: of an all-reduce in Simple from so many bytes a channel and rank on, latency counts more.
+// Rings across servers have a plateau: in Simple, from kPlateauBytes per channel and rank on, the latency of an
+// all-reduce counts more.
 constexpr double kPlateau = 1.4, kVoltaPlateau = 1.9;
 constexpr Bytes kPlateauBytes = 64;
 
-// What a proxy takes to see a slot and post it, at either end: NCCL plans with 1 us a step on Intel hosts and 2 us on AMD ones,
-// more where a flag follows the data.
+// Time of a proxy, at each end, to see a slot and post it. NCCL plans with 1 us per step on Intel hosts and 2 us on AMD
+// hosts, and with more if a flag follows the data.
 constexpr double kProxyUs = 2, kSimpleProxyUs = 4;
 
-// By generation and [one server, two, more].
+// By generation and [one server, two servers, more].
 constexpr double kLlMostGbPerS[4] = {39, 87.7, 141, 282};  // one server
 constexpr double kRingLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {34.5, 34.6, 34.5}};
 constexpr double kTreeLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
 constexpr double kTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
 constexpr double kNvlsTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}};
 constexpr double kNvlsEfficiency[4] = {0, 0, 0.85, 0.74};
-// LL between servers: by whose CPUs (Intel's and others', AMD's), and [two servers, more].
+// LL between servers: by CPU (Intel and others, AMD), and [two servers, more].
 constexpr double kLlNetworkMostGbPerS[2][2] = {{39, 20.4}, {22.5, 19}};
-// A tree that takes both its children in at one GPU: of servers with one.
+// For servers with one GPU: this GPU receives from both children of the tree.
 constexpr double kPlainTreeShare = 0.85;
 constexpr double kNever = 1e30;
-// A single tree is slower in the middle of the size range than its bandwidth says; by floor(log2(bytes / 64)). Trees use one
-// fewer than in-switch trees.
+// Correction for the middle of the size range, in which a single tree is slower than its bandwidth; by floor(log2(bytes
+// / 64)). Trees use one entry fewer than in-switch trees.
 constexpr std::uint32_t kTreeSizes = 23, kNvlsTreeSizes = 24;
 constexpr double kTreeCorrection[kProtocols][kNvlsTreeSizes] = {
     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
@@ -65,15 +66,16 @@ double pcie_gb_per_s(std::uint32_t generation) { return 3.0 * std::pow(2, static
 constexpr std::uint32_t kMostThreads[kProtocols] = {512, 512, 640};
 constexpr std::uint32_t kThreadThreshold[kProtocols] = {64, 8, 8};  // bytes per thread; LL rings: times the ranks
 constexpr std::uint32_t kLeastThreads = 64;
-// What a step of one channel moves: in Simple a chunk of four slots of 512 KiB, in two slices, where a ring reduces, scatters or
-// gathers, and one slot elsewhere; the data of a slot in LL and LL128. Eight slots lie between two neighbours.
+// Bytes that a step of one channel moves. Simple: a chunk of four slots of 512 KiB, in two slices, if a ring reduces,
+// scatters or gathers; otherwise one slot. LL and LL128: the data of one slot. There are eight slots between two
+// neighbours.
 constexpr Bytes kSimpleSlotBytes = 512 << 10, kLlSlotBytes = 32 << 10, kLl128SlotBytes = 576'000;
 constexpr std::uint32_t kRingSlots = 4, kRingSlices = 2, kSlots = 8;
 constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeFarChunkBytes = 64 << 10;
 constexpr std::uint32_t kBlackwellNvlsTreeChannels = 32;
-constexpr Bytes kLlPointToPointBytes = 32 << 10;  // for a peer; two channels serve small messages
+constexpr Bytes kLlPointToPointBytes = 32 << 10;  // per peer; small messages use two channels
 constexpr std::uint32_t kChannelsPerPeer = 16;
-// Data that a thread moves in one go: a line of LL, eight words of LL128 less their flags.
+// Data that a thread moves at once: a line of LL; eight words of LL128 without their flags.
 constexpr Bytes kLlLineBytesPerThread = 8, kLl128LineBytesPerThread = 60;
 
 std::size_t scale_of(std::uint32_t servers) { return servers == 1 ? 0 : servers == 2 ? 1 : 2; }
@@ -84,7 +86,7 @@ std::uint32_t log2_of(std::uint64_t value) {
   return log2;
 }
 
-/// What a search for graphs shares out.
+/// The links that a search for graphs divides among channels.
 NcclLinks links_of(const Site& site) {
   const gpu::GpuDatasheet& gpu = *site.gpu;
   const double pcie = pcie_gb_per_s(gpu.pcie.generation) * gpu.pcie.lanes / 16;
@@ -98,7 +100,7 @@ NcclLinks links_of(const Site& site) {
   return links;
 }
 
-/// Rings inside one server have the datasheet's channels, which are what runs over PCIe and NVLink bridges, too.
+/// Rings inside one server use the number of channels in the datasheet, also over PCIe and NVLink bridges.
 NcclGraph rings_of(const Site& site, const NcclLinks& links) {
   NcclGraph rings = ring_graph(links);
   if (site.servers > 1) return rings;
@@ -108,7 +110,7 @@ NcclGraph rings_of(const Site& site, const NcclLinks& links) {
   return rings;
 }
 
-/// What two servers reach together is planned as one server's; more are planned with the network's share.
+/// NCCL plans two servers with the rate inside a server, and more servers with the rate of the network.
 double planned_gb_per_s(const Site& site, const NcclGraph& graph) {
   return graph.channels * (site.servers <= 2 ? graph.intra : graph.inter);
 }
@@ -118,7 +120,7 @@ double ll_most_gb_per_s(const Site& site, NcclGeneration generation) {
   return kLlNetworkMostGbPerS[site.amd_hosts ? 1 : 0][site.servers == 2 ? 0 : 1];
 }
 
-/// CTAs of rings and trees.
+/// Number of CTAs of rings and trees.
 std::uint32_t most_channels(const Site& site) {
   const std::uint32_t most = std::max(1u, site.gpu->collective.channels);
   if (site.servers == 1) return most;
@@ -141,7 +143,7 @@ double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
   if (protocol == Protocol::ll128) gb_per_s = std::min(0.92 * gb_per_s, graph.channels * kRingLl128GbPerS[g][scale]);
   double latency_us = kRingBaseUs[p];
   if (broadcast && site.servers == 1) {
-    latency_us += hop.ring[p];  // where all channels go the same way round
+    latency_us += hop.ring[p];  // if all channels run in the same direction
   } else if (broadcast) {
     latency_us += steps * (protocol == Protocol::simple ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
   } else {
@@ -157,7 +159,7 @@ double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
   return latency_us + static_cast<double>(bytes) * steps / (1000 * gb_per_s * n);
 }
 
-/// What is left of a tree's bandwidth at a size.
+/// Share of a tree's bandwidth that NCCL expects at a size.
 double tree_share(Protocol protocol, Bytes bytes, std::uint32_t sizes) {
   const std::uint32_t size = log2_of(bytes / 64);
   return bytes >= 64 && size < sizes ? kTreeCorrection[static_cast<std::size_t>(protocol)][size] : 1;
@@ -182,7 +184,7 @@ double tree_us(const Site& site, Bytes bytes, Protocol protocol) {
   return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
 }
 
-/// An all-reduce in the switches.
+/// Planned time of an all-reduce in the switches.
 double nvls_us(const Site& site, Bytes bytes, Algorithm algorithm) {
   const NcclLinks links = links_of(site);
   const NcclGraph graph = nvls_graph(links);
@@ -214,13 +216,13 @@ double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm,
   }
 }
 
-/// CTAs of in-switch kernels.
+/// Number of CTAs of in-switch kernels.
 std::uint32_t nvls_channels(const Site& site) {
   const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
   return blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : std::max(1u, site.gpu->collective.nvls_channels);
 }
 
-/// What NCCL would consider here.
+/// Whether NCCL considers this combination.
 bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol protocol) {
   const NcclGeneration g = nccl_generation(site.gpu->architecture);
   if (protocol == Protocol::ll128 && (!site.nvlink || g == NcclGeneration::volta)) return false;
@@ -229,7 +231,7 @@ bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol proto
     case Algorithm::tree: return op == Operation::all_reduce;
     case Algorithm::nvls:
     case Algorithm::nvls_tree:
-      // Gathers use the switch with registered buffers only, which nccl-tests has not.
+      // All-gathers use the switch only with registered buffers; nccl-tests does not register them.
       return protocol == Protocol::simple && op == Operation::all_reduce && site.multicast &&
              kNvlsEfficiency[static_cast<std::size_t>(g)] > 0 && site.ranks / site.servers > 2 &&
              (algorithm == Algorithm::nvls) == (site.servers == 1);
@@ -239,7 +241,7 @@ bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol proto
 
 Time us(double value) { return Time::seconds(value * 1e-6); }
 
-/// The steps of a protocol on this GPU.
+/// Cost of the steps of a protocol on this GPU.
 StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t threads) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   const double width = static_cast<double>(threads) / kMostThreads[static_cast<std::size_t>(protocol)];
@@ -272,7 +274,7 @@ Time launch_of(const Request& request, const Site& site, double width) {
   return us((request.in_graph ? c.graph_launch_us : c.launch_us) + c.wide_launch_us * width);
 }
 
-/// NCCL's sends and receives: each peer has its share of the channels.
+/// NCCL's sends and receives: each peer gets its share of the channels.
 void plan_point_to_point(CollectiveSpec& spec, const Request& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   const bool to_all = spec.operation == Operation::all_to_all;
@@ -288,13 +290,13 @@ void plan_point_to_point(CollectiveSpec& spec, const Request& request, const Sit
   spec.launch = launch_of(request, site, 1) + us(c.p2p_launch_us);
 }
 
-/// A chunk is halved until a channel's share of the bytes is that many chunks, but not below `least`.
+/// Halves a chunk until a channel's share of the bytes has at least `chunks` chunks, but not below `least`.
 Bytes halved(Bytes chunk, Bytes of_channel, double chunks, Bytes least) {
   while (chunk > least && static_cast<double>(of_channel / chunk) < chunks) chunk /= 2;
   return chunk;
 }
 
-/// The chunk of a tree in LL128, by depth and members of a server.
+/// The chunk of a tree in LL128, by depth and number of members per server.
 Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
   const double per_server = static_cast<double>(site.ranks) / site.servers;
   const double steps = 1 + std::floor(std::log2(site.servers)) + 0.1 * per_server;
@@ -302,7 +304,7 @@ Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
   return halved(chunk, of_channel, steps * 16 / per_server, 32 << 10);
 }
 
-/// The chunk of in-switch kernels: smaller ones where each head of each channel would have but a few.
+/// The chunk of in-switch kernels: smaller if each head of each channel would have only a few chunks.
 Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
   const Bytes heads = std::max(1u, site.ranks / site.servers);
   struct Rule {
@@ -357,7 +359,7 @@ void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group,
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
                                                      : kLl128SlotBytes;
     if (spec.operation == Operation::broadcast) {
-      // Every line has its own flag, so that a chain passes on what its threads move in one go before the chunk is whole.
+      // Every line has a flag of its own, so a chain forwards each line before the chunk is complete.
       const Bytes go =
           (plan.protocol == Protocol::ll ? kLlLineBytesPerThread : kLl128LineBytesPerThread) * plan.threads;
       const Bytes chunk = std::min(spec.chunk_bytes, of_channel);
@@ -369,34 +371,37 @@ void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group,
                           static_cast<double>(plan.threads) / kMostThreads[static_cast<std::size_t>(plan.protocol)]);
 }
 
-/// Where a serving engine's own kernel ends: larger vectors, other operations and other servers are NCCL's.
+/// Largest vector of a serving engine's own kernel. NCCL runs larger vectors, other operations and several servers.
 constexpr Bytes kCustomMostBytes = 8 << 20;
-// One shot up to here, by ranks (vllm-project/vllm csrc/custom_all_reduce.cuh); two ranks always.
+// Largest vector of a one-shot all-reduce, by ranks (vllm-project/vllm csrc/custom_all_reduce.cuh); always with two
+// ranks.
 Bytes one_shot_most(std::uint32_t ranks) {
   return ranks <= 2 ? kCustomMostBytes : ranks <= 4 ? (512 << 10) - 1 : (256 << 10) - 1;
 }
-// TensorRT-LLM's one-shot kernel has workspace for this much; beyond it leaves to NCCL (its times are NCCL's there).
+// The workspace of TensorRT-LLM's one-shot kernel. Above this size TensorRT-LLM uses NCCL.
 Bytes trtllm_most(std::uint32_t ranks) { return ranks <= 2 ? 4 << 20 : ranks <= 4 ? 1 << 20 : 256 << 10; }
 
 bool has_custom_kernel(const Request& request, const Site& site) {
   return request.library != Library::nccl && request.operation == Operation::all_reduce && site.servers == 1 &&
          request.bytes <= (request.library == Library::trtllm ? trtllm_most(site.ranks) : kCustomMostBytes) &&
-         (site.nvlink || site.ranks <= 2);  // over PCIe they serve pairs only
+         (site.nvlink || site.ranks <= 2);  // over PCIe the custom kernels serve only two ranks
 }
 
 void plan_custom(CollectiveSpec& spec, const Request& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   const bool one_shot = request.library == Library::trtllm || request.bytes <= one_shot_most(site.ranks);
   spec.algorithm = request.algorithm.value_or(one_shot ? Algorithm::one_shot : Algorithm::two_shot);
-  spec.protocol = Protocol::ll;  // data or flags that are polled, no fence
+  spec.protocol = Protocol::ll;  // data or flags are polled, without a fence
   spec.channels = c.channels;
   if (spec.algorithm == Algorithm::one_shot) {
-    // vLLM's kernel begins and ends with an exchange of flags; the others write data that carries its own.
+    // vLLM's kernel begins and ends with an exchange of flags. In the kernels of the other engines the data carries its
+    // flags.
     if (request.library == Library::vllm) spec.barriers_before = spec.barriers_after = 1;
     spec.cost.step = Time::nanoseconds(c.custom_step_ns);
   } else {
-    // Three actions, each with a fence as in NCCL's Simple: what was written must be seen before the flag is. The engines' kernels
-    // read what these write, so an action stands for a barrier and a round trip; that is what the open rows take.
+    // Three actions, each with a fence as in NCCL's Simple: the data must be visible before the flag. The kernels of
+    // the engines read data that these actions write, so an action stands for a barrier and a round trip. This fits the
+    // open measurements.
     spec.cost.step = Time::nanoseconds(c.simple_step_ns);
   }
   spec.cost.channel_rate = Rate::bytes_per_second(static_cast<std::uint64_t>(c.custom_gb_per_s * 1e9) / c.channels);
@@ -417,7 +422,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
       site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(gpus[i]->window());
   site.multicast = !group.multicast_group.empty();
   site.amd_hosts = gpus.front()->has_amd_host();
-  std::set<const transport::Device*> nics;  // the senders'
+  std::set<const transport::Device*> nics;  // of the senders
   for (std::uint32_t m = 0; m < group.size() && site.servers > 1 && group.server_of(m) == 0; ++m) {
     const transport::Path path = fabric.path(group.members[m], group.members.back(), 0);
     const std::vector<transport::Hop>& hops = path.lanes.front().hops;
