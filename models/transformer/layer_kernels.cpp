@@ -9,7 +9,7 @@
 namespace railyard::transformer {
 namespace {
 
-constexpr double kMinimumActivationBytes = 2;  // activations stay in 16 bits between kernels of a narrower model
+constexpr double kMinimumActivationBytes = 2;  // activations between kernels have 16 bits, even in narrower models
 
 }  // namespace
 
@@ -121,7 +121,7 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
       return l.is_head == is_head && std::strcmp(l.kernel, kernel.name) == 0;
     });
     if (layer == std::end(kProfileLayers)) {
-      result.add(kernel.name, kernel.time);  // attention, which is read over more than one quantity
+      result.add(kernel.name, kernel.time);  // attention: its tables have more than one quantity
       continue;
     }
     const auto& table = layer->per_sequence ? profile_->per_sequence : profile_->dense;
@@ -215,7 +215,7 @@ void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const ch
 Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
   Segment segment;
   constexpr double kTensors =
-      4;  // reads the output's gradient, the input and the residual's gradient, writes that of both
+      4;  // reads the gradients of output and residual, and the input; writes the gradient of input and residual
   for (std::uint32_t i = 0; i < norms(part); ++i)
     add_elementwise(segment, "rmsnorm_dgrad", kTensors * static_cast<double>(tokens) * model_.hidden);
   return segment;
@@ -235,7 +235,7 @@ Segment LayerTimer::attention_backward(const LayerPass& pass) {
 
 void LayerTimer::add_mlp_backward(Segment& segment, const Experts& e, std::uint64_t width) {
   add_gemm_backward(segment, "down_dgrad", "down_wgrad", e.rows, model_.hidden, width, e.active);
-  // The gradient of the product, its factors (or the one input), and their gradients.
+  // The gradient of the result, the two factors (or the one input), and their gradients.
   add_elementwise(segment, "activation_dgrad",
                   static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * width));
   add_gemm_backward(segment, "gate_up_dgrad", "gate_up_wgrad", e.rows, projections() * width, model_.hidden, e.active);

@@ -1,29 +1,32 @@
-// The kernels of one decoder layer on one tensor-parallel rank, cut where the rank has to meet its peers: the
+// The kernels of one decoder layer on one tensor-parallel rank, divided where the rank must meet its peers: the
 // attention segment and the MLP segment each end in an all-reduce of hidden_bytes(tokens). Prefill and decode differ
-// in their attention only.
+// only in attention.
 //
-//   attention: rmsnorm (with the residual of the segment before), qkv [h x (a + 2g)d / tp], qk_norm where there is one,
-//              rotary (with the KV write; the write alone where positions are learned), attention, o_proj [ad / tp x h]
+//   attention: rmsnorm (with the residual of the previous segment), qkv [h x (a + 2g)d / tp], qk_norm if the model has
+//   it,
+//              rotary (with the KV write; only the write if positions are learned), attention, o_proj [ad / tp x h]
 //   MLP:       rmsnorm, gate_up [h x 2f / tp], activation, down [f / tp x h]
 //   experts:   rmsnorm, router [h x E] on every rank, top_k, permute, grouped gate_up, activation, grouped down,
-//              combine; every expert is sharded by tp, and an expert sees its even share of the routed rows; experts that
-//              every token passes follow as an MLP
+//              combine; every expert is sharded by tp and gets an even share of the routed rows; shared experts follow
+//              as an MLP
 //
-// Models whose attention and MLP share a norm have none in the MLP; where both are normed behind as well, the norm behind runs
-// in front of the next segment, after the all-reduce. Layers may differ: `kind` counts the model's kinds of layers.
+// In models whose attention and MLP share a norm, the MLP has no norm. In models with a norm after each part, this norm
+// runs before the next segment, after the all-reduce. Layers may differ: `kind` is an index of the model's kinds of
+// layers.
 //
-// Backward, each projection of m rows becomes two products of the same FLOPs, the gradient of its input (dgrad) and that of its
-// weights (wgrad, added up in 32 bits); attention computes its scores again; elementwise kernels read the output's gradient and
-// their own inputs and write those inputs' gradients. What the weights of a norm get is too little to count.
+// Backward, each projection of m rows becomes two products with the same FLOPs: the gradient of its input (dgrad) and
+// of its weights (wgrad, summed in 32 bits). Attention recomputes its scores. Elementwise kernels read the gradient of
+// the output and their own inputs, and write the gradients of these inputs. Gradients of norm weights are too small to
+// count.
 //
 //   MLP:       down dgrad, wgrad, activation, gate_up dgrad, wgrad
 //   experts:   combine, the same grouped, permute, router dgrad, wgrad
 //   attention: o_proj dgrad, wgrad, attention, rotary, qkv dgrad, wgrad
 //
-// Models whose dtype is narrow (fp8, fp4) are taken to have static scales: quantising activations costs no kernel of its own.
-// Where a config's weights have a format with dynamic scales, a kernel in front of each of their products finds the scales of its
-// rows. Weights in a type that the tensor cores lack (fp8 on A100) are widened to the model's dtype in the product, as vLLM's
-// Marlin kernels do.
+// Models with a narrow dtype (fp8, fp4) are assumed to have static scales, so quantising activations needs no extra
+// kernel. If the config gives weights a format with dynamic scales, a kernel before each of their products finds the
+// scales of its rows. Weights in a type that the tensor cores lack (fp8 on A100) are widened to the model's dtype in
+// the product, as in vLLM's Marlin kernels.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +52,11 @@ struct NamedKernel {
 struct Segment {
   std::vector<NamedKernel> kernels;
   double seconds = 0;
-  double flops = 0;  ///< of this rank
+  double flops = 0;  ///< FLOPs of this rank
   double bytes = 0;  ///< HBM traffic of this rank
 
   void add(const char* name, const gpu::KernelTime& time);
-  /// As an SM array runs it; null where there are none.
+  /// The kernels as a chain for an SM array; null if there are none.
   gpu::SharedChain chain() const;
   void append(const Segment& next);
 };
@@ -62,28 +65,28 @@ struct Segment {
 struct LayerPass {
   std::vector<gpu::AttentionSequence> prefills;  ///< chunks of prompts, or whole sequences of a training step
   std::vector<gpu::AttentionSequence> decodes;   ///< one token each, or a few, over a paged cache
-  std::uint32_t kind = 0;                        ///< of the model's layers
+  std::uint32_t kind = 0;                        ///< kind of layer
 
   std::uint64_t tokens() const;
 };
 
-/// Whether a GPU multiplies in the weights' type; otherwise the kernel widens them to the model's.
+/// Whether a GPU multiplies in the type of the weights. Otherwise the kernel widens them to the model's dtype.
 bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu);
 
 enum class LayerPart : std::uint8_t { attention, mlp };
 
-/// @pre tp divides the query heads. The timer is shared, and must outlive this.
+/// @pre tp divides the query heads; the timer, which may be shared, outlives this object
 class LayerTimer {
  public:
-  /// @param profile  measured times that forward kernels take instead of the formulas'; may be null
+  /// @param profile  measured times that replace the formulas in forward kernels; may be null
   LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer,
              std::shared_ptr<const LayerProfile> profile = nullptr);
 
-  /// Of GPUs that have long been at their power limit, as in training; otherwise products are bursts.
+  /// Steady: the GPU has been at its power limit for long, as in training. Otherwise products are bursts.
   void set_steady(bool steady) { steady_ = steady; }
 
   // Pieces of a layer; layer_plan.h puts them together.
-  /// Norms in front of a part, which may run on other tokens than the part (sequence parallelism).
+  /// Norms before a part. They may run on fewer tokens than the part (sequence parallelism).
   Segment norm(LayerPart part, std::uint64_t tokens);
   Segment attention_body(const LayerPass& pass);
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
@@ -91,7 +94,7 @@ class LayerTimer {
   Segment attention_backward(const LayerPass& pass);
   Segment mlp_backward(std::uint64_t tokens, std::uint32_t kind = 0);
 
-  /// Before the first layer: this rank's rows of the vocabulary.
+  /// Before the first layer: lookup in this rank's rows of the vocabulary.
   Segment embedding(std::uint64_t tokens);
   /// After the last layer: final norm, LM head [h x V / tp] and sampling of `rows` positions (1 for a prompt's last
   /// chunk, the batch in decode).
@@ -100,17 +103,17 @@ class LayerTimer {
   /// Experts that `tokens` tokens reach when routed evenly: E (1 - (1 - k/E)^tokens), rounded; 0 for a dense model.
   std::uint32_t active_experts(std::uint64_t tokens) const;
 
-  /// Null: formulas.
+  /// Null: times come from formulas.
   const LayerProfile* profile() const { return profile_.get(); }
-  /// What it was asked for outside of what it measured.
+  /// Requests outside the measured range of the profile.
   const ProfileUse& profile_use() const { return profile_use_; }
 
  private:
-  /// Of one rank, when tokens are routed evenly.
+  /// The experts of one rank, if tokens are routed evenly.
   struct Experts {
     std::uint64_t routed;  ///< rows over all experts
-    std::uint32_t active;  ///< experts with any
-    std::uint64_t rows;    ///< of each of these
+    std::uint32_t active;  ///< experts with at least one row
+    std::uint64_t rows;    ///< rows of each active expert
   };
   Experts experts(std::uint64_t tokens) const;
   std::uint32_t norms(LayerPart part) const {
@@ -118,7 +121,7 @@ class LayerTimer {
   }
   /// Width of a dense layer's MLP on this rank.
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
-  /// With the profile's times for so many tokens or sequences, where there is a profile.
+  /// The segment with times from the profile for x tokens or sequences; `formula` if there is no profile.
   Segment measured(const Segment& formula, double x, bool is_head = false);
   gpu::KernelTime attention(const std::vector<gpu::AttentionSequence>& sequences, std::uint32_t kind,
                             gpu::KernelOp op) const;
@@ -127,10 +130,10 @@ class LayerTimer {
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
   void add_mlp_backward(Segment& segment, const Experts& rows, std::uint64_t width);
   void add_norm(Segment& segment, std::uint64_t tokens);
-  /// A kernel over rows of the model's data type: a norm with its residual, the MLP's activation, embedding or sampling.
+  /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
   void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width);
   std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }
-  /// Matrices that the first half of the MLP multiplies by.
+  /// Number of matrices in the first half of the MLP.
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
@@ -138,7 +141,7 @@ class LayerTimer {
   void add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n,
                          std::uint64_t k, std::uint32_t groups = 1);
   void add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer);
-  /// `elements` just written or soon read by a neighbouring kernel, in the model's data type
+  /// `elements` in the model's data type; the previous kernel wrote them or the next kernel reads them
   void add_elementwise(Segment& segment, const char* name, double elements);
 
   ModelShape model_;

@@ -8,7 +8,7 @@ namespace {
 
 using collective::Operation;
 
-/// Collects steps; without a timer the collectives alone.
+/// Collects steps; without a timer only the collectives.
 class Plan {
  public:
   Plan(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split)
@@ -44,11 +44,11 @@ class Plan {
   void add(LayerPart part, Operation operation) {
     if (split_.tp > 1) steps_.push_back({part, {}, operation, vector_});
   }
-  /// In front of what needs every token.
+  /// Before a part that needs all tokens.
   void gather(LayerPart part) {
     if (split_.sequence_parallel) add(part, Operation::all_gather);
   }
-  /// Behind what leaves partial sums of every token.
+  /// After a part that leaves partial sums of all tokens.
   void reduce(LayerPart part) {
     add(part, split_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce);
   }

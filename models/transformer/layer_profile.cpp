@@ -42,7 +42,7 @@ double ProfileSurface::at(double x, double y, const std::string& what_x, const s
                           ProfileUse& use) const {
   const auto above = curves_.lower_bound(x);
   if (above != curves_.end() && above->first == x) return above->second.at(y, what_y, use);
-  // The curves on both sides of x, or the last two, read at y make a curve over x.
+  // Two curves, on both sides of x or the last two, are read at y. These two points give a line over x.
   ProfileCurve across;
   const auto second = above == curves_.end() ? std::prev(curves_.end()) : above;
   const auto first = second == curves_.begin() ? second : std::prev(second);

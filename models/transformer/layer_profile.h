@@ -1,9 +1,10 @@
-// Measured kernel times of a model's layers, in place of the formulas': the tables of a LLMServingSim profile bundle for one
-// degree of tensor parallelism (casys-kaist/LLMServingSim 2.0).
+// Measured kernel times of a model's layers, used instead of formulas: the tables of a LLMServingSim profile bundle for
+// one degree of tensor parallelism (casys-kaist/LLMServingSim 2.0).
 //
-// Times are piecewise linear between measured points. Beyond the last point the last two lead on, before the first one its
-// time holds; both are noted in a ProfileUse. Attention is read at (tokens, tokens before them) of each prompt, the prompts of
-// a batch one after another, and at (sequences, their mean context) of a decode step.
+// Times are piecewise linear between measured points. Above the last point, the line through the last two points
+// continues. Below the first point, its time is used. Both cases are recorded in a ProfileUse. Prefill attention is
+// looked up per prompt by (tokens, tokens before them), and the times of the prompts in a batch are summed. Decode
+// attention is looked up by (sequences, their mean context).
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,21 @@
 
 namespace railyard::transformer {
 
-/// What was asked of a profile outside of what it measured, by table and quantity ("qkv_proj tokens").
+/// Lookups outside the measured range of a profile, by table and quantity ("qkv_proj tokens").
 struct ProfileUse {
   struct Outside {
     std::uint64_t times = 0;
-    double least = 0, most = 0;  ///< asked for
-    double first = 0, last = 0;  ///< measured
+    double least = 0, most = 0;  ///< range of these lookups
+    double first = 0, last = 0;  ///< measured range
   };
   std::map<std::string, Outside> outside;
   void note(const std::string& what, double asked, double first, double last);
 };
 
-/// Seconds over one quantity. @pre at least one point when read
+/// Seconds as a function of one quantity. @pre of at(): there is at least one point
 class ProfileCurve {
  public:
-  /// @return false if there is a point at x already
+  /// @return false if there is already a point at x
   bool add(double x, double seconds) { return points_.emplace(x, seconds).second; }
   double at(double x, const std::string& what, ProfileUse& use) const;
   bool empty() const { return points_.empty(); }
@@ -39,7 +40,8 @@ class ProfileCurve {
   std::map<double, double> points_;
 };
 
-/// Seconds over two quantities: a curve over the second for each measured value of the first. Curves may differ in length.
+/// Seconds as a function of two quantities: for each measured value of the first, a curve over the second. Curves may
+/// have different lengths.
 class ProfileSurface {
  public:
   bool add(double x, double y, double seconds) { return curves_[x].add(y, seconds); }
@@ -50,12 +52,12 @@ class ProfileSurface {
   std::map<double, ProfileCurve> curves_;
 };
 
-/// The row of a table that times a kernel of a layer (or of the head, behind the last one).
+/// The row of a table with the time of a kernel of a layer (or of the head, after the last layer).
 struct ProfileLayer {
   const char* kernel;
   const char* layer;
   bool is_head = false, per_sequence = false;
-  bool of_dense_mlp = false;  ///< a mixture of experts has them in a table of their own
+  bool of_dense_mlp = false;  ///< only dense models: a mixture of experts has a separate table
 };
 constexpr ProfileLayer kProfileLayers[] = {
     {"embedding", "embedding"},
@@ -73,20 +75,20 @@ constexpr ProfileLayer kProfileLayers[] = {
 
 struct LayerProfile {
   std::string path;                                  ///< name of the bundle's folder
-  std::string hardware;                              ///< as its meta.yaml says, or ""
-  std::map<std::string, ProfileCurve> dense;         ///< layer -> over tokens
-  std::map<std::string, ProfileCurve> per_sequence;  ///< layer -> over sequences
+  std::string hardware;                              ///< from meta.yaml, or ""
+  std::map<std::string, ProfileCurve> dense;         ///< by layer; over tokens
+  std::map<std::string, ProfileCurve> per_sequence;  ///< by layer; over sequences
   ProfileSurface prefill;                            ///< over tokens and the tokens before them
   ProfileSurface decode;                             ///< over sequences and their context
-  ProfileSurface experts;                            ///< over activated experts and tokens; empty for a dense model
+  ProfileSurface experts;                            ///< over active experts and tokens; empty for a dense model
 
   /// Attention of these sequences in one kernel.
   double prefill_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const;
   double decode_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const;
 };
 
-/// A kernel that takes `seconds` instead and divides them over its parts as the formula does, so that it follows its share of
-/// a GPU likewise.
+/// The kernel with `seconds` as its time. All parts keep their proportions, so the kernel reacts to its share of a GPU
+/// as before.
 gpu::KernelTime taking(gpu::KernelTime time, double seconds);
 
 }  // namespace railyard::transformer

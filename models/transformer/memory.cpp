@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kHiddenBuffers = 4;
 constexpr std::uint64_t kLogitBytes = 4;
-constexpr DataType kNarrowestActivation = DataType::bf16;  // narrower models still keep 16-bit activations
+constexpr DataType kNarrowestActivation = DataType::bf16;  // activations have 16 bits, even in narrower models
 
 Bytes kv_of(const ModelShape& model, const Stage& stage, std::uint32_t tp, const MemoryLoad& load,
             std::uint64_t tokens) {
@@ -35,7 +35,7 @@ Largest largest_stage(const ModelShape& model, const std::vector<Stage>& stages,
 
 constexpr std::uint64_t kMostTokens = 1ull << 48;
 
-/// Most tokens of KV that every stage can hold beside its weights and activations.
+/// Most KV tokens that every stage can hold in addition to its weights and activations.
 std::uint64_t most_kv_tokens(const ModelShape& model, const std::vector<Stage>& stages, std::uint32_t tp,
                              const MemoryLoad& load, Bytes limit) {
   const auto fits = [&](std::uint64_t tokens) {

@@ -33,7 +33,7 @@ std::uint64_t router_weights(const ModelShape& m) {
   return std::uint64_t(m.hidden) * (m.experts + (m.shared_gate ? 1 : 0));
 }
 
-/// Weights of one layer that one token is multiplied with.
+/// Weights of one layer that are used by one token.
 double multiplied_weights(const ModelShape& m, const LayerShape& layer) {
   const std::uint64_t mlp =
       m.routes(layer) ? m.experts_per_token * mlp_weights(m, m.ffn) + mlp_weights(m, m.shared_ffn) + router_weights(m)
@@ -41,7 +41,7 @@ double multiplied_weights(const ModelShape& m, const LayerShape& layer) {
   return static_cast<double>(attention_weights(m) + mlp);
 }
 
-/// A matrix's bytes where it has a format of its own.
+/// Bytes of a matrix that has a format of its own.
 struct Formatted {
   std::uint64_t parameters = 0;
   double bytes = 0;
