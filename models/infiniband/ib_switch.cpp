@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kNoGroup = ~0u;
 
-/// FNV-1a over the seed and what names a queue pair.
+/// FNV-1a over the seed and the identity of a queue pair.
 std::uint64_t hash_of_queue_pair(const Transaction& t, std::uint64_t seed) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   const auto mix = [&](std::uint32_t word) {
@@ -74,7 +74,7 @@ PortId IbSwitch::first_free(const Ports& ports) {
 }
 
 void IbSwitch::receive(Transaction& t) {
-  // What is free is known when the head is here, not when it was sent.
+  // The port is chosen when the head arrives, not when it was sent, because the load may change in between.
   if (routing_ == Routing::adaptive && has_choice(t.lid) && now() < t.head) {
     context_.calendar.at(t.head, *this, kChooseTag, reinterpret_cast<std::uint64_t>(&t));
   } else {

@@ -1,12 +1,12 @@
-// An InfiniBand switch: cuts through, routes by destination LID, credits per virtual lane. A LID below it has one port; one
-// that is reached through the next tier has a group of ports, all the ways there, and the routing picks one for each train.
+// An InfiniBand switch: cut-through, routing by destination LID, credits per virtual lane. A LID below the switch has
+// one port. A LID beyond the next tier has a group of ports, one per path; the routing picks a port for each train.
 //
-// Adaptive routing judges a port by when it would be through with what it has: the charge of its line, and the payload that
-// waits for it. Ports that are equal take turns.
+// Adaptive routing picks the port that would finish its present work first: the charge on its line plus the payload
+// that waits for it. Equal ports take turns.
 //
-// An input's buffer is one queue per lane: virtual output queues would change the architecture's buffer organisation, and work
-// on head-of-line blocking in InfiniBand emulates them with lanes (Gomez et al., VOQ_SW, IPDPS 2003). Lanes of their own for
-// classes do the same here.
+// The buffer of an input is one queue per virtual lane. InfiniBand has no virtual output queues; work on head-of-line
+// blocking emulates them with virtual lanes (Gomez et al., VOQ_SW, IPDPS 2003). Separate lanes for traffic classes do
+// the same here.
 #pragma once
 
 #include <vector>
@@ -22,11 +22,11 @@ class IbSwitch : public transport::Switch {
            std::uint64_t seed = 0)
       : Switch(name, context, DecodeBy::lid), routing_(routing), seed_(seed) {}
 
-  /// What is addressed to this LID, which decoder() does not map, leaves through a port of that group.
+  /// Trains to this LID leave through a port of the group. @pre decoder() does not map the LID
   void map_to_group(transport::Lid lid, std::uint32_t group);
   void set_group(std::uint32_t group, std::vector<PortId> ports);
 
-  /// The way by destination: of the other routings, one of those that it may take.
+  /// The port by destination. With ecmp and adaptive routing: one of the possible ports.
   PortId decode(std::uint64_t address, transport::Lid lid, PortId ingress) const override;
   bool has_choice(transport::Lid lid) const override;
 
@@ -39,7 +39,7 @@ class IbSwitch : public transport::Switch {
   static constexpr std::uint32_t kChooseTag = kFirstSwitchTag;
   using Ports = std::vector<PortId>;
 
-  /// Null where the LID has a port of its own, or no way at all.
+  /// Null if the LID has one port, or no path.
   const Ports* group_of(transport::Lid lid) const;
   PortId first_free(const Ports& ports);
 
@@ -47,7 +47,7 @@ class IbSwitch : public transport::Switch {
   std::uint64_t seed_;
   std::vector<Ports> groups_;
   std::vector<std::uint32_t> group_of_lid_;
-  std::uint32_t turn_ = 0;  ///< after the port chosen last
+  std::uint32_t turn_ = 0;  ///< next port to prefer among equal ones
 };
 
 }  // namespace railyard::infiniband

@@ -83,13 +83,13 @@ void Nic::receive(Transaction& t) {
 
 void Nic::transmit(Transaction& t) {
   const QueuePair& qp = queue_pairs_[flow_of(t)];
-  t.ingress = PortId();  // its bytes are the NIC's own now
+  t.ingress = PortId();  // the bytes now belong to the NIC
   t.operation = Operation::write;
   t.engine_payload_bytes = 0;
   t.virtual_channel = qp.channel;
   t.address = t.message->address;
   t.lid = qp.remote;
-  queued(network(), -static_cast<std::int64_t>(t.payload_bytes));  // it was counted when its work request was posted
+  queued(network(), -static_cast<std::int64_t>(t.payload_bytes));  // counted when its work request was posted
   enqueue(network(), qp.transmit_requester, t);
 }
 
@@ -100,7 +100,7 @@ void Nic::forward(Transaction& t) {
 }
 
 void Nic::departed(Transaction& t, PortId out, Time leaves) {
-  const bool was_read = t.requester != 0;  // not what a work request carried
+  const bool was_read = t.requester != 0;  // false if the work request carried the data
   if (out == network() && was_read) let_go(t.virtual_channel, t.payload_bytes, leaves);
   Reader::departed(t, out, leaves);
   if (out == network()) read();

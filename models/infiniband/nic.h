@@ -1,7 +1,8 @@
-// An InfiniBand NIC with GPUDirect RDMA. An RDMA write reads the source GPU's memory over PCIe (transport/reader.h: read
-// requests of MRRS, as many in flight as it has tags and buffer), sends what comes back as packets of the MTU, and at the far
-// side the receiving NIC writes the destination GPU's memory over PCIe. Nothing is staged whole: reads, network and writes are
-// coupled train by train. A queue pair is a flow of the reader: source, destination, class, channel.
+// An InfiniBand NIC with GPUDirect RDMA. For an RDMA write, the NIC reads the memory of the source GPU over PCIe
+// (transport/reader.h: read requests of MRRS; tags and buffer limit the number in flight) and sends the read data as
+// packets of the MTU. The receiving NIC writes the memory of the destination GPU over PCIe. No message is staged
+// completely: reads, network and writes are coupled train by train. A queue pair is a flow of the reader: source,
+// destination, class, channel.
 #pragma once
 
 #include <array>
@@ -12,11 +13,11 @@
 namespace railyard::infiniband {
 
 struct NicTiming {
-  Time doorbell;           ///< work request to first read request
-  Time transmit;           ///< read data arrived to network port
-  Bytes read_bytes = 0;    ///< outstanding read requests: tags x MRRS; 0: no limit
-  Bytes buffer_bytes = 0;  ///< per virtual channel, read data asked for and not yet on the network; 0: no limit
-  Bytes inline_bytes = 0;  ///< a host's work request carries the data up to so many: no read
+  Time doorbell;           ///< from the work request to the first read request
+  Time transmit;           ///< from the arrival of read data to the network port
+  Bytes read_bytes = 0;    ///< most bytes of outstanding read requests: tags x MRRS; 0: no limit
+  Bytes buffer_bytes = 0;  ///< per virtual channel: requested data that is not yet on the network; 0: no limit
+  Bytes inline_bytes = 0;  ///< up to this size, a host's work request carries the data, and nothing is read
 };
 
 class Nic : public transport::Reader {
@@ -31,15 +32,15 @@ class Nic : public transport::Reader {
   transport::Lid lid() const { return lid_; }
   const NicTiming& timing() const { return timing_; }
 
-  /// RDMA write of `bytes` of a message whose source memory is reachable over PCIe, to the NIC at `remote`.
+  /// RDMA write of `bytes` of a message to the NIC at `remote`. @pre the source memory is reachable over PCIe
   void post(transport::Message& message, transport::Lid remote, Bytes bytes);
-  /// The same of a whole message that the host's processor posts, which puts small ones into the work request itself.
+  /// The same for a whole message that the host's processor posts. Small messages are part of the work request.
   void post_from_host(transport::Message& message, transport::Lid remote);
-  /// Whether every link is there that such a message crosses.
+  /// Whether all links on the path of such a message work.
   bool reaches(transport::Window source, transport::Window destination, transport::Lid remote) const;
   /// Hops and turn-arounds from the source memory, read over PCIe, to the destination.
   transport::Path path(transport::Window memory, transport::Window destination, transport::Lid remote) const;
-  /// The same of what the host's processor posts.
+  /// The same for messages that the host's processor posts.
   transport::Path path_from_host(transport::Window memory, transport::Window destination, transport::Lid remote) const;
 
   PortId decode(std::uint64_t address, transport::Lid lid, PortId ingress) const override;
@@ -80,7 +81,7 @@ class Nic : public transport::Reader {
   std::vector<QueuePair> queue_pairs_;  ///< by flow
   std::array<std::optional<std::uint32_t>, transport::kClassChannels> forward_requesters_;
   transport::Ring<WorkRequest> posts_;         ///< doorbells rung, in order
-  transport::Ring<WorkRequest> inline_posts_;  ///< those that carry their data
+  transport::Ring<WorkRequest> inline_posts_;  ///< work requests that carry their data
 };
 
 }  // namespace railyard::infiniband
