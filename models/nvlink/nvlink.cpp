@@ -23,7 +23,7 @@ transport::PacketFormat Protocol::packet_format() const {
 
 Stripes::Stripes(const std::vector<std::uint32_t>& links_per_plane, Bytes granule_bytes)
     : links_(links_per_plane), granule_(granule_bytes) {
-  // Smooth weighted round robin: the plane that is furthest behind its share comes next.
+  // Smooth weighted round robin: the plane furthest behind its share is next.
   const auto cycle = static_cast<std::int64_t>(std::accumulate(links_.begin(), links_.end(), 0u));
   std::vector<std::int64_t> behind(links_.size(), 0);
   for (std::int64_t i = 0; i < cycle; ++i) {

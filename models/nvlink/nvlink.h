@@ -1,11 +1,13 @@
-// NVLink and the NVSwitch: what the protocol adds to transport. A packet is one header flit and up to 16 data flits of 16 B
-// (en.wikichip.org, NVLink); SM stores fill 128 B of it, copy engines 256 B (NVIDIA/nccl-tests#149). A write is answered by a
-// one-flit response on the reverse direction, alone or shared by several (NVIDIA/nccl-tests#258); a read is a request flit out
-// and data packets back. The data link layer takes one flit in so many. What a generation does of this is in its datasheet,
-// links/nvlink*.yaml, chosen so that copy engines and SMs, one way and both ways, reach what they reach on hardware.
+// NVLink and the NVSwitch: what the protocol adds to transport.
 //
-// A GPU has a bundle of links to each switch plane; one plane's bundle is one port. Addresses stripe over the planes in
-// proportion to their links, so that 5:4:4:5 links of a DGX H100 carry the full 450 GB/s.
+// A packet has one header flit and up to 16 data flits of 16 B (en.wikichip.org, NVLink). SM stores use 128 B per
+// packet, copy engines 256 B (NVIDIA/nccl-tests#149). A write gets a one-flit response in the reverse direction;
+// several writes may share one (NVIDIA/nccl-tests#258). A read is one request flit, answered by data packets. The data
+// link layer uses one flit in a given number. The datasheet of each generation, links/nvlink*.yaml, has these values.
+// They were chosen so that copy engines and SMs reach the rates of the hardware, in one direction and in both.
+//
+// A GPU has a bundle of links to each switch plane; the bundle of a plane is one port. Addresses stripe over the planes
+// in proportion to their links, so the 5:4:4:5 links of a DGX H100 carry the full 450 GB/s.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +19,33 @@ namespace railyard::nvlink {
 
 struct Protocol {
   Bytes flit_bytes = 16;
-  Bytes header_flits = 1;    ///< of a packet with data
-  Bytes request_flits = 1;   ///< of a read request
-  Bytes response_flits = 1;  ///< of a write response
+  Bytes header_flits = 1;    ///< per packet with data
+  Bytes request_flits = 1;   ///< per read request
+  Bytes response_flits = 1;  ///< per write response
   Bytes writes_per_response = 1;
-  Bytes flits_per_link_flit = 0;      ///< of packets, per flit of the data link layer; 0: it takes none
-  Bytes max_payload_bytes = 256;      ///< written
-  Bytes read_payload_bytes = 256;     ///< per packet of data read
-  Bytes reduced_payload_bytes = 256;  ///< per packet of a reduction's operands and result
-  Bytes max_request_bytes = 256;      ///< asked for by one read request
+  Bytes flits_per_link_flit = 0;      ///< flits of packets per flit of the data link layer; 0: that layer uses none
+  Bytes max_payload_bytes = 256;      ///< per packet of a write
+  Bytes read_payload_bytes = 256;     ///< per packet of read data
+  Bytes reduced_payload_bytes = 256;  ///< per packet of operands or result of a reduction
+  Bytes max_request_bytes = 256;      ///< most bytes that one read request asks for
 
   transport::PacketFormat packet_format() const;
 };
 
-/// What an engine of a GPU puts into one packet, and asks for with one request.
+/// Bytes that an engine of a GPU writes per packet, and requests per read request.
 struct EnginePackets {
   Bytes written_bytes = 0;
   Bytes requested_bytes = 0;
 };
 
-/// One NVSwitch chip: a crossbar with one port per GPU bundle, routing by memory window, that copies and reduces (NVLS).
+/// One NVSwitch chip: a crossbar with one port per GPU bundle and routing by memory window. It multicasts and reduces
+/// (NVLS).
 class NvSwitch : public transport::GroupSwitch {
  public:
   using GroupSwitch::GroupSwitch;
 };
 
-/// The address interleave: granules of `granule_bytes` go to planes in a fixed pattern, each plane as often as it has links.
+/// The address interleave: granules of `granule_bytes` go to planes in a fixed pattern, in proportion to their links.
 class Stripes {
  public:
   Stripes() = default;
@@ -53,7 +56,7 @@ class Stripes {
   Bytes granule_bytes() const { return granule_; }
   /// No plane has links.
   bool empty() const { return pattern_.empty(); }
-  /// Where offset 0 is. @pre not empty
+  /// The plane of offset 0. @pre not empty
   std::uint32_t first_plane() const { return pattern_.front(); }
   /// Bytes of [offset, offset + bytes) on each plane.
   void split(std::uint64_t offset, Bytes bytes, std::vector<Bytes>& on_plane) const;
