@@ -1,5 +1,5 @@
-// A device with a copy engine, as host memory sees it: the interface that lets a GPU and a host memory move bytes between each other
-// without knowing each other's devices.
+// The interface of a device with a copy engine, as host memory uses it. A GPU and a host memory exchange bytes through
+// it without a dependency between their folders.
 #pragma once
 
 #include "transport/device/message.h"
@@ -11,9 +11,9 @@ class HostMemory;
 
 class CopyEngine {
  public:
-  /// Reads more of a message out of host memory, which is told of what was taken.
+  /// Reads the next `bytes` of a message from host memory; HostMemory::taken() reports what was read.
   virtual void fetch(transport::Message& message, HostMemory& from, Bytes bytes) = 0;
-  /// Writes more of a message, one of its own, into host memory.
+  /// Writes the next `bytes` of a message of this device into host memory.
   virtual void stage(transport::Message& message, HostMemory& into, Bytes bytes) = 0;
   virtual transport::Path fetch_path(const HostMemory& from) const = 0;
 

@@ -109,7 +109,7 @@ void HostMemory::receive(Transaction& t) {
 }
 
 void HostMemory::taken(Message& message, Bytes bytes, Time when) {
-  if (message.source == window()) return;  // it was no bounce
+  if (message.source == window()) return;  // not a bounce
   const auto found = staged_.find(&message);
   Staged& staged = found->second;
   staged.taken_bytes += bytes;
@@ -117,7 +117,7 @@ void HostMemory::taken(Message& message, Bytes bytes, Time when) {
   if (++staged.read == staged.chunks) {
     staged_.erase(found);
   } else if (message.engine != transport::Engine::sm || staged.written < staged.chunks) {
-    // Nothing may come up after the last chunk was read: SMs need no room when all of their chunks are written.
+    // There must be no event after the last chunk was read: SMs need no room after all of their chunks are written.
     context_.calendar.at(when, *this, kRoomTag, reinterpret_cast<std::uint64_t>(&message));
   }
 }

@@ -1,8 +1,12 @@
-// PCIe: what the protocol adds to transport, and its two routing devices. TLP overheads are those of pcie-bench
-// (pcie-model, model/pcie.py): 24 B for a posted write or a read request with 64-bit addresses, 20 B for a completion,
-// framing, sequence number and LCRC included; one Ack and one UpdateFC DLLP per 150-180 B of traffic on the reverse direction.
-// Flow control counts posted packets (writes), non-posted ones (read requests) and completions apart, each by headers and, but for
-// requests, by data (transport::LinkDirection): non-posted ones never hold up the others, and endpoints always take completions.
+// PCIe: what the protocol adds to transport, and its two routing devices.
+//
+// TLP overheads are those of pcie-bench (pcie-model, model/pcie.py): 24 B for a posted write or a read request with
+// 64-bit addresses, 20 B for a completion, including framing, sequence number and LCRC; one Ack and one UpdateFC DLLP
+// per 150-180 B of traffic in the reverse direction.
+//
+// Flow control has separate credits for posted packets (writes), non-posted packets (read requests) and completions:
+// credits for headers and, except for read requests, for data (transport::LinkDirection). Read requests never delay the
+// other two, and endpoints always accept completions.
 #pragma once
 
 #include "transport/device/switch.h"
@@ -17,14 +21,14 @@ struct Protocol {
   Bytes max_read_request_bytes = 4096;
   Bytes dllp_interval_bytes = 168;
   Bytes dllp_bytes = 16;         ///< per interval
-  Bytes credit_unit_bytes = 16;  ///< PCI Express base specification, 2.6.1: a data credit is four double words
+  Bytes credit_unit_bytes = 16;  ///< a data credit is four double words (PCI Express base specification, 2.6.1)
 
   transport::PacketFormat packet_format() const;
 };
 
-/// A PLX (PEX) switch: peers below it are decoded by memory window, everything else goes upstream. With access control
-/// services on (ACS: request and completion redirect, as virtual machines need it and as firmware often leaves it), whatever
-/// comes in from below goes upstream, and a peer's bytes turn round in the root complex: up and down the same link.
+/// A PLX (PEX) switch. Trains to peers below it are decoded by memory window; all other trains go upstream. With access
+/// control services (ACS: request and completion redirect, needed by virtual machines and often left on by firmware),
+/// all trains from below go upstream, and trains to a peer turn round in the root complex: up and down the same link.
 class PlxSwitch : public transport::Switch {
  public:
   PlxSwitch(sc_core::sc_module_name name, transport::FabricContext& context, bool acs)
