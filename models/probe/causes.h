@@ -1,5 +1,5 @@
-// Chains of causes. Each link of a chain is a piece of time with a reference to the piece before. References are counted: a chain
-// that nothing refers to is freed, piece by piece.
+// Chains of causes. Each link of a chain is a piece of time with a reference to the piece before. References are
+// counted: a chain that nothing refers to is freed, piece by piece.
 #pragma once
 
 #include <algorithm>
@@ -36,15 +36,15 @@ class CauseRef {
 };
 
 struct Cause {
-  CauseRef before;  ///< which ends where this begins
+  CauseRef before;  ///< the previous piece; it ends where this piece begins
   Time from, to;
-  std::vector<transport::Cost> costs;  ///< add up to what lies between
-  std::string name;                    ///< of the job
-  std::uint32_t member = 0;            ///< inside a collective: whose entry the chain begins with
+  std::vector<transport::Cost> costs;  ///< sum to the time from `from` to `to`
+  std::string name;                    ///< name of the job
+  std::uint32_t member = 0;            ///< inside a collective: the member with whose entry the chain begins
   std::uint32_t holders = 0;
 };
 
-/// A chain from its first piece that ends after `from` to its last.
+/// The pieces of a chain that end after `from`, in order of time.
 inline std::vector<const Cause*> chain(const CauseRef& last, Time from) {
   std::vector<const Cause*> pieces;
   for (const Cause* cause = last.get(); cause != nullptr && cause->to > from; cause = cause->before.get())
@@ -59,7 +59,7 @@ inline CauseRef::CauseRef(Cause* cause) : cause_(cause) {
 inline CauseRef::CauseRef(const CauseRef& other) : CauseRef(other.cause_) {}
 
 inline void CauseRef::drop(Cause* cause) {
-  while (cause != nullptr && --cause->holders == 0) {  // not by recursion: chains are long
+  while (cause != nullptr && --cause->holders == 0) {  // a loop instead of recursion, because chains are long
     Cause* const before = std::exchange(cause->before.cause_, nullptr);
     delete cause;
     cause = before;

@@ -270,14 +270,14 @@ CriticalPath::Moment CriticalPath::done_collective(const execution::Job& job) {
   const collective::Trail& trail = *ended_;
   const auto inside = collectives_.find(&collective);
   Moment begun = inside->second.entered[trail.from_member];
-  // Whoever was there before may have been who it waited for, had the others been sooner.
+  // With something free, a member that entered earlier could be the last one. So its times count too.
   for (const Moment& other : inside->second.entered)
     if (!other.if_free.empty() && other.at <= begun.at) join(begun, other);
   if (++inside->second.done == collective.size()) collectives_.erase(inside);
   return after(begun, trail.costs, job.name(), trail.floors);
 }
 
-// -- what came of it
+// -- results
 
 void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number,
                        std::uint32_t parts) const {
@@ -292,7 +292,7 @@ void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last
   const Cause* cause = last.cause.get();
   Time covered = last.at;
   for (; cause != nullptr && cause->to > from; cause = cause->before.get()) {
-    // Of a piece that had begun before, its share.
+    // A piece that began before the interval counts with its share.
     const double inside = cause->from >= from ? 1 : (cause->to - from).seconds() / (cause->to - cause->from).seconds();
     for (const Cost& cost : cause->costs) measure.cost_seconds[cost.key()] += cost.time.seconds() * inside / parts;
     covered = later(cause->from, from);

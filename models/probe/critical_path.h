@@ -1,20 +1,21 @@
-// The critical path of a run. The listener keeps a cause for each job, collective and message. The end of the run, and each interval
-// that a metric measures, is then a chain of jobs, transfers and waits without a gap. It decides nothing: a run is the same with
-// and without it.
+// The critical path of a run. The listener keeps a cause for each job, collective and message. The end of the run, and
+// each interval that a metric measures, is then a chain of jobs, transfers and waits without a gap. It decides nothing:
+// a run is the same with and without it.
 //
 //   CriticalPath path(fabric, {group_of_port}, groups);
 //   executor.follow(path, path);                        // before the first job
 //   sc_start();
 //   path.end();                                         // and path.measures()
 //
-// The cause of a job is the last of the things that it waited for: the job before it in its stream, jobs of other streams, or the
-// event that emitted it. The cause of a member of a collective is found message by message, back to the entry of the member whose
-// bytes came last. The cause of an event is the event in which it was created; where there is none, the chain begins.
+// The cause of a job is the last condition that was met: the end of the previous job in its stream, the end of a job of
+// another stream, or the event that emitted the job. The cause of a member of a collective is found message by message,
+// back to the entry of the member whose bytes came last. The cause of an event is the event in which it was created; if
+// there is none, the chain begins there.
 //
-// What if something were free? Beside its true end, each job carries the time at which it would have ended if one kind of cost, one
-// traffic class or one group of links took no time: the latest end of everything it waited for, plus its own time without that
-// cost. This is first order: inside a collective only the chain is followed; queues of other traffic and the order of jobs stay as
-// they were.
+// What if something were free? Besides its true end, each job has the time at which it would have ended if one kind of
+// cost, one traffic class or one group of links took no time: the latest end of all jobs it waited for, plus its own
+// time without that cost. This is a first-order estimate: inside a collective only the chain is followed, and queues of
+// other traffic and the order of jobs do not change.
 #pragma once
 
 #include <array>
@@ -40,7 +41,8 @@ class CriticalPath final : public execution::JobListener,
                            public collective::CauseListener,
                            private transport::FabricListener {
  public:
-  /// What may be free: a kind of cost, a traffic class, a group of links, a resource that kernels use, in this order.
+  /// Numbers of all that may be free, in this order: kinds of cost, traffic classes, groups of links, resources of
+  /// kernels.
   struct Frees {
     std::size_t classes = 0, groups = 0;
     std::size_t count() const { return of_resource(gpu::kKernelLimitNames.size()); }
@@ -50,22 +52,22 @@ class CriticalPath final : public execution::JobListener,
   };
   using Groups = transport::MessageCosts::Groups;
 
-  /// @param groups  numbers of ports' groups, below frees.groups; others are in none
+  /// @param groups  group number of each port, below frees.groups; a port that is not listed has no group
   CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups);
 
-  /// What a metric measured, summed over all that it measured, each divided by its parts.
+  /// Sums over all intervals of a metric, each divided by its number of parts.
   struct Measure {
     std::string metric;
     std::uint64_t count = 0;
     double seconds = 0;
     std::map<transport::CostKey, double> cost_seconds;
-    std::vector<double> if_free;  ///< seconds that they would sum up to, by Frees
-    // The longest of them.
+    std::vector<double> if_free;  ///< sum of seconds if something were free, by Frees
+    // The longest interval:
     std::uint32_t number = 0;
     Time from, to;
     CauseRef chain;
   };
-  /// From the start to the last job that was done; its `number` means nothing.
+  /// The interval from the start to the end of the last job; its `number` has no meaning.
   Measure end() const;
   const std::vector<Measure>& measures() const { return measures_; }
 
@@ -76,12 +78,12 @@ class CriticalPath final : public execution::JobListener,
     Time at;
     std::vector<Time> if_free;
   };
-  /// Of a collective that runs.
+  /// State of a running collective.
   struct Inside {
-    std::vector<Moment> entered;  ///< by member; before it has entered: begun
+    std::vector<Moment> entered;  ///< entry by member; before the entry: begin of the member's job
     std::uint32_t done = 0;
-    CauseRef last;                       ///< what happened in it last
-    transport::MessageCosts::Load load;  ///< since the latest member entered
+    CauseRef last;                       ///< latest event in the collective
+    transport::MessageCosts::Load load;  ///< since the latest entry of a member
   };
   struct Sent {
     CauseRef cause;
@@ -129,17 +131,19 @@ class CriticalPath final : public execution::JobListener,
   void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
 
   Time now() const { return fabric_.now(); }
-  /// What happens now, as far as jobs go; where nothing is known of it, a chain begins here.
+  /// The moment of the event being processed, for jobs. If its cause is unknown, a chain begins here.
   const Moment& current();
   Moment beginning() const;
   static void join(Moment& moment, const Moment& other);
-  /// The moment now, so much after another.
-  /// @param floors  that it would take at least, by Frees; empty: none
+  /// The present moment, with its time since `before` explained by `costs`.
+  /// @param floors  least times with something free, by Frees; empty: none
   Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name,
                const std::vector<Time>& floors = {}) const;
-  /// In what time a collective's messages could be over at the earliest, by what is free: the busiest of what is left.
+  /// Least times for the messages of a collective with something free, by Frees: the time of the busiest remaining
+  /// link.
   std::vector<Time> floors_of(const transport::MessageCosts::Load& load);
-  /// Of a chain of kernels alone: its seconds by what limits them, and what each resource would save, were it free.
+  /// A chain of kernels alone on its GPU: seconds by limiting resource, and the seconds saved if each resource were
+  /// free.
   struct Kernels {
     gpu::SharedChain chain;
     std::array<double, gpu::kKernelLimitNames.size()> seconds{}, saved{};
@@ -155,12 +159,12 @@ class CriticalPath final : public execution::JobListener,
   const Groups groups_;
   transport::MessageCosts message_costs_;
   std::unordered_map<const execution::Job*, Moment>
-      jobs_;  ///< emitted: what it waited for so far; then begun, then done
-  std::unordered_map<const gpu::Stream*, Moment> streams_;  ///< free for the next job
+      jobs_;  ///< after emission: latest condition so far; later: begin; then end
+  std::unordered_map<const gpu::Stream*, Moment> streams_;  ///< when the stream became free for its next job
   std::map<std::pair<const void*, std::uint32_t>, Moment> gates_;
-  std::map<std::pair<std::string, std::uint32_t>, Moment> begun_;  ///< what a metric measures
+  std::map<std::pair<std::string, std::uint32_t>, Moment> begun_;  ///< begins of intervals of metrics
   Moment current_, end_;
-  std::array<Kernels, 8> kernels_;  ///< of the latest chains: ranks and layers share them
+  std::array<Kernels, 8> kernels_;  ///< cache of the latest chains: ranks and layers share them
   std::size_t next_kernels_ = 0;
   std::vector<Measure> measures_;
 
@@ -168,10 +172,10 @@ class CriticalPath final : public execution::JobListener,
   std::unordered_map<const collective::Collective*, Inside> collectives_;
   std::unordered_map<const transport::Message*, Sent> messages_;
   std::unordered_map<PutOff, std::deque<Waiting>, PutOffHash> put_off_;
-  Inside* inside_ = nullptr;                  ///< in which something happens now
-  const collective::Trail* ended_ = nullptr;  ///< of the member whose job is done next
-  std::vector<transport::Cost> landed_;       ///< of the message that lands now
-  std::vector<Time> landed_floors_;           ///< of the same, by Frees
+  Inside* inside_ = nullptr;                  ///< the collective of the event being processed
+  const collective::Trail* ended_ = nullptr;  ///< trail of the member whose job ends next
+  std::vector<transport::Cost> landed_;       ///< costs of the message that lands now
+  std::vector<Time> landed_floors_;           ///< its floors, by Frees
 };
 
 }  // namespace railyard::probe

@@ -10,8 +10,8 @@
 namespace railyard::probe {
 namespace {
 
-// GTKWave finds the dump from where the save file is now, by the way that led from the one to the other when they were
-// written; any common folder says that.
+// GTKWave finds the dump by its path relative to the save file, which it derives from the two paths stored in the save
+// file. Any common folder gives the same relative path.
 const std::string kFolder = "/railyard/";
 const std::string kSavedAs = "view.gtkw";
 
@@ -78,7 +78,7 @@ void GtkwaveSave::end_group() {
     traces_ += flag_line(kGroupEnd | kBlank | (group.closed ? kClosed | kCollapsed : 0u)) + "-" + group.name + "\n";
 }
 
-// A group is written when its first signal comes.
+// A group is written with its first signal.
 void GtkwaveSave::write_groups() {
   for (OpenGroup& group : groups_) {
     if (group.written) continue;

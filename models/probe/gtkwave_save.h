@@ -1,5 +1,5 @@
-// The view beside a waveform: a GTKWave save file (.gtkw) that opens a trace with its signals chosen, grouped and drawn
-// as what they are: text as text, occupancy as a curve, a busy wire as a wire.
+// The view for a waveform: a GTKWave save file (.gtkw). It opens a trace with signals selected, grouped and drawn in a
+// suitable way: text as text, occupancy as a curve, a busy wire as a wire.
 //
 //   GtkwaveSave view("trace.vcd");
 //   view.begin_group("prefill0");
@@ -8,8 +8,8 @@
 //   view.show(Time(), end);
 //   view.write("out/trace.gtkw");
 //
-// A signal that the writer's filter left out has an empty name and is skipped here; a group left without any signal is
-// not written. The dump is named relative to the save file, so that the folder can be moved.
+// Signals that the writer's filter excludes have an empty name and are skipped. Groups without signals are not written.
+// The save file contains the relative path of the dump, so the folder can be moved.
 #pragma once
 
 #include <string>
@@ -29,24 +29,31 @@ class GtkwaveSave {
     curve,      ///< a vector as a stepped curve, scaled over the whole run
     real_curve  ///< a real as a stepped curve, scaled over the whole run
   };
-  enum class Color { none = 0, red = 1, orange = 2, yellow = 3, green = 4, violet = 7 };  ///< those that read on black
+  enum class Color {
+    none = 0,
+    red = 1,
+    orange = 2,
+    yellow = 3,
+    green = 4,
+    violet = 7
+  };  ///< colours that are readable on black
   enum class Group { open, closed };
 
-  /// @param vcd_path as seen from the save file's folder, "trace.vcd"
+  /// @param vcd_path  relative to the folder of the save file: "trace.vcd"
   explicit GtkwaveSave(std::string vcd_path) : vcd_path_(std::move(vcd_path)) {}
 
   void begin_group(const std::string& name, Group state = Group::open);
   void end_group();
   /// @param full_name VcdWriter::full_name(); an empty one is skipped
-  /// @param rows      height; more than one makes a curve taller
-  /// @param alias     what to show in place of the signal's name
+  /// @param rows      height in rows
+  /// @param alias     shown instead of the signal's name
   void add_signal(const std::string& full_name, Format format, unsigned rows = 1, Color color = Color::none,
                   const std::string& alias = {});
   /// A vector whose values are replaced by texts: lines "HEXVALUE text" in a file named relative to the save file's
   /// folder.
   void add_translated(const std::string& full_name, const std::string& filter_path, Color color = Color::none,
                       const std::string& alias = {});
-  /// The part of the run that is on the screen when the view opens.
+  /// The part of the run that is visible when the view opens.
   void show(Time from, Time to);
 
   /// The save file's text. @throws std::logic_error when a group was not ended

@@ -1,4 +1,4 @@
-// Payload on its way over one link: what has started and whose tail is not yet at the next device.
+// Payload in flight on one link: trains that have started and whose tail has not reached the next device.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@ namespace railyard::probe {
 
 class InFlight {
  public:
-  /// Time goes forward. @pre now < tail
+  /// @pre now < tail; `now` never decreases
   void start(Time now, Bytes bytes, Time tail) {
     for (; !trains_.empty() && trains_.front().tail <= now; trains_.pop_front()) bytes_ -= trains_.front().bytes;
     bytes_ += bytes;
     trains_.push_back({tail, bytes});
     for (std::size_t i = trains_.size() - 1; i > 0 && trains_[i].tail < trains_[i - 1].tail; --i)
-      std::swap(trains_[i], trains_[i - 1]);  // a faster channel's overtakes
+      std::swap(trains_[i], trains_[i - 1]);  // a train of a faster channel overtakes
   }
-  /// As of the latest start.
+  /// Bytes in flight at the latest start.
   Bytes bytes() const { return bytes_; }
-  /// When all of it will be there. @pre something has started
+  /// When the last train will have arrived. @pre at least one train has started
   Time until() { return trains_.back().tail; }
 
  private:

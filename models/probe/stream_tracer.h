@@ -1,5 +1,5 @@
-// The interface through which kinds of workload attach the streams of their ranks to waveforms and timelines, with the names of the
-// tasks.
+// The interface through which kinds of workload attach the streams of their ranks to waveforms and timelines, with the
+// names of the tasks.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@ namespace railyard::probe {
 
 class StreamTracer {
  public:
-  /// Names a running task, or what it is part of; short: it is read in a box. Called at each change, and not while the stream
+  /// A short name for a running task, or for the work it belongs to. Called at each change, but not while the stream
   /// waits or is idle.
   using TaskLabel = std::function<std::string(const gpu::Task&)>;
 
-  /// @param name  hierarchical: the device's name, then ".stream." and the stream's
+  /// @param name  hierarchical: name of the device, ".stream.", name of the stream
   virtual void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) = 0;
 
  protected:

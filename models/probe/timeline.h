@@ -1,5 +1,5 @@
-// The timeline of a run: listens to fabric, GPUs, streams, jobs and requests and writes what they did as Chrome trace events
-// (trace_events.h). It decides nothing and schedules nothing: a run is the same with and without.
+// The timeline of a run: listens to fabric, GPUs, streams, jobs and requests, and writes their activity as Chrome trace
+// events (trace_events.h). It only listens: a run is the same with and without a timeline.
 //
 //   Timeline timeline({"out/timeline.json.gz", {"tp", "pp", "kv"}}, fabric);  // when every device is there
 //   timeline.attach(gpu, "rank [0][3]");
@@ -9,14 +9,17 @@
 //   timeline.finish(fabric.now());
 //
 // Processes and their tracks:
-//   requests                 lanes of requests with their phases; counters of requests and promised KV cache (timeline_requests.h)
-//   jobs                     what jobs.csv has, a track for each kind of name and rank: "TP_AR_PP rank 0"
+//   requests                 lanes of requests with their phases; counters of requests and promised KV cache
+//                            (timeline_requests.h)
+//   jobs                     the jobs of jobs.csv, with a track for each kind of name and rank: "TP_AR_PP rank 0"
 //   prefill0.gpu3 rank [0][3]  a GPU, with counters "SMs active" and "HBM GB/s"
-//     stream compute         a slice for each task of the stream; a transfer leaves its stream at once: its slice has no length
-//     kv messages            messages that leave this memory, posted to landed, by class; overlapping ones go to "kv messages 2"
+//     stream compute         a slice for each task of the stream; a transfer leaves its stream at once: its slice has
+//                            no length
+//     kv messages            messages from this memory, from posting to landing, by class; overlapping ones go to "kv
+//                            messages 2"
 //   why                      with --why: pieces of the longest chain of each metric (critical_path.h)
 //   prefill0.plx0            a switch, NIC or root complex: bursts and counters of its links (timeline_links.h)
-// with arrows from what was waited for to who waited (timeline_streams.h).
+// Arrows lead from a cause to the task that waited for it (timeline_streams.h).
 #pragma once
 
 #include <deque>
@@ -53,7 +56,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Before the run; what is attached outlives the timeline or its run. A stream comes after its GPU.
+  // Before the run. Attached objects outlive the timeline or its run. Attach a GPU before its streams.
   void attach(gpu::Gpu& gpu, const std::string& label);
   void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) override;
   /// A direction of a link, by the port that sends. @param home  the device in whose process it is shown
@@ -61,14 +64,14 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
                    const transport::Device& home) {
     links_.attach(sender, port, name, home);
   }
-  /// To be told of requests.
+  /// The listener for requests.
   workload::RequestListener& requests() { return requests_; }
   void on_job(const execution::JobRecord& record) override;
 
-  /// After the run: the longest chain of what a metric measured, on a track of its own.
+  /// After the run: adds the longest chain of a metric, on a track of its own.
   void add_path(const CriticalPath::Measure& measure);
-  /// Ends what is still running at `end`, also where the run was cut short.
-  /// @throws std::runtime_error when any part could not be written
+  /// Ends all open slices at `end`; also for an interrupted run.
+  /// @throws std::runtime_error if any part could not be written
   void finish(Time end);
 
  private:

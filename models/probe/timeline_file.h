@@ -1,4 +1,4 @@
-// What the parts of a timeline share: its file, the processes in it by the device that they stand for, and lanes.
+// Shared by the parts of a timeline: the file, its processes (one per device), and lanes.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class TimelineFile {
   /// @throws std::runtime_error when the file cannot be created
   explicit TimelineFile(const std::string& path) : events(path) {}
 
-  /// The process of a device. @param label  beside its name, where this is the first time that it is asked for
+  /// The process of a device, added at the first call. @param label  added to its name at the first call
   std::uint32_t process(const std::string& device, const std::string& label = {}) {
     const auto [found, is_new] = processes_.try_emplace(device, 0);
     if (is_new) found->second = events.add_process(label.empty() ? device : device + " " + label);
@@ -27,17 +27,18 @@ class TimelineFile {
   std::unordered_map<std::string, std::uint32_t> processes_;
 };
 
-/// Tracks of one name, as many as it takes that no two slices of one overlap; numbered from the second.
+/// Tracks with the same name: as many as needed to keep slices from overlapping. Names are numbered from the second
+/// track on.
 class Lanes {
  public:
   Lanes() = default;
-  /// @param order  of the first among the process's tracks; 0: the order in which they are added
+  /// @param order  position among the tracks of the process; 0: in the order of adding
   Lanes(std::uint32_t process, std::string name, std::uint32_t order = 0)
       : process_(process), name_(std::move(name)), order_(order) {}
 
   bool made() const { return process_ != 0; }
   const std::string& name() const { return name_; }
-  /// The track of a slice; slices may come in any order.
+  /// The track for a slice. Slices may come in any order.
   TraceTrack place(TraceEvents& events, Time from, Time to) {
     for (Lane& lane : lanes_) {
       if (from < lane.end) continue;
@@ -54,7 +55,7 @@ class Lanes {
  private:
   struct Lane {
     TraceTrack track;
-    Time end;  ///< of what is on it so far
+    Time end;  ///< end of its last slice
   };
   std::uint32_t process_ = 0;
   std::string name_;

@@ -1,8 +1,8 @@
-// Of a timeline: links. For each direction of a link a track of bursts: trains of one class that follow each other with no more
-// than kGap between one's last byte and the next one's start are one slice, with what they carried. And two counters: the share
-// of time that the line was charged, and the peak of bytes that waited for it (window_counter.h).
+// The links of a timeline. Each direction of a link has a track of bursts and two counters.
 //
-// Rows appear where something moved. In fluid fidelity nothing does, train by train.
+// A burst is a slice for consecutive trains of one class with gaps of at most kGap, and the bytes they carried. The
+// counters are the share of time in which the line was charged, and the peak of queued bytes (window_counter.h). A
+// direction without trains has no rows; so fluid links have none.
 #pragma once
 
 #include <deque>
@@ -24,7 +24,7 @@ class TimelineLinks {
   TimelineLinks(TimelineFile& file, const std::vector<std::string>& class_names)
       : file_(file), class_names_(class_names) {}
 
-  /// A direction of a link: the port that sends. @param home  the device in whose process it is shown
+  /// A direction of a link, given by its sending port. @param home  the device in whose process it is shown
   void attach(const transport::Device& sender, PortId port, const std::string& name, const transport::Device& home);
   void on_start(const transport::Device& device, PortId port, const transport::Transaction& transaction, Time now,
                 const transport::Crossing& crossing);
@@ -42,9 +42,9 @@ class TimelineLinks {
     std::string name;
     std::uint32_t process = 0, order = 0;
     Lanes lanes;
-    std::vector<Burst> bursts;           ///< by class; of no trains: none is open
-    std::deque<WindowCounter> counters;  ///< use, queue; none: nothing has moved yet
-    Time charged_from, charged_until;    ///< not counted yet
+    std::vector<Burst> bursts;           ///< by class; zero trains: no open burst
+    std::deque<WindowCounter> counters;  ///< use, queue; empty before the first train
+    Time charged_from, charged_until;    ///< charge that is not yet in the counter
     Time queued_since;
     Bytes queued = 0;
   };
@@ -59,7 +59,7 @@ class TimelineLinks {
   const std::vector<std::string> class_names_;
   std::deque<Direction> directions_;
   std::unordered_map<const transport::Device*, std::vector<Direction*>> by_port_;
-  const transport::Device* latest_device_ = nullptr;  ///< whose ports were asked for last
+  const transport::Device* latest_device_ = nullptr;  ///< device of the latest lookup
   std::vector<Direction*>* latest_ports_ = nullptr;
 };
 

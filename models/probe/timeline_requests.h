@@ -1,5 +1,6 @@
-// Of a timeline: requests. A request keeps a lane from its arrival until it is done: a slice under its name and within it one for
-// each phase that takes time. Counters say how many requests are in each phase, and how much KV cache is promised.
+// The requests of a timeline. A request has a lane from its arrival to its end, with a slice for the whole request and
+// inner slices for its phases that take time. Counters show the number of requests in each phase and the promised KV
+// cache.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@ class TimelineRequests final : public workload::RequestListener {
 
   TimelineFile& file_;
   const std::uint32_t process_;
-  std::map<std::uint32_t, Request> requests_;  ///< that are not done
+  std::map<std::uint32_t, Request> requests_;  ///< requests that are not done
   std::vector<TraceTrack> lanes_;
   std::vector<bool> taken_;
   std::array<std::uint64_t, kPhases> in_phase_{};

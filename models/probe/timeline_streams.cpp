@@ -109,14 +109,15 @@ void TimelineStreams::advance(Time now) {
 }
 
 void TimelineStreams::on_send(const transport::Message& message) {
-  // A stream goes on once its transfer is posted, so what is sent while one runs is that transfer's.
+  // A stream continues after posting its transfer, so a message sent while a transfer task runs belongs to this
+  // transfer.
   if (sending_ == nullptr || sending_->device != memory(message.source)) return;
   arrows_[&message] = ++arrows_so_far_;
   sending_->task->leads_to.push_back(arrows_so_far_);
 }
 
 void TimelineStreams::on_delivered(const transport::Message& message, Time now) {
-  advance(now);  // both ends of an arrow are written in their order: viewers keep it where times are equal
+  advance(now);  // both ends of an arrow are written in order: at equal times, viewers use the order in the file
   Lanes& lanes = message_lanes_[{message.source, message.traffic_class}];
   const std::string& name = class_names_[message.traffic_class];
   if (!lanes.made()) lanes = Lanes(file_.process(memory(message.source)), name + " messages");

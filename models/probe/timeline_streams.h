@@ -1,10 +1,12 @@
-// Of a timeline: what streams do, the messages that leave memories, and the arrows between them.
+// The streams of a timeline, the messages that leave memories, and the arrows between them.
 //
-// An arrow says why something began when it did:
-//   kernel or collective -> task   a task of another stream of the GPU stood waiting and began when that one ended
-//   transfer -> message            the transfer posted it
-//   message -> task                a transfer's message landed, and a task began that stood waiting at its destination, or that a
-//                                  scheduler then put on a stream which had nothing to do, as the first decode step of a request
+// An arrow shows why a task or message began:
+//   kernel or collective -> task   the task, on another stream of the GPU, waited and began when the kernel or
+//                                  collective ended
+//   transfer -> message            the transfer posted the message
+//   message -> task                the message of a transfer landed, and then a task began at its destination: a
+//                                  waiting task, or one that a scheduler put on an idle stream, for example the first
+//                                  decode step of a request
 #pragma once
 
 #include <deque>
@@ -23,7 +25,7 @@ namespace railyard::probe {
 
 class TimelineStreams final : public StreamTracer {
  public:
-  /// Both outlive it; the fabric has all its devices.
+  /// `file` and `fabric` outlive this object. @pre the fabric has all its devices
   TimelineStreams(TimelineFile& file, const transport::Fabric& fabric, const std::vector<std::string>& class_names);
   TimelineStreams(const TimelineStreams&) = delete;
   TimelineStreams& operator=(const TimelineStreams&) = delete;
@@ -53,9 +55,9 @@ class TimelineStreams final : public StreamTracer {
     TraceTrack track;
     TaskLabel job_name, work_name;
     gpu::Activity before = gpu::Activity::idle;
-    std::unique_ptr<Task> task;  ///< that runs
+    std::unique_ptr<Task> task;  ///< the running task
   };
-  /// The message of a transfer that landed last.
+  /// The latest landing of a transfer's message.
   struct Landing {
     Time at = Time::max();
     std::string device;
@@ -65,7 +67,7 @@ class TimelineStreams final : public StreamTracer {
 
   static void describe(Task& task, const gpu::Task& front);
   void end(StreamProbe& stream, Time now);
-  /// Writes the tasks that ended at the instant before, if this is another one.
+  /// At a new instant, writes the tasks that ended at the previous one.
   void advance(Time now);
   const std::string& memory(transport::Window window) const;
 
@@ -75,11 +77,11 @@ class TimelineStreams final : public StreamTracer {
   std::unordered_map<transport::Window, std::string> memories_;                ///< devices by window
   std::map<std::pair<transport::Window, std::uint8_t>, Lanes> message_lanes_;  ///< by source and class
   std::deque<StreamProbe> streams_;
-  StreamProbe* sending_ = nullptr;  ///< began a transfer last
+  StreamProbe* sending_ = nullptr;  ///< stream of the latest transfer
   Landing landing_;
-  // A task begins before the one that it waited for is seen to end, at the same instant:
+  // At one instant, the begin of a task is reported before the end of the task it waited for:
   Time instant_;
-  std::vector<Task*> released_;  ///< stood waiting and began
+  std::vector<Task*> released_;  ///< tasks that waited and began at this instant
   std::vector<std::unique_ptr<Task>> ended_;
   std::unordered_map<const transport::Message*, Arrow> arrows_;
   Arrow arrows_so_far_ = 0;

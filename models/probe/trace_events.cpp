@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 1 << 18;
 constexpr std::uint64_t kFsPerNs = 1'000'000;
-// Of tracks: above any process, because viewers take a thread whose number is its process's for the main one.
+// First thread number of tracks. It is above all process numbers, because for viewers a thread with the number of its
+// process is the main thread.
 constexpr std::uint32_t kFirstThread = 1'000'000;
 
 std::uint64_t whole_ns(Time t) { return t.fs() / kFsPerNs; }
@@ -23,7 +24,7 @@ std::string quoted(std::string_view text) { return nlohmann::json(text).dump(); 
 
 }  // namespace
 
-// Level 1: three quarters of what level 6 saves, in a third of its time.
+// Compression level 1 saves three quarters of the bytes that level 6 saves, in a third of the time.
 TraceEvents::TraceEvents(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "wb1")) {
   if (file_ == nullptr) throw std::runtime_error(path + ": " + std::strerror(errno));
   gzbuffer(file_, kBufferBytes);
@@ -89,7 +90,7 @@ void TraceEvents::counter(std::uint32_t process, std::string_view name, std::str
 void TraceEvents::counter(std::uint32_t process, std::string_view name, std::string_view series, Time at,
                           double value) {
   char text[32];
-  const auto end = fmt::format_to(text, FMT_COMPILE("{:.6g}"), value);  // viewers keep more, nobody sees it
+  const auto end = fmt::format_to(text, FMT_COMPILE("{:.6g}"), value);  // viewers keep more digits, but six are enough
   write_counter(process, name, series, at, std::string_view(text, static_cast<std::size_t>(end - text)));
 }
 

@@ -1,9 +1,9 @@
-// A file of Chrome trace events, gzipped: what ui.perfetto.dev, trace_processor and chrome://tracing open. Format: "Trace Event
-// Format" (Google, 2016) and Perfetto's reading of it.
+// A gzipped file of Chrome trace events, for ui.perfetto.dev, trace_processor and chrome://tracing. Format: "Trace
+// Event Format" (Google, 2016), as Perfetto reads it.
 //
-// Viewers keep nanoseconds, so both ends of a slice are rounded down to one: slices that do not overlap in the model do not in
-// the file. Slices that overlap on one track are dropped by viewers, without a word, unless one is within the other: whoever
-// writes keeps them apart. A file that was cut short lacks the end of its JSON list, which viewers do without.
+// Viewers have a resolution of 1 ns. Both ends of a slice are rounded down, so slices that do not overlap in the model
+// do not overlap in the file. Viewers silently drop slices that overlap on one track, unless one contains the other;
+// callers must keep them apart. An interrupted file lacks the end of its JSON list; viewers accept that.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct TraceTrack {
   std::uint32_t thread = 0;
 };
 
-/// What a viewer shows of a slice that is selected.
+/// A detail that a viewer shows for a selected slice.
 struct TraceArgument {
   TraceArgument(const char* name, std::string_view words) : key(name), text(words), is_text(true) {}
   TraceArgument(const char* name, std::uint64_t count) : key(name), number(count) {}
@@ -44,18 +44,19 @@ class TraceEvents {
   TraceEvents(const TraceEvents&) = delete;
   TraceEvents& operator=(const TraceEvents&) = delete;
 
-  /// A process; viewers show them by `order`, where there is none in the order in which they were added.
+  /// Adds a process. Viewers sort processes by `order`, or without it by the order of adding.
   std::uint32_t add_process(std::string_view name, std::uint32_t order = 0);
-  /// A track of it; the same of order.
+  /// Adds a track to a process; `order` as for processes.
   TraceTrack add_track(std::uint32_t process, std::string_view name, std::uint32_t order = 0);
 
-  // Names, kinds and texts are the model's own words: letters, digits, brackets and the like, which JSON does not escape.
+  // Names, kinds and texts come from the model. They contain letters, digits and brackets, which need no escapes in
+  // JSON.
   void slice(TraceTrack track, std::string_view kind, std::string_view name, Time from, Time to,
              const std::vector<TraceArgument>& arguments = {});
-  /// Viewers show it as "name series": "HBM GB/s".
+  /// Viewers show the counter as "name series": "HBM GB/s".
   void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, std::uint64_t value);
   void counter(std::uint32_t process, std::string_view name, std::string_view series, Time at, double value);
-  /// An end of an arrow, on the slice of that track that was written last and began at `at`.
+  /// One end of an arrow. It is attached to the slice of the track that was written last and began at `at`.
   void flow(Flow what, TraceTrack track, Time at, std::uint64_t id);
 
   /// @throws std::runtime_error when any part of the file could not be written

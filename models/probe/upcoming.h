@@ -1,11 +1,12 @@
-// What is to happen later, soonest first; of one instant, first posted first.
+// A queue of future items, earliest first; at the same instant, first posted first.
 //
-// Time only goes forward from the base, an instant that is not after the present. What waits is kept by the highest digit
-// of 8 bits in which its time differs from the base, and by the value of that digit: a place is a span of time, and of two
-// places the one of the lower digit, then of the lower value, is the sooner. When the first place's span begins, the base
-// moves there, and what was in it is sorted; or, where it is much or the span is long, moves to places of lower digits. So
-// most things move once, as they are posted a little ahead and lie far apart in femtoseconds. What is of one instant is
-// always in one place, in the order of posting.
+// The base is an instant that is not after the present; it only increases. An item is stored in a place. The place is
+// given by the highest 8-bit digit in which the item's time differs from the base, and by the value of that digit. So a
+// place is a span of time, and places with a lower digit, then with a lower value, come earlier. When the span of the
+// first place begins, the base moves there, and the items of the place are sorted. If there are many items or the span
+// is long, they move to places of lower digits instead. Most items move only once, because they are posted shortly
+// before their time and lie far apart in femtoseconds. Items of one instant are always in one place, in the order of
+// posting.
 #pragma once
 
 #include <array>
@@ -18,22 +19,21 @@
 
 namespace railyard::probe {
 
-/// @tparam T  holds its instant as `Time when`, which is first of what it is made from
+/// @tparam T  has a member `Time when`, and takes it as the first argument of its constructor
 template <class T>
 class Upcoming {
  public:
-  /// @pre `when` is not before any `now` that due() was asked about
+  /// @pre `when` is not before any earlier argument of due()
   template <class... What>
   void post(Time when, What... what) {
     Place& place = is_near(when) ? near_ : place_of(when);
-    place.emplace_back(
-        when, what...);  // made where it stays: a copy of what was written just now would have to wait for that
+    place.emplace_back(when, what...);  // constructed in place: a copy would wait for the stores just made
     if (&place != &near_) return;
     sort_last(next_ + near_left_, next_);
     ++near_left_;
   }
 
-  /// The soonest that is due by `now`, nullptr when there is none; it stays there until pop() or post().
+  /// The earliest item due by `now`, or nullptr. It stays valid until pop() or post().
   const T* due(Time now) {
     while (near_left_ == 0) {
       if (filled_digits_ == 0 || now < first_) return nullptr;
@@ -51,14 +51,14 @@ class Upcoming {
  private:
   static constexpr unsigned kDigits = 8, kValues = 256;
   static constexpr unsigned shift_of(unsigned digit) { return 8 * digit + 2; }
-  // Spans of this digit and lower ones, of 67 ns and less, are sorted where they hold no more than that.
+  // Places of this digit or a lower one (spans of at most 67 ns) are sorted if they hold at most kNearMost items.
   static constexpr unsigned kNear = 3;
   static constexpr std::size_t kNearMost = 64;
   using Place = std::vector<T>;
 
   bool is_near(Time when) const { return (when.fs() ^ base_) >> near_bits_ == 0; }
 
-  /// One of near_ goes to where it belongs among those before it, from `first` on.
+  /// Moves item `last` of near_ to its sorted position, at `first` or later.
   void sort_last(std::size_t last, std::size_t first) {
     for (std::size_t i = last; i > first && near_[i].when < near_[i - 1].when; --i) std::swap(near_[i], near_[i - 1]);
   }
@@ -78,14 +78,14 @@ class Upcoming {
   struct Where {
     unsigned digit, value;
   };
-  /// @pre there is one
+  /// @pre a place is not empty
   Where first_place() const {
     const auto digit = static_cast<unsigned>(__builtin_ctz(filled_digits_));
     const auto word = static_cast<unsigned>(__builtin_ctz(filled_words_[digit]));
     return {digit, 64 * word + static_cast<unsigned>(__builtin_ctzll(filled_[digit][word]))};
   }
 
-  /// The first place becomes near, or part of it. @pre there is one
+  /// Moves the first place, or a part of it, to near_. @pre a place is not empty
   void bring_up() {
     const auto [digit, value] = first_place();
     Place& place = waiting_[digit][value];
@@ -118,10 +118,11 @@ class Upcoming {
   }
 
   std::uint64_t base_ = 0;
-  unsigned near_bits_ = shift_of(0);      ///< what differs from the base in no more than these is near
-  std::vector<T> near_;                   ///< from next_ on, sorted
-  std::size_t next_ = 0, near_left_ = 0;  ///< the vector's own size, written just before, would have to be waited for
-  Time first_ = Time::max();              ///< when the span of the first place begins
+  unsigned near_bits_ = shift_of(0);  ///< times that differ from the base only in these low bits are near
+  std::vector<T> near_;               ///< sorted from next_ on
+  std::size_t next_ = 0,
+              near_left_ = 0;  ///< a separate count: the size of the vector was just stored, and a load would wait
+  Time first_ = Time::max();   ///< begin of the span of the first place
   std::array<std::array<Place, kValues>, kDigits> waiting_;
   // Which places are not empty: a bit for each, for each 64 of them, and for each digit.
   std::array<std::array<std::uint64_t, kValues / 64>, kDigits> filled_{};

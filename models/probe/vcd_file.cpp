@@ -92,7 +92,7 @@ void VcdFile::set_text(Signal signal, Time when, std::string_view text) {
   post(when, slot, signal, Pending::Action::text);
 }
 
-// A later fall is found when the waiting one comes up; only an earlier one needs an entry of its own.
+// When a queued fall is due, a later fall is queued again. Only an earlier fall needs a new entry.
 inline void VcdFile::fall_at(Signal signal, Time when) {
   Hold& hold = holds_[signal];
   hold.falls_at = when;
@@ -104,7 +104,7 @@ inline void VcdFile::fall_at(Signal signal, Time when) {
 
 inline void VcdFile::fall(const Pending& pending) {
   Hold& hold = holds_[pending.signal];
-  if (hold.armed_at != pending.when) return;  // an earlier one has replaced it
+  if (hold.armed_at != pending.when) return;  // an earlier fall has replaced this one
   hold.armed_at = Time::max();
   if (pending.when < hold.falls_at) {
     hold.armed_at = hold.falls_at;
@@ -144,7 +144,7 @@ void VcdFile::move_to(Time now) {
   step(now);
 }
 
-// The present instant is over; the next one anything can happen in is `next`.
+// The present instant is over; no change happens before `next`.
 void VcdFile::complete_instant(Time next) {
   if (!dumped_) {
     if (from_ < next) dump_initial_values();
@@ -213,7 +213,7 @@ void VcdFile::take(const VcdChange* first, const VcdChange* last, std::string_vi
       case Action::set: set(signal, when, c->value); break;
       case Action::add: add(signal, when, c->value); break;
       case Action::text: set_text(signal, when, text_of(*c, texts)); break;
-      case Action::hold:  // a fall beyond the window still means that the wire holds its value within it
+      case Action::hold:  // a fall after the window: the wire keeps its value to the end of the window
         set_value(signal, when == now_ ? 0 : c->value);
         fall_at(signal, when);
         break;

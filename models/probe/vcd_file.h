@@ -1,7 +1,7 @@
-// The file behind a VcdWriter: takes changes in the order in which the model made them, keeps those of later instants until
-// their time (upcoming.h), and writes each instant once, as text (vcd_text.h). The writer has checked them but for one thing:
-// an addition may leave its wire's range. It runs on a thread of the writer's, so that a run does not wait for its waveform
-// to be formatted.
+// The file behind a VcdWriter. It takes changes in the order in which the model made them, keeps changes of later
+// instants until their time (upcoming.h), and writes each instant once, as text (vcd_text.h). The writer has checked
+// all changes, except that an addition may exceed the range of its wire. The file runs on a thread of the writer, so a
+// run does not wait for formatting.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@ constexpr bool fits(std::uint64_t value, unsigned width_bits) {
 
 enum class VcdKind : std::uint8_t { wire, real, string };
 
-/// One thing that the model said, in 16 bytes: there are millions.
+/// One change, in 16 bytes, because there are millions.
 struct VcdChange {
   enum class Action : std::uint8_t {
-    advance,   ///< value: an instant, everything before which is final
-    far,       ///< value: the instant that the next change is of, or lasts to
+    advance,   ///< value: an instant; all earlier changes are final
+    far,       ///< value: the instant of the next change, or the end of the next hold
     set,       ///< value: an integer, or the bits of a double
     add,       ///< value: a difference in two's complement
-    text,      ///< value: where the text is: offset << 32 | size
-    hold,      ///< value: of a wire until then; then 0
-    hold_text  ///< value: as for text; then nothing
+    text,      ///< value: position of the text: offset << 32 | size
+    hold,      ///< value: of the wire until then; afterwards 0
+    hold_text  ///< value: as for text; afterwards empty
   };
   static constexpr std::uint32_t kFar = 0xffffffffu;
   static constexpr std::uint32_t kMostSignals = 1u << 28;
@@ -52,7 +52,7 @@ static_assert(sizeof(VcdChange) == 16);
 
 class VcdFile {
  public:
-  /// Nothing before `from` or after `last` is written. @throws std::runtime_error when the file cannot be created
+  /// Writes only changes from `from` to `last`. @throws std::runtime_error if the file cannot be created
   VcdFile(const std::string& path, Time from, Time last) : from_(from), last_(last), out_(path) {}
 
   /// Before start(). Signals are numbered from 0.
@@ -60,23 +60,23 @@ class VcdFile {
   std::string code(Signal signal) const { return std::string(states_[signal].code.text()); }
   void start(const std::string& header);
 
-  /// @param texts  what the texts' offsets count in
-  /// @throws std::logic_error when an addition leaves the wire's range; what was complete before stays
+  /// @param texts  the buffer to which the offsets of texts refer
+  /// @throws std::logic_error if an addition exceeds the range of its wire; complete instants stay in the file
   void take(const VcdChange* first, const VcdChange* last, std::string_view texts);
   /// @throws std::runtime_error when any part of the file could not be written
   void finish(Time end);
 
  private:
   struct State {
-    std::uint64_t value = 0;    // what the model says: an integer, the bits of a double, how many texts
-    std::uint64_t written = 0;  // what the file says
+    std::uint64_t value = 0;    // in the model: an integer, the bits of a double, or the number of texts so far
+    std::uint64_t written = 0;  // in the file
     VcdCode code;
     std::uint32_t text = 0;  // strings: index into texts_
     VcdKind kind = VcdKind::wire;
     std::uint8_t width = 1;
     bool touched = false;  // in touched_
   };
-  /// Of a signal that is held: when it falls, and the instant of its fall that waits, which may since have moved later.
+  /// State of a held signal: when it falls, and the instant of its queued fall. The fall may have moved later since.
   struct Hold {
     Time falls_at = Time::max(), armed_at = Time::max();
   };

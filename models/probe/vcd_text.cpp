@@ -19,14 +19,14 @@ namespace {
 constexpr char kFirstCodeCharacter = '!';
 constexpr unsigned kCodeCharacters = 94;
 
-constexpr std::size_t kPage = 4096;  // where pages are larger, their ends are also ends of these
+constexpr std::size_t kPage = 4096;  // ends of larger pages are also ends of these pages
 constexpr std::size_t kMostOfStamp = 22;
-constexpr std::uint64_t kLow = 100'000'000;  // of a stamp, eight digits: what is above often stays
+constexpr std::uint64_t kLow = 100'000'000;  // the eight low digits of a stamp; the high digits often stay the same
 
-/// The digits of a number below 10^8, as they are in memory.
+/// The digits of a number below 10^8, in memory order.
 std::uint64_t eight_digits(std::uint64_t value) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-  // Each step halves what a lane holds; a division is a product and a shift.
+  // Each step halves the number of digits per lane. A division is a multiplication and a shift.
   const std::uint64_t fours = value / 10'000 | value % 10'000 << 32;
   const std::uint64_t hundreds = fours * 5243 >> 19 & 0x0000'007f'0000'007f;
   const std::uint64_t twos = hundreds | (fours - 100 * hundreds) << 16;
@@ -34,7 +34,7 @@ std::uint64_t eight_digits(std::uint64_t value) {
   return (tens | (twos - 10 * tens) << 8) + 0x3030'3030'3030'3030;
 }
 
-/// A line that fills a page; the end of it fills what a last line leaves.
+/// A line of blanks with the size of a page; its end fills the rest of a page.
 const std::array<char, kPage>& blanks() {
   static const std::array<char, kPage> text = [] {
     std::array<char, kPage> t{};
@@ -49,10 +49,10 @@ const std::array<char, kPage>& blanks() {
 class Pieces {
  public:
   void add(const char* from, std::size_t size) { pieces_.push_back({const_cast<char*>(from), size}); }
-  /// A line of blanks, of that many bytes.
+  /// A line of blanks with `size` bytes.
   void add_blanks(std::size_t size) { add(blanks().data() + blanks().size() - size, size); }
 
-  /// 0 or why not all could be written.
+  /// @return 0, or the error number if not everything could be written
   int write(int file) {
     std::size_t next = 0;
     while (next < pieces_.size()) {
@@ -147,7 +147,7 @@ char* VcdText::real(char* out, double value, const VcdCode& code) {
   if (std::memcmp(&known.value, &value, sizeof value) != 0) {
     known.value = value;
     const char* end =
-        std::to_chars(known.text + 1, std::end(known.text), value).ptr;  // the shortest that reads back exactly
+        std::to_chars(known.text + 1, std::end(known.text), value).ptr;  // the shortest text that reads back exactly
     known.size = static_cast<std::uint8_t>(end - known.text);
   }
   std::memcpy(out, known.text, sizeof known.text);

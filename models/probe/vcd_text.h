@@ -1,8 +1,8 @@
-// The text of a value change dump and its way to the disk.
+// The text of a value change dump, and how it is written to disk.
 //
-// A process that is killed in the middle of a write leaves as many whole pages of it as the kernel had taken by then.
-// Therefore no line crosses the end of a page: where one would, a line of blanks fills the page before it. However a run
-// ends, its file ends with a whole line. (A line longer than a page cannot be helped.)
+// If a process is killed during a write, the file contains the whole pages that the kernel had accepted. Therefore no
+// line crosses the end of a page; a line of blanks fills the rest of a page. So the file ends with a complete line,
+// however the run ends. (Lines longer than a page are the exception.)
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace railyard::probe {
 
-/// How a signal's lines end: a blank, its identifier code, a new line; of scalars without the blank.
+/// The end of a signal's lines: a blank (not for scalars), its identifier code, a line feed.
 class VcdCode {
  public:
   VcdCode() = default;
@@ -42,7 +42,8 @@ class VcdText {
   void raw(std::string_view text);  ///< whole lines
   void stamp(Time when) { end(stamp(begin(1), when)); }
 
-  // Lines are put one behind the other: begin() with how many there may be, then each returns where the next goes, and end().
+  // To add lines, call begin() with their largest number, then the functions below, each of which returns the position
+  // of the next line, and then end().
   char* begin(std::size_t lines) {
     begun_bytes_ = lines * kMostOfLine;
     return room(begun_bytes_);
@@ -51,31 +52,31 @@ class VcdText {
   static char* scalar(char* out, bool value, const VcdCode& code);
   static char* vector(char* out, std::uint64_t value, const VcdCode& code);
   char* real(char* out, double value, const VcdCode& code);
-  /// With escapes for white space and what a terminal would not print, as GTKWave reads them.
+  /// White space and unprintable characters are escaped in GTKWave's way.
   char* string(char* out, std::string_view text, const VcdCode& code);
   void end(char* out) { end_ = out; }
 
-  /// Writes what there is once that is much.
+  /// Writes the buffer if it holds at least kEnough bytes.
   void may_write() {
     if (kEnough <= static_cast<std::size_t>(end_ - buffer_.data())) write();
   }
-  void write(bool more_follows = true);  ///< what follows begins with a stamp
+  void write(bool more_follows = true);  ///< the next write begins with a stamp
   /// @throws std::runtime_error when any part of the file could not be written
   void close();
 
  private:
   static constexpr std::size_t kEnough = 256 * 1024;
-  static constexpr std::size_t kMostOfLine = 128;           // but for strings
-  static const std::array<std::array<char, 8>, 256> kBits;  ///< of a byte, the highest first
+  static constexpr std::size_t kMostOfLine = 128;           // except strings
+  static const std::array<std::array<char, 8>, 256> kBits;  ///< bits of a byte as text, highest first
 
-  /// Where that many bytes more can be written.
+  /// A position with room for `bytes` more bytes.
   char* room(std::size_t bytes) {
     if (static_cast<std::size_t>(limit_ - end_) < bytes) grow(bytes);
     return end_;
   }
   void grow(std::size_t bytes);
   static char* add_code(char* out, const VcdCode& code) {
-    std::memcpy(out, &code, sizeof code);  // in one piece, and what follows it goes over its size
+    std::memcpy(out, &code, sizeof code);  // all at once; the next line overwrites the surplus
     return out + code.size_;
   }
 
@@ -84,12 +85,12 @@ class VcdText {
   int error_ = 0;
   std::uint64_t written_ = 0;  ///< bytes of the file
   std::vector<char> buffer_;
-  char *end_ = nullptr, *limit_ = nullptr;  ///< of what is in it, and of itself
-  std::size_t begun_bytes_ = 0;             ///< what begin() made room for
+  char *end_ = nullptr, *limit_ = nullptr;  ///< end of the text, end of the buffer
+  std::size_t begun_bytes_ = 0;             ///< room made by begin()
   /// The last stamp without its low digits, and as text of up to 8 characters.
   std::uint64_t stamp_high_ = 0, stamp_text_ = 0;
   std::size_t stamp_size_ = 0;
-  /// Numbers and their texts, by hash: many signals have the same.
+  /// Cache of numbers and their texts, by hash: many signals have equal values.
   struct Real {
     double value = 0;
     char text[31] = "r0 ";
@@ -107,7 +108,7 @@ inline char* VcdText::scalar(char* out, bool value, const VcdCode& code) {
 inline char* VcdText::vector(char* out, std::uint64_t value, const VcdCode& code) {
   *out++ = 'b';
   const unsigned digits = 64 - static_cast<unsigned>(__builtin_clzll(value | 1));
-  if (digits <= 24) {  // most of them
+  if (digits <= 24) {  // the most frequent case
     value <<= 24 - digits;
     std::memcpy(out, kBits[value >> 16].data(), 8);
     std::memcpy(out + 8, kBits[value >> 8 & 0xff].data(), 8);

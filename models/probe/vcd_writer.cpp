@@ -39,7 +39,7 @@ std::uint64_t bits_of(double value) {
   return bits;
 }
 
-// Scopes keep the order in which the model named them first.
+// Scopes are written in the order in which the model first used them.
 struct Scope {
   std::vector<Signal> signals;
   std::vector<std::string> order;
@@ -193,7 +193,7 @@ void VcdWriter::hand_over() {
   if (error_) std::rethrow_exception(error_);
 }
 
-// What comes after an error is dropped: the file stays whole up to there.
+// After an error, all further changes are dropped; the file stays valid up to the error.
 void VcdWriter::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -221,7 +221,7 @@ void VcdWriter::work() {
 void VcdWriter::stop() {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(batch_));  // beyond the most that wait: nothing follows
+    waiting_.push_back(std::move(batch_));  // may exceed kMostBatches, since this is the last batch
     stopping_ = true;
   }
   has_work_.notify_one();

@@ -23,13 +23,13 @@ bool is(const Device& device) {
   return dynamic_cast<const Kind*>(&device) != nullptr;
 }
 
-/// NICs and what joins two switches: the links that many GPUs share.
+/// Links of NICs and links between two switches: many GPUs share these links.
 bool is_shared(const Device& from, const Device& to) {
   return is<infiniband::Nic>(from) || is<infiniband::Nic>(to) ||
          (is<transport::Switch>(from) && is<transport::Switch>(to));
 }
 
-/// Read responses ride on PCIe and socket links only.
+/// Only PCIe and socket links carry read responses.
 bool carries_responses(const Device& from, const Device& to) {
   const auto writes_only = [](const Device& d) { return is<nvlink::NvSwitch>(d) || is<infiniband::IbSwitch>(d); };
   return !writes_only(from) && !writes_only(to);
@@ -93,7 +93,7 @@ void Waveform::attach(Device& device, PortId id) {
 
 void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
   const transport::LinkDirection& link = probe.port->egress.link();
-  if (link.buffer_bytes == 0) return;  // ample: there are no books to show
+  if (link.buffer_bytes == 0) return;  // an unlimited buffer has no credits
   std::array<bool, transport::kVirtualChannels> used{};
   const bool reads = carries_responses(*probe.device, *probe.port->peer);
   const transport::ChannelPlan& plan = probe.device->context().plan;
@@ -204,7 +204,7 @@ void Waveform::on_start(const Device& device, PortId port, const transport::Tran
   PortProbe& p = probe(device, port);
   if (p.port == nullptr) return;
   advance(now);
-  const Time free = p.port->egress.free();  // of every charge, whatever its priority
+  const Time free = p.port->egress.free();  // includes charges of all priorities
   vcd_.busy_until(p.busy, free);
   if (p.in_flight.valid() && t.carried_bytes() != 0) {
     p.on_the_way.start(now, t.carried_bytes(), crossing.tail);

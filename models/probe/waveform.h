@@ -1,6 +1,5 @@
-// The waveform of a run: listens to fabric, GPUs and streams and writes what they did as trace.vcd, with a view for
-// GTKWave beside it (trace.gtkw, grouped by server). It decides nothing and schedules nothing: a run is the same with
-// and without.
+// The waveform of a run: listens to fabric, GPUs and streams, and writes their activity as trace.vcd, with a view for
+// GTKWave (trace.gtkw, grouped by server). It only listens: a run is the same with and without a waveform.
 //
 //   Waveform waveform({"out/trace.vcd", Waveform::Level::links, {}, {"tp", "pp", "kv"}});
 //   waveform.attach(fabric);                                       // first, when every device is there
@@ -11,30 +10,32 @@
 //   sc_start();
 //   waveform.finish(fabric.now());
 //
-// Signals by level, each level with those before it; names are SystemC's, then the port's:
+// Signals by level; each level includes the levels above it in this list. Names are SystemC's, followed by the port:
 //   summary
 //     prefill0.gpu3.sm.active               SMs with work
 //     prefill0.gpu3.stream.compute.ctas     resident thread blocks of the running kernel or collective
 //     prefill0.gpu3.stream.compute.state    0 idle, 1 waiting, 2 kernel, 3 collective, 4 transfer
-//     prefill0.gpu3.stream.compute.job      the running task, as the caller calls it: "attention L7"
-//     prefill0.gpu3.stream.compute.work     what it is part of: "Chunk[3]"
-//     prefill0.plx0.uplink.tx.busy          of shared links only: NIC ports, and what joins two switches
+//     prefill0.gpu3.stream.compute.job      name of the running task: "attention L7"
+//     prefill0.gpu3.stream.compute.work     the work to which this task belongs: "Chunk[3]"
+//     prefill0.plx0.uplink.tx.busy          only for shared links: NIC ports, and links between two switches
 //   links
-//     prefill0.gpu3.sm.clock_mhz            of the kernels that run, under the power limit
-//     prefill0.gpu3.hbm.gb_per_s            read and written by kernels and messages
-//     prefill0.gpu3.l2.gb_per_s             the same through L2
-//     prefill0.gpu3.outbound.kv_bytes       bytes of messages it has sent that have not landed, by class
+//     prefill0.gpu3.sm.clock_mhz            clock of the running kernels, under the power limit
+//     prefill0.gpu3.hbm.gb_per_s            HBM traffic of kernels and messages
+//     prefill0.gpu3.l2.gb_per_s             the same for L2
+//     prefill0.gpu3.outbound.kv_bytes       bytes of messages that were sent and have not landed, by class
 //     prefill0.plx0.port3.tx.busy           every port: the line is charged
 //     prefill0.plx0.port3.tx.queue_bytes    payload that waits to start
-//     prefill0.plx0.port3.tx.bytes_in_flight   payload that started and whose tail is not yet at the next device, as of
-//                                           the latest start: what lands shows at the next one, or when it is the last
+//     prefill0.plx0.port3.tx.bytes_in_flight   payload that has started and whose tail has not reached the next device.
+//                                              The
+//                                           value is updated when a train starts, and when the last train arrives
 //   all
-//     prefill0.plx0.port3.tx.class          of the train on the line: "kv", or "kv:read" for a read request
-//     prefill0.plx0.port3.tx.transactions   started so far
-//     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes whose credit is out, where the far end's buffer is
+//     prefill0.plx0.port3.tx.class          class of the train on the line: "kv", or "kv:read" for a read request
+//     prefill0.plx0.port3.tx.transactions   transactions started so far
+//     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes without returned credit, if the buffer at the far end
+//                                                    is
 //                                           finite; channel 7 carries read responses
-// A port that is not followed has no listener_mark: what happens there may be computed without its transactions.
-// Changes of one instant are written once, in an order that means nothing.
+// A port that is not followed has no listener_mark; its traffic may be computed without transactions (replay).
+// Changes of one instant are written once; their order has no meaning.
 #pragma once
 
 #include <array>
@@ -62,25 +63,25 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
   enum class Level { summary, links, all };
   struct Config {
     std::string path;   ///< of the .vcd; the view has the same name with .gtkw
-    std::string opens;  ///< name of the file beside the view that the view opens; empty: the .vcd
+    std::string opens;  ///< file, in the folder of the view, that the view opens; empty: the .vcd
     Level level = Level::links;
     VcdWindow window;
-    std::vector<std::string> class_names;  ///< by traffic class; those not named are not in use
+    std::vector<std::string> class_names;  ///< by traffic class; empty name: not in use
   };
-  /// @throws std::runtime_error when the file cannot be created
+  /// @throws std::runtime_error if the file cannot be created
   explicit Waveform(const Config& config);
   Waveform(const Waveform&) = delete;
   Waveform& operator=(const Waveform&) = delete;
 
-  // Before start(), and what is attached outlives the waveform or its run. @throws std::logic_error for a name already
-  // taken, or when the fabric did not come first
+  // Before start(). Attached objects outlive the waveform or its run. @throws std::logic_error for a duplicate name, or
+  // if the fabric was not attached first
   void attach(transport::Assembly& fabric);
   void attach(gpu::Gpu& gpu);
   void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) override;
 
-  /// Writes the header, and the view, so that a run that is killed can be looked at.
+  /// Writes the header and the view, so that the waveform of a killed run can be opened.
   void start();
-  /// Everything before `now` is final; from the calendar's instant hook. The file is whole up to then.
+  /// All changes before `now` are final, and the file is complete up to then. Called from the calendar's instant hook.
   void advance(Time now) {
     if (vcd_.now() < now) {
       for (const std::uint32_t port : queues_) draw_queue(ports_[port]);
@@ -88,20 +89,20 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
     }
     vcd_.advance(now);
   }
-  /// Writes what happened up to `end`, also where the run was cut short, and the view with the whole run on the screen.
-  /// @throws std::runtime_error when any part could not be written
+  /// Writes all changes up to `end`, also for an interrupted run, and the view, which shows the whole run.
+  /// @throws std::runtime_error if any part could not be written
   void finish(Time end);
 
  private:
   struct PortProbe {
     const transport::Device* device = nullptr;
     const transport::Device::Port* port = nullptr;
-    bool shared = false;  ///< of the summary
+    bool shared = false;  ///< belongs to the summary
     Signal busy, queue, in_flight, traffic_class, transactions;
     std::array<Signal, transport::kVirtualChannels> outstanding;
     InFlight on_the_way;
     Bytes queued = 0, drawn_queued = 0;
-    bool queue_moved = false;  ///< in this instant: it is in queues_
+    bool queue_moved = false;  ///< changed at this instant: the port is in queues_
   };
   struct GpuProbe : gpu::SmListener {
     explicit GpuProbe(Waveform& waveform) : owner(waveform) {}
@@ -139,7 +140,7 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
     probe.queue_moved = true;
     queues_.push_back(probe.port->listener_mark);
   }
-  /// At the end of an instant: most of what joins a queue starts as it comes.
+  /// At the end of an instant, because most trains leave their queue at the instant at which they join.
   void draw_queue(PortProbe& probe) {
     probe.queue_moved = false;
     if (probe.drawn_queued == probe.queued) return;
@@ -165,9 +166,9 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
   const Time from_, to_;
   VcdWriter vcd_;
   const transport::Calendar* calendar_ = nullptr;
-  std::vector<PortProbe> ports_;         ///< by a port's mark; the first stands for every port that is not listened to
-  std::vector<std::uint32_t> queues_;    ///< ports whose queues have moved in this instant
-  std::vector<std::string> read_names_;  ///< of read requests, by class
+  std::vector<PortProbe> ports_;         ///< by listener_mark; the first entry stands for all ports without a listener
+  std::vector<std::uint32_t> queues_;    ///< ports whose queues have changed at this instant
+  std::vector<std::string> read_names_;  ///< names for read requests, by class
   std::deque<GpuProbe> gpus_;
   std::vector<const GpuProbe*> gpu_of_window_;
   std::deque<StreamProbe> streams_;

@@ -1,5 +1,5 @@
-// How a waveform opens in GTKWave: first the summary (what every GPU works on, its SMs, the links that GPUs share),
-// then every server with all it has, folded.
+// The view of a waveform in GTKWave: first the summary (tasks and SMs of every GPU, links that GPUs share), then every
+// server with all its signals, folded.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -31,7 +31,7 @@ constexpr char kActivityTexts[] =
     "4 ?steel blue?transfer\n"
     "5 ?goldenrod?host\n";
 
-/// "prefill0" of "prefill0.plx0"; empty for what stands outside the servers.
+/// "prefill0" of "prefill0.plx0"; empty for devices outside the servers.
 std::string server_of(const std::string& name) {
   const std::string::size_type dot = name.find('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
@@ -42,7 +42,7 @@ std::string within(const std::string& server, const std::string& name) {
                                                                                   : name;
 }
 
-/// GTKWave shows a name, even an alias, from its last dot on.
+/// GTKWave shows only the part of a name (or alias) after its last dot.
 std::string without_dots(std::string name) {
   std::replace(name.begin(), name.end(), '.', ' ');
   return name;
@@ -122,7 +122,7 @@ void Waveform::show_summary(GtkwaveSave& view) const {
   for (std::size_t i = 1; i < ports_.size(); ++i) {
     const PortProbe& p = ports_[i];
     const Device &from = *p.device, &to = *p.port->peer;
-    // A NIC's PCIe side repeats its network side.
+    // The PCIe side of a NIC shows the same traffic as its network side.
     const bool is_nic_pcie =
         server_of(from.name()) == server_of(to.name()) && (is<infiniband::Nic>(from) || is<infiniband::Nic>(to));
     if (!p.shared || is_nic_pcie || p.port->counters.transactions == 0) continue;

@@ -11,7 +11,7 @@ namespace {
 constexpr Time kShortest = Time::us(1);
 constexpr Time kLongest = Time::us(128);
 constexpr std::uint64_t kWindowsSoFar = 1024;
-constexpr double kSame = 1e-6;  // means of one value differ by what floating point loses
+constexpr double kSame = 1e-6;  // means of a constant value differ by rounding errors
 
 }  // namespace
 

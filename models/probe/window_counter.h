@@ -1,8 +1,8 @@
-// Counters of what changes too often to be written at each change: one value a window, its mean or its peak there, and none
-// where that is the value before.
+// Counters for values that change too often to write each change: one value per window, the mean or the peak in the
+// window. A value equal to the previous one is not written.
 //
-// Windows are powers of two of microseconds, about a thousandth of the time since the start, from 1 us to 128 us: fine where a run
-// is short, few where it is long.
+// A window is a power of two of microseconds from 1 us to 128 us, about a thousandth of the time since the start. So
+// short runs have fine windows, and long runs have few.
 #pragma once
 
 #include <string>
@@ -16,16 +16,17 @@ class WindowCounter {
  public:
   enum class Of { mean, peak };
 
-  /// `events` outlives it.
+  /// `events` outlives this object.
   WindowCounter(TraceEvents& events, std::uint32_t process, std::string name, std::string series, Of of)
       : events_(events), process_(process), name_(std::move(name)), series_(std::move(series)), of_(of) {}
 
-  /// It was `value` between these; wherever nobody says so it was 0. @pre not before what was said last
+  /// The counter is `value` from `from` to `to`, and 0 at all times that are not added. @pre intervals come in order of
+  /// time
   void add(Time from, Time to, double value);
-  /// Writes what is left. @param end  of the run
+  /// Writes the last window. @param end  end of the run
   void finish(Time end);
 
-  /// The window around an instant, as its first instant and the next one's.
+  /// The window of an instant: its first instant, and the first instant of the next window.
   static std::pair<Time, Time> window_at(Time now);
 
  private:
@@ -37,7 +38,7 @@ class WindowCounter {
   std::string name_, series_;
   Of of_;
   Time from_, to_;        ///< the window; to_ is 0 before the first
-  double collected_ = 0;  ///< of a mean the value times femtoseconds
+  double collected_ = 0;  ///< peak; or for a mean, the sum of value x femtoseconds
   double written_ = 0;
 };
 
