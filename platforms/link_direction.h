@@ -1,4 +1,4 @@
-// Datasheet figures turned into directions of links.
+// Converts datasheet values into directions of links.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace railyard::platforms {
 
 inline Bytes whole(double bytes) { return static_cast<Bytes>(std::llround(bytes)); }
 
-/// One direction: the link's own latency, then the pipeline of the device it enters, whose buffer it fills.
+/// One direction of a link: the latency of the link, plus the pipeline and buffer of the receiving device.
 inline transport::LinkDirection direction(const LinkDatasheet& link, const transport::PacketFormat& packet,
                                           double receiver_ns, double receiver_buffer_bytes) {
   transport::LinkDirection d;

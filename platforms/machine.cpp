@@ -98,7 +98,7 @@ Machine::NicShare Machine::nearest_nics(GpuId gpu) const {
   const std::uint32_t branches = branches_of(spec_.board), gpus_each = spec_.board.gpus / branches;
   const auto has_nics = [&](std::uint32_t b) { return first_nic_at(spec_, b) != first_nic_at(spec_, b + 1); };
   std::uint32_t own = places_[gpu].slot / gpus_each;
-  while (!has_nics(own)) --own;  // the first branch has the first NIC
+  while (!has_nics(own)) --own;  // ends, because the first branch has a NIC
   std::uint32_t next = own + 1;
   while (next < branches && !has_nics(next)) ++next;
   const std::uint32_t first = first_nic_at(spec_, own), nics = first_nic_at(spec_, own + 1) - first;
@@ -154,7 +154,8 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
       egress.via = gpu::Egress::Via::nvlink;
     } else if (!group.gpu.pcie.p2p) {
       egress.via = gpu::Egress::Via::bounce;
-      egress.host = servers_[to.server]->hosts[socket_of(spec_, to.slot)].get();  // the receiver's, as NCCL places it
+      egress.host =
+          servers_[to.server]->hosts[socket_of(spec_, to.slot)].get();  // the host memory of the receiver, as in NCCL
     } else {
       egress.via = spec_.board.nvlink_planes.empty() ? gpu::Egress::Via::pcie : gpu::Egress::Via::nvlink;
       if (egress.via == gpu::Egress::Via::pcie) egress.far_pair = far_pair(from, to);
@@ -187,7 +188,7 @@ GpuId Machine::served_with(transport::Window memory) const {
     throw std::logic_error("window " + std::to_string(memory) + " is no memory's");
   const std::uint32_t server = (memory - first_host()) / spec_.board.sockets,
                       socket = (memory - first_host()) % spec_.board.sockets;
-  std::uint32_t slot = 0;  // a socket without GPUs uses the first one's
+  std::uint32_t slot = 0;  // a socket without GPUs uses those of slot 0
   for (std::uint32_t s = spec_.board.gpus; s-- > 0;)
     if (socket_of(spec_, s) == socket) slot = s;
   return GpuId(server * spec_.board.gpus + slot);

@@ -1,15 +1,15 @@
-// A machine, elaborated: servers of GPUs, PCIe switches, NICs and NVSwitches, joined by an InfiniBand network. One builder for
-// every box type; what differs between a plx_box and a DGX is in the board's datasheet.
+// An elaborated machine: servers of GPUs, PCIe switches, NICs and NVSwitches, joined by an InfiniBand network. There is
+// one builder for all box types; the board's datasheet has the differences between, say, a plx_box and a DGX.
 //
-//   plx_box    GPU -x16- PLX -x16- root complex; two PLX per server with 4 GPUs and their NICs on each; uplinks to one root complex
-//              each (dual_root), to the same one (single_root), or PLX1 below PLX0 (cascaded); NVLink bridges may join pairs of GPUs
-//   dgx_*      the same with four PCIe switches of 2 GPUs and their NICs, two per root complex, and NVSwitch planes beside them
+//   plx_box    GPU -x16- PLX -x16- root complex. Two PLX per server, each with 4 GPUs and their NICs. Uplinks lead to
+//              one root complex each (dual_root), to the same one (single_root), or from PLX1 to PLX0 (cascaded).
+//              NVLink bridges may join pairs of GPUs
+//   dgx_*      four PCIe switches, each with 2 GPUs and their NICs, two switches per root complex, and NVSwitch planes
+//   gb200_*    a rack is one server. GPUs (over C2C) and NICs connect to Grace sockets, with two sockets per tray.
+//              Every GPU has one link to each NVSwitch of the rack
 //
-//   gb200_*    a rack is one server: GPUs and NICs hang at Grace sockets, GPUs by C2C, two sockets to a tray; every GPU has one
-//              link to each of the rack's NVSwitches
-//
-// NICs are numbered server by server and PLX by PLX. Windows of the address space: GPUs first, then NICs, then
-// the memories of CPU sockets, then what users attach.
+// NICs are numbered by server, then by PLX. Order of windows in the address space: GPUs, NICs, memories of CPU sockets,
+// devices attached by users.
 #pragma once
 
 #include <deque>
@@ -35,7 +35,7 @@ class Assembly;
 
 namespace railyard::platforms {
 
-/// Where a GPU sits.
+/// Place of a GPU in the machine.
 struct GpuPlace {
   std::uint32_t group = 0;
   std::uint32_t server = 0;  ///< in the machine
@@ -43,15 +43,15 @@ struct GpuPlace {
   std::uint32_t index_in_group = 0;
 };
 
-/// The first NIC of a branch, counted in its server: NIC k of n sits at branch k * branches / n.
+/// The first NIC of a branch, counted within its server. NIC k of n is at branch k * branches / n.
 std::uint32_t first_nic_at(const MachineSpec& spec, std::uint32_t branch);
-/// A leaf's ports towards NICs; as many go up.
+/// Number of a leaf's ports towards NICs. The same number of ports leads to spines.
 std::uint32_t leaf_down_ports(const MachineSpec& spec);
-/// The leaf of a NIC in a leaf-spine network: rail-optimised, NIC r of every server meets on rail r's leaves; otherwise leaves
-/// fill up server by server. The last NIC has the last leaf.
+/// The leaf of a NIC in a leaf-spine network. Rail-optimised: NIC r of every server connects to the leaves of rail r.
+/// Otherwise leaves are filled server by server. The last NIC is on the last leaf.
 std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic);
 
-/// One server: its devices are its child modules, so that names read prefill0.plx1.port2.
+/// One server. Its devices are its child modules, so names look like prefill0.plx1.port2.
 class Server : public sc_core::sc_module {
  public:
   Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t first_gpu,
@@ -65,7 +65,8 @@ class Server : public sc_core::sc_module {
   std::vector<std::unique_ptr<pcie::HostMemory>> hosts;  ///< by socket
   std::vector<std::unique_ptr<nvlink::NvSwitch>> nvswitches;
 
-  /// Joins a device to a PCIe switch, or to a socket where there is none. Switches above it find it as they find the branch's GPUs.
+  /// Connects a device to a PCIe switch, or to a socket if the board has no PCIe switch. Switches above route to it as
+  /// to the GPUs of the branch.
   void attach(const MachineSpec& spec, transport::Endpoint& device, std::uint32_t branch, const LinkDatasheet& link);
 
  private:
@@ -74,7 +75,7 @@ class Server : public sc_core::sc_module {
                    transport::Assembly& fabric);
   void build_pcie(const MachineSpec& spec, const GroupSpec& group_spec);
   void build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec);
-  /// Calls on_gpu or on_nic for what hangs at a branch.
+  /// Calls on_gpu or on_nic for each GPU and NIC of a branch.
   template <class OnGpu, class OnNic>
   void for_each_at(const MachineSpec& spec, std::uint32_t branch, const OnGpu& on_gpu, const OnNic& on_nic) const;
   void build_uplinks(const MachineSpec& spec);
@@ -97,12 +98,13 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   /// The memory of a GPU's socket.
   pcie::HostMemory& host_of(GpuId id) { return *servers_[place(id).server]->hosts[socket_of(spec_, place(id).slot)]; }
 
-  /// Adds a device of the user's own, such as a generic_payload_adapter.h, to a PCIe switch of a server, or to a socket where
-  /// it has none. GPUs of its tray reach it over PCIe, other memories by way of its branch's NIC. As an initiator it reaches
-  /// the memories of its tray.
-  /// @param device  its window is first_free_window() or later  @param link  both directions  @pre before elaboration ends
+  /// Adds a device of the user, such as a generic_payload_adapter.h, to a PCIe switch of a server, or to a socket if
+  /// the server has no PCIe switch. GPUs of its tray reach it over PCIe, other memories through the NIC of its branch.
+  /// As an initiator it reaches the memories of its tray.
+  /// @param device  its window is first_free_window() or later  @param link  both directions  @pre before elaboration
+  ///                ends
   void attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch, const LinkDatasheet& link);
-  /// The machine's own windows end before it.
+  /// The first window after the machine's own windows.
   transport::Window first_free_window() const { return first_host() + servers_of(spec_) * spec_.board.sockets; }
 
   /// HBM traffic of messages, by GPU.
@@ -116,32 +118,32 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   }
   std::uint32_t index_in_group(NicId id) const;
 
-  /// Which NIC of its server serves a GPU when bytes leave or enter the server; the default is the nearest.
+  /// Sets the NIC that a GPU uses for messages to and from other servers. Default: the nearest NIC.
   void assign_nic(GpuId gpu, std::uint32_t nic_in_server) { nics_of_gpu_[gpu] = {nic_in_server, 1}; }
-  /// NIC number modulo those the GPU reaches over PCIe: its tray's.
+  /// A NIC of the GPU's tray: `number` modulo the number of NICs that the GPU reaches over PCIe.
   std::uint32_t nic_modulo(GpuId gpu, std::uint32_t number) const;
-  /// The NIC of a GPU's messages on one channel: where it has several, its queue pairs are spread over them.
+  /// The NIC of a GPU's messages on one channel. If the GPU has several NICs, its queue pairs are spread over them.
   NicId nic_of(GpuId gpu, std::uint32_t channel = 0) const;
 
-  /// Two GPUs of a server below different sockets, and what they share where that slows them down.
+  /// Two GPUs of a server below different sockets, and the rate limit that they share.
   struct FarPair {
     GpuId one, other;
     const transport::Meter* meter = nullptr;
   };
   std::vector<FarPair> far_pairs() const;
 
-  /// Every device of the network between servers.
+  /// All switches of the network between servers.
   const std::vector<std::unique_ptr<infiniband::IbSwitch>>& network() const { return network_; }
   const std::vector<std::unique_ptr<Server>>& servers() const { return servers_; }
 
  private:
-  /// null: their sockets do not slow them down.
+  /// The shared rate limit of two GPUs below different sockets; null: no limit.
   transport::Meter* far_pair(const GpuPlace& a, const GpuPlace& b) const;
   /// NICs of one server.
   struct NicShare {
     std::uint32_t first = 0, count = 1;
   };
-  /// A socket's memory on the network: what its processor posts to a NIC of the socket's first GPU.
+  /// Sends from a socket's memory to the network: its processor posts to a NIC of the socket's first GPU.
   class HostPort : public transport::Sender {
    public:
     HostPort(const Machine& machine, transport::Window host) : machine_(machine), host_(host) {}
@@ -156,20 +158,21 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   gpu::Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class,
                      std::uint32_t channel) const override;
   transport::Window first_host() const { return static_cast<transport::Window>(gpus_.size()) + nics_of(spec_); }
-  /// The GPU whose NICs a memory uses: a GPU itself, the first one of a host's socket or of an attached device's branch.
+  /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
+  /// branch.
   GpuId served_with(transport::Window memory) const;
   /// The NIC of a memory on one channel.
   infiniband::Nic& nic_at(transport::Window memory, std::uint32_t channel) const;
   void build_host_ports();
-  /// The NICs at the GPU's own branch, or at the nearest one before it that has any. The GPUs they serve get equal
-  /// shares of them, or share them in turn where they are fewer.
+  /// The NICs at the GPU's own branch, or else at the nearest branch before it that has NICs. These NICs are divided
+  /// equally among the GPUs they serve; if there are fewer NICs than GPUs, GPUs share them in turn.
   NicShare nearest_nics(GpuId gpu) const;
   void build_single_switch();
   void build_leaf_spine();
-  /// The ways up from each leaf to every other, as far as their links are there.
+  /// The paths from each leaf to every other leaf over working links.
   void route_leaves();
-  /// Once links have been lost, the way that was wanted, or another that still joins the two memories: PCIe for NVLink, the
-  /// next NICs of their servers.
+  /// After link failures: the wanted egress if it still works, or another egress that joins the two memories: PCIe
+  /// instead of NVLink, or the next NICs of their servers.
   gpu::Egress way_left(transport::Window source, transport::Window destination, const gpu::Egress& wanted) const;
   gpu::Egress find_way(transport::Window source, transport::Window destination, gpu::Egress wanted) const;
   void on_links_changed() override;
@@ -183,16 +186,16 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
   std::vector<infiniband::IbSwitch*> spines_, leaves_;
-  mutable std::vector<transport::Meter> far_pairs_;  ///< by server, lower slot and higher slot; empty: no limit
+  mutable std::vector<transport::Meter> far_pairs_;  ///< by server, lower slot and higher slot; empty: no limits
   std::deque<HostPort> host_ports_;
   Table<GpuId, gpu::Gpu*> gpus_;
   Table<GpuId, GpuPlace> places_;
   Table<NicId, infiniband::Nic*> nics_;
   Table<GpuId, NicShare> nics_of_gpu_;
   std::vector<std::uint32_t> first_gpu_of_group_;
-  std::map<transport::Window, GpuId> attached_;  ///< the first GPU of each one's branch
+  std::map<transport::Window, GpuId> attached_;  ///< attached devices, with the first GPU of their branch
   bool has_lost_links_ = false;
-  /// Found since the last change: by source and destination, and by the NICs that were wanted.
+  /// Cache of way_left() since the last change: by source and destination, and by the wanted NICs.
   mutable std::map<std::tuple<transport::Window, transport::Window, const infiniband::Nic*, transport::Lid>,
                    gpu::Egress>
       ways_left_;

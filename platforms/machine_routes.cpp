@@ -1,4 +1,4 @@
-// What a machine's routes become when links are lost.
+// Routes of a machine after link failures.
 #include "platforms/machine.h"
 #include "transport/assembly.h"
 #include "transport/faults.h"
@@ -26,7 +26,7 @@ void Machine::route_leaves() {
     const auto first_up = static_cast<std::uint32_t>(leaves_[from]->ports() - spines_.size());
     for (std::uint32_t to = 0; to < leaves_.size(); ++to) {
       std::vector<PortId> up;
-      for (std::uint32_t s = 0; s < spines_.size(); ++s)  // a spine's port l is towards leaf l
+      for (std::uint32_t s = 0; s < spines_.size(); ++s)  // port l of a spine leads to leaf l
         if (!is_lost(*leaves_[from], PortId(first_up + s)) && !is_lost(*spines_[s], PortId(to)))
           up.push_back(PortId(first_up + s));
       if (to != from) leaves_[from]->set_group(to, std::move(up));

@@ -22,7 +22,7 @@ transport::PacketFormat pcie_format(const MachineSpec& spec) {
   return protocol.packet_format();
 }
 
-/// Of the link between a GPU and its host side.
+/// Packet format of the link between a GPU and its PCIe switch or socket.
 transport::PacketFormat host_format(const MachineSpec& spec) {
   if (!spec.board.c2c) return pcie_format(spec);
   transport::PacketFormat format;
@@ -31,7 +31,7 @@ transport::PacketFormat host_format(const MachineSpec& spec) {
   return format;
 }
 
-/// From what hangs at a branch to its PCIe switch, or to the socket where there is none.
+/// From a device of a branch to its PCIe switch, or to the socket if the board has no PCIe switch.
 transport::LinkDirection to_branch(const MachineSpec& spec, const LinkDatasheet& link,
                                    const transport::PacketFormat& packet) {
   return spec.board.pcie_switches != 0
@@ -136,7 +136,7 @@ void Server::build_pcie(const MachineSpec& spec, const GroupSpec& group_spec) {
                         const transport::PacketFormat& packet) {
     transport::LinkDirection down = direction(link, packet, 0, link.buffer_bytes);
     down.sinks_responses =
-        !spec.board.c2c || &link == &spec.nic_pcie;  // PCIe: an endpoint has room for what it asks for
+        !spec.board.c2c || &link == &spec.nic_pcie;  // PCIe: an endpoint has room for the completions of its requests
     const PortId port = sw.add_port("port" + std::to_string(sw.ports()), down);
     transport::Device::connect(end, end_port, sw, port);
     sw.decoder().map(end.window(), port);
@@ -159,7 +159,7 @@ void Server::attach(const MachineSpec& spec, transport::Endpoint& device, std::u
                     const LinkDatasheet& link) {
   transport::Switch& sw = switch_at(branch);
   transport::LinkDirection down = direction(link, pcie_format(spec), 0, link.buffer_bytes);
-  down.sinks_responses = true;  // as build_pcie() has it
+  down.sinks_responses = true;  // as in build_pcie()
   const PortId port = sw.add_port("port" + std::to_string(sw.ports()), down);
   const transport::Window beside = gpus[branch * (spec.board.gpus / branches_of(spec.board))]->window();
   for (auto& s : plx) s->decoder().map_beside(device.window(), beside);
@@ -218,7 +218,7 @@ void Server::build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec) 
 
 void Server::build_uplinks(const MachineSpec& spec) {
   const transport::PacketFormat packet = pcie_format(spec);
-  // Windows below a PCIe switch, for those above it.
+  // Maps the windows below a PCIe switch at a switch above it.
   const auto map_below = [&](transport::Switch& above, PortId port, std::uint32_t s) {
     const auto map = [&](const transport::Endpoint& end) { above.decoder().map(end.window(), port); };
     for_each_at(spec, s, map, map);
