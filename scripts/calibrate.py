@@ -4,11 +4,11 @@
   scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
   scripts/calibrate.py report docs/calibration.md
 
-fit       ROWS are tables as in validation/ (gemm.csv, attention.csv) or as scripts/measure_gpu.py writes them; --system (a regular
-          expression) chooses the rows of one device. The constants of --datasheet, a shipped one's name or a file, are where the
-          fit starts; a part of the shapes is kept out and tells what the fit is worth. --out is the new datasheet, to be named in
-          a scenario: machine: {groups: {node: {gpu: my-h100.yaml}}}.
-report    Fits the measured devices to 60 % of their shapes, predicts devices by the family rule alone, and writes the errors of both.
+fit       ROWS are tables as in validation/ (gemm.csv, attention.csv) or tables from scripts/measure_gpu.py. --system (a regular
+          expression) selects the rows of one device. The fit starts from the constants of --datasheet, which is the name of a
+          shipped datasheet or a file. Some shapes are held out to test the fit. --out is the new datasheet. Use it in a scenario:
+          machine: {groups: {node: {gpu: my-h100.yaml}}}.
+report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
 """
 
 import argparse
@@ -61,12 +61,12 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     one = commands.add_parser("fit", help="fit a datasheet to measured rows")
     one.add_argument("rows", nargs="+", metavar="ROWS.csv", help="tables of measured rows")
-    one.add_argument("--datasheet", required=True, type=sheet_path, metavar="NAME|FILE", help="where the fit starts")
-    one.add_argument("--system", default=".*", type=pattern, metavar="REGEX", help="rows of these systems (default: all)")
-    one.add_argument("--out", required=True, type=pathlib.Path, metavar="FILE", help="the fitted datasheet")
-    one.add_argument("--keep-out", default=0.4, type=ratio, metavar="RATIO", help="share of shapes to test on (default 0.4)")
-    one.add_argument("--seed", default=1, type=int, metavar="N", help="chooses those shapes (default 1)")
-    page = commands.add_parser("report", help="write the page of errors")
+    one.add_argument("--datasheet", required=True, type=sheet_path, metavar="NAME|FILE", help="datasheet with the initial constants")
+    one.add_argument("--system", default=".*", type=pattern, metavar="REGEX", help="use only rows of matching systems (default: all)")
+    one.add_argument("--out", required=True, type=pathlib.Path, metavar="FILE", help="file for the fitted datasheet")
+    one.add_argument("--keep-out", default=0.4, type=ratio, metavar="RATIO", help="share of shapes held out for the test (default 0.4)")
+    one.add_argument("--seed", default=1, type=int, metavar="N", help="seed for the choice of held-out shapes (default 1)")
+    page = commands.add_parser("report", help="write a page with the errors of all fits")
     page.add_argument("page", type=pathlib.Path, metavar="FILE")
     for command in (one, page):
         command.add_executables()
@@ -74,7 +74,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def with_provenance(text: str, lines: list[str]) -> str:
-    """The datasheet with what its constants were fitted to in its head, in place of what stood there."""
+    """The datasheet with a new head comment that tells to which rows its constants were fitted."""
     head, body = re.split(r"(?m)^(?=architecture:)", text, maxsplit=1)
     head = re.sub(rf"(?m)^{re.escape(PROVENANCE)}(.*\n)(#   .*\n)*", "", head)
     body = re.sub(r"(?m)^calibration:.*\n", "", body)

@@ -1,4 +1,4 @@
-"""What the command lines of the scripts share."""
+"""Shared by the command lines of all scripts."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and shows a script's own text as its help."""
+    """Reports an error in one line, and shows the docstring of a script as its help."""
 
     def __init__(self, **options) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False} | options)
@@ -26,15 +26,15 @@ class Parser(argparse.ArgumentParser):
 
     def add_executables(self) -> None:
         """--bin, the folder of the platform executables."""
-        self.add_argument("--bin", type=pathlib.Path, default=BIN, metavar="DIR", help="platform executables (default build/bin)")
+        self.add_argument("--bin", type=pathlib.Path, default=BIN, metavar="DIR", help="folder of the platform executables (default build/bin)")
 
 
 @contextlib.contextmanager
 def one_line(program: str, *errors: type[Exception], complete: bool = False) -> Iterator[None]:
-    """Ends the script with one line and BAD_INPUT when one of these errors, or one of a file, comes out of what is inside: of
-    one that cannot be opened, or does not hold what a run leaves.
+    """Ends the script with one line and BAD_INPUT if the block raises one of these errors, or the error of a file that cannot be
+    opened or does not have the expected content.
 
-    @param complete  their text says where, too
+    @param complete  errors whose text already contains the place
     """
     try:
         yield

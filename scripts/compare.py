@@ -5,8 +5,8 @@
   scripts/compare.py out/tp_pp_plx:tp=4,pp=2 out/tp_pp_plx:tp=8,pp=1        # points of a sweep, by their axes
   scripts/compare.py out/a out/b --markdown ab.md --html ab.html --csv ab.csv
 
-A run is called by the keys of its scenario.yaml that differ between the runs, a point of a sweep by its axes. Where these do not tell
-the runs apart, or a run has no scenario.yaml, runs are called by their directories. Ratios and changes are to the first run.
+The label of a run is made of the keys of its scenario.yaml that differ between the runs; the label of a sweep's point, of its axes. If
+these are equal, or a run has no scenario.yaml, the labels are the directories. Ratios and changes are relative to the first run.
 """
 
 import csv
@@ -30,14 +30,14 @@ def parse_options(arguments):
     parser.add_argument("runs", nargs="+", metavar="RUN",
                         help="directory of a run, or of a sweep with :AXIS=VALUE,... for a point of it")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables as Markdown")
-    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="also write them as one page that needs nothing else")
-    parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write every number of every run")
+    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="also write the tables as one self-contained page")
+    parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write all values of all runs")
     parser.add_argument("--links", type=positive, default=MOST_LINKS, metavar="N", help=f"links to show (default {MOST_LINKS})")
     return parser.parse_args(arguments)
 
 
 def write_csv(path, compared):
-    """Every number of every run, unrounded: quantity, then a column a run."""
+    """All values of all runs, not rounded: the quantity, then one column per run."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["quantity"] + [run.label for run in compared])

@@ -1,11 +1,10 @@
 #!/usr/bin/python3
-"""Shows how a scenario's results settle as the transactions of its messages shrink.
+"""Shows how the results of a scenario converge with smaller transactions.
 
   scripts/convergence.py build/bin/plx_box scenarios/nic_rule_comparison/modulo.yaml --figure error.svg
 
-Runs the scenario with fabric.transaction_bytes from 1 MiB down to 4 KiB and at auto, and prints TTFT and the mean time of a
-message of each class with their difference from the run with the smallest transactions. The figure needs the Debian package
-python3-matplotlib.
+Runs the scenario with fabric.transaction_bytes from 1 MiB down to 4 KiB, and with `auto`. Prints TTFT and the mean message time of each
+class, and their difference from the run with the smallest transactions. The figure needs the Debian package python3-matplotlib.
 """
 
 import argparse
@@ -116,9 +115,9 @@ def parse_options(arguments):
     parser = Parser(description=__doc__)
     parser.add_argument("executable", help="platform executable")
     parser.add_argument("scenario")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set in every run; repeatable")
-    parser.add_argument("--sizes", nargs="+", type=transaction_bytes, default=SIZES, metavar="BYTES", help="transaction sizes to try")
-    parser.add_argument("--figure", metavar="FILE", help="draw the differences, as .svg or .png")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of the scenario in every run; repeatable")
+    parser.add_argument("--sizes", nargs="+", type=transaction_bytes, default=SIZES, metavar="BYTES", help="transaction sizes")
+    parser.add_argument("--figure", metavar="FILE", help="draw the differences into this .svg or .png file")
     options = parser.parse_args(arguments)
     if options.figure and not options.figure.endswith((".svg", ".png")):
         parser.error(f"--figure {options.figure}: neither .svg nor .png")

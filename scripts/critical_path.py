@@ -1,4 +1,4 @@
-"""why.json of a run, as scripts read it: the critical paths of its times, and what each time would be without a cost."""
+"""Reads why.json of a run: the critical paths of its times, and each time without a given cost."""
 
 import pathlib
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ COSTS = {  # as --why prints them
 
 @dataclass
 class Part:
-    """Time on the path, mean over what the metric measures; and the metric without it. `where`: the link with most of it."""
+    """Mean time of a cost on the path, and the metric without this cost. `where`: the link with the largest share."""
 
     name: str
     path_s: float
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass
 class Path:
-    """The critical path of a metric: its costs add up to it; kernels by what binds them, classes and links are other views of parts of it."""
+    """The critical path of a metric. Its costs sum to the metric. Kernels by limit, classes, and links are other views of the costs."""
 
     metric: str
     mean_s: float
@@ -45,13 +45,13 @@ class Path:
 
     @property
     def views(self) -> dict[str, list[Part]]:
-        """Without what took no time."""
+        """Without parts of zero time."""
         views = {"cost": self.costs, "kernels bound by": self.kernels, "traffic class": self.classes, "links": self.links}
         return {view: [part for part in parts if part.path_s > 0] for view, parts in views.items()}
 
 
 def labelled(view: str, name: str) -> str:
-    """A part as it is called beside those of other views."""
+    """The name of a part, distinct from parts of other views."""
     return name if view == "cost" else f"{view} {name}"
 
 
@@ -77,7 +77,7 @@ PATH = {
 
 
 def read(directory: pathlib.Path) -> list[Path]:
-    """None of them where the run was made without --why, or has measured nothing. @throws run_files.Error"""
+    """Empty if the run was made without --why, or has measured nothing. @throws run_files.Error"""
     path = directory / FILE
     if not path.exists():
         return []

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""Tells whether a change of the model changes a result of the shipped scenarios, and which.
+"""Finds the results of the shipped scenarios that a change of the model changes.
 
-  scripts/digests.py write before.jsonl                     # with the build from before the change
-  scripts/digests.py check before.jsonl                     # with the build after it: what differs
+  scripts/digests.py write before.jsonl                     # with the build before the change
+  scripts/digests.py check before.jsonl                     # with the build after the change: prints differences
   scripts/digests.py check before.jsonl --only 'layers/*' --quick
 
 Runs every scenario of scenarios/, the first two points of each sweep, and a few runs with waveform, timeline and critical path. FILE
-holds one line of JSON for each file that a run leaves: scenario, file, SHA-256. FILE.contents holds the packed contents of all but
-large files, so that `check` can name keys and cells that differ. Build, wall time and cost of a run (`simulator` of summary.json) do
-not count, nor do the folders of checkout and executables. `check` runs what FILE has. Exit status: 0 all the same, 1 something
-differs or a run failed, 2 bad arguments or FILE, 130 interrupted.
+has one line of JSON for each output file of a run: scenario, file, SHA-256. FILE.contents has the packed contents of all but large
+files, so that `check` can name the keys and cells that differ. Build, wall time and cost of a run (`simulator` of summary.json) and
+the folders of checkout and executables are ignored. `check` runs the scenarios in FILE. Exit status: 0 no difference, 1 a difference
+or a failed run, 2 bad arguments or FILE, 130 interrupted.
 """
 
 import argparse
@@ -226,9 +226,9 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("command", choices=("write", "check"))
     parser.add_argument("file", type=pathlib.Path, metavar="FILE")
-    parser.add_argument("--only", default="*", metavar="GLOB", help="runs whose name matches: a scenario, the values of a sweep's point, options")
+    parser.add_argument("--only", default="*", metavar="GLOB", help="only runs with a matching name: scenario, values of a sweep's point, options")
     parser.add_argument("--quick", action="store_true", help=f"leave out runs that take more than {QUICK_S} s")
-    parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="runs at a time (default: processors)")
+    parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel runs (default: number of processors)")
     parser.add_executables()
     options = parser.parse_args(arguments)
     options.bin = options.bin.resolve()

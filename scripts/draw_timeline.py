@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Draws a part of a run's timeline into a picture, for a page or a paper: tracks one below the other, as ui.perfetto.dev has them.
+"""Draws a part of a run's timeline as a picture for a page or a paper, with one track below the other as in ui.perfetto.dev.
 
   build/bin/plx_box SCENARIO --out out/plx --timeline
   scripts/draw_timeline.py out/plx timeline.png --window 57.2ms,58.8ms \\
       --track '*gpu0 rank *: stream *' --track '*: PLX_Uplink_P[0] tx' --track '*: PLX_Uplink_P[0] tx use %'
 
-A track is PROCESS: TRACK, or PROCESS: COUNTER, as docs/waveforms.md names them; --list prints those of the run. In a glob * stands for
-anything, all else for itself. What a slice is called is written into it where there is room; arrows are those of the file.
+A track is PROCESS: TRACK, or PROCESS: COUNTER, as in docs/waveforms.md; --list prints the tracks of the run. In a glob, * matches
+anything; all other characters match themselves. Names of slices are drawn if there is room. Arrows are those of the file.
 """
 
 import argparse
@@ -64,10 +64,10 @@ def instants(text: str) -> tuple[float, float]:
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("run", type=pathlib.Path, metavar="DIR", help="the --out directory of a run with --timeline")
-    parser.add_argument("picture", type=pathlib.Path, nargs="?", metavar="FILE.png", help="or .svg")
-    parser.add_argument("--window", type=instants, metavar="T0,T1", help="this part of the run, as 10us,2ms (default all)")
-    parser.add_argument("--track", action="append", metavar="GLOB", help="these tracks, in this order; repeatable (default all)")
-    parser.add_argument("--list", action="store_true", help="print the tracks")
+    parser.add_argument("picture", type=pathlib.Path, nargs="?", metavar="FILE.png", help="the picture, .png or .svg")
+    parser.add_argument("--window", type=instants, metavar="T0,T1", help="part of the run, for example 10us,2ms (default: the whole run)")
+    parser.add_argument("--track", action="append", metavar="GLOB", help="draw matching tracks, in the order of these options; repeatable (default: all)")
+    parser.add_argument("--list", action="store_true", help="print the names of all tracks")
     options = parser.parse_args(arguments)
     if not options.picture and not options.list:
         parser.error("give FILE.png, or --list")

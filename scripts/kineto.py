@@ -1,15 +1,16 @@
 #!/usr/bin/python3
-"""Writes the timeline of a run as one file for each rank, as PyTorch's profiler (Kineto) leaves them: DIR/rank0.json.gz, ...
+"""Writes the timeline of a run in the format of PyTorch's profiler (Kineto), one file per rank: DIR/rank0.json.gz, ...
 
-For readers of such files, as HolisticTraceAnalysis (HTA). Ranks are numbered through all groups, in the order of the timeline. A rank has
+Use it with readers of such files, for example HolisticTraceAnalysis (HTA). Ranks are numbered through all groups, in the order of the
+timeline. The file of a rank has
 
-  kernels       its kernels, layers taken off their names, so that all of a kind add up
-  collectives   kernels named ncclDevKernel_[operation]_[algorithm]_[protocol], from when the rank entered
-  transfers     gpu_memcpy from posted to landed, by traffic class; those that overlap on streams of their own
-  the host      a launch of each at the instant at which it begins (the model has no host), and a ProfilerStep#[k] for each chunk or decode
-                step in which the rank has work. HTA leaves the last step of a trace out: an empty one ends the file
+  kernels       the kernels of the rank. Their names have no layer number, so that equal kernels are summed
+  collectives   kernels named ncclDevKernel_[operation]_[algorithm]_[protocol], beginning when the rank entered
+  transfers     gpu_memcpy from posting to landing, by traffic class; overlapping transfers are on separate streams
+  the host      a launch of each kernel at the instant at which it begins (the model has no host), and a ProfilerStep#[k] for each chunk
+                or decode step in which the rank has work. HTA ignores the last step of a trace, so the file ends with an empty step
 
-Times are whole microseconds, both ends rounded down, so that nothing overlaps that did not.
+Times are whole microseconds. Both ends are rounded down, so slices that do not overlap in the run do not overlap in the file.
 """
 
 import collections
@@ -169,7 +170,7 @@ def write(path, rank, number, ranks):
 def main(arguments=None):
     parser = Parser(description=__doc__)
     parser.add_argument("run", type=pathlib.Path, metavar="RUN", help="--out directory of a run with --timeline")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="default RUN/kineto; files of ranks in it are replaced")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for the files of ranks, which are replaced (default RUN/kineto)")
     options = parser.parse_args(arguments)
     timeline = options.run / "timeline.json.gz"
     out = options.out or options.run / "kineto"

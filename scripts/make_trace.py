@@ -1,14 +1,13 @@
 #!/usr/bin/python3
 """Makes a synthetic trace of requests to an LLM service, in the format of a public trace.
 
-Two formats are known: the CSV of the Azure LLM inference traces (TIMESTAMP,ContextTokens,GeneratedTokens; times of day
+There are two formats: the CSV of the Azure LLM inference traces (TIMESTAMP,ContextTokens,GeneratedTokens; times of day
 with seven decimals) and the JSON Lines of the Mooncake traces (timestamp in ms, input_length, output_length, and the ids
 of the prompt's 512-token blocks; here no two requests share a block).
 
-Gaps between arrivals follow a gamma distribution with the mean that the rate asks for: with a coefficient of variation of
-1 it is the exponential distribution, so arrivals are Poisson; above 1 they come in bursts. The first request arrives at
-time zero. Prompt and output lengths are log-normal with the means asked for, at least one token. The same options give
-the same file.
+Gaps between arrivals follow a gamma distribution whose mean is given by the rate. A coefficient of variation of 1 gives the
+exponential distribution (Poisson arrivals); above 1, requests arrive in bursts. The first request arrives at time zero.
+Prompt and output lengths are log-normal with the given means, at least one token. The same options give the same file.
 """
 
 import argparse
@@ -96,14 +95,14 @@ def parse_options(arguments):
         "--arrival-cv",
         type=spread,
         default=1.0,
-        help="coefficient of variation of the gaps between arrivals: 1 is Poisson, above 1 bursts (default 1)",
+        help="coefficient of variation of the gaps between arrivals: 1 for Poisson arrivals, above 1 for bursts (default 1)",
     )
-    parser.add_argument("--prompt-mean-tokens", type=tokens, default=1024.0, help="default 1024")
-    parser.add_argument("--output-mean-tokens", type=tokens, default=256.0, help="default 256")
+    parser.add_argument("--prompt-mean-tokens", type=tokens, default=1024.0, help="mean prompt length (default 1024)")
+    parser.add_argument("--output-mean-tokens", type=tokens, default=256.0, help="mean output length (default 256)")
     parser.add_argument(
         "--length-cv", type=spread, default=0.8, help="coefficient of variation of both lengths (default 0.8)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="default 1")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default 1)")
     parser.add_argument("--out", required=True, metavar="FILE")
     return parser.parse_args(arguments)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Measures kernels of a CUDA GPU with PyTorch, as a table that scripts/calibrate.py and scripts/validate.py read.
+"""Measures kernels of a CUDA GPU with PyTorch, and writes a table for scripts/calibrate.py and scripts/validate.py.
 
   scripts/measure_gpu.py --system my_h100 --out my-h100.csv
   torchrun --nproc-per-node 8 scripts/measure_gpu.py --system my_dgx --out my-dgx.csv      # and a GEMM beside an all-reduce
 
-Matrix products in a CUDA graph (five weights take turns, so that none stays in L2), prefill and decode attention, long and small
-copies launched from a stream and from a graph, and a matrix product while a copy or, with several ranks, an all-reduce runs
-beside it. Every value is the median of --repeats timed replays. It takes some minutes; leave the GPU to itself.
+The kernels: matrix products in a CUDA graph (with five weight matrices in turn, so that none stays in L2), prefill and decode
+attention, large and small copies launched from a stream and from a graph, and a matrix product beside a copy or, with several ranks,
+beside an all-reduce. Every value is the median of --repeats timed replays. This takes some minutes. Run nothing else on the GPU.
 """
 
 import csv
@@ -130,8 +130,8 @@ class Measurement:
 
 def parse_options():
     parser = Parser(description=__doc__)
-    parser.add_argument("--system", required=True, metavar="NAME", help="what the rows call this device")
-    parser.add_argument("--out", required=True, metavar="FILE", help="the table")
+    parser.add_argument("--system", required=True, metavar="NAME", help="name of this device in the rows")
+    parser.add_argument("--out", required=True, metavar="FILE", help="file for the table")
     parser.add_argument("--repeats", type=positive, default=20, metavar="N", help="timed replays of each kernel (default 20)")
     return parser.parse_args()
 

@@ -1,23 +1,23 @@
 #!/usr/bin/python3
-"""Keeps README.md and docs/*.md true: runs the commands of a page and compares their output with what the page shows.
+"""Checks README.md and docs/*.md: runs the commands of a page and compares their output with the output in the page.
 
-  scripts/pages.py                        # every page with commands; exit status 1 and a difference where a page is stale
+  scripts/pages.py                        # every page with commands; prints differences of stale pages, exit status 1
   scripts/pages.py --write                # writes current outputs and figures into the pages
   scripts/pages.py docs/tutorial.md       # this page only
 
 What a page may contain:
 
-  ```console blocks   `$ COMMAND` (a \\ at the end continues on the next line), then the command's exact stdout, except for figures
-                      of the computer that ran it (HOST_FIGURES below). The commands of a page run in order in a copy of the
-                      project with an empty out/, so that no run of yours is touched
-  other blocks        are for the reader and do not run
-  numbers in prose    with a unit (UNITS below) must appear in an output of the page, rounded: with this unit, or without a unit
-                      where the unit stands elsewhere, for example in the head of a table. Text in backticks is not checked, and
+  ```console blocks   `$ COMMAND` (a \\ at the end continues on the next line), then the exact stdout of the command, except numbers
+                      that depend on the computer (HOST_FIGURES below). The commands of a page run in order in a copy of the
+                      project with an empty out/, so your own runs are not touched
+  other blocks        are not run
+  numbers in prose    with a unit (UNITS below) must appear, rounded, in an output of the page: with this unit, or without a unit
+                      if the unit is elsewhere, for example in the head of a table. Text in backticks is not checked, and
                       neither is a page without commands
-  <!-- figures from COMMAND -->   the output of this command is not shown; numbers in prose may come from there, too
-  figures             ![...](PAGE/NAME) in PAGE.md, which the commands wrote to out/PAGE/figures/NAME. An SVG by the same version
-                      of matplotlib must be the same bytes; by another version, it must have the same words and numbers
-  <!-- drawn by COMMAND -->       before a figure: this command makes the figure, only with --write, since it needs a display
+  <!-- figures from COMMAND -->   the output of this command is not shown; numbers in prose may also come from it
+  figures             ![...](PAGE/NAME) in PAGE.md; the commands write it to out/PAGE/figures/NAME. An SVG from the same version
+                      of matplotlib must have the same bytes; from another version, the same words and numbers
+  <!-- drawn by COMMAND -->       before a figure: this command makes the figure. It needs a display and runs only with --write
 """
 
 import argparse
@@ -54,7 +54,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("pages", nargs="*", type=pathlib.Path, metavar="PAGE.md", help="default: README.md and docs/*.md")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--check", action="store_true", help="compare, which is the default")
+    what.add_argument("--check", action="store_true", help="compare outputs with the pages (default)")
     what.add_argument("--write", action="store_true", help="write the outputs and figures into the page")
     return parser.parse_args(arguments)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Makes one self-contained page, report.html, of a run or of a sweep; figures for papers, too.
+"""Makes a self-contained page, report.html, of a run or of a sweep, and on request figures for papers.
 
   scripts/report.py out/plx                                  # the --out directory of an executable
-  scripts/report.py out/tp_pp_plx --slo ttft_s=0.5           # of a sweep: its results.sqlite, and the runs beside it
+  scripts/report.py out/tp_pp_plx --slo ttft_s=0.5           # a sweep: reads its results.sqlite and its runs
   scripts/report.py out/tp_pp_plx --figures figures          # every chart also as SVG and PNG, by matplotlib
 
-docs/report.md says what it shows.
+docs/report.md explains the page.
 """
 
 import argparse
@@ -35,15 +35,15 @@ def limit(text: str) -> tuple[str, float]:
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
-    parser.add_argument("directory", metavar="DIR", type=pathlib.Path, help="of a run, or of a sweep")
-    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="where the page goes (default DIR/report.html)")
+    parser.add_argument("directory", metavar="DIR", type=pathlib.Path, help="directory of a run or of a sweep")
+    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="file for the page (default DIR/report.html)")
     parser.add_argument(
         "--slo",
         type=limit,
         action="append",
         default=[],
         metavar="METRIC=SECONDS",
-        help="service level, a line in the front of this time; repeatable",
+        help="service level: a line at this value in the chart of the Pareto front; repeatable",
     )
     parser.add_argument("--figures", type=pathlib.Path, metavar="DIR", help="also draw every chart as SVG and PNG")
     options = parser.parse_args(arguments)

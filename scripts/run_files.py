@@ -1,15 +1,15 @@
-"""What a run or a sweep left, read and checked: the one way in which scripts read these files.
+"""Reads and checks the output files of runs and sweeps. All scripts read these files through this module.
 
-Files may be damaged, cut off, of another version, or something else altogether: everything wrong is an Error that names the file
-in one line. A shape says what a JSON value must be:
+Files may be damaged, truncated, of another version, or of another kind. Each problem raises an Error that names the file in one
+line. A shape describes the expected JSON value:
 
   str, bool, int      of that type
   float               a number, finite
   Maybe(SHAPE)        also null
   Any                 anything
-  [SHAPE]             a list of such
-  {"key": SHAPE}      a mapping with at least these keys; "key?" may be missing; {None: SHAPE}: any key, each such a value
-  a function          called with the value; raises ValueError, which says what was expected
+  [SHAPE]             a list of values of this shape
+  {"key": SHAPE}      a mapping with at least these keys; "key?" may be missing; {None: SHAPE}: any keys with values of this shape
+  a function          called with the value; raises ValueError with the expected form
 """
 
 import csv

@@ -1,11 +1,10 @@
-"""Runs platform executables on many points, a few at a time: what validation, sweeps and planners share.
+"""Runs platform executables on many points in parallel. Validation and sweeps use this module.
 
-A point is a platform, a scenario and overrides. Each runs in a process of its own and leaves one directory below the given one,
-named after it: scenario.yaml, command.txt (what a person types to run it again) and out/, the executable's own --out. A
-directory appears when its run is over, whole or not at all. A point that fails keeps the executable's message, in error.txt,
-and does not stop the others. Ctrl-C ends the running processes, removes what they began and raises KeyboardInterrupt; results
-reported until then stay. A point that is interrupted from outside (SIGINT, SIGTERM) leaves nothing; executables end with
-the process that started them, however it ends.
+A point is a platform, a scenario and overrides. Each point runs in a process of its own and leaves a directory with its name below the
+given directory: scenario.yaml, command.txt (the command to repeat the run) and out/, the executable's --out. The directory appears
+when the run is over, complete or not at all. A point that fails leaves the executable's message in error.txt and does not stop other
+points. Ctrl-C ends the running processes, removes their partial output and raises KeyboardInterrupt; finished results stay. A point
+that is interrupted from outside (SIGINT, SIGTERM) leaves nothing. Executables end when the process that started them ends.
 """
 
 import concurrent.futures

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Writes, checks and describes scenarios.
 
-  scripts/scenario.py new my.yaml                       # asks for what a scenario must say, and comments on all it may say
+  scripts/scenario.py new my.yaml                       # asks for the required keys; optional keys become comments
   scripts/scenario.py new my.yaml --platform plx_box --kind disaggregated_prefill \\
       --set model.config=scenarios/models/llama-3.1-8b.json --set workload.requests.prompt_tokens=2048 \\
       --set workload.prefill.tp=4 --set workload.prefill.pp=1
-  scripts/scenario.py check my.yaml scenarios/*.yaml    # each by the executable of its platform
+  scripts/scenario.py check my.yaml scenarios/*.yaml    # each with the executable of its platform
   scripts/scenario.py schema                            # JSON Schema, for editors
 
 Every key, unit, range and default comes from the executables' own schema.
@@ -42,11 +42,11 @@ def parse_options(arguments):
     parser.add_executables()
     commands = parser.add_subparsers(dest="command", required=True, metavar="new|check|schema", parser_class=Parser)
     new = commands.add_parser("new", help="write a scenario")
-    new.add_argument("file", type=pathlib.Path, metavar="FILE", help="must not exist")
-    new.add_argument("--platform", help="the box")
-    new.add_argument("--kind", help="of the workload")
+    new.add_argument("file", type=pathlib.Path, metavar="FILE", help="the new scenario; the file must not exist yet")
+    new.add_argument("--platform", help="platform of the scenario, for example plx_box")
+    new.add_argument("--kind", help="kind of workload, for example disaggregated_prefill")
     new.add_argument("--set", action="append", default=[], type=setting, metavar="KEY=VALUE", dest="sets",
-                     help="any key of a scenario; repeatable; files are relative to the current directory")
+                     help="set a key of the scenario; repeatable; paths of files are relative to the current directory")
     check = commands.add_parser("check", help="check scenarios")
     check.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE")
     commands.add_parser("schema", help="print the JSON Schema of scenarios")

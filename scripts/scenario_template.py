@@ -1,6 +1,6 @@
-"""A commented scenario from the JSON Schema: what is given is set, all else is there as a comment, with its default.
+"""Makes a commented scenario from the JSON Schema: given keys are set; all other keys are comments with their defaults.
 
-`given` maps keys as --set names them to the text of their values.
+`given` maps keys, written as for --set, to the text of their values.
 """
 
 import json

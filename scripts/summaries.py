@@ -1,4 +1,4 @@
-"""summary.json of a run, as scripts read it."""
+"""Reads summary.json of a run."""
 
 import os
 

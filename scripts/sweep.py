@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Runs every point of a sweep that is not there yet, and writes one database of them all.
+"""Runs all points of a sweep that have no result yet, and writes one database of all points.
 
-  scripts/sweep.py scenarios/sweeps/tp_pp_plx.yaml                    # in processes of this computer
-  scripts/sweep.py scenarios/sweeps/tp_pp_plx.yaml --list             # its points; runs nothing
+  scripts/sweep.py scenarios/sweeps/tp_pp_plx.yaml                    # runs points on this computer
+  scripts/sweep.py scenarios/sweeps/tp_pp_plx.yaml --list             # lists points and runs nothing
   scripts/sweep.py SWEEP.yaml --backend slurm --sbatch=--partition=cpu --workers 64
   scripts/sweep.py SWEEP.yaml --backend 'bsub -K -q normal -o /dev/null {command}'       # LSF
 
-The sweep file names a base scenario, axes, and which combinations run; docs/sweeps.md explains it. A point is known by its
-scenario, inputs and executable: change any and it runs again, else never. Ctrl-C ends the sweep and keeps what is done; the
-same command goes on. Exit status: 0 all done, 1 some failed or missing, 2 bad input, 130 interrupted.
+The sweep file names a base scenario, axes, and a condition for combinations; docs/sweeps.md explains it. A finished point runs again
+only if its scenario, an input or the executable has changed. Ctrl-C ends the sweep and keeps finished points; the same command
+continues it. Exit status: 0 all points done, 1 some points failed or are missing, 2 bad input, 130 interrupted.
 """
 
 import argparse
@@ -48,18 +48,18 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("sweep", metavar="SWEEP.yaml", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
-                        help="where runs and results.sqlite go (default out/ and the sweep's name)")
+                        help="folder for runs and results.sqlite (default: out/ and the name of the sweep)")
     parser.add_executables()
     parser.add_argument("--backend", type=backend, default="local", metavar="local|slurm|COMMAND",
-                        help="where points run; a command contains {command}, the task to run, and returns when it is over")
+                        help="where points run; COMMAND must contain {command} (the task) and must return when the task has ended")
     parser.add_argument("--workers", type=positive, metavar="N",
-                        help=f"processes at a time (default: processors), or tasks of a cluster (default {CLUSTER_WORKERS})")
+                        help=f"parallel processes (default: number of processors), or parallel tasks of a cluster (default {CLUSTER_WORKERS})")
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION",
-                        help="an option for sbatch, as --sbatch=--partition=cpu; repeatable")
+                        help="an option for sbatch, for example --sbatch=--partition=cpu; repeatable")
     parser.add_argument("--task-s", type=float, default=TASK_S, metavar="S",
-                        help=f"how long a task of a cluster is to last (default {TASK_S:g})")
-    parser.add_argument("--retry-failed", action="store_true", help="run points that failed again")
-    parser.add_argument("--list", action="store_true", help="only list the points and what is there")
+                        help=f"intended duration of a task of a cluster, in seconds (default {TASK_S:g})")
+    parser.add_argument("--retry-failed", action="store_true", help="run failed points again")
+    parser.add_argument("--list", action="store_true", help="only list the points and their state; run nothing")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write the runs as CSV")
     parser.add_argument("--parquet", type=pathlib.Path, metavar="FILE", help="also write the runs as Parquet; needs pyarrow")
     options = parser.parse_args(arguments)

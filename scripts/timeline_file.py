@@ -1,4 +1,4 @@
-"""timeline.json.gz of a run, as scripts read it: Chrome's trace events, one a line."""
+"""Reads timeline.json.gz of a run: Chrome trace events, one per line."""
 
 import os
 from collections.abc import Iterator

@@ -7,9 +7,10 @@
   scripts/validate.py fabric --out out/validation --digest docs/validation.md
   scripts/validate.py fabric --only 'a100_sxm/all_reduce' --where n_gpus=8
 
-Every row of the tables (by default those of validation/) becomes a scenario by rule, those that differ in size only run
-together, and the error of each is told by system, operation and size: <=64KiB, <=4MiB, >4MiB, of matrix products rows M, of attention
-tokens S or bytes of KV cache. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row that cannot be mapped is counted as skipped, with the reason in rows.csv.
+Rules turn every row of the tables (by default those of validation/) into a scenario. Rows that differ only in size run together. Errors
+are reported by system, operation and size: <=64KiB, <=4MiB, >4MiB; rows M of matrix products; tokens S or bytes of KV cache of
+attention. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row without a rule is skipped, with the reason
+in rows.csv.
 """
 
 import argparse
@@ -43,16 +44,16 @@ def condition(text: str) -> tuple[str, str]:
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("validation_class", choices=list(CLASSES), metavar="CLASS", help="class of rows: " + ", ".join(CLASSES))
-    parser.add_argument("--rows", nargs="+", action="extend", metavar="FILE", help="tables of rows instead of the project's own")
+    parser.add_argument("--rows", nargs="+", action="extend", metavar="FILE", help="tables of rows (default: those of validation/)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--out", metavar="DIR", help="write rows.csv, the scatter plot, the digest and every run there")
-    parser.add_argument("--digest", metavar="FILE", help="write the class's section of this page, and its figure beside it")
+    parser.add_argument("--out", metavar="DIR", help="folder for rows.csv, the scatter plot, the digest and all runs")
+    parser.add_argument("--digest", metavar="FILE", help="write the section of CLASS into this page, and its figure next to the page")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN",
-                        help="only rows whose group SYSTEM/OP/SIZE starts like this (* and ? match); repeatable: any of them")
+                        help="only rows whose group SYSTEM/OP/SIZE begins with the pattern (with * and ?); repeatable: any pattern")
     parser.add_argument("--where", action="append", default=[], type=condition, metavar="COLUMN=VALUE",
-                        help="only rows with this value in a column; repeatable: all of them")
+                        help="only rows with this value in the column; repeatable: all conditions")
     parser.add_executables()
-    parser.add_argument("--workers", type=positive, default=runner.WORKERS, metavar="N", help="runs at a time (default: processors)")
+    parser.add_argument("--workers", type=positive, default=runner.WORKERS, metavar="N", help="parallel runs (default: number of processors)")
     return parser.parse_args(arguments)
 
 

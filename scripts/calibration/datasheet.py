@@ -1,18 +1,18 @@
 """GPU datasheets, edited in place: a value changes, comments and order stay. The family rule is here.
 
-A GPU without measurements takes its constants from a measured GPU, its family. Its own datasheet holds facts, and each constant that it
-leaves out is the family's. A constant carries over unchanged, because it is a time or a share of a fact:
+A GPU without measurements takes its constants from a measured GPU, its family. Its own datasheet holds facts; constants missing there
+are those of the family. A constant carries over unchanged, because it is a time or a share of a fact:
 
   a share of                          constants
   the memory bandwidth                rates of operands, copies and decode attention
   the tensor peak of each type        efficiency of matrix products, in a burst and under the power limit
   the fp16 tensor peak                attention, with its exponentials
   SMs x clock                         L2 rate
-  the clock of an SM                  operand feed, write-out; what a query row of attention costs beside its keys
+  the clock of an SM                  operand feed, write-out; fixed cost of a query row of attention
   the capacity of L2                  the working set
 
-A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit, as the comment
-beside it says.
+A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit. A comment
+in the datasheet gives the reason.
 """
 
 import copy
@@ -23,7 +23,7 @@ import yaml
 
 SHEETS = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "datasheets" / "gpus"
 
-# What a datasheet takes from its family (models/gpu/datasheet.h; its sections copy and collective come whole).
+# Constants that a datasheet takes from its family (models/gpu/datasheet.h). Its sections copy and collective are taken whole.
 CONSTANTS = (
     "sm.feed_bytes_per_clock", "sm.epilogue_bytes_per_clock", "sm.burst_efficiency_ratio", "sm.sustained_efficiency_ratio",
     "sm.low_precision_sustained_ratio", "sm.throttle_us", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
@@ -35,7 +35,7 @@ CONSTANTS = (
 
 
 def number(value):
-    """Four digits, as short as they can be written."""
+    """The number with four significant digits, in its shortest form."""
     text = f"{value:.4g}"
     return f"{float(text):.0f}" if "e" in text else text
 
@@ -46,7 +46,7 @@ class Datasheet:
         self.text = path.read_text()
         self.values = yaml.safe_load(self.text)
         family = self.values.get("family", "")
-        if "/" in family or family.endswith(".yaml"):  # a file beside this one: found from elsewhere, too
+        if "/" in family or family.endswith(".yaml"):  # a file in the same folder: its path must also work from elsewhere
             self.set_family(str((path.parent / family).resolve()))
 
     def copy(self, path):
@@ -74,7 +74,7 @@ class Datasheet:
         return family.get(key, default) if family else default
 
     def set_family(self, name):
-        """Follows another device, in all constants that the sheet does not say."""
+        """Makes another device the source of all constants that the datasheet does not have."""
         self.text = re.sub(r"(?m)^family:.*\n", "", self.text)
         self.text = re.sub(r"(?m)^(architecture:.*\n)", rf"\1family: {name}\n", self.text)
         self.values["family"] = name
@@ -88,7 +88,7 @@ class Datasheet:
             del self.values[section]
 
     def set(self, key, value, comment=None):
-        """Keeps the line's comment unless there is a new one; a key that is not there goes to the section's end."""
+        """Keeps the comment of the line unless a new one is given. A missing key is added at the end of its section."""
         section, name = key.split(".")
         shown = number(value)
         if section not in self.values:

@@ -1,4 +1,4 @@
-"""Times of kernels by the platform executable, for many variants of one datasheet at once: each variant is a group of one run."""
+"""Kernel times from the platform executable, for many variants of one datasheet in one run: each variant is a group."""
 
 import itertools
 import json
@@ -11,11 +11,11 @@ import run_files
 
 from .datasheet import Datasheet
 
-PLATFORM = "plx_box"  # takes every GPU, and nothing leaves it
+PLATFORM = "plx_box"  # accepts every GPU datasheet; the kernels use no links
 
 
 class EvaluationError(Exception):
-    """The executable's own message."""
+    """The message of the executable."""
 
 
 class Evaluator:
@@ -52,7 +52,7 @@ class Evaluator:
 
 
 class Table:
-    """Measured rows of one GPU as sums of kernels: `seconds` measured, and which kernels each adds up."""
+    """Measured rows of one GPU, each a sum of kernels: its measured `seconds`, and the kernels that it sums."""
 
     def __init__(self, measured: list[tuple[list[dict], float]]) -> None:
         index = {}

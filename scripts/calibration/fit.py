@@ -1,8 +1,8 @@
 """Constants of a datasheet fitted to measured rows.
 
 Three groups of constants are fitted, each to its own rows: matrix products, prefill attention, decode attention. Least squares
-with a loss that lets single rows be off (soft L1) finds the region; Powell's method then lowers what is reported, the mean
-|ln(model / measured)|. A constant that is 0 in the datasheet stays 0: it switches its effect off.
+with a loss that tolerates outliers (soft L1) finds the region. Then Powell's method minimises the reported error, the mean
+|ln(model / measured)|. A constant that is 0 in the datasheet switches an effect off and stays 0.
 """
 
 import pathlib
@@ -28,18 +28,18 @@ GROUPS = {
     "attention decode": ("kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us", "kernel.decode_flight_kib",
                          "kernel.decode_split_us"),
 }
-NARROW_ONLY = ("sm.low_precision_sustained_ratio", "kernel.dynamic_scale_us")  # constants that 16-bit rows do not see
+NARROW_ONLY = ("sm.low_precision_sustained_ratio", "kernel.dynamic_scale_us")  # constants without influence on 16-bit rows
 NO_SHARE = ("kernel.attention_ratio",)  # may exceed 1: it counts exponentials as 16 a clock, of which there can be more
 REACH = 4.0        # a constant moves at most by this factor
 STEP = 0.02        # of the logarithm, for derivatives
 ROW_NOISE = 0.05   # errors beyond this count less and less
-LEAST_ROWS = 20    # fewer than these fit no group
+LEAST_ROWS = 20    # fewest rows for a fit of a group
 EVALUATIONS = 500  # of Powell's method
 
 
 @dataclass
 class Fit:
-    """What became of one group of constants: mean |ln(model / measured)| before and after, of fitted rows and of kept-out ones."""
+    """The fit of one group of constants: mean |ln(model / measured)| before and after, for fitted and for held-out rows."""
 
     group: str
     rows: int
@@ -54,13 +54,13 @@ class Fit:
 def group_of(row: Row, kernels: list[dict]) -> str | None:
     op = kernels[-1]["op"]
     if op == "gemm":
-        # Steady load and calls that are waited for are other circumstances than a burst in a graph: not of one fit.
+        # Steady load and synchronous calls differ from a burst in a graph and must not be fitted together with it.
         return None if kernels[-1].get("steady") or kernels[-1].get("launch") == "synchronous" else "gemm"
     return {"attention_prefill": "attention prefill", "attention_decode": "attention decode"}.get(op)
 
 
 def experiment_of(row: Row, gpu_name: str):
-    """@return None where the row is no kernel; a system that names no GPU is taken to be the one that is fitted"""
+    """@return None if the row is not a kernel. A system without the name of a GPU counts as the GPU that is fitted."""
     for columns in (row.columns, row.columns | {"system": gpu_name}):
         try:
             return gpu.map_row(Row(row.file, row.line, columns, row.value))
@@ -70,7 +70,7 @@ def experiment_of(row: Row, gpu_name: str):
 
 
 def measured(rows: list[Row], system: str, gpu_name: str) -> dict[str, list[tuple[list[dict], float]]]:
-    """Kernels and seconds of the system's rows that tell a time, by group of constants."""
+    """Kernels and seconds of the system's rows with a time, by group of constants."""
     found = {name: [] for name in GROUPS}
     for row in rows:
         if not re.fullmatch(system, row["system"]) or not row["metric"].startswith("time"):
@@ -97,7 +97,7 @@ def constants_of(group: str, sheet: Datasheet, pairs: list) -> dict:
 
 
 def split(pairs: list, kept_ratio: float, seed: int) -> tuple[list, list]:
-    """The rows to fit and those kept out, whole shapes at a time."""
+    """The rows to fit and the held-out rows. All rows of a shape are in the same set."""
     shapes = sorted({str(kernels) for kernels, _ in pairs})
     random.Random(seed).shuffle(shapes)
     kept = set(shapes[:round(kept_ratio * len(shapes))])
@@ -115,7 +115,7 @@ def mean_error(sheet: Datasheet, pairs: list, executables: pathlib.Path, constan
 
 
 def fit_group(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Path) -> dict:
-    """The group's constants that suit the rows best."""
+    """The constants of the group with the smallest error over the rows."""
     start = constants_of(group, sheet, pairs)
     keys, table = list(start), Table(pairs)
     x0 = numpy.log([start[key] for key in keys])

@@ -1,4 +1,4 @@
-"""docs/calibration.md: what fitted constants are worth on shapes they have not seen, and the family rule on devices."""
+"""docs/calibration.md: errors of fitted constants on held-out shapes, and of the family rule on devices without a fit."""
 
 import pathlib
 import re
@@ -10,14 +10,14 @@ from .datasheet import CONSTANTS, Datasheet
 
 SEED, KEPT_RATIO = 1, 0.4
 TABLES = ("gemm.csv", "attention.csv")
-# A measured device: its rows' system, and the device of another architecture that its fit starts from.
+# A measured device: the system in its rows, and the device of another architecture from which its fit starts.
 MEASURED = {
     "A100-SXM4-80GB": ("a100_sxm", "H100-SXM5-80GB"),
     "H100-SXM5-80GB": ("h100_sxm", "B200-SXM-180GB"),
     "B200-SXM-180GB": ("b200_sxm", "H100-SXM5-80GB"),
     "L40S": ("l40s", "H100-SXM5-80GB"),
 }
-# Devices predicted from another one's constants: an architecture from the one before it, the same silicon.
+# Devices predicted from the constants of another device: from the previous architecture, or from the same silicon.
 PREDICTED = (
     ("B200-SXM-180GB", "b200_sxm", "H100-SXM5-80GB"),
     ("H100-SXM5-80GB", "h100_sxm", "A100-SXM4-80GB"),
@@ -26,7 +26,7 @@ PREDICTED = (
 
 
 def as_follower(sheet: Datasheet, family: str) -> Datasheet:
-    """The device as if no row of it were known: a measured one with all of the family's constants; a follower has its own ones."""
+    """The device as if it had no measured rows: a measured device gets all constants of its family, a follower keeps its own."""
     blank = sheet.copy(sheet.path)
     if "family" not in sheet.values:
         for key in filter(blank.says, CONSTANTS):

@@ -1,2 +1,2 @@
-"""Runs side by side: runs.py reads them, labels.py says what they are called, tables.py says what to look at, render.py writes
-text, Markdown and HTML."""
+"""Comparison of runs: runs.py reads them, labels.py makes their labels, tables.py makes the tables, render.py writes text,
+Markdown and HTML."""

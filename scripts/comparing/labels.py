@@ -1,4 +1,4 @@
-"""What compared runs are called: the keys of their scenarios whose values differ, as `tp=8 pp=1` and `tp=4 pp=2`."""
+"""Labels of compared runs: the keys of their scenarios whose values differ, as `tp=8 pp=1` and `tp=4 pp=2`."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from sweeping.keys import names_input
 from sweeping.source import leaves, read
 
 FILE = "scenario.yaml"
-OF_THE_FILE = ("name", "schema_version")  # keys that say nothing of the run
+OF_THE_FILE = ("name", "schema_version")  # keys without influence on results
 MOST_KEYS = 3
 MOST_CHARS = 44  # of a label, unless a single key needs more
 MOST_OF_VALUE = 24
@@ -21,7 +21,7 @@ Column = tuple[str, Values]  # by the key's shortest name
 
 
 def tails(directories: Sequence[str]) -> list[str]:
-    """The shortest tails of different paths that tell them apart."""
+    """The shortest last parts by which different paths can be distinguished."""
     parts = [os.path.abspath(directory).split(os.sep) for directory in directories]
     for count in range(1, max(map(len, parts), default=0) + 1):
         labels = ["/".join(part[-count:]) for part in parts]
@@ -31,7 +31,7 @@ def tails(directories: Sequence[str]) -> list[str]:
 
 
 def by_differences(directories: Sequence[str], of_runs: Sequence[dict]) -> list[str] | None:
-    """None where a run has no scenario.yaml, or where the scenarios do not tell all runs apart.
+    """None if a run has no scenario.yaml, or if the scenarios do not distinguish all runs.
 
     @param of_runs  the summary of each directory
     @throws SweepError of a scenario.yaml that cannot be read
@@ -60,7 +60,7 @@ def _shown(key: str, value: object) -> str:
 
 
 def _settings(path: str, summary: dict) -> Settings:
-    """What the scenario sets; platform and seed as the run has them, set or not."""
+    """The keys that the scenario sets, plus platform and seed, which may be defaults."""
     scenario = read(path)
     if not scenario.is_mapping:
         raise scenario.wrong("scenario: expected a mapping")
@@ -76,8 +76,8 @@ def _build(summary: dict) -> Settings:
 
 
 def _columns(settings: Sequence[Settings], of_runs: Sequence[dict]) -> list[Column]:
-    """The keys that differ, first those that every run sets. A key that `setup` of summary.json has, as workload.prefill.tp, has
-    the value that is there: also where it is the default."""
+    """The keys that differ; keys that every run sets come first. Keys in `setup` of summary.json, as workload.prefill.tp, have
+    their value from there, also if it is a default."""
     setups = [summaries.flat(summary.get("setup", {})) for summary in of_runs]
     values: dict[str, Values] = {}
     for key in sorted(dict.fromkeys(key for own in settings for key in own), key=lambda key: not all(key in own for own in settings)):
@@ -90,7 +90,7 @@ def _columns(settings: Sequence[Settings], of_runs: Sequence[dict]) -> list[Colu
 
 
 def _name(key: str, values: dict[str, Values]) -> str:
-    """The shortest tail that means this key alone, or keys that have its values in every run."""
+    """The shortest last part of the key that is unique, or that it shares only with keys of equal values in all runs."""
     words = key.split(".")
     for count in range(1, len(words)):
         tail = words[-count:]
@@ -101,7 +101,7 @@ def _name(key: str, values: dict[str, Values]) -> str:
 
 
 def _distinguishing(columns: Sequence[Column]) -> set[Column]:
-    """A few that tell all runs apart; empty where these do not exist."""
+    """A few keys that distinguish all runs; empty if there are none."""
     chosen: list[Column] = []
     apart = 1
     for column in columns:

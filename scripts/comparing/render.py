@@ -1,4 +1,4 @@
-"""Tables as text for a terminal, as Markdown, and as one HTML page that needs nothing else."""
+"""Tables as text for a terminal, as Markdown, and as a self-contained HTML page."""
 
 import html
 from collections.abc import Iterable
@@ -65,5 +65,5 @@ def page(runs: list[Run], tables: list[Table]) -> str:
 
 
 def _kind(column: int) -> str:
-    """The first run has one column, every other a value and what stands beside it."""
+    """The first run has one column. Every other run has a value and its ratio or difference."""
     return ' class="beside"' if column > 0 and column % 2 == 0 else ""

@@ -17,7 +17,7 @@ class Error(Exception):
 
 
 class Run:
-    """What one directory holds: metrics, links, where messages waited, and critical paths where they were followed."""
+    """The content of a run's directory: metrics, links, waiting times of messages, and critical paths (with --why)."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -72,7 +72,7 @@ def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
 
 
 def _point_labels(texts: list[str]) -> list[str] | None:
-    """Points of one sweep: by their conditions without those that all have."""
+    """Labels of points of one sweep: their conditions, without those that all points share."""
     sweeps, wanted = zip(*(text.rpartition(":")[::2] for text in texts))
     if len(set(sweeps)) > 1:
         return None
@@ -82,7 +82,7 @@ def _point_labels(texts: list[str]) -> list[str] | None:
 
 
 def _labels(arguments: list[str], points: dict[str, str], runs: list[Run]) -> list[str]:
-    """Points of one sweep by axes, other runs by what differs between them, or else by their paths."""
+    """Labels: axes for points of one sweep; otherwise differing keys, or else paths."""
     found = _point_labels(arguments) if len(points) == len(arguments) else None
     found = found or labels.by_differences([run.directory for run in runs], [run.summary for run in runs])
     if not found:

@@ -1,4 +1,4 @@
-"""What to look at when runs are compared: tables of values, each beside its ratio or its difference to the first run's."""
+"""The tables of a comparison: values, each with its ratio or difference to the first run."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from .runs import Run, link_name
 
 MOST_WAITS = 3  # of each class and run
 ROUNDING = 1e-9  # of a sum of parts, relative to the whole
-LEAST_S = 0.5e-12  # what is less is nothing in the digits shown
+LEAST_S = 0.5e-12  # smaller values would be shown as 0
 UNITS = ((1, 1, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us"), (0, 1e9, "ns"))
 EXPOSED = {"tp": "all-reduces", "tp_sync": "waiting for the last peer", "pp": "waiting for activations", "host": "waiting for the host"}
 Rows = list[tuple[str, list]]  # a name, and a value or None for each run
@@ -19,7 +19,7 @@ Rows = list[tuple[str, list]]  # a name, and a value or None for each run
 
 @dataclass
 class Table:
-    """`cells`: for each row its name, the first run's value, then for every other run its value and what stands beside it."""
+    """`cells`: per row its name, the value of the first run, then the value and its ratio or difference for every other run."""
 
     title: str
     header: list[str]
@@ -42,7 +42,7 @@ def duration(value: float) -> str:
 
 
 def formatter(name: str) -> Callable[[float], str]:
-    """How a person reads a metric: its name tells the unit."""
+    """The text of a metric's value. The unit comes from the name."""
     if any(word.endswith("_per_s") for word in name.split(".")):
         return "{:.1f}".format
     if any(word.endswith("_s") for word in name.split(".")):
@@ -80,7 +80,7 @@ def _table(title: str, runs: list[Run], rows: Rows, show: Callable | None = None
 
 def metric_rows(runs: list[Run]) -> Rows:
     names = list(dict.fromkeys(name for run in runs for name in run.metrics))
-    if all(run.metrics.get("requests") == 1 for run in runs):  # percentiles of one value say nothing
+    if all(run.metrics.get("requests") == 1 for run in runs):  # percentiles of a single value have no meaning
         names = [name for name in names if not re.search(r"_p\d+_s$", name)]
     return [(name, [run.metrics.get(name) for run in runs]) for name in names]
 
@@ -96,7 +96,7 @@ def _left(value: float, whole: float) -> float:
 
 
 def parts(metrics: dict) -> dict[str, float]:
-    """Where a run's time went, as far as its kind tells: parts that add up to the whole that follows them."""
+    """The parts of a run's time, as far as its kind reports them: parts, then their sum."""
     if _has(metrics, "prefill_window_s", "bubble_fraction", "exposed_s.kv", *(f"exposed_s.{key}" for key in EXPOSED)):
         window = metrics["prefill_window_s"]
         stages = [metrics[name] for name in metrics if name.startswith("stage_utilisation.") and _has(metrics, name)] or [0.0]
@@ -124,7 +124,7 @@ def parts(metrics: dict) -> dict[str, float]:
 
 
 def moved_rows(runs: list[Run]) -> Rows:
-    """The parts of the runs' time, without those that are nothing; where the kind tells none, the durations that differ."""
+    """The parts of the runs' time that are not zero. If the kind reports no parts: the durations that differ."""
     found = [parts(run.metrics) for run in runs]
     if any(found):
         rows = [(name, [part.get(name) for part in found]) for name in dict.fromkeys(name for part in found for name in part)]
@@ -148,7 +148,7 @@ def _utilisation(runs: list[Run], name: str, key: str = "utilisation") -> list[f
 
 
 def phases(runs: list[Run]) -> list[str]:
-    """Of every run: the phases for which it gives the links' utilisation."""
+    """For every run: the phases with a utilisation of links."""
     keys = [{key for link in run.links.values() for key in link if key.startswith(IN_PHASE)} for run in runs]
     return sorted((key.removeprefix(IN_PHASE) for key in set.intersection(*keys)), reverse=True)
 
@@ -163,14 +163,14 @@ def link_rows(runs: list[Run], most: int, key: str = "utilisation") -> Rows:
 
 
 def changed_rows(runs: list[Run], most: int) -> Rows:
-    """Of the links that all runs have, those whose utilisation changed most, either way."""
+    """The links whose utilisation changed most, up or down, among the links of all runs."""
     rows = [(name, _utilisation(runs, name)) for name in runs[0].links if all(name in run.links for run in runs)]
     changes = {name: max(abs(value - values[0]) for value in values) for name, values in rows}
     return sorted((row for row in rows if changes[row[0]] > 0), key=lambda row: -changes[row[0]])[:most]
 
 
 def wait_rows(runs: list[Run]) -> Rows:
-    """Of every class, the links for which its messages waited longest, in any run."""
+    """For every class, the links for which its messages waited longest in any run."""
     rows = []
     for kind in dict.fromkeys(kind for run in runs for kind, _ in run.waits):
         names = {}
@@ -183,7 +183,7 @@ def wait_rows(runs: list[Run]) -> Rows:
 
 
 def path_rows(runs: list[Run]) -> dict[str, Rows]:
-    """By metric, what is on its critical path: costs, which add up to it, then the traffic and the links among them."""
+    """The critical path of each metric: costs, which sum to the metric, then their shares by traffic class and by link."""
     if not all(run.paths for run in runs):
         return {}
     found = {}

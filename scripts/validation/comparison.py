@@ -1,4 +1,4 @@
-"""From rows to outcomes: experiments run through the runner, and every row compared or skipped with the reason."""
+"""From rows to outcomes: the runner runs experiments, and every row is compared, or skipped with the reason."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ SKIPPED = "skipped"
 
 @dataclass
 class Outcome:
-    """A row and what became of it: a prediction in the row's unit, or the reason that there is none."""
+    """A row and its outcome: a prediction in the row's unit, or the reason why there is none."""
 
     row: Row
     group: str = SKIPPED
     experiment: Experiment | None = None
     point: Point | None = None
     predicted: float | None = None
-    chosen: str = ""  # what the run decided by itself, such as algorithm and protocol
+    chosen: str = ""  # choices of the run, such as algorithm and protocol
     skipped: str = ""
 
     @property
@@ -37,7 +37,7 @@ def group_name(row: Row, experiment: Experiment) -> str:
 
 
 def map_rows(validation_class: ModuleType, rows: Sequence[Row]) -> list[Outcome]:
-    """An outcome for every row: with an experiment, or skipped."""
+    """An outcome for every row, with an experiment or skipped."""
     outcomes = []
     for row in rows:
         outcome = Outcome(row)
@@ -53,7 +53,7 @@ def map_rows(validation_class: ModuleType, rows: Sequence[Row]) -> list[Outcome]
 
 
 def assign_points(validation_class: ModuleType, outcomes: Sequence[Outcome]) -> list[Point]:
-    """Gives every experiment its point. @return the points to run, the costly ones first"""
+    """Assigns a point to every experiment. @return the points to run, expensive ones first"""
     mapped = [outcome for outcome in outcomes if outcome.experiment]
     points = merge((validation_class.point_name(outcome.row, outcome.experiment), outcome.experiment) for outcome in mapped)
     for outcome in mapped:

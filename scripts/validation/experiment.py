@@ -1,4 +1,4 @@
-"""An experiment is what a row becomes. Rows whose experiments differ in message size or kernels only share one run."""
+"""A row becomes an experiment. Experiments that differ only in message size or kernels share one run."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -18,12 +18,11 @@ SIZE_ORDER = (*(name for _, name in SIZE_CLASSES), LARGEST_CLASS, NO_SIZE, *SHAP
 
 @dataclass(frozen=True)
 class Experiment:
-    """A run, the message size in it that the row is about, and how the row's value is read from what it left.
+    """A run, the row's message size, and the function that reads the row's value from the output.
 
-    `scenario` lacks workload.sizes_bytes and workload.kernels, which merged experiments share; `size` is None and `kernels` empty
-    where the workload has none. `size_class` is the row's where its size is not a message's.
-    `unit` is what one of the row's unit is in what `read` gives. `cost` grows with the run's time. `chosen` tells what the run
-    decided by itself, in a few words.
+    `scenario` lacks workload.sizes_bytes and workload.kernels, which are merged over experiments. `size` is None and `kernels` is empty
+    if the workload does not have them. `size_class` is set if the row's size is not a message size. `unit` converts: one unit of the row
+    in the unit of `read`. `cost` increases with the time of the run. `chosen` describes choices of the run in a few words.
     """
 
     operation: str
@@ -49,7 +48,7 @@ def size_class(size: int | None) -> str:
 
 
 def metric_at(result: Result, metric: str, size: int) -> float:
-    """A metric that the summary has by size. @throws Unmapped where the run did not get there"""
+    """A metric of the summary, by size. @throws Unmapped if the run has no value for the size"""
     values = result.summary["metrics"][metric]
     if str(size) not in values:
         raise Unmapped(f"the run has no {metric} at {size} bytes")
@@ -57,12 +56,12 @@ def metric_at(result: Result, metric: str, size: int) -> float:
 
 
 def table_of(result: Result, name: str) -> list[dict]:
-    """A table that the run left."""
+    """An output table of the run."""
     return list(run_files.table(result.directory / "out" / name, {}, "a table of a run"))
 
 
 def merge(experiments: Iterable[tuple[str, Experiment]]) -> dict[str, Point]:
-    """One point for each key, the costly ones first. `experiments` come with the name that their point should have."""
+    """One point for each key, expensive ones first. `experiments` have the name for their point."""
     merged: dict[str, list] = {}
     for name, experiment in experiments:
         merged.setdefault(experiment.key, []).append((name, experiment))

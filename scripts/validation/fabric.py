@@ -22,7 +22,7 @@ def map_row(row: Row) -> Experiment:
 
 
 def point_name(row: Row, experiment: Experiment) -> str:
-    """What the run of such rows is called."""
+    """The name of the run for such rows."""
     workload = experiment.scenario["workload"]
     group = experiment.scenario["machine"]["groups"]["node"]
     words = [experiment.platform, group.get("gpu", ""), f"{row['n_gpus']}x" if row["n_gpus"] else ""]

@@ -1,9 +1,9 @@
-"""Figures of error. With p predicted and m measured, both in the row's own metric and unit:
+"""Error figures. With p predicted and m measured, both in the row's own metric and unit:
 
-  error            p/m - 1, a fraction: 0.1 is predicted a tenth too large (too slow for a time, too fast for a bandwidth)
+  error            p/m - 1, a fraction: at 0.1 the prediction is 10 % too large (too slow for a time, too fast for a bandwidth)
   median_abs_err   median of |error|
   p90_abs_err      its 90th percentile, interpolated between the ranks around it (as numpy.percentile does)
-  mean_abs_ln_err  mean of |ln(p/m)|, which weighs half and double alike
+  mean_abs_ln_err  mean of |ln(p/m)|; a factor of 1/2 and a factor of 2 count the same
   bias             mean of error
 """
 
@@ -23,7 +23,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def figures(pairs: Sequence[tuple[float, float]]) -> dict:
-    """The figures of (predicted, measured) pairs, each None where there are none."""
+    """The figures of (predicted, measured) pairs; each figure is None if there are no pairs."""
     if not pairs:
         return dict.fromkeys(FIGURES)
     errors = [predicted / measured - 1 for predicted, measured in pairs]

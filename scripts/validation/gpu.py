@@ -29,7 +29,7 @@ def map_row(row: Row) -> Experiment:
 
 
 def point_name(row: Row, experiment: Experiment) -> str:
-    """What the run of such rows is called."""
+    """The name of the run for such rows."""
     gpu, workload = experiment.scenario["machine"]["groups"]["node"]["gpu"], experiment.scenario["workload"]
     if workload["kind"] == "kernel":
         return f"kernels-{gpu}"

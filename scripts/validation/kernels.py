@@ -1,6 +1,6 @@
 """Measured kernels as experiments: entries of `workload.kind: kernel` on the GPU that the row names.
 
-All rows of a GPU share one run. A row's time is the sum of its kernels', which follow each other in a stream.
+All rows of a GPU share one run. The time of a row is the sum of its kernels, which run one after the other in a stream.
 """
 
 import functools
@@ -17,17 +17,17 @@ from . import systems
 from .experiment import Experiment
 from .rows import SECONDS, Row, Unmapped
 
-PLATFORM = "plx_box"  # takes every GPU, and nothing leaves it
+PLATFORM = "plx_box"  # accepts every GPU datasheet; the kernels use no links
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "e4m3": "fp8", "fp8_block": "fp8", "mxfp4": "fp4",
           "int8_wo": "int8", "int4_wo": "fp4"}
 KNOWN_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8", "fp4", "mxfp8", "nvfp4")
-# What a torch call takes that is waited for, from the smallest shapes of LLMCompass's own measurements.
+# Time of a synchronous torch call, from the smallest shapes of LLMCompass's own measurements.
 TORCH_CALL_US = {"matmul": 21, "softmax": 12, "layernorm": 48, "gelu": 47}
-# What a scenario takes of a kernel's keys; one kernel beyond it would refuse the run of all.
+# Limits of a scenario for the keys of a kernel. A single kernel beyond them would make the whole run fail.
 LEAST = {"context_tokens": 0}
 MOST = {"batch": 1 << 16, "heads": 1 << 16, "kv_heads": 1 << 16, "head_dim": 1 << 16, "groups": 1 << 20, "bytes": 1 << 40}
 MOST_ELSE = 1 << 30
-SAME_OPERANDS = 1  # weight_copies of a benchmark that uses the same operands again and again
+SAME_OPERANDS = 1  # weight_copies of a benchmark that repeats with the same operands
 
 
 def gpu_of(row: Row) -> str:
@@ -35,7 +35,7 @@ def gpu_of(row: Row) -> str:
 
 
 def experiment(row: Row, operation: str, size_class: str, kernels: list[dict], value: Callable[[float], float], unit: float) -> Experiment:
-    """`value` makes of the kernels' seconds what the row measures, `unit` is what one of the row's unit is of that."""
+    """`value` converts the seconds of the kernels to the row's metric; `unit` is one unit of the row in this metric."""
     gpu = systems.gpu_of(named(row))
     for kernel in kernels:
         check(kernel, gpu)
@@ -45,7 +45,7 @@ def experiment(row: Row, operation: str, size_class: str, kernels: list[dict], v
 
 
 def check(kernel: dict, gpu: systems.Gpu) -> None:
-    """@throws Unmapped for what the executable would refuse"""
+    """@throws Unmapped for a kernel that the executable would reject"""
     if kernel["op"] == "gemm" and kernel["dtype"] not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate for {kernel['dtype']}")
     if kernel.get("heads", 1) % kernel.get("kv_heads", 1):
@@ -62,7 +62,7 @@ def named(row: Row) -> Row:
 
 
 def time_experiment(row: Row, operation: str, size_class: str, kernels: list[dict]) -> Experiment:
-    """Of a row whose value is the time of these kernels."""
+    """The experiment of a row whose value is the time of these kernels."""
     return experiment(row, operation, size_class, kernels, lambda seconds: seconds, row.scale(SECONDS))
 
 
@@ -75,7 +75,7 @@ def dtype_of(row: Row) -> str:
 
 
 def needed(row: Row, *columns: str) -> list[int]:
-    """Whole numbers from 1 on. @throws Unmapped where one is missing"""
+    """Integers of at least 1. @throws Unmapped if one is missing"""
     numbers = [row.integer(column) for column in columns]
     for column, number in zip(columns, numbers):
         if not number:

@@ -3,7 +3,7 @@
 Rules, by column:
   kind     AG+GEMM: all_gather_gemm, GEMM+RS: gemm_reduce_scatter
   config   M, N, K of all ranks, TP ranks, number format
-  metric   GEMM only, comm only, serial: those; fused total: the fused kernel. How a fused kernel's own time splits is not told apart
+  metric   GEMM only, comm only, serial: the parts; fused total: the fused kernel. The parts of a fused kernel are not compared
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What a validation tells: the JSON figures, rows.csv, the scatter plot, and the digest for the documentation."""
+"""The outputs of a validation: JSON figures, rows.csv, the scatter plot, and the digest for the documentation."""
 
 import collections
 import csv
@@ -26,7 +26,7 @@ def as_json(name: str, outcomes: Sequence[Outcome]) -> dict:
 
 
 def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
-    """Every row, compared or not; `scenario` is relative to the file."""
+    """All rows, compared or skipped; `scenario` is relative to the file."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -39,7 +39,7 @@ def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def draw(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
-    """Predicted against measured, times and bandwidths apart. Needs the Debian package python3-matplotlib (ImportError)."""
+    """Predicted over measured, with separate plots for times and bandwidths. Needs the Debian package python3-matplotlib (ImportError)."""
     import matplotlib
 
     matplotlib.use("Agg")

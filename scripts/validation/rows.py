@@ -1,7 +1,7 @@
 """Tables of measured rows: CSV files with the columns of one of the collections under validation/.
 
-Required columns are `id category system metric value unit`; the others say what was measured, and a table has those that its
-kind of measurement needs. `value` is a number as its source prints it, in `unit`.
+Required columns are `id category system metric value unit`. Further columns describe the measurement; each kind of measurement has its
+own. `value` is the number as printed in its source, in `unit`.
 """
 
 import csv
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 REQUIRED = ("id", "category", "system", "metric", "value", "unit")
 
-# What one of a unit is in seconds, or in bytes per second. perftest prints MB/s and means MiB/s; 1e9 bytes are a GB elsewhere.
+# One of each unit in seconds, or in bytes per second. perftest prints MB/s but means MiB/s; everywhere else a GB is 1e9 bytes.
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 BYTES_PER_SECOND = {
     "GB/s": 1e9,
@@ -24,11 +24,11 @@ BYTES_PER_SECOND = {
 
 
 class InputError(Exception):
-    """A table that cannot be read, said in one line."""
+    """A table that cannot be read; the message is one line."""
 
 
 class Unmapped(Exception):
-    """A row that no experiment can be made of; the message is the reason."""
+    """A row that cannot become an experiment; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Row:
         return " | ".join(filter(None, (self[column] for column in columns)))
 
     def integer(self, column: str) -> int | None:
-        """@return the column's whole number, None where it is empty; @throws Unmapped where it is something else"""
+        """@return the integer in the column, None if it is empty; @throws Unmapped for anything else"""
         text = self[column].strip()
         if not text:
             return None
@@ -61,7 +61,7 @@ class Row:
         return int(number)
 
     def scale(self, units: dict) -> float:
-        """What one of the row's unit is; @throws Unmapped where `units` lacks it"""
+        """The value of one unit of the row; @throws Unmapped if `units` lacks the unit"""
         if self["unit"] not in units:
             raise Unmapped(f"unit '{self['unit']}' of {self['metric']}: expected one of " + ", ".join(units))
         return units[self["unit"]]

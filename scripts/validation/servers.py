@@ -43,7 +43,7 @@ def number(row: Row, column: str, otherwise: int | None = None) -> int:
 
 
 def ranks_of(row: Row) -> int:
-    """Of each group: "8+8" are two."""
+    """GPUs of each group: "8+8" is two groups."""
     both = re.fullmatch(r"(\d+)\+(\d+)", row["tp"].strip())
     if both:
         if both[1] != both[2]:
@@ -96,7 +96,7 @@ def map_row(row: Row, preset: str) -> Experiment:
 
 
 def decoded(concurrent: int, tokens: int) -> int:
-    """Steps of each request: enough for the last one to join before the first one is done."""
+    """Steps of each request: enough that the last request joins before the first request is done."""
     return DECODED_ALONE if concurrent == 1 else 64 + concurrent * tokens // 256
 
 
@@ -122,7 +122,7 @@ def tpot(result, concurrent: int, answer: int) -> float:
 
 
 def point_name(row: Row, experiment: Experiment) -> str:
-    """What the run of such rows is called."""
+    """The name of the run for such rows."""
     workload = experiment.scenario["workload"]
     return (f"{experiment.operation}-{row['model']}-{row['precision']}-{row['system']}-tp{workload['prefill']['tp']}-"
             f"{workload['requests']['prompt_tokens']}x{workload['requests']['count']}").replace(" ", "_")

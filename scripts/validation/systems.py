@@ -1,9 +1,9 @@
-"""What the names of machines mean: GPU datasheet, platform executable and network of a measured row.
+"""Maps the names of machines in measured rows to a GPU datasheet, a platform executable and a network.
 
-Rules look for words, not for known rows. A GPU is named by its family (A100, H20, RTX 4090, ...): every datasheet under
-platforms/datasheets/gpus has one, so that a new datasheet needs no new rule. Where a family has several members, the row's
-words choose: PCIe, bridge, pair and the like for cards, a memory size for the one or the other. The platform follows from the
-GPU's links. A network is named by its protocol and rate, and the NIC datasheet with both is taken.
+Rules look for words, not for known rows. A GPU is named by its family (A100, H20, RTX 4090, ...). Every datasheet under
+platforms/datasheets/gpus belongs to a family, so a new datasheet needs no new rule. If a family has several members, words of the row
+decide: PCIe, bridge, pair and the like mean cards; a memory size selects a variant. The platform follows from the GPU's links. A
+network is named by protocol and rate, which select the NIC datasheet.
 """
 
 import functools
@@ -18,16 +18,16 @@ from .rows import Row, Unmapped
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DATASHEETS = ROOT / "platforms" / "datasheets"
 
-# NVLink generation behind switches -> the board with those switches. GB GPUs sit in racks, not on boards of eight.
+# NVLink generation -> the board with NVSwitches of this generation. GB GPUs are in racks, not on boards of eight.
 SWITCHED = {3: "dgx_a100", 4: "dgx_h100", 5: "dgx_b200"}
 RACK = "gb200_nvl72"
 CARDS = "plx_box"
 GPUS_PER_SERVER = {RACK: 72}
 USUAL_GPUS_PER_SERVER = 8
 PCIE_SWITCHES = {3: "pex8796", 4: "pex88096", 5: "pex89144"}  # of a box, by the generation of its GPUs
-UPLINKS = ((r"single.?root", "single_root"), (r"cascade", "cascaded"))  # else each switch under its own socket
+UPLINKS = ((r"single.?root", "single_root"), (r"cascade", "cascaded"))  # otherwise each switch is below its own socket
 
-# Cloud instances that do not say what is in them: GPU, and network of each server as (protocol, Gb/s, NICs).
+# Cloud instances whose names do not tell their parts: GPU, and network of each server as (protocol, Gb/s, NICs).
 # Sources: AWS EC2 p4d, p5, p5e, p5en pages; Azure ND A100 v4, ND H100 v5, ND H200 v5 pages; Google Cloud A3 Ultra and A4 pages;
 # Oracle BM.GPU shapes.
 INSTANCES = (
@@ -51,17 +51,17 @@ BRIDGE_WORDS = r"bridge|pairwise|(?<!no )nvlink"
 BOUNCE_WORDS = r"no.?p2p|p2p (?:off|disabled)|host.staged"  # GPUs reach each other through host memory
 DIRECT_WORDS = r"fully.connected|\bFC\b|direct|/pair|cube.mesh"  # NVLinks from GPU to GPU
 RATE_NAMES = {"FDR": 56, "EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
-PROTOCOLS = (  # first come first
+PROTOCOLS = (  # the first match counts
     (r"\bEFA\b", "efa"),
     (r"(?i)RoCE|ethernet|spectrum", "roce"),
     (r"\bIB\b|(?i:infiniband|connectx)|[FEHNX]DR\d*\b|\bCX-?\d", "infiniband"),
 )
-USUAL_RATE = {3: 100, 4: 200, 5: 400}  # Gb/s of an InfiniBand NIC of the same PCIe generation, where a row names none
+USUAL_RATE = {3: 100, 4: 200, 5: 400}  # Gb/s of an InfiniBand NIC of the same PCIe generation, for rows without a NIC
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A datasheet, as far as the rules need it."""
+    """The part of a datasheet that the rules use."""
 
     name: str
     family: str
@@ -75,7 +75,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Network:
-    """A NIC datasheet, and NICs of a server where the row says how many."""
+    """A NIC datasheet, and the number of NICs of a server if the row has it."""
 
     nic: str
     per_server: int | None
@@ -83,7 +83,7 @@ class Network:
 
 
 def _normal(text: str) -> str:
-    """Words apart: h100_sxm and H100-SXM5 become H100 SXM5."""
+    """Separates words: h100_sxm and H100-SXM5 become H100 SXM5."""
     return re.sub(r"[\s_()\[\],;/-]+", " ", text).strip()
 
 
@@ -116,7 +116,7 @@ def nics() -> dict:
 
 
 def _families(text: str) -> list[str]:
-    """The families that a text names, first come first; RTX 4090 also as RTX4090, A100 also as 8xA100 or A100SXM4."""
+    """The families that a text names, in this order; RTX 4090 also as RTX4090, A100 also as 8xA100 or A100SXM4."""
     names = []
     for family in sorted({gpu.family for gpu in gpus()}, key=len, reverse=True):
         pattern = r"(?<![A-Za-z0-9.])(?:\d+\s?x\s?)?" + family.replace(" ", r"\s?") + r"(?=x\d|SXM|PCIe|[^A-Za-z0-9.]|\.\D|$)"
@@ -127,13 +127,13 @@ def _families(text: str) -> list[str]:
 
 
 def instance_of(row: Row) -> tuple:
-    """What the row's cloud instance is, ("", None) where it names none."""
+    """The parts of the row's cloud instance; ("", None) if the row names none."""
     text = row.text("system", "device", "fabric", "link").replace("_", " ")
     return next(((gpu, network) for pattern, gpu, network in INSTANCES if re.search(pattern, text, re.IGNORECASE)), ("", None))
 
 
 def gpu_of(row: Row) -> Gpu:
-    """@throws Unmapped where the row names no GPU of which there is a datasheet"""
+    """@throws Unmapped if the row names no GPU with a datasheet"""
     text = _normal(f"{row['system']} {row['device']} {instance_of(row)[0]}")
     families = _families(_normal(row["device"])) or _families(text)
     if not families:
@@ -148,7 +148,7 @@ def gpu_of(row: Row) -> Gpu:
 
 
 def _is_card(name: str, fabric: str) -> bool:
-    """Whether a GPU is a PCIe card. The fabric decides only where the name is silent: a board of modules has PCIe, too."""
+    """Whether a GPU is a PCIe card. The fabric decides only if the name does not tell, because boards with modules also have PCIe."""
     if re.search(BOARD_WORDS, name, re.IGNORECASE):
         return False
     if re.search(CARD_WORDS, name, re.IGNORECASE):
@@ -157,7 +157,7 @@ def _is_card(name: str, fabric: str) -> bool:
 
 
 def platform_of(row: Row, gpu: Gpu) -> str:
-    """@throws Unmapped where no platform joins such GPUs in that way"""
+    """@throws Unmapped if no platform connects such GPUs in this way"""
     if gpu.mesh:
         raise Unmapped(f"no platform has the xGMI mesh of {gpu.family}")
     if gpu.card:
@@ -176,12 +176,12 @@ def gpus_per_server(platform: str) -> int:
 
 
 def rack(platform: str) -> bool:
-    """Whether what a row calls nodes are trays of one server."""
+    """Whether the nodes of a row are trays of one server."""
     return platform == RACK
 
 
 def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
-    """The scenario's `machine`; @throws Unmapped where servers are joined by a network that is not known"""
+    """The scenario's `machine`; @throws Unmapped if the network between servers is unknown"""
     group = {"servers": servers} | ({"gpu": gpu.name} if gpu else {})
     result: dict = {"groups": {"node": group}}
     if gpu and platform == CARDS:
@@ -199,7 +199,7 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
 
 
 def network_of(row: Row, pcie_generation: int | None = None) -> Network:
-    """The NICs that join the row's servers; @throws Unmapped where it names none, or one without datasheet"""
+    """The NICs of the row's servers; @throws Unmapped if the row names none, or one without datasheet"""
     text = row.text("system", "fabric", "link", "kind", "config")
     usual_protocol, usual_rate, usual_count = instance_of(row)[1] or (None, None, None)
     protocol = next((name for pattern, name in PROTOCOLS if re.search(pattern, text)), usual_protocol)

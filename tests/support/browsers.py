@@ -50,7 +50,7 @@ return [...document.querySelectorAll(arguments[0] + " .axis text")].map(
 
 
 class Browser:
-    """A headless Chromium without a network of its own to use."""
+    """A headless Chromium without network access."""
 
     def __init__(self, profile):
         options = webdriver.ChromeOptions()
@@ -65,7 +65,7 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(service=Service(PROGRAMS["chromium-driver"]), options=options)
-        self.driver.get("about:blank")  # what it shows first asks for things of its own
+        self.driver.get("about:blank")  # the start page of the browser makes requests too
 
     def open(self, page, size=DESKTOP, scheme="light"):
         self.driver.execute_cdp_cmd(
@@ -80,7 +80,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def listen(self):
-        """What was said and asked for since the last call."""
+        """Console messages and requests since the last call."""
         complaints = [entry["message"] for entry in self.driver.get_log("browser")]
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return complaints, [
@@ -96,7 +96,7 @@ def fixture_browser(tmp_path_factory):
 
 
 def expect_quiet(browser, page):
-    """Whatever is pressed, nothing complains and nothing is fetched."""
+    """Presses every control: there must be no error message and no request."""
     browser.listen()
     browser.open(page)
     for summary in browser.driver.find_elements(By.CSS_SELECTOR, "main > section > details > summary"):
@@ -111,7 +111,7 @@ def expect_quiet(browser, page):
 
 
 def expect_readable(browser, page, size, scheme):
-    """Nothing sticks out, and all text stands out."""
+    """Nothing exceeds its frame, and all text has enough contrast."""
     browser.open(page, size, scheme)
     assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     outside = browser.run(
@@ -126,7 +126,7 @@ def expect_readable(browser, page, size, scheme):
 
 
 def expect_printable(browser, page):
-    """On paper light, without controls, as wide as it."""
+    """Printed pages are light, have no controls, and fit the width of the paper."""
     browser.open(page, (794, 1123), "dark")  # A4
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

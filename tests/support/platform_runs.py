@@ -1,4 +1,4 @@
-"""Running the platform executables, for the tests that look at them from outside."""
+"""Runs the platform executables, for tests from outside."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""A small sweep, and reports of it, for the tests that look at them."""
+"""A small sweep and its reports, for tests of reports."""
 
 import contextlib
 import pathlib
@@ -14,7 +14,7 @@ SCRIPT = ROOT / "scripts" / "report.py"
 sys.path.insert(0, str(ROOT / "scripts"))
 pytest.importorskip("yaml")
 
-# Eight points; tp 3 fails, since it does not divide the model's heads.
+# Eight points; tp 3 fails, because it does not divide the model's heads.
 SWEEP = """\
 scenario: tiny.yaml
 set: {platform: plx_box}

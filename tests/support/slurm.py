@@ -1,6 +1,6 @@
-"""A Slurm of one machine in a folder of its own, for the time of the tests: munge, controller and node as plain processes.
+"""A temporary Slurm on one machine, in a folder of its own: munge, controller and node run as plain processes.
 
-Neither systemd nor cgroups nor root are needed, and nothing outside the folder is touched.
+It needs no systemd, no cgroups and no root, and changes nothing outside the folder.
 """
 
 import contextlib
@@ -47,12 +47,12 @@ PartitionName=all Nodes=localhost Default=YES MaxTime=INFINITE State=UP
 
 
 def program(name):
-    """Daemons are in /usr/sbin, which a user's PATH need not have."""
+    """Daemons are in /usr/sbin, which may not be in a user's PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
 def missing():
-    """Programs of Debian's munge, slurmctld, slurmd and slurm-client that are not here."""
+    """Missing programs of the Debian packages munge, slurmctld, slurmd and slurm-client."""
     return [name for name in PROGRAMS if program(name) is None]
 
 
@@ -65,7 +65,7 @@ def free_ports(count):
 
 
 class NotUp(Exception):
-    """What did not come up, and its last words."""
+    """The process that did not start, and its last output."""
 
 
 def _wait(what, until, processes, logs):
@@ -86,7 +86,7 @@ def running(folder, cpus=2):
     controller_port, node_port = free_ports(2)
     configuration = folder / "slurm.conf"
     configuration.write_text(CONFIGURATION.format(user=getpass.getuser(), folder=folder, controller_port=controller_port, node_port=node_port, cpus=cpus))
-    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # touches none, where autodetect wants one mounted
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # uses no cgroups; autodetect requires a mounted one
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o600)

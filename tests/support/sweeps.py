@@ -82,7 +82,7 @@ class Folder:
         return subprocess.run(self.command(*arguments, out=out), capture_output=True, text=True, check=False, timeout=120)
 
     def runs(self):
-        """How often the executable ran."""
+        """Number of runs of the executable."""
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
 
     def rows(self, columns="*", out="out"):
@@ -91,7 +91,7 @@ class Folder:
 
 
 def contents(database):
-    """Everything of a database that is to be repeatable."""
+    """All parts of a database that must be repeatable."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         tables = {name: connection.execute(f"SELECT * FROM {name}") for name in ("meta", "runs")}
         return {name: ([column[0] for column in cursor.description], cursor.fetchall()) for name, cursor in tables.items()}

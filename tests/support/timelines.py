@@ -1,4 +1,4 @@
-"""A timeline as a viewer reads it, for the tests that look into one."""
+"""Reads a timeline as a viewer does, for tests of timelines."""
 
 import collections
 import gzip
@@ -37,7 +37,7 @@ class Timeline:
         return names
 
     def arrows(self):
-        """(from, to): each a slice with its process and track."""
+        """Arrows as (from, to); each end is a slice with its process and track."""
         ends = {"s": {}, "f": {}}
         for event in self.events:
             if event["ph"] in ends:
