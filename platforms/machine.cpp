@@ -147,7 +147,7 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
       return has_lost_links_ ? way_left(source, destination, egress) : egress;
     }
     if (destination < first_free_window())
-      throw std::logic_error("a host's memory is copied to and from by GPUs of its tray");
+      throw std::logic_error("only GPUs of its tray copy to and from a host's memory");
   } else if (from.server == to.server) {
     const GroupSpec& group = spec_.groups[from.group];
     if (group.bridged && from.slot / 2 == to.slot / 2) {
@@ -173,10 +173,10 @@ void Machine::attach(transport::Endpoint& device, std::uint32_t server, std::uin
                      const LinkDatasheet& link) {
   const std::uint32_t branches = branches_of(spec_.board);
   if (server >= servers_.size() || branch >= branches)
-    throw std::logic_error("a device is attached to a branch that is not there");
+    throw std::logic_error("a device is attached to a branch that does not exist");
   const GpuId beside((server * branches + branch) * (spec_.board.gpus / branches));
   if (device.window() < first_free_window() || !attached_.emplace(device.window(), beside).second)
-    throw std::logic_error("the window of an attached device is taken");
+    throw std::logic_error("the window of an attached device is in use");
   servers_[server]->attach(spec_, device, branch, link);
 }
 
@@ -185,7 +185,7 @@ GpuId Machine::served_with(transport::Window memory) const {
   const auto attached = attached_.find(memory);
   if (attached != attached_.end()) return attached->second;
   if (memory < first_host() || memory >= first_free_window())
-    throw std::logic_error("window " + std::to_string(memory) + " is no memory's");
+    throw std::logic_error("window " + std::to_string(memory) + " belongs to no memory");
   const std::uint32_t server = (memory - first_host()) / spec_.board.sockets,
                       socket = (memory - first_host()) % spec_.board.sockets;
   std::uint32_t slot = 0;  // a socket without GPUs uses those of slot 0

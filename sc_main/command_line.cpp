@@ -87,43 +87,46 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.get_formatter()->column_width(kOptionColumn);
   std::string section;
   app.set_help_flag();
-  auto* help = app.add_option("-h,--help", section, "This page, or the parameters of a section of the scenario")
+  auto* help = app.add_option("-h,--help", section, "Prints this page, or the parameters of a section of the scenario")
                    ->option_text("[SECTION]")
                    ->expected(0, 1);
-  auto* help_all = app.add_flag("--help-all", "This page and every parameter");
+  auto* help_all = app.add_flag("--help-all", "Prints this page and all parameters");
   app.set_version_flag("--version", version, "Version and commit of this build");
-  app.footer("Sections of a scenario for --help: " + joined_sections() + ", or any key.");
+  app.footer("SECTION is one of " + joined_sections() + ", or any key of a scenario.");
   app.add_option("scenario", o.scenario, "Scenario file (YAML)")->option_text(" ");
-  app.add_option("--set", o.sets, "Sets a parameter (a.0.b indexes a list); repeatable")
+  app.add_option("--set", o.sets, "Sets a key of the scenario (a.0.b is item 0 of list a); repeatable")
       ->option_text("A.B.C=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--out", o.out, "Directory for the results; a run's results in it are replaced")->option_text("DIR");
+  app.add_option("--out", o.out, "Directory for the results; results of an earlier run are replaced")
+      ->option_text("DIR");
   std::string window;
   auto* vcd = app.add_flag("--vcd", o.vcd, "Writes the waveform: trace.vcd and trace.gtkw");
-  app.add_flag("--fst", o.fst, "With --vcd: trace.fst instead, a fifteenth of the size (Debian package gtkwave)")
+  app.add_flag("--fst", o.fst, "With --vcd: trace.fst, 15 times smaller than trace.vcd (needs Debian package gtkwave)")
       ->needs(vcd)
       ->option_text(" ");
   add_choice<VcdLevel>(app, "--vcd-level", o.vcd_level,
                        {{"summary", VcdLevel::summary}, {"links", VcdLevel::links}, {"all", VcdLevel::all}},
-                       "GPUs, uplinks and NICs; every link (default); credits, too")
+                       "summary: GPUs, uplinks, NICs; links (default): all links, too; all: credits, too")
       ->needs(vcd);
   app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches; repeatable")
       ->option_text("GLOB")
       ->needs(vcd)
       ->allow_extra_args(false);
-  app.add_option("--vcd-window", window, "Only this part of the run: 10us,2ms")->option_text("T0,T1")->needs(vcd);
+  app.add_option("--vcd-window", window, "Only this part of the run, for example 10us,2ms")
+      ->option_text("T0,T1")
+      ->needs(vcd);
   app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz for ui.perfetto.dev: jobs, messages, links");
-  app.add_flag("--why", o.why, "Prints the critical path, and the time without each cost; why.json, why.csv");
+  app.add_flag("--why", o.why, "Prints the critical path and the time without each cost; writes why.json, why.csv");
   JobsLevel jobs = JobsLevel::all;
   auto* jobs_option = add_choice<JobsLevel>(
       app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
-      "Rows of jobs.csv (stage: no per-layer collectives); default by size");
+      "Rows of jobs.csv (stage: without collectives of layers); default: by number of jobs");
   app.add_flag("--describe", o.describe, "Prints devices, links and routes of the machine; runs nothing");
   app.add_flag("--explain", o.explain, "Prints parameters, memory, kernels, ideal times; runs nothing");
   app.add_flag("--check", o.check, "Only checks the scenario");
   app.add_flag("--schema", o.schema, "Prints the JSON Schema of a scenario");
   app.add_flag("--json", o.json, "JSON instead of text, for --describe and --explain");
-  app.add_flag("--quiet", o.quiet, "Prints no table and no progress");
+  app.add_flag("--quiet", o.quiet, "Prints no result table and no progress");
   try {
     app.parse(argc, argv);
     if (help_all->count() != 0) {
@@ -136,7 +139,9 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     }
     if (!window.empty()) {
       const std::size_t comma = window.find(',');
-      if (comma == std::string::npos) throw CLI::ValidationError("--vcd-window", "'" + window + "' is not T0,T1");
+      if (comma == std::string::npos)
+        throw CLI::ValidationError("--vcd-window",
+                                   "'" + window + "' is not a window; accepted: T0,T1, for example 10us,2ms");
       o.vcd_from = parse_instant(window.substr(0, comma));
       o.vcd_to = parse_instant(window.substr(comma + 1));
       if (o.vcd_to <= o.vcd_from) throw CLI::ValidationError("--vcd-window", "T1 must be later than T0");

@@ -15,8 +15,8 @@ namespace {
 [[noreturn]] void refuse(const MachineEvent& event, const char* what, const char* example,
                          const std::vector<std::string>& names) {
   const std::string near = scenario::nearest(event.name, names);
-  throw InputError(event.origin, fmt::format("{}: no {} {}; accepted: as --describe lists them, {}{}", event.key, what,
-                                             scenario::in_quotes(event.name), example,
+  throw InputError(event.origin, fmt::format("{}: no {} {}; accepted: a name from --describe, for example {}{}",
+                                             event.key, what, scenario::in_quotes(event.name), example,
                                              near.empty() ? "" : " (did you mean '" + near + "'?)"));
 }
 
@@ -88,7 +88,7 @@ std::string describe(const transport::Undeliverable& what, Simulation& simulatio
     for (const LinkRow& row : link_table(simulation))
       if (row.device == lost.link.device && row.port == lost.link.port)
         links.push_back(fmt::format("{} {} at {:.9f} s", row.name, row.direction, lost.at.seconds()));
-  return fmt::format("{}, {} bytes of {} from {} to {}, cannot be delivered: nothing joins them any more; lost: {}",
+  return fmt::format("{}, {} bytes of {} from {} to {}, cannot be delivered: no working path is left; failed: {}",
                      what.part_of, what.bytes, kTrafficClassNames[what.traffic_class], gpu(what.source),
                      gpu(what.destination), scenario::joined(links));
 }

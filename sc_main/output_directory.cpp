@@ -24,14 +24,15 @@ OutputDirectory::OutputDirectory(const std::string& target) {
   if (!path.has_filename()) path = path.parent_path();
   target_ = path.string();
   if (fs::exists(target_)) {
-    if (!fs::is_directory(target_)) throw InputError(option(target), "is not a directory");
+    if (!fs::is_directory(target_)) throw InputError(option(target), "exists and is not a directory");
     if (!fs::is_empty(target_) && !fs::exists(path / "machine.json"))
-      throw InputError(option(target), "holds files that are not a run's output; name a new or an empty directory");
+      throw InputError(option(target),
+                       "contains files that are not the output of a run; accepted: a new or an empty directory");
   }
   working_ = fmt::format("{}.partial-{}", target_, getpid());
   std::error_code error;
   fs::create_directories(working_, error);
-  if (error) throw InputError(option(target), "cannot be made: " + error.message());
+  if (error) throw InputError(option(target), "cannot create the directory: " + error.message());
 }
 
 OutputDirectory::~OutputDirectory() {

@@ -8,7 +8,7 @@ namespace railyard {
 
 class OutputDirectory {
  public:
-  /// @throws InputError when `target` cannot be made, or holds something that is not a run's output
+  /// @throws InputError if `target` cannot be created, or contains files that are not the output of a run
   explicit OutputDirectory(const std::string& target);
   /// Removes what was written, unless commit() was called.
   ~OutputDirectory();

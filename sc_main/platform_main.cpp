@@ -45,7 +45,7 @@ std::string fidelity_text(const transport::FidelityChoice& choice) {
       fmt::format("fidelity auto: {} of {} link sets run as fluid ({:.2g} of {:.2g} link transactions are simulated)",
                   choice.fluid_sets, choice.sets, choice.train_hops, choice.hops);
   if (choice.train_hops > kManyTransactions)
-    text += "; fabric.fidelity: fluid is much faster where queueing is not the question";
+    text += "; if queueing is not the question, fabric.fidelity: fluid is much faster";
   return text;
 }
 
@@ -196,7 +196,8 @@ int platform_main(const char* platform, int argc, char** argv) {
     std::cerr << platform << ": error: " << printable(e.what()) << "\n";
     return kExitBadInput;
   } catch (const std::bad_alloc&) {
-    std::cerr << printable(options.scenario) << ": error: this machine and workload do not fit into memory\n";
+    std::cerr << printable(options.scenario)
+              << ": error: simulating this machine and workload needs more memory than this computer has\n";
     return kExitBadInput;
   }
 }

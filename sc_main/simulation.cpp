@@ -28,15 +28,16 @@ void check_network(const Scenario& scenario) {
   if (m.network == platforms::NetworkKind::single_switch) {
     if (nics > sw.ports)
       refuse(
-          fmt::format("{} NICs do not fit on the {} ports of one {}; use kind: leaf_spine", nics, sw.ports, sw.name));
+          fmt::format("{} NICs need more than the {} ports of one {}; use kind: leaf_spine", nics, sw.ports, sw.name));
     return;
   }
   const std::uint32_t leaves = platforms::leaf_of(m, nics - 1) + 1;
   if (leaves > sw.ports)
-    refuse(fmt::format("{} NICs need {} leaves of {}, but a spine has {} ports; two tiers join at most {} NICs", nics,
-                       leaves, sw.name, sw.ports, sw.ports * platforms::leaf_down_ports(m)));
+    refuse(fmt::format(
+        "{} NICs need {} leaf switches of type {}, but a spine has {} ports; two tiers connect at most {} NICs", nics,
+        leaves, sw.name, sw.ports, sw.ports * platforms::leaf_down_ports(m)));
   if (m.spines > platforms::leaf_down_ports(m))
-    refuse(fmt::format("{} spines, but a leaf of {} has {} ports upwards", m.spines, sw.name,
+    refuse(fmt::format("{} spines are too many; a leaf of type {} has {} ports to spines", m.spines, sw.name,
                        platforms::leaf_down_ports(m)));
 }
 
@@ -81,10 +82,11 @@ void Simulation::run(std::function<bool(Time)> hook) {
   fabric_->calendar().at(Time(), *this, 0, 0);
   sc_core::sc_start();
   if (const auto& at = fabric_->calendar().overran())
-    throw InputError(scenario_.workload_origin, fmt::format("workload: at {:.9f} s of the run something begins that "
-                                                            "would end after {:g} s, the longest run; look for rates "
-                                                            "that are too low, or sizes and times that are too large",
-                                                            at->seconds(), kLongestRunSeconds));
+    throw InputError(scenario_.workload_origin,
+                     fmt::format("workload: a job or transfer that begins at {:.9f} s would end "
+                                 "after {:g} s, the limit of a run; check for rates that "
+                                 "are too low, and sizes and times that are too large",
+                                 at->seconds(), kLongestRunSeconds));
   if (workload_->done()) fabric_->expect_settled();
 }
 

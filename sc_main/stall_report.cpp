@@ -27,12 +27,13 @@ std::vector<std::string> stall_report(Simulation& simulation) {
   const std::vector<Stall> stalls = transport::stalls(simulation.fabric().devices());
   std::vector<std::string> lines;
   for (const Stall& stall : stalls)
-    lines.push_back(fmt::format("{} waits at {} for credit of channel {}: {} bytes outstanding, the buffer takes {}",
-                                who(simulation, stall), place(stall), stall.transaction->virtual_channel,
-                                stall.outstanding, stall.device->port(stall.port).egress.link().buffer_bytes));
+    lines.push_back(
+        fmt::format("{} waits at {} for credit of channel {}: {} bytes are outstanding, the buffer holds {}",
+                    who(simulation, stall), place(stall), stall.transaction->virtual_channel, stall.outstanding,
+                    stall.device->port(stall.port).egress.link().buffer_bytes));
   std::string cycle;
   for (const Stall& stall : transport::cycle_of(stalls))
-    cycle += fmt::format("{}{} at {}", cycle.empty() ? "a cycle, each waits for the next: " : " > ",
+    cycle += fmt::format("{}{} at {}", cycle.empty() ? "cycle in which each message waits for the next: " : " > ",
                          who(simulation, stall), place(stall));
   if (!cycle.empty()) lines.push_back(cycle);
   return lines;

@@ -96,7 +96,8 @@ void Tracing::finish(Time end, const std::vector<probe::CriticalPath::Measure>& 
   if (waveform_) waveform_->finish(end);
   if (fst_path_.empty()) return;
   if (const int status = convert(vcd_path_, fst_path_); status != 0)
-    throw InputError(Origin{"--fst", 0, 0}, std::string(kConverter) + " ended with status " + std::to_string(status));
+    throw InputError(Origin{"--fst", 0, 0},
+                     std::string(kConverter) + " failed with exit status " + std::to_string(status));
   std::filesystem::remove(vcd_path_);
 }
 

@@ -54,7 +54,7 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     reads_operands_ = spec.operation == Operation::all_reduce || spec.operation == Operation::reduce_scatter;
   }
   if (reuse != nullptr && spec.launch < reuse->least_launch())
-    throw std::logic_error("a collective that is launched sooner than its group's are");
+    throw std::logic_error("a collective has a shorter launch than the least launch of its group");
   client_ = &client;
   members_.assign(group.size(), Member());
   threads_.assign(static_cast<std::size_t>(group.size()) * program_->threads(), Thread());

@@ -33,28 +33,30 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
     case Algorithm::ring:
       return reduces_or_gathers || op == Operation::broadcast
                  ? nullptr
-                 : "a ring does all_reduce, all_gather, reduce_scatter and broadcast";
+                 : "ring supports all_reduce, all_gather, reduce_scatter and broadcast";
     case Algorithm::tree:
       return op == Operation::all_reduce || op == Operation::broadcast ? nullptr
-                                                                       : "a tree does all_reduce and broadcast";
+                                                                       : "tree supports all_reduce and broadcast";
     case Algorithm::nvls:
-      if (!reduces_or_gathers) return "nvls does all_reduce, all_gather and reduce_scatter";
-      if (group.servers() != 1) return "nvls ends at the NVSwitches of one server; nvls_tree joins several";
-      return group.multicast_group.empty() ? "nvls needs NVSwitches that multicast" : nullptr;
+      if (!reduces_or_gathers) return "nvls supports all_reduce, all_gather and reduce_scatter";
+      if (group.servers() != 1) return "nvls works within one server; use nvls_tree for several servers";
+      return group.multicast_group.empty() ? "nvls needs NVSwitches that support multicast" : nullptr;
     case Algorithm::nvls_tree:
-      if (op != Operation::all_reduce) return "nvls_tree does all_reduce";
-      if (group.servers() == 1) return "nvls_tree joins several servers; in one it is nvls";
-      if (group.multicast_group.empty()) return "nvls_tree needs NVSwitches that multicast";
-      return group.members_per_server() != 0 ? nullptr : "nvls_tree needs as many ranks on every server";
+      if (op != Operation::all_reduce) return "nvls_tree supports only all_reduce";
+      if (group.servers() == 1) return "nvls_tree needs several servers; use nvls for one server";
+      if (group.multicast_group.empty()) return "nvls_tree needs NVSwitches that support multicast";
+      return group.members_per_server() != 0 ? nullptr : "nvls_tree needs the same number of ranks on every server";
     case Algorithm::one_shot:
-    case Algorithm::two_shot: return op == Operation::all_reduce ? nullptr : "one_shot and two_shot do all_reduce";
+    case Algorithm::two_shot:
+      return op == Operation::all_reduce ? nullptr : "one_shot and two_shot support only all_reduce";
     case Algorithm::hierarchical:
-      if (op != Operation::all_reduce) return "hierarchical does all_reduce";
-      return group.members_per_server() != 0 ? nullptr : "hierarchical needs as many ranks on every server";
-    case Algorithm::direct: return op == Operation::all_reduce ? "direct all_reduce is called two_shot" : nullptr;
+      if (op != Operation::all_reduce) return "hierarchical supports only all_reduce";
+      return group.members_per_server() != 0 ? nullptr : "hierarchical needs the same number of ranks on every server";
+    case Algorithm::direct:
+      return op == Operation::all_reduce ? "direct does not support all_reduce; use two_shot" : nullptr;
     case Algorithm::pxn:
-      if (op != Operation::all_to_all) return "pxn does all_to_all";
-      return group.members_per_server() != 0 ? nullptr : "pxn needs as many ranks on every server";
+      if (op != Operation::all_to_all) return "pxn supports only all_to_all";
+      return group.members_per_server() != 0 ? nullptr : "pxn needs the same number of ranks on every server";
   }
   return nullptr;
 }

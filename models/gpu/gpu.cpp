@@ -207,11 +207,13 @@ transport::Path Gpu::read_path_of(const Message& message) const {
   transport::Path path;
   if (via == Egress::Via::local || via == Egress::Via::none) return path;
   if (via == Egress::Via::pcie) return pull_path(message.destination);
-  if (via != Egress::Via::nvlink) throw std::logic_error(std::string(name()) + ": reads need a peer's memory");
+  if (via != Egress::Via::nvlink)
+    throw std::logic_error(std::string(name()) + ": a read needs the memory of a reachable peer");
   const auto add = [&](PortId out, std::uint32_t weight) {
     const std::uint64_t address = transport::window_base(message.destination);
     const transport::Arrival memory = transport::arrival(transport::walk(*this, out, address, 0), address);
-    if (memory.endpoint == nullptr) throw std::logic_error(std::string(name()) + ": a read of no memory");
+    if (memory.endpoint == nullptr)
+      throw std::logic_error(std::string(name()) + ": a read of an address that is no memory");
     transport::Path lane =
         transport::read_path(*this, out, *memory.endpoint, memory.port, memory.endpoint->read_latency());
     lane.lanes[0].weight = weight;
@@ -226,7 +228,8 @@ transport::Path Gpu::read_path_of(const Message& message) const {
 }
 
 transport::Path Gpu::group_path_of(const Message& message) const {
-  if (!multicasts()) throw std::logic_error(std::string(name()) + " has no NVSwitch to copy and reduce for a group");
+  if (!multicasts())
+    throw std::logic_error(std::string(name()) + " has no NVSwitch that multicasts and reduces for a group");
   const std::vector<transport::Window>& members = context_.groups.at(message.group);
   transport::Path path;
   path.engine_payload_bytes = nvlink_packet_bytes(message.engine, message.kind);

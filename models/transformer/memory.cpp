@@ -98,8 +98,8 @@ std::string describe(const MemoryCheck& check, double capacity_bytes, double lim
   if (check.fits) return text;
   text += ", " + gigabytes(check.exceeds_by) + " too much; ";
   text += check.most_kv_tokens > 0 ? "at most " + std::to_string(check.most_kv_tokens) + " tokens of KV cache fit"
-                                   : std::string("no KV cache would fit");
-  if (check.fitting_tp == 0) return text + ", and no tp and pp of this model would help";
+                                   : std::string("no room is left for KV cache");
+  if (check.fitting_tp == 0) return text + ", and no tp and pp of this model fits";
   return text + ", or use " + std::to_string(check.fitting_tp * check.fitting_pp) + " GPUs (tp " +
          std::to_string(check.fitting_tp) + ", pp " + std::to_string(check.fitting_pp) + ")";
 }

@@ -199,9 +199,9 @@ def test_memory_exceeded_says_by_how_much_and_what_fits(tmp_path):
 
 
 @pytest.mark.parametrize("sets, why", [
-    ({"machine.network": "{kind: single_switch}"}, "2048 NICs do not fit on the 64 ports of one qm9700; use kind: leaf_spine"),
-    ({"machine.groups.prefill.servers": 129}, "2056 NICs need 72 leaves of qm9700, but a spine has 64 ports; two tiers join at most 2048 NICs"),
-    ({"machine.network.spines": 40}, "40 spines, but a leaf of qm9700 has 32 ports upwards")])
+    ({"machine.network": "{kind: single_switch}"}, "2048 NICs need more than the 64 ports of one qm9700; use kind: leaf_spine"),
+    ({"machine.groups.prefill.servers": 129}, "2056 NICs need 72 leaf switches of type qm9700, but a spine has 64 ports; two tiers connect at most 2048 NICs"),
+    ({"machine.network.spines": 40}, "40 spines are too many; a leaf of type qm9700 has 32 ports to spines")])
 def test_a_network_that_cannot_be_cabled_is_refused(sets, why):
     scenario = ROOT / "scenarios" / "dgx_h100_rail_optimized.yaml"
     largest = {"machine.groups.prefill.servers": 128, "machine.groups.decode.servers": 128}
