@@ -36,7 +36,7 @@ def ratio(text: str) -> float:
     except ValueError:
         value = -1
     if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to less than 1")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number; accepted: 0 to less than 1")
     return value
 
 
@@ -44,7 +44,7 @@ def pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {error}") from error
+        raise argparse.ArgumentTypeError(f"'{text}' is not a regular expression: {error}") from error
     return text
 
 

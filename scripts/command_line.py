@@ -53,5 +53,5 @@ def _end(message: str) -> NoReturn:
 
 def positive(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer of at least 1")
     return int(text)

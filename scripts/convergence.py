@@ -107,7 +107,7 @@ def draw(path, rows, finest, title):
 
 def transaction_bytes(text):
     if not text.isdigit() or int(text) < 64:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes from 64 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes; accepted: 64 or more")
     return int(text)
 
 
@@ -122,7 +122,7 @@ def parse_options(arguments):
     if options.figure and not options.figure.endswith((".svg", ".png")):
         parser.error(f"--figure {options.figure}: neither .svg nor .png")
     if len(set(options.sizes)) < 2:
-        parser.error("--sizes: one size shows no convergence")
+        parser.error("--sizes: give at least two sizes")
     return options
 
 

@@ -76,7 +76,7 @@ def within(kind, lowest, highest):
         except ValueError:
             value = math.nan
         if not lowest <= value <= highest:
-            raise argparse.ArgumentTypeError(f"'{text}' is no {kind.__name__} from {lowest:g} to {highest:g}")
+            raise argparse.ArgumentTypeError(f"'{text}' is not accepted; expected {kind.__name__} from {lowest:g} to {highest:g}")
         return value
 
     return parse

@@ -61,7 +61,7 @@ def _point(text: str, sweep: pathlib.Path, wanted: str) -> str:
         query = f"SELECT status, directory, error FROM runs WHERE {where}"
         found = database.execute(query, [value for _, value in conditions]).fetchall()
     if len(found) != 1:
-        raise Error(f"{text}: {len(found)} points of the sweep are so; expected one")
+        raise Error(f"{text}: {len(found)} points of the sweep match; expected exactly one")
     run_files.check(sweep / DATABASE, list(found[0]), [Maybe(str)], "runs")
     (status, directory, error), = found
     if status == "done" and directory is None:
@@ -100,13 +100,13 @@ def read(arguments: list[str]) -> list[Run]:
         if colon and not os.path.isdir(text) and is_sweep(pathlib.Path(sweep)):
             points[text] = _point(text, pathlib.Path(sweep), wanted)
         elif is_sweep(pathlib.Path(text)):
-            raise Error(f"{text}: a sweep; say which of its points: {text}:AXIS=VALUE,...")
+            raise Error(f"{text}: is a sweep; select one of its points: {text}:AXIS=VALUE,...")
     directories = [os.path.abspath(points.get(text, text)) for text in arguments]
     if twice := next((text for text, directory in zip(arguments, directories) if directories.count(directory) > 1), None):
         raise Error(f"{twice}: given twice")
     runs = [Run(points.get(text, text)) for text in arguments]
     if len(runs) < 2:
-        raise Error("one run only: nothing to compare")
+        raise Error("nothing to compare; give at least two runs")
     kinds = sorted({run.summary["kind"] for run in runs})
     if len(kinds) > 1:
         raise Error("runs of different kinds: " + ", ".join(kinds))

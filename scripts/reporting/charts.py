@@ -187,7 +187,7 @@ def fronts(subject: Subject, limits: dict[str, float]) -> list[Front]:
             chart.marks.append(Mark(point.number, point.label, _question(subject, point), x, y / count))
     if unknown := sorted(set(limits) - {chart.x_name for chart in found.values()}):
         there = ", ".join(chart.x_name for chart in found.values()) or "none"
-        raise Error(f"--slo {unknown[0]}: no such time is shown; there are: {there}")
+        raise Error(f"--slo {unknown[0]}: the page has no such time; accepted: {there}")
     for chart in found.values():
         highest = dict.fromkeys(chart.groups, -math.inf)
         for mark in sorted(chart.marks, key=lambda m: (m.x, -m.y)):

@@ -106,7 +106,7 @@ class Slurm:
         self.limit = limit
         self.task_s = task_s
         if shutil.which("sbatch") is None:
-            raise SweepError("sweep.py: error: --backend slurm: no sbatch here; is this a machine of the cluster?")
+            raise SweepError("sweep.py: error: --backend slurm: sbatch is not installed; run this on a machine of the cluster")
 
     def run(self, places: Places, known: list[Job], jobs: list[Job], over: Over) -> None:
         watch = _Watch(places.store, jobs, over)

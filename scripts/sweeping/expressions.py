@@ -42,7 +42,7 @@ class Expression:
             return
         if isinstance(node, ast.Call):
             if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS or node.keywords or not node.args:
-                raise ExpressionError(f"functions are {', '.join(_FUNCTIONS)}")
+                raise ExpressionError(f"unknown function; accepted: {', '.join(_FUNCTIONS)}")
             for argument in node.args:
                 self._check(argument)
             return
@@ -70,7 +70,7 @@ class Expression:
         except ZeroDivisionError as error:
             raise ExpressionError("divides by zero") from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise ExpressionError(f"makes no sense: {error}") from error
+            raise ExpressionError(f"cannot be evaluated: {error}") from error
 
     def _value(self, node: ast.AST, names: Mapping[str, object]) -> object:  # pylint: disable=too-many-return-statements
         if isinstance(node, ast.Constant):
@@ -103,7 +103,7 @@ def _dotted(node: ast.AST) -> str:
         return node.id
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
-    raise ExpressionError("a name is words with dots between")
+    raise ExpressionError("not a name; accepted: words separated by dots")
 
 
 def _number(value: object) -> int | float:

@@ -109,7 +109,7 @@ class Sweep:
         self.let = self._let(fields.get("let"), "let")
         self.repeats = fields["repeats"].count("repeats", MOST_RUNS) if "repeats" in fields else 1
         if self.repeats > 1 and any("seed" in axis.keys for axis in self.axes):
-            raise fields["repeats"].wrong("repeats: makes seeds, and so does the axis 'seed'")
+            raise fields["repeats"].wrong("repeats: cannot be combined with the axis 'seed', because both set the seed")
         known = {axis.name for axis in self.axes} | {"platform", "seed"}
         for choice in (choice for axis in self.axes for choice in axis.choices):
             known |= set(choice.let)
@@ -169,17 +169,17 @@ class Sweep:
         for key, where, entry in value.items("axes"):
             axis = self._axis(key, where, entry)
             if not re.fullmatch(r"[A-Za-z_]\w*", axis.name):
-                raise where.wrong(f"axes.{key}: '{axis.name}' is not a name; give it one with name:")
+                raise where.wrong(f"axes.{key}: '{axis.name}' is not a valid name; give the axis a name with name:")
             if axis.name in RESERVED or (axis.name in ("platform", "seed") and axis.keys[:1] != [axis.name]):
-                raise where.wrong(f"axes.{key}: '{axis.name}' means something else in the results; give it another with name:")
+                raise where.wrong(f"axes.{key}: '{axis.name}' has another meaning in the results; give the axis another name with name:")
             if axis.name in {other.name for other in axes}:
-                raise where.wrong(f"axes.{key}: another axis is called '{axis.name}', too; give it another with name:")
+                raise where.wrong(f"axes.{key}: another axis has the name '{axis.name}'; give this axis another name with name:")
             for settings in {setting for choice in axis.choices for setting in choice.settings}:
                 if settings in setters:
-                    raise where.wrong(f"axes.{key}: sets {settings}, and so does the axis '{setters[settings]}'")
+                    raise where.wrong(f"axes.{key}: sets {settings}, which the axis '{setters[settings]}' also sets")
             setters |= {setting: axis.name for choice in axis.choices for setting in choice.settings}
             if axis.chooses_scenario and any(other.chooses_scenario for other in axes):
-                raise where.wrong(f"axes.{key}: another axis chooses the scenario, too")
+                raise where.wrong(f"axes.{key}: another axis also chooses the scenario")
             axes.append(axis)
         if not axes:
             raise value.wrong("axes: expected at least one")
@@ -228,7 +228,7 @@ class Sweep:
             scenario = self._scenario(fields["scenario"], f"{what}.{label}.scenario").path if "scenario" in fields else None
             choices.append(Choice(label, self._settings(fields.get("set"), f"{what}.{label}.set"), scenario, let))
         if not choices:
-            raise value.wrong(f"{what}.choices: none")
+            raise value.wrong(f"{what}.choices: is empty; accepted: at least one")
         return Axis(name, [], choices)
 
     def _objective(self, value: Value | None) -> tuple[Expression | None, bool]:

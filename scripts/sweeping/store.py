@@ -82,7 +82,7 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise SweepError(f"{self.directory}: error: another sweep is at work here") from error
+                raise SweepError(f"{self.directory}: error: another sweep is running in this directory") from error
             yield
 
     def over(self) -> set[str]:

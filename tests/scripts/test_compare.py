@@ -351,11 +351,11 @@ def test_points_of_a_sweep(tmp_path):
     for directory, chunk in ((alone, 256), (sweep / "points" / "11" / "out", 512)):
         (directory / "scenario.yaml").write_text(f"workload: {{chunk_tokens: {chunk}}}\n")
     assert line_of(run(alone, f"{sweep}:tp=1").stdout, "metric") == ["metric", "chunk_tokens=256", "chunk_tokens=512", "ratio"]
-    for wanted, words in [("tp=2", "3 points of the sweep are so; expected one"), ("tp=9", "0 points of the sweep are so; expected one"),
+    for wanted, words in [("tp=2", "3 points of the sweep match; expected exactly one"), ("tp=9", "0 points of the sweep match; expected exactly one"),
                           ("tq=2", "no axis 'tq'; there are: status, error, directory, tp, pp, note"), ("tp", "'tp' is not AXIS=VALUE"),
                           ("tp=2,pp=2", "failed: no room"), ("tp=2,pp=3", "missing")]:
         assert refused(alone, f"{sweep}:{wanted}") == f"compare.py: error: {sweep}:{wanted}: {words}\n"
-    assert refused(alone, sweep) == f"compare.py: error: {sweep}: a sweep; say which of its points: {sweep}:AXIS=VALUE,...\n"
+    assert refused(alone, sweep) == f"compare.py: error: {sweep}: is a sweep; select one of its points: {sweep}:AXIS=VALUE,...\n"
     assert refused(f"{sweep}:tp=1", f"{sweep}:tp=1").endswith(": given twice\n")
     with contextlib.closing(sqlite3.connect(sweep / "results.sqlite")) as database, database:
         database.execute("UPDATE meta SET value = '2'")
@@ -372,7 +372,7 @@ def test_bad_input_is_one_line(tmp_path):
     newer = write_run(tmp_path / "newer", 0.5, schema_version=2)
     unlinked = write_run(tmp_path / "unlinked", 0.5)
     (unlinked / "links.csv").unlink()
-    assert refused(good) == "compare.py: error: one run only: nothing to compare\n"
+    assert refused(good) == "compare.py: error: nothing to compare; give at least two runs\n"
     assert refused(good, good) == f"compare.py: error: {good}: given twice\n"
     assert refused(good, tmp_path / "none").endswith("none/summary.json: No such file or directory; expected summary.json in the --out directory of a run\n")
     assert "text/summary.json: not summary.json in the --out directory of a run: " in refused(good, tmp_path / "text")
@@ -387,4 +387,4 @@ def test_bad_input_is_one_line(tmp_path):
     assert f"{spoiled}/scenario.yaml:1:6: error: not YAML: " in refused(written, spoiled)
     (spoiled / "scenario.yaml").write_text("- 1\n")
     assert refused(written, spoiled) == f"{spoiled}/scenario.yaml:1:1: error: scenario: expected a mapping\n"
-    assert refused(good, other, "--links", "0").endswith("'0' is no number from 1 on\n")
+    assert refused(good, other, "--links", "0").endswith("'0' is not an integer of at least 1\n")

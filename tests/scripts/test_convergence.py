@@ -65,8 +65,8 @@ def test_bad_input_is_one_line(tmp_path, executable):
     cases = {
         (executable, "refused.yaml"): "refused.yaml:1:1: error: no",
         (tmp_path / "none", "a.yaml"): f"convergence.py: error: {tmp_path}/none: No such file or directory",
-        (executable, "a.yaml", "--sizes", "64"): "convergence.py: error: --sizes: one size shows no convergence",
-        (executable, "a.yaml", "--sizes", "63"): "convergence.py: error: argument --sizes: '63' is no number of bytes from 64 on",
+        (executable, "a.yaml", "--sizes", "64"): "convergence.py: error: --sizes: give at least two sizes",
+        (executable, "a.yaml", "--sizes", "63"): "convergence.py: error: argument --sizes: '63' is not a number of bytes; accepted: 64 or more",
         (executable, "a.yaml", "--figure", "a.gif"): "convergence.py: error: --figure a.gif: neither .svg nor .png",
     }
     for arguments, message in cases.items():

@@ -280,9 +280,9 @@ def test_bad_input_is_one_line(sweep, run, tmp_path):
     assert refused(tmp_path / "none").endswith(
         "none: neither the --out directory of a run nor a sweep's: no summary.json, no results.sqlite\n"
     )
-    assert refused(run, "--slo", "ttft_s=1") == "report.py: error: --slo ttft_s: no such time is shown; there are: none\n"
+    assert refused(run, "--slo", "ttft_s=1") == "report.py: error: --slo ttft_s: the page has no such time; accepted: none\n"
     assert (
-        refused(sweep, "--slo", "ttft=1") == "report.py: error: --slo ttft: no such time is shown; there are: ttft_s, tpot_s\n"
+        refused(sweep, "--slo", "ttft=1") == "report.py: error: --slo ttft: the page has no such time; accepted: ttft_s, tpot_s\n"
     )
     for wrong in ("ttft_s", "=1", "ttft_s=nan"):
         assert f"'{wrong}' is not METRIC=SECONDS" in refused(sweep, "--slo", wrong)

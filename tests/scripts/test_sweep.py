@@ -109,16 +109,16 @@ def test_what_is_no_expression_is_refused(text):
     ("scenario: base.yaml\naxes: {workload.tp: {from: 1, to: 4, step: -1}}", "2:21: error: axes.workload.tp: expected from <= to and a step above 0"),
     ("scenario: base.yaml\naxes: {workload.tp: {values: [1], to: 4}}", "2:39: error: axes.workload.tp: values, or from, to and step or factor; not both"),
     ("scenario: base.yaml\naxes: {workload.tp: {value: [1]}}", "2:22: error: axes.workload.tp: unknown key 'value' (did you mean 'values'?)"),
-    ("scenario: base.yaml\naxes: {a.tp: [1], b.tp: [1]}", "2:19: error: axes.b.tp: another axis is called 'tp', too; give it another with name:"),
-    ("scenario: base.yaml\naxes: {a: {choices: {x: {set: {workload.tp: 1}}}}, workload.tp: [1]}", "2:52: error: axes.workload.tp: sets workload.tp, and so does the axis 'a'"),
+    ("scenario: base.yaml\naxes: {a.tp: [1], b.tp: [1]}", "2:19: error: axes.b.tp: another axis has the name 'tp'; give this axis another name with name:"),
+    ("scenario: base.yaml\naxes: {a: {choices: {x: {set: {workload.tp: 1}}}}, workload.tp: [1]}", "2:52: error: axes.workload.tp: sets workload.tp, which the axis 'a' also sets"),
     ("scenario: base.yaml\naxes: {a.status: [1]}", "2:8: error: axes.a.status: 'status' means something else in the results"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tpp == 1", "3:8: error: where: tpp == 1: 'tpp' is unknown (did you mean 'tp'?); known here: platform, seed, tp"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp + 1", "3:8: error: where: tp + 1 is 2, neither true nor false"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp == 2", "1:1: error: where: true for none of 1 combinations"),
-    ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp.x()", "3:8: error: where: tp.x(): functions are min, max, abs"),
+    ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp.x()", "3:8: error: where: tp.x(): unknown function; accepted: min, max, abs"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nlet: {tp: 1}", "3:7: error: let: 'tp' is not a name, or names an axis, platform or seed"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nrepeats: 0", "3:10: error: repeats: expected an integer from 1 to 1000000"),
-    ("scenario: base.yaml\naxes: {seed: [1]}\nrepeats: 2", "3:10: error: repeats: makes seeds, and so does the axis 'seed'"),
+    ("scenario: base.yaml\naxes: {seed: [1]}\nrepeats: 2", "3:10: error: repeats: cannot be combined with the axis 'seed', because both set the seed"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nobjective: ttft_s", "3:12: error: objective: expected a mapping"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nschema_version: 2", "3:17: error: schema_version: expected 1"),
     ("scenario: base.yaml\naxes: {model.config: [none.json]}", "2:23: error: model.config: none.json: no such file or folder; paths are relative to the sweep file"),
@@ -144,7 +144,7 @@ def test_a_bad_sweep_is_one_line(folder, capsys, text, line):
 
 def test_bad_options_are_one_line(folder):
     for arguments, words in [(["--backend", "slrm"], "'slrm' is unknown; accepted: local, slurm, or a command that contains {command}"),
-                             (["--sbatch=-p x"], "--sbatch needs --backend slurm"), (["--workers", "0"], "'0' is no number from 1 on")]:
+                             (["--sbatch=-p x"], "--sbatch needs --backend slurm"), (["--workers", "0"], "'0' is not an integer of at least 1")]:
         done = folder.run(*arguments)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr
     assert not (folder.path / "out").exists()
@@ -317,7 +317,7 @@ def test_a_second_sweep_waits_for_nobody(folder):
         started(folder, 1, process)
         second = folder.run()
         process.send_signal(signal.SIGINT)
-    assert (second.returncode, second.stderr) == (2, f"{folder.path / 'out'}: error: another sweep is at work here\n")
+    assert (second.returncode, second.stderr) == (2, f"{folder.path / 'out'}: error: another sweep is running in this directory\n")
 
 
 # -- a command for each task
