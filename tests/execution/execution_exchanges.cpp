@@ -1,6 +1,7 @@
 // Sends and receives: who is matched with whom, when the bytes leave, and what the two sides hold meanwhile.
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
+#include "transport/faults.h"
 
 using namespace railyard;
 using namespace railyard::test;

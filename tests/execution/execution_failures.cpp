@@ -1,6 +1,8 @@
 // What becomes of jobs when links are lost: which ones fail, which are cancelled, which go on.
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
+#include "transport/faults.h"
+#include "transport/recovery.h"
 
 using namespace railyard;
 using namespace railyard::test;
