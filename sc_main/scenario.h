@@ -20,8 +20,8 @@ namespace railyard {
 
 struct FabricSpec {
   transport::Fidelity fidelity = transport::Fidelity::train;
-  Bytes transaction_bytes = 0;  ///< 0: auto
-  std::array<transport::ClassSpec, kTrafficClasses> classes{};
+  Bytes transaction_bytes = 0;                                                                   ///< 0: auto
+  std::array<transport::ClassSpec, kTrafficClasses> classes{{{0, 1, 0}, {0, 1, 0}, {1, 1, 0}}};  ///< tp, pp, kv
 };
 
 /// Of a link: the direction in which the device that its name speaks of sends, the other one, or both.

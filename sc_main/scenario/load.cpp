@@ -14,19 +14,6 @@ namespace {
 
 constexpr std::size_t kLongestScenario = 1u << 20;
 
-FabricSpec resolve_fabric(const FabricSection& written) {
-  const auto class_spec = [](const ClassSection& c) {
-    return transport::ClassSpec{static_cast<std::uint8_t>(c.vc), c.weight, static_cast<std::uint8_t>(c.priority)};
-  };
-  FabricSpec fabric;
-  fabric.fidelity = written.fidelity;
-  fabric.transaction_bytes = written.transaction_bytes.value_or(0);
-  fabric.classes[static_cast<std::size_t>(TrafficClass::tp)] = class_spec(written.classes.tp);
-  fabric.classes[static_cast<std::size_t>(TrafficClass::pp)] = class_spec(written.classes.pp);
-  fabric.classes[static_cast<std::size_t>(TrafficClass::kv)] = class_spec(written.classes.kv);
-  return fabric;
-}
-
 transformer::ModelShape required_model(const ModelSection& written, const Source& source,
                                        std::vector<std::string>& notes) {
   if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
@@ -60,23 +47,21 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 
   ScenarioFile written;
   scenario_table().read(written, *source.root, "");
-  if (!written.platform.empty() && written.platform != executable_platform) {
-    throw InputError(place_of(source.root, "platform"), "platform: the scenario is for " + written.platform +
+  Scenario& result = written.scenario;
+  if (!result.platform.empty() && result.platform != executable_platform) {
+    throw InputError(place_of(source.root, "platform"), "platform: the scenario is for " + result.platform +
                                                             ", this executable is " + executable_platform +
-                                                            "; run it with " + written.platform);
+                                                            "; run it with " + result.platform);
   }
 
-  Scenario result;
   result.path = path;
-  result.name = written.name.empty() ? path : written.name;
+  if (result.name.empty()) result.name = path;
   result.resolved = resolved_text(source.root, fields, result.name, executable_platform);
   result.platform = executable_platform;
-  result.seed = written.seed;
-  result.fabric = resolve_fabric(written.fabric);
   result.events = resolve_events(written.events, source);
   const Kind& kind = *written.workload.kind;
   result.machine = resolve_machine(written.machine, executable_platform, kind.groups, source);
-  result.machine.seed = written.seed;
+  result.machine.seed = result.seed;
   if (kind.runs_model)
     result.model = required_model(written.model, source, result.notes);
   else
@@ -88,7 +73,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   result.decode_origin = place_of(source.root, "workload.decode");
   result.model_origin = place_of(source.root, "model");
   result.network_origin = place_of(source.root, "machine.network");
-  return result;
+  return std::move(result);
 }
 
 }  // namespace railyard

@@ -71,27 +71,34 @@ Record<MachineSection> machine_record() {
   return r;
 }
 
-Record<FabricSection> fabric_record() {
-  const auto class_record = [](const ClassSection& defaults) {
-    Record<ClassSection> r(defaults);
-    r.add("vc", &ClassSection::vc, "virtual channel").range(0, 5);
-    r.add("weight", &ClassSection::weight, "share of a link among channels of one priority").range(1, 1024);
-    r.add("priority", &ClassSection::priority, "higher goes first").range(0, 3);
-    return r;
-  };
-  const ClassesSection defaults;
-  Record<ClassesSection> classes;
-  classes.nested("tp", &ClassesSection::tp, class_record(defaults.tp), "tensor-parallel collectives");
-  classes.nested("pp", &ClassesSection::pp, class_record(defaults.pp), "activations between pipeline stages");
-  classes.nested("kv", &ClassesSection::kv, class_record(defaults.kv), "KV cache handoff");
+Record<transport::ClassSpec> class_record(const transport::ClassSpec& defaults) {
+  using transport::ClassSpec;
+  Record<ClassSpec> r(defaults);
+  r.add("vc", &ClassSpec::virtual_channel, "virtual channel").range(0, transport::kClassChannels - 1);
+  r.add("weight", &ClassSpec::weight, "share of a link among channels of one priority").range(1, 1024);
+  r.add("priority", &ClassSpec::priority, "higher goes first").range(0, transport::kPriorities - 1);
+  return r;
+}
 
-  Record<FabricSection> r;
-  r.choice("fidelity", &FabricSection::fidelity, {"train", "fluid", "auto"},
+Record<FabricSpec> fabric_record() {
+  const FabricSpec defaults;
+  Record<FabricSpec> classes;
+  const auto add_class = [&](TrafficClass traffic_class, const char* doc) {
+    const std::size_t c = number(traffic_class);
+    const auto spec = [c](auto& all) -> auto& { return all[c]; };
+    classes.nested(kTrafficClassNames[c], within(&FabricSpec::classes, spec), class_record(defaults.classes[c]), doc);
+  };
+  add_class(TrafficClass::tp, "tensor-parallel collectives");
+  add_class(TrafficClass::pp, "activations between pipeline stages");
+  add_class(TrafficClass::kv, "KV cache handoff");
+
+  Record<FabricSpec> r;
+  r.choice("fidelity", &FabricSpec::fidelity, {"train", "fluid", "auto"},
            "how traffic is modelled: trains of packets, max-min rates, or per set of links by what trains would cost");
-  r.number_or("transaction_bytes", "auto", &FabricSection::transaction_bytes,
+  r.number_or("transaction_bytes", "auto", &FabricSpec::transaction_bytes,
               "payload per transaction; auto: a quarter of a microsecond of the slowest link, within its buffers")
       .range(64, 1 << 30);
-  r.nested("classes", &FabricSection::classes, classes, "virtual channel, weight and priority of each traffic class");
+  r.group("classes", classes, "virtual channel, weight and priority of each traffic class");
   return r;
 }
 
@@ -117,17 +124,20 @@ Record<EventItem> event_record() {
 
 const Record<ScenarioFile>& scenario_table() {
   static const Record<ScenarioFile> table = [] {
+    const auto of_scenario = [](auto member) { return within(&ScenarioFile::scenario, member); };
     Record<ScenarioFile> r;
-    r.add("name", &ScenarioFile::name, "of the scenario in outputs").fallback("the path of the file");
+    r.add("name", of_scenario(&Scenario::name), "of the scenario in outputs").fallback("the path of the file");
     r.add("schema_version", &ScenarioFile::schema_version, "version of this schema").range(1, 1);
-    r.word("platform", &ScenarioFile::platform, shipped_datasheets("boards"), "the box; must be the executable's")
+    r.word("platform", of_scenario(&Scenario::platform), shipped_datasheets("boards"),
+           "the box; must be the executable's")
         .fallback("the executable's");
-    r.add("seed", &ScenarioFile::seed, "of the hash by which ECMP spreads queue pairs (machine.network.routing)")
+    r.add("seed", of_scenario(&Scenario::seed),
+          "of the hash by which ECMP spreads queue pairs (machine.network.routing)")
         .range(0, kExactInteger);
     r.nested("model", &ScenarioFile::model, model_record(), "the model; of kinds that run one");
     r.nested("machine", &ScenarioFile::machine, machine_record(), "the machine");
     r.nested("compute", &ScenarioFile::compute, compute_record(), "kernel times");
-    r.nested("fabric", &ScenarioFile::fabric, fabric_record(), "how bytes move");
+    r.nested("fabric", of_scenario(&Scenario::fabric), fabric_record(), "how bytes move");
     r.list("events", &ScenarioFile::events, event_record(), "faults and rate changes during the run");
     r.forms("workload", &ScenarioFile::workload, "kind", workload_forms(), "what runs", "what the machine does")
         .required()

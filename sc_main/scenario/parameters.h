@@ -52,22 +52,6 @@ struct MachineSection {
   platforms::NvLinkBridge nvlink_bridge = platforms::NvLinkBridge::none;
 };
 
-struct ClassSection {
-  std::uint32_t vc = 0;
-  std::uint32_t weight = 1;
-  std::uint32_t priority = 0;
-};
-
-struct ClassesSection {
-  ClassSection tp, pp, kv{1, 1, 0};
-};
-
-struct FabricSection {
-  transport::Fidelity fidelity = transport::Fidelity::train;
-  std::optional<std::uint64_t> transaction_bytes;
-  ClassesSection classes;
-};
-
 struct EventItem {
   double at_us = 0;
   std::string link, gpu;  ///< "": not of one
@@ -77,14 +61,12 @@ struct EventItem {
 };
 
 struct ScenarioFile {
-  std::string name;  ///< "": the file's path
+  Scenario
+      scenario;  ///< what needs no resolving: name ("": the file's path), platform ("": the executable's), seed, fabric
   std::uint32_t schema_version = 1;
-  std::string platform;  ///< "": the executable's
-  std::uint64_t seed = 1;
   ModelSection model;
   MachineSection machine;
   ComputeSection compute;
-  FabricSection fabric;
   std::vector<EventItem> events;
   WorkloadSection workload;
 };

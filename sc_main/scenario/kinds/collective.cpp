@@ -13,21 +13,7 @@ namespace {
 
 constexpr double kMostIterations = 10000;
 
-enum class AlgorithmWord { automatic, ring, tree, nvls, nvls_tree, one_shot, two_shot, hierarchical, direct, pxn };
-enum class ProtocolWord { automatic, simple, ll, ll128 };
-
-struct CollectiveSection : RanksSection, SizesSection {
-  collective::Operation operation = collective::Operation::all_reduce;
-  workload::collective_bench::ElementType dtype = workload::collective_bench::ElementType::fp32;
-  workload::collective_bench::Library library = workload::collective_bench::Library::nccl;
-  AlgorithmWord algorithm = AlgorithmWord::automatic;
-  ProtocolWord protocol = ProtocolWord::automatic;
-  std::uint32_t root = 0;
-  bool both_directions = false;
-  bool in_graph = false;
-  std::uint32_t iterations = 1;
-  std::vector<double> skew_us;
-};
+struct CollectiveSection : CollectiveBenchSpec, RanksSection, SizesSection {};
 
 Record<CollectiveSection> collective_record() {
   using workload::collective_bench::kElementTypeNames;
@@ -38,14 +24,14 @@ Record<CollectiveSection> collective_record() {
       .required();
   add_ranks(r, "how many GPUs take part, the first of the machine; or which, counted over all groups in order");
   add_sizes(r);
-  r.choice("dtype", &CollectiveSection::dtype, {kElementTypeNames.begin(), kElementTypeNames.end()},
-           "of the elements that are counted");
+  r.choice("dtype", &CollectiveSection::dtype, words_of(kElementTypeNames), "of the elements that are counted");
   r.choice("library", &CollectiveSection::library, {"nccl", "vllm", "sglang", "trtllm"},
            "whose rules choose: NCCL's tuner, or the custom all-reduce of a serving engine");
-  r.choice("algorithm", &CollectiveSection::algorithm,
-           {"auto", "ring", "tree", "nvls", "nvls_tree", "one_shot", "two_shot", "hierarchical", "direct", "pxn"},
-           "auto: the library's choice");
-  r.choice("protocol", &CollectiveSection::protocol, {"auto", "simple", "ll", "ll128"}, "auto: the library's choice");
+  r.choice_or("algorithm", "auto", &CollectiveSection::algorithm,
+              {"ring", "tree", "nvls", "nvls_tree", "one_shot", "two_shot", "hierarchical", "direct", "pxn"},
+              "auto: the library's choice");
+  r.choice_or("protocol", "auto", &CollectiveSection::protocol, {"simple", "ll", "ll128"},
+              "auto: the library's choice");
   r.add("root", &CollectiveSection::root, "the rank that a broadcast starts from").range(0, kMostGpus - 1);
   r.add("both_directions", &CollectiveSection::both_directions,
         "of a forced ring, every other channel runs the other way round");
@@ -62,48 +48,32 @@ Record<CollectiveSection> collective_record() {
          Field skew;
          skew.key = "skew_us";
          skew.range(0, kLongestRunSeconds * 1e6);
-         section.skew_us = read_list<double>(
-             node, path, [&](const Node& n, const std::string& p) { return read_number(skew, n, p); });
+         section.skew = read_list<Time>(node, path, [&](const Node& n, const std::string& p) {
+           return Time::seconds(read_number(skew, n, p) * 1e-6);
+         });
        })
       .fallback("none");
   return r;
 }
 
-/// An optional of what the word after `auto` says.
-template <class Value, class Word>
-std::optional<Value> forced(Word word) {
-  if (word == Word::automatic) return std::nullopt;
-  return static_cast<Value>(static_cast<int>(word) - 1);
-}
-
 CollectiveBenchSpec resolve(const CollectiveSection& written, const Setting& setting) {
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
-  CollectiveBenchSpec spec;
-  spec.operation = written.operation;
+  CollectiveBenchSpec spec = written;
   spec.gpus = resolve_ranks(written, machine, source);
   spec.sizes = resolve_sizes(written, source);
-  spec.dtype = written.dtype;
-  spec.library = written.library;
-  spec.algorithm = forced<collective::Algorithm>(written.algorithm);
-  spec.protocol = forced<collective::Protocol>(written.protocol);
-  spec.root = written.root;
   if (spec.root != 0 && spec.operation != collective::Operation::broadcast)
     refuse_workload(source, "root", "needs workload.op: broadcast");
   if (spec.root >= spec.gpus.size())
     refuse_workload(
         source, "root",
         std::to_string(spec.root) + " is no rank; " + std::to_string(spec.gpus.size()) + " take part, numbered from 0");
-  spec.both_directions = written.both_directions;
   if (spec.both_directions && spec.algorithm != collective::Algorithm::ring)
     refuse_workload(source, "both_directions", "needs workload.algorithm: ring");
-  spec.in_graph = written.in_graph;
-  spec.iterations = written.iterations;
-  if (!written.skew_us.empty() && written.skew_us.size() != spec.gpus.size())
-    refuse_workload(source, "skew_us",
-                    "lists " + std::to_string(written.skew_us.size()) + " ranks; " + std::to_string(spec.gpus.size()) +
-                        " take part");
-  for (const double us : written.skew_us) spec.skew.push_back(Time::seconds(us * 1e-6));
+  if (!spec.skew.empty() && spec.skew.size() != spec.gpus.size())
+    refuse_workload(
+        source, "skew_us",
+        "lists " + std::to_string(spec.skew.size()) + " ranks; " + std::to_string(spec.gpus.size()) + " take part");
   check_groups_used(spec.gpus, machine, source);
   return spec;
 }

@@ -13,35 +13,25 @@ using workload::prefill::PrefillSpec;
 
 namespace {
 
-struct DecodeSection : MappingSection {
-  std::optional<std::uint32_t> steps;  ///< nullopt: the trace's, or the default where there is none
-  std::uint32_t max_batch = 32;
-};
-
-struct PrefillSection {
-  RequestsSection requests;
-  std::uint32_t chunk_tokens = 256;
-  double memory_limit_ratio = 0.9;
+struct PrefillSection : PrefillSpec {
+  RequestsSection written_requests;
   PlacementSection placement;
-  workload::prefill::NicRule nic_rule = workload::prefill::NicRule::modulo;
-  workload::prefill::Handoff handoff = workload::prefill::Handoff::per_chunk;
-  workload::prefill::PpSend pp_send = workload::prefill::PpSend::shard;
-  HostSection host;
-  MappingSection prefill;
-  DecodeSection decode;
+  HostSection written_host;
+  MappingSection prefill_mapping, decode_mapping;
+  std::optional<std::uint32_t> steps;  ///< nullopt: the trace's, or the default where there is none
 };
 
 Record<PrefillSection> prefill_record() {
-  Record<DecodeSection> decode = mapping_record<DecodeSection>(true);
+  Record<PrefillSection> decode = mapping_record(&PrefillSection::decode_mapping, true);
   decode
-      .number_or("steps", "trace", &DecodeSection::steps,
+      .number_or("steps", "trace", &PrefillSection::steps,
                  "decode steps of every request, whatever its output_tokens say; trace: output_tokens - 1 of each")
       .range(0, kMostTokens - 1)
       .fallback("trace where requests give output_tokens, else " + std::to_string(kDefaultSteps));
-  decode.add("max_batch", &DecodeSection::max_batch, "requests that decode together").range(1, 65536);
+  decode.add("max_batch", &PrefillSection::max_batch, "requests that decode together").range(1, 65536);
 
   Record<PrefillSection> r;
-  r.variants("requests", &PrefillSection::requests, request_forms(),
+  r.variants("requests", &PrefillSection::written_requests, request_forms(),
              "the prompts: a count of equal ones, a list, or a trace")
       .required();
   r.add("chunk_tokens", &PrefillSection::chunk_tokens, "tokens per prefill chunk").range(1, kMostTokens);
@@ -60,29 +50,23 @@ Record<PrefillSection> prefill_record() {
            "when KV cache leaves for the decode group");
   r.choice("pp_send", &PrefillSection::pp_send, {"shard", "full"},
            "what a rank sends to the next stage: its 1/tp, gathered there, or the whole activation");
-  r.nested("host", &PrefillSection::host, host_record(), "host software of each group's engine");
-  r.nested("prefill", &PrefillSection::prefill, mapping_record<MappingSection>(false),
-           "how the model is split over the prefill group")
+  r.nested("host", &PrefillSection::written_host, host_record(), "host software of each group's engine");
+  r.group("prefill", mapping_record(&PrefillSection::prefill_mapping, false),
+          "how the model is split over the prefill group")
       .required();
-  r.nested("decode", &PrefillSection::decode, decode, "how the model is split over the decode group");
+  r.group("decode", decode, "how the model is split over the decode group");
   return r;
 }
 
 PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
   const auto& [model, machine, compute, source] = setting;
-  PrefillSpec spec;
+  PrefillSpec spec = written;
   spec.prefill =
-      resolve_mapping(written.prefill, nullptr, "prefill", written.placement.prefill, model, machine, source);
-  spec.decode =
-      resolve_mapping(written.decode, &spec.prefill, "decode", written.placement.decode, model, machine, source);
-  spec.requests = resolve_requests(written.requests, written.decode.steps, source);
-  spec.chunk_tokens = written.chunk_tokens;
-  spec.memory_limit_ratio = written.memory_limit_ratio;
-  spec.nic_rule = written.nic_rule;
-  spec.handoff = written.handoff;
-  spec.pp_send = written.pp_send;
-  spec.max_batch = written.decode.max_batch;
-  spec.host = resolve_host(written.host);
+      resolve_mapping(written.prefill_mapping, nullptr, "prefill", written.placement.prefill, model, machine, source);
+  spec.decode = resolve_mapping(written.decode_mapping, &spec.prefill, "decode", written.placement.decode, model,
+                                machine, source);
+  spec.requests = resolve_requests(written.written_requests, written.steps, source);
+  spec.host = resolve_host(written.written_host);
   for (Mapping* mapping : {&spec.prefill, &spec.decode})
     mapping->profile = load_profile(compute, model, mapping->tp, source);
   return spec;

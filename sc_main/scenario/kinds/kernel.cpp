@@ -22,15 +22,13 @@ constexpr std::uint64_t kMostKernels = 1'000'000, kMostSequences = 16'000'000;
 /// Kernels of one operation: every combination of the values that its keys list; an empty list is a key that is not written.
 struct KernelItem {
   using Numbers = std::vector<std::uint64_t>;
-  gpu::KernelOp op = gpu::KernelOp::gemm;
+  gpu::KernelSpec each;  ///< what all combinations have: keys of one value
   std::vector<gpu::KernelLaunch> launch;
   std::vector<DataType> dtype, result_dtype, kv_dtype;
   Numbers m, n, k, groups, weight_copies;
   Numbers heads, kv_heads, head_dim, value_dim, batch, context_tokens;
   Numbers contexts_tokens;  ///< no sweep: of each sequence of one batch
   Numbers tokens, width, bytes;
-  std::optional<bool> latent, causal, split_context, residual, gated, dynamic, kv_cache, cold, split_k, steady;
-  std::optional<double> load_bytes, host_us;
 };
 
 struct KernelSection {
@@ -71,38 +69,40 @@ Field& add_words(Record<KernelItem>& r, const char* key, std::vector<Word> Kerne
 Record<KernelItem> item_record() {
   using Item = KernelItem;
   using namespace gpu;
-  const std::vector<std::string> types(kDataTypeNames.begin(), kDataTypeNames.end());
+  const std::vector<std::string> types = words_of(kDataTypeNames);
+  const auto of_each = [](auto member) { return within(&Item::each, member); };
+  const KernelSpec otherwise;
   Record<Item> r;
-  r.choice("op", &Item::op, {kKernelOpNames.begin(), kKernelOpNames.end()}, "the operation").required();
-  add_words(r, "launch", &Item::launch, {kKernelLaunchNames.begin(), kKernelLaunchNames.end()},
+  r.choice("op", of_each(&KernelSpec::op), words_of(kKernelOpNames), "the operation").required();
+  add_words(r, "launch", &Item::launch, words_of(kKernelLaunchNames),
             "who starts it: a CUDA graph, a stream that the host keeps filled, a framework call after call, or one "
             "that is waited for")
-      .fallback("graph");
+      .fallback(name_of(otherwise.launch));
   add_words(r, "dtype", &Item::dtype, types, "of operands and elements; quantize: to it, dequantize: from it")
-      .fallback("bf16");
+      .fallback(std::string(name_of(otherwise.dtype)));
   add_numbers(r, "m", &Item::m, 1, kMostElements, "gemm: rows of the result, the tokens");
   add_numbers(r, "n", &Item::n, 1, kMostElements, "gemm: columns of the result");
   add_numbers(r, "k", &Item::k, 1, kMostElements, "gemm: what is summed over");
   add_numbers(r, "groups", &Item::groups, 1, 1 << 20, "gemm: equal products in one launch, experts or a batch")
-      .fallback("1");
+      .fallback(std::to_string(otherwise.groups));
   add_words(r, "result_dtype", &Item::result_dtype, types, "gemm: of the result")
       .fallback("dtype, but not below 16 bits");
   add_numbers(
       r, "weight_copies", &Item::weight_copies, 0, 1 << 20,
       "gemm: weights that take turns, kernel after kernel, and stay in L2 as far as they fit; 0: always gone from it")
-      .fallback("0");
-  r.add("split_k", &Item::split_k, "gemm: K may be cut into parts for SMs that would idle").fallback("true");
-  r.add("steady", &Item::steady, "gemm: on a GPU that has long been at its power limit, not a burst").fallback("false");
+      .fallback(std::to_string(otherwise.weight_copies));
+  r.add("split_k", of_each(&KernelSpec::split_k), "gemm: K may be cut into parts for SMs that would idle");
+  r.add("steady", of_each(&KernelSpec::steady), "gemm: on a GPU that has long been at its power limit, not a burst");
   add_numbers(r, "heads", &Item::heads, 1, 65536, "attention, rotary: query heads");
   add_numbers(r, "kv_heads", &Item::kv_heads, 1, 65536, "attention, rotary: KV heads").fallback("as heads");
   add_numbers(r, "head_dim", &Item::head_dim, 1, 65536, "attention, rotary: of a head");
   add_numbers(r, "value_dim", &Item::value_dim, 1, 65536, "attention: of a value vector").fallback("head_dim");
-  r.add("latent", &Item::latent, "attention: values are the first value_dim numbers of the keys (MLA)")
-      .fallback("false");
+  r.add("latent", within(of_each(&KernelSpec::heads), &AttentionHeads::latent),
+        "attention: values are the first value_dim numbers of the keys (MLA)");
   add_words(r, "kv_dtype", &Item::kv_dtype, types, "attention, rotary: of the KV cache").fallback("dtype");
-  r.add("causal", &Item::causal, "attention_prefill, attention_backward: no token sees later ones").fallback("true");
-  r.add("split_context", &Item::split_context, "attention_decode: several thread blocks share a long context")
-      .fallback("true");
+  r.add("causal", of_each(&KernelSpec::causal), "attention_prefill, attention_backward: no token sees later ones");
+  r.add("split_context", of_each(&KernelSpec::split_context),
+        "attention_decode: several thread blocks share a long context");
   add_numbers(r, "batch", &Item::batch, 1, 65536, "attention: sequences").fallback("1");
   add_numbers(r, "tokens", &Item::tokens, 1, kMostElements, "rows; attention: new tokens of each sequence")
       .fallback("attention_decode: 1");
@@ -124,20 +124,17 @@ Record<KernelItem> item_record() {
       });
   add_numbers(r, "width", &Item::width, 1, kMostElements, "elements of a row: hidden size, MLP width, vocabulary");
   add_numbers(r, "bytes", &Item::bytes, 1, kMostCopy, "copy: read once and written once");
-  r.add("residual", &Item::residual, "norm: also adds and writes back the residual stream").fallback("false");
-  r.add("gated", &Item::gated, "activation: of two inputs each (SwiGLU, GeGLU)").fallback("false");
-  r.add("dynamic", &Item::dynamic, "quantize: finds the scale first").fallback("false");
-  r.add("kv_cache", &Item::kv_cache, "rotary: also writes keys and values to the cache").fallback("false");
-  r.add("load_bytes", &Item::load_bytes,
+  r.add("residual", of_each(&KernelSpec::residual), "norm: also adds and writes back the residual stream");
+  r.add("gated", of_each(&KernelSpec::gated), "activation: of two inputs each (SwiGLU, GeGLU)");
+  r.add("dynamic", of_each(&KernelSpec::dynamic), "quantize: finds the scale first");
+  r.add("kv_cache", of_each(&KernelSpec::kv_cache), "rotary: also writes keys and values to the cache");
+  r.add("load_bytes", of_each(&KernelSpec::load_bytes),
         "norm, activation, softmax, rotary: that a thread asks for at once; 2 in scalar kernels of 16 bits")
-      .range(1, 64)
-      .fallback("16");
-  r.add("cold", &Item::cold,
-        "all but gemm and attention: operands come from HBM and results go there; else L2 may hold them")
-      .fallback("false");
-  r.add("host_us", &Item::host_us, "launch host, synchronous: what the framework takes for a call")
-      .range(0, 1e6)
-      .fallback("20");
+      .range(1, 64);
+  r.add("cold", of_each(&KernelSpec::cold),
+        "all but gemm and attention: operands come from HBM and results go there; else L2 may hold them");
+  r.add("host_us", of_each(&KernelSpec::host_us), "launch host, synchronous: what the framework takes for a call")
+      .range(0, 1e6);
   return r;
 }
 
@@ -163,59 +160,48 @@ constexpr Ops kRows = kNorm | kActivation | kQuantize | of(KernelOp::dequantize)
 /// A key, where it is needed and where it may be besides.
 struct Key {
   const char* name;
-  bool (*written)(const KernelItem&);
   Ops required, accepted;
 };
 
-template <auto Member>
-bool has(const KernelItem& item) {
-  return !(item.*Member).empty();
-}
-template <auto Member>
-bool says(const KernelItem& item) {
-  return (item.*Member).has_value();
-}
-
-using Item = KernelItem;
 constexpr Key kKeys[] = {
-    {"m", has<&Item::m>, kGemm, 0},
-    {"n", has<&Item::n>, kGemm, 0},
-    {"k", has<&Item::k>, kGemm, 0},
-    {"groups", has<&Item::groups>, 0, kGemm},
-    {"result_dtype", has<&Item::result_dtype>, 0, kGemm},
-    {"weight_copies", has<&Item::weight_copies>, 0, kGemm},
-    {"dtype", has<&Item::dtype>, 0, kGemm | kAttention | kRotary | kRows},
-    {"heads", has<&Item::heads>, kAttention | kRotary, 0},
-    {"kv_heads", has<&Item::kv_heads>, 0, kAttention | kRotary},
-    {"head_dim", has<&Item::head_dim>, kAttention | kRotary, 0},
-    {"value_dim", has<&Item::value_dim>, 0, kAttention},
-    {"latent", says<&Item::latent>, 0, kAttention},
-    {"kv_dtype", has<&Item::kv_dtype>, 0, kAttention | kRotary},
-    {"causal", says<&Item::causal>, 0, kChunk},
-    {"batch", has<&Item::batch>, 0, kAttention},
-    {"context_tokens", has<&Item::context_tokens>, 0, kAttention},
-    {"contexts_tokens", has<&Item::contexts_tokens>, 0, kAttention},
-    {"tokens", has<&Item::tokens>, kChunk | kRotary | kRows, kDecode},
-    {"width", has<&Item::width>, kRows, 0},
-    {"bytes", has<&Item::bytes>, kCopy, 0},
-    {"residual", says<&Item::residual>, 0, kNorm},
-    {"gated", says<&Item::gated>, 0, kActivation},
-    {"dynamic", says<&Item::dynamic>, 0, kQuantize},
-    {"kv_cache", says<&Item::kv_cache>, 0, kRotary},
-    {"cold", says<&Item::cold>, 0, kRows | kRotary | kCopy},
-    {"split_k", says<&Item::split_k>, 0, kGemm},
-    {"steady", says<&Item::steady>, 0, kGemm},
-    {"split_context", says<&Item::split_context>, 0, kDecode},
-    {"load_bytes", says<&Item::load_bytes>, 0, kNorm | kActivation | kRotary | of(KernelOp::softmax)},
+    {"m", kGemm, 0},
+    {"n", kGemm, 0},
+    {"k", kGemm, 0},
+    {"groups", 0, kGemm},
+    {"result_dtype", 0, kGemm},
+    {"weight_copies", 0, kGemm},
+    {"dtype", 0, kGemm | kAttention | kRotary | kRows},
+    {"heads", kAttention | kRotary, 0},
+    {"kv_heads", 0, kAttention | kRotary},
+    {"head_dim", kAttention | kRotary, 0},
+    {"value_dim", 0, kAttention},
+    {"latent", 0, kAttention},
+    {"kv_dtype", 0, kAttention | kRotary},
+    {"causal", 0, kChunk},
+    {"batch", 0, kAttention},
+    {"context_tokens", 0, kAttention},
+    {"contexts_tokens", 0, kAttention},
+    {"tokens", kChunk | kRotary | kRows, kDecode},
+    {"width", kRows, 0},
+    {"bytes", kCopy, 0},
+    {"residual", 0, kNorm},
+    {"gated", 0, kActivation},
+    {"dynamic", 0, kQuantize},
+    {"kv_cache", 0, kRotary},
+    {"cold", 0, kRows | kRotary | kCopy},
+    {"split_k", 0, kGemm},
+    {"steady", 0, kGemm},
+    {"split_context", 0, kDecode},
+    {"load_bytes", 0, kNorm | kActivation | kRotary | of(KernelOp::softmax)},
 };
 
 void check_keys(const KernelItem& item, const std::string& path, const Source& source) {
-  const std::string op = std::string(" op: ") + name_of(item.op);
+  const std::string op = std::string(" op: ") + name_of(item.each.op);
   for (const Key& key : kKeys) {
-    const bool is_written = key.written(item);
-    if (is_written && ((key.required | key.accepted) & of(item.op)) == 0)
+    const bool is_written = value_at(source.root, "workload." + path + "." + key.name) != nullptr;
+    if (is_written && ((key.required | key.accepted) & of(item.each.op)) == 0)
       refuse_workload(source, path + "." + key.name, "does not go with" + op);
-    if (!is_written && (key.required & of(item.op)) != 0)
+    if (!is_written && (key.required & of(item.each.op)) != 0)
       refuse_workload(source, path, std::string(key.name) + " is required by" + op);
   }
   if (item.contexts_tokens.empty()) return;
@@ -227,8 +213,8 @@ void check_keys(const KernelItem& item, const std::string& path, const Source& s
 /// Every GPU must have tensor cores for what a GEMM multiplies.
 void check_types(const KernelItem& item, const std::string& path, const platforms::MachineSpec& machine,
                  const Source& source) {
-  if (item.op != KernelOp::gemm) return;
-  const std::vector<DataType> types = item.dtype.empty() ? std::vector<DataType>{DataType::bf16} : item.dtype;
+  if (item.each.op != KernelOp::gemm) return;
+  const std::vector<DataType> types = item.dtype.empty() ? std::vector<DataType>{item.each.dtype} : item.dtype;
   for (const DataType type : types) {
     for (const platforms::GroupSpec& group : machine.groups) {
       if (group.gpu.sm.flop_per_clock[static_cast<std::size_t>(type)] > 0) continue;
@@ -298,8 +284,7 @@ class Digits {
 
 KernelSpec combination(const KernelItem& item, std::uint64_t number) {
   Digits digits(number);
-  KernelSpec spec;
-  spec.op = item.op;
+  KernelSpec spec = item.each;
   spec.bytes = digits.take(item.bytes, 0);
   spec.width = digits.take(item.width, 0);
   const std::uint64_t context = digits.take(item.context_tokens, 0);
@@ -311,33 +296,21 @@ KernelSpec combination(const KernelItem& item, std::uint64_t number) {
   const std::uint32_t kv_heads = digits.take32(item.kv_heads, 0);
   spec.heads.query = digits.take32(item.heads, 0);
   spec.heads.kv = kv_heads != 0 ? kv_heads : spec.heads.query;
-  spec.weight_copies = digits.take32(item.weight_copies, 0);
+  spec.weight_copies = digits.take32(item.weight_copies, spec.weight_copies);
   if (!item.result_dtype.empty()) spec.result_dtype = digits.take(item.result_dtype, DataType::bf16);
-  spec.groups = digits.take32(item.groups, 1);
+  spec.groups = digits.take32(item.groups, spec.groups);
   spec.k = digits.take(item.k, 0);
   spec.n = digits.take(item.n, 0);
   spec.m = digits.take(item.m, 0);
-  spec.dtype = digits.take(item.dtype, DataType::bf16);
+  spec.dtype = digits.take(item.dtype, spec.dtype);
   spec.heads.kv_dtype = kv_type.value_or(spec.dtype);
-  spec.launch = digits.take(item.launch, gpu::KernelLaunch::graph);
+  spec.launch = digits.take(item.launch, spec.launch);
   spec.tokens = tokens;
-  if (of(item.op) & kAttention) {
+  if (of(item.each.op) & kAttention) {
     spec.sequences.assign(batch, {tokens, context});
     if (!item.contexts_tokens.empty()) spec.sequences.clear();
     for (const std::uint64_t each : item.contexts_tokens) spec.sequences.push_back({tokens, each});
   }
-  spec.heads.latent = item.latent.value_or(false);
-  spec.causal = item.causal.value_or(true);
-  spec.residual = item.residual.value_or(false);
-  spec.gated = item.gated.value_or(false);
-  spec.dynamic = item.dynamic.value_or(false);
-  spec.kv_cache = item.kv_cache.value_or(false);
-  spec.cold = item.cold.value_or(false);
-  spec.split_k = item.split_k.value_or(true);
-  spec.steady = item.steady.value_or(false);
-  spec.split_context = item.split_context.value_or(true);
-  spec.load_bytes = item.load_bytes.value_or(spec.load_bytes);
-  spec.host_us = item.host_us.value_or(spec.host_us);
   return spec;
 }
 

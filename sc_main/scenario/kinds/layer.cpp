@@ -14,31 +14,28 @@ using workload::layer::Phase;
 
 namespace {
 
-struct LayerSection {
-  workload::layer::Phase phase = workload::layer::Phase::prefill;
-  std::uint32_t tp = 1;
-  std::uint32_t batch = 1;
-  std::optional<std::uint64_t> tokens;
-  std::uint64_t context_tokens = 0;
-  bool sequence_parallel = false;
-  std::optional<collective::Library> library;  ///< nullopt: by phase
+struct LayerSection : LayerSpec {
+  std::optional<collective::Library> written_library;  ///< nullopt: by phase
 };
 
 Record<LayerSection> layer_record() {
   using Section = LayerSection;
   Record<Section> r;
-  r.choice("phase", &Section::phase, {workload::layer::kPhaseNames.begin(), workload::layer::kPhaseNames.end()},
+  r.choice("phase", &Section::phase, words_of(workload::layer::kPhaseNames),
            "prefill of new tokens, decode of one for each sequence, or training: forward and backward")
       .required();
   r.add("tp", &Section::tp, "tensor-parallel ranks, the first GPUs of the first group; must divide the attention heads")
       .range(1, 1024);
   r.add("batch", &Section::batch, "sequences").range(1, 65536);
-  r.add("tokens", &Section::tokens, "prefill, training: new tokens of each sequence").range(1, kMostTokens);
+  r.add("tokens", &Section::tokens, "prefill, training: new tokens of each sequence")
+      .range(1, kMostTokens)
+      .fallback("");
   r.add("context_tokens", &Section::context_tokens, "prefill, decode: tokens of each sequence before the new ones")
       .range(0, kMostTokens);
   r.add("sequence_parallel", &Section::sequence_parallel,
         "prefill, training: norms on tokens / tp, between a gather and a scatter");
-  r.choice("library", &Section::library, {"nccl", "vllm", "sglang", "trtllm"}, "whose collectives: as of a collective")
+  r.choice("library", &Section::written_library, {"nccl", "vllm", "sglang", "trtllm"},
+           "whose collectives: as of a collective")
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
   return r;
 }
@@ -54,21 +51,15 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   if (written.phase == Phase::decode) {
     refuse_with_phase("tokens");
     refuse_with_phase("sequence_parallel");
-  } else if (!written.tokens) {
+  } else if (!value_at(source.root, "workload.tokens")) {
     throw InputError(place_of(source.root, "workload"),
                      std::string("workload.tokens: is required by phase: ") + name_of(written.phase));
   }
   if (written.phase == Phase::training) refuse_with_phase("context_tokens");
 
-  LayerSpec spec;
-  spec.phase = written.phase;
-  spec.tp = written.tp;
-  spec.batch = written.batch;
-  spec.tokens = written.tokens.value_or(1);
-  spec.context_tokens = written.context_tokens;
-  spec.sequence_parallel = written.sequence_parallel;
-  spec.library = written.library.value_or(written.phase == Phase::training ? collective::Library::nccl
-                                                                           : collective::Library::vllm);
+  LayerSpec spec = written;
+  spec.library = written.written_library.value_or(written.phase == Phase::training ? collective::Library::nccl
+                                                                                   : collective::Library::vllm);
   if (written.phase == Phase::training && !setting.compute.profile.empty())
     throw InputError(place_of(source.root, "compute.profile"),
                      "compute.profile: profiles time no backward pass; not with phase: training");

@@ -24,19 +24,18 @@ struct PlacementSection {
 
 constexpr double kMostRanks = 1024, kMostLayers = 4096;
 
-/// How a model is split over a group. The decode side repeats prefill's split unless it says otherwise.
+/// How a model is split over a group, by the `mapping` of the section. The decode side repeats prefill's split unless it says otherwise.
 template <class Section>
-Record<Section> mapping_record(bool is_decode) {
-  using Number = std::optional<std::uint32_t> Section::*;
-  using List = std::optional<std::vector<std::uint32_t>> Section::*;
+Record<Section> mapping_record(MappingSection Section::*mapping, bool is_decode) {
+  const auto member = [mapping](auto of_mapping) { return within(mapping, of_mapping); };
   Record<Section> r;
-  const auto number = [&](const char* key, Number member, const char* doc) {
-    Field& field = r.add(key, member, doc).range(1, kMostRanks);
+  const auto number = [&](const char* key, std::optional<std::uint32_t> MappingSection::*which, const char* doc) {
+    Field& field = r.add(key, member(which), doc).range(1, kMostRanks);
     is_decode ? field.fallback("as prefill") : field.required();
   };
-  number("tp", static_cast<Number>(&MappingSection::tp), "tensor-parallel ranks; must divide the attention heads");
-  number("pp", static_cast<Number>(&MappingSection::pp), "pipeline stages, at most the layers");
-  r.add("stage_layers", static_cast<List>(&MappingSection::stage_layers), "layers of each stage, one per stage")
+  number("tp", &MappingSection::tp, "tensor-parallel ranks; must divide the attention heads");
+  number("pp", &MappingSection::pp, "pipeline stages, at most the layers");
+  r.add("stage_layers", member(&MappingSection::stage_layers), "layers of each stage, one per stage")
       .range(1, kMostLayers)
       .fallback("as even as possible, earlier stages taking the rest");
   return r;

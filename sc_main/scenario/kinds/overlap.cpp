@@ -13,42 +13,32 @@ using namespace workload::overlap;
 
 namespace {
 
-struct OverlapGemmSection {
-  std::uint64_t m = 0, n = 0, k = 0;
-  DataType dtype = DataType::bf16;
-};
-
-struct OverlapSection : RanksSection {
-  workload::overlap::Operation operation = workload::overlap::Operation::all_gather_gemm;
-  OverlapGemmSection gemm;
-  std::optional<std::uint64_t> collective_bytes;
-  std::vector<workload::overlap::Method> methods;  ///< empty: those of the operation
-};
+struct OverlapSection : OverlapSpec, RanksSection {};
 
 Record<OverlapSection> overlap_record() {
   constexpr double kMostElements = 1 << 24;
-  Record<OverlapGemmSection> gemm;
-  gemm.add("m", &OverlapGemmSection::m, "rows: tokens").range(1, kMostElements).required();
-  gemm.add("n", &OverlapGemmSection::n, "columns of the result; all_gather_gemm: of all ranks")
+  Record<OverlapSection> gemm;
+  gemm.add("m", &OverlapSection::m, "rows: tokens").range(1, kMostElements).required();
+  gemm.add("n", &OverlapSection::n, "columns of the result; all_gather_gemm: of all ranks")
       .range(1, kMostElements)
       .required();
-  gemm.add("k", &OverlapGemmSection::k, "what is summed over; gemm_reduce_scatter: by all ranks")
+  gemm.add("k", &OverlapSection::k, "what is summed over; gemm_reduce_scatter: by all ranks")
       .range(1, kMostElements)
       .required();
-  gemm.choice("dtype", &OverlapGemmSection::dtype, {kDataTypeNames.begin(), kDataTypeNames.end()}, "of operands");
+  gemm.choice("dtype", &OverlapSection::dtype, words_of(kDataTypeNames), "of operands");
 
   Record<OverlapSection> r;
-  r.choice("op", &OverlapSection::operation, {kOperationNames.begin(), kOperationNames.end()},
+  r.choice("op", &OverlapSection::operation, words_of(kOperationNames),
            "all_gather_gemm: the rows of A are gathered first; gemm_reduce_scatter: the results are summed and "
            "scattered afterwards; "
            "gemm_all_reduce: other bytes are all-reduced meanwhile")
       .required();
   add_ranks(r, "how many GPUs take part, the first of the machine; or which, counted over all groups in order");
-  r.nested("gemm", &OverlapSection::gemm, gemm, "the matrix product").required();
+  r.group("gemm", gemm, "the matrix product").required();
   r.add("collective_bytes", &OverlapSection::collective_bytes, "gemm_all_reduce: bytes that are reduced")
       .range(1, kMostSizeBytes)
       .fallback("those of the result");
-  const std::vector<std::string> words(kMethodNames.begin(), kMethodNames.end());
+  const std::vector<std::string> words = words_of(kMethodNames);
   r.custom(
        "methods",
        "how the two are run, one after another: each alone, serial, decomposed into products of one shard, fused into "
@@ -71,13 +61,8 @@ Record<OverlapSection> overlap_record() {
 OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
-  OverlapSpec spec;
-  spec.operation = written.operation;
+  OverlapSpec spec = written;
   spec.gpus = resolve_ranks(written, machine, source);
-  spec.m = written.gemm.m;
-  spec.n = written.gemm.n;
-  spec.k = written.gemm.k;
-  spec.dtype = written.gemm.dtype;
   const auto tp = spec.gpus.size();
   const bool gathers = spec.operation == Operation::all_gather_gemm,
              scatters = spec.operation == Operation::gemm_reduce_scatter;
@@ -89,19 +74,20 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   if (gathers || scatters) divide("m", spec.m);
   if (gathers) divide("n", spec.n);
   if (scatters) divide("k", spec.k);
-  if (written.collective_bytes && (gathers || scatters))
+  if (written.collective_bytes != 0 && (gathers || scatters))
     refuse_workload(source, "collective_bytes", std::string("follows from the product; only gemm_all_reduce takes it"));
   const double element = bytes_of(spec.dtype), result = std::max(element, 2.0);  // results are of 16 bits at least
-  spec.collective_bytes = written.collective_bytes.value_or(
-      static_cast<Bytes>(gathers ? static_cast<double>(spec.m) * static_cast<double>(spec.k) * element
-                                 : static_cast<double>(spec.m) * static_cast<double>(spec.n) * result));
+  if (spec.collective_bytes == 0)
+    spec.collective_bytes =
+        static_cast<Bytes>(gathers ? static_cast<double>(spec.m) * static_cast<double>(spec.k) * element
+                                   : static_cast<double>(spec.m) * static_cast<double>(spec.n) * result);
   std::vector<Method> all{Method::gemm, Method::collective, Method::serial};
   if (gathers || scatters) {
     all.insert(all.end(), {Method::decomposed, Method::fused});
   } else {
     all.push_back(Method::beside);
   }
-  spec.methods = written.methods.empty() ? all : written.methods;
+  if (spec.methods.empty()) spec.methods = all;
   for (std::size_t i = 0; i < spec.methods.size(); ++i)
     if (std::find(all.begin(), all.end(), spec.methods[i]) == all.end())
       refuse_workload(source, "methods." + std::to_string(i),

@@ -12,24 +12,19 @@ using workload::p2p::Test;
 
 namespace {
 
-struct PointToPointSection : RanksSection, SizesSection {
+struct PointToPointSection : PointToPointSpec, RanksSection, SizesSection {
   PointToPointSection() {
     min_bytes = 2;
     max_bytes = 8u << 20;
   }
-  workload::p2p::Test test = workload::p2p::Test::matrix;
-  transport::Engine engine = transport::Engine::copy_engine;
-  workload::p2p::Memory memory = workload::p2p::Memory::host;
   bool p2p = true;
   std::optional<std::uint64_t> copy_bytes;
-  std::optional<std::uint32_t> iterations;
-  std::uint32_t queue_pairs = 1;
-  std::uint32_t tx_depth = 128;
+  std::optional<std::uint32_t> written_iterations;  ///< nullopt: by test
 };
 
 Record<PointToPointSection> p2p_record() {
   Record<PointToPointSection> r;
-  r.choice("test", &PointToPointSection::test, {workload::p2p::kTestNames.begin(), workload::p2p::kTestNames.end()},
+  r.choice("test", &PointToPointSection::test, words_of(workload::p2p::kTestNames),
            "matrix: p2pBandwidthLatencyTest over every pair of GPUs; h2d, d2h: nvbandwidth between each GPU and its "
            "host; ib_write: "
            "perftest between two servers")
@@ -44,7 +39,7 @@ Record<PointToPointSection> p2p_record() {
       .range(1, kMostSizeBytes)
       .fallback("40000000; h2d, d2h 512 MiB");
   add_sizes(r);
-  r.add("iterations", &PointToPointSection::iterations, "copies, writes of each queue pair, or ping-pongs")
+  r.add("iterations", &PointToPointSection::written_iterations, "copies, writes of each queue pair, or ping-pongs")
       .range(1, 1e6)
       .fallback("1; ib_write_bw 1000, ib_write_lat 10");
   r.add("queue_pairs", &PointToPointSection::queue_pairs,
@@ -67,22 +62,20 @@ void refuse_keys(const Source& source, const std::vector<const char*>& keys, con
 
 PointToPointSpec resolve_copies(const PointToPointSection& written, const platforms::MachineSpec& machine,
                                 const Source& source) {
-  PointToPointSpec spec;
+  PointToPointSpec spec = written;
   const bool is_matrix = written.test == Test::matrix;
   const std::string test = is_matrix ? "matrix" : "h2d or d2h";
   refuse_keys(source, {"min_bytes", "max_bytes", "factor", "sizes_bytes", "queue_pairs", "tx_depth", "memory"}, test);
   if (!is_matrix) refuse_keys(source, {"engine", "p2p"}, test);
-  spec.test = written.test;
-  spec.engine = written.engine;
   spec.gpus = resolve_ranks(written, machine, source);
   spec.sizes = {written.copy_bytes.value_or(is_matrix ? kCopyBytes : kHostCopyBytes), kLatencyBytes};
-  spec.iterations = written.iterations.value_or(1);
+  spec.iterations = written.written_iterations.value_or(1);
   return spec;
 }
 
 PointToPointSpec resolve_writes(const PointToPointSection& written, const platforms::MachineSpec& machine,
                                 const Source& source) {
-  PointToPointSpec spec;
+  PointToPointSpec spec = written;
   refuse_keys(source, {"copy_bytes", "engine", "p2p", "ranks_per_server"}, "ib_write_bw or ib_write_lat");
   if (written.test == Test::ib_write_lat) refuse_keys(source, {"queue_pairs", "tx_depth"}, "ib_write_lat");
   const std::uint32_t per_server = machine.board.gpus;
@@ -97,12 +90,8 @@ PointToPointSpec resolve_writes(const PointToPointSection& written, const platfo
   if (spec.gpus.size() != 2) refuse_workload(source, "ranks", "expected a list of two GPUs");
   if (spec.gpus[0] / per_server == spec.gpus[1] / per_server)
     refuse_workload(source, "ranks", "both GPUs are in one server; a write crosses the network between two");
-  spec.test = written.test;
-  spec.memory = written.memory;
   spec.sizes = resolve_sizes(written, source);
-  spec.iterations = written.iterations.value_or(written.test == Test::ib_write_bw ? kWrites : kPingPongs);
-  spec.queue_pairs = written.queue_pairs;
-  spec.tx_depth = written.tx_depth;
+  spec.iterations = written.written_iterations.value_or(written.test == Test::ib_write_bw ? kWrites : kPingPongs);
   return spec;
 }
 

@@ -34,8 +34,7 @@ void add_ranks(Record<Section>& r, const char* doc) {
   r.custom("ranks", doc, "an integer, or a list of integers", ranks_schema,
            [](Section& section, const Node& node, const std::string& path) { read_ranks(section, node, path); })
       .fallback("every GPU");
-  r.add("ranks_per_server", static_cast<std::optional<std::uint32_t> Section::*>(&RanksSection::ranks_per_server),
-        "only the first so many GPUs of each server")
+  r.add("ranks_per_server", &RanksSection::ranks_per_server, "only the first so many GPUs of each server")
       .range(1, kMostGpus)
       .fallback("all of a server's");
 }
@@ -45,11 +44,9 @@ void read_sizes(SizesSection& section, const Node& node, const std::string& path
 /// Adds the keys of a section that has sizes.
 template <class Section>
 void add_sizes(Record<Section>& r) {
-  using Number = std::uint64_t Section::*;
-  r.add("min_bytes", static_cast<Number>(&SizesSection::min_bytes), "smallest size").range(1, kMostSizeBytes);
-  r.add("max_bytes", static_cast<Number>(&SizesSection::max_bytes), "sizes go up to this").range(1, kMostSizeBytes);
-  r.add("factor", static_cast<std::uint32_t Section::*>(&SizesSection::factor), "from one size to the next")
-      .range(2, 1024);
+  r.add("min_bytes", &SizesSection::min_bytes, "smallest size").range(1, kMostSizeBytes);
+  r.add("max_bytes", &SizesSection::max_bytes, "sizes go up to this").range(1, kMostSizeBytes);
+  r.add("factor", &SizesSection::factor, "from one size to the next").range(2, 1024);
   r.custom("sizes_bytes", "these sizes, instead of min_bytes, max_bytes and factor", "list of integers", sizes_schema,
            [](Section& section, const Node& node, const std::string& path) { read_sizes(section, node, path); })
       .fallback("by min_bytes, max_bytes and factor");

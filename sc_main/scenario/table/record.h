@@ -132,6 +132,18 @@ struct Form {
   Fields fields;
   std::function<void*(T&)> target;
 };
+/// A member of a member, for Record's functions.
+template <class Outer, class Inner>
+auto within(Outer outer, Inner inner) {
+  return [outer, inner](auto& record) -> decltype(auto) { return std::invoke(inner, std::invoke(outer, record)); };
+}
+
+/// Names of enumerators, as tables of fields take them.
+template <class Names>
+std::vector<std::string> words_of(const Names& names) {
+  return {names.begin(), names.end()};
+}
+
 /// The table of a struct T, filled by its constructor's chain of calls.
 template <class T>
 class Record {
@@ -140,69 +152,76 @@ class Record {
   /// For a struct whose defaults depend on where it stands.
   explicit Record(T defaults) : defaults_(std::move(defaults)) {}
 
+  // A member is a pointer to a member of T or of a base of T, or a function that finds one inside a T.
+
   /// A scalar or list member: bool, unsigned integer, double, text, integers, or an optional of these.
-  template <class M>
-  Field& add(const char* key, M T::*member, const char* doc) {
+  template <class Member>
+  Field& add(const char* key, Member member, const char* doc) {
     Field field;
     field.key = key;
     field.doc = doc;
-    describe(field, defaults_.*member);
+    describe(field, std::invoke(member, defaults_));
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      assign(self, static_cast<T*>(record)->*member, node, path);
+      assign(self, std::invoke(member, *static_cast<T*>(record)), node, path);
     };
     return push(std::move(field));
   }
 
-  /// An enum member whose enumerators are named, in order.
-  template <class E>
-  Field& choice(const char* key, E T::*member, std::vector<std::string> names, const char* doc) {
+  /// An enum member whose enumerators are named, in order, or an optional of one, where nothing need be chosen.
+  template <class Member>
+  Field& choice(const char* key, Member member, std::vector<std::string> names, const char* doc) {
+    using Value = std::remove_reference_t<std::invoke_result_t<Member, T&>>;
     Field field;
     field.key = key;
     field.doc = doc;
     field.kind = Field::Kind::choice;
-    field.default_text = names[static_cast<std::size_t>(defaults_.*member)];
+    if constexpr (std::is_enum_v<Value>)
+      field.default_text = names[static_cast<std::size_t>(std::invoke(member, defaults_))];
     field.choices = std::move(names);
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      static_cast<T*>(record)->*member = static_cast<E>(read_choice(self, node, path));
+      store_choice(std::invoke(member, *static_cast<T*>(record)), read_choice(self, node, path));
     };
     return push(std::move(field));
   }
 
-  /// The same where nothing need be chosen.
-  template <class E>
-  Field& choice(const char* key, std::optional<E> T::*member, std::vector<std::string> names, const char* doc) {
-    Field field;
-    field.key = key;
-    field.doc = doc;
-    field.kind = Field::Kind::choice;
-    field.choices = std::move(names);
+  /// The same with a word for no choice (std::nullopt).
+  template <class Member>
+  Field& choice_or(const char* key, const char* word, Member member, std::vector<std::string> names, const char* doc) {
+    names.insert(names.begin(), word);
+    Field& field = choice(key, member, std::move(names), doc);
+    field.default_text = word;
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      static_cast<T*>(record)->*member = static_cast<E>(read_choice(self, node, path));
-    };
-    return push(std::move(field));
-  }
-
-  /// A text member that takes one of a few words.
-  Field& word(const char* key, std::string T::*member, std::vector<std::string> names, const char* doc) {
-    Field& field = add(key, member, doc);
-    field.kind = Field::Kind::choice;
-    field.choices = std::move(names);
-    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      static_cast<T*>(record)->*member = self.choices[read_choice(self, node, path)];
+      auto& target = std::invoke(member, *static_cast<T*>(record));
+      const std::size_t which = read_choice(self, node, path);
+      target.reset();
+      if (which > 0) store_choice(target, which - 1);
     };
     return field;
   }
 
-  /// A number, or a word that stands for "no number" (std::nullopt).
-  template <class N>
-  Field& number_or(const char* key, const char* word, std::optional<N> T::*member, const char* doc) {
+  /// A text member that takes one of a few words.
+  template <class Member>
+  Field& word(const char* key, Member member, std::vector<std::string> names, const char* doc) {
+    Field& field = add(key, member, doc);
+    field.kind = Field::Kind::choice;
+    field.choices = std::move(names);
+    field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
+      std::invoke(member, *static_cast<T*>(record)) = self.choices[read_choice(self, node, path)];
+    };
+    return field;
+  }
+
+  /// A number, or a word that stands for "no number": std::nullopt, or 0.
+  template <class Member>
+  Field& number_or(const char* key, const char* word, Member member, const char* doc) {
+    using Value = std::remove_reference_t<std::invoke_result_t<Member, T&>>;
     Field& field = add(key, member, doc);
     field.choices = {word};
-    if (!(defaults_.*member)) field.default_text = word;
+    if (std::invoke(member, defaults_) == Value()) field.default_text = word;
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      auto& target = static_cast<T*>(record)->*member;
+      auto& target = std::invoke(member, *static_cast<T*>(record));
       if (is_word(self, node))
-        target.reset();
+        target = Value();
       else
         assign(self, target, node, path);
     };
@@ -210,10 +229,17 @@ class Record {
   }
 
   /// A struct member with its own table.
-  template <class M>
-  Field& nested(const char* key, M T::*member, const Record<M>& members, const char* doc) {
-    return mapping(key, members.fields(), doc,
-                   [member](void* record) { return std::vector<void*>{&(static_cast<T*>(record)->*member)}; });
+  template <class Member, class M>
+  Field& nested(const char* key, Member member, const Record<M>& members, const char* doc) {
+    return mapping(key, members.fields(), doc, [member](void* record) {
+      M& target = std::invoke(member, *static_cast<T*>(record));
+      return std::vector<void*>{&target};
+    });
+  }
+
+  /// Members of this struct that are written under a key of their own.
+  Field& group(const char* key, const Record<T>& members, const char* doc) {
+    return mapping(key, members.fields(), doc, [](void* record) { return std::vector<void*>{record}; });
   }
 
   /// A mapping whose members live in every record that `targets` lists.
@@ -387,6 +413,15 @@ class Record {
   template <class M>
   static void assign(const Field& self, std::optional<M>& to, const Node& node, const std::string& path) {
     assign(self, to.emplace(), node, path);
+  }
+
+  template <class E>
+  static void store_choice(E& to, std::size_t which) {
+    to = static_cast<E>(which);
+  }
+  template <class E>
+  static void store_choice(std::optional<E>& to, std::size_t which) {
+    to = static_cast<E>(which);
   }
 
   T defaults_{};
