@@ -1,7 +1,8 @@
 // Loading a scenario: YAML and --set options in, typed and checked structs out. No SystemC, so that it can be fuzzed.
 //
-// The way of a scenario: text -> tree of places (node.h) -> --set options -> paths (resolved.h) -> the parameter table's
-// structs (parameters.h, record.h) -> datasheets, model config and trace looked up -> what needs more than one value checked ->
+// The way of a scenario: text -> tree of places (table/node.h) -> --set options -> paths (table/resolved.h) -> structs by the
+// parameter tables (parameters.h, kinds/, table/record.h) -> datasheets, model config and trace looked up -> what needs more than one
+// value checked ->
 // railyard::Scenario. Whatever is wrong on the way is one InputError, "file:line:column: error: key: what; what is
 // accepted".
 #pragma once

@@ -28,7 +28,7 @@ bool is_under(const std::string& path, const std::string& section) {
 
 const char* const kPageHead = R"(# Scenario reference
 
-<!-- Generated from the parameter table by scenario_reference; edit sc_main/scenario/parameters.cpp and datasheets.cpp. -->
+<!-- Generated from the parameter table by scenario_reference; edit the tables in sc_main/scenario. -->
 
 A scenario is one YAML file. Every key is optional unless it is marked *required*; a unit is part of the key's name, and
 `gb_per_s` is 1e9 bytes per second in one direction. A path in a scenario is relative to the scenario's folder.
