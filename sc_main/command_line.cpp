@@ -106,7 +106,7 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
       ->option_text(" ");
   add_choice<VcdLevel>(app, "--vcd-level", o.vcd_level,
                        {{"summary", VcdLevel::summary}, {"links", VcdLevel::links}, {"all", VcdLevel::all}},
-                       "summary: GPUs, uplinks, NICs; links (default): all links, too; all: credits, too")
+                       "summary: GPUs, uplinks, NICs; links: also all other links (default); all: also credits")
       ->needs(vcd);
   app.add_option("--vcd-filter", o.vcd_filters, "Only signals whose hierarchical name matches; repeatable")
       ->option_text("GLOB")

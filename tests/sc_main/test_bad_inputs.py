@@ -52,7 +52,7 @@ def test_values_that_are_odd_but_right_run(platform, text, key, tmp_path):
 ])
 def test_a_run_that_no_time_holds_is_refused(platform, text, key, tmp_path):
     status, line = ended(platform, text, tmp_path, f"machine.overrides.{key}", *(["workload.copy_bytes=17179869184"] if text == P2P else []))
-    assert status == 2 and "after 18000 s, the longest run" in line, line
+    assert status == 2 and "after 18000 s, the limit of a run" in line, line
     assert not (tmp_path / "out").exists()
 
 

@@ -267,7 +267,7 @@ def test_out_refuses_what_is_not_a_run(tmp_path):
     foreign = tmp_path / "home"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("years of work")
-    assert "not a run's output" in refusal("plx_box", scenario, "--out", foreign)
+    assert "not the output of a run" in refusal("plx_box", scenario, "--out", foreign)
     assert os.listdir(foreign) == ["thesis.tex"]
     assert "is not a directory" in refusal("plx_box", scenario, "--out", foreign / "thesis.tex")
     empty = tmp_path / "empty"
