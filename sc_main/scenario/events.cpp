@@ -11,16 +11,15 @@ MachineEvent resolve_event(const EventItem& written, const std::string& key, con
     throw InputError(place_of(source.root, key + part), key + part + ": " + what);
   };
   const bool of_link = !written.link.empty();
-  if (of_link == !written.gpu.empty()) refuse("", "is of one thing: accepted: link or gpu");
+  if (of_link == !written.gpu.empty()) refuse("", "needs exactly one of: link, gpu");
   if (of_link) {
-    if (written.slow_ratio) refuse(".slow_ratio", "is said of a gpu; of a link: rate_ratio, or fail: true");
-    if (written.fail == written.rate_ratio.has_value())
-      refuse("", "says one thing of a link: rate_ratio, or fail: true");
+    if (written.slow_ratio) refuse(".slow_ratio", "is accepted only for a gpu; for a link: rate_ratio, or fail: true");
+    if (written.fail == written.rate_ratio.has_value()) refuse("", "needs exactly one of: rate_ratio, fail: true");
   } else {
-    if (written.rate_ratio) refuse(".rate_ratio", "is said of a link; of a gpu: slow_ratio");
-    if (written.fail) refuse(".fail", "is said of a link; of a gpu: slow_ratio");
-    if (written.side) refuse(".direction", "is said of a link");
-    if (!written.slow_ratio) refuse("", "has no slow_ratio");
+    if (written.rate_ratio) refuse(".rate_ratio", "is accepted only for a link; for a gpu: slow_ratio");
+    if (written.fail) refuse(".fail", "is accepted only for a link; for a gpu: slow_ratio");
+    if (written.side) refuse(".direction", "is accepted only for a link");
+    if (!written.slow_ratio) refuse("", "needs slow_ratio");
   }
   constexpr long double kFsPerUs = 1e9L;
   MachineEvent event;

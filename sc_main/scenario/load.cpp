@@ -16,7 +16,8 @@ constexpr std::size_t kLongestScenario = 1u << 20;
 
 transformer::ModelShape required_model(const ModelSection& written, const Source& source,
                                        std::vector<std::string>& notes) {
-  if (!value_at(source.root, "model")) throw InputError(source.root->origin, "model: is required; the model");
+  if (!value_at(source.root, "model"))
+    throw InputError(source.root->origin, "model: is required by this workload.kind");
   LoadedModel model =
       load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
   notes.insert(notes.end(), model.notes.begin(), model.notes.end());

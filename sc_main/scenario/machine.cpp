@@ -31,7 +31,7 @@ void check_added_groups(const Source& source, const std::string& key) {
     if (is_option(entry.origin) && entry.value->find("servers") == nullptr)
       throw InputError(entry.origin, key + "." + entry.key + ": the scenario has no such group" +
                                          suggestion(entry.key, in_file) +
-                                         "; a group that --set adds needs servers, too");
+                                         "; to add a group with --set, also set its servers");
 }
 
 std::vector<GroupSection> groups_for(const std::vector<GroupSection>& written, const std::vector<std::string>& roles,
@@ -48,7 +48,7 @@ std::vector<GroupSection> groups_for(const std::vector<GroupSection>& written, c
       return written;
     }
     if (value_at(source.root, key))
-      throw InputError(place_of(source.root, key), key + ": is empty; at least one group");
+      throw InputError(place_of(source.root, key), key + ": is empty; accepted: at least one group");
     return {plain("node")};
   }
   for (const GroupSection& group : written) {
@@ -124,8 +124,8 @@ void check_c2c(const MachineSpec& machine, const Source& source) {
   for (const GroupSpec& group : machine.groups) {
     if (group.gpu.c2c.gb_per_s > 0) continue;
     const std::string key = "machine.groups." + group.name + ".gpu";
-    throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " has no C2C link, by which " +
-                                                     machine.board.name + " joins GPUs and CPUs");
+    throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " has no C2C link; " +
+                                                     machine.board.name + " connects GPUs and CPUs over C2C");
   }
 }
 
@@ -133,11 +133,11 @@ void bridge_pairs(MachineSpec& machine, const Source& source) {
   const std::string key = "machine.nvlink_bridge";
   if (machine.board.name != "plx_box")
     throw InputError(place_of(source.root, key),
-                     key + ": " + machine.board.name + " has no room for bridges; accepted on plx_box only");
+                     key + ": " + machine.board.name + " does not support NVLink bridges; accepted only on plx_box");
   for (GroupSpec& group : machine.groups) {
     if (!group.gpu.nvlink.bridge || group.gpu.nvlink.links == 0 || group.gpu.nvlink.gb_per_s == 0)
       throw InputError(place_of(source.root, key),
-                       key + ": " + group.gpu.name + " of group " + group.name + " takes no NVLink bridge");
+                       key + ": " + group.gpu.name + " of group " + group.name + " does not support NVLink bridges");
     group.nvlink_planes = {group.gpu.nvlink.links};
     group.bridged = true;
   }
@@ -186,7 +186,7 @@ void resolve_plx(const PlxSection& written, MachineSpec& machine, const Source& 
   const bool has_uplinks = machine.board.name == "plx_box";
   if (!has_uplinks && value_at(source.root, key)) {
     throw InputError(place_of(source.root, key),
-                     key + ": " + machine.board.name + " comes with its own PCIe switches; accepted on plx_box only");
+                     key + ": " + machine.board.name + " has fixed PCIe switches; accepted only on plx_box");
   }
   if (machine.board.pcie_switches != 0)
     machine.plx = load_pcie_switch(named(written.datasheet, machine.board.pcie_switch, key + ".datasheet", source));
@@ -199,16 +199,18 @@ void resolve_nics(const MachineSection& written, MachineSpec& machine, const Sou
   machine.infiniband = load_network_protocol(machine.nic.protocol);
   if (written.nic.per_server && written.plx.nics_per_plx) {
     const std::string key = "machine.nic.per_server";
-    throw InputError(place_of(source.root, key), key + ": machine.plx.nics_per_plx says the same; one of the two");
+    throw InputError(place_of(source.root, key),
+                     key + ": cannot be combined with machine.plx.nics_per_plx; set only one of them");
   }
   machine.nics_per_server = machine.board.nics;
   if (written.plx.nics_per_plx) machine.nics_per_server = *written.plx.nics_per_plx * machine.board.pcie_switches;
   if (written.nic.per_server) machine.nics_per_server = *written.nic.per_server;
   if (machine.nics_per_server % machine.board.trays != 0) {
     const std::string key = "machine.nic.per_server";
-    throw InputError(place_of(source.root, key),
-                     key + ": " + std::to_string(machine.nics_per_server) + " NICs do not spread evenly over the " +
-                         std::to_string(machine.board.trays) + " trays of " + machine.board.name);
+    throw InputError(place_of(source.root, key), key + ": " + std::to_string(machine.nics_per_server) +
+                                                     " NICs cannot be divided evenly among the " +
+                                                     std::to_string(machine.board.trays) + " trays of " +
+                                                     machine.board.name);
   }
 }
 

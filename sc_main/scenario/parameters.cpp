@@ -13,59 +13,62 @@ constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON read
 
 Record<MachineSection> machine_record() {
   Record<GroupSection> group;
-  group.add("servers", &GroupSection::servers, "servers in the group").range(1, kMostServers);
+  group.add("servers", &GroupSection::servers, "number of servers in the group").range(1, kMostServers);
   group.add("gpu", &GroupSection::gpu, "GPU datasheet: a shipped name or a .yaml file")
       .is_path(Field::Path::unless_name)
-      .fallback("the board's");
+      .fallback("from the board's datasheet");
 
   Record<PlxSection> plx;
   plx.add("datasheet", &PlxSection::datasheet, "PCIe switch datasheet")
       .is_path(Field::Path::unless_name)
-      .fallback("the board's");
+      .fallback("from the board's datasheet");
   plx.choice("uplink", &PlxSection::uplink, {"dual_root", "single_root", "cascaded"},
-             "how the two PCIe switches of a server meet: each under its own socket, both under one, or one under the "
-             "other")
+             "how the two PCIe switches of a server are connected. dual_root: each below its own socket; single_root: "
+             "both below one; cascaded: one below the other")
       .cite("Supermicro 4029GP-TRT, TRT2, TRT3");
-  plx.add("nics_per_plx", &PlxSection::nics_per_plx, "NICs at each PCIe switch").range(1, 4).fallback("the board's");
-  plx.add("acs", &PlxSection::acs, "access control services: peer traffic by way of the root complex");
+  plx.add("nics_per_plx", &PlxSection::nics_per_plx, "number of NICs at each PCIe switch")
+      .range(1, 4)
+      .fallback("from the board's datasheet");
+  plx.add("acs", &PlxSection::acs, "access control services: peer traffic goes through the root complex");
 
   Record<NicSection> nic;
   nic.add("datasheet", &NicSection::datasheet, "NIC datasheet")
       .is_path(Field::Path::unless_name)
-      .fallback("the board's");
-  nic.add("per_server", &NicSection::per_server, "NICs of a server, spread evenly over its PCIe switches, or trays")
+      .fallback("from the board's datasheet");
+  nic.add("per_server", &NicSection::per_server,
+          "number of NICs per server, spread evenly over its PCIe switches or trays")
       .range(1, kMostNics)
-      .fallback("the board's");
+      .fallback("from the board's datasheet");
 
   Record<NetworkSection> network;
   network
       .choice("kind", &NetworkSection::kind, {"single_switch", "leaf_spine", "rail_optimized"},
               "one switch, or a two-level fat tree; rail_optimized is leaf_spine with rail_optimized: true")
-      .fallback("single_switch where it has the ports, else leaf_spine");
+      .fallback("single_switch if it has enough ports, else leaf_spine");
   network.add("datasheet", &NetworkSection::datasheet, "network switch datasheet")
       .is_path(Field::Path::unless_name)
-      .fallback("the NIC's");
+      .fallback("from the NIC's datasheet");
   network.add("rail_optimized", &NetworkSection::rail_optimized, "leaf r joins NIC r of every server");
   network
       .choice("routing", &NetworkSection::routing, {"deterministic", "ecmp", "adaptive"},
-              "which of the equal ways up a leaf takes: one per destination, one per queue pair by a hash, or for each "
-              "transaction the port that is free first")
+              "choice among the equal paths up from a leaf. deterministic: one per destination; ecmp: one per queue "
+              "pair, by a hash; adaptive: for each transaction, the port that is free first")
       .fallback("deterministic");
-  network.add("spines", &NetworkSection::spines, "spine switches")
+  network.add("spines", &NetworkSection::spines, "number of spine switches")
       .range(1, 1024)
-      .fallback("as many as keep the tree non-blocking");
+      .fallback("enough for a non-blocking tree");
 
   Record<MachineSection> r;
-  r.named("groups", &MachineSection::groups, group, "server groups; each one's name is its prefix in reports")
-      .fallback("those the workload names, or one called node");
-  r.choice(
-      "nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},
-      "NVLink bridges between GPUs 2i and 2i + 1 of a server; plx_box, with GPUs whose datasheet has nvlink.bridge");
+  r.named("groups", &MachineSection::groups, group, "groups of servers; the name of a group is its prefix in reports")
+      .fallback("the groups of the workload, or one called node");
+  r.choice("nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},
+           "NVLink bridges between GPUs 2i and 2i + 1 of a server; only plx_box with GPUs whose datasheet has "
+           "nvlink.bridge");
   r.nested("plx", &MachineSection::plx, plx, "PCIe switches; plx_box only");
   r.nested("nic", &MachineSection::nic, nic, "NICs");
   r.nested("network", &MachineSection::network, network, "network between servers");
   // Checked and applied once the datasheets are known.
-  r.mapping("overrides", override_fields(), "what-if on any datasheet value, by role", [](void*) {
+  r.mapping("overrides", override_fields(), "overrides of datasheet values, by role", [](void*) {
      return std::vector<void*>{};
    }).partial();
   return r;
@@ -75,8 +78,10 @@ Record<transport::ClassSpec> class_record(const transport::ClassSpec& defaults) 
   using transport::ClassSpec;
   Record<ClassSpec> r(defaults);
   r.add("vc", &ClassSpec::virtual_channel, "virtual channel").range(0, transport::kClassChannels - 1);
-  r.add("weight", &ClassSpec::weight, "share of a link among channels of one priority").range(1, 1024);
-  r.add("priority", &ClassSpec::priority, "higher goes first").range(0, transport::kPriorities - 1);
+  r.add("weight", &ClassSpec::weight, "weight of the channel when channels of the same priority share a link")
+      .range(1, 1024);
+  r.add("priority", &ClassSpec::priority, "priority of the channel; higher goes first")
+      .range(0, transport::kPriorities - 1);
   return r;
 }
 
@@ -94,9 +99,9 @@ Record<FabricSpec> fabric_record() {
 
   Record<FabricSpec> r;
   r.choice("fidelity", &FabricSpec::fidelity, {"train", "fluid", "auto"},
-           "how traffic is modelled: trains of packets, max-min rates, or per set of links by what trains would cost");
+           "model of traffic. train: trains of packets; fluid: max-min rates; auto: chosen per set of links by cost");
   r.number_or("transaction_bytes", "auto", &FabricSpec::transaction_bytes,
-              "payload per transaction; auto: a quarter of a microsecond of the slowest link, within its buffers")
+              "payload per transaction; auto: 0.25 us on the slowest link, limited by its buffers")
       .range(64, 1 << 30);
   r.group("classes", classes, "virtual channel, weight and priority of each traffic class");
   return r;
@@ -104,18 +109,20 @@ Record<FabricSpec> fabric_record() {
 
 Record<EventItem> event_record() {
   Record<EventItem> r;
-  r.add("at_us", &EventItem::at_us, "when, from the start of the run").range(0, kLongestRunSeconds * 1e6).required();
-  r.add("link", &EventItem::link, "a link by its name in links.csv, or one end of it as --describe lists it");
-  r.add("gpu", &EventItem::gpu, "a GPU as --describe lists it");
+  r.add("at_us", &EventItem::at_us, "time of the event from the start of the run")
+      .range(0, kLongestRunSeconds * 1e6)
+      .required();
+  r.add("link", &EventItem::link, "name of a link in links.csv, or of one end of a link in --describe");
+  r.add("gpu", &EventItem::gpu, "name of a GPU in --describe");
   r.choice("direction", &EventItem::side, {"tx", "rx", "both"},
-           "of the link: tx is what the device sends that its name speaks of")
+           "direction of the link; tx: from the device after which the link is named")
       .fallback("both");
   r.add("rate_ratio", &EventItem::rate_ratio,
-        "trains that start on the link from then on take this share of the rate it was built with; 1 restores it")
+        "trains that start on the link after this time get this share of its original rate; 1 restores the rate")
       .above(0, 1);
-  r.add("fail", &EventItem::fail, "the link is lost").choices = {"true"};
+  r.add("fail", &EventItem::fail, "the link fails").choices = {"true"};
   r.add("slow_ratio", &EventItem::slow_ratio,
-        "kernels that start on the GPU from then on run at this share of full speed")
+        "kernels that start on the GPU after this time run at this share of full speed")
       .above(0, 1);
   return r;
 }
@@ -126,20 +133,21 @@ const Record<ScenarioFile>& scenario_table() {
   static const Record<ScenarioFile> table = [] {
     const auto of_scenario = [](auto member) { return within(&ScenarioFile::scenario, member); };
     Record<ScenarioFile> r;
-    r.add("name", of_scenario(&Scenario::name), "of the scenario in outputs").fallback("the path of the file");
+    r.add("name", of_scenario(&Scenario::name), "name of the scenario in outputs").fallback("path of the file");
     r.add("schema_version", &ScenarioFile::schema_version, "version of this schema").range(1, 1);
     r.word("platform", of_scenario(&Scenario::platform), shipped_datasheets("boards"),
-           "the box; must be the executable's")
-        .fallback("the executable's");
+           "the platform; must be that of the executable")
+        .fallback("that of the executable");
     r.add("seed", of_scenario(&Scenario::seed),
-          "of the hash by which ECMP spreads queue pairs (machine.network.routing)")
+          "seed of the hash with which ECMP spreads queue pairs (machine.network.routing)")
         .range(0, kExactInteger);
-    r.nested("model", &ScenarioFile::model, model_record(), "the model; of kinds that run one");
+    r.nested("model", &ScenarioFile::model, model_record(), "the model; only for kinds that run one");
     r.nested("machine", &ScenarioFile::machine, machine_record(), "the machine");
     r.nested("compute", &ScenarioFile::compute, compute_record(), "kernel times");
     r.nested("fabric", of_scenario(&Scenario::fabric), fabric_record(), "how bytes move");
     r.list("events", &ScenarioFile::events, event_record(), "faults and rate changes during the run");
-    r.forms("workload", &ScenarioFile::workload, "kind", workload_forms(), "what runs", "what the machine does")
+    r.forms("workload", &ScenarioFile::workload, "kind", workload_forms(), "the workload of the run",
+            "kind of workload")
         .required()
         .later = {"serving", "training"};
     return r;

@@ -77,7 +77,7 @@ Fields without_overrides() {
 
 std::string datasheet_list() {
   std::string page =
-      "\n## Shipped datasheets\n\nA value with a `/` or ending in `.yaml` names a file of your own instead.\n\n";
+      "\n## Shipped datasheets\n\nA value that contains `/` or ends in `.yaml` is the path of your own file.\n\n";
   for (const char* folder : {"boards", "gpus", "nics", "network_switches", "pcie_switches"}) {
     page += fmt::format("- {}: {}\n", folder, joined(shipped_datasheets(folder)));
   }
@@ -116,7 +116,7 @@ std::string parameter_help(const std::string& section) {
   };
   for_each_leaf(without_overrides(), "", false, show);
   if (section.empty()) {
-    text += std::string("\nWhat-if on any datasheet value, by role (units and ranges: --help ") + kOverrides + ")\n";
+    text += std::string("\nOverrides of datasheet values, by role (units and ranges: --help ") + kOverrides + ")\n";
     for (const Field& role : override_fields()) {
       std::vector<std::string> keys;
       for_each_leaf(*role.members, "", true,

@@ -124,13 +124,13 @@ def test_looking_and_repeating(phase, tmp_path):
 
 
 @pytest.mark.parametrize("phase, option, words", [
-    ("training", "workload.tokens=8191", "workload.sequence_parallel: 8191 tokens do not split over 8 ranks"),
+    ("training", "workload.tokens=8191", "workload.sequence_parallel: 8191 tokens cannot be divided evenly among 8 ranks"),
     ("training", "workload.tp=1", "workload.sequence_parallel: needs workload.tp of 2 or more"),
-    ("training", "workload.context_tokens=5", "workload.context_tokens: does not go with phase: training"),
+    ("training", "workload.context_tokens=5", "workload.context_tokens: is not accepted with phase: training"),
     ("prefill", "workload.tp=3", "workload.tp: 3 does not divide the 64 attention heads"),
     ("prefill", "workload.tp=16", "workload.tp: 16; the first group has 8 GPUs"),
     ("prefill", "workload={kind: layer, phase: prefill}", "workload.tokens: is required by phase: prefill"),
-    ("decode", "workload.tokens=2", "workload.tokens: does not go with phase: decode"),
+    ("decode", "workload.tokens=2", "workload.tokens: is not accepted with phase: decode"),
     ("decode", "workload.phase=decodes", "(did you mean 'decode'?)"),
     ("decode", "workload.batch=60000", "one layer needs"),
     ("decode", "model.dtype=fp4", "no tensor rate for fp4"),

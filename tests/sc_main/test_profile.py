@@ -123,8 +123,8 @@ def refusal(tmp_path, workload="{kind: layer, phase: prefill, tokens: 8}", *opti
     ("tp1/dense.csv", "layer,tokens", "layer,rows", "dense.csv:1:1: error: no column tokens"),
     ("tp1/dense.csv", "qkv_proj", "qkv", "dense.csv:1:1: error: no rows of layer 'qkv_proj'; it has"),
     ("tp1/dense.csv", "embedding,64,", "embedding,64,x", "dense.csv:3:1: error: time_us: expected a number"),
-    ("tp1/dense.csv", "embedding,64,3.64", "embedding,64,0", "dense.csv:3:1: error: time_us: '0' is no time"),
-    ("tp1/dense.csv", "embedding,64", "embedding,1", "dense.csv:3:1: error: measured twice"),
+    ("tp1/dense.csv", "embedding,64,3.64", "embedding,64,0", "dense.csv:3:1: error: time_us: '0' is not a time"),
+    ("tp1/dense.csv", "embedding,64", "embedding,1", "dense.csv:3:1: error: a second row for the same point"),
     ("tp1/dense.csv", "embedding,64,", "embedding,", "dense.csv:3:1: error: expected 3 columns"),
     ("tp1/attention.csv", "1,0,0,0,", "-1,0,0,0,", "attention.csv:2:1: error: prefill_chunk: expected a number from 0"),
     ("meta.yaml", "num_attention_heads: ", "num_attention_heads: 9", "meta.yaml:4:"),
@@ -138,7 +138,7 @@ def test_bad_tables_are_one_line(file, old, new, words, tmp_path, bundle):
 
 def test_bad_bundles_are_one_line(tmp_path, bundle):
     assert "no tp4; it has tp1, tp2" in refusal(tmp_path, "{kind: layer, phase: prefill, tokens: 8, tp: 4}")
-    assert "profiles time no backward pass" in refusal(tmp_path, "{kind: layer, phase: training, tokens: 8}")
+    assert "profiles have no times for a backward pass" in refusal(tmp_path, "{kind: layer, phase: training, tokens: 8}")
     assert "no folder" in refusal(tmp_path, "{kind: layer, phase: prefill, tokens: 8}", "--set", "compute.profile=nowhere")
     (bundle / "tp1" / "per_sequence.csv").unlink()
     assert "the bundle has no tp1/per_sequence.csv" in refusal(tmp_path)

@@ -113,11 +113,12 @@ BOOST_AUTO_TEST_CASE(choices) {
   BOOST_TEST(s.refusal(with("fabric: {classes: {kv: {vc: 7}}}\n")) ==
              "s.yaml:6:29: error: fabric.classes.kv.vc: '7' is out of range; accepted: 0 to 5");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1}]\n")) ==
-             "s.yaml:6:10: error: events.0: is of one thing: accepted: link or gpu");
+             "s.yaml:6:10: error: events.0: needs exactly one of: link, gpu");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, link: a}]\n")) ==
-             "s.yaml:6:10: error: events.0: says one thing of a link: rate_ratio, or fail: true");
-  BOOST_TEST(s.refusal(with("events: [{at_us: 1, link: a, rate_ratio: 1, slow_ratio: 0.5}]\n")) ==
-             "s.yaml:6:57: error: events.0.slow_ratio: is said of a gpu; of a link: rate_ratio, or fail: true");
+             "s.yaml:6:10: error: events.0: needs exactly one of: rate_ratio, fail: true");
+  BOOST_TEST(
+      s.refusal(with("events: [{at_us: 1, link: a, rate_ratio: 1, slow_ratio: 0.5}]\n")) ==
+      "s.yaml:6:57: error: events.0.slow_ratio: is accepted only for a gpu; for a link: rate_ratio, or fail: true");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, gpu: a, slow_ratio: 0}]\n")) ==
              "s.yaml:6:41: error: events.0.slow_ratio: '0' is out of range; accepted: 1e-06 to 1 (a ratio)");
   BOOST_TEST(s.refusal(with("compute: {profile: p.csv}\n")) ==
@@ -125,7 +126,7 @@ BOOST_AUTO_TEST_CASE(choices) {
              "and others");
   BOOST_TEST(s.refusal(with("events: []\ncompute: {profile: null}\n")) == "accepted");
   BOOST_TEST(s.refusal(with("machine: {nvlink_bridge: pairs}\n")) ==
-             "s.yaml:6:26: error: machine.nvlink_bridge: L40S of group prefill takes no NVLink bridge");
+             "s.yaml:6:26: error: machine.nvlink_bridge: L40S of group prefill does not support NVLink bridges");
   BOOST_TEST(s.refusal(with("machine: {network: {routing: ecmp}}\n")) ==
              "s.yaml:6:30: error: machine.network.routing: needs machine.network.kind: leaf_spine");
   BOOST_TEST(s.refusal(with("schema_version: 2\n")) ==
@@ -134,9 +135,9 @@ BOOST_AUTO_TEST_CASE(choices) {
 
 BOOST_AUTO_TEST_CASE(missing_keys) {
   const Scratch s;
-  BOOST_TEST(s.refusal("seed: 1\n") == "s.yaml:1:1: error: workload: is required; what runs");
+  BOOST_TEST(s.refusal("seed: 1\n") == "s.yaml:1:1: error: workload: is required; the workload of the run");
   BOOST_TEST(s.refusal(small_scenario().substr(small_scenario().find("workload:"))) ==
-             "s.yaml:1:1: error: model: is required; the model");
+             "s.yaml:1:1: error: model: is required by this workload.kind");
   BOOST_TEST(s.refusal("model: {}\n") ==
              "s.yaml:1:8: error: model.config: is required; HuggingFace config.json with the model's shape");
   BOOST_TEST(s.refusal_of_set("workload.prefill={pp: 2}") ==
@@ -148,14 +149,16 @@ BOOST_AUTO_TEST_CASE(missing_keys) {
   BOOST_TEST(
       s.refusal_of_set("workload.requests={count: 2}") ==
       "--set workload.requests={count: 2}: error: workload.requests.prompt_tokens: is required; tokens in each prompt");
-  BOOST_TEST(s.refusal_of_set("workload.requests.file=t.csv") ==
-             "--set workload.requests.file=t.csv: error: workload.requests.file: does not go with the other keys here; "
-             "accepted with them: "
-             "count, prompt_tokens, output_tokens");
-  BOOST_TEST(s.refusal_of_set("workload.requests={list: []}") ==
-             "--set workload.requests={list: []}: error: workload.requests.list: is empty; at least one request");
+  BOOST_TEST(
+      s.refusal_of_set("workload.requests.file=t.csv") ==
+      "--set workload.requests.file=t.csv: error: workload.requests.file: is not accepted with the other keys here; "
+      "accepted with them: "
+      "count, prompt_tokens, output_tokens");
+  BOOST_TEST(
+      s.refusal_of_set("workload.requests={list: []}") ==
+      "--set workload.requests={list: []}: error: workload.requests.list: is empty; accepted: at least one request");
   BOOST_TEST(s.refusal(with("  decode: {steps: trace}\n")) ==
-             "s.yaml:4:13: error: workload.requests: has no output_tokens, which workload.decode.steps: trace needs");
+             "s.yaml:4:13: error: workload.requests: has no output_tokens; workload.decode.steps: trace needs them");
 }
 
 BOOST_AUTO_TEST_CASE(platform_must_match) {
@@ -168,7 +171,7 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
       "s.yaml:1:11: error: platform: unknown value 'dgx_h10'; accepted: dgx_a100, dgx_b200, dgx_h100, gb200_nvl72, "
       "plx_box (did you mean 'dgx_h100'?)");
   BOOST_TEST(s.refusal(with("machine: {plx: {uplink: cascaded}}\n"), {}, "dgx_h100") ==
-             "s.yaml:6:16: error: machine.plx: dgx_h100 comes with its own PCIe switches; accepted on plx_box only");
+             "s.yaml:6:16: error: machine.plx: dgx_h100 has fixed PCIe switches; accepted only on plx_box");
   BOOST_TEST(
       s.refusal(with("machine: {groups: {decode: {gpu: L40S}}}\n"), {}, "dgx_h100") ==
       "s.yaml:6:34: error: machine.groups.decode.gpu: L40S has 0 NVLinks to switches; dgx_h100 has 4 NVSwitches");
@@ -190,7 +193,7 @@ BOOST_AUTO_TEST_CASE(the_model_must_fit_the_split) {
       "s.yaml:6:16: error: workload.decode.tp: tp 16 x pp 1 needs 16 GPUs; the decode group has 8 (1 server of 8); "
       "set machine.groups.decode.servers to 2 or more");
   BOOST_TEST(s.refusal(with("  decode: {stage_layers: [16, 17]}\n")) ==
-             "s.yaml:6:26: error: workload.decode.stage_layers: adds up to 33; llama-3.1-8b has 32 layers");
+             "s.yaml:6:26: error: workload.decode.stage_layers: the sum is 33; llama-3.1-8b has 32 layers");
   BOOST_TEST(s.refusal(with("  decode: {stage_layers: [32]}\n")) ==
              "s.yaml:6:26: error: workload.decode.stage_layers: has 1 stage; workload.decode.pp is 2");
   BOOST_TEST(s.refusal(with("  decode: {stage_layers: [32, 0]}\n")) ==
@@ -208,7 +211,7 @@ BOOST_AUTO_TEST_CASE(placement) {
   BOOST_TEST(s.refusal(with("  placement: [0, 1]\n")) ==
              "s.yaml:6:14: error: workload.placement: lists 2 GPUs; the prefill group runs 8 ranks");
   BOOST_TEST(s.refusal(with("  placement: [0, 1, 2, 3, 4, 5, 6, 6]\n")) ==
-             "s.yaml:6:36: error: workload.placement.7: GPU 6 twice; each holds one rank");
+             "s.yaml:6:36: error: workload.placement.7: GPU 6 is listed twice; each GPU holds one rank");
   BOOST_TEST(s.refusal(with("  placement: {decode: [0, 1, 2, 3, 4, 5, 6, 8]}\n")) ==
              "s.yaml:6:45: error: workload.placement.decode.7: no GPU 8; the decode group has GPUs 0 to 7");
   BOOST_TEST(s.refusal(with("  placement: somewhere\n")) ==
@@ -298,7 +301,7 @@ BOOST_AUTO_TEST_CASE(faulty_user_datasheets) {
   s.write("nic.yaml", "source: me\n" + good);
   BOOST_TEST(s.refusal_of_set(use) == "accepted");
   s.write("nic.yaml", good);
-  BOOST_TEST(s.refusal_of_set(use) == "nic.yaml:1:1: error: source: is required; where the figures come from");
+  BOOST_TEST(s.refusal_of_set(use) == "nic.yaml:1:1: error: source: is required; where the values come from");
   s.write("nic.yaml", "source: me\nrate: 3\n" + good);
   BOOST_TEST(s.refusal_of_set(use).find("nic.yaml:2:1: error: rate: unknown key") == 0u);
   s.write("nic.yaml", "source: me\ngb_per_s: 50\n");
@@ -374,11 +377,11 @@ BOOST_AUTO_TEST_CASE(groups_without_work) {
   const std::string nccl = "machine: {groups: {node: {servers: 1}}}\nworkload: {kind: collective, op: all_reduce}\n";
   BOOST_TEST(s.refusal(nccl, {"machine.groups.nod.gpu=H200-SXM-141GB"}, "dgx_h100") ==
              "--set machine.groups.nod.gpu=H200-SXM-141GB: error: machine.groups.nod: the scenario has no such group "
-             "(did you mean 'node'?); a group that --set adds needs servers, too");
+             "(did you mean 'node'?); to add a group with --set, also set its servers");
   BOOST_TEST(
       s.refusal(nccl, {"machine.groups.prefill.gpu=H200-SXM-141GB"}, "dgx_h100") ==
       "--set machine.groups.prefill.gpu=H200-SXM-141GB: error: machine.groups.prefill: the scenario has no such group"
-      "; accepted: node; a group that --set adds needs servers, too");
+      "; accepted: node; to add a group with --set, also set its servers");
   BOOST_TEST(s.refusal(nccl, {"machine.groups.more.servers=1"}, "dgx_h100") == "accepted");
   BOOST_TEST(s.refusal(nccl, {"machine.groups.more.servers=1", "workload.ranks=8"}, "dgx_h100") ==
              "--set machine.groups.more.servers=1: error: machine.groups.more: the workload uses no GPU of this group; "

@@ -212,9 +212,9 @@ BOOST_AUTO_TEST_CASE(config_keys_that_nothing_reads) {
   BOOST_TEST(
       notes(R"(, "bos_token_id": 1, "initializer_range": 0.02, "attention_dropout": 0.0, "rope_scaling": null)") == "");
   BOOST_TEST(notes(R"(, "rope_scaling": {"factor": 8.0}, "attention_dropout": 0.1)") ==
-             "m.json: taken to change no time: rope_scaling, attention_dropout");
+             "m.json: assumed to have no effect on time: rope_scaling, attention_dropout");
   BOOST_TEST(notes(R"(, "flux_capacitance": 1.21, "off": false)") ==
-             "m.json: unknown keys, taken to change no time and no memory: flux_capacitance");
+             "m.json: unknown keys, assumed to have no effect on time and memory: flux_capacitance");
   const std::string good = "{" + config.fields + ",\n\"intermediate_size\": 2048";
   BOOST_TEST(config.refusal(good + ",\n \"attention_chunk_size\": 8192}") ==
              "m.json:3:26: error: attention_chunk_size: chunked attention is not modelled");
@@ -345,8 +345,8 @@ BOOST_AUTO_TEST_CASE(trace_errors_cite_the_line) {
   BOOST_TEST(t.refusal("mooncake", "{\"timestamp\": 0, \"input_length\": 1.5, \"output_length\": 1}\n") ==
              "trace:1:1: error: input_length: expected an integer, got '1.5'");
   BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 18000001, \"input_length\": 1, \"output_length\": 1}\n") ==
-             "trace:2:1: error: the arrivals span more than 5 hours, the longest run; take fewer with max_count or "
-             "raise rate_scale");
+             "trace:2:1: error: the arrivals span more than 5 hours, the limit of a run; set a smaller max_count or a "
+             "larger rate_scale");
   BOOST_TEST(t.refusal("mooncake", row + "{\"timestamp\": 17999000, \"input_length\": 1, \"output_length\": 1}\n") ==
              "accepted");
 }

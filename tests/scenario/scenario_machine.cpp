@@ -55,9 +55,10 @@ BOOST_AUTO_TEST_CASE(groups_that_cannot_be_are_refused) {
   BOOST_TEST(refusal_of("machine: {groups: {prefil: {}}}\n", "plx_box", {"prefill", "decode"}) ==
              "s.yaml:1:20: error: machine.groups.prefil: the workload has no such group (did you mean 'prefill'?)");
   BOOST_TEST(refusal_of("machine: {groups: {}}\n") ==
-             "s.yaml:1:19: error: machine.groups: is empty; at least one group");
+             "s.yaml:1:19: error: machine.groups: is empty; accepted: at least one group");
   const std::string rule =
-      " is not a name; a letter, then letters, digits or _, at most 32, the last no digit, all lower case";
+      " is not a valid name; accepted: at most 32 lower-case letters, digits and _, beginning with a letter and not "
+      "ending in a digit";
   BOOST_TEST(refusal_of("machine: {groups: {h100: {}}}\n") == "s.yaml:1:20: error: machine.groups: 'h100'" + rule);
   BOOST_TEST(refusal_of("machine: {groups: {a.b: {}}}\n") == "s.yaml:1:20: error: machine.groups: 'a.b'" + rule);
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpus: 4}}}\n").find("machine.groups.node.gpus: unknown key") !=
@@ -99,7 +100,8 @@ BOOST_AUTO_TEST_CASE(nics_of_a_server_are_the_boards_unless_written) {
   BOOST_TEST(machine_of("machine: {nic: {per_server: 4}}\n", "dgx_a100").nics_per_server == 4u);
   BOOST_TEST(machine_of("machine: {}\n", "dgx_h100").nics_per_server == 8u);
   BOOST_TEST(refusal_of("machine: {nic: {per_server: 2}, plx: {nics_per_plx: 1}}\n") ==
-             "s.yaml:1:29: error: machine.nic.per_server: machine.plx.nics_per_plx says the same; one of the two");
+             "s.yaml:1:29: error: machine.nic.per_server: cannot be combined with machine.plx.nics_per_plx; set only "
+             "one of them");
 }
 
 BOOST_AUTO_TEST_CASE(a_rack_takes_gpus_with_c2c_and_nics_by_the_tray) {
@@ -110,11 +112,11 @@ BOOST_AUTO_TEST_CASE(a_rack_takes_gpus_with_c2c_and_nics_by_the_tray) {
   const auto xdr = machine_of("machine: {nic: {datasheet: connectx8_xdr}}\n", "gb200_nvl72");
   BOOST_TEST((xdr.network == platforms::NetworkKind::single_switch));
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: B200-SXM-180GB}}}\n", "gb200_nvl72") ==
-             "s.yaml:1:32: error: machine.groups.node.gpu: B200-SXM-180GB has no C2C link, by which gb200_nvl72 joins "
-             "GPUs and CPUs");
+             "s.yaml:1:32: error: machine.groups.node.gpu: B200-SXM-180GB has no C2C link; gb200_nvl72 connects "
+             "GPUs and CPUs over C2C");
   BOOST_TEST(
       refusal_of("machine: {nic: {per_server: 20}}\n", "gb200_nvl72") ==
-      "s.yaml:1:29: error: machine.nic.per_server: 20 NICs do not spread evenly over the 18 trays of gb200_nvl72");
+      "s.yaml:1:29: error: machine.nic.per_server: 20 NICs cannot be divided evenly among the 18 trays of gb200_nvl72");
 }
 
 BOOST_AUTO_TEST_CASE(a_gpus_links_spread_over_the_boards_switches) {

@@ -148,9 +148,9 @@ BOOST_AUTO_TEST_CASE(what_is_not_modelled_is_refused_by_name) {
              "quantization_config.ignored_layers: 're:(a|b)' is not modelled; accepted in an expression: letters, '.', "
              "'.*', '\\.', '$'");
   BOOST_TEST(refusal(R"({"quant_method": "mxfp4"})") ==
-             "quantization_config.quant_method: mxfp4 is about experts, which this model does not have");
+             "quantization_config.quant_method: mxfp4 is a format of experts, but this model has no experts");
   BOOST_TEST(refusal("[]") == "quantization_config: expected an object, got a list");
   BOOST_TEST(refusal(kAwq, "fp8") ==
-             "model.dtype: fp8, but the config has quantised weights, beside which the rest is bf16 or fp16");
+             "model.dtype: fp8, but the config has quantised weights; all other weights must be bf16 or fp16");
   BOOST_TEST((load(shipped("llama-3.1-8b"), kAwq, "fp16").layer(0).mlp->dtype == DataType::fp16));
 }

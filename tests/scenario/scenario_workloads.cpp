@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(refused_collectives) {
   BOOST_TEST(refuse("workload.ranks=[0, 8]") ==
              "--set workload.ranks=[0, 8]: error: workload.ranks.1: no GPU 8; the machine has GPUs 0 to 7");
   BOOST_TEST(refuse("workload.ranks=[3, 3]") ==
-             "--set workload.ranks=[3, 3]: error: workload.ranks.1: GPU 3 twice; each holds one rank");
+             "--set workload.ranks=[3, 3]: error: workload.ranks.1: GPU 3 is listed twice; each GPU holds one rank");
   BOOST_TEST(refuse("workload.ranks=1") ==
              "--set workload.ranks=1: error: workload.ranks: '1' is out of range; accepted: 2 to 1048576");
   BOOST_TEST(refuse("workload.max_bytes=4") ==
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(refused_collectives) {
   BOOST_TEST(refuse("model={config: m.json}") ==
              "--set model={config: m.json}: error: model: this workload.kind runs no model");
   BOOST_TEST(Scratch().refusal("workload: {op: all_reduce}\n") ==
-             "s.yaml:1:11: error: workload.kind: is required; what the machine does");
+             "s.yaml:1:11: error: workload.kind: is required; kind of workload");
 }
 
 BOOST_AUTO_TEST_CASE(p2p_tests) {
@@ -148,13 +148,14 @@ BOOST_AUTO_TEST_CASE(refused_p2p_tests) {
       refusal(kMatrix, "workload.test=ib_write_bw") ==
       "--set workload.test=ib_write_bw: error: workload.test: needs two servers; set machine.groups.*.servers to 2");
   BOOST_TEST(refusal(kMatrix, "workload.queue_pairs=2") ==
-             "--set workload.queue_pairs=2: error: workload.queue_pairs: does not go with workload.test: matrix");
-  BOOST_TEST(refusal(kWrite, "workload.copy_bytes=2") ==
-             "--set workload.copy_bytes=2: error: workload.copy_bytes: does not go with workload.test: ib_write_bw or "
-             "ib_write_lat");
+             "--set workload.queue_pairs=2: error: workload.queue_pairs: is not accepted with workload.test: matrix");
+  BOOST_TEST(
+      refusal(kWrite, "workload.copy_bytes=2") ==
+      "--set workload.copy_bytes=2: error: workload.copy_bytes: is not accepted with workload.test: ib_write_bw or "
+      "ib_write_lat");
   BOOST_TEST(refusal(kWrite, "workload.ranks=[0, 1]") ==
-             "--set workload.ranks=[0, 1]: error: workload.ranks: both GPUs are in one server; a write crosses the "
-             "network between two");
+             "--set workload.ranks=[0, 1]: error: workload.ranks: both GPUs are in one server; accepted: GPUs of two "
+             "servers");
   BOOST_TEST(refusal(kWrite, "workload.test=ib_write_lan") ==
              "--set workload.test=ib_write_lan: error: workload.test: unknown value 'ib_write_lan'; "
              "accepted: matrix, h2d, d2h, ib_write_bw, ib_write_lat (did you mean 'ib_write_lat'?)");
@@ -176,7 +177,7 @@ BOOST_AUTO_TEST_CASE(circumstances_of_kernels) {
   BOOST_TEST(s.kernels[3].load_bytes == 2);
   const auto refuse = [](const std::string& set) { return Scratch().refusal(kKernel, {set}); };
   const std::string steady = "workload.kernels=[{op: copy, bytes: 1, steady: true}]";
-  BOOST_TEST(refuse(steady) == "--set " + steady + ": error: workload.kernels.0.steady: does not go with op: copy");
+  BOOST_TEST(refuse(steady) == "--set " + steady + ": error: workload.kernels.0.steady: is not accepted with op: copy");
 }
 
 BOOST_AUTO_TEST_CASE(kernels_of_a_list_and_of_a_sweep) {
@@ -242,17 +243,17 @@ BOOST_AUTO_TEST_CASE(refused_kernels) {
     return text.substr(before.size());
   };
   BOOST_TEST(refuse("{op: gemm, m: 3, n: 3}") == ": k is required by op: gemm");
-  BOOST_TEST(refuse("{op: copy, bytes: 3, width: 3}") == ".width: does not go with op: copy");
+  BOOST_TEST(refuse("{op: copy, bytes: 3, width: 3}") == ".width: is not accepted with op: copy");
   BOOST_TEST(refuse("{op: gemm, m: {min: 3, max: 1}, n: 1, k: 1}") == ".m: max 1 is less than min, 3");
   BOOST_TEST(refuse("{op: gemm, m: {min: 3, max: 9, step: 1, factor: 2}, n: 1, k: 1}") ==
-             ".m: has a factor and a step; one of the two");
+             ".m: has both factor and step; set only one of them");
   BOOST_TEST(refuse("{op: gemm, m: {min: 0, max: 9}, n: 1, k: 1}") ==
              ".m.min: '0' is out of range; accepted: 1 to 1073741824");
   BOOST_TEST(refuse("{op: gemm, m: [1, x], n: 1, k: 1}").substr(0, 5) == ".m.1:");
   BOOST_TEST(refuse("{op: gemm, m: 1, n: 1, k: 1, dtype: fp4}") ==
              ".dtype: L40S has no tensor rate for fp4; accepted: fp16, bf16, tf32, fp8, int8");
   BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, batch: 2, contexts_tokens: [1, 2]}") ==
-             ".batch: contexts_tokens says the same; one of the two");
+             ".batch: cannot be combined with contexts_tokens; set only one of them");
   BOOST_TEST(refuse("{op: attention_prefill, heads: 8, kv_heads: 3, head_dim: 64, tokens: 5}") ==
              ".kv_heads: 3 does not divide the 8 query heads");
   BOOST_TEST(refuse("{op: attention_decode, heads: 8, head_dim: 64, value_dim: 65, latent: true}") ==
@@ -262,10 +263,10 @@ BOOST_AUTO_TEST_CASE(refused_kernels) {
              ": operands of 2000.004 GB do not fit in the 48 GB of L40S");
   BOOST_TEST(
       refuse("{op: attention_decode, heads: 1, head_dim: 1, batch: 65536, tokens: {min: 1, max: 400, step: 1}}") ==
-      ": makes more than 16000000 sequences of the scenario");
+      ": brings the scenario to more than 16000000 sequences");
   BOOST_TEST(refuse("{op: gem, m: 1}").find("(did you mean 'gemm'?)") != std::string::npos);
   BOOST_TEST(refuse("{op: gemm, m: {min: 1, max: 2000, step: 1}, n: {min: 1, max: 2000, step: 1}, k: 1}") ==
-             ": makes more than 1000000 kernels of the scenario");
+             ": brings the scenario to more than 1000000 kernels");
   BOOST_TEST(refusal(kKernel, "workload.kernels=[]") ==
-             "--set workload.kernels=[]: error: workload.kernels: is empty; at least one kernel");
+             "--set workload.kernels=[]: error: workload.kernels: is empty; accepted: at least one kernel");
 }

@@ -111,7 +111,7 @@ def test_what_is_no_expression_is_refused(text):
     ("scenario: base.yaml\naxes: {workload.tp: {value: [1]}}", "2:22: error: axes.workload.tp: unknown key 'value' (did you mean 'values'?)"),
     ("scenario: base.yaml\naxes: {a.tp: [1], b.tp: [1]}", "2:19: error: axes.b.tp: another axis has the name 'tp'; give this axis another name with name:"),
     ("scenario: base.yaml\naxes: {a: {choices: {x: {set: {workload.tp: 1}}}}, workload.tp: [1]}", "2:52: error: axes.workload.tp: sets workload.tp, which the axis 'a' also sets"),
-    ("scenario: base.yaml\naxes: {a.status: [1]}", "2:8: error: axes.a.status: 'status' means something else in the results"),
+    ("scenario: base.yaml\naxes: {a.status: [1]}", "2:8: error: axes.a.status: 'status' has another meaning in the results"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tpp == 1", "3:8: error: where: tpp == 1: 'tpp' is unknown (did you mean 'tp'?); known here: platform, seed, tp"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp + 1", "3:8: error: where: tp + 1 is 2, neither true nor false"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp == 2", "1:1: error: where: true for none of 1 combinations"),

@@ -46,7 +46,7 @@ std::string read_sheet(const Sheet& sheet, const Record<T>& record, T& into) {
   }
   auto rest = std::make_shared<Node>(*sheet.root);
   const Entry* source = sheet.root->find("source");
-  if (!source) throw InputError(sheet.root->origin, "source: is required; where the figures come from");
+  if (!source) throw InputError(sheet.root->origin, "source: is required; where the values come from");
   const std::string text = read_text({}, *source->value, "source");
   rest->entries.erase(
       std::find_if(rest->entries.begin(), rest->entries.end(), [](const Entry& e) { return e.key == "source"; }));
@@ -86,7 +86,7 @@ Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t f
   constexpr std::uint32_t kMostFollowers = 8;
   if (followers > kMostFollowers)
     throw InputError(which.origin, which.key + ": more than " + std::to_string(kMostFollowers) +
-                                       " datasheets follow each other, or one follows itself");
+                                       " datasheets in a chain of 'family' keys, or a cycle");
   Sheet sheet = open_sheet("gpus", which);
   const Entry* const family = sheet.root->find("family");
   if (!family) return sheet;
@@ -136,9 +136,9 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
       .required();
   record
       .word("calibration", &GpuDatasheet::calibration, {"measured", "family", "specification"},
-            "where the fitted constants come from")
+            "source of the fitted constants")
       .is_required = !is_follower;
-  record.add("family", &GpuDatasheet::family, "the device whose fitted constants these follow");
+  record.add("family", &GpuDatasheet::family, "the device from which the fitted constants are taken");
   sheet.source = read_sheet(whole, record, sheet);
   sheet.name = std::filesystem::path(which.name).stem().string();
   return sheet;
@@ -146,13 +146,15 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
 
 NicDatasheet load_nic(const DatasheetName& which) {
   Record<NicDatasheet> record = nic_record();
-  record.word("protocol", &NicDatasheet::protocol, {"infiniband", "roce", "efa"}, "what it speaks").required();
-  record.add("network", &NicDatasheet::network, "network switch datasheet that it meets by default").required();
+  record.word("protocol", &NicDatasheet::protocol, {"infiniband", "roce", "efa"}, "protocol of the network port")
+      .required();
+  record.add("network", &NicDatasheet::network, "default network switch datasheet").required();
   return load_named("nics", which, record);
 }
 IbSwitchDatasheet load_ib_switch(const DatasheetName& which) {
   Record<IbSwitchDatasheet> record = ib_switch_record();
-  record.add("ethernet", &IbSwitchDatasheet::ethernet, "switches Ethernet (roce, efa) and not InfiniBand").required();
+  record.add("ethernet", &IbSwitchDatasheet::ethernet, "the switch is for Ethernet (roce, efa), not for InfiniBand")
+      .required();
   return load_named("network_switches", which, record);
 }
 InfiniBandProtocol load_network_protocol(const std::string& name) {
@@ -173,21 +175,21 @@ PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which) {
 workload::Host load_host(const std::string& preset) {
   using workload::Host;
   Record<Host> r;
-  r.add("async", &Host::async, "a step is prepared while the one before runs").required();
-  r.add("step_us", &Host::step_us, "of each step").range(0, kLongestHostUs).required();
-  r.add("sequence_us", &Host::sequence_us, "of each sequence of a step").range(0, kLongestHostUs).required();
-  r.add("layer_us", &Host::layer_us, "of each layer whose kernels are launched one by one")
+  r.add("async", &Host::async, "the host prepares a step while the previous step runs").required();
+  r.add("step_us", &Host::step_us, "time per step").range(0, kLongestHostUs).required();
+  r.add("sequence_us", &Host::sequence_us, "time per sequence of a step").range(0, kLongestHostUs).required();
+  r.add("layer_us", &Host::layer_us, "time per layer whose kernels are launched one by one")
       .range(0, kLongestHostUs)
       .required();
-  r.add("request_us", &Host::request_us, "before a request is queued").range(0, kLongestHostUs).required();
-  r.add("token_us", &Host::token_us, "before the client has a token").range(0, kLongestHostUs).required();
+  r.add("request_us", &Host::request_us, "time before a request is queued").range(0, kLongestHostUs).required();
+  r.add("token_us", &Host::token_us, "time before the client has a token").range(0, kLongestHostUs).required();
   return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
 }
 
 MachineSpec load_board(const std::string& platform) {
   MachineSpec machine;
   Record<MachineSpec> record;
-  record.nested("board", &MachineSpec::board, board_record(), "what a server holds").required();
+  record.nested("board", &MachineSpec::board, board_record(), "parts of a server").required();
   record.nested("gpu_pcie", &MachineSpec::gpu_pcie, pcie_link_record(), "link between a GPU and its PCIe switch");
   record.nested("nvlink", &MachineSpec::nvlink, link_record(), "one NVLink");
   add_link_roles(record);
@@ -202,7 +204,7 @@ MachineSpec load_board(const std::string& platform) {
 const Fields& override_fields() {
   static const Fields fields = [] {
     Record<MachineSpec> r;
-    r.mapping("gpu", gpu_record().fields(), "every group's GPU", [](void* record) {
+    r.mapping("gpu", gpu_record().fields(), "GPU of every group", [](void* record) {
       std::vector<void*> gpus;
       for (GroupSpec& group : static_cast<MachineSpec*>(record)->groups) gpus.push_back(&group.gpu);
       return gpus;

@@ -19,7 +19,7 @@ Fields data_type_fields() {
     field.default_text = "0";
     field.none_or(1, 1e9);
     if (static_cast<DataType>(i) == DataType::fp16) {
-      field.doc = "dense tensor FLOP per SM per clock, of which attention reaches a share";
+      field.doc = "dense tensor FLOP per SM per clock; also the reference for the efficiency of attention";
       field.range(1e-6, 1e9).required();
     }
     field.store = [i](const Field& self, void* record, const Node& node, const std::string& path) {
@@ -35,33 +35,34 @@ Fields data_type_fields() {
 Record<GpuDatasheet> gpu_record() {
   using G = GpuDatasheet;
   Record<G::Sm> sm;
-  sm.add("count", &G::Sm::count, "streaming multiprocessors").range(1, 4096).required();
+  sm.add("count", &G::Sm::count, "number of streaming multiprocessors").range(1, 4096).required();
   sm.add("clock_mhz", &G::Sm::clock_mhz, "clock at which flop_per_clock gives the listed peak")
       .range(1e-6, 1e5)
       .required();
   sm.mapping("flop_per_clock", data_type_fields(), "dense tensor FLOP per SM per clock, by number format",
              [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; })
       .required();
-  sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2, per SM")
+  sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2 per SM")
       .range(1e-6, 1e6)
       .required()
       .inherited();
-  sm.add("epilogue_bytes_per_clock", &G::Sm::epilogue_bytes_per_clock, "result write-out, per SM")
+  sm.add("epilogue_bytes_per_clock", &G::Sm::epilogue_bytes_per_clock, "result write-out per SM")
       .range(1e-6, 1e6)
       .required()
       .inherited();
-  sm.add("burst_efficiency_ratio", &G::Sm::burst_efficiency_ratio, "tensor rate of short kernels, of the peak")
+  sm.add("burst_efficiency_ratio", &G::Sm::burst_efficiency_ratio, "share of the tensor peak that short kernels reach")
       .range(1e-6, 2)
       .inherited();
   sm.add("sustained_efficiency_ratio", &G::Sm::sustained_efficiency_ratio,
-         "tensor rate under the power limit, of the peak")
+         "share of the tensor peak under the power limit")
       .range(1e-6, 2)
       .inherited();
   sm.add("low_precision_sustained_ratio", &G::Sm::low_precision_sustained_ratio,
-         "the same for fp8, int8 and fp4; 0: as sustained_efficiency_ratio")
+         "share of the tensor peak under the power limit for fp8, int8 and fp4; 0: as sustained_efficiency_ratio")
       .none_or(1e-6, 2)
       .inherited();
-  sm.add("throttle_us", &G::Sm::throttle_us, "kernel time at which the power limit has half set in; 0: never")
+  sm.add("throttle_us", &G::Sm::throttle_us,
+         "kernel time at which half of the loss by the power limit is reached; 0: no loss in bursts")
       .range(0, kMostUs)
       .inherited();
   sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
@@ -71,10 +72,10 @@ Record<GpuDatasheet> gpu_record() {
   Record<G::L2> l2;
   l2.add("capacity_mib", &G::L2::capacity_mib, "L2 capacity").range(1e-6, 1e6).required();
   l2.add("working_ratio", &G::L2::working_ratio,
-         "of the capacity, that a working set may fill before parts of it are read again")
+         "share of the capacity that a working set may fill before parts are read again")
       .range(1e-6, 1)
       .inherited();
-  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth, per SM and clock")
+  l2.add("bytes_per_sm_clock", &G::L2::bytes_per_sm_clock, "L2 read bandwidth per SM and clock")
       .range(1e-6, 1e6)
       .required()
       .inherited();
@@ -89,7 +90,7 @@ Record<GpuDatasheet> gpu_record() {
   hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach")
       .range(1e-6, 1)
       .inherited();
-  hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "kernel size at half of stream_ratio")
+  hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "bytes of a kernel that reaches half of stream_ratio")
       .range(0, 1e6)
       .required()
       .inherited();
@@ -103,11 +104,15 @@ Record<GpuDatasheet> gpu_record() {
       .range(0, kMostUs)
       .required()
       .inherited();
-  kernel.add("stream_launch_us", &G::Kernel::stream_launch_us, "the same of kernels that the host puts into a stream")
+  kernel
+      .add("stream_launch_us", &G::Kernel::stream_launch_us,
+           "back-to-back cost of a kernel that the host puts into a stream")
       .range(0, kMostUs)
       .cite("te42kyfo/gpu-benches, gpu-small-kernels: 2.0 to 2.6 us")
       .inherited();
-  kernel.add("dynamic_scale_us", &G::Kernel::dynamic_scale_us, "finding a tensor's scale before it is quantised")
+  kernel
+      .add("dynamic_scale_us", &G::Kernel::dynamic_scale_us,
+           "time to find the scale of a tensor before it is quantised")
       .range(0, kMostUs)
       .cite("ai-dynamo/aiconfigurator, fp8 products of one row")
       .inherited();
@@ -122,18 +127,19 @@ Record<GpuDatasheet> gpu_record() {
   kernel.add("gemm_step_clocks", &G::Kernel::gemm_step_clocks, "least clocks of a step of a GEMM's main loop")
       .range(0, 1e6)
       .inherited();
-  kernel.add("overlap_exponent", &G::Kernel::overlap_exponent, "p-norm that joins tensor, L2 and memory time")
+  kernel
+      .add("overlap_exponent", &G::Kernel::overlap_exponent, "p of the p-norm that combines tensor, L2 and memory time")
       .range(1, 64)
       .inherited();
   kernel
       .add("attention_ratio", &G::Kernel::attention_ratio,
-           "efficiency of prefill attention, of products at the fp16 tensor peak in turn with exponentials")
+           "efficiency of prefill attention, relative to products at the fp16 tensor peak plus exposed exponentials")
       .range(1e-6, 2)
       .required()
       .inherited();
   kernel
       .add("attention_row_clocks", &G::Kernel::attention_row_clocks,
-           "clocks of a query row beside its keys, with heads of 128 numbers")
+           "fixed clocks of a query row, besides its keys, at head size 128")
       .range(0, 1e6)
       .required()
       .inherited();
@@ -153,84 +159,95 @@ Record<GpuDatasheet> gpu_record() {
       .inherited();
   kernel
       .add("decode_flight_kib", &G::Kernel::decode_flight_kib,
-           "on its way from memory for one thread block of decode attention")
+           "data in flight from memory per thread block of decode attention")
       .range(1e-6, 1e6)
       .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
       .inherited();
-  kernel.add("decode_split_us", &G::Kernel::decode_split_us, "joining one part of a split context")
+  kernel.add("decode_split_us", &G::Kernel::decode_split_us, "time to join one part of a split context")
       .range(0, kMostUs)
       .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
       .inherited();
 
   // p2pBandwidthLatencyTest of the A100: 2.7 us a copy of 4 B, 5.1 us by SMs, without the way there.
   Record<G::Copy> copy;
-  copy.add("engine_us", &G::Copy::engine_us, "start of a copy engine's copy")
+  copy.add("engine_us", &G::Copy::engine_us, "fixed cost of a copy by a copy engine")
       .range(0, kMostUs)
       .cite("p2pBandwidthLatencyTest, A100");
-  copy.add("kernel_us", &G::Copy::kernel_us, "start of a copy by SMs")
+  copy.add("kernel_us", &G::Copy::kernel_us, "fixed cost of a copy by SMs")
       .range(0, kMostUs)
       .cite("p2pBandwidthLatencyTest, A100");
 
   Record<G::Collective> collective;
   collective.add("channels", &G::Collective::channels, "CTAs of NCCL's largest kernels").range(1, 1024).required();
-  collective.add("launch_us", &G::Collective::launch_us, "NCCL kernel from a stream, in a loop, to its first action")
+  collective
+      .add("launch_us", &G::Collective::launch_us,
+           "launch of an NCCL kernel from a stream, in a loop, to its first action")
       .range(0, kMostUs)
       .required();
-  collective.add("wide_launch_us", &G::Collective::wide_launch_us, "more of it when channels have all their threads")
+  collective
+      .add("wide_launch_us", &G::Collective::wide_launch_us, "added to launch_us when channels have all their threads")
       .range(0, kMostUs)
       .required();
-  collective.add("graph_launch_us", &G::Collective::graph_launch_us, "a collective kernel inside a CUDA graph")
+  collective
+      .add("graph_launch_us", &G::Collective::graph_launch_us, "launch of a collective kernel inside a CUDA graph")
       .range(0, kMostUs)
       .required();
-  collective.add("p2p_launch_us", &G::Collective::p2p_launch_us, "more for grouped sends and receives")
+  collective.add("p2p_launch_us", &G::Collective::p2p_launch_us, "added to a launch for grouped sends and receives")
       .range(0, kMostUs)
       .required();
-  collective.add("ll_step_ns", &G::Collective::ll_step_ns, "LL: an action of a channel with few threads")
+  collective.add("ll_step_ns", &G::Collective::ll_step_ns, "LL: time of an action of a channel with few threads")
       .range(0, kMostNs)
       .required();
-  collective.add("ll_wide_step_ns", &G::Collective::ll_wide_step_ns, "more of it with all threads")
+  collective.add("ll_wide_step_ns", &G::Collective::ll_wide_step_ns, "added to ll_step_ns with all threads")
       .range(0, kMostNs)
       .required();
-  collective.add("ll_line_ns", &G::Collective::ll_line_ns, "LL: each further line of 8 B per thread")
+  collective.add("ll_line_ns", &G::Collective::ll_line_ns, "LL: time of each further line of 8 B per thread")
       .range(0, kMostNs)
       .required();
-  collective.add("ll128_step_ns", &G::Collective::ll128_step_ns, "LL128: an action").range(0, kMostNs).required();
-  collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload of one channel")
+  collective.add("ll128_step_ns", &G::Collective::ll128_step_ns, "LL128: time of an action")
+      .range(0, kMostNs)
+      .required();
+  collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload rate of one channel")
       .range(1e-6, kMostRate)
       .required();
-  collective.add("simple_step_ns", &G::Collective::simple_step_ns, "Simple: a slice").range(0, kMostNs).required();
-  collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload of one channel")
+  collective.add("simple_step_ns", &G::Collective::simple_step_ns, "Simple: time of an action (one slice)")
+      .range(0, kMostNs)
+      .required();
+  collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload rate of one channel")
       .range(1e-6, kMostRate)
       .required();
-  collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload of one channel")
+  collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload rate of one channel")
       .range(1e-6, kMostRate)
       .required();
   collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
-  collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: an action").range(0, kMostNs);
+  collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: time of an action")
+      .range(0, kMostNs);
   collective
       .add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s,
-           "in-switch kernels: payload of one channel, per role; 0: none")
+           "in-switch kernels: payload rate of one channel, per role; 0: none")
       .none_or(kLeastRate, kMostRate);
   collective
       .add("custom_step_ns", &G::Collective::custom_step_ns,
-           "serving engines' one-shot all-reduce: an action (two-shot: simple_step_ns)")
+           "one-shot all-reduce of serving engines: time of an action (two-shot: simple_step_ns)")
       .range(0, kMostNs)
       .required();
-  collective.add("custom_gb_per_s", &G::Collective::custom_gb_per_s, "what all its CTAs store, or read and sum")
+  collective
+      .add("custom_gb_per_s", &G::Collective::custom_gb_per_s,
+           "all-reduce of serving engines: rate at which all CTAs together store, or read and sum")
       .range(1e-6, kMostRate)
       .required();
-  collective.add("eager_us", &G::Collective::eager_us, "a framework's call outside a graph")
+  collective.add("eager_us", &G::Collective::eager_us, "time of a framework call outside a graph")
       .range(0, kMostUs)
       .required();
 
   Record<G::NvLink> nvlink;
   nvlink.add("generation", &G::NvLink::generation, "NVLink generation; 0: none").range(0, 16);
-  nvlink.add("links", &G::NvLink::links, "links of the GPU").range(0, 64);
-  nvlink.add("gb_per_s", &G::NvLink::gb_per_s, "per link and direction; 0: none").none_or(kLeastRate, kMostRate);
-  nvlink.add("bridge", &G::NvLink::bridge, "the links join this card and the one beside it, and reach no switch");
+  nvlink.add("links", &G::NvLink::links, "number of links of the GPU").range(0, 64);
+  nvlink.add("gb_per_s", &G::NvLink::gb_per_s, "rate per link and direction; 0: none").none_or(kLeastRate, kMostRate);
+  nvlink.add("bridge", &G::NvLink::bridge, "the links join this card and its neighbour; they lead to no switch");
 
   Record<G::C2c> c2c;
-  c2c.add("gb_per_s", &G::C2c::gb_per_s, "NVLink-C2C to the CPU beside it, one direction; 0: none")
+  c2c.add("gb_per_s", &G::C2c::gb_per_s, "rate of NVLink-C2C to the GPU's CPU, one direction; 0: none")
       .none_or(kLeastRate, kMostRate);
 
   Record<G::Pcie> pcie;
@@ -238,10 +255,10 @@ Record<GpuDatasheet> gpu_record() {
   pcie.add("lanes", &G::Pcie::lanes, "PCIe lanes").range(1, 32);
   pcie.add(
       "p2p", &G::Pcie::p2p,
-      "peers of its server reach its memory; without, their bytes bounce off host memory (but over an NVLink bridge)");
+      "peers of the server reach this memory; false: their bytes bounce off host memory, except over an NVLink bridge");
 
   Record<G> r;
-  r.nested("sm", &G::sm, sm, "streaming multiprocessors").required();
+  r.nested("sm", &G::sm, sm, "number of streaming multiprocessors").required();
   r.nested("l2", &G::l2, l2, "second-level cache").required();
   r.nested("hbm", &G::hbm, hbm, "device memory").required();
   r.nested("kernel", &G::kernel, kernel, "fitted kernel constants").required();

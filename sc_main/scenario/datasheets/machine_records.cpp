@@ -16,8 +16,8 @@ constexpr double kMostHeaders = 65536;
 Record<LinkDatasheet> link_record() {
   Record<LinkDatasheet> r;
   r.add("gb_per_s", &LinkDatasheet::gb_per_s, "line rate of one direction after encoding").above(0, kMostRate);
-  r.add("latency_ns", &LinkDatasheet::latency_ns, "wire and PHY, one way").range(0, kMostNs);
-  r.add("buffer_bytes", &LinkDatasheet::buffer_bytes, "receive buffer per virtual channel; 0: ample")
+  r.add("latency_ns", &LinkDatasheet::latency_ns, "latency of wire and PHY, one direction").range(0, kMostNs);
+  r.add("buffer_bytes", &LinkDatasheet::buffer_bytes, "receive buffer per virtual channel; 0: unlimited")
       .none_or(1, kMostBytes);
   return r;
 }
@@ -26,19 +26,19 @@ Record<LinkDatasheet> link_record() {
 Record<LinkDatasheet> pcie_link_record() {
   Record<LinkDatasheet> r = link_record();
   r.add("posted_headers", &LinkDatasheet::posted_headers,
-        "write packets that a receiver takes per virtual channel; 0: ample")
+        "header credits for writes, per virtual channel; 0: unlimited")
       .none_or(1, kMostHeaders);
-  r.add("non_posted_headers", &LinkDatasheet::non_posted_headers, "read requests that it takes; 0: ample")
+  r.add("non_posted_headers", &LinkDatasheet::non_posted_headers, "header credits for read requests; 0: unlimited")
       .none_or(1, kMostHeaders);
   r.add("completion_headers", &LinkDatasheet::completion_headers,
-        "completions that a switch or root port takes; 0: ample")
+        "header credits for completions at a switch or root port; 0: unlimited")
       .none_or(1, kMostHeaders);
   return r;
 }
 
 Record<PcieCredits> pcie_credits_record() {
   Record<PcieCredits> r;
-  r.add("unit_bytes", &PcieCredits::unit_bytes, "of a data credit").range(1, 4096).required();
+  r.add("unit_bytes", &PcieCredits::unit_bytes, "bytes of a data credit").range(1, 4096).required();
   const auto headers = [&](const char* key, double PcieCredits::*field, const char* what) {
     r.add(key, field, what).above(0, kMostHeaders).required();
   };
@@ -65,13 +65,13 @@ Record<PcieProtocol> pcie_record() {
   r.add("gen6_lane_gb_per_s", &PcieProtocol::gen6_lane_gb_per_s, "rate of one Gen6 lane")
       .above(0, kMostRate)
       .required();
-  r.add("write_overhead_bytes", &PcieProtocol::write_overhead_bytes, "of a memory write packet")
+  r.add("write_overhead_bytes", &PcieProtocol::write_overhead_bytes, "overhead of a memory write packet")
       .range(0, 4096)
       .required();
-  r.add("read_request_bytes", &PcieProtocol::read_request_bytes, "a memory read request packet")
+  r.add("read_request_bytes", &PcieProtocol::read_request_bytes, "size of a memory read request packet")
       .range(1, 4096)
       .required();
-  r.add("completion_overhead_bytes", &PcieProtocol::completion_overhead_bytes, "of a read completion packet")
+  r.add("completion_overhead_bytes", &PcieProtocol::completion_overhead_bytes, "overhead of a read completion packet")
       .range(0, 4096)
       .required();
   r.add("max_payload_bytes", &PcieProtocol::max_payload_bytes, "payload per packet (MPS)").range(64, 4096).required();
@@ -84,16 +84,14 @@ Record<PcieProtocol> pcie_record() {
   r.add("gpu_read_request_bytes", &PcieProtocol::gpu_read_request_bytes, "payload per read request of a GPU (MRRS)")
       .range(64, 4096)
       .required();
-  r.add("gpu_read_tags", &PcieProtocol::gpu_read_tags, "read requests that a GPU has under way")
-      .range(1, 65536)
-      .required();
+  r.add("gpu_read_tags", &PcieProtocol::gpu_read_tags, "outstanding read requests of a GPU").range(1, 65536).required();
   r.add("host_completion_bytes", &PcieProtocol::host_completion_bytes, "payload per completion of a root complex")
       .range(64, 4096)
       .required();
-  r.add("dllp_interval_bytes", &PcieProtocol::dllp_interval_bytes, "wire bytes per Ack and UpdateFC")
+  r.add("dllp_interval_bytes", &PcieProtocol::dllp_interval_bytes, "wire bytes per pair of Ack and UpdateFC")
       .range(1, kMostBytes)
       .required();
-  r.add("dllp_bytes", &PcieProtocol::dllp_bytes, "what an Ack and an UpdateFC take on the reverse direction")
+  r.add("dllp_bytes", &PcieProtocol::dllp_bytes, "bytes of an Ack and an UpdateFC in the reverse direction")
       .range(0, 4096)
       .required();
   return r;
@@ -101,17 +99,17 @@ Record<PcieProtocol> pcie_record() {
 
 Record<NvLinkProtocol> nvlink_record() {
   Record<NvLinkProtocol> r;
-  r.add("flit_bytes", &NvLinkProtocol::flit_bytes, "one flit").range(1, 4096).required();
+  r.add("flit_bytes", &NvLinkProtocol::flit_bytes, "size of a flit").range(1, 4096).required();
   r.add("header_flits", &NvLinkProtocol::header_flits, "header flits per packet with data").range(0, 16).required();
-  r.add("request_flits", &NvLinkProtocol::request_flits, "a read request").range(0, 16).required();
-  r.add("response_flits", &NvLinkProtocol::response_flits, "write acknowledgement, on the reverse direction")
+  r.add("request_flits", &NvLinkProtocol::request_flits, "flits per read request").range(0, 16).required();
+  r.add("response_flits", &NvLinkProtocol::response_flits, "flits per write response, in the reverse direction")
       .range(0, 16)
       .required();
-  r.add("writes_per_response", &NvLinkProtocol::writes_per_response, "written packets that share an acknowledgement")
+  r.add("writes_per_response", &NvLinkProtocol::writes_per_response, "write packets that share a response")
       .range(1, 4096)
       .required();
   r.add("flits_per_link_flit", &NvLinkProtocol::flits_per_link_flit,
-        "packet flits per flit of the data link layer; 0: it takes none")
+        "packet flits per flit of the data link layer; 0: that layer uses none")
       .range(0, 4096)
       .required();
   r.add("sm_store_payload_bytes", &NvLinkProtocol::sm_store_payload_bytes, "payload per packet of SM stores")
@@ -120,17 +118,18 @@ Record<NvLinkProtocol> nvlink_record() {
   r.add("copy_engine_payload_bytes", &NvLinkProtocol::copy_engine_payload_bytes, "payload per packet of copy engines")
       .range(1, 4096)
       .required();
-  r.add("sm_request_bytes", &NvLinkProtocol::sm_request_bytes, "read by one request of an SM")
+  r.add("sm_request_bytes", &NvLinkProtocol::sm_request_bytes, "bytes that one request of an SM reads")
       .range(1, 65536)
       .required();
-  r.add("copy_engine_request_bytes", &NvLinkProtocol::copy_engine_request_bytes, "read by one request of a copy engine")
+  r.add("copy_engine_request_bytes", &NvLinkProtocol::copy_engine_request_bytes,
+        "bytes that one request of a copy engine reads")
       .range(1, 65536)
       .required();
-  r.add("read_payload_bytes", &NvLinkProtocol::read_payload_bytes, "payload per packet of data read")
+  r.add("read_payload_bytes", &NvLinkProtocol::read_payload_bytes, "payload per packet of read data")
       .range(1, 4096)
       .required();
   r.add("reduced_payload_bytes", &NvLinkProtocol::reduced_payload_bytes,
-        "payload per packet of an in-switch reduction's operands and result")
+        "payload per packet of operands or result of an in-switch reduction")
       .range(1, 4096)
       .required();
   r.add("interleave_bytes", &NvLinkProtocol::interleave_bytes, "address granule of the stripes over planes")
@@ -142,7 +141,7 @@ Record<NvLinkProtocol> nvlink_record() {
 Record<C2cProtocol> c2c_record() {
   Record<C2cProtocol> r;
   r.add("line_bytes", &C2cProtocol::line_bytes, "payload per packet: a cache line").range(1, 4096).required();
-  r.add("overhead_bytes", &C2cProtocol::overhead_bytes, "of a line, and of a request for one")
+  r.add("overhead_bytes", &C2cProtocol::overhead_bytes, "overhead of a line, and of a request for a line")
       .range(0, 4096)
       .required();
   return r;
@@ -164,7 +163,7 @@ Record<PcieSwitchDatasheet> pcie_switch_record() {
   Record<PcieSwitchDatasheet> r;
   r.add("hop_ns", &PcieSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
   r.add("generation", &PcieSwitchDatasheet::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
-  r.add("buffer_bytes", &PcieSwitchDatasheet::buffer_bytes, "per input port and virtual channel")
+  r.add("buffer_bytes", &PcieSwitchDatasheet::buffer_bytes, "buffer per input port and virtual channel")
       .range(1, kMostBytes)
       .required();
   return r;
@@ -173,11 +172,13 @@ Record<PcieSwitchDatasheet> pcie_switch_record() {
 Record<RootComplexDatasheet> root_complex_record() {
   Record<RootComplexDatasheet> r;
   r.add("generation", &RootComplexDatasheet::generation, "PCIe generation").range(kOldestPcie, kNewestPcie).required();
-  r.add("hop_ns", &RootComplexDatasheet::hop_ns, "peer-to-peer through the root complex").range(0, kMostNs).required();
+  r.add("hop_ns", &RootComplexDatasheet::hop_ns, "latency of peer-to-peer traffic through the root complex")
+      .range(0, kMostNs)
+      .required();
   r.add("far_peer_gb_per_s", &RootComplexDatasheet::far_peer_gb_per_s,
-        "what two GPUs below different sockets write to each other over PCIe, both ways together; 0: no limit")
+        "limit for PCIe writes between two GPUs below different sockets, sum of both directions; 0: no limit")
       .none_or(kLeastRate, kMostRate);
-  r.add("buffer_bytes", &RootComplexDatasheet::buffer_bytes, "per input port and virtual channel")
+  r.add("buffer_bytes", &RootComplexDatasheet::buffer_bytes, "buffer per input port and virtual channel")
       .range(1, kMostBytes)
       .required();
   return r;
@@ -186,35 +187,40 @@ Record<RootComplexDatasheet> root_complex_record() {
 Record<NvSwitchDatasheet> nvswitch_record() {
   Record<NvSwitchDatasheet> r;
   r.add("hop_ns", &NvSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
-  r.add("buffer_bytes", &NvSwitchDatasheet::buffer_bytes, "per link and virtual channel")
+  r.add("buffer_bytes", &NvSwitchDatasheet::buffer_bytes, "buffer per link and virtual channel")
       .range(1, kMostBytes)
       .required();
   r.add("reduction_slots", &NvSwitchDatasheet::reduction_slots,
-        "in-switch results under way per link; 0: it neither reduces nor multicasts")
+        "in-switch reductions in progress per link; 0: the switch neither reduces nor multicasts")
       .none_or(1, 1e6);
-  r.add("reduction_slot_bytes", &NvSwitchDatasheet::reduction_slot_bytes, "of one result").none_or(1, kMostBytes);
-  r.add("reduction_gb_per_s", &NvSwitchDatasheet::reduction_gb_per_s, "results per link; 0: as fast as the link")
+  r.add("reduction_slot_bytes", &NvSwitchDatasheet::reduction_slot_bytes, "size of one reduction result")
+      .none_or(1, kMostBytes);
+  r.add("reduction_gb_per_s", &NvSwitchDatasheet::reduction_gb_per_s,
+        "rate of reduction results per link; 0: as fast as the link")
       .none_or(kLeastRate, kMostRate);
   return r;
 }
 
 Record<HostMemoryDatasheet> host_memory_record() {
   Record<HostMemoryDatasheet> r;
-  r.add("gb_per_s", &HostMemoryDatasheet::gb_per_s, "DRAM of a socket, one direction").above(0, kMostRate).required();
-  r.add("read_latency_ns", &HostMemoryDatasheet::read_latency_ns, "read request to completion")
+  r.add("gb_per_s", &HostMemoryDatasheet::gb_per_s, "rate of a socket's DRAM, one direction")
+      .above(0, kMostRate)
+      .required();
+  r.add("read_latency_ns", &HostMemoryDatasheet::read_latency_ns, "latency from read request to completion")
       .range(0, kMostNs)
       .required();
-  r.add("buffer_bytes", &HostMemoryDatasheet::buffer_bytes, "of writes, per virtual channel")
+  r.add("buffer_bytes", &HostMemoryDatasheet::buffer_bytes, "buffer for writes, per virtual channel")
       .range(1, kMostBytes)
       .required();
-  r.add("bounce_chunk_bytes", &HostMemoryDatasheet::bounce_chunk_bytes, "chunk of a staging buffer between two GPUs")
+  r.add("bounce_chunk_bytes", &HostMemoryDatasheet::bounce_chunk_bytes,
+        "chunk size of the staging buffer between two GPUs")
       .range(64, kMostBytes)
       .required();
   r.add("bounce_start_us", &HostMemoryDatasheet::bounce_start_us,
-        "start of each chunk's copy in, and out, where copy engines stage between GPUs without peer access")
+        "time to start each chunk's copy, in and out, when copy engines move data between GPUs without peer access")
       .range(0, 1000)
       .required();
-  r.add("bounce_chunks", &HostMemoryDatasheet::bounce_chunks, "chunks that a staging buffer holds")
+  r.add("bounce_chunks", &HostMemoryDatasheet::bounce_chunks, "number of chunks in a staging buffer")
       .range(1, 65536)
       .required();
   return r;
@@ -222,23 +228,25 @@ Record<HostMemoryDatasheet> host_memory_record() {
 
 Record<NicDatasheet> nic_record() {
   Record<NicDatasheet> r;
-  r.add("gb_per_s", &NicDatasheet::gb_per_s, "network port, one direction").above(0, kMostRate).required();
+  r.add("gb_per_s", &NicDatasheet::gb_per_s, "rate of the network port, one direction").above(0, kMostRate).required();
   r.add("pcie_generation", &NicDatasheet::pcie_generation, "PCIe generation")
       .range(kOldestPcie, kNewestPcie)
       .required();
   r.add("pcie_lanes", &NicDatasheet::pcie_lanes, "PCIe lanes").range(1, 32);
-  r.add("post_ns", &NicDatasheet::post_ns, "one host thread's time to post a work request")
+  r.add("post_ns", &NicDatasheet::post_ns, "time of a host thread to post a work request")
       .range(0, kMostNs)
       .cite("perftest, ConnectX-6: 2.6 million writes a second");
-  r.add("inline_bytes", &NicDatasheet::inline_bytes, "a host's work request carries the data up to so many")
+  r.add("inline_bytes", &NicDatasheet::inline_bytes, "largest message whose data is part of the host's work request")
       .range(0, 4096)
       .cite("linux-rdma/perftest: of a write's latency");
-  r.add("doorbell_ns", &NicDatasheet::doorbell_ns, "work request to first read request").range(0, kMostNs).required();
-  r.add("transmit_ns", &NicDatasheet::transmit_ns, "transmit pipeline").range(0, kMostNs).required();
-  r.add("receive_ns", &NicDatasheet::receive_ns, "receive pipeline").range(0, kMostNs).required();
+  r.add("doorbell_ns", &NicDatasheet::doorbell_ns, "time from work request to first read request")
+      .range(0, kMostNs)
+      .required();
+  r.add("transmit_ns", &NicDatasheet::transmit_ns, "latency of the transmit pipeline").range(0, kMostNs).required();
+  r.add("receive_ns", &NicDatasheet::receive_ns, "latency of the receive pipeline").range(0, kMostNs).required();
   r.add("read_tags", &NicDatasheet::read_tags, "outstanding PCIe read requests").range(1, 4096).required();
   r.add("buffer_bytes", &NicDatasheet::buffer_bytes,
-        "read data waiting for the network; receive buffer per virtual lane")
+        "buffer for read data that waits for the network; receive buffer per virtual lane")
       .range(1, kMostBytes)
       .required();
   return r;
@@ -246,10 +254,10 @@ Record<NicDatasheet> nic_record() {
 
 Record<IbSwitchDatasheet> ib_switch_record() {
   Record<IbSwitchDatasheet> r;
-  r.add("gb_per_s", &IbSwitchDatasheet::gb_per_s, "one port, one direction").above(0, kMostRate).required();
-  r.add("ports", &IbSwitchDatasheet::ports, "ports").range(2, 4096).required();
+  r.add("gb_per_s", &IbSwitchDatasheet::gb_per_s, "rate of a port, one direction").above(0, kMostRate).required();
+  r.add("number of ports", &IbSwitchDatasheet::ports, "number of ports").range(2, 4096).required();
   r.add("hop_ns", &IbSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
-  r.add("buffer_bytes", &IbSwitchDatasheet::buffer_bytes, "per input port and virtual lane")
+  r.add("buffer_bytes", &IbSwitchDatasheet::buffer_bytes, "buffer per input port and virtual lane")
       .range(1, kMostBytes)
       .required();
   return r;
@@ -258,13 +266,13 @@ Record<IbSwitchDatasheet> ib_switch_record() {
 Record<BoardDatasheet> board_record() {
   Record<BoardDatasheet> r;
   r.add("gpus", &BoardDatasheet::gpus, "GPUs per server").range(1, 128).required();
-  r.add("trays", &BoardDatasheet::trays, "parts of a server at which PCIe ends").range(1, 64);
+  r.add("trays", &BoardDatasheet::trays, "parts of a server that PCIe and socket links do not leave").range(1, 64);
   r.add("sockets", &BoardDatasheet::sockets, "CPU sockets per server").range(1, 128);
   r.add("pcie_switches", &BoardDatasheet::pcie_switches,
-        "PCIe switches per server; 0: GPUs and NICs hang at the sockets")
+        "PCIe switches per server; 0: GPUs and NICs connect to the sockets")
       .range(0, 16);
-  r.add("c2c", &BoardDatasheet::c2c, "GPUs meet their socket over NVLink-C2C");
-  r.add("amd", &BoardDatasheet::amd, "CPUs are AMD's, between which NCCL plans with less");
+  r.add("c2c", &BoardDatasheet::c2c, "GPUs connect to their socket over NVLink-C2C");
+  r.add("amd", &BoardDatasheet::amd, "the CPUs are from AMD; NCCL plans with a lower rate between them");
   r.add("nics", &BoardDatasheet::nics, "NICs per server, spread evenly over its PCIe switches or sockets")
       .range(1, kMostNics)
       .required();

@@ -20,27 +20,29 @@ Record<CollectiveSection> collective_record() {
   Record<CollectiveSection> r;
   r.choice("op", &CollectiveSection::operation,
            {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"},
-           "the operation, as nccl-tests has it")
+           "the operation, as in nccl-tests")
       .required();
-  add_ranks(r, "how many GPUs take part, the first of the machine; or which, counted over all groups in order");
+  add_ranks(r,
+            "number of GPUs that take part, from the first one; or a list of GPUs, counted over all groups in order");
   add_sizes(r);
-  r.choice("dtype", &CollectiveSection::dtype, words_of(kElementTypeNames), "of the elements that are counted");
+  r.choice("dtype", &CollectiveSection::dtype, words_of(kElementTypeNames), "number format of the elements");
   r.choice("library", &CollectiveSection::library, {"nccl", "vllm", "sglang", "trtllm"},
-           "whose rules choose: NCCL's tuner, or the custom all-reduce of a serving engine");
+           "library that chooses algorithm and protocol: NCCL's tuner, or a serving engine with its custom all-reduce");
   r.choice_or("algorithm", "auto", &CollectiveSection::algorithm,
               {"ring", "tree", "nvls", "nvls_tree", "one_shot", "two_shot", "hierarchical", "direct", "pxn"},
-              "auto: the library's choice");
+              "algorithm; auto: the library chooses");
   r.choice_or("protocol", "auto", &CollectiveSection::protocol, {"simple", "ll", "ll128"},
-              "auto: the library's choice");
-  r.add("root", &CollectiveSection::root, "the rank that a broadcast starts from").range(0, kMostGpus - 1);
+              "NCCL protocol; auto: the library chooses");
+  r.add("root", &CollectiveSection::root, "rank from which a broadcast starts").range(0, kMostGpus - 1);
   r.add("both_directions", &CollectiveSection::both_directions,
-        "of a forced ring, every other channel runs the other way round");
-  r.add("in_graph", &CollectiveSection::in_graph, "launched from a CUDA graph, not one by one from the host");
+        "with algorithm: ring, every second channel runs in the opposite direction");
+  r.add("in_graph", &CollectiveSection::in_graph,
+        "collectives are launched from a CUDA graph, not one by one from the host");
   r.add("iterations", &CollectiveSection::iterations,
-        "of each size, back to back; the model repeats itself, so one says all")
+        "repetitions of each size, back to back; all repetitions take the same time, so 1 is enough")
       .range(1, kMostIterations);
   r.custom(
-       "skew_us", "how much later than the first each rank begins every size, by rank", "list of numbers",
+       "skew_us", "delay of each rank at the start of every size, relative to the first rank", "list of numbers",
        [] {
          return list_schema({{"type", "number"}, {"minimum", 0}, {"maximum", kLongestRunSeconds * 1e6}});
        },
@@ -65,9 +67,9 @@ CollectiveBenchSpec resolve(const CollectiveSection& written, const Setting& set
   if (spec.root != 0 && spec.operation != collective::Operation::broadcast)
     refuse_workload(source, "root", "needs workload.op: broadcast");
   if (spec.root >= spec.gpus.size())
-    refuse_workload(
-        source, "root",
-        std::to_string(spec.root) + " is no rank; " + std::to_string(spec.gpus.size()) + " take part, numbered from 0");
+    refuse_workload(source, "root",
+                    std::to_string(spec.root) + " is not a rank; there are " + std::to_string(spec.gpus.size()) +
+                        " ranks, numbered from 0");
   if (spec.both_directions && spec.algorithm != collective::Algorithm::ring)
     refuse_workload(source, "both_directions", "needs workload.algorithm: ring");
   if (!spec.skew.empty() && spec.skew.size() != spec.gpus.size())

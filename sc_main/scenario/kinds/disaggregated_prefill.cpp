@@ -25,32 +25,32 @@ Record<PrefillSection> prefill_record() {
   Record<PrefillSection> decode = mapping_record(&PrefillSection::decode_mapping, true);
   decode
       .number_or("steps", "trace", &PrefillSection::steps,
-                 "decode steps of every request, whatever its output_tokens say; trace: output_tokens - 1 of each")
+                 "decode steps of every request, independent of its output_tokens; trace: output_tokens - 1")
       .range(0, kMostTokens - 1)
-      .fallback("trace where requests give output_tokens, else " + std::to_string(kDefaultSteps));
-  decode.add("max_batch", &PrefillSection::max_batch, "requests that decode together").range(1, 65536);
+      .fallback("trace if requests have output_tokens, else " + std::to_string(kDefaultSteps));
+  decode.add("max_batch", &PrefillSection::max_batch, "largest number of requests in a decode batch").range(1, 65536);
 
   Record<PrefillSection> r;
   r.variants("requests", &PrefillSection::written_requests, request_forms(),
-             "the prompts: a count of equal ones, a list, or a trace")
+             "the requests: a count of equal requests, a list, or a trace")
       .required();
   r.add("chunk_tokens", &PrefillSection::chunk_tokens, "tokens per prefill chunk").range(1, kMostTokens);
-  r.add("memory_limit_ratio", &PrefillSection::memory_limit_ratio, "share of GPU memory that may be used").above(0, 1);
-  r.custom("placement", "GPU of each rank p*tp+t within its group; a list alone is prefill's",
-           "auto, a list of integers, or {prefill, decode} of these", placement_schema,
+  r.add("memory_limit_ratio", &PrefillSection::memory_limit_ratio, "largest usable share of GPU memory").above(0, 1);
+  r.custom("placement", "GPU of each rank p*tp+t within its group; a list without a key is for prefill",
+           "auto, a list of integers, or {prefill, decode} with such values", placement_schema,
            [](PrefillSection& section, const Node& node, const std::string& path) {
              read_placement(section.placement, node, path);
            })
       .fallback("auto: rank r on GPU r");
-  r.choice(
-      "nic_rule", &PrefillSection::nic_rule, {"modulo", "nearest"},
-      "NIC of a rank's handoff: (p*tp+t) mod the NICs of its server (or tray), numbered PCIe switch by PCIe switch; or "
-      "one at its GPU's switch");
+  r.choice("nic_rule", &PrefillSection::nic_rule, {"modulo", "nearest"},
+           "NIC of a rank's handoff. modulo: (p*tp+t) mod the NICs of its server (or tray), numbered by PCIe switch; "
+           "nearest: a NIC at the PCIe switch of its GPU");
   r.choice("handoff", &PrefillSection::handoff, {"per_layer", "per_chunk", "at_end"},
-           "when KV cache leaves for the decode group");
-  r.choice("pp_send", &PrefillSection::pp_send, {"shard", "full"},
-           "what a rank sends to the next stage: its 1/tp, gathered there, or the whole activation");
-  r.nested("host", &PrefillSection::written_host, host_record(), "host software of each group's engine");
+           "when KV cache is sent to the decode group");
+  r.choice(
+      "pp_send", &PrefillSection::pp_send, {"shard", "full"},
+      "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole activation");
+  r.nested("host", &PrefillSection::written_host, host_record(), "host software of the serving engine of each group");
   r.group("prefill", mapping_record(&PrefillSection::prefill_mapping, false),
           "how the model is split over the prefill group")
       .required();

@@ -9,18 +9,20 @@ Record<HostSection> host_record() {
   r.word("preset", &HostSection::preset, shipped_datasheets("hosts"),
          "constants of an engine's host software, from platforms/datasheets/hosts");
   r.add("async", &HostSection::async,
-        "a step is prepared while the one before runs: it takes the longer of host and GPU, else their sum")
-      .fallback("the preset's");
+        "the host prepares a step while the previous step runs: a step takes the longer of host and GPU time, else "
+        "their sum")
+      .fallback("from the preset");
   const auto us = [&](const char* key, std::optional<double> HostSection::*member, const char* doc) {
-    r.add(key, member, doc).range(0, kLongestHostUs).fallback("the preset's");
+    r.add(key, member, doc).range(0, kLongestHostUs).fallback("from the preset");
   };
-  us("step_us", &HostSection::step_us, "to prepare a step: scheduler, inputs, sampling");
-  us("sequence_us", &HostSection::sequence_us, "the same, more for each sequence of the step");
+  us("step_us", &HostSection::step_us, "time to prepare a step: scheduler, inputs, sampling");
+  us("sequence_us", &HostSection::sequence_us, "additional time to prepare a step, per sequence");
   us("layer_us", &HostSection::layer_us,
-     "to launch a layer where kernels are launched one by one: prefill, and decode batches beyond 512");
-  us("request_us", &HostSection::request_us, "from a request's arrival until it is queued: API server, tokenizer");
+     "time to launch a layer if kernels are launched one by one: prefill, and decode batches above 512");
+  us("request_us", &HostSection::request_us,
+     "time from the arrival of a request until it is queued: API server, tokenizer");
   us("token_us", &HostSection::token_us,
-     "from the step that makes a token until the client has it: detokenizer, streaming");
+     "time from the end of a step until the client has the token: detokenizer, streaming");
   return r;
 }
 

@@ -75,43 +75,46 @@ Record<KernelItem> item_record() {
   Record<Item> r;
   r.choice("op", of_each(&KernelSpec::op), words_of(kKernelOpNames), "the operation").required();
   add_words(r, "launch", &Item::launch, words_of(kKernelLaunchNames),
-            "who starts it: a CUDA graph, a stream that the host keeps filled, a framework call after call, or one "
-            "that is waited for")
+            "how the kernel is started. graph: a CUDA graph; stream: a stream that the host keeps filled; host: a "
+            "framework call per kernel; synchronous: a framework that waits for each kernel")
       .fallback(name_of(otherwise.launch));
-  add_words(r, "dtype", &Item::dtype, types, "of operands and elements; quantize: to it, dequantize: from it")
+  add_words(r, "dtype", &Item::dtype, types,
+            "number format of operands and elements; quantize: of the result, dequantize: of the operand")
       .fallback(std::string(name_of(otherwise.dtype)));
-  add_numbers(r, "m", &Item::m, 1, kMostElements, "gemm: rows of the result, the tokens");
+  add_numbers(r, "m", &Item::m, 1, kMostElements, "gemm: rows of the result (tokens)");
   add_numbers(r, "n", &Item::n, 1, kMostElements, "gemm: columns of the result");
-  add_numbers(r, "k", &Item::k, 1, kMostElements, "gemm: what is summed over");
-  add_numbers(r, "groups", &Item::groups, 1, 1 << 20, "gemm: equal products in one launch, experts or a batch")
+  add_numbers(r, "k", &Item::k, 1, kMostElements, "gemm: inner dimension");
+  add_numbers(r, "groups", &Item::groups, 1, 1 << 20,
+              "gemm: number of equal products in one launch (experts, or a batch)")
       .fallback(std::to_string(otherwise.groups));
-  add_words(r, "result_dtype", &Item::result_dtype, types, "gemm: of the result")
+  add_words(r, "result_dtype", &Item::result_dtype, types, "gemm: number format of the result")
       .fallback("dtype, but not below 16 bits");
-  add_numbers(
-      r, "weight_copies", &Item::weight_copies, 0, 1 << 20,
-      "gemm: weights that take turns, kernel after kernel, and stay in L2 as far as they fit; 0: always gone from it")
+  add_numbers(r, "weight_copies", &Item::weight_copies, 0, 1 << 20,
+              "gemm: number of weight matrices that kernels use in turn; they stay in L2 if they fit; 0: weights are "
+              "never in L2")
       .fallback(std::to_string(otherwise.weight_copies));
-  r.add("split_k", of_each(&KernelSpec::split_k), "gemm: K may be cut into parts for SMs that would idle");
-  r.add("steady", of_each(&KernelSpec::steady), "gemm: on a GPU that has long been at its power limit, not a burst");
+  r.add("split_k", of_each(&KernelSpec::split_k), "gemm: K may be split to use idle SMs");
+  r.add("steady", of_each(&KernelSpec::steady), "gemm: the GPU has been at its power limit for long; false: a burst");
   add_numbers(r, "heads", &Item::heads, 1, 65536, "attention, rotary: query heads");
   add_numbers(r, "kv_heads", &Item::kv_heads, 1, 65536, "attention, rotary: KV heads").fallback("as heads");
-  add_numbers(r, "head_dim", &Item::head_dim, 1, 65536, "attention, rotary: of a head");
-  add_numbers(r, "value_dim", &Item::value_dim, 1, 65536, "attention: of a value vector").fallback("head_dim");
+  add_numbers(r, "head_dim", &Item::head_dim, 1, 65536, "attention, rotary: size of a head");
+  add_numbers(r, "value_dim", &Item::value_dim, 1, 65536, "attention: size of a value vector").fallback("head_dim");
   r.add("latent", within(of_each(&KernelSpec::heads), &AttentionHeads::latent),
         "attention: values are the first value_dim numbers of the keys (MLA)");
-  add_words(r, "kv_dtype", &Item::kv_dtype, types, "attention, rotary: of the KV cache").fallback("dtype");
-  r.add("causal", of_each(&KernelSpec::causal), "attention_prefill, attention_backward: no token sees later ones");
+  add_words(r, "kv_dtype", &Item::kv_dtype, types, "attention, rotary: number format of the KV cache")
+      .fallback("dtype");
+  r.add("causal", of_each(&KernelSpec::causal),
+        "attention_prefill, attention_backward: a token sees only earlier tokens and itself");
   r.add("split_context", of_each(&KernelSpec::split_context),
         "attention_decode: several thread blocks share a long context");
-  add_numbers(r, "batch", &Item::batch, 1, 65536, "attention: sequences").fallback("1");
-  add_numbers(r, "tokens", &Item::tokens, 1, kMostElements, "rows; attention: new tokens of each sequence")
+  add_numbers(r, "batch", &Item::batch, 1, 65536, "attention: number of sequences").fallback("1");
+  add_numbers(r, "tokens", &Item::tokens, 1, kMostElements, "number of rows; attention: new tokens of each sequence")
       .fallback("attention_decode: 1");
   add_numbers(r, "context_tokens", &Item::context_tokens, 0, kMostElements,
               "attention: tokens of each sequence before the new ones")
       .fallback("0");
   r.custom(
-      "contexts_tokens",
-      "attention: the same where sequences differ, one for each; instead of batch and context_tokens",
+      "contexts_tokens", "attention: context_tokens of each sequence if they differ; replaces batch and context_tokens",
       "list of integers",
       [] {
         return list_schema({{"type", "integer"}, {"minimum", 0}, {"maximum", kMostElements}});
@@ -123,25 +126,24 @@ Record<KernelItem> item_record() {
             node, path, [&](const Node& n, const std::string& p) { return read_integer(tokens, n, p); });
       });
   add_numbers(r, "width", &Item::width, 1, kMostElements, "elements of a row: hidden size, MLP width, vocabulary");
-  add_numbers(r, "bytes", &Item::bytes, 1, kMostCopy, "copy: read once and written once");
+  add_numbers(r, "bytes", &Item::bytes, 1, kMostCopy, "copy: bytes, read once and written once");
   r.add("residual", of_each(&KernelSpec::residual), "norm: also adds and writes back the residual stream");
-  r.add("gated", of_each(&KernelSpec::gated), "activation: of two inputs each (SwiGLU, GeGLU)");
-  r.add("dynamic", of_each(&KernelSpec::dynamic), "quantize: finds the scale first");
+  r.add("gated", of_each(&KernelSpec::gated), "activation: two inputs per result (SwiGLU, GeGLU)");
+  r.add("dynamic", of_each(&KernelSpec::dynamic), "quantize: first finds the scale of the tensor");
   r.add("kv_cache", of_each(&KernelSpec::kv_cache), "rotary: also writes keys and values to the cache");
   r.add("load_bytes", of_each(&KernelSpec::load_bytes),
-        "norm, activation, softmax, rotary: that a thread asks for at once; 2 in scalar kernels of 16 bits")
+        "norm, activation, softmax, rotary: bytes per load of a thread; 2 in scalar 16-bit kernels")
       .range(1, 64);
   r.add("cold", of_each(&KernelSpec::cold),
-        "all but gemm and attention: operands come from HBM and results go there; else L2 may hold them");
-  r.add("host_us", of_each(&KernelSpec::host_us), "launch host, synchronous: what the framework takes for a call")
-      .range(0, 1e6);
+        "all except gemm and attention: operands and results are in HBM; false: L2 may hold them");
+  r.add("host_us", of_each(&KernelSpec::host_us), "launch host, synchronous: time of a framework call").range(0, 1e6);
   return r;
 }
 
 Record<KernelSection> kernel_record() {
   Record<KernelSection> r;
   r.list("kernels", &KernelSection::kernels, item_record(),
-         "kernels on the first GPU of every group, one after another; keys with several values make every combination")
+         "kernels on the first GPU of every group, one after the other; keys with several values give all combinations")
       .required();
   return r;
 }
@@ -200,14 +202,15 @@ void check_keys(const KernelItem& item, const std::string& path, const Source& s
   for (const Key& key : kKeys) {
     const bool is_written = value_at(source.root, "workload." + path + "." + key.name) != nullptr;
     if (is_written && ((key.required | key.accepted) & of(item.each.op)) == 0)
-      refuse_workload(source, path + "." + key.name, "does not go with" + op);
+      refuse_workload(source, path + "." + key.name, "is not accepted with" + op);
     if (!is_written && (key.required & of(item.each.op)) != 0)
       refuse_workload(source, path, std::string(key.name) + " is required by" + op);
   }
   if (item.contexts_tokens.empty()) return;
   for (const auto& [name, is_written] :
        {std::pair{".batch", !item.batch.empty()}, {".context_tokens", !item.context_tokens.empty()}})
-    if (is_written) refuse_workload(source, path + name, "contexts_tokens says the same; one of the two");
+    if (is_written)
+      refuse_workload(source, path + name, "cannot be combined with contexts_tokens; set only one of them");
 }
 
 /// Every GPU must have tensor cores for what a GEMM multiplies.
@@ -329,7 +332,7 @@ std::uint64_t combinations(const KernelItem& item) {
 KernelBenchSpec resolve(const KernelSection& written, const Setting& setting) {
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
-  if (written.kernels.empty()) refuse_workload(source, "kernels", "is empty; at least one kernel");
+  if (written.kernels.empty()) refuse_workload(source, "kernels", "is empty; accepted: at least one kernel");
   KernelBenchSpec spec;
   std::uint64_t sequences = 0;
   for (std::uint32_t i = 0; i < written.kernels.size(); ++i) {
@@ -339,14 +342,14 @@ KernelBenchSpec resolve(const KernelSection& written, const Setting& setting) {
     check_types(item, path, machine, source);
     const std::uint64_t count = combinations(item);
     if (spec.kernels.size() + count > kMostKernels)
-      refuse_workload(source, path, "makes more than " + std::to_string(kMostKernels) + " kernels of the scenario");
+      refuse_workload(source, path, "brings the scenario to more than " + std::to_string(kMostKernels) + " kernels");
     for (std::uint64_t c = 0; c < count; ++c) {
       spec.kernels.push_back(combination(item, c));
       check_kernel(spec.kernels.back(), path, machine, source);
       sequences += spec.kernels.back().sequences.size();
       if (sequences > kMostSequences)
         refuse_workload(source, path,
-                        "makes more than " + std::to_string(kMostSequences) + " sequences of the scenario");
+                        "brings the scenario to more than " + std::to_string(kMostSequences) + " sequences");
       spec.items.push_back(i);
     }
   }

@@ -22,20 +22,21 @@ Record<LayerSection> layer_record() {
   using Section = LayerSection;
   Record<Section> r;
   r.choice("phase", &Section::phase, words_of(workload::layer::kPhaseNames),
-           "prefill of new tokens, decode of one for each sequence, or training: forward and backward")
+           "prefill: new tokens; decode: one token per sequence; training: forward and backward")
       .required();
-  r.add("tp", &Section::tp, "tensor-parallel ranks, the first GPUs of the first group; must divide the attention heads")
+  r.add("tp", &Section::tp,
+        "tensor-parallel ranks, on the first GPUs of the first group; must divide the attention heads")
       .range(1, 1024);
-  r.add("batch", &Section::batch, "sequences").range(1, 65536);
+  r.add("batch", &Section::batch, "number of sequences").range(1, 65536);
   r.add("tokens", &Section::tokens, "prefill, training: new tokens of each sequence")
       .range(1, kMostTokens)
       .fallback("");
   r.add("context_tokens", &Section::context_tokens, "prefill, decode: tokens of each sequence before the new ones")
       .range(0, kMostTokens);
   r.add("sequence_parallel", &Section::sequence_parallel,
-        "prefill, training: norms on tokens / tp, between a gather and a scatter");
+        "prefill, training: norms on tokens / tp, between a reduce-scatter and an all-gather");
   r.choice("library", &Section::written_library, {"nccl", "vllm", "sglang", "trtllm"},
-           "whose collectives: as of a collective")
+           "library of the collectives, as for kind: collective")
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
   return r;
 }
@@ -46,7 +47,7 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   const Source& source = setting.source;
   const auto refuse_with_phase = [&](const char* key) {
     if (value_at(source.root, std::string("workload.") + key))
-      refuse_workload(source, key, std::string("does not go with phase: ") + name_of(written.phase));
+      refuse_workload(source, key, std::string("is not accepted with phase: ") + name_of(written.phase));
   };
   if (written.phase == Phase::decode) {
     refuse_with_phase("tokens");
@@ -62,12 +63,12 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
                                                                                    : collective::Library::vllm);
   if (written.phase == Phase::training && !setting.compute.profile.empty())
     throw InputError(place_of(source.root, "compute.profile"),
-                     "compute.profile: profiles time no backward pass; not with phase: training");
+                     "compute.profile: profiles have no times for a backward pass; not accepted with phase: training");
   const auto is_narrow = [](const transformer::LayerShape& l) { return l.attention || l.mlp || l.experts; };
   if (written.phase == Phase::training && std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
-    throw InputError(
-        place_of(source.root, "model.config"),
-        "model.config: " + model.name + " has quantised weights, which do not train; not with phase: training");
+    throw InputError(place_of(source.root, "model.config"),
+                     "model.config: " + model.name +
+                         " has quantised weights, which cannot be trained; not accepted with phase: training");
   check_heads(spec.tp, model, "workload.tp", source);
   const platforms::GroupSpec& group = machine.groups.front();
   const std::uint32_t gpus = group.servers * machine.board.gpus;
@@ -78,9 +79,9 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   if (spec.sequence_parallel && spec.tp == 1)
     refuse_workload(source, "sequence_parallel", "needs workload.tp of 2 or more");
   if (spec.sequence_parallel && spec.all_tokens() % spec.tp != 0)
-    refuse_workload(
-        source, "sequence_parallel",
-        std::to_string(spec.all_tokens()) + " tokens do not split over " + std::to_string(spec.tp) + " ranks");
+    refuse_workload(source, "sequence_parallel",
+                    std::to_string(spec.all_tokens()) + " tokens cannot be divided evenly among " +
+                        std::to_string(spec.tp) + " ranks");
   spec.profile = load_profile(setting.compute, model, spec.tp, source);
   check_groups_used({0}, machine, source);
   return spec;

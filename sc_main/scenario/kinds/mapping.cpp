@@ -40,7 +40,7 @@ std::vector<std::uint32_t> resolve_stages(const MappingSection& written, std::ui
   const std::uint64_t sum = std::accumulate(layers.begin(), layers.end(), std::uint64_t{0});
   if (sum != model.layers) {
     refuse(source, key + ".stage_layers",
-           "adds up to " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
+           "the sum is " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
   }
   return layers;
 }
@@ -66,7 +66,8 @@ std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std
     if (gpu >= gpus)
       refuse(source, item,
              "no GPU " + std::to_string(gpu) + "; the " + group + " group has GPUs 0 to " + std::to_string(gpus - 1));
-    if (!taken.insert(gpu).second) refuse(source, item, "GPU " + std::to_string(gpu) + " twice; each holds one rank");
+    if (!taken.insert(gpu).second)
+      refuse(source, item, "GPU " + std::to_string(gpu) + " is listed twice; each GPU holds one rank");
   }
   return *written;
 }

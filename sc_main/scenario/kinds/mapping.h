@@ -34,10 +34,10 @@ Record<Section> mapping_record(MappingSection Section::*mapping, bool is_decode)
     is_decode ? field.fallback("as prefill") : field.required();
   };
   number("tp", &MappingSection::tp, "tensor-parallel ranks; must divide the attention heads");
-  number("pp", &MappingSection::pp, "pipeline stages, at most the layers");
-  r.add("stage_layers", member(&MappingSection::stage_layers), "layers of each stage, one per stage")
+  number("pp", &MappingSection::pp, "pipeline stages; at most the number of layers");
+  r.add("stage_layers", member(&MappingSection::stage_layers), "number of layers of each stage")
       .range(1, kMostLayers)
-      .fallback("as even as possible, earlier stages taking the rest");
+      .fallback("as even as possible; earlier stages take the remainder");
   return r;
 }
 

@@ -18,31 +18,31 @@ struct OverlapSection : OverlapSpec, RanksSection {};
 Record<OverlapSection> overlap_record() {
   constexpr double kMostElements = 1 << 24;
   Record<OverlapSection> gemm;
-  gemm.add("m", &OverlapSection::m, "rows: tokens").range(1, kMostElements).required();
-  gemm.add("n", &OverlapSection::n, "columns of the result; all_gather_gemm: of all ranks")
+  gemm.add("m", &OverlapSection::m, "rows of the result: tokens").range(1, kMostElements).required();
+  gemm.add("n", &OverlapSection::n, "columns of the result; all_gather_gemm: total of all ranks")
       .range(1, kMostElements)
       .required();
-  gemm.add("k", &OverlapSection::k, "what is summed over; gemm_reduce_scatter: by all ranks")
+  gemm.add("k", &OverlapSection::k, "inner dimension; gemm_reduce_scatter: total of all ranks")
       .range(1, kMostElements)
       .required();
-  gemm.choice("dtype", &OverlapSection::dtype, words_of(kDataTypeNames), "of operands");
+  gemm.choice("dtype", &OverlapSection::dtype, words_of(kDataTypeNames), "number format of operands");
 
   Record<OverlapSection> r;
   r.choice("op", &OverlapSection::operation, words_of(kOperationNames),
-           "all_gather_gemm: the rows of A are gathered first; gemm_reduce_scatter: the results are summed and "
-           "scattered afterwards; "
-           "gemm_all_reduce: other bytes are all-reduced meanwhile")
+           "all_gather_gemm: rows of A are gathered before the product; gemm_reduce_scatter: results are summed and "
+           "scattered after the product; gemm_all_reduce: an all-reduce of other data runs beside the product")
       .required();
-  add_ranks(r, "how many GPUs take part, the first of the machine; or which, counted over all groups in order");
+  add_ranks(r,
+            "number of GPUs that take part, from the first one; or a list of GPUs, counted over all groups in order");
   r.group("gemm", gemm, "the matrix product").required();
-  r.add("collective_bytes", &OverlapSection::collective_bytes, "gemm_all_reduce: bytes that are reduced")
+  r.add("collective_bytes", &OverlapSection::collective_bytes, "gemm_all_reduce: bytes of the all-reduce")
       .range(1, kMostSizeBytes)
-      .fallback("those of the result");
+      .fallback("bytes of the result");
   const std::vector<std::string> words = words_of(kMethodNames);
   r.custom(
        "methods",
-       "how the two are run, one after another: each alone, serial, decomposed into products of one shard, fused into "
-       "one kernel, or beside each other",
+       "ways to run product and collective; each listed way is run. gemm, collective: one of them alone; decomposed: "
+       "products of one shard each; fused: one kernel; beside: at the same time",
        "list of gemm, collective, serial, decomposed, fused, beside",
        [words] {
          return list_schema({{"enum", words}});
@@ -54,7 +54,7 @@ Record<OverlapSection> overlap_record() {
            return static_cast<Method>(read_choice(field, n, p));
          });
        })
-      .fallback("all that the operation has");
+      .fallback("all ways that the operation has");
   return r;
 }
 
@@ -75,7 +75,8 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   if (gathers) divide("n", spec.n);
   if (scatters) divide("k", spec.k);
   if (written.collective_bytes != 0 && (gathers || scatters))
-    refuse_workload(source, "collective_bytes", std::string("follows from the product; only gemm_all_reduce takes it"));
+    refuse_workload(source, "collective_bytes",
+                    std::string("is given by the matrix product; accepted only with op: gemm_all_reduce"));
   const double element = bytes_of(spec.dtype), result = std::max(element, 2.0);  // results are of 16 bits at least
   if (spec.collective_bytes == 0)
     spec.collective_bytes =
@@ -91,8 +92,8 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   for (std::size_t i = 0; i < spec.methods.size(); ++i)
     if (std::find(all.begin(), all.end(), spec.methods[i]) == all.end())
       refuse_workload(source, "methods." + std::to_string(i),
-                      std::string(kMethodNames[static_cast<std::size_t>(spec.methods[i])]) + " is not for " +
-                          kOperationNames[static_cast<std::size_t>(spec.operation)]);
+                      std::string(kMethodNames[static_cast<std::size_t>(spec.methods[i])]) +
+                          " is not accepted with op: " + kOperationNames[static_cast<std::size_t>(spec.operation)]);
   for (const std::uint32_t gpu : spec.gpus) {
     std::uint32_t group = 0, first = 0;
     while (gpu - first >= machine.groups[group].servers * machine.board.gpus)
@@ -102,7 +103,7 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
       refuse_workload(source, "gemm.dtype", sheet.name + " has no tensor rate for " + std::string(name_of(spec.dtype)));
     if (sheet.name != machine.groups[0].gpu.name)
       refuse_workload(source, "ranks",
-                      "GPUs of one datasheet only, not " + machine.groups[0].gpu.name + " and " + sheet.name);
+                      "all GPUs need the same datasheet, got " + machine.groups[0].gpu.name + " and " + sheet.name);
   }
   check_groups_used(spec.gpus, machine, source);
   return spec;

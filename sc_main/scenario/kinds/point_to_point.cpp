@@ -25,27 +25,30 @@ struct PointToPointSection : PointToPointSpec, RanksSection, SizesSection {
 Record<PointToPointSection> p2p_record() {
   Record<PointToPointSection> r;
   r.choice("test", &PointToPointSection::test, words_of(workload::p2p::kTestNames),
-           "matrix: p2pBandwidthLatencyTest over every pair of GPUs; h2d, d2h: nvbandwidth between each GPU and its "
-           "host; ib_write: "
-           "perftest between two servers")
+           "matrix: p2pBandwidthLatencyTest over all pairs of GPUs; h2d, d2h: nvbandwidth between each GPU and its "
+           "host; ib_write: perftest between two servers")
       .required();
-  add_ranks(r, "as of a collective; ib_write: a list of two GPUs, by default the first ones of two servers");
-  r.choice("engine", &PointToPointSection::engine, {"sm", "copy_engine"}, "matrix: who copies");
-  r.add("p2p", &PointToPointSection::p2p,
-        "matrix: false as if no GPU could reach a peer's memory, so that bytes bounce off the host's");
+  add_ranks(r,
+            "number or list of GPUs, as for a collective; ib_write: a list of two GPUs, by default the first ones of "
+            "two servers");
+  r.choice("engine", &PointToPointSection::engine, {"sm", "copy_engine"},
+           "matrix: the engine that copies, SMs or a copy engine");
+  r.add("p2p", &PointToPointSection::p2p, "matrix: peer access between GPUs; false: bytes bounce off host memory");
   r.choice("memory", &PointToPointSection::memory, {"host", "gpu"},
-           "ib_write: whose memory is read and written; the host's is that of the GPU's socket");
-  r.add("copy_bytes", &PointToPointSection::copy_bytes, "of a copy")
+           "ib_write: memory that is read and written; host: the memory of the GPU's socket");
+  r.add("copy_bytes", &PointToPointSection::copy_bytes, "size of a copy")
       .range(1, kMostSizeBytes)
       .fallback("40000000; h2d, d2h 512 MiB");
   add_sizes(r);
-  r.add("iterations", &PointToPointSection::written_iterations, "copies, writes of each queue pair, or ping-pongs")
+  r.add("iterations", &PointToPointSection::written_iterations,
+        "number of copies, of writes per queue pair, or of ping-pongs")
       .range(1, 1e6)
       .fallback("1; ib_write_bw 1000, ib_write_lat 10");
   r.add("queue_pairs", &PointToPointSection::queue_pairs,
-        "ib_write_bw: queue pairs, posted to in turn by one host thread")
+        "ib_write_bw: number of queue pairs; one host thread posts to them in turn")
       .range(1, 1024);
-  r.add("tx_depth", &PointToPointSection::tx_depth, "ib_write_bw: writes of a queue pair under way").range(1, 65536);
+  r.add("tx_depth", &PointToPointSection::tx_depth, "ib_write_bw: most outstanding writes of a queue pair")
+      .range(1, 65536);
   return r;
 }
 
@@ -57,7 +60,7 @@ constexpr std::uint32_t kWrites = 1000, kPingPongs = 10;
 void refuse_keys(const Source& source, const std::vector<const char*>& keys, const std::string& test) {
   for (const char* key : keys)
     if (value_at(source.root, std::string("workload.") + key))
-      refuse_workload(source, key, "does not go with workload.test: " + test);
+      refuse_workload(source, key, "is not accepted with workload.test: " + test);
 }
 
 PointToPointSpec resolve_copies(const PointToPointSection& written, const platforms::MachineSpec& machine,
@@ -89,7 +92,7 @@ PointToPointSpec resolve_writes(const PointToPointSection& written, const platfo
   }
   if (spec.gpus.size() != 2) refuse_workload(source, "ranks", "expected a list of two GPUs");
   if (spec.gpus[0] / per_server == spec.gpus[1] / per_server)
-    refuse_workload(source, "ranks", "both GPUs are in one server; a write crosses the network between two");
+    refuse_workload(source, "ranks", "both GPUs are in one server; accepted: GPUs of two servers");
   spec.sizes = resolve_sizes(written, source);
   spec.iterations = written.written_iterations.value_or(written.test == Test::ib_write_bw ? kWrites : kPingPongs);
   return spec;

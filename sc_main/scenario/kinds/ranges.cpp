@@ -21,18 +21,19 @@ struct RangeSection {
 std::vector<std::uint64_t> read_range(const Field& number, const Node& node, const std::string& path) {
   Record<RangeSection> record;
   record.add("min", &RangeSection::min, "first value").range(number.least, number.most).required();
-  record.add("max", &RangeSection::max, "values go up to this").range(number.least, number.most).required();
-  record.add("factor", &RangeSection::factor, "from one value to the next; 2 unless there is a step")
+  record.add("max", &RangeSection::max, "largest value").range(number.least, number.most).required();
+  record.add("factor", &RangeSection::factor, "ratio of one value to the previous one; default 2 without step")
       .range(2, kMostStep);
-  record.add("step", &RangeSection::step, "from one value to the next").range(1, kMostStep);
+  record.add("step", &RangeSection::step, "difference of one value to the previous one").range(1, kMostStep);
   RangeSection range;
   record.read(range, node, path);
-  if (range.factor && range.step) throw InputError(node.origin, path + ": has a factor and a step; one of the two");
+  if (range.factor && range.step)
+    throw InputError(node.origin, path + ": has both factor and step; set only one of them");
   if (range.max < range.min)
     throw InputError(node.origin,
                      path + ": max " + std::to_string(range.max) + " is less than min, " + std::to_string(range.min));
   if (range.min == 0 && !range.step)
-    throw InputError(node.origin, path + ": no factor leads from 0 to more; give a step");
+    throw InputError(node.origin, path + ": a range from 0 needs step instead of factor");
   std::vector<std::uint64_t> values;
   for (std::uint64_t v = range.min; v <= range.max; v = range.step ? v + *range.step : v * range.factor.value_or(2)) {
     values.push_back(v);

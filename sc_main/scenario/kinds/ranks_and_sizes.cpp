@@ -60,8 +60,8 @@ std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const plat
       std::accumulate(machine.groups.begin(), machine.groups.end(), 0u,
                       [&](std::uint32_t sum, const auto& g) { return sum + g.servers * per_server; });
   if (written.ranks) {
-    if (written.ranks_per_server) refuse_workload(source, "ranks_per_server", "does not go with a list of ranks");
-    if (written.ranks->size() < 2) refuse_workload(source, "ranks", "at least two GPUs");
+    if (written.ranks_per_server) refuse_workload(source, "ranks_per_server", "is not accepted with a list of ranks");
+    if (written.ranks->size() < 2) refuse_workload(source, "ranks", "too few GPUs; accepted: at least two");
     std::set<std::uint32_t> taken;
     for (std::size_t r = 0; r < written.ranks->size(); ++r) {
       const std::uint32_t gpu = (*written.ranks)[r];
@@ -70,7 +70,7 @@ std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const plat
         refuse_workload(source, item,
                         "no GPU " + std::to_string(gpu) + "; the machine has GPUs 0 to " + std::to_string(gpus - 1));
       if (!taken.insert(gpu).second)
-        refuse_workload(source, item, "GPU " + std::to_string(gpu) + " twice; each holds one rank");
+        refuse_workload(source, item, "GPU " + std::to_string(gpu) + " is listed twice; each GPU holds one rank");
     }
     return *written.ranks;
   }
@@ -89,7 +89,7 @@ std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const plat
                           " GPUs; set machine.groups.*.servers for more");
     ranks.resize(*written.rank_count);
   }
-  if (ranks.size() < 2) refuse_workload(source, "ranks_per_server", "leaves one GPU; at least two");
+  if (ranks.size() < 2) refuse_workload(source, "ranks_per_server", "leaves one GPU; accepted: at least two");
   return ranks;
 }
 

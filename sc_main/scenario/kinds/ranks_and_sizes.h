@@ -34,9 +34,9 @@ void add_ranks(Record<Section>& r, const char* doc) {
   r.custom("ranks", doc, "an integer, or a list of integers", ranks_schema,
            [](Section& section, const Node& node, const std::string& path) { read_ranks(section, node, path); })
       .fallback("every GPU");
-  r.add("ranks_per_server", &RanksSection::ranks_per_server, "only the first so many GPUs of each server")
+  r.add("ranks_per_server", &RanksSection::ranks_per_server, "number of GPUs to use in each server, from its first one")
       .range(1, kMostGpus)
-      .fallback("all of a server's");
+      .fallback("all GPUs of a server");
 }
 
 nlohmann::json sizes_schema();
@@ -45,11 +45,11 @@ void read_sizes(SizesSection& section, const Node& node, const std::string& path
 template <class Section>
 void add_sizes(Record<Section>& r) {
   r.add("min_bytes", &SizesSection::min_bytes, "smallest size").range(1, kMostSizeBytes);
-  r.add("max_bytes", &SizesSection::max_bytes, "sizes go up to this").range(1, kMostSizeBytes);
-  r.add("factor", &SizesSection::factor, "from one size to the next").range(2, 1024);
-  r.custom("sizes_bytes", "these sizes, instead of min_bytes, max_bytes and factor", "list of integers", sizes_schema,
+  r.add("max_bytes", &SizesSection::max_bytes, "largest size").range(1, kMostSizeBytes);
+  r.add("factor", &SizesSection::factor, "ratio of one size to the previous one").range(2, 1024);
+  r.custom("sizes_bytes", "list of sizes, instead of min_bytes, max_bytes and factor", "list of integers", sizes_schema,
            [](Section& section, const Node& node, const std::string& path) { read_sizes(section, node, path); })
-      .fallback("by min_bytes, max_bytes and factor");
+      .fallback("from min_bytes, max_bytes and factor");
 }
 
 /// Every GPU, or the first ones of each server; then the first of these, or the ones that are listed.

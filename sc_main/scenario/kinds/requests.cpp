@@ -39,27 +39,30 @@ std::vector<Record<RequestsSection>> request_forms() {
   Record<RequestsSection> fixed;
   fixed.add("count", &RequestsSection::count, "equal requests, all arriving at time zero").range(1, kMostRequests);
   fixed.add("prompt_tokens", &RequestsSection::prompt_tokens, "tokens in each prompt").range(1, kMostTokens).required();
-  fixed.add("output_tokens", &RequestsSection::output_tokens, "tokens of each answer, the first of them prefill's")
+  fixed
+      .add("output_tokens", &RequestsSection::output_tokens,
+           "tokens of each answer, including the first one, which prefill makes")
       .range(1, kMostTokens);
 
   Record<RequestItem> item;
-  item.add("arrival_s", &RequestItem::arrival_s, "arrival after the start of the run").range(0, kLongestRunSeconds);
+  item.add("arrival_s", &RequestItem::arrival_s, "arrival time from the start of the run").range(0, kLongestRunSeconds);
   item.add("prompt_tokens", &RequestItem::prompt_tokens, "tokens in the prompt").range(1, kMostTokens).required();
-  item.add("output_tokens", &RequestItem::output_tokens, "tokens of the answer, the first of them prefill's")
+  item.add("output_tokens", &RequestItem::output_tokens,
+           "tokens of the answer, including the first one, which prefill makes")
       .range(1, kMostTokens);
   Record<RequestsSection> list;
-  list.list("list", &RequestsSection::list, item, "requests one by one").required();
+  list.list("list", &RequestsSection::list, item, "one item per request").required();
 
   Record<RequestsSection> trace;
   trace
       .choice("format", &RequestsSection::format, {"azure", "mooncake"},
-              "of the trace: Azure LLM inference CSV, or Mooncake JSONL")
+              "format of the trace: Azure LLM inference CSV, or Mooncake JSONL")
       .required();
-  trace.add("file", &RequestsSection::file, "the trace").is_path().required();
-  trace.add("max_count", &RequestsSection::max_count, "take this many rows from the start")
+  trace.add("file", &RequestsSection::file, "file of the trace").is_path().required();
+  trace.add("max_count", &RequestsSection::max_count, "use only this many rows, from the start of the trace")
       .range(1, kMostRequests)
       .fallback("all rows");
-  trace.add("rate_scale", &RequestsSection::rate_scale, "multiplies the request rate").above(0, 1e6);
+  trace.add("rate_scale", &RequestsSection::rate_scale, "factor on the request rate").above(0, 1e6);
   return {fixed, list, trace};
 }
 
@@ -73,16 +76,16 @@ std::vector<Request> resolve_requests(const RequestsSection& requests, std::opti
     const std::string path = requests.file;
     result = load_trace(requests, path, place_of(source.root, key + ".file"));
   } else {
-    if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; at least one request");
+    if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; accepted: at least one request");
     if (written_steps && !steps) {  // `trace`
       const auto has_output = [](const RequestItem& item) { return item.output_tokens.has_value(); };
       const auto missing = std::find_if_not(requests.list.begin(), requests.list.end(), has_output);
       if (missing != requests.list.end()) {
         refuse(source, key + ".list." + std::to_string(missing - requests.list.begin()),
-               "has no output_tokens, which workload.decode.steps: trace needs");
+               "has no output_tokens; workload.decode.steps: trace needs them");
       }
       if (!is_list && !requests.output_tokens)
-        refuse(source, key, "has no output_tokens, which workload.decode.steps: trace needs");
+        refuse(source, key, "has no output_tokens; workload.decode.steps: trace needs them");
     }
     result = written_requests(requests, kDefaultSteps + 1);
   }

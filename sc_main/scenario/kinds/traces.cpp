@@ -129,7 +129,7 @@ std::vector<Request> load_trace(const RequestsSection& requests, const std::stri
   const std::int64_t start = rows.front().arrival_ns;
   if (static_cast<double>(rows.back().arrival_ns - start) / requests.rate_scale > kLongestRunSeconds * 1e9) {
     throw lines.error(
-        "the arrivals span more than 5 hours, the longest run; take fewer with max_count or raise rate_scale");
+        "the arrivals span more than 5 hours, the limit of a run; set a smaller max_count or a larger rate_scale");
   }
   std::vector<Request> result;
   result.reserve(rows.size());

@@ -153,8 +153,7 @@ void read_norms(ModelShape& shape, const ModelConfig& config, const Family& fami
     shape.norm_vectors = 2;
   }
   if (type == "opt" && !config.flag({"do_layer_norm_before"}, true))
-    config.refuse({"do_layer_norm_before"},
-                  "norms behind attention and MLP alone are not modelled for this model_type");
+    config.refuse({"do_layer_norm_before"}, "norms only after attention and MLP are not modelled for this model_type");
 }
 
 }  // namespace
@@ -164,8 +163,8 @@ Record<ModelSection> model_record() {
   Record<ModelSection> r;
   r.add("config", &ModelSection::config, "HuggingFace config.json with the model's shape").is_path().required();
   r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations")
-      .fallback("the config's torch_dtype");
-  r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("as dtype");
+      .fallback("torch_dtype of the config");
+  r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("dtype");
   return r;
 }
 
@@ -175,7 +174,7 @@ LoadedModel load_model(const std::string& path, const Origin& where, const std::
   if (config.has({"kv_lora_rank"})) config.refuse({"kv_lora_rank"}, "multi-head latent attention is not modelled");
   if (config.has({"quantization_config", "compression_config"}) && !dtype.empty() && dtype != "bf16" && dtype != "fp16")
     throw InputError(where, "model.dtype: " + dtype +
-                                ", but the config has quantised weights, beside which the rest is bf16 or fp16");
+                                ", but the config has quantised weights; all other weights must be bf16 or fp16");
   const Family& family = config_family(config);
   const std::string type = config.text({"model_type"});
   config.set_defaults(family);

@@ -300,9 +300,9 @@ std::vector<std::string> ModelConfig::judge_rest(const std::string& file) const 
   std::vector<std::string> lines;
   if (!towers.empty())
     lines.push_back(file + ": only the decoder is modelled, without the work and the memory of " + joined(towers));
-  if (!named.empty()) lines.push_back(file + ": taken to change no time: " + joined(named));
+  if (!named.empty()) lines.push_back(file + ": assumed to have no effect on time: " + joined(named));
   if (!unknown.empty())
-    lines.push_back(file + ": unknown keys, taken to change no time and no memory: " + joined(unknown));
+    lines.push_back(file + ": unknown keys, assumed to have no effect on time and memory: " + joined(unknown));
   return lines;
 }
 

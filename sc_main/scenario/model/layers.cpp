@@ -81,7 +81,8 @@ void read_dense_layers(std::vector<LayerShape>& layers, const ModelConfig& confi
   field.range(0, kMostLayers);
   for (const std::uint32_t l : read_integers(field, *only->value, only->key)) {
     if (l >= layers.size())
-      config.refuse({"mlp_only_layers"}, std::to_string(l) + " is no layer of " + std::to_string(layers.size()));
+      config.refuse({"mlp_only_layers"},
+                    std::to_string(l) + " is not a layer; accepted: below " + std::to_string(layers.size()));
     layers[l].dense = true;
   }
 }

@@ -44,12 +44,12 @@ class Table {
   /// The last column, in seconds.
   double seconds() const {
     const double us = number(names_.size() - 1, 0, kLongestUs);
-    if (us == 0) throw lines_.error("time_us: '" + cells_.back() + "' is no time; accepted: above 0");
+    if (us == 0) throw lines_.error("time_us: '" + cells_.back() + "' is not a time; accepted: above 0");
     return us * 1e-6;
   }
   /// @pre added is what a curve said of a new point
   void check_new(bool added) const {
-    if (!added) throw lines_.error("measured twice; each point once");
+    if (!added) throw lines_.error("a second row for the same point; accepted: one row per point");
   }
   InputError error(const std::string& message) const { return lines_.error(message); }
 
@@ -82,8 +82,8 @@ void read_attention(LayerProfile& profile, const fs::path& file, const Origin& w
     if (sequences == 0 && chunk > 0) table.check_new(profile.prefill.add(chunk, before, table.seconds()));
     if (chunk == 0 && sequences > 0) table.check_new(profile.decode.add(sequences, context, table.seconds()));
   }
-  if (profile.prefill.empty()) throw table.error("no rows of prefill alone (n_decode 0)");
-  if (profile.decode.empty()) throw table.error("no rows of decode alone (prefill_chunk 0)");
+  if (profile.prefill.empty()) throw table.error("no rows with only prefill (n_decode 0)");
+  if (profile.decode.empty()) throw table.error("no rows with only decode (prefill_chunk 0)");
 }
 
 void read_experts(LayerProfile& profile, const fs::path& file, const Origin& where) {
@@ -129,7 +129,7 @@ Record<ComputeSection> compute_record() {
   Record<ComputeSection> r;
   r.custom(
        "profile",
-       "folder of a LLMServingSim profile bundle, whose measured kernel times take the place of the datasheet's; of "
+       "folder of a LLMServingSim profile bundle: its measured kernel times replace those of the datasheet; only for "
        "kinds that run a model",
        "text or null",
        [] {
@@ -141,7 +141,7 @@ Record<ComputeSection> compute_record() {
          section.profile = read_text(text, node, path);
        })
       .is_path()
-      .fallback("null: by the datasheet");
+      .fallback("null: times from the datasheet");
   return r;
 }
 
@@ -167,12 +167,12 @@ std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, 
   }
   if (model.kinds.size() > 1)
     throw InputError(where, kKey + ": the layers of " + model.name + " are of " + std::to_string(model.kinds.size()) +
-                                " kinds (windows, experts, number formats); a profile times one");
+                                " kinds (windows, experts, number formats); a profile has times for only one kind");
   auto profile = std::make_shared<LayerProfile>();
   profile->path = fs::absolute(bundle / ".").lexically_normal().parent_path().filename().string();
   read_meta(*profile, bundle / "meta.yaml", model, tp);
   read_layers(profile->dense, folder / "dense.csv", "tokens", where);
-  read_layers(profile->per_sequence, folder / "per_sequence.csv", "sequences", where);
+  read_layers(profile->per_sequence, folder / "per_sequence.csv", "number of sequences", where);
   read_attention(*profile, folder / "attention.csv", where);
   if (model.experts > 0) read_experts(*profile, folder / "moe.csv", where);
   check_layers(*profile, model, folder);

@@ -133,7 +133,7 @@ WeightFormat compressed(const Section& group) {
   const Section activations = group.section("input_activations");
   if (activations.bits("num_bits") != bits || activations.text("type") != type)
     group.refuse("input_activations", "activations of another type than the weights are not modelled");
-  if (!is_float && bits == 4) group.refuse("input_activations", "products of 4-bit whole numbers are not modelled");
+  if (!is_float && bits == 4) group.refuse("input_activations", "products of 4-bit integers are not modelled");
   f.dequantised = false;
   if (!is_float) f.dtype = DataType::int8;
   const Node* dynamic = activations.find("dynamic");
@@ -189,7 +189,8 @@ Rules read_rules(const Section& config, const std::string& method, const ModelSh
   } else if (method == "modelopt") {
     rules.rules = {{modelopt(config), {}}};
   } else if (method == "mxfp4") {
-    if (shape.experts == 0) config.refuse("quant_method", "mxfp4 is about experts, which this model does not have");
+    if (shape.experts == 0)
+      config.refuse("quant_method", "mxfp4 is a format of experts, but this model has no experts");
     WeightFormat f;
     f.name = "mxfp4";
     f.bytes = kMxfp4Bits / kBitsPerByte;

@@ -20,7 +20,7 @@ Lines::Lines(const std::string& path, const std::string& key, const Origin& wher
 bool Lines::next(std::string& line) {
   while (stream_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size())) || stream_.gcount() > 0) {
     ++number_;
-    if (stream_.fail()) throw error("a line of more than " + std::to_string(buffer_.size() - 1) + " bytes");
+    if (stream_.fail()) throw error("the line is longer than " + std::to_string(buffer_.size() - 1) + " bytes");
     line = buffer_.data();
     if (number_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();

@@ -181,8 +181,8 @@ void check_name(const Entry& entry, const std::string& path) {
   if (is_good) return;
   throw InputError(entry.origin,
                    path + ": " + in_quotes(name) +
-                       " is not a name; a letter, then letters, digits or _, at most 32, the last no digit, "
-                       "all lower case");
+                       " is not a valid name; accepted: at most 32 lower-case letters, digits and _, beginning with a "
+                       "letter and not ending in a digit");
 }
 
 std::size_t variant_of(const Field& field, const Node& node, const std::string& path) {
@@ -213,7 +213,7 @@ std::size_t variant_of(const Field& field, const Node& node, const std::string& 
     for (const Fields& form : forms) {
       if (is_key(form)) {
         throw InputError(entry.origin, joined_path(path, entry.key) +
-                                           ": does not go with the other keys here; accepted with them: " +
+                                           ": is not accepted with the other keys here; accepted with them: " +
                                            joined(keys_of(forms[best])));
       }
     }

@@ -33,7 +33,7 @@ void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_part
       Field shown = field;
       if (partial) {
         shown.is_required = false;
-        shown.default_text = "the datasheet's";
+        shown.default_text = "from the datasheet";
       }
       visit(path, form, shown);
     }
