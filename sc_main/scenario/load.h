@@ -2,8 +2,7 @@
 //
 // The way of a scenario: text -> tree of places (table/node.h) -> --set options -> paths (table/resolved.h) -> structs by the
 // parameter tables (parameters.h, kinds/, table/record.h) -> datasheets, model config and trace looked up -> what needs more than one
-// value checked ->
-// railyard::Scenario. Whatever is wrong on the way is one InputError, "file:line:column: error: key: what; what is
+// value checked -> railyard::Scenario. Whatever is wrong on the way is one InputError, "file:line:column: error: key: what; what is
 // accepted".
 #pragma once
 
