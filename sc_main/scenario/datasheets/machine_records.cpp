@@ -255,7 +255,7 @@ Record<NicDatasheet> nic_record() {
 Record<IbSwitchDatasheet> ib_switch_record() {
   Record<IbSwitchDatasheet> r;
   r.add("gb_per_s", &IbSwitchDatasheet::gb_per_s, "rate of a port, one direction").above(0, kMostRate).required();
-  r.add("number of ports", &IbSwitchDatasheet::ports, "number of ports").range(2, 4096).required();
+  r.add("ports", &IbSwitchDatasheet::ports, "number of ports").range(2, 4096).required();
   r.add("hop_ns", &IbSwitchDatasheet::hop_ns, "cut-through latency").range(0, kMostNs).required();
   r.add("buffer_bytes", &IbSwitchDatasheet::buffer_bytes, "buffer per input port and virtual lane")
       .range(1, kMostBytes)

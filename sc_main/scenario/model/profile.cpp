@@ -172,7 +172,7 @@ std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, 
   profile->path = fs::absolute(bundle / ".").lexically_normal().parent_path().filename().string();
   read_meta(*profile, bundle / "meta.yaml", model, tp);
   read_layers(profile->dense, folder / "dense.csv", "tokens", where);
-  read_layers(profile->per_sequence, folder / "per_sequence.csv", "number of sequences", where);
+  read_layers(profile->per_sequence, folder / "per_sequence.csv", "sequences", where);
   read_attention(*profile, folder / "attention.csv", where);
   if (model.experts > 0) read_experts(*profile, folder / "moe.csv", where);
   check_layers(*profile, model, folder);
