@@ -18,7 +18,8 @@ gpu::Activity Job::activity() const {
     case Kind::send:
     case Kind::receive: return gpu::Activity::transfer;
     case Kind::host: return gpu::Activity::host;
-    case Kind::delay: return gpu::Activity::waiting;
+    case Kind::delay:
+    case Kind::quiet: return gpu::Activity::waiting;
   }
   return gpu::Activity::idle;
 }
@@ -35,6 +36,7 @@ void Job::begin() {
     case Kind::kernel: rank_->gpu->sms().run(chain_, *this, stream_); break;
     case Kind::host:
     case Kind::delay: executor_->fabric_.calendar().at(begun_at_ + duration_, *this, 0, 0); break;
+    case Kind::quiet: executor_->fabric_.when_quiet(*this, 0, 0); break;
     case Kind::collective:
       claimed_ = true;
       claim_ = rank_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this,

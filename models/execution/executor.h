@@ -41,7 +41,12 @@ class Executor : private collective::CollectiveClient {
   /// Keeps a stream for so long, and nothing else.
   JobRef delay(Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
                const std::vector<JobRef>& after = {});
-  /// The same, as work of host software.
+  /// Keeps a stream until all links are quiet, so that what follows does not depend on what was before.
+  JobRef quiet(Rank& rank, gpu::Stream& stream, const JobLabel& label, JobClient& client,
+               const std::vector<JobRef>& after = {}) {
+    return push(acquire(Job::Kind::quiet, rank, stream, label, client), after);
+  }
+  /// A delay, as work of host software.
   JobRef host(Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
               const std::vector<JobRef>& after = {});
   /// One job for every member, in the communicator's stream.

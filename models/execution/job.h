@@ -1,5 +1,5 @@
 // What a workload generator emits and devices execute. A job is a chain of kernels, one member of a collective, a copy
-// (one or more messages), one side of an exchange between two ranks, work of a host, or a delay. A job belongs to a stream of
+// (one or more messages), one side of an exchange between two ranks, work of a host, a delay, or a wait until the fabric is quiet. A job belongs to a stream of
 // a rank and may wait for jobs of other streams. Job objects are reused when their job is done.
 //
 // A copy leaves its stream as soon as its messages are posted; it is done when its last byte has landed.
@@ -39,7 +39,7 @@ struct Exchange {
 };
 
 /// An exchange by copy engines is a `send` and a `receive`; one by SMs is a collective of two members.
-enum class JobKind : std::uint8_t { kernel, collective, copy, send, receive, host, delay };
+enum class JobKind : std::uint8_t { kernel, collective, copy, send, receive, host, delay, quiet };
 
 class Executor;
 class Job;

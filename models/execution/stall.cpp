@@ -59,6 +59,7 @@ namespace {
 std::string waits_for(const Job& job) {
   if (!job.begun()) return "waits for jobs of other streams";
   if (job.kind() == Job::Kind::send || job.kind() == Job::Kind::receive) return "waits for the other side";
+  if (job.kind() == Job::Kind::quiet) return "waits for quiet links";
   if (job.collective() == nullptr) return "runs";
   const collective::Collective& c = *job.collective();
   std::string absent;

@@ -113,6 +113,9 @@ void CriticalPath::on_done(const execution::Job& job) {
       moment = after(moment, std::move(landed_), job.name(), landed_floors_);
       break;
     case execution::JobKind::receive: break;  // its send is the cause
+    case execution::JobKind::quiet:
+      moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
+      break;
     case execution::JobKind::host:
       moment = after(moment, {{CostKind::host, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
       break;

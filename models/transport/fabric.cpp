@@ -7,7 +7,10 @@
 namespace railyard::transport {
 
 Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
-    : calendar_("calendar"), context_{calendar_, pool_, ledger_, plan, nullptr}, routes_(transaction_bytes) {}
+    : calendar_("calendar"),
+      context_{calendar_, pool_, ledger_, plan, nullptr},
+      routes_(transaction_bytes),
+      quiet_watch_(*this, pool_) {}
 
 Fabric::~Fabric() = default;
 

@@ -2,13 +2,14 @@
 // messages, and says which path a message takes and how long the message would take alone.
 //
 // Code that builds or observes a fabric uses the same object through assembly.h. Files of this folder include downwards only,
-// in this order: link/, device/, fluid/ and study/, faults.h and recovery.h, fabric.h, assembly.h, edge/.
+// in this order: link/, device/, fluid/ and study/, faults.h and recovery.h, quiet_watch.h, fabric.h, assembly.h, edge/.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "transport/device/routes.h"
+#include "transport/quiet_watch.h"
 
 namespace railyard::transport {
 
@@ -48,8 +49,10 @@ class Fabric {
   /// From when on what has crossed this direction of a link affects nothing that follows, or an instant not after now;
   /// Time::max(): it is in use.
   Time quiet_from(const LinkEnd& link) const;
-  /// No transaction and no credit is under way.
-  bool quiet() const { return pool_.live() == 0 && unreturned_credit() == 0; }
+  /// Calls on_event(tag, data) of the client at the first instant at which all links are quiet (quiet_watch.h).
+  void when_quiet(CalendarClient& client, std::uint32_t tag, std::uint64_t data) {
+    quiet_watch_.wait(client, tag, data);
+  }
 
  protected:
   Fabric(const ChannelPlan& plan, Bytes transaction_bytes);
@@ -64,6 +67,7 @@ class Fabric {
   Routes routes_;
   std::vector<Device*> devices_;
   std::unique_ptr<Fluid> fluid_;  ///< null: trains only
+  QuietWatch quiet_watch_;
   std::uint64_t replayed_ = 0;
   bool charges_followed_ = false;
 };

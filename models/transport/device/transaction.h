@@ -66,6 +66,15 @@ struct FabricProtocol {
   using tlm_phase_type = Phase;
 };
 
+class PoolObserver {
+ public:
+  /// The last transaction was released, inside a device: schedule only.
+  virtual void on_pool_empty() = 0;
+
+ protected:
+  ~PoolObserver() = default;
+};
+
 class TransactionPool {
  public:
   Transaction* acquire() {
@@ -80,10 +89,12 @@ class TransactionPool {
     return t;
   }
   void release(Transaction* t) {
-    --live_;
     t->next = free_;
     free_ = t;
+    if (--live_ == 0 && observer_ != nullptr) observer_->on_pool_empty();
   }
+  /// Null: nobody.
+  void watch(PoolObserver* observer) { observer_ = observer; }
   /// Transactions not yet home; zero at the end of a run that lost none.
   std::size_t live() const { return live_; }
 
@@ -91,6 +102,7 @@ class TransactionPool {
   std::deque<Transaction> storage_;
   Transaction* free_ = nullptr;
   std::size_t live_ = 0;
+  PoolObserver* observer_ = nullptr;
 };
 
 /// First in, first out, through Transaction::next.

@@ -42,40 +42,36 @@ collective::Request request_of(const CollectiveBenchSpec& test) {
 }
 
 CollectiveBench::CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
-    : spec_(spec),
-      executor_(executor),
-      communicator_(ranks, 0, request_of(spec), executor.fabric()),
-      quiet_(executor.fabric(), *this) {}
+    : spec_(spec), executor_(executor), communicator_(ranks, 0, request_of(spec), executor.fabric()) {}
 
 void CollectiveBench::run_next() {
-  executor_.passed(this, 0);
   current_ = SizeResult();
   current_.spec = plan(spec_.sizes[finished_.size()]);
   for (std::uint32_t r = 0; r < spec_.skew.size(); ++r) {
     if (spec_.skew[r] == Time()) continue;
     // What the rank does before it gets there.
-    executor_.delay(communicator_.rank(r), communicator_.stream(r), spec_.skew[r], JobLabel::of(*this, Fields{0, 1}),
-                    *this);
+    executor_.delay(communicator_.rank(r), communicator_.stream(r), spec_.skew[r],
+                    JobLabel::of(*this, Fields{0, kSkew}), *this);
   }
   for (std::uint32_t i = 0; i < spec_.iterations; ++i)
-    executor_.collective(communicator_, current_.spec, JobLabel::of(*this, Fields{i, 0}), *this, jobs_);
+    executor_.collective(communicator_, current_.spec, JobLabel::of(*this, Fields{i, kIteration}), *this, jobs_);
 }
 
 std::string CollectiveBench::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  if (f.is_skew != 0) return "skew";
+  if (f.what != kIteration) return f.what == kSkew ? "skew" : "quiet";
   return fmt::format("{}_Bytes[{}]_It[{}]", collective::initials(current_.spec.operation), current_.spec.bytes,
                      f.iteration);
 }
 
 std::string CollectiveBench::task(std::uint64_t arguments) const {
-  if (JobLabel::fields_of<Fields>(arguments).is_skew != 0) return "skew";
+  if (JobLabel::fields_of<Fields>(arguments).what != kIteration) return name(arguments);
   return fmt::format("{} {}", collective::kOperationNames[static_cast<std::size_t>(current_.spec.operation)],
                      current_.spec.bytes);
 }
 
 Recorded CollectiveBench::recorded(std::uint64_t arguments) const {
-  return JobLabel::fields_of<Fields>(arguments).is_skew != 0 ? Recorded::never : Recorded::stage;
+  return JobLabel::fields_of<Fields>(arguments).what == kIteration ? Recorded::stage : Recorded::never;
 }
 
 void CollectiveBench::on_collective_done(const collective::Collective& collective, const JobLabel& label) {
@@ -86,8 +82,12 @@ void CollectiveBench::on_collective_done(const collective::Collective& collectiv
   current_.end = executor_.fabric().now();
   if (++current_.iterations < spec_.iterations) return;
   finished_.push_back(current_);
-  executor_.reached(this, 0);
-  if (!done()) quiet_.wait();
+  if (!done())
+    executor_.quiet(communicator_.rank(0), communicator_.stream(0), JobLabel::of(*this, Fields{0, kQuiet}), *this);
+}
+
+void CollectiveBench::on_job_done(const Job& job) {
+  if (job.label().as<Fields>().what == kQuiet) run_next();
 }
 
 }  // namespace railyard::workload::collective_bench

@@ -13,7 +13,6 @@
 
 #include "workload/bench/collective_spec.h"
 #include "workload/jobs.h"
-#include "workload/quiet.h"
 
 namespace railyard::workload::collective_bench {
 
@@ -34,7 +33,7 @@ std::uint64_t count(collective::Operation operation, ElementType type, Bytes byt
 /// What is forced, for every size; the library's rules choose the rest.
 collective::Request request_of(const CollectiveBenchSpec& test);
 
-class CollectiveBench : private JobClient, private JobNamer, private QuietClient {
+class CollectiveBench : private JobClient, private JobNamer {
  public:
   /// @param ranks  each with a stream for the collectives
   CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
@@ -50,12 +49,14 @@ class CollectiveBench : private JobClient, private JobNamer, private QuietClient
 
  private:
   void run_next();
-  void on_quiet() override { run_next(); }
+  void on_job_done(const Job& job) override;
   void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
+  /// An iteration; what a late rank does before it enters; the wait before the next size.
+  enum What : std::uint32_t { kIteration, kSkew, kQuiet };
   // AR_Bytes[b]_It[i]: an iteration; AG, RS, BC, A2A, SR in place of AR.
   struct Fields {
     std::uint32_t iteration;
-    std::uint32_t is_skew;  ///< what a late rank does before it enters
+    std::uint32_t what;
   };
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
@@ -65,7 +66,6 @@ class CollectiveBench : private JobClient, private JobNamer, private QuietClient
   CollectiveBenchSpec spec_;
   Executor& executor_;
   Communicator communicator_;
-  QuietWaiter quiet_;
   SizeResult current_;
   std::vector<SizeResult> finished_;
   std::vector<JobRef> jobs_;  // kept to spare allocations

@@ -67,8 +67,7 @@ OverlapBench::OverlapBench(const OverlapSpec& spec, const std::vector<Rank*>& ra
     : spec_(spec),
       executor_(executor),
       compute_(ranks, kCompute, tp_request(), executor.fabric()),
-      comm_(ranks, kComm, tp_request(), executor.fabric()),
-      quiet_(executor.fabric(), *this) {}
+      comm_(ranks, kComm, tp_request(), executor.fabric()) {}
 
 const collective::CollectiveSpec& OverlapBench::plan() {
   return compute_.choose(collective_of(spec_.operation), spec_.collective_bytes);
@@ -96,7 +95,6 @@ JobRef OverlapBench::run_kernel(std::uint32_t rank, What what, std::uint32_t ste
 }
 
 void OverlapBench::run_next() {
-  executor_.passed(this, 0);
   begun_ = executor_.fabric().now();
   current_ = MethodResult();
   current_.method = spec_.methods[results_.size()];
@@ -193,8 +191,12 @@ JobRef OverlapBench::send_shard(std::uint32_t from, std::uint32_t to, std::uint3
 }
 
 void OverlapBench::on_job_done(const Job& job) {
-  const Time after = executor_.fabric().now() - begun_;
   const auto f = job.label().as<Fields>();
+  if (f.what == kQuiet) {
+    run_next();
+    return;
+  }
+  const Time after = executor_.fabric().now() - begun_;
   (f.what == kGemm || f.what == kSum ? current_.gemm_done : current_.collective_done) = after;
   if (--live_ != 0) return;
   current_.time = after;
@@ -204,8 +206,7 @@ void OverlapBench::on_job_done(const Job& job) {
         std::max(current_.kernel_alone_s, compute_.rank(r).gpu->sms().kernel_seconds_alone() - kernel_alone_s_[r]);
   }
   results_.push_back(current_);
-  executor_.reached(this, 0);
-  if (!done()) quiet_.wait();
+  if (!done()) executor_.quiet(compute_.rank(0), compute_.stream(0), label(kQuiet, 0, 0), *this);
 }
 
 std::string OverlapBench::name(std::uint64_t arguments) const {
@@ -215,6 +216,7 @@ std::string OverlapBench::name(std::uint64_t arguments) const {
   switch (f.what) {
     case kGemm: return fmt::format("Gemm_{}_Rank[{}]_Step[{}]", method, rank, step);
     case kShard: return fmt::format("Shard_{}_Rank[{}]_Step[{}]", method, rank, step);
+    case kQuiet: return "quiet";
     case kSum: return fmt::format("Sum_{}_Rank[{}]", method, rank);
     default: return fmt::format("Collective_{}_Rank[{}]", method, rank);
   }

@@ -19,7 +19,6 @@
 #include "gpu/kernels/kernel_spec.h"
 #include "workload/bench/overlap_spec.h"
 #include "workload/jobs.h"
-#include "workload/quiet.h"
 
 namespace railyard::workload::overlap {
 
@@ -34,21 +33,21 @@ struct MethodResult {
 /// The product of one rank.
 gpu::KernelSpec gemm_of(const OverlapSpec& spec);
 
-class OverlapBench : private JobClient, private JobNamer, private QuietClient {
+class OverlapBench : private JobClient, private JobNamer {
  public:
   /// Streams of a rank: products; communication that runs beside them.
   enum Stream : std::size_t { kCompute, kComm };
   /// @pre the ranks have these streams, and their GPUs a tensor rate for the data type
   OverlapBench(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
-  void start() { quiet_.wait(); }  // nothing can be sent before the simulation runs
+  void start() { run_next(); }
   bool done() const { return results_.size() == spec_.methods.size(); }
   const std::vector<MethodResult>& results() const { return results_; }
   std::uint32_t ranks() const { return compute_.size(); }
   const collective::CollectiveSpec& plan();
 
  private:
-  enum What : std::uint8_t { kGemm, kCollective, kShard, kSum };
+  enum What : std::uint8_t { kGemm, kCollective, kShard, kSum, kQuiet };
 
   void run_next();
   void run_collective(Communicator& communicator, const std::vector<JobRef>& after);
@@ -68,18 +67,18 @@ class OverlapBench : private JobClient, private JobNamer, private QuietClient {
   JobLabel label(What what, std::uint32_t step, std::uint32_t rank) const;
   bool nvlink() { return compute_.site().nvlink; }
 
-  void on_quiet() override { run_next(); }
   void on_job_done(const Job& job) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "test"; }
-  Recorded recorded(std::uint64_t) const override { return Recorded::each_member; }
+  Recorded recorded(std::uint64_t arguments) const override {
+    return JobLabel::fields_of<Fields>(arguments).what == kQuiet ? Recorded::never : Recorded::each_member;
+  }
   std::uint64_t of_member(std::uint64_t arguments, std::uint32_t member) const override;
 
   OverlapSpec spec_;
   Executor& executor_;
   Communicator compute_, comm_;  ///< of the same ranks, in either stream
-  QuietWaiter quiet_;
   Time begun_;
   std::vector<double> kernel_s_, kernel_alone_s_;  // by rank, before the method
   std::size_t live_ = 0;

@@ -16,7 +16,7 @@ constexpr std::array<const char*, 7> kMetrics{"unidirectional_s", "bidirectional
 }  // namespace
 
 PointToPoint::PointToPoint(const PointToPointSpec& spec, const Ends& ends, Executor& executor)
-    : spec_(spec), ends_(ends), executor_(executor), fabric_(executor.fabric()), quiet_(fabric_, *this) {
+    : spec_(spec), ends_(ends), executor_(executor), fabric_(executor.fabric()) {
   switch (spec_.test) {
     case Test::matrix: add_matrix(); break;
     case Test::h2d:
@@ -82,7 +82,6 @@ void PointToPoint::add_writes(std::uint32_t from, std::uint32_t to) {
 }
 
 void PointToPoint::run_next() {
-  executor_.passed(this, 0);
   Point& point = points_[finished_];
   point.start = fabric_.now();
   if (!point.within_a_gpu())
@@ -167,6 +166,10 @@ Time PointToPoint::acknowledgement(const Flow& flow) const {
 
 void PointToPoint::on_job_done(const Job& job) {
   const auto fields = job.label().as<Fields>();
+  if (fields.what == kQuiet) {
+    run_next();
+    return;
+  }
   const bool windowed = points_[finished_].measure == Measure::write_bandwidth;
   switch (fields.what) {
     case kPost:
@@ -211,6 +214,7 @@ std::string PointToPoint::point_name(const Point& point) const {
 
 std::string PointToPoint::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.what == kQuiet) return "quiet";
   const std::string point = point_name(points_[f.point]);
   if (f.what == kPoint) return point;
   return fmt::format("{}{}_Flow[{}]_Message[{}]",
@@ -221,7 +225,7 @@ std::string PointToPoint::name(std::uint64_t arguments) const {
 }
 
 std::string PointToPoint::task(std::uint64_t arguments) const {
-  static constexpr const char* kTasks[] = {"point", "post", "message", "ack"};
+  static constexpr const char* kTasks[] = {"point", "post", "message", "ack", "quiet"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
   return fmt::format("{} {}", kTasks[f.what], std::uint32_t{f.message});
 }
@@ -248,8 +252,7 @@ void PointToPoint::finish() {
   record.bytes = point.bytes;
   ++finished_;
   executor_.record(record);
-  executor_.reached(this, 0);
-  if (!done()) quiet_.wait();
+  if (!done()) executor_.quiet(*ends_.gpus.front(), ends_.gpus.front()->stream(kCopies), label(kQuiet, 0, 0), *this);
 }
 
 }  // namespace railyard::workload::p2p

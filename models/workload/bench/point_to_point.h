@@ -18,7 +18,6 @@
 
 #include "workload/bench/point_to_point_spec.h"
 #include "workload/jobs.h"
-#include "workload/quiet.h"
 
 namespace railyard::workload::p2p {
 
@@ -56,7 +55,7 @@ struct Ends {
   Time post;                 ///< one thread's time for one work request, from the NIC's datasheet
 };
 
-class PointToPoint : private JobClient, private JobNamer, private QuietClient {
+class PointToPoint : private JobClient, private JobNamer {
  public:
   /// Streams of a host: copies; the thread that posts writes; then as many as writes are under way, for their
   /// acknowledgements.
@@ -102,10 +101,10 @@ class PointToPoint : private JobClient, private JobNamer, private QuietClient {
   // A point as a row: Copy_From[i]_To[j], Both_From[i]_To[j], Latency_From[i]_To[j]: a pair of the matrix; H2D_GPU[i],
   // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Its jobs, with
   // _Flow[f]_Message[m] behind: the message; before that, Post_ of a write; after that, Ack_.
-  enum What : std::uint8_t { kPoint, kPost, kMessage, kAcknowledgement };
+  enum What : std::uint8_t { kPoint, kPost, kMessage, kAcknowledgement, kQuiet };
   struct Fields {
     std::uint32_t point : 20, flow : 12;
-    std::uint32_t message : 30, what : 2;
+    std::uint32_t message : 29, what : 3;
   };
   JobLabel label(What what, std::uint32_t flow, std::uint32_t message) const;
   std::string point_name(const Point& point) const;
@@ -116,13 +115,11 @@ class PointToPoint : private JobClient, private JobNamer, private QuietClient {
   Recorded recorded(std::uint64_t arguments) const override;
 
   void on_job_done(const Job& job) override;
-  void on_quiet() override { run_next(); }
 
   PointToPointSpec spec_;
   Ends ends_;
   Executor& executor_;
   transport::Fabric& fabric_;
-  QuietWaiter quiet_;
   std::vector<Point> points_;
   std::size_t finished_ = 0;
   std::vector<Flow> flows_;  ///< of the point that runs
