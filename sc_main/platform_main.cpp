@@ -92,6 +92,7 @@ int run(const Options& options, const Scenario& scenario) {
     write_text(out->file("command.txt"), options.command + "\n");
     write_text(out->file("scenario.yaml"), scenario.resolved);
     write_text(out->file("machine.json"), describe(simulation).dump(2) + "\n");
+    simulation.workload().open_tables(*out);
   }
 
   std::unique_ptr<Tracing> tracing;

@@ -44,7 +44,7 @@ class Simulation : private transport::CalendarClient {
   Time finished() const { return workload_->done() && jobs_.latest_end != Time() ? jobs_.latest_end : end(); }
 
  private:
-  /// Passes jobs on.
+  /// Pipeline jobs on.
   struct JobEnds : execution::JobSink {
     explicit JobEnds(execution::JobSink& to) : next(to) {}
     void on_job(const execution::JobRecord& record) override {

@@ -177,7 +177,7 @@ std::string CollectiveRun::table(const Json& s) const {
   return text;
 }
 
-void CollectiveRun::write_tables(const OutputDirectory& directory) const {
+void CollectiveRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("collectives.csv"));
   out.print(
       "bytes,count,type,redop,root,time_us,algbw_gb_per_s,busbw_gb_per_s,algorithm,protocol,channels,iterations,first_"

@@ -8,11 +8,11 @@
 
 namespace railyard {
 
-using workload::prefill::Grid;
-using workload::prefill::HandoffPlan;
-using workload::prefill::Mapping;
-using workload::prefill::PrefillSpec;
-using workload::prefill::Request;
+using workload::inference::HandoffPlan;
+using workload::inference::Instance;
+using workload::inference::Mapping;
+using workload::inference::PrefillSpec;
+using workload::inference::Request;
 
 namespace {
 
@@ -69,12 +69,12 @@ DisaggregatedPrefill::DisaggregatedPrefill(const Scenario& scenario, platforms::
   check(scenario_);
   prefill_gpus_ = place(spec().prefill, "prefill");
   decode_gpus_ = place(spec().decode, "decode");
-  if (spec().nic_rule == workload::prefill::NicRule::modulo) {
+  if (spec().nic_rule == workload::inference::NicRule::modulo) {
     assign_nics(prefill_gpus_);
     assign_nics(decode_gpus_);
   }
-  system_ = std::make_unique<workload::prefill::System>(scenario_.model, spec(), machine_.gpus(prefill_gpus_),
-                                                        machine_.gpus(decode_gpus_), executor_);
+  service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), machine_.gpus(prefill_gpus_),
+                                                            machine_.gpus(decode_gpus_), executor_);
 }
 
 std::vector<GpuId> DisaggregatedPrefill::place(const Mapping& mapping, const char* group) const {
@@ -110,17 +110,17 @@ std::uint64_t DisaggregatedPrefill::expected_jobs() const {
 }
 
 std::string DisaggregatedPrefill::progress() const {
-  return fmt::format("{} of {} requests done", system_->finished(), system_->requests().size());
+  return fmt::format("{} of {} requests done", service_->finished(), service_->requests().size());
 }
 
 double DisaggregatedPrefill::done_ratio() const {
-  const std::uint64_t chunks = system_->prefill().tokens_done() / spec().chunk_tokens;
-  return std::min(1.0, done_of(chunks + system_->decode().steps(), expected_passes(spec())));
+  const std::uint64_t chunks = service_->prefill().tokens_done() / spec().chunk_tokens;
+  return std::min(1.0, done_of(chunks + service_->decode().steps(), expected_passes(spec())));
 }
 
 std::vector<std::string> DisaggregatedPrefill::blocked() {
   std::vector<std::string> lines = WorkloadRun::blocked();
-  for (const std::string& line : system_->blocked()) lines.push_back(line);
+  for (const std::string& line : service_->blocked()) lines.push_back(line);
   return lines;
 }
 
@@ -128,7 +128,7 @@ std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
   std::vector<RouteOfInterest> routes;
   add_grid_routes(routes, "prefill", spec().prefill, prefill_gpus_);
   add_grid_routes(routes, "decode", spec().decode, decode_gpus_);
-  const HandoffPlan plan(system_->prefill_grid(), system_->decode_grid());
+  const HandoffPlan plan(service_->prefill_instance(), service_->decode_instance());
   for (std::uint32_t r = 0; r < spec().prefill.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
       routes.push_back({fmt::format("KV handoff, prefill rank {} to decode rank {}", r, share.decode_rank),

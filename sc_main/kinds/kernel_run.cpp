@@ -168,7 +168,7 @@ std::string KernelRun::table(const Json& s) const {
   return text;
 }
 
-void KernelRun::write_tables(const OutputDirectory& directory) const {
+void KernelRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("kernels.csv"));
   out.print(
       "kernel,item,group,gpu,op,launch,dtype,m,n,k,groups,heads,kv_heads,head_dim,batch,tokens,context_tokens,width,"

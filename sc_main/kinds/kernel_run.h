@@ -27,7 +27,7 @@ class KernelRun : public WorkloadRun {
   void add_metrics(nlohmann::ordered_json& metrics) override;
   nlohmann::ordered_json memory() const override { return nlohmann::ordered_json::object(); }
   std::string table(const nlohmann::ordered_json& summary) const override;
-  void write_tables(const OutputDirectory& out) const override;
+  void write_tables(const OutputDirectory& out) override;
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }

@@ -203,7 +203,7 @@ std::string LayerRun::table(const Json& s) const {
   return text;
 }
 
-void LayerRun::write_tables(const OutputDirectory& directory) const {
+void LayerRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("layer.csv"));
   out.print(
       "step,name,start_s,end_s,time_us,flops,hbm_bytes,tflops,gb_per_s,waves,tail_efficiency,limit,bytes,algorithm,"

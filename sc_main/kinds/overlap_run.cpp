@@ -120,7 +120,7 @@ std::string OverlapRun::table(const Json& s) const {
   return text;
 }
 
-void OverlapRun::write_tables(const OutputDirectory& directory) const {
+void OverlapRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("overlap.csv"));
   out.print("method,time_us,kernels_end_us,bytes_there_us,kernel_us,kernel_alone_us\n");
   for (const MethodResult& r : test_->results())

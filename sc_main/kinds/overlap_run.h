@@ -24,7 +24,7 @@ class OverlapRun : public WorkloadRun {
   void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
   std::string table(const nlohmann::ordered_json& summary) const override;
-  void write_tables(const OutputDirectory& out) const override;
+  void write_tables(const OutputDirectory& out) override;
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }

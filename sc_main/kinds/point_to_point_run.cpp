@@ -182,7 +182,7 @@ std::string PointToPointRun::table(const Json&) const {
          matrix_text(Measure::latency, "P2P latency matrix (us)");
 }
 
-void PointToPointRun::write_tables(const OutputDirectory& directory) const {
+void PointToPointRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("p2p.csv"));
   out.print("measure,from,to,bytes,messages,time_s,gb_per_s,latency_us,messages_per_s\n");
   for (std::size_t i = 0; i < test_->finished(); ++i) {

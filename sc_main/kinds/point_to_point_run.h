@@ -26,7 +26,7 @@ class PointToPointRun : public WorkloadRun {
   void add_setup(nlohmann::ordered_json& setup) const override;
   void add_metrics(nlohmann::ordered_json& metrics) override;
   std::string table(const nlohmann::ordered_json& summary) const override;
-  void write_tables(const OutputDirectory& out) const override;
+  void write_tables(const OutputDirectory& out) override;
 
  private:
   using Measure = workload::p2p::Measure;

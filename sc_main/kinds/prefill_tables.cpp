@@ -10,8 +10,8 @@ namespace railyard {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using workload::prefill::RankTimes;
-using workload::prefill::RequestTimes;
+using workload::inference::RankTimes;
+using workload::inference::RequestTimes;
 
 double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -33,17 +33,17 @@ void add_percentiles(Json& metrics, const std::string& name, const std::vector<d
   metrics[name + "_p99_s"] = percentile(values, 0.99);
 }
 
-void add_request_metrics(Json& metrics, workload::prefill::System& system) {
+void add_request_metrics(Json& metrics, workload::inference::Service& service) {
   std::vector<double> ttft, tpot, decode_start, queueing, kv_exposed;
-  for (const std::uint32_t r : system.finished_order()) {
-    const RequestTimes& t = system.requests()[r];
-    const Time arrival = system.spec().requests[r].arrival;
+  for (const std::uint32_t r : service.finished_order()) {
+    const RequestTimes& t = service.requests()[r];
+    const Time arrival = service.spec().requests[r].arrival;
     ttft.push_back((t.first_token - arrival).seconds());
     decode_start.push_back((t.decode_begun - arrival).seconds());
     queueing.push_back((t.prefill_begun - t.queued).seconds());
     kv_exposed.push_back((t.kv_landed - t.prefilled).seconds());
-    if (t.tokens.size() > 1)
-      tpot.push_back((t.tokens.back() - t.first_token).seconds() / static_cast<double>(t.tokens.size() - 1));
+    const std::uint32_t tokens = service.spec().requests[r].output_tokens;
+    if (tokens > 1) tpot.push_back((t.last_token - t.first_token).seconds() / (tokens - 1.0));
   }
   metrics["requests"] = ttft.size();
   add_percentiles(metrics, "ttft", ttft);
@@ -54,32 +54,32 @@ void add_request_metrics(Json& metrics, workload::prefill::System& system) {
 }
 
 /// What was achieved, whatever the groups could have done: over the time from the first arrival to the last token.
-void add_achieved_rates(Json& metrics, workload::prefill::System& system) {
+void add_achieved_rates(Json& metrics, workload::inference::Service& service) {
   Time from = Time::max(), to;
   double prompt = 0, output = 0;
-  for (const std::uint32_t r : system.finished_order()) {
-    const workload::prefill::Request& request = system.spec().requests[r];
+  for (const std::uint32_t r : service.finished_order()) {
+    const workload::inference::Request& request = service.spec().requests[r];
     from = sooner(from, request.arrival);
-    to = later(to, system.requests()[r].tokens.back());
+    to = later(to, service.requests()[r].last_token);
     prompt += request.prompt_tokens;
     output += request.output_tokens;
   }
   const double seconds = since(to, from).seconds();
   const auto rate = [&](double amount) { return seconds > 0 ? amount / seconds : 0.0; };
-  metrics["request_rate_per_s"] = rate(static_cast<double>(system.finished()));
+  metrics["request_rate_per_s"] = rate(static_cast<double>(service.finished()));
   metrics["prompt_tokens_per_s"] = rate(prompt);
   metrics["output_tokens_per_s"] = rate(output);
 }
 
-void add_pipeline_metrics(Json& metrics, workload::prefill::System& system) {
-  workload::prefill::Grid& grid = system.prefill_grid();
-  const double window = system.prefill_window().seconds();
+void add_pipeline_metrics(Json& metrics, workload::inference::Service& service) {
+  workload::inference::Instance& instance = service.prefill_instance();
+  const double window = service.prefill_window().seconds();
   RankTimes sum;
   Json utilisation = Json::object();
-  for (std::uint32_t p = 0; p < grid.pp(); ++p) {
+  for (std::uint32_t p = 0; p < instance.pp(); ++p) {
     double kernels = 0;
-    for (std::uint32_t t = 0; t < grid.tp(); ++t) {
-      const RankTimes& times = system.prefill().passes().times(p * grid.tp() + t);
+    for (std::uint32_t t = 0; t < instance.tp(); ++t) {
+      const RankTimes& times = service.prefill().pipeline().times(p * instance.tp() + t);
       kernels += times.kernels_s;
       sum.tp_s += times.tp_s;
       sum.tp_sync_s += times.tp_sync_s;
@@ -87,12 +87,12 @@ void add_pipeline_metrics(Json& metrics, workload::prefill::System& system) {
       sum.host_s += times.host_s;
       sum.occupied_s += times.occupied_s;
     }
-    utilisation[fmt::format("stage{}", p)] = window > 0 ? kernels / grid.tp() / window : 0.0;
+    utilisation[fmt::format("stage{}", p)] = window > 0 ? kernels / instance.tp() / window : 0.0;
   }
-  const double ranks = grid.ranks();
+  const double ranks = instance.ranks();
   metrics["prefill_window_s"] = window;
   metrics["prefill_capacity_tokens_per_s"] =
-      window > 0 ? static_cast<double>(system.prefill().tokens_done()) / window : 0.0;
+      window > 0 ? static_cast<double>(service.prefill().tokens_done()) / window : 0.0;
   metrics["stage_utilisation"] = utilisation;
   metrics["bubble_fraction"] = window > 0 ? std::max(0.0, 1 - sum.occupied_s / ranks / window) : 0.0;
   metrics["exposed_s"]["tp"] = sum.tp_s / ranks;
@@ -101,8 +101,8 @@ void add_pipeline_metrics(Json& metrics, workload::prefill::System& system) {
   metrics["exposed_s"]["host"] = sum.host_s / ranks;
 }
 
-void add_decode_metrics(Json& metrics, workload::prefill::System& system) {
-  const workload::prefill::DecodeSide& decode = system.decode();
+void add_decode_metrics(Json& metrics, workload::inference::Service& service) {
+  const workload::inference::DecodeScheduler& decode = service.decode();
   Json d;
   d["steps"] = decode.steps();
   d["tokens"] = decode.tokens();
@@ -111,12 +111,12 @@ void add_decode_metrics(Json& metrics, workload::prefill::System& system) {
   d["capacity_tokens_per_s"] =
       decode.step_seconds() > 0 ? static_cast<double>(decode.tokens()) / decode.step_seconds() : 0.0;
   RankTimes sum;
-  const std::uint32_t ranks = system.decode_grid().ranks();
+  const std::uint32_t ranks = service.decode_instance().ranks();
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    sum.tp_s += decode.passes().times(r).tp_s;
-    sum.tp_sync_s += decode.passes().times(r).tp_sync_s;
-    sum.pp_s += decode.passes().times(r).pp_s;
-    sum.host_s += decode.passes().times(r).host_s;
+    sum.tp_s += decode.pipeline().times(r).tp_s;
+    sum.tp_sync_s += decode.pipeline().times(r).tp_sync_s;
+    sum.pp_s += decode.pipeline().times(r).pp_s;
+    sum.host_s += decode.pipeline().times(r).host_s;
   }
   d["exposed_s"] = {{"tp", sum.tp_s / ranks},
                     {"pp", sum.pp_s / ranks},
@@ -147,7 +147,7 @@ std::string peak_memory(const Json& ranks) {
 
 void DisaggregatedPrefill::add_setup(Json& setup) const {
   std::vector<std::uint32_t> prompts, outputs;
-  for (const workload::prefill::Request& request : spec().requests) {
+  for (const workload::inference::Request& request : spec().requests) {
     prompts.push_back(request.prompt_tokens);
     outputs.push_back(request.output_tokens);
   }
@@ -161,34 +161,37 @@ void DisaggregatedPrefill::add_setup(Json& setup) const {
 }
 
 void DisaggregatedPrefill::add_metrics(Json& metrics) {
-  add_request_metrics(metrics, *system_);
-  add_achieved_rates(metrics, *system_);
-  add_pipeline_metrics(metrics, *system_);
-  add_decode_metrics(metrics, *system_);
+  add_request_metrics(metrics, *service_);
+  add_achieved_rates(metrics, *service_);
+  add_pipeline_metrics(metrics, *service_);
+  add_decode_metrics(metrics, *service_);
 }
 
-void DisaggregatedPrefill::write_tables(const OutputDirectory& directory) const {
-  auto out = fmt::output_file(directory.file("requests.csv"));
+void DisaggregatedPrefill::open_tables(const OutputDirectory& directory) {
+  requests_csv_.emplace(fmt::output_file(directory.file("requests.csv")));
+  service_->add_sink(*this);
   // The first twelve as LLMServingSim writes them: nanoseconds, rows in completion order.
-  out.print(
+  requests_csv_->print(
       "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"
       "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
-  for (const std::uint32_t r : system_->finished_order()) {
-    const workload::prefill::RequestTimes& t = system_->requests()[r];
-    const workload::prefill::Request& request = spec().requests[r];
-    const std::uint64_t arrival = nanoseconds(request.arrival), end = nanoseconds(t.tokens.back());
-    const std::uint64_t first = nanoseconds(t.first_token);
-    std::string gaps;
-    for (std::size_t i = 1; i < t.tokens.size(); ++i)
-      gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
-    const std::uint64_t tpot = t.tokens.size() > 1 ? (end - first) / (t.tokens.size() - 1) : 0;
-    out.print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{},{},{},{},{}\n", r, scenario_.model.name,
-              request.prompt_tokens, request.output_tokens, arrival, end, end - arrival,
-              nanoseconds(t.prefill_begun) - arrival, first - arrival, tpot, gaps, nanoseconds(t.queued),
-              nanoseconds(t.admitted), nanoseconds(t.prefill_begun), nanoseconds(t.prefilled), first,
-              nanoseconds(t.kv_landed), nanoseconds(t.decode_begun));
-  }
 }
+
+void DisaggregatedPrefill::on_request_done(std::uint32_t r, const RequestTimes& t) {
+  const workload::inference::Request& request = spec().requests[r];
+  const std::uint64_t arrival = nanoseconds(request.arrival), end = nanoseconds(t.last_token);
+  const std::uint64_t first = nanoseconds(t.first_token);
+  std::string gaps;
+  for (std::size_t i = 1; i < t.tokens.size(); ++i)
+    gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
+  const std::uint64_t tpot = t.tokens.size() > 1 ? (end - first) / (t.tokens.size() - 1) : 0;
+  requests_csv_->print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{},{},{},{},{}\n", r, scenario_.model.name,
+                       request.prompt_tokens, request.output_tokens, arrival, end, end - arrival,
+                       nanoseconds(t.prefill_begun) - arrival, first - arrival, tpot, gaps, nanoseconds(t.queued),
+                       nanoseconds(t.admitted), nanoseconds(t.prefill_begun), nanoseconds(t.prefilled), first,
+                       nanoseconds(t.kv_landed), nanoseconds(t.decode_begun));
+}
+
+void DisaggregatedPrefill::write_tables(const OutputDirectory&) { requests_csv_.reset(); }
 
 std::string DisaggregatedPrefill::table(const Json& s) const {
   const Json& m = s["metrics"];
@@ -206,7 +209,7 @@ std::string DisaggregatedPrefill::table(const Json& s) const {
            (many ? fmt::format("  (p50 {}, p99 {})", seconds(m[n + "_p50_s"]), seconds(m[n + "_p99_s"])) : "");
   };
   const auto per_s = [](const Json& rate) { return fmt::format("{:.1f} tokens/s", rate.get<double>()); };
-  // What a grid's ranks spent beside kernels: of a whole run, or of each of its steps.
+  // What a instance's ranks spent beside kernels: of a whole run, or of each of its steps.
   const auto exposed = [&](const Json& e, double steps) {
     const auto each = [&](const char* name) { return duration_text(e[name].get<double>() / steps); };
     return fmt::format("{} / {} / {} / {}", each("tp"), each("tp_sync"), each("pp"), each("host"));

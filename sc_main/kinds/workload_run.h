@@ -87,7 +87,10 @@ class WorkloadRun {
   /// The part of the table on stdout that is the kind's own.
   virtual std::string table(const nlohmann::ordered_json& summary) const = 0;
   /// The kind's own files, beside those that every kind writes.
-  virtual void write_tables(const OutputDirectory& out) const = 0;
+  /// Before the run: opens those that grow during it.
+  virtual void open_tables(const OutputDirectory&) {}
+  /// After the run. @pre open_tables()
+  virtual void write_tables(const OutputDirectory& out) = 0;
 
  protected:
   /// Ranks on these GPUs, numbered from 0 in the groups of the machine, with these streams.

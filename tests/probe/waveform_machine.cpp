@@ -11,7 +11,7 @@
 #include "probe/waveform.h"
 #include "sc_main/scenario/load.h"
 #include "tests/probe/vcd_reader.h"
-#include "tests/support/prefill_system.h"
+#include "tests/support/prefill_service.h"
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
 
@@ -39,12 +39,14 @@ struct NoJobs : execution::JobSink {
 const std::string kScenarios = std::string(RAILYARD_SOURCE_DIR) + "/scenarios/";
 
 /// A scenario under a kernel of its own, small enough to trace all of it.
-class Traced : private test::FreshKernel {
+class Traced : private test::FreshKernel, private workload::inference::RequestSink {
  public:
   Traced(const std::string& file, const std::string& platform)
-      : simulation(load_scenario(kScenarios + file, kSmall, platform), jobs_) {}
+      : simulation(load_scenario(kScenarios + file, kSmall, platform), jobs_) {
+    service().add_sink(*this);
+  }
 
-  workload::prefill::System& system() { return test::prefill_system(simulation); }
+  workload::inference::Service& service() { return test::prefill_service(simulation); }
   Waveform& trace(const std::string& path, Level level) {
     Waveform::Config config;
     config.path = path;
@@ -53,11 +55,11 @@ class Traced : private test::FreshKernel {
     Waveform& waveform = waveform_.emplace(config);
     waveform.attach(simulation.fabric());
     for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) waveform.attach(simulation.machine().gpu(GpuId(g)));
-    for (workload::prefill::Grid* grid : {&system().prefill_grid(), &system().decode_grid()}) {
+    for (workload::inference::Instance* grid : {&service().prefill_instance(), &service().decode_instance()}) {
       for (std::uint32_t r = 0; r < grid->ranks(); ++r) {
         execution::Rank& rank = grid->rank(r);
         waveform.attach(
-            rank.stream(workload::prefill::Grid::kCompute), std::string(rank.gpu->name()) + ".stream.compute",
+            rank.stream(workload::inference::Instance::kCompute), std::string(rank.gpu->name()) + ".stream.compute",
             [](const gpu::Task& task) { return "run " + static_cast<const execution::Job&>(task).label().work(); });
       }
     }
@@ -66,14 +68,16 @@ class Traced : private test::FreshKernel {
   }
   std::vector<std::vector<Time>> run() {
     simulation.run([](Time) { return true; });
-    BOOST_TEST_REQUIRE(system().done());
-    std::vector<std::vector<Time>> tokens;
-    for (const auto& request : system().requests()) tokens.push_back(request.tokens);
-    return tokens;
+    BOOST_TEST_REQUIRE(service().done());
+    return tokens_;
   }
 
  private:
+  void on_request_done(std::uint32_t, const workload::inference::RequestTimes& times) override {
+    tokens_.push_back(times.tokens);
+  }
   static const std::vector<std::string> kSmall;
+  std::vector<std::vector<Time>> tokens_;  ///< of requests, in the order in which they finished
   NoJobs jobs_;
 
  public:

@@ -4,12 +4,12 @@
 
 #include "sc_main/scenario/model/config.h"
 #include "tests/scenario/scenario_support.h"
-#include "workload/prefill/spec.h"
+#include "workload/inference/spec.h"
 
 using namespace railyard;
 using namespace railyard::test;
 using transformer::ModelShape;
-using workload::prefill::PrefillSpec;
+using workload::inference::PrefillSpec;
 
 namespace {
 
@@ -38,8 +38,8 @@ struct Config {
 struct Trace {
   Scratch scratch;
 
-  std::vector<workload::prefill::Request> load(const std::string& format, const std::string& text,
-                                               const std::string& more = "") {
+  std::vector<workload::inference::Request> load(const std::string& format, const std::string& text,
+                                                 const std::string& more = "") {
     scratch.write("trace", text);
     return scratch.load_with({"workload.requests={format: " + format + ", file: trace" + more + "}"})
         .spec<PrefillSpec>()

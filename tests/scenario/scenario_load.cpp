@@ -3,11 +3,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include "tests/scenario/scenario_support.h"
-#include "workload/prefill/spec.h"
+#include "workload/inference/spec.h"
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::prefill::PrefillSpec;
+using workload::inference::PrefillSpec;
 using Layers = std::vector<std::uint32_t>;
 
 BOOST_AUTO_TEST_CASE(shipped_plx_scenario) {
@@ -58,8 +58,8 @@ BOOST_AUTO_TEST_CASE(nic_rule_comparison_differs_in_the_rule_only) {
   const std::string folder = kSource + "/scenarios/nic_rule_comparison/";
   const Scenario modulo = load_scenario(folder + "modulo.yaml", {}, "plx_box");
   const Scenario nearest = load_scenario(folder + "nearest.yaml", {}, "plx_box");
-  BOOST_TEST((modulo.spec<PrefillSpec>().nic_rule == workload::prefill::NicRule::modulo));
-  BOOST_TEST((nearest.spec<PrefillSpec>().nic_rule == workload::prefill::NicRule::nearest));
+  BOOST_TEST((modulo.spec<PrefillSpec>().nic_rule == workload::inference::NicRule::modulo));
+  BOOST_TEST((nearest.spec<PrefillSpec>().nic_rule == workload::inference::NicRule::nearest));
   const auto keys_only = [&](const std::string& name) {
     std::string kept, line;
     std::istringstream lines(text_of(folder + name));
@@ -86,8 +86,8 @@ BOOST_AUTO_TEST_CASE(defaults_for_everything_but_the_question) {
   BOOST_TEST(s.spec<PrefillSpec>().decode.tp == 4u);  // as prefill
   BOOST_TEST(s.spec<PrefillSpec>().decode.pp == 2u);
   BOOST_TEST(s.spec<PrefillSpec>().memory_limit_ratio == 0.9);
-  BOOST_TEST((s.spec<PrefillSpec>().handoff == workload::prefill::Handoff::per_chunk));
-  BOOST_TEST((s.spec<PrefillSpec>().pp_send == workload::prefill::PpSend::shard));
+  BOOST_TEST((s.spec<PrefillSpec>().handoff == workload::inference::HandoffGrain::per_chunk));
+  BOOST_TEST((s.spec<PrefillSpec>().pp_send == workload::inference::PpSend::shard));
   BOOST_TEST(scratch.load(small_scenario(), {}, "dgx_h100").machine.groups[1].gpu.name == "H100-SXM5-80GB");
 }
 

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/scenario/scenario_support.h"
-#include "tests/support/prefill_system.h"
+#include "tests/support/prefill_service.h"
 #include "tests/support/simulation.h"
 
 namespace railyard::test {
@@ -88,11 +89,20 @@ struct Records : execution::JobSink {
   std::vector<JobRow> all;
 };
 
+/// Keeps what became of every request.
+struct RequestRecords : workload::inference::RequestSink {
+  void on_request_done(std::uint32_t request, const workload::inference::RequestTimes& times) override {
+    done[request] = times;
+  }
+  std::map<std::uint32_t, workload::inference::RequestTimes> done;
+};
+
 class PrefillRun : private FreshKernel {
  public:
   explicit PrefillRun(const Scenario& scenario) : simulation(scenario, records) {
     fabric().watch_invariants();
-    for (const workload::prefill::Grid* grid : {&system().prefill_grid(), &system().decode_grid()})
+    service().add_sink(requests_);
+    for (const workload::inference::Instance* grid : {&service().prefill_instance(), &service().decode_instance()})
       for (std::uint32_t r = 0; r < grid->ranks(); ++r)
         loaded_.push_back({grid->rank(r).gpu, grid->rank(r).gpu->hbm().used()});
   }
@@ -100,11 +110,15 @@ class PrefillRun : private FreshKernel {
   Records records;
   railyard::Simulation simulation;
 
-  workload::prefill::System& system() { return prefill_system(simulation); }
+  workload::inference::Service& service() { return prefill_service(simulation); }
   transport::Assembly& fabric() { return simulation.fabric(); }
-  const workload::prefill::RequestTimes& request(std::uint32_t r = 0) { return system().requests()[r]; }
-  gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *system().prefill_grid().rank(rank).gpu; }
-  gpu::Gpu& decode_gpu(std::uint32_t rank) { return *system().decode_grid().rank(rank).gpu; }
+  /// With its tokens.
+  const workload::inference::RequestTimes& request(std::uint32_t r = 0) {
+    const auto found = requests_.done.find(r);
+    return found == requests_.done.end() ? service().requests()[r] : found->second;
+  }
+  gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *service().prefill_instance().rank(rank).gpu; }
+  gpu::Gpu& decode_gpu(std::uint32_t rank) { return *service().decode_instance().rank(rank).gpu; }
   /// Payload that a GPU's PCIe link carried, away from it and to it.
   static Bytes pcie_sent(const gpu::Gpu& gpu) { return gpu.port(gpu.pcie()).counters.payload_bytes; }
   static Bytes pcie_received(const gpu::Gpu& gpu) {
@@ -118,7 +132,7 @@ class PrefillRun : private FreshKernel {
       if (watch) watch();
       return true;
     });
-    BOOST_TEST_REQUIRE(system().done());
+    BOOST_TEST_REQUIRE(service().done());
     BOOST_TEST(simulation.workload().blocked().empty());
     BOOST_TEST(simulation.workload().executor().live() == 0u);
     BOOST_TEST(fabric().calendar().pending() == 0u);
@@ -142,6 +156,7 @@ class PrefillRun : private FreshKernel {
 
  private:
   std::vector<std::pair<const gpu::Gpu*, Bytes>> loaded_;
+  RequestRecords requests_;
 };
 
 }  // namespace railyard::test

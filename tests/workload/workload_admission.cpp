@@ -4,7 +4,7 @@
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::prefill::RequestTimes;
+using workload::inference::RequestTimes;
 
 namespace {
 
@@ -12,7 +12,7 @@ namespace {
 std::string limit_for(std::uint64_t tokens, const std::vector<std::string>& sets) {
   PrefillRun probe(tiny_scenario(sets));
   const gpu::Hbm& hbm = probe.decode_gpu(0).hbm();
-  const Bytes kv = tokens * probe.system().decode_grid().kv_bytes_per_token(0);
+  const Bytes kv = tokens * probe.service().decode_instance().kv().bytes_per_token(0);
   return "workload.memory_limit_ratio=" +
          std::to_string(static_cast<double>(hbm.used() + kv) / static_cast<double>(hbm.capacity()));
 }
@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
   std::vector<std::string> sets{requests(12, 1024, 8), "workload.decode.steps=trace"};
   sets.push_back(limit_for(3500, sets));
   PrefillRun run(tiny_scenario(sets));
-  const double ratio = run.system().spec().memory_limit_ratio;
+  const double ratio = run.service().spec().memory_limit_ratio;
   std::vector<const gpu::Gpu*> gpus{&run.prefill_gpu(0), &run.decode_gpu(0)};
   Bytes most = 0;
   run.run([&] {
@@ -39,8 +39,8 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
     }
     most = std::max(most, gpus[1]->hbm().used());
   });
-  BOOST_TEST(run.system().finished() == 12u);
-  const Bytes one = 1032 * run.system().decode_grid().kv_bytes_per_token(0);
+  BOOST_TEST(run.service().finished() == 12u);
+  const Bytes one = 1032 * run.service().decode_instance().kv().bytes_per_token(0);
   BOOST_TEST(most == gpus[1]->hbm().used() + 3 * one);  // three at once, not fewer
   for (std::uint32_t r = 1; r < 12; ++r) {
     BOOST_TEST((run.request(r).admitted >= run.request(r - 1).admitted));  // first come, first served
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(without_pressure_all_are_admitted_on_arrival) {
                      "{arrival_s: 0.5, prompt_tokens: 700}]}"}));
   run.run();
   for (std::uint32_t r = 0; r < 3; ++r)
-    BOOST_TEST((run.request(r).admitted == run.system().spec().requests[r].arrival));
+    BOOST_TEST((run.request(r).admitted == run.service().spec().requests[r].arrival));
   BOOST_TEST((run.request(1).prefill_begun > run.request(1).admitted));  // behind the first
   BOOST_TEST((run.request(2).prefill_begun == Time::ms(500)));           // the machine is idle: at once
   BOOST_TEST((run.request(0).first_token < run.request(1).first_token));
@@ -89,15 +89,16 @@ BOOST_AUTO_TEST_CASE(a_step_decodes_no_more_than_max_batch) {
         {requests(8, 64, 17), "workload.decode={steps: trace, max_batch: " + std::to_string(most) + "}"}));
     run.run();
     std::map<std::uint64_t, std::uint32_t> tokens_at;
-    for (const RequestTimes& r : run.system().requests()) {
+    for (std::uint32_t number = 0; number < run.service().requests().size(); ++number) {
+      const RequestTimes& r = run.request(number);
       BOOST_TEST(r.tokens.size() == 17u);
       for (std::size_t i = 1; i < r.tokens.size(); ++i) ++tokens_at[r.tokens[i].fs()];
     }
     std::uint32_t largest = 0;
     for (const auto& [when, count] : tokens_at) largest = std::max(largest, count);
     BOOST_TEST(largest == most);
-    BOOST_TEST(run.system().decode().tokens() == 8u * 16);
-    BOOST_TEST(run.system().decode().steps() == tokens_at.size());
+    BOOST_TEST(run.service().decode().tokens() == 8u * 16);
+    BOOST_TEST(run.service().decode().steps() == tokens_at.size());
     BOOST_TEST(run.records.of("D_Rank_").size() == tokens_at.size());
   }
 }
@@ -119,7 +120,7 @@ BOOST_AUTO_TEST_CASE(each_request_decodes_its_own_number_of_tokens) {
     BOOST_TEST((t.kv_landed <= t.decode_begun));
     BOOST_TEST(std::is_sorted(t.tokens.begin(), t.tokens.end()));
   }
-  BOOST_TEST(run.system().decode().tokens() == 10u);
+  BOOST_TEST(run.service().decode().tokens() == 10u);
 }
 
 BOOST_AUTO_TEST_CASE(what_does_not_fit_even_alone_is_refused) {
@@ -130,4 +131,31 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_even_alone_is_refused) {
     const std::string what = e.what();
     return what.find("workload.") != std::string::npos && what.find('\n') == std::string::npos;
   });
+}
+
+BOOST_AUTO_TEST_CASE(as_many_batches_decode_at_a_time_as_there_are_stages) {
+  for (const std::uint32_t stages : {1u, 2u, 3u}) {
+    PrefillRun run(tiny_scenario(
+        {requests(6, 1024, 40), "workload.decode.steps=trace", "workload.decode.pp=" + std::to_string(stages)}));
+    run.run();
+    struct Interval {
+      Time from = Time::max(), to;
+    };
+    std::map<std::uint32_t, Interval> steps;
+    for (const JobRow& row : run.records.of("D_Rank_")) {
+      Interval& step = steps[static_cast<std::uint32_t>(std::stoul(row.name().substr(row.name().rfind('[') + 1)))];
+      step.from = sooner(step.from, row.start);
+      step.to = later(step.to, row.end);
+    }
+    std::size_t most = 0;
+    for (const auto& [number, step] : steps) {
+      std::size_t in_flight = 0;
+      for (const auto& [other, interval] : steps) in_flight += interval.from <= step.from && step.from < interval.to;
+      most = std::max(most, in_flight);
+    }
+    BOOST_TEST(most == stages);
+    for (std::uint32_t r = 0; r < 6; ++r) BOOST_TEST(run.request(r).tokens.size() == 40u);
+    // A request does not wait for the step of another batch while a stage is free for its own.
+    if (stages > 1) BOOST_TEST((run.request(1).decode_begun == run.request(1).kv_landed));
+  }
 }

@@ -6,7 +6,7 @@
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::prefill::Grid;
+using workload::inference::Instance;
 
 namespace {
 
@@ -39,10 +39,10 @@ void check_conservation(Shape prefill, Shape decode, const std::string& handoff)
   KvListener listener;
   run.fabric().add_listener(listener);
   run.run();
-  Grid& grid = run.system().decode_grid();
+  Instance& grid = run.service().decode_instance();
   Bytes all = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
-    const Bytes expected = kPrompt * grid.kv_bytes_per_token(r / grid.tp());
+    const Bytes expected = kPrompt * grid.kv().bytes_per_token(r / grid.tp());
     BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == expected, handoff << " from " << prefill.tp << "x"
                                                                                 << prefill.pp << " to " << decode.tp
                                                                                 << "x" << decode.pp << ", rank " << r);
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(no_handoff_waits_for_the_mlp_or_the_head) {
     run.run();
     Time posted;
     for (const JobRow& job : run.records.of("Handoff_PP")) posted = later(posted, job.start);
-    transformer::LayerTimer& timer = run.system().prefill_grid().timer();
+    transformer::LayerTimer& timer = run.service().prefill_instance().timer();
     const double behind = mlp(timer, 256).seconds + timer.head(1).seconds;
     const double left = (run.request().first_token - posted).seconds();
     BOOST_TEST(left >= behind * (1 - 1e-6));
@@ -224,9 +224,9 @@ BOOST_AUTO_TEST_CASE(every_box_and_network_delivers) {
       KvListener listener;
       run.fabric().add_listener(listener);
       run.run();
-      Grid& grid = run.system().decode_grid();
+      Instance& grid = run.service().decode_instance();
       for (std::uint32_t r = 0; r < grid.ranks(); ++r)
-        BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == 1024 * grid.kv_bytes_per_token(0),
+        BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == 1024 * grid.kv().bytes_per_token(0),
                    platform << " " << network);
     }
   }

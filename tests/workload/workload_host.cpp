@@ -23,14 +23,14 @@ Seen run_with(const std::string& host, const std::vector<std::string>& more = {}
   sets.insert(sets.end(), more.begin(), more.end());
   PrefillRun run(tiny_scenario(sets));
   run.run();
-  const workload::prefill::RequestTimes& times = run.request();
+  const workload::inference::RequestTimes& times = run.request();
   return {times.first_token,
           times.prefilled,
           times.kv_landed,
           times.tokens,
           std::move(run.records),
-          run.system().prefill().passes().times(0).host_s,
-          run.system().prefill_window().seconds()};
+          run.service().prefill().pipeline().times(0).host_s,
+          run.service().prefill_window().seconds()};
 }
 
 Time us(double microseconds) { return Time::seconds(microseconds * 1e-6); }
@@ -99,9 +99,9 @@ BOOST_AUTO_TEST_CASE(waits_for_the_host_are_counted_once) {
                                  "{preset: none, async: true, step_us: 2000, layer_us: 10}"}) {
     PrefillRun run(tiny_scenario({"workload.host=" + host, "workload.handoff=at_end"}));
     run.run();
-    const auto& times = run.system().prefill().passes().times(0);
+    const auto& times = run.service().prefill().pipeline().times(0);
     BOOST_TEST(times.host_s > 0.0);
-    BOOST_TEST(times.kernels_s + times.host_s == run.system().prefill_window().seconds(),
+    BOOST_TEST(times.kernels_s + times.host_s == run.service().prefill_window().seconds(),
                boost::test_tools::tolerance(1e-9));
     BOOST_TEST(times.occupied_s == times.kernels_s, boost::test_tools::tolerance(1e-9));
   }

@@ -9,21 +9,21 @@ using namespace railyard;
 using namespace railyard::test;
 using namespace railyard::transformer;
 using namespace railyard::workload;
-using namespace railyard::workload::prefill;
+using namespace railyard::workload::inference;
 
 namespace {
 
-/// Passes of equal chunks through p stages of one GPU each, on a real machine.
-struct Pipeline : FreshKernel, PassClient {
+/// Pipeline of equal chunks through p stages of one GPU each, on a real machine.
+struct Stages : FreshKernel, PassClient {
   static constexpr std::uint32_t kLayers = 6;
 
-  Pipeline(std::uint32_t stages, const std::vector<std::string>& sets = {})
+  Stages(std::uint32_t stages, const std::vector<std::string>& sets = {})
       : scenario(tiny_scenario(with_stages(stages, sets))),
         fabric(transport::ChannelPlan(), scenario.fabric.transaction_bytes),
         machine(scenario.machine, fabric),
         executor(fabric, records),
-        grid("prefill", scenario.model, scenario.spec<workload::prefill::PrefillSpec>().prefill,
-             scenario.spec<workload::prefill::PrefillSpec>().host, gpus(stages), executor),
+        grid("prefill", scenario.model, scenario.spec<workload::inference::PrefillSpec>().prefill,
+             scenario.spec<workload::inference::PrefillSpec>().host, gpus(stages), executor),
         passes(grid, executor, PassNames::prefill, PpSend::full, *this) {}
 
   /// m chunks of `tokens` that hold every stage for `stage_time`. @return from the first job's begin to the last one's
@@ -55,8 +55,8 @@ struct Pipeline : FreshKernel, PassClient {
   platforms::Machine machine;
   Records records;
   Executor executor;
-  Grid grid;
-  Passes passes;
+  Instance grid;
+  Pipeline passes;
 
  private:
   static std::vector<std::string> with_stages(std::uint32_t stages, std::vector<std::string> sets) {
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(equal_stages_and_chunks_take_m_plus_p_minus_1_times) {
   const Time t = Time::us(600);
   for (const std::uint32_t p : {1u, 2u, 3u, 6u}) {
     for (const std::uint32_t m : {1u, 2u, 5u, 16u}) {
-      Pipeline pipeline(p);
+      Stages pipeline(p);
       Time transfers;  // (p-1) x where every stage sits below one switch; the one between the switches takes longer
       for (std::uint32_t from = 0; from + 1 < p; ++from) {
         BOOST_TEST_REQUIRE((pipeline.transfer(kTokens, from) <= t));
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(equal_stages_and_chunks_take_m_plus_p_minus_1_times) {
 BOOST_AUTO_TEST_CASE(the_bubble_fraction_reaches_its_limit_as_transfers_vanish) {
   for (const std::uint32_t p : {2u, 3u, 6u}) {
     for (const std::uint32_t m : {1u, 4u, 12u}) {
-      Pipeline pipeline(p);
+      Stages pipeline(p);
       const Time took = pipeline.run(m, 1, Time::ms(600));  // 2 KB under 600 ms: x is 2e-6 of t
       double occupied = 0;
       for (std::uint32_t r = 0; r < p; ++r) occupied += pipeline.passes.times(r).occupied_s;
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(the_bubble_fraction_reaches_its_limit_as_transfers_vanish) 
 BOOST_AUTO_TEST_CASE(the_next_stage_waits_for_the_activations_and_chunks_overlap) {
   constexpr std::uint64_t kTokens = 1024;
   const Time t = Time::us(600);
-  Pipeline pipeline(2);
+  Stages pipeline(2);
   const Time x = pipeline.transfer(kTokens);
   BOOST_TEST((x > Time::us(50)));  // 2 MiB over PCIe
   pipeline.run(3, kTokens, t);
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(transfers_longer_than_a_stage_set_the_pace) {
   constexpr std::uint64_t kTokens = 4096;
   const Time t = Time::us(84);
   constexpr std::uint32_t kChunks = 12;
-  Pipeline pipeline(2);
+  Stages pipeline(2);
   const Time x = pipeline.transfer(kTokens);
   BOOST_TEST_REQUIRE((x > t * 2));
   const double took = pipeline.run(kChunks, kTokens, t).seconds();
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(transfers_longer_than_a_stage_set_the_pace) {
 
 BOOST_AUTO_TEST_CASE(an_uneven_stage_sets_the_pace) {
   // 6 layers as 4 and 2: the long stage is never idle.
-  Pipeline pipeline(2, {"workload.prefill.stage_layers=[4,2]"});
+  Stages pipeline(2, {"workload.prefill.stage_layers=[4,2]"});
   const Time t = Time::us(300);  // of three layers
   constexpr std::uint32_t kChunks = 8;
   const Time took = pipeline.run(kChunks, 16, t);

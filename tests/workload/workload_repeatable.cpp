@@ -32,8 +32,8 @@ std::string everything(PrefillRun& run) {
 
 double mean_first_token(PrefillRun& run) {
   double sum = 0;
-  for (const auto& r : run.system().requests()) sum += r.first_token.seconds();
-  return sum / static_cast<double>(run.system().requests().size());
+  for (const auto& r : run.service().requests()) sum += r.first_token.seconds();
+  return sum / static_cast<double>(run.service().requests().size());
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(replayed_collectives_leave_what_simulated_ones_do) {
     replayed.run();
     BOOST_TEST(replayed.fabric().replayed_transactions() > 0u);
     PrefillRun simulated(busy_scenario("dgx_h100", mapping));
-    simulated.system().simulate_every_collective();
+    simulated.service().simulate_every_collective();
     simulated.run();
     BOOST_TEST(simulated.fabric().replayed_transactions() == 0u);
     BOOST_TEST((everything(simulated) == everything(replayed)));

@@ -258,7 +258,7 @@ Record<GpuDatasheet> gpu_record() {
       "peers of the server reach this memory; false: their bytes bounce off host memory, except over an NVLink bridge");
 
   Record<G> r;
-  r.nested("sm", &G::sm, sm, "number of streaming multiprocessors").required();
+  r.nested("sm", &G::sm, sm, "streaming multiprocessors").required();
   r.nested("l2", &G::l2, l2, "second-level cache").required();
   r.nested("hbm", &G::hbm, hbm, "device memory").required();
   r.nested("kernel", &G::kernel, kernel, "fitted kernel constants").required();

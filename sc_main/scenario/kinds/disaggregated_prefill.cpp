@@ -8,8 +8,8 @@
 
 namespace railyard::scenario {
 
-using workload::prefill::Mapping;
-using workload::prefill::PrefillSpec;
+using workload::inference::Mapping;
+using workload::inference::PrefillSpec;
 
 namespace {
 

@@ -10,7 +10,7 @@ namespace railyard::scenario {
 
 using nlohmann::json;
 using transformer::ModelShape;
-using workload::prefill::Mapping;
+using workload::inference::Mapping;
 
 namespace {
 

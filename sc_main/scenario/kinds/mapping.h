@@ -9,7 +9,7 @@
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario/table/record.h"
 #include "transformer/model_shape.h"
-#include "workload/prefill/spec.h"
+#include "workload/inference/spec.h"
 
 namespace railyard::scenario {
 
@@ -46,11 +46,11 @@ nlohmann::json placement_schema();
 void read_placement(PlacementSection& placement, const Node& node, const std::string& path);
 
 /// `otherwise`: what is not written is as there.
-workload::prefill::Mapping resolve_mapping(const MappingSection& written, const workload::prefill::Mapping* otherwise,
-                                           const std::string& group,
-                                           const std::optional<std::vector<std::uint32_t>>& placement,
-                                           const transformer::ModelShape& model, const platforms::MachineSpec& machine,
-                                           const Source& source);
+workload::inference::Mapping resolve_mapping(const MappingSection& written,
+                                             const workload::inference::Mapping* otherwise, const std::string& group,
+                                             const std::optional<std::vector<std::uint32_t>>& placement,
+                                             const transformer::ModelShape& model,
+                                             const platforms::MachineSpec& machine, const Source& source);
 /// @throws InputError at `key` if the heads of the model cannot be split over so many ranks
 void check_heads(std::uint32_t tp, const transformer::ModelShape& model, const std::string& key, const Source& source);
 

@@ -7,7 +7,7 @@
 
 namespace railyard::scenario {
 
-using workload::prefill::Request;
+using workload::inference::Request;
 
 namespace {
 

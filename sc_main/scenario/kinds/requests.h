@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sc_main/scenario/table/record.h"
-#include "workload/prefill/spec.h"
+#include "workload/inference/spec.h"
 
 namespace railyard::scenario {
 
@@ -36,7 +36,7 @@ constexpr std::uint32_t kDefaultSteps = 8;
 /// A count of equal ones, a list, or a trace.
 std::vector<Record<RequestsSection>> request_forms();
 /// By arrival. `steps`: decode steps of every request, whatever its output_tokens say; nullopt: by these, or by default.
-std::vector<workload::prefill::Request> resolve_requests(const RequestsSection& requests,
-                                                         std::optional<std::uint32_t> steps, const Source& source);
+std::vector<workload::inference::Request> resolve_requests(const RequestsSection& requests,
+                                                           std::optional<std::uint32_t> steps, const Source& source);
 
 }  // namespace railyard::scenario

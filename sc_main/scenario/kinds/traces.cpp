@@ -12,7 +12,7 @@
 
 namespace railyard::scenario {
 
-using workload::prefill::Request;
+using workload::inference::Request;
 
 namespace {
 

@@ -15,7 +15,7 @@ namespace railyard::scenario {
 
 /// The first `requests.max_count` rows, by arrival, the earliest at time zero, gaps divided by rate_scale.
 /// @param path   of the trace; `where` is blamed when it cannot be read
-std::vector<workload::prefill::Request> load_trace(const RequestsSection& requests, const std::string& path,
-                                                   const Origin& where);
+std::vector<workload::inference::Request> load_trace(const RequestsSection& requests, const std::string& path,
+                                                     const Origin& where);
 
 }  // namespace railyard::scenario

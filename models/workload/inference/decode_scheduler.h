@@ -1,17 +1,22 @@
-// Decode steps on the decode grid. The batch of a step holds the requests whose KV has landed, up to max_batch, first come first
-// served. The step passes through every stage; its sampled tokens return to the first stage; then the next step begins.
+// Decode steps on the decode instance. A step passes through every stage; its sampled tokens return to the first stage; then the
+// next step of the same requests begins. With pp stages, up to pp steps of different requests are in flight, so that a stage works
+// on one batch while another batch is at the other stages.
 //
-// A synchronous host makes up the batch of a step when the step before is done. An asynchronous host does so when the step before
-// begins, and hides its own time behind that step.
+// Requests whose KV has landed join the next batch that is made up, up to max_batch requests in all, first come first served. They
+// start a batch of their own at once when fewer than pp are in flight. A request stays in its group until its last token, so
+// requests that decode together stay together, as in vLLM V1's batch queue.
+//
+// A synchronous host makes up the batch of a step when the group's step before is done. An asynchronous host does so when the step
+// before begins, and hides its own time behind that step.
 #pragma once
 
 #include <deque>
 #include <vector>
 
-#include "workload/prefill/passes.h"
-#include "workload/prefill/spec.h"
+#include "workload/inference/pipeline.h"
+#include "workload/inference/spec.h"
 
-namespace railyard::workload::prefill {
+namespace railyard::workload::inference {
 
 class DecodeClient {
  public:
@@ -23,13 +28,13 @@ class DecodeClient {
   ~DecodeClient() = default;
 };
 
-class DecodeSide : private PassClient, private JobClient, private JobNamer, private transport::CalendarClient {
+class DecodeScheduler : private PassClient, private JobClient, private JobNamer, private transport::CalendarClient {
  public:
-  DecodeSide(Grid& grid, const PrefillSpec& spec, Executor& executor, DecodeClient& client);
+  DecodeScheduler(Instance& instance, const PrefillSpec& spec, Executor& executor, DecodeClient& client);
 
   /// All KV of the request is here. @pre it has tokens left to decode
   void ready(std::uint32_t request);
-  const Passes& passes() const { return passes_; }
+  const Pipeline& pipeline() const { return pipeline_; }
   std::uint32_t steps() const { return steps_; }
   /// Summed over steps: from when a step is prepared, or the one before it is done if that is later, until its tokens.
   double step_seconds() const { return step_seconds_; }
@@ -47,9 +52,21 @@ class DecodeSide : private PassClient, private JobClient, private JobNamer, priv
   struct Step {
     std::vector<Member> members;
     Time emitted;
+    std::size_t group = 0;
   };
+  /// Requests that decode together: one batch at a time.
+  struct Group {
+    std::vector<Decoding> batch;
+    std::vector<JobRef> token_sends;  ///< sampled tokens on their way to stage 0, by t
+    std::uint32_t steps = 0, begun = 0, done = 0;
+    bool scheduled = false;
+  };
+  /// Gates of groups; the others are of requests.
+  static std::uint32_t step_done(std::size_t group) { return ~static_cast<std::uint32_t>(group); }
+  std::size_t decoding() const;
+  bool may_step(const Group& group) const;
   void schedule();
-  void step();
+  void step(std::size_t group);
 
   void on_pass_begun(std::uint32_t pass) override;
   void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
@@ -67,21 +84,18 @@ class DecodeSide : private PassClient, private JobClient, private JobNamer, priv
   Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
   void on_event(std::uint32_t tag, std::uint64_t data) override;
 
-  Grid& grid_;
+  Instance& instance_;
   const PrefillSpec& spec_;
   Executor& executor_;
   DecodeClient& client_;
-  Passes passes_;
+  Pipeline pipeline_;
   std::deque<Decoding> ready_;
-  std::vector<Decoding> batch_;
-  std::vector<JobRef> token_sends_;  ///< sampled tokens on their way to stage 0, by t
-  std::vector<std::uint64_t> context_;
-  bool scheduled_ = false;
+  std::vector<Group> groups_;  ///< as many as stages
   std::deque<Step> in_flight_;
-  std::uint32_t steps_ = 0, begun_ = 0, done_ = 0;
+  std::uint32_t steps_ = 0, done_ = 0;
   Time step_done_;  ///< the latest
   double step_seconds_ = 0;
   std::uint64_t tokens_ = 0;
 };
 
-}  // namespace railyard::workload::prefill
+}  // namespace railyard::workload::inference

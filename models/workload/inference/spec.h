@@ -9,17 +9,12 @@
 #include "base/units.h"
 #include "transformer/layer_profile.h"
 #include "workload/host.h"
+#include "workload/inference/request.h"
 
-namespace railyard::workload::prefill {
-
-struct Request {
-  Time arrival;  ///< from the start of the run
-  std::uint32_t prompt_tokens = 0;
-  std::uint32_t output_tokens = 1;  ///< the first comes from prefill, the others from decode steps
-};
+namespace railyard::workload::inference {
 
 enum class NicRule { modulo, nearest };
-enum class Handoff { per_layer, per_chunk, at_end };
+enum class HandoffGrain { per_layer, per_chunk, at_end };
 enum class PpSend { shard, full };
 
 struct Mapping {
@@ -40,7 +35,7 @@ struct PrefillSpec {
   std::uint32_t chunk_tokens = 256;
   double memory_limit_ratio = 0.9;
   NicRule nic_rule = NicRule::modulo;
-  Handoff handoff = Handoff::per_chunk;
+  HandoffGrain handoff = HandoffGrain::per_chunk;
   PpSend pp_send = PpSend::shard;
   Mapping prefill;
   Mapping decode;
@@ -48,4 +43,4 @@ struct PrefillSpec {
   Host host;                     ///< of each group: one for prefill, one for decode
 };
 
-}  // namespace railyard::workload::prefill
+}  // namespace railyard::workload::inference

@@ -1,23 +1,23 @@
-#include "workload/prefill/passes.h"
+#include "workload/inference/pipeline.h"
 
 #include <fmt/format.h>
 #include <algorithm>
 
-namespace railyard::workload::prefill {
+namespace railyard::workload::inference {
 
-std::string Passes::unit(PassNames names, std::uint32_t index, std::uint32_t request) {
+std::string Pipeline::unit(PassNames names, std::uint32_t index, std::uint32_t request) {
   std::string unit = fmt::format(names == PassNames::prefill ? "Chunk[{}]" : "Step_[{}]", index);
   if (request != Pass::kOnly) unit += fmt::format("_Req[{}]", request);
   return unit;
 }
 
-std::string Passes::name(std::uint64_t arguments) const {
+std::string Pipeline::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   const Pass& pass = pass_of(f);
   const bool decodes = names_ == PassNames::decode;
   const char* const of = decodes ? "D_" : "";
   const char* const host = decodes ? "Host_D" : "Host_P";
-  const std::string unit = Passes::unit(names_, pass.index, Pass::kOnly);
+  const std::string unit = Pipeline::unit(names_, pass.index, Pass::kOnly);
   const auto stage = std::uint32_t{f.stage}, tp = std::uint32_t{f.tp}, layer = std::uint32_t{f.layer};
   std::string name;
   switch (f.what) {
@@ -31,7 +31,7 @@ std::string Passes::name(std::uint64_t arguments) const {
     case kPrepare: name = fmt::format("{}_{}", host, unit); break;
     case kLaunch: name = fmt::format("{}_Launch_PP[{}]_Layer[{}]_{}", host, stage, layer, unit); break;
     default:
-      name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * grid_.tp() + tp, unit)
+      name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * instance_.tp() + tp, unit)
                      : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
       break;
   }
@@ -39,7 +39,7 @@ std::string Passes::name(std::uint64_t arguments) const {
   return name;
 }
 
-std::string Passes::task(std::uint64_t arguments) const {
+std::string Pipeline::task(std::uint64_t arguments) const {
   static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",        "head",    "AR attn",
                                            "AR mlp",    "AG",        "activation", "prepare", "launch"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
@@ -53,12 +53,12 @@ std::string Passes::task(std::uint64_t arguments) const {
   }
 }
 
-std::string Passes::work(std::uint64_t arguments) const {
+std::string Pipeline::work(std::uint64_t arguments) const {
   const Pass& pass = pass_of(JobLabel::fields_of<Fields>(arguments));
   return unit(names_, pass.index, pass.request);
 }
 
-const char* Passes::kind(std::uint64_t arguments) const {
+const char* Pipeline::kind(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kAttentionReduce:
     case kMlpReduce:
@@ -70,7 +70,7 @@ const char* Passes::kind(std::uint64_t arguments) const {
   }
 }
 
-Recorded Passes::recorded(std::uint64_t arguments) const {
+Recorded Pipeline::recorded(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kAttentionReduce:
     case kMlpReduce:
@@ -83,37 +83,34 @@ Recorded Passes::recorded(std::uint64_t arguments) const {
   }
 }
 
-std::vector<std::vector<Pass::Step>> plan_layers(Grid& grid, transformer::LayerPass batch) {
-  std::vector<std::vector<Pass::Step>> layers(grid.model().kinds.size());
-  for (batch.kind = 0; batch.kind < layers.size(); ++batch.kind)
-    for (const transformer::LayerStep& step : plan_layer(grid.model(), grid.timer(), batch, grid.split()))
-      layers[batch.kind].push_back({step.part, step.kernels.chain(), step.operation, step.bytes});
-  return layers;
-}
+Pipeline::Pipeline(Instance& instance, Executor& executor, PassNames names, PpSend pp_send, PassClient& client)
+    : instance_(instance),
+      executor_(executor),
+      names_(names),
+      pp_send_(pp_send),
+      client_(client),
+      times_(instance.ranks()) {}
 
-Passes::Passes(Grid& grid, Executor& executor, PassNames names, PpSend pp_send, PassClient& client)
-    : grid_(grid), executor_(executor), names_(names), pp_send_(pp_send), client_(client), times_(grid.ranks()) {}
-
-std::uint32_t Passes::emit(const Pass& pass, const std::vector<JobRef>& after) {
+std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
   retire();
   const auto number = static_cast<std::uint32_t>(first_state_ + states_.size());
   states_.emplace_back();
   State& s = states_.back();
   s.pass = pass;
-  s.ranks.resize(grid_.ranks());
-  s.launched.resize(grid_.pp());
-  s.ranks_left = grid_.ranks();
-  s.last_stage_left = grid_.tp();
-  s.sends_left = (grid_.pp() - 1) * grid_.tp();
+  s.ranks.resize(instance_.ranks());
+  s.launched.resize(instance_.pp());
+  s.ranks_left = instance_.ranks();
+  s.last_stage_left = instance_.tp();
+  s.sends_left = (instance_.pp() - 1) * instance_.tp();
   std::vector<JobRef> incoming = after;
   const JobRef prepared =
       emit_host(number, kPrepare, 0, 0, pass.prepare, pass.host_is_async ? std::vector<JobRef>() : stage0_last_);
-  for (std::uint32_t p = 0; p < grid_.pp(); ++p) emit_stage(number, p, incoming, prepared);
+  for (std::uint32_t p = 0; p < instance_.pp(); ++p) emit_stage(number, p, incoming, prepared);
   return number;
 }
 
-JobRef Passes::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
-                         const std::vector<JobRef>& after) {
+JobRef Pipeline::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
+                           const std::vector<JobRef>& after) {
   if (duration == Time()) return {};
   Fields fields{};
   fields.pass = number;
@@ -121,16 +118,16 @@ JobRef Passes::emit_host(std::uint32_t number, What what, std::uint32_t stage, s
   fields.layer = layer;
   fields.what = what;
   ++state(number).host_left;
-  Rank& rank = grid_.rank(stage, 0);
-  return executor_.host(rank, rank.stream(Grid::kHost), duration, JobLabel::of(*this, fields), *this, after);
+  Rank& rank = instance_.rank(stage, 0);
+  return executor_.host(rank, rank.stream(Instance::kHost), duration, JobLabel::of(*this, fields), *this, after);
 }
 
-void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
-  const std::uint32_t tp = grid_.tp();
+void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
+  const std::uint32_t tp = instance_.tp();
   const Pass pass = state(number).pass;
-  const transformer::Stage& stage = grid_.stage(p);
-  const Bytes hidden = hidden_bytes(grid_.model(), pass.tokens);
-  Communicator& communicator = grid_.tp_communicator(p);
+  const transformer::Stage& stage = instance_.stage(p);
+  const Bytes hidden = hidden_bytes(instance_.model(), pass.tokens);
+  Communicator& communicator = instance_.tp_communicator(p);
   std::vector<JobRef> last(tp);
   bool first = true;
 
@@ -148,12 +145,13 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last,
                            JobRef launched = {}) {
     for (std::uint32_t t = 0; t < tp; ++t) {
-      Rank& rank = grid_.rank(p, t);
+      Rank& rank = instance_.rank(p, t);
       std::vector<JobRef> on;
       if (first && t < incoming.size()) on.push_back(incoming[t]);
       if (first && p == 0) on.push_back(prepared);
       on.push_back(launched);
-      last[t] = executor_.kernel(rank, rank.stream(Grid::kCompute), chain, label(what, t, layer, is_last), *this, on);
+      last[t] =
+          executor_.kernel(rank, rank.stream(Instance::kCompute), chain, label(what, t, layer, is_last), *this, on);
     }
     first = false;
   };
@@ -172,8 +170,8 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   const bool has_head = stage.last && pass.head != nullptr;
   if (p == 0 && pass.embedding != nullptr) kernels(kEmbedding, pass.embedding, 0, false);
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
-    const std::uint32_t layer = grid_.first_layer(p) + l;
-    const std::vector<Pass::Step>& steps = pass.layers[grid_.model().kind(layer)];
+    const std::uint32_t layer = instance_.first_layer(p) + l;
+    const std::vector<Pass::Step>& steps = pass.layers[instance_.model().kind(layer)];
     // Launches of a later stage begin as soon as the pass is prepared, beside those of stage 0.
     JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
                                 l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
@@ -197,15 +195,15 @@ void Passes::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRe
   for (std::uint32_t t = 0; t < tp; ++t) {
     client_.on_stage_emitted(number, p, t, last[t]);
     if (stage.last) continue;
-    Rank& rank = grid_.rank(p, t);
-    Transfer transfer{grid_.rank(p + 1, t).gpu->window(), hidden};
+    Rank& rank = instance_.rank(p, t);
+    Transfer transfer{instance_.rank(p + 1, t).gpu->window(), hidden};
     if (pp_send_ == PpSend::shard) transfer.bytes = hidden / tp + (t < hidden % tp ? 1 : 0);
-    incoming[t] = executor_.copy(rank, rank.stream(Grid::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
+    incoming[t] = executor_.copy(rank, rank.stream(Instance::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
                                  label(kActivation, t, 0, false), *this, {last[t]});
   }
 }
 
-void Passes::begin_rank(const Job& job, State& s, RankState& rank) {
+void Pipeline::begin_rank(const Job& job, State& s, RankState& rank) {
   rank.has_begun = true;
   rank.begun = job.begun_at();
   rank.ready = job.ready_at();
@@ -213,13 +211,13 @@ void Passes::begin_rank(const Job& job, State& s, RankState& rank) {
   const Fields f = fields_of(job);
   const std::uint32_t r = rank_of(job);
   if (f.stage > 0) {
-    const Time sent = s.ranks[r - grid_.tp()].send_begun;
+    const Time sent = s.ranks[r - instance_.tp()].send_begun;
     times_[r].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
   }
   if (r == 0) client_.on_pass_begun(f.pass);
 }
 
-void Passes::count_host_wait(const Job& job, const State& s, RankState& rank) {
+void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) {
   const Fields f = fields_of(job);
   // The first job of a later stage waits for activations; the host has launched it long before.
   if (!(f.what == kAttention && !f.first) && !(f.first && f.stage == 0)) return;
@@ -228,7 +226,7 @@ void Passes::count_host_wait(const Job& job, const State& s, RankState& rank) {
   if (!f.first) rank.host_waits += waited;
 }
 
-void Passes::on_job_begun(const Job& job) {
+void Pipeline::on_job_begun(const Job& job) {
   if (job.kind() == Job::Kind::host) return;
   const Fields f = fields_of(job);
   State& s = state(f.pass);
@@ -245,13 +243,13 @@ void Passes::on_job_begun(const Job& job) {
   if (f.first) begin_rank(job, s, rank);
 }
 
-void Passes::end_rank(const Job& job, State& s, RankState& rank) {
+void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
   const std::uint32_t r = rank_of(job);
   const Time now = executor_.fabric().now();
   times_[r].occupied_s += (now - rank.begun - rank.host_waits).seconds();
   last_done_ = later(last_done_, now);
   Fields f = fields_of(job);
-  f.tp = r % grid_.tp();
+  f.tp = r % instance_.tp();
   f.what = kRank;
   JobRecord record;
   record.label = JobLabel::of(*this, f);
@@ -262,14 +260,14 @@ void Passes::end_rank(const Job& job, State& s, RankState& rank) {
   executor_.record(record);
   --s.ranks_left;
   const std::uint32_t pass = f.pass;
-  if (f.stage + 1u != grid_.pp()) return;
+  if (f.stage + 1u != instance_.pp()) return;
   executor_.reached(this, pass);
   if (--s.last_stage_left != 0) return;
   executor_.passed(this, pass);
   client_.on_pass_done(pass);
 }
 
-void Passes::on_job_done(const Job& job) {
+void Pipeline::on_job_done(const Job& job) {
   const Fields f = fields_of(job);
   State& s = state(f.pass);
   RankState& rank = s.ranks[rank_of(job)];
@@ -296,15 +294,15 @@ void Passes::on_job_done(const Job& job) {
   if (f.last) end_rank(job, s, rank);
 }
 
-void Passes::on_collective_done(const collective::Collective&, const JobLabel& label) {
+void Pipeline::on_collective_done(const collective::Collective&, const JobLabel& label) {
   --state(label.as<Fields>().pass).collectives_left;
 }
 
-void Passes::retire() {
+void Pipeline::retire() {
   while (!states_.empty() && states_.front().over()) {
     states_.pop_front();
     ++first_state_;
   }
 }
 
-}  // namespace railyard::workload::prefill
+}  // namespace railyard::workload::inference

@@ -1,8 +1,8 @@
-// Disaggregated prefill, the main kind of workload: prompts are prefilled in chunks on one grid of GPUs; their KV cache is handed
-// to another grid and decoded there.
+// Disaggregated prefill, the main kind of workload: prompts are prefilled in chunks on one instance of GPUs; their KV cache is handed
+// to another instance and decoded there.
 //
 // Requests are admitted first come first served, each when both grids have room for its KV. A handoff therefore always finds
-// memory, and memory is never over-committed. The prefill grid frees the KV of a request when the handoff has landed.
+// memory, and memory is never over-committed. The prefill instance frees the KV of a request when the handoff has landed.
 #pragma once
 
 #include <deque>
@@ -10,38 +10,29 @@
 #include <vector>
 
 #include "transport/study/fidelity_choice.h"
+#include "workload/inference/decode_scheduler.h"
+#include "workload/inference/prefill_scheduler.h"
 #include "workload/phase_listener.h"
-#include "workload/prefill/decode_side.h"
-#include "workload/prefill/prefill_side.h"
 #include "workload/request_listener.h"
 
-namespace railyard::workload::prefill {
+namespace railyard::workload::inference {
 
-/// What became of one request; instants from the start of the run.
-struct RequestTimes {
-  Time queued;  ///< the host has taken the request in
-  Time admitted, prefill_begun;
-  Time prefilled;    ///< prefill has made the first token
-  Time first_token;  ///< the client has it
-  Time kv_landed, decode_begun;
-  std::vector<Time> tokens;  ///< when the client has each token, the first from prefill
-  bool admitted_yet = false, decoded = false, done = false;
-};
-
-class System : private PrefillClient,
-               private DecodeClient,
-               private JobClient,
-               private JobNamer,
-               private transport::CalendarClient {
+class Service : private PrefillClient,
+                private DecodeClient,
+                private JobClient,
+                private JobNamer,
+                private transport::CalendarClient {
  public:
-  System(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
-         const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
+  Service(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
+          const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
 
   /// Simulates every collective, even those whose course is known. Results are the same.
   void simulate_every_collective() { reuse_ = false; }
   /// What will cross the fabric, about: prompts' and steps' collectives and activations, and the handoff.
   std::vector<transport::Traffic> traffic();
   void follow_requests(RequestListener& listener) { listener_ = &listener; }
+  /// Several may write. Before the simulation starts.
+  void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
   /// Of two phases: time in which at least one admitted prompt is not through prefill, and in which at least one request is between
   /// the begin of its first decode step and its last token.
   void follow_phases(PhaseListener& listener) { phases_ = &listener; }
@@ -54,10 +45,10 @@ class System : private PrefillClient,
   bool done() const { return finished_.size() == requests_.size(); }
   /// Requests in the order in which they finished.
   const std::vector<std::uint32_t>& finished_order() const { return finished_; }
-  Grid& prefill_grid() { return prefill_grid_; }
-  Grid& decode_grid() { return decode_grid_; }
-  const PrefillSide& prefill() const { return prefill_; }
-  const DecodeSide& decode() const { return decode_; }
+  Instance& prefill_instance() { return prefill_instance_; }
+  Instance& decode_instance() { return decode_instance_; }
+  const PrefillScheduler& prefill() const { return prefill_; }
+  const DecodeScheduler& decode() const { return decode_; }
   /// Time of the first phase: the pipeline's window.
   Time prefill_window() const { return window_; }
   /// Requests that wait for memory, for a run that cannot progress.
@@ -77,7 +68,7 @@ class System : private PrefillClient,
   void tell(std::uint32_t request, RequestPhase phase);
   enum Phase : std::size_t { kPrefill, kDecode };
   void count(std::uint32_t& requests, int more, Phase phase);
-  void tell_kv(const char* group, const Grid& grid);
+  void tell_kv(const char* group, const Instance& instance);
   /// Its KV goes; nothing is left to compute for it.
   void leave(std::uint32_t request);
   void check_done(std::uint32_t request);
@@ -105,9 +96,9 @@ class System : private PrefillClient,
   PrefillSpec spec_;
   transport::Fabric& fabric_;
   Executor& executor_;
-  Grid prefill_grid_, decode_grid_;
-  PrefillSide prefill_;
-  DecodeSide decode_;
+  Instance prefill_instance_, decode_instance_;
+  PrefillScheduler prefill_;
+  DecodeScheduler decode_;
   std::vector<RequestTimes> requests_;
   Rank& api_server_;                   ///< a host with a stream for each request
   std::deque<std::uint32_t> arrived_;  ///< not admitted yet
@@ -116,7 +107,8 @@ class System : private PrefillClient,
   Time window_since_, window_;
   bool reuse_ = true;
   RequestListener* listener_ = nullptr;
+  std::vector<RequestSink*> sinks_;
   PhaseListener* phases_ = nullptr;
 };
 
-}  // namespace railyard::workload::prefill
+}  // namespace railyard::workload::inference

@@ -1,5 +1,5 @@
-// Forward passes through a pipeline of tensor-parallel stages: a chunk of a prompt on the prefill grid, or a step of a batch on
-// the decode grid. A pass is emitted as a whole, stage after stage, as jobs in the streams of the ranks:
+// Forward passes through a pipeline of tensor-parallel stages: a chunk of a prompt on the prefill instance, or a step of a batch on
+// the decode instance. A pass is emitted as a whole, stage after stage, as jobs in the streams of the ranks:
 //
 //   [wait for the activations of stage p-1] [all-gather of their shards]
 //   per layer: the steps of its plan (transformer/layer_plan.h)
@@ -15,33 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "workload/inference/batch.h"
 #include "workload/jobs.h"
-#include "workload/prefill/grid.h"
 #include "workload/traffic.h"
 
-namespace railyard::workload::prefill {
-
-struct Pass {
-  std::uint32_t index = 0;  ///< chunk or step, for names
-  static constexpr std::uint32_t kOnly = ~0u;
-  std::uint32_t request = kOnly;  ///< for names, where a run has several
-  std::uint64_t tokens = 0;
-  gpu::SharedChain embedding, head;  ///< null where the pass has none
-  /// A step of a layer: kernels, or a collective where there are none.
-  struct Step {
-    transformer::LayerPart part = transformer::LayerPart::attention;
-    gpu::SharedChain kernels;
-    collective::Operation operation = collective::Operation::all_reduce;
-    Bytes bytes = 0;
-  };
-  std::vector<std::vector<Step>> layers;  ///< by the model's kinds of layers
-  Time prepare;                           ///< of the host, before the first kernel
-  Time launch;                            ///< of the host, for each layer; 0: all are launched at once
-  bool host_is_async = false;             ///< prepared at once; else when stage 0 is through with the pass before
-};
-
-/// The layers of a pass, planned for a grid's ranks. @param batch  its kind is set in turn
-std::vector<std::vector<Pass::Step>> plan_layers(Grid& grid, transformer::LayerPass batch);
+namespace railyard::workload::inference {
 
 /// Where a pass has come to.
 class PassClient {
@@ -70,7 +48,7 @@ struct RankTimes {
   double occupied_s = 0;  ///< from a pass's first job to its last, over passes, without waits for the host
 };
 
-/// How a grid's passes and their jobs are called. Of pass i:
+/// How a instance's passes and their jobs are called. Of pass i:
 ///
 ///   prefill                                            decode
 ///   P_Rank_PP[p]_TP[t]_Chunk[i]                        D_Rank_[r]_Step_[i]             all kernels of a rank
@@ -83,9 +61,9 @@ struct RankTimes {
 /// with _Req[n] behind where a run has several requests and the pass is of one.
 enum class PassNames : std::uint8_t { prefill, decode };
 
-class Passes : private JobClient, private JobNamer {
+class Pipeline : private JobClient, private JobNamer {
  public:
-  Passes(Grid& grid, Executor& executor, PassNames names, PpSend pp_send, PassClient& client);
+  Pipeline(Instance& instance, Executor& executor, PassNames names, PpSend pp_send, PassClient& client);
 
   /// @param after  what stage 0's rank t waits for, by t; may be empty. @return the pass's number, counted from 0
   std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
@@ -160,7 +138,7 @@ class Passes : private JobClient, private JobNamer {
   const char* kind(std::uint64_t arguments) const override;
   Recorded recorded(std::uint64_t arguments) const override;
 
-  Grid& grid_;
+  Instance& instance_;
   Executor& executor_;
   PassNames names_;
   PpSend pp_send_;
@@ -172,4 +150,4 @@ class Passes : private JobClient, private JobNamer {
   Time first_begun_ = Time::max(), last_done_;
 };
 
-}  // namespace railyard::workload::prefill
+}  // namespace railyard::workload::inference

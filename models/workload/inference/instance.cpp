@@ -1,0 +1,55 @@
+#include "workload/inference/instance.h"
+
+#include <fmt/format.h>
+
+#include "workload/traffic.h"
+
+namespace railyard::workload::inference {
+
+namespace {
+
+collective::Request tp_request() {
+  collective::Request request;
+  request.library = collective::Library::vllm;
+  request.in_graph = true;
+  request.traffic_class = number(TrafficClass::tp);
+  return request;
+}
+
+}  // namespace
+
+Instance::Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping,
+                   const Host& host, const std::vector<gpu::Gpu*>& gpus, Executor& executor)
+    : model_(model),
+      stages_(transformer::stages_of(mapping.stage_layers)),
+      kernels_(gpus.front()->datasheet()),
+      timer_(model, mapping.tp, kernels_, mapping.profile) {
+  const bool launches = host.step(1) != Time() || host.prefill_layer() != Time();
+  std::vector<Rank*> ranks;
+  std::uint32_t layer = 0;
+  for (std::uint32_t p = 0; p < mapping.pp; ++p) {
+    first_layer_.push_back(layer);
+    layer += stages_[p].layers;
+    for (std::uint32_t t = 0; t < mapping.tp; ++t) {
+      const std::uint32_t r = p * mapping.tp + t;
+      Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), *gpus[r]);
+      for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
+      if (t == 0 && launches) rank.add_stream("host");
+      ranks.push_back(&rank);
+    }
+  }
+  kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
+  mesh_ = std::make_unique<Mesh>(std::move(ranks), Mesh::Sizes{mapping.tp, 1, 1, 1, mapping.pp});
+  mesh_->connect(Dimension::tp, kCompute, tp_request(), executor.fabric());
+}
+
+void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
+  kv_->set_limit(limit_ratio, new_tokens);
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const transformer::Stage& s = stages_[r / tp()];
+    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
+                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
+  }
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,52 @@
+// KV cache of an instance: which heads each rank stores, and the memory that sequences hold on the ranks. A sequence holds memory
+// for all its tokens at once, on every rank or on none.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transformer/memory.h"
+#include "transformer/model_shape.h"
+#include "transformer/parameters.h"
+#include "workload/jobs.h"
+
+namespace railyard::workload::inference {
+
+class KvCache {
+ public:
+  /// @param ranks  stage p, tensor-parallel place t -> ranks[p*tp+t]
+  KvCache(const transformer::ModelShape& model, const std::vector<transformer::Stage>& stages, std::uint32_t tp,
+          const std::vector<Rank*>& ranks);
+
+  struct HeadRange {
+    std::uint32_t first, last;
+  };  ///< [first, last)
+  /// KV heads on tensor-parallel rank t: its even share, or the one head that it replicates when tp exceeds the heads.
+  HeadRange heads(std::uint32_t t) const;
+  /// Bytes of one token on a rank of stage p, as long as no window is full.
+  Bytes bytes_per_token(std::uint32_t p) const { return bytes_per_token_[p]; }
+
+  /// @param limit_ratio  share of a GPU's memory that weights, activations and KV may fill
+  /// @param new_tokens   tokens of a sequence that run in one pass
+  void set_limit(double limit_ratio, std::uint64_t new_tokens);
+  /// Holds memory for a sequence on every rank. @return false, and nothing held, when a rank's limit does not allow it
+  bool hold(std::uint64_t tokens);
+  void free(std::uint64_t tokens);
+  /// Bytes held now on a rank of stage p.
+  Bytes held(std::uint32_t p) const { return held_[p]; }
+
+ private:
+  Bytes sequence(std::uint32_t p, std::uint64_t tokens) const {
+    return transformer::kv_bytes(model_, stages_[p], tp_, tokens, new_tokens_);
+  }
+
+  const transformer::ModelShape& model_;
+  const std::vector<transformer::Stage>& stages_;
+  std::uint32_t tp_;
+  std::vector<Rank*> ranks_;
+  std::vector<Bytes> bytes_per_token_, held_;  // by stage
+  double limit_ratio_ = 1;
+  std::uint64_t new_tokens_ = 1;
+};
+
+}  // namespace railyard::workload::inference

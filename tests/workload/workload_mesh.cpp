@@ -1,0 +1,71 @@
+// Ranks of a mesh: their numbers, their places, and who meets whom in each dimension.
+#include "tests/support/job_bench.h"
+#include "tests/support/systemc_main.h"
+#include "workload/parallel/mesh.h"
+
+#include <set>
+
+using namespace railyard;
+using namespace railyard::test;
+using workload::Dimension;
+using workload::Mesh;
+
+namespace {
+
+constexpr std::array<Dimension, 5> kAll{Dimension::tp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp};
+
+/// Ranks 0 to n-1, for numbers only.
+std::vector<Rank*> numbered(std::deque<Rank>& storage, std::uint32_t n) {
+  std::vector<Rank*> ranks;
+  for (std::uint32_t r = 0; r < n; ++r) ranks.push_back(&storage.emplace_back("rank", r, "", std::nullopt));
+  return ranks;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_are_numbered_as_megatron_numbers_them) {
+  // Megatron-LM, order tp-cp-ep-dp-pp, TP 2, DP 3, PP 2: the tensor-parallel groups are pairs of neighbours, the data-parallel
+  // groups take every second rank of a stage, the pipelines every sixth rank.
+  std::deque<Rank> storage;
+  const Mesh mesh(numbered(storage, 12), {2, 1, 1, 3, 2});
+  const auto group = [&](std::uint32_t rank, Dimension d) {
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t place = 0; place < mesh.size(d); ++place) members.push_back(mesh.moved(rank, d, place));
+    return members;
+  };
+  BOOST_TEST((group(9, Dimension::tp) == std::vector<std::uint32_t>{8, 9}));
+  BOOST_TEST((group(9, Dimension::dp) == std::vector<std::uint32_t>{7, 9, 11}));
+  BOOST_TEST((group(9, Dimension::pp) == std::vector<std::uint32_t>{3, 9}));
+  BOOST_TEST((group(9, Dimension::ep) == std::vector<std::uint32_t>{9}));
+}
+
+BOOST_AUTO_TEST_CASE(places_in_all_dimensions_tell_every_rank_apart) {
+  std::deque<Rank> storage;
+  const Mesh mesh(numbered(storage, 2 * 3 * 2 * 3 * 2), {2, 3, 2, 3, 2});
+  std::set<std::vector<std::uint32_t>> places;
+  for (std::uint32_t r = 0; r < mesh.size(); ++r) {
+    std::vector<std::uint32_t> place;
+    for (const Dimension d : kAll) {
+      place.push_back(mesh.place(r, d));
+      BOOST_TEST(mesh.moved(r, d, mesh.place(r, d)) == r);
+    }
+    places.insert(place);
+  }
+  BOOST_TEST(places.size() == mesh.size());
+}
+
+BOOST_AUTO_TEST_CASE(every_rank_is_in_one_communicator_of_each_dimension) {
+  JobBench b;
+  Mesh mesh(b.ranks, {2, 1, 1, 2, 1});
+  for (const Dimension d : {Dimension::tp, Dimension::dp}) {
+    mesh.connect(d, JobBench::kComm, {}, b.fabric);
+    BOOST_TEST(mesh.communicators(d).size() == 2u);
+    for (std::uint32_t r = 0; r < mesh.size(); ++r) {
+      BOOST_TEST(mesh.communicator(d, r).size() == 2u);
+      BOOST_TEST((&mesh.communicator(d, r).rank(mesh.place(r, d)) == b.ranks[r]));
+    }
+  }
+  BOOST_TEST((&mesh.communicator(Dimension::tp, 0) == &mesh.communicator(Dimension::tp, 1)));
+  BOOST_TEST((&mesh.communicator(Dimension::dp, 0) == &mesh.communicator(Dimension::dp, 2)));
+  BOOST_CHECK_THROW(Mesh(b.ranks, {3, 1, 1, 1, 1}), std::logic_error);
+}
