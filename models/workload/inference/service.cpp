@@ -251,7 +251,7 @@ void Service::check_done(std::uint32_t request) {
   times.last_token = times.tokens.back();
   finished_.push_back(request);
   for (RequestSink* sink : sinks_) sink->on_request_done(request, times);
-  times.tokens = {};
+  std::vector<Time>().swap(times.tokens);
   tell(request, RequestPhase::done);
 }
 
