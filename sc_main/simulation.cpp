@@ -53,7 +53,7 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
   workload_->follow_phases(*phase_use_);
   // What a collective took before its links changed says nothing of what it takes afterwards.
-  if (events_->change_links()) workload_->simulate_every_collective();
+  if (events_->change_links()) executor_->simulate_every_collective();
   if (fabric_->context().losses != nullptr)
     scenario_.fabric.fidelity = transport::Fidelity::train;  // streams know no loss
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();

@@ -65,7 +65,7 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
     waveform_->start();
   }
   if (options.timeline) {
-    simulation.workload().simulate_every_collective();  // a course that is reused has no messages to show
+    simulation.workload().executor().simulate_every_collective();  // a course that is reused has no messages to show
     timeline_.emplace(
         probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}},
         simulation.fabric());

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "collective/reuse.h"
@@ -40,9 +41,16 @@ class Communicator {
   /// No collective of these members begins sooner after a member has entered.
   Time least_launch() { return collective::least_launch(request_, site()); }
 
-  /// Whose courses may be replayed; null: all are simulated.
+  /// A message that is not part of a collective: from, to, class.
+  using OtherTraffic = std::tuple<transport::Window, transport::Window, std::uint8_t>;
+  /// Lets collectives of these communicators be replayed where no other traffic reaches their links (collective/reuse.h).
+  /// @param communicators  all of the run, of one traffic class
+  /// @param others         all other messages of the run, those of exchanges included
+  /// @pre the machine is elaborated
+  static void allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
+                          transport::Fabric& fabric);
+  /// Courses that may be replayed; null: every collective is simulated.
   collective::ReuseTable* reuse() const { return reuse_.get(); }
-  void set_reuse(std::unique_ptr<collective::ReuseTable> table) { reuse_ = std::move(table); }
 
  private:
   std::vector<gpu::Gpu*> gpus() const;

@@ -255,7 +255,7 @@ std::uint32_t Executor::begin_run(Communicator& communicator, const collective::
   run.label = label;
   run.client = &client;
   run.collective = &collectives_.acquire();
-  run.collective->prepare(spec, communicator.group(), *this, communicator.reuse());
+  run.collective->prepare(spec, communicator.group(), *this, replays_ ? communicator.reuse() : nullptr);
   run.collective->cookie = number;
   return number;
 }

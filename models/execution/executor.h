@@ -95,6 +95,10 @@ class Executor : private collective::CollectiveClient {
     if (listener_ != nullptr) listener_->on_measured(metric, number, parts);
   }
 
+  /// Before the first job: replays no collective, not even where communicators allow it. Results are the same.
+  void simulate_every_collective() { replays_ = false; }
+  bool replays() const { return replays_; }
+
   transport::Fabric& fabric() { return fabric_; }
   std::size_t live() const { return live_; }
   std::uint64_t jobs() const { return jobs_; }
@@ -154,6 +158,7 @@ class Executor : private collective::CollectiveClient {
   std::size_t live_ = 0;
   std::uint64_t jobs_ = 0;
   JobListener* listener_ = nullptr;
+  bool replays_ = true;
 };
 
 }  // namespace railyard::execution

@@ -19,7 +19,6 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
 
   const char* kind() const override { return "disaggregated_prefill"; }
   void start() override { service_->start(); }
-  void simulate_every_collective() override { service_->simulate_every_collective(); }
   bool done() const override { return service_->done(); }
   std::string progress() const override;
   double done_ratio() const override;

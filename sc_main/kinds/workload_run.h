@@ -42,8 +42,6 @@ class WorkloadRun {
   virtual const char* kind() const = 0;
   /// Schedules what comes first. Called once, before the simulation starts.
   virtual void start() = 0;
-  /// Simulates every collective, where the kind would replay those whose course is known. Results are the same.
-  virtual void simulate_every_collective() {}
 
   virtual bool done() const = 0;
   /// "3 of 10 requests done"

@@ -43,9 +43,8 @@ Outcome collectives_beside_kernels(bool replay) {
   request.in_graph = true;
   Communicator all(bench.ranks, JobBench::kCompute, request, bench.fabric);
   if (replay) {
-    auto tables = collective::isolate(bench.fabric, {{all.group().members, all.least_launch()}}, 0, {});
-    BOOST_TEST_REQUIRE((tables.front() != nullptr));
-    all.set_reuse(std::move(tables.front()));
+    Communicator::allow_reuse({&all}, {}, bench.fabric);
+    BOOST_TEST_REQUIRE((all.reuse() != nullptr));
   }
   const auto reduce = [&](std::uint32_t number) {
     bench.collective(all, all.choose(collective::Operation::all_reduce, 4 << 20), number);

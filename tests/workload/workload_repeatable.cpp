@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(replayed_collectives_leave_what_simulated_ones_do) {
     replayed.run();
     BOOST_TEST(replayed.fabric().replayed_transactions() > 0u);
     PrefillRun simulated(busy_scenario("dgx_h100", mapping));
-    simulated.service().simulate_every_collective();
+    simulated.simulation.workload().executor().simulate_every_collective();
     simulated.run();
     BOOST_TEST(simulated.fabric().replayed_transactions() == 0u);
     BOOST_TEST((everything(simulated) == everything(replayed)));

@@ -44,6 +44,11 @@ collective::Request request_of(const CollectiveBenchSpec& test) {
 CollectiveBench::CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
     : spec_(spec), executor_(executor), communicator_(ranks, 0, request_of(spec), executor.fabric()) {}
 
+void CollectiveBench::start() {
+  Communicator::allow_reuse({&communicator_}, {}, executor_.fabric());
+  run_next();
+}
+
 void CollectiveBench::run_next() {
   current_ = SizeResult();
   current_.spec = plan(spec_.sizes[finished_.size()]);

@@ -38,7 +38,7 @@ class CollectiveBench : private JobClient, private JobNamer {
   /// @param ranks  each with a stream for the collectives
   CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
-  void start() { run_next(); }
+  void start();
   bool done() const { return finished_.size() == spec_.sizes.size(); }
   /// In the order of the sizes.
   const std::vector<SizeResult>& finished() const { return finished_; }

@@ -27,6 +27,7 @@ Layer::Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vec
       left_(steps_.size(), static_cast<std::uint32_t>(ranks.size())) {}
 
 void Layer::start() {
+  Communicator::allow_reuse({&communicator_}, {}, executor_.fabric());
   std::vector<JobRef> jobs;
   for (std::uint32_t i = 0; i < steps_.size(); ++i) {
     const LayerStep& step = steps_[i];

@@ -56,7 +56,8 @@ std::vector<transport::Traffic> Service::traffic() {
       for (const transport::Window a : members)
         for (const transport::Window b : members)
           if (a != b)
-            all.push_back({a, b, number(TrafficClass::tp), bytes, reuse_ ? group : transport::Traffic::kNobody});
+            all.push_back(
+                {a, b, number(TrafficClass::tp), bytes, executor_.replays() ? group : transport::Traffic::kNobody});
     }
     for (std::uint32_t r = 0; r < instance->ranks() && instance->pp() > 1;
          ++r)  // to the next stage; tokens back to the first
@@ -71,22 +72,18 @@ std::vector<transport::Traffic> Service::traffic() {
   return all;
 }
 
-void Service::isolate_groups() {
-  std::vector<collective::ReuseGroup> groups;
+void Service::allow_reuse() {
+  std::vector<Communicator*> groups;
   for (Instance* instance : {&prefill_instance_, &decode_instance_})
-    for (std::uint32_t p = 0; p < instance->pp(); ++p)
-      groups.push_back({instance->tp_communicator(p).group().members, instance->tp_communicator(p).least_launch()});
-  std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>> others;
+    for (std::uint32_t p = 0; p < instance->pp(); ++p) groups.push_back(&instance->tp_communicator(p));
+  std::vector<Communicator::OtherTraffic> others;
   for (const transport::Traffic& t : traffic())
     if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
-  auto tables = collective::isolate(fabric_, groups, number(TrafficClass::tp), others);
-  auto table = tables.begin();
-  for (Instance* instance : {&prefill_instance_, &decode_instance_})
-    for (std::uint32_t p = 0; p < instance->pp(); ++p) instance->tp_communicator(p).set_reuse(std::move(*table++));
+  Communicator::allow_reuse(groups, others, fabric_);
 }
 
 void Service::start() {
-  if (reuse_) isolate_groups();
+  if (executor_.replays()) allow_reuse();
   for (std::uint32_t r = 0; r < spec_.requests.size(); ++r)
     fabric_.calendar().at(spec_.requests[r].arrival, *this, 0, r);
 }

@@ -26,8 +26,6 @@ class Service : private PrefillClient,
   Service(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
           const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
 
-  /// Simulates every collective, even those whose course is known. Results are the same.
-  void simulate_every_collective() { reuse_ = false; }
   /// What will cross the fabric, about: prompts' and steps' collectives and activations, and the handoff.
   std::vector<transport::Traffic> traffic();
   void follow_requests(RequestListener& listener) { listener_ = &listener; }
@@ -55,8 +53,8 @@ class Service : private PrefillClient,
   std::vector<std::string> blocked() const;
 
  private:
-  /// Proves which tensor-parallel groups have their links to themselves, and lets their collectives be reused.
-  void isolate_groups();
+  /// Lets collectives of tensor-parallel groups be replayed where no other traffic reaches their links.
+  void allow_reuse();
   /// Bytes of a share over all requests.
   double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   std::uint64_t kv_tokens(std::uint32_t request) const;
@@ -105,7 +103,6 @@ class Service : private PrefillClient,
   std::vector<std::uint32_t> finished_;
   std::uint32_t in_prefill_ = 0, in_decode_ = 0;
   Time window_since_, window_;
-  bool reuse_ = true;
   RequestListener* listener_ = nullptr;
   std::vector<RequestSink*> sinks_;
   PhaseListener* phases_ = nullptr;
