@@ -10,7 +10,7 @@ Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
     : calendar_("calendar"),
       context_{calendar_, pool_, ledger_, plan, nullptr},
       routes_(transaction_bytes),
-      quiet_watch_(*this, pool_) {}
+      quiet_watch_(calendar_, pool_, devices_) {}
 
 Fabric::~Fabric() = default;
 
@@ -49,12 +49,6 @@ Message& Fabric::send(const Message& wanted) {
   ledger_.begun(message);
   routes_.sender(wanted.source)->send(message);
   return message;
-}
-
-Time Fabric::quiet_from(const LinkEnd& link) const {
-  Device::Port& port = link.state();
-  if (port.fluid != nullptr) return port.fluid->members.empty() ? Time() : Time::max();
-  return later(port.egress.quiet_from(now()), link.device->forgets_from());
 }
 
 Bytes Fabric::unreturned_credit() const {

@@ -46,9 +46,8 @@ class Fabric {
   MemoryObserver* memories() const { return ledger_.memories(); }
   /// In the order in which they were added.
   const std::vector<Device*>& devices() const { return devices_; }
-  /// From when on what has crossed this direction of a link affects nothing that follows, or an instant not after now;
-  /// Time::max(): it is in use.
-  Time quiet_from(const LinkEnd& link) const;
+  /// From when on a direction of a link is quiet (quiet_watch.h).
+  Time quiet_from(const LinkEnd& link) const { return transport::quiet_from(link, now()); }
   /// Calls on_event(tag, data) of the client at the first instant at which all links are quiet (quiet_watch.h).
   void when_quiet(CalendarClient& client, std::uint32_t tag, std::uint64_t data) {
     quiet_watch_.wait(client, tag, data);
@@ -66,8 +65,8 @@ class Fabric {
   FabricContext context_;
   Routes routes_;
   std::vector<Device*> devices_;
-  std::unique_ptr<Fluid> fluid_;  ///< null: trains only
   QuietWatch quiet_watch_;
+  std::unique_ptr<Fluid> fluid_;  ///< null: trains only
   std::uint64_t replayed_ = 0;
   bool charges_followed_ = false;
 };

@@ -8,11 +8,14 @@
 
 namespace railyard::transport {
 
-class Fabric;
+/// From when on what has crossed this direction of a link affects nothing that follows, or an instant not after `now`;
+/// Time::max(): the link is in use.
+Time quiet_from(const LinkEnd& link, Time now);
 
 class QuietWatch final : private PoolObserver, private CalendarClient {
  public:
-  QuietWatch(Fabric& fabric, TransactionPool& pool) : fabric_(fabric), pool_(pool) {}
+  QuietWatch(Calendar& calendar, TransactionPool& pool, const std::vector<Device*>& devices)
+      : calendar_(calendar), pool_(pool), devices_(devices) {}
   /// on_event(tag, data) of the client follows once, at this instant or later. @pre no fluid streams are under way
   void wait(CalendarClient& client, std::uint32_t tag, std::uint64_t data);
 
@@ -26,8 +29,9 @@ class QuietWatch final : private PoolObserver, private CalendarClient {
   void on_pool_empty() override;
   void on_event(std::uint32_t, std::uint64_t) override;
 
-  Fabric& fabric_;
+  Calendar& calendar_;
   TransactionPool& pool_;
+  const std::vector<Device*>& devices_;
   std::vector<Waiting> waiting_;
   bool looks_ = false;  ///< an event of its own is to come
 };

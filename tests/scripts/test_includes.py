@@ -9,7 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
-TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"fabric"}, {"assembly"}, {"edge"}]
+TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"quiet_watch"}, {"fabric"}, {"assembly"}, {"edge"}]
 
 
 def folders():
