@@ -30,11 +30,10 @@ const char* const kPageHead = R"(# Scenario reference
 
 <!-- Generated from the parameter table by scenario_reference; edit the tables in sc_main/scenario. -->
 
-A scenario is one YAML file. Every key is optional unless it is marked *required*; a unit is part of the key's name, and
-`gb_per_s` is 1e9 bytes per second in one direction. A path in a scenario is relative to the scenario's folder.
-`--set a.b.c=VALUE` on the command line sets or replaces any key (`a.0.b` indexes a list) and passes the same checks; a path given
-there is relative to the current directory.
-Schema version 1; a JSON Schema for editors is `scenarios/scenario.schema.json`.
+A scenario is one YAML file. A key is optional unless it is marked *required*. The unit is part of the name of a key; `gb_per_s` is
+1e9 bytes per second in one direction. A path in a scenario is relative to the folder of the scenario. `--set a.b.c=VALUE` on the
+command line sets or replaces any key (`a.0.b` is key b of item 0 of list a) with the same checks; a path in `--set` is relative to the
+current directory. This is schema version 1. A JSON Schema for editors is `scenarios/scenario.schema.json`.
 
 ## Smallest scenario
 
@@ -48,17 +47,18 @@ workload:
 
 ## Keys
 
-`workload.kind` says which of the workload's keys there are; they follow kind by kind. `workload.requests` takes one of three forms: equal requests (`count`, `prompt_tokens`), a `list`, or a trace (`format`, `file`).
-`machine.groups` maps names to groups of servers: disaggregated_prefill runs on `prefill` and `decode`.
+The keys of `workload` depend on `workload.kind`; the table lists them kind by kind. `workload.requests` has one of three forms: equal
+requests (`count`, `prompt_tokens`), a `list`, or a trace (`format`, `file`). `machine.groups` maps names to groups of servers:
+disaggregated_prefill runs on the groups `prefill` and `decode`.
 
 )";
 
 const char* const kOverridesHead = R"(
 ## What-if: machine.overrides
 
-`machine.overrides` changes any value of the datasheets in use, by role, for example
-`overrides: {plx_uplink: {gb_per_s: 60, latency_ns: 110}}`. The rate of a PCIe link follows from the generation of its two ends
-and that of a cable from NIC and switch, unless it is given here; `gpu` applies to every group. Datasheet files use the same keys.
+`machine.overrides` changes values of the datasheets in use, by role, for example
+`overrides: {plx_uplink: {gb_per_s: 60, latency_ns: 110}}`. Without an override, the rate of a PCIe link follows from the generation
+of its two ends, and the rate of a cable from NIC and switch. `gpu` applies to every group. Datasheet files have the same keys.
 
 )";
 
