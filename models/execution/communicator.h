@@ -1,6 +1,6 @@
-// Ranks that meet in collectives, as an NCCL communicator: who they are, how they reach each other, and by which library.
-// The one place that asks for a collective: it makes the request, lets the library's rules choose algorithm, protocol and
-// channels, and remembers the choice by operation and size.
+// A group of ranks that run collectives together, like an NCCL communicator: its members, the paths between them, and
+// the collective library. All collectives start here: the communicator makes the request, lets the library's rules
+// choose algorithm, protocol and channels, and stores this choice by operation and size.
 #pragma once
 
 #include <map>
@@ -17,9 +17,9 @@ namespace railyard::execution {
 
 class Communicator {
  public:
-  /// @param ranks   at least one; alone it meets nobody
-  /// @param stream  of each rank, where its members run
-  /// @param request  what all its collectives have in common
+  /// @param ranks   at least one; a single rank has no peers
+  /// @param stream  index of the stream of each rank in which its members run
+  /// @param request  properties that all collectives of this communicator share
   Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::Request& request,
                transport::Fabric& fabric);
 
@@ -29,27 +29,27 @@ class Communicator {
   gpu::Stream& stream(std::uint32_t member) const { return ranks_[member]->stream(stream_); }
   const collective::Group& group() const { return group_; }
   const collective::Request& request() const { return request_; }
-  /// How the members reach each other. @pre the machine is elaborated
+  /// The paths between the members. @pre the machine is elaborated
   const collective::Site& site();
 
-  /// How a collective of this size runs. @pre the machine is elaborated
+  /// Algorithm, protocol and channels for a collective of this size. @pre the machine is elaborated
   const collective::CollectiveSpec& choose(collective::Operation operation, Bytes bytes);
-  /// Two of the members, of which the first one sends to the second: made when first asked for.
+  /// A communicator of two members, of which the first sends to the second. Created at the first call.
   Communicator& pair(std::uint32_t from, std::uint32_t to);
-  /// How a send from the first member to the second runs, as NCCL's kernels do it. @pre two members
+  /// How NCCL's kernels run a send from the first member to the second. @pre two members
   const collective::CollectiveSpec& choose_exchange(Bytes bytes);
-  /// No collective of these members begins sooner after a member has entered.
+  /// The shortest time between the entry of a member and the start of a collective.
   Time least_launch() { return collective::least_launch(request_, site()); }
 
   /// A message that is not part of a collective: from, to, class.
   using OtherTraffic = std::tuple<transport::Window, transport::Window, std::uint8_t>;
-  /// Lets collectives of these communicators be replayed where no other traffic reaches their links (collective/reuse.h).
-  /// @param communicators  all of the run, of one traffic class
+  /// Allows replays of the collectives of communicators whose links no other traffic reaches (collective/reuse.h).
+  /// @param communicators  all communicators of the run, of one traffic class
   /// @param others         all other messages of the run, those of exchanges included
   /// @pre the machine is elaborated
   static void allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
                           transport::Fabric& fabric);
-  /// Courses that may be replayed; null: every collective is simulated.
+  /// Table of courses that may be replayed; null: every collective is simulated.
   collective::ReuseTable* reuse() const { return reuse_.get(); }
 
  private:

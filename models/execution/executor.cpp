@@ -72,7 +72,7 @@ void Job::post() {
     message.bytes = transfer.bytes;
     executor_->fabric_.send(message);
   }
-  finish();  // the stream goes on; the job is done when the bytes have landed
+  finish();  // the stream goes on; the job is done when the bytes have arrived
   if (copy_.transfers.empty()) done();
 }
 
@@ -135,7 +135,7 @@ void Job::tell() {
   } else {
     client_->on_job_failed(*this);
   }
-  ++generation_;  // whoever asks from here on need not wait
+  ++generation_;  // from here on, new dependents need not wait
   for (Job* dependent : dependents_) {
     if (listener != nullptr) listener->on_waited(*dependent, *this);
     if (status_ != Status::ok) dependent->status_ = Status::cancelled;
@@ -229,7 +229,7 @@ JobRef Executor::keep(Job::Kind kind, Rank& rank, gpu::Stream& stream, Time dura
 void Executor::collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                           JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
   const std::uint32_t run = begin_run(communicator, spec, label, client);
-  const std::vector<JobRef> waits = after;  // `jobs` may be the same list
+  const std::vector<JobRef> waits = after;  // `jobs` may be the same list as `after`
   jobs.clear();
   for (std::uint32_t m = 0; m < communicator.size(); ++m) {
     Job& job = add_member(run, m, communicator.rank(m), communicator.stream(m),
@@ -238,7 +238,7 @@ void Executor::collective(Communicator& communicator, const collective::Collecti
     if (listener_ != nullptr) listener_->on_emitted(job);
     jobs.push_back(ref(job));
   }
-  // Pushed last: the first member may enter at once.
+  // Push last: the first member may enter immediately.
   for (Job* job : runs_[run].jobs) job->stream_->push(*job);
 }
 
@@ -306,7 +306,7 @@ JobRef Executor::exchange_side(Communicator& communicator, const Exchange& excha
       job->copy_.traffic_class = communicator.request().traffic_class;
     }
     if (other && other->job.job->generation_ != other->job.generation) {
-      job->status_ = Status::cancelled;  // its peer was
+      job->status_ = Status::cancelled;  // its peer was cancelled
     } else if (other) {
       job->peer_ = other->job.job;
       job->peer_->peer_ = job;

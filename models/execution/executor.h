@@ -1,6 +1,6 @@
-// The only thing that runs jobs; one in a simulation. The executor owns ranks and jobs, gives a job to its device when
-// its stream has reached it and everything it waits for is done, writes its record, and tells its client and its
-// dependents.
+// Runs all jobs; a simulation has one executor. The executor owns ranks and jobs. It gives a job to its device when the
+// job is at the front of its stream and all jobs for which it waits are done. When a job ends, the executor writes its
+// record and notifies its client and its dependents.
 //
 //   Rank& rank = executor.add_rank("node", 0, "[0]", &gpu);
 //   gpu::Stream& compute = rank.add_stream("compute");
@@ -28,40 +28,40 @@ class Executor : private collective::CollectiveClient {
   Rank& add_rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu& gpu) {
     return ranks_.emplace_back(std::move(group), number, std::move(index), gpu);
   }
-  /// @param memory  none: the host moves no bytes
+  /// @param memory  none: the host sends no bytes
   Rank& add_host(std::string group, std::uint32_t number, std::optional<transport::Window> memory = std::nullopt) {
     return ranks_.emplace_back(std::move(group), number, std::string(), memory);
   }
-  /// All of them, in the order in which they were added.
+  /// All ranks, in the order in which they were added.
   std::deque<Rank>& ranks() { return ranks_; }
   const std::deque<Rank>& ranks() const { return ranks_; }
 
   JobRef kernel(Rank& rank, gpu::Stream& stream, gpu::SharedChain chain, const JobLabel& label, JobClient& client,
                 const std::vector<JobRef>& after = {});
-  /// Keeps a stream for so long, and nothing else.
+  /// Occupies a stream for `duration` and does nothing else.
   JobRef delay(Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
                const std::vector<JobRef>& after = {});
-  /// Keeps a stream until all links are quiet, so that what follows does not depend on what was before.
+  /// Occupies a stream until all links are quiet, so that later jobs do not depend on earlier traffic.
   JobRef quiet(Rank& rank, gpu::Stream& stream, const JobLabel& label, JobClient& client,
                const std::vector<JobRef>& after = {}) {
     return push(acquire(Job::Kind::quiet, rank, stream, label, client), after);
   }
-  /// A delay, as work of host software.
+  /// A delay that counts as work of host software.
   JobRef host(Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
               const std::vector<JobRef>& after = {});
-  /// One job for every member, in the communicator's stream.
+  /// Emits one job for every member, in the communicator's stream.
   /// @param jobs   set to the members' jobs
-  /// @param after  what member i waits for; may be shorter
+  /// @param after  job for which member i waits; may be shorter than the list of members
   void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                   JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after = {});
-  /// Messages from the rank's memory; nobody at their destinations takes part. @pre the rank has a memory
+  /// Sends messages from the rank's memory; no job runs at their destinations. @pre the rank has a memory
   JobRef copy(Rank& rank, gpu::Stream& stream, Copy copy, const JobLabel& label, JobClient& client,
               const std::vector<JobRef>& after = {});
-  /// The two sides of a transfer between members of a communicator, in its streams, as ncclSend() and ncclRecv(). They are
-  /// matched by sender, receiver and tag, in the order of their emission, whichever side comes first. Bytes leave when both
-  /// have begun; both are done when the last byte has landed. By copy engine, the sender leaves its stream when the message
-  /// is posted, and the receiver holds its stream until the message has landed. By SMs, both hold their streams and the
-  /// SMs of NCCL's kernels.
+  /// The two sides of a transfer between members of a communicator, in its streams, like ncclSend() and ncclRecv().
+  /// They are matched by sender, receiver and tag, in the order of their emission; either side can come first. Bytes
+  /// are sent when both sides have begun. Both sides are done when the last byte has arrived. With a copy engine, the
+  /// sender leaves its stream when the message is posted; the receiver occupies its stream until arrival. With SMs,
+  /// both sides occupy their streams and the SMs of NCCL's kernels.
   JobRef send(Communicator& communicator, const Exchange& exchange, const JobLabel& label, JobClient& client,
               const std::vector<JobRef>& after = {}) {
     return exchange_side(communicator, exchange, true, label, client, after);
@@ -70,15 +70,15 @@ class Executor : private collective::CollectiveClient {
                  const std::vector<JobRef>& after = {}) {
     return exchange_side(communicator, exchange, false, label, client, after);
   }
-  /// A row for something that several jobs make up.
+  /// Writes a row for a unit of work that consists of several jobs.
   void record(const JobRecord& record) { sink_.on_job(record); }
 
-  /// Before the first job. Both outlive the executor or its run.
+  /// Call before the first job. Both listeners must outlive the run.
   void follow(JobListener& jobs, collective::CauseListener& causes) {
     listener_ = &jobs;
     collectives_.follow(causes);
   }
-  // What generators tell whoever follows, where they count down themselves and what metrics measure (job_listener.h).
+  // Events that generators report to the listener: gates that they count themselves, and metrics (job_listener.h).
   void reached(const void* owner, std::uint32_t gate) const {
     if (listener_ != nullptr) listener_->on_reached(owner, gate);
   }
@@ -102,10 +102,10 @@ class Executor : private collective::CollectiveClient {
   transport::Fabric& fabric() { return fabric_; }
   std::size_t live() const { return live_; }
   std::uint64_t jobs() const { return jobs_; }
-  /// Where a run stands still: collectives whose CTAs wait for SMs, who holds those, and a cycle among them.
+  /// For a stall report: collectives whose CTAs wait for SMs, the jobs that hold these SMs, and a cycle among them.
   std::vector<std::string> sm_waits() const;
-  /// Where a run stands still: the front of every stream that is not empty, and what that job waits for; copies that have not
-  /// landed; then sm_waits().
+  /// For a stall report: the front job of every stream that is not empty, and what this job waits for; then copies with
+  /// bytes that have not arrived; then sm_waits().
   std::vector<std::string> blocked() const;
 
  private:
@@ -121,10 +121,10 @@ class Executor : private collective::CollectiveClient {
               const std::vector<JobRef>& after);
   JobRef exchange_side(Communicator& communicator, const Exchange& exchange, bool sends, const JobLabel& label,
                        JobClient& client, const std::vector<JobRef>& after);
-  /// A collective under way, none of whose members has a job yet.
+  /// A new collective; no member has a job yet.
   std::uint32_t begin_run(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                           JobClient& client);
-  /// The job of a member, not yet in its stream.
+  /// The job of a member; push() puts it into its stream.
   Job& add_member(std::uint32_t run, std::uint32_t member, Rank& rank, gpu::Stream& stream, const JobLabel& label,
                   JobClient& client);
   void write(const Job& job);
@@ -144,12 +144,12 @@ class Executor : private collective::CollectiveClient {
   collective::CollectivePool collectives_;
   std::deque<Job> storage_;
   std::vector<Job*> free_;
-  /// Sides of exchanges whose other side has not been emitted, first emitted first.
+  /// Sides of exchanges whose other side has not been emitted yet, in the order of their emission.
   struct Unmatched {
     JobRef job;
     bool sends = false;
     Bytes bytes = 0;
-    std::uint32_t run = 0;  ///< by SMs
+    std::uint32_t run = 0;  ///< the collective of an exchange by SMs
   };
   using ExchangeKey = std::tuple<const Communicator*, std::uint32_t, std::uint32_t, std::uint64_t>;
   std::map<ExchangeKey, std::deque<Unmatched>> unmatched_;

@@ -1,5 +1,5 @@
-// What a job is called. A job carries 64 bits that mean something to the generator that emitted it; names are rendered
-// from them when an output asks, so that a run of millions of jobs builds no strings.
+// The name of a job. A job carries 64 bits that only its generator can interpret. Names are rendered from these bits
+// when an output needs them, so a run of millions of jobs builds no strings.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@ namespace railyard::execution {
 
 /// Which jobs have a row in jobs.csv.
 enum class Recorded : std::uint8_t {
-  never,        ///< part of something that has a row
-  detail,       ///< with `--jobs all`: jobs that come once a layer or token
-  stage,        ///< with `--jobs stage`, too
-  each_member,  ///< the same, of a collective one row for each member instead of one for all
+  never,        ///< part of a unit of work that has a row
+  detail,       ///< only with `--jobs all`: jobs that occur once per layer or token
+  stage,        ///< also with `--jobs stage`
+  each_member,  ///< like stage; a collective has one row per member instead of one for all
 };
 
 /// Renders the labels of one generator.
 class JobNamer {
  public:
-  /// As in every output, brackets literal: "TP_AR_PP[0]_Layer[7]_Chunk[12]_Attn".
+  /// The name in all outputs; brackets are literal: "TP_AR_PP[0]_Layer[7]_Chunk[12]_Attn".
   virtual std::string name(std::uint64_t arguments) const = 0;
-  /// In a word or two, for waveforms: "attention L7".
+  /// A name of one or two words, for waveforms: "attention L7".
   virtual std::string task(std::uint64_t arguments) const { return name(arguments); }
-  /// What the job is part of, for waveforms: "Chunk[3]"; empty where it is part of nothing.
+  /// The unit of work that contains the job, for waveforms: "Chunk[3]"; empty if there is none.
   virtual std::string work(std::uint64_t) const { return {}; }
   /// The column `kind` of jobs.csv: compute, tp, pp, kv, host or test.
   virtual const char* kind(std::uint64_t arguments) const = 0;
   virtual Recorded recorded(std::uint64_t arguments) const = 0;
-  /// The label of one member of a collective, where names of members differ.
+  /// The label of one member of a collective, for namers that give members different names.
   virtual std::uint64_t of_member(std::uint64_t arguments, [[maybe_unused]] std::uint32_t member) const {
     return arguments;
   }
@@ -42,7 +42,7 @@ struct JobLabel {
   const JobNamer* namer = nullptr;
   std::uint64_t arguments = 0;
 
-  /// @param fields  a struct of bit fields, the namer's own
+  /// @param fields  a struct of bit fields, defined by the namer
   template <class Fields>
   static JobLabel of(const JobNamer& namer, const Fields& fields) {
     static_assert(sizeof(Fields) == sizeof(std::uint64_t) && std::is_trivially_copyable_v<Fields>);

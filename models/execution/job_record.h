@@ -1,4 +1,4 @@
-// What is told of a job when it is over: a row of jobs.csv, a slice of a timeline.
+// The record of a finished job: a row of jobs.csv, a slice of a timeline.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace railyard::execution {
 
 struct JobRecord {
   JobLabel label;
-  std::uint32_t rank = 0;  ///< of a collective its first member's
-  Time start, end;         ///< of a collective: the first member entered, the last one was done
-  Time queued;  ///< behind other work in its stream, once all it waits for was done; of a collective: until the last
-                ///< member entered
+  std::uint32_t rank = 0;  ///< of a collective: rank of its first member
+  Time start, end;         ///< of a collective: entry of the first member, end of the last member
+  Time queued;  ///< time behind other jobs of its stream after all jobs for which it waits were done; of a collective:
+                ///< until the last member entered
   Bytes bytes = 0;
 
   std::string name() const { return label.name(); }
   const char* kind() const { return label.kind(); }
 };
 
-/// Told of every job that has a row, when the job is over. Names can be rendered during the call only.
+/// Receives every job that has a row, at the end of the job. Names can be rendered only during the call.
 class JobSink {
  public:
   virtual void on_job(const JobRecord& record) = 0;

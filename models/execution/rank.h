@@ -16,15 +16,15 @@ class Rank {
  public:
   /// @param group   ranks that are counted together; the key of their rows in outputs
   /// @param number  within the group
-  /// @param index   as names of links and waveforms spell the number: "[0][3]"
+  /// @param index   the number as spelled in names of links and waveforms: "[0][3]"
   Rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu& its_gpu)
       : group(std::move(group)), number(number), index(std::move(index)), gpu(&its_gpu), memory(its_gpu.window()) {}
-  /// @param memory  of a host; none: the host moves no bytes
+  /// @param memory  of a host; none: the host sends no bytes
   Rank(std::string group, std::uint32_t number, std::string index, std::optional<transport::Window> memory)
       : group(std::move(group)), number(number), index(std::move(index)), memory(memory) {}
 
   struct NamedStream {
-    std::string name;  ///< "compute"; empty: of no interest to outputs
+    std::string name;  ///< "compute"; empty: not shown in outputs
     gpu::Stream stream;
   };
   /// Streams are numbered in the order in which they are added.

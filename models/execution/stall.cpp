@@ -1,5 +1,5 @@
-// For the report of a run that cannot progress: what stands in front of each stream, which collectives wait for SMs, and
-// which jobs hold those SMs.
+// Stall report of a run that cannot progress: the front job of each stream, the collectives that wait for SMs, and the
+// jobs that hold these SMs.
 #include <fmt/format.h>
 #include <algorithm>
 
@@ -32,7 +32,7 @@ std::vector<std::string> Executor::sm_waits() const {
                                 job.collective()->spec().channels, sms.count(), job.rank_->gpu->name(),
                                 holders.empty() ? "kernels hold them" : holders));
   }
-  // A collective that waits on one GPU holds SMs on others until all of its members are in.
+  // A collective that waits on one GPU keeps its SMs on other GPUs until all its members have entered.
   for (const Wait& first : waits) {
     std::vector<const Wait*> chain{&first};
     while (true) {
