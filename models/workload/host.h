@@ -1,14 +1,15 @@
-// Host software of a serving engine: CPU time that requests and steps take beside the GPUs. Plain arithmetic, for every kind of
-// workload that serves requests.
+// Host software of a serving engine: CPU time that requests and steps take in addition to GPU time. Plain arithmetic,
+// for every kind of workload that serves requests.
 //
 //   request   a request reaches the queue `request_us` after its arrival: API server, tokenizer
-//   step      before the first kernel of a step, `step_us`, and `sequence_us` for each of its sequences: scheduler, inputs
-//   layer     where kernels are launched one by one, the kernels of a layer can begin when they are launched: `layer_us` a layer
-//   token     an output token reaches the client `token_us` after the step that made it: detokenizer, streaming
+// step      before the first kernel of a step: `step_us`, plus `sequence_us` for each sequence: scheduler, inputs
+// layer     if kernels are launched one by one, the launch of each layer takes `layer_us`; its kernels cannot begin
+// before
+// token     an output token reaches the client `token_us` after the end of its step: detokenizer, streaming
 //
-// A synchronous engine prepares a step when the step before has left the GPUs, so a step takes the sum of host and GPU time. An
-// asynchronous engine prepares a step when the step before begins on the GPUs, so a step takes the longer of the two times; a
-// request that arrives while a step is prepared waits for the next step.
+// A synchronous engine prepares a step when the previous step has left the GPUs, so a step takes the sum of host and
+// GPU time. An asynchronous engine prepares a step when the previous step begins on the GPUs, so a step takes the
+// longer of the two times; a request that arrives during the preparation waits for the next step.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,10 @@
 namespace railyard::workload {
 
 struct Host {
-  /// The largest decode batch that is launched as one CUDA graph: the largest size that vLLM V1 captures.
+  /// The largest decode batch that is launched as one CUDA graph: the largest size captured by vLLM V1.
   static constexpr std::uint64_t kLargestGraph = 512;
 
-  std::string name;  ///< of the preset
+  std::string name;  ///< name of the preset
   bool async = false;
   double step_us = 0;
   double sequence_us = 0;
@@ -32,11 +33,11 @@ struct Host {
 
   Time request() const { return us(request_us); }
   Time token() const { return us(token_us); }
-  /// Until the first kernel of a step can begin.
+  /// Time until the first kernel of a step can begin.
   Time step(std::uint64_t sequences) const { return us(step_us + sequence_us * static_cast<double>(sequences)); }
-  /// From one layer's launch to the next's: of prefill, whose attention is outside of graphs.
+  /// Time between the launches of two layers in prefill, whose attention is outside of graphs.
   Time prefill_layer() const { return us(layer_us); }
-  /// Of a decode step; 0 in a graph.
+  /// The same in a decode step; 0 in a graph.
   Time decode_layer(std::uint64_t sequences) const { return sequences <= kLargestGraph ? Time() : us(layer_us); }
 
  private:

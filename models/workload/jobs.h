@@ -1,4 +1,4 @@
-// The names of the execution room that every kind of workload uses.
+// Names from models/execution that every kind of workload uses.
 #pragma once
 
 #include "execution/executor.h"

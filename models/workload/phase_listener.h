@@ -1,5 +1,5 @@
-// Listens to the phases of a run that metrics are about, such as prefill and decode. Phases may overlap and may come again. A
-// listener decides nothing.
+// Listens to the phases of a run that metrics measure, such as prefill and decode. Phases can overlap and can repeat. A
+// listener does not influence the run.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Listens to requests: the phase of each request, and the KV cache that is promised to admitted requests. A listener decides
-// nothing.
+// Listens to requests: the phase of each request, and the KV cache promised to admitted requests. A listener does not
+// influence the run.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace railyard::workload {
 
-/// What a request does, or waits for, in this order; a request that has nothing to decode is done after its handoff.
+/// Phases of a request, in this order. A request without decode tokens is done after its handoff.
 enum class RequestPhase : std::uint8_t {
-  host,           ///< from its arrival: the API server
-  queued,         ///< for memory, then for those before it
+  host,           ///< from its arrival: processing in the API server
+  queued,         ///< waits for memory, and for earlier requests
   prefill,        ///< from its first kernel
-  handoff,        ///< from its first token, until its KV has landed
-  decode_queued,  ///< for a place in the batch
+  handoff,        ///< from its first token to the arrival of its KV
+  decode_queued,  ///< waits for a place in the batch
   decode,
   done,
 };
@@ -23,7 +23,7 @@ enum class RequestPhase : std::uint8_t {
 class RequestListener {
  public:
   virtual void on_phase(std::uint32_t request, RequestPhase phase, Time now) = 0;
-  /// KV bytes promised on each rank of a pipeline stage of that group of GPUs.
+  /// KV bytes promised on each rank of a pipeline stage in this group of GPUs.
   virtual void on_kv_promised(const std::string& group, std::uint32_t stage, Bytes bytes, Time now) = 0;
 
  protected:

@@ -54,7 +54,7 @@ void CollectiveBench::run_next() {
   current_.spec = plan(spec_.sizes[finished_.size()]);
   for (std::uint32_t r = 0; r < spec_.skew.size(); ++r) {
     if (spec_.skew[r] == Time()) continue;
-    // What the rank does before it gets there.
+    // The rank's delay before it enters.
     executor_.delay(communicator_.rank(r), communicator_.stream(r), spec_.skew[r],
                     JobLabel::of(*this, Fields{0, kSkew}), *this);
   }

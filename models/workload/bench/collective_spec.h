@@ -10,7 +10,7 @@
 
 namespace railyard::workload::collective_bench {
 
-/// Elements as nccl-tests counts them, with its own names.
+/// Element types of nccl-tests, with the names of this project.
 enum class ElementType : std::uint8_t { bf16, fp16, fp32, fp64, fp8, int8, int32, int64 };
 constexpr std::array<const char*, 8> kElementTypeNames{"bf16", "fp16", "fp32", "fp64", "fp8", "int8", "int32", "int64"};
 constexpr std::array<const char*, 8> kNcclTypeNames{"bfloat16", "half", "float", "double",
@@ -24,14 +24,14 @@ using collective::Library;
 
 struct CollectiveBenchSpec {
   collective::Operation operation = collective::Operation::all_reduce;
-  std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups; at least two, none twice
-  std::vector<Bytes> sizes;         ///< in the order in which they run
+  std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups; at least two, no GPU twice
+  std::vector<Bytes> sizes;         ///< in the order of the runs
   ElementType dtype = ElementType::fp32;
   Library library = Library::nccl;
   std::optional<collective::Algorithm> algorithm;  ///< nullopt: the library's choice
   std::optional<collective::Protocol> protocol;
-  std::uint32_t root = 0;        ///< broadcast: the rank that has it
-  bool both_directions = false;  ///< ring: every other channel runs the other way round
+  std::uint32_t root = 0;        ///< of a broadcast: the rank that has the data
+  bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
   bool in_graph = false;
   std::uint32_t iterations = 1;
   std::vector<Time> skew;  ///< by rank; empty: none

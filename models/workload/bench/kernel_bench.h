@@ -1,8 +1,8 @@
-// workload.kind: kernel: kernels that run one after the other, each alone on its GPU. One GPU of each group runs the list; GPUs do
-// not influence each other.
+// workload.kind: kernel: kernels that run one after the other, each alone on its GPU. One GPU of each group runs the
+// list. GPUs do not influence each other.
 //
-// The time of a kernel is that of its formula (gpu/kernels/kernel_spec.h), elapsed on the SM array, so that an event that slows the
-// GPU shows in the result.
+// The time of a kernel is given by its formula (gpu/kernels/kernel_spec.h). It elapses on the SM array, so the result
+// shows events that slow the GPU.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ namespace railyard::workload::kernel_bench {
 
 struct KernelResult {
   gpu::KernelTime formula;
-  Time elapsed;  ///< of one that is over
+  Time elapsed;  ///< measured time of a finished kernel
 };
 
 class KernelBench : private JobClient, private JobNamer {
@@ -28,16 +28,16 @@ class KernelBench : private JobClient, private JobNamer {
 
   void start();
   bool done() const { return left_ == 0; }
-  /// Kernels over, on all GPUs.
+  /// Number of finished kernels on all GPUs.
   std::size_t finished() const { return spec_.kernels.size() * ranks_.size() - left_; }
-  /// Of a GPU, in the order of the list: all of them, and how many are over.
+  /// Results of one GPU in the order of the list: all of them, and the number that are finished.
   const std::vector<KernelResult>& results(std::uint32_t gpu) const { return results_[gpu]; }
   std::size_t finished(std::uint32_t gpu) const { return finished_[gpu]; }
 
  private:
   void run_next(std::uint32_t gpu);
   void on_job_done(const Job& job) override;
-  // Kernel[i]_GPU[g]: a kernel of the list, on the GPU of a group.
+  // Kernel[i]_GPU[g]: kernel i of the list, on the GPU of group g.
   struct Fields {
     std::uint32_t kernel, gpu;
   };

@@ -10,7 +10,7 @@ namespace railyard::workload::kernel_bench {
 
 struct KernelBenchSpec {
   std::vector<gpu::KernelSpec> kernels;
-  std::vector<std::uint32_t> items;  ///< of each kernel: which entry of the list in the scenario it comes from
+  std::vector<std::uint32_t> items;  ///< for each kernel: index of its entry in the scenario's list
 };
 
 }  // namespace railyard::workload::kernel_bench

@@ -1,5 +1,5 @@
-// workload.kind: layer: one transformer layer, kernel by kernel, on tensor-parallel ranks, with its collectives on the fabric. All
-// ranks begin together. Reported step times are those of rank 0.
+// workload.kind: layer: one transformer layer, kernel by kernel, on tensor-parallel ranks, with its collectives on the
+// fabric. All ranks begin together. Reported step times are those of rank 0.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,7 @@
 
 namespace railyard::workload::layer {
 
-/// What a step took on the first rank; of a collective with what it ran as.
+/// Times of a step on rank 0; for a collective, also the spec with which it ran.
 struct StepResult {
   Time start, end;
   collective::CollectiveSpec collective;
@@ -19,25 +19,25 @@ struct StepResult {
 
 class Layer : private JobClient, private JobNamer {
  public:
-  /// @param ranks  each with a stream for kernels and collectives
+  /// @param ranks  each has a stream for kernels and collectives
   Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start();
   bool done() const { return finished() == steps_.size(); }
   const std::vector<LayerStep>& steps() const { return steps_; }
-  /// Steps that are over on every rank.
+  /// Number of steps that are finished on every rank.
   std::size_t finished() const;
   const std::vector<StepResult>& results() const { return results_; }
   std::uint32_t ranks() const { return communicator_.size(); }
   const collective::Group& group() const { return communicator_.group(); }
-  /// How a collective of the plan runs.
+  /// Algorithm, protocol and channels of a collective of the plan.
   const collective::CollectiveSpec& choose(const LayerStep& step) {
     return communicator_.choose(step.operation, step.bytes);
   }
 
  private:
   void on_job_done(const Job& job) override;
-  // Layer_TP[t]_Step[i]: a kernel; Layer_AR_Step[i]: a collective, AG, RS in place of AR.
+  // Layer_TP[t]_Step[i]: a kernel; Layer_AR_Step[i]: a collective, with AG or RS instead of AR.
   struct Fields {
     std::uint32_t step, tp;
   };
@@ -50,7 +50,7 @@ class Layer : private JobClient, private JobNamer {
   Executor& executor_;
   Communicator communicator_;
   std::vector<StepResult> results_;
-  std::vector<std::uint32_t> left_;  ///< of each step: ranks that have it before them
+  std::vector<std::uint32_t> left_;  ///< of each step: ranks that have not finished it yet
 };
 
 }  // namespace railyard::workload::layer

@@ -16,13 +16,13 @@ constexpr const char* name_of(Phase phase) { return kPhaseNames[static_cast<std:
 
 struct LayerSpec {
   Phase phase = Phase::prefill;
-  std::uint32_t tp = 1;              ///< ranks: the first so many GPUs of the first group
+  std::uint32_t tp = 1;              ///< number of ranks: the first `tp` GPUs of the first group
   std::uint32_t batch = 1;           ///< sequences
-  std::uint64_t tokens = 1;          ///< new ones of each; decode: 1
-  std::uint64_t context_tokens = 0;  ///< of each, before them
-  bool sequence_parallel = false;    ///< norms on tokens / tp each, between a gather and a scatter
+  std::uint64_t tokens = 1;          ///< new tokens of each sequence; decode: 1
+  std::uint64_t context_tokens = 0;  ///< tokens of each sequence before the new ones
+  bool sequence_parallel = false;    ///< norms on tokens / tp per rank, between all-gather and reduce-scatter
   collective::Library library = collective::Library::vllm;
-  std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
+  std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: times from the datasheet
 
   std::uint64_t all_tokens() const { return batch * tokens; }
 };

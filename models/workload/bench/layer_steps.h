@@ -1,5 +1,5 @@
-// The steps of workload.kind: layer, each kernel and each collective of a transformer layer (transformer/layer_plan.h) by
-// name, in the order of a rank's stream.
+// The steps of workload.kind: layer: each kernel and each collective of a transformer layer (transformer/layer_plan.h),
+// with its name, in the order of a rank's stream.
 #pragma once
 
 #include <string>
@@ -15,10 +15,11 @@ struct LayerStep {
   bool is_collective = false;
   gpu::KernelTime kernel;
   collective::Operation operation = collective::Operation::all_reduce;
-  Bytes bytes = 0;  ///< of a collective, as nccl-tests counts: the whole vector
+  Bytes bytes = 0;  ///< of a collective, as counted by nccl-tests: the whole vector
 };
 
-/// Of the model's commonest kind of layer. @pre tp divides the heads, and with sequence parallelism the tokens
+/// The steps of the model's most frequent kind of layer. @pre tp divides the heads; with sequence parallelism also the
+/// tokens
 std::vector<LayerStep> plan_layer(const transformer::ModelShape& model, const LayerSpec& spec,
                                   transformer::LayerTimer& timer);
 

@@ -10,12 +10,12 @@ namespace railyard::workload::overlap {
 
 namespace {
 
-/// A part of a kernel's work, at its pace: one of `parts` into which a single kernel is cut without being launched
-/// again.
+/// One of `parts` equal pieces of a kernel's work, at the
+/// pace of this kernel. The kernel is launched only once.
 gpu::KernelTime piece_of(const gpu::KernelTime& whole, std::uint32_t parts, bool first, bool last, double sms) {
   gpu::KernelTime piece = whole;
   const double part = 1.0 / parts;
-  // Tiles of the next piece fill the wave that this one leaves: work, not waves.
+  // Tiles of the next piece fill the unfinished wave of this piece, so count work, not waves.
   piece.sm_seconds = whole.cta_seconds_on(sms) * sms * part;
   piece.longest_cta_seconds = 0;
   piece.tail_ratio = 0;
@@ -150,7 +150,7 @@ void OverlapBench::run_in_steps(bool fused) {
 
 void OverlapBench::run_all_gather_steps(const std::vector<gpu::SharedChain>& steps) {
   std::vector<std::vector<JobRef>> there(
-      ranks(), std::vector<JobRef>(ranks()));  // [rank][step]: its shard of that step has come
+      ranks(), std::vector<JobRef>(ranks()));  // [rank][step]: arrival of the shard for that step
   for (std::uint32_t i = 1; i < ranks(); ++i)
     for (std::uint32_t r = 0; r < ranks(); ++r) {
       const std::uint32_t from = (nvlink() ? r + i : r + ranks() - 1) % ranks();
@@ -164,7 +164,7 @@ void OverlapBench::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>&
   std::vector<std::vector<JobRef>> product(ranks()), sums(ranks());
   for (std::uint32_t r = 0; r < ranks(); ++r)
     for (std::uint32_t i = 0; i < ranks(); ++i) product[r].push_back(run_kernel(r, kGemm, i, steps[i], {}));
-  std::vector<JobRef> latest(ranks());  // by sender; in a ring by receiver
+  std::vector<JobRef> latest(ranks());  // by sender; in a ring, by receiver
   for (std::uint32_t i = 0; i + 1 < ranks(); ++i) {
     std::vector<JobRef> sent(ranks());
     for (std::uint32_t r = 0; r < ranks(); ++r) {
@@ -176,7 +176,7 @@ void OverlapBench::run_reduce_scatter_steps(const std::vector<gpu::SharedChain>&
     latest = sent;
   }
   const double shard = static_cast<double>(spec_.collective_bytes) / ranks();
-  const double tensors = nvlink() ? ranks() + 1.0 : 3.0;  // all partial results, or two; and their sum
+  const double tensors = nvlink() ? ranks() + 1.0 : 3.0;  // all partial results (in a ring two), and their sum
   for (std::uint32_t r = 0; r < ranks(); ++r)
     run_kernel(r, kSum, 0, gpu::chain_of(gpu::memory_bound_time(compute_.rank(r).gpu->datasheet(), 0, tensors * shard)),
                sums[r]);

@@ -1,15 +1,15 @@
-// workload.kind: overlap: one matrix product and one collective of tensor-parallel ranks, run alone, one after the
-// other, cut into pieces that overlap, and beside each other. Methods follow each other, each on a quiet fabric.
+// workload.kind: overlap: one matrix product and one collective of tensor-parallel ranks, in several methods: alone, in
+// series, in pieces that overlap, and side by side. Before each method all links are quiet.
 //
-// all_gather_gemm     Rank r has shard r of the rows. In step i it multiplies shard (r+i) mod tp, its own first. Shard
-//                     j comes from rank j by copy engines, one shard after the other into each rank.
+// all_gather_gemm     Rank r has shard r of the rows. In step i rank r multiplies shard (r+i) mod tp, so its own shard
+//                     is first. Copy engines send shard j from rank j to each rank, one shard after the other.
 // gemm_reduce_scatter In step i rank r multiplies the rows of rank (r+1+i) mod tp, its own last, and sends the partial
-//                     result to that rank. When all partial results have come, a kernel sums them.
-// Where ranks do not reach each other over NVLink, shards go round a ring instead, so that few of them cross the
-// sockets at a time: shard (r-i) mod tp is multiplied in step i, forwarded by every rank; of a reduce-scatter, its sum
-// so far is. Decomposed, each step is a kernel of its own; fused, the steps are pieces of one kernel, in all as long as
-// it is. (PyTorch's torch/distributed/_symmetric_memory, _pipelined_all_gather_and_consume and
-// _pipelined_produce_and_all2all; fused: FLUX, arXiv 2406.06858.)
+//                     result to that rank. When all partial results have arrived, a kernel sums them.
+// Without NVLink between the ranks, shards go round a ring instead, so that few shards cross the sockets at a time.
+// Step i multiplies shard (r-i) mod tp, and every rank forwards it; in a reduce-scatter, the partial sum is forwarded.
+// Decomposed: each step is a separate kernel. Fused: the steps are pieces of one kernel of the same total length.
+// (PyTorch's torch/distributed/_symmetric_memory, _pipelined_all_gather_and_consume and _pipelined_produce_and_all2all;
+// fused: FLUX, arXiv 2406.06858.)
 #pragma once
 
 #include <deque>
@@ -24,20 +24,20 @@ namespace railyard::workload::overlap {
 
 struct MethodResult {
   Method method = Method::gemm;
-  Time time;                        ///< from its start until the last rank is done
-  double kernel_s = 0;              ///< of products and sums, on the slowest rank, as they ran
-  double kernel_alone_s = 0;        ///< the same with a GPU for each alone
-  Time gemm_done, collective_done;  ///< after the method's start; zero where it has none
+  Time time;                        ///< from the method's start to the end of the last rank
+  double kernel_s = 0;              ///< products and sums on the slowest rank, as measured
+  double kernel_alone_s = 0;        ///< the same if each kernel had its GPU alone
+  Time gemm_done, collective_done;  ///< relative to the method's start; zero if the method has none
 };
 
-/// The product of one rank.
+/// The matrix product of one rank.
 gpu::KernelSpec gemm_of(const OverlapSpec& spec);
 
 class OverlapBench : private JobClient, private JobNamer {
  public:
-  /// Streams of a rank: products; communication that runs beside them.
+  /// Streams of a rank: products; communication that runs at the same time.
   enum Stream : std::size_t { kCompute, kComm };
-  /// @pre the ranks have these streams, and their GPUs a tensor rate for the data type
+  /// @pre the ranks have these streams, and their GPUs have a tensor rate for the data type
   OverlapBench(const OverlapSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start() { run_next(); }
@@ -57,10 +57,10 @@ class OverlapBench : private JobClient, private JobNamer {
   void run_all_gather_steps(const std::vector<gpu::SharedChain>& steps);
   void run_reduce_scatter_steps(const std::vector<gpu::SharedChain>& steps);
   JobRef send_shard(std::uint32_t from, std::uint32_t to, std::uint32_t step, const std::vector<JobRef>& after);
-  // Gemm_[method]_Rank[r]_Step[i]: a product, or a piece of it. Collective_[method]_Rank[r]. Shard_[method]_Rank[r]_Step[i]:
-  // moved by copy engines from a rank. Sum_[method]_Rank[r].
+  // Gemm_[method]_Rank[r]_Step[i]: a product, or a piece of it. Collective_[method]_Rank[r].
+  // Shard_[method]_Rank[r]_Step[i]: a shard that copy engines send from rank r. Sum_[method]_Rank[r].
   struct Fields {
-    std::uint32_t method : 16;  ///< of the scenario's list
+    std::uint32_t method : 16;  ///< index in the scenario's list
     std::uint32_t what : 16;
     std::uint32_t step : 16, rank : 16;
   };
@@ -78,13 +78,13 @@ class OverlapBench : private JobClient, private JobNamer {
 
   OverlapSpec spec_;
   Executor& executor_;
-  Communicator compute_, comm_;  ///< of the same ranks, in either stream
+  Communicator compute_, comm_;  ///< the same ranks; one communicator per stream
   Time begun_;
-  std::vector<double> kernel_s_, kernel_alone_s_;  // by rank, before the method
+  std::vector<double> kernel_s_, kernel_alone_s_;  // by rank, before the method began
   std::size_t live_ = 0;
   MethodResult current_;
   std::vector<MethodResult> results_;
-  std::vector<JobRef> jobs_;  // of a collective, kept to spare allocations
+  std::vector<JobRef> jobs_;  // jobs of a collective, kept to avoid allocations
 };
 
 }  // namespace railyard::workload::overlap

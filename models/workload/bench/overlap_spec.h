@@ -1,5 +1,5 @@
-// workload.kind: overlap, typed and validated: a matrix product, and the collective that it depends on or runs beside. Plain data; no
-// SystemC.
+// workload.kind: overlap, typed and validated: a matrix product, and the collective on which it depends or beside which
+// it runs. Plain data; no SystemC.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@ enum class Operation : std::uint8_t {
 };
 constexpr std::array<const char*, 3> kOperationNames{"all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"};
 
-/// How the two are run.
+/// How product and collective are run.
 enum class Method : std::uint8_t {
-  gemm,        ///< the product alone
-  collective,  ///< NCCL's collective alone
+  gemm,        ///< only the product
+  collective,  ///< only NCCL's collective
   serial,      ///< one after the other
-  decomposed,  ///< tp smaller products; copy engines move a shard while another is multiplied (asynchronous TP)
-  fused,       ///< one product whose tiles wait for their shard, or send it on when they are done
+  decomposed,  ///< tp smaller products; copy engines move a shard during another product (asynchronous TP)
+  fused,       ///< one product whose tiles wait for their shard, or send it when they are done
   beside,      ///< both at the same time in two streams, the collective first
 };
 constexpr std::array<const char*, 6> kMethodNames{"gemm", "collective", "serial", "decomposed", "fused", "beside"};
@@ -34,8 +34,8 @@ struct OverlapSpec {
   std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups
   std::uint64_t m = 0, n = 0, k = 0;
   DataType dtype = DataType::bf16;
-  Bytes collective_bytes = 0;   ///< as nccl-tests counts them
-  std::vector<Method> methods;  ///< in the order in which they run
+  Bytes collective_bytes = 0;   ///< as counted by nccl-tests
+  std::vector<Method> methods;  ///< in the order of the runs
 };
 
 }  // namespace railyard::workload::overlap

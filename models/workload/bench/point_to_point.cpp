@@ -9,7 +9,7 @@ namespace railyard::workload::p2p {
 
 namespace {
 
-/// By Measure: what --why measures, the time of one message.
+/// The metric of each Measure for --why: the time of one message.
 constexpr std::array<const char*, 7> kMetrics{"unidirectional_s", "bidirectional_s", "latency_s", "write_s",
                                               "write_latency_s",  "h2d_s",           "d2h_s"};
 
@@ -96,7 +96,7 @@ void PointToPoint::run_next() {
       add_copy(point.from, point.to);
       if (point.from != point.to) {
         add_copy(point.to, point.from);
-      } else {  // each takes all of the memory's bandwidth: one after the other
+      } else {  // each copy takes all of the memory's bandwidth: run in series
         flows_.back().messages *= 2;
       }
       break;

@@ -1,14 +1,15 @@
-// workload.kind: p2p: the tools that measure one path at a time, on the simulated machine. A run is a list of points,
-// one after another on a quiet fabric; a point is a few flows, each a row of equal messages from one memory to another.
-// Messages are copy jobs; work requests are posted by jobs of a host.
+// workload.kind: p2p: tools that measure one path at a time, on the simulated machine. A run is a list of points;
+// before each point all links are quiet. A point has a few flows; each flow is a sequence of equal messages from one
+// memory to another. Messages are copy jobs. Host jobs post the work requests.
 //
-// matrix        CUDA's p2pBandwidthLatencyTest over every ordered pair: copies of a large buffer in one direction, in
-//               both at once, and of 4 B. A copy costs its engine's start, then its bytes; the next copy begins when
-//               they have landed. A copy within a GPU counts twice, because it is read and written there.
-// h2d, d2h      nvbandwidth: copies between each GPU and its socket's memory, by its copy engine.
-// ib_write_bw   perftest: every queue pair keeps tx_depth RDMA writes under way. One host thread posts them; each
-//               takes the post time. A write is complete when its acknowledgement is back: one path latency after the
-//               write landed.
+// matrix        CUDA's p2pBandwidthLatencyTest for every ordered pair: copies of a large buffer in one direction and
+//               in both directions at once, and copies of 4 B. A copy takes its engine's start, then its bytes; the
+//               next copy
+//               begins after their arrival. A copy within a GPU counts twice: it is read and written in this memory.
+// h2d, d2h      nvbandwidth: copies between each GPU and its socket's memory, by the GPU's copy engine.
+// ib_write_bw   perftest: every queue pair keeps tx_depth RDMA writes in flight. One host thread posts them; each
+//               takes the post time. A write is complete when its acknowledgement has returned: one path latency after
+//               the write's arrival.
 // ib_write_lat  perftest: a ping-pong of writes; the latency is half a round.
 // Sources: NVIDIA/cuda-samples p2pBandwidthLatencyTest.cu; linux-rdma/perftest.
 #pragma once
@@ -34,30 +35,31 @@ enum class Measure : std::uint8_t {
 
 struct Point {
   Measure measure = Measure::unidirectional;
-  std::uint32_t from = 0, to = 0;  ///< places in the list of GPUs
-  Bytes bytes = 0;                 ///< of a message
-  std::uint64_t messages = 0;      ///< of all flows
+  std::uint32_t from = 0, to = 0;  ///< indices in the list of GPUs
+  Bytes bytes = 0;                 ///< size of a message
+  std::uint64_t messages = 0;      ///< number of messages of all flows
   Time start, end;
 
   Time time() const { return end - start; }
   double messages_per_s() const { return static_cast<double>(messages) / time().seconds(); }
   bool within_a_gpu() const { return from == to && measure <= Measure::latency; }
-  /// Payload over time; within a GPU read and written.
+  /// Payload divided by time; within a GPU, bytes are read and written, so they count twice.
   double gb_per_s() const { return messages_per_s() * static_cast<double>(bytes) * (within_a_gpu() ? 2 : 1) * 1e-9; }
-  /// Of a copy, or one way of a ping-pong.
+  /// Latency of a copy, or of one direction of a ping-pong.
   double latency_s() const { return time().seconds() / static_cast<double>(messages); }
 };
 
-/// Who moves bytes, by place in the list of GPUs.
+/// Sources and destinations of messages, by index in the list of GPUs.
 struct Ends {
-  std::vector<Rank*> gpus;   ///< with a stream for copies
-  std::vector<Rank*> hosts;  ///< memory of the GPU's socket, with the streams of HostStream; sockets may repeat
-  Time post;                 ///< one thread's time for one work request, from the NIC's datasheet
+  std::vector<Rank*> gpus;   ///< each has a stream for copies
+  std::vector<Rank*> hosts;  ///< memory of the GPU's socket, with the streams of HostStream; several GPUs can share a
+                             ///< socket
+  Time post;                 ///< time of a thread to post one work request, from the NIC's datasheet
 };
 
 class PointToPoint : private JobClient, private JobNamer {
  public:
-  /// Streams of a host: copies; the thread that posts writes; then as many as writes are under way, for their
+  /// Streams of a host: copies; the thread that posts writes; then one stream per write in flight, for the
   /// acknowledgements.
   enum HostStream : std::size_t { kCopies, kPosts, kFirstAcknowledgement };
   static std::size_t acknowledgements(const PointToPointSpec& spec) {
@@ -68,7 +70,7 @@ class PointToPoint : private JobClient, private JobNamer {
 
   void start() { run_next(); }
   bool done() const { return finished_ == points_.size(); }
-  /// All of them, those that are finished() first.
+  /// All points; the first finished() of them are finished.
   const std::vector<Point>& points() const { return points_; }
   std::size_t finished() const { return finished_; }
 
@@ -76,11 +78,11 @@ class PointToPoint : private JobClient, private JobNamer {
   struct Flow {
     Rank* source = nullptr;
     Rank* destination = nullptr;
-    Rank* poster = nullptr;       ///< whose thread posts the messages; null: nobody
-    Time start;                   ///< of the engine that copies
-    std::uint32_t messages = 0;   ///< in all
-    std::uint32_t posted = 0;     ///< or being posted
-    std::uint32_t completed = 0;  ///< its sender knows
+    Rank* poster = nullptr;       ///< rank whose thread posts the messages; null: none
+    Time start;                   ///< start time of the copy engine
+    std::uint32_t messages = 0;   ///< total number
+    std::uint32_t posted = 0;     ///< posted, or being posted
+    std::uint32_t completed = 0;  ///< acknowledged to the sender
   };
   void add_matrix();
   void add_sweep();
@@ -90,17 +92,17 @@ class PointToPoint : private JobClient, private JobNamer {
   Flow& add_flow(Rank& source, Rank& destination);
   void add_copy(std::uint32_t from, std::uint32_t to);
   void add_writes(std::uint32_t from, std::uint32_t to);
-  /// Posts what the flow's window allows.
+  /// Posts messages up to the limit of the flow's window.
   void pump(std::uint32_t flow);
   void send(std::uint32_t flow, std::uint32_t message, JobRef after);
   void complete(std::uint32_t flow);
   void finish();
-  /// From a write's landing until its sender knows.
+  /// Time from a write's arrival to its acknowledgement at the sender.
   Time acknowledgement(const Flow& flow) const;
 
   // A point as a row: Copy_From[i]_To[j], Both_From[i]_To[j], Latency_From[i]_To[j]: a pair of the matrix; H2D_GPU[i],
-  // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Its jobs, with
-  // _Flow[f]_Message[m] behind: the message; before that, Post_ of a write; after that, Ack_.
+  // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Jobs of a point
+  // add _Flow[f]_Message[m]: the message; with Post_ in front, the post of a write; with Ack_, its acknowledgement.
   enum What : std::uint8_t { kPoint, kPost, kMessage, kAcknowledgement, kQuiet };
   struct Fields {
     std::uint32_t point : 20, flow : 12;
@@ -122,7 +124,7 @@ class PointToPoint : private JobClient, private JobNamer {
   transport::Fabric& fabric_;
   std::vector<Point> points_;
   std::size_t finished_ = 0;
-  std::vector<Flow> flows_;  ///< of the point that runs
+  std::vector<Flow> flows_;  ///< flows of the current point
   std::uint32_t window_ = 1;
   std::uint64_t completed_ = 0;
 };

@@ -45,7 +45,7 @@ void DecodeScheduler::schedule() {
     const bool is_new = groups_[g].batch.empty();
     groups_[g].scheduled = true;
     executor_.fabric().calendar().at(executor_.fabric().now(), *this, 0, g);
-    if (is_new) return;  // it takes all that are ready
+    if (is_new) return;  // the new group takes all requests that are ready
   }
 }
 
@@ -63,14 +63,14 @@ void DecodeScheduler::step(std::size_t number) {
     group.batch.push_back(ready_.front());
     ready_.pop_front();
   }
-  if (group.batch.empty()) return;  // another group has taken them
+  if (group.batch.empty()) return;  // another group has taken the requests
   Step& step = in_flight_.emplace_back();
   step.emitted = executor_.fabric().now();
   step.group = number;
   Batch batch;
   for (std::size_t i = 0; i < group.batch.size(); ++i) {
     Decoding& d = group.batch[i];
-    batch.contexts.push_back(++d.context);  // the token being decoded included
+    batch.contexts.push_back(++d.context);  // includes the token being decoded
     step.members.push_back({d.request, i >= group.batch.size() - joined, --d.left == 0});
   }
   group.batch.erase(

@@ -1,13 +1,13 @@
-// Decode steps on the decode instance. A step passes through every stage; its sampled tokens return to the first stage; then the
-// next step of the same requests begins. With pp stages, up to pp steps of different requests are in flight, so that a stage works
-// on one batch while another batch is at the other stages.
+// Decode steps on the decode instance. A step passes through every stage. Its sampled tokens return to the first stage.
+// Then the next step of the same requests begins. With pp stages, up to pp steps of different requests are in flight,
+// so that all stages can work at the same time, each on a different batch.
 //
-// Requests whose KV has landed join the next batch that is made up, up to max_batch requests in all, first come first served. They
-// start a batch of their own at once when fewer than pp are in flight. A request stays in its group until its last token, so
-// requests that decode together stay together, as in vLLM V1's batch queue.
+// Requests whose KV has arrived join the next batch, up to max_batch requests in total, first come first served. If
+// fewer than pp batches are in flight, these requests start a new batch at once. A request stays in its group until its
+// last token, so requests that decode together stay together, as in vLLM V1's batch queue.
 //
-// A synchronous host makes up the batch of a step when the group's step before is done. An asynchronous host does so when the step
-// before begins, and hides its own time behind that step.
+// A synchronous host forms the batch of a step when the group's previous step is done. An asynchronous host forms the
+// batch when the previous step begins, so that host time overlaps with that step.
 #pragma once
 
 #include <deque>
@@ -32,11 +32,12 @@ class DecodeScheduler : private PassClient, private JobClient, private JobNamer,
  public:
   DecodeScheduler(Instance& instance, const PrefillSpec& spec, Executor& executor, DecodeClient& client);
 
-  /// All KV of the request is here. @pre it has tokens left to decode
+  /// All KV of the request has arrived. @pre the request has tokens left to decode
   void ready(std::uint32_t request);
   const Pipeline& pipeline() const { return pipeline_; }
   std::uint32_t steps() const { return steps_; }
-  /// Summed over steps: from when a step is prepared, or the one before it is done if that is later, until its tokens.
+  /// Sum over steps of the time from a step's start to its tokens. A step starts when it is prepared and the previous
+  /// step is done.
   double step_seconds() const { return step_seconds_; }
   std::uint64_t tokens() const { return tokens_; }
 
@@ -44,24 +45,24 @@ class DecodeScheduler : private PassClient, private JobClient, private JobNamer,
   struct Decoding {
     std::uint32_t request, left;
     std::uint64_t context;
-  };  ///< `left`: tokens that no step makes yet
+  };  ///< `left`: tokens that no step has been emitted for
   struct Member {
     std::uint32_t request;
     bool first, last;
-  };  ///< of a step; its first, its last
+  };  ///< of a step: is this the request's first step, its last step?
   struct Step {
     std::vector<Member> members;
     Time emitted;
     std::size_t group = 0;
   };
-  /// Requests that decode together: one batch at a time.
+  /// Requests that decode together, one batch at a time.
   struct Group {
     std::vector<Decoding> batch;
-    std::vector<JobRef> token_sends;  ///< sampled tokens on their way to stage 0, by t
+    std::vector<JobRef> token_sends;  ///< sampled tokens in flight to stage 0, by t
     std::uint32_t steps = 0, begun = 0, done = 0;
     bool scheduled = false;
   };
-  /// Gates of groups; the others are of requests.
+  /// Gate of a group. All other gates belong to requests.
   static std::uint32_t step_done(std::size_t group) { return ~static_cast<std::uint32_t>(group); }
   std::size_t decoding() const;
   bool may_step(const Group& group) const;
@@ -72,7 +73,7 @@ class DecodeScheduler : private PassClient, private JobClient, private JobNamer,
   void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
   void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) override;
   void on_pass_done(std::uint32_t pass) override;
-  // This side's own jobs: sampled tokens back to the first stage, D_Token_FromP[p]_ToP[0]_TP[t]_Step_[s].
+  // Jobs of the scheduler itself: sampled tokens to the first stage, D_Token_FromP[p]_ToP[0]_TP[t]_Step_[s].
   struct Fields {
     std::uint32_t step;
     std::uint32_t stage : 16, tp : 16;
@@ -90,10 +91,10 @@ class DecodeScheduler : private PassClient, private JobClient, private JobNamer,
   DecodeClient& client_;
   Pipeline pipeline_;
   std::deque<Decoding> ready_;
-  std::vector<Group> groups_;  ///< as many as stages
+  std::vector<Group> groups_;  ///< one per stage
   std::deque<Step> in_flight_;
   std::uint32_t steps_ = 0, done_ = 0;
-  Time step_done_;  ///< the latest
+  Time step_done_;  ///< end of the latest finished step
   double step_seconds_ = 0;
   std::uint64_t tokens_ = 0;
 };

@@ -76,7 +76,7 @@ void Handoff::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std:
     emit(fields, layer, layer + 1, chunk.start, job);
     return;
   }
-  // The stage's last attention kernels complete its KV: no MLP and no LM head adds to it.
+  // The stage's last attention kernels complete its KV. MLPs and the LM head do not change KV.
   const std::uint32_t first = prefill_.first_layer(stage), last = first + prefill_.stage(stage).layers;
   if (layer + 1 != last) return;
   if (spec_.handoff == HandoffGrain::per_chunk) {
@@ -95,7 +95,7 @@ void Handoff::emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_
     const Bytes bytes = plan_.bytes(share, first_layer, last_layer, tokens);
     if (bytes > 0) transfers.push_back({*decode_.rank(share.decode_rank).memory, bytes});
   }
-  if (transfers.empty()) return;  // a replica whose peers send for it, or nothing that a window will still hold
+  if (transfers.empty()) return;  // a replica without decode ranks, or tokens that no window will contain
   ++left_[chunk.request];
   Rank& rank = prefill_.rank(fields.stage, fields.tp);
   executor_.copy(rank, rank.stream(Instance::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),

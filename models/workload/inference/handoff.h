@@ -1,7 +1,7 @@
-// The KV handoff between two instances. HandoffPlan says which KV bytes each prefill rank sends to each decode rank: the layers
-// that their two stages share, times the KV heads that the decode rank needs from that prefill rank. Where prefill ranks
-// replicate a head, decode ranks take turns among the replicas. Handoff emits the copies, each as soon as its KV is complete on
-// the prefill rank.
+// The KV handoff between two instances. HandoffPlan lists the KV bytes that each prefill rank sends to each decode
+// rank: the layers that their two stages share, times the KV heads that the decode rank needs from that prefill rank.
+// If prefill ranks replicate a head, decode ranks are distributed over the replicas. Handoff emits each copy when its
+// KV is complete on the prefill rank.
 #pragma once
 
 #include <vector>
@@ -19,14 +19,14 @@ class HandoffPlan {
     std::uint32_t heads = 0;
     std::uint32_t first_layer = 0, last_layer = 0;  ///< [first, last), global
   };
-  /// Shares of prefill rank p*tp+t.
+  /// Shares that prefill rank p*tp+t sends.
   const std::vector<Share>& shares(std::uint32_t rank) const { return shares_[rank]; }
-  /// The tokens [begin, end) of a prompt.
+  /// Tokens [begin, end) of a prompt.
   struct Tokens {
     std::uint64_t begin = 0, end = 0, prompt = 0;
   };
-  /// Bytes of a share for these tokens in the layers [first, last): where a layer has a window, only of the tokens that the
-  /// token behind the prompt sees.
+  /// Bytes of a share for these tokens in the layers [first, last). In a layer with a window, only tokens count that
+  /// are in the window of the first token after the prompt.
   Bytes bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const;
   Bytes bytes(const Share& share, const Tokens& tokens) const {
     return bytes(share, share.first_layer, share.last_layer, tokens);
@@ -35,12 +35,13 @@ class HandoffPlan {
  private:
   transformer::ModelShape model_;
   std::vector<std::vector<Share>> shares_;
-  Bytes head_bytes_ = 0;  ///< of one token and one layer for one head: key and value
+  Bytes head_bytes_ = 0;  ///< key and value of one token, one layer and one head
 };
 
 class HandoffClient {
  public:
-  /// One of the request's copies has landed. All of them have if done() now says so and nothing of the prompt is left to prefill.
+  /// A copy of the request has arrived. It was the last copy if done() is true and no part of the prompt is left to
+  /// prefill.
   virtual void on_handed_off(std::uint32_t request) = 0;
 
  protected:
@@ -49,17 +50,17 @@ class HandoffClient {
 
 class Handoff : private JobClient, private JobNamer {
  public:
-  /// @param chunks  of the prefill passes, by number; the owner appends one before the pass is emitted
+  /// @param chunks  chunk of each prefill pass, by number; the owner appends it before the pass is emitted
   Handoff(Instance& prefill, Instance& decode, const PrefillSpec& spec, const std::vector<Batch::Chunk>& chunks,
           Executor& executor, HandoffClient& client);
 
-  /// Rank (stage, t) has the KV of a layer once `job` is done: emits the copies that are complete then.
+  /// Rank (stage, t) has the KV of a layer when `job` is done. Emits the copies that are complete at that time.
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job);
-  /// No copy of the request that has been emitted is still to land.
+  /// True if all copies of the request that were emitted have arrived.
   bool done(std::uint32_t request) const { return left_[request] == 0; }
 
  private:
-  // Handoff_PP[p]_TP[t]_Chunk[c], with _Layer[l] when handed off per layer.
+  // Handoff_PP[p]_TP[t]_Chunk[c]; with _Layer[l] if the handoff is per layer.
   struct Fields {
     std::uint32_t pass : 24, stage : 8;
     std::uint32_t tp : 12, layer : 16, per_layer : 1;
@@ -83,7 +84,7 @@ class Handoff : private JobClient, private JobNamer {
   Executor& executor_;
   HandoffClient& client_;
   HandoffPlan plan_;
-  std::vector<std::uint32_t> left_;  ///< copies to land, by request
+  std::vector<std::uint32_t> left_;  ///< copies in flight, by request
 };
 
 }  // namespace railyard::workload::inference

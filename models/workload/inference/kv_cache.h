@@ -1,5 +1,5 @@
-// KV cache of an instance: which heads each rank stores, and the memory that sequences hold on the ranks. A sequence holds memory
-// for all its tokens at once, on every rank or on none.
+// KV cache of an instance: the heads that each rank stores, and the memory that sequences hold on the ranks. A sequence
+// holds memory for all its tokens on every rank, or on none.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace railyard::workload::inference {
 
 class KvCache {
  public:
-  /// @param ranks  stage p, tensor-parallel place t -> ranks[p*tp+t]
+  /// @param ranks  ranks[p*tp+t] is the rank of stage p and tensor-parallel place t
   KvCache(const transformer::ModelShape& model, const std::vector<transformer::Stage>& stages, std::uint32_t tp,
           const std::vector<Rank*>& ranks);
 
   struct HeadRange {
     std::uint32_t first, last;
   };  ///< [first, last)
-  /// KV heads on tensor-parallel rank t: its even share, or the one head that it replicates when tp exceeds the heads.
+  /// KV heads on tensor-parallel rank t: an even share. If tp exceeds the number of heads, one replicated head.
   HeadRange heads(std::uint32_t t) const;
-  /// Bytes of one token on a rank of stage p, as long as no window is full.
+  /// Bytes of one token on a rank of stage p, if no window is full.
   Bytes bytes_per_token(std::uint32_t p) const { return bytes_per_token_[p]; }
 
   /// @param limit_ratio  share of a GPU's memory that weights, activations and KV may fill
   /// @param new_tokens   tokens of a sequence that run in one pass
   void set_limit(double limit_ratio, std::uint64_t new_tokens);
-  /// Holds memory for a sequence on every rank. @return false, and nothing held, when a rank's limit does not allow it
+  /// Holds memory for a sequence on every rank. @return false if this exceeds the limit of a rank; then nothing is held
   bool hold(std::uint64_t tokens);
   void free(std::uint64_t tokens);
   /// Bytes held now on a rank of stage p.

@@ -172,7 +172,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
     const std::uint32_t layer = instance_.first_layer(p) + l;
     const std::vector<Pass::Step>& steps = pass.layers[instance_.model().kind(layer)];
-    // Launches of a later stage begin as soon as the pass is prepared, beside those of stage 0.
+    // Launches of a later stage begin when the pass is prepared, at the same time as those of stage 0.
     JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
                                 l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
     for (const Pass::Step& step : steps) {
@@ -219,7 +219,7 @@ void Pipeline::begin_rank(const Job& job, State& s, RankState& rank) {
 
 void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) {
   const Fields f = fields_of(job);
-  // The first job of a later stage waits for activations; the host has launched it long before.
+  // The first job of a later stage waits for activations; the host has launched it long before they arrive.
   if (!(f.what == kAttention && !f.first) && !(f.first && f.stage == 0)) return;
   const Time waited = since(sooner(job.begun_at(), s.launched[f.stage]), job.reached_at());
   times_[rank_of(job)].host_s += waited.seconds();
@@ -289,7 +289,7 @@ void Pipeline::on_job_done(const Job& job) {
       s.launched[f.stage] = now;
       --s.host_left;
       return;
-    default: break;  // none of these
+    default: break;  // no time of these
   }
   if (f.last) end_rank(job, s, rank);
 }

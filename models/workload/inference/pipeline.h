@@ -1,14 +1,16 @@
-// Forward passes through a pipeline of tensor-parallel stages: a chunk of a prompt on the prefill instance, or a step of a batch on
-// the decode instance. A pass is emitted as a whole, stage after stage, as jobs in the streams of the ranks:
+// Forward passes through a pipeline of tensor-parallel stages: a chunk of a prompt on the prefill instance, or a step
+// of a batch on the decode instance. A pass is emitted as a whole, stage after stage, as jobs in the streams of the
+// ranks:
 //
 //   [wait for the activations of stage p-1] [all-gather of their shards]
 //   per layer: the steps of its plan (transformer/layer_plan.h)
 //   [LM head on the last stage] send to the same t of stage p+1
 //
-// Where the engine's host takes time (workload/host.h), the host prepares the pass before the first kernel of stage 0 and launches
-// each layer before its attention kernels. These are jobs in the host stream of the stage's rank t = 0, for all ranks of the stage.
+// If host time is modelled (workload/host.h), the host prepares the pass before
+// the first kernel of stage 0 and launches each layer before its attention
+// kernels. These are jobs in the host stream of rank t = 0 of the stage.
 //
-// Streams are in order, and stage p starts the next pass as soon as it has finished this one: passes are pipelined.
+// Streams are in order. Stage p starts the next pass as soon as it has finished this pass, so passes are pipelined.
 #pragma once
 
 #include <deque>
@@ -21,34 +23,34 @@
 
 namespace railyard::workload::inference {
 
-/// Where a pass has come to.
+/// Receives the progress of passes.
 class PassClient {
  public:
   /// The first job of the pass began on stage 0.
   virtual void on_pass_begun(std::uint32_t pass) = 0;
-  /// While emitting: rank (stage, t) has the KV of a layer once `job` is done.
+  /// During emission: rank (stage, t) has the KV of a layer when `job` is done.
   virtual void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                                     JobRef job) = 0;
-  /// While emitting: `job` is the last of the pass on rank (stage, t).
+  /// During emission: `job` is the last job of the pass on rank (stage, t).
   virtual void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) = 0;
-  /// Every rank of the last stage is through.
+  /// Every rank of the last stage has finished the pass.
   virtual void on_pass_done(std::uint32_t pass) = 0;
 
  protected:
   ~PassClient() = default;
 };
 
-/// Where one rank's compute stream spent its time, in seconds.
+/// Times in one rank's compute stream, in seconds.
 struct RankTimes {
   double kernels_s = 0;
-  double tp_s = 0;        ///< in collectives, after the last peer had entered
+  double tp_s = 0;        ///< in collectives, after the last peer entered
   double tp_sync_s = 0;   ///< at the gate, until the last peer entered
-  double pp_s = 0;        ///< waiting for activations under way
-  double host_s = 0;      ///< waiting for the host, with nothing else to wait for
-  double occupied_s = 0;  ///< from a pass's first job to its last, over passes, without waits for the host
+  double pp_s = 0;        ///< waiting for activations in flight
+  double host_s = 0;      ///< waiting for the host, when nothing else was missing
+  double occupied_s = 0;  ///< from the first to the last job of a pass, summed over passes, without waits for the host
 };
 
-/// How a instance's passes and their jobs are called. Of pass i:
+/// Names of an instance's passes and their jobs. For pass i:
 ///
 ///   prefill                                            decode
 ///   P_Rank_PP[p]_TP[t]_Chunk[i]                        D_Rank_[r]_Step_[i]             all kernels of a rank
@@ -58,19 +60,20 @@ struct RankTimes {
 ///   Host_P_Chunk[i]                                    Host_D_Step_[i]                 before the first kernel
 ///   Host_P_Launch_PP[p]_Layer[l]_Chunk[i]              Host_D_Launch_PP[p]_Layer[l]_Step_[i]
 ///
-/// with _Req[n] behind where a run has several requests and the pass is of one.
+/// with _Req[n] at the end if a run has several requests and the pass belongs to one request.
 enum class PassNames : std::uint8_t { prefill, decode };
 
 class Pipeline : private JobClient, private JobNamer {
  public:
   Pipeline(Instance& instance, Executor& executor, PassNames names, PpSend pp_send, PassClient& client);
 
-  /// @param after  what stage 0's rank t waits for, by t; may be empty. @return the pass's number, counted from 0
+  /// @param after  jobs for which rank t of stage 0 waits, by t; can be empty. @return the pass's number, counted from
+  /// 0
   std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
-  /// "Chunk[3]", "Step_[3]", with the request where a run has several.
+  /// "Chunk[3]", "Step_[3]"; with the request if a run has several.
   static std::string unit(PassNames names, std::uint32_t index, std::uint32_t request);
   const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
-  /// Times of the first job on any stage and the last job's end, over all passes so far.
+  /// Begin of the first job on any stage and end of the last job, over all passes so far.
   Time first_begun() const { return first_begun_; }
   Time last_done() const { return last_done_; }
 
@@ -86,29 +89,29 @@ class Pipeline : private JobClient, private JobNamer {
     kActivation,
     kPrepare,
     kLaunch,
-    kRank  ///< all kernels of a rank: a row, no job
+    kRank  ///< all kernels of a rank: a row, not a job
   };
-  /// Of a label.
+  /// Contents of a label.
   struct Fields {
     std::uint32_t pass : 24, stage : 8;
-    std::uint32_t tp : 12;  ///< of a collective 0: its first member's
+    std::uint32_t tp : 12;  ///< of a collective 0: that of its first member
     std::uint32_t layer : 12, what : 4;
-    std::uint32_t first : 1, last : 1;  ///< of the pass's jobs on this rank
+    std::uint32_t first : 1, last : 1;  ///< first or last job of the pass on this rank
     std::uint32_t : 2;
   };
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
   struct RankState {
-    Time begun;  ///< first job
-    Time ready;  ///< the first job waited for nothing but its turn
+    Time begun;  ///< begin of the first job
+    Time ready;  ///< the first job waited only for its turn in the stream
     Time first_kernel, last_kernel_end;
-    Time send_begun;  ///< activations to the next stage
-    Time host_waits;  ///< after the first job
+    Time send_begun;  ///< begin of the send of activations to the next stage
+    Time host_waits;  ///< sum of waits for the host after the first job
     bool has_begun = false, has_kernel = false;
   };
   struct State {
     Pass pass;
     std::vector<RankState> ranks;
-    std::vector<Time> launched;  ///< by stage: the host's latest job was done
+    std::vector<Time> launched;  ///< by stage: end of the host's latest job
     std::uint32_t ranks_left = 0;
     std::uint32_t last_stage_left = 0;
     std::uint32_t sends_left = 0;
@@ -120,7 +123,7 @@ class Pipeline : private JobClient, private JobNamer {
   State& state(std::uint64_t pass) { return states_[pass - first_state_]; }
   const Pass& pass_of(const Fields& fields) const { return states_[fields.pass - first_state_].pass; }
   std::uint32_t rank_of(const Job& job) const { return job.rank().number; }
-  /// A job of the host that launches a stage; none where it takes no time.
+  /// A job of the host that launches a stage; no job if `duration` is 0.
   JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
                    const std::vector<JobRef>& after);
   void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);

@@ -26,7 +26,7 @@ void PrefillScheduler::admit(std::uint32_t request) {
 }
 
 void PrefillScheduler::schedule() {
-  // Not from inside an emission: the jobs of two passes must not interleave in a stream.
+  // Do not emit during another emission: the jobs of two passes must not interleave in a stream.
   if (scheduled_ || waiting_.empty() || emitted_.size() > begun_) return;
   scheduled_ = true;
   executor_.fabric().calendar().at(executor_.fabric().now(), *this, 0, 0);

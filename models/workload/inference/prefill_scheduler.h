@@ -1,6 +1,6 @@
-// Prefill on the prefill instance. Admitted prompts become chunks, and chunks become passes. The KV cache that a pass leaves on a rank
-// is handed to the decode ranks that need it. Stage 0 receives its next chunk when it begins the chunk before, so that it is never
-// idle for lack of a chunk.
+// Prefill on the prefill instance. Admitted prompts become chunks, and chunks become passes. The KV cache that a pass
+// leaves on a rank is handed off to the decode ranks that need it. Stage 0 receives its next chunk when it begins the
+// previous chunk, so stage 0 always has a chunk if one is waiting.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@ class PrefillClient {
  public:
   virtual void on_prefill_begun(std::uint32_t request) = 0;
   virtual void on_first_token(std::uint32_t request) = 0;
-  /// After the first token, once the last byte of the prompt's KV is with its decode owners.
+  /// Called after the first token, when the last byte of the prompt's KV has arrived at its decode ranks.
   virtual void on_kv_landed(std::uint32_t request) = 0;
 
  protected:
@@ -27,7 +27,7 @@ class PrefillScheduler : private PassClient, private HandoffClient, private tran
   PrefillScheduler(Instance& prefill, Instance& decode, const PrefillSpec& spec, Executor& executor,
                    PrefillClient& client);
 
-  /// Prefills a request after those admitted before it.
+  /// Prefills a request after all requests that were admitted earlier.
   void admit(std::uint32_t request);
   const Pipeline& pipeline() const { return pipeline_; }
   std::uint64_t tokens_done() const { return tokens_done_; }
@@ -52,11 +52,11 @@ class PrefillScheduler : private PassClient, private HandoffClient, private tran
   Executor& executor_;
   PrefillClient& client_;
   Pipeline pipeline_;
-  std::deque<Batch::Chunk> waiting_;   ///< admitted, not emitted
+  std::deque<Batch::Chunk> waiting_;   ///< admitted, not emitted yet
   std::vector<Batch::Chunk> emitted_;  ///< by pass
   Handoff handoff_;
-  std::uint32_t begun_ = 0;        ///< passes that stage 0 has begun
-  std::vector<bool> first_token_;  ///< by request: prefill has made it
+  std::uint32_t begun_ = 0;        ///< passes that have begun on stage 0
+  std::vector<bool> first_token_;  ///< by request: prefill has produced the first token
   bool scheduled_ = false;
   std::uint64_t tokens_done_ = 0;
 };

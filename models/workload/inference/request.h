@@ -1,5 +1,5 @@
-// A request for inference, and what became of it. The instants of a request's tokens are kept until its last token and then go to
-// whoever writes them, so that a long run holds those of requests under way only.
+// A request for inference, and its times. The instants of a request's tokens are kept until its last token, and then
+// passed to the sinks. So a long run stores only the tokens of requests in progress.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@ namespace railyard::workload::inference {
 struct Request {
   Time arrival;  ///< from the start of the run
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t output_tokens = 1;  ///< the first comes from prefill, the others from decode steps
+  std::uint32_t output_tokens = 1;  ///< prefill produces the first token, decode steps the rest
 };
 
 /// Instants from the start of the run.
 struct RequestTimes {
-  Time queued;  ///< the host has taken the request in
+  Time queued;  ///< the host has put the request into the queue
   Time admitted, prefill_begun;
-  Time prefilled;    ///< prefill has made the first token
-  Time first_token;  ///< the client has it
+  Time prefilled;    ///< prefill has produced the first token
+  Time first_token;  ///< arrival of the first token at the client
   Time kv_landed, decode_begun;
-  Time last_token;  ///< the client has it
+  Time last_token;  ///< arrival of the last token at the client
   std::vector<Time>
-      tokens;  ///< when the client has each token, the first from prefill; empty after the request is done
+      tokens;  ///< arrival of each token at the client, the first from prefill; empty after the request is done
   bool admitted_yet = false, decoded = false, done = false;
 };
 
 class RequestSink {
  public:
-  /// The request is done; its tokens are there for the last time.
+  /// The request is done. `times.tokens` is valid only during the call.
   virtual void on_request_done(std::uint32_t request, const RequestTimes& times) = 0;
 
  protected:

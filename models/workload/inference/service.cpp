@@ -47,7 +47,7 @@ std::vector<transport::Traffic> Service::traffic() {
     const double tokens = instance == &prefill_instance_ ? prompt_tokens : output_tokens;
     const double hidden = static_cast<double>(hidden_bytes(instance->model(), 1)) * tokens;
     for (std::uint32_t p = 0; p < instance->pp(); ++p, ++group) {
-      // Each member sends nearly twice the vector of every all-reduce, here to all others alike.
+      // Each member sends nearly twice the vector of every all-reduce, here in equal shares to all peers.
       const std::vector<transport::Window>& members = instance->tp_communicator(p).group().members;
       double bytes = 0;
       for (const transformer::LayerStep& step : layer_collectives(instance->model(), 1, instance->split()))
@@ -60,7 +60,7 @@ std::vector<transport::Traffic> Service::traffic() {
                 {a, b, number(TrafficClass::tp), bytes, executor_.replays() ? group : transport::Traffic::kNobody});
     }
     for (std::uint32_t r = 0; r < instance->ranks() && instance->pp() > 1;
-         ++r)  // to the next stage; tokens back to the first
+         ++r)  // to the next stage; sampled tokens to the first stage
       all.push_back({window(*instance, r), window(*instance, (r + instance->tp()) % instance->ranks()),
                      number(TrafficClass::pp), hidden / instance->tp()});
   }

@@ -1,8 +1,9 @@
-// Disaggregated prefill, the main kind of workload: prompts are prefilled in chunks on one instance of GPUs; their KV cache is handed
-// to another instance and decoded there.
+// Disaggregated prefill, the main kind of workload. One instance of GPUs prefills prompts in chunks. Their KV cache is
+// handed off to another instance, which decodes.
 //
-// Requests are admitted first come first served, each when both grids have room for its KV. A handoff therefore always finds
-// memory, and memory is never over-committed. The prefill instance frees the KV of a request when the handoff has landed.
+// Requests are admitted first come first served, when both instances have room for their KV. So a handoff always finds
+// memory, and memory is never over-committed. The prefill instance frees the KV of a request when the handoff has
+// arrived.
 #pragma once
 
 #include <deque>
@@ -26,13 +27,13 @@ class Service : private PrefillClient,
   Service(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
           const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
 
-  /// What will cross the fabric, about: prompts' and steps' collectives and activations, and the handoff.
+  /// Estimate of the traffic on the fabric: collectives and activations of prompts and steps, and the handoff.
   std::vector<transport::Traffic> traffic();
   void follow_requests(RequestListener& listener) { listener_ = &listener; }
-  /// Several may write. Before the simulation starts.
+  /// There can be several sinks. Call before the simulation starts.
   void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
-  /// Of two phases: time in which at least one admitted prompt is not through prefill, and in which at least one request is between
-  /// the begin of its first decode step and its last token.
+  /// The two phases: time in which at least one admitted prompt is not prefilled, and time in which at least one
+  /// request is between the begin of its first decode step and its last token.
   void follow_phases(PhaseListener& listener) { phases_ = &listener; }
   /// Schedules the arrivals. Call once, before the simulation starts.
   void start();
@@ -47,30 +48,30 @@ class Service : private PrefillClient,
   Instance& decode_instance() { return decode_instance_; }
   const PrefillScheduler& prefill() const { return prefill_; }
   const DecodeScheduler& decode() const { return decode_; }
-  /// Time of the first phase: the pipeline's window.
+  /// Duration of the prefill phase: the pipeline's window.
   Time prefill_window() const { return window_; }
-  /// Requests that wait for memory, for a run that cannot progress.
+  /// Requests that wait for memory, for a stall report.
   std::vector<std::string> blocked() const;
 
  private:
-  /// Lets collectives of tensor-parallel groups be replayed where no other traffic reaches their links.
+  /// Allows reuse of the collectives of tensor-parallel groups that share no link with other traffic.
   void allow_reuse();
-  /// Bytes of a share over all requests.
+  /// Bytes of a share, summed over all requests.
   double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   std::uint64_t kv_tokens(std::uint32_t request) const;
   void enter(std::uint32_t request);
   void admit();
-  /// The next token of the request is there: on to the client.
+  /// A new token of the request exists: sends it to the client.
   void deliver(std::uint32_t request);
   void delivered(std::uint32_t request);
   void tell(std::uint32_t request, RequestPhase phase);
   enum Phase : std::size_t { kPrefill, kDecode };
   void count(std::uint32_t& requests, int more, Phase phase);
   void tell_kv(const char* group, const Instance& instance);
-  /// Its KV goes; nothing is left to compute for it.
+  /// Frees the request's KV: its computation is finished.
   void leave(std::uint32_t request);
   void check_done(std::uint32_t request);
-  enum What : std::uint8_t { kReceive, kDeliver };  ///< of this class's own jobs, the host's for one request
+  enum What : std::uint8_t { kReceive, kDeliver };  ///< host jobs of this class, each for one request
   struct Fields {
     std::uint32_t request;
     std::uint32_t what : 1;
@@ -79,7 +80,7 @@ class Service : private PrefillClient,
   JobLabel label(std::uint32_t request, What what) const;
 
   void on_job_done(const Job& job) override;
-  // Host_Request: from a request's arrival until it is queued. Host_Token[i]: output token i on its way to the client.
+  // Host_Request: from a request's arrival until it is queued. Host_Token[i]: delivery of output token i to the client.
   std::string name(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "host"; }
   Recorded recorded(std::uint64_t arguments) const override;
@@ -98,8 +99,8 @@ class Service : private PrefillClient,
   PrefillScheduler prefill_;
   DecodeScheduler decode_;
   std::vector<RequestTimes> requests_;
-  Rank& api_server_;                   ///< a host with a stream for each request
-  std::deque<std::uint32_t> arrived_;  ///< not admitted yet
+  Rank& api_server_;                   ///< a host with one stream per request
+  std::deque<std::uint32_t> arrived_;  ///< arrived, not admitted yet
   std::vector<std::uint32_t> finished_;
   std::uint32_t in_prefill_ = 0, in_decode_ = 0;
   Time window_since_, window_;

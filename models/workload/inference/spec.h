@@ -20,18 +20,18 @@ enum class PpSend { shard, full };
 struct Mapping {
   std::uint32_t tp = 1;
   std::uint32_t pp = 1;
-  /// Layers of each stage, pp entries, their sum the model's layers.
+  /// Layers of each stage: pp entries, their sum is the model's number of layers.
   std::vector<std::uint32_t> stage_layers;
   /// Rank p*tp+t -> GPU index within the group (server * gpus per server + slot); tp*pp entries, no GPU twice.
   std::vector<std::uint32_t> placement;
 
-  std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: the datasheet's
+  std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: times from the datasheet
 
   std::uint32_t ranks() const { return tp * pp; }
 };
 
 struct PrefillSpec {
-  std::vector<Request> requests;  ///< by arrival
+  std::vector<Request> requests;  ///< ordered by arrival
   std::uint32_t chunk_tokens = 256;
   double memory_limit_ratio = 0.9;
   NicRule nic_rule = NicRule::modulo;
@@ -39,8 +39,8 @@ struct PrefillSpec {
   PpSend pp_send = PpSend::shard;
   Mapping prefill;
   Mapping decode;
-  std::uint32_t max_batch = 32;  ///< decode
-  Host host;                     ///< of each group: one for prefill, one for decode
+  std::uint32_t max_batch = 32;  ///< of a decode step
+  Host host;                     ///< of each instance: one host for prefill, one for decode
 };
 
 }  // namespace railyard::workload::inference
