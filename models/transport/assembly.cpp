@@ -39,7 +39,7 @@ void Assembly::model_as_fluid(const LinkEnd& link) {
 
 void Assembly::add_listener(FabricListener& listener) {
   listeners_.add(listener);
-  context_.listener = context_.listener == nullptr ? &listener : &listeners_;  // one is told without a detour
+  context_.listener = context_.listener == nullptr ? &listener : &listeners_;  // a single listener is called directly
 }
 
 void Assembly::watch_invariants() {

@@ -37,12 +37,12 @@ Message& Fabric::send(const Message& wanted) {
     if (message.bytes == 0) throw std::logic_error("a multicast or a reduction of no bytes");
     if (message.kind == MessageKind::multicast) message.to_land *= context_.groups.at(message.group).size();
   }
-  // Streams know no loss: where links can be lost, everything goes in trains.
+  // Fluid streams cannot handle lost links: if links can fail, all messages are sent as trains.
   if (fluid_ != nullptr && context_.losses == nullptr && fluid_->send(message)) return message;
   Routes::Route& way = routes_.of(wanted);
   message.transaction_bytes = way.transaction_bytes;
   message.uncontended = way.uncontended(wanted.bytes);
-  // A slow writer's last byte leaves when it is written.
+  // The last byte of a slow writer leaves when it is written.
   if (wanted.source_rate != Rate())
     message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + way.last_byte);
   if (context_.listener != nullptr) context_.listener->on_send(message, now());

@@ -1,8 +1,9 @@
-// The fabric, for code that moves bytes: collectives, workloads, the executor, the memories of GPUs. It tells the time, sends
-// messages, and says which path a message takes and how long the message would take alone.
+// The fabric, for code that moves bytes: collectives, workloads, the executor, the memories of GPUs. Fabric gives the
+// time, sends messages, and returns the path of a message and its time without contention.
 //
-// Code that builds or observes a fabric uses the same object through assembly.h. Files of this folder include downwards only,
-// in this order: link/, device/, fluid/ and study/, faults.h and recovery.h, quiet_watch.h, fabric.h, assembly.h, edge/.
+// Code that builds or observes a fabric uses the same object through assembly.h. Files of this folder include only
+// downwards, in this order: link/, device/, fluid/ and study/, faults.h and recovery.h, quiet_watch.h, fabric.h,
+// assembly.h, edge/.
 #pragma once
 
 #include <memory>
@@ -20,31 +21,32 @@ class Fabric {
   Calendar& calendar() { return calendar_; }
   Time now() const { return calendar_.now(); }
 
-  /// Moves a message from memory to memory; its client is told when the last byte has landed. @return what is under way
+  /// Moves a message from memory to memory; its client is notified when the last byte has arrived. @return the message
+  /// in flight
   Message& send(const Message& message);
   Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const {
     return routes_.path(source, destination, traffic_class, engine);
   }
   /// Payload per transaction on this path.
   Bytes transaction_bytes(const Path& path) const { return routes_.transaction_bytes(path); }
-  /// What a write takes alone.
+  /// Time of a write without contention.
   Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes,
                    Engine engine = Engine::sm);
 
-  /// Memories that multicasts write and reductions read, all behind the same switches; at most 2^20 groups.
+  /// Memories that multicasts write and reductions read, all connected to the same switches; at most 2^20 groups.
   GroupId add_group(const std::vector<Window>& members);
   const std::vector<Window>& group(GroupId id) const { return context_.groups[id]; }
 
-  /// Messages whose course is known and was not simulated again, and the transactions they would have taken.
+  /// Counts messages that are replayed instead of simulated, and the transactions that a simulation would have taken.
   void replay(std::size_t traffic_class, const ClassTotals& messages, std::uint64_t transactions) {
     ledger_.replay(traffic_class, messages);
     replayed_ += transactions;
   }
-  /// Whether courses that are replayed must keep their charges by time.
+  /// True if replayed courses must keep their charges by time.
   bool charges_followed() const { return charges_followed_; }
   /// The observer of the memories that messages use; null: none.
   MemoryObserver* memories() const { return ledger_.memories(); }
-  /// In the order in which they were added.
+  /// Devices in the order in which they were added.
   const std::vector<Device*>& devices() const { return devices_; }
   /// From when on a direction of a link is quiet (quiet_watch.h).
   Time quiet_from(const LinkEnd& link) const { return transport::quiet_from(link, now()); }
@@ -56,7 +58,7 @@ class Fabric {
  protected:
   Fabric(const ChannelPlan& plan, Bytes transaction_bytes);
   ~Fabric();
-  /// Bytes of credit that have not come home, over all ports and channels; zero when nothing is under way.
+  /// Bytes of credit that have not been returned, over all ports and channels; zero if nothing is in flight.
   Bytes unreturned_credit() const;
 
   Calendar calendar_;

@@ -1,12 +1,12 @@
-// What goes wrong with links during a run, each change at an instant that is known before it starts.
+// Changes of links during a run: reduced rates and failures. The instant of each change is known before the run.
 //
-// A rate change applies to trains that start after it; what is on the link is never re-timed. The ratio is of the rate that
-// the link was built with, so 1 restores it. Messages sent from then on are cut for the new rate where their size is
-// automatic, and the times they would take alone are those of the new rate.
+// A rate change applies to trains that start after it; trains on the link are not re-timed. The ratio refers to the
+// rate with which the link was built, so 1 restores this rate. Later messages are cut for the new rate if their
+// transaction size is automatic, and their times without contention use the new rate.
 //
-// When a link is lost, so are the trains on it whose head is not yet at its far end; one whose head is there is through. Their
-// credits are given back. Then routes are told (LinkObserver), what waits for the link takes another way from where it is, or
-// goes back to its source, and so do the lost bytes (recovery.h).
+// When a link fails, trains on it are lost if their head has not reached the far end. If the head has arrived, the
+// train is not lost. Credits of lost trains are returned. Then routes are updated (LinkObserver). Trains waiting for
+// the link take another path from their position or go back to their source; so do lost bytes (recovery.h).
 #pragma once
 
 #include <vector>
@@ -21,24 +21,24 @@ class Faults : private CalendarClient {
   Faults(FabricContext& context, LinkObserver& observer, LossObserver& losses)
       : context_(context), observer_(observer), losses_(losses) {}
 
-  /// Changes still to come.
+  /// Number of changes that are still to come.
   std::size_t pending() const { return pending_; }
-  /// From `when` on, trains of this direction take the line at `ratio` of the rate it was built with. @pre 0 < ratio
+  /// From `when` on, trains in this direction use the line at `ratio` of its original rate. @pre 0 < ratio
   void derate(Time when, const LinkEnd& link, double ratio);
 
-  /// At `when` these directions of links are lost, for good. @pre nothing is under way yet
+  /// At `when` these directions of links fail permanently. @pre nothing is in flight yet
   void fail(Time when, const std::vector<LinkEnd>& links);
   struct Lost {
     Time at;
     LinkEnd link;
   };
-  /// The directions lost so far, in order.
+  /// The directions that have failed so far, in order.
   const std::vector<Lost>& lost() const { return lost_; }
 
  private:
   struct Change {
     std::vector<LinkEnd> links;
-    Rate rate;  ///< zero: lost
+    Rate rate;  ///< zero: the link fails
   };
   void add(Time when, Change change);
   void lose(const std::vector<LinkEnd>& links);

@@ -33,7 +33,7 @@ void QuietWatch::on_event(std::uint32_t, std::uint64_t) {
   Time quiet;
   for (Device* device : devices_)
     for (std::uint32_t p = 0; p < device->ports(); ++p) quiet = later(quiet, quiet_from({device, PortId(p)}, now));
-  if (quiet == Time::max()) return;  // a credit is lost with its link
+  if (quiet == Time::max()) return;  // a credit was lost with its link
   if (quiet > now) {
     look_at(quiet);
     return;

@@ -1,5 +1,6 @@
-// Finds the first instant at which a fabric is quiet: every transaction has ended, every credit has come home, and what has
-// been sent affects nothing that follows. Measurements that start at such instants all start from the same state.
+// Finds the first instant at which a fabric is quiet: every transaction has ended, every credit has been returned, and
+// earlier traffic does not affect later traffic. Measurements that start at such instants all start from the same
+// state.
 #pragma once
 
 #include <vector>
@@ -8,15 +9,15 @@
 
 namespace railyard::transport {
 
-/// From when on what has crossed this direction of a link affects nothing that follows, or an instant not after `now`;
-/// Time::max(): the link is in use.
+/// The first instant from which traffic that has crossed this direction of a link affects no later traffic. The instant
+/// can be in the past. Time::max(): the direction is in use.
 Time quiet_from(const LinkEnd& link, Time now);
 
 class QuietWatch final : private PoolObserver, private CalendarClient {
  public:
   QuietWatch(Calendar& calendar, TransactionPool& pool, const std::vector<Device*>& devices)
       : calendar_(calendar), pool_(pool), devices_(devices) {}
-  /// on_event(tag, data) of the client follows once, at this instant or later. @pre no fluid streams are under way
+  /// Calls on_event(tag, data) of the client once, at this instant or later. @pre no fluid stream is active
   void wait(CalendarClient& client, std::uint32_t tag, std::uint64_t data);
 
  private:
@@ -33,7 +34,7 @@ class QuietWatch final : private PoolObserver, private CalendarClient {
   TransactionPool& pool_;
   const std::vector<Device*>& devices_;
   std::vector<Waiting> waiting_;
-  bool looks_ = false;  ///< an event of its own is to come
+  bool looks_ = false;  ///< an event of this object is scheduled
 };
 
 }  // namespace railyard::transport

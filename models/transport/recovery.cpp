@@ -7,7 +7,7 @@
 namespace railyard::transport {
 
 void Recovery::on_lost(Message& message, std::uint64_t address, Bytes bytes) {
-  // Not from inside a device: it may be halfway through its queues.
+  // Handle losses later, not inside a device, whose queues may be in an intermediate state.
   if (losses_.empty()) context_.calendar.at(context_.calendar.now(), *this, 0, 0);
   losses_.push_back({&message, address, bytes});
   lost_bytes_ += bytes;
@@ -33,7 +33,7 @@ void Recovery::give_up(Message& message, Bytes bytes) {
                       message.bytes, message.traffic_class, message.client->name_of(message)};
   message.undeliverable += std::max<Bytes>(1, bytes);
   message.finished = later(message.finished, now);
-  // Copies and operands of a multicast or a reduction are not counted: its message stays under way.
+  // Copies and operands of a multicast or a reduction are not counted, so its message stays in flight.
   if (message.kind == MessageKind::write && message.landed + message.undeliverable >= message.to_land)
     context_.endpoints[message.source]->complete(message);
 }

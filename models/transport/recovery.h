@@ -1,6 +1,6 @@
-// What becomes of bytes that a lost link has taken or cut off: their source sends them again another way, at the instant at
-// which they are missed; no time-out of a protocol's own is modelled. Where there is no way left they are undeliverable: when
-// everything else of their message has landed, its client is told so instead of on_delivered().
+// Handles bytes that a failed link has lost or cut off. Their source sends them again on another path, at the instant
+// of the loss; protocol time-outs are not modelled. If no path is left, the bytes are undeliverable: when all other
+// bytes of their message have arrived, its client gets on_undeliverable() instead of on_delivered().
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace railyard::transport {
 
-/// Bytes without which a run cannot go on.
+/// Bytes without which a run cannot continue.
 struct Undeliverable {
   Time at;
   Window source = 0, destination = 0;
   Bytes bytes = 0;  ///< of the whole message
   std::uint8_t traffic_class = 0;
-  std::string part_of;  ///< what its client says it is
+  std::string part_of;  ///< name given by its client
 };
 
 class Recovery : public LossObserver, private CalendarClient {
@@ -26,9 +26,9 @@ class Recovery : public LossObserver, private CalendarClient {
 
   void on_lost(Message& message, std::uint64_t address, Bytes bytes) override;
   void on_read_lost(Transaction& transaction) override;
-  /// Bytes that were lost or cut off, sent again or not.
+  /// Bytes that were lost or cut off, including those that were sent again.
   Bytes lost_bytes() const { return lost_bytes_; }
-  /// The first bytes that could not be delivered and whose client does not go on without them.
+  /// The first undeliverable bytes whose client cannot continue without them.
   const std::optional<Undeliverable>& undeliverable() const { return undeliverable_; }
 
  private:
@@ -42,7 +42,7 @@ class Recovery : public LossObserver, private CalendarClient {
 
   const FabricContext& context_;
   const Routes& routes_;
-  std::vector<Loss> losses_;  ///< of this instant
+  std::vector<Loss> losses_;  ///< losses at this instant
   Bytes lost_bytes_ = 0;
   std::optional<Undeliverable> undeliverable_;
 };

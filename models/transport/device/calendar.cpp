@@ -15,10 +15,10 @@ std::uint64_t scramble(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-constexpr std::uint64_t kLast = 1ull << 63;  ///< in the order of a run: it comes last
+constexpr std::uint64_t kLast = 1ull << 63;  ///< bit in the order of a run: the run comes last
 
-/// What an event is about comes to the cache while the one before it runs: its client and, where `data` is a pointer, three
-/// lines of what it points to. Any other number does no harm.
+/// Prefetches data of the next event while the previous event runs: its client and, if `data` is a pointer, three cache
+/// lines at that address. Any other number does no harm.
 template <class Event>
 void prefetch(const Event& event) {
   __builtin_prefetch(event.client);
@@ -45,7 +45,7 @@ void Calendar::at(Time when, CalendarClient& client, std::uint32_t tag, std::uin
   if (latest.last != kNone && latest.when == when && tie_seed_ == 0) {
     storage_[latest.last].next = event;
     latest.last = event;
-    return;  // the run it joined has woken the calendar
+    return;  // this run has already woken the calendar
   }
   if (tie_seed_ == 0) latest = {when, event};
   push({when, tie_seed_ == 0 ? sequence_++ : scramble(sequence_++ + tie_seed_) & ~kLast, event});
@@ -98,7 +98,7 @@ void Calendar::run_from(std::uint32_t number) {
     event.client->on_event(event.tag, event.data);
     const std::uint32_t next = storage_[number].next;
     Recent& latest = recent(now_);
-    if (latest.last == number) latest.last = kNone;  // over: what comes now at this instant is another run
+    if (latest.last == number) latest.last = kNone;  // the run is over: new events of this instant start another run
     storage_[number].next = free_;
     free_ = number;
     number = next;
@@ -108,7 +108,7 @@ void Calendar::run_from(std::uint32_t number) {
 void Calendar::run() {
   now_ = Time::fs(sc_core::sc_time_stamp().value());
   armed_ = Time::max();
-  // A foreign process may have the calendar run twice at one instant.
+  // A foreign process can cause the calendar to run twice at one instant.
   if (hook_ && told_ != now_) {
     told_ = now_;
     if (!hook_(now_)) {

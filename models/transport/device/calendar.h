@@ -1,14 +1,14 @@
-// The one event queue of a simulation, in one SC_METHOD: ordered by (time, sequence), so that what happens at one instant
-// happens in the order it was scheduled, never in the order of the kernel's heap. It returns to the SystemC kernel at each
-// distinct instant, so that sc_time_stamp() and foreign processes stay right.
+// The only event queue of a simulation, in one SC_METHOD, ordered by (time, sequence). Events of one instant run in the
+// order in which they were scheduled, not in the order of the kernel's heap. The calendar returns to the SystemC kernel
+// at each distinct instant, so sc_time_stamp() is right for foreign processes.
 //
-// Some events come last at their instant, by a turn of their own instead of when they were scheduled: the beginning and the end
-// of a collective's members, and what messages take of HBM. Their order does not depend on what was computed in between, so
-// that a collective whose course is known meets the rest of the machine exactly as a simulated one does.
+// Some events come last at their instant, ordered by a turn instead of their scheduling: begin and end of a
+// collective's members, and HBM traffic of messages. Their order does not depend on the events computed in between, so
+// a replayed collective interacts with the rest of the machine exactly like a simulated one.
 //
-// Symmetric traffic has few distinct instants with many events each, so the heap holds runs: events of one instant, first in,
-// first out. An event joins the latest run of its instant when that is among the recent ones, else it begins another, whose
-// number is higher: runs of one instant never interleave, and the order is exact whatever was recent.
+// Symmetric traffic has few distinct instants with many events each, so the heap holds runs: events of one instant,
+// first in, first out. An event joins the latest run of its instant if this run is among the recent ones; otherwise it
+// begins another run with a higher number. Runs of one instant never interleave, so the order is exact in both cases.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace railyard::transport {
 
-/// Receives its own events. `tag` and `data` are the client's.
+/// Receives the events that it scheduled. The client defines `tag` and `data`.
 class CalendarClient {
  public:
   virtual void on_event(std::uint32_t tag, std::uint64_t data) = 0;
@@ -35,24 +35,26 @@ class Calendar : public sc_core::sc_module {
  public:
   explicit Calendar(sc_core::sc_module_name name);
 
-  /// Also right for a foreign process, at an instant at which the calendar has nothing to do.
+  /// Also right in a foreign process, at an instant without events of the calendar.
   Time now() const { return running_ ? now_ : Time::fs(sc_core::sc_time_stamp().value()); }
-  /// What would come after the longest run ends the simulation instead. @pre when >= now()
+  /// An event beyond the longest possible run ends the simulation instead. @pre when >= now()
   void at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
-  /// After all events of that instant but those that come last, too, with a higher turn. @pre no two of one instant and turn
+  /// Comes after all other events of that instant, and after those with a lower turn. @pre no two of one instant and
+  /// turn
   void at_last(Time when, std::uint64_t turn, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
-  /// The first of `count` turns in a row, higher than all that were taken before and below kLastTurns.
+  /// The first of `count` turns in a row, higher than all turns taken before and below kLastTurns.
   std::uint64_t take_turns(std::uint64_t count) { return turns_ += count, turns_ - count; }
-  /// Turns from here on are their owner's to give: they come after all that were taken.
+  /// Turns from here on are assigned by their owner. They come after all turns of take_turns().
   static constexpr std::uint64_t kLastTurns = 1ull << 62;
-  /// The instant at which something was put beyond the longest run.
+  /// The instant at which an event was scheduled beyond the longest possible run.
   const std::optional<Time>& overran() const { return overran_; }
   std::size_t pending() const { return pending_; }
   std::uint64_t events() const { return events_; }
 
   /// Called before the events of each new instant; returning false stops the simulation there.
   void set_instant_hook(std::function<bool(Time)> hook) { hook_ = std::move(hook); }
-  /// Test only: events of one instant run in an order drawn from `seed`. Aggregates must not move by more than a tie.
+  /// For tests only: events of one instant run in an order drawn from `seed`. Aggregates must change by no more than a
+  /// tie.
   void shuffle_ties(std::uint64_t seed) { tie_seed_ = seed; }
 
  private:
@@ -61,7 +63,7 @@ class Calendar : public sc_core::sc_module {
     CalendarClient* client;
     std::uint64_t data;
     std::uint32_t tag;
-    std::uint32_t next;  ///< of its run, or of the free list
+    std::uint32_t next;  ///< next in its run, or in the free list
   };
   struct Run {
     Time when;
@@ -77,11 +79,11 @@ class Calendar : public sc_core::sc_module {
     std::uint32_t last = kNone;
   };
   Recent& recent(Time when) { return recent_[when.fs() * 0x9e3779b97f4a7c15ull >> (64 - kRecentBits)]; }
-  /// Whether an event of that instant is still of this run.
+  /// True if an event of that instant can still join this run.
   bool takes(Time when);
   std::uint32_t keep(const Event& event);
   void push(const Run& run);
-  /// Runs the events from `first` on, and those that join them meanwhile.
+  /// Runs the events from `first` on, and events that join them meanwhile.
   void run_from(std::uint32_t first);
   void run();
   void wake_at(Time when);
@@ -94,7 +96,7 @@ class Calendar : public sc_core::sc_module {
   std::size_t pending_ = 0;
   Time now_;
   Time armed_ = Time::max();
-  Time told_ = Time::max();  ///< the hook's latest instant
+  Time told_ = Time::max();  ///< the latest instant passed to the hook
   std::uint64_t sequence_ = 0;
   std::uint64_t turns_ = 0;
   std::uint64_t events_ = 0;

@@ -6,7 +6,7 @@ namespace railyard::transport {
 
 namespace {
 
-/// Makes what is constructed in this scope a child of `module`, wherever the caller stands in the hierarchy.
+/// Makes modules constructed in this scope children of `module`, at any place in the caller's hierarchy.
 class ChildScope {
  public:
 #if SC_VERSION_MAJOR >= 3
@@ -195,7 +195,7 @@ void Device::start(Port& p, Transaction& t, std::uint8_t channel) {
     context_.listener->on_start(*this, p.id, t, now(), crossing);
   }
 
-  departed(t, p.id, crossing.leaves);  // still with what it took of the link it came over: its credit
+  departed(t, p.id, crossing.leaves);  // t still holds resources of its incoming link: its credit
   credit_waited_for_ = nullptr;
   t.wire_bytes = cost.bytes;
   t.credit_bytes = cost.credit_bytes;
@@ -219,11 +219,11 @@ void Device::blame(Port& p, Transaction& t, Time line_free, Time owed) {
     const Bytes whole = std::max<Bytes>(1, t.message->bytes);
     const Time for_credit = sooner(waited, since(p.stalled, t.stalled_before));
     if (for_credit != Time()) t.message->waited_at(waited_for, share(for_credit, t.held_up_bytes, whole));
-    // Acks that go in front hold a train up as other trains do.
+    // Acks in front of a train delay it like other trains.
     const Time for_line = waited - for_credit + owed;
     if (for_line != Time()) t.message->waited_at(p.counters, share(for_line, t.held_up_bytes, whole));
   }
-  t.held_up_bytes = t.payload_bytes;  // from here on it waits for itself only
+  t.held_up_bytes = t.payload_bytes;  // from here on, a wait delays only this transaction
 }
 
 void Device::wake(Port& p, Time when) {
@@ -242,7 +242,7 @@ void Device::on_event(std::uint32_t tag, std::uint64_t data) {
     return;
   }
   Port& p = ports_[data];
-  if (p.wake != now()) return;  // an earlier wake-up took its place
+  if (p.wake != now()) return;  // replaced by an earlier wake-up
   p.wake = Time::max();
   serve(p.id);
 }

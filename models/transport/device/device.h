@@ -1,8 +1,10 @@
-// A device of the fabric: an SC_MODULE with full-duplex ports. Each port is a TLM initiator socket (transmit), a TLM target
-// socket (receive), the port rule's state and its counters, kept in arrays inside the device rather than in modules of
-// their own. The port itself is what its sockets are bound to, so that a call from outside lands on the state it is about. Switches forward what they receive (switch.h); endpoints send and sink messages (endpoint.h).
+// A device of the fabric: an SC_MODULE with full-duplex ports. Each port is a TLM initiator socket (transmit), a TLM
+// target socket (receive), the state of the port rule and counters. Ports are stored in arrays of the device; they are
+// not modules. Sockets are bound to the port itself, so a call from outside reaches its state directly. Switches
+// forward what they receive (switch.h); endpoints send and sink messages (endpoint.h).
 //
-// Transport calls only store and schedule; a transaction acts when the calendar says that its head has arrived.
+// Transport calls only store and schedule. A transaction is processed when the calendar reports the arrival of its
+// head.
 #pragma once
 
 #include <deque>
@@ -23,19 +25,19 @@ namespace railyard::transport {
 class Endpoint;
 struct FluidPort;
 
-/// Told of bytes of a message that a lost link has taken or cut off, so that they are sent another way.
+/// Receives bytes of a message that a failed link has lost or cut off, to send them on another path.
 class LossObserver {
  public:
-  /// @param address  where they were to land
+  /// @param address  their destination address
   virtual void on_lost(Message& message, std::uint64_t address, Bytes bytes) = 0;
-  /// A read request or its response is lost: the reader that asked will get no answer. on_lost() follows.
+  /// A read request or its response is lost: the reader will get no answer. on_lost() follows.
   virtual void on_read_lost(Transaction& transaction) = 0;
 
  protected:
   ~LossObserver() = default;
 };
 
-/// Knows what is derived from the state of links: routes, rates of paths. Told after each change.
+/// Keeps data derived from the state of links: routes, rates of paths. Notified after each change.
 class LinkObserver {
  public:
   virtual void on_links_changed() = 0;
@@ -44,15 +46,15 @@ class LinkObserver {
   ~LinkObserver() = default;
 };
 
-/// What every device of one fabric shares.
+/// Data that all devices of one fabric share.
 struct FabricContext {
   Calendar& calendar;
   TransactionPool& pool;
   MessageLedger& ledger;
   ChannelPlan plan;
   FabricListener* listener = nullptr;
-  LossObserver* losses = nullptr;      ///< null: no link is ever lost in this run
-  std::vector<Endpoint*> endpoints{};  ///< by window; null where it is nobody's
+  LossObserver* losses = nullptr;      ///< null: no link can fail in this run
+  std::vector<Endpoint*> endpoints{};  ///< by window; null if a window has no endpoint
   PortKinds kinds{};
   std::vector<std::vector<Window>> groups{};  ///< members, by GroupId
 };
@@ -67,22 +69,22 @@ class Device : public sc_core::sc_module, protected CalendarClient {
                       private tlm::tlm_bw_transport_if<FabricProtocol> {
     Port(Device& owner, PortId id, const std::string& name, const LinkDirection& transmit);
 
-    /// How long the line was charged by `now`. Charges are contiguous while a backlog lasts, so what reaches past now is
-    /// taken off, and busy_until(t) <= t always.
+    /// Time for which the line was charged until `now`. Charges are contiguous during a backlog, so the part after
+    /// `now` is subtracted and busy_until(t) <= t always holds.
     Time busy_until(Time now) const { return counters.busy - since(egress.free(), now) - counters.ahead(now); }
 
-    // What every transaction touches comes first.
+    // Members that every transaction touches come first.
     Device& owner;
     const PortId id;
-    std::uint32_t listener_mark = 0;  ///< the listener's own, to find its books of this port
-    FluidPort* fluid = nullptr;       ///< in fluid fidelity: who shares it (fluid/rates.h)
+    std::uint32_t listener_mark = 0;  ///< set by the listener to find its records of this port
+    FluidPort* fluid = nullptr;       ///< in fluid fidelity: the streams that share it (fluid/rates.h)
     Rate receive_rate;                ///< line rate of the other direction
     Time wake = Time::max();          ///< the pending wake-up, if any
     EgressPort egress;
     PortCounters counters;
-    Time stalled;                        ///< in all: the line was free, somebody waited, and there was no credit
-    PortCounters* held_up_by = nullptr;  ///< whom the latest credit that came home had waited for; null: for nobody
-    Device* peer = nullptr;              ///< what it is connected to, for route walks and names
+    Time stalled;                        ///< total time with a free line and waiting transactions, but without credit
+    PortCounters* held_up_by = nullptr;  ///< the port for which the latest returned credit had waited; null: none
+    Device* peer = nullptr;              ///< the connected device, for route walks and names
     PortId peer_port;
     const std::string name;  ///< within the device: "port3", "pcie", "nvlink0"
     TransmitSocket transmit;
@@ -92,13 +94,13 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     friend class Device;
     tlm::tlm_sync_enum nb_transport_fw(Transaction& transaction, Phase& phase, sc_core::sc_time& delay) override;
     tlm::tlm_sync_enum nb_transport_bw(Transaction& transaction, Phase& phase, sc_core::sc_time& delay) override;
-    // The rest of the interfaces; the fabric has no use for it.
+    // Other functions of the interfaces, which the fabric does not use.
     void b_transport(Transaction&, sc_core::sc_time&) override;
     bool get_direct_mem_ptr(Transaction&, tlm::tlm_dmi&) override { return false; }
     unsigned transport_dbg(Transaction&) override { return 0; }
     void invalidate_direct_mem_ptr(sc_dt::uint64, sc_dt::uint64) override {}
 
-    // What the sockets are bound to, asked once.
+    // The interfaces to which the sockets are bound, queried once.
     tlm::tlm_fw_nonblocking_transport_if<Transaction, Phase>* forward = nullptr;
     tlm::tlm_bw_nonblocking_transport_if<Transaction, Phase>* backward = nullptr;
   };
@@ -114,45 +116,45 @@ class Device : public sc_core::sc_module, protected CalendarClient {
 
   /// Binds both directions of a link.
   static void connect(Device& a, PortId port_a, Device& b, PortId port_b);
-  /// Tells both ends whom they face, without binding their sockets: the caller binds something in between, as a monitor.
+  /// Tells both devices their peers without binding sockets: the caller binds a device in between, such as a monitor.
   static void introduce(Device& a, PortId port_a, Device& b, PortId port_b);
 
-  /// Trains that start on this port from now on take its line at this rate.
+  /// Trains that start on this port from now on use its line at this rate.
   void set_rate(PortId port, Rate rate);
-  /// The link is lost in the direction in which this port sends. take_back() follows when routes are up to date.
+  /// The link fails in the direction in which this port sends. take_back() follows after the routes are updated.
   void fail(PortId port) { ports_[port.value()].egress.fail(); }
-  /// The state of some link has changed: what was derived from it is out of date.
+  /// The state of some link has changed: derived data is out of date.
   virtual void links_changed() {}
-  /// What waits for a lost link: finds another way for it, or gives it up.
+  /// Handles all that waits for a failed link: finds another path, or gives it up.
   virtual void take_back(PortId out) = 0;
 
-  /// From when on nothing but its ports remembers what it has sent.
+  /// The instant from which no state except that of its ports depends on earlier traffic.
   virtual Time forgets_from() const { return Time(); }
 
-  /// The fronts of all queues that want to leave there.
+  /// The fronts of all queues with `out` as their egress.
   std::vector<const Transaction*> waiting(PortId out);
 
-  /// Where this device's decoder sends an address that came in at `ingress`; an invalid id: it ends here.
+  /// The egress that this device's decoder selects for an address from `ingress`; an invalid id: the address is local.
   virtual PortId decode(std::uint64_t address, Lid lid, PortId ingress) const = 0;
-  /// Whether a transaction may leave through other ports, too, by what only shows on the way.
+  /// True if a transaction may also leave through other ports, chosen at run time.
   virtual bool has_choice(Lid) const { return false; }
 
   FabricContext& context() const { return context_; }
-  /// Whether somebody outside of the fabric is called for each transaction: fluid streams would call nobody.
+  /// True if code outside the fabric is called for each transaction; fluid streams would skip these calls.
   virtual bool needs_trains() const { return false; }
 
  protected:
-  // What kinds of device differ in.
-  /// Schedules what a received transaction does here. Called at the time its head is sent.
+  // Functions that depend on the kind of device.
+  /// Schedules the processing of a received transaction. Called when its head is sent.
   virtual void receive(Transaction& transaction) = 0;
   /// The front transaction of (channel, requester) for an output.
   virtual const Transaction& front(PortId out, std::uint8_t channel, std::uint32_t requester) = 0;
-  /// Removes it; what follows it in its queue may become a requester.
+  /// Removes the front; the next transaction of its queue can become a requester.
   virtual Transaction& take(PortId out, std::uint8_t channel, std::uint32_t requester) = 0;
-  /// Its tail leaves this device at `leaves`: give back what held it.
+  /// The transaction's tail leaves this device at `leaves`: returns the resources that it held.
   virtual void departed(Transaction& transaction, PortId out, Time leaves) = 0;
 
-  /// A transaction of (channel, requester) is at its front and wants `out`.
+  /// A transaction of (channel, requester) is at its front and waits for `out`.
   void request(PortId out, std::uint8_t channel, std::uint32_t requester);
   void serve(PortId out);
   void queued(PortId out, std::int64_t more_bytes);
@@ -162,11 +164,11 @@ class Device : public sc_core::sc_module, protected CalendarClient {
     transaction.stalled_before = ports_[out.value()].stalled;
     transaction.held_up_bytes = transaction.payload_bytes;
   }
-  /// Nothing leaves there any more.
+  /// True if this port's link has failed.
   bool lost(PortId out) const { return ports_[out.value()].egress.failed(); }
-  /// Gives a transaction up that nothing holds any more.
+  /// Gives up a transaction that holds no resources any more.
   void lose(Transaction& transaction);
-  /// Sends the receive buffer's credit back for a transaction that came in at its ingress port.
+  /// Returns the receive buffer's credit for a transaction to the sender at its ingress port.
   void return_credit(Transaction& transaction, Time leaves);
 
   static constexpr std::uint32_t kWakeTag = 0;
@@ -183,17 +185,17 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   std::deque<Port> ports_;
 
  private:
-  PortCounters* credit_waited_for_ = nullptr;  ///< of credit that is returned now
-  /// Where links can be lost, a transaction is received when its head is here, for it may never come.
+  PortCounters* credit_waited_for_ = nullptr;  ///< the port for which the credit being returned has waited
+  /// If links can fail, a transaction is received only when its head arrives, because it may never arrive.
   void head_arrived(Transaction& transaction);
   void start(Port& out, Transaction& transaction, std::uint8_t channel);
-  /// Lays a transaction's wait at ports: where the line was busy, at this one; where it stalled for want of credit, at the one
-  /// further on that the credit waited for.
+  /// Attributes a transaction's wait to ports: time with a busy line to this port, time without credit to the
+  /// downstream port for which the credit waited.
   void blame(Port& out, Transaction& transaction, Time line_free, Time owed);
   void wake(Port& out, Time when);
 };
 
-/// One direction of a link, named by its sender.
+/// One direction of a link, identified by its sending port.
 struct LinkEnd {
   Device* device = nullptr;
   PortId port;

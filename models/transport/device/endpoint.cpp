@@ -96,7 +96,7 @@ bool Endpoint::stage(PortId out, Requester& requester) {
       part.operation == Operation::read_request ? kRequestChannel : context_.plan.channel_of[message.traffic_class];
   t->first_of_message = part.first;
   t->head = later(now(), part.written);
-  // What its source has yet to write does not wait for the port.
+  // Bytes that the source has not written yet do not wait for the port.
   t->waiting_since = later(part.first ? message.started : requester.last_left, part.written);
   if (part.meter != nullptr) wait_for_meter(part, *t);
   t->tail = t->head;
@@ -113,7 +113,7 @@ bool Endpoint::stage(PortId out, Requester& requester) {
 
 void Endpoint::wait_for_meter(Part& part, Transaction& t) {
   Meter& meter = *part.meter;
-  // What the meter counts of the same part before is no wait.
+  // Time for which the meter counts earlier bytes of this part is not a wait.
   const Time waited = since(meter.free(), later(t.waiting_since, part.metered));
   if (waited != Time())
     part.message->waited_at(meter.counters, share(waited, part.whole_bytes, std::max<Bytes>(1, part.message->bytes)));
@@ -184,7 +184,7 @@ void Endpoint::count_left(Message& message, Bytes bytes, Time leaves) {
   message.left += bytes;
   message.left_at = later(message.left_at, leaves);
   if (message.left < message.bytes) return;
-  message.tell_left = false;  // told once
+  message.tell_left = false;  // notify only once
   context_.calendar.at(message.left_at, *this, kLeftTag, reinterpret_cast<std::uint64_t>(&message));
 }
 
@@ -235,7 +235,7 @@ void Endpoint::on_own_event(std::uint32_t tag, std::uint64_t data) {
   if (tag == kWrittenTag) {
     const PortId out(static_cast<std::uint32_t>(data >> 32));
     const auto number = static_cast<std::uint32_t>(data);
-    if (lost(out)) return;  // and taken back
+    if (lost(out)) return;  // and was taken back
     request(out, outlet(out).requesters[number].ready.front()->virtual_channel, number);
     return;
   }

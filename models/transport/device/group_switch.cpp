@@ -114,7 +114,7 @@ void GroupSwitch::left(Transaction& t, PortId out, Time leaves) {
   if (--fork.copies != 0) return;
   Transaction& origin = *fork.origin;
   return_credit(origin, fork.left);
-  if (origin.operation != Operation::multicast) return;  // a reduction goes on
+  if (origin.operation != Operation::multicast) return;  // a reduction continues
   t.fork = nullptr;
   context_.pool.release(&origin);
   release(fork);
@@ -132,7 +132,7 @@ void GroupSwitch::on_own_event(std::uint32_t tag, std::uint64_t data) {
     }
     case kReserveTag: {
       const PortId port(static_cast<std::uint32_t>(data));
-      if (unit(port).retry != now()) break;  // an earlier wake-up took its place
+      if (unit(port).retry != now()) break;  // replaced by an earlier wake-up
       unit(port).retry = Time::max();
       reserve(port);
       break;
@@ -208,7 +208,7 @@ void GroupSwitch::result(Fork& fork) {
 
 namespace {
 
-/// Slower by its slowest link, then by its latency.
+/// Compares first the slowest link, then the latency.
 bool slower(const std::vector<Hop>& a, const std::vector<Hop>& b) {
   const auto rate = [](const std::vector<Hop>& hops) {
     Rate least = hops.front().link().rate;
@@ -225,7 +225,7 @@ bool slower(const std::vector<Hop>& a, const std::vector<Hop>& b) {
   return latency(a) > latency(b);
 }
 
-/// The switch that serves a group for `source`, whose members must be its neighbours.
+/// The switch of a group for `source`; the group's members must be neighbours of the switch.
 const GroupSwitch& switch_of(const Endpoint& source, PortId out) {
   const auto* found = dynamic_cast<const GroupSwitch*>(source.port(out).peer);
   if (found == nullptr)

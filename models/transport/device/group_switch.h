@@ -1,15 +1,16 @@
-// A crossbar that copies and reduces for groups of memories, each behind a port of its own: virtual output queues, multicast,
-// and one reduction unit per port.
+// A crossbar that copies and reduces for groups of memories, each behind its own port: virtual output queues,
+// multicast, and one reduction unit per port.
 //
-// Multicast (NVLS multimem.st): what comes in once is copied to every member's port, the source's own if it is a member.
-// Copies arbitrate separately; the input buffer and its credit are held until the last copy's tail has left.
+// Multicast (NVLS multimem.st): an incoming transaction is copied to every member's port, including the source's port
+// if it is a member. Copies arbitrate separately. The input buffer and its credit are held until the last copy's tail
+// has left.
 //
-// Reduction (NVLS multimem.ld_reduce): a request that comes in at a port waits there for room in the port's result slots, is
-// then copied to every member like a multicast, and the members' responses are absorbed into the slot: responses always sink,
-// so requests and responses cannot deadlock. The result starts at the latest operand's head (or first packet, towards a faster
-// link) when the unit is free; its tail leaves not before the latest operand's, nor before the unit has reduced it. The slot is
-// free when the result's tail leaves. As everywhere (egress_port.h), W bytes of slots are counted in whole trains and paced, so
-// that a lone requester short of slots gets exactly W per no-load round trip, at any train size.
+// Reduction (NVLS multimem.ld_reduce): an incoming request waits for room in the port's result slots. Then it is copied
+// to every member like a multicast. The members' responses are absorbed into the slot; responses always sink, so
+// requests and responses cannot deadlock. The result starts at the latest operand's head (or first packet, towards a
+// faster link) when the unit is free. Its tail leaves after the latest operand's tail and after the unit has reduced
+// it; then the slot is free. As in egress_port.h, W bytes of slots are counted in whole trains and paced, so a single
+// requester that lacks slots gets exactly W per no-load round trip, at any train size.
 #pragma once
 
 #include <memory>
@@ -20,9 +21,9 @@
 
 namespace railyard::transport {
 
-/// What a port's reduction unit has.
+/// The resources of a port's reduction unit.
 struct ReductionUnit {
-  Bytes slot_bytes = 0;  ///< results under way; 0: ample
+  Bytes slot_bytes = 0;  ///< results in flight; 0: unlimited
   Rate rate;             ///< of results; zero: as fast as the link
 };
 
@@ -33,8 +34,8 @@ class GroupSwitch : public Switch {
 
   /// @pre before elaboration ends
   void set_reduction(PortId port, const ReductionUnit& unit);
-  /// Results per second that a lone requester at `port` gets at most from operands that take `round_trip` from fan-out to
-  /// result; zero: no limit below the link's.
+  /// The highest rate of results for a single requester at `port`, if its operands take `round_trip` from fan-out to
+  /// result; zero: limited only by the link.
   Rate reduction_limit(PortId port, Time round_trip) const;
 
  protected:
@@ -52,21 +53,21 @@ class GroupSwitch : public Switch {
     ReductionUnit spec;
     TransactionQueue waiting;  ///< requests without a slot
     CreditWindow slots;
-    Bytes largest = 0;         ///< train so far
+    Bytes largest = 0;         ///< the largest train so far
     Time retry = Time::max();  ///< the pending wake-up
-    Time pace;                 ///< the next request may fan out
-    ByteClock window;          ///< W / round trip of the group asked last
+    Time pace;                 ///< earliest fan-out of the next request
+    ByteClock window;          ///< W / round trip of the latest group
     bool paced = false;
-    GroupId group = ~GroupId(0);  ///< which that is
-    Time free;                    ///< of results
+    GroupId group = ~GroupId(0);  ///< the latest group
+    Time free;                    ///< the unit is free for the next result
     ByteClock reducer;
   };
   Unit& unit(PortId port);
   const std::vector<Window>& members(const Transaction& t) const { return context_.groups[t.group]; }
   PortId port_of(Window member) const;
-  /// The longest time from fanning out a request of `group` to the head of its result, alone.
+  /// The longest time from the fan-out of a request of `group` to the head of its result, without contention.
   Time round_trip(GroupId group) const;
-  /// Sends a copy towards every member; `at_once`: as of now, else when it is ready.
+  /// Sends a copy to every member; `at_once`: now, otherwise when the transaction is ready.
   void copy(Transaction& transaction, bool at_once);
   void reserve(PortId port);
   void operand(Transaction& transaction);
@@ -79,11 +80,12 @@ class GroupSwitch : public Switch {
   Fork* free_forks_ = nullptr;
 };
 
-/// Adds to a path one lane of a multicast that leaves `source` through `out`: to the member that is reached last.
+/// Adds to a path one lane of a multicast that leaves `source` through `out`: the lane to the member that is reached
+/// last.
 void add_multicast_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members,
                         std::uint32_t weight);
-/// Adds to a path one lane of a reduction asked through `out`: the request's way and the memory's latency are fixed, the
-/// slowest member's operand and the result are the hops.
+/// Adds to a path one lane of a reduction requested through `out`. The request's path and the memory's latency are the
+/// fixed part; the slowest member's operand and the result are the hops.
 void add_reduction_lane(Path& path, const Endpoint& source, PortId out, const std::vector<Window>& members,
                         std::uint32_t weight);
 

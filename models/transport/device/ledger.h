@@ -1,5 +1,5 @@
-// Every message under way, and what became of those that landed: per class, what they took against what they would have
-// taken alone.
+// All messages in flight, and statistics of arrived messages: per class, their times and their times without
+// contention.
 #pragma once
 
 #include <array>
@@ -45,12 +45,12 @@ class MessageLedger {
   }
 
   void watch_memories(MemoryObserver* memories) { memories_ = memories; }
-  /// It is handed to its sender; what it takes alone is known.
+  /// The message was passed to its sender; its time without contention is known.
   void begun(const Message& message) const {
     if (memories_ != nullptr) memories_->on_begun(message);
   }
 
-  /// The last byte is there: tells the client, then takes the object back.
+  /// The last byte has arrived: notifies the client, then frees the object.
   void delivered(Message& message) {
     ClassTotals& totals = totals_[message.traffic_class];
     ++totals.messages;
@@ -62,7 +62,7 @@ class MessageLedger {
     message.client->on_delivered(message);
     release(message);
   }
-  /// What could land has landed: tells the client, then takes the object back.
+  /// All deliverable bytes have arrived: notifies the client, then frees the object.
   void undeliverable(Message& message) {
     if (memories_ != nullptr) memories_->on_over(message);
     message.client->on_undeliverable(message);
@@ -70,7 +70,8 @@ class MessageLedger {
   }
 
   std::size_t live() const { return live_; }
-  /// Spreads what a message took longer than alone over the ports that its transactions waited for, in proportion.
+  /// Distributes a message's time beyond its time without contention over the ports for which its transactions waited,
+  /// in proportion.
   static void blame(Message& message) {
     const Time excess = since(message.finished - message.started, message.uncontended);
     Time all;
@@ -80,7 +81,7 @@ class MessageLedger {
       if (wait.port != nullptr) wait.port->waited[message.traffic_class].add(share(excess, wait.time.fs(), all.fs()));
   }
   const ClassTotals& totals(std::size_t traffic_class) const { return totals_[traffic_class]; }
-  /// Messages whose course is known from earlier ones and was not simulated again.
+  /// Adds messages that are replayed instead of simulated.
   void replay(std::size_t traffic_class, const ClassTotals& more) { totals_[traffic_class].add(more); }
   MemoryObserver* memories() const { return memories_; }
 

@@ -1,4 +1,5 @@
-// What the fabric tells whoever listens (counters, waveforms): it never decides anything, and a run is the same without it.
+// Events that the fabric reports to listeners (counters, waveforms). Listeners decide nothing: a run is the same
+// without them.
 #pragma once
 
 #include <string>
@@ -15,9 +16,10 @@ struct Transaction;
 
 class FabricListener {
  public:
-  /// A message was handed to its sender; nothing of it has moved yet.
+  /// A message was passed to its sender; none of its bytes has moved yet.
   virtual void on_send(const Message& message, Time now) = 0;
-  /// The last byte of a message has landed, or all that lost links have let through; its client is told next.
+  /// The last byte of a message has arrived, or all bytes that failed links have let through. Its client is notified
+  /// next.
   virtual void on_delivered(const Message& message, Time now) = 0;
   /// A transaction started on `port` of `device` at `now`; the line is charged until `line_free`.
   virtual void on_start(const Device& device, PortId port, const Transaction& transaction, Time now,
@@ -32,7 +34,7 @@ class FabricListener {
   ~FabricListener() = default;
 };
 
-/// Tells each of several listeners, in the order in which they were added.
+/// Passes each event to several listeners, in the order in which they were added.
 class FabricListeners final : public FabricListener {
  public:
   void add(FabricListener& listener) { listeners_.push_back(&listener); }

@@ -1,5 +1,5 @@
-// Who is told of messages as memory sees them: when one is handed to its sender, and when it is over. Both ends' memories are
-// told from one place, whatever the message crosses in between and in which fidelity.
+// Observes messages from the view of memory: when a message is passed to its sender, and when it is over. Both ends'
+// memories are reported from one place, for every path and fidelity.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace railyard::transport {
 
 struct Message;
 
-/// What messages that belong together did to memories, so that it can be done again: how fast each memory is read and written,
-/// and how many bytes of it in all.
+/// The memory traffic of related messages, recorded for replay: the rates at which each memory is read and written, and
+/// the total bytes of each memory.
 struct MemoryCourse {
   struct Step {
-    Time after;                          ///< the first message began
-    std::int64_t read = 0, written = 0;  ///< bytes per second more (or fewer) from then on
+    Time after;                          ///< time since the begin of the first message
+    std::int64_t read = 0, written = 0;  ///< change of the rate in bytes per second from then on
   };
   struct Memory {
     std::uint32_t window = 0;
@@ -30,13 +30,14 @@ struct MemoryCourse {
 
 class MemoryObserver {
  public:
-  /// Nothing of it has moved yet; `uncontended` is known.
+  /// No byte of the message has moved yet; `uncontended` is known.
   virtual void on_begun(const Message& message) = 0;
-  /// The last byte has landed, or will never; its client is told next.
+  /// The last byte has arrived, or will never arrive; the client is notified next.
   virtual void on_over(const Message& message) = 0;
-  /// Adds to a course, its steps in any order, what a message does that begins `after` the course's first one. @pre on_begun()
+  /// Adds a message's traffic to a course, with unsorted steps. It begins `after` the course's first message. @pre
+  /// on_begun()
   virtual void keep(const Message& message, Time after, MemoryCourse& course) const = 0;
-  /// Messages of a course, now with its steps in order, begin again, and are not simulated.
+  /// Messages of a course, now with sorted steps, begin again; they are not simulated.
   virtual void on_replayed(std::shared_ptr<const MemoryCourse> course) = 0;
 
  protected:

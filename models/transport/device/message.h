@@ -1,5 +1,5 @@
-// A message: bytes from one memory to another, cut into transactions on the way. Whoever sends it owns its meaning; the
-// fabric owns the object from send() until the client has been told.
+// A message: bytes from one memory to another, cut into transactions. The sender defines its meaning. The fabric owns
+// the object from send() until the client has been notified.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace railyard::transport {
 
-/// Every memory and every DMA engine has a window of the global address space; switches decode the window.
+/// Every memory and every DMA engine has a window of the global address space. Switches decode the window.
 constexpr unsigned kWindowBits = 40;  // 1 TiB each
 using Window = std::uint32_t;
 constexpr std::uint64_t window_base(Window window) { return static_cast<std::uint64_t>(window) << kWindowBits; }
@@ -23,31 +23,32 @@ using GroupId = std::uint32_t;
 
 struct Message;
 
-/// Told when the last byte of a message has landed.
+/// Notified when the last byte of a message has arrived.
 class MessageClient {
  public:
   virtual void on_delivered(Message& message) = 0;
-  /// Links were lost, and some of the message's bytes have no way left. Called once, with the first such bytes.
-  /// @return whether the run goes on without them; on_undeliverable() follows. False: the run ends here.
+  /// Links failed, and no path is left for some of the message's bytes. Called once, with the first such bytes.
+  /// @return true: the run continues without them, and on_undeliverable() follows. False: the run ends here.
   virtual bool on_cut_off(const Message&) { return false; }
-  /// Instead of on_delivered(), when all bytes have landed that can. A multicast or a reduction that was cut off does not
-  /// get that far: its copies and operands are not counted.
+  /// Called instead of on_delivered(), when all deliverable bytes have arrived. Not called for a multicast or a
+  /// reduction that was cut off: its copies and operands are not counted.
   virtual void on_undeliverable(Message&) {}
-  /// What the message is part of, for errors; empty where there is nothing to say.
+  /// Name of the unit of work that contains the message, for errors; empty if there is none.
   virtual std::string name_of(const Message&) const { return {}; }
-  /// The last byte has left its source: the engine that wrote it is free. Told of messages with `tell_left` only.
+  /// The last byte has left its source: the engine that wrote it is free. Only for messages with `tell_left`.
   virtual void on_left(Message&) {}
 
  protected:
   ~MessageClient() = default;
 };
 
-/// Who moves the bytes at the source: it decides the packet size on NVLink.
+/// The engine that moves the bytes at the source. It determines the packet size on NVLink.
 enum class Engine : std::uint8_t { sm, copy_engine };
 
-/// write: from the source's memory to the destination's. read: the other way, asked by the source. multicast: from the source to
-/// every member of the group, itself included if it is one, copied by the switch (NVLS multimem.st). reduce: the switch reads
-/// every member of the group and sends one result to the source (NVLS multimem.ld_reduce).
+/// write: from the source's memory to the destination's. read: in the opposite direction, requested by the source.
+/// multicast: from the source to every member of the group, copied by the switch (NVLS multimem.st). A member that is
+/// the source gets a copy, too. reduce: the switch reads every member of the group and sends one result to the source
+/// (NVLS multimem.ld_reduce).
 enum class MessageKind : std::uint8_t { write, read, multicast, reduce };
 constexpr bool of_group(MessageKind kind) { return kind == MessageKind::multicast || kind == MessageKind::reduce; }
 
@@ -57,41 +58,41 @@ struct Message {
   Window destination = 0;  ///< of a write, or the memory that a read reads
   GroupId group = 0;       ///< of a multicast or a reduction
   Bytes bytes = 0;         ///< multicast: per member; reduce: of the result; both at least 1
-  Bytes offset = 0;        ///< of the first byte in the destination's memory: which stripes it falls on
+  Bytes offset = 0;        ///< of the first byte in the destination's memory; determines its memory stripes
   std::uint8_t traffic_class = 0;
   std::uint32_t channel =
-      0;  ///< below 2^20; messages of one (class, destination, channel) keep their order: a queue pair
+      0;  ///< below 2^20; messages of one (class, destination, channel) keep their order, like a queue pair
   Engine engine = Engine::sm;
   MessageKind kind = MessageKind::write;
-  Rate source_rate;  ///< at which the engine writes; zero: as fast as the link takes it
+  Rate source_rate;  ///< rate at which the engine writes; zero: as fast as the link
   std::uint32_t source_reads =
       1;                   ///< of a write or multicast: operands read from the source's memory for each byte sent
-  bool tell_left = false;  ///< the client wants on_left(), which comes before on_delivered()
+  bool tell_left = false;  ///< the client needs on_left(), which comes before on_delivered()
   MessageClient* client = nullptr;
-  std::uint64_t cookie = 0;  ///< the client's own
+  std::uint64_t cookie = 0;  ///< defined by the client
 
-  // Kept by the fabric.
-  std::uint64_t address = 0;    ///< destination memory; of a multicast or a reduction, the offset alone
+  // Set by the fabric.
+  std::uint64_t address = 0;    ///< in the destination memory; of a multicast or a reduction, only the offset
   Bytes transaction_bytes = 0;  ///< payload per transaction, fixed at injection
   Bytes landed = 0;
-  Bytes to_land = 0;        ///< bytes, times the members of a multicast
-  Bytes undeliverable = 0;  ///< of those, what lost links have cut off for good
-  Bytes left = 0;           ///< of what tell_left watches
-  Time left_at;             ///< tail of the last byte that has left, so far
+  Bytes to_land = 0;        ///< bytes times the number of members of a multicast
+  Bytes undeliverable = 0;  ///< part of these bytes that failed links have cut off permanently
+  Bytes left = 0;           ///< bytes that have left the source, for tell_left
+  Time left_at;             ///< tail of the latest byte that has left
   Time started;
-  Time finished;     ///< tail of the last byte at the destination, so far
-  Time uncontended;  ///< what it would take alone
-  /// What its transactions waited for, and how long in all, each wait weighted with the share of the message it held up. A
-  /// message seldom waits for more than a few ports; of more, those with the least are forgotten.
+  Time finished;     ///< tail of the latest byte at the destination
+  Time uncontended;  ///< time without contention
+  /// The ports for which its transactions waited, and the total time; each wait is weighted with the delayed share of
+  /// the message. A message rarely waits for more than a few ports; if there are more, the shortest waits are dropped.
   struct Wait {
     PortCounters* port = nullptr;
     Time time;
   };
   std::array<Wait, 4> waits{};
   void waited_at(PortCounters& port, Time time);
-  /// What tells messages of one source, kind and class apart.
+  /// Distinguishes messages of one source, kind and class.
   std::uint32_t target() const { return of_group(kind) ? group : destination; }
-  /// What messages of one way have in common.
+  /// Key of all messages on the same path.
   std::uint64_t way() const {
     return static_cast<std::uint64_t>(source) << 36 | static_cast<std::uint64_t>(kind) << 32 |
            static_cast<std::uint64_t>(target()) << 8 | static_cast<std::uint64_t>(engine) << 4 | traffic_class;

@@ -28,19 +28,20 @@ Rate lane_limit(const Path& path, const Lane& lane) {
   return Rate::bytes_per_second(path.limit.bytes_per_second() * lane.weight / weights(path));
 }
 
-/// One hop as the port rule sees a lone stream of transactions: the next starts when it has arrived and the one before has
-/// been charged. Within a gapless run times come from the bytes since its start, so that they are rounded once.
+/// One hop under the port rule for a single stream of transactions: the next transaction starts when it has arrived and
+/// the previous one has been charged. In a gapless run, times are computed from the bytes since its start and rounded
+/// once.
 struct Stage {
   LinkDirection link;
-  ByteClock clock;  ///< of what sets the pace: bytes on the line, of the buffer or, as many as they are, packets
+  ByteClock clock;  ///< of the unit that limits the pace: bytes on the line, bytes of the buffer, or packets
   ByteClock line;
   PacedBy paced_by = PacedBy::line;
-  bool stores = false;  ///< the way in is slower: the first packet must be whole
+  bool stores = false;  ///< the incoming link is slower: the first packet must be complete
   Operation operation = Operation::write;
   bool answers_reads = false;
   Time latency;      ///< to the next stage
   Time run;          ///< start of the run
-  Bytes in_run = 0;  ///< charged since, in what the clock counts
+  Bytes in_run = 0;  ///< charged since then, in the clock's unit
   Time packet;       ///< first packet of the current transaction, at line rate
   Bytes taken = 0;   ///< by the current transaction
 
@@ -58,17 +59,17 @@ Bytes taken(const Stage& stage, const Path& path, Bytes payload, bool first, boo
   return cost.bytes + stage.link.packet.cost(Operation::read_request, payload, path.request_bytes, first).reverse_debt;
 }
 
-/// When stage k can start the current transaction at the earliest: it has come in from the stage before.
+/// The earliest start of the current transaction at stage k: its arrival from the previous stage.
 Time comes_in(std::vector<Stage>& stages, std::size_t k) {
   return stages[k - 1].start() + stages[k - 1].latency + (stages[k].stores ? stages[k - 1].packet : Time());
 }
 
 /// Moves every stage from the start of one transaction to the start of the next.
-/// @param acks  of read requests take their time in front of answers
+/// @param acks  acks of read requests take line time in front of answers
 void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payload, bool first, bool acks) {
   for (std::size_t k = 0; k < stages.size(); ++k) {
     Stage& stage = stages[k];
-    stage.in_run += stage.taken;  // by the one before
+    stage.in_run += stage.taken;  // by the previous transaction
     if (k > 0 && comes_in(stages, k) > stage.start()) {
       stage.run = comes_in(stages, k);
       stage.in_run = 0;
@@ -79,7 +80,8 @@ void next_transaction(std::vector<Stage>& stages, const Path& path, Bytes payloa
   }
 }
 
-/// `count` more transactions like the current one: each stage runs on by itself or follows a slower one before it.
+/// `count` more transactions like the current one: each stage continues at its own pace or follows a slower previous
+/// stage.
 void skip(std::vector<Stage>& stages, Bytes count) {
   for (std::size_t k = 0; k < stages.size(); ++k) {
     stages[k].in_run += stages[k].taken * count;
@@ -159,7 +161,7 @@ Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, Po
   Time request;
   for (const Hop& hop : walk(requester, out, window_base(memory.window()), 0, Operation::read_request)) {
     const LinkDirection& link = hop.link();
-    if (into != Rate() && into < link.rate) path.fixed += request;  // towards a faster link, a packet must be whole
+    if (into != Rate() && into < link.rate) path.fixed += request;  // towards a faster link, a packet must be complete
     path.fixed += link.latency;
     request = link.rate.time_for(link.packet.read_request_bytes);
     into = link.rate;
@@ -195,7 +197,7 @@ Bytes automatic_transaction_bytes(const Path& path) {
 
 namespace {
 
-/// A staged path as two: into the memory on the way, and on from there.
+/// Splits a staged path in two: into the staging memory, and out of it.
 std::pair<Path, Path> at_stage(const Path& path) {
   const auto& hops = path.lanes[0].hops;
   const auto stage = hops.begin() + static_cast<std::ptrdiff_t>(path.hops_to_stage);
@@ -227,15 +229,15 @@ Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
     const Bytes first = std::min(bytes, path.chunk_bytes), last = bytes - (chunks - 1) * path.chunk_bytes;
     const auto take = [&](const Path& leg, Bytes b) {
       if (path.chunk_start == Time()) return uncontended_time(leg, b, transaction_bytes);
-      const Bytes whole = b / path.chunk_bytes, rest = b % path.chunk_bytes;  // one after another
+      const Bytes whole = b / path.chunk_bytes, rest = b % path.chunk_bytes;  // one after the other
       Time time = (path.chunk_start + uncontended_time(leg, path.chunk_bytes, transaction_bytes)) * whole;
       if (rest != 0 || whole == 0) time += path.chunk_start + uncontended_time(leg, rest, transaction_bytes);
       return time;
     };
     return later(take(in, first) + take(on, bytes), take(in, bytes) + take(on, last));
   }
-  // Every lane carries its part of the whole rounds of stripes. Of the rest, some lane carries more than its even share,
-  // and which one depends on the address: no message is sooner than the lane that is through with its share first.
+  // Every lane carries its part of the whole rounds of stripes. In the last round, some lane carries more than its even
+  // share; which lane depends on the address. No message is faster than the lane that finishes its share first.
   const Bytes round = path.stripe_bytes * weights(path);
   const Bytes whole = round == 0 ? bytes : bytes / round * round;
   Time time;

@@ -7,7 +7,7 @@ namespace railyard::transport {
 
 namespace {
 
-/// Bytes are divided by small weights: keep the fraction.
+/// Bytes are divided by small weights; this scale keeps the fraction.
 constexpr std::uint64_t kWeightScale = 1024;
 
 }  // namespace
@@ -68,7 +68,7 @@ void Reader::take_back(PortId out) {
 }
 
 void Reader::read_lost(Transaction& t) {
-  if (t.requester == 0) return;  // not this engine's
+  if (t.requester == 0) return;  // a read of another engine
   reads_.give_back(now(), t.payload_bytes);
   let_go(flows_[flow_of(t)].channel, t.payload_bytes, now());
   unread(t.payload_bytes);
@@ -89,7 +89,7 @@ void Reader::pull(std::uint32_t number, Message& message, Bytes bytes) {
     c.requester = add_requester(read_port_);
     c.made = true;
   }
-  if (c.waiting.empty()) {  // an idle channel saves no turns
+  if (c.waiting.empty()) {  // an idle channel does not accumulate turns
     std::uint64_t least = waiting_channels_ == 0 ? 0 : ~0ull;
     for (std::uint32_t others = waiting_channels_; others != 0; others &= others - 1)
       least = std::min(least, channels_[__builtin_ctz(others)].served);
@@ -202,7 +202,7 @@ void Reader::on_own_event(std::uint32_t tag, std::uint64_t data) {
     Endpoint::on_own_event(tag, data);
     return;
   }
-  if (retry_.fs() != data) return;  // an earlier wake-up took its place
+  if (retry_.fs() != data) return;  // replaced by an earlier wake-up
   retry_ = Time::max();
   read();
 }

@@ -1,10 +1,10 @@
-// An endpoint that reads what it moves: an engine that asks other memories for a message's bytes, as many at a time as it has
-// tags and room for. NICs read what they send (GPUDirect), copy engines of GPUs what they fetch out of host memory or a peer.
+// An endpoint that reads the bytes it moves: an engine that reads a message's bytes from other memories, limited by its
+// tags and its buffer. NICs read the bytes they send (GPUDirect); copy engines of GPUs read from host memory or a peer.
 //
-// Messages of one flow (memory, destination, class, channel) keep their order; flows of a virtual channel take turns, virtual
-// channels share by priority and weight as at a port. A device that passes on what it has read keeps it in a buffer per virtual
-// channel, so that one that is blocked does not stop another. As a link with a small buffer, a reader with few tags is paced:
-// tags x MRRS per no-load read round trip, exactly, at any transaction size.
+// Messages of one flow (memory, destination, class, channel) keep their order. Flows of a virtual channel take turns;
+// virtual channels share by priority and weight as at a port. A device that forwards read bytes has a buffer per
+// virtual channel, so a blocked channel does not block other channels. Like a link with a small buffer, a reader with
+// few tags is paced: exactly tags x MRRS per no-load read round trip, at any transaction size.
 #pragma once
 
 #include <array>
@@ -19,42 +19,43 @@ namespace railyard::transport {
 
 struct ReadLimits {
   Bytes read_bytes = 0;     ///< outstanding read requests: tags x MRRS; 0: no limit
-  Bytes buffer_bytes = 0;   ///< per virtual channel, asked for and not yet let go; 0: no limit
-  Time pass_on;             ///< data read to when it can leave: how much longer than a tag the buffer is held
-  Bytes request_bytes = 0;  ///< asked for by one request (MRRS); 0: the link's
+  Bytes buffer_bytes = 0;   ///< per virtual channel, requested and not yet released; 0: no limit
+  Time pass_on;             ///< time from read to departure: the buffer is held longer than a tag by this time
+  Bytes request_bytes = 0;  ///< bytes per request (MRRS); 0: the link's
 };
 
 class Reader : public Endpoint {
  public:
-  /// @param read_port  requests leave there and completions come in; added by the derived class
+  /// @param read_port  port for requests and completions; added by the derived class
   Reader(sc_core::sc_module_name name, FabricContext& context, Window window, PortId read_port,
          const ReadLimits& limits);
 
-  /// The way of bytes that this engine reads out of a memory: the completions', paced as the engine is.
+  /// The path of bytes that this engine reads from a memory: the path of completions, paced by the engine.
   Path pull_path(Window memory) const;
   void links_changed() override;
   void take_back(PortId out) override;
   void read_lost(Transaction& transaction) override;
 
  protected:
-  /// The flow of a message out of a memory: numbered as they come.
+  /// The flow of a message that is read from a memory; flows are numbered in order of first use.
   std::uint32_t flow_of(const Message& message, Window memory);
-  /// The flow of a read that this engine has asked for.
+  /// The flow of a read of this engine.
   static std::uint32_t flow_of(const Transaction& read) { return static_cast<std::uint32_t>(read.requester - 1); }
-  /// Reads so many bytes of a message, after what its flow was asked for before; where lost links forbid it, gives them up.
+  /// Reads `bytes` of a message after earlier bytes of its flow. If failed links prevent the read, gives the bytes up.
   void pull(std::uint32_t flow, Message& message, Bytes bytes);
-  /// Whether the links of a request to a memory and of its completion are there.
+  /// True if the links of a request to a memory and of its completion have not failed.
   bool is_readable(Window memory) const;
-  /// Whether what a flow would read of a message now can go where it is to go.
+  /// True if bytes that a flow would read now can reach their destination.
   virtual bool can_read(std::uint32_t flow, const Message&) const { return is_readable(flows_[flow].memory); }
-  /// So many bytes that it was to read are given up.
+  /// The given number of bytes will not be read.
   virtual void unread(Bytes) {}
-  /// A completion's head was sent here: its tags come home with its tail. Its buffer space is held until let_go().
+  /// A completion's head was sent to this engine: its tags are free at its tail. Its buffer space is held until
+  /// let_go().
   void completed(Transaction& transaction);
   void let_go(std::uint8_t channel, Bytes bytes, Time when) {
     if (limits_.buffer_bytes != 0) channels_[channel].buffer.give_back(when, bytes);
   }
-  /// Stages the read requests that tags, buffers and pace allow now; otherwise comes back when they do.
+  /// Stages the read requests that tags, buffers and pace allow now; otherwise schedules a retry.
   void read();
 
   void departed(Transaction& transaction, PortId out, Time leaves) override;
@@ -72,30 +73,30 @@ class Reader : public Endpoint {
     Window memory = 0;
     Ring<Work> work;
     std::uint8_t channel = 0;
-    ByteClock pace;  ///< of reads from its memory, when only they use the tags
+    ByteClock pace;  ///< of reads from its memory, if no other memory's reads use the tags
     bool paced = false;
   };
-  /// Its flows take turns, one read request is staged at a time.
+  /// The flows of a virtual channel take turns; one read request is staged at a time.
   struct Channel {
     RequesterSet waiting;
     CreditWindow buffer;
     std::uint32_t requester = 0;
-    std::uint64_t served = 0;  ///< read bytes over weight
+    std::uint64_t served = 0;  ///< bytes read, divided by the weight
     bool made = false;
     bool staged = false;
   };
 
-  /// Gives up what a flow has not read yet.
+  /// Gives up the unread bytes of a flow.
   void give_up(Flow& flow, std::uint32_t number);
-  /// Paces its reads by what tags and buffer allow on the way from its memory.
+  /// Sets the pace of a flow's reads by the tags and the buffer on the path from its memory.
   void set_pace(Flow& flow);
   void stage_read(Channel& channel, std::uint8_t number, Bytes bytes);
-  /// Bytes of a flow's next read. @pre it has work
+  /// Size of a flow's next read. @pre the flow has bytes to read
   Bytes next_read(std::uint32_t flow) const;
-  /// When this channel may read `bytes` more; Time::max() when only a departure or a completion can help.
+  /// The instant from which this channel can read `bytes` more; Time::max(): only after a departure or a completion.
   Time readable(Channel& channel, Bytes bytes);
-  /// Tags and buffer over the no-load time that a read of MRRS holds them, and the header credits that requests come by where
-  /// those are fewer; zero: no limit.
+  /// Tags and buffer divided by the no-load time for which a read of MRRS holds them, or the rate of requests by header
+  /// credits if this is lower; zero: no limit.
   Rate read_limit(const Path& read, const std::vector<Hop>& request) const;
 
   PortId read_port_;
@@ -103,10 +104,10 @@ class Reader : public Endpoint {
   std::vector<Flow> flows_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_key_;
   std::array<Channel, kClassChannels> channels_;
-  std::uint32_t waiting_channels_ = 0;  ///< bit per channel: some flow has bytes to read
+  std::uint32_t waiting_channels_ = 0;  ///< bit per channel: a flow has bytes to read
   CreditWindow reads_;
   Bytes largest_read_ = 0;
-  Time pace_;                 ///< no read before
+  Time pace_;                 ///< no read can start earlier
   Time retry_ = Time::max();  ///< the pending wake-up, if any
 };
 

@@ -1,5 +1,5 @@
-// Routes: which sender serves each memory, and what messages of one way share: their path, the size of their transactions and
-// the time a message takes alone. All three depend on the state of links and are found anew after a change.
+// Routes: the sender of each memory, and shared properties of messages on one path: the path, the transaction size and
+// the time of a message without contention. All of them depend on the state of links and are recomputed after a change.
 #pragma once
 
 #include <unordered_map>
@@ -9,17 +9,17 @@
 
 namespace railyard::transport {
 
-/// A memory's side of Fabric::send(): picks the egress and injects.
+/// The sending side of a memory for Fabric::send(): selects the egress and injects the message.
 class Sender {
  public:
   virtual void send(Message& message) = 0;
-  /// Sends bytes of a message again that a lost link has cut off. @return false: there is no way left
+  /// Sends bytes of a message again that a failed link has cut off. @return false: no path is left
   virtual bool send_again(Message&, [[maybe_unused]] std::uint64_t address, [[maybe_unused]] Bytes bytes) {
     return false;
   }
-  /// The way a message of this class takes, by the same policy; what --describe shows.
+  /// The path of a message of this class, by the same policy; shown by --describe.
   virtual Path path_to(Window destination, std::uint8_t traffic_class, Engine engine) const = 0;
-  /// The way of a message of any kind: of a write, path_to(); throws where this sender cannot send the others.
+  /// The path of a message of any kind; for a write, path_to(). Throws if this sender cannot send this kind.
   virtual Path path_of(const Message& message) const;
 
  protected:
@@ -32,7 +32,7 @@ class Routes {
   explicit Routes(Bytes transaction_bytes) : transaction_bytes_(transaction_bytes) {}
 
   void add_sender(Window window, Sender& sender);
-  /// Null where nobody sends from that window.
+  /// Null if no sender has that window.
   Sender* sender(Window window) const { return window < sources_.size() ? sources_[window].sender : nullptr; }
 
   Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const {
@@ -40,15 +40,15 @@ class Routes {
   }
   Path path_of(const Message& message) const { return sources_[message.source].sender->path_of(message); }
   Bytes transaction_bytes(const Path& path) const;
-  /// What a message takes alone.
+  /// Time of a message without contention.
   Time uncontended(const Message& message) { return of(message).uncontended(message.bytes); }
 
-  /// What messages of one way share.
+  /// Shared properties of messages on one path.
   class Route {
    public:
     Path path;
     Bytes transaction_bytes = 0;
-    Time last_byte;  ///< from written to landed
+    Time last_byte;  ///< from the write of the last byte to its arrival
     Time uncontended(Bytes bytes) {
       return bytes == latest_bytes_ && !known_.empty() ? latest_uncontended_ : find_uncontended(bytes);
     }
@@ -59,7 +59,7 @@ class Routes {
     Time latest_uncontended_;
     std::unordered_map<Bytes, Time> known_;
   };
-  /// Messages of a source tend to be like the one before: its route is kept, so that no table is searched.
+  /// Consecutive messages of a source often use the same route, so the latest route is cached and no table is searched.
   Route& of(const Message& message) {
     const std::uint64_t key = message.way();
     const Source& source = sources_[message.source];

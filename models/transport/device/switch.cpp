@@ -33,7 +33,7 @@ void Switch::receive(Transaction& t) {
 void Switch::on_own_event(std::uint32_t, std::uint64_t data) { arrive(*reinterpret_cast<Transaction*>(data)); }
 
 void Switch::arrive(Transaction& t) {
-  if (lost(t.egress)) {  // since it was received
+  if (lost(t.egress)) {  // failed since the transaction was received
     t.egress = route(t);
     if (!t.egress.valid() || lost(t.egress)) {
       give_up(t);

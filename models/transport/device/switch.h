@@ -1,7 +1,7 @@
-// A switch: every output is arbitrated among the inputs whose front transaction its address decoder sends there, and
-// transactions cut through. How an input's buffer is organised is the switch's kind: one queue per virtual channel, so that a
-// blocked front blocks what is behind it, or one per virtual channel and output (virtual output queues), so that it does not.
-// Buffer space and credits are per input and channel either way.
+// A switch. At each output, the switch arbitrates among inputs whose front transaction is decoded to this output.
+// Transactions cut through. Kinds of switches differ in the organisation of input buffers: with one queue per virtual
+// channel, a blocked front blocks the queue; with one queue per virtual channel and output (virtual output queues), it
+// does not. Buffer space and credits are per input and channel in both kinds.
 #pragma once
 
 #include <vector>
@@ -10,20 +10,20 @@
 
 namespace railyard::transport {
 
-/// Routes by what a transaction carries: memory windows for NVLink and PCIe, local identifiers for InfiniBand.
+/// Decodes a transaction's destination: memory windows for NVLink and PCIe, local identifiers for InfiniBand.
 class AddressDecoder {
  public:
   void map(std::uint32_t key, PortId port) {
     if (key >= ports_.size()) ports_.resize(key + 1);
     ports_[key] = port;
   }
-  /// Maps a key to the port of another one, if that has a port of its own.
+  /// Maps a key to the port of another key, if that key has its own port.
   void map_beside(std::uint32_t key, std::uint32_t other) {
     if (maps(other)) map(key, PortId(ports_[other]));
   }
-  /// Everything not mapped goes there (a PCIe switch's upstream port), unless it came from there: then it is nobody's.
+  /// Default for unmapped keys (a PCIe switch's upstream port). A key from that port itself is not decoded.
   void set_default(PortId port) { default_ = port; }
-  /// @return an invalid id where nobody has the key
+  /// @return an invalid id if the key is unknown
   PortId find(std::uint32_t key, PortId ingress = PortId()) const {
     if (maps(key)) return ports_[key];
     return default_ == ingress ? PortId() : default_;
@@ -43,7 +43,7 @@ class Switch : public Device {
 
   AddressDecoder& decoder() { return decoder_; }
   PortId decode(std::uint64_t address, Lid lid, PortId ingress) const override;
-  /// What waits for a lost link takes another way from here, behind what is there already, or is given up.
+  /// Transactions that wait for a failed link take another path, behind waiting transactions there, or are given up.
   void take_back(PortId out) override;
 
  protected:
@@ -52,13 +52,14 @@ class Switch : public Device {
   Transaction& take(PortId out, std::uint8_t channel, std::uint32_t requester) override;
   void departed(Transaction& transaction, PortId out, Time leaves) override;
   void on_own_event(std::uint32_t tag, std::uint64_t data) override;
-  /// When a transaction can start towards `out`: its head is here or, towards a faster link, its first packet is whole.
+  /// The earliest start of a transaction towards `out`: its head is here or, towards a faster link, its first packet is
+  /// complete.
   Time ready(const Transaction& transaction, PortId out) const;
-  /// It is ready: queues it for its egress.
+  /// The transaction is ready: queues it for its egress.
   void arrive(Transaction& transaction);
-  /// The tail of a transaction leaves at `leaves`: gives back what held it, its input's buffer.
+  /// The tail of a transaction leaves at `leaves`: returns the buffer of its input.
   virtual void left(Transaction& transaction, PortId out, Time leaves);
-  /// The port that a transaction leaves through; decided once, when it is received.
+  /// The egress of a transaction; decided once, at reception.
   virtual PortId route(const Transaction& transaction) {
     return decode(transaction.address, transaction.lid, transaction.ingress);
   }
@@ -67,13 +68,13 @@ class Switch : public Device {
   static constexpr std::uint32_t kFirstSwitchTag = kFirstOwnTag + 1;
 
  private:
-  /// It has no way from here: its buffer is free and its bytes are lost.
+  /// No path is left from here: frees the buffer and reports the bytes as lost.
   void give_up(Transaction& transaction);
   TransactionQueue& queue(PortId out, std::uint8_t channel, std::uint32_t input);
   AddressDecoder decoder_;
   DecodeBy decode_by_;
   Queues queues_by_;
-  /// By input port; a row per virtual channel, or per output and virtual channel, made when first used.
+  /// By input port; a row per virtual channel, or per output and virtual channel, created at first use.
   std::vector<std::vector<TransactionQueue>> queues_;
 };
 

@@ -1,5 +1,5 @@
-// A transaction: a train of packets of one message, as it crosses one link after another. It is the payload of our TLM
-// protocol; ownership moves with it from device to device, and the last device returns it to the pool it came from.
+// A transaction: a train of packets of one message, which crosses link after link as one unit. It is the payload of our
+// TLM protocol. Ownership moves from device to device; the last device returns the transaction to its pool.
 #pragma once
 
 #include <cstddef>
@@ -14,53 +14,54 @@ namespace railyard::transport {
 
 struct Transaction;
 
-/// What a switch keeps of a transaction that it copies to the members of a group: until the last copy has left and, for a
-/// reduction, until the last operand has come.
+/// State in a switch of a transaction that is copied to the members of a group. Kept until the last copy has left and,
+/// for a reduction, until the last operand has arrived.
 struct Fork {
-  Transaction* origin = nullptr;  ///< what came in; of a reduction it becomes the result
+  Transaction* origin = nullptr;  ///< the incoming transaction; in a reduction it becomes the result
   std::uint32_t copies = 0;       ///< not left yet
-  std::uint32_t operands = 0;     ///< not come yet
-  Time left;                      ///< tail of the latest copy that left: the input buffer is free then
-  Time tail;                      ///< of the latest operand
+  std::uint32_t operands = 0;     ///< not arrived yet
+  Time left;                      ///< departure of the latest copy's tail: then the input buffer is free
+  Time tail;                      ///< tail of the latest operand
   Fork* next = nullptr;           ///< free list
 };
 
 struct Transaction {
-  Message* message = nullptr;      ///< whose bytes these are
+  Message* message = nullptr;      ///< the message of these bytes
   std::uint64_t address = 0;       ///< destination memory window + offset; decoded by NVLink and PCIe switches
-  std::uint64_t reply_to = 0;      ///< read request: where its response goes
-  std::uint64_t requester = 0;     ///< read request: the requester's own mark, returned with the response
+  std::uint64_t reply_to = 0;      ///< of a read request: destination of its response
+  std::uint64_t requester = 0;     ///< of a read request: mark set by the requester, returned with the response
   Bytes payload_bytes = 0;         ///< never changes
-  Bytes wire_bytes = 0;            ///< on the link it crosses now
-  Bytes credit_bytes = 0;          ///< what the receiver's credit counts there
-  Bytes reverse_debt = 0;          ///< acks and DLLPs the receiver owes for it on this link
+  Bytes wire_bytes = 0;            ///< on the current link
+  Bytes credit_bytes = 0;          ///< bytes in the receiver's credit on the current link
+  Bytes reverse_debt = 0;          ///< acks and DLLPs that the receiver owes on the current link
   Bytes engine_payload_bytes = 0;  ///< the sending engine's packet limit; 0: the link's
-  Time head, tail;                 ///< arrival at the device it is heading to; final once sent
-  Time first_packet;               ///< when its first packet is whole there
-  Time waiting_since;              ///< when it became eligible where it waits now
-  Time stalled_before;             ///< what its port had stalled by then
+  Time head, tail;                 ///< arrival at the next device; final once sent
+  Time first_packet;               ///< arrival of its whole first packet at that device
+  Time waiting_since;              ///< start of its current wait
+  Time stalled_before;             ///< stall time of its port at that moment
   Bytes held_up_bytes =
-      0;  ///< of its message, that its waiting here holds up: at the source, all that is behind it, too
+      0;  ///< bytes of the message that this wait delays; at the source, including all bytes behind it
   Transaction* next = nullptr;  ///< queue or free list
-  Fork* fork = nullptr;         ///< of which it is a copy or an operand
+  Fork* fork = nullptr;         ///< set if this is a copy or an operand
   Lid lid = 0;                  ///< destination port on the network; decoded by InfiniBand switches
-  GroupId group = 0;  ///< multicast and reduction: whose members take part; the address is an offset in their memories
-  std::uint32_t packets = 0;  ///< that the receiver's header credits count on the link it crosses now
+  GroupId group = 0;  ///< multicast and reduction: the group of memories; the address is an offset in each of them
+  std::uint32_t packets = 0;  ///< number of packets in the receiver's header credits on the current link
   Operation operation = Operation::write;
   std::uint8_t traffic_class = 0;
   std::uint8_t virtual_channel = 0;
   bool first_of_message = false;
-  PortId ingress;  ///< where it came in at the device that holds it
-  PortId egress;   ///< where that device's decoder sends it
+  PortId ingress;  ///< input port at the device that holds it
+  PortId egress;   ///< output port selected by that device's decoder
 
-  /// Payload that is really on the link: a request only names it.
+  /// Payload bytes that cross the link; 0 for a request, which only names payload.
   Bytes carried_bytes() const { return asks(operation) ? 0 : payload_bytes; }
 };
 
 enum class Phase : std::uint8_t { head, credit };
 
-/// HEAD goes forward when a train's head is sent: delay is when the head arrives. CREDIT goes backward: delay is when the
-/// train's tail leaves the receiver, credit_bytes, packets and virtual_channel say what comes back. Calls only store and schedule.
+/// HEAD goes forward when a train's head is sent; delay is the time until the head arrives. CREDIT goes backward; delay
+/// is the time until the train's tail leaves the receiver; credit_bytes, packets and virtual_channel give the returned
+/// credit. Calls only store and schedule.
 struct FabricProtocol {
   using tlm_payload_type = Transaction;
   using tlm_phase_type = Phase;
@@ -68,7 +69,7 @@ struct FabricProtocol {
 
 class PoolObserver {
  public:
-  /// The last transaction was released, inside a device: schedule only.
+  /// The last transaction was released. Called inside a device: schedule only.
   virtual void on_pool_empty() = 0;
 
  protected:
@@ -93,9 +94,9 @@ class TransactionPool {
     free_ = t;
     if (--live_ == 0 && observer_ != nullptr) observer_->on_pool_empty();
   }
-  /// Null: nobody.
+  /// Null: no observer.
   void watch(PoolObserver* observer) { observer_ = observer; }
-  /// Transactions not yet home; zero at the end of a run that lost none.
+  /// Transactions that are not back in the pool; zero at the end of a run without losses.
   std::size_t live() const { return live_; }
 
  private:

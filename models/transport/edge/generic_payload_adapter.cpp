@@ -10,7 +10,7 @@ namespace railyard::transport {
 
 namespace {
 
-constexpr PortId kOut{0};  // an adapter for an initiator has one way out
+constexpr PortId kOut{0};  // an adapter for an initiator has one output port
 
 }  // namespace
 

@@ -1,13 +1,13 @@
-// The edge of the fabric for TLM models of the base protocol (tlm_generic_payload): a user's own initiator or target takes
+// The edge of the fabric for TLM models of the base protocol (tlm_generic_payload). A user's initiator or target takes
 // part in the machine's traffic, with its contention, latencies and bandwidth.
 //
 //   user's initiator -> InitiatorAdapter -> fabric -> any memory, or
-//   anything on the fabric -> TargetAdapter -> user's target
+//   any device on the fabric -> TargetAdapter -> user's target
 //
-// Addresses on an initiator's side are those of the fabric: window << kWindowBits plus an offset. A target sees the offset.
-// Contents are not modelled: reads return zeros, and a target is written zeros.
-// On a machine, Machine::attach() maps an adapter's window. Links of adapters need trains: fluid streams call no target, so that fluid fidelity is refused
-// for them.
+// On an initiator's side, addresses are those of the fabric: window << kWindowBits plus an offset. A target gets only
+// the offset. Contents are not modelled: reads return zeros, and writes to a target contain zeros.
+// On a machine, Machine::attach() maps an adapter's window. Links of adapters need trains, because fluid streams call
+// no target; fluid fidelity is refused for these links.
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -22,11 +22,12 @@ namespace railyard::transport {
 class Assembly;
 class Fabric;
 
-/// Serves a blocking initiator: b_transport() returns when the last byte has landed (write) or come back (read). Responses:
+/// Serves a blocking initiator: b_transport() returns when the last byte has arrived (write) or returned (read).
+/// Responses:
 ///   TLM_OK_RESPONSE             done; the time passed in wait(), the returned delay is zero
 ///   TLM_ADDRESS_ERROR_RESPONSE  no memory on the fabric has the address, or the access leaves its window
 ///   TLM_BYTE_ENABLE_ERROR_RESPONSE, TLM_BURST_ERROR_RESPONSE  byte enables; a streaming width below the length
-/// Call it from SC_THREADs, as many as there are: each access is a message, and accesses of one thread are in order.
+/// Call it from any number of SC_THREADs. Each access is a message; accesses of one thread are in order.
 class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
  public:
   InitiatorAdapter(sc_core::sc_module_name name, Assembly& fabric, Window window, std::uint8_t traffic_class);
@@ -42,7 +43,7 @@ class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
   void receive(Transaction& transaction) override;
 
  private:
-  /// One b_transport() call that waits.
+  /// A b_transport() call that waits.
   struct Access {
     sc_core::sc_event done;
   };
@@ -54,10 +55,10 @@ class InitiatorAdapter : public Endpoint, public Sender, private MessageClient {
   std::uint8_t traffic_class_;
 };
 
-/// Serves a blocking target from the fabric, one access after the other as they arrive: a write when its tail is here, a read
-/// request when its head is. What the target waits or returns as delay holds the bytes' buffer, so that a slow target slows its
-/// senders down, and a message has landed when the target took its last byte. A target that answers with an error ends the
-/// simulation with an error report.
+/// Serves a blocking target from the fabric, one access after the other in order of arrival: a write when its tail is
+/// here, a read request when its head is here. The buffer of the bytes is held while the target waits or annotates
+/// delay, so a slow target slows its senders. A message has arrived when the target has taken its last byte. A target
+/// that answers with an error ends the simulation with an error report.
 class TargetAdapter : public Endpoint {
  public:
   TargetAdapter(sc_core::sc_module_name name, Assembly& fabric, Window window);

@@ -81,7 +81,7 @@ void Fluid::start(FluidStream& stream) {
   stream.meets = meets;
   stream.demand = 0;
   stream.carry = 0;
-  stream.speed = meets ? 0 : 1;  // 0 until it is known what it gets
+  stream.speed = meets ? 0 : 1;  // 0 until its rate is solved
   drain(stream, now());
   rates_.join(stream, !meets);
   if (meets) solve_soon();
@@ -93,7 +93,7 @@ bool Fluid::meet(FluidPort& port) {
     auto& other = static_cast<FluidStream&>(*port.members[i].flow);
     if (!other.meets) {
       settle(other);
-      if (!other.joined) continue;  // it had left
+      if (!other.joined) continue;  // it has left already
       other.meets = true;
       schedule(other);
     }
@@ -111,7 +111,7 @@ void Fluid::drain(FluidStream& stream, Time from) {
     alone = message.source_rate.time_for(message.bytes);
     demand = static_cast<double>(message.source_rate.bytes_per_second());
   }
-  message.finished = stream.way->uncontended(message) - alone;  // from leaving to landing
+  message.finished = stream.way->uncontended(message) - alone;  // time from leaving to arrival
   if (demand != stream.demand) {
     stream.carry = 0;
     stream.demand = demand;
@@ -170,7 +170,7 @@ void Fluid::on_event(std::uint32_t tag, std::uint64_t data) {
     return;
   }
   FluidStream& stream = streams_[data];
-  if (stream.wake != now()) return;  // an earlier one took its place
+  if (stream.wake != now()) return;  // replaced by an earlier wake-up
   stream.wake = Time::max();
   settle(stream);
   tell_left(stream);
@@ -215,7 +215,7 @@ void Fluid::solve() {
 
 void Fluid::links_changed() {
   for (FluidPort& port : ports_) port.limit = 0;
-  std::vector<std::pair<FluidStream*, double>> under_way;  // and what they could use before
+  std::vector<std::pair<FluidStream*, double>> under_way;  // and their earlier demands
   for (FluidStream& stream : streams_) {
     settle(stream);
     if (!stream.joined) continue;

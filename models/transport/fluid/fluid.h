@@ -1,16 +1,17 @@
-// Fluid fidelity: messages as streams of bytes with max-min rates instead of trains. For bulk traffic at scale, where the
-// course of each train does not matter; trains remain the reference.
+// Fluid fidelity: messages as streams of bytes with max-min rates instead of trains. Use it for bulk traffic at large
+// scale, if single trains do not matter. Trains are the reference.
 //
-// Messages of one (source, target, class, engine, channel) follow each other in a stream, as in a queue pair. A stream drains its
-// front message at its rate (rates.h), which is solved anew when streams start and end. A message takes what it would
-// take alone (path.h), to the femtosecond, with the time of its slowest stage stretched by alone rate / rate.
+// Messages of one (source, target, class, engine, channel) form a stream, in order, as in a queue pair. A stream drains
+// its front message at its rate (rates.h), which is solved again when streams start and end. A message takes its time
+// without contention (path.h), exact to the femtosecond, with the time of its slowest stage multiplied by alone rate /
+// rate.
 //
-// What is lost against trains: buffers fill and drain in no time, so nothing is held up behind a blocked front, a shallow
-// buffer limits a channel to W/RTT and no further, and what shares a line lands together instead of train by train. A stream
-// occupies all links of its way at once, from when its first byte starts to when its last byte has left the source. Switches
-// with a choice of ways take the one by destination.
+// Differences to trains: buffers fill and drain in no time, so no train waits behind a blocked front; a shallow buffer
+// limits a channel to W/RTT, but has no other effect; messages that share a line arrive together instead of train by
+// train. A stream occupies all links of its path at the same time, from the start of its first byte until its last byte
+// has left the source. Switches with a choice of paths select by destination.
 //
-// A stream that meets nobody costs one event a message, and no look-up.
+// A stream that shares no link costs one event per message, and no look-up.
 #pragma once
 
 #include <deque>
@@ -27,10 +28,11 @@ class Fluid : private CalendarClient {
   Fluid(const FabricContext& context, const Routes& routes)
       : context_(context), routes_(routes), rates_(context.plan) {}
 
-  /// Messages that leave their source by this link, in either direction, are fluid. @pre so are all links on their ways
+  /// Messages that leave their source by this link, in either direction, are fluid. @pre all links on their paths are
+  /// fluid, too
   void add(Device& device, PortId port);
-  /// Takes a message over; its client is told. @return false, and nothing has happened, if it is not fluid: its links are not,
-  /// or it crosses none (a copy within a memory)
+  /// Takes a message over and notifies its client. @return false without effect if the message is not fluid: its links
+  /// are not fluid, or it crosses no link (a copy within a memory)
   bool send(Message& message);
   void links_changed();
 
@@ -41,18 +43,18 @@ class Fluid : private CalendarClient {
   void add(Meter& meter);
   FluidStream& stream_of(const Message& message);
   FluidWay* way_of(std::uint64_t pair, const Message& message);
-  /// It was idle: puts it on its links and begins with its front message.
+  /// Starts an idle stream: puts it on its links and begins with its front message.
   void start(FluidStream& stream);
-  /// Whoever is on a port will say when it leaves. @return whether anybody is
+  /// All streams on a port will report when they leave. @return true if there are any
   bool meet(FluidPort& port);
   /// Begins to drain the front message.
   void drain(FluidStream& stream, Time from);
-  /// Moves on what has left by now.
+  /// Processes the bytes that have left by now.
   void settle(FluidStream& stream);
   void left(FluidStream& stream, Message& message);
   void tell_left(FluidStream& stream);
   void land(FluidStream& stream);
-  /// Comes back when something of the stream is due.
+  /// Schedules the next event of the stream.
   void schedule(FluidStream& stream);
   void solve_soon();
   void solve();
@@ -69,7 +71,7 @@ class Fluid : private CalendarClient {
   std::unordered_map<std::uint64_t, FluidWay*> by_pair_;
   std::unordered_map<FluidStream::Key, FluidStream*, FluidStream::KeyHash> by_key_;
   std::vector<FluidStream*> latest_;  ///< by source
-  bool solving_ = false;              ///< a solve() is pending
+  bool solving_ = false;              ///< a call of solve() is scheduled
 };
 
 }  // namespace railyard::transport

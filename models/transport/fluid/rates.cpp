@@ -8,9 +8,9 @@ namespace railyard::transport {
 
 namespace {
 
-/// Offers closer than this are the same; far below what a port's rounding to femtoseconds could show in a message.
+/// Offers closer than this count as equal. The difference is far below the effect of a port's rounding to femtoseconds.
 constexpr double kSame = 1e-9;
-/// Acks of both directions answer each other with a gain of a tenth or less; no port needs to be asked more often than this.
+/// Acks of both directions influence each other with a gain of at most a tenth; no port needs more rounds than this.
 constexpr std::size_t kMostRounds = 200;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
@@ -22,7 +22,7 @@ std::tuple<std::uint8_t, std::uint32_t, std::uint32_t> order(const FluidPort::Me
 }
 bool before(const FluidPort::Member& a, const FluidPort::Member& b) { return order(a) < order(b); }
 
-/// What the rest of its way lets a flow use at one of its crossings.
+/// The rate that the rest of a flow's path allows at one of its crossings.
 double elsewhere(const FluidFlow& flow, const FluidFlow::Share& share, std::uint32_t crossing) {
   double least = flow.demand;
   for (std::uint32_t c = 0; c < share.offers.size(); ++c)
@@ -91,7 +91,7 @@ void FluidRates::solve(Rule rule) {
   std::vector<FluidPort*>& asked = asked_[number];
   std::size_t left = 0;
   for (std::size_t next = 0; next < asked.size(); ++next) {
-    if (next == left) {  // a round: all that were waiting when it began
+    if (next == left) {  // a round: all ports that were queued when it began
       left = asked.size();
       if (next > kMostRounds * (left - next) + kMostRounds) break;
     }
@@ -131,7 +131,7 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
     FluidFlow::Share& share = share_of(flow, rule);
     if (same(offered, share.offers[c])) continue;
     share.offers[c] = offered;
-    if (rule == Rule::evenly) ask(port, Rule::by_turns);  // whether its bottleneck is here may have changed
+    if (rule == Rule::evenly) ask(port, Rule::by_turns);  // a change of the bottleneck here is possible
     accept(flow, &port, rule);
   }
 }
@@ -143,7 +143,7 @@ void FluidRates::accept(FluidFlow& flow, const FluidPort* from, Rule rule) {
   const double rate = std::min(flow.demand, *narrowest);
   const bool moved = !same(rate, share.rate);
   for (const FluidCrossing& crossing : flow.way->crossings()) {
-    // A port's offer to its only member does not depend on what that could use elsewhere.
+    // A port's offer to its only member does not depend on this member's rate elsewhere.
     if (crossing.port != from && crossing.port->members.size() > 1) ask(*crossing.port, rule);
     if (moved && rule == Rule::evenly && crossing.port->members.size() > 1) ask(*crossing.port, Rule::by_turns);
     if (moved && crossing.owed != 0) ask_if_shared(*crossing.port->reverse, rule);

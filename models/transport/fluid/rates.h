@@ -1,10 +1,11 @@
-// Max-min rates of fluid streams: each port offers each of its streams what it would get there if it asked for all
-// (shares.h), given what the rest of the way lets the others use; a stream takes its smallest offer. Ports whose streams'
-// other offers have changed are asked again until nothing changes, so that a stream that starts or ends moves only what it
-// touches. Acks and read requests of the other direction come off a line's capacity.
+// Max-min rates of fluid streams. Each port offers each of its streams the rate that the stream would get there with
+// unlimited demand (shares.h), given the limits of the port's other streams elsewhere on their paths. A stream takes
+// its smallest offer. Ports are solved again while other offers of their streams change, so a stream that starts or
+// ends affects only streams that depend on it. Acks and read requests of the opposite direction reduce a line's
+// capacity.
 //
-// This is done twice: with ports that share evenly among streams, which says where each stream's bottleneck is, and then with
-// ports that take turns by requester among the streams that have their bottleneck there.
+// There are two passes. First, ports share evenly among streams; this finds the bottleneck of each stream. Then ports
+// take turns by requester among the streams that have their bottleneck there.
 #pragma once
 
 #include <array>
@@ -19,18 +20,18 @@ namespace railyard::transport {
 inline double line_rate(const LinkDirection& link) { return static_cast<double>(link.rate.bytes_per_second()); }
 struct FluidFlow;
 
-/// One direction of a link as streams see it, or a meter.
+/// One direction of a link in the view of streams, or a meter.
 struct FluidPort {
   struct Member {
     FluidFlow* flow = nullptr;
-    std::uint32_t crossing = 0;  ///< of its way
+    std::uint32_t crossing = 0;  ///< index on the flow's path
   };
   Device::Port* port = nullptr;  ///< null: a meter
   Meter* meter = nullptr;
-  FluidPort* reverse = nullptr;  ///< of a meter: nobody's
-  double limit = 0;              ///< of the engine behind it, a NIC's read tags, in wire bytes per second; 0: none
-  std::vector<Member> members;   ///< by channel, requester and number of the flow
-  std::array<bool, 2> asked{};   ///< waits for its turn in solve(), by rule
+  FluidPort* reverse = nullptr;  ///< null for a meter
+  double limit = 0;              ///< of the engine at this port, a NIC's read tags, in wire bytes per second; 0: none
+  std::vector<Member> members;   ///< ordered by channel, requester and number of the flow
+  std::array<bool, 2> asked{};   ///< waits in the queue of solve(), by rule
 
   const LinkDirection& link() const { return port->egress.link(); }
   double line() const {
@@ -39,7 +40,7 @@ struct FluidPort {
   PortCounters& counters() const { return port != nullptr ? port->counters : meter->counters; }
 };
 
-/// A stream's place in the sharing. Rates in payload bytes per second.
+/// A stream's state in the sharing. Rates in payload bytes per second.
 struct FluidFlow {
   struct Share {
     double rate = 0;
@@ -48,22 +49,22 @@ struct FluidFlow {
   };
   FluidWay* way = nullptr;
   std::uint32_t number = 0;
-  double demand = 0;                              ///< what it could use alone
+  double demand = 0;                              ///< its rate without contention
   std::array<Share, 2> shares;                    ///< by rule
-  double rate() const { return shares[1].rate; }  ///< what it gets
+  double rate() const { return shares[1].rate; }  ///< its actual rate
   std::uint32_t narrowest() const { return shares[1].narrowest; }
-  bool joined = false;   ///< it is a member of its ports
-  bool changed = false;  ///< its rate, in the latest solve()
+  bool joined = false;   ///< true if it is a member of its ports
+  bool changed = false;  ///< true if the latest solve() changed its rate
 };
 
 class FluidRates {
  public:
   explicit FluidRates(const ChannelPlan& plan) : plan_(plan) {}
 
-  /// @param alone  it meets nobody, on its links or the other directions of them: it gets its demand
+  /// @param alone  no other stream uses its links, in either direction: it gets its demand
   void join(FluidFlow& flow, bool alone);
   void leave(FluidFlow& flow);
-  /// Its demand has changed.
+  /// The flow's demand has changed.
   void take_demand(FluidFlow& flow, bool alone);
   bool settled() const { return asked_[0].empty() && asked_[1].empty(); }
   /// Flows whose rates have changed. Valid until the next call.
@@ -71,7 +72,7 @@ class FluidRates {
 
  private:
   using Rule = PortShares::Rule;
-  static constexpr Rule kRules[] = {Rule::evenly, Rule::by_turns};  ///< in this order: the second needs the first
+  static constexpr Rule kRules[] = {Rule::evenly, Rule::by_turns};  ///< in this order: the second rule needs the first
   static FluidFlow::Share& share_of(FluidFlow& flow, Rule rule) { return flow.shares[static_cast<std::size_t>(rule)]; }
 
   void ask(FluidPort& port, Rule rule);
@@ -80,7 +81,7 @@ class FluidRates {
   }
   void solve(Rule rule);
   void offer(FluidPort& port, Rule rule);
-  /// The flow's rate follows its offers, and its other ports the rate.
+  /// Sets the flow's rate by its offers, and queues its other ports if the rate changes.
   void accept(FluidFlow& flow, const FluidPort* from, Rule rule);
 
   const ChannelPlan& plan_;

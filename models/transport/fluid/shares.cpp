@@ -18,8 +18,8 @@ void PortShares::divide(std::vector<Part>& parts, double capacity) {
   });
   double all = 0;
   for (const Part& part : parts) all += part.weight;
-  // Everybody who asks for less than the level gets it, the others get the level. For part i the level is that of the others'
-  // demands with an unbounded one in its place.
+  // A part with less demand than the level gets its demand, every other part gets the level. The level for part i is
+  // computed from all other demands and an unlimited demand of part i.
   const auto level_without = [&](std::size_t i) {
     double left = capacity, weight = all;
     for (const std::size_t j : order_) {
@@ -31,7 +31,7 @@ void PortShares::divide(std::vector<Part>& parts, double capacity) {
     }
     return left / weight;
   };
-  // Those who ask for at least the common level would get no more by asking for all.
+  // Parts with at least the common level as their demand would not get more with unlimited demand.
   const double common = level_without(order_.back());
   double last_demand = -1, last_weight = -1, last_level = 0;
   for (const std::size_t i : order_) {
@@ -55,7 +55,7 @@ void PortShares::divide_evenly(std::vector<Claim>& claims, const Part& channel) 
 void PortShares::divide_by_turns(std::vector<Claim>& claims, const Part& channel) {
   double granted = 0;
   for (std::size_t c = channel.begin; c < channel.end; ++c) granted += std::min(claims[c].granted, claims[c].demand);
-  if (granted > channel.room) {  // another channel has taken what they had
+  if (granted > channel.room) {  // another channel has taken the granted rates
     divide_evenly(claims, channel);
     return;
   }

@@ -1,12 +1,12 @@
-// How a port shares its line among streams of bytes, each of which can use so much at most: what the port rule
-// (egress_port.h) does to trains, in the limit of small packets. Priorities first; channels of one priority by weight, each
-// within what its window lets through; then the streams of a channel. What one cannot use goes to the others. Plain
-// arithmetic, no kernel.
+// Shares of a port's line among streams of bytes, each with a limited demand: the result of the port rule
+// (egress_port.h) for trains in the limit of small packets. Priorities come first; then channels of one priority by
+// weight, each limited by its window; then the streams of a channel. A share that a stream cannot use goes to the other
+// streams. Plain arithmetic, no SystemC.
 //
-// A port takes turns by requester, but turns only decide among requesters that have trains waiting. Sources divide their lines
-// evenly among streams, so a stream whose even share is smaller at another port has nothing waiting here, however many others
-// come in by its input. So a port first grants each such stream its even share (Claim::granted) and divides the rest by
-// requester, and by stream within one.
+// A port takes turns by requester, but only among requesters with waiting trains. Sources divide their lines evenly
+// among streams, so a stream with a smaller even share at another port has no waiting trains here, even if many other
+// streams use the same input. So a port first grants each such stream its even share (Claim::granted). It divides the
+// rest by requester, and among a requester's streams.
 #pragma once
 
 #include <cstddef>
@@ -22,34 +22,34 @@ namespace railyard::transport {
 struct Claim {
   std::uint8_t channel = 0;
   std::uint32_t requester = 0;
-  double demand = 0;                                        ///< what the rest of its way lets through
-  double offer = 0;                                         ///< what it would get here if it asked for everything
-  double window = std::numeric_limits<double>::infinity();  ///< what its channel's credits let through of such packets
-  double granted = 0;                                       ///< before turns are taken
+  double demand = 0;                                        ///< limit by the rest of its path
+  double offer = 0;                                         ///< rate that it would get here with unlimited demand
+  double window = std::numeric_limits<double>::infinity();  ///< limit by its channel's credits for such packets
+  double granted = 0;                                       ///< rate before turns are taken
 };
 
 class PortShares {
  public:
-  enum class Rule : std::uint8_t { evenly, by_turns };  ///< streams of a channel alike, or as above
-  /// Fills in the offers. Taking the smaller of demand and offer, the claims never exceed the line.
-  /// A channel's window is the smallest of its claims.
-  /// @param claims  in order of (channel, requester)
+  enum class Rule : std::uint8_t { evenly, by_turns };  ///< all streams of a channel equally, or as described above
+  /// Fills in the offers. If each claim takes the smaller of demand and offer, the sum never exceeds the line.
+  /// The smallest window of a channel's claims is the window of the channel.
+  /// @param claims  ordered by (channel, requester)
   void share(std::vector<Claim>& claims, const ChannelPlan& plan, double line, Rule rule);
 
  private:
-  /// Parts of a whole that is divided by weight.
+  /// A part of a capacity that is divided by weight.
   struct Part {
-    std::size_t begin = 0, end = 0;  ///< of the claims
+    std::size_t begin = 0, end = 0;  ///< range of the claims
     double demand = 0, weight = 1;
     std::uint8_t priority = 0;
     double window = std::numeric_limits<double>::infinity();
-    double room = 0;  ///< what it would get if it asked for everything
+    double room = 0;  ///< rate that it would get with unlimited demand
   };
   void divide(std::vector<Part>& parts, double capacity);
   void divide_evenly(std::vector<Claim>& claims, const Part& channel);
   void divide_by_turns(std::vector<Claim>& claims, const Part& channel);
 
-  // Kept to spare allocations.
+  // Kept to avoid allocations.
   std::vector<Part> channels_, rank_, requesters_, streams_;
   std::vector<std::size_t> order_;
 };

@@ -6,7 +6,7 @@ namespace railyard::transport {
 
 namespace {
 
-/// Speeds closer to 1 than this are 1, so that who meets nobody takes exact times.
+/// Speeds closer to 1 than this count as 1, so a stream without contention has exact times.
 constexpr double kFull = 1 - 1e-9;
 
 Time scaled(Time time, double factor) {

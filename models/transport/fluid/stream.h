@@ -1,4 +1,5 @@
-// The messages of one queue pair as a stream: the front drains, others wait behind it, and what has left is on its way to land.
+// The messages of one queue pair as a stream: the front drains, later messages wait, and messages that have left are in
+// flight.
 #pragma once
 
 #include "transport/fluid/rates.h"
@@ -18,34 +19,34 @@ struct FluidStream : FluidFlow {
   };
 
   Key key;
-  /// Linked through Message::next; `finished` of a message that has not left is the time from its leaving to its landing.
+  /// Linked by Message::next. Before a message has left, `finished` is its time from leaving to arrival.
   Message* front = nullptr;
   Message* back = nullptr;
-  Message* landing = nullptr;  ///< left and not landed yet, in order
+  Message* landing = nullptr;  ///< left and not arrived yet, in order
   Message* last_landing = nullptr;
-  Message* untold = nullptr;  ///< the first of them whose client has yet to hear that it left
-  Time lands;                 ///< the latest that left: nothing overtakes it
+  Message* untold = nullptr;  ///< the first message in flight whose client has not been notified that it left
+  Time lands;                 ///< arrival of the latest message that left; no message overtakes it
   double speed = 1;           ///< rate / demand
-  Time begun;                 ///< when the front began to drain
-  Time since;                 ///< that it drains at this speed
-  Time remaining;             ///< of the front, then, at speed 1
+  Time begun;                 ///< instant at which the front began to drain
+  Time since;                 ///< instant from which it drains at this speed
+  Time remaining;             ///< remaining time of the front at that instant, at speed 1
   Time wake = Time::max();    ///< the pending event, if any
   std::uint64_t carry = 0;    ///< of the price, along a gapless stream
-  bool meets = false;         ///< somebody must hear when it ends
+  bool meets = false;         ///< other streams must be notified when it ends
 
-  /// The front drains from then on, for as long as it would take alone.
+  /// The front drains from then on, for the time that it would take without contention.
   void drain_from(Time from, Time alone);
-  /// Waits for a rate; what is left of the front takes `longer` times what it did.
+  /// Stops until a new rate is set; the rest of the front takes `longer` times its previous time.
   void stop(Time now, double longer);
   void take_rate();
-  /// As of now, takes the rate that it has been given. @pre what has left by `now` has been moved on
+  /// Uses the newly assigned rate from now on. @pre bytes that have left by `now` have been processed
   void change_speed(Time now);
-  /// What the front would still take alone.
+  /// The remaining time of the front without contention.
   Time rest(Time now) const;
-  /// Books what the front has lost to others at this speed.
+  /// Records the time that the front has lost to other streams at this speed.
   void book_wait(Time until) const;
   void push(Message& message);
-  /// The front has left: it is going to land.
+  /// The front has left: it is in flight now.
   void front_left();
 };
 

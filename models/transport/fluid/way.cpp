@@ -67,7 +67,7 @@ void FluidWay::rebuild() {
 
 void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   for (const Leg& leg : legs_)
-    if (leg.hop.device == hop.device && leg.hop.port == hop.port) return;  // members of a group share it
+    if (leg.hop.device == hop.device && leg.hop.port == hop.port) return;  // members of a group share this link
   const double share = static_cast<double>(path_.lanes[lane].weight) / static_cast<double>(weights_);
   const auto whole = static_cast<double>(transaction_bytes_);
   const PacketFormat& packet = hop.link().packet;
@@ -87,14 +87,15 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   const ChannelPlan& plan = context_.plan;
   crossing.channel =
       answers(hop) ? plan.response_channel_of(example_.traffic_class) : plan.channel_of[example_.traffic_class];
-  if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read out of a memory on the way
-  const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;  // what a NIC has read, it sends
+  if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read from a memory on the path
+  const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;  // a NIC sends the bytes that it
+                                                                                        // has read
   if (before != nullptr && !turns) {
     crossing.requester = before->device->port(before->port).peer_port.value();
   } else {
     crossing.requester = answers(hop) ? FluidCrossing::kResponder : FluidCrossing::kOwn;
   }
-  if (turns && path_.limit != Rate())  // the NIC's tags are for all that it sends
+  if (turns && path_.limit != Rate())  // the NIC's tags are for all bytes that it sends
     crossing.port->limit =
         std::max(crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * crossing.wire);
   legs_.push_back({hop, lane});
@@ -115,7 +116,7 @@ void FluidWay::add_reduction() {
     const Hop result = path_.lanes[lane].hops.back();
     const Device::Port& home = result.device->port(result.port);
     for (const Window member : context_.groups.at(example_.group)) {
-      // A member's operand comes in where requests to it go out.
+      // A member's operand arrives at the port from which requests to this member leave.
       const Hop request = walk(*home.peer, home.peer_port, window_base(member), 0).back();
       const Device::Port& out = request.device->port(request.port);
       add({out.peer, out.peer_port, Operation::reduce_response, false}, nullptr, lane);
@@ -153,7 +154,7 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
     const auto fs =
         static_cast<unsigned __int128>(wire) * 1'000'000'000'000'000ull / port.link().rate.bytes_per_second();
     sized.charges.push_back(
-        {&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // never more than it takes
+        {&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // at most the message's time
   };
   for (std::size_t i = 0; i < legs_.size(); ++i) {
     const Leg& leg = legs_[i];

@@ -1,5 +1,5 @@
-// The way of a fluid stream: every direction of a link it crosses, what share of it a byte of payload takes, and what a message
-// takes alone. The same paths, packet formats and times as of trains (path.h).
+// The path of a fluid stream: the links that it crosses in their direction, the share of each link per byte of payload,
+// and a message's time without contention. Paths, packet formats and times are the same as for trains (path.h).
 #pragma once
 
 #include <array>
@@ -13,35 +13,35 @@ namespace railyard::transport {
 
 struct FluidPort;
 
-/// One direction of a link on the way.
+/// One direction of a link on the path.
 struct FluidCrossing {
   FluidPort* port = nullptr;
-  double wire = 1;                                          ///< wire bytes here per byte of payload
-  double window = std::numeric_limits<double>::infinity();  ///< wire bytes per second that its credits let through
-  double owed = 0;  ///< bytes that it causes on the other direction, per byte of payload: acks, read requests
+  double wire = 1;                                          ///< wire bytes on this link per byte of payload
+  double window = std::numeric_limits<double>::infinity();  ///< limit by its credits, in wire bytes per second
+  double owed = 0;              ///< bytes on the opposite direction per byte of payload: acks, read requests
   std::uint32_t requester = 0;  ///< an input port, or one of the following
   std::uint8_t channel = 0;
 
-  static constexpr std::uint32_t kOwn = 0xffffffffu;        ///< a queue of the stream's own
+  static constexpr std::uint32_t kOwn = 0xffffffffu;        ///< a separate queue of the stream
   static constexpr std::uint32_t kResponder = 0xfffffffeu;  ///< one queue for all answers to reads
 };
 
 class FluidWay {
  public:
-  /// @param example  a message of its source, target, kind, class and engine
+  /// @param example  a message with its source, target, kind, class and engine
   FluidWay(const FabricContext& context, const Routes& routes, const Message& example);
 
-  /// Links have changed: as if built anew.
+  /// Links have changed: recomputes everything.
   void rebuild();
 
   const std::vector<FluidCrossing>& crossings() const { return crossings_; }
   Bytes transaction_bytes() const { return transaction_bytes_; }
-  /// Payload rate of a long message alone, in bytes per second.
+  /// Payload rate of a long message without contention, in bytes per second.
   double rate() const { return rate_; }
-  /// Price of the slowest stage; in what it counts, a message is Sized::slowest_bytes long.
+  /// Price of the slowest stage; in its unit, a message has the length Sized::slowest_bytes.
   BytePrice& price() { return price_; }
 
-  /// What a message adds to the books of one port, when its last byte has left.
+  /// Amounts that a message adds to the counters of one port when its last byte has left.
   struct Charge {
     FluidPort* port = nullptr;
     Bytes payload_bytes = 0, wire_bytes = 0;
@@ -49,8 +49,8 @@ class FluidWay {
   };
   struct Sized {
     Bytes bytes = std::numeric_limits<Bytes>::max();
-    Bytes slowest_bytes = 0;  ///< in what sets the pace of the slowest stage
-    Time drain;               ///< that these take
+    Bytes slowest_bytes = 0;  ///< in the unit that limits the slowest stage
+    Time drain;               ///< time of these bytes
     Time uncontended;         ///< from memory to memory
     std::vector<Charge> charges;
   };
@@ -59,14 +59,14 @@ class FluidWay {
     if (kept.bytes != bytes) measure(kept, bytes);
     return kept;
   }
-  /// What it takes alone; a slow writer's last byte leaves when it is written.
+  /// Time without contention; a slow writer's last byte leaves when it is written.
   Time uncontended(const Message& message) {
     const Time way = sized(message.bytes).uncontended;
     return message.source_rate == Rate() ? way : later(way, message.source_rate.time_for(message.bytes) + last_byte_);
   }
 
  private:
-  /// A crossing with what its bytes are computed from.
+  /// A crossing with the data from which its bytes are computed.
   struct Leg {
     Hop hop;
     std::uint32_t lane = 0;
@@ -76,9 +76,9 @@ class FluidWay {
   void add_reduction();
   void measure(Sized& sized, Bytes bytes);
   Bytes lane_bytes(std::uint32_t lane, Bytes bytes) const;
-  /// What a whole transaction costs on a hop.
+  /// Cost of a whole transaction on a hop.
   WireCost train_at(const Hop& hop) const;
-  /// On the wire, or of what else sets a pace.
+  /// Amount in the unit of a limit: wire bytes, buffer or headers.
   Bytes taken(PacedBy by, const LinkDirection& link, Operation operation, Bytes payload) const;
 
   const FabricContext& context_;
@@ -87,13 +87,13 @@ class FluidWay {
   Path path_;
   std::uint64_t weights_ = 1;
   Bytes transaction_bytes_ = 1;
-  std::vector<Leg> legs_;  ///< as crossings_
+  std::vector<Leg> legs_;  ///< parallel to crossings_
   std::vector<FluidCrossing> crossings_;
-  std::size_t slowest_ = 0;  ///< leg; legs_.size(): the engine's limit
+  std::size_t slowest_ = 0;  ///< index of the slowest leg; legs_.size(): the engine's limit
   PacedBy slowest_by_ = PacedBy::line;
   BytePrice price_;
   double rate_ = 0;
-  Time last_byte_;  ///< from written to landed
+  Time last_byte_;  ///< from the write of the last byte to its arrival
   std::array<Sized, 2> kept_;
 };
 

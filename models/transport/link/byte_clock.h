@@ -1,5 +1,5 @@
-// Exact time for bytes: femtoseconds per byte as a reduced fraction, rounded up with the remainder carried, so that a
-// message takes the same time however it is cut into transactions.
+// Exact time for bytes: femtoseconds per byte as a reduced fraction. Times are rounded up and the remainder is carried,
+// so a message takes the same time with any transaction size.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace railyard::transport {
 
-/// Time per byte; what streams of one rate share.
+/// Time per byte; shared by all streams of one rate.
 class BytePrice {
  public:
   BytePrice() = default;
@@ -22,8 +22,8 @@ class BytePrice {
   }
   explicit BytePrice(Rate rate) : BytePrice(1'000'000'000'000'000ull, rate.bytes_per_second()) {}
 
-  /// Time for the next bytes of a gapless stream: the sum over a stream is its exact time, rounded up once.
-  /// @param carry  the stream's: how much it has been rounded up so far; 0 at its start
+  /// Time for the next bytes of a gapless stream. The sum over a stream is its exact time, rounded up once.
+  /// @param carry  of the stream: the amount by which its time has been rounded up so far; 0 at its start
   Time advance(Bytes bytes, std::uint64_t& carry) {
     look_up(bytes);
     if (remainder_ > carry) {
@@ -40,7 +40,7 @@ class BytePrice {
   }
 
  private:
-  /// Most transactions on a link are of one size, so the last division is kept.
+  /// Most transactions on a link have the same size, so the last division is cached.
   void look_up(Bytes bytes) {
     if (bytes == cached_) return;
     cached_ = bytes;
@@ -62,14 +62,15 @@ class BytePrice {
   std::uint64_t quotient_ = 0, remainder_ = 0;
 };
 
-/// Of what sets the pace on a link: of a byte on the line or of the far buffer, or of a packet.
+/// Price in the unit that limits the pace on a link: of a byte on the line, of a byte in the far buffer, or of a
+/// packet.
 inline BytePrice price(const LinkDirection& link, Flow flow, PacedBy by) {
   if (by == PacedBy::line) return BytePrice(link.rate);
   const Room room = link.room(flow);
   return BytePrice(link.round_trip().fs(), by == PacedBy::buffer ? room.bytes : room.packets);
 }
 
-/// One stream with a price of its own.
+/// One stream with its own price.
 class ByteClock {
  public:
   ByteClock() = default;
@@ -78,13 +79,13 @@ class ByteClock {
   explicit ByteClock(const BytePrice& price) : price_(price) {}
 
   Time advance(Bytes bytes) { return price_.advance(bytes, carry_); }
-  /// A gap in the stream: nothing is owed any more.
+  /// A gap in the stream: the remainder is dropped.
   void reset() { carry_ = 0; }
   Time time_for(Bytes bytes) { return price_.time_for(bytes); }
 
  private:
   BytePrice price_;
-  std::uint64_t carry_ = 0;  ///< in parts of a femtosecond, as many as the price's denominator
+  std::uint64_t carry_ = 0;  ///< in fractions of a femtosecond; the denominator is that of the price
 };
 
 }  // namespace railyard::transport

@@ -1,5 +1,5 @@
-// When the line of one port was charged during a collective that is kept for reuse. A replay adds all charges of the collective
-// to the port's counters at once; the log says which part of them lies in the future at a given instant.
+// Charges of the line of one port during a collective that is recorded for reuse. A replay adds all charges of the
+// collective to the port's counters at once; the log gives the part of them that lies in the future at a given instant.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class ChargeLog {
   /// @param from  the first instant of the collective; times in the log are relative to it
   explicit ChargeLog(Time from) : from_(from) {}
 
-  /// Charges come in order and do not overlap.
+  /// Charges must be in order and must not overlap.
   void add(Time begin, Time end) {
     begin = begin - from_;
     end = end - from_;
@@ -26,7 +26,7 @@ class ChargeLog {
     }
   }
   std::size_t size() const { return intervals_.size(); }
-  /// Charged later than `after` the first instant.
+  /// The charged time that lies later than `after` the first instant.
   Time charged_after(Time after) const {
     const auto first =
         std::partition_point(intervals_.begin(), intervals_.end(), [&](const Interval& i) { return i.end <= after; });

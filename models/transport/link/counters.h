@@ -1,4 +1,4 @@
-// What is counted at the sender of every direction of every link.
+// Counters at the sender of each direction of each link.
 #pragma once
 
 #include <array>
@@ -9,21 +9,21 @@
 
 namespace railyard::transport {
 
-/// Utilisation is busy / elapsed and cannot exceed 1: charges never overlap.
+/// Utilisation is busy / elapsed and cannot exceed 1, because charges do not overlap.
 struct PortCounters {
   std::uint64_t transactions = 0;
   Bytes payload_bytes = 0;  ///< of writes and read responses
-  Bytes wire_bytes = 0;     ///< with every overhead
-  Bytes lost_bytes = 0;     ///< of payload_bytes: on the link when it was lost
+  Bytes wire_bytes = 0;     ///< including all overhead
+  Bytes lost_bytes = 0;     ///< part of payload_bytes: bytes on the link when it failed
   Time busy;
   Bytes queued_bytes = 0;       ///< payload waiting to start, now
-  Bytes peak_queued_bytes = 0;  ///< what starts as it comes has not waited
-  /// By class: what messages took longer than they would have alone, as far as this port is what they waited for.
+  Bytes peak_queued_bytes = 0;  ///< excludes bytes that start without waiting
+  /// By class: time by which messages exceeded their time without contention, as far as they waited for this port.
   std::array<TimeSum, kMaxClasses> waited{};
 
-  /// Charges of a collective that is being kept for reuse are noted here, too; null: of none.
+  /// Also receives the charges of a collective that is recorded for reuse; null: none.
   ChargeLog* log = nullptr;
-  /// A kept collective is replayed: busy includes all of its charges from the instant `replayed_from` on.
+  /// Of a replayed collective: `busy` includes all its charges from the instant `replayed_from` on.
   const ChargeLog* replayed = nullptr;
   Time replayed_from;
 
@@ -31,7 +31,7 @@ struct PortCounters {
     busy += end - begin;
     if (log != nullptr) log->add(begin, end);
   }
-  /// Of busy: charges of the replayed collective that lie after `now`.
+  /// The part of `busy` that lies after `now`: later charges of the replayed collective.
   Time ahead(Time now) const { return replayed != nullptr ? replayed->charged_after(now - replayed_from) : Time(); }
 };
 

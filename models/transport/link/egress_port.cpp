@@ -27,7 +27,7 @@ Time EgressPort::settled_from(Channel& c, Time now) {
 
 void EgressPort::become(PortKind& kind) {
   kind_ = &kind;
-  line_carry_ = 0;  // counted in parts of the former rate
+  line_carry_ = 0;  // counted in fractions of the old rate's time unit
 }
 
 void EgressPort::fail() {
@@ -79,7 +79,7 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   const LinkDirection& link = kind_->link;
   const std::uint8_t priority = kind_->plan.priority[vc];
 
-  // Acks and DLLPs went out while the line was idle; what is left of them goes in front of this train.
+  // Acks and DLLPs were sent while the line was idle; the rest is sent in front of this train.
   if (debt_ != 0 && now > free_[0]) {
     const Time idle = now - free_[0];
     debt_ = kind_->debt.time_for(debt_) <= idle ? 0 : debt_ - link.rate.bytes_in(idle);
@@ -89,7 +89,7 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   const Time duration = kind_->line.advance(cost.bytes + debt_, line_carry_);
   debt_ = 0;
   for (std::size_t q = 0; q <= priority; ++q) {
-    // A lower train that is interrupted at its packet boundary goes on afterwards, packet by packet.
+    // A train of lower priority that is interrupted at its packet boundary continues afterwards, packet by packet.
     if (q < priority && now < free_[q]) grid_[q].from = later(grid_[q].from, now) + duration;
     free_[q] = later(free_[q], now) + duration;
   }
@@ -113,7 +113,7 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
   }
   quantum_ = std::max(quantum_, cost.bytes);
   const Time packet_time = kind_->packet_time(cost.first_packet);
-  if (!kind_->one_priority) grid_[priority] = {now, packet_time};  // only a higher priority asks
+  if (!kind_->one_priority) grid_[priority] = {now, packet_time};  // only a higher priority uses the packet boundaries
 
   Crossing crossing;
   crossing.leaves = later(sent, tail_here);
@@ -159,7 +159,7 @@ Bytes EgressPort::packets_unreturned(std::uint8_t vc) const {
 
 Time EgressPort::credit(std::uint8_t vc, Bytes bytes, Bytes packets, Time left) {
   const Time usable = left + kind_->link.credit_latency;
-  // Ample room keeps no books: nothing ever waits for it.
+  // Unlimited room needs no records: no train ever waits for it.
   const Room& room = kind_->window(vc).room;
   if (room.bytes != 0) channel(vc).credit.give_back(usable, bytes);
   if (room.packets != 0) channel(vc).headers->credit.give_back(usable, packets);
@@ -181,7 +181,7 @@ Time EgressPort::credit_time(std::uint8_t vc, Channel& c, const WireCost& cost, 
 }
 
 Time EgressPort::next_packet_boundary(std::size_t priority, Time now) const {
-  // On the line now: the highest of the lower priorities whose charge has not ended.
+  // The current charge on the line: the highest of the lower priorities whose charge has not ended.
   std::size_t q = priority - 1;
   while (q > 0 && free_[q] <= now) --q;
   const Grid& grid = grid_[q];

@@ -8,7 +8,7 @@ namespace railyard::transport {
 namespace {
 
 struct Packets {
-  Bytes bytes = 0, first = 0;  ///< on the wire
+  Bytes bytes = 0, first = 0;  ///< wire bytes
   Bytes count = 0;
   Bytes credited = 0;  ///< payload in credit units
 };
@@ -21,17 +21,17 @@ Packets packed(Bytes payload, Bytes per_packet, Bytes overhead, Bytes first_over
           packets, (packets - 1) * in_units(per_packet) + in_units(payload - (packets - 1) * per_packet)};
 }
 
-/// The engine's limit where it is the smaller one.
+/// The smaller of both limits, if the engine has one.
 Bytes limited(Bytes bytes, Bytes engine_bytes) {
   return engine_bytes != 0 && engine_bytes < bytes ? engine_bytes : bytes;
 }
 
-/// In proportion, to the nearest byte: whole intervals would spare small transactions what they owe together.
+/// In proportion, to the nearest byte. Whole intervals would charge nothing to small transactions.
 Bytes per_interval(Bytes bytes, Bytes interval, Bytes each) {
   return interval == 0 ? 0 : (bytes * each + interval / 2) / interval;
 }
 
-/// The members in the order of their declaration. The sizes hold this to account: a new member belongs here, too.
+/// All members in the order of declaration. The size check below fails if a new member is missing here.
 auto members(const PacketFormat& p) {
   static_assert(sizeof(PacketFormat) == 15 * sizeof(Bytes));
   return std::tie(p.max_payload_bytes, p.overhead_bytes, p.first_overhead_bytes, p.max_read_request_bytes,
@@ -83,7 +83,7 @@ WireCost PacketFormat::cost(Operation operation, Bytes payload, Bytes engine_pay
   const auto with_line_share = [&](Bytes bytes) {
     return bytes + per_interval(bytes, line_interval_bytes, line_bytes_per_interval);
   };
-  // An operation without wire bytes on an ideal link still takes its place in the order.
+  // An operation without wire bytes on an ideal link still needs a place in the order of trains.
   cost.bytes = std::max<Bytes>(1, with_line_share(packets.bytes));
   cost.first_packet = with_line_share(packets.first);
   cost.reverse_debt = with_line_share(cost.reverse_debt);

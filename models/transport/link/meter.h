@@ -1,5 +1,6 @@
-// A rate that several flows share and that is no link's, as that of two GPUs below different sockets: a train starts when all
-// trains that the meter has counted before have taken their time. Counted as the links are, so that it appears beside them.
+// A rate that several flows share and that belongs to no link, such as the rate between two GPUs below different
+// sockets. A train starts after the time of all trains that the meter has counted before. A meter has counters like a
+// link and appears beside the links.
 #pragma once
 
 #include "transport/link/byte_clock.h"
@@ -15,7 +16,7 @@ class Meter {
 
   Rate rate() const { return rate_; }
   Time free() const { return free_; }
-  /// Bytes that come at `when` take their time from then on, or after those before them.
+  /// Bytes that arrive at `when` take their time from then on, or after all earlier bytes.
   void take(Time when, Bytes bytes) {
     if (when > free_) clock_.reset();
     const Time time = clock_.advance(bytes);
@@ -26,11 +27,11 @@ class Meter {
     counters.wire_bytes += bytes;
     counters.charge(begin, free_);
   }
-  /// Charged by `now`: what it has counted goes on after that.
+  /// Time charged until `now`. The counted bytes can take time beyond `now`.
   Time busy_until(Time now) const { return counters.busy - since(free_, now) - counters.ahead(now); }
 
   PortCounters counters;
-  FluidPort* fluid = nullptr;  ///< in fluid fidelity: it as streams see it
+  FluidPort* fluid = nullptr;  ///< in fluid fidelity: the meter as a port of streams
 
  private:
   Rate rate_;

@@ -1,6 +1,6 @@
-// What the ports of one kind of link have in common: the link, how its channels are treated, and the latest answers to what
-// ports ask over and over. A fabric of thousands of ports has a handful of kinds; sharing these keeps what a transaction
-// touches on its way small enough to stay in the cache.
+// Shared data of all ports on the same kind of link: the link, the rules for its channels, and recent answers to
+// frequent queries of ports. A fabric of thousands of ports has only a few kinds. Sharing keeps the data that a
+// transaction touches on its path small enough for the cache.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct PortKind {
     return packet_time_;
   }
 
-  /// A receiver's room for a flow, and what it takes to come round where that can be longer than the line takes.
+  /// A receiver's room for a flow, and the time of its round trip if this can limit more than the line.
   struct Window {
     Window() = default;
     Window(const LinkDirection& link, Flow flow)
@@ -61,9 +61,9 @@ struct PortKind {
   const LinkDirection link;
   const ChannelPlan plan;
   std::array<std::uint32_t, kPriorities> channels_at{};  ///< bit per channel, by priority
-  bool one_priority = true;                              ///< no channel has another than the lowest
+  bool one_priority = true;                              ///< all channels have the lowest priority
   BytePrice line;
-  BytePrice debt;  ///< the same, asked of acks and DLLPs
+  BytePrice debt;  ///< the same line, for acks and DLLPs
 
  private:
   struct Cost {
@@ -73,13 +73,13 @@ struct PortKind {
     Operation operation = Operation::write;
     bool first_of_message = false;
   };
-  std::array<Cost, 8> costs_;  ///< the latest of an operation, of a message's first transaction and of the others
+  std::array<Cost, 8> costs_;  ///< the latest cost per operation, for a message's first transaction and for the rest
   std::array<Window, kFlows> windows_;
   Bytes packet_bytes_ = 0;
   Time packet_time_;
 };
 
-/// The kinds that one fabric has.
+/// All kinds of ports of one fabric.
 class PortKinds {
  public:
   PortKind& of(const LinkDirection& link, const ChannelPlan& plan) {

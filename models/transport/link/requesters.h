@@ -1,4 +1,4 @@
-// Which requesters of an output wait for one of its virtual channels, and whose turn it is.
+// The requesters of an output that wait for one of its virtual channels, and the choice of the next requester.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace railyard::transport {
 
-/// A set of requester numbers with round robin choice, fair in wire bytes: whose turn it is may send as much as the largest
-/// train seen, and what a smaller one leaves of that is kept for its next turn (deficit round robin). Hardware takes turns
-/// packet by packet; trains of unequal size taken one by one would share a port in proportion to their size. While all trains
-/// are alike it is the first waiting requester after the one served last.
+/// A set of requester numbers with round robin choice, fair in wire bytes. In its turn, a requester can send as many
+/// bytes as the largest train so far; bytes that smaller trains leave are kept for its next turn (deficit round robin).
+/// Hardware takes turns per packet; turns per train would share a port in proportion to train sizes. If all trains are
+/// equal, the choice is the first waiting requester after the last one.
 class RequesterSet {
  public:
   bool empty() const { return count_ == 0; }
   std::uint32_t size() const { return count_; }
-  /// @param goes_on  it was served just now and has more: it keeps what it has left of its turn
+  /// @param goes_on  the requester was just served and has more to send: it keeps the rest of its turn
   void insert(std::uint32_t requester, bool goes_on = false) {
     if (count_++ == 0) {
       lone_ = requester;
@@ -33,7 +33,7 @@ class RequesterSet {
     if (lone_ == kNobody) word(requester / 64) &= ~bit(requester);
     lone_ = count_ == 0 ? kNobody : lone_;
   }
-  /// Whose turn it is. @pre not empty; @param wire_bytes_of  the front train of a waiting requester
+  /// The requester whose turn it is. @pre not empty; @param wire_bytes_of  the front train of a waiting requester
   template <class WireBytesOf>
   std::uint32_t next(WireBytesOf&& wire_bytes_of) const {
     if (lone_ != kNobody) return lone_;
@@ -58,7 +58,7 @@ class RequesterSet {
     last_ = requester;
   }
   std::uint32_t last() const { return last_; }
-  /// In the order of their numbers.
+  /// All waiting requesters, ordered by number.
   std::vector<std::uint32_t> all() const {
     if (lone_ != kNobody) return {lone_};
     std::vector<std::uint32_t> found;
@@ -66,7 +66,7 @@ class RequesterSet {
       if (waits(requester)) found.push_back(requester);
     return found;
   }
-  /// As if nothing had ever been served.
+  /// Resets the turns, as if no requester had ever been served.
   void forget() {
     last_ = kNobody;
     turn_ = 0;
@@ -75,10 +75,10 @@ class RequesterSet {
   }
 
  private:
-  /// What a set needs that has had many requesters, or trains of different size.
+  /// Extra data of a set with many requesters, or with trains of different size.
   struct Crowd {
     std::vector<std::uint64_t> words;  ///< requesters from 64 on, 64 to a word
-    std::vector<Bytes> left;           ///< of their turn, by requester
+    std::vector<Bytes> left;           ///< rest of the turn, by requester
   };
   Crowd& crowd() {
     if (crowd_ == nullptr) crowd_ = std::make_unique<Crowd>();
@@ -87,7 +87,7 @@ class RequesterSet {
   Bytes left(std::uint32_t requester) const {
     return crowd_ != nullptr && requester < crowd_->left.size() ? crowd_->left[requester] : 0;
   }
-  // These where more than one waits, or has waited since none did.
+  // Bits of waiting requesters, used if more than one waits or has waited since the set was last empty.
   bool waits(std::uint32_t requester) const {
     const std::size_t n = requester / 64;
     const std::uint64_t w = n == 0 ? first_ : crowd_ != nullptr && n <= crowd_->words.size() ? crowd_->words[n - 1] : 0;
@@ -112,7 +112,7 @@ class RequesterSet {
     if (n > words.size()) words.resize(n, 0);
     return words[n - 1];
   }
-  /// From words[n], of which only the bits of `mask`, to the end and around.
+  /// From words[n], masked by `mask`, to the end and around.
   std::uint32_t next_in_words(std::size_t n, std::uint64_t mask) const {
     if (crowd_ == nullptr) return number(0, first_);
     const std::vector<std::uint64_t>& words = crowd_->words;
@@ -126,11 +126,11 @@ class RequesterSet {
 
   static constexpr std::uint32_t kNobody = 0xffffffffu;
   std::uint32_t count_ = 0;
-  std::uint32_t lone_ = kNobody;  ///< it alone waits, and stands in no word
+  std::uint32_t lone_ = kNobody;  ///< the only waiting requester; not stored in the words
   std::uint32_t last_ = kNobody;
-  bool unequal_ = false;     ///< trains of different size have been seen
+  bool unequal_ = false;     ///< trains of different size have occurred
   Bytes turn_ = 0;           ///< wire bytes of one turn: the largest train seen
-  std::uint64_t first_ = 0;  ///< requesters 0..63: all that most ports have
+  std::uint64_t first_ = 0;  ///< requesters 0..63: enough for most ports
   std::unique_ptr<Crowd> crowd_;
 };
 

@@ -1,4 +1,4 @@
-// A queue in one growing array: empty ones cost no memory, busy ones no allocation.
+// A queue in one growing array: an empty queue needs no memory, and a queue in use needs no allocation.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class Ring {
     first_ = 0;
   }
   std::unique_ptr<T[]> items_;
-  std::uint32_t capacity_ = 0;  // a power of two, or none yet
+  std::uint32_t capacity_ = 0;  // a power of two, or 0 before the first use
   std::uint32_t first_ = 0, size_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// How the fabric moves bytes: as trains (egress_port.h), as fluid (fluid.h), or each set of links as its traffic suggests
+// How the fabric moves bytes: as trains (egress_port.h), as fluid (fluid.h), or for each set of links by its traffic
 // (fidelity_choice.h). Plain data; no SystemC, so that the scenario loader can fill it.
 #pragma once
 

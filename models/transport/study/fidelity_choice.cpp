@@ -10,10 +10,10 @@ namespace railyard::transport {
 
 namespace {
 
-/// Both directions of a link, named by always the same end.
+/// Both directions of a link, identified by one fixed end.
 using Link = std::pair<const Device*, std::uint32_t>;
 
-/// Sets that grow together.
+/// Disjoint sets that can be joined.
 class Unions {
  public:
   std::size_t add() {
@@ -24,7 +24,7 @@ class Unions {
     while (parents_[i] != i) i = parents_[i] = parents_[parents_[i]];
     return i;
   }
-  /// The set of the lower number takes the other in.
+  /// Joins both sets under the lower number.
   void join(std::size_t a, std::size_t b) {
     a = find(a);
     b = find(b);
@@ -39,7 +39,7 @@ struct Cost {
   double hops = 0;
   std::set<std::int64_t> users;
 
-  /// Collectives of a group that has its links to itself are computed once and not again.
+  /// Cost as trains. Collectives of a group that uses its links alone are computed only once.
   double trains() const { return users.size() == 1 && *users.begin() != Traffic::kNobody ? 0 : hops; }
 };
 
@@ -52,7 +52,7 @@ Fidelity FidelityChoice::fidelity() const {
 
 FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>& devices,
                                const std::vector<Traffic>& traffic, double affordable_hops) {
-  // Number links in the order in which traffic comes to them.
+  // Number links in the order of the traffic that uses them.
   std::map<Link, std::size_t> numbers;
   std::vector<Link> links;
   Unions unions;
@@ -67,7 +67,7 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
     return found->second;
   };
   constexpr std::size_t kNoLink = ~std::size_t(0);
-  std::size_t several = kNoLink;  // the first link of those with a choice
+  std::size_t several = kNoLink;  // the first link with a choice of paths
   std::vector<std::size_t> first(traffic.size(), kNoLink);
   std::vector<double> hops(traffic.size(), 0);
   for (std::size_t t = 0; t < traffic.size(); ++t) {

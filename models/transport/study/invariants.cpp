@@ -21,7 +21,7 @@ void Invariants::on_send(const Message& message, Time) { under_way_[&message].cl
 void Invariants::on_start(const Device& device, PortId id, const Transaction& t, Time now, const Crossing& crossing) {
   const Device::Port& port = device.port(id);
   const LinkDirection& link = port.egress.link();
-  // A gapless stream is rounded up once, so one train of it may be a femtosecond short.
+  // A gapless stream is rounded up once, so one of its trains can be a femtosecond short.
   const Time shortest = link.latency + since(link.rate.time_for(crossing.wire_bytes), Time::fs(1));
   expect(crossing.tail >= now + shortest, device, port.name + ": a train is faster than its link");
   expect(port.busy_until(now) <= now, device, port.name + ": the line is charged for more than has passed");
@@ -40,7 +40,7 @@ void Invariants::on_start(const Device& device, PortId id, const Transaction& t,
 void Invariants::on_delivered(const Message& message, Time) {
   const auto found = under_way_.find(&message);
   const Passages& passages = found->second;
-  // Without any, it crossed no link, or crossed it as a fluid. What lost links take is sent again.
+  // Without passages, the message crossed no link, or crossed fluid links. Bytes lost with links are sent again.
   if (context_.losses == nullptr && !passages.empty() && message.bytes != 0) {
     of_group(message.kind) ? expect_group(message, passages) : expect_transfer(message, passages);
   }

@@ -1,11 +1,11 @@
-// What must hold at every moment of every run, as a listener: always on in debug builds and in tests, absent otherwise, so
-// that the fabric itself carries no checks. A violation is a fault of the model, never of its input: SC_REPORT_FATAL.
+// Invariants of every run, checked by a listener: always on in debug builds and in tests, absent otherwise, so the
+// fabric contains no checks. A violation is an error of the model, never of its input: SC_REPORT_FATAL.
 //
-// - Bytes in = bytes out at every device a message crosses: its source gives all of them, its destination takes all of them.
-//   A multicast leaves the switches n times, a reduction one n-th of what entered them. (Not where links can be lost.)
-// - A train takes at least its bytes at the line rate, and the latency; a line is charged for no more than has passed.
-// - A channel has no more outstanding than the far buffer, a train that begins within it and one that is counted with it.
-// - When all is over nothing is under way: no message, no transaction, no credit, no byte in a queue.
+// - Bytes in = bytes out at every device on a message's path: its source sends all bytes, its destination receives all.
+//   A multicast leaves the switches n times, a reduction one n-th of the bytes that entered. (Not if links can fail.)
+// - A train takes at least the time of its bytes at the line rate plus the latency; no line is charged beyond now.
+// - Outstanding bytes of a channel never exceed the far buffer plus two of its largest trains (egress_port.h).
+// - At the end nothing is in flight: no message, no transaction, no credit, no byte in a queue.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class Invariants final : public FabricListener {
  public:
   explicit Invariants(const FabricContext& context) : context_(context) {}
 
-  /// Nothing is under way on these devices.
+  /// Checks that nothing is in flight on these devices.
   void expect_settled(const std::vector<Device*>& devices) const;
 
   void on_send(const Message& message, Time now) override;
@@ -35,7 +35,7 @@ class Invariants final : public FabricListener {
     const Device* device;
     Bytes in = 0, out = 0;
   };
-  using Passages = std::vector<Passage>;  ///< by device, of one message
+  using Passages = std::vector<Passage>;  ///< of one message, by device
   static Passage& at(Passages& passages, const Device& device);
   void expect(bool holds, const Device& device, const std::string& what) const;
   void expect_transfer(const Message& message, const Passages& passages) const;

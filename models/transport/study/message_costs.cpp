@@ -38,7 +38,7 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
     const auto number = numbers_.try_emplace(port, static_cast<std::uint32_t>(numbers_.size())).first->second;
     way.links.push_back({port, group == groups_.end() ? kNoGroup : group->second, bytes_per_second, number});
   };
-  // A lane carries its share of the bytes: the one with the least rate for its weight is the last to be done.
+  // A lane carries its share of the bytes: the lane with the lowest rate for its weight finishes last.
   double weights = 0;
   for (const Lane& lane : path.lanes) weights += lane.weight;
   const Bytes train = routes_.transaction_bytes(path);
@@ -152,7 +152,7 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
     if (wait.port != nullptr && wait.time != Time())
       take(CostKind::queue, wait.port, share(queued, wait.time.fs(), waited.fs()));
   take(CostKind::queue, its.slowest != nullptr ? its.slowest->port : nullptr,
-       left);  // what nobody saw waiting: acks, rounding
+       left);  // no recorded wait: acks, rounding
   return costs;
 }
 
@@ -179,11 +179,11 @@ MessageCosts::Floors MessageCosts::floors(const Load& load) {
   floors.engines = load.most_written_;
   carried_.assign(numbers_.size(), Time());
   carried_slowest_.assign(numbers_.size(), Time());
-  // Sums of whole femtoseconds: they do not depend on the order.
+  // Sums of whole femtoseconds do not depend on the order.
   std::vector<Link> ports;
   std::unordered_map<const PortCounters*, Time> engines;
   for (const auto& [way, bytes] : load.bytes_) {
-    if (way->engine_bytes_per_second != kUnlimited) {  // all that it reads share it
+    if (way->engine_bytes_per_second != kUnlimited) {  // shared by all reads of the engine
       Time& read = engines[way->engine];
       read += time_at(bytes, way->engine_bytes_per_second);
       floors.engines = later(floors.engines, read);

@@ -1,16 +1,16 @@
-// Where the time of a message went, by link. The parts add up to what it took:
+// The time of a message by link. The sum of the parts is the message's time:
 //
-//   latency   what one byte takes on an empty machine: links, switches, NICs, memory
-//   wire      what all bytes take longer than one, at the slowest link of the way (a meter counts as a link)
-//   engine    the same, where no link is what limits: a NIC's reads in flight, a switch's reduction; and what is written at the
-//             source more slowly than that
-//   queue     the rest, at the ports that its transactions waited for, in proportion (as links.csv has it); behind whatever was
-//             there, earlier messages of the same sender included
+//   latency   time of one byte on an empty machine: links, switches, NICs, memory
+//   wire      additional time of all bytes at the slowest link of the path (a meter counts as a link)
+//   engine    the same if the limit is not a link: a NIC's reads in flight, a switch's reduction; and the additional
+//             time of bytes that are written at the source more slowly than that
+//   queue     the rest, attributed to the ports for which its transactions waited, in proportion (as in links.csv),
+//             behind any other traffic, including earlier messages of the same sender
 //
-// Without the slowest link, the next slowest limits: each part says how much of it would be there all the same. A queue moves
-// on: without the link that a message waited for, the message still meets what its class has posted before on each other link
-// of the way (sent()). And messages that belong together, a collective's, are not over before each link has carried them all
-// (Load).
+// Without the slowest link, the next slowest link is the limit, so each part has the amount that would remain. A queue
+// moves to other links: without the link for which a message waited, the message still waits for earlier messages of
+// its class on each other link of the path (sent()). And a collective's messages end only after each link has carried
+// all of them (Load).
 #pragma once
 
 #include <array>
@@ -27,51 +27,52 @@ namespace railyard::transport {
 
 class MessageCosts {
  public:
-  /// Numbers of the groups that links belong to; a link that is not there is in a group of its own.
+  /// Group number of each link; a link without an entry is a group of its own.
   using Groups = std::unordered_map<const PortCounters*, std::size_t>;
 
  private:
   struct Link {
     const PortCounters* port;
     std::size_t group;
-    double bytes_per_second;  ///< of the message's payload, where it carries its share of it
-    std::uint32_t number;     ///< of the port, as they were first seen
+    double bytes_per_second;  ///< payload rate of the message if this link carries its share
+    std::uint32_t number;     ///< number of the port, in order of first use
   };
   struct Way {
     Time latency;
-    std::vector<Link> links;        ///< none twice
-    const Link* slowest = nullptr;  ///< null: what limits is no link, or there is no way
+    std::vector<Link> links;        ///< no link twice
+    const Link* slowest = nullptr;  ///< null: the limit is not a link, or there is no path
     double engine_bytes_per_second = std::numeric_limits<double>::infinity();  ///< infinite: no engine limits it
     const PortCounters* engine =
-        nullptr;  ///< the port by which bytes come to the engine that reads them, or leave the writer
-    // Of the bytes' time at what limits them, what the rest of the way would take:
-    double hidden_ratio = 0;            ///< were an engine free that limits them
-    double hidden_elsewhere_ratio = 0;  ///< were the links of the slowest one's group free
+        nullptr;  ///< the port through which bytes come to the reading engine, or leave the writer
+    // Share of the bytes' time at the limit that the rest of the path would take:
+    double hidden_ratio = 0;            ///< if the limiting engine were free
+    double hidden_elsewhere_ratio = 0;  ///< if the links of the slowest link's group were free
   };
 
  public:
-  /// @param groups  outlives it
-  /// @param count   of groups: their numbers are below
+  /// @param groups  must outlive this object
+  /// @param count   number of groups: group numbers are below
   MessageCosts(const FabricContext& context, Routes& routes, const Groups& groups, std::size_t count)
       : context_(context), routes_(routes), groups_(groups), group_count_(count) {}
 
-  /// It is sent now, and goes behind what its class has posted on its links, each taken by itself.
-  /// Links that are lost later may take its way with them: where links can be lost, the way is found anew.
-  /// @param floors  whether take_floors() follows
+  /// The message is sent now, behind earlier messages of its class, on each of its links separately. If links can fail,
+  /// the path is found here for each message, because a later failure could remove it.
+  /// @param floors  true if take_floors() follows
   void sent(const Message& message, bool floors);
-  /// Of a message that lands now.
+  /// Costs of a message that arrives now.
   std::vector<Cost> landed(const Message& message, Time now);
-  /// In what time it would have landed at the earliest without one group of links, by group: what the others had to carry.
+  /// The message's shortest possible time without one group of links, by group: the time of all other links for their
+  /// traffic.
   std::vector<Time> take_floors(const Message& message);
-  /// The group of the slowest link of its way; frees.groups or more: of none.
+  /// The group of the slowest link on the message's path; the number of groups or more: no group.
   std::size_t slowest_group(const Message& message);
-  /// Of one whose last byte leaves its source now: no latency, otherwise the same.
+  /// Costs of a message whose last byte leaves its source now: no latency, otherwise the same.
   std::vector<Cost> left(const Message& message, Time now);
 
-  /// What messages lay on links, engines and writers.
+  /// The load of messages on links, engines and writers.
   class Load {
    public:
-    /// Counts anew what is sent from now on.
+    /// Starts again with messages that are sent from now on.
     void begin(Time now) { *this = Load(now); }
     explicit Load(Time since = Time()) : since_(since) {}
 
@@ -80,16 +81,16 @@ class MessageCosts {
     Time since_;
     Time first_sent_ = Time::max(), least_latency_ = Time::max();
     std::unordered_map<const Way*, Bytes> bytes_;
-    std::map<std::pair<const Way*, std::uint32_t>, Time> written_;  ///< by way and channel
+    std::map<std::pair<const Way*, std::uint32_t>, Time> written_;  ///< by path and channel
     Time most_written_;
   };
-  /// A message that has landed. What was sent before the load began does not count.
+  /// Adds a message that has arrived. A message that was sent before the load began does not count.
   void add(Load& load, const Message& message);
-  /// The least time in which they can be over: until the first is sent, then the latency of any and what follows.
+  /// The shortest time for all messages of a load: until the first is sent, then the shortest latency, and the rest.
   struct Floors {
     Time lead, latency;
-    Time links, engines;             ///< the busiest link; the engine or writer
-    Time beside_slowest;             ///< of links, without the group of each message's slowest one
+    Time links, engines;             ///< the busiest link; the busiest engine or writer
+    Time beside_slowest;             ///< of links, without the group of each message's slowest link
     std::vector<Time> beside_group;  ///< of links, without that group
   };
   Floors floors(const Load& load);
@@ -98,9 +99,9 @@ class MessageCosts {
   const Way& way(const Message& message);
   Way measured(const Message& message, const Path& path);
   static void find_slowest(Way& way);
-  /// @param latency  of it, as far as the time goes
+  /// @param latency  latency of the message, limited to `took`
   std::vector<Cost> costs(const Message& message, Time took, Time latency);
-  /// Of values of links, the most of those that are not in a group, by group.
+  /// The largest of the links' values outside a group, for each group.
   template <class Value>
   std::vector<Time> most_beside(const std::vector<Link>& links, const Value& value) const;
 
@@ -111,9 +112,9 @@ class MessageCosts {
   std::unordered_map<std::uint64_t, Way> ways_;
   std::unordered_map<const PortCounters*, std::uint32_t> numbers_;
   std::vector<std::array<Time, kMaxClasses>>
-      posted_;  ///< by number of the port: until then it would carry what was sent
+      posted_;  ///< by number of the port: the instant until which the port would carry earlier messages
   std::unordered_map<const Message*, std::vector<Time>> floors_;
-  // By number of the port, kept to spare allocations.
+  // By number of the port, kept to avoid allocations.
   std::vector<Time> carried_, carried_slowest_;
 };
 

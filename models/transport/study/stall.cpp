@@ -6,7 +6,7 @@ namespace railyard::transport {
 
 namespace {
 
-/// `holder` waits in the far buffer of the channel that `waiter` has no credit for.
+/// `holder` waits in the far buffer of the channel for which `waiter` has no credit.
 bool holds_up(const Stall& holder, const Stall& waiter) {
   const Device::Port& port = waiter.device->port(waiter.port);
   return holder.device == port.peer && holder.transaction->ingress == port.peer_port &&
@@ -25,7 +25,7 @@ std::vector<Stall> stalls(const std::vector<Device*>& devices) {
 }
 
 std::vector<Stall> cycle_of(const std::vector<Stall>& stalls) {
-  // Depth first; what has been left leads to no cycle.
+  // Depth first; a transaction that was left leads to no cycle.
   std::vector<std::size_t> way;
   std::vector<bool> seen(stalls.size(), false);
   std::vector<std::size_t> next(stalls.size(), 0);

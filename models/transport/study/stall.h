@@ -1,5 +1,5 @@
-// Where a fabric stands still: which transactions wait for credit that does not come, and in a deadlock the cycle in which each
-// holds the buffer that the one before waits for. For the end of a run that cannot progress; nothing else asks.
+// State of a stalled fabric: transactions that wait for credit and, in a deadlock, a cycle in which each transaction
+// holds the buffer for which the previous one waits. Used at the end of a run that cannot progress.
 #pragma once
 
 #include <vector>
@@ -8,19 +8,19 @@
 
 namespace railyard::transport {
 
-/// The front of a queue, waiting to leave through a port.
+/// The front of a queue that waits to leave through a port.
 struct Stall {
   const Device* device = nullptr;
   PortId port;
   const Transaction* transaction = nullptr;
-  Bytes outstanding = 0;  ///< on its channel; its window is the link's buffer
+  Bytes outstanding = 0;  ///< bytes outstanding on its channel; its window is the link's buffer
 };
 
-/// Everything that waits, device by device.
+/// All waiting fronts, device by device.
 std::vector<Stall> stalls(const std::vector<Device*>& devices);
 
-/// A cycle among them: the far buffer that a stall waits for is held by the next one, and the last one waits for the first.
-/// Empty where there is none.
+/// A cycle of stalls: the next stall holds the far buffer for which a stall waits, and the last one waits for the
+/// first. Empty if there is no cycle.
 std::vector<Stall> cycle_of(const std::vector<Stall>& stalls);
 
 }  // namespace railyard::transport
