@@ -1,4 +1,4 @@
-// Which build this is, for --version and summary.json. Its source is written at each build (build_info.cmake).
+// The build version, for --version and summary.json. The source is generated at each build (build_info.cmake).
 #pragma once
 
 namespace railyard {

@@ -23,7 +23,7 @@ std::string joined_sections() {
   return text;
 }
 
-/// "12.5", "12.5us", "3ms": a bare number is in microseconds.
+/// "12.5", "12.5us", "3ms"; a number without a unit is in microseconds.
 Time parse_instant(const std::string& text) {
   static const std::map<std::string, double> kUnits{{"", 1e-6}, {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}};
   std::size_t used = 0;
@@ -40,7 +40,7 @@ Time parse_instant(const std::string& text) {
   return Time::seconds(value * unit->second);
 }
 
-/// An option whose value is one of a few words.
+/// An option whose value is one of several words.
 template <class Value>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value,
                         const std::vector<std::pair<std::string, Value>>& words, const std::string& doc) {
@@ -60,7 +60,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value,
   return app.add_option_function<std::string>(name, read, doc)->option_text(shown);
 }
 
-/// The command as a shell would read it back.
+/// The command, quoted for a shell.
 std::string quoted_command(int argc, char** argv) {
   const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
   std::string text;

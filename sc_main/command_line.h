@@ -1,4 +1,4 @@
-// The command line that every platform executable has.
+// The command line of all platform executables.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,20 @@ enum class JobsLevel { all, stage, none };
 enum class VcdLevel { summary, links, all };
 
 struct Options {
-  std::string command;  ///< as it was typed, quoted for a shell
+  std::string command;  ///< the command as typed, quoted for a shell
   std::string scenario;
   std::vector<std::string> sets;
-  std::string out;  ///< empty: only the table
+  std::string out;  ///< empty: only the table on stdout
   bool vcd = false, timeline = false, why = false;
-  bool fst = false;  ///< trace.fst in place of trace.vcd
+  bool fst = false;  ///< write trace.fst instead of trace.vcd
   VcdLevel vcd_level = VcdLevel::links;
   std::vector<std::string> vcd_filters;
   Time vcd_from, vcd_to = Time::max();
-  std::optional<JobsLevel> jobs;  ///< absent: by size
+  std::optional<JobsLevel> jobs;  ///< absent: depends on the number of jobs
   bool describe = false, explain = false, check = false, schema = false, json = false, quiet = false;
 };
 
-/// What parse() decided: run with `options`, or leave with `status` (help and version print and leave with 0).
+/// The result of parse(): run with `options`, or exit with `status` (help and version print and exit with 0).
 struct Parsed {
   std::optional<Options> options;
   int status = 0;

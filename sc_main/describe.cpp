@@ -35,7 +35,7 @@ const char* name_of(Simulation& simulation, transport::Window memory) {
   return "";
 }
 
-/// Dense tensor rates and HBM's, overrides of the scenario included: the roofs over its kernels.
+/// Dense tensor rates and the HBM rate, including overrides of the scenario: the upper limits of its kernels.
 Json peaks_of(const gpu::GpuDatasheet& gpu) {
   Json tflops = Json::object();
   for (std::size_t type = 0; type < kDataTypes; ++type)

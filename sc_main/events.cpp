@@ -24,12 +24,12 @@ transport::LinkEnd end_of(const LinkRow& row) { return {const_cast<transport::De
 
 transport::LinkEnd other_end(const transport::LinkEnd& end) { return {end.state().peer, end.state().peer_port}; }
 
-/// The direction in which the device sends that the name speaks of.
+/// The direction in which the named device sends.
 transport::LinkEnd link_named(Simulation& simulation, const MachineEvent& event) {
   const std::vector<LinkRow> rows = link_table(simulation);
   std::vector<std::string> names;
   for (const LinkRow& row : rows) {
-    if (row.meter != nullptr) continue;  // no link
+    if (row.meter != nullptr) continue;  // a meter, not a link
     if (row.port_name() == event.name || (row.name == event.name && row.direction == "tx")) return end_of(row);
     if (row.direction == "tx") names.push_back(row.name);
     names.push_back(row.port_name());

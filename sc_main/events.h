@@ -1,4 +1,4 @@
-// A scenario's events, looked up in the machine and put on the calendar.
+// Finds the links and GPUs of a scenario's events in the machine and schedules the events.
 #pragma once
 
 #include <string>
@@ -20,12 +20,12 @@ class Simulation;
 
 class MachineEvents : private transport::CalendarClient {
  public:
-  /// @throws InputError for a name that the machine has not, with the nearest that it has
+  /// @throws InputError for a name that the machine does not have, with the nearest existing name
   explicit MachineEvents(Simulation& simulation);
 
-  /// Nothing is left on the calendar but events of the scenario: nothing is left for them to happen to.
+  /// True if only events of the scenario are left on the calendar: then they cannot affect anything.
   bool only_left() const;
-  /// Whether any of them is of a link.
+  /// True if at least one event changes a link.
   bool change_links() const { return change_links_; }
 
  private:
@@ -43,7 +43,7 @@ class MachineEvents : private transport::CalendarClient {
   bool change_links_ = false;
 };
 
-/// What could not be delivered, whose it was, and the links that are lost, on one line.
+/// One line: the undeliverable bytes, the job that sent them, and the failed links.
 std::string describe(const transport::Undeliverable& what, Simulation& simulation);
 
 }  // namespace railyard

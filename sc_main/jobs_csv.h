@@ -1,4 +1,4 @@
-// jobs.csv, streamed as jobs end: name,kind,rank,start_s,end_s,queued_s,bytes.
+// jobs.csv, written during the run when jobs end: name,kind,rank,start_s,end_s,queued_s,bytes.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@ std::string exact_seconds(Time t);
 
 class JobsCsv : public execution::JobSink {
  public:
-  /// Until this, and with JobsLevel::none, nothing is written.
+  /// Before this call, and with JobsLevel::none, nothing is written.
   void open(const std::string& path, JobsLevel level);
-  /// Whoever else is told of every job, whatever the level.
+  /// Another sink that receives every job at any level.
   void forward_to(execution::JobSink& next) { next_ = &next; }
   void on_job(const execution::JobRecord& record) override;
   void close();

@@ -44,8 +44,8 @@ void OutputDirectory::commit() {
   if (!fs::exists(target_)) {
     fs::rename(working_, target_);
   } else if (renameat2(AT_FDCWD, working_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(working_);  // the old one
-  } else {                     // a file system that cannot exchange: the old one steps aside first
+    fs::remove_all(working_);  // the old directory
+  } else {                     // no atomic exchange on this file system: move the old one away first
     const std::string old = working_ + ".old";
     fs::rename(target_, old);
     fs::rename(working_, target_);

@@ -1,5 +1,5 @@
-// The directory of --out: everything is written beside it and put in its place in one step, so that a reader never sees half
-// of a run and a failed run leaves the old one.
+// The directory of --out. All files are written to a temporary directory, which replaces the old one in one step. So a
+// reader never sees half of a run, and a failed run keeps the old directory.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ class OutputDirectory {
  public:
   /// @throws InputError if `target` cannot be created, or contains files that are not the output of a run
   explicit OutputDirectory(const std::string& target);
-  /// Removes what was written, unless commit() was called.
+  /// Removes the temporary directory, unless commit() was called.
   ~OutputDirectory();
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 
   std::string file(const std::string& name) const { return working_ + "/" + name; }
-  /// Puts the new directory in place of the old one.
+  /// Replaces the old directory with the new one.
   void commit();
 
  private:

@@ -1,5 +1,5 @@
-// How long each link was charged during the phases that metrics are about: beside the use over the whole run, in which a link that
-// a short phase saturates looks idle.
+// Utilisation of each link during the phases of the metrics. Utilisation over the whole run can be low even if a short
+// phase saturates a link.
 #pragma once
 
 #include <string>
@@ -12,11 +12,12 @@ namespace railyard {
 
 class PhaseUse final : public workload::PhaseListener {
  public:
-  /// @param links  of link_table(), in its order
+  /// @param links  rows of link_table(), in its order
   PhaseUse(transport::Assembly& fabric, std::vector<std::string> phases, const std::vector<LinkRow>& links);
 
   const std::vector<std::string>& phases() const { return phases_; }
-  /// Share of the phase in which the link was charged; 0 where there was no such phase. A phase that is not over lasts until `now`.
+  /// Share of the phase for which the link was charged; 0 if the phase did not occur. A running phase lasts until
+  /// `now`.
   double utilisation(std::size_t phase, std::size_t link, Time now) const;
 
   void on_phase_begun(std::size_t phase) override;

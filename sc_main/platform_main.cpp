@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Rows beyond which jobs.csv leaves out the per-layer collectives unless asked for them.
+// With more rows than this, jobs.csv omits the per-layer collectives by default.
 constexpr std::uint64_t kManyJobs = 200'000;
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -38,7 +38,7 @@ JobsLevel level_by_size(const WorkloadRun& workload) {
   return workload.expected_jobs() > kManyJobs ? JobsLevel::stage : JobsLevel::all;
 }
 
-/// What fabric.fidelity: auto chose, and what the other fidelity would be worth.
+/// The choice of fabric.fidelity: auto, and the cost of the other fidelity.
 std::string fidelity_text(const transport::FidelityChoice& choice) {
   constexpr double kManyTransactions = transport::kAffordableHops / 10;
   std::string text =
@@ -49,7 +49,7 @@ std::string fidelity_text(const transport::FidelityChoice& choice) {
   return text;
 }
 
-/// Says on stderr how far a run is.
+/// Reports the progress of a run on stderr.
 class Progress {
  public:
   Progress(Simulation& simulation, bool wanted)
@@ -78,9 +78,9 @@ class Progress {
 void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
 
 int run(const Options& options, const Scenario& scenario) {
-  // From before the first file on: what is finished is kept, and nothing half-written stays.
+  // Set before the first file: finished files are kept, partial files are removed.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) std::signal(signal, on_signal);
-  std::signal(SIGPIPE, SIG_IGN);  // who reads stdout may go before the run's files are there
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of stdout may exit before all files are written
   std::unique_ptr<OutputDirectory> out;
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
@@ -147,7 +147,7 @@ int run(const Options& options, const Scenario& scenario) {
   return kExitDone;
 }
 
-/// Looks at the machine without running it.
+/// --describe, --explain: examines the machine without a run.
 void look(const Options& options, const Scenario& scenario) {
   JobsCsv none;
   Simulation simulation(scenario, none);
@@ -176,9 +176,9 @@ int platform_main(const char* platform, int argc, char** argv) {
     for (const std::string& note : scenario.notes)
       if (!options.quiet) fmt::print(stderr, "{}\n", note);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
-    sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is the table's
+    sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is only for the table
     sc_core::sc_report_handler::set_actions(
-        sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which leaves files
+        sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which would leave files
     if (options.check) {
       JobsCsv none;
       const Simulation all_but_run(scenario, none);
@@ -193,7 +193,7 @@ int platform_main(const char* platform, int argc, char** argv) {
   } catch (const InputError& e) {
     std::cerr << e.what() << "\n";
     return kExitBadInput;
-  } catch (const std::system_error& e) {  // a file or folder that cannot be written
+  } catch (const std::system_error& e) {  // a file or folder is not writable
     std::cerr << platform << ": error: " << printable(e.what()) << "\n";
     return kExitBadInput;
   } catch (const std::bad_alloc&) {

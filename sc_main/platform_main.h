@@ -1,4 +1,4 @@
-// What every platform executable does, whatever its machine.
+// The main function of all platform executables.
 #pragma once
 
 namespace railyard {

@@ -9,7 +9,7 @@ namespace railyard {
 
 namespace {
 
-// Before these, what is left is a guess.
+// Below these limits, an estimate of the remaining time is unreliable.
 constexpr double kLeastRatio = 0.01, kLeastSeconds = 1;
 constexpr double kMinute = 60, kHour = 3600;
 

@@ -1,4 +1,4 @@
-// What a run of any kind leaves: summary.json, links.csv and the table for people. docs/results.md documents them.
+// Outputs of a run of any kind: summary.json, links.csv and the table on stdout. Documented in docs/results.md.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace railyard {
 
 constexpr int kSummarySchemaVersion = 1;
 
-/// How the run went on this computer; everything else in a summary is the same from run to run.
+/// Figures of the simulator on this computer. All other values of a summary are the same in each run.
 struct SimulatorFigures {
   double wall_s = 0;
   std::uint64_t peak_rss_bytes = 0;
@@ -21,7 +21,7 @@ struct SimulatorFigures {
 
 nlohmann::ordered_json summary(Simulation& simulation, const SimulatorFigures& figures);
 void write_links_csv(Simulation& simulation, const std::string& path);
-/// The table on stdout: the workload's own, then busiest links, messages and what the simulation took.
+/// The table on stdout: first the workload's part, then the busiest links, messages and figures of the simulator.
 std::string table(Simulation& simulation, const nlohmann::ordered_json& summary);
 
 }  // namespace railyard

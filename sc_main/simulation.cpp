@@ -17,7 +17,7 @@ transport::ChannelPlan channel_plan(const FabricSpec& spec) {
   return plan;
 }
 
-/// Every NIC needs a port of the one switch; in two tiers every leaf needs a port of every spine, and the other way round.
+/// Every NIC needs a port of the single switch. In two tiers, every leaf needs a port of every spine, and vice versa.
 void check_network(const Scenario& scenario) {
   const platforms::MachineSpec& m = scenario.machine;
   const platforms::IbSwitchDatasheet& sw = m.ib_switch;
@@ -52,10 +52,10 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   events_ = std::make_unique<MachineEvents>(*this);
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
   workload_->follow_phases(*phase_use_);
-  // What a collective took before its links changed says nothing of what it takes afterwards.
+  // The recorded course of a collective is wrong after a change of its links.
   if (events_->change_links()) executor_->simulate_every_collective();
   if (fabric_->context().losses != nullptr)
-    scenario_.fabric.fidelity = transport::Fidelity::train;  // streams know no loss
+    scenario_.fabric.fidelity = transport::Fidelity::train;  // streams cannot handle failed links
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();
   if (scenario_.fabric.fidelity == transport::Fidelity::automatic) {
     fidelity_choice_ = transport::choose_fidelity(fabric_->routes(), fabric_->devices(), workload_->traffic());
@@ -71,7 +71,7 @@ Simulation::~Simulation() = default;
 
 void Simulation::run(std::function<bool(Time)> hook) {
   fabric_->calendar().set_instant_hook([this, hook = std::move(hook), last = Time()](Time now) mutable {
-    // A run that cannot deliver something has nothing more to say.
+    // After undeliverable bytes, the run has no further results.
     if (events_->only_left() || fabric_->recovery().undeliverable()) {
       end_ = last;
       return false;

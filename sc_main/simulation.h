@@ -1,4 +1,4 @@
-// One scenario, elaborated: fabric, machine and workload, wired together and ready to run.
+// One elaborated scenario: fabric, machine and workload, connected and ready to run.
 #pragma once
 
 #include <functional>
@@ -19,32 +19,32 @@ class PhaseUse;
 
 class Simulation : private transport::CalendarClient {
  public:
-  /// @throws InputError for a network with too few ports, for what the workload cannot do on this machine, and for an event of a
-  /// link or GPU that the machine has not
+  /// @throws InputError for a network with too few ports, for a workload that this machine cannot run, and for an event
+  /// of a link or GPU that does not exist
   Simulation(const Scenario& scenario, execution::JobSink& sink);
   ~Simulation();
 
-  /// Runs to the end, or until `hook` (called at each new instant) returns false. The workload starts at the first instant, in
-  /// the calendar's own time like everything after it: models may send at once.
+  /// Runs to the end, or until `hook` (called at each new instant) returns false. The workload starts as an event of
+  /// the calendar at the first instant, so models can send at once.
   void run(std::function<bool(Time)> hook);
 
   const Scenario& scenario() const { return scenario_; }
   transport::Assembly& fabric() { return *fabric_; }
   platforms::Machine& machine() { return *machine_; }
   WorkloadRun& workload() { return *workload_; }
-  /// How the fabric is modelled; automatic: some of its links as trains, some as fluid.
+  /// The fidelity of the fabric; automatic: some links as trains, some as fluid.
   transport::Fidelity fidelity() const;
-  /// Of fabric.fidelity: auto.
+  /// The choice made for fabric.fidelity: auto.
   const std::optional<transport::FidelityChoice>& fidelity_choice() const { return fidelity_choice_; }
-  /// Of links, in the order of link_table().
+  /// Use of links by phase, in the order of link_table().
   const PhaseUse& phase_use() const { return *phase_use_; }
-  /// When the last thing happened; what the scenario's events would have changed afterwards does not count.
+  /// The last event of the run. Later events of the scenario would have no effect and do not count.
   Time end() const { return sooner(end_, fabric_->now()); }
-  /// When the last job ended; of a run that is not done, end(). Credits on their way home do not count.
+  /// End of the last job; end() if the run is not done. Credits in flight do not count.
   Time finished() const { return workload_->done() && jobs_.latest_end != Time() ? jobs_.latest_end : end(); }
 
  private:
-  /// Pipeline jobs on.
+  /// Passes job records on and keeps the latest end.
   struct JobEnds : execution::JobSink {
     explicit JobEnds(execution::JobSink& to) : next(to) {}
     void on_job(const execution::JobRecord& record) override {

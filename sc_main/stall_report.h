@@ -1,5 +1,5 @@
-// What a run that stands still has on its links: for each message that waits, whose it is, where, and for which credit; and
-// the cycle of those that wait for each other.
+// Link state of a run that cannot progress: for each waiting message its job, its position and the credit for which it
+// waits; then a cycle of messages that wait for each other.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace railyard {
 
 namespace {
 
-constexpr char kConverter[] = "vcd2fst";  // GTKWave's own
+constexpr char kConverter[] = "vcd2fst";  // part of GTKWave
 
 probe::Waveform::Config waveform_config(const Options& options, const std::string& path) {
   probe::Waveform::Config c;
@@ -34,7 +34,7 @@ probe::Waveform::Config waveform_config(const Options& options, const std::strin
   return c;
 }
 
-/// The exit status of the converter, which says nothing; 127 when it cannot be started.
+/// The exit status of the converter, with its output suppressed; 127 if it cannot be started.
 int convert(const std::string& from, const std::string& to) {
   std::string command = kConverter, source = from, target = to;
   char* const arguments[] = {command.data(), source.data(), target.data(), nullptr};
@@ -65,7 +65,7 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
     waveform_->start();
   }
   if (options.timeline) {
-    simulation.workload().executor().simulate_every_collective();  // a course that is reused has no messages to show
+    simulation.workload().executor().simulate_every_collective();  // replayed collectives have no messages to show
     timeline_.emplace(
         probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}},
         simulation.fabric());

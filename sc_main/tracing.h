@@ -1,4 +1,4 @@
-// What follows a run, as the command line asks for it: its waveform and its timeline, with the names of ranks' streams.
+// Tracing of a run by command line options: waveform and timeline, with the stream names of the ranks.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,19 @@ namespace railyard {
 
 class Tracing {
  public:
-  /// @param jobs  tells the timeline of jobs as well
+  /// @param jobs  also forwards jobs to the timeline
   Tracing(const Options& options, const OutputDirectory& out, Simulation& simulation, JobsCsv& jobs);
   void advance(Time now) {
     if (waveform_) waveform_->advance(now);
   }
-  /// Also converts the waveform, where the command line asks for that. @throws InputError when that fails
-  /// @param paths  for the timeline
+  /// Converts the waveform if the command line asks for this. @throws InputError if the conversion fails
+  /// @param paths  critical paths for the timeline
   void finish(Time end, const std::vector<probe::CriticalPath::Measure>& paths);
-  /// Whether vcd2fst is installed.
+  /// True if vcd2fst is installed.
   static bool can_convert();
 
  private:
-  const std::string fst_path_, vcd_path_;  ///< the first is empty: trace.vcd stays
+  const std::string fst_path_, vcd_path_;  ///< fst_path_ empty: trace.vcd is kept
   std::optional<probe::Waveform> waveform_;
   std::optional<probe::Timeline> timeline_;
 };

@@ -1,5 +1,5 @@
-// --why: the critical paths of the end of a run and of the times that its metrics measure, by kind of cost, by traffic class and
-// by links, with what each time would be without that cost. Format: docs/results.md, "why.json and why.csv".
+// --why: the critical paths of the end of a run and of the times in its metrics, by kind of cost, by traffic class and
+// by link, with a prediction of each time without that cost. Format: docs/results.md, "why.json and why.csv".
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ namespace railyard {
 
 class Why {
  public:
-  /// Before the run.
+  /// Construct before the run.
   explicit Why(Simulation& simulation);
-  // After it.
-  /// What metrics measured, then the end.
+  // Call after the run.
+  /// The times of metrics, then the end of the run.
   std::vector<probe::CriticalPath::Measure> measures() const;
   nlohmann::ordered_json results() const;
   static std::string table(const nlohmann::ordered_json& results);
@@ -29,7 +29,7 @@ class Why {
  private:
   struct LinkGroup {
     std::string kind;
-    std::vector<std::size_t> rows;  ///< of the link table
+    std::vector<std::size_t> rows;  ///< row numbers in the link table
   };
   nlohmann::ordered_json result(const probe::CriticalPath::Measure& measure) const;
   void write_chain(fmt::ostream& out, const probe::CriticalPath::Measure& measure) const;
