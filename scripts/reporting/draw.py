@@ -202,16 +202,19 @@ def shares(chart: Shares) -> Element:
 def heat(chart: Heat) -> Element:
     wide, high = max(66.0, *(text_width(str(column)) + 8 for column in chart.columns)), 30.0
     left = 16 + max(text_width(text) for text in (chart.row_name + " ↓", *map(str, chart.rows)))
-    size = max(left + len(chart.columns) * wide + 24, max(text_width(panel.title) for panel in chart.panels) + 24)
+    names = (chart.value_name, *(panel.title for panel in chart.panels))
+    size = max(left + len(chart.columns) * wide + 24, max(map(text_width, names)) + 24)
     in_row = max(1, int(WIDTH // size))
     tall = 62 + len(chart.rows) * high + 12
     lines = -(-len(chart.panels) // in_row)
-    width, height = size * min(in_row, len(chart.panels)), tall * lines + 6
+    top = 22  # for the name of the value
+    width, height = size * min(in_row, len(chart.panels)), top + tall * lines + 6
     name = f"{chart.title}: {chart.value_name}"
     drawing = canvas(chart.name, name, width, height)
+    drawing.append(words(chart.value_name, 8, 14))
     low, span = chart.lowest, (max(chart.values) - chart.lowest) or 1.0
     for i, panel in enumerate(chart.panels):
-        ox, oy = (i % in_row) * size, (i // in_row) * tall
+        ox, oy = (i % in_row) * size, top + (i // in_row) * tall
         drawing.append(words(panel.title, ox + left, oy + 16, "strong"))
         drawing.append(words(chart.column_name + " →", ox + left, oy + 36))
         drawing.append(words(chart.row_name + " ↓", ox + left - 8, oy + 54, anchor="end"))
