@@ -3,7 +3,7 @@
 
   scripts/report.py out/plx                                  # the --out directory of an executable
   scripts/report.py out/tp_pp_plx --slo ttft_s=0.5           # a sweep: reads its results.sqlite and its runs
-  scripts/report.py out/tp_pp_plx --figures figures          # every chart also as SVG and PNG, by matplotlib
+  scripts/report.py out/tp_pp_plx --figures figures          # every chart also as an SVG file
 
 docs/report.md explains the page.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from command_line import Parser, one_line
 
 try:
-    from reporting import charts, kernel_charts, kinds, page, path_charts, run_charts, source
+    from reporting import charts, figures, kernel_charts, kinds, page, path_charts, run_charts, source
 except ImportError as missing:
     sys.exit(f"report.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -45,7 +45,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="METRIC=SECONDS",
         help="service level: a line at this value in the chart of the Pareto front; repeatable",
     )
-    parser.add_argument("--figures", type=pathlib.Path, metavar="DIR", help="also draw every chart as SVG and PNG")
+    parser.add_argument("--figures", type=pathlib.Path, metavar="DIR", help="also write every chart as an SVG file")
     options = parser.parse_args(arguments)
     options.html = options.html or options.directory / "report.html"
     return options
@@ -74,10 +74,6 @@ def report(options: argparse.Namespace) -> None:
     details = of_run(detail.files) if detail else []
     text = page.render(subject, shown, detail, details, options.html)
     if options.figures:
-        try:
-            from reporting import figures  # pylint: disable=import-outside-toplevel
-        except ImportError as error:
-            raise source.Error(f"--figures: {error}; apt-get install python3-matplotlib") from error
         figures.draw_all([*shown, *details], options.figures)
     scratch = options.html.with_name(f".{options.html.name}")
     scratch.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Reports of a run or a sweep: what is shown is computed once, and drawn twice.
+"""Reports of a run or a sweep: what is shown is computed once, and drawn once.
 
   source.py       a run's directory or a sweep's database, as points with their metrics
   charts.py       charts of many points: fronts, stacked parts of the time, heat maps
@@ -11,6 +11,6 @@
   draw.py         charts of many points as SVG
   draw_lines.py   lines and bars as SVG
   draw_run.py     charts of one run as SVG, and rooflines
-  page.py         the page: charts, the table of each, the table of runs; page.css and page.js go into it
-  figures.py      the same charts by matplotlib, for papers; figures_run.py those of one run, figure_style.py their look
+  page.py         the page: charts, the table of each, the table of runs; page.css and page.js go into it, and drawing.css, the drawings' style
+  figures.py      the same drawings as files, for documentation and papers
 """

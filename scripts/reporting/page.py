@@ -50,6 +50,16 @@ FIRST_METRICS = (
 )
 
 
+def style(name: str) -> str:
+    """A style sheet."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def drawn(chart: Chart) -> Element | None:
+    """None where there is too much to draw."""
+    return None if isinstance(chart, Topology) and not chart.devices else DRAWN[type(chart)](chart)
+
+
 def _cell(value: object, name: str, tag: str = "td", **attributes: object) -> Element:
     """Numbers keep their exact value beside the rounded one."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -84,8 +94,9 @@ def _chart(chart: Chart) -> Element:
     )
     if chart.note:
         section.append(element("p", chart.note, class_="note"))
-    if not isinstance(chart, Topology) or chart.devices:
-        section.append(element("figure", _scrolled(f"{chart.title}, drawing", DRAWN[type(chart)](chart))))
+    drawing = drawn(chart)
+    if drawing is not None:
+        section.append(element("figure", _scrolled(f"{chart.title}, drawing", drawing)))
     section.append(
         element(
             "details",
@@ -254,7 +265,7 @@ def render(
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", subject.title),
         element("link", rel="icon", href="data:,"),
-        element("style", (FOLDER / "page.css").read_text(encoding="utf-8")),
+        element("style", style("drawing.css"), style("page.css")),
     )
     body = element(
         "body",

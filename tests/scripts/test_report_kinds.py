@@ -196,12 +196,11 @@ def test_what_is_left_out_is_said():
 
 
 def test_every_kind_has_a_page_and_figures(sweeps, tmp_path):
-    pytest.importorskip("matplotlib")
     for kind, sweep in sweeps.items():
         text = report(sweep, "--figures", tmp_path / kind, "--html", tmp_path / f"{kind}.html").read_text()
         for chart in charts_of(sweep).values():
             assert f'id="svg-{chart.name}"' in text
-            assert {(tmp_path / kind / f"{chart.name}.{end}").stat().st_size > 1000 for end in ("svg", "png")} == {True}
+            assert (tmp_path / kind / f"{chart.name}.svg").stat().st_size > 1000
 
 
 def test_every_line_of_a_chart_looks_different():

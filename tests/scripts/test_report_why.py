@@ -108,6 +108,5 @@ def test_the_page_shows_the_path_and_its_table(browser, runs):
 
 
 def test_figures_show_the_path(runs, tmp_path):
-    pytest.importorskip("matplotlib")
     report(runs[0], "--figures", tmp_path / "figures", "--html", tmp_path / "page.html")
     assert {path.stem for path in (tmp_path / "figures").glob("why-*.svg")} == {f"why-{metric}" for metric in paths(runs[0])}
