@@ -75,15 +75,21 @@ def legend(
     return group, top - y + 20
 
 
-def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity) -> Element:
+def horizontal(x: Scale, name: Quantity, top: float, bottom: float, most: int = 7) -> Element:
+    """The axis below a chart, with a line up from each tick."""
     group = element("g", class_="axis", aria_hidden="true")
-    for value in x.ticks():
-        group.append(element("line", x1=x(value), x2=x(value), y1=y.start, y2=y.end))
-        group.append(words(x_name.text(value), x(value), y.start + 17, anchor="middle"))
+    for value in x.ticks(most):
+        group.append(element("line", x1=x(value), x2=x(value), y1=top, y2=bottom))
+        group.append(words(name.text(value), x(value), bottom + 17, anchor="middle"))
+    group.append(words(name.label, (x.start + x.end) / 2, bottom + 38, anchor="middle"))
+    return group
+
+
+def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity) -> Element:
+    group = horizontal(x, x_name, y.end, y.start)
     for value in y.ticks():
         group.append(element("line", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
         group.append(words(y_name.text(value), x.start - 7, y(value) + 4, anchor="end"))
-    group.append(words(x_name.label, (x.start + x.end) / 2, y.start + 38, anchor="middle"))
     group.append(words(y_name.label, x.start - 50, y.end - 12))
     return group
 
@@ -167,12 +173,7 @@ def shares(chart: Shares) -> Element:
     bottom = top + BAR * len(chart.bars)
     x = Scale(0.0, longest * name.factor * 1.02, left, WIDTH - 20.0)
     drawing = canvas(chart.name, f"{chart.title}, stacked", WIDTH, bottom + 46, key)
-    grid = element("g", class_="axis", aria_hidden="true")
-    for value in x.ticks():
-        grid.append(element("line", x1=x(value), x2=x(value), y1=top, y2=bottom))
-        grid.append(words(f"{value:.6g}", x(value), bottom + 17, anchor="middle"))
-    grid.append(words(name.label, (x.start + x.end) / 2, bottom + 38, anchor="middle"))
-    drawing.append(grid)
+    drawing.append(horizontal(x, name, top, bottom))
     for i, (number, label, seconds) in enumerate(chart.bars):
         y, begun = top + BAR * i, 0.0
         row = linked(

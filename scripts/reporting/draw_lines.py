@@ -1,6 +1,6 @@
 """Lines and bars as SVG; see draw.py."""
 
-from .draw import BAR, GROUPS, HEIGHT, MOST_LABEL, WIDTH, along, axes, canvas, legend, linked, words
+from .draw import BAR, GROUPS, HEIGHT, MOST_LABEL, WIDTH, along, axes, canvas, horizontal, legend, linked, words
 from .lines import Bars, Lines
 from .markup import Element, Quantity, Scale, element, shortened, shown, text_width
 
@@ -71,12 +71,7 @@ def bars(chart: Bars) -> Element:
     bottom = top + sum(thick * len(values) + 6 for _, _, values in chart.bars)
     x = Scale(0.0, largest * name.factor * 1.15, left, WIDTH - 20.0)
     drawing = canvas(chart.name, f"{chart.title}: {chart.value_name}", WIDTH, bottom + 46, key)
-    grid = element("g", class_="axis", aria_hidden="true")
-    for value in x.ticks():
-        grid.append(element("line", x1=x(value), x2=x(value), y1=top, y2=bottom))
-        grid.append(words(name.text(value), x(value), bottom + 17, anchor="middle"))
-    grid.append(words(name.label, (x.start + x.end) / 2, bottom + 38, anchor="middle"))
-    drawing.append(grid)
+    drawing.append(horizontal(x, name, top, bottom))
     y, numbers = top, element("g", class_="small over", aria_hidden="true")
     for number, label, values in chart.bars:
         tip = f"{label}: " + ", ".join(f"{way} {shown(value, chart.value_name)}".strip() for way, value in values.items())

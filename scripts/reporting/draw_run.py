@@ -2,7 +2,7 @@
 
 import re
 
-from .draw import HEIGHT, WIDTH, along, axes, canvas, legend, linked, words
+from .draw import HEIGHT, WIDTH, along, axes, canvas, horizontal, legend, linked, words
 from .kernel_charts import Roofline
 from .markup import Element, Quantity, Scale, element, shown, text_width
 from .path_charts import Causes
@@ -35,12 +35,7 @@ def pipeline(chart: Pipeline) -> Element:
         bottom + 46,
         key,
     )
-    grid = element("g", class_="axis", aria_hidden="true")
-    for value in x.ticks(9):
-        grid.append(element("line", x1=x(value), x2=x(value), y1=top, y2=bottom))
-        grid.append(words(f"{value:.5g}", x(value), bottom + 17, anchor="middle"))
-    grid.append(words(name.label, (x.start + x.end) / 2, bottom + 38, anchor="middle"))
-    drawing.append(grid)
+    drawing.append(horizontal(x, name, top, bottom, 9))
     rows = {lane: i for i, lane in enumerate(chart.lanes)}
     for lane, i in rows.items():
         drawing.append(words(lane, left - 8, top + LANE * i + 15, anchor="end"))
