@@ -2,7 +2,7 @@
 """Draws a part of a run's timeline as a picture for a page or a paper, with one track below the other as in ui.perfetto.dev.
 
   build/bin/plx_box SCENARIO --out out/plx --timeline
-  scripts/draw_timeline.py out/plx timeline.png --window 57.2ms,58.8ms \\
+  scripts/draw_timeline.py out/plx timeline.svg --window 57.2ms,58.8ms \\
       --track '*gpu0 rank *: stream *' --track '*: PLX_Uplink_P[0] tx' --track '*: PLX_Uplink_P[0] tx use %'
 
 A track is PROCESS: TRACK, or PROCESS: COUNTER, as in docs/waveforms.md; --list prints the tracks of the run. In a glob, * matches
@@ -17,23 +17,23 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import timeline_file
 from command_line import Parser, one_line
 
 try:
     from comparing.tables import UNITS as TIME_UNITS
-    from reporting import figure_style as style
+    from reporting import figures
+    from reporting.draw import canvas, horizontal, words
+    from reporting.markup import Element, Quantity, Scale, element, text_width
 except ImportError as missing:
-    sys.exit(f"draw_timeline.py: error: {missing}; it needs the Debian packages python3-matplotlib and python3-yaml")
+    sys.exit(f"draw_timeline.py: error: {missing}; it needs the Debian package python3-yaml")
 
 MOST_TRACKS = 60
 LOOKS = {"kernel": "compute", "collective": "tp", "tp": "tp", "pp": "pp", "kv": "kv"}  # by category, as in reports
 UNITS = {"": 1.0, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}  # in us, the file's unit
-WIDTH, ROW, LEFT, RIGHT = 12.0, 0.24, 2.9, 0.5  # inches: the figure, a track, the names, the counters' largest values
-LETTER = 0.062
-DPI = 110
+WIDTH, ROW, VALUES = 1100.0, 24.0, 50.0  # the picture, a track, the counters' largest values
+SMALL = 10  # letters of a slice
 
 Arrows = list[list[tuple[float, str]]]  # the instants and tracks that each one leads through
 
@@ -64,13 +64,15 @@ def instants(text: str) -> tuple[float, float]:
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("run", type=pathlib.Path, metavar="DIR", help="the --out directory of a run with --timeline")
-    parser.add_argument("picture", type=pathlib.Path, nargs="?", metavar="FILE.png", help="the picture, .png or .svg")
+    parser.add_argument("picture", type=pathlib.Path, nargs="?", metavar="FILE.svg", help="the picture")
     parser.add_argument("--window", type=instants, metavar="T0,T1", help="part of the run, for example 10us,2ms (default: the whole run)")
     parser.add_argument("--track", action="append", metavar="GLOB", help="draw matching tracks, in the order of these options; repeatable (default: all)")
     parser.add_argument("--list", action="store_true", help="print the names of all tracks")
     options = parser.parse_args(arguments)
     if not options.picture and not options.list:
-        parser.error("give FILE.png, or --list")
+        parser.error("give FILE.svg, or --list")
+    if options.picture and options.picture.suffix != ".svg":
+        parser.error(f"{options.picture}: a picture is an .svg file; rsvg-convert makes a .png or .pdf of it")
     return options
 
 
@@ -149,60 +151,55 @@ def with_prefix(value: float) -> str:
     return f"{value:.3g}"
 
 
-def draw_slices(axis: Any, row: int, track: Track, begin: float, end: float) -> None:
-    letter = (end - begin) * LETTER / (WIDTH - LEFT - RIGHT)
+def drawn_slices(x: Scale, top: float, track: Track) -> Iterator[Element]:
     for start, stop, name, look in track.slices:
-        if start > end or stop < begin or start < stop == begin:
+        if start > x.high or stop < x.low or start < stop == x.low:
             continue
-        left, right = max(start, begin), min(stop, end)
-        edge = style.COLORS[look] if left == right else "white"  # a slice without length is a line
-        axis.broken_barh([(left, right - left)], (row - 0.4, 0.8), facecolor=style.COLORS[look], edgecolor=edge, linewidth=0.4)
-        if len(name) * letter < right - left:
-            axis.text((left + right) / 2, row, name, ha="center", va="center_baseline", color="white", fontsize=7)
+        left, right = x(max(start, x.low)), x(min(stop, x.high))
+        yield element("rect", x=left, y=top + 3, width=max(right - left - 0.5, 0.7), height=ROW - 6, class_=f"p-{look}")
+        if text_width(name, SMALL) + 4 < right - left:
+            yield words(name, (left + right) / 2, top + 15.5, "small inside", "middle")
 
 
-def draw_counter(axis: Any, row: int, track: Track, begin: float, end: float) -> None:
+def drawn_counter(x: Scale, top: float, track: Track) -> Iterator[Element]:
     """In the row's height, with the largest value behind it."""
-    points = list(within(track.samples, begin, end))
-    most = max(value for _, value in points)
-    heights = [row + 0.4 - 0.8 * value / (most or 1) for _, value in points]
-    axis.fill_between([time for time, _ in points], heights, row + 0.4, step="post", color=style.COLORS["bubble"], linewidth=0)
-    axis.annotate(with_prefix(most), (end, row), (4, 0), textcoords="offset points", va="center", fontsize=7, annotation_clip=False)
+    points = list(within(track.samples, x.low, x.high))
+    most, base = max(value for _, value in points), top + ROW - 2
+    steps = "".join(f"H{x(time):.1f}V{base - (ROW - 4) * value / (most or 1):.1f}" for time, value in points)
+    yield element("path", d=f"M{x.start:.1f},{base:.1f}{steps}V{base:.1f}Z", class_="p-bubble")
+    yield words(with_prefix(most), x.end + 5, top + 15.5, "small")
 
 
-def draw_arrows(axis: Any, names: Sequence[str], tracks: dict[str, Track], arrows: Arrows, begin: float, end: float) -> None:
-    look = {"arrowstyle": "->", "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0, "connectionstyle": "arc3,rad=0.1"}
+def drawn_arrows(x: Scale, names: Sequence[str], tracks: dict[str, Track], arrows: Arrows) -> Iterator[Element]:
     for way in arrows:
         for (from_time, from_name), (to_time, to_name) in zip(way, way[1:]):
-            if from_name in names and to_name in names and begin <= from_time and to_time <= end:
-                origin = (end_of(tracks[from_name], from_time), names.index(from_name))
-                axis.annotate("", (to_time, names.index(to_name)), origin, arrowprops=look)
+            if from_name in names and to_name in names and x.low <= from_time and to_time <= x.high:
+                left, right = x(end_of(tracks[from_name], from_time)), x(to_time)
+                above, below = (ROW * (names.index(name) + 0.5) for name in (from_name, to_name))
+                bend = (left + right) / 2 - 0.1 * (below - above)
+                path = f"M{left:.1f},{above:.1f}Q{bend:.1f},{(above + below) / 2:.1f} {right:.1f},{below:.1f}"
+                yield element("path", d=path, class_="arrow", marker_end="url(#head)")
 
 
 def draw(options: argparse.Namespace, tracks: dict[str, Track], arrows: Arrows) -> None:
     names = chosen(tracks, options.track)
     last = max(max([stop for _, stop, _, _ in tracks[name].slices] + [time for time, _ in tracks[name].samples]) for name in names)
-    begin, end = options.window or (0.0, last)
-    height = ROW * len(names) + 0.6
-    figure, axis = style.pyplot.subplots(figsize=(WIDTH, height))
-    figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - 0.1 / height, bottom=0.42 / height)
+    begin, end = options.window or (0.0, last or 1.0)
+    x = Scale(begin, end, max(map(text_width, names)) + 16, WIDTH - VALUES)
+    bottom = ROW * len(names) + 4
+    tip = element("path", d="M0,0L8,4L0,8Z", class_="head")
+    marker = element("marker", tip, id="head", viewBox="0 0 8 8", refX=7, refY=4, markerWidth=8, markerHeight=8, orient="auto", markerUnits="userSpaceOnUse")
+    drawing = canvas("timeline", f"Timeline of {len(names)} tracks", WIDTH, bottom + 42, element("defs", marker))
+    factor, unit = next((factor * 1e-6, unit) for least, factor, unit in TIME_UNITS if end * 1e-6 >= least)
+    scaled = Scale(begin * factor, end * factor, x.start, x.end)
+    drawing.append(horizontal(scaled, Quantity(f"time, {unit}", 1.0), 0.0, bottom, 9))
     for row, name in enumerate(names):
-        draw_slices(axis, row, tracks[name], begin, end)
+        drawing.append(words(name, x.start - 8, ROW * row + 16, anchor="end"))
+        drawing.extend(drawn_slices(x, ROW * row, tracks[name]))
         if tracks[name].samples:
-            draw_counter(axis, row, tracks[name], begin, end)
-    draw_arrows(axis, names, tracks, arrows, begin, end)
-    axis.set_yticks(range(len(names)), names, fontsize=8)
-    axis.set_ylim(len(names) - 0.4, -0.6)
-    axis.set_xlim(begin, end)
-    factor, unit = next((factor, unit) for least, factor, unit in TIME_UNITS if end * 1e-6 >= least)
-    axis.xaxis.set_major_formatter(lambda time, _: f"{time * 1e-6 * factor:.10g}")
-    axis.set_xlabel(f"time, {unit}")
-    style.plain(axis)
-    axis.grid(visible=False, axis="y")
-    axis.spines["left"].set_visible(False)
-    axis.tick_params(axis="y", length=0)
-    figure.savefig(options.picture, dpi=DPI, metadata={"Date": None} if options.picture.suffix == ".svg" else None)
-    style.pyplot.close(figure)
+            drawing.extend(drawn_counter(x, ROW * row, tracks[name]))
+    drawing.extend(drawn_arrows(x, names, tracks, arrows))
+    figures.write(options.picture, f"Timeline, {begin * factor:.10g} to {end * factor:.10g} {unit}", drawing)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from .draw import words
 from .markup import Element, element
 
 TITLE = 28  # height
-OF_PAGES = re.compile(r"data-|aria-|href$|tabindex$|style$|role$|id$")  # attributes for readers of a page
+OF_PAGES = re.compile(r"data-|aria-|href$|tabindex$|style$|role$")  # attributes for readers of a page
 COLORS = re.compile(r":root \{(.*?)\}", re.DOTALL)  # first light ones, then dark ones
 COLOR = re.compile(r"--([\w-]+): ([^;]+);")
 RULE = re.compile(r"([^{}@]+) \{ ([^{}]*) \}")
