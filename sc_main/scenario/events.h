@@ -1,5 +1,5 @@
-// The events of a scenario: each one is of a link or of a GPU, and says one thing about it. Names are looked up when the
-// machine is built (sc_main/events.h).
+// The events of a scenario. Each event belongs to a link or to a GPU and changes one property. Names are looked up when
+// the machine is built (sc_main/events.h).
 #pragma once
 
 #include <vector>

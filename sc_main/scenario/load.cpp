@@ -24,7 +24,7 @@ transformer::ModelShape required_model(const ModelSection& written, const Source
   return std::move(model.shape);
 }
 
-/// A key that would change nothing is a mistake.
+/// Refuses a key that would have no effect, because it is a mistake.
 void refuse_model(const Source& source, const ComputeSection& compute) {
   const std::string profile = "compute.profile";
   if (!compute.profile.empty())

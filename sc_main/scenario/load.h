@@ -1,8 +1,8 @@
-// Loading a scenario: YAML and --set options in, typed and checked structs out. No SystemC, so that it can be fuzzed.
+// Loads a scenario: YAML and --set options become typed and checked structs. No SystemC, so it can be fuzzed.
 //
-// The way of a scenario: text -> tree of places (table/node.h) -> --set options -> paths (table/resolved.h) -> structs by the
-// parameter tables (parameters.h, kinds/, table/record.h) -> datasheets, model config and trace looked up -> what needs more than one
-// value checked -> railyard::Scenario. Whatever is wrong on the way is one InputError, "file:line:column: error: key: what; what is
+// Steps: text -> tree of places (table/node.h) -> --set options -> paths (table/resolved.h) -> structs by the parameter
+// tables (parameters.h, kinds/, table/record.h) -> datasheets, model config and trace looked up -> checks of several
+// values together -> railyard::Scenario. Every failure is one InputError, "file:line:column: error: key: what; what is
 // accepted".
 #pragma once
 
@@ -16,21 +16,21 @@
 
 namespace railyard {
 
-/// @param path                 of the scenario; paths inside are relative to its folder
-/// @param sets                 "a.b.c=VALUE", applied in order before anything is checked; paths in them are relative to the
+/// @param path                 of the scenario; paths in the scenario are relative to its folder
+/// @param sets                 "a.b.c=VALUE", applied in order before any check; paths in VALUE are relative to the
 ///                             current directory
-/// @param executable_platform  the platform that the scenario must be for, and its default
+/// @param executable_platform  the required platform of the scenario, and its default
 /// @throws InputError
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
                        const std::string& executable_platform);
 
 /// JSON Schema (draft-07) of a scenario.
 nlohmann::json scenario_schema();
-/// Parameters for --help: of a section or key ("machine", "workload.requests", a workload.kind), or all of them.
+/// Parameters for --help: of a section or key ("machine", "workload.requests", a workload.kind), or all parameters.
 /// @param section  "": all
-/// @throws InputError if there is no such section
+/// @throws InputError if the section does not exist
 std::string parameter_help(const std::string& section);
-/// What parameter_help() takes, but for keys.
+/// The values that parameter_help() accepts, except keys.
 std::vector<std::string> parameter_sections();
 /// The reference page, docs/scenario-reference.md.
 std::string parameter_reference_markdown();

@@ -20,7 +20,7 @@ DatasheetName named(const std::string& written, const std::string& fallback, con
   return {written.empty() ? fallback : written, key, place_of(source.root, key)};
 }
 
-/// A slip in --set machine.groups.NAME.gpu must not add a server: a new group beside those of the file has to say `servers`.
+/// A typing error in --set machine.groups.NAME.gpu must not add a server, so a new group must set `servers`.
 void check_added_groups(const Source& source, const std::string& key) {
   std::vector<std::string> in_file;
   const NodePtr groups = value_at(source.root, key);
@@ -65,7 +65,7 @@ std::vector<GroupSection> groups_for(const std::vector<GroupSection>& written, c
   return groups;
 }
 
-/// A PCIe link trains to the older of its two ends.
+/// The rate of a PCIe link is that of its older end.
 double pcie_rate(const PcieProtocol& pcie, std::uint32_t end, std::uint32_t other_end, std::uint32_t lanes) {
   const double rates[] = {pcie.gen3_lane_gb_per_s, pcie.gen4_lane_gb_per_s, pcie.gen5_lane_gb_per_s,
                           pcie.gen6_lane_gb_per_s};
@@ -102,9 +102,9 @@ void derive_rates(MachineSpec& machine) {
   machine.ib_cable.gb_per_s = std::min(machine.nic.gb_per_s, machine.ib_switch.gb_per_s);
 }
 
-/// A GPU's links over the board's NVSwitches: as the board wires them, or where the GPU has fewer (A800, H800), in the same
-/// proportion, rounded down, and what is left to the switches furthest short of it, the first of equals. Which of its links a
-/// cut-down GPU keeps is not published; what is kept here is the GPU's rate.
+/// A GPU's links to each of the board's NVSwitches: the board's wiring, or, for a GPU with fewer links (A800, H800),
+/// the same proportion, rounded down. The rest goes to the switches with the largest shortfall; at equal shortfall, to
+/// the first. The disabled links are not published; only the GPU's total rate matters here.
 std::vector<std::uint32_t> spread_links(std::uint32_t links, const std::vector<std::uint32_t>& wired) {
   const std::uint32_t all = std::accumulate(wired.begin(), wired.end(), 0u);
   if (links >= all) return wired;
@@ -230,7 +230,7 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
   resolve_nics(written, machine, source);
   resolve_network(written.network, machine, source);
 
-  // A what-if on a device changes the links derived from it; a what-if on a link itself comes last.
+  // Apply a what-if on a device first, because it changes derived links; a what-if on a link itself comes last.
   const NodePtr overrides = value_at(source.root, "machine.overrides");
   const auto apply_overrides = [&] {
     if (overrides) read_fields(override_fields(), &machine, *overrides, "machine.overrides", true);

@@ -1,4 +1,4 @@
-// The machine of a scenario: datasheets looked up, rates of links derived from what they join, what-ifs applied.
+// The machine of a scenario: looks up datasheets, derives the rates of links from their two ends, and applies what-ifs.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace railyard::scenario {
 
-/// `roles`: the groups that the workload runs on, in its order, each of one server unless written otherwise; other groups
-/// are refused. Empty: any groups, in the order they are written, or one called node.
+/// `roles`: the groups of GPUs that the workload uses, in its order; each has one server by default, and other groups
+/// are refused. Empty: any groups, in the order of the scenario, or one group called node.
 platforms::MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
                                        const std::vector<std::string>& roles, const Source& source);
 

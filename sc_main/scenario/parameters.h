@@ -1,5 +1,5 @@
-// A scenario as it is written: the structs that the parameter table fills, before names are looked up and sizes worked
-// out. The member initialisers are the defaults.
+// A scenario as written: the structs that the parameter table fills, before names are looked up and sizes computed. The
+// member initialisers are the defaults.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,26 @@ namespace railyard::scenario {
 struct GroupSection {
   std::string name;  ///< its key
   std::uint32_t servers = 1;
-  std::string gpu;  ///< "": the board's
+  std::string gpu;  ///< "": as on the board
 };
 
 struct PlxSection {
-  std::string datasheet;  ///< "": the board's
+  std::string datasheet;  ///< "": as on the board
   platforms::Uplink uplink = platforms::Uplink::dual_root;
   std::optional<std::uint32_t> nics_per_plx;
   bool acs = false;
 };
 
 struct NicSection {
-  std::string datasheet;  ///< "": the board's
+  std::string datasheet;  ///< "": as on the board
   std::optional<std::uint32_t> per_server;
 };
 
 enum class NetworkWord { single_switch, leaf_spine, rail_optimized };
 
 struct NetworkSection {
-  std::optional<NetworkWord> kind;  ///< nullopt: by what fits
-  std::string datasheet;            ///< "": the NIC's
+  std::optional<NetworkWord> kind;  ///< nullopt: the kind that fits
+  std::string datasheet;            ///< "": that of the NIC
   bool rail_optimized = false;
   std::optional<infiniband::Routing> routing;
   std::optional<std::uint32_t> spines;
@@ -54,7 +54,7 @@ struct MachineSection {
 
 struct EventItem {
   double at_us = 0;
-  std::string link, gpu;  ///< "": not of one
+  std::string link, gpu;  ///< "": none
   std::optional<LinkSide> side;
   std::optional<double> rate_ratio, slow_ratio;
   bool fail = false;
@@ -62,7 +62,8 @@ struct EventItem {
 
 struct ScenarioFile {
   Scenario
-      scenario;  ///< what needs no resolving: name ("": the file's path), platform ("": the executable's), seed, fabric
+      scenario;  ///< values that need no resolving: name ("": the file's path), platform ("": the executable's), seed,
+                 ///< fabric
   std::uint32_t schema_version = 1;
   ModelSection model;
   MachineSection machine;

@@ -1,4 +1,4 @@
-// What is generated from the parameter table: --help, JSON Schema and reference page.
+// Text generated from the parameter table: --help, JSON Schema and reference page.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 const char* const kOverrides = "machine.overrides";
 
-/// "a.b[].c" is under "a.b", and "a.b" under itself.
+/// "a.b[].c" is under "a.b"; "a.b" is under itself.
 bool is_under(const std::string& path, const std::string& section) {
   return path.compare(0, section.size(), section) == 0 &&
          (path.size() == section.size() || path[section.size()] == '.' || path[section.size()] == '[');
@@ -62,7 +62,7 @@ of its two ends, and the rate of a cable from NIC and switch. `gpu` applies to e
 
 )";
 
-/// The scenario's keys but for machine.overrides, which has a list of its own.
+/// The scenario's keys except machine.overrides, which has a separate list.
 Fields without_overrides() {
   Fields fields = scenario_table().fields();
   for (Field& section : fields) {

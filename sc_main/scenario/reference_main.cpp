@@ -1,5 +1,5 @@
-// scenario_reference ROOT: writes ROOT/docs/scenario-reference.md and ROOT/scenarios/scenario.schema.json from the parameter
-// table.
+// scenario_reference ROOT: writes ROOT/docs/scenario-reference.md and ROOT/scenarios/scenario.schema.json from the
+// parameter table.
 #include <fstream>
 #include <iostream>
 

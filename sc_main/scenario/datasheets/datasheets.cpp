@@ -38,7 +38,7 @@ Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
                                      (near.empty() ? "" : " (did you mean '" + near + "'?)"));
 }
 
-/// Takes `source:` out, which every datasheet must have, and reads the rest.
+/// Removes `source:`, which every datasheet must have, and reads the rest.
 template <class T>
 std::string read_sheet(const Sheet& sheet, const Record<T>& record, T& into) {
   if (sheet.root->kind != Node::Kind::mapping) {
@@ -54,7 +54,7 @@ std::string read_sheet(const Sheet& sheet, const Record<T>& record, T& into) {
   return text;
 }
 
-/// Puts in what `sheet` leaves out of the fields that it inherits.
+/// Adds inherited fields that `sheet` omits.
 NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& family) {
   if (sheet->kind != Node::Kind::mapping || family.kind != Node::Kind::mapping) return sheet;
   auto whole = std::make_shared<Node>(*sheet);
@@ -81,7 +81,7 @@ NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& f
   return whole;
 }
 
-/// A GPU's datasheet with the constants of its family, which may have a family, too.
+/// A GPU's datasheet with the constants of its family; a family can belong to another family.
 Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t followers = 0) {
   constexpr std::uint32_t kMostFollowers = 8;
   if (followers > kMostFollowers)
@@ -209,7 +209,7 @@ const Fields& override_fields() {
       for (GroupSpec& group : static_cast<MachineSpec*>(record)->groups) gpus.push_back(&group.gpu);
       return gpus;
     });
-    // A link to a GPU exists once a group, because groups may differ in GPU.
+    // A link to a GPU exists once per group, because groups can have different GPUs.
     const auto of_each_group = [](LinkDatasheet MachineSpec::*all, LinkDatasheet GroupSpec::*one) {
       return [all, one](void* record) {
         MachineSpec& machine = *static_cast<MachineSpec*>(record);

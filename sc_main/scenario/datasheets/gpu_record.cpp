@@ -168,7 +168,7 @@ Record<GpuDatasheet> gpu_record() {
       .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
       .inherited();
 
-  // p2pBandwidthLatencyTest of the A100: 2.7 us a copy of 4 B, 5.1 us by SMs, without the way there.
+  // p2pBandwidthLatencyTest on A100: 2.7 us for a copy of 4 B, 5.1 us by SMs, without the path to the peer.
   Record<G::Copy> copy;
   copy.add("engine_us", &G::Copy::engine_us, "fixed cost of a copy by a copy engine")
       .range(0, kMostUs)

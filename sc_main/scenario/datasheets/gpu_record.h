@@ -1,4 +1,4 @@
-// The table of a GPU's datasheet, and the limits that all datasheets' tables share.
+// The table of a GPU's datasheet, and limits shared by the tables of all datasheets.
 #pragma once
 
 #include "gpu/datasheet.h"
@@ -6,7 +6,7 @@
 
 namespace railyard::scenario {
 
-/// Beyond these a figure is a slip of the unit. Rates are in GB/s.
+/// A figure beyond these limits has a wrong unit. Rates are in GB/s.
 constexpr double kMostNs = 1e6, kMostUs = 1e6, kLeastRate = 1e-6, kMostRate = 1e6, kMostBytes = 1e12;
 constexpr double kOldestPcie = 3, kNewestPcie = 6;
 

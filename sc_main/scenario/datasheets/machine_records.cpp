@@ -22,7 +22,7 @@ Record<LinkDatasheet> link_record() {
   return r;
 }
 
-/// A PCIe link, with what the receiver at either end advertises.
+/// A PCIe link, with the credits that the receiver at either end advertises.
 Record<LinkDatasheet> pcie_link_record() {
   Record<LinkDatasheet> r = link_record();
   r.add("posted_headers", &LinkDatasheet::posted_headers,

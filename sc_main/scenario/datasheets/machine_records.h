@@ -1,5 +1,5 @@
-// The tables of keys of machines' datasheets: links, protocols, switches, NICs and boards. A key's name, unit, range and text stand here
-// once; loading (datasheets.cpp), overrides, help and the reference page use them.
+// The tables of keys of machine datasheets: links, protocols, switches, NICs and boards. Each key's name, unit, range
+// and text is defined here once, for loading (datasheets.cpp), overrides, help and the reference page.
 #pragma once
 
 #include "platforms/machine_spec.h"
@@ -7,7 +7,7 @@
 
 namespace railyard::scenario {
 
-constexpr double kMostNics = 256;  // of one server
+constexpr double kMostNics = 256;  // per server
 
 Record<platforms::LinkDatasheet> link_record();
 Record<platforms::LinkDatasheet> pcie_link_record();
@@ -23,7 +23,7 @@ Record<platforms::HostMemoryDatasheet> host_memory_record();
 Record<platforms::NicDatasheet> nic_record();
 Record<platforms::IbSwitchDatasheet> ib_switch_record();
 Record<platforms::BoardDatasheet> board_record();
-/// The physical roles of a machine: what a board file gives, and what machine.overrides may change.
+/// The physical roles of a machine: set by a board file, changeable by machine.overrides.
 void add_link_roles(Record<platforms::MachineSpec>& r);
 
 }  // namespace railyard::scenario

@@ -18,7 +18,7 @@ struct PrefillSection : PrefillSpec {
   PlacementSection placement;
   HostSection written_host;
   MappingSection prefill_mapping, decode_mapping;
-  std::optional<std::uint32_t> steps;  ///< nullopt: the trace's, or the default where there is none
+  std::optional<std::uint32_t> steps;  ///< nullopt: steps of the trace, or the default without a trace
 };
 
 Record<PrefillSection> prefill_record() {

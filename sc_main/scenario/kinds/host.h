@@ -1,4 +1,4 @@
-// workload.host: host software of an engine, of kinds that serve requests.
+// workload.host: host software of a serving engine, for kinds that serve requests.
 #pragma once
 
 #include <optional>

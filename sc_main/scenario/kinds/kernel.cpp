@@ -1,4 +1,4 @@
-// workload.kind: kernel. The product of every entry's lists, entry after entry, the last key of the table varying fastest.
+// workload.kind: kernel. All combinations of each entry's lists; the last key of the table varies fastest.
 #include <algorithm>
 
 #include "sc_main/scenario/kinds/kind.h"
@@ -19,15 +19,15 @@ namespace {
 constexpr double kMostElements = 1 << 30, kMostCopy = 1099511627776;
 constexpr std::uint64_t kMostKernels = 1'000'000, kMostSequences = 16'000'000;
 
-/// Kernels of one operation: every combination of the values that its keys list; an empty list is a key that is not written.
+/// Kernels of one operation: every combination of the values in its keys' lists. An empty list: the key is not written.
 struct KernelItem {
   using Numbers = std::vector<std::uint64_t>;
-  gpu::KernelSpec each;  ///< what all combinations have: keys of one value
+  gpu::KernelSpec each;  ///< values of keys without a list, common to all combinations
   std::vector<gpu::KernelLaunch> launch;
   std::vector<DataType> dtype, result_dtype, kv_dtype;
   Numbers m, n, k, groups, weight_copies;
   Numbers heads, kv_heads, head_dim, value_dim, batch, context_tokens;
-  Numbers contexts_tokens;  ///< no sweep: of each sequence of one batch
+  Numbers contexts_tokens;  ///< not a sweep: one value for each sequence of one batch
   Numbers tokens, width, bytes;
 };
 
@@ -159,7 +159,7 @@ constexpr Ops kAttention = kChunk | kDecode;
 constexpr Ops kRows = kNorm | kActivation | kQuantize | of(KernelOp::dequantize) | of(KernelOp::residual_add) |
                       of(KernelOp::softmax) | of(KernelOp::embedding) | of(KernelOp::sampling);
 
-/// A key, where it is needed and where it may be besides.
+/// A key, the operations that require it, and further operations that accept it.
 struct Key {
   const char* name;
   Ops required, accepted;
@@ -213,7 +213,7 @@ void check_keys(const KernelItem& item, const std::string& path, const Source& s
       refuse_workload(source, path + name, "cannot be combined with contexts_tokens; set only one of them");
 }
 
-/// Every GPU must have tensor cores for what a GEMM multiplies.
+/// Every GPU must have a tensor rate for the data types of a GEMM.
 void check_types(const KernelItem& item, const std::string& path, const platforms::MachineSpec& machine,
                  const Source& source) {
   if (item.each.op != KernelOp::gemm) return;
@@ -231,7 +231,7 @@ void check_types(const KernelItem& item, const std::string& path, const platform
   }
 }
 
-/// Operands and results, all in memory at once.
+/// Operands and results, which are in memory at the same time.
 double operand_bytes(const KernelSpec& k) {
   const auto number = [](std::uint64_t n) { return static_cast<double>(n); };
   const double narrow = bytes_of(k.dtype), wide = std::max(narrow, bytes_of(DataType::bf16));
@@ -266,7 +266,7 @@ void check_kernel(const KernelSpec& k, const std::string& path, const platforms:
   }
 }
 
-/// Takes a combination's values key by key; its number's digits are their places in the lists.
+/// Takes a combination's values key by key; the digits of its number are the indices in the lists.
 class Digits {
  public:
   explicit Digits(std::uint64_t number) : number_(number) {}
@@ -317,7 +317,7 @@ KernelSpec combination(const KernelItem& item, std::uint64_t number) {
   return spec;
 }
 
-/// How many combinations there are, as far as kMostKernels + 1.
+/// The number of combinations, limited to kMostKernels + 1.
 std::uint64_t combinations(const KernelItem& item) {
   std::uint64_t count = 1;
   for (const std::size_t values :

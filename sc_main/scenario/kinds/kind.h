@@ -1,5 +1,5 @@
-// A kind of workload as the loader sees it: the word of workload.kind, its table of keys, and what becomes of them. Each kind is a
-// file of this folder, and an entry in the list of kinds (kinds.cpp).
+// A kind of workload in the loader: the word of workload.kind, its table of keys, and the conversion to a spec. Each
+// kind is a file of this folder, and an entry in the list of kinds (kinds.cpp).
 #pragma once
 
 #include <any>
@@ -15,9 +15,9 @@
 
 namespace railyard::scenario {
 
-/// What a workload runs on.
+/// The environment of a workload.
 struct Setting {
-  const transformer::ModelShape& model;  ///< of kinds that run one; otherwise nameless
+  const transformer::ModelShape& model;  ///< only for kinds that run a model; otherwise without a name
   platforms::MachineSpec& machine;
   const ComputeSection& compute;
   const Source& source;
@@ -25,11 +25,11 @@ struct Setting {
 
 struct Kind {
   const char* name = "";
-  std::vector<std::string> groups;  ///< of the machine, that it runs on; none: any
+  std::vector<std::string> groups;  ///< groups of the machine on which the workload runs; none: any groups
   bool runs_model = false;
   Fields fields;
-  std::function<std::shared_ptr<void>()> section;  ///< a new one, for the fields to fill
-  /// The spec of the section. @throws InputError
+  std::function<std::shared_ptr<void>()> section;  ///< creates a section that the fields fill
+  /// Converts the section to a spec. @throws InputError
   std::function<std::any(const void* section, const Setting& setting)> resolve;
 };
 
@@ -47,10 +47,10 @@ Kind kind_of(const char* name, const Record<Section>& table, Spec (*resolve)(con
 
 const std::vector<Kind>& workload_kinds();
 
-/// `workload:` as it is written.
+/// `workload:` as written.
 struct WorkloadSection {
   const Kind* kind = nullptr;
-  std::shared_ptr<void> section;  ///< the kind's own
+  std::shared_ptr<void> section;  ///< section of the kind
 };
 std::vector<Form<WorkloadSection>> workload_forms();
 

@@ -15,7 +15,7 @@ using workload::layer::Phase;
 namespace {
 
 struct LayerSection : LayerSpec {
-  std::optional<collective::Library> written_library;  ///< nullopt: by phase
+  std::optional<collective::Library> written_library;  ///< nullopt: depends on the phase
 };
 
 Record<LayerSection> layer_record() {

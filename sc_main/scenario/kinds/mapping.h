@@ -1,4 +1,4 @@
-// How a model is split over the GPUs of a group, and which rank is on which GPU.
+// How a model is split over the GPUs of a group, and the GPU of each rank.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct PlacementSection {
 
 constexpr double kMostRanks = 1024, kMostLayers = 4096;
 
-/// How a model is split over a group, by the `mapping` of the section. The decode side repeats prefill's split unless it says otherwise.
+/// The split of a model over a group, from the section's `mapping`. By default, decode repeats prefill's split.
 template <class Section>
 Record<Section> mapping_record(MappingSection Section::*mapping, bool is_decode) {
   const auto member = [mapping](auto of_mapping) { return within(mapping, of_mapping); };
@@ -42,16 +42,16 @@ Record<Section> mapping_record(MappingSection Section::*mapping, bool is_decode)
 }
 
 nlohmann::json placement_schema();
-/// A list alone is prefill's.
+/// A list without a key is prefill's placement.
 void read_placement(PlacementSection& placement, const Node& node, const std::string& path);
 
-/// `otherwise`: what is not written is as there.
+/// `otherwise`: mapping for keys that are not written.
 workload::inference::Mapping resolve_mapping(const MappingSection& written,
                                              const workload::inference::Mapping* otherwise, const std::string& group,
                                              const std::optional<std::vector<std::uint32_t>>& placement,
                                              const transformer::ModelShape& model,
                                              const platforms::MachineSpec& machine, const Source& source);
-/// @throws InputError at `key` if the heads of the model cannot be split over so many ranks
+/// @throws InputError at `key` if the heads of the model cannot be split over `tp` ranks
 void check_heads(std::uint32_t tp, const transformer::ModelShape& model, const std::string& key, const Source& source);
 
 }  // namespace railyard::scenario

@@ -77,7 +77,7 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   if (written.collective_bytes != 0 && (gathers || scatters))
     refuse_workload(source, "collective_bytes",
                     std::string("is given by the matrix product; accepted only with op: gemm_all_reduce"));
-  const double element = bytes_of(spec.dtype), result = std::max(element, 2.0);  // results are of 16 bits at least
+  const double element = bytes_of(spec.dtype), result = std::max(element, 2.0);  // results have at least 16 bits
   if (spec.collective_bytes == 0)
     spec.collective_bytes =
         static_cast<Bytes>(gathers ? static_cast<double>(spec.m) * static_cast<double>(spec.k) * element

@@ -19,7 +19,7 @@ struct PointToPointSection : PointToPointSpec, RanksSection, SizesSection {
   }
   bool p2p = true;
   std::optional<std::uint64_t> copy_bytes;
-  std::optional<std::uint32_t> written_iterations;  ///< nullopt: by test
+  std::optional<std::uint32_t> written_iterations;  ///< nullopt: depends on the test
 };
 
 Record<PointToPointSection> p2p_record() {
@@ -52,9 +52,9 @@ Record<PointToPointSection> p2p_record() {
   return r;
 }
 
-constexpr Bytes kCopyBytes = 40'000'000;  // 10 million integers, as p2pBandwidthLatencyTest copies
+constexpr Bytes kCopyBytes = 40'000'000;  // 10 million integers, as in p2pBandwidthLatencyTest
 constexpr Bytes kLatencyBytes = 4;
-constexpr Bytes kHostCopyBytes = 512u << 20;  // as nvbandwidth copies
+constexpr Bytes kHostCopyBytes = 512u << 20;  // as in nvbandwidth
 constexpr std::uint32_t kWrites = 1000, kPingPongs = 10;
 
 void refuse_keys(const Source& source, const std::vector<const char*>& keys, const std::string& test) {
@@ -98,7 +98,7 @@ PointToPointSpec resolve_writes(const PointToPointSection& written, const platfo
   return spec;
 }
 
-/// As if no GPU could reach a peer's memory.
+/// Makes peer memory unreachable for all GPUs.
 void remove_peer_access(platforms::MachineSpec& machine) {
   for (platforms::GroupSpec& group : machine.groups) {
     group.gpu.pcie.p2p = false;

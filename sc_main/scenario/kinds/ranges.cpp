@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMostStep = 1 << 20;
 
-/// From one value up to another.
+/// A range from one value to another.
 struct RangeSection {
   std::uint64_t min = 0, max = 0;
   std::optional<std::uint64_t> factor, step;

@@ -1,4 +1,4 @@
-// A value, a list of values, or a range of them, as a parameter.
+// A parameter that is a value, a list of values, or a range of values.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace railyard::scenario {
 
-/// `number` has the bounds of each value.
+/// `number` gives the limits of each value.
 std::vector<std::uint64_t> read_numbers(const Field& number, const Node& node, const std::string& path);
 nlohmann::json numbers_schema(double least, double most);
 

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-/// The groups of GPUs that are counted over all groups.
+/// The groups of these GPUs, which are counted over all groups.
 std::set<std::uint32_t> groups_of(const std::vector<std::uint32_t>& gpus, const platforms::MachineSpec& machine) {
   std::set<std::uint32_t> used;
   for (const std::uint32_t gpu : gpus) {

@@ -1,4 +1,4 @@
-// Which GPUs take part in a test, and the sizes that it runs.
+// The GPUs that take part in a test, and the sizes that the test runs.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace railyard::scenario {
 
 struct RanksSection {
-  std::optional<std::uint32_t> rank_count;          ///< the first so many GPUs
-  std::optional<std::vector<std::uint32_t>> ranks;  ///< these GPUs
+  std::optional<std::uint32_t> rank_count;          ///< the first `rank_count` GPUs
+  std::optional<std::vector<std::uint32_t>> ranks;  ///< an explicit list of GPUs
   std::optional<std::uint32_t> ranks_per_server;
 };
 
@@ -52,11 +52,11 @@ void add_sizes(Record<Section>& r) {
       .fallback("from min_bytes, max_bytes and factor");
 }
 
-/// Every GPU, or the first ones of each server; then the first of these, or the ones that are listed.
+/// Candidates are all GPUs, or the first GPUs of each server. The result: the first candidates, or the listed ones.
 std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const platforms::MachineSpec& machine,
                                          const Source& source);
 std::vector<Bytes> resolve_sizes(const SizesSection& written, const Source& source);
-/// A group on which nothing runs is a mistake, most likely in its name. `gpus` are counted over all groups.
+/// Refuses a group without ranks: most likely its name is wrong. `gpus` are counted over all groups.
 void check_groups_used(const std::vector<std::uint32_t>& gpus, const platforms::MachineSpec& machine,
                        const Source& source);
 

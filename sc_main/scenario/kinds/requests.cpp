@@ -77,7 +77,7 @@ std::vector<Request> resolve_requests(const RequestsSection& requests, std::opti
     result = load_trace(requests, path, place_of(source.root, key + ".file"));
   } else {
     if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; accepted: at least one request");
-    if (written_steps && !steps) {  // `trace`
+    if (written_steps && !steps) {  // steps are `trace`
       const auto has_output = [](const RequestItem& item) { return item.output_tokens.has_value(); };
       const auto missing = std::find_if_not(requests.list.begin(), requests.list.end(), has_output);
       if (missing != requests.list.end()) {

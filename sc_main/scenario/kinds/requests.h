@@ -1,4 +1,4 @@
-// workload.requests: the prompts, of kinds that serve requests.
+// workload.requests: the prompts, for kinds that serve requests.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ struct RequestsSection {
 constexpr double kMostTokens = 1 << 24;
 constexpr std::uint32_t kDefaultSteps = 8;
 
-/// A count of equal ones, a list, or a trace.
+/// The forms: a count of equal requests, a list, or a trace.
 std::vector<Record<RequestsSection>> request_forms();
-/// By arrival. `steps`: decode steps of every request, whatever its output_tokens say; nullopt: by these, or by default.
+/// Requests by arrival. `steps`: decode steps of every request, instead of its output_tokens or the default.
 std::vector<workload::inference::Request> resolve_requests(const RequestsSection& requests,
                                                            std::optional<std::uint32_t> steps, const Source& source);
 

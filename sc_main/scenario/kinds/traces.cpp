@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
 struct Row {
-  std::int64_t arrival_ns = 0;  ///< from the trace's own origin
+  std::int64_t arrival_ns = 0;  ///< from the origin of the trace
   std::uint32_t prompt_tokens = 0, output_tokens = 0;
 };
 
@@ -33,7 +33,7 @@ std::uint32_t tokens(const Lines& lines, const std::string& column, const std::s
   return static_cast<std::uint32_t>(value);
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar; years counted from March so that leap days come last.
+/// Days since 1970-01-01 in the Gregorian calendar. Years start in March, so that leap days come last.
 std::int64_t days_from_epoch(std::int64_t year, std::int64_t month, std::int64_t day) {
   year -= month <= 2;
   const std::int64_t era = year / 400;
@@ -43,7 +43,7 @@ std::int64_t days_from_epoch(std::int64_t year, std::int64_t month, std::int64_t
   return era * kDaysPerEra + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - kEpoch;
 }
 
-/// 'YYYY-MM-DD HH:MM:SS[.fffffffff]', with an optional '+00:00', in nanoseconds since 1970.
+/// Parses 'YYYY-MM-DD HH:MM:SS[.fffffffff]', with an optional '+00:00', to nanoseconds since 1970.
 std::optional<std::int64_t> timestamp_ns(std::string text) {
   const std::string utc = "+00:00";
   if (text.size() > utc.size() && text.compare(text.size() - utc.size(), utc.size(), utc) == 0)
@@ -58,7 +58,7 @@ std::optional<std::int64_t> timestamp_ns(std::string text) {
   const auto number = [&](std::size_t at, std::size_t length) { return std::stoll(text.substr(at, length)); };
   const std::int64_t year = number(0, 4), month = number(5, 2), day = number(8, 2), hour = number(11, 2),
                      minute = number(14, 2), second = number(17, 2);
-  constexpr std::int64_t kFirstYear = 1970, kLastYear = 2200;  // nanoseconds since 1970 fit 64 bits
+  constexpr std::int64_t kFirstYear = 1970, kLastYear = 2200;  // nanoseconds since 1970 must fit into 64 bits
   if (year < kFirstYear || year > kLastYear || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 ||
       minute > 59 || second > 60)
     return std::nullopt;

@@ -13,8 +13,8 @@
 
 namespace railyard::scenario {
 
-/// The first `requests.max_count` rows, by arrival, the earliest at time zero, gaps divided by rate_scale.
-/// @param path   of the trace; `where` is blamed when it cannot be read
+/// The first `requests.max_count` rows by arrival, with the earliest at time zero and gaps divided by rate_scale.
+/// @param path   of the trace; errors of reading refer to `where`
 std::vector<workload::inference::Request> load_trace(const RequestsSection& requests, const std::string& path,
                                                      const Origin& where);
 

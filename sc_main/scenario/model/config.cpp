@@ -15,7 +15,7 @@ namespace {
 using transformer::ModelShape;
 
 constexpr std::size_t kLongestConfig = 1u << 20;
-constexpr std::uint32_t kGptWidening = 4;  // of the MLP, where a GPT's config does not give it
+constexpr std::uint32_t kGptWidening = 4;  // factor of the MLP's width if a GPT's config does not give it
 
 const Keys kExperts{"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"};
 const Keys kExpertsPerToken{"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_top_k"};
@@ -50,8 +50,8 @@ const Family& config_family(const ModelConfig& config) {
   config.refuse({"model_type"}, in_quotes(type) + " is not modelled" + suggestion(type, family_names()));
 }
 
-/// Families say whether the MLP is gated, whatever the activation; without a model_type the activation's name does: SiLU and
-/// what is called GLU come with a gate, and so does Gemma's own spelling of the key.
+/// A model_type decides whether the MLP is gated, whatever the activation. Without a model_type, the name of the
+/// activation decides: SiLU and names with GLU have a gate, and so has Gemma's own spelling of the key.
 bool is_gated(const ModelConfig& config, const Family& family) {
   const std::string name = config.text(kActivation);
   const std::vector<std::string> gated{"silu", "swish", "swiglu", "geglu", "reglu"};

@@ -1,4 +1,4 @@
-// A model's shape from a HuggingFace config.json.
+// Reads a model's shape from a HuggingFace config.json.
 #pragma once
 
 #include <string>
@@ -12,20 +12,20 @@ namespace railyard::scenario {
 
 struct ModelSection {
   std::string config;
-  std::string dtype;     ///< "": the config's
-  std::string kv_dtype;  ///< "": as dtype
+  std::string dtype;     ///< "": dtype of the config
+  std::string kv_dtype;  ///< "": same as dtype
 };
 
 Record<ModelSection> model_record();
 
 struct LoadedModel {
   transformer::ModelShape shape;
-  std::vector<std::string> notes;  ///< about keys that are not modelled and change no time: a line each
+  std::vector<std::string> notes;  ///< one line for each key that is not modelled and changes no time
 };
 
-/// Keys mean what the transformers library's class for the config's model_type means by them, absent ones have its defaults.
-/// @param dtype, kv_dtype  names that override the config's torch_dtype; "" to keep it (kv_dtype: to follow dtype)
-/// @throws InputError at the place in the config, or at `where` when the file itself cannot be read
+/// Keys have the meaning of the transformers library's class for the model_type; absent keys have its defaults.
+/// @param dtype, kv_dtype  override the config's torch_dtype; "": as in the config (kv_dtype: same as dtype)
+/// @throws InputError at the position in the config, or at `where` if the file cannot be read
 LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
                        const std::string& kv_dtype);
 

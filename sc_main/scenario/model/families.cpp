@@ -10,14 +10,14 @@ constexpr BiasRule kAlways{"", true};
 constexpr BiasRule kAttentionBias{"attention_bias", false};
 constexpr BiasRule kMlpBias{"mlp_bias", false};
 
-/// RMSNorm, gated MLP, no biases unless keys say so.
+/// RMSNorm, gated MLP; biases only if a key sets them.
 Family llama(std::vector<const char*> types) {
   Family f;
   f.types = std::move(types);
   return f;
 }
 
-/// LayerNorm with biases, an ungated MLP, biases everywhere.
+/// LayerNorm with biases, MLP without gate, biases everywhere.
 Family gpt(std::vector<const char*> types, BiasRule bias = kAlways) {
   Family f;
   f.types = std::move(types);
@@ -91,7 +91,7 @@ std::vector<Family> llama_like() {
   return all;
 }
 
-/// Gemma (GeGLU), Cohere, OLMo, DBRX, StableLM, Nemotron, Phi-3.5-MoE: a gated MLP but for Nemotron's, other norms.
+/// Gemma (GeGLU), Cohere, OLMo, DBRX, StableLM, Nemotron, Phi-3.5-MoE: different norms; gated MLP except in Nemotron.
 std::vector<Family> others() {
   std::vector<Family> all;
   Family f = llama({"gemma"});

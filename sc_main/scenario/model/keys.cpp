@@ -9,7 +9,7 @@ namespace railyard::scenario {
 
 namespace {
 
-/// Tokens, training, precision of norms, routing scores, scale factors: what changes neither work nor bytes.
+/// Tokens, training, precision of norms, routing scores, scale factors: keys that change neither work nor bytes.
 const std::set<std::string>& meaningless_keys() {
   static const std::set<std::string> kKeys{"_attn_implementation",
                                            "_attn_implementation_autoset",
@@ -168,7 +168,7 @@ const std::set<std::string>& meaningless_keys() {
   return kKeys;
 }
 
-/// Named on stderr: they change what a model computes, and a kernel's time by little or nothing.
+/// Reported on stderr: keys that change a model's computation, but a kernel's time little or not at all.
 const std::set<std::string>& named_keys() {
   static const std::set<std::string> kKeys{"attn_logit_softcapping",
                                            "clip_qkv",
@@ -208,7 +208,7 @@ bool is_dropout(const std::string& key) {
   return key.find("drop") != std::string::npos;  // resid_pdrop, attention_dropout, hidden_dropout_prob, layerdrop
 }
 
-/// Parts of a multimodal model beside the decoder.
+/// Parts of a multimodal model other than the decoder.
 bool is_tower(const std::string& key) { return key == "vision_config" || key == "audio_config" || key == "visual"; }
 
 }  // namespace

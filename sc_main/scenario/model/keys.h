@@ -1,5 +1,5 @@
-// A HuggingFace config.json as a mapping of keys that are spelled in several ways, and what becomes of those that nothing
-// reads: known ones without meaning for times are passed over, others are named or refused.
+// A HuggingFace config.json as a mapping of keys with several spellings. Keys that no code reads are judged: known keys
+// without effect on times are ignored, all other keys are reported or refused.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace railyard::scenario {
 
-using Keys = std::vector<const char*>;  ///< spellings of one thing, the commonest first
+using Keys = std::vector<const char*>;  ///< spellings of one key, the most frequent first
 
 class ModelConfig {
  public:
-  /// The mapping that holds the decoder's shape comes first: multimodal configs nest it, MPT and DBRX nest parts of it.
+  /// The mapping with the decoder's shape comes first: multimodal configs nest it; MPT and DBRX nest parts of it.
   explicit ModelConfig(NodePtr root);
 
-  /// Sizes that the family's configs may leave out.
+  /// Sets sizes that the family's configs can omit.
   void set_defaults(const Family& family) { defaults_ = family.defaults; }
 
-  /// The first of the spellings that has a value, or nullptr.
+  /// The first spelling with a value, or nullptr.
   const Entry* any_of(const Keys& keys) const;
   bool has(const Keys& keys) const { return any_of(keys) != nullptr; }
   bool mentions(const char* key) const;  ///< with a value or null
-  /// The value written, or the family's.
+  /// The value in the config, or the family's default.
   std::optional<std::uint32_t> size(const Keys& keys, double least = 1, double most = 1 << 24) const;
   std::uint32_t required_size(const Keys& keys, double most = 1 << 24) const;
   bool flag(const Keys& keys, bool otherwise) const;
@@ -39,8 +39,8 @@ class ModelConfig {
   Origin place(const Keys& keys) const;
   [[noreturn]] void refuse(const Keys& keys, const std::string& why) const;
 
-  /// To call when everything is read. @return lines for people about keys that nothing read
-  /// @throws InputError if one of them asks for something that is not modelled
+  /// Call after all reads. @return lines for users about keys that no code has read
+  /// @throws InputError if such a key needs a feature that is not modelled
   std::vector<std::string> judge_rest(const std::string& file) const;
 
  private:

@@ -15,7 +15,7 @@ using transformer::ModelShape;
 
 constexpr std::size_t kMostKinds = 64;
 
-/// `layer_types`, the newest way to say it; empty where it is not there.
+/// `layer_types`, the newest key for windows; empty if it is missing.
 std::vector<bool> listed_windows(const ModelConfig& config, std::uint32_t layers) {
   const Entry* entry = config.any_of({"layer_types"});
   if (!entry) return {};
@@ -35,7 +35,7 @@ std::vector<bool> listed_windows(const ModelConfig& config, std::uint32_t layers
   return windows;
 }
 
-/// Which layers have the window, by the family's rule.
+/// The layers with a window, by the family's rule.
 std::vector<bool> ruled_windows(const ModelConfig& config, const Family& family, std::uint32_t layers) {
   std::vector<bool> windows(layers, false);
   const std::uint32_t first = config.size({"max_window_layers"}, 0).value_or(layers);

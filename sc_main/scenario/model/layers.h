@@ -1,5 +1,5 @@
-// What a model's config says of single layers: which have a sliding window, which of a mixture of experts are dense, and how the
-// weights of each are stored.
+// Reads properties of single layers from a model's config: the layers with a sliding window, the dense layers of a
+// mixture of experts, and the weight format of each layer.
 #pragma once
 
 #include "sc_main/scenario/model/keys.h"
@@ -9,7 +9,7 @@ namespace railyard::scenario {
 
 constexpr std::uint32_t kMostLayers = 4096;
 
-/// Fills the kinds of layers, the head's format and, where the config has its own, the KV cache's type. @pre the shape's other fields are read
+/// Sets kinds of layers, the head's format and the config's KV cache type. @pre the shape's other fields are set
 void read_layers(transformer::ModelShape& shape, const ModelConfig& config, const Family& family);
 
 }  // namespace railyard::scenario

@@ -31,7 +31,7 @@ bool matches(const std::string& glob, const std::string& text) {
   return glob.find_first_not_of(kAnyText, g) == std::string::npos;
 }
 
-/// A regular expression that must match from the beginning, as a glob.
+/// A regular expression that matches from the beginning, converted to a glob.
 std::string glob_of_expression(const std::string& expression, const Node& node, const std::string& path) {
   std::string glob;
   for (std::size_t i = 0; i < expression.size(); ++i) {
@@ -55,7 +55,7 @@ std::string glob_of_expression(const std::string& expression, const Node& node, 
   return glob + kAnyText;
 }
 
-/// "model.layers.17.x" and longer: 17; otherwise none.
+/// For "model.layers.17.x" and longer: 17; otherwise none.
 bool layer_of(const std::string& glob, std::uint32_t& layer) {
   constexpr std::size_t kMostDigits = 6;
   if (glob.rfind(kLayers, 0) != 0) return false;
@@ -82,7 +82,7 @@ void ModulePatterns::add(const Node& list, const std::string& path) {
         if (pattern.rfind(prefix, 0) == 0)
           pattern = (*prefix == 'm' ? "model." : "") + pattern.substr(std::string(prefix).size());
       globs = {pattern, pattern + ".*"};
-      // A module's own name, wherever it is.
+      // The name of a module, at any position.
       if (pattern.rfind(kLayers, 0) != 0) globs.insert(globs.end(), {"*." + pattern, "*." + pattern + ".*"});
     }
     std::uint32_t layer = 0;

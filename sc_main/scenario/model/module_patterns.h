@@ -1,5 +1,5 @@
-// Lists of modules in quantisation configs ("lm_head", "model.layers.0.self_attn", "re:.*router$"), matched against the names of
-// a decoder's linear layers.
+// Lists of modules in quantisation configs ("lm_head", "model.layers.0.self_attn", "re:.*router$"), matched with the
+// names of a decoder's linear layers.
 #pragma once
 
 #include <map>
@@ -12,17 +12,17 @@ namespace railyard::scenario {
 
 class ModulePatterns {
  public:
-  /// A list of texts; others may be added. @throws InputError for a regular expression beyond `.`, `.*`, `\.` and `$`
+  /// Adds a list of texts. @throws InputError for a regular expression with more than `.`, `.*`, `\.` and `$`
   void add(const Node& list, const std::string& path);
   bool empty() const { return general_.empty() && by_layer_.empty(); }
-  /// @param layer  that the module belongs to
+  /// @param layer  layer of the module
   bool match(const std::string& module, std::uint32_t layer) const;
   bool match(const std::string& module) const { return any_of(general_, module); }
 
  private:
   static bool any_of(const std::vector<std::string>& globs, const std::string& module);
   std::vector<std::string> general_;
-  std::map<std::uint32_t, std::vector<std::string>> by_layer_;  ///< those that begin with a layer's name
+  std::map<std::uint32_t, std::vector<std::string>> by_layer_;  ///< patterns that begin with a layer's name
 };
 
 }  // namespace railyard::scenario

@@ -22,7 +22,7 @@ constexpr std::size_t kLongestMeta = 1u << 20, kLongestName = 100;
 constexpr double kMostTokens = 1 << 24, kLongestUs = 1e9;
 const std::string kKey = "compute.profile";
 
-/// One table of the bundle, cell by cell.
+/// Reads one table of the bundle, cell by cell.
 class Table {
  public:
   Table(const fs::path& file, const std::vector<std::string>& names, const Origin& where)
@@ -41,13 +41,13 @@ class Table {
     return value;
   }
   double tokens(std::size_t column) const { return number(column, 0, kMostTokens); }
-  /// The last column, in seconds.
+  /// The last column, converted to seconds.
   double seconds() const {
     const double us = number(names_.size() - 1, 0, kLongestUs);
     if (us == 0) throw lines_.error("time_us: '" + cells_.back() + "' is not a time; accepted: above 0");
     return us * 1e-6;
   }
-  /// @pre added is what a curve said of a new point
+  /// @pre added is the result of adding a point to a curve
   void check_new(bool added) const {
     if (!added) throw lines_.error("a second row for the same point; accepted: one row per point");
   }
@@ -104,7 +104,7 @@ void check_layers(const LayerProfile& profile, const ModelShape& model, const fs
   }
 }
 
-/// A bundle of another model is a mistake. Only tp 1 profiles whole layers under the model's own numbers.
+/// Refuses a bundle of another model. Only tp 1 profiles whole layers with the model's original sizes.
 void read_meta(LayerProfile& profile, const fs::path& file, const ModelShape& model, std::uint32_t tp) {
   std::error_code error;
   if (!fs::exists(file, error) && !error) return;

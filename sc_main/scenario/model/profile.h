@@ -1,10 +1,10 @@
-// compute.profile: measured kernel times of a model's layers, read from a LLMServingSim profile bundle.
+// compute.profile: measured kernel times of a model's layers, read from an LLMServingSim profile bundle.
 //
 // A bundle is a folder with meta.yaml (optional here) and tp<N>/ for each degree of tensor parallelism, with
 //   dense.csv         layer,tokens,time_us
 //   per_sequence.csv  layer,sequences,time_us
-//   attention.csv     prefill_chunk,kv_prefill,n_decode,kv_decode,time_us; rows that mix prefill and decode are passed over
-//   moe.csv           tokens,activated_experts,time_us; of a mixture of experts
+//   attention.csv     prefill_chunk,kv_prefill,n_decode,kv_decode,time_us; rows that mix both are skipped
+//   moe.csv           tokens,activated_experts,time_us; only for a mixture of experts
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct ComputeSection {
 
 Record<ComputeSection> compute_record();
 
-/// Null where the scenario names none. @throws InputError: no such bundle, one of another model or without this tp, a bad table
+/// Null if the scenario has no profile. @throws InputError: no such bundle, another model, a missing tp, a bad table
 std::shared_ptr<const transformer::LayerProfile> load_profile(const ComputeSection& written,
                                                               const transformer::ModelShape& model, std::uint32_t tp,
                                                               const Source& source);

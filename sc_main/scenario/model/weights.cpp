@@ -19,7 +19,7 @@ constexpr double kScaleBits = 16, kBlockScaleBits = 32, kMostGroup = 1 << 20, kB
 constexpr std::uint32_t kNvfp4Group = 16;
 constexpr double kMxfp4Bits = 4 + 8.0 / 32;  // OCP Microscaling Formats 1.0
 
-/// A mapping of the config; its errors carry the path.
+/// A mapping of the config; its errors contain the path.
 struct Section {
   const Node& node;
   std::string path;
@@ -40,7 +40,7 @@ struct Section {
     const Node* value = find(key);
     return value ? read_boolean({}, *value, path + "." + key) : otherwise;
   }
-  /// -1 (whole columns) and absent: 0
+  /// -1 (whole columns) and a missing key: 0
   std::uint32_t group(const std::string& key) const {
     const Node* value = find(key);
     if (!value || value->text == "-1") return 0;
@@ -65,7 +65,7 @@ struct Section {
   }
 };
 
-/// Whole numbers in groups (0: none), each with a scale, and a zero point unless symmetric.
+/// Integers in groups (0: no groups), each group with a scale and, unless symmetric, a zero point.
 WeightFormat integers(std::uint32_t bits, std::uint32_t group, bool symmetric) {
   WeightFormat f;
   f.name = "int" + std::to_string(bits) + (group > 0 ? " in groups of " + std::to_string(group) : "");
@@ -115,7 +115,7 @@ WeightFormat modelopt(const Section& config) {
   config.refuse("quant_algo", in_quotes(name) + " is not modelled; accepted: FP8, NVFP4");
 }
 
-/// A group of compressed-tensors: `weights`, and `input_activations` where they are narrow as well.
+/// A group of compressed-tensors: `weights`, and `input_activations` if they are narrow, too.
 WeightFormat compressed(const Section& group) {
   const Section weights = group.section("weights");
   const std::uint32_t bits = weights.bits("num_bits"), size = weights.group("group_size");
@@ -137,21 +137,22 @@ WeightFormat compressed(const Section& group) {
   f.dequantised = false;
   if (!is_float) f.dtype = DataType::int8;
   const Node* dynamic = activations.find("dynamic");
-  f.dynamic = dynamic && dynamic->text != "false" && dynamic->text != "local";  // local: by block, beside a static one
+  f.dynamic = dynamic && dynamic->text != "false" && dynamic->text != "local";  // local: by block, in addition to a
+                                                                                // static scale
   return f;
 }
 
-/// What a config says of one decoder's modules.
+/// A rule of a config for modules of the decoder.
 struct Rule {
   WeightFormat format;
-  ModulePatterns targets;  ///< of these modules
-  bool all_linear = true;  ///< or of all linear layers
+  ModulePatterns targets;  ///< the modules of this rule
+  bool all_linear = true;  ///< the rule applies to all linear layers
 };
 
 struct Rules {
-  std::vector<Rule> rules;  ///< the first that is about a module holds
+  std::vector<Rule> rules;  ///< the first rule that matches a module applies
   ModulePatterns ignored;
-  bool head = false;  ///< linear layers include the output head
+  bool head = false;  ///< the output head counts as a linear layer
   bool experts_only = false;
 };
 
@@ -208,7 +209,7 @@ Rules read_rules(const Section& config, const std::string& method, const ModelSh
   return rules;
 }
 
-/// A matrix and its names, alone and joined with others.
+/// The names of a matrix, alone and joined with others.
 using Names = std::vector<std::string>;
 const std::vector<Names> kAttention{{"self_attn.q_proj", "self_attn.qkv_proj"},
                                     {"self_attn.k_proj", "self_attn.qkv_proj"},
@@ -231,7 +232,7 @@ class Formats {
  public:
   Formats(const Rules& rules, const Section& config, DataType dtype) : rules_(rules), config_(config), dtype_(dtype) {}
 
-  /// The format that all the matrices of a part have.
+  /// The common format of all matrices of a part.
   Format of(const std::vector<Names>& part, const char* what, std::uint32_t layer) const {
     const Format first = of(part.front(), layer);
     for (const Names& matrix : part)

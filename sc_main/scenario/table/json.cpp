@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kDeepestNesting = 64;
 
-/// Walks the text and counts what the parser has taken, because the parser's callbacks do not say where they are.
+/// Walks the text and counts the characters read by the parser, because the parser's callbacks give no position.
 struct CountingIterator {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -85,7 +85,7 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  /// Line and column of a byte; asked for in the order of the text.
+  /// Line and column of a byte. Calls must be in the order of the text.
   Origin origin_at(std::size_t offset) {
     for (; cursor_ < offset && cursor_ < text_.size(); ++cursor_) {
       line_ += text_[cursor_] == '\n';
@@ -94,8 +94,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     return {file_, line_, column_};
   }
 
-  /// The token that was just taken starts behind the last quote, or behind the last character that no number or word
-  /// has.
+  /// The token just read starts after the last quote, or after the last character that cannot be part of a number or
+  /// word.
   Origin token_origin(bool is_string) {
     auto end = static_cast<std::size_t>(reached_ - text_.data());
     if (is_string) {
@@ -106,7 +106,7 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
       return origin_at(quote);
     }
     const char* const token = "+-.0123456789abcdefghijklmnopqrstuvwxyzE";
-    std::size_t last = end;  // the parser looks one character ahead of a number
+    std::size_t last = end;  // the parser reads one character beyond a number
     while (last > 0 && !std::strchr(token, text_[last - 1])) --last;
     while (last > 0 && std::strchr(token, text_[last - 1])) --last;
     return origin_at(last);

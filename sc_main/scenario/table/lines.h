@@ -1,4 +1,4 @@
-// Files of lines, such as CSV tables: read one by one, each known by its number.
+// Files of lines, such as CSV tables, read line by line with line numbers.
 #pragma once
 
 #include <fstream>
@@ -11,13 +11,13 @@ namespace railyard::scenario {
 
 class Lines {
  public:
-  /// @param key  of the scenario, which names the file at `where`
-  /// @throws InputError if it cannot be read
+  /// @param key  key in the scenario that names the file; `where` is its position
+  /// @throws InputError if the file cannot be read
   Lines(const std::string& path, const std::string& key, const Origin& where);
 
-  /// The next line that is not blank, without its end; false at the end of the file.
+  /// The next line that is not blank, without its line end; false at the end of the file.
   bool next(std::string& line);
-  /// Of the line that was read last.
+  /// An error at the latest line.
   InputError error(const std::string& message) const;
 
  private:
@@ -29,10 +29,10 @@ class Lines {
   int number_ = 0;
 };
 
-/// Named columns of a CSV table without quotes; others are passed over.
+/// Named columns of a CSV table without quotes. Other columns are ignored.
 class CsvColumns {
  public:
-  /// Reads the header. @throws InputError: no header ("the `what` is empty"), a column missing
+  /// Reads the header. @throws InputError: no header ("the `what` is empty"), or a missing column
   CsvColumns(Lines& lines, const std::vector<std::string>& names, const std::string& what);
   /// The cells of the next row, in the order of the names; false at the end.
   /// @throws InputError: more or fewer cells than the header

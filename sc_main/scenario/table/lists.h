@@ -1,4 +1,4 @@
-// Lists of values as parameters, for custom fields.
+// Parameters that are lists of values, for custom fields.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ inline nlohmann::json list_schema(const nlohmann::json& item) {
   return {{"type", "array"}, {"minItems", 1}, {"maxItems", kMostListed}, {"items", item}};
 }
 
-/// @throws InputError: not a list, an empty one, or one that is too long; what `read` throws
+/// @throws InputError for a value that is not a list, for an empty or too long list, and any error of `read`
 template <class Value, class Read>
 std::vector<Value> read_list(const Node& node, const std::string& path, const Read& read) {
   if (node.kind != Node::Kind::sequence)

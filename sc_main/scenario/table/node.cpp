@@ -21,7 +21,7 @@ std::vector<std::string> split_path(const std::string& path) {
   return parts;
 }
 
-/// A list index: digits only, few enough not to overflow.
+/// A list index: only digits, few enough not to overflow.
 std::optional<std::size_t> index_of(const std::string& part) {
   constexpr std::size_t kMostDigits = 9;
   if (part.empty() || part.size() > kMostDigits || part.find_first_not_of("0123456789") != std::string::npos) {

@@ -1,8 +1,8 @@
-// A YAML or JSON document as a tree in which every value and key knows its place in the file.
+// A YAML or JSON document as a tree. Every value and key has its position in the file.
 //
-// The tree is built from yaml-cpp's events rather than its own nodes, because duplicate keys, anchors and nesting must
-// be judged while reading: a few lines of nested aliases can stand for billions of values. An alias shares its target
-// here, and what it stands for is counted without being expanded.
+// The tree is built from yaml-cpp's events, not from its nodes, because duplicate keys, anchors and nesting must be
+// checked during reading: a few lines of nested aliases can represent billions of values. In this tree an alias shares
+// its target, and its values are counted without expansion.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace railyard::scenario {
 
-/// Whether the place is an option of the command line, not a file.
+/// True if the position is an option of the command line, not a file.
 inline bool is_option(const Origin& origin) { return origin.line == 0; }
 
 struct Node;
@@ -21,7 +21,7 @@ using NodePtr = std::shared_ptr<const Node>;
 
 struct Entry {
   std::string key;
-  Origin origin;  ///< of the key
+  Origin origin;  ///< position of the key
   NodePtr value;
 };
 
@@ -31,10 +31,10 @@ struct Node {
   Kind kind = Kind::null;
   Origin origin;
   std::string text;            ///< scalar
-  bool is_quoted = false;      ///< a quoted scalar is text, whatever it looks like
+  bool is_quoted = false;      ///< a quoted scalar is always text
   std::vector<NodePtr> items;  ///< sequence
-  std::vector<Entry> entries;  ///< mapping, in the order of the file, no key twice
-  std::size_t size = 1;        ///< values in this subtree, aliases counted as often as they are used
+  std::vector<Entry> entries;  ///< of a mapping, in the order of the file; no key occurs twice
+  std::size_t size = 1;        ///< number of values in this subtree; an alias counts at each use
   std::size_t height = 1;
 
   /// The entry of a mapping, or nullptr.
@@ -43,27 +43,27 @@ struct Node {
   std::string described() const;
 };
 
-/// The scenario as it is written, with --set applied and paths relative to the current directory; for errors, too.
+/// The scenario as written, with --set applied and paths relative to the current directory; also used for errors.
 struct Source {
   NodePtr root;
 };
 
-/// Reads one YAML document. @throws InputError at the first thing that is not one plain, bounded YAML document
+/// Reads one YAML document. @throws InputError at the first part that is not a single, plain, bounded YAML document
 NodePtr parse_yaml(const std::string& text, const std::string& file);
-/// Reads a value given on the command line: every place in it is `origin`.
+/// Reads a value from the command line; all its positions are `origin`.
 NodePtr parse_yaml_value(const std::string& text, const Origin& origin);
-/// Reads one JSON document. @throws InputError with the place of the first fault
+/// Reads one JSON document. @throws InputError with the position of the first error
 NodePtr parse_json(const std::string& text, const std::string& file);
 
-/// The whole file. @throws InputError at `origin` when it cannot be read or is longer than `longest_bytes`
+/// The whole file. @throws InputError at `origin` if it cannot be read or is longer than `longest_bytes`
 std::string read_file(const std::string& path, const Origin& origin, const std::string& key, std::size_t longest_bytes);
 
 /// The value at "a.b.c" (numbers index lists), or nullptr.
 NodePtr value_at(const NodePtr& root, const std::string& path);
-/// The place of "a.b.c", or of the deepest mapping on the way that exists.
+/// The position of "a.b.c", or of the deepest existing mapping on this path.
 Origin place_of(const NodePtr& root, const std::string& path);
 
-/// The document with "a.b.c=VALUE" applied; mappings on the way are created where missing.
+/// The document with "a.b.c=VALUE" applied; missing mappings on the path are created.
 NodePtr with_set_option(const NodePtr& root, const std::string& option);
 
 }  // namespace railyard::scenario

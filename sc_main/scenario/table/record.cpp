@@ -67,7 +67,7 @@ bool is_in_range(const Field& field, double value) {
   return (value >= field.least && value <= field.most) || (field.takes_zero && value == 0);
 }
 
-/// -?digits without leading zeros, so that nothing reads as octal and nothing is rounded.
+/// -?digits without leading zeros, so that no number reads as octal and none is rounded.
 bool is_integer_text(const std::string& text) {
   const std::size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
   const std::string digits = text.substr(sign);
@@ -94,7 +94,7 @@ std::uint64_t read_integer(const Field& field, const Node& node, const std::stri
   std::uint64_t value = 0;
   const char* const begin = node.text.data() + (node.text[0] == '+' ? 1 : 0);
   const char* const end = node.text.data() + node.text.size();
-  const auto parsed = std::from_chars(begin, end, value);  // refuses a minus sign and what overflows
+  const auto parsed = std::from_chars(begin, end, value);  // fails for a minus sign and on overflow
   if (parsed.ec != std::errc() || parsed.ptr != end || !is_in_range(field, static_cast<double>(value))) {
     refuse_range(field, node, path);
   }
@@ -188,7 +188,7 @@ void check_name(const Entry& entry, const std::string& path) {
 std::size_t variant_of(const Field& field, const Node& node, const std::string& path) {
   if (node.kind != Node::Kind::mapping) refuse(node, path, "expected a mapping, got " + node.described());
   const std::vector<Fields>& forms = *field.alternatives;
-  // The form with the most of the keys that were written; its required keys decide between equals.
+  // The form with the most written keys; if equal, the form whose required keys match.
   std::size_t best = 0, best_hits = 0;
   std::vector<std::string> all;
   for (std::size_t i = 0; i < forms.size(); ++i) {

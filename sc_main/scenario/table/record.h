@@ -1,9 +1,9 @@
-// One table of typed fields per struct that a user can write: scenario sections, datasheets, what-if overrides.
+// One table of typed fields for each struct that a user can write: scenario sections, datasheets, what-if overrides.
 //
-// A Field knows its key, type, unit, range, default, meaning and source, and how to store a value in its struct. The
-// same tables check and read files, and are rendered as --help text, JSON Schema and reference page (render.h), so that
-// the four cannot disagree. Defaults are those of the structs' member initialisers, read from a default-constructed
-// record.
+// A Field has its key, type, unit, range, default, meaning and source, and a function that stores a value in its
+// struct. The same tables check and read files, and are rendered as --help text, JSON Schema and reference page
+// (render.h), so that these always agree. Defaults are the structs' member initialisers, read from a
+// default-constructed record.
 #pragma once
 
 #include <array>
@@ -33,21 +33,21 @@ struct Field {
   Kind kind = Kind::text;
   Path path = Path::none;
   std::string doc;
-  std::string source;        ///< where the default comes from, if it is a fact
+  std::string source;        ///< source of the default, if it is a fact
   std::string default_text;  ///< "" if none
   double least = 0;
   double most = 0;
-  bool takes_zero = false;  ///< below `least`, too: none of it
+  bool takes_zero = false;  ///< 0 is accepted below `least`, and means none
   bool is_required = false;
-  bool is_partial = false;                ///< mapping: required members may be left out (what-if overrides)
-  bool is_inherited = false;              ///< datasheets: a sheet that leaves it out has that of its family
-  std::vector<std::string> choices;       ///< of a choice or a boolean; for numbers, words accepted instead ("auto")
-  std::vector<std::string> later;         ///< words of the schema that this version does not build
+  bool is_partial = false;                ///< mapping: required members can be omitted (what-if overrides)
+  bool is_inherited = false;              ///< datasheets: if omitted, the value of the sheet's family applies
+  std::vector<std::string> choices;       ///< of a choice or a boolean; of a number: words accepted instead ("auto")
+  std::vector<std::string> later;         ///< words of the schema that this version does not implement
   std::shared_ptr<const Fields> members;  ///< of a mapping, or of each item of a list or of named structs
   std::shared_ptr<const std::vector<Fields>> alternatives;  ///< of variants and forms
-  std::string tag;                                          ///< of forms: the key whose word says which of them it is
+  std::string tag;                                          ///< of forms: the key whose word selects the form
   std::function<nlohmann::json()> schema;                   ///< custom
-  std::string type_text;                                    ///< custom: for people
+  std::string type_text;                                    ///< custom: type shown to users
 
   using Store = std::function<void(const Field&, void* record, const Node&, const std::string& path)>;
   Store store;
@@ -63,12 +63,12 @@ struct Field {
     takes_zero = false;
     return *this;
   }
-  /// Of what divides something: more than `from` by enough that nothing it divides overflows.
+  /// For divisors: more than `from`, by enough to avoid overflow of the quotient.
   Field& above(double from, double to) {
     constexpr double kEnough = 1e-6;
     return range(from + kEnough, to);
   }
-  /// 0 for none, or from least to most.
+  /// Accepts 0 for none, or a value from least to most.
   Field& none_or(double from, double to) {
     range(from, to);
     takes_zero = true;
@@ -96,12 +96,12 @@ struct Field {
   }
 };
 
-/// Reads a mapping into `record`; missing fields keep what the record holds.
-/// @throws InputError: an unknown key, a wrong type or unit, a value out of range, a required field missing
+/// Reads a mapping into `record`; missing fields keep the values in the record.
+/// @throws InputError: an unknown key, a wrong type or unit, a value out of range, a missing required field
 void read_fields(const Fields& fields, void* record, const Node& node, const std::string& path,
                  bool is_partial = false);
 
-// Checked scalars. Each throws an InputError that names `path` and what the field accepts.
+// Checked scalars. Each throws an InputError with `path` and the accepted values of the field.
 std::uint64_t read_integer(const Field& field, const Node& node, const std::string& path);
 double read_number(const Field& field, const Node& node, const std::string& path);
 bool read_boolean(const Field& field, const Node& node, const std::string& path);
@@ -110,49 +110,49 @@ std::size_t read_choice(const Field& field, const Node& node, const std::string&
 std::vector<std::uint32_t> read_integers(const Field& field, const Node& node, const std::string& path);
 /// True if the node is one of the words that a number field accepts instead of a number.
 bool is_word(const Field& field, const Node& node);
-/// A name that the user gives, the key of an entry: it becomes part of module names, followed by a number.
+/// Checks a name that the user gives as the key of an entry: it becomes part of module names, followed by a number.
 void check_name(const Entry& entry, const std::string& path);
 extern const char* const kNamePattern;
 std::string number_text(double value);
-/// Of a field with Path::unless_name: the value has a '/' or ends in ".yaml".
+/// For a field with Path::unless_name: true if the value has a '/' or ends in ".yaml".
 bool is_file_name(const std::string& value);
-/// The variant whose keys the mapping uses. @throws InputError if keys of two variants are mixed
+/// The variant to which the mapping's keys belong. @throws InputError for keys of two variants
 std::size_t variant_of(const Field& field, const Node& node, const std::string& path);
 
-/// The form that the mapping's tag names. @throws InputError if it has no tag or an unknown one
+/// The form selected by the mapping's tag. @throws InputError if the tag is missing or unknown
 std::size_t form_of(const Field& field, const Node& node, const std::string& path);
 
 template <class T>
 class Record;
 
-/// One form of a struct T that has several: the word that chooses it, its table, and where it is read into.
+/// One form of a struct T: the word that selects it, its table, and the struct into which it is read.
 template <class T>
 struct Form {
   std::string word;
   Fields fields;
   std::function<void*(T&)> target;
 };
-/// A member of a member, for Record's functions.
+/// A member of a member, for the functions of Record.
 template <class Outer, class Inner>
 auto within(Outer outer, Inner inner) {
   return [outer, inner](auto& record) -> decltype(auto) { return std::invoke(inner, std::invoke(outer, record)); };
 }
 
-/// Names of enumerators, as tables of fields take them.
+/// Names of enumerators, in the form that tables of fields need.
 template <class Names>
 std::vector<std::string> words_of(const Names& names) {
   return {names.begin(), names.end()};
 }
 
-/// The table of a struct T, filled by its constructor's chain of calls.
+/// The table of a struct T, built by a chain of calls in its constructor.
 template <class T>
 class Record {
  public:
   Record() = default;
-  /// For a struct whose defaults depend on where it stands.
+  /// For a struct whose defaults depend on its position.
   explicit Record(T defaults) : defaults_(std::move(defaults)) {}
 
-  // A member is a pointer to a member of T or of a base of T, or a function that finds one inside a T.
+  // A member is a pointer to a member of T or of a base of T, or a function that returns a reference inside a T.
 
   /// A scalar or list member: bool, unsigned integer, double, text, integers, or an optional of these.
   template <class Member>
@@ -167,7 +167,7 @@ class Record {
     return push(std::move(field));
   }
 
-  /// An enum member whose enumerators are named, in order, or an optional of one, where nothing need be chosen.
+  /// An enum member with named enumerators, in order; or an optional enum, if the choice can be omitted.
   template <class Member>
   Field& choice(const char* key, Member member, std::vector<std::string> names, const char* doc) {
     using Value = std::remove_reference_t<std::invoke_result_t<Member, T&>>;
@@ -184,7 +184,7 @@ class Record {
     return push(std::move(field));
   }
 
-  /// The same with a word for no choice (std::nullopt).
+  /// The same, with a word for no choice (std::nullopt).
   template <class Member>
   Field& choice_or(const char* key, const char* word, Member member, std::vector<std::string> names, const char* doc) {
     names.insert(names.begin(), word);
@@ -199,7 +199,7 @@ class Record {
     return field;
   }
 
-  /// A text member that takes one of a few words.
+  /// A text member that accepts one of several words.
   template <class Member>
   Field& word(const char* key, Member member, std::vector<std::string> names, const char* doc) {
     Field& field = add(key, member, doc);
@@ -211,7 +211,7 @@ class Record {
     return field;
   }
 
-  /// A number, or a word that stands for "no number": std::nullopt, or 0.
+  /// A number, or a word for "no number": std::nullopt, or 0.
   template <class Member>
   Field& number_or(const char* key, const char* word, Member member, const char* doc) {
     using Value = std::remove_reference_t<std::invoke_result_t<Member, T&>>;
@@ -228,7 +228,7 @@ class Record {
     return field;
   }
 
-  /// A struct member with its own table.
+  /// A struct member with a separate table.
   template <class Member, class M>
   Field& nested(const char* key, Member member, const Record<M>& members, const char* doc) {
     return mapping(key, members.fields(), doc, [member](void* record) {
@@ -237,12 +237,12 @@ class Record {
     });
   }
 
-  /// Members of this struct that are written under a key of their own.
+  /// Members of this struct that are written under a separate key.
   Field& group(const char* key, const Record<T>& members, const char* doc) {
     return mapping(key, members.fields(), doc, [](void* record) { return std::vector<void*>{record}; });
   }
 
-  /// A mapping whose members live in every record that `targets` lists.
+  /// A mapping whose members are stored in every record listed by `targets`.
   Field& mapping(const char* key, Fields members, const char* doc, std::function<std::vector<void*>(void*)> targets) {
     Field field;
     field.key = key;
@@ -274,7 +274,7 @@ class Record {
     return field;
   }
 
-  /// Structs under names that the user gives; each keeps its own in its member `name`.
+  /// Structs with names given by the user; each struct stores its name in its member `name`.
   template <class M>
   Field& named(const char* key, std::vector<M> T::*member, const Record<M>& members, const char* doc) {
     Field& field = mapping(key, members.fields(), doc, nullptr);
@@ -294,7 +294,7 @@ class Record {
     return field;
   }
 
-  /// A struct that is written in one of several forms, told apart by their keys.
+  /// A struct with several forms, distinguished by their keys.
   template <class M>
   Field& variants(const char* key, M T::*member, const std::vector<Record<M>>& forms, const char* doc) {
     Field field;
@@ -310,7 +310,7 @@ class Record {
     return push(std::move(field));
   }
 
-  /// A struct of one of several forms, each with a table of its own; the word under `tag` says which.
+  /// A struct with several forms, each with its own table; the word under `tag` selects the form.
   template <class M>
   Field& forms(const char* key, M T::*member, const char* tag, const std::vector<Form<M>>& all, const char* doc,
                const char* tag_doc) {
@@ -328,7 +328,7 @@ class Record {
       word.kind = Field::Kind::choice;
       word.choices = {one.word};
       word.is_required = true;
-      word.store = [](const Field&, void*, const Node&, const std::string&) {};  // form_of() has read it
+      word.store = [](const Field&, void*, const Node&, const std::string&) {};  // stored by form_of()
       alternatives.push_back({word});
       alternatives.back().insert(alternatives.back().end(), one.fields.begin(), one.fields.end());
     }
@@ -341,7 +341,7 @@ class Record {
     return push(std::move(field));
   }
 
-  /// A value with a form of its own.
+  /// A value with a special form.
   Field& custom(const char* key, const char* doc, const char* type_text, std::function<nlohmann::json()> schema,
                 std::function<void(T&, const Node&, const std::string& path)> read) {
     Field field;

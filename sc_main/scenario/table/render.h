@@ -1,4 +1,4 @@
-// A table of fields as text: JSON Schema, --help, reference page.
+// Renders a table of fields as text: JSON Schema, --help, reference page.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace railyard::scenario {
 
 constexpr std::size_t kPageWidth = 100;
 
-/// Calls `visit(path, form, field)` for every leaf, in the order of the tables; form: the word by which its form is chosen, or "".
+/// Calls `visit(path, form, field)` for every leaf, in the order of the tables; form: the word of its form, or "".
 template <class Visit>
 void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_partial, const Visit& visit,
                    const std::string& form = "") {
@@ -40,13 +40,13 @@ void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_part
   }
 }
 
-/// JSON Schema of a mapping with these keys. `is_partial`: none of them is required.
+/// JSON Schema of a mapping with these keys. `is_partial`: no key is required.
 nlohmann::json schema_of_fields(const Fields& fields, bool is_partial);
-/// A key, its facts, and what it means, as --help shows them.
+/// A key, its properties and its meaning, as in --help.
 std::string help_of(const std::string& path, const Field& field);
-/// The text, broken into lines of the page.
+/// The text, broken into lines of the page's width.
 std::string wrapped(const std::string& text, std::size_t indent);
-/// A table in Markdown, a key a row. `prefix`: of the keys, or "".
+/// A table in Markdown, one row per key. `prefix` of the keys, or "".
 std::string table_of(const Fields& fields, const std::string& prefix, bool is_partial);
 
 }  // namespace railyard::scenario

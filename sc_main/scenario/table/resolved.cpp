@@ -22,7 +22,7 @@ const Field* field_named(const Fields& fields, const std::string& key) {
 
 NodePtr moved(const NodePtr& node, const Field& field, const Move& move);
 
-/// The mapping with the paths under those of its keys that `fields_of` knows moved.
+/// The mapping with paths moved under the keys that `field_of` knows.
 NodePtr moved_mapping(const NodePtr& node, const std::function<const Field*(const std::string&)>& field_of,
                       const Move& move) {
   if (node->kind != Node::Kind::mapping) return node;

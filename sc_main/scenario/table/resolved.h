@@ -1,4 +1,4 @@
-// The scenario as it ran: --set applied, every path good from anywhere, written so that it can be run again.
+// The scenario as it ran: with --set applied and absolute paths, so that it can be run again from any folder.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace railyard::scenario {
 
-/// The document with paths that count from the current directory. A path in the file counts from the file's folder, a path of
-/// --set from the current directory.
+/// The document with paths relative to the current directory. In the file, paths are relative to the file's folder; in
+/// --set, to the current directory.
 NodePtr with_paths_from_here(const NodePtr& root, const Fields& fields, const std::string& folder);
 
-/// The same with absolute paths, under the keys `name`, `schema_version` and `platform`, as YAML. Run again, it makes the outputs
-/// that `root` makes, itself included.
-/// @param name  of the scenario in the outputs
+/// The same with absolute paths and the keys `name`, `schema_version` and `platform`, as YAML. A run of this text
+/// produces the same outputs as `root`, including this text.
+/// @param name  name of the scenario in the outputs
 std::string resolved_text(const NodePtr& root, const Fields& fields, const std::string& name,
                           const std::string& platform);
 

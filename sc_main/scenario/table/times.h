@@ -1,4 +1,4 @@
-// Instants as parameters.
+// Parameters that are instants.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace railyard::scenario {
 
-/// A duration of up to Time::max(), rounded once; Time::seconds stops at half of it.
+/// A duration up to Time::max(), rounded once; Time::seconds only reaches half of this.
 inline Time long_time(long double femtoseconds) {
   return Time::fs(static_cast<std::uint64_t>(std::round(femtoseconds)));
 }

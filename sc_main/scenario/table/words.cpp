@@ -15,11 +15,11 @@ constexpr std::size_t kLongestQuote = 60;
 
 struct Unit {
   const char* suffix;
-  const char* name;      ///< "" for spellings that no key here uses
-  const char* quantity;  ///< keys of one stem and one quantity differ only by unit
+  const char* name;      ///< "" for spellings that no key of this project uses
+  const char* quantity;  ///< keys with the same stem and quantity differ only by unit
 };
 
-// Longest first where one ends in another. The nameless ones are what people write instead.
+// A unit that ends in another unit comes first. Units without a name are common spellings of users.
 constexpr std::array<Unit, 39> kUnits{{
     {"gb_per_sec", "", "rate"},
     {"gbytes_per_s", "", "rate"},
@@ -135,7 +135,7 @@ std::string same_quantity(const std::string& key, const std::vector<std::string>
   for (const std::string& candidate : candidates) {
     const Unit* accepted = unit_at_end(candidate);
     if (!accepted || candidate == key) continue;
-    // A stem alone ("latency") is the same quantity with its unit left out.
+    // A stem without a unit ("latency") is the same quantity.
     if (!unit && !stem(candidate, *accepted).empty() && stem(candidate, *accepted) == key) return candidate;
     if (unit && std::string(unit->quantity) == accepted->quantity && stem(key, *unit) == stem(candidate, *accepted)) {
       return candidate;

@@ -15,13 +15,13 @@ namespace railyard::scenario {
 
 namespace {
 
-// A scenario is a page of text. These bounds leave room for long request lists and stop bombs before they cost
-// anything.
+// A scenario is about a page of text. These limits allow
+// long request lists and stop malicious files early.
 constexpr std::size_t kMostBytes = 1u << 20;
 constexpr std::size_t kMostValues = 100'000;
 constexpr std::size_t kDeepestNesting = 64;
 
-/// Turns a parser's mark into a place: in a file, or always the option that a value was given with.
+/// Converts a parser's mark into a position: in a file, or always the option that gave the value.
 class Places {
  public:
   explicit Places(Origin base) : base_(std::move(base)) {}
@@ -39,7 +39,7 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const Places& places) : places_(places) {}
 
-  /// Null if the document held nothing.
+  /// Null if the document was empty.
   NodePtr take_root() {
     if (odd_key_) throw *odd_key_;
     return std::move(root_);
@@ -79,7 +79,7 @@ class TreeBuilder : public YAML::EventHandler {
     bool has_key = false;
     std::string key;
     Origin key_origin;
-    std::unordered_map<std::string, int> lines;  ///< of the keys so far
+    std::unordered_map<std::string, int> lines;  ///< lines of the keys so far
   };
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
@@ -162,13 +162,12 @@ class TreeBuilder : public YAML::EventHandler {
 
   const Places& places_;
   NodePtr root_;
-  std::optional<InputError>
-      odd_key_;  ///< said last, because a bracket left open looks like one until the parser finds out
+  std::optional<InputError> odd_key_;  ///< reported last: an open bracket looks the same until the parser finds it
   std::vector<Open> open_;
   std::map<YAML::anchor_t, NodePtr> anchors_;
 };
 
-/// What YAML forbids and yaml-cpp would misread or let pass: binary bytes, and tabs as indentation.
+/// Bytes that YAML forbids and yaml-cpp misreads or accepts: binary bytes, and tabs as indentation.
 void check_bytes(const std::string& text, const Places& places) {
   int line = 1, column = 1;
   bool indenting = true;
@@ -197,7 +196,7 @@ NodePtr parse(const std::string& text, const Places& places) {
     throw InputError(places.at(1, 1), "longer than " + std::to_string(kMostBytes) + " bytes");
   }
   check_bytes(text, places);
-  // yaml-cpp lets an unterminated quote pass if the text ends in a line break.
+  // yaml-cpp accepts an unterminated quote if the text ends in a line break.
   const auto last = text.find_last_not_of(" \t\r\n");
   std::istringstream stream(last == std::string::npos ? "" : text.substr(0, last + 1));
   TreeBuilder builder(places), extra(places);
@@ -209,7 +208,7 @@ NodePtr parse(const std::string& text, const Places& places) {
       throw InputError(second ? second->origin : places.at(1, 1), "a second YAML document; one is expected");
     }
   } catch (const YAML::Exception& error) {
-    // At the end of the text the parser has no place; then it is the innermost bracket that was left open.
+    // At the end of the text the parser has no position; then the innermost open bracket is reported.
     const bool has_place = error.mark.line > 0 || error.mark.column > 0;
     throw InputError(has_place ? places.at(error.mark) : builder.innermost(places.at(1, 1)),
                      "not valid YAML: " + error.msg);
