@@ -33,7 +33,7 @@ CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machi
   test_ =
       std::make_unique<workload::collective_bench::CollectiveBench>(spec(), add_ranks(gpus_, {"compute"}), executor_);
   check();
-  // A buffer to send and one to receive.
+  // One send buffer and one receive buffer.
   for (const GpuId id : gpus_)
     machine_.gpu(id).hbm().allocate(2 * *std::max_element(spec().sizes.begin(), spec().sizes.end()));
 }
@@ -61,7 +61,7 @@ std::string CollectiveRun::progress() const {
 }
 
 double CollectiveRun::done_ratio() const {
-  // A size costs about as much as its bytes, and the smallest something, too.
+  // The cost of a size is nearly proportional to its bytes, with a minimum for small sizes.
   constexpr double kLeastBytes = 1 << 20;
   double done = 0, all = 0;
   for (const Bytes bytes : spec().sizes) all += kLeastBytes + static_cast<double>(bytes);
@@ -77,7 +77,7 @@ std::vector<RouteOfInterest> CollectiveRun::routes() {
         {fmt::format("rank {} to rank {}", from, to), TrafficClass::tp, gpus_[from].value(), gpus_[to].value()});
   };
   add(0, 1);
-  // The first neighbours that are not in the same server.
+  // The first adjacent ranks in different servers.
   for (std::uint32_t r = 1; r < last; ++r) {
     if (machine_.place(gpus_[r]).server == machine_.place(gpus_[r + 1]).server) continue;
     add(r, r + 1);

@@ -1,4 +1,4 @@
-// workload.kind: collective as a run: the nccl-tests table, collectives.csv and the metrics.
+// Runs workload.kind: collective: the nccl-tests table, collectives.csv and the metrics.
 #pragma once
 
 #include "sc_main/kinds/workload_run.h"
@@ -10,7 +10,7 @@ class CollectiveRun : public WorkloadRun {
  public:
   using Spec = workload::collective_bench::CollectiveBenchSpec;
 
-  /// @throws InputError: an algorithm that the ranks or the machine do not allow, buffers that do not fit in memory
+  /// @throws InputError: an algorithm that ranks or machine do not allow, or buffers that do not fit in memory
   CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   workload::collective_bench::CollectiveBench& test() { return *test_; }
@@ -31,7 +31,7 @@ class CollectiveRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
-  /// What nccl-tests prints of a size.
+  /// The output of nccl-tests for a size.
   struct Row {
     std::uint64_t count = 0;
     const char* type = "";
@@ -40,7 +40,7 @@ class CollectiveRun : public WorkloadRun {
     double time_us = 0, algbw_gb_per_s = 0, busbw_gb_per_s = 0;
   };
   Row row_of(const workload::collective_bench::SizeResult& result) const;
-  /// Refuses what cannot run.
+  /// Refuses a test that cannot run.
   void check() const;
 
   std::vector<GpuId> gpus_;  ///< by rank

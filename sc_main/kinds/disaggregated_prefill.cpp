@@ -49,7 +49,7 @@ void check(const Scenario& scenario) {
   check_grid(scenario, "decode", w.decode, scenario.decode_origin, decode);
 }
 
-/// One route per kind of traffic and grid; the pattern repeats over ranks.
+/// One route for each traffic class and instance; the pattern repeats over ranks.
 void add_grid_routes(std::vector<RouteOfInterest>& routes, const char* name, const Mapping& mapping,
                      const std::vector<GpuId>& gpus) {
   const auto add = [&](const std::string& what, TrafficClass traffic_class, GpuId from, GpuId to) {
@@ -85,7 +85,7 @@ std::vector<GpuId> DisaggregatedPrefill::place(const Mapping& mapping, const cha
 }
 
 void DisaggregatedPrefill::assign_nics(const std::vector<GpuId>& ranks) {
-  // NIC (p*tp+t) mod NICs; of those within reach.
+  // NIC (p*tp+t) mod NICs, among the NICs within reach.
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank)
     machine_.assign_nic(ranks[rank], machine_.nic_modulo(ranks[rank], rank));
 }

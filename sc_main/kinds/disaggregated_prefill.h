@@ -1,4 +1,4 @@
-// workload.kind: disaggregated_prefill as a run: its grids placed on GPUs of the groups `prefill` and `decode`.
+// Runs workload.kind: disaggregated_prefill: its instances are placed on GPUs of the groups `prefill` and `decode`.
 #pragma once
 
 #include <fmt/os.h>
@@ -12,7 +12,7 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
  public:
   using Spec = workload::inference::PrefillSpec;
 
-  /// @throws InputError: ranks that do not fit in memory, a data type without a tensor rate
+  /// @throws InputError: ranks that do not fit in memory, or a data type without a tensor rate
   DisaggregatedPrefill(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   workload::inference::Service& service() { return *service_; }
@@ -41,10 +41,10 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
   void write_tables(const OutputDirectory& out) override;
 
  private:
-  /// A row of requests.csv.
+  /// Writes a row of requests.csv.
   void on_request_done(std::uint32_t request, const workload::inference::RequestTimes& times) override;
   const Spec& spec() const { return scenario_.spec<Spec>(); }
-  /// Chunks and decode steps, about.
+  /// Estimated number of chunks and decode steps.
   static std::uint64_t expected_passes(const workload::inference::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::inference::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);

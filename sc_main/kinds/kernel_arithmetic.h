@@ -1,4 +1,4 @@
-// The arithmetic of a kernel's time, for --explain.
+// The arithmetic of kernel times, for --explain.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace railyard {
 
 nlohmann::ordered_json kernel_arithmetic(const gpu::GpuDatasheet& gpu, const gpu::KernelTime& time);
-/// Lines of it, indented.
+/// The numbers as indented lines.
 std::string kernel_arithmetic_text(const nlohmann::ordered_json& numbers);
 
 }  // namespace railyard

@@ -16,13 +16,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostPrinted = 400;  // rows of the table on stdout
+constexpr std::size_t kMostPrinted = 400;  // maximum number of rows in the table on stdout
 
 bool is_attention(KernelOp op) {
   return op == KernelOp::attention_prefill || op == KernelOp::attention_backward || op == KernelOp::attention_decode;
 }
 
-/// A cell of kernels.csv; empty where the operation has no such number.
+/// A cell of kernels.csv; empty if the operation does not have this number.
 std::string cell(bool has, std::uint64_t value) { return has ? std::to_string(value) : std::string(); }
 
 double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }

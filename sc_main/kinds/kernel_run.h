@@ -1,4 +1,4 @@
-// workload.kind: kernel as a run: the table of kernels, kernels.csv and the metrics.
+// Runs workload.kind: kernel: the table of kernels, kernels.csv and the metrics.
 #pragma once
 
 #include "sc_main/kinds/kernel_arithmetic.h"
@@ -11,7 +11,7 @@ class KernelRun : public WorkloadRun {
  public:
   using Spec = workload::kernel_bench::KernelBenchSpec;
 
-  /// @throws InputError: kernels that take longer than a run may
+  /// @throws InputError: kernels that exceed the longest possible run
   KernelRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   const char* kind() const override { return "kernel"; }
@@ -34,11 +34,11 @@ class KernelRun : public WorkloadRun {
   void check() const;
   const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
 
-  std::vector<GpuId> gpus_;  ///< the first of each group
+  std::vector<GpuId> gpus_;  ///< the first GPU of each group
   std::unique_ptr<workload::kernel_bench::KernelBench> test_;
 };
 
-/// "4096 x 4096 x 4096", "32/8 heads of 128, 4 x 2048 tokens after 0": a kernel's shape in its table.
+/// "4096 x 4096 x 4096", "32/8 heads of 128, 4 x 2048 tokens after 0": a kernel's shape in the table.
 std::string shape_text(const gpu::KernelSpec& kernel);
 
 }  // namespace railyard

@@ -1,4 +1,4 @@
-// workload.kind: layer as a run: the table of a layer's kernels and collectives, layer.csv and the metrics.
+// Runs workload.kind: layer: the table of a layer's kernels and collectives, layer.csv and the metrics.
 #pragma once
 
 #include "gpu/kernels/kernel_timer.h"
@@ -11,7 +11,7 @@ class LayerRun : public WorkloadRun {
  public:
   using Spec = workload::layer::LayerSpec;
 
-  /// @throws InputError: a layer that does not fit in memory, a data type without a tensor rate
+  /// @throws InputError: a layer that does not fit in memory, or a data type without a tensor rate
   LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   const char* kind() const override { return "layer"; }
@@ -32,7 +32,7 @@ class LayerRun : public WorkloadRun {
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
-  /// What a rank holds of the layer: weights, in training with their gradients in 32 bits, KV cache, working buffers.
+  /// Memory of a rank for the layer: weights, in training also gradients in 32 bits, KV cache, working buffers.
   Bytes rank_bytes() const;
   void check() const;
   /// "llama-3.1-70b on dgx_h100: prefill of 1 x 2048 tokens after 0 on 8 x H100-SXM5-80GB"
@@ -41,7 +41,7 @@ class LayerRun : public WorkloadRun {
   std::vector<GpuId> gpus_;  ///< by rank
   gpu::KernelTimer kernels_;
   transformer::LayerTimer timer_;
-  double ends_seconds_ = 0;  ///< embedding and head
+  double ends_seconds_ = 0;  ///< time of embedding and head
   std::unique_ptr<workload::layer::Layer> layer_;
 };
 

@@ -1,4 +1,4 @@
-// workload.kind: overlap as a run: what a product and a collective take alone, in series and overlapped; overlap.csv.
+// Runs workload.kind: overlap: times of a product and a collective alone, in series and overlapped; overlap.csv.
 #pragma once
 
 #include "sc_main/kinds/workload_run.h"
@@ -28,7 +28,7 @@ class OverlapRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
-  /// Of a method that ran; zero otherwise.
+  /// Time of a method; zero if it did not run.
   Time time_of(workload::overlap::Method method) const;
 
   std::vector<GpuId> gpus_;  ///< by rank

@@ -104,7 +104,7 @@ void PointToPointRun::add_setup(Json& setup) const {
 }
 
 void PointToPointRun::add_metrics(Json& metrics) {
-  std::map<Measure, std::pair<double, std::uint64_t>> means;  // sum and number, over pairs of two memories
+  std::map<Measure, std::pair<double, std::uint64_t>> means;  // sum and number, over pairs of different memories
   Json by_size = Json::object();
   for (std::size_t i = 0; i < test_->finished(); ++i) {
     const Point& p = test_->points()[i];

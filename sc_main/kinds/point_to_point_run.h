@@ -1,4 +1,4 @@
-// workload.kind: p2p as a run: the tables of p2pBandwidthLatencyTest and perftest, p2p.csv and the metrics.
+// Runs workload.kind: p2p: the tables of p2pBandwidthLatencyTest and perftest, p2p.csv and the metrics.
 #pragma once
 
 #include "sc_main/kinds/workload_run.h"
@@ -38,11 +38,11 @@ class PointToPointRun : public WorkloadRun {
   bool sweeps() const {
     return spec().test == workload::p2p::Test::ib_write_bw || spec().test == workload::p2p::Test::ib_write_lat;
   }
-  /// What a point reports, in the unit of its column.
+  /// The result of a point, in the unit of its column.
   static double value(const workload::p2p::Point& point);
 
   std::vector<GpuId> gpus_;
-  std::vector<transport::Window> hosts_;  ///< of each
+  std::vector<transport::Window> hosts_;  ///< host memory of each GPU
   std::unique_ptr<workload::p2p::PointToPoint> test_;
 };
 

@@ -25,7 +25,7 @@ Json kernels_of(const transformer::Segment& segment) {
   return rows;
 }
 
-/// How weights are stored, and what becomes of them in a product on the GPUs of the grids.
+/// The storage format of weights, and its use in products on the GPUs of both instances.
 std::string format_text(const transformer::ModelShape& model, const std::optional<transformer::WeightFormat>& format,
                         const std::vector<const gpu::GpuDatasheet*>& gpus) {
   if (!format) return std::string(name_of(model.dtype));
@@ -94,7 +94,7 @@ Json ranks_of(Instance& instance, std::uint64_t kv_tokens, std::uint64_t pass_to
   return stages;
 }
 
-/// Ideal: the bytes each rank must send at the rate of its path, no latency, no contention.
+/// Ideal time: the bytes that each rank must send, at the rate of its path, without latency or contention.
 double ideal_all_reduce_s(transport::Fabric& fabric, const std::vector<GpuId>& gpus, std::uint32_t tp, Bytes bytes) {
   if (tp == 1) return 0;
   const transport::Path path = fabric.path(gpus[0].value(), gpus[1].value(), number(TrafficClass::tp));

@@ -19,7 +19,7 @@ double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// Nearest rank: the smallest value that at least `ratio` of them do not exceed.
+/// Nearest rank: the smallest value such that at least `ratio` of all values do not exceed this value.
 double percentile(std::vector<double> values, double ratio) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -53,7 +53,7 @@ void add_request_metrics(Json& metrics, workload::inference::Service& service) {
   metrics["exposed_s"]["kv"] = mean(kv_exposed);
 }
 
-/// What was achieved, whatever the groups could have done: over the time from the first arrival to the last token.
+/// The achieved rates, from the first arrival to the last token, regardless of the rates that the groups could reach.
 void add_achieved_rates(Json& metrics, workload::inference::Service& service) {
   Time from = Time::max(), to;
   double prompt = 0, output = 0;
@@ -125,7 +125,7 @@ void add_decode_metrics(Json& metrics, workload::inference::Service& service) {
   metrics["decode"] = d;
 }
 
-/// Of the requests: {least, mean, most}.
+/// Lengths of the requests: {least, mean, most}.
 Json length_range(const std::vector<std::uint32_t>& tokens) {
   const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
   return {{"least", *least}, {"mean", mean({tokens.begin(), tokens.end()})}, {"most", *most}};
@@ -170,7 +170,7 @@ void DisaggregatedPrefill::add_metrics(Json& metrics) {
 void DisaggregatedPrefill::open_tables(const OutputDirectory& directory) {
   requests_csv_.emplace(fmt::output_file(directory.file("requests.csv")));
   service_->add_sink(*this);
-  // The first twelve as LLMServingSim writes them: nanoseconds, rows in completion order.
+  // The first twelve columns have the format of LLMServingSim: nanoseconds, rows in completion order.
   requests_csv_->print(
       "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"
       "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
@@ -209,7 +209,7 @@ std::string DisaggregatedPrefill::table(const Json& s) const {
            (many ? fmt::format("  (p50 {}, p99 {})", seconds(m[n + "_p50_s"]), seconds(m[n + "_p99_s"])) : "");
   };
   const auto per_s = [](const Json& rate) { return fmt::format("{:.1f} tokens/s", rate.get<double>()); };
-  // What a instance's ranks spent beside kernels: of a whole run, or of each of its steps.
+  // Time of an instance's ranks outside kernels: for a whole run, or per step.
   const auto exposed = [&](const Json& e, double steps) {
     const auto each = [&](const char* name) { return duration_text(e[name].get<double>() / steps); };
     return fmt::format("{} / {} / {} / {}", each("tp"), each("tp_sync"), each("pp"), each("host"));

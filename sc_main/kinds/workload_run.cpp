@@ -15,7 +15,7 @@ namespace railyard {
 
 namespace {
 
-/// A list of kinds, each told by the type of its spec.
+/// A list of kinds, each identified by the type of its spec.
 template <class... Runs>
 struct Kinds {
   static std::unique_ptr<WorkloadRun> make(const Scenario& scenario, platforms::Machine& machine,

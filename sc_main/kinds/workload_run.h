@@ -1,9 +1,9 @@
-// One kind of workload on an elaborated machine, as the command line and the results see it: what to start, how far it
-// is, how its ranks are called, and what it has to tell. Everything that differs between kinds is behind this
-// interface; what all kinds share (machine, links, traffic, the simulation's own figures) is not.
+// The interface of one kind of workload on an elaborated machine, for the command line and the results: its start, its
+// progress, its ranks' names, and its results. Everything that differs between kinds is behind this interface. The rest
+// (machine, links, traffic, the simulator's figures) is common to all kinds.
 //
-// A new kind: a spec and what loads it (sc_main/scenario/kinds), a WorkloadRun here, its name in the list of kinds
-// (workload_run.cpp).
+// A new kind needs a spec and its loader (sc_main/scenario/kinds), a WorkloadRun here, and its name in the list of
+// kinds (workload_run.cpp).
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@
 
 namespace railyard {
 
-/// A way that bytes of the workload take, for --describe.
+/// A path of the workload's traffic, for --describe.
 struct RouteOfInterest {
   std::string what;
   TrafficClass traffic_class = TrafficClass::tp;
@@ -38,60 +38,61 @@ class WorkloadRun {
       : scenario_(scenario), machine_(machine), executor_(executor), fabric_(executor.fabric()) {}
   virtual ~WorkloadRun() = default;
 
-  /// The word of workload.kind.
+  /// The value of workload.kind.
   virtual const char* kind() const = 0;
-  /// Schedules what comes first. Called once, before the simulation starts.
+  /// Schedules the first events. Called once, before the simulation starts.
   virtual void start() = 0;
 
   virtual bool done() const = 0;
   /// "3 of 10 requests done"
   virtual std::string progress() const = 0;
-  /// Share of the simulation's work that is done, about: 0 to 1.
+  /// Estimated share of the simulation's work that is done: 0 to 1.
   virtual double done_ratio() const = 0;
-  /// Rows that jobs.csv would have with everything in it, about.
+  /// Estimated number of rows in a jobs.csv with all jobs.
   virtual std::uint64_t expected_jobs() const = 0;
-  /// What stands still, a line each, for a run that cannot progress.
+  /// Jobs that cannot continue, one line each, for a run that cannot progress.
   virtual std::vector<std::string> blocked() { return executor_.blocked(); }
   std::uint64_t jobs() const { return executor_.jobs(); }
   execution::Executor& executor() { return executor_; }
 
-  /// Index of the rank on each GPU that has one, in brackets: "[0][3]".
+  /// Index of the rank on each GPU, in brackets: "[0][3]". GPUs without a rank are omitted.
   std::map<GpuId, std::string> rank_names() const;
   virtual std::vector<RouteOfInterest> routes() = 0;
-  /// What will cross the fabric, about, for fabric.fidelity: auto; nothing where it is not known, which leaves trains.
+  /// Estimated traffic on the fabric, for fabric.fidelity: auto. If it is unknown, the list is empty and trains are
+  /// used.
   virtual std::vector<transport::Traffic> traffic() { return {}; }
   /// Attaches the ranks' streams.
   void trace(probe::StreamTracer& tracer);
 
-  /// Phases that metrics are about, and who is told of them.
+  /// Phases with metrics, and the listener of their begin and end.
   virtual std::vector<std::string> phases() const { return {}; }
   virtual void follow_phases(workload::PhaseListener&) {}
-  /// Tells of requests, where the kind has any.
+  /// Reports requests to the listener, if the kind has requests.
   virtual void follow_requests(workload::RequestListener&) {}
 
-  /// Derived numbers before running; --explain adds the routes.
+  /// Derived numbers before the run; --explain adds the routes.
   virtual nlohmann::ordered_json explain() = 0;
   virtual std::string explain_text(const nlohmann::ordered_json& numbers) const = 0;
 
-  /// Where kernel times come from, if not from datasheets; null otherwise. For the summary's `compute`.
+  /// The source of kernel times if it is not a datasheet; otherwise null. For `compute` of the summary.
   virtual nlohmann::ordered_json compute() { return nullptr; }
-  /// Into `setup` of the summary: what was asked of the workload.
+  /// Adds the inputs of the workload to `setup` of the summary.
   virtual void add_setup(nlohmann::ordered_json& setup) const = 0;
-  /// Into `metrics` of the summary.
+  /// Adds to `metrics` of the summary.
   virtual void add_metrics(nlohmann::ordered_json& metrics) = 0;
   /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s, kernel_alone_s,
   /// sm_wait_s}]}.
   virtual nlohmann::ordered_json memory() const;
-  /// The part of the table on stdout that is the kind's own.
+  /// The kind's own part of the table on stdout.
   virtual std::string table(const nlohmann::ordered_json& summary) const = 0;
-  /// The kind's own files, beside those that every kind writes.
-  /// Before the run: opens those that grow during it.
+  /// The kind's own files, in addition to those that every kind writes.
+  /// Before the run: opens files that grow during the run.
   virtual void open_tables(const OutputDirectory&) {}
   /// After the run. @pre open_tables()
   virtual void write_tables(const OutputDirectory& out) = 0;
 
  protected:
-  /// Ranks on these GPUs, numbered from 0 in the groups of the machine, with these streams.
+  /// Adds ranks on these GPUs, numbered from 0 within the groups of the machine, with these streams.
   std::vector<execution::Rank*> add_ranks(const std::vector<GpuId>& gpus, const std::vector<const char*>& streams);
 
   const Scenario& scenario_;
@@ -100,19 +101,20 @@ class WorkloadRun {
   transport::Fabric& fabric_;
 };
 
-/// @throws InputError for what only arithmetic finds: ranks that do not fit in memory, a data type with no tensor rate
+/// @throws InputError for errors found only by arithmetic: ranks that do not fit in memory, a data type with no tensor
+/// rate
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
                                                execution::Executor& executor);
 
-/// "dgx_h100 (8 x H100-SXM5-80GB)", for the heads of tables.
+/// "dgx_h100 (8 x H100-SXM5-80GB)", for table headings.
 std::string machine_text(const Scenario& scenario);
-/// The compute() of timers that may use a profile, and its lines in the table on stdout.
+/// The value of compute() for timers that can use a profile, and its lines in the table on stdout.
 nlohmann::ordered_json profile_use(const std::vector<const transformer::LayerTimer*>& timers);
 std::string profile_text(const nlohmann::ordered_json& compute);
 inline double done_of(std::uint64_t done, std::uint64_t all) {
   return static_cast<double>(done) / static_cast<double>(all);
 }
-/// "12.3 ms", as tables show times.
+/// "12.3 ms", the format of times in tables.
 std::string duration_text(double seconds);
 
 }  // namespace railyard
