@@ -1,5 +1,5 @@
-// A collective alone on a star of memories around one ideal switch: when each member entered and was done, and what
-// crossed each member's link.
+// A single collective on a star of memories around one ideal switch: the entry and end of each member, and the traffic
+// on each member's link.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace railyard::test {
 class CollectiveStar : public Simulation, public collective::CollectiveClient {
  public:
   /// @param transaction_bytes  0: automatic
-  /// @param servers            that the members count as, alike in size; the switch multicasts and reduces within each
+  /// @param servers            number of equal servers of the members; the switch multicasts and reduces within each
   CollectiveStar(std::uint32_t members, const transport::LinkDirection& link, Bytes transaction_bytes = 0,
                  std::uint32_t servers = 1)
       : Simulation(transaction_bytes),
@@ -32,7 +32,7 @@ class CollectiveStar : public Simulation, public collective::CollectiveClient {
   }
   const collective::Group& group() const { return group_; }
 
-  /// Runs one collective; member m enters at entries[m] (0 where there is none). @return when the last was done
+  /// Runs one collective; member m enters at entries[m] (0 if missing). @return the end of the last member
   Time run_once(const collective::CollectiveSpec& spec, const std::vector<Time>& entries = {}) {
     collective_.prepare(spec, group_, *this);
     for (std::uint32_t m = 0; m < group_.size(); ++m)
@@ -51,8 +51,8 @@ class CollectiveStar : public Simulation, public collective::CollectiveClient {
 
  private:
   void on_member_done(collective::Collective&, std::uint32_t member) override {
-    BOOST_TEST_REQUIRE((done_at[member] == Time::max()));  // once
-    BOOST_TEST_REQUIRE((all_done_at == Time::max()));      // the collective is over after its members
+    BOOST_TEST_REQUIRE((done_at[member] == Time::max()));  // no member ends twice
+    BOOST_TEST_REQUIRE((all_done_at == Time::max()));      // the collective ends after its members
     done_at[member] = fabric.now();
   }
   void on_collective_done(collective::Collective&) override {

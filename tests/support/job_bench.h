@@ -1,4 +1,4 @@
-// Jobs on the ranks of one box, without a workload: a test emits them and is told when each began and was done.
+// Jobs on the ranks of one machine, without a workload: a test emits jobs and gets the begin and end of each job.
 #pragma once
 
 #include <functional>
@@ -57,13 +57,13 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
       for (Rank::NamedStream& named : rank->streams) BOOST_TEST(named.stream.empty());
     }
   }
-  /// Emits from inside the simulation.
+  /// Emits jobs during the simulation.
   void later_on(Time when, std::function<void()> what) {
     actions_.push_back(std::move(what));
     fabric.calendar().at(when, actor_, 0, actions_.size() - 1);
   }
 
-  /// A collective of these ranks, not chosen by a library.
+  /// A collective of these ranks with a given spec, not chosen by a library.
   void collective(Communicator& communicator, const collective::CollectiveSpec& spec, std::uint32_t number,
                   const std::vector<JobRef>& after = {}) {
     std::vector<JobRef> jobs;
@@ -81,9 +81,9 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   Executor executor;
   std::vector<Rank*> ranks;
   std::vector<transport::Window> windows;
-  std::map<std::uint32_t, Time> begun, done;  // by number; of a collective the first and the last member
+  std::map<std::uint32_t, Time> begun, done;  // by number; of a collective, the first and the last member
   std::map<std::uint32_t, Status> failed;     // by number
-  bool goes_on = false;                       ///< when bytes have no way left
+  bool goes_on = false;                       ///< continue if bytes are undeliverable
   std::function<void(const Job&)> when_begun, when_done;
 
  private:

@@ -1,4 +1,4 @@
-// Kernels of a given length, for tests of what runs them.
+// Kernels of a given length, for tests of code that runs kernels.
 #pragma once
 
 #include "base/units.h"
@@ -6,7 +6,7 @@
 
 namespace railyard::test {
 
-/// One thread block on each of so many SMs, all of that length, that nothing but SMs limits.
+/// One thread block on each of `sms` SMs, all of this length, limited only by SMs.
 inline gpu::KernelTime kernel_time_of(Time duration, std::uint64_t sms) {
   gpu::KernelTime time;
   time.seconds = time.longest_cta_seconds = duration.seconds();

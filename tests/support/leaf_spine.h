@@ -1,5 +1,6 @@
-// A leaf-spine network of InfiniBand switches; below each leaf, memories, each with NICs of its own. When links are lost, leaves
-// keep the ways up that still lead to the other leaf, and a memory turns to its next NIC or to another one of the destination.
+// A leaf-spine network of InfiniBand switches with memories below each leaf; each memory has its own NICs. After a link
+// failure, leaves keep uplinks that still lead to the other leaf, and a memory uses its next NIC or another NIC of the
+// destination.
 #pragma once
 
 #include "infiniband/ib_switch.h"
@@ -54,7 +55,7 @@ class LeafSpine : public Simulation, private transport::LinkObserver {
   transport::LinkEnd cable(std::uint32_t nic) { return {&nics[nic], PortId(infiniband::Nic::kNetworkPort)}; }
   transport::LinkEnd pcie(std::uint32_t nic) { return {&nics[nic], PortId(infiniband::Nic::kPciePort)}; }
   static transport::LinkEnd back(const transport::LinkEnd& end) { return {end.state().peer, end.state().peer_port}; }
-  /// Both directions of a link are lost.
+  /// Both directions of a link fail.
   void lose(Time when, const transport::LinkEnd& end) { fabric.faults().fail(when, {end, back(end)}); }
 
   std::deque<infiniband::Nic> nics;

@@ -1,4 +1,4 @@
-// The machine of a `machine:` section alone, as a workload that runs on groups of certain names would get it.
+// The machine of a `machine:` section alone, as resolved for a workload on groups with certain names.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Messages on a whole machine, as a `machine:` section describes it, and what its links carried.
+// Messages on a whole machine, given as a `machine:` section, and the traffic on its links.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The smallest thing that can send and receive on the fabric: a memory that injects its messages through a port, or over a
-// NIC, answers read requests, and sinks what is written to it.
+// The smallest device that sends and receives on the fabric: a memory that injects its messages through a port, or over
+// a NIC, answers read requests, and sinks writes.
 #pragma once
 
 #include <unordered_map>
@@ -22,9 +22,9 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
 
   /// Messages to `destination` leave through this port; by default port 0.
   void route(transport::Window destination, PortId out) { out_[destination] = {out}; }
-  /// Where the ways given so far are lost, through this port.
+  /// The next choice, used if the links of all earlier paths have failed: this port.
   void route_otherwise(transport::Window destination, PortId out) { out_[destination].push_back(out); }
-  /// Messages to `destination` are read from here by `nic` and sent to the NIC at `remote`.
+  /// `nic` reads messages to `destination` from this memory and sends them to the NIC at `remote`.
   void route(transport::Window destination, infiniband::Nic& nic, transport::Lid remote) {
     nics_[destination] = {{&nic, remote}};
   }
@@ -107,7 +107,7 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
     if (const NicWay* way = nic_way(destination)) return way->nic->reaches(window(), destination, way->remote);
     return is_open(out(destination), destination);
   }
-  /// The first way that is there, or the last.
+  /// The first path without a failed link, or the last path.
   const NicWay* nic_way(transport::Window destination) const {
     const auto found = nics_.find(destination);
     if (found == nics_.end()) return nullptr;

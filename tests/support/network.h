@@ -1,5 +1,5 @@
-// Seeded random networks and traffic: trees and leaf-spines of switches with links of mixed rates, buffers and packets, a spy
-// on every direction of every link.
+// Random networks and traffic from a seed: trees and leaf-spines of switches with links of mixed rates, buffers and
+// packets, and a spy on every direction of every link.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ class Network : public Simulation {
       : Simulation(transaction_bytes, plan), random_(seed) {}
 
   enum class Shape { tree, chain };
-  /// Each new switch hangs from a random earlier one, or from the latest; nodes anywhere.
+  /// Each new switch is connected to a random earlier switch, or to the latest one; nodes are connected to any switch.
   void grow_tree(std::size_t switches, std::size_t nodes, Shape shape = Shape::tree) {
     std::vector<std::vector<std::pair<std::size_t, PortId>>> neighbours(
-        switches);  // of a switch: who, through which port
+        switches);  // for each switch: neighbours and ports
     for (std::size_t s = 0; s < switches; ++s) {
       add_switch();
       if (s == 0) continue;
@@ -43,7 +43,7 @@ class Network : public Simulation {
     }
   }
 
-  /// Every leaf reaches every spine; a destination has one spine.
+  /// Every leaf is connected to every spine; each destination uses one spine.
   void grow_leaf_spine(std::size_t leaves, std::size_t spines, std::size_t nodes_per_leaf) {
     for (std::size_t s = 0; s < leaves + spines; ++s) add_switch();
     std::vector<std::vector<PortId>> up(leaves, std::vector<PortId>(spines)), down = up;
@@ -70,7 +70,7 @@ class Network : public Simulation {
     std::uint8_t traffic_class;
     std::uint32_t channel;
   };
-  /// Random pairs, sizes from nothing to `max_bytes` (small ones likelier), classes and start times within `window`.
+  /// Random pairs, sizes from 0 to `max_bytes` (small sizes are more likely), classes and start times within `window`.
   std::vector<Shot> random_traffic(std::size_t messages, Bytes max_bytes, Time window) {
     std::vector<Shot> shots;
     for (std::size_t m = 0; m < messages; ++m) {
@@ -85,7 +85,7 @@ class Network : public Simulation {
     }
     return shots;
   }
-  /// Sends it all, from `begin` on. @return the number of the first message
+  /// Sends all messages, from `begin` on. @return the number of the first message
   std::size_t send_all(const std::vector<Shot>& shots, Time begin = Time()) {
     const std::size_t first = landed.size();
     for (const Shot& s : shots) send(begin + s.at, s.from, s.to, s.bytes, s.traffic_class, s.channel);
@@ -94,7 +94,7 @@ class Network : public Simulation {
   void add_traffic(std::size_t messages, Bytes max_bytes, Time window) {
     send_all(random_traffic(messages, max_bytes, window));
   }
-  /// A number below `limit`, by the network's seed.
+  /// A random number below `limit`, from the network's seed.
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
 
  private:

@@ -1,6 +1,6 @@
-// A whole scenario under test: loaded from text, changed as a test likes, run to its end, with every job that it
-// reported. run() asserts what must hold at the end of every run: it ended by itself, every request is done, nothing is
-// under way, every credit came home, and memory holds what it held before the first request.
+// A whole scenario under test: loaded from text, modified by a test, and run to its end, with all reported jobs. run()
+// checks the invariants at the end of every run: the run ended by itself, every request is done, nothing is in flight,
+// every credit was returned, and memory is as before the first request.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace railyard::test {
 struct JobRow : execution::JobRecord {
   std::string text;
   const std::string& name() const { return text; }
-  /// The number in the brackets behind `key`: number("Layer") of "..._Layer[7]_...".
+  /// The number in brackets after `key`: number("Layer") of "..._Layer[7]_...".
   std::optional<std::uint32_t> number(const std::string& key) const {
     const auto at = text.find(key + "[");
     if (at == std::string::npos) return std::nullopt;
@@ -30,7 +30,7 @@ struct JobRow : execution::JobRecord {
 
 inline const std::string kTinyModel = kSource + "/tests/models/tiny.json";
 
-/// Six layers of hidden size 1024 with 8 heads and 4 KV heads on two servers; `sets` make of it what a test needs.
+/// Six layers of hidden size 1024 with 8 heads and 4 KV heads on two servers; `sets` adapt the scenario to a test.
 inline Scenario tiny_scenario(const std::vector<std::string>& sets = {}, const std::string& platform = "plx_box") {
   return Scratch().load("model: {config: " + kTinyModel +
                             "}\n"
@@ -44,7 +44,7 @@ inline Scenario tiny_scenario(const std::vector<std::string>& sets = {}, const s
                         sets, platform);
 }
 
-/// Links without packets, latencies or limits but their rates: what is left has a closed form.
+/// Links limited only by their rates, without packets or latencies, so that times have a closed form.
 inline void idealise(platforms::MachineSpec& m) {
   m.pcie.write_overhead_bytes = m.pcie.read_request_bytes = m.pcie.completion_overhead_bytes = m.pcie.dllp_bytes = 0;
   m.infiniband.packet_overhead_bytes = m.infiniband.first_overhead_bytes = 0;
@@ -65,7 +65,7 @@ inline void idealise(platforms::MachineSpec& m) {
     platforms::NvLinkProtocol& nvlink = group.nvlink_protocol;
     nvlink.header_flits = nvlink.request_flits = nvlink.response_flits = nvlink.flits_per_link_flit = 0;
     group.gpu.hbm.read_latency_ns = 0;
-    group.gpu.collective = {};  // SMs cost nothing
+    group.gpu.collective = {};  // SMs add no time to collectives
     group.gpu.collective.channels = 1;
   }
 }
@@ -73,14 +73,14 @@ inline void idealise(platforms::MachineSpec& m) {
 /// Keeps every record.
 struct Records : execution::JobSink {
   void on_job(const execution::JobRecord& record) override { all.push_back({record, record.name()}); }
-  /// Those whose names begin so.
+  /// Records whose names begin with `prefix`.
   std::vector<JobRow> of(const std::string& prefix) const {
     std::vector<JobRow> found;
     std::copy_if(all.begin(), all.end(), std::back_inserter(found),
                  [&](const JobRow& r) { return r.text.compare(0, prefix.size(), prefix) == 0; });
     return found;
   }
-  /// The one with this name.
+  /// The record with this name.
   const JobRow& named(const std::string& name) const {
     const auto found = std::find_if(all.begin(), all.end(), [&](const JobRow& r) { return r.name() == name; });
     BOOST_TEST_REQUIRE((found != all.end()), "no job " << name);
@@ -89,7 +89,7 @@ struct Records : execution::JobSink {
   std::vector<JobRow> all;
 };
 
-/// Keeps what became of every request.
+/// Keeps the times of every request.
 struct RequestRecords : workload::inference::RequestSink {
   void on_request_done(std::uint32_t request, const workload::inference::RequestTimes& times) override {
     done[request] = times;
@@ -112,14 +112,14 @@ class PrefillRun : private FreshKernel {
 
   workload::inference::Service& service() { return prefill_service(simulation); }
   transport::Assembly& fabric() { return simulation.fabric(); }
-  /// With its tokens.
+  /// The times of a request, including its tokens.
   const workload::inference::RequestTimes& request(std::uint32_t r = 0) {
     const auto found = requests_.done.find(r);
     return found == requests_.done.end() ? service().requests()[r] : found->second;
   }
   gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *service().prefill_instance().rank(rank).gpu; }
   gpu::Gpu& decode_gpu(std::uint32_t rank) { return *service().decode_instance().rank(rank).gpu; }
-  /// Payload that a GPU's PCIe link carried, away from it and to it.
+  /// Payload on a GPU's PCIe link, from the GPU and to the GPU.
   static Bytes pcie_sent(const gpu::Gpu& gpu) { return gpu.port(gpu.pcie()).counters.payload_bytes; }
   static Bytes pcie_received(const gpu::Gpu& gpu) {
     const transport::Device::Port& port = gpu.port(gpu.pcie());

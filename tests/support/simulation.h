@@ -1,6 +1,6 @@
-// A fabric under test: a fresh kernel context, the devices of a scenario, the messages it sends and when they landed.
-// done() asserts what must hold at the end of every run: the simulation ended by itself, nothing is under way, every credit
-// came home, and no link was busier than time allows.
+// A fabric under test: a fresh kernel context, the devices of a scenario, its messages and their arrival times. done()
+// checks the invariants at the end of every run: the simulation ended by itself, nothing is in flight, every credit was
+// returned, and no link was busier than time allows.
 #pragma once
 
 #include <boost/test/unit_test.hpp>
@@ -28,13 +28,13 @@ inline transport::LinkDirection ideal(Rate rate, Time latency, Bytes buffer_byte
   return link;
 }
 
-/// A round rate makes round times: 1 GB/s is exactly 1 byte per nanosecond.
+/// A round rate gives round times: 1 GB/s is exactly 1 byte per nanosecond.
 inline Rate gb(std::uint64_t gb_per_s) { return Rate::bytes_per_second(gb_per_s * 1'000'000'000ull); }
 
-/// Several simulations can follow each other in one process when each has a kernel context of its own.
+/// Several simulations can run one after the other in a process if each has its own kernel context.
 struct FreshKernel {
   FreshKernel() {
-    // The kernel never gives a context up; keep the old ones in sight of the leak checker.
+    // SystemC never frees a context; keep old contexts reachable for the leak checker.
     static auto& former = *new std::vector<sc_core::sc_simcontext*>();
     former.push_back(sc_core::sc_get_curr_simcontext());
     sc_core::sc_curr_simcontext = new sc_core::sc_simcontext();
@@ -56,8 +56,8 @@ class Simulation : private FreshKernel, public transport::MessageClient {
   std::deque<transport::Switch> switches;
   std::vector<Time> landed;                    ///< by cookie
   std::vector<Time> took;                      ///< by cookie
-  std::vector<Time> alone;                     ///< uncontended, by cookie
-  std::map<std::size_t, Bytes> undeliverable;  ///< by cookie: what of it lost links have cut off
+  std::vector<Time> alone;                     ///< without contention, by cookie
+  std::map<std::size_t, Bytes> undeliverable;  ///< by cookie: bytes that failed links have cut off
 
   MemoryNode& node(Time read_latency = Time()) {
     const auto window = static_cast<transport::Window>(nodes.size());
@@ -108,7 +108,7 @@ class Simulation : private FreshKernel, public transport::MessageClient {
     return landed.size() - 1;
   }
 
-  /// What was asked for with send(), by number.
+  /// The messages passed to send(), by number.
   const std::vector<transport::Message>& wanted() const { return starter_.messages; }
 
   /// Runs `action` at `when`.
@@ -118,7 +118,7 @@ class Simulation : private FreshKernel, public transport::MessageClient {
   }
 
   void on_delivered(transport::Message& message) override {
-    BOOST_TEST_REQUIRE((landed[message.cookie] == Time::max()));  // once
+    BOOST_TEST_REQUIRE((landed[message.cookie] == Time::max()));  // not twice
     landed[message.cookie] = fabric.now();
     took[message.cookie] = message.finished - message.started;
     alone[message.cookie] = message.uncontended;
@@ -127,12 +127,12 @@ class Simulation : private FreshKernel, public transport::MessageClient {
   }
   virtual void delivered(transport::Message&) {}
   void on_undeliverable(transport::Message& message) override {
-    BOOST_TEST_REQUIRE((landed[message.cookie] == Time::max()));  // one or the other
+    BOOST_TEST_REQUIRE((landed[message.cookie] == Time::max()));  // only one of both
     BOOST_TEST(message.landed + message.undeliverable == std::max<Bytes>(1, message.to_land));
     undeliverable[message.cookie] = message.undeliverable;
   }
 
-  /// Runs to the end and checks what must hold there.
+  /// Runs to the end and checks the invariants there.
   void run() {
     sc_core::sc_start();
     done();
@@ -153,7 +153,7 @@ class Simulation : private FreshKernel, public transport::MessageClient {
   Actions actions_;
 
   void done() {
-    BOOST_TEST((sc_core::sc_get_status() == sc_core::SC_PAUSED));  // ran out of events; nobody stopped it
+    BOOST_TEST((sc_core::sc_get_status() == sc_core::SC_PAUSED));  // no events left; not stopped by a call
     fabric.expect_settled();
     BOOST_TEST(fabric.calendar().pending() == 0u);
     BOOST_TEST(fabric.transactions_live() == 0u);

@@ -1,4 +1,4 @@
-// A monitor on one direction of a link: it passes everything through and counts what it sees.
+// A monitor on one direction of a link: it forwards and counts all calls.
 #pragma once
 
 #include <tlm_utils/passthrough_target_socket.h>

@@ -1,5 +1,5 @@
-// The main of a test that runs the SystemC kernel: libsystemc's main() calls sc_main(), which hands over to Boost.Test.
-// Include it once, in the test's .cpp, instead of <boost/test/unit_test.hpp>.
+// The main function of a test that runs the SystemC kernel: libsystemc's main() calls sc_main(), which starts
+// Boost.Test. Include it once, in the test's .cpp, instead of <boost/test/unit_test.hpp>.
 #pragma once
 
 #define BOOST_TEST_NO_MAIN
@@ -10,7 +10,7 @@
 int sc_main(int argc, char* argv[]) {
   using namespace sc_core;
   sc_report_handler::set_actions(SC_INFO, SC_DO_NOTHING);
-  // What the kernel warns of is a fault of the model: duplicate names, unbound ports, clipped times.
+  // Warnings of the kernel are errors of the model: duplicate names, unbound ports, clipped times.
   sc_report_handler::set_actions(SC_WARNING, SC_DISPLAY | SC_THROW);
   sc_report_handler::set_actions(SC_ERROR, SC_DISPLAY | SC_THROW);
   sc_report_handler::set_actions(SC_FATAL, SC_DISPLAY | SC_THROW);

@@ -1,5 +1,5 @@
-// What users bring to the fabric: standard TLM-2.0 models of the base protocol that know nothing of it, an initiator with a
-// thread and a memory with b_transport.
+// User models for the fabric: standard TLM-2.0 models of the base protocol without code for the fabric, an initiator
+// with a thread and a memory with b_transport.
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -13,7 +13,7 @@
 
 namespace railyard::test {
 
-/// A thread that makes blocking accesses, one after another.
+/// A thread that makes blocking accesses, one after the other.
 struct UserInitiator : sc_core::sc_module {
   struct Access {
     tlm::tlm_command command;
@@ -21,7 +21,7 @@ struct UserInitiator : sc_core::sc_module {
     unsigned bytes;
     sc_core::sc_time delay;
     bool byte_enables = false;
-    unsigned streaming_width = 0;  // 0: the length
+    unsigned streaming_width = 0;  // 0: the length of the access
     tlm::tlm_response_status response = tlm::TLM_INCOMPLETE_RESPONSE;
     Time began{}, ended{};
     bool zeros = true;
@@ -57,7 +57,7 @@ struct UserInitiator : sc_core::sc_module {
   }
 };
 
-/// A memory. It takes `latency` per access, waited for or annotated.
+/// A memory that takes `latency` per access, as wait() or as annotated delay.
 struct UserMemory : sc_core::sc_module {
   tlm_utils::simple_target_socket<UserMemory> socket{"socket"};
   sc_core::sc_time latency;
