@@ -4,17 +4,24 @@
   scripts/convergence.py build/bin/plx_box scenarios/nic_rule_comparison/modulo.yaml --figure error.svg
 
 Runs the scenario with fabric.transaction_bytes from 1 MiB down to 4 KiB, and with `auto`. Prints TTFT and the mean message time of each
-class, and their difference from the run with the smallest transactions. The figure needs the Debian package python3-matplotlib.
+class, and their difference from the run with the smallest transactions.
 """
 
 import argparse
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 
 import summaries
 from command_line import BAD_INPUT, Parser, one_line
+
+try:
+    from reporting import draw_lines, figures
+    from reporting.lines import Dot, Line, Lines
+except ImportError as missing:
+    sys.exit(f"convergence.py: error: {missing}; it needs the Debian package python3-yaml")
 
 SIZES = [1 << 20, 1 << 18, 1 << 16, 1 << 15, 1 << 14, 1 << 13, 1 << 12]
 
@@ -72,37 +79,15 @@ def print_table(rows, finest):
 
 
 def draw(path, rows, finest, title):
-    try:
-        import matplotlib
-    except ImportError:
-        print("convergence.py: no figure: python3-matplotlib is not installed", file=sys.stderr)
-        return
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "railyard", "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif"})
-    from matplotlib import pyplot
-
-    colors = ["#1b1b1b", "#1f6fb4", "#2a9d4e", "#d1601f"]
-    figure, axis = pyplot.subplots(figsize=(7.2, 3.6))
-    for color, name in zip(colors, finest):
+    """The error of each time by transaction size; at `auto` as a dotted line."""
+    lines = []
+    for name in finest:
         errors = {size: 100 * abs(times[name] / finest[name] - 1) for size, times, _ in rows if times is not finest}
         at_auto = errors.pop("auto")
-        axis.plot(list(errors), list(errors.values()), marker="o", markersize=4, color=color, label=name)
-        axis.axhline(at_auto, color=color, linestyle=":", linewidth=1)
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log")
-    sizes = [size for size, times, _ in rows if size != "auto" and times is not finest]
-    axis.set_xticks(sizes, [size_name(size) for size in sizes])
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.minorticks_off()
-    axis.set_xlabel("fabric.transaction_bytes (dotted: auto)")
-    axis.set_ylabel(f"error against {size_name(rows[-2][0])}, %")
-    axis.set_title(title, fontsize=9)
-    axis.grid(color="#e4e4e4")
-    axis.legend(frameon=False)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+        lines.append(Line(name, [Dot(size, error, None) for size, error in sorted(errors.items())], at_auto))
+    y_name = f"error against {size_name(rows[-2][0])}, % (dotted: auto)"
+    chart = Lines("error", title, "fabric.transaction_bytes", y_name, lines, y_logarithmic=True)
+    figures.write(pathlib.Path(path), title, draw_lines.lines(chart))
 
 
 def transaction_bytes(text):
@@ -117,10 +102,10 @@ def parse_options(arguments):
     parser.add_argument("scenario")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of the scenario in every run; repeatable")
     parser.add_argument("--sizes", nargs="+", type=transaction_bytes, default=SIZES, metavar="BYTES", help="transaction sizes")
-    parser.add_argument("--figure", metavar="FILE", help="draw the differences into this .svg or .png file")
+    parser.add_argument("--figure", metavar="FILE", help="draw the differences into this .svg file")
     options = parser.parse_args(arguments)
-    if options.figure and not options.figure.endswith((".svg", ".png")):
-        parser.error(f"--figure {options.figure}: neither .svg nor .png")
+    if options.figure and not options.figure.endswith(".svg"):
+        parser.error(f"--figure {options.figure}: a figure is an .svg file; rsvg-convert makes a .png or .pdf of it")
     if len(set(options.sizes)) < 2:
         parser.error("--sizes: give at least two sizes")
     return options

@@ -39,7 +39,7 @@ def lines(chart: Lines) -> Element:
         top += height
     bottom = top + HEIGHT - 84.0
     x = Scale.over([dot.x * x_name.factor for dot in dots], 62, WIDTH - 20, chart.doubles or None)
-    y = Scale.over([dot.y * y_name.factor for dot in dots], bottom, top, chart.y_logarithmic)
+    y = Scale.over([height * y_name.factor for height in chart.heights], bottom, top, chart.y_logarithmic)
     drawing = canvas(
         chart.name, f"{chart.title}: {chart.y_name} against {chart.x_name}", WIDTH, bottom + 50, axes(x, y, x_name, y_name), key
     )
@@ -55,6 +55,9 @@ def lines(chart: Lines) -> Element:
             marks.append(linked(dot.number, tip, _mark(i, left, height), x=dot.x, y=dot.y))
         group = along(f"{line.label or chart.y_name}, {len(marks)} values", marks, "series")
         group.insert(0, element("path", d=path, class_=f"line {look(i)}", data_runs=_runs([dot.number for dot in line.dots])))
+        if line.level is not None:
+            height = y(line.level * y_name.factor)
+            group.append(element("path", d=f"M{x.start:.1f},{height:.1f}H{x.end:.1f}", class_=f"level s{i % GROUPS}"))
         drawing.append(group)
     return drawing
 

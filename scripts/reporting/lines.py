@@ -24,10 +24,11 @@ class Dot:
 
 @dataclass
 class Line:
-    """One setting, by x."""
+    """One setting, by x. `level`: its value where there is no x, a dotted line."""
 
     label: str
     dots: list[Dot]
+    level: float | None = None
 
 
 @dataclass
@@ -46,9 +47,15 @@ class Lines(Chart):
         return len(places) > 2 and min(places) > 0 and all(math.log2(place).is_integer() for place in places)
 
     @property
+    def heights(self) -> list[float]:
+        """Every y, of dots and of levels."""
+        levels = [line.level for line in self.lines if line.level is not None]
+        return [dot.y for line in self.lines for dot in line.dots] + levels
+
+    @property
     def reaches(self) -> tuple[float, float]:
         """Of x and y, a value that tells the units to use."""
-        xs, ys = ([getattr(dot, name) for line in self.lines for dot in line.dots] for name in "xy")
+        xs, ys = [dot.x for line in self.lines for dot in line.dots], self.heights
         return max(xs), math.sqrt(min(ys) * max(ys)) if self.y_logarithmic else max(ys)
 
     def table(self) -> Table:

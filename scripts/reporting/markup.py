@@ -69,7 +69,7 @@ class Quantity:
 
     def text(self, value: float) -> str:
         """Of a tick."""
-        return bytes_text(value) if self.label == "bytes" else f"{value:.10g}"
+        return bytes_text(value) if self.label.endswith("bytes") else f"{value:.10g}"
 
     @staticmethod
     def of(name: str, largest: float) -> "Quantity":
