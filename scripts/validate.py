@@ -83,16 +83,10 @@ def print_table(name: str, outcomes: Sequence[comparison.Outcome]) -> None:
         print(f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(line[1:], widths[1:])))
 
 
-def draw(path: pathlib.Path, outcomes: Sequence[comparison.Outcome]) -> None:
-    try:
-        report.draw(path, outcomes)
-    except ImportError:
-        print("validate.py: no figure: python3-matplotlib is not installed", file=sys.stderr)
-
-
 def write_page(path: pathlib.Path, name: str, title: str, outcomes: Sequence[comparison.Outcome]) -> None:
-    figure = path.with_name(f"{path.stem}_{name}.png")
-    draw(figure, outcomes)
+    figure = path.with_name(f"{path.stem}_{name}.svg")
+    if any(not outcome.skipped for outcome in outcomes):
+        report.draw(figure, title, outcomes)
     page = path.read_text(encoding="utf-8") if path.exists() else "# Validation\n"
     path.write_text(report.put_section(page, name, report.digest(title, outcomes, figure.name)), encoding="utf-8")
 

@@ -12,5 +12,6 @@
   draw_lines.py   lines and bars as SVG
   draw_run.py     charts of one run as SVG, and rooflines
   page.py         the page: charts, the table of each, the table of runs; page.css and page.js go into it, and drawing.css, the drawings' style
+  scatter.py      predictions against measurements, of validate.py
   figures.py      the same drawings as files, for documentation and papers
 """

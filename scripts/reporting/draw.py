@@ -85,9 +85,9 @@ def horizontal(x: Scale, name: Quantity, top: float, bottom: float, most: int = 
     return group
 
 
-def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity) -> Element:
-    group = horizontal(x, x_name, y.end, y.start)
-    for value in y.ticks():
+def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity, most: int = 7) -> Element:
+    group = horizontal(x, x_name, y.end, y.start, most)
+    for value in y.ticks(most):
         group.append(element("line", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
         group.append(words(y_name.text(value), x.start - 7, y(value) + 4, anchor="end"))
     group.append(words(y_name.label, x.start - 50, y.end - 12))

@@ -6,6 +6,8 @@ import pathlib
 import re
 from collections.abc import Sequence
 
+from reporting import figures as reporting_figures
+from reporting import scatter
 from runner import directory_name
 
 from .comparison import Outcome, figures_of, grouped
@@ -13,8 +15,6 @@ from .figures import FIGURES
 from .rows import BYTES_PER_SECOND, SECONDS
 
 COLUMNS = ("id", "scenario", "predicted", "measured", "error", "skip_reason", "unit", "metric", "n_gpus", "bytes", "chosen", "group", "file")
-COLORS = ("#1f6fb4", "#d1601f", "#2a9d4e", "#8a5fbf", "#1b1b1b", "#c2a100", "#c23b6b", "#5a9fb0", "#8c5a3c")
-OTHERS = "#8f8f8f"  # systems with fewer rows than those of the colors
 HEADINGS = {"median_abs_err": "median", "p90_abs_err": "90th percentile", "mean_abs_ln_err": "mean of abs ln", "bias": "bias"}
 
 
@@ -38,42 +38,23 @@ def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
                              one.row["bytes"], one.chosen, group, pathlib.Path(one.row.file).name])
 
 
-def draw(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
-    """Predicted over measured, with separate plots for times and bandwidths. Needs the Debian package python3-matplotlib (ImportError)."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"font.size": 9, "font.family": "sans-serif", "svg.hashsalt": "railyard", "svg.fonttype": "none"})
-    from matplotlib import pyplot
-
+def draw(path: pathlib.Path, title: str, outcomes: Sequence[Outcome]) -> None:
+    """Predicted over measured, with separate plots for times and bandwidths. Systems with few rows share the last color."""
     compared = [one for one in outcomes if not one.skipped]
-    times = [one for one in compared if one.row["unit"] in SECONDS]
-    rates = [one for one in compared if one.row["unit"] in BYTES_PER_SECOND]
-    panels = [("time, us", times, SECONDS, 1e-6), ("bandwidth, GB/s", rates, BYTES_PER_SECOND, 1e9)]
-    panels = [panel for panel in panels if panel[1]] or panels[:1]
     systems = [system for system, _ in collections.Counter(one.row["system"] for one in compared).most_common()]
-    kinds = [(color, {system}, system) for color, system in zip(COLORS, systems)] + [(OTHERS, set(systems[len(COLORS):]), "others")]
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(5.2 * len(panels), 5.2), squeeze=False)
-    for axis, (title, members, units, shown) in zip(axes[0], panels):
-        for color, names, label in kinds:
-            of_kind = [one for one in members if one.row["system"] in names]
-            scales = [units[one.row["unit"]] / shown for one in of_kind]
-            axis.plot([one.row.value * by for one, by in zip(of_kind, scales)], [one.predicted * by for one, by in zip(of_kind, scales)],
-                      linestyle="", marker="o", markersize=2.5, alpha=0.6, color=color, label=label if of_kind else None, rasterized=True)
-        ends = axis.get_xlim() if members else (1, 10)
-        for factor, style in ((1, "-"), (1.25, ":"), (0.8, ":")):
-            axis.plot(ends, [end * factor for end in ends], color="#888888", linestyle=style, linewidth=0.8)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel(f"measured {title}")
-        axis.set_ylabel(f"predicted {title} (dotted: 25 % off)")
-        axis.grid(color="#e4e4e4")
-        if members:
-            axis.legend(frameon=False, fontsize=7, markerscale=2, loc="lower right")
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+    last = scatter.COLORS - 1
+    color = {system: min(i, last) for i, system in enumerate(systems)}
+    clouds = []
+    for unit, factors, shown in (("time, us", SECONDS, 1e-6), ("bandwidth, GB/s", BYTES_PER_SECOND, 1e9)):
+        groups = collections.defaultdict(list)
+        for one in compared:
+            if one.row["unit"] in factors:
+                factor = factors[one.row["unit"]] / shown
+                groups[color[one.row["system"]]].append((one.row.value * factor, one.predicted * factor))
+        if groups:
+            clouds.append(scatter.Cloud(unit, sorted(groups.items())))
+    names = systems[:last] + ["others"] * (len(systems) > last)
+    reporting_figures.write(path, title, scatter.draw(names, clouds))
 
 
 def _percent(value: float | None, signed: bool = False) -> str:
