@@ -1,5 +1,5 @@
-"""Charts as SVG files for documentation and papers: the drawings of the page, with a title and their own style. They are readable on
-light and dark pages, and the same input gives the same bytes."""
+"""Charts as SVG files for documentation and papers: the drawings of the page, with a title and their own style. They are
+readable on light and dark pages, and the same input gives the same bytes."""
 
 import pathlib
 import re
