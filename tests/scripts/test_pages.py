@@ -30,7 +30,6 @@ def fixture_page(tmp_path):
 @pytest.mark.skipif(not (ROOT / "build" / "bin" / "dgx_h100").exists(), reason="the pages run what is in build/bin")
 @pytest.mark.parametrize("shown", PAGES, ids=lambda page: page.stem)
 def test_a_page_is_current(shown):
-    pytest.importorskip("matplotlib")
     done = run(shown)
     assert done.returncode == 0, done.stderr
 
@@ -102,23 +101,10 @@ def test_a_missing_page_is_bad_input(tmp_path):
     assert (done.returncode, done.stderr) == (2, f"pages.py: error: {tmp_path}/none.md: No such file or directory\n")
 
 
-def svg(words, x, version):
-    return f'<svg xmlns="http://www.w3.org/2000/svg"><text x="{x}">{words}</text><!-- Matplotlib v{version} --></svg>'
-
-
-@pytest.mark.parametrize(
-    ("shown", "made", "status"),
-    [
-        (svg("4", 1, "3.6"), svg("4", 1, "3.6"), 0),
-        (svg("3", 1, "3.6"), svg("4", 1, "3.6"), 1),
-        (svg("4", 1, "3.6"), svg("4", 2, "3.6"), 1),  # something moved, and no other matplotlib is to blame
-        (svg("4", 1, "3.6"), svg("4", 2, "3.7"), 0),
-        (svg("3", 1, "3.6"), svg("4", 2, "3.7"), 1),
-    ],
-)
-def test_a_figure_is_the_one_of_today(page, tmp_path, shown, made, status):
+@pytest.mark.parametrize(("made", "status"), [("<svg>4</svg>", 0), ("<svg>3</svg>", 1)])
+def test_a_figure_is_the_one_of_today(page, tmp_path, made, status):
     (tmp_path / "page").mkdir()
-    (tmp_path / "page" / "a.svg").write_text(shown)
+    (tmp_path / "page" / "a.svg").write_text("<svg>4</svg>")
     (tmp_path / "made.svg").write_text(made)
     folder = "out/page/figures"
     path = page(f"```console\n$ mkdir -p {folder} && cp {tmp_path}/made.svg {folder}/a.svg\n```\n![a](page/a.svg)\n")
