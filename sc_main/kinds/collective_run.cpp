@@ -44,14 +44,16 @@ void CollectiveRun::check() const {
   for (const Bytes bytes : spec().sizes) {
     if (const char* why = collective::unsupported(test_->plan(bytes), test_->group()))
       throw InputError(scenario_.workload_origin,
-                       fmt::format("workload.algorithm: {} of {} with {}: {}", operation(spec().operation), bytes,
-                                   algorithm(test_->plan(bytes)), why));
+                       fmt::format("workload.algorithm: {} cannot run {} of {} bytes: {}",
+                                   algorithm(test_->plan(bytes)), operation(spec().operation), bytes, why));
     for (const GpuId id : gpus_) {
       const gpu::Gpu& gpu = machine_.gpu(id);
       if (2 * bytes > gpu.hbm().capacity())
-        throw InputError(scenario_.workload_origin,
-                         fmt::format("workload.max_bytes: two buffers of {} bytes do not fit in the {} GB of {}", bytes,
-                                     gpu.datasheet().hbm.capacity_gb, gpu.datasheet().name));
+        throw InputError(
+            scenario_.workload_origin,
+            fmt::format("workload: size {} needs two buffers of {} bytes, but {} has {} GB; the largest size "
+                        "that fits is {}",
+                        bytes, bytes, gpu.datasheet().name, gpu.datasheet().hbm.capacity_gb, gpu.hbm().capacity() / 2));
     }
   }
 }

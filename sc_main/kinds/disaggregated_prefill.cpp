@@ -27,8 +27,8 @@ void check_grid(const Scenario& scenario, const char* name, const Mapping& mappi
                 const transformer::MemoryLoad& load) {
   const gpu::GpuDatasheet& gpu = scenario.machine.groups[group_named(scenario, name)].gpu;
   if (gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
-    throw InputError(scenario.model_origin, fmt::format("model: {} of the {} group has no tensor rate for {}", gpu.name,
-                                                        name, name_of(scenario.model.dtype)));
+    throw InputError(scenario.model_origin,
+                     fmt::format("model: in group {}, {}", name, no_tensor_rate_text(gpu, scenario.model.dtype)));
   const transformer::MemoryCheck check =
       transformer::check_memory(scenario.model, mapping.stage_layers, mapping.tp, load, gpu.hbm.capacity_gb * 1e9,
                                 scenario.spec<PrefillSpec>().memory_limit_ratio);

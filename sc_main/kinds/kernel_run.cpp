@@ -79,7 +79,8 @@ void KernelRun::check() const {
     for (const KernelResult& result : test_->results(g)) seconds += result.formula.seconds;
     if (!(seconds < kLongestRunSeconds))
       throw InputError(scenario_.workload_origin,
-                       fmt::format("workload.kernels: all of them take {:.3g} s on {}; a run lasts up to {:g} s",
+                       fmt::format("workload.kernels: take {:.3g} s in total on {}, but a run lasts up to {:g} s; "
+                                   "list fewer or smaller kernels",
                                    seconds, datasheet(g).name, kLongestRunSeconds));
   }
 }

@@ -68,13 +68,12 @@ Bytes LayerRun::rank_bytes() const {
 void LayerRun::check() const {
   const gpu::GpuDatasheet& gpu = group().gpu;
   if (gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] == 0)
-    throw InputError(scenario_.model_origin,
-                     fmt::format("model: {} has no tensor rate for {}", gpu.name, name_of(scenario_.model.dtype)));
+    throw InputError(scenario_.model_origin, "model: " + no_tensor_rate_text(gpu, scenario_.model.dtype));
   const double need = static_cast<double>(rank_bytes()) * 1e-9;
   if (need > gpu.hbm.capacity_gb)
     throw InputError(scenario_.workload_origin,
-                     fmt::format("workload: one layer needs {:.2f} GB on each rank; {} has {} GB. Fewer tokens or "
-                                 "sequences, or a larger tp would fit",
+                     fmt::format("workload: one layer needs {:.2f} GB on each rank, but {} has {} GB; use fewer tokens "
+                                 "or sequences, or a larger tp",
                                  need, gpu.name, gpu.hbm.capacity_gb));
 }
 

@@ -47,6 +47,14 @@ std::string machine_text(const Scenario& scenario) {
   return fmt::format("{} ({})", scenario.platform, text);
 }
 
+std::string no_tensor_rate_text(const gpu::GpuDatasheet& gpu, DataType type) {
+  std::vector<std::string_view> accepted;
+  for (std::size_t t = 0; t < kDataTypes; ++t)
+    if (gpu.sm.flop_per_clock[t] > 0) accepted.push_back(kDataTypeNames[t]);
+  return fmt::format("{} has no tensor rate for {}; set model.dtype to one of {}", gpu.name, name_of(type),
+                     fmt::join(accepted, ", "));
+}
+
 std::map<GpuId, std::string> WorkloadRun::rank_names() const {
   std::map<GpuId, std::string> names;
   for (const execution::Rank& rank : executor_.ranks())

@@ -108,6 +108,8 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
 
 /// "dgx_h100 (8 x H100-SXM5-80GB)", for table headings.
 std::string machine_text(const Scenario& scenario);
+/// "H100-SXM5-80GB has no tensor rate for fp4; set model.dtype to one of fp16, bf16", for an error.
+std::string no_tensor_rate_text(const gpu::GpuDatasheet& gpu, DataType type);
 /// The value of compute() for timers that can use a profile, and its lines in the table on stdout.
 nlohmann::ordered_json profile_use(const std::vector<const transformer::LayerTimer*>& timers);
 std::string profile_text(const nlohmann::ordered_json& compute);
