@@ -2,10 +2,9 @@
 // for every kind of workload that serves requests.
 //
 //   request   a request reaches the queue `request_us` after its arrival: API server, tokenizer
-// step      before the first kernel of a step: `step_us`, plus `sequence_us` for each sequence: scheduler, inputs
-// layer     if kernels are launched one by one, the launch of each layer takes `layer_us`; its kernels cannot begin
-// before
-// token     an output token reaches the client `token_us` after the end of its step: detokenizer, streaming
+//   step      before the first kernel of a step: `step_us`, plus `sequence_us` for each sequence: scheduler, inputs
+//   layer     if kernels are launched one by one, each layer's launch takes `layer_us`; its kernels begin after that
+//   token     an output token reaches the client `token_us` after the end of its step: detokenizer, streaming
 //
 // A synchronous engine prepares a step when the previous step has left the GPUs, so a step takes the sum of host and
 // GPU time. An asynchronous engine prepares a step when the previous step begins on the GPUs, so a step takes the

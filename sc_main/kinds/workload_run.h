@@ -80,8 +80,8 @@ class WorkloadRun {
   virtual void add_setup(nlohmann::ordered_json& setup) const = 0;
   /// Adds to `metrics` of the summary.
   virtual void add_metrics(nlohmann::ordered_json& metrics) = 0;
-  /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s, kernel_alone_s,
-  /// sm_wait_s}]}.
+  /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s,
+  /// kernel_alone_s, sm_wait_s}]}.
   virtual nlohmann::ordered_json memory() const;
   /// The kind's own part of the table on stdout.
   virtual std::string table(const nlohmann::ordered_json& summary) const = 0;
