@@ -13,6 +13,8 @@ namespace tt = boost::test_tools;
 
 namespace {
 
+constexpr Bytes kBuffer = 262'144;
+
 struct Wire {
   const char* name;
   transport::PacketFormat packet;
@@ -24,14 +26,18 @@ std::vector<Wire> wires() {
           {"NVLink", nvlink::Protocol().packet_format()}};
 }
 
-/// Nodes 0 and 1 send to 2 and 3 over the one link between two switches.
+/// Nodes 0 and 1 send to 2 and 3 over the one link between two switches. `to_node_2` is the rate of the last link to
+/// node 2.
 struct Shared : Simulation {
-  Shared(const transport::PacketFormat& packet, const transport::ChannelPlan& plan) : Simulation(0, plan) {
-    transport::LinkDirection link = ideal(gb(50), Time::ns(100), 262'144, Time::ns(100));
+  Shared(const transport::PacketFormat& packet, const transport::ChannelPlan& plan, Rate to_node_2 = gb(50))
+      : Simulation(0, plan) {
+    transport::LinkDirection link = ideal(gb(50), Time::ns(100), kBuffer, Time::ns(100));
     link.packet = packet;
+    transport::LinkDirection last = link;
+    last.rate = to_node_2;
     transport::Switch& left = add_switch();
     transport::Switch& right = add_switch();
-    for (int i = 0; i < 4; ++i) attach(node(), i < 2 ? left : right, link);
+    for (int i = 0; i < 4; ++i) attach(node(), i < 2 ? left : right, link, i == 2 ? last : link);
     const auto [there, back] = join(left, right, link, link);
     for (const transport::Window w : {0u, 1u}) right.decoder().map(w, back);
     for (const transport::Window w : {2u, 3u}) left.decoder().map(w, there);
@@ -112,6 +118,33 @@ BOOST_AUTO_TEST_CASE(answers_of_a_class_with_its_own_channel_pass_blocked_ones) 
       BOOST_TEST(s.took[1].seconds() > 5 * s.alone[1].seconds());
     } else {
       BOOST_TEST(s.took[1].seconds() == (kEach + 262'144) / 18e9, tt::tolerance(0.01));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_class_with_its_own_channel_passes_a_blocked_class) {
+  // Class 0 goes to node 2, whose link takes 2 GB/s. Its writes fill the buffer of the right switch and block their
+  // channel of the shared link. The last class goes to node 3: in the same channel it waits, in another channel it gets
+  // the 48 GB/s that class 0 leaves, after the buffer has been filled.
+  constexpr Bytes kEach = 5'000'000;
+  constexpr std::uint8_t kLast = transport::kMaxClasses - 1;
+  for (const Wire& wire : wires()) {
+    for (std::uint8_t channel = 0; channel < transport::kClassChannels; ++channel) {
+      transport::ChannelPlan plan;
+      plan.assign(0, {0, 1, 0});
+      plan.assign(kLast, {channel, 1, 0});
+      Shared s(wire.packet, plan, gb(2));
+      s.send(Time(), 0, 2, kEach, 0);
+      const std::size_t other = s.send(Time(), 1, 3, kEach, kLast);
+      s.run();
+      const double takes = s.took[other].seconds() / s.alone[other].seconds();
+      BOOST_TEST_CONTEXT(wire.name << ", channel " << int(channel)) {
+        if (channel == 0) {
+          BOOST_TEST(takes > 5);
+        } else {
+          BOOST_TEST(takes == 50. / 48 * (kEach + kBuffer) / kEach, tt::tolerance(0.02));
+        }
+      }
     }
   }
 }
