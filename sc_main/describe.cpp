@@ -49,7 +49,7 @@ void add_route(Json& routes, Simulation& simulation, const RouteOfInterest& r) {
   const transport::Path path = simulation.fabric().path(r.from, r.to, number(r.traffic_class));
   Json route;
   route["what"] = r.what;
-  route["class"] = kTrafficClassNames[number(r.traffic_class)];
+  route["class"] = name(r.traffic_class);
   route["from"] = name_of(simulation, r.from);
   route["to"] = name_of(simulation, r.to);
   const Bytes size = simulation.fabric().transaction_bytes(path);

@@ -89,7 +89,7 @@ std::string describe(const transport::Undeliverable& what, Simulation& simulatio
       if (row.device == lost.link.device && row.port == lost.link.port)
         links.push_back(fmt::format("{} {} at {:.9f} s", row.name, row.direction, lost.at.seconds()));
   return fmt::format("{}, {} bytes of {} from {} to {}, cannot be delivered: no working path is left; failed: {}",
-                     what.part_of, what.bytes, kTrafficClassNames[what.traffic_class], gpu(what.source),
+                     what.part_of, what.bytes, kTrafficClasses[what.traffic_class].name, gpu(what.source),
                      gpu(what.destination), scenario::joined(links));
 }
 

@@ -23,10 +23,10 @@ std::string volume(double bytes) {
 
 Json traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
   Json rows = Json::array();
-  for (std::size_t c = 0; c < kTrafficClasses; ++c) {
-    const transport::ClassTotals& totals = simulation.fabric().ledger().totals(c);
+  for (const TrafficClass c : simulation.workload().classes()) {
+    const transport::ClassTotals& totals = simulation.fabric().ledger().totals(number(c));
     Json row;
-    row["class"] = kTrafficClassNames[c];
+    row["class"] = name(c);
     row["messages"] = totals.messages;
     row["bytes"] = totals.bytes;
     const double n = std::max<double>(1, static_cast<double>(totals.messages));
@@ -35,7 +35,7 @@ Json traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
     double waited = 0, most = 0;
     const LinkRow* worst = nullptr;
     for (const LinkRow& link : links) {
-      const double here = link.counters().waited[c].seconds();
+      const double here = link.counters().waited[number(c)].seconds();
       waited += here;
       if (here > most) {
         most = here;
@@ -162,9 +162,9 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
 void write_links_csv(Simulation& simulation, const std::string& path) {
   auto out = fmt::output_file(path);
   const PhaseUse& use = simulation.phase_use();
-  out.print(
-      "name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s,waited_"
-      "tp_s,waited_pp_s,waited_kv_s");
+  out.print("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s");
+  const std::vector<TrafficClass> classes = simulation.workload().classes();
+  for (const TrafficClass c : classes) out.print(",waited_{}_s", name(c));
   for (const std::string& phase : use.phases()) out.print(",{}", in_phase(phase));
   out.print("\n");
   const double end = std::max(1e-15, simulation.finished().seconds());
@@ -172,10 +172,11 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
   for (std::size_t i = 0; i < links.size(); ++i) {
     const LinkRow& row = links[i];
     const transport::PortCounters& c = row.counters();
-    out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f},{:.12f},{:.12f},{:.12f}", row.name, row.direction,
-              row.port_name(), c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.finished()).seconds(),
+    out.print("{},{},{},{},{},{},{:.15f},{:.9f},{},{},{:.12f}", row.name, row.direction, row.port_name(),
+              c.payload_bytes, c.wire_bytes, c.transactions, row.busy(simulation.finished()).seconds(),
               row.busy(simulation.finished()).seconds() / end, c.peak_queued_bytes, row.link().rate.gb_per_s(),
-              row.link().latency.seconds(), c.waited[0].seconds(), c.waited[1].seconds(), c.waited[2].seconds());
+              row.link().latency.seconds());
+    for (const TrafficClass of : classes) out.print(",{:.12f}", c.waited[number(of)].seconds());
     for (std::size_t phase = 0; phase < use.phases().size(); ++phase)
       out.print(",{:.9f}", use.utilisation(phase, i, simulation.finished()));
     out.print("\n");

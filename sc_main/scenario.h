@@ -18,10 +18,18 @@
 
 namespace railyard {
 
+using ClassSpecs = std::array<transport::ClassSpec, kTrafficClasses.size()>;
+
+constexpr ClassSpecs default_classes() {
+  ClassSpecs all;
+  for (const TrafficClassFacts& c : kTrafficClasses) all[number(c.traffic_class)] = c.defaults;
+  return all;
+}
+
 struct FabricSpec {
   transport::Fidelity fidelity = transport::Fidelity::train;
-  Bytes transaction_bytes = 0;                                                                   ///< 0: auto
-  std::array<transport::ClassSpec, kTrafficClasses> classes{{{0, 1, 0}, {0, 1, 0}, {1, 1, 0}}};  ///< tp, pp, kv
+  Bytes transaction_bytes = 0;             ///< 0: auto
+  ClassSpecs classes = default_classes();  ///< by number of the class
 };
 
 /// The direction of a link: tx is the direction in which the named device sends, rx the opposite direction.

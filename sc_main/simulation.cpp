@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/input_error.h"
 #include "sc_main/phase_use.h"
@@ -13,8 +14,18 @@ namespace {
 
 transport::ChannelPlan channel_plan(const FabricSpec& spec) {
   transport::ChannelPlan plan;
-  for (std::size_t c = 0; c < kTrafficClasses; ++c) plan.assign(c, spec.classes[c]);
+  for (std::size_t c = 0; c < spec.classes.size(); ++c) plan.assign(c, spec.classes[c]);
   return plan;
+}
+
+/// Outputs leave out classes that the kind does not list.
+void expect_listed_classes(const WorkloadRun& workload, const transport::MessageLedger& ledger) {
+  const std::vector<TrafficClass> listed = workload.classes();
+  for (const TrafficClassFacts& c : kTrafficClasses)
+    if (ledger.totals(number(c.traffic_class)).messages != 0 &&
+        std::find(listed.begin(), listed.end(), c.traffic_class) == listed.end())
+      throw std::logic_error(
+          fmt::format("{}: messages of class {}, which the kind does not list", workload.kind(), c.name));
 }
 
 /// Every NIC needs a port of the single switch. In two tiers, every leaf needs a port of every spine, and vice versa.
@@ -88,6 +99,7 @@ void Simulation::run(std::function<bool(Time)> hook) {
                                  "are too low, and sizes and times that are too large",
                                  at->seconds(), kLongestRunSeconds));
   if (workload_->done()) fabric_->expect_settled();
+  expect_listed_classes(*workload_, fabric_->ledger());
 }
 
 }  // namespace railyard

@@ -18,7 +18,15 @@ namespace {
 
 constexpr char kConverter[] = "vcd2fst";  // part of GTKWave
 
-probe::Waveform::Config waveform_config(const Options& options, const std::string& path) {
+/// Names by number of the class, empty for classes that the workload does not use.
+std::vector<std::string> class_names(Simulation& simulation) {
+  std::vector<std::string> names(kTrafficClasses.size());
+  for (const TrafficClass c : simulation.workload().classes()) names[number(c)] = name(c);
+  return names;
+}
+
+probe::Waveform::Config waveform_config(const Options& options, const std::string& path,
+                                        std::vector<std::string> class_names) {
   probe::Waveform::Config c;
   c.path = path;
   if (options.fst) c.opens = "trace.fst";
@@ -30,7 +38,7 @@ probe::Waveform::Config waveform_config(const Options& options, const std::strin
   c.window.from = options.vcd_from;
   c.window.to = options.vcd_to;
   c.window.filters = options.vcd_filters;
-  c.class_names.assign(kTrafficClassNames.begin(), kTrafficClassNames.end());
+  c.class_names = std::move(class_names);
   return c;
 }
 
@@ -58,7 +66,7 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
     : fst_path_(options.fst ? out.file("trace.fst") : ""), vcd_path_(out.file("trace.vcd")) {
   platforms::Machine& machine = simulation.machine();
   if (options.vcd) {
-    waveform_.emplace(waveform_config(options, vcd_path_));
+    waveform_.emplace(waveform_config(options, vcd_path_, class_names(simulation)));
     waveform_->attach(simulation.fabric());
     for (std::uint32_t g = 0; g < machine.gpus(); ++g) waveform_->attach(machine.gpu(GpuId(g)));
     simulation.workload().trace(*waveform_);
@@ -66,9 +74,8 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
   }
   if (options.timeline) {
     simulation.workload().executor().simulate_every_collective();  // replayed collectives have no messages to show
-    timeline_.emplace(
-        probe::Timeline::Config{out.file("timeline.json.gz"), {kTrafficClassNames.begin(), kTrafficClassNames.end()}},
-        simulation.fabric());
+    timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), class_names(simulation)},
+                      simulation.fabric());
     simulation.workload().follow_requests(timeline_->requests());
     for (const auto& [gpu, rank] : simulation.workload().rank_names())
       timeline_->attach(machine.gpu(gpu), "rank " + rank);

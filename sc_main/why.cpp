@@ -55,7 +55,7 @@ Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(si
     group->rows.push_back(row);
     group_of[&links_[row].counters()] = static_cast<std::size_t>(group - groups_.begin());
   }
-  frees_ = {kTrafficClasses, groups_.size()};
+  frees_ = {kTrafficClasses.size(), groups_.size()};
   path_.emplace(simulation.fabric(), frees_, std::move(group_of));
   simulation.workload().executor().follow(*path_, *path_);
 }
@@ -69,9 +69,9 @@ Json Why::result(const Measure& measure) const {
   const auto free = [&](std::size_t number) { return measure.if_free.empty() ? 0.0 : measure.if_free[number] / n; };
 
   // In the order of the table of links, so that sums do not depend on where ports lie in memory.
-  std::array<std::array<double, transport::kCostKinds>, kTrafficClasses> by_class{};
+  std::array<std::array<double, transport::kCostKinds>, kTrafficClasses.size()> by_class{};
   std::vector<double> wire(links_.size()), queue(links_.size()), engine(links_.size());
-  for (std::size_t c = 0; c < kTrafficClasses; ++c) {
+  for (std::size_t c = 0; c < by_class.size(); ++c) {
     const auto which = static_cast<std::uint8_t>(c);
     for (std::size_t row = 0; row < links_.size(); ++row) {
       const double bytes = of(CostKind::wire, which, &links_[row].counters()),
@@ -119,8 +119,9 @@ Json Why::result(const Measure& measure) const {
                             {"path_s", of(CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr)},
                             {"without_s", free(frees_.of_resource(limit))}});
   r["classes"] = Json::array();
-  for (std::size_t c = 0; c < kTrafficClasses; ++c) {
-    Json row{{"class", kTrafficClassNames[c]}, {"path_s", 0.0}};
+  for (const TrafficClass traffic_class : simulation_.workload().classes()) {
+    const std::size_t c = number(traffic_class);
+    Json row{{"class", name(traffic_class)}, {"path_s", 0.0}};
     double path_s = 0;
     for (const CostKind kind : {CostKind::step, CostKind::engine, CostKind::latency, CostKind::wire, CostKind::queue}) {
       const double seconds = by_class[c][static_cast<std::size_t>(kind)];

@@ -98,6 +98,7 @@ void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
   const bool reads = carries_responses(*probe.device, *probe.port->peer);
   const transport::ChannelPlan& plan = probe.device->context().plan;
   for (std::size_t c = 0; c < class_names_.size(); ++c) {
+    if (class_names_[c].empty()) continue;
     used[plan.channel_of[c]] = true;
     if (reads && !link.sinks_responses) used[plan.response_channel_of(c)] = true;
   }
@@ -118,7 +119,7 @@ void Waveform::attach(gpu::Gpu& gpu) {
     probe.hbm = vcd_.add_real(name + ".hbm.gb_per_s");
     probe.l2 = vcd_.add_real(name + ".l2.gb_per_s");
     for (const std::string& c : class_names_)
-      probe.outbound.push_back(vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
+      probe.outbound.push_back(c.empty() ? Signal() : vcd_.add_wire(name + ".outbound." + c + "_bytes", kByteBits));
     if (gpu.window() >= gpu_of_window_.size()) gpu_of_window_.resize(gpu.window() + 1, nullptr);
     gpu_of_window_[gpu.window()] = &probe;
   }

@@ -55,6 +55,9 @@ class WorkloadRun {
   std::uint64_t jobs() const { return executor_.jobs(); }
   execution::Executor& executor() { return executor_; }
 
+  /// The traffic classes that messages of this kind may have, in the order of their numbers. Outputs show these classes
+  /// only.
+  virtual std::vector<TrafficClass> classes() const { return {TrafficClass::tp, TrafficClass::pp, TrafficClass::kv}; }
   /// Index of the rank on each GPU, in brackets: "[0][3]". GPUs without a rank are omitted.
   std::map<GpuId, std::string> rank_names() const;
   virtual std::vector<RouteOfInterest> routes() = 0;

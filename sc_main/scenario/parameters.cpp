@@ -86,16 +86,11 @@ Record<transport::ClassSpec> class_record(const transport::ClassSpec& defaults) 
 }
 
 Record<FabricSpec> fabric_record() {
-  const FabricSpec defaults;
   Record<FabricSpec> classes;
-  const auto add_class = [&](TrafficClass traffic_class, const char* doc) {
-    const std::size_t c = number(traffic_class);
-    const auto spec = [c](auto& all) -> auto& { return all[c]; };
-    classes.nested(kTrafficClassNames[c], within(&FabricSpec::classes, spec), class_record(defaults.classes[c]), doc);
-  };
-  add_class(TrafficClass::tp, "tensor-parallel collectives");
-  add_class(TrafficClass::pp, "activations between pipeline stages");
-  add_class(TrafficClass::kv, "KV cache handoff");
+  for (const TrafficClassFacts& c : kTrafficClasses) {
+    const auto spec = [n = number(c.traffic_class)](auto& all) -> auto& { return all[n]; };
+    classes.nested(c.name, within(&FabricSpec::classes, spec), class_record(c.defaults), c.text);
+  }
 
   Record<FabricSpec> r;
   r.choice("fidelity", &FabricSpec::fidelity, {"train", "fluid", "auto"},

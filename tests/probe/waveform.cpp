@@ -290,6 +290,16 @@ BOOST_AUTO_TEST_CASE(tracing_changes_nothing_and_repeats_to_the_byte) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(classes_without_a_name_have_no_signals) {
+  const Folder folder;
+  const Run two = run(folder, config(""));
+  Waveform::Config wanted = config("");
+  wanted.class_names = {"bulk", "urgent", ""};
+  const Run three = run(folder, wanted);
+  BOOST_TEST((two.vcd == three.vcd));
+  BOOST_TEST((two.view == three.view));
+}
+
 BOOST_AUTO_TEST_CASE(an_interrupted_run_leaves_a_waveform_up_to_there) {
   const Folder folder;
   const std::string whole = run(folder, config("")).vcd;

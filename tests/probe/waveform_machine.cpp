@@ -51,7 +51,7 @@ class Traced : private test::FreshKernel, private workload::inference::RequestSi
     Waveform::Config config;
     config.path = path;
     config.level = level;
-    config.class_names.assign(kTrafficClassNames.begin(), kTrafficClassNames.end());
+    config.class_names = {"tp", "pp", "kv"};
     Waveform& waveform = waveform_.emplace(config);
     waveform.attach(simulation.fabric());
     for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) waveform.attach(simulation.machine().gpu(GpuId(g)));

@@ -274,6 +274,28 @@ BOOST_AUTO_TEST_CASE(set_options) {
   BOOST_TEST(s.spec<PrefillSpec>().requests[1].prompt_tokens == 50u);
 }
 
+BOOST_AUTO_TEST_CASE(classes_of_traffic) {
+  const Scratch scratch;
+  std::string names;
+  std::vector<std::string> settings;
+  for (const TrafficClassFacts& c : kTrafficClasses) {
+    BOOST_TEST_CONTEXT(c.name) {
+      BOOST_TEST(&c == &kTrafficClasses[number(c.traffic_class)]);
+      BOOST_TEST(c.defaults.virtual_channel < transport::kClassChannels);
+      BOOST_TEST(c.defaults.weight >= 1u);
+      BOOST_TEST(c.defaults.priority < transport::kPriorities);
+    }
+    names += c.name + std::string(" ");
+    settings.push_back(std::string("fabric.classes.") + c.name + "={vc: 5, weight: 7, priority: 2}");
+  }
+  BOOST_TEST(names == "tp pp kv dp ep cp gtp ");
+  for (const transport::ClassSpec& spec : scratch.load_with(settings).fabric.classes) {
+    BOOST_TEST(int(spec.virtual_channel) == 5);
+    BOOST_TEST(spec.weight == 7u);
+    BOOST_TEST(int(spec.priority) == 2);
+  }
+}
+
 // Setting one use of an anchor leaves the other alone.
 BOOST_AUTO_TEST_CASE(set_does_not_reach_through_aliases) {
   const Scratch scratch;

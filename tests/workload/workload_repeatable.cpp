@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(replayed_collectives_leave_what_simulated_ones_do) {
     simulated.run();
     BOOST_TEST(simulated.fabric().replayed_transactions() == 0u);
     BOOST_TEST((everything(simulated) == everything(replayed)));
-    for (std::size_t c = 0; c < kTrafficClasses; ++c) {
+    for (std::size_t c = 0; c < kTrafficClasses.size(); ++c) {
       BOOST_TEST(simulated.fabric().ledger().totals(c).messages == replayed.fabric().ledger().totals(c).messages);
       BOOST_TEST(simulated.fabric().ledger().totals(c).actual.seconds() ==
                  replayed.fabric().ledger().totals(c).actual.seconds());

@@ -18,14 +18,16 @@ struct PortCounters {
   Time busy;
   Bytes queued_bytes = 0;       ///< payload waiting to start, now
   Bytes peak_queued_bytes = 0;  ///< excludes bytes that start without waiting
-  /// By class: time by which messages exceeded their time without contention, as far as they waited for this port.
-  std::array<TimeSum, kMaxClasses> waited{};
 
   /// Also receives the charges of a collective that is recorded for reuse; null: none.
   ChargeLog* log = nullptr;
   /// Of a replayed collective: `busy` includes all its charges from the instant `replayed_from` on.
   const ChargeLog* replayed = nullptr;
   Time replayed_from;
+
+  /// By class: time by which messages exceeded their time without contention, as far as they waited for this port. Last
+  /// in the struct, because starting trains do not need it.
+  std::array<TimeSum, kMaxClasses> waited{};
 
   void charge(Time begin, Time end) {
     busy += end - begin;

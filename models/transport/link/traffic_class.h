@@ -9,7 +9,7 @@
 
 namespace railyard::transport {
 
-constexpr std::size_t kMaxClasses = 4;
+constexpr std::size_t kMaxClasses = 8;
 /// Channels that classes write on.
 constexpr std::uint8_t kClassChannels = 6;
 /// Read requests ride alone: they pass what waits for a full buffer, and what they wait for themselves blocks nothing else.
