@@ -124,3 +124,11 @@ BOOST_AUTO_TEST_CASE(results_converge_as_transactions_shrink) {
     BOOST_TEST(std::abs(curve[3] - curve[0]) / curve[3] < 0.05);
   }
 }
+
+BOOST_AUTO_TEST_CASE(messages_of_a_class_that_the_kind_does_not_list_end_the_run) {
+  PrefillRun run(tiny_scenario());
+  run.fabric().replay(number(TrafficClass::dp), {1, 4096, {}, {}}, 0);
+  BOOST_CHECK_EXCEPTION(run.run(), std::logic_error, [](const std::logic_error& e) {
+    return std::string(e.what()) == "disaggregated_prefill: messages of class dp, which the kind does not list";
+  });
+}
