@@ -285,11 +285,12 @@ JobRef Executor::exchange_side(Communicator& communicator, const Exchange& excha
   const std::uint32_t member = sends ? exchange.from : exchange.to;
   Rank& rank = communicator.rank(member);
   gpu::Stream& stream = communicator.stream(member);
-  std::deque<Unmatched>& waiting = unmatched_[{&communicator, exchange.from, exchange.to, exchange.tag}];
+  const ExchangeKey key{&communicator, exchange.from, exchange.to, exchange.tag};
   std::optional<Unmatched> other;
-  if (!waiting.empty() && waiting.front().sends != sends) {
-    other = waiting.front();
-    waiting.pop_front();
+  if (const auto found = unmatched_.find(key); found != unmatched_.end() && found->second.front().sends != sends) {
+    other = found->second.front();
+    found->second.pop_front();
+    if (found->second.empty()) unmatched_.erase(found);
     if (other->bytes != exchange.bytes) throw std::logic_error("a receive of another size than its send");
   }
   Unmatched mine{{}, sends, exchange.bytes, other ? other->run : 0};
@@ -313,7 +314,7 @@ JobRef Executor::exchange_side(Communicator& communicator, const Exchange& excha
     }
   }
   mine.job = ref(*job);
-  if (!other) waiting.push_back(mine);
+  if (!other) unmatched_[key].push_back(mine);
   return push(*job, after);
 }
 
