@@ -9,7 +9,7 @@ from platform_runs import ROOT, rows, run, succeed, summary
 from test_kinds import documented
 
 PHASES = {phase: ROOT / "scenarios" / "layers" / f"{phase}.yaml" for phase in ["prefill", "decode", "training"]}
-#Llama - 3.1 - 70B : hidden, MLP width, heads, KV heads, head size.
+# Llama-3.1-70B: hidden, MLP width, heads, KV heads, head size.
 H, F, A, G, D = 8192, 28672, 64, 8, 128
 PROJECTIONS = {"qkv": H * (A + 2 * G) * D, "o_proj": A * D * H, "gate_up": H * 2 * F, "down": F * H}
 
@@ -51,9 +51,8 @@ def test_steps_make_the_layer(phase, tmp_path):
     names = {f"metrics.{key}" for key in metrics if key != "time_s"} | {"metrics.time_s.[step]"}
     assert set(written[0]) | names <= documented("Layers")
     jobs = rows(tmp_path / "out" / "jobs.csv")
-    assert len(jobs) == sum(1 if is_collective(step) else 8 for step in written) and {job["kind"] for job in jobs
-}
-== { "compute", "tp" }
+    assert len(jobs) == sum(1 if is_collective(step) else 8 for step in written) and {job["kind"] for job in jobs} == {"compute", "tp"}
+
 
 @pytest.mark.parametrize("tp", [1, 2, 8])
 def test_flops_in_closed_form(tp, tmp_path):
