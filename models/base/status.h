@@ -1,4 +1,4 @@
-// How something that was asked for ended: a message, a collective, a job.
+// The result of a message, a collective or a job.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace railyard {
 
 enum class Status : std::uint8_t {
   ok,
-  undeliverable,  ///< links were lost, and there is no way left for some of its bytes
-  cancelled       ///< something that it needs did not end well, so it was not done
+  undeliverable,  ///< links failed, and no path is left for some of its bytes
+  cancelled       ///< not done, because a job for which it waits has failed
 };
 
 }  // namespace railyard

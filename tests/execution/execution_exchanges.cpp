@@ -1,4 +1,4 @@
-// Sends and receives: who is matched with whom, when the bytes leave, and what the two sides hold meanwhile.
+// Sends and receives: which send matches which receive, when the bytes are sent, and which streams and SMs are occupied.
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
 #include "transport/faults.h"

@@ -1,4 +1,4 @@
-// What becomes of jobs when links are lost: which ones fail, which are cancelled, which go on.
+// Jobs after a link failure: which jobs fail, which jobs are cancelled, and which jobs continue.
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
 #include "transport/faults.h"
@@ -28,7 +28,8 @@ collective::CollectiveSpec ring(Bytes bytes) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(of_two_requests_one_is_cut_off_and_the_other_finishes) {
-  // Each computes on one GPU, hands its result to another one, and computes there; the second request's target is lost.
+  // Each request computes on one GPU, copies its result to a second GPU, and computes there. The second GPU of one request
+  // loses its link.
   JobBench b;
   b.goes_on = true;
   const auto request = [&](std::uint32_t from, std::uint32_t to, std::uint32_t first) {
@@ -62,7 +63,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_its_client_does_not_accept_is_on_record) {
 }
 
 BOOST_AUTO_TEST_CASE(a_collective_that_loses_a_member_ends_on_every_rank) {
-  // What waited for it is cancelled; another collective, of ranks that still reach each other, runs afterwards.
+  // The streams continue afterwards: a collective of two ranks that still have a path runs next.
   JobBench b;
   b.goes_on = true;
   Communicator all(b.ranks, JobBench::kComm, {}, b.fabric);

@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(as_many_batches_decode_at_a_time_as_there_are_stages) {
     }
     BOOST_TEST(most == stages);
     for (std::uint32_t r = 0; r < 6; ++r) BOOST_TEST(run.request(r).tokens.size() == 40u);
-    // A request does not wait for the step of another batch while a stage is free for its own.
+    // A request starts a batch at once if fewer batches than stages are in flight.
     if (stages > 1) BOOST_TEST((run.request(1).decode_begun == run.request(1).kv_landed));
   }
 }

@@ -1,4 +1,4 @@
-// Ranks of a mesh: their numbers, their places, and who meets whom in each dimension.
+// Ranks of a mesh: their numbers, their places, and the communicators of each dimension.
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
 #include "workload/parallel/mesh.h"
