@@ -138,14 +138,14 @@ void PointToPoint::pump(std::uint32_t f) {
   if (flow.posted == flow.messages || flow.posted - flow.completed == window_) return;
   const std::uint32_t message = flow.posted++;
   if (flow.poster == nullptr) {
-    send(f, message, {});
+    send(f, message);
   } else {
     Rank& host = *flow.poster;
     executor_.host(host, host.stream(kPosts), ends_.post, label(kPost, f, message), *this);
   }
 }
 
-void PointToPoint::send(std::uint32_t f, std::uint32_t message, JobRef after) {
+void PointToPoint::send(std::uint32_t f, std::uint32_t message) {
   const Flow& flow = flows_[f];
   execution::Copy copy;
   copy.transfers = {{*flow.destination->memory, points_[finished_].bytes}};
@@ -153,8 +153,7 @@ void PointToPoint::send(std::uint32_t f, std::uint32_t message, JobRef after) {
   copy.engine = spec_.engine;
   copy.channel = f;
   copy.start = flow.start;
-  executor_.copy(*flow.source, flow.source->stream(kCopies), std::move(copy), label(kMessage, f, message), *this,
-                 {after});
+  executor_.copy(*flow.source, flow.source->stream(kCopies), std::move(copy), label(kMessage, f, message), *this);
 }
 
 Time PointToPoint::acknowledgement(const Flow& flow) const {
@@ -173,7 +172,7 @@ void PointToPoint::on_job_done(const Job& job) {
   const bool windowed = points_[finished_].measure == Measure::write_bandwidth;
   switch (fields.what) {
     case kPost:
-      send(fields.flow, fields.message, {});
+      send(fields.flow, fields.message);
       if (windowed) pump(fields.flow);
       break;
     case kMessage:

@@ -93,7 +93,7 @@ class PointToPoint : private JobClient, private JobNamer {
   void add_writes(std::uint32_t from, std::uint32_t to);
   /// Posts messages up to the limit of the flow's window.
   void pump(std::uint32_t flow);
-  void send(std::uint32_t flow, std::uint32_t message, JobRef after);
+  void send(std::uint32_t flow, std::uint32_t message);
   void complete(std::uint32_t flow);
   void finish();
   /// Time from a write's arrival to its acknowledgement at the sender.
