@@ -15,6 +15,15 @@ struct Request {
   std::uint32_t output_tokens = 1;  ///< prefill produces the first token, decode steps the rest
 };
 
+/// What the tokens of a prompt are, as far as prefix caching must know: two prompts whose first n ids are equal have the
+/// same first n x block_tokens tokens.
+struct PromptContent {
+  /// Tokens for which an id stands; 1: the ids are the tokens themselves; 0: nothing is known, and no other request
+  /// shares a prefix with this one.
+  std::uint32_t block_tokens = 0;
+  std::vector<std::uint64_t> ids;  ///< of the prompt's first ids.size() x block_tokens tokens
+};
+
 /// Instants from the start of the run.
 struct RequestTimes {
   Time queued;  ///< the host has put the request into the queue
