@@ -8,8 +8,6 @@ namespace railyard {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 const char* kind_of(const transport::Device& device) {
   if (dynamic_cast<const gpu::Gpu*>(&device) != nullptr) return "gpu";
   if (dynamic_cast<const infiniband::Nic*>(&device) != nullptr) return "nic";
@@ -20,8 +18,8 @@ const char* kind_of(const transport::Device& device) {
   return "network_switch";
 }
 
-Json hops_of(const transport::Lane& lane) {
-  Json hops = Json::array();
+Value hops_of(const transport::Lane& lane) {
+  Value hops = Value::empty_list();
   for (const transport::Hop& hop : lane.hops)
     hops.push_back(fmt::format("{}.{}", hop.device->name(), hop.device->port(hop.port).name));
   return hops;
@@ -36,18 +34,18 @@ const char* name_of(Simulation& simulation, transport::Window memory) {
 }
 
 /// Dense tensor rates and the HBM rate, including overrides of the scenario: the upper limits of its kernels.
-Json peaks_of(const gpu::GpuDatasheet& gpu) {
-  Json tflops = Json::object();
+Value peaks_of(const gpu::GpuDatasheet& gpu) {
+  Value tflops = Value::empty_group();
   for (std::size_t type = 0; type < kDataTypes; ++type)
     if (const double per_clock = gpu.sm.flop_per_clock[type]; per_clock > 0)
       tflops[std::string(kDataTypeNames[type])] = gpu.sm.count * gpu.sm.clock_mhz * per_clock * 1e-6;
   return {{"hbm_gb_per_s", gpu.hbm.gb_per_s}, {"tflops", tflops}};
 }
 
-void add_route(Json& routes, Simulation& simulation, const RouteOfInterest& r) {
+void add_route(Value& routes, Simulation& simulation, const RouteOfInterest& r) {
   if (r.from == r.to) return;
   const transport::Path path = simulation.fabric().path(r.from, r.to, number(r.traffic_class));
-  Json route;
+  Value route;
   route["what"] = r.what;
   route["class"] = name(r.traffic_class);
   route["from"] = name_of(simulation, r.from);
@@ -56,18 +54,18 @@ void add_route(Json& routes, Simulation& simulation, const RouteOfInterest& r) {
   route["transaction_bytes"] = size;
   route["payload_gb_per_s"] = transport::payload_rate(path, size).gb_per_s();
   route["latency_s"] = transport::uncontended_time(path, 1, size).seconds();
-  route["lanes"] = Json::array();
+  route["lanes"] = Value::empty_list();
   for (const transport::Lane& lane : path.lanes) route["lanes"].push_back(hops_of(lane));
   routes.push_back(route);
 }
 
 }  // namespace
 
-Json describe(Simulation& simulation) {
+Value describe(Simulation& simulation) {
   const platforms::MachineSpec& spec = simulation.machine().spec();
-  Json m;
+  Value m;
   m["platform"] = simulation.scenario().platform;
-  m["groups"] = Json::array();
+  m["groups"] = Value::empty_list();
   for (const platforms::GroupSpec& g : spec.groups)
     m["groups"].push_back({{"name", g.name},
                            {"servers", g.servers},
@@ -75,10 +73,10 @@ Json describe(Simulation& simulation) {
                            {"calibration", g.gpu.calibration},
                            {"source", g.gpu.source},
                            {"peak", peaks_of(g.gpu)}});
-  m["devices"] = Json::array();
+  m["devices"] = Value::empty_list();
   for (const transport::Device* d : simulation.fabric().devices())
     m["devices"].push_back({{"name", d->name()}, {"kind", kind_of(*d)}, {"ports", d->ports()}});
-  m["links"] = Json::array();
+  m["links"] = Value::empty_list();
   for (const LinkRow& row : link_table(simulation)) {
     const char* const to = row.meter != nullptr ? "" : row.device->port(row.port).peer->name();
     m["links"].push_back({{"name", row.name},
@@ -90,57 +88,53 @@ Json describe(Simulation& simulation) {
                           {"credit_latency_ns", row.link().credit_latency.seconds() * 1e9},
                           {"buffer_bytes", row.link().buffer_bytes}});
   }
-  m["routes"] = Json::array();
+  m["routes"] = Value::empty_list();
   for (const RouteOfInterest& route : simulation.workload().routes()) add_route(m["routes"], simulation, route);
   return m;
 }
 
-std::string describe_text(const Json& m) {
-  std::string text = fmt::format("{}\n\n", m["platform"].get<std::string>());
-  for (const Json& g : m["groups"])
-    text += fmt::format("  group {}: {} server{} of {} ({} constants)\n", g["name"].get<std::string>(),
-                        g["servers"].get<int>(), g["servers"] == 1 ? "" : "s", g["gpu"].get<std::string>(),
-                        g["calibration"].get<std::string>());
+std::string describe_text(const Value& m) {
+  std::string text = fmt::format("{}\n\n", m["platform"].text());
+  for (const Value& g : m["groups"].items())
+    text += fmt::format("  group {}: {} server{} of {} ({} constants)\n", g["name"].text(), g["servers"].integer(),
+                        g["servers"].integer() == 1 ? "" : "s", g["gpu"].text(), g["calibration"].text());
   text += fmt::format("\n  {:<28} {:<14} {:>5}\n", "device", "kind", "ports");
-  for (const Json& d : m["devices"])
-    text += fmt::format("  {:<28} {:<14} {:>5}\n", d["name"].get<std::string>(), d["kind"].get<std::string>(),
-                        d["ports"].get<int>());
+  for (const Value& d : m["devices"].items())
+    text += fmt::format("  {:<28} {:<14} {:>5}\n", d["name"].text(), d["kind"].text(), d["ports"].integer());
   text += fmt::format("\n  {:<26} {:<3} {:<28} {:<24} {:>9} {:>10} {:>12}\n", "link", "", "from", "to", "GB/s",
                       "latency", "buffer");
-  for (const Json& l : m["links"])
+  for (const Value& l : m["links"].items())
     text += fmt::format(
-        "  {:<26} {:<3} {:<28} {:<24} {:>9.2f} {:>7.1f} ns {:>12}\n", l["name"].get<std::string>(),
-        l["direction"].get<std::string>(), l["from"].get<std::string>(), l["to"].get<std::string>(),
-        l["gb_per_s"].get<double>(), l["latency_ns"].get<double>(),
-        l["buffer_bytes"] == 0 ? "ample" : fmt::format("{} KiB", l["buffer_bytes"].get<std::uint64_t>() / 1024));
+        "  {:<26} {:<3} {:<28} {:<24} {:>9.2f} {:>7.1f} ns {:>12}\n", l["name"].text(), l["direction"].text(),
+        l["from"].text(), l["to"].text(), l["gb_per_s"].real(), l["latency_ns"].real(),
+        l["buffer_bytes"].integer() == 0 ? "ample" : fmt::format("{} KiB", l["buffer_bytes"].integer() / 1024));
   text += "\n  routes\n";
-  for (const Json& r : m["routes"]) {
-    text +=
-        fmt::format("  {} [{}]: {:.2f} GB/s of payload, {:.2f} us for the first byte, transactions of {} bytes\n",
-                    r["what"].get<std::string>(), r["class"].get<std::string>(), r["payload_gb_per_s"].get<double>(),
-                    r["latency_s"].get<double>() * 1e6, r["transaction_bytes"].get<std::uint64_t>());
-    for (const Json& lane : r["lanes"]) {
+  for (const Value& r : m["routes"].items()) {
+    text += fmt::format("  {} [{}]: {:.2f} GB/s of payload, {:.2f} us for the first byte, transactions of {} bytes\n",
+                        r["what"].text(), r["class"].text(), r["payload_gb_per_s"].real(), r["latency_s"].real() * 1e6,
+                        r["transaction_bytes"].integer());
+    for (const Value& lane : r["lanes"].items()) {
       std::string hops;
-      for (const Json& hop : lane) hops += (hops.empty() ? "" : " > ") + hop.get<std::string>();
+      for (const Value& hop : lane.items()) hops += (hops.empty() ? "" : " > ") + hop.text();
       text += "    " + hops + "\n";
     }
   }
   return text;
 }
 
-Json explain(Simulation& simulation) {
-  Json e = simulation.workload().explain();
+Value explain(Simulation& simulation) {
+  Value e = simulation.workload().explain();
   e["routes"] = describe(simulation)["routes"];
   return e;
 }
 
-std::string explain_text(Simulation& simulation, const Json& e) {
+std::string explain_text(Simulation& simulation, const Value& e) {
   std::string text = simulation.workload().explain_text(e);
-  if (!e["routes"].empty()) text += "\npaths\n";
-  for (const Json& r : e["routes"])
-    text += fmt::format("  {}: {:.2f} GB/s, first byte {}, {} lane{} of {} hops\n", r["what"].get<std::string>(),
-                        r["payload_gb_per_s"].get<double>(), duration_text(r["latency_s"].get<double>()),
-                        r["lanes"].size(), r["lanes"].size() == 1 ? "" : "s", r["lanes"].front().size());
+  if (!e["routes"].items().empty()) text += "\npaths\n";
+  for (const Value& r : e["routes"].items())
+    text += fmt::format("  {}: {:.2f} GB/s, first byte {}, {} lane{} of {} hops\n", r["what"].text(),
+                        r["payload_gb_per_s"].real(), duration_text(r["latency_s"].real()), r["lanes"].items().size(),
+                        r["lanes"].items().size() == 1 ? "" : "s", r["lanes"].items().front().items().size());
   return text;
 }
 

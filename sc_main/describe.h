@@ -3,18 +3,17 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "sc_main/simulation.h"
+#include "sc_main/value.h"
 
 namespace railyard {
 
 /// Devices, links with rate and latency, and the routes of the workload's traffic classes; also machine.json.
-nlohmann::ordered_json describe(Simulation& simulation);
-std::string describe_text(const nlohmann::ordered_json& machine);
+Value describe(Simulation& simulation);
+std::string describe_text(const Value& machine);
 
 /// Numbers that the workload derives from the scenario (WorkloadRun::explain), and the routes.
-nlohmann::ordered_json explain(Simulation& simulation);
-std::string explain_text(Simulation& simulation, const nlohmann::ordered_json& numbers);
+Value explain(Simulation& simulation);
+std::string explain_text(Simulation& simulation, const Value& numbers);
 
 }  // namespace railyard

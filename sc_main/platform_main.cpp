@@ -91,7 +91,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (out) {
     write_text(out->file("command.txt"), options.command + "\n");
     write_text(out->file("scenario.yaml"), scenario.resolved);
-    write_text(out->file("machine.json"), describe(simulation).dump(2) + "\n");
+    write_text(out->file("machine.json"), json_text(describe(simulation)));
     simulation.workload().open_tables(*out);
   }
 
@@ -117,12 +117,12 @@ int run(const Options& options, const Scenario& scenario) {
   figures.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   figures.interrupted = interrupted != 0;
 
-  const nlohmann::ordered_json results = summary(simulation, figures);
+  const Value results = summary(simulation, figures);
   if (!options.quiet) std::cout << table(simulation, results);
   if (why && !options.quiet) std::cout << Why::table(why->results());
   if (out) {
     jobs.close();
-    write_text(out->file("summary.json"), results.dump(2) + "\n");
+    write_text(out->file("summary.json"), json_text(results));
     write_links_csv(simulation, out->file("links.csv"));
     simulation.workload().write_tables(*out);
     if (why) why->write(*out);
@@ -152,12 +152,12 @@ void look(const Options& options, const Scenario& scenario) {
   JobsCsv none;
   Simulation simulation(scenario, none);
   if (options.describe) {
-    const nlohmann::ordered_json machine = describe(simulation);
-    std::cout << (options.json ? machine.dump(2) + "\n" : describe_text(machine));
+    const Value machine = describe(simulation);
+    std::cout << (options.json ? json_text(machine) : describe_text(machine));
   }
   if (options.explain) {
-    const nlohmann::ordered_json numbers = explain(simulation);
-    std::cout << (options.json ? numbers.dump(2) + "\n" : explain_text(simulation, numbers));
+    const Value numbers = explain(simulation);
+    std::cout << (options.json ? json_text(numbers) : explain_text(simulation, numbers));
   }
 }
 
@@ -169,7 +169,7 @@ int platform_main(const char* platform, int argc, char** argv) {
   const Options& options = *parsed.options;
   try {
     if (options.schema) {
-      std::cout << scenario_schema().dump(2) << "\n";
+      std::cout << scenario_schema();
       return kExitDone;
     }
     const Scenario scenario = load_scenario(options.scenario, options.sets, platform);

@@ -11,8 +11,6 @@ namespace railyard {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kBusiestLinks = 5;
 
 std::string volume(double bytes) {
@@ -21,11 +19,11 @@ std::string volume(double bytes) {
   return fmt::format("{:.2f} kB", bytes * 1e-3);
 }
 
-Json traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
-  Json rows = Json::array();
+Value traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
+  Value rows = Value::empty_list();
   for (const TrafficClass c : simulation.workload().classes()) {
     const transport::ClassTotals& totals = simulation.fabric().ledger().totals(number(c));
-    Json row;
+    Value row;
     row["class"] = name(c);
     row["messages"] = totals.messages;
     row["bytes"] = totals.bytes;
@@ -51,45 +49,45 @@ Json traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
   return rows;
 }
 
-std::string seconds_text(const Json& seconds) { return duration_text(seconds.get<double>()); }
+std::string seconds_text(const Value& seconds) { return duration_text(seconds.real()); }
 
 std::string in_phase(const std::string& phase) { return "utilisation_" + phase; }
 
-void add_links(std::string& text, const Json& all, const std::vector<std::string>& phases) {
+void add_links(std::string& text, const Value& all, const std::vector<std::string>& phases) {
   // A phase's bottleneck may be idle for most of the run: the busiest of any phase come first.
-  const auto most = [&](const Json& link) {
-    double use = link["utilisation"].get<double>();
-    for (const std::string& phase : phases) use = std::max(use, link[in_phase(phase)].get<double>());
+  const auto most = [&](const Value& link) {
+    double use = link["utilisation"].real();
+    for (const std::string& phase : phases) use = std::max(use, link[in_phase(phase)].real());
     return use;
   };
-  std::vector<const Json*> links;
-  for (const Json& l : all) links.push_back(&l);
-  std::stable_sort(links.begin(), links.end(), [&](const Json* a, const Json* b) { return most(*a) > most(*b); });
+  std::vector<const Value*> links;
+  for (const Value& l : all.items()) links.push_back(&l);
+  std::stable_sort(links.begin(), links.end(), [&](const Value* a, const Value* b) { return most(*a) > most(*b); });
   text += fmt::format("\n  {:<28}", "busiest links, utilisation");
   for (const std::string& phase : phases) text += fmt::format(" {:>12}", "in " + phase);
   text += fmt::format(" {:>12} {:>12} {:>12}\n", "of the run", "bytes", "peak queue");
   for (std::size_t i = 0; i < std::min(kBusiestLinks, links.size()); ++i) {
-    const Json& l = *links[i];
-    text += fmt::format("  {:<28}", l["name"].get<std::string>() + " " + l["direction"].get<std::string>());
-    for (const std::string& phase : phases) text += fmt::format(" {:>10.2f} %", 100 * l[in_phase(phase)].get<double>());
-    text += fmt::format(" {:>10.2f} % {:>12} {:>12}\n", 100 * l["utilisation"].get<double>(),
-                        volume(l["bytes"].get<double>()), volume(l["peak_queue_bytes"].get<double>()));
+    const Value& l = *links[i];
+    text += fmt::format("  {:<28}", l["name"].text() + " " + l["direction"].text());
+    for (const std::string& phase : phases) text += fmt::format(" {:>10.2f} %", 100 * l[in_phase(phase)].real());
+    text += fmt::format(" {:>10.2f} % {:>12} {:>12}\n", 100 * l["utilisation"].real(), volume(l["bytes"].real()),
+                        volume(l["peak_queue_bytes"].real()));
   }
 }
 
-void add_traffic(std::string& text, const Json& traffic) {
+void add_traffic(std::string& text, const Value& traffic) {
   text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time",
                       "mean alone", "waited longest for");
-  for (const Json& t : traffic)
-    text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].get<std::string>(),
-                        t["messages"].get<std::uint64_t>(), volume(t["bytes"].get<double>()),
-                        seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),
-                        t["worst_link"].get<std::string>(), t["worst_link_direction"].get<std::string>());
+  for (const Value& t : traffic.items())
+    text +=
+        fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].text(), t["messages"].integer(),
+                    volume(t["bytes"].real()), seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),
+                    t["worst_link"].text(), t["worst_link_direction"].text());
 }
 
 /// What was asked: the groups' GPUs, then what the kind says of its workload.
-Json setup(Simulation& simulation) {
-  Json asked;
+Value setup(Simulation& simulation) {
+  Value asked;
   const platforms::MachineSpec& machine = simulation.scenario().machine;
   for (const platforms::GroupSpec& group : machine.groups)
     asked["groups"][group.name] = {
@@ -109,11 +107,11 @@ const char* fidelity_word(transport::Fidelity fidelity) {
 
 }  // namespace
 
-Json summary(Simulation& simulation, const SimulatorFigures& figures) {
+Value summary(Simulation& simulation, const SimulatorFigures& figures) {
   const Scenario& scenario = simulation.scenario();
   WorkloadRun& workload = simulation.workload();
   const std::vector<LinkRow> links = link_table(simulation);
-  Json s;
+  Value s;
   s["schema_version"] = kSummarySchemaVersion;
   s["kind"] = workload.kind();
   s["platform"] = scenario.platform;
@@ -124,28 +122,29 @@ Json summary(Simulation& simulation, const SimulatorFigures& figures) {
   s["fidelity"] = fidelity_word(simulation.fidelity());
   for (const platforms::GroupSpec& group : scenario.machine.groups)
     s["calibration"][group.gpu.name] = group.gpu.calibration;
-  if (const Json compute = workload.compute(); !compute.is_null()) s["compute"] = compute;
+  if (const Value compute = workload.compute(); !compute.is_nothing()) s["compute"] = compute;
   s["complete"] = workload.done();
-  Json& metrics = s["metrics"];
+  Value& metrics = s["metrics"];
   metrics["end_s"] = simulation.finished().seconds();
   workload.add_metrics(metrics);
   s["traffic"] = traffic(simulation, links);
   s["memory"] = workload.memory();
   const double end = std::max(1e-15, simulation.finished().seconds());
-  s["links"] = Json::array();
+  s["links"] = Value::empty_list();
   const PhaseUse& use = simulation.phase_use();
   for (std::size_t i = 0; i < links.size(); ++i) {
     const LinkRow& row = links[i];
     const transport::PortCounters& c = row.counters();
-    s["links"].push_back({{"name", row.name},
-                          {"direction", row.direction},
-                          {"bytes", c.payload_bytes},
-                          {"wire_bytes", c.wire_bytes},
-                          {"busy_s", row.busy(simulation.finished()).seconds()},
-                          {"utilisation", row.busy(simulation.finished()).seconds() / end},
-                          {"peak_queue_bytes", c.peak_queued_bytes}});
+    Value link = {{"name", row.name},
+                  {"direction", row.direction},
+                  {"bytes", c.payload_bytes},
+                  {"wire_bytes", c.wire_bytes},
+                  {"busy_s", row.busy(simulation.finished()).seconds()},
+                  {"utilisation", row.busy(simulation.finished()).seconds() / end},
+                  {"peak_queue_bytes", c.peak_queued_bytes}};
     for (std::size_t phase = 0; phase < use.phases().size(); ++phase)
-      s["links"].back()[in_phase(use.phases()[phase])] = use.utilisation(phase, i, simulation.finished());
+      link[in_phase(use.phases()[phase])] = use.utilisation(phase, i, simulation.finished());
+    s["links"].push_back(std::move(link));
   }
   s["simulator"] = {{"version", kVersion},
                     {"commit", kCommit},
@@ -183,21 +182,22 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
   }
 }
 
-std::string table(Simulation& simulation, const Json& s) {
+std::string table(Simulation& simulation, const Value& s) {
   std::string text = simulation.workload().table(s);
   if (s.contains("compute")) text += profile_text(s["compute"]);
-  if (std::any_of(s["traffic"].begin(), s["traffic"].end(), [](const Json& t) { return t["messages"] != 0; })) {
+  const Value::List& traffic = s["traffic"].items();
+  if (std::any_of(traffic.begin(), traffic.end(), [](const Value& t) { return t["messages"].integer() != 0; })) {
     add_links(text, s["links"], simulation.phase_use().phases());
     add_traffic(text, s["traffic"]);
   }
-  const Json& sim = s["simulator"];
-  const double simulated = sim["transactions"].get<double>() - sim["replayed_transactions"].get<double>();
+  const Value& sim = s["simulator"];
+  const double simulated = sim["transactions"].real() - sim["replayed_transactions"].real();
   text += fmt::format(
       "\n  simulated {} in {:.2f} s: {:.2f} million transactions over links ({:.2f} million replayed), {:.2f} "
       "million/s, {:.0f} MB\n",
-      seconds_text(s["metrics"]["end_s"]), sim["wall_s"].get<double>(), sim["transactions"].get<double>() * 1e-6,
-      sim["replayed_transactions"].get<double>() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].get<double>()),
-      sim["peak_rss_bytes"].get<double>() * 1e-6);
+      seconds_text(s["metrics"]["end_s"]), sim["wall_s"].real(), sim["transactions"].real() * 1e-6,
+      sim["replayed_transactions"].real() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].real()),
+      sim["peak_rss_bytes"].real() * 1e-6);
   return text;
 }
 

@@ -3,10 +3,9 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "sc_main/link_table.h"
 #include "sc_main/simulation.h"
+#include "sc_main/value.h"
 
 namespace railyard {
 
@@ -19,9 +18,9 @@ struct SimulatorFigures {
   bool interrupted = false;
 };
 
-nlohmann::ordered_json summary(Simulation& simulation, const SimulatorFigures& figures);
+Value summary(Simulation& simulation, const SimulatorFigures& figures);
 void write_links_csv(Simulation& simulation, const std::string& path);
 /// The table on stdout: first the workload's part, then the busiest links, messages and figures of the simulator.
-std::string table(Simulation& simulation, const nlohmann::ordered_json& summary);
+std::string table(Simulation& simulation, const Value& summary);
 
 }  // namespace railyard

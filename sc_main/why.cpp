@@ -10,7 +10,6 @@ namespace railyard {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using transport::CostKind;
 using Measure = probe::CriticalPath::Measure;
 
@@ -31,10 +30,9 @@ constexpr std::array<const char*, transport::kCostKinds> kLabels{"kernels",
                                                                  "idle: no work had arrived"};
 
 /// Of a row of the table: where most of it was.
-std::string most_at(const Json& row) {
+std::string most_at(const Value& row) {
   if (!row.contains("worst_link")) return {};
-  return fmt::format("   most at {} {}", row["worst_link"].get<std::string>(),
-                     row["worst_link_direction"].get<std::string>());
+  return fmt::format("   most at {} {}", row["worst_link"].text(), row["worst_link_direction"].text());
 }
 
 /// A metric as the field calls it.
@@ -60,7 +58,7 @@ Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(si
   simulation.workload().executor().follow(*path_, *path_);
 }
 
-Json Why::result(const Measure& measure) const {
+Value Why::result(const Measure& measure) const {
   const double n = static_cast<double>(std::max<std::uint64_t>(1, measure.count));
   const auto of = [&](CostKind kind, std::uint8_t which, const transport::PortCounters* port) {
     const auto found = measure.cost_seconds.find({kind, which, port});
@@ -88,11 +86,11 @@ Json Why::result(const Measure& measure) const {
       by_class[c][static_cast<std::size_t>(kind)] += of(kind, which, nullptr);
   }
 
-  Json r;
+  Value r;
   r["metric"] = measure.metric;
   r["count"] = measure.count;
   r["mean_s"] = measure.seconds / n;
-  r["costs"] = Json::array();
+  r["costs"] = Value::empty_list();
   for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
     const auto kind = static_cast<CostKind>(k);
     double path_s = 0;
@@ -104,24 +102,25 @@ Json Why::result(const Measure& measure) const {
     } else {
       path_s = of(kind, 0, nullptr);
     }
-    r["costs"].push_back({{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"without_s", free(k)}});
+    Value row{{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"without_s", free(k)}};
+    const auto most = std::max_element(engine.begin(), engine.end());
+    if (kind == CostKind::engine && most != engine.end() && *most > 0) {
+      const LinkRow& worst = links_[static_cast<std::size_t>(most - engine.begin())];
+      row["worst_link"] = worst.name;
+      row["worst_link_direction"] = worst.direction;
+      row["worst_link_s"] = *most;
+    }
+    r["costs"].push_back(std::move(row));
   }
-  if (const auto most = std::max_element(engine.begin(), engine.end()); most != engine.end() && *most > 0) {
-    const LinkRow& worst = links_[static_cast<std::size_t>(most - engine.begin())];
-    Json& row = r["costs"][static_cast<std::size_t>(CostKind::engine)];
-    row["worst_link"] = worst.name;
-    row["worst_link_direction"] = worst.direction;
-    row["worst_link_s"] = *most;
-  }
-  r["kernels"] = Json::array();
+  r["kernels"] = Value::empty_list();
   for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
     r["kernels"].push_back({{"limit", gpu::kKernelLimitNames[limit]},
                             {"path_s", of(CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr)},
                             {"without_s", free(frees_.of_resource(limit))}});
-  r["classes"] = Json::array();
+  r["classes"] = Value::empty_list();
   for (const TrafficClass traffic_class : simulation_.workload().classes()) {
     const std::size_t c = number(traffic_class);
-    Json row{{"class", name(traffic_class)}, {"path_s", 0.0}};
+    Value row{{"class", name(traffic_class)}, {"path_s", 0.0}};
     double path_s = 0;
     for (const CostKind kind : {CostKind::step, CostKind::engine, CostKind::latency, CostKind::wire, CostKind::queue}) {
       const double seconds = by_class[c][static_cast<std::size_t>(kind)];
@@ -132,7 +131,7 @@ Json Why::result(const Measure& measure) const {
     row["without_s"] = free(frees_.of_class(c));
     r["classes"].push_back(row);
   }
-  r["links"] = Json::array();
+  r["links"] = Value::empty_list();
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     double bytes = 0, waits = 0, most = 0;
     const LinkRow* worst = nullptr;
@@ -163,42 +162,42 @@ std::vector<Measure> Why::measures() const {
   return all;
 }
 
-Json Why::results() const {
-  Json all;
+Value Why::results() const {
+  Value all;
   all["schema_version"] = kSchemaVersion;
   all["kind"] = simulation_.workload().kind();
   all["platform"] = simulation_.scenario().platform;
   all["scenario"] = simulation_.scenario().name;
-  all["paths"] = Json::array();
+  all["paths"] = Value::empty_list();
   for (const Measure& measure : measures()) all["paths"].push_back(result(measure));
   return all;
 }
 
-std::string Why::table(const Json& results) {
+std::string Why::table(const Value& results) {
   std::string text;
-  for (const Json& path : results["paths"]) {
-    const double mean = path["mean_s"].get<double>();
-    const std::string title = title_of(path["metric"].get<std::string>());
+  for (const Value& path : results["paths"].items()) {
+    const double mean = path["mean_s"].real();
+    const std::string title = title_of(path["metric"].text());
     text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "critical path of " + title, duration_text(mean),
                         (title == "the run" ? "run" : title) + " without it");
-    const auto line = [&](const std::string& label, const Json& path_s, const Json& without_s,
+    const auto line = [&](const std::string& label, const Value& path_s, const Value& without_s,
                           const std::string& note = {}) {
-      const double seconds = path_s.get<double>();
+      const double seconds = path_s.real();
       if (seconds < kLeastShown * mean) return;
       text += fmt::format("  {:<40} {:>12} {:>5.1f} % {:>13}{}\n", label, duration_text(seconds), 100 * seconds / mean,
-                          duration_text(without_s.get<double>()), note);
+                          duration_text(without_s.real()), note);
     };
     for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
-      const Json& cost = path["costs"][k];
+      const Value& cost = path["costs"].items()[k];
       line(kLabels[k], cost["path_s"], cost["without_s"], most_at(cost));
       if (k != static_cast<std::size_t>(CostKind::kernel)) continue;
-      for (const Json& kernel : path["kernels"])
-        line("  bound by " + kernel["limit"].get<std::string>(), kernel["path_s"], kernel["without_s"]);
+      for (const Value& kernel : path["kernels"].items())
+        line("  bound by " + kernel["limit"].text(), kernel["path_s"], kernel["without_s"]);
     }
     text += "  of this, by traffic class and by link\n";
-    for (const Json& c : path["classes"]) line("  " + c["class"].get<std::string>(), c["path_s"], c["without_s"]);
-    for (const Json& l : path["links"])
-      line("  " + l["links"].get<std::string>(), l["path_s"], l["without_s"], most_at(l));
+    for (const Value& c : path["classes"].items()) line("  " + c["class"].text(), c["path_s"], c["without_s"]);
+    for (const Value& l : path["links"].items())
+      line("  " + l["links"].text(), l["path_s"], l["without_s"], most_at(l));
   }
   return text;
 }
@@ -236,7 +235,7 @@ void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
 }
 
 void Why::write(const OutputDirectory& out) const {
-  fmt::output_file(out.file("why.json")).print("{}\n", results().dump(2));
+  fmt::output_file(out.file("why.json")).print("{}", json_text(results()));
   auto csv = fmt::output_file(out.file("why.csv"));
   csv.print("metric,number,job,from_s,to_s");
   for (const char* kind : transport::kCostKindNames) csv.print(",{}_s", kind);

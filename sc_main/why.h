@@ -7,11 +7,10 @@
 #include <vector>
 
 #include <fmt/os.h>
-#include <nlohmann/json.hpp>
-
 #include "probe/critical_path.h"
 #include "sc_main/link_table.h"
 #include "sc_main/output_directory.h"
+#include "sc_main/value.h"
 
 namespace railyard {
 
@@ -22,8 +21,8 @@ class Why {
   // Call after the run.
   /// The times of metrics, then the end of the run.
   std::vector<probe::CriticalPath::Measure> measures() const;
-  nlohmann::ordered_json results() const;
-  static std::string table(const nlohmann::ordered_json& results);
+  Value results() const;
+  static std::string table(const Value& results);
   void write(const OutputDirectory& out) const;
 
  private:
@@ -31,7 +30,7 @@ class Why {
     std::string kind;
     std::vector<std::size_t> rows;  ///< row numbers in the link table
   };
-  nlohmann::ordered_json result(const probe::CriticalPath::Measure& measure) const;
+  Value result(const probe::CriticalPath::Measure& measure) const;
   void write_chain(fmt::ostream& out, const probe::CriticalPath::Measure& measure) const;
 
   Simulation& simulation_;

@@ -15,8 +15,6 @@ using workload::collective_bench::SizeResult;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 const char* algorithm(const CollectiveSpec& s) {
   return collective::kAlgorithmNames[static_cast<std::size_t>(s.algorithm)];
 }
@@ -89,15 +87,15 @@ std::vector<RouteOfInterest> CollectiveRun::routes() {
   return routes;
 }
 
-Json CollectiveRun::explain() {
+Value CollectiveRun::explain() {
   const transport::Path path = fabric_.path(gpus_[0].value(), gpus_[1].value(), number(TrafficClass::tp));
   const double rate =
       static_cast<double>(transport::payload_rate(path, fabric_.transaction_bytes(path)).bytes_per_second());
   const auto ranks = static_cast<std::uint32_t>(gpus_.size());
-  Json e;
+  Value e;
   e["operation"] = operation(spec().operation);
   e["ranks"] = ranks;
-  e["sizes"] = Json::array();
+  e["sizes"] = Value::empty_list();
   for (const Bytes bytes : spec().sizes) {
     const CollectiveSpec s = test_->plan(bytes);
     e["sizes"].push_back({{"bytes", bytes},
@@ -110,19 +108,18 @@ Json CollectiveRun::explain() {
   return e;
 }
 
-std::string CollectiveRun::explain_text(const Json& e) const {
+std::string CollectiveRun::explain_text(const Value& e) const {
   std::string text = fmt::format(
       "{} over {} ranks; ideal: at the rate of rank 0's way to rank 1, without latency\n\n  {:>12}  {:<12} {:<8} {:>8} "
       " {}\n",
-      e["operation"].get<std::string>(), e["ranks"].get<int>(), "bytes", "algorithm", "protocol", "channels", "ideal");
-  for (const Json& s : e["sizes"])
-    text += fmt::format("  {:>12}  {:<12} {:<8} {:>8}  {}\n", s["bytes"].get<std::uint64_t>(),
-                        s["algorithm"].get<std::string>(), s["protocol"].get<std::string>(), s["channels"].get<int>(),
-                        duration_text(s["ideal_s"].get<double>()));
+      e["operation"].text(), e["ranks"].integer(), "bytes", "algorithm", "protocol", "channels", "ideal");
+  for (const Value& s : e["sizes"].items())
+    text += fmt::format("  {:>12}  {:<12} {:<8} {:>8}  {}\n", s["bytes"].integer(), s["algorithm"].text(),
+                        s["protocol"].text(), s["channels"].integer(), duration_text(s["ideal_s"].real()));
   return text;
 }
 
-void CollectiveRun::add_setup(Json& setup) const {
+void CollectiveRun::add_setup(Value& setup) const {
   setup["operation"] = operation(spec().operation);
   setup["ranks"] = gpus_.size();
   setup["dtype"] = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
@@ -131,8 +128,8 @@ void CollectiveRun::add_setup(Json& setup) const {
   setup["in_graph"] = spec().in_graph;
 }
 
-void CollectiveRun::add_metrics(Json& metrics) {
-  Json time = Json::object(), algbw = Json::object(), busbw = Json::object();
+void CollectiveRun::add_metrics(Value& metrics) {
+  Value time = Value::empty_group(), algbw = Value::empty_group(), busbw = Value::empty_group();
   double sum = 0;
   for (const SizeResult& r : test_->finished()) {
     const std::string bytes = std::to_string(r.spec.bytes);
@@ -162,7 +159,7 @@ CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
   return row;
 }
 
-std::string CollectiveRun::table(const Json& s) const {
+std::string CollectiveRun::table(const Value& s) const {
   std::string text =
       fmt::format("# {} on {}: {} ranks\n#\n", operation(spec().operation), machine_text(scenario_), test_->ranks());
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}  {:<12} {:<8} {:>8}\n", "size", "count",
@@ -175,7 +172,7 @@ std::string CollectiveRun::table(const Json& s) const {
                         r.spec.bytes, row.count, row.type, row.reduction, row.root, row.time_us, row.algbw_gb_per_s,
                         row.busbw_gb_per_s, algorithm(r.spec), protocol(r.spec), r.spec.channels);
   }
-  text += fmt::format("# Avg bus bandwidth    : {:.4g}\n", s["metrics"]["avg_busbw_gb_per_s"].get<double>());
+  text += fmt::format("# Avg bus bandwidth    : {:.4g}\n", s["metrics"]["avg_busbw_gb_per_s"].real());
   return text;
 }
 

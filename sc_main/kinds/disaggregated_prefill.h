@@ -29,14 +29,14 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
   std::vector<std::string> phases() const override { return {"prefill", "decode"}; }
   void follow_phases(workload::PhaseListener& listener) override { service_->follow_phases(listener); }
   void follow_requests(workload::RequestListener& listener) override { service_->follow_requests(listener); }
-  nlohmann::ordered_json explain() override;
-  std::string explain_text(const nlohmann::ordered_json& numbers) const override;
-  nlohmann::ordered_json compute() override {
+  Value explain() override;
+  std::string explain_text(const Value& numbers) const override;
+  Value compute() override {
     return profile_use({&service_->prefill_instance().timer(), &service_->decode_instance().timer()});
   }
-  void add_setup(nlohmann::ordered_json& setup) const override;
-  void add_metrics(nlohmann::ordered_json& metrics) override;
-  std::string table(const nlohmann::ordered_json& summary) const override;
+  void add_setup(Value& setup) const override;
+  void add_metrics(Value& metrics) override;
+  std::string table(const Value& summary) const override;
   void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;
 
@@ -49,8 +49,8 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
   std::vector<GpuId> place(const workload::inference::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
   using LayerPlans = std::vector<std::vector<transformer::LayerStep>>;  // by the model's kinds of layers
-  nlohmann::ordered_json pass_numbers(workload::inference::Instance& instance, const std::vector<GpuId>& gpus,
-                                      const LayerPlans& plans, std::uint64_t tokens);
+  Value pass_numbers(workload::inference::Instance& instance, const std::vector<GpuId>& gpus, const LayerPlans& plans,
+                     std::uint64_t tokens);
 
   std::vector<GpuId> prefill_gpus_, decode_gpus_;
   std::unique_ptr<workload::inference::Service> service_;

@@ -8,15 +8,13 @@ using gpu::KernelTime;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string microseconds(const Json& seconds) { return fmt::format("{:.3f} us", seconds.get<double>() * 1e6); }
+std::string microseconds(const Value& seconds) { return fmt::format("{:.3f} us", seconds.real() * 1e6); }
 
 }  // namespace
 
-Json kernel_arithmetic(const gpu::GpuDatasheet& gpu, const KernelTime& time) {
+Value kernel_arithmetic(const gpu::GpuDatasheet& gpu, const KernelTime& time) {
   const double all = gpu.sm.count;
-  Json e;
+  Value e;
   e["gpu"] = gpu.name;
   e["sms"] = gpu.sm.count;
   e["flops"] = time.flops;
@@ -42,42 +40,41 @@ Json kernel_arithmetic(const gpu::GpuDatasheet& gpu, const KernelTime& time) {
   return e;
 }
 
-std::string kernel_arithmetic_text(const Json& e) {
-  const double ctas = e["ctas"].get<double>(), sms = e["sms"].get<double>();
+std::string kernel_arithmetic_text(const Value& e) {
+  const double ctas = e["ctas"].real(), sms = e["sms"].real();
   std::string text;
   if (e.contains("tile"))
-    text += fmt::format("  {} x {} tiles, K split {} ways\n", e["tile"]["m"].get<int>(), e["tile"]["n"].get<int>(),
-                        e["tile"]["split_k"].get<int>());
+    text += fmt::format("  {} x {} tiles, K split {} ways\n", e["tile"]["m"].integer(), e["tile"]["n"].integer(),
+                        e["tile"]["split_k"].integer());
   text += fmt::format(
       "  {:.0f} CTAs, {} beside each other on each of {:.0f} SMs: {} waves, {:.1f} % of their places taken\n", ctas,
-      e["ctas_per_sm"].get<int>(), sms, e["waves"].get<int>(), 100 * e["tail_efficiency"].get<double>());
+      e["ctas_per_sm"].integer(), sms, e["waves"].integer(), 100 * e["tail_efficiency"].real());
   const std::string longest = microseconds(e["longest_cta_s"]);
-  if (e["sm_seconds"].get<double>() == 0) {
+  if (e["sm_seconds"].real() == 0) {
     text += fmt::format("  CTAs on SMs    {:>14}   in whole waves of {}, the time of one CTA\n",
                         microseconds(e["cta_s"]), longest);
   } else {
     text += fmt::format(
         "  CTAs on SMs    {:>14}   {:.3f} SM us over {:.0f} SMs, the longest {} alone, {:.0f} % of it as tail\n",
-        microseconds(e["cta_s"]), e["sm_seconds"].get<double>() * 1e6, sms, longest,
-        100 * e["tail_ratio"].get<double>());
+        microseconds(e["cta_s"]), e["sm_seconds"].real() * 1e6, sms, longest, 100 * e["tail_ratio"].real());
   }
   const auto traffic = [&](const char* what, const char* bytes, const char* seconds) {
-    const double s = e[seconds].get<double>();
+    const double s = e[seconds].real();
     text += fmt::format("  {:<14} {:>14}   {:.3f} MB at {:.1f} GB/s\n", what, microseconds(e[seconds]),
-                        e[bytes].get<double>() * 1e-6, s > 0 ? e[bytes].get<double>() / s * 1e-9 : 0.0);
+                        e[bytes].real() * 1e-6, s > 0 ? e[bytes].real() / s * 1e-9 : 0.0);
   };
   traffic("L2", "l2_bytes", "l2_s");
   traffic("HBM", "hbm_bytes", "hbm_s");
-  const double p = e["overlap_exponent"].get<double>();
+  const double p = e["overlap_exponent"].real();
   text += fmt::format("  body           {:>14}   {}\n", microseconds(e["body_s"]),
                       p == 0 ? "the longest of the three, which run beside each other"
                              : fmt::format("the three together: p-norm, p = {:g}", p));
   text += fmt::format("  fixed          {:>14}   launch, prologue and pipeline fill\n", microseconds(e["fixed_s"]));
   text += fmt::format("  after          {:>14}   reduction of a split K\n", microseconds(e["after_s"]));
-  const double seconds = e["time_s"].get<double>();
+  const double seconds = e["time_s"].real();
   text += fmt::format("  time           {:>14}   {:.2f} TFLOP/s, {:.1f} GB/s of HBM; limited by {}\n",
-                      microseconds(e["time_s"]), e["flops"].get<double>() / seconds * 1e-12,
-                      e["hbm_bytes"].get<double>() / seconds * 1e-9, e["limit"].get<std::string>());
+                      microseconds(e["time_s"]), e["flops"].real() / seconds * 1e-12,
+                      e["hbm_bytes"].real() / seconds * 1e-9, e["limit"].text());
   return text;
 }
 

@@ -3,15 +3,14 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_time.h"
+#include "sc_main/value.h"
 
 namespace railyard {
 
-nlohmann::ordered_json kernel_arithmetic(const gpu::GpuDatasheet& gpu, const gpu::KernelTime& time);
+Value kernel_arithmetic(const gpu::GpuDatasheet& gpu, const gpu::KernelTime& time);
 /// The numbers as indented lines.
-std::string kernel_arithmetic_text(const nlohmann::ordered_json& numbers);
+std::string kernel_arithmetic_text(const Value& numbers);
 
 }  // namespace railyard

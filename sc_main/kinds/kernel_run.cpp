@@ -14,8 +14,6 @@ using workload::kernel_bench::KernelResult;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kMostPrinted = 400;  // maximum number of rows in the table on stdout
 
 bool is_attention(KernelOp op) {
@@ -91,34 +89,35 @@ std::string KernelRun::progress() const {
 
 double KernelRun::done_ratio() const { return done_of(test_->finished(), spec().kernels.size() * gpus_.size()); }
 
-Json KernelRun::explain() {
-  Json e;
+Value KernelRun::explain() {
+  Value e;
   e["kernels"] = spec().kernels.size();
   const gpu::KernelSpec& first = spec().kernels.front();
   e["op"] = name_of(first.op);
   e["dtype"] = name_of(first.dtype);
   e["launch"] = name_of(first.launch);
   e["shape"] = shape_text(first);
-  e["arithmetic"] = Json::array();
+  e["arithmetic"] = Value::empty_list();
   for (std::size_t g = 0; g < gpus_.size(); ++g)
     e["arithmetic"].push_back(kernel_arithmetic(datasheet(g), gpu::kernel_time(datasheet(g), first)));
   return e;
 }
 
-std::string KernelRun::explain_text(const Json& e) const {
-  std::string text = fmt::format("{}, {}, {}: {}", e["op"].get<std::string>(), e["dtype"].get<std::string>(),
-                                 e["launch"].get<std::string>(), e["shape"].get<std::string>());
-  const auto count = e["kernels"].get<std::size_t>();
+std::string KernelRun::explain_text(const Value& e) const {
+  std::string text =
+      fmt::format("{}, {}, {}: {}", e["op"].text(), e["dtype"].text(), e["launch"].text(), e["shape"].text());
+  const auto count = e["kernels"].integer();
   text += count > 1 ? fmt::format(" (the first of {} kernels)\n", count) : "\n";
-  for (const Json& one : e["arithmetic"])
-    text += fmt::format("\n{}\n{}", one["gpu"].get<std::string>(), kernel_arithmetic_text(one));
+  for (const Value& one : e["arithmetic"].items())
+    text += fmt::format("\n{}\n{}", one["gpu"].text(), kernel_arithmetic_text(one));
   return text;
 }
 
-void KernelRun::add_setup(Json& setup) const { setup["kernels"] = spec().kernels.size(); }
+void KernelRun::add_setup(Value& setup) const { setup["kernels"] = spec().kernels.size(); }
 
-void KernelRun::add_metrics(Json& metrics) {
-  Json total = Json::object(), tflops = Json::object(), gb_per_s = Json::object(), limits = Json::object();
+void KernelRun::add_metrics(Value& metrics) {
+  Value total = Value::empty_group(), tflops = Value::empty_group(), gb_per_s = Value::empty_group(),
+        limits = Value::empty_group();
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::string& name = scenario_.machine.groups[g].name;
     double seconds = 0, flops = 0, bytes = 0;
@@ -143,7 +142,7 @@ void KernelRun::add_metrics(Json& metrics) {
   metrics["limited_by"] = limits;
 }
 
-std::string KernelRun::table(const Json& s) const {
+std::string KernelRun::table(const Value& s) const {
   std::string text;
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::vector<KernelResult>& results = test_->results(g);
@@ -163,8 +162,8 @@ std::string KernelRun::table(const Json& s) const {
       text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", test_->finished(g) - kMostPrinted);
     const std::string& name = scenario_.machine.groups[g].name;
     text += fmt::format("# in all: {} kernels in {}, at {:.2f} TFLOP/s and {:.1f} GB/s of HBM on average\n",
-                        test_->finished(g), duration_text(s["metrics"]["time_s"][name].get<double>()),
-                        s["metrics"]["tflops"][name].get<double>(), s["metrics"]["gb_per_s"][name].get<double>());
+                        test_->finished(g), duration_text(s["metrics"]["time_s"][name].real()),
+                        s["metrics"]["tflops"][name].real(), s["metrics"]["gb_per_s"][name].real());
   }
   return text;
 }

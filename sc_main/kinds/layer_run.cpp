@@ -17,8 +17,6 @@ using workload::layer::StepResult;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr double kGradientBytes = 4;
 
 std::vector<GpuId> first_gpus(std::uint32_t count) {
@@ -88,21 +86,21 @@ std::vector<RouteOfInterest> LayerRun::routes() {
   return {{"rank 0 to rank 1", TrafficClass::tp, gpus_[0].value(), gpus_[1].value()}};
 }
 
-Json LayerRun::explain() {
-  Json e;
+Value LayerRun::explain() {
+  Value e;
   e["title"] = title();
   e["parameters_per_rank"] = transformer::rank_parameters(scenario_.model, {1, false, false}, spec().tp);
   e["bytes_per_rank"] = rank_bytes();
   double seconds = 0, flops = 0;
-  e["steps"] = Json::array();
+  e["steps"] = Value::empty_list();
   for (const LayerStep& step : layer_->steps()) {
     if (step.is_collective) {
       e["steps"].push_back(
           {{"name", step.name}, {"collective_bytes", step.bytes}, {"runs_as", how(layer_->choose(step))}});
       continue;
     }
-    Json one = {{"name", step.name}};
-    one.update(kernel_arithmetic(group().gpu, step.kernel));
+    Value one = {{"name", step.name}};
+    one.append(kernel_arithmetic(group().gpu, step.kernel));
     e["steps"].push_back(one);
     seconds += step.kernel.seconds;
     flops += step.kernel.flops;
@@ -112,23 +110,23 @@ Json LayerRun::explain() {
   return e;
 }
 
-std::string LayerRun::explain_text(const Json& e) const {
-  std::string text = fmt::format("{}\n{} parameters and {:.3f} GB on each rank, {:.3e} FLOP, {} of kernels\n",
-                                 e["title"].get<std::string>(), e["parameters_per_rank"].get<std::uint64_t>(),
-                                 e["bytes_per_rank"].get<double>() * 1e-9, e["flops_per_rank"].get<double>(),
-                                 duration_text(e["kernels_s"].get<double>()));
-  for (const Json& step : e["steps"]) {
+std::string LayerRun::explain_text(const Value& e) const {
+  std::string text =
+      fmt::format("{}\n{} parameters and {:.3f} GB on each rank, {:.3e} FLOP, {} of kernels\n", e["title"].text(),
+                  e["parameters_per_rank"].integer(), e["bytes_per_rank"].real() * 1e-9, e["flops_per_rank"].real(),
+                  duration_text(e["kernels_s"].real()));
+  for (const Value& step : e["steps"].items()) {
     if (step.contains("collective_bytes")) {
-      text += fmt::format("\n{}: {} bytes, {}\n", step["name"].get<std::string>(),
-                          step["collective_bytes"].get<std::uint64_t>(), step["runs_as"].get<std::string>());
+      text += fmt::format("\n{}: {} bytes, {}\n", step["name"].text(), step["collective_bytes"].integer(),
+                          step["runs_as"].text());
     } else {
-      text += fmt::format("\n{}\n{}", step["name"].get<std::string>(), kernel_arithmetic_text(step));
+      text += fmt::format("\n{}\n{}", step["name"].text(), kernel_arithmetic_text(step));
     }
   }
   return text;
 }
 
-void LayerRun::add_setup(Json& setup) const {
+void LayerRun::add_setup(Value& setup) const {
   setup["phase"] = name_of(spec().phase);
   setup["tp"] = spec().tp;
   setup["batch"] = spec().batch;
@@ -137,9 +135,9 @@ void LayerRun::add_setup(Json& setup) const {
   setup["sequence_parallel"] = spec().sequence_parallel;
 }
 
-void LayerRun::add_metrics(Json& metrics) {
+void LayerRun::add_metrics(Value& metrics) {
   double kernels = 0, collectives = 0, flops = 0, bytes = 0;
-  Json time = Json::object();
+  Value time = Value::empty_group();
   for (std::size_t i = 0; i < layer_->finished(); ++i) {
     const LayerStep& step = layer_->steps()[i];
     const double seconds = (layer_->results()[i].end - layer_->results()[i].start).seconds();
@@ -172,11 +170,11 @@ std::string LayerRun::title() const {
                             s.sequence_parallel ? ", sequence parallel" : "");
 }
 
-std::string LayerRun::table(const Json& s) const {
+std::string LayerRun::table(const Value& s) const {
   std::string text = fmt::format("{}\n\n  {:<34} {:>12} {:>7} {:>9} {:>9} {:>6} {:>7}  {}\n", title(), "step", "time",
                                  "share", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
-  const Json& m = s["metrics"];
-  const double layer = m["layer_s"].get<double>();
+  const Value& m = s["metrics"];
+  const double layer = m["layer_s"].real();
   for (std::size_t i = 0; i < layer_->finished(); ++i) {
     const LayerStep& step = layer_->steps()[i];
     const StepResult& result = layer_->results()[i];
@@ -192,13 +190,11 @@ std::string LayerRun::table(const Json& s) const {
   }
   text += fmt::format(
       "\n  the layer, in all: {}; its kernels {}, its collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n",
-      duration_text(layer), duration_text(m["kernels_s"].get<double>()),
-      duration_text(m["collectives_s"].get<double>()), layer > 0 ? 100 * m["collectives_s"].get<double>() / layer : 0.0,
-      m["tflops"].get<double>());
+      duration_text(layer), duration_text(m["kernels_s"].real()), duration_text(m["collectives_s"].real()),
+      layer > 0 ? 100 * m["collectives_s"].real() / layer : 0.0, m["tflops"].real());
   if (m.contains("pass_s"))
-    text +=
-        fmt::format("  a pass of {} such layers, embedding and head: {}, {:.1f} new tokens/s of all sequences\n",
-                    scenario_.model.layers, duration_text(m["pass_s"].get<double>()), m["tokens_per_s"].get<double>());
+    text += fmt::format("  a pass of {} such layers, embedding and head: {}, {:.1f} new tokens/s of all sequences\n",
+                        scenario_.model.layers, duration_text(m["pass_s"].real()), m["tokens_per_s"].real());
   return text;
 }
 

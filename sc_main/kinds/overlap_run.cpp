@@ -13,8 +13,6 @@ using workload::overlap::MethodResult;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 const char* name(Method method) { return workload::overlap::kMethodNames[static_cast<std::size_t>(method)]; }
 
 }  // namespace
@@ -41,7 +39,7 @@ std::vector<RouteOfInterest> OverlapRun::routes() {
            gpus_.front().value()}};
 }
 
-Json OverlapRun::explain() {
+Value OverlapRun::explain() {
   const gpu::KernelSpec product = workload::overlap::gemm_of(spec());
   const gpu::GpuDatasheet& sheet = machine_.gpu(gpus_[0]).datasheet();
   const collective::CollectiveSpec collective = test_->plan();
@@ -59,13 +57,12 @@ Json OverlapRun::explain() {
             {"channels", collective.channels}}}};
 }
 
-std::string OverlapRun::explain_text(const Json& e) const {
-  const Json& c = e["collective"];
+std::string OverlapRun::explain_text(const Value& e) const {
+  const Value& c = e["collective"];
   return fmt::format("{} over {} ranks\n\n{} on {}\n{}\n{} of {} bytes: {}, {}, {} channels, each the CTA of an SM\n",
-                     e["operation"].get<std::string>(), e["ranks"].get<int>(), e["gemm"]["shape"].get<std::string>(),
-                     e["gemm"]["gpu"].get<std::string>(), kernel_arithmetic_text(e["gemm"]["time"]),
-                     c["operation"].get<std::string>(), c["bytes"].get<std::uint64_t>(),
-                     c["algorithm"].get<std::string>(), c["protocol"].get<std::string>(), c["channels"].get<int>());
+                     e["operation"].text(), e["ranks"].integer(), e["gemm"]["shape"].text(), e["gemm"]["gpu"].text(),
+                     kernel_arithmetic_text(e["gemm"]["time"]), c["operation"].text(), c["bytes"].integer(),
+                     c["algorithm"].text(), c["protocol"].text(), c["channels"].integer());
 }
 
 Time OverlapRun::time_of(Method method) const {
@@ -74,7 +71,7 @@ Time OverlapRun::time_of(Method method) const {
   return {};
 }
 
-void OverlapRun::add_setup(Json& setup) const {
+void OverlapRun::add_setup(Value& setup) const {
   setup["operation"] = workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)];
   setup["ranks"] = spec().gpus.size();
   setup["m"] = spec().m;
@@ -84,9 +81,9 @@ void OverlapRun::add_setup(Json& setup) const {
   setup["collective_bytes"] = spec().collective_bytes;
 }
 
-void OverlapRun::add_metrics(Json& metrics) {
+void OverlapRun::add_metrics(Value& metrics) {
   const double gemm = time_of(Method::gemm).seconds(), collective = time_of(Method::collective).seconds();
-  Json time = Json::object(), stretch = Json::object(), hidden = Json::object();
+  Value time = Value::empty_group(), stretch = Value::empty_group(), hidden = Value::empty_group();
   for (const MethodResult& r : test_->results()) {
     time[name(r.method)] = r.time.seconds();
     if (r.kernel_alone_s > 0) stretch[name(r.method)] = r.kernel_s / r.kernel_alone_s;
@@ -99,7 +96,7 @@ void OverlapRun::add_metrics(Json& metrics) {
   metrics["hidden_ratio"] = hidden;
 }
 
-std::string OverlapRun::table(const Json& s) const {
+std::string OverlapRun::table(const Value& s) const {
   std::string text = fmt::format("# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n",
                                  workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)],
                                  machine_text(scenario_), test_->ranks(),
@@ -108,14 +105,14 @@ std::string OverlapRun::table(const Json& s) const {
   text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there",
                       "kernels slower", "hidden");
   for (const MethodResult& r : test_->results()) {
-    const Json& hidden = s["metrics"]["hidden_ratio"];
+    const Value& hidden = s["metrics"]["hidden_ratio"];
     const bool has = hidden.contains(name(r.method));
     text += fmt::format(
         " {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
         r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
         r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
         r.kernel_alone_s > 0 ? fmt::format("{:.1f} %", 100 * std::max(0.0, r.kernel_s / r.kernel_alone_s - 1)) : "",
-        has ? fmt::format("{:.1f} %", 100 * hidden[name(r.method)].get<double>()) : "");
+        has ? fmt::format("{:.1f} %", 100 * hidden[name(r.method)].real()) : "");
   }
   return text;
 }

@@ -11,8 +11,6 @@ using workload::p2p::Test;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 /// By p2p::Measure.
 constexpr std::array<const char*, 7> kMeasures{"unidirectional", "bidirectional", "latency", "write_bandwidth",
                                                "write_latency",  "h2d",           "d2h"};
@@ -77,16 +75,16 @@ std::vector<RouteOfInterest> PointToPointRun::routes() {
   return routes;
 }
 
-Json PointToPointRun::explain() {
-  Json e;
+Value PointToPointRun::explain() {
+  Value e;
   e["points"] = test_->points().size();
-  e["sizes"] = spec().sizes;
+  e["sizes"] = Value::List(spec().sizes.begin(), spec().sizes.end());
   e["iterations"] = spec().iterations;
   return e;
 }
 
-std::string PointToPointRun::explain_text(const Json& e) const {
-  return fmt::format("{} points of {} messages a flow\n", e["points"].get<int>(), e["iterations"].get<int>());
+std::string PointToPointRun::explain_text(const Value& e) const {
+  return fmt::format("{} points of {} messages a flow\n", e["points"].integer(), e["iterations"].integer());
 }
 
 const char* PointToPointRun::name_of_test() const {
@@ -97,15 +95,15 @@ double PointToPointRun::value(const Point& point) {
   return is_latency(point.measure) ? point.latency_s() : point.gb_per_s();
 }
 
-void PointToPointRun::add_setup(Json& setup) const {
+void PointToPointRun::add_setup(Value& setup) const {
   setup["test"] = name_of_test();
   setup["ranks"] = gpus_.size();
   setup["iterations"] = spec().iterations;
 }
 
-void PointToPointRun::add_metrics(Json& metrics) {
+void PointToPointRun::add_metrics(Value& metrics) {
   std::map<Measure, std::pair<double, std::uint64_t>> means;  // sum and number, over pairs of different memories
-  Json by_size = Json::object();
+  Value by_size = Value::empty_group();
   for (std::size_t i = 0; i < test_->finished(); ++i) {
     const Point& p = test_->points()[i];
     if (sweeps()) {
@@ -173,7 +171,7 @@ std::string PointToPointRun::sweep_text() const {
   return text;
 }
 
-std::string PointToPointRun::table(const Json&) const {
+std::string PointToPointRun::table(const Value&) const {
   const std::string head = fmt::format("# {} on {}\n", name_of_test(), machine_text(scenario_));
   if (sweeps()) return head + sweep_text();
   if (spec().test != Test::matrix) return head + host_text();

@@ -21,11 +21,11 @@ class PointToPointRun : public WorkloadRun {
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
   std::vector<RouteOfInterest> routes() override;
-  nlohmann::ordered_json explain() override;
-  std::string explain_text(const nlohmann::ordered_json& numbers) const override;
-  void add_setup(nlohmann::ordered_json& setup) const override;
-  void add_metrics(nlohmann::ordered_json& metrics) override;
-  std::string table(const nlohmann::ordered_json& summary) const override;
+  Value explain() override;
+  std::string explain_text(const Value& numbers) const override;
+  void add_setup(Value& setup) const override;
+  void add_metrics(Value& metrics) override;
+  std::string table(const Value& summary) const override;
   void write_tables(const OutputDirectory& out) override;
 
  private:

@@ -9,11 +9,10 @@ namespace railyard {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using workload::inference::Instance;
 
-Json kernels_of(const transformer::Segment& segment) {
-  Json rows = Json::array();
+Value kernels_of(const transformer::Segment& segment) {
+  Value rows = Value::empty_list();
   for (const transformer::NamedKernel& k : segment.kernels)
     rows.push_back({{"name", k.name},
                     {"time_s", k.time.seconds},
@@ -39,22 +38,22 @@ std::string format_text(const transformer::ModelShape& model, const std::optiona
 }
 
 /// One row for each kind of layer.
-Json layers_of(const transformer::ModelShape& model, const std::vector<const gpu::GpuDatasheet*>& gpus,
-               std::uint64_t tokens) {
-  Json rows = Json::array();
+Value layers_of(const transformer::ModelShape& model, const std::vector<const gpu::GpuDatasheet*>& gpus,
+                std::uint64_t tokens) {
+  Value rows = Value::empty_list();
   for (std::uint32_t kind = 0; kind < model.kinds.size(); ++kind) {
     const transformer::LayerShape& layer = model.kinds[kind];
     std::uint32_t layers = 0;
     for (std::uint32_t l = 0; l < model.layers; ++l) layers += model.kind(l) == kind ? 1 : 0;
     const bool routes = model.routes(layer);
-    Json row{{"layers", layers},
-             {"parameters", transformer::layer_parameters(model, kind).total()},
-             {"window", layer.window},
-             {"kv_tokens_of_first_request", transformer::kept_tokens(layer, tokens, 1)},
-             {"gated", model.gated_mlp},
-             {"width", routes || model.experts == 0 ? model.ffn : model.dense_ffn},
-             {"experts", routes ? model.experts : 0},
-             {"attention_weights", format_text(model, layer.attention, gpus)}};
+    Value row{{"layers", layers},
+              {"parameters", transformer::layer_parameters(model, kind).total()},
+              {"window", layer.window},
+              {"kv_tokens_of_first_request", transformer::kept_tokens(layer, tokens, 1)},
+              {"gated", model.gated_mlp},
+              {"width", routes || model.experts == 0 ? model.ffn : model.dense_ffn},
+              {"experts", routes ? model.experts : 0},
+              {"attention_weights", format_text(model, layer.attention, gpus)}};
     if (routes) row["expert_weights"] = format_text(model, layer.experts, gpus);
     if (!routes || model.shared_ffn > 0) row["mlp_weights"] = format_text(model, layer.mlp, gpus);
     rows.push_back(std::move(row));
@@ -62,22 +61,21 @@ Json layers_of(const transformer::ModelShape& model, const std::vector<const gpu
   return rows;
 }
 
-std::string layer_text(const Json& row) {
-  const auto text = [&](const char* key) { return row[key].get<std::string>(); };
-  const std::uint32_t window = row["window"].get<std::uint32_t>(), experts = row["experts"].get<std::uint32_t>();
+std::string layer_text(const Value& row) {
+  const auto text = [&](const char* key) { return row[key].text(); };
+  const std::uint32_t window = row["window"].integer(), experts = row["experts"].integer();
   std::string line = fmt::format(
-      "  {} layers: {} parameters, {}, {}{} of {}", row["layers"].get<std::uint32_t>(),
-      row["parameters"].get<std::uint64_t>(), window ? fmt::format("window of {} tokens", window) : "full attention",
-      row["gated"].get<bool>() ? "gated " : "", experts ? fmt::format("MLPs, {} experts", experts) : "MLP",
-      row["width"].get<std::uint32_t>());
+      "  {} layers: {} parameters, {}, {}{} of {}", row["layers"].integer(), row["parameters"].integer(),
+      window ? fmt::format("window of {} tokens", window) : "full attention", row["gated"].is_true() ? "gated " : "",
+      experts ? fmt::format("MLPs, {} experts", experts) : "MLP", row["width"].integer());
   line += fmt::format("; weights: attention {}", text("attention_weights"));
   if (row.contains("mlp_weights")) line += fmt::format(", MLP {}", text("mlp_weights"));
   if (row.contains("expert_weights")) line += fmt::format(", experts {}", text("expert_weights"));
   return line + "\n";
 }
 
-Json ranks_of(Instance& instance, std::uint64_t kv_tokens, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
-  Json stages = Json::array();
+Value ranks_of(Instance& instance, std::uint64_t kv_tokens, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
+  Value stages = Value::empty_list();
   for (std::uint32_t p = 0; p < instance.pp(); ++p) {
     const transformer::RankMemory memory = transformer::rank_memory(instance.model(), instance.stage(p), instance.tp(),
                                                                     {kv_tokens, pass_tokens, logit_rows});
@@ -116,9 +114,9 @@ const transformer::Segment& kernels_of_part(const std::vector<transformer::Layer
 
 }  // namespace
 
-Json DisaggregatedPrefill::pass_numbers(Instance& instance, const std::vector<GpuId>& gpus, const LayerPlans& plans,
-                                        std::uint64_t tokens) {
-  Json pass;
+Value DisaggregatedPrefill::pass_numbers(Instance& instance, const std::vector<GpuId>& gpus, const LayerPlans& plans,
+                                         std::uint64_t tokens) {
+  Value pass;
   const Bytes hidden = transformer::hidden_bytes(instance.model(), tokens);
   double stage0 = 0;
   for (std::uint32_t l = 0; l < instance.stage(0).layers; ++l) {
@@ -142,7 +140,7 @@ Json DisaggregatedPrefill::pass_numbers(Instance& instance, const std::vector<Gp
   return pass;
 }
 
-Json DisaggregatedPrefill::explain() {
+Value DisaggregatedPrefill::explain() {
   const Scenario& scenario = scenario_;
   const workload::inference::PrefillSpec& w = spec();
   const workload::inference::Request& request = w.requests.front();
@@ -153,7 +151,7 @@ Json DisaggregatedPrefill::explain() {
 
   const transformer::Stage whole{scenario.model.layers, true, true};
   const std::vector<const gpu::GpuDatasheet*> gpus{&prefill.rank(0).gpu->datasheet(), &decode.rank(0).gpu->datasheet()};
-  Json e;
+  Value e;
   e["model"] = {{"name", scenario.model.name},
                 {"total_parameters", transformer::total_parameters(scenario.model)},
                 {"decoder_parameters", transformer::decoder_parameters(scenario.model)},
@@ -178,7 +176,7 @@ Json DisaggregatedPrefill::explain() {
         plan_layer(scenario.model, decode.timer(), {{}, {{1, request.prompt_tokens}}, kind}, decode.split()));
   }
   e["prefill"]["first_chunk"] = pass_numbers(prefill, prefill_gpus_, chunk_plans, chunk);
-  const double stage = e["prefill"]["first_chunk"]["stage0_ideal_s"].get<double>();
+  const double stage = e["prefill"]["first_chunk"]["stage0_ideal_s"].real();
   e["prefill"]["ideal_ttft_s"] = stage * static_cast<double>(chunks + prefill.pp() - 1);
   e["prefill"]["ideal_bubble_fraction"] =
       static_cast<double>(prefill.pp() - 1) / static_cast<double>(chunks + prefill.pp() - 1);
@@ -186,7 +184,7 @@ Json DisaggregatedPrefill::explain() {
   e["decode"]["first_step"] = pass_numbers(decode, decode_gpus_, step_plans, 1);
 
   const workload::inference::HandoffPlan plan(prefill, decode);
-  Json handoffs = Json::array();
+  Value handoffs = Value::empty_list();
   for (std::uint32_t r = 0; r < prefill.ranks(); ++r) {
     for (const workload::inference::HandoffPlan::Share& share : plan.shares(r)) {
       const Bytes bytes = plan.bytes(share, {0, chunk, request.prompt_tokens});
@@ -202,51 +200,48 @@ Json DisaggregatedPrefill::explain() {
   return e;
 }
 
-std::string DisaggregatedPrefill::explain_text(const Json& e) const {
-  const auto seconds = [](const Json& j) {
-    const double s = j.get<double>();
+std::string DisaggregatedPrefill::explain_text(const Value& e) const {
+  const auto seconds = [](const Value& j) {
+    const double s = j.real();
     return s >= 1e-3 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} us", s * 1e6);
   };
   std::string text = fmt::format(
       "{}: {} parameters, {} in decoder layers, {:.2f} GB of weights; {} bytes of {} KV per token, {} for the first "
       "request\n",
-      e["model"]["name"].get<std::string>(), e["model"]["total_parameters"].get<std::uint64_t>(),
-      e["model"]["decoder_parameters"].get<std::uint64_t>(), e["model"]["weight_bytes"].get<double>() * 1e-9,
-      e["model"]["kv_bytes_per_token"].get<std::uint64_t>(), e["model"]["kv_dtype"].get<std::string>(),
-      e["model"]["kv_bytes_of_first_request"].get<std::uint64_t>());
-  for (const Json& row : e["model"]["layers"]) text += layer_text(row);
-  text +=
-      fmt::format("first request: {} prompt tokens in {} chunks, {} output tokens, {:.3e} FLOP of prefill\n",
-                  e["first_request"]["prompt_tokens"].get<int>(), e["first_request"]["chunks"].get<int>(),
-                  e["first_request"]["output_tokens"].get<int>(), e["first_request"]["prefill_flops"].get<double>());
+      e["model"]["name"].text(), e["model"]["total_parameters"].integer(), e["model"]["decoder_parameters"].integer(),
+      e["model"]["weight_bytes"].real() * 1e-9, e["model"]["kv_bytes_per_token"].integer(),
+      e["model"]["kv_dtype"].text(), e["model"]["kv_bytes_of_first_request"].integer());
+  for (const Value& row : e["model"]["layers"].items()) text += layer_text(row);
+  text += fmt::format("first request: {} prompt tokens in {} chunks, {} output tokens, {:.3e} FLOP of prefill\n",
+                      e["first_request"]["prompt_tokens"].integer(), e["first_request"]["chunks"].integer(),
+                      e["first_request"]["output_tokens"].integer(), e["first_request"]["prefill_flops"].real());
   for (const char* side : {"prefill", "decode"}) {
     text += fmt::format("\n{}\n  {:<6} {:>7} {:>16} {:>14} {:>12} {:>12} {:>14} {:>12}\n", side, "stage", "layers",
                         "parameters/rank", "KV B/token/rank", "weights", "KV", "activations", "total");
-    for (const Json& s : e[side]["stages"])
-      text += fmt::format("  {:<6} {:>7} {:>16} {:>14} {:>9.3f} GB {:>9.3f} GB {:>11.3f} GB {:>9.3f} GB\n",
-                          s["stage"].get<int>(), s["layers"].get<int>(), s["parameters_per_rank"].get<std::uint64_t>(),
-                          s["kv_bytes_per_token_per_rank"].get<std::uint64_t>(), s["weight_bytes"].get<double>() * 1e-9,
-                          s["kv_bytes"].get<double>() * 1e-9, s["activation_bytes"].get<double>() * 1e-9,
-                          s["total_bytes"].get<double>() * 1e-9);
-    const Json& pass = e[side][side[0] == 'p' ? "first_chunk" : "first_step"];
+    for (const Value& s : e[side]["stages"].items())
+      text +=
+          fmt::format("  {:<6} {:>7} {:>16} {:>14} {:>9.3f} GB {:>9.3f} GB {:>11.3f} GB {:>9.3f} GB\n",
+                      s["stage"].integer(), s["layers"].integer(), s["parameters_per_rank"].integer(),
+                      s["kv_bytes_per_token_per_rank"].integer(), s["weight_bytes"].real() * 1e-9,
+                      s["kv_bytes"].real() * 1e-9, s["activation_bytes"].real() * 1e-9, s["total_bytes"].real() * 1e-9);
+    const Value& pass = e[side][side[0] == 'p' ? "first_chunk" : "first_step"];
     text += fmt::format(
         "  pass of {} tokens: attention {}, MLP {}, all-reduce of {} bytes ideally {}; stage 0 ideally {}\n",
-        pass["tokens"].get<int>(), seconds(pass["attention_s"]), seconds(pass["mlp_s"]),
-        pass["all_reduce_bytes"].get<std::uint64_t>(), seconds(pass["all_reduce_ideal_s"]),
-        seconds(pass["stage0_ideal_s"]));
+        pass["tokens"].integer(), seconds(pass["attention_s"]), seconds(pass["mlp_s"]),
+        pass["all_reduce_bytes"].integer(), seconds(pass["all_reduce_ideal_s"]), seconds(pass["stage0_ideal_s"]));
     for (const char* segment : {"attention_kernels", "mlp_kernels"})
-      for (const Json& k : pass[segment])
-        text += fmt::format("    {:<20} {:>12}  {:>10.3f} GFLOP {:>10.3f} MB  {:>4} waves  {}\n",
-                            k["name"].get<std::string>(), seconds(k["time_s"]), k["flops"].get<double>() * 1e-9,
-                            k["bytes"].get<double>() * 1e-6, k["waves"].get<int>(), k["limit"].get<std::string>());
+      for (const Value& k : pass[segment].items())
+        text += fmt::format("    {:<20} {:>12}  {:>10.3f} GFLOP {:>10.3f} MB  {:>4} waves  {}\n", k["name"].text(),
+                            seconds(k["time_s"]), k["flops"].real() * 1e-9, k["bytes"].real() * 1e-6,
+                            k["waves"].integer(), k["limit"].text());
   }
   text += fmt::format("\nideal TTFT of the first request {} (no latency, no contention), ideal bubble {:.1f} %\n",
-                      seconds(e["prefill"]["ideal_ttft_s"]), 100 * e["prefill"]["ideal_bubble_fraction"].get<double>());
+                      seconds(e["prefill"]["ideal_ttft_s"]), 100 * e["prefill"]["ideal_bubble_fraction"].real());
   text += "\nKV handoff of the first chunk\n";
-  for (const Json& h : e["handoffs"])
-    text += fmt::format("  prefill rank {:>3} > decode rank {:>3}: {:>12} bytes, alone {}\n",
-                        h["prefill_rank"].get<int>(), h["decode_rank"].get<int>(),
-                        h["bytes_per_chunk"].get<std::uint64_t>(), seconds(h["uncontended_s"]));
+  for (const Value& h : e["handoffs"].items())
+    text +=
+        fmt::format("  prefill rank {:>3} > decode rank {:>3}: {:>12} bytes, alone {}\n", h["prefill_rank"].integer(),
+                    h["decode_rank"].integer(), h["bytes_per_chunk"].integer(), seconds(h["uncontended_s"]));
   return text;
 }
 

@@ -9,7 +9,6 @@ namespace railyard {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using workload::inference::RankTimes;
 using workload::inference::RequestTimes;
 
@@ -27,13 +26,13 @@ double percentile(std::vector<double> values, double ratio) {
   return values[std::max<std::size_t>(rank, 1) - 1];
 }
 
-void add_percentiles(Json& metrics, const std::string& name, const std::vector<double>& values) {
+void add_percentiles(Value& metrics, const std::string& name, const std::vector<double>& values) {
   metrics[name + "_s"] = mean(values);
   metrics[name + "_p50_s"] = percentile(values, 0.50);
   metrics[name + "_p99_s"] = percentile(values, 0.99);
 }
 
-void add_request_metrics(Json& metrics, workload::inference::Service& service) {
+void add_request_metrics(Value& metrics, workload::inference::Service& service) {
   std::vector<double> ttft, tpot, decode_start, queueing, kv_exposed;
   for (const std::uint32_t r : service.finished_order()) {
     const RequestTimes& t = service.requests()[r];
@@ -54,7 +53,7 @@ void add_request_metrics(Json& metrics, workload::inference::Service& service) {
 }
 
 /// The achieved rates, from the first arrival to the last token, regardless of the rates that the groups could reach.
-void add_achieved_rates(Json& metrics, workload::inference::Service& service) {
+void add_achieved_rates(Value& metrics, workload::inference::Service& service) {
   Time from = Time::max(), to;
   double prompt = 0, output = 0;
   for (const std::uint32_t r : service.finished_order()) {
@@ -71,11 +70,11 @@ void add_achieved_rates(Json& metrics, workload::inference::Service& service) {
   metrics["output_tokens_per_s"] = rate(output);
 }
 
-void add_pipeline_metrics(Json& metrics, workload::inference::Service& service) {
+void add_pipeline_metrics(Value& metrics, workload::inference::Service& service) {
   workload::inference::Instance& instance = service.prefill_instance();
   const double window = service.prefill_window().seconds();
   RankTimes sum;
-  Json utilisation = Json::object();
+  Value utilisation = Value::empty_group();
   for (std::uint32_t p = 0; p < instance.pp(); ++p) {
     double kernels = 0;
     for (std::uint32_t t = 0; t < instance.tp(); ++t) {
@@ -101,9 +100,9 @@ void add_pipeline_metrics(Json& metrics, workload::inference::Service& service) 
   metrics["exposed_s"]["host"] = sum.host_s / ranks;
 }
 
-void add_decode_metrics(Json& metrics, workload::inference::Service& service) {
+void add_decode_metrics(Value& metrics, workload::inference::Service& service) {
   const workload::inference::DecodeScheduler& decode = service.decode();
-  Json d;
+  Value d;
   d["steps"] = decode.steps();
   d["tokens"] = decode.tokens();
   d["step_s"] = decode.steps() > 0 ? decode.step_seconds() / decode.steps() : 0.0;
@@ -126,26 +125,26 @@ void add_decode_metrics(Json& metrics, workload::inference::Service& service) {
 }
 
 /// Lengths of the requests: {least, mean, most}.
-Json length_range(const std::vector<std::uint32_t>& tokens) {
+Value length_range(const std::vector<std::uint32_t>& tokens) {
   const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
   return {{"least", *least}, {"mean", mean({tokens.begin(), tokens.end()})}, {"most", *most}};
 }
 
 std::uint64_t nanoseconds(Time t) { return (t.fs() + 500'000) / 1'000'000; }
 
-std::string peak_memory(const Json& ranks) {
+std::string peak_memory(const Value& ranks) {
   double most = 0, capacity = 0;
-  for (const Json& r : ranks) {
-    if (r["peak_bytes"].get<double>() <= most) continue;
-    most = r["peak_bytes"].get<double>();
-    capacity = r["capacity_bytes"].get<double>();
+  for (const Value& r : ranks.items()) {
+    if (r["peak_bytes"].real() <= most) continue;
+    most = r["peak_bytes"].real();
+    capacity = r["capacity_bytes"].real();
   }
   return fmt::format("{:.2f} of {:.0f} GB", most * 1e-9, capacity * 1e-9);
 }
 
 }  // namespace
 
-void DisaggregatedPrefill::add_setup(Json& setup) const {
+void DisaggregatedPrefill::add_setup(Value& setup) const {
   std::vector<std::uint32_t> prompts, outputs;
   for (const workload::inference::Request& request : spec().requests) {
     prompts.push_back(request.prompt_tokens);
@@ -160,7 +159,7 @@ void DisaggregatedPrefill::add_setup(Json& setup) const {
   setup["output_tokens"] = length_range(outputs);
 }
 
-void DisaggregatedPrefill::add_metrics(Json& metrics) {
+void DisaggregatedPrefill::add_metrics(Value& metrics) {
   add_request_metrics(metrics, *service_);
   add_achieved_rates(metrics, *service_);
   add_pipeline_metrics(metrics, *service_);
@@ -193,29 +192,29 @@ void DisaggregatedPrefill::on_request_done(std::uint32_t r, const RequestTimes& 
 
 void DisaggregatedPrefill::write_tables(const OutputDirectory&) { requests_csv_.reset(); }
 
-std::string DisaggregatedPrefill::table(const Json& s) const {
-  const Json& m = s["metrics"];
+std::string DisaggregatedPrefill::table(const Value& s) const {
+  const Value& m = s["metrics"];
   std::string text;
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("    {:<30} {}\n", name, value);
   };
-  const auto seconds = [&](const Json& j) { return duration_text(j.get<double>()); };
-  text += fmt::format("{} on {}: {} request{}, host {}\n", s["model"].get<std::string>(), machine_text(scenario_),
-                      m["requests"].get<int>(), m["requests"] == 1 ? "" : "s", spec().host.name);
-  const bool many = m["requests"].get<int>() > 1;
+  const auto seconds = [&](const Value& j) { return duration_text(j.real()); };
+  text += fmt::format("{} on {}: {} request{}, host {}\n", s["model"].text(), machine_text(scenario_),
+                      m["requests"].integer(), m["requests"].integer() == 1 ? "" : "s", spec().host.name);
+  const bool many = m["requests"].integer() > 1;
   const auto spread = [&](const char* name) {
     const std::string n = name;
     return seconds(m[n + "_s"]) +
            (many ? fmt::format("  (p50 {}, p99 {})", seconds(m[n + "_p50_s"]), seconds(m[n + "_p99_s"])) : "");
   };
-  const auto per_s = [](const Json& rate) { return fmt::format("{:.1f} tokens/s", rate.get<double>()); };
+  const auto per_s = [](const Value& rate) { return fmt::format("{:.1f} tokens/s", rate.real()); };
   // Time of an instance's ranks outside kernels: for a whole run, or per step.
-  const auto exposed = [&](const Json& e, double steps) {
-    const auto each = [&](const char* name) { return duration_text(e[name].get<double>() / steps); };
+  const auto exposed = [&](const Value& e, double steps) {
+    const auto each = [&](const char* name) { return duration_text(e[name].real() / steps); };
     return fmt::format("{} / {} / {} / {}", each("tp"), each("tp_sync"), each("pp"), each("host"));
   };
-  const Json& d = m["decode"];
-  const int steps = d["steps"].get<int>();
+  const Value& d = m["decode"];
+  const int steps = d["steps"].integer();
   text += many ? "\n  each request, mean\n" : "\n  the request\n";
   line("TTFT", spread("ttft"));
   line("time to decode start", spread("decode_start"));
@@ -223,21 +222,21 @@ std::string DisaggregatedPrefill::table(const Json& s) const {
   line("queueing", seconds(m["queueing_s"]));
   line("exposed KV handoff", seconds(m["exposed_s"]["kv"]));
   text += "\n  achieved, from the first arrival to the last token\n";
-  line("requests", fmt::format("{:.3f} requests/s", m["request_rate_per_s"].get<double>()));
+  line("requests", fmt::format("{:.3f} requests/s", m["request_rate_per_s"].real()));
   line("prompts, answers", per_s(m["prompt_tokens_per_s"]) + ", " + per_s(m["output_tokens_per_s"]));
   text += fmt::format("\n  prefill, in all: {} with a prompt in it\n", seconds(m["prefill_window_s"]));
   line("capacity", per_s(m["prefill_capacity_tokens_per_s"]));
   std::string stages;
-  for (const auto& [name, value] : m["stage_utilisation"].items())
-    stages += fmt::format("{}{} {:.1f} %", stages.empty() ? "" : ", ", name, 100 * value.get<double>());
+  for (const auto& [name, value] : m["stage_utilisation"].members())
+    stages += fmt::format("{}{} {:.1f} %", stages.empty() ? "" : ", ", name, 100 * value.real());
   line("kernel utilisation", stages);
-  line("bubble fraction", fmt::format("{:.1f} %", 100 * m["bubble_fraction"].get<double>()));
+  line("bubble fraction", fmt::format("{:.1f} %", 100 * m["bubble_fraction"].real()));
   line("exposed TP / gate / PP / host", exposed(m["exposed_s"], 1) + ", mean of ranks");
   line("peak memory of a rank", peak_memory(s["memory"]["prefill"]));
   if (steps > 0) {
     text += fmt::format("\n  decode, each step, mean of {}\n", steps);
     line("time", seconds(d["step_s"]));
-    line("batch", fmt::format("{:.1f} requests", d["batch"].get<double>()));
+    line("batch", fmt::format("{:.1f} requests", d["batch"].real()));
     line("capacity", per_s(d["capacity_tokens_per_s"]));
     line("exposed TP / gate / PP / host", exposed(d["exposed_s"], steps) + ", mean of ranks");
     line("peak memory of a rank", peak_memory(s["memory"]["decode"]));

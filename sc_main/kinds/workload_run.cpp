@@ -74,8 +74,8 @@ void WorkloadRun::trace(probe::StreamTracer& tracer) {
         tracer.attach(named.stream, std::string(rank.gpu->name()) + ".stream." + named.name, job, work);
 }
 
-nlohmann::ordered_json WorkloadRun::memory() const {
-  nlohmann::ordered_json groups = nlohmann::ordered_json::object();
+Value WorkloadRun::memory() const {
+  Value groups = Value::empty_group();
   for (const execution::Rank& rank : executor_.ranks()) {
     if (rank.gpu == nullptr) continue;
     const gpu::Gpu& gpu = *rank.gpu;
@@ -104,9 +104,9 @@ std::vector<execution::Rank*> WorkloadRun::add_ranks(const std::vector<GpuId>& g
   return ranks;
 }
 
-nlohmann::ordered_json profile_use(const std::vector<const transformer::LayerTimer*>& timers) {
-  if (timers.front()->profile() == nullptr) return nullptr;
-  nlohmann::ordered_json compute;
+Value profile_use(const std::vector<const transformer::LayerTimer*>& timers) {
+  if (timers.front()->profile() == nullptr) return {};
+  Value compute;
   compute["profile"] = timers.front()->profile()->path;
   compute["hardware"] = timers.front()->profile()->hardware;
   transformer::ProfileUse all;
@@ -120,19 +120,18 @@ nlohmann::ordered_json profile_use(const std::vector<const transformer::LayerTim
       sum.times += outside.times;
     }
   }
-  compute["extrapolated"] = nlohmann::ordered_json::object();
+  compute["extrapolated"] = Value::empty_group();
   for (const auto& [what, o] : all.outside)
     compute["extrapolated"][what] = {
         {"times", o.times}, {"least", o.least}, {"most", o.most}, {"measured_from", o.first}, {"measured_to", o.last}};
   return compute;
 }
 
-std::string profile_text(const nlohmann::ordered_json& compute) {
-  std::string text = fmt::format("\n  kernel times of profile {}\n", compute["profile"].get<std::string>());
-  for (const auto& [what, o] : compute["extrapolated"].items())
-    text += fmt::format("    extrapolated: {} from {:g} to {:g}, measured from {:g} to {:g}\n", what,
-                        o["least"].get<double>(), o["most"].get<double>(), o["measured_from"].get<double>(),
-                        o["measured_to"].get<double>());
+std::string profile_text(const Value& compute) {
+  std::string text = fmt::format("\n  kernel times of profile {}\n", compute["profile"].text());
+  for (const auto& [what, o] : compute["extrapolated"].members())
+    text += fmt::format("    extrapolated: {} from {:g} to {:g}, measured from {:g} to {:g}\n", what, o["least"].real(),
+                        o["most"].real(), o["measured_from"].real(), o["measured_to"].real());
   return text;
 }
 

@@ -11,13 +11,12 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "execution/executor.h"
 #include "platforms/machine.h"
 #include "probe/stream_tracer.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
+#include "sc_main/value.h"
 #include "transformer/layer_kernels.h"
 #include "transport/study/fidelity_choice.h"
 #include "workload/phase_listener.h"
@@ -74,20 +73,20 @@ class WorkloadRun {
   virtual void follow_requests(workload::RequestListener&) {}
 
   /// Derived numbers before the run; --explain adds the routes.
-  virtual nlohmann::ordered_json explain() = 0;
-  virtual std::string explain_text(const nlohmann::ordered_json& numbers) const = 0;
+  virtual Value explain() = 0;
+  virtual std::string explain_text(const Value& numbers) const = 0;
 
   /// The source of kernel times if it is not a datasheet; otherwise null. For `compute` of the summary.
-  virtual nlohmann::ordered_json compute() { return nullptr; }
+  virtual Value compute() { return {}; }
   /// Adds the inputs of the workload to `setup` of the summary.
-  virtual void add_setup(nlohmann::ordered_json& setup) const = 0;
+  virtual void add_setup(Value& setup) const = 0;
   /// Adds to `metrics` of the summary.
-  virtual void add_metrics(nlohmann::ordered_json& metrics) = 0;
+  virtual void add_metrics(Value& metrics) = 0;
   /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s,
   /// kernel_alone_s, sm_wait_s}]}.
-  virtual nlohmann::ordered_json memory() const;
+  virtual Value memory() const;
   /// The kind's own part of the table on stdout.
-  virtual std::string table(const nlohmann::ordered_json& summary) const = 0;
+  virtual std::string table(const Value& summary) const = 0;
   /// The kind's own files, in addition to those that every kind writes.
   /// Before the run: opens files that grow during the run.
   virtual void open_tables(const OutputDirectory&) {}
@@ -114,8 +113,8 @@ std::string machine_text(const Scenario& scenario);
 /// "H100-SXM5-80GB has no tensor rate for fp4; set model.dtype to one of fp16, bf16", for an error.
 std::string no_tensor_rate_text(const gpu::GpuDatasheet& gpu, DataType type);
 /// The value of compute() for timers that can use a profile, and its lines in the table on stdout.
-nlohmann::ordered_json profile_use(const std::vector<const transformer::LayerTimer*>& timers);
-std::string profile_text(const nlohmann::ordered_json& compute);
+Value profile_use(const std::vector<const transformer::LayerTimer*>& timers);
+std::string profile_text(const Value& compute);
 inline double done_of(std::uint64_t done, std::uint64_t all) {
   return static_cast<double>(done) / static_cast<double>(all);
 }

@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/input_error.h"
 #include "sc_main/scenario.h"
 
@@ -24,8 +22,8 @@ namespace railyard {
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
                        const std::string& executable_platform);
 
-/// JSON Schema (draft-07) of a scenario.
-nlohmann::json scenario_schema();
+/// JSON Schema (draft-07) of a scenario, as text.
+std::string scenario_schema();
 /// Parameters for --help: of a section or key ("machine", "workload.requests", a workload.kind), or all parameters.
 /// @param section  "": all
 /// @throws InputError if the section does not exist

@@ -86,11 +86,11 @@ std::string datasheet_list() {
 
 }  // namespace
 
-json scenario_schema() {
+std::string scenario_schema() {
   json schema = schema_of_fields(scenario_table().fields(), false);
   schema["$schema"] = "http://json-schema.org/draft-07/schema#";
   schema["title"] = "Railyard scenario, schema version 1";
-  return schema;
+  return schema.dump(2) + "\n";
 }
 
 std::vector<std::string> parameter_sections() {

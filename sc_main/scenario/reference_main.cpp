@@ -3,8 +3,6 @@
 #include <fstream>
 #include <iostream>
 
-#include <nlohmann/json.hpp>
-
 #include "sc_main/scenario/load.h"
 
 int main(int argc, char** argv) {
@@ -15,7 +13,7 @@ int main(int argc, char** argv) {
   const std::string root = argv[1];
   std::ofstream page(root + "/docs/scenario-reference.md"), schema(root + "/scenarios/scenario.schema.json");
   page << railyard::parameter_reference_markdown();
-  schema << railyard::scenario_schema().dump(2) << "\n";
+  schema << railyard::scenario_schema();
   page.close();
   schema.close();
   if (page && schema) return 0;

@@ -2,8 +2,6 @@
 #define BOOST_TEST_MODULE scenario_reference_page
 #include <boost/test/unit_test.hpp>
 
-#include <nlohmann/json.hpp>
-
 #include "tests/scenario/scenario_support.h"
 
 using namespace railyard;
@@ -32,7 +30,7 @@ BOOST_AUTO_TEST_CASE(page_is_current) {
 }
 
 BOOST_AUTO_TEST_CASE(schema_is_current) {
-  BOOST_TEST((scenario_schema().dump(2) + "\n" == text_of(kSource + "/scenarios/scenario.schema.json")), kRegenerate);
+  BOOST_TEST((scenario_schema() == text_of(kSource + "/scenarios/scenario.schema.json")), kRegenerate);
 }
 
 BOOST_AUTO_TEST_CASE(help_lists_every_kind_of_key) {
