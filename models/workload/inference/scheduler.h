@@ -1,0 +1,157 @@
+// The continuous-batching scheduler of a serving engine: which tokens of which requests run in the next forward pass.
+// The rules are those of vLLM V1 (v1/core/sched/scheduler.py, v0.19), with the settings in which SGLang and
+// TensorRT-LLM differ. Plain C++ without SystemC: time does not occur here.
+//
+// There is no prefill phase and no decode phase. Each request has tokens that are known (its prompt, and what was
+// generated so far), and tokens that are computed, whose KV is in the cache. A step computes some of the difference:
+//
+//   1. Running requests, in order of admission. If there is no block for a request's new tokens, the last running
+//      request is preempted: its blocks are released and it returns to the head of the queue. Its blocks keep their
+//      content until they are taken, so the request may find them again.
+//   2. Waiting requests, in order, if nobody was preempted, until the budget of tokens, the slots or the blocks are
+//      used up. Tokens of full blocks that the prefix index finds are not computed.
+//
+// A request counts its tokens as computed when they are scheduled. So chunks of a prompt may be in several batches in
+// flight, and a decoding request waits until its token is known. With placeholders (an asynchronous host), a request
+// may also run on a token that is still being computed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "workload/inference/block_pool.h"
+#include "workload/inference/request.h"
+
+namespace railyard::workload::inference {
+
+enum class QueuePolicy : std::uint8_t { fcfs, priority };
+/// Whether prompts and decodes share a batch, or a batch has only prompts as long as there are any.
+enum class BatchMix : std::uint8_t { mixed, prefill_first };
+/// Blocks that must be free for a request to start: for its first chunk; for all its known tokens; for these and the
+/// decaying share that SGLang expects of all answers; or for the longest answers of all running requests.
+enum class Reserve : std::uint8_t { chunk, sequence, expected_output, full_output };
+enum class Preemption : std::uint8_t { recompute, never };
+
+struct SchedulerSpec {
+  QueuePolicy policy = QueuePolicy::fcfs;
+  std::uint32_t max_batched_tokens = 8192;
+  std::uint32_t max_seqs = 1024;
+  std::uint32_t long_prefill_threshold_tokens = 0;  ///< longest chunk of a prompt; 0: the budget only
+  bool chunked_prefill = true;
+  BatchMix mix = BatchMix::mixed;
+  Reserve reserve = Reserve::sequence;
+  Preemption preemption = Preemption::recompute;
+  double watermark_ratio = 0;  ///< share of all blocks that stays free when a request starts beside others
+  bool prefix_caching = true;
+  std::uint32_t block_tokens = 16;
+  std::uint32_t max_in_flight = 1;  ///< batches
+  bool placeholders = false;        ///< a request may run on a token that is not known yet
+};
+
+/// A batch: for each sequence the tokens that are computed.
+struct ScheduledBatch {
+  struct Item {
+    std::uint32_t request = 0;
+    std::uint32_t tokens = 0;
+    std::uint64_t start = 0;  ///< tokens before them; their KV is in the cache
+    bool is_first = false;    ///< the request's first batch
+    bool samples = false;     ///< the batch produces a token of the request
+    bool is_decode = false;   ///< one token after the prompt
+  };
+  std::vector<Item> items;
+  std::vector<std::uint32_t> preempted;  ///< requests that lost their blocks for this batch
+
+  std::uint32_t tokens() const;
+};
+
+/// Why the first waiting request did not start.
+enum class Refusal : std::uint8_t { none, slots, budget, blocks };
+
+class Scheduler {
+ public:
+  /// @param blocks  including the reserved block. @pre each request fits: ceil(all its tokens / block_tokens) < blocks
+  Scheduler(const SchedulerSpec& spec, std::uint32_t blocks);
+
+  void add(std::uint32_t number, const Request& request, PromptContent content = {});
+  /// The next batch; without items if nothing can run now.
+  ScheduledBatch compose();
+  /// The tokens of a batch are known. Batches complete in the order of their composition.
+  /// @return requests whose last token is known; they have left
+  std::vector<std::uint32_t> complete(const ScheduledBatch& batch);
+
+  const SchedulerSpec& spec() const { return spec_; }
+  const BlockPool& pool() const { return pool_; }
+  std::size_t running() const { return running_.size(); }
+  std::size_t waiting() const { return waiting_.size(); }
+  bool empty() const { return sequences_.empty(); }
+  /// Why compose() left the first waiting request in the queue; none if the queue is empty.
+  Refusal refusal() const { return refusal_; }
+  /// The first waiting request. @pre waiting() > 0
+  std::uint32_t first_waiting() const { return waiting_.front()->number; }
+
+  struct Counts {
+    std::uint32_t preemptions = 0;
+    std::uint64_t cached_tokens = 0;      ///< found in the prefix index when the request first started
+    std::uint64_t recomputed_tokens = 0;  ///< computed again after a preemption
+  };
+  /// @pre the request has not left
+  const Counts& counts(std::uint32_t number) const { return sequences_.at(number)->counts; }
+
+ private:
+  struct Sequence {
+    std::uint32_t number = 0;
+    std::int32_t priority = 0;
+    std::uint64_t prompt = 0;
+    std::uint64_t all = 0;       ///< prompt and answer
+    std::uint64_t known = 0;     ///< tokens
+    std::uint64_t computed = 0;  ///< tokens, counted when they are scheduled
+    std::uint64_t furthest = 0;  ///< most tokens computed so far
+    std::uint32_t sampling = 0;  ///< tokens that batches in flight produce
+    bool has_started = false, is_running = false;
+    PromptContent content;
+    std::vector<BlockPool::Block> blocks;
+    std::size_t filled = 0;                    ///< blocks with content
+    std::vector<BlockPool::Content> contents;  ///< of the first blocks, as far as they were needed
+    Counts counts;
+  };
+
+  /// Tokens whose KV the request will need, as far as can be told now.
+  std::uint64_t reach(const Sequence& s) const;
+  std::uint64_t blocks_for(std::uint64_t tokens) const;
+  BlockPool::Content content(Sequence& s, std::size_t block);
+  /// Tokens of a chunk: limited by the threshold and the budget.
+  std::uint64_t chunk(std::uint64_t tokens, std::uint64_t budget) const;
+
+  enum class Which : std::uint8_t { all, prompts, decodes };
+  void run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which);
+  void run_waiting(ScheduledBatch& batch, std::uint64_t& budget);
+  /// Takes blocks for `tokens` more tokens. @return false if there are not enough; then none are taken
+  bool grow(Sequence& s, std::uint64_t tokens);
+  /// @param hits  the request's first blocks, found in the prefix index
+  bool may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const;
+  std::vector<BlockPool::Block> find_prefix(Sequence& s);
+  void schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens);
+  Sequence* victim() const;
+  /// @return tokens of the batch that the request gives back
+  std::uint64_t preempt(ScheduledBatch& batch, Sequence& s);
+  void retract(ScheduledBatch& batch);
+  void fill_blocks(Sequence& s, std::uint64_t tokens);
+  void release_blocks(Sequence& s);
+  void enqueue(Sequence& s, bool at_head);
+  bool is_before(const Sequence& a, const Sequence& b) const;
+  void leave(Sequence& s);
+
+  SchedulerSpec spec_;
+  BlockPool pool_;
+  std::uint32_t watermark_;  ///< blocks
+  std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> sequences_;
+  std::vector<Sequence*> running_;  ///< in order of admission
+  std::deque<Sequence*> waiting_;
+  Refusal refusal_ = Refusal::none;
+  double expected_ratio_;  ///< share of answers that Reserve::expected_output counts
+};
+
+}  // namespace railyard::workload::inference
