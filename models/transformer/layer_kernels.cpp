@@ -143,7 +143,7 @@ gpu::KernelTime LayerTimer::attention(const std::vector<gpu::AttentionSequence>&
 
 Segment LayerTimer::attention_body(const LayerPass& pass) {
   Segment segment;
-  const std::uint64_t tokens = pass.tokens();
+  const std::uint64_t tokens = pass.dense_tokens();
   const double t = static_cast<double>(tokens);
   const LayerShape& layer = model_.kinds[pass.kind];
   add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden, layer.attention);

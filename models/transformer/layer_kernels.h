@@ -66,8 +66,13 @@ struct LayerPass {
   std::vector<gpu::AttentionSequence> prefills;  ///< chunks of prompts, or whole sequences of a training step
   std::vector<gpu::AttentionSequence> decodes;   ///< one token each, or a few, over a paged cache
   std::uint32_t kind = 0;                        ///< kind of layer
+  /// Tokens of the captured CUDA graph that runs the pass: kernels other than attention, and collectives, run on them
+  /// (vLLM pads a batch to the next captured size). 0: not padded.
+  std::uint64_t padded_tokens = 0;
 
   std::uint64_t tokens() const;
+  /// Tokens of all kernels other than attention.
+  std::uint64_t dense_tokens() const { return padded_tokens > 0 ? padded_tokens : tokens(); }
 };
 
 /// Whether a GPU multiplies in the type of the weights. Otherwise the kernel widens them to the model's dtype.

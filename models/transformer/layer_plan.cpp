@@ -63,7 +63,7 @@ class Plan {
 
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction) {
-  Plan plan(model, pass.tokens(), split);
+  Plan plan(model, pass.dense_tokens(), split);
   direction == Direction::forward ? plan.forward(&timer, pass) : plan.backward(timer, pass);
   return plan.steps();
 }

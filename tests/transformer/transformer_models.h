@@ -38,8 +38,8 @@ inline transformer::ModelShape mixtral_8x7b() {
 /// The kernels of one part of a layer, its norms included.
 inline transformer::Segment part_of(transformer::LayerTimer& timer, transformer::LayerPart part,
                                     const transformer::LayerPass& pass) {
-  transformer::Segment segment = timer.norm(part, pass.tokens());
-  segment.append(part == transformer::LayerPart::mlp ? timer.mlp_body(pass.tokens(), pass.kind)
+  transformer::Segment segment = timer.norm(part, pass.dense_tokens());
+  segment.append(part == transformer::LayerPart::mlp ? timer.mlp_body(pass.dense_tokens(), pass.kind)
                                                      : timer.attention_body(pass));
   return segment;
 }
