@@ -126,7 +126,7 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
     }
     const auto& table = layer->per_sequence ? profile_->per_sequence : profile_->dense;
     const std::string what = std::string(layer->layer) + (layer->per_sequence ? " sequences" : " tokens");
-    result.add(kernel.name, taking(kernel.time, table.at(layer->layer).at(x, what, profile_use_)));
+    result.add(kernel.name, kernel.time.taking(table.at(layer->layer).at(x, what, profile_use_)));
   }
   return result;
 }
@@ -158,11 +158,11 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
   if (!pass.prefills.empty()) {
     const gpu::KernelTime time = attention(pass.prefills, pass.kind, gpu::KernelOp::attention_prefill);
-    segment.add("attention", profile_ ? taking(time, profile_->prefill_seconds(pass.prefills, profile_use_)) : time);
+    segment.add("attention", profile_ ? time.taking(profile_->prefill_seconds(pass.prefills, profile_use_)) : time);
   }
   if (!pass.decodes.empty()) {
     const gpu::KernelTime time = attention(pass.decodes, pass.kind, gpu::KernelOp::attention_decode);
-    segment.add("attention", profile_ ? taking(time, profile_->decode_seconds(pass.decodes, profile_use_)) : time);
+    segment.add("attention", profile_ ? time.taking(profile_->decode_seconds(pass.decodes, profile_use_)) : time);
   }
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);
@@ -189,7 +189,7 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
         profile_->experts.at(active_experts(tokens), t, "activated experts", "moe tokens", profile_use_);
     Segment scaled;
     for (const NamedKernel& kernel : segment.kernels)
-      scaled.add(kernel.name, taking(kernel.time, kernel.time.seconds * seconds / segment.seconds));
+      scaled.add(kernel.name, kernel.time.taking(kernel.time.seconds * seconds / segment.seconds));
     segment = scaled;
   }
   if (shared_ffn_ > 0) add_mlp(segment, tokens, shared_ffn_, layer.mlp);

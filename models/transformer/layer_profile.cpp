@@ -68,13 +68,4 @@ double LayerProfile::decode_seconds(const std::vector<gpu::AttentionSequence>& s
   return decode.at(count, context / count, "attention decode sequences", "attention decode context", use);
 }
 
-gpu::KernelTime taking(gpu::KernelTime time, double seconds) {
-  const double ratio = seconds / time.seconds;
-  for (double* part : {&time.fixed_seconds, &time.after_seconds, &time.longest_cta_seconds, &time.sm_seconds,
-                       &time.l2_seconds, &time.hbm_seconds})
-    *part *= ratio;
-  time.seconds = seconds;
-  return time;
-}
-
 }  // namespace railyard::transformer

@@ -87,8 +87,4 @@ struct LayerProfile {
   double decode_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const;
 };
 
-/// The kernel with `seconds` as its time. All parts keep their proportions, so the kernel reacts to its share of a GPU
-/// as before.
-gpu::KernelTime taking(gpu::KernelTime time, double seconds);
-
 }  // namespace railyard::transformer

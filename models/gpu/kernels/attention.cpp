@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/units.h"
+#include "gpu/kernels/attention_blocks.h"
 
 namespace railyard::gpu {
 namespace {
@@ -46,9 +47,6 @@ double overhead_keys(const GpuDatasheet& gpu) {
   const double key_clocks = 2 * kFlopsPerProduct * kMeasuredDim / attention_flop_per_clock(gpu, kMeasuredDim);
   return gpu.kernel.attention_row_clocks / key_clocks;
 }
-
-/// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small.
-std::uint64_t query_rows(const GpuDatasheet& gpu) { return small_shared_memory(gpu) ? 64 : 128; }
 
 /// The context of a block, split into parts to use idle SMs, but not into parts below a minimum.
 struct Split {
@@ -95,7 +93,11 @@ double query_token_bytes(const AttentionHeads& heads) {
   return heads.query * (heads.dim + value_dim(heads)) * kQueryBytes;
 }
 
-void finish(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
+}  // namespace
+
+std::uint64_t query_rows(const GpuDatasheet& gpu) { return small_shared_memory(gpu) ? 64 : 128; }
+
+void finish_attention(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
   time.ctas = ctas;
   time.waves = static_cast<std::uint32_t>(ceil_div(ctas, gpu.sm.count));
   time.tail_efficiency = static_cast<double>(ctas) / (static_cast<double>(time.waves) * gpu.sm.count);
@@ -106,8 +108,6 @@ void finish(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
                                                                         : KernelLimit::hbm;
   time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
 }
-
-}  // namespace
 
 std::vector<AttentionSequence> one_token_each(const std::vector<std::uint64_t>& context) {
   std::vector<AttentionSequence> sequences;
@@ -130,7 +130,8 @@ double attention_flops(const AttentionHeads& heads, const AttentionSequence& s, 
 }
 
 KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
-                                  const std::vector<AttentionSequence>& sequences, bool causal, AttentionPass pass) {
+                                  const std::vector<AttentionSequence>& sequences, bool causal, AttentionPass pass,
+                                  bool split_contexts) {
   KernelTime time;
   const std::uint64_t rows = query_rows(gpu);
   std::uint64_t blocks = 0, tokens = 0, all_keys = 0, longest = 0;
@@ -151,7 +152,7 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   const double overhead = overhead_keys(gpu);
   const double key_seconds =
       work * pair_flops(heads) * static_cast<double>(rows) * gpu.sm.count / attention_rate(gpu, heads);
-  const Split split = split_context(longest, gpu.sm.count / blocks, kPrefillSplitKeys);
+  const Split split = split_context(longest, split_contexts ? gpu.sm.count / blocks : 1, kPrefillSplitKeys);
 
   // Backward reads queries, outputs, their gradients, keys and values, and writes three gradients.
   time.bytes = (static_cast<double>(tokens) * query_token_bytes(heads) +
@@ -165,7 +166,7 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   time.sm_seconds = key_seconds * (heads.query * visited + static_cast<double>(blocks) * overhead);
   time.tail_ratio = kTailShare;
   time.cta = kPrefillBlock;
-  finish(time, gpu, blocks * split.parts);
+  finish_attention(time, gpu, blocks * split.parts);
   return time;
 }
 
@@ -202,7 +203,7 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   const double computing = time.flops * gpu.sm.count / attention_rate(gpu, heads);
   time.sm_seconds = std::max(reading, computing);
   time.overlap_exponent = kDecodeOverlap;
-  finish(time, gpu, blocks * parts.parts);
+  finish_attention(time, gpu, blocks * parts.parts);
   if (time.limit == KernelLimit::tensor && reading >= computing) time.limit = KernelLimit::hbm;
   return time;
 }

@@ -56,10 +56,10 @@ double attention_flops(const AttentionHeads& heads, const AttentionSequence& seq
 enum class AttentionPass : std::uint8_t { forward, backward };
 
 /// Chunks of prompts in one kernel. The tokens of a chunk use the kv_start keys before them and, causally, their own
-/// keys.
+/// keys. Without `split`, one thread block visits all keys of its rows.
 KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
                                   const std::vector<AttentionSequence>& sequences, bool causal = true,
-                                  AttentionPass pass = AttentionPass::forward);
+                                  AttentionPass pass = AttentionPass::forward, bool split = true);
 
 /// One decode step of a batch: the last `tokens` of each sequence (one, or a few speculated) use the cached keys and
 /// their own. Without `split`, one thread block reads a KV head of a sequence completely, as FlashAttention-2 does for

@@ -40,4 +40,13 @@ double KernelTime::seconds_without(KernelLimit resource) const {
   return all > 0 ? seconds * without.seconds_on(whole) / all : seconds;
 }
 
+KernelTime KernelTime::taking(double time) const {
+  KernelTime kernel = *this;
+  for (double* part : {&kernel.fixed_seconds, &kernel.after_seconds, &kernel.longest_cta_seconds, &kernel.sm_seconds,
+                       &kernel.l2_seconds, &kernel.hbm_seconds})
+    *part *= time / seconds;
+  kernel.seconds = time;
+  return kernel;
+}
+
 }  // namespace railyard::gpu

@@ -67,6 +67,9 @@ struct KernelTime {
   /// `seconds` if a resource were infinitely fast. Tensor and feed both mean the CTAs' work; launch means the fixed
   /// part.
   double seconds_without(KernelLimit resource) const;
+  /// The kernel with another time. All parts keep their proportions, so the kernel reacts to its share of a GPU as
+  /// before.
+  KernelTime taking(double time) const;
 };
 
 constexpr double kBytesPerKib = 1024.0;

@@ -1,0 +1,16 @@
+// The thread blocks that all attention kernels of this folder have in common.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernels/kernel_time.h"
+
+namespace railyard::gpu {
+
+/// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small.
+std::uint64_t query_rows(const GpuDatasheet& gpu);
+
+/// Completes a kernel of `ctas` thread blocks whose parts are known: its waves, its limit, its time.
+void finish_attention(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas);
+
+}  // namespace railyard::gpu
