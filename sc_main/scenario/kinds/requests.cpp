@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "sc_main/scenario/kinds/traces.h"
 #include "sc_main/scenario/table/times.h"
 
 namespace railyard::scenario {
@@ -11,20 +10,27 @@ using workload::inference::Request;
 
 namespace {
 
-constexpr double kMostRequests = 1e6;
-
 [[noreturn]] void refuse(const Source& source, const std::string& key, const std::string& what) {
   throw InputError(place_of(source.root, key), key + ": " + what);
 }
 
-std::vector<Request> written_requests(const RequestsSection& requests, std::uint32_t otherwise_output) {
+}  // namespace
+
+Record<RequestItem> request_item(bool output_is_required) {
+  Record<RequestItem> item;
+  item.add("arrival_s", &RequestItem::arrival_s, "arrival time from the start of the run").range(0, kLongestRunSeconds);
+  item.add("prompt_tokens", &RequestItem::prompt_tokens, "tokens in the prompt").range(1, kMostTokens).required();
+  Field& output = item.add("output_tokens", &RequestItem::output_tokens,
+                           "tokens of the answer, including the first one, which prefill makes")
+                      .range(1, kMostTokens);
+  if (output_is_required) output.required();
+  return item;
+}
+
+std::vector<Request> listed_requests(const std::vector<RequestItem>& list, std::uint32_t otherwise_output) {
   std::vector<Request> result;
-  if (requests.list.empty()) {
-    result.assign(requests.count, {Time(), requests.prompt_tokens, requests.output_tokens.value_or(otherwise_output)});
-    return result;
-  }
   constexpr long double kFsPerSecond = 1e15L;
-  for (const RequestItem& item : requests.list) {
+  for (const RequestItem& item : list) {
     result.push_back(
         {long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens, item.output_tokens.value_or(otherwise_output)});
   }
@@ -32,8 +38,6 @@ std::vector<Request> written_requests(const RequestsSection& requests, std::uint
                    [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
   return result;
 }
-
-}  // namespace
 
 std::vector<Record<RequestsSection>> request_forms() {
   Record<RequestsSection> fixed;
@@ -44,26 +48,9 @@ std::vector<Record<RequestsSection>> request_forms() {
            "tokens of each answer, including the first one, which prefill makes")
       .range(1, kMostTokens);
 
-  Record<RequestItem> item;
-  item.add("arrival_s", &RequestItem::arrival_s, "arrival time from the start of the run").range(0, kLongestRunSeconds);
-  item.add("prompt_tokens", &RequestItem::prompt_tokens, "tokens in the prompt").range(1, kMostTokens).required();
-  item.add("output_tokens", &RequestItem::output_tokens,
-           "tokens of the answer, including the first one, which prefill makes")
-      .range(1, kMostTokens);
   Record<RequestsSection> list;
-  list.list("list", &RequestsSection::list, item, "one item per request").required();
-
-  Record<RequestsSection> trace;
-  trace
-      .choice("format", &RequestsSection::format, {"azure", "mooncake"},
-              "format of the trace: Azure LLM inference CSV, or Mooncake JSONL")
-      .required();
-  trace.add("file", &RequestsSection::file, "file of the trace").is_path().required();
-  trace.add("max_count", &RequestsSection::max_count, "use only this many rows, from the start of the trace")
-      .range(1, kMostRequests)
-      .fallback("all rows");
-  trace.add("rate_scale", &RequestsSection::rate_scale, "factor on the request rate").above(0, 1e6);
-  return {fixed, list, trace};
+  list.list("list", &RequestsSection::list, request_item(false), "one item per request").required();
+  return {fixed, list, trace_form<RequestsSection>()};
 }
 
 std::vector<Request> resolve_requests(const RequestsSection& requests, std::optional<std::uint32_t> steps,
@@ -73,8 +60,7 @@ std::vector<Request> resolve_requests(const RequestsSection& requests, std::opti
   const bool is_list = value_at(source.root, key + ".list") != nullptr;
   std::vector<Request> result;
   if (!requests.file.empty()) {
-    const std::string path = requests.file;
-    result = load_trace(requests, path, place_of(source.root, key + ".file"));
+    result = load_trace(requests, place_of(source.root, key + ".file"));
   } else {
     if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; accepted: at least one request");
     if (written_steps && !steps) {  // steps are `trace`
@@ -87,7 +73,10 @@ std::vector<Request> resolve_requests(const RequestsSection& requests, std::opti
       if (!is_list && !requests.output_tokens)
         refuse(source, key, "has no output_tokens; workload.decode.steps: trace needs them");
     }
-    result = written_requests(requests, kDefaultSteps + 1);
+    const std::uint32_t otherwise_output = kDefaultSteps + 1;
+    result = is_list ? listed_requests(requests.list, otherwise_output)
+                     : std::vector<Request>(requests.count, {Time(), requests.prompt_tokens,
+                                                             requests.output_tokens.value_or(otherwise_output)});
   }
   if (steps) {
     for (Request& request : result) request.output_tokens = *steps + 1;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sc_main/scenario/kinds/traces.h"
 #include "sc_main/scenario/table/record.h"
 #include "workload/inference/spec.h"
 
@@ -17,21 +18,19 @@ struct RequestItem {
   std::optional<std::uint32_t> output_tokens;
 };
 
-enum class TraceFormat { azure, mooncake };
-
-struct RequestsSection {
+struct RequestsSection : TraceSection {
   std::uint32_t count = 1;
   std::uint32_t prompt_tokens = 0;
   std::optional<std::uint32_t> output_tokens;
   std::vector<RequestItem> list;
-  TraceFormat format = TraceFormat::azure;
-  std::string file;
-  std::optional<std::uint32_t> max_count;
-  double rate_scale = 1;
 };
 
-constexpr double kMostTokens = 1 << 24;
 constexpr std::uint32_t kDefaultSteps = 8;
+
+Record<RequestItem> request_item(bool output_is_required);
+/// The items by arrival; `otherwise_output`: output tokens of items without this key.
+std::vector<workload::inference::Request> listed_requests(const std::vector<RequestItem>& list,
+                                                          std::uint32_t otherwise_output);
 
 /// The forms: a count of equal requests, a list, or a trace.
 std::vector<Record<RequestsSection>> request_forms();

@@ -1,21 +1,44 @@
-// Request traces: arrival times and token counts of real traffic.
-//
-// Azure LLM inference traces (Azure/AzurePublicDataset) are CSV with columns TIMESTAMP, ContextTokens and
-// GeneratedTokens, found by name. Mooncake traces (kvcache-ai/Mooncake) are JSON lines with timestamp in milliseconds,
-// input_length, output_length.
+// workload.requests as a trace: arrival times and token counts of real traffic.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/input_error.h"
-#include "sc_main/scenario/kinds/requests.h"
+#include "sc_main/scenario/kinds/trace_rows.h"
+#include "sc_main/scenario/table/record.h"
 
 namespace railyard::scenario {
 
-/// The first `requests.max_count` rows by arrival, with the earliest at time zero and gaps divided by rate_scale.
-/// @param path   of the trace; errors of reading refer to `where`
-std::vector<workload::inference::Request> load_trace(const RequestsSection& requests, const std::string& path,
-                                                     const Origin& where);
+constexpr double kMostRequests = 1e6;
+
+struct TraceSection {
+  TraceFormat format = TraceFormat::azure;
+  std::string file;
+  std::optional<std::uint32_t> max_count;
+  double rate_scale = 1;
+};
+
+/// The keys. Section: a struct derived from TraceSection.
+template <class Section>
+Record<Section> trace_form() {
+  Record<Section> trace;
+  trace
+      .choice("format", &TraceSection::format, trace_format_names(),
+              "format of the trace: Azure LLM inference CSV, Mooncake JSONL, LLMServingSim JSONL, or Vidur CSV")
+      .required();
+  trace.add("file", &TraceSection::file, "file of the trace").is_path().required();
+  trace.add("max_count", &TraceSection::max_count, "use only this many rows, from the start of the trace")
+      .range(1, kMostRequests)
+      .fallback("all rows");
+  trace.add("rate_scale", &TraceSection::rate_scale, "factor on the request rate").above(0, 1e6);
+  return trace;
+}
+
+/// The first `max_count` rows by arrival, with times divided by rate_scale. Azure's and Mooncake's traces have dates or an
+/// origin of their own, so their earliest request arrives at time zero; the others count from the start of the run.
+/// @param where  of the key that names the file; errors of reading refer to it
+std::vector<workload::inference::Request> load_trace(const TraceSection& trace, const Origin& where);
 
 }  // namespace railyard::scenario

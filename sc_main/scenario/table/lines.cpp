@@ -19,18 +19,26 @@ Lines::Lines(const std::string& path, const std::string& key, const Origin& wher
 
 bool Lines::next(std::string& line) {
   while (stream_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size())) || stream_.gcount() > 0) {
-    ++number_;
+    place_ = {end_, place_.line + 1};
+    end_ += static_cast<std::uint64_t>(stream_.gcount());
     if (stream_.fail()) throw error("the line is longer than " + std::to_string(buffer_.size() - 1) + " bytes");
     line = buffer_.data();
-    if (number_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
+    if (place_.line == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty()) return true;
   }
   return false;
 }
 
-InputError Lines::error(const std::string& message) const {
-  return InputError({path_, std::max(number_, 1), 1}, message);
+InputError Lines::error(const std::string& message, int column) const {
+  return InputError({path_, std::max(place_.line, 1), column}, message);
+}
+
+void Lines::go_to(const Place& place) {
+  stream_.clear();
+  stream_.seekg(static_cast<std::streamoff>(place.offset));
+  place_.line = place.line - 1;
+  end_ = place.offset;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // Files of lines, such as CSV tables, read line by line with line numbers.
 #pragma once
 
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -18,7 +19,16 @@ class Lines {
   /// The next line that is not blank, without its line end; false at the end of the file.
   bool next(std::string& line);
   /// An error at the latest line.
-  InputError error(const std::string& message) const;
+  InputError error(const std::string& message, int column = 1) const;
+
+  struct Place {
+    std::uint64_t offset = 0;  ///< of the first byte in the file
+    int line = 0;
+  };
+  /// Place of the latest line.
+  Place place() const { return place_; }
+  /// The next line will be the one at this place.
+  void go_to(const Place& place);
 
  private:
   static constexpr std::size_t kLongestLine = 1u << 20;
@@ -26,7 +36,8 @@ class Lines {
   std::string path_;
   std::ifstream stream_;
   std::vector<char> buffer_ = std::vector<char>(kLongestLine);
-  int number_ = 0;
+  Place place_;
+  std::uint64_t end_ = 0;  ///< offset of the byte after the latest line
 };
 
 /// Named columns of a CSV table without quotes. Other columns are ignored.
