@@ -34,7 +34,9 @@ struct Host {
   Time token() const { return us(token_us); }
   /// Time until the first kernel of a step can begin.
   Time step(std::uint64_t sequences) const { return us(step_us + sequence_us * static_cast<double>(sequences)); }
-  /// Time between the launches of two layers in prefill, whose attention is outside of graphs.
+  /// Time between the launches of two layers whose kernels are launched one by one.
+  Time layer() const { return us(layer_us); }
+  /// The same in prefill, whose attention is outside of graphs.
   Time prefill_layer() const { return us(layer_us); }
   /// The same in a decode step; 0 in a graph.
   Time decode_layer(std::uint64_t sequences) const { return sequences <= kLargestGraph ? Time() : us(layer_us); }

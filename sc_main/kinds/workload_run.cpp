@@ -10,6 +10,7 @@
 #include "sc_main/kinds/layer_run.h"
 #include "sc_main/kinds/overlap_run.h"
 #include "sc_main/kinds/point_to_point_run.h"
+#include "sc_main/kinds/serving_run.h"
 
 namespace railyard {
 
@@ -29,7 +30,8 @@ struct Kinds {
   }
 };
 
-using AllKinds = Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun>;
+using AllKinds =
+    Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun, ServingRun>;
 
 }  // namespace
 

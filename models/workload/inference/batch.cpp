@@ -14,12 +14,12 @@ std::uint64_t Batch::outputs() const {
   return outputs;
 }
 
-Pass plan_pass(Instance& instance, const Batch& batch, const Host& host) {
+Pass plan_pass(Instance& instance, const Batch& batch, const Host& host, std::uint64_t padded_tokens) {
   transformer::LayerTimer& timer = instance.timer();
   Pass pass;
-  pass.tokens = batch.tokens();
+  pass.tokens = padded_tokens != 0 ? padded_tokens : batch.tokens();
   pass.embedding = timer.embedding(pass.tokens).chain();
-  transformer::LayerPass layer{{}, gpu::one_token_each(batch.contexts), 0};
+  transformer::LayerPass layer{{}, gpu::one_token_each(batch.contexts), 0, padded_tokens};
   for (const Batch::Chunk& chunk : batch.chunks) layer.prefills.push_back({chunk.tokens, chunk.start});
   pass.layers.resize(instance.model().kinds.size());
   for (layer.kind = 0; layer.kind < pass.layers.size(); ++layer.kind)

@@ -48,6 +48,7 @@ struct Pass {
                                           ///< 0 has finished the previous pass
 };
 
-Pass plan_pass(Instance& instance, const Batch& batch, const Host& host);
+/// @param padded_tokens  of the CUDA graph that contains everything but attention; 0: the batch's own tokens
+Pass plan_pass(Instance& instance, const Batch& batch, const Host& host, std::uint64_t padded_tokens = 0);
 
 }  // namespace railyard::workload::inference

@@ -52,4 +52,33 @@ void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t
   }
 }
 
+void Instance::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
+                          std::uint32_t block_tokens) {
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const transformer::Stage& s = stages_[r / tp()];
+    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
+                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows) +
+                                blocks * block_bytes(r / tp(), block_tokens));
+  }
+}
+
+void Instance::add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group) const {
+  const auto window = [&](std::uint32_t r) { return rank(r).gpu->window(); };
+  const double hidden = static_cast<double>(hidden_bytes(model_, 1)) * tokens;
+  for (std::uint32_t p = 0; p < pp(); ++p) {
+    // Each member sends nearly twice the vector of every all-reduce, here in equal shares to all peers.
+    const std::vector<transport::Window>& members = tp_communicator(p).group().members;
+    double bytes = 0;
+    for (const transformer::LayerStep& step : layer_collectives(model_, 1, split()))
+      bytes += 2 * static_cast<double>(step.bytes) * tokens * stage(p).layers / static_cast<double>(members.size());
+    for (const transport::Window a : members)
+      for (const transport::Window b : members)
+        if (a != b)
+          all.push_back({a, b, number(TrafficClass::tp), bytes,
+                         group == transport::Traffic::kNobody ? group : group + static_cast<std::int64_t>(p)});
+  }
+  for (std::uint32_t r = 0; r < ranks() && pp() > 1; ++r)  // to the next stage; sampled tokens to the first stage
+    all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), hidden / tp()});
+}
+
 }  // namespace railyard::workload::inference

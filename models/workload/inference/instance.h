@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/layer_plan.h"
+#include "transport/study/fidelity_choice.h"
 #include "workload/host.h"
 #include "workload/inference/kv_cache.h"
 #include "workload/inference/spec.h"
@@ -49,6 +50,19 @@ class Instance {
   /// Allocates weights and activations. KV cache can fill the rest, up to `limit_ratio` of each GPU's memory.
   /// `new_tokens` of a sequence run in one pass.
   void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens);
+
+  /// Allocates weights, activations and a paged KV cache.
+  /// @param blocks  of the cache, of `block_tokens` tokens each
+  void load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
+                  std::uint32_t block_tokens);
+  /// Bytes of a block of KV cache on a rank of stage p.
+  Bytes block_bytes(std::uint32_t p, std::uint32_t block_tokens) const {
+    return kv_->bytes_per_token(p) * block_tokens;
+  }
+
+  /// Adds an estimate of the traffic of passes with `tokens` tokens in all.
+  /// @param group  number of the first stage's group of senders whose collectives may be reused, or Traffic::kNobody
+  void add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group) const;
 
  private:
   transformer::ModelShape model_;

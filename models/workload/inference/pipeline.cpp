@@ -6,7 +6,8 @@
 namespace railyard::workload::inference {
 
 std::string Pipeline::unit(PassNames names, std::uint32_t index, std::uint32_t request) {
-  std::string unit = fmt::format(names == PassNames::prefill ? "Chunk[{}]" : "Step_[{}]", index);
+  static constexpr const char* kUnits[] = {"Chunk[{}]", "Step_[{}]", "It[{}]"};
+  std::string unit = fmt::format(fmt::runtime(kUnits[static_cast<std::size_t>(names)]), index);
   if (request != Pass::kOnly) unit += fmt::format("_Req[{}]", request);
   return unit;
 }
@@ -16,7 +17,8 @@ std::string Pipeline::name(std::uint64_t arguments) const {
   const Pass& pass = pass_of(f);
   const bool decodes = names_ == PassNames::decode;
   const char* const of = decodes ? "D_" : "";
-  const char* const host = decodes ? "Host_D" : "Host_P";
+  static constexpr const char* kHosts[] = {"Host_P", "Host_D", "Host"};
+  const char* const host = kHosts[static_cast<std::size_t>(names_)];
   const std::string unit = Pipeline::unit(names_, pass.index, Pass::kOnly);
   const auto stage = std::uint32_t{f.stage}, tp = std::uint32_t{f.tp}, layer = std::uint32_t{f.layer};
   std::string name;
@@ -31,8 +33,11 @@ std::string Pipeline::name(std::uint64_t arguments) const {
     case kPrepare: name = fmt::format("{}_{}", host, unit); break;
     case kLaunch: name = fmt::format("{}_Launch_PP[{}]_Layer[{}]_{}", host, stage, layer, unit); break;
     default:
-      name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * instance_.tp() + tp, unit)
-                     : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
+      if (names_ == PassNames::iteration)
+        name = fmt::format("{}_PP[{}]_TP[{}]", unit, stage, tp);
+      else
+        name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * instance_.tp() + tp, unit)
+                       : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
       break;
   }
   if (pass.request != Pass::kOnly) name += fmt::format("_Req[{}]", pass.request);
@@ -99,6 +104,8 @@ std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after)
   s.pass = pass;
   s.ranks.resize(instance_.ranks());
   s.launched.resize(instance_.pp());
+  s.stage_begun.assign(instance_.pp(), 0);
+  s.stage_left.assign(instance_.pp(), instance_.tp());
   s.ranks_left = instance_.ranks();
   s.last_stage_left = instance_.tp();
   s.sends_left = (instance_.pp() - 1) * instance_.tp();
@@ -214,6 +221,7 @@ void Pipeline::begin_rank(const Job& job, State& s, RankState& rank) {
     const Time sent = s.ranks[r - instance_.tp()].send_begun;
     times_[r].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
   }
+  if (s.stage_begun[f.stage]++ == 0) client_.on_stage_begun(f.pass, f.stage);
   if (r == 0) client_.on_pass_begun(f.pass);
 }
 
@@ -260,6 +268,7 @@ void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
   executor_.record(record);
   --s.ranks_left;
   const std::uint32_t pass = f.pass;
+  if (--s.stage_left[f.stage] == 0) client_.on_stage_done(pass, f.stage);
   if (f.stage + 1u != instance_.pp()) return;
   executor_.reached(this, pass);
   if (--s.last_stage_left != 0) return;

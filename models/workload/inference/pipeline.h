@@ -35,6 +35,9 @@ class PassClient {
   virtual void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) = 0;
   /// Every rank of the last stage has finished the pass.
   virtual void on_pass_done(std::uint32_t pass) = 0;
+  /// The first rank of a stage has begun the pass; the last rank of the stage has finished it.
+  virtual void on_stage_begun(std::uint32_t, std::uint32_t) {}
+  virtual void on_stage_done(std::uint32_t, std::uint32_t) {}
 
  protected:
   ~PassClient() = default;
@@ -60,8 +63,10 @@ struct RankTimes {
 ///   Host_P_Chunk[i]                                    Host_D_Step_[i]                 before the first kernel
 ///   Host_P_Launch_PP[p]_Layer[l]_Chunk[i]              Host_D_Launch_PP[p]_Layer[l]_Step_[i]
 ///
-/// with _Req[n] at the end if a run has several requests and the pass belongs to one request.
-enum class PassNames : std::uint8_t { prefill, decode };
+/// with _Req[n] at the end if a run has several requests and the pass belongs to one request. Iterations of an engine
+/// that mixes both are named It[i]_PP[p]_TP[t], and otherwise as prefill, with It[i] in the place of Chunk[i] and
+/// Host for Host_P.
+enum class PassNames : std::uint8_t { prefill, decode, iteration };
 
 class Pipeline : private JobClient, private JobNamer {
  public:
@@ -111,7 +116,8 @@ class Pipeline : private JobClient, private JobNamer {
   struct State {
     Pass pass;
     std::vector<RankState> ranks;
-    std::vector<Time> launched;  ///< by stage: end of the host's latest job
+    std::vector<Time> launched;                          ///< by stage: end of the host's latest job
+    std::vector<std::uint32_t> stage_begun, stage_left;  ///< by stage: ranks
     std::uint32_t ranks_left = 0;
     std::uint32_t last_stage_left = 0;
     std::uint32_t sends_left = 0;

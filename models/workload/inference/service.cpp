@@ -41,33 +41,16 @@ std::vector<transport::Traffic> Service::traffic() {
     prompt_tokens += r.prompt_tokens;
     output_tokens += r.output_tokens;
   }
-  const auto window = [](Instance& instance, std::uint32_t rank) { return instance.rank(rank).gpu->window(); };
   std::int64_t group = 0;
   for (Instance* instance : {&prefill_instance_, &decode_instance_}) {
     const double tokens = instance == &prefill_instance_ ? prompt_tokens : output_tokens;
-    const double hidden = static_cast<double>(hidden_bytes(instance->model(), 1)) * tokens;
-    for (std::uint32_t p = 0; p < instance->pp(); ++p, ++group) {
-      // Each member sends nearly twice the vector of every all-reduce, here in equal shares to all peers.
-      const std::vector<transport::Window>& members = instance->tp_communicator(p).group().members;
-      double bytes = 0;
-      for (const transformer::LayerStep& step : layer_collectives(instance->model(), 1, instance->split()))
-        bytes += 2 * static_cast<double>(step.bytes) * tokens * instance->stage(p).layers /
-                 static_cast<double>(members.size());
-      for (const transport::Window a : members)
-        for (const transport::Window b : members)
-          if (a != b)
-            all.push_back(
-                {a, b, number(TrafficClass::tp), bytes, executor_.replays() ? group : transport::Traffic::kNobody});
-    }
-    for (std::uint32_t r = 0; r < instance->ranks() && instance->pp() > 1;
-         ++r)  // to the next stage; sampled tokens to the first stage
-      all.push_back({window(*instance, r), window(*instance, (r + instance->tp()) % instance->ranks()),
-                     number(TrafficClass::pp), hidden / instance->tp()});
+    instance->add_traffic(all, tokens, executor_.replays() ? group : transport::Traffic::kNobody);
+    group += instance->pp();
   }
   const HandoffPlan plan(prefill_instance_, decode_instance_);
   for (std::uint32_t r = 0; r < prefill_instance_.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
-      all.push_back({window(prefill_instance_, r), window(decode_instance_, share.decode_rank),
+      all.push_back({prefill_instance_.rank(r).gpu->window(), decode_instance_.rank(share.decode_rank).gpu->window(),
                      number(TrafficClass::kv), handed_over(plan, share)});
   return all;
 }

@@ -82,6 +82,9 @@ Record<GpuDatasheet> gpu_record() {
 
   Record<G::Hbm> hbm;
   hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").range(1e-6, 1e5).required();
+  hbm.add("visible_gb", &G::Hbm::visible_gb,
+          "memory that CUDA reports, from which serving engines compute their KV cache; 0: the capacity")
+      .range(0, 1e5);
   hbm.add("gb_per_s", &G::Hbm::gb_per_s, "memory bandwidth by specification").range(1e-6, kMostRate).required();
   hbm.add("gemm_ratio", &G::Hbm::gemm_ratio, "share of gb_per_s that operands of matrix products reach")
       .range(1e-6, 1)

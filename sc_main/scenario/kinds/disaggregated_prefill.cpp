@@ -61,9 +61,14 @@ Record<PrefillSection> prefill_record() {
 PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
   const auto& [model, machine, compute, source] = setting;
   PrefillSpec spec = written;
-  spec.prefill =
-      resolve_mapping(written.prefill_mapping, nullptr, "prefill", written.placement.prefill, model, machine, source);
-  spec.decode = resolve_mapping(written.decode_mapping, &spec.prefill, "decode", written.placement.decode, model,
+  const auto place = [&](const std::string& group) {
+    const std::string placement = "workload.placement";
+    const std::string own = placement + "." + group;
+    return MappingPlace{"workload." + group, group, value_at(source.root, own) ? own : placement};
+  };
+  spec.prefill = resolve_mapping(written.prefill_mapping, nullptr, place("prefill"), written.placement.prefill, model,
+                                 machine, source);
+  spec.decode = resolve_mapping(written.decode_mapping, &spec.prefill, place("decode"), written.placement.decode, model,
                                 machine, source);
   spec.requests = resolve_requests(written.written_requests, written.steps, source);
   spec.host = resolve_host(written.written_host);

@@ -46,15 +46,14 @@ std::vector<std::uint32_t> resolve_stages(const MappingSection& written, std::ui
 }
 
 std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written,
-                                             std::uint32_t ranks, std::uint32_t gpus, const std::string& group,
+                                             std::uint32_t ranks, std::uint32_t gpus, const MappingPlace& place,
                                              const Source& source) {
+  const std::string &group = place.group, &key = place.placement_key;
   if (!written) {
     std::vector<std::uint32_t> identity(ranks);
     std::iota(identity.begin(), identity.end(), 0u);
     return identity;
   }
-  const std::string nested = "workload.placement." + group;
-  const std::string key = value_at(source.root, nested) ? nested : "workload.placement";
   if (written->size() != ranks) {
     refuse(source, key,
            "lists " + count(written->size(), "GPU") + "; the " + group + " group runs " + count(ranks, "rank"));
@@ -97,10 +96,10 @@ void read_placement(PlacementSection& placement, const Node& node, const std::st
   }
 }
 
-Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise, const std::string& group,
+Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise, const MappingPlace& place,
                         const std::optional<std::vector<std::uint32_t>>& placement, const ModelShape& model,
                         const platforms::MachineSpec& machine, const Source& source) {
-  const std::string key = "workload." + group;
+  const std::string &key = place.key, &group = place.group;
   Mapping mapping;
   mapping.tp = written.tp.value_or(otherwise ? otherwise->tp : 1);
   mapping.pp = written.pp.value_or(otherwise ? otherwise->pp : 1);
@@ -117,7 +116,7 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
                count(spec->servers, "server") + " of " + std::to_string(machine.board.gpus) + "); set machine.groups." +
                group + ".servers to " + std::to_string(servers) + " or more");
   }
-  mapping.placement = resolve_placement(placement, mapping.ranks(), gpus, group, source);
+  mapping.placement = resolve_placement(placement, mapping.ranks(), gpus, place, source);
   return mapping;
 }
 

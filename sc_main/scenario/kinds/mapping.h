@@ -45,9 +45,13 @@ nlohmann::json placement_schema();
 /// A list without a key is prefill's placement.
 void read_placement(PlacementSection& placement, const Node& node, const std::string& path);
 
+/// Where a mapping is written: the key that holds it, the group of GPUs, and the key of its placement.
+struct MappingPlace {
+  std::string key, group, placement_key;
+};
 /// `otherwise`: mapping for keys that are not written.
 workload::inference::Mapping resolve_mapping(const MappingSection& written,
-                                             const workload::inference::Mapping* otherwise, const std::string& group,
+                                             const workload::inference::Mapping* otherwise, const MappingPlace& place,
                                              const std::optional<std::vector<std::uint32_t>>& placement,
                                              const transformer::ModelShape& model,
                                              const platforms::MachineSpec& machine, const Source& source);

@@ -1,0 +1,31 @@
+// CUDA graphs of a serving engine: batches of a captured size are launched at once, and run for that size. Sizes as in
+// vLLM V1 (config/vllm.py): 1, 2, 4, then steps of 8 below 256 and of 16 from there on.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace railyard::workload::inference {
+
+struct CudaGraphs {
+  enum class Mode : std::uint8_t {
+    full,       ///< batches of decodes as one graph; batches with prompts as with piecewise
+    piecewise,  ///< everything but attention
+    none,       ///< the host launches kernel by kernel
+  };
+  Mode mode = Mode::full;
+  std::uint32_t max_tokens = 512;  ///< largest captured batch
+
+  /// Tokens for which everything but attention runs: the next captured size, or the batch's own tokens if the batch is
+  /// larger than all captured sizes.
+  std::uint64_t padded(std::uint64_t tokens) const {
+    if (mode == Mode::none || tokens > max_tokens || tokens <= 2) return tokens;
+    if (tokens <= 4) return std::min<std::uint64_t>(4, max_tokens);
+    const std::uint64_t step = tokens <= 248 ? 8 : 16;
+    return std::min<std::uint64_t>(ceil_div(tokens, step) * step, max_tokens);
+  }
+};
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,73 @@
+// Runs workload.kind: serving: an engine with continuous batching on the GPUs of a group.
+#pragma once
+
+#include <fmt/os.h>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sc_main/distribution.h"
+#include "sc_main/kinds/workload_run.h"
+#include "workload/inference/serving.h"
+
+namespace railyard {
+
+class ServingRun : public WorkloadRun, private workload::inference::ServingSink {
+ public:
+  using Spec = workload::inference::ServingSpec;
+
+  /// @throws InputError: no memory for KV cache, or a data type without a tensor rate
+  ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
+
+  const char* kind() const override { return "serving"; }
+  void start() override { serving_->start(); }
+  bool done() const override { return serving_->done(); }
+  std::string progress() const override;
+  double done_ratio() const override;
+  std::uint64_t expected_jobs() const override;
+  std::vector<std::string> blocked() override;
+  std::vector<RouteOfInterest> routes() override;
+  std::vector<transport::Traffic> traffic() override { return serving_->traffic(); }
+  void follow_requests(workload::RequestListener& listener) override { serving_->follow_requests(listener); }
+  Value explain() override;
+  std::string explain_text(const Value& numbers) const override;
+  Value compute() override { return profile_use({&serving_->instance().timer()}); }
+  void add_setup(Value& setup) const override;
+  void add_metrics(Value& metrics) override;
+  std::string table(const Value& summary) const override;
+  void open_tables(const OutputDirectory& out) override;
+  void write_tables(const OutputDirectory& out) override;
+
+ private:
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
+  const workload::inference::InstanceSpec& instance_spec() const { return spec().instances.front(); }
+  const gpu::GpuDatasheet& gpu() const { return scenario_.machine.groups[instance_spec().group].gpu; }
+  /// The memory of a rank of a stage, and the blocks that fit.
+  struct StageMemory {
+    Bytes weights = 0, activations = 0, block = 0;
+    double left = 0;  ///< for KV cache; negative if the rest does not fit
+    std::uint32_t blocks() const;
+  };
+  std::vector<StageMemory> stage_memory() const;
+  /// Blocks of KV cache: those of the smallest rank, or what the scenario says.
+  std::uint32_t kv_blocks() const;
+
+  void on_served(std::uint32_t request, const workload::inference::Served& served) override;
+  void on_iteration(std::uint32_t number, const workload::inference::Iteration& iteration, Time completed) override;
+
+  std::vector<GpuId> gpus_;
+  std::uint32_t blocks_ = 0;
+  std::unique_ptr<workload::inference::Serving> serving_;
+  std::optional<fmt::ostream> requests_csv_;
+
+  Distribution ttft_, tpot_, e2e_;
+  TimeHistogram itl_;
+  Time first_arrival_ = Time::max(), last_token_;
+  std::uint64_t prompt_tokens_ = 0, output_tokens_ = 0, cached_tokens_ = 0, recomputed_tokens_ = 0, good_ = 0;
+  std::uint32_t preemptions_ = 0;
+  std::uint32_t peak_blocks_ = 0;
+  double batch_sum_ = 0, tokens_sum_ = 0, padding_sum_ = 0;
+};
+
+}  // namespace railyard

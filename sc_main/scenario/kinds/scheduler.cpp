@@ -1,0 +1,143 @@
+#include "sc_main/scenario/kinds/scheduler.h"
+
+#include "base/input_error.h"
+#include "sc_main/scenario/table/node.h"
+
+namespace railyard::scenario {
+
+using workload::inference::BatchMix;
+using workload::inference::InstanceSpec;
+using workload::inference::Preemption;
+using workload::inference::Reserve;
+using workload::inference::SchedulerSpec;
+
+namespace {
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+/// vLLM v0.19 (config/scheduler.py, engine/arg_utils.py): the API server's defaults. A100 is left out of the large
+/// budget because it lost throughput there (vllm-project/vllm#17885).
+SchedulerSpec vllm(const gpu::GpuDatasheet& gpu) {
+  SchedulerSpec spec;
+  const bool is_large = gpu.hbm.visible_bytes() >= 70 * kGib && gpu.name.rfind("A100", 0) != 0;
+  spec.max_batched_tokens = is_large ? 8192 : 2048;
+  spec.max_seqs = is_large ? 1024 : 256;
+  return spec;
+}
+
+/// SGLang (server_args.py): prompts alone, in chunks by GPU memory.
+SchedulerSpec sglang(const gpu::GpuDatasheet& gpu) {
+  SchedulerSpec spec;
+  const double gib = gpu.hbm.visible_bytes() / kGib;
+  spec.max_batched_tokens = gib < 35 ? 2048 : gib < 60 ? 4096 : gib < 160 ? 8192 : 16384;
+  spec.max_seqs = 2048;
+  spec.mix = BatchMix::prefill_first;
+  spec.reserve = Reserve::expected_output;
+  return spec;
+}
+
+/// TensorRT-LLM 1.0 (llmapi/llm_args.py): GUARANTEED_NO_EVICT.
+SchedulerSpec trtllm(const gpu::GpuDatasheet&) {
+  SchedulerSpec spec;
+  spec.max_batched_tokens = 8192;
+  spec.max_seqs = 2048;
+  spec.reserve = Reserve::full_output;
+  spec.preemption = Preemption::never;
+  return spec;
+}
+
+struct Preset {
+  const char* name;
+  SchedulerSpec (*make)(const gpu::GpuDatasheet&);
+};
+constexpr Preset kPresets[] = {{"vllm", vllm}, {"sglang", sglang}, {"trtllm", trtllm}};
+
+template <class T>
+void take(T& to, const std::optional<T>& written) {
+  if (written) to = *written;
+}
+
+void apply(SchedulerSpec& spec, const SchedulerSection& written) {
+  take(spec.policy, written.policy);
+  take(spec.mix, written.mix);
+  take(spec.reserve, written.reserve);
+  take(spec.preemption, written.preemption);
+  take(spec.max_batched_tokens, written.max_batched_tokens);
+  take(spec.max_seqs, written.max_seqs);
+  take(spec.long_prefill_threshold_tokens, written.long_prefill_threshold_tokens);
+  take(spec.block_tokens, written.block_tokens);
+  take(spec.chunked_prefill, written.chunked_prefill);
+  take(spec.prefix_caching, written.prefix_caching);
+  take(spec.watermark_ratio, written.watermark_ratio);
+}
+
+}  // namespace
+
+Record<SchedulerSection> scheduler_record() {
+  using S = SchedulerSection;
+  Record<S> r;
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  r.word("preset", &S::preset, names, "defaults of an engine, for all keys below").fallback("vllm");
+  r.choice("policy", &S::policy, {"fcfs", "priority"},
+           "order of the queue: by arrival, or by the requests' priority and then by arrival")
+      .fallback("from the preset");
+  r.add("max_batched_tokens", &S::max_batched_tokens, "most tokens in a batch")
+      .range(1, 1 << 20)
+      .fallback("vllm: 8192 with 70 GiB or more, except A100, else 2048; sglang: by memory; trtllm: 8192");
+  r.add("max_seqs", &S::max_seqs, "most requests that run at once")
+      .range(1, 1 << 20)
+      .fallback("vllm: 1024 with 70 GiB or more, except A100, else 256; sglang, trtllm: 2048");
+  r.add("long_prefill_threshold_tokens", &S::long_prefill_threshold_tokens,
+        "most tokens of one prompt in a batch; 0: only the budget limits them")
+      .range(0, 1 << 20)
+      .fallback("from the preset");
+  r.add("chunked_prefill", &S::chunked_prefill, "a prompt may be split over batches").fallback("from the preset");
+  r.choice("mix", &S::mix, {"mixed", "prefill_first"},
+           "mixed: prompts and decodes share a batch; prefill_first: decodes wait while a prompt can run")
+      .fallback("from the preset");
+  r.choice("reserve", &S::reserve, {"chunk", "sequence", "expected_output", "full_output"},
+           "KV blocks that must be free for a request to start: for its first chunk; for its prompt; also for the "
+           "share of all answers that SGLang expects; for all answers in full")
+      .fallback("from the preset");
+  r.choice("preemption", &S::preemption, {"recompute", "never"},
+           "recompute: when blocks run out, the latest request gives up its blocks and starts again")
+      .fallback("from the preset");
+  r.add("watermark_ratio", &S::watermark_ratio, "share of the blocks that stays free when a request starts")
+      .range(0, 1)
+      .fallback("from the preset");
+  r.add("prefix_caching", &S::prefix_caching, "blocks with the same tokens before them are shared")
+      .fallback("from the preset");
+  r.add("block_tokens", &S::block_tokens, "tokens of a KV block").range(1, 4096).fallback("16");
+  r.add("max_in_flight", &S::max_in_flight, "batches in flight")
+      .range(1, 4096)
+      .fallback("pp; 2 with pp 1 and an asynchronous host");
+  return r;
+}
+
+void resolve_scheduler(InstanceSpec& instance, const SchedulerSection& common, const SchedulerSection& own,
+                       const SchedulerSetting& setting, const std::string& key, const Source& source) {
+  instance.scheduler_preset = own.preset.value_or(common.preset.value_or(kPresets[0].name));
+  for (const Preset& preset : kPresets)
+    if (instance.scheduler_preset == preset.name) instance.scheduler = preset.make(setting.gpu);
+  SchedulerSpec& spec = instance.scheduler;
+  apply(spec, common);
+  apply(spec, own);
+  const std::uint32_t pp = instance.mapping.pp;
+  spec.placeholders = setting.async_host && pp == 1;
+  spec.max_in_flight = own.max_in_flight.value_or(common.max_in_flight.value_or(spec.placeholders ? 2 : pp));
+
+  const auto refuse = [&](const char* setting_key, const std::string& what) {
+    std::string where = key + ".scheduler." + setting_key;
+    if (!value_at(source.root, where)) where = std::string("workload.scheduler.") + setting_key;
+    throw InputError(place_of(source.root, where), where + ": " + what);
+  };
+  if (spec.max_batched_tokens < spec.max_seqs)
+    refuse(value_at(source.root, "workload.scheduler.max_seqs") ? "max_seqs" : "max_batched_tokens",
+           "max_batched_tokens " + std::to_string(spec.max_batched_tokens) + " is less than max_seqs " +
+               std::to_string(spec.max_seqs) + "; each running request needs a token of the budget");
+  if (spec.preemption == Preemption::never && spec.reserve != Reserve::full_output)
+    refuse("preemption", "never needs reserve: full_output; else the answers of running requests may not fit");
+}
+
+}  // namespace railyard::scenario

@@ -1,0 +1,151 @@
+// workload.kind: serving
+#include <algorithm>
+
+#include "sc_main/scenario/kinds/host.h"
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/requests.h"
+#include "sc_main/scenario/kinds/scheduler.h"
+#include "sc_main/scenario/table/words.h"
+#include "workload/inference/request_list.h"
+#include "workload/inference/serving_spec.h"
+
+namespace railyard::scenario {
+
+using workload::inference::CudaGraphs;
+using workload::inference::InstanceSpec;
+using workload::inference::ServingSpec;
+
+namespace {
+
+enum class Role : std::uint8_t { colocated };
+
+struct InstanceSection {
+  std::string name;
+  Role role = Role::colocated;
+  std::string group;  ///< "": the first group
+  MappingSection mapping;
+  std::optional<std::vector<std::uint32_t>> gpus;
+  SchedulerSection scheduler;
+};
+
+struct ServingSection : ServingSpec {
+  RequestsSection written_requests;
+  std::vector<InstanceSection> written_instances;
+  SchedulerSection scheduler;
+  HostSection written_host;
+  std::optional<std::uint32_t> written_graph_tokens;
+};
+
+Record<InstanceSection> instance_record() {
+  using Section = InstanceSection;
+  Record<Section> r;
+  r.add("name", &Section::name, "name of the instance in outputs").required();
+  r.choice("role", &Section::role, {"colocated"}, "colocated: prefill and decode in the same batches");
+  r.add("group", &Section::group, "group of the machine on whose GPUs the instance runs").fallback("the first group");
+  const auto member = [](auto of_mapping) { return within(&Section::mapping, of_mapping); };
+  r.add("tp", member(&MappingSection::tp), "tensor-parallel ranks; must divide the attention heads")
+      .range(1, kMostRanks)
+      .fallback("1");
+  r.add("pp", member(&MappingSection::pp), "pipeline stages; at most the number of layers")
+      .range(1, kMostRanks)
+      .fallback("1");
+  r.add("stage_layers", member(&MappingSection::stage_layers), "number of layers of each stage")
+      .range(1, kMostLayers)
+      .fallback("as even as possible; earlier stages take the remainder");
+  r.number_or("gpus", "auto", &Section::gpus, "GPU of each rank p*tp+t within its group").fallback("rank r on GPU r");
+  r.nested("scheduler", &Section::scheduler, scheduler_record(), "settings of this instance only");
+  return r;
+}
+
+Record<ServingSection> serving_record() {
+  using Section = ServingSection;
+  Record<Section> r;
+  r.variants("requests", &Section::written_requests, request_forms(),
+             "the requests: a count of equal requests, a list, or a trace")
+      .required();
+  r.list("instances", &Section::written_instances, instance_record(),
+         "serving engines; by default one on the first group, with tp 1 and pp 1");
+  r.nested("scheduler", &Section::scheduler, scheduler_record(), "continuous batching");
+  const auto memory = [](auto of_memory) { return within(&ServingSpec::memory, of_memory); };
+  using Memory = workload::inference::KvMemory;
+  r.add("memory_limit_ratio", memory(&Memory::memory_limit_ratio),
+        "share of the memory that CUDA sees which the engine may fill")
+      .above(0, 1);
+  r.add("engine_reserved_bytes", memory(&Memory::engine_reserved_bytes),
+        "memory of the engine beside weights, activations and KV cache: CUDA context, graphs, workspaces")
+      .range(0, 1e12);
+  r.add("kv_blocks", memory(&Memory::kv_blocks), "blocks of KV cache of a rank, including one reserved block")
+      .range(2, 1e9)
+      .fallback("as many as memory holds");
+  Record<CudaGraphs> graphs;
+  graphs.choice("mode", &CudaGraphs::mode, {"full", "piecewise", "none"},
+                "full: a batch of decodes is one graph, other batches as with piecewise; piecewise: everything but "
+                "attention is captured; none: the host launches each kernel");
+  r.nested("cudagraph", &Section::cudagraph, graphs, "CUDA graphs: captured batches are padded to the next size");
+  r.nested("host", &Section::written_host, host_record(), "host software of the serving engine");
+  r.choice("pp_send", &ServingSpec::pp_send, {"shard", "full"},
+           "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole "
+           "activation");
+  Record<workload::inference::Slo> slo;
+  slo.add("ttft_s", &workload::inference::Slo::ttft_s, "largest time to the first token")
+      .above(0, 1e6)
+      .fallback("none");
+  slo.add("tpot_s", &workload::inference::Slo::tpot_s, "largest time per output token").above(0, 1e6).fallback("none");
+  r.nested("slo", &Section::slo, slo, "service level objectives, for goodput");
+  return r;
+}
+
+std::uint32_t group_of(const InstanceSection& written, const platforms::MachineSpec& machine, const std::string& key,
+                       const Source& source) {
+  if (written.group.empty()) return 0;
+  std::vector<std::string> names;
+  for (std::uint32_t g = 0; g < machine.groups.size(); ++g) {
+    if (machine.groups[g].name == written.group) return g;
+    names.push_back(machine.groups[g].name);
+  }
+  throw InputError(place_of(source.root, key + ".group"),
+                   key + ".group: no group " + in_quotes(written.group) + suggestion(written.group, names));
+}
+
+InstanceSpec resolve_instance(const InstanceSection& written, const SchedulerSection& scheduler,
+                              const workload::Host& host, const std::string& key, const Setting& setting) {
+  InstanceSpec spec;
+  spec.name = written.name;
+  spec.group = group_of(written, setting.machine, key, setting.source);
+  const platforms::GroupSpec& group = setting.machine.groups[spec.group];
+  spec.mapping = resolve_mapping(written.mapping, nullptr, {key, group.name, key + ".gpus"}, written.gpus,
+                                 setting.model, setting.machine, setting.source);
+  spec.mapping.profile = load_profile(setting.compute, setting.model, spec.mapping.tp, setting.source);
+  resolve_scheduler(spec, scheduler, written.scheduler, {group.gpu, host.async}, key, setting.source);
+  return spec;
+}
+
+ServingSpec resolve(const ServingSection& written, const Setting& setting) {
+  ServingSpec spec = written;
+  spec.host = resolve_host(written.written_host);
+  const auto requests = std::make_shared<const std::vector<workload::inference::Request>>(
+      resolve_requests(written.written_requests, std::nullopt, setting.source));
+  spec.requests = [requests] { return std::make_unique<workload::inference::RequestList>(requests); };
+  std::vector<InstanceSection> instances = written.written_instances;
+  if (instances.empty()) {
+    instances.emplace_back();
+    instances.back().name = setting.machine.groups.front().name;
+  }
+  if (instances.size() > 1)
+    refuse_workload(setting.source, "instances.1", "more than one instance; accepted: one colocated instance");
+  for (std::size_t i = 0; i < instances.size(); ++i)
+    spec.instances.push_back(resolve_instance(instances[i], written.scheduler, spec.host,
+                                              "workload.instances." + std::to_string(i), setting));
+  return spec;
+}
+
+}  // namespace
+
+Kind serving_kind() {
+  Kind kind = kind_of("serving", serving_record(), resolve);
+  kind.runs_model = true;
+  return kind;
+}
+
+}  // namespace railyard::scenario
