@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "sc_main/scenario/kinds/serving_requests.h"
 #include "tests/scenario/scenario_support.h"
 
 using namespace railyard;
@@ -104,23 +105,31 @@ BOOST_AUTO_TEST_CASE(mutated_config) {
 BOOST_AUTO_TEST_CASE(mutated_traces) {
   const Scratch scratch;
   const std::string path = scratch.write("s.yaml", small_scenario());
-  const std::string azure =
+  const std::vector<std::string> traces{
       "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 "
-      "18:15:50.9951690,396,109\n";
-  const std::string mooncake =
-      "{\"timestamp\": 0, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1, 2]}\n"
-      "{\"timestamp\": 27482, \"input_length\": 7322, \"output_length\": 490, \"hash_ids\": [0, 14]}\n";
+      "18:15:50.9951690,396,109\n",
+      "{\"timestamp\": 0, \"input_length\": 1024, \"output_length\": 500, \"hash_ids\": [0, 1, 2]}\n"
+      "{\"timestamp\": 27482, \"input_length\": 700, \"output_length\": 490, \"hash_ids\": [0, 14]}\n",
+      "{\"input_toks\": 35, \"output_toks\": 9, \"arrival_time_ns\": 300, \"hash_block_tokens\": 16, \"hash_ids\": [7, "
+      "8]}\n{\"input_toks\": 3, \"output_toks\": 1, \"arrival_time_ns\": 5, \"input_tok_ids\": [7, 8, 9], "
+      "\"output_tok_ids\": [2]}\n",
+      "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.314579,396,109\n"};
   std::mt19937 random(5);
-  Tally tally;
+  Tally prefill, serving;
   for (int round = 0; round < 3000; ++round) {
-    const bool is_azure = random() % 2 == 0;
-    scratch.write("t", mutated(is_azure ? azure : mooncake, random));
-    tally.run([&] {
-      load_scenario(path,
-                    {std::string("workload.requests={format: ") + (is_azure ? "azure" : "mooncake") + ", file: t}"},
-                    "plx_box");
+    const std::size_t format = random() % traces.size();
+    scratch.write("t", mutated(traces[format], random));
+    const std::string name = scenario::trace_format_names()[format];
+    prefill.run([&] { load_scenario(path, {"workload.requests={format: " + name + ", file: t}"}, "plx_box"); });
+    serving.run([&] {
+      const auto source =
+          scenario::stream_trace({static_cast<scenario::TraceFormat>(format), "t", {}, 1}, {"s.yaml", 1, 1})
+              .make_source();
+      while (source->next_arrival()) source->take();
     });
   }
-  BOOST_TEST(tally.loaded > 100u);
-  BOOST_TEST(tally.refused > 1000u);
+  for (const Tally& tally : {prefill, serving}) {
+    BOOST_TEST(tally.loaded > 100u);
+    BOOST_TEST(tally.refused > 1000u);
+  }
 }

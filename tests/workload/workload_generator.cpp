@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "workload/inference/request_generator.h"
-#include "workload/inference/request_list.h"
 
 using namespace railyard;
 using namespace railyard::workload::inference;
@@ -362,16 +361,5 @@ BOOST_AUTO_TEST_CASE(users_share_a_closed_loop) {
     }
     BOOST_TEST(of_group.size() == 50u);
     BOOST_TEST(most_in_flight(of_group) == 1u);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_list_gives_its_requests) {
-  const auto requests = std::make_shared<const std::vector<Request>>(
-      std::vector<Request>{{Time(), 5, 1}, {Time::ms(2), 6, 2}, {Time::ms(2), 7, 3}});
-  RequestList source(requests, [](std::uint32_t place) { return PromptContent{16, {place}}; });
-  const auto taken = served(source, [](std::uint32_t) { return Time::ms(1); });
-  for (std::uint32_t i = 0; i < 3; ++i) {
-    BOOST_TEST(taken[i].arrival.request.prompt_tokens == 5 + i);
-    BOOST_TEST(taken[i].arrival.content.ids[0] == i);
   }
 }

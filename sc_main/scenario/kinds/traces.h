@@ -41,4 +41,9 @@ Record<Section> trace_form() {
 /// @param where  of the key that names the file; errors of reading refer to it
 std::vector<workload::inference::Request> load_trace(const TraceSection& trace, const Origin& where);
 
+struct ServingRequests;
+/// The same requests with the contents of their prompts. All rows are checked, but memory holds only 32 bytes for each
+/// request: the content of a prompt is read again from the file when the request is taken.
+ServingRequests stream_trace(const TraceSection& trace, const Origin& where);
+
 }  // namespace railyard::scenario

@@ -1,0 +1,256 @@
+#include "sc_main/scenario/kinds/serving_requests.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/table/render.h"
+#include "workload/inference/request_list.h"
+
+namespace railyard::scenario {
+
+using namespace workload::inference;
+using nlohmann::json;
+
+namespace {
+
+/// In the order of ArrivalProcess.
+const std::vector<std::string> kProcesses{"at_once", "poisson", "gamma", "constant", "closed_loop"};
+
+struct LengthSection {
+  struct Forms {
+    UniformTokens uniform;
+    LognormalTokens lognormal;
+  } forms;
+};
+
+/// A distribution of lengths, if it is not a number.
+const Field& length_field() {
+  static const Record<LengthSection> record = [] {
+    using Forms = LengthSection::Forms;
+    Record<UniformTokens> uniform;
+    uniform.add("min", &UniformTokens::min, "smallest number of tokens").range(1, kMostTokens).required();
+    uniform.add("max", &UniformTokens::max, "largest number of tokens").range(1, kMostTokens).required();
+    Record<LognormalTokens> lognormal;
+    lognormal.add("mean", &LognormalTokens::mean, "mean number of tokens").range(1, kMostTokens).required();
+    lognormal.add("cv_ratio", &LognormalTokens::cv_ratio, "standard deviation / mean").above(0, 100).required();
+    Record<Forms> uniform_form, lognormal_form;
+    uniform_form.nested("uniform", &Forms::uniform, uniform, "each number of tokens is equally likely").required();
+    lognormal_form.nested("lognormal", &Forms::lognormal, lognormal, "lognormal, rounded; at least 1").required();
+    Record<LengthSection> r;
+    r.variants("tokens", &LengthSection::forms, {uniform_form, lognormal_form}, "a distribution of numbers of tokens");
+    return r;
+  }();
+  return record.fields().front();
+}
+
+json length_schema() {
+  json schema = {{"anyOf", {{{"type", "integer"}, {"minimum", 1}, {"maximum", kMostTokens}}}}};
+  for (const Fields& form : *length_field().alternatives) schema["anyOf"].push_back(schema_of_fields(form, false));
+  return schema;
+}
+
+TokensDistribution read_length(const Node& node, const std::string& path) {
+  if (node.kind == Node::Kind::scalar) {
+    Field number;
+    number.range(1, kMostTokens);
+    const auto tokens = static_cast<std::uint32_t>(read_integer(number, node, path));
+    return UniformTokens{tokens, tokens};
+  }
+  LengthSection length;
+  length_field().store(length_field(), &length, node, path);
+  const Entry* written = node.find("uniform");
+  if (!written) return length.forms.lognormal;
+  const auto [min, max] = length.forms.uniform;
+  if (max < min) {
+    throw InputError(written->value->find("max")->value->origin,
+                     path + ".uniform.max: " + std::to_string(max) + " is less than min, " + std::to_string(min));
+  }
+  return length.forms.uniform;
+}
+
+template <class Member>
+Field& add_length(Record<ServingRequestsSection>& record, const char* key, Member member, const char* doc) {
+  return record.custom(key, doc, "integer, {uniform: {min, max}} or {lognormal: {mean, cv_ratio}}", length_schema,
+                       [member](ServingRequestsSection& section, const Node& node, const std::string& path) {
+                         section.*member = read_length(node, path);
+                       });
+}
+
+Record<ServingRequestsSection> generated_form() {
+  using Section = ServingRequestsSection;
+  Record<StageSection> stage;
+  stage.add("rate_per_s", &StageSection::rate_per_s, "mean rate of arrivals").above(0, 1e6).required();
+  stage.add("duration_s", &StageSection::duration_s, "duration of the stage").above(0, kLongestRunSeconds).required();
+  Record<SharedPrefix> prefix;
+  prefix.add("groups", &SharedPrefix::groups, "groups of users").range(1, kMostRequests).required();
+  prefix
+      .add("users_per_group", &SharedPrefix::users_per_group,
+           "users of each group; a user sends the next request after the answer to the last one")
+      .range(1, kMostRequests)
+      .required();
+  prefix
+      .add("shared_tokens", &SharedPrefix::shared_tokens,
+           "first tokens of each prompt, which are equal within a group; included in prompt_tokens, and the shortest "
+           "prompt that lognormal draws")
+      .range(0, kMostTokens)
+      .required();
+
+  Record<Section> r;
+  r.add("count", &Section::count, "number of requests")
+      .range(1, kMostRequests)
+      .fallback("1; with stages, by their rates");
+  r.choice("arrivals", &Section::arrivals, kProcesses,
+           "at_once: all at time zero; poisson, gamma, constant: intervals at a rate; closed_loop: `concurrency` "
+           "requests at time zero, and another one when an answer is complete");
+  r.add("rate_per_s", &Section::rate_per_s, "mean rate of arrivals").above(0, 1e6);
+  r.list("stages", &Section::stages, stage, "rates that follow each other, instead of count and rate_per_s");
+  r.add("burstiness_ratio", &Section::burstiness_ratio,
+        "shape of gamma intervals: their standard deviation / mean is 1/sqrt(burstiness_ratio); 1 is poisson, less is "
+        "burstier")
+      .above(0, 1e6);
+  r.add("concurrency", &Section::concurrency, "of closed_loop: requests in flight")
+      .range(1, kMostRequests)
+      .fallback("");
+  add_length(r, "prompt_tokens", &Section::prompt_tokens, "tokens in each prompt").required();
+  add_length(r, "output_tokens", &Section::output_tokens,
+             "tokens of each answer, including the first one, which prefill makes")
+      .required();
+  r.mapping("prefix", prefix.fields(), "groups of users whose prompts begin with the same tokens",
+            [](void* record) { return std::vector<void*>{&static_cast<Section*>(record)->prefix.emplace()}; });
+  return r;
+}
+
+const std::string kKey = "requests";
+
+[[noreturn]] void refuse(const Source& source, const std::string& key, const std::string& what) {
+  refuse_workload(source, kKey + "." + key, what);
+}
+
+bool is_written(const Source& source, const std::string& key) {
+  return value_at(source.root, "workload." + kKey + "." + key) != nullptr;
+}
+
+void check_arrivals(const ServingRequestsSection& written, const Source& source) {
+  const std::string word = kProcesses[static_cast<std::size_t>(written.arrivals)];
+  const bool is_loop = written.arrivals == ArrivalProcess::closed_loop;
+  const bool has_rate = !is_loop && written.arrivals != ArrivalProcess::at_once;
+  const auto check = [&](const std::string& key, bool applies, const std::string& processes) {
+    if (!is_written(source, key) || applies) return;
+    refuse(source, key, "does not apply to arrivals: " + word + "; accepted with arrivals: " + processes);
+  };
+  const std::string with_rate = "poisson, gamma, constant";
+  check("rate_per_s", has_rate, with_rate);
+  check("stages", has_rate, with_rate);
+  check("burstiness_ratio", written.arrivals == ArrivalProcess::gamma, "gamma");
+  check("concurrency", is_loop, "closed_loop");
+  if (is_loop && !is_written(source, "concurrency")) refuse(source, "arrivals", "closed_loop needs concurrency");
+  const bool has_stages = is_written(source, "stages");
+  if (has_rate && !has_stages && !written.rate_per_s) refuse(source, "arrivals", word + " needs rate_per_s or stages");
+  if (!has_stages) return;
+  const std::string ends = "does not apply to stages; the requests end with the last stage";
+  if (written.count) refuse(source, "count", ends);
+  if (written.rate_per_s) refuse(source, "rate_per_s", "does not apply to stages; each stage has its rate_per_s");
+  if (written.stages.empty()) refuse(source, "stages", "is empty; accepted: at least one stage");
+}
+
+/// The stages, with checks of their length. Arrivals at one rate are a stage without an end.
+std::vector<RateStage> stages_of(const ServingRequestsSection& written, std::uint32_t count, const Source& source) {
+  const std::string limit = number_text(kLongestRunSeconds) + " s, the limit of a run";
+  if (written.rate_per_s) {
+    if (count / *written.rate_per_s > kLongestRunSeconds)
+      refuse(source, "rate_per_s", std::to_string(count) + " requests at this rate take more than " + limit);
+    return {{*written.rate_per_s, Time::max()}};
+  }
+  std::vector<RateStage> stages;
+  double duration_s = 0, requests = 0;
+  for (const StageSection& stage : written.stages) {
+    stages.push_back({stage.rate_per_s, Time::seconds(stage.duration_s)});
+    duration_s += stage.duration_s;
+    requests += stage.duration_s * stage.rate_per_s;
+  }
+  if (duration_s > kLongestRunSeconds)
+    refuse(source, "stages", "take " + number_text(duration_s) + " s; accepted: up to " + limit);
+  if (requests > kMostRequests) {
+    refuse(source, "stages",
+           "give about " + number_text(requests) + " requests; accepted: up to " + number_text(kMostRequests));
+  }
+  return stages;
+}
+
+void check_prefix(const SharedPrefix& prefix, const TokensDistribution& prompts, const Source& source) {
+  const double users = static_cast<double>(prefix.groups) * prefix.users_per_group;
+  if (users > kMostRequests)
+    refuse(source, "prefix", number_text(users) + " users; accepted: up to " + number_text(kMostRequests));
+  const auto check = [&](double tokens, const std::string& which) {
+    if (prefix.shared_tokens > tokens) {
+      refuse(source, "prefix.shared_tokens",
+             std::to_string(prefix.shared_tokens) + " is more than the " + which + " prompt, " + number_text(tokens) +
+                 " tokens");
+    }
+  };
+  if (const auto* uniform = std::get_if<UniformTokens>(&prompts)) check(uniform->min, "shortest");
+  if (const auto* lognormal = std::get_if<LognormalTokens>(&prompts)) check(lognormal->mean, "mean");
+}
+
+ServingRequests generated(const ServingRequestsSection& written, std::uint64_t seed, const Source& source) {
+  check_arrivals(written, source);
+  if (written.prefix) check_prefix(*written.prefix, written.prompt_tokens, source);
+  GeneratorSpec spec;
+  if (written.stages.empty()) spec.count = written.count.value_or(1);
+  spec.arrivals = written.arrivals;
+  spec.stages = stages_of(written, spec.count.value_or(0), source);
+  spec.burstiness_ratio = written.burstiness_ratio;
+  spec.concurrency = written.concurrency;
+  spec.prompt_tokens = written.prompt_tokens;
+  spec.output_tokens = written.output_tokens;
+  spec.prefix = written.prefix;
+
+  ServingRequests result;
+  result.make_source = [=] { return std::make_unique<RequestGenerator>(spec, seed); };
+  const Origin where = place_of(source.root, "workload." + kKey + ".prompt_tokens");
+  const auto* prompts = std::get_if<UniformTokens>(&spec.prompt_tokens);
+  const auto* outputs = std::get_if<UniformTokens>(&spec.output_tokens);
+  if (prompts) result.prompt = {prompts->max, where};
+  if (prompts && outputs) result.prompt_and_output = {std::uint64_t{prompts->max} + outputs->max, where};
+  return result;
+}
+
+ServingRequests listed(const ServingRequestsSection& written, const Source& source) {
+  if (written.list.empty()) refuse(source, "list", "is empty; accepted: at least one request");
+  ServingRequests result;
+  for (std::size_t i = 0; i < written.list.size(); ++i) {
+    const RequestItem& item = written.list[i];
+    result.include(item.prompt_tokens, *item.output_tokens,
+                   place_of(source.root, "workload." + kKey + ".list." + std::to_string(i)));
+  }
+  const std::vector<Request> requests = listed_requests(written.list, 0);  // all items have output_tokens
+  result.make_source = [=] { return std::make_unique<RequestList>(requests); };
+  return result;
+}
+
+}  // namespace
+
+void ServingRequests::include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where) {
+  const auto keep_longest = [&](std::optional<Longest>& longest, std::uint64_t tokens) {
+    if (!longest || tokens > longest->tokens) longest = {tokens, where};
+  };
+  keep_longest(prompt, prompt_tokens);
+  keep_longest(prompt_and_output, prompt_tokens + output_tokens);
+}
+
+std::vector<Record<ServingRequestsSection>> serving_request_forms() {
+  Record<ServingRequestsSection> list;
+  list.list("list", &ServingRequestsSection::list, request_item(true), "one item per request").required();
+  return {generated_form(), list, trace_form<ServingRequestsSection>()};
+}
+
+ServingRequests resolve_serving_requests(const ServingRequestsSection& written, std::uint64_t seed,
+                                         const Source& source) {
+  if (is_written(source, "file")) return stream_trace(written, place_of(source.root, "workload." + kKey + ".file"));
+  if (is_written(source, "list")) return listed(written, source);
+  return generated(written, seed, source);
+}
+
+}  // namespace railyard::scenario

@@ -1,0 +1,47 @@
+// workload.requests of the kind `serving`: generated requests, a list, or a trace.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sc_main/scenario/kinds/requests.h"
+#include "workload/inference/request_generator.h"
+
+namespace railyard::scenario {
+
+struct StageSection {
+  double rate_per_s = 0, duration_s = 0;
+};
+
+struct ServingRequestsSection : TraceSection {
+  std::optional<std::uint32_t> count;
+  workload::inference::ArrivalProcess arrivals = workload::inference::ArrivalProcess::at_once;
+  std::optional<double> rate_per_s;
+  std::vector<StageSection> stages;
+  double burstiness_ratio = 1;
+  std::uint32_t concurrency = 0;
+  workload::inference::TokensDistribution prompt_tokens, output_tokens;
+  std::optional<workload::inference::SharedPrefix> prefix;
+  std::vector<RequestItem> list;
+};
+
+struct ServingRequests {
+  workload::inference::RequestSourceMaker make_source;
+
+  struct Longest {
+    std::uint64_t tokens = 0;
+    Origin where;
+  };
+  /// The longest prompt, and the largest sum of prompt and answer, for checks of memory. None if the distribution of the
+  /// lengths has no bound.
+  std::optional<Longest> prompt, prompt_and_output;
+  void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
+};
+
+std::vector<Record<ServingRequestsSection>> serving_request_forms();
+/// @throws InputError: keys that do not fit together, and any error of a trace
+ServingRequests resolve_serving_requests(const ServingRequestsSection& written, std::uint64_t seed,
+                                         const Source& source);
+
+}  // namespace railyard::scenario
