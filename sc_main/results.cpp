@@ -183,7 +183,7 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
 }
 
 std::string table(Simulation& simulation, const Value& s) {
-  std::string text = simulation.workload().table(s);
+  std::string text = simulation.workload().table();
   if (s.contains("compute")) text += profile_text(s["compute"]);
   const Value::List& traffic = s["traffic"].items();
   if (std::any_of(traffic.begin(), traffic.end(), [](const Value& t) { return t["messages"].integer() != 0; })) {

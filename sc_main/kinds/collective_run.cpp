@@ -128,22 +128,32 @@ void CollectiveRun::add_setup(Value& setup) const {
   setup["in_graph"] = spec().in_graph;
 }
 
-void CollectiveRun::add_metrics(Value& metrics) {
-  Value time = Value::empty_group(), algbw = Value::empty_group(), busbw = Value::empty_group();
+const Metrics<CollectiveRun>& CollectiveRun::declared_metrics() {
+  using Run = CollectiveRun;
+  static const Metrics<Run> metrics{
+      {"ranks", "", "ranks that take part", [](const Run& run) -> Value { return run.test_->ranks(); }},
+      {"avg_busbw_gb_per_s", "GB/s", "mean of busbw over finished sizes",
+       [](const Run& run) -> Value { return run.average_busbw_gb_per_s(); }},
+      {"time_s.[bytes]", "s", "time of an iteration, by size; as in `collectives.csv`",
+       [](const Run& run) { return run.by_size(&Row::time_s); }},
+      {"algbw_gb_per_s.[bytes]", "GB/s", "algbw by size; as in `collectives.csv`",
+       [](const Run& run) { return run.by_size(&Row::algbw_gb_per_s); }},
+      {"busbw_gb_per_s.[bytes]", "GB/s", "busbw by size; as in `collectives.csv`",
+       [](const Run& run) { return run.by_size(&Row::busbw_gb_per_s); }},
+  };
+  return metrics;
+}
+
+double CollectiveRun::average_busbw_gb_per_s() const {
   double sum = 0;
-  for (const SizeResult& r : test_->finished()) {
-    const std::string bytes = std::to_string(r.spec.bytes);
-    const Row row = row_of(r);
-    time[bytes] = r.time().seconds();
-    algbw[bytes] = row.algbw_gb_per_s;
-    busbw[bytes] = row.busbw_gb_per_s;
-    sum += row.busbw_gb_per_s;
-  }
-  metrics["ranks"] = test_->ranks();
-  metrics["avg_busbw_gb_per_s"] = test_->finished().empty() ? 0.0 : sum / static_cast<double>(test_->finished().size());
-  metrics["time_s"] = time;
-  metrics["algbw_gb_per_s"] = algbw;
-  metrics["busbw_gb_per_s"] = busbw;
+  for (const SizeResult& r : test_->finished()) sum += row_of(r).busbw_gb_per_s;
+  return test_->finished().empty() ? 0 : sum / static_cast<double>(test_->finished().size());
+}
+
+Value CollectiveRun::by_size(double Row::*number) const {
+  Value sizes = Value::empty_group();
+  for (const SizeResult& r : test_->finished()) sizes[std::to_string(r.spec.bytes)] = row_of(r).*number;
+  return sizes;
 }
 
 CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
@@ -153,13 +163,13 @@ CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
   row.type = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   row.reduction = o == Operation::all_reduce || o == Operation::reduce_scatter ? "sum" : "none";
   row.root = o == Operation::broadcast ? static_cast<int>(r.spec.root) : -1;
-  row.time_us = r.time().seconds() * 1e6;
+  row.time_s = r.time().seconds();
   row.algbw_gb_per_s = r.algbw_gb_per_s();
   row.busbw_gb_per_s = row.algbw_gb_per_s * workload::collective_bench::busbw_factor(o, test_->ranks());
   return row;
 }
 
-std::string CollectiveRun::table(const Value& s) const {
+std::string CollectiveRun::table() const {
   std::string text =
       fmt::format("# {} on {}: {} ranks\n#\n", operation(spec().operation), machine_text(scenario_), test_->ranks());
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}  {:<12} {:<8} {:>8}\n", "size", "count",
@@ -169,10 +179,10 @@ std::string CollectiveRun::table(const Value& s) const {
   for (const SizeResult& r : test_->finished()) {
     const Row row = row_of(r);
     text += fmt::format(" {:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10.2f} {:>8.2f} {:>8.2f}  {:<12} {:<8} {:>8}\n",
-                        r.spec.bytes, row.count, row.type, row.reduction, row.root, row.time_us, row.algbw_gb_per_s,
-                        row.busbw_gb_per_s, algorithm(r.spec), protocol(r.spec), r.spec.channels);
+                        r.spec.bytes, row.count, row.type, row.reduction, row.root, row.time_s * 1e6,
+                        row.algbw_gb_per_s, row.busbw_gb_per_s, algorithm(r.spec), protocol(r.spec), r.spec.channels);
   }
-  text += fmt::format("# Avg bus bandwidth    : {:.4g}\n", s["metrics"]["avg_busbw_gb_per_s"].real());
+  text += fmt::format("# Avg bus bandwidth    : {:.4g}\n", average_busbw_gb_per_s());
   return text;
 }
 
@@ -184,9 +194,9 @@ void CollectiveRun::write_tables(const OutputDirectory& directory) {
   for (const SizeResult& r : test_->finished()) {
     const Row row = row_of(r);
     out.print("{},{},{},{},{},{:.9f},{:.9f},{:.9f},{},{},{},{},{:.15f},{:.15f},{:.15f}\n", r.spec.bytes, row.count,
-              row.type, row.reduction, row.root, row.time_us, row.algbw_gb_per_s, row.busbw_gb_per_s, algorithm(r.spec),
-              protocol(r.spec), r.spec.channels, r.iterations, r.first_entry.seconds(), r.last_entry.seconds(),
-              r.end.seconds());
+              row.type, row.reduction, row.root, row.time_s * 1e6, row.algbw_gb_per_s, row.busbw_gb_per_s,
+              algorithm(r.spec), protocol(r.spec), r.spec.channels, r.iterations, r.first_entry.seconds(),
+              r.last_entry.seconds(), r.end.seconds());
   }
 }
 

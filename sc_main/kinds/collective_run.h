@@ -25,8 +25,9 @@ class CollectiveRun : public WorkloadRun {
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   void add_setup(Value& setup) const override;
-  void add_metrics(Value& metrics) override;
-  std::string table(const Value& summary) const override;
+  static const Metrics<CollectiveRun>& declared_metrics();
+  void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
+  std::string table() const override;
   void write_tables(const OutputDirectory& out) override;
 
  private:
@@ -37,9 +38,12 @@ class CollectiveRun : public WorkloadRun {
     const char* type = "";
     const char* reduction = "";
     int root = -1;
-    double time_us = 0, algbw_gb_per_s = 0, busbw_gb_per_s = 0;
+    double time_s = 0, algbw_gb_per_s = 0, busbw_gb_per_s = 0;
   };
   Row row_of(const workload::collective_bench::SizeResult& result) const;
+  double average_busbw_gb_per_s() const;
+  /// This number of each row, by size.
+  Value by_size(double Row::*number) const;
   /// Refuses a test that cannot run.
   void check() const;
 

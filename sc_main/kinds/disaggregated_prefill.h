@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/os.h>
+#include "sc_main/kinds/prefill_metrics.h"
 #include "sc_main/kinds/workload_run.h"
 
 #include "workload/inference/service.h"
@@ -35,8 +36,9 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
     return profile_use({&service_->prefill_instance().timer(), &service_->decode_instance().timer()});
   }
   void add_setup(Value& setup) const override;
-  void add_metrics(Value& metrics) override;
-  std::string table(const Value& summary) const override;
+  static const Metrics<PrefillFigures>& declared_metrics();
+  void add_metrics(Value& metrics) const override;
+  std::string table() const override;
   void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;
 

@@ -115,34 +115,51 @@ std::string KernelRun::explain_text(const Value& e) const {
 
 void KernelRun::add_setup(Value& setup) const { setup["kernels"] = spec().kernels.size(); }
 
-void KernelRun::add_metrics(Value& metrics) {
-  Value total = Value::empty_group(), tflops = Value::empty_group(), gb_per_s = Value::empty_group(),
-        limits = Value::empty_group();
-  for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
-    const std::string& name = scenario_.machine.groups[g].name;
-    double seconds = 0, flops = 0, bytes = 0;
-    std::array<std::uint64_t, gpu::kKernelLimitNames.size()> bound{};
-    for (std::size_t i = 0; i < test_->finished(g); ++i) {
-      const KernelResult& result = test_->results(g)[i];
-      const KernelTime& time = result.formula;
-      seconds += result.elapsed.seconds();
-      flops += time.flops;
-      bytes += time.bytes;
-      ++bound[static_cast<std::size_t>(time.limit)];
-    }
-    total[name] = seconds;
-    tflops[name] = rate(flops, seconds) * 1e-12;
-    gb_per_s[name] = rate(bytes, seconds) * 1e-9;
-    for (std::size_t l = 0; l < bound.size(); ++l) limits[name][gpu::kKernelLimitNames[l]] = bound[l];
-  }
-  metrics["kernels"] = spec().kernels.size();
-  metrics["time_s"] = total;
-  metrics["tflops"] = tflops;
-  metrics["gb_per_s"] = gb_per_s;
-  metrics["limited_by"] = limits;
+const Metrics<KernelRun>& KernelRun::declared_metrics() {
+  using Run = KernelRun;
+  static const Metrics<Run> metrics{
+      {"kernels", "", "kernels in each group", [](const Run& run) -> Value { return run.spec().kernels.size(); }},
+      {"time_s.[group]", "s", "all kernels of the group together",
+       [](const Run& run) { return run.by_group([](const Totals& t) -> Value { return t.seconds; }); }},
+      {"tflops.[group]", "TFLOP/s", "FLOPs of all kernels / their time",
+       [](const Run& run) { return run.by_group([](const Totals& t) -> Value { return t.tflops(); }); }},
+      {"gb_per_s.[group]", "GB/s", "HBM bytes of all kernels / their time",
+       [](const Run& run) { return run.by_group([](const Totals& t) -> Value { return t.gb_per_s(); }); }},
+      {"limited_by.[group].[limit]", "", "number of kernels by `limit`",
+       [](const Run& run) {
+         return run.by_group([](const Totals& t) {
+           Value limits;
+           for (std::size_t l = 0; l < t.limited_by.size(); ++l) limits[gpu::kKernelLimitNames[l]] = t.limited_by[l];
+           return limits;
+         });
+       }},
+  };
+  return metrics;
 }
 
-std::string KernelRun::table(const Value& s) const {
+double KernelRun::Totals::tflops() const { return rate(flops, seconds) * 1e-12; }
+
+double KernelRun::Totals::gb_per_s() const { return rate(bytes, seconds) * 1e-9; }
+
+KernelRun::Totals KernelRun::totals(std::uint32_t group) const {
+  Totals totals;
+  for (std::size_t i = 0; i < test_->finished(group); ++i) {
+    const KernelResult& result = test_->results(group)[i];
+    totals.seconds += result.elapsed.seconds();
+    totals.flops += result.formula.flops;
+    totals.bytes += result.formula.bytes;
+    ++totals.limited_by[static_cast<std::size_t>(result.formula.limit)];
+  }
+  return totals;
+}
+
+Value KernelRun::by_group(Value (*value)(const Totals& totals)) const {
+  Value groups;
+  for (std::uint32_t g = 0; g < gpus_.size(); ++g) groups[scenario_.machine.groups[g].name] = value(totals(g));
+  return groups;
+}
+
+std::string KernelRun::table() const {
   std::string text;
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::vector<KernelResult>& results = test_->results(g);
@@ -160,10 +177,9 @@ std::string KernelRun::table(const Value& s) const {
     }
     if (test_->finished(g) > kMostPrinted)
       text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", test_->finished(g) - kMostPrinted);
-    const std::string& name = scenario_.machine.groups[g].name;
+    const Totals all = totals(g);
     text += fmt::format("# in all: {} kernels in {}, at {:.2f} TFLOP/s and {:.1f} GB/s of HBM on average\n",
-                        test_->finished(g), duration_text(s["metrics"]["time_s"][name].real()),
-                        s["metrics"]["tflops"][name].real(), s["metrics"]["gb_per_s"][name].real());
+                        test_->finished(g), duration_text(all.seconds), all.tflops(), all.gb_per_s());
   }
   return text;
 }

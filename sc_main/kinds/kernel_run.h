@@ -24,14 +24,25 @@ class KernelRun : public WorkloadRun {
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   void add_setup(Value& setup) const override;
-  void add_metrics(Value& metrics) override;
+  static const Metrics<KernelRun>& declared_metrics();
+  void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
+  std::string table() const override;
   Value memory() const override { return Value::empty_group(); }
-  std::string table(const Value& summary) const override;
   void write_tables(const OutputDirectory& out) override;
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   void check() const;
+  /// Sums over the finished kernels of a group.
+  struct Totals {
+    double seconds = 0, flops = 0, bytes = 0;
+    std::array<std::uint64_t, gpu::kKernelLimitNames.size()> limited_by{};
+    double tflops() const;
+    double gb_per_s() const;
+  };
+  Totals totals(std::uint32_t group) const;
+  /// This value of each group, by name.
+  Value by_group(Value (*value)(const Totals& totals)) const;
   const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
 
   std::vector<GpuId> gpus_;  ///< the first GPU of each group

@@ -135,31 +135,56 @@ void LayerRun::add_setup(Value& setup) const {
   setup["sequence_parallel"] = spec().sequence_parallel;
 }
 
-void LayerRun::add_metrics(Value& metrics) {
-  double kernels = 0, collectives = 0, flops = 0, bytes = 0;
-  Value time = Value::empty_group();
+const Metrics<LayerRun>& LayerRun::declared_metrics() {
+  using Run = LayerRun;
+  static const Metrics<Run> metrics{
+      {"ranks", "", "tensor-parallel ranks", [](const Run& run) -> Value { return run.layer_->ranks(); }},
+      {"layer_s", "s", "all steps, on the first rank", [](const Run& run) -> Value { return run.totals().layer_s(); }},
+      {"kernels_s", "s", "kernels only, on the first rank",
+       [](const Run& run) -> Value { return run.totals().kernels_s; }},
+      {"collectives_s", "s", "collectives only, on the first rank",
+       [](const Run& run) -> Value { return run.totals().collectives_s; }},
+      {"tflops", "TFLOP/s", "FLOPs of one GPU / time of the layer",
+       [](const Run& run) -> Value { return rate(run.totals().flops, run.totals().layer_s()) * 1e-12; }},
+      {"gb_per_s", "GB/s", "HBM bytes of one GPU / time of the layer",
+       [](const Run& run) -> Value { return rate(run.totals().bytes, run.totals().layer_s()) * 1e-9; }},
+      {"time_s.[step]", "s", "time of each step, by name",
+       [](const Run& run) {
+         Value times = Value::empty_group();
+         for (std::size_t i = 0; i < run.layer_->finished(); ++i) {
+           const StepResult& result = run.layer_->results()[i];
+           times[run.layer_->steps()[i].name] = (result.end - result.start).seconds();
+         }
+         return times;
+       }},
+      {"embedding_and_head_s", "s", "prefill, decode: work before the first layer and after the last one, by formula",
+       [](const Run& run) -> Value { return run.pass_s() ? Value(run.ends_seconds_) : Value(); }},
+      {"pass_s", "s", "prefill, decode: all layers of the model, embedding and head",
+       [](const Run& run) -> Value { return run.pass_s() ? Value(*run.pass_s()) : Value(); }},
+      {"tokens_per_s", "1/s", "prefill, decode: new tokens of all sequences / `pass_s`",
+       [](const Run& run) -> Value { return run.pass_s() ? Value(run.tokens_per_s(*run.pass_s())) : Value(); }},
+  };
+  return metrics;
+}
+
+LayerRun::Totals LayerRun::totals() const {
+  Totals totals;
   for (std::size_t i = 0; i < layer_->finished(); ++i) {
     const LayerStep& step = layer_->steps()[i];
     const double seconds = (layer_->results()[i].end - layer_->results()[i].start).seconds();
-    (step.is_collective ? collectives : kernels) += seconds;
-    flops += step.kernel.flops;
-    bytes += step.kernel.bytes;
-    time[step.name] = seconds;
+    (step.is_collective ? totals.collectives_s : totals.kernels_s) += seconds;
+    totals.flops += step.kernel.flops;
+    totals.bytes += step.kernel.bytes;
   }
-  const double layer = kernels + collectives;
-  metrics["ranks"] = layer_->ranks();
-  metrics["layer_s"] = layer;
-  metrics["kernels_s"] = kernels;
-  metrics["collectives_s"] = collectives;
-  metrics["tflops"] = rate(flops, layer) * 1e-12;
-  metrics["gb_per_s"] = rate(bytes, layer) * 1e-9;
-  metrics["time_s"] = time;
-  if (spec().phase == Phase::training) return;
-  const double pass = scenario_.model.layers * layer + ends_seconds_;
-  metrics["embedding_and_head_s"] = ends_seconds_;
-  metrics["pass_s"] = pass;
-  metrics["tokens_per_s"] = rate(static_cast<double>(spec().all_tokens()), pass);
+  return totals;
 }
+
+std::optional<double> LayerRun::pass_s() const {
+  if (spec().phase == Phase::training) return std::nullopt;
+  return scenario_.model.layers * totals().layer_s() + ends_seconds_;
+}
+
+double LayerRun::tokens_per_s(double pass_s) const { return rate(static_cast<double>(spec().all_tokens()), pass_s); }
 
 std::string LayerRun::title() const {
   const LayerSpec& s = spec();
@@ -170,11 +195,11 @@ std::string LayerRun::title() const {
                             s.sequence_parallel ? ", sequence parallel" : "");
 }
 
-std::string LayerRun::table(const Value& s) const {
+std::string LayerRun::table() const {
   std::string text = fmt::format("{}\n\n  {:<34} {:>12} {:>7} {:>9} {:>9} {:>6} {:>7}  {}\n", title(), "step", "time",
                                  "share", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
-  const Value& m = s["metrics"];
-  const double layer = m["layer_s"].real();
+  const Totals all = totals();
+  const double layer = all.layer_s();
   for (std::size_t i = 0; i < layer_->finished(); ++i) {
     const LayerStep& step = layer_->steps()[i];
     const StepResult& result = layer_->results()[i];
@@ -190,11 +215,11 @@ std::string LayerRun::table(const Value& s) const {
   }
   text += fmt::format(
       "\n  the layer, in all: {}; its kernels {}, its collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n",
-      duration_text(layer), duration_text(m["kernels_s"].real()), duration_text(m["collectives_s"].real()),
-      layer > 0 ? 100 * m["collectives_s"].real() / layer : 0.0, m["tflops"].real());
-  if (m.contains("pass_s"))
+      duration_text(layer), duration_text(all.kernels_s), duration_text(all.collectives_s),
+      layer > 0 ? 100 * all.collectives_s / layer : 0.0, rate(all.flops, layer) * 1e-12);
+  if (const std::optional<double> pass = pass_s())
     text += fmt::format("  a pass of {} such layers, embedding and head: {}, {:.1f} new tokens/s of all sequences\n",
-                        scenario_.model.layers, duration_text(m["pass_s"].real()), m["tokens_per_s"].real());
+                        scenario_.model.layers, duration_text(*pass), tokens_per_s(*pass));
   return text;
 }
 

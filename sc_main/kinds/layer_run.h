@@ -25,8 +25,9 @@ class LayerRun : public WorkloadRun {
   std::string explain_text(const Value& numbers) const override;
   Value compute() override { return profile_use({&timer_}); }
   void add_setup(Value& setup) const override;
-  void add_metrics(Value& metrics) override;
-  std::string table(const Value& summary) const override;
+  static const Metrics<LayerRun>& declared_metrics();
+  void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
+  std::string table() const override;
   void write_tables(const OutputDirectory& out) override;
 
  private:
@@ -35,6 +36,15 @@ class LayerRun : public WorkloadRun {
   /// Memory of a rank for the layer: weights, in training also gradients in 32 bits, KV cache, working buffers.
   Bytes rank_bytes() const;
   void check() const;
+  /// Sums over the finished steps of the first rank.
+  struct Totals {
+    double kernels_s = 0, collectives_s = 0, flops = 0, bytes = 0;
+    double layer_s() const { return kernels_s + collectives_s; }
+  };
+  Totals totals() const;
+  /// All layers of the model, embedding and head. Training has no such time.
+  std::optional<double> pass_s() const;
+  double tokens_per_s(double pass_s) const;
   /// "llama-3.1-70b on dgx_h100: prefill of 1 x 2048 tokens after 0 on 8 x H100-SXM5-80GB"
   std::string title() const;
 

@@ -81,22 +81,46 @@ void OverlapRun::add_setup(Value& setup) const {
   setup["collective_bytes"] = spec().collective_bytes;
 }
 
-void OverlapRun::add_metrics(Value& metrics) {
-  const double gemm = time_of(Method::gemm).seconds(), collective = time_of(Method::collective).seconds();
-  Value time = Value::empty_group(), stretch = Value::empty_group(), hidden = Value::empty_group();
-  for (const MethodResult& r : test_->results()) {
-    time[name(r.method)] = r.time.seconds();
-    if (r.kernel_alone_s > 0) stretch[name(r.method)] = r.kernel_s / r.kernel_alone_s;
-    if (gemm > 0 && collective > 0 && r.method > Method::collective)
-      hidden[name(r.method)] = (gemm + collective - r.time.seconds()) / std::min(gemm, collective);
-  }
-  metrics["ranks"] = test_->ranks();
-  metrics["time_s"] = time;
-  metrics["kernel_stretch_ratio"] = stretch;
-  metrics["hidden_ratio"] = hidden;
+const Metrics<OverlapRun>& OverlapRun::declared_metrics() {
+  using Run = OverlapRun;
+  static const Metrics<Run> metrics{
+      {"ranks", "", "ranks that take part", [](const Run& run) -> Value { return run.test_->ranks(); }},
+      {"time_s.[method]", "s", "as `time_us` in `overlap.csv`",
+       [](const Run& run) {
+         Value times = Value::empty_group();
+         for (const MethodResult& r : run.test_->results()) times[name(r.method)] = r.time.seconds();
+         return times;
+       }},
+      {"kernel_stretch_ratio.[method]", "", "`kernel_us` / `kernel_alone_us` of `overlap.csv`",
+       [](const Run& run) {
+         Value ratios = Value::empty_group();
+         for (const MethodResult& r : run.test_->results())
+           if (const auto stretch = kernel_stretch(r)) ratios[name(r.method)] = *stretch;
+         return ratios;
+       }},
+      {"hidden_ratio.[method]", "ratio", "hidden share of the shorter of product and collective",
+       [](const Run& run) {
+         Value ratios = Value::empty_group();
+         for (const MethodResult& r : run.test_->results())
+           if (const auto hidden = run.hidden(r)) ratios[name(r.method)] = *hidden;
+         return ratios;
+       }},
+  };
+  return metrics;
 }
 
-std::string OverlapRun::table(const Value& s) const {
+std::optional<double> OverlapRun::kernel_stretch(const MethodResult& r) {
+  if (r.kernel_alone_s <= 0) return std::nullopt;
+  return r.kernel_s / r.kernel_alone_s;
+}
+
+std::optional<double> OverlapRun::hidden(const MethodResult& r) const {
+  const double gemm = time_of(Method::gemm).seconds(), collective = time_of(Method::collective).seconds();
+  if (gemm <= 0 || collective <= 0 || r.method <= Method::collective) return std::nullopt;
+  return (gemm + collective - r.time.seconds()) / std::min(gemm, collective);
+}
+
+std::string OverlapRun::table() const {
   std::string text = fmt::format("# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n",
                                  workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)],
                                  machine_text(scenario_), test_->ranks(),
@@ -105,14 +129,12 @@ std::string OverlapRun::table(const Value& s) const {
   text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there",
                       "kernels slower", "hidden");
   for (const MethodResult& r : test_->results()) {
-    const Value& hidden = s["metrics"]["hidden_ratio"];
-    const bool has = hidden.contains(name(r.method));
-    text += fmt::format(
-        " {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
-        r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
-        r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
-        r.kernel_alone_s > 0 ? fmt::format("{:.1f} %", 100 * std::max(0.0, r.kernel_s / r.kernel_alone_s - 1)) : "",
-        has ? fmt::format("{:.1f} %", 100 * hidden[name(r.method)].real()) : "");
+    const std::optional<double> stretch = kernel_stretch(r), hidden_ratio = hidden(r);
+    text += fmt::format(" {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
+                        r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
+                        r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
+                        stretch ? fmt::format("{:.1f} %", 100 * std::max(0.0, *stretch - 1)) : "",
+                        hidden_ratio ? fmt::format("{:.1f} %", 100 * *hidden_ratio) : "");
   }
   return text;
 }

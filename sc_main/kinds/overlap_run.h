@@ -22,14 +22,19 @@ class OverlapRun : public WorkloadRun {
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   void add_setup(Value& setup) const override;
-  void add_metrics(Value& metrics) override;
-  std::string table(const Value& summary) const override;
+  static const Metrics<OverlapRun>& declared_metrics();
+  void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
+  std::string table() const override;
   void write_tables(const OutputDirectory& out) override;
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   /// Time of a method; zero if it did not run.
   Time time_of(workload::overlap::Method method) const;
+  /// Kernel time of a method, as a multiple of the same kernels' time alone; none for a method without kernels.
+  static std::optional<double> kernel_stretch(const workload::overlap::MethodResult& result);
+  /// Hidden share of the shorter of product and collective; none if a method did not run that this needs.
+  std::optional<double> hidden(const workload::overlap::MethodResult& result) const;
 
   std::vector<GpuId> gpus_;  ///< by rank
   std::unique_ptr<workload::overlap::OverlapBench> test_;

@@ -101,25 +101,47 @@ void PointToPointRun::add_setup(Value& setup) const {
   setup["iterations"] = spec().iterations;
 }
 
-void PointToPointRun::add_metrics(Value& metrics) {
-  std::map<Measure, std::pair<double, std::uint64_t>> means;  // sum and number, over pairs of different memories
-  Value by_size = Value::empty_group();
+const Metrics<PointToPointRun>& PointToPointRun::declared_metrics() {
+  using Run = PointToPointRun;
+  static const Metrics<Run> metrics{
+      {"unidirectional_gb_per_s", "GB/s", "matrix: mean over finished pairs of two GPUs, one direction at a time",
+       [](const Run& run) { return run.mean(Measure::unidirectional); }},
+      {"bidirectional_gb_per_s", "GB/s", "matrix: mean over finished pairs of two GPUs, both directions at once",
+       [](const Run& run) { return run.mean(Measure::bidirectional); }},
+      {"latency_s", "s", "matrix: mean latency of 4 B over finished pairs of two GPUs",
+       [](const Run& run) { return run.mean(Measure::latency); }},
+      {"h2d_gb_per_s", "GB/s", "`h2d`: mean over finished GPUs",
+       [](const Run& run) { return run.mean(Measure::host_to_device); }},
+      {"d2h_gb_per_s", "GB/s", "`d2h`: mean over finished GPUs",
+       [](const Run& run) { return run.mean(Measure::device_to_host); }},
+      {"write_gb_per_s.[bytes]", "GB/s", "`ib_write_bw`: by size",
+       [](const Run& run) { return run.by_size(Test::ib_write_bw); }},
+      {"write_latency_s.[bytes]", "s", "`ib_write_lat`: by size",
+       [](const Run& run) { return run.by_size(Test::ib_write_lat); }},
+  };
+  return metrics;
+}
+
+Value PointToPointRun::mean(Measure measure) const {
+  double sum = 0;
+  std::uint64_t points = 0;
   for (std::size_t i = 0; i < test_->finished(); ++i) {
     const Point& p = test_->points()[i];
-    if (sweeps()) {
-      by_size[std::to_string(p.bytes)] = value(p);
-    } else if (!p.within_a_gpu()) {
-      means[p.measure].first += value(p);
-      ++means[p.measure].second;
-    }
+    if (p.measure != measure || p.within_a_gpu()) continue;
+    sum += value(p);
+    ++points;
   }
-  if (sweeps()) {
-    metrics[spec().test == Test::ib_write_bw ? "write_gb_per_s" : "write_latency_s"] = by_size;
-    return;
+  return points == 0 ? Value() : Value(sum / static_cast<double>(points));
+}
+
+Value PointToPointRun::by_size(Test test) const {
+  if (spec().test != test) return {};
+  Value sizes = Value::empty_group();
+  for (std::size_t i = 0; i < test_->finished(); ++i) {
+    const Point& p = test_->points()[i];
+    sizes[std::to_string(p.bytes)] = value(p);
   }
-  for (const auto& [measure, sum] : means)
-    metrics[fmt::format("{}_{}", name_of(measure), is_latency(measure) ? "s" : "gb_per_s")] =
-        sum.first / static_cast<double>(sum.second);
+  return sizes;
 }
 
 std::string PointToPointRun::matrix_text(Measure measure, const char* title) const {
@@ -171,7 +193,7 @@ std::string PointToPointRun::sweep_text() const {
   return text;
 }
 
-std::string PointToPointRun::table(const Value&) const {
+std::string PointToPointRun::table() const {
   const std::string head = fmt::format("# {} on {}\n", name_of_test(), machine_text(scenario_));
   if (sweeps()) return head + sweep_text();
   if (spec().test != Test::matrix) return head + host_text();

@@ -24,8 +24,9 @@ class PointToPointRun : public WorkloadRun {
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   void add_setup(Value& setup) const override;
-  void add_metrics(Value& metrics) override;
-  std::string table(const Value& summary) const override;
+  static const Metrics<PointToPointRun>& declared_metrics();
+  void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
+  std::string table() const override;
   void write_tables(const OutputDirectory& out) override;
 
  private:
@@ -38,6 +39,10 @@ class PointToPointRun : public WorkloadRun {
   bool sweeps() const {
     return spec().test == workload::p2p::Test::ib_write_bw || spec().test == workload::p2p::Test::ib_write_lat;
   }
+  /// Mean over finished pairs of different memories, or finished GPUs; nothing if there is none.
+  Value mean(Measure measure) const;
+  /// The result of each finished size; nothing if the run is another test.
+  Value by_size(workload::p2p::Test test) const;
   /// The result of a point, in the unit of its column.
   static double value(const workload::p2p::Point& point);
 

@@ -14,9 +14,9 @@
 #include "execution/executor.h"
 #include "platforms/machine.h"
 #include "probe/stream_tracer.h"
+#include "sc_main/metric.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
-#include "sc_main/value.h"
 #include "transformer/layer_kernels.h"
 #include "transport/study/fidelity_choice.h"
 #include "workload/phase_listener.h"
@@ -80,13 +80,13 @@ class WorkloadRun {
   virtual Value compute() { return {}; }
   /// Adds the inputs of the workload to `setup` of the summary.
   virtual void add_setup(Value& setup) const = 0;
-  /// Adds to `metrics` of the summary.
-  virtual void add_metrics(Value& metrics) = 0;
+  /// Adds the metrics that the kind declares to `metrics` of the summary.
+  virtual void add_metrics(Value& metrics) const = 0;
   /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s,
   /// kernel_alone_s, sm_wait_s}]}.
   virtual Value memory() const;
   /// The kind's own part of the table on stdout.
-  virtual std::string table(const Value& summary) const = 0;
+  virtual std::string table() const = 0;
   /// The kind's own files, in addition to those that every kind writes.
   /// Before the run: opens files that grow during the run.
   virtual void open_tables(const OutputDirectory&) {}

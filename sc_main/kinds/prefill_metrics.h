@@ -1,0 +1,38 @@
+// The figures of workload.kind: disaggregated_prefill after a run, and its metrics, which are made of these figures.
+#pragma once
+
+#include <vector>
+
+#include "sc_main/metric.h"
+#include "workload/inference/service.h"
+
+namespace railyard {
+
+/// Numbers of the finished requests, in the order in which they finished, and of the two instances.
+struct PrefillFigures {
+  explicit PrefillFigures(workload::inference::Service& service);
+
+  std::vector<double> ttft_s, decode_start_s, queueing_s, exposed_kv_s;
+  std::vector<double> tpot_s;  ///< only of requests with at least two output tokens
+  /// Achieved rates, from the first arrival to the last token, regardless of the rates that the groups could reach.
+  double request_rate_per_s = 0, prompt_tokens_per_s = 0, output_tokens_per_s = 0;
+
+  double prefill_window_s = 0, prefill_capacity_tokens_per_s = 0, bubble_fraction = 0;
+  std::vector<double> stage_utilisation;
+  std::uint64_t decode_steps = 0, decode_tokens = 0;
+  double decode_step_s = 0, decode_batch = 0, decode_capacity_tokens_per_s = 0;
+  workload::inference::RankTimes prefill, decode;  ///< mean over the ranks
+
+ private:
+  void add_requests(workload::inference::Service& service);
+  void add_prefill(workload::inference::Service& service);
+  void add_decode(workload::inference::Service& service);
+};
+
+const Metrics<PrefillFigures>& prefill_metrics();
+
+double mean(const std::vector<double>& values);
+/// Nearest rank: the smallest value such that at least `ratio` of all values do not exceed this value.
+double percentile(std::vector<double> values, double ratio);
+
+}  // namespace railyard
