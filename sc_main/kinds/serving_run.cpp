@@ -10,8 +10,6 @@
 namespace railyard {
 
 using workload::inference::InstanceSpec;
-using workload::inference::Iteration;
-using workload::inference::Served;
 
 namespace {
 
@@ -36,7 +34,8 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
   blocks_ = kv_blocks();
   serving_ =
       std::make_unique<workload::inference::Serving>(scenario_.model, spec(), machine_.gpus(gpus_), blocks_, executor_);
-  serving_->add_sink(*this);
+  figures_ = std::make_unique<ServingFigures>(spec().slo, blocks_);
+  serving_->add_sink(*figures_);
 }
 
 std::vector<ServingRun::StageMemory> ServingRun::stage_memory() const {
@@ -147,6 +146,11 @@ std::string ServingRun::explain_text(const Value& n) const {
   for (const Value::Member& setting : n["scheduler"].members())
     text += fmt::format("  {:<30} {}\n", setting.name, value_text(setting.value));
   return text;
+}
+
+const ServingFigures& ServingRun::figures() const {
+  figures_->close(serving_->engine(), fabric_.now());
+  return *figures_;
 }
 
 }  // namespace railyard

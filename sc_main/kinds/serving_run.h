@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sc_main/distribution.h"
+#include "sc_main/kinds/serving_metrics.h"
 #include "sc_main/kinds/workload_run.h"
 #include "workload/inference/serving.h"
 
@@ -34,8 +34,9 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   std::string explain_text(const Value& numbers) const override;
   Value compute() override { return profile_use({&serving_->instance().timer()}); }
   void add_setup(Value& setup) const override;
-  void add_metrics(Value& metrics) override;
-  std::string table(const Value& summary) const override;
+  static const Metrics<ServingFigures>& declared_metrics() { return serving_metrics(); }
+  void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), figures()); }
+  std::string table() const override;
   void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;
 
@@ -53,21 +54,16 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   /// Blocks of KV cache: those of the smallest rank, or what the scenario says.
   std::uint32_t kv_blocks() const;
 
+  const ServingFigures& figures() const;
+  /// Writes a row of requests.csv.
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
-  void on_iteration(std::uint32_t number, const workload::inference::Iteration& iteration, Time completed) override;
+  void on_iteration(std::uint32_t, const workload::inference::Iteration&, Time) override {}
 
   std::vector<GpuId> gpus_;
   std::uint32_t blocks_ = 0;
   std::unique_ptr<workload::inference::Serving> serving_;
   std::optional<fmt::ostream> requests_csv_;
-
-  Distribution ttft_, tpot_, e2e_;
-  TimeHistogram itl_;
-  Time first_arrival_ = Time::max(), last_token_;
-  std::uint64_t prompt_tokens_ = 0, output_tokens_ = 0, cached_tokens_ = 0, recomputed_tokens_ = 0, good_ = 0;
-  std::uint32_t preemptions_ = 0;
-  std::uint32_t peak_blocks_ = 0;
-  double batch_sum_ = 0, tokens_sum_ = 0, padding_sum_ = 0;
+  std::unique_ptr<ServingFigures> figures_;
 };
 
 }  // namespace railyard

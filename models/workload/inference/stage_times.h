@@ -40,6 +40,7 @@ class StageTimes {
   /// Counts the time until now.
   void count(Time now);
 
+  std::uint32_t stages() const { return static_cast<std::uint32_t>(times_.size()); }
   Time time(std::uint32_t stage, Use use) const { return times_[stage][use]; }
 
  private:

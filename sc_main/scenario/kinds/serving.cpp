@@ -4,10 +4,9 @@
 #include "sc_main/scenario/kinds/host.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
-#include "sc_main/scenario/kinds/requests.h"
 #include "sc_main/scenario/kinds/scheduler.h"
+#include "sc_main/scenario/kinds/serving_requests.h"
 #include "sc_main/scenario/table/words.h"
-#include "workload/inference/request_list.h"
 #include "workload/inference/serving_spec.h"
 
 namespace railyard::scenario {
@@ -30,7 +29,7 @@ struct InstanceSection {
 };
 
 struct ServingSection : ServingSpec {
-  RequestsSection written_requests;
+  ServingRequestsSection written_requests;
   std::vector<InstanceSection> written_instances;
   SchedulerSection scheduler;
   HostSection written_host;
@@ -61,8 +60,8 @@ Record<InstanceSection> instance_record() {
 Record<ServingSection> serving_record() {
   using Section = ServingSection;
   Record<Section> r;
-  r.variants("requests", &Section::written_requests, request_forms(),
-             "the requests: a count of equal requests, a list, or a trace")
+  r.variants("requests", &Section::written_requests, serving_request_forms(),
+             "the requests: drawn from distributions, a list, or a trace")
       .required();
   r.list("instances", &Section::written_instances, instance_record(),
          "serving engines; by default one on the first group, with tp 1 and pp 1");
@@ -124,9 +123,9 @@ InstanceSpec resolve_instance(const InstanceSection& written, const SchedulerSec
 ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   ServingSpec spec = written;
   spec.host = resolve_host(written.written_host);
-  const auto requests = std::make_shared<const std::vector<workload::inference::Request>>(
-      resolve_requests(written.written_requests, std::nullopt, setting.source));
-  spec.requests = [requests] { return std::make_unique<workload::inference::RequestList>(requests); };
+  const ServingRequests requests =
+      resolve_serving_requests(written.written_requests, setting.machine.seed, setting.source);
+  spec.requests = requests.make_source;
   std::vector<InstanceSection> instances = written.written_instances;
   if (instances.empty()) {
     instances.emplace_back();
