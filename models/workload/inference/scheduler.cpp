@@ -77,17 +77,16 @@ std::uint64_t Scheduler::reach(const Sequence& s) const {
 
 std::uint64_t Scheduler::blocks_for(std::uint64_t tokens) const { return ceil_div(tokens, spec_.block_tokens); }
 
-std::uint64_t Scheduler::chunk(std::uint64_t tokens, std::uint64_t budget) const {
-  if (spec_.long_prefill_threshold_tokens != 0)
-    tokens = std::min<std::uint64_t>(tokens, spec_.long_prefill_threshold_tokens);
-  return std::min(tokens, budget);
+std::uint64_t Scheduler::below_threshold(std::uint64_t tokens) const {
+  const std::uint64_t threshold = spec_.long_prefill_threshold_tokens;
+  return threshold == 0 ? tokens : std::min(tokens, threshold);
 }
 
 void Scheduler::run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which) {
   for (std::size_t i = 0; i < running_.size() && budget > 0;) {
     Sequence& s = *running_[i];
     const bool is_prompt = s.computed < s.prompt;
-    const std::uint64_t tokens = chunk(reach(s) - s.computed, budget);
+    const std::uint64_t tokens = std::min(below_threshold(reach(s) - s.computed), budget);
     if (tokens == 0 || (which == Which::prompts && !is_prompt) || (which == Which::decodes && is_prompt)) {
       ++i;
       continue;
@@ -120,11 +119,12 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
     }
     std::vector<BlockPool::Block> hits = find_prefix(s);
     const std::uint64_t start = hits.size() * spec_.block_tokens;
-    if (!spec_.chunked_prefill && s.known - start > budget) {
+    const std::uint64_t wanted = below_threshold(s.known - start);
+    if (!spec_.chunked_prefill && wanted > budget) {
       refusal_ = Refusal::budget;
       return;
     }
-    const std::uint64_t tokens = chunk(s.known - start, budget);
+    const std::uint64_t tokens = std::min(wanted, budget);
     if (!may_start(s, hits, tokens)) {
       refusal_ = Refusal::blocks;
       return;
@@ -176,7 +176,8 @@ BlockPool::Content Scheduler::content(Sequence& s, std::size_t block) {
     const std::uint64_t begin = s.contents.size() * spec_.block_tokens, end = begin + spec_.block_tokens;
     const std::uint64_t grain = s.content.block_tokens;
     std::uint64_t value = s.contents.empty() ? 0 : s.contents.back();
-    if (grain != 0 && end <= s.content.ids.size() * grain) {
+    // The last id may stand for more tokens than the prompt has; the block's other tokens are of the answer.
+    if (end <= std::min(s.prompt, s.content.ids.size() * grain)) {
       value = mixed(mixed(value, kShared), begin % grain);
       for (std::uint64_t i = begin / grain; i * grain < end; ++i) value = mixed(value, s.content.ids[i]);
     } else {

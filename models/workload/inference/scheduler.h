@@ -122,8 +122,8 @@ class Scheduler {
   std::uint64_t reach(const Sequence& s) const;
   std::uint64_t blocks_for(std::uint64_t tokens) const;
   BlockPool::Content content(Sequence& s, std::size_t block);
-  /// Tokens of a chunk: limited by the threshold and the budget.
-  std::uint64_t chunk(std::uint64_t tokens, std::uint64_t budget) const;
+  /// Tokens of a chunk, limited by long_prefill_threshold_tokens.
+  std::uint64_t below_threshold(std::uint64_t tokens) const;
 
   enum class Which : std::uint8_t { all, prompts, decodes };
   void run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which);
