@@ -11,10 +11,12 @@ namespace {
 
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint32_t>::max();
 
-// SGLang (managers/schedule_policy.py, scheduler.py; defaults of v0.4): the expected share of an answer starts at 0.7
-// and falls to 14 % of that in 600 decode steps; a retraction makes room for 20 steps.
+// SGLang (managers/schedule_policy.py, schedule_batch.py, scheduler.py; defaults of v0.4): the expected share of what a
+// running request may still generate starts at 0.7 and falls to 14 % of that in 600 decode steps; of one request at most
+// 4096 tokens are expected; a retraction makes room for 20 steps.
 constexpr double kFirstExpectedRatio = 0.7, kLeastExpectedRatio = 0.14 * kFirstExpectedRatio;
 constexpr double kExpectedDecay = (kFirstExpectedRatio - kLeastExpectedRatio) / 600;
+constexpr std::uint64_t kMostExpectedTokens = 4096;
 constexpr std::uint64_t kRetractSteps = 20;
 
 /// splitmix64's finaliser over a running value.
@@ -54,6 +56,7 @@ void Scheduler::add(std::uint32_t number, const Request& request, PromptContent 
 
 ScheduledBatch Scheduler::compose() {
   ScheduledBatch batch;
+  ++compositions_;
   refusal_ = Refusal::none;
   std::uint64_t budget = spec_.max_batched_tokens;
   const bool is_mixed = spec_.mix == BatchMix::mixed;
@@ -85,13 +88,17 @@ std::uint64_t Scheduler::below_threshold(std::uint64_t tokens) const {
 void Scheduler::run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which) {
   for (std::size_t i = 0; i < running_.size() && budget > 0;) {
     Sequence& s = *running_[i];
-    const bool is_prompt = s.computed < s.prompt;
+    const bool is_prompt = s.computed < s.prefill;
     const std::uint64_t tokens = std::min(below_threshold(reach(s) - s.computed), budget);
     if (tokens == 0 || (which == Which::prompts && !is_prompt) || (which == Which::decodes && is_prompt)) {
       ++i;
       continue;
     }
     bool has_blocks = grow(s, tokens);
+    if (!has_blocks && spec_.preemption == Preemption::never) {
+      ++i;
+      continue;
+    }
     while (!has_blocks && s.is_running) {
       Sequence& last = *victim();
       const auto place = std::find(running_.begin(), running_.end(), &last) - running_.begin();
@@ -133,6 +140,7 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
     s.filled = hits.size();
     s.blocks = std::move(hits);
     s.computed = start;
+    s.prefill = s.known;
     if (!s.has_started) s.counts.cached_tokens = start;
     grow(s, tokens);
     waiting_.pop_front();
@@ -150,23 +158,26 @@ bool Scheduler::grow(Sequence& s, std::uint64_t tokens) {
   return true;
 }
 
+std::uint64_t Scheduler::reserved_answer(const Sequence& s) const {
+  const std::uint64_t rest = s.all - s.known;
+  if (spec_.reserve == Reserve::full_output) return rest;
+  if (spec_.reserve != Reserve::expected_output) return 0;
+  const std::uint64_t most = std::min(rest, kMostExpectedTokens);
+  if (!s.is_running || s.last_prefill == compositions_) return most;
+  return static_cast<std::uint64_t>(expected_ratio_ * static_cast<double>(most));
+}
+
 bool Scheduler::may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const {
-  std::uint64_t needed = blocks_for(hits.size() * spec_.block_tokens + tokens);
-  if (spec_.reserve != Reserve::chunk) needed = blocks_for(s.known);
-  if (spec_.reserve == Reserve::full_output) needed = blocks_for(s.all);
-  if (spec_.reserve == Reserve::expected_output)
-    needed = blocks_for(s.known + static_cast<std::uint64_t>(expected_ratio_ * static_cast<double>(s.all - s.known)));
-  needed -= std::min<std::uint64_t>(needed, hits.size());
+  const std::uint64_t first = hits.size() * spec_.block_tokens + tokens;
+  std::uint64_t needed = blocks_for(spec_.reserve == Reserve::chunk ? first : s.known + reserved_answer(s)) - hits.size();
   // A block of the prefix that nobody holds is free now, and will not be.
   for (const BlockPool::Block block : hits) needed += pool_.references(block) == 0 ? 1 : 0;
   if (!running_.empty()) needed += watermark_;
-  for (const Sequence* other : running_) {
-    std::uint64_t final_tokens = other->known;
-    if (spec_.reserve == Reserve::full_output) final_tokens = other->all;
-    if (spec_.reserve == Reserve::expected_output)
-      final_tokens += static_cast<std::uint64_t>(expected_ratio_ * static_cast<double>(other->all - other->known));
-    if (spec_.reserve == Reserve::full_output || spec_.reserve == Reserve::expected_output)
-      needed += blocks_for(final_tokens) - std::min<std::uint64_t>(blocks_for(final_tokens), other->blocks.size());
+  if (spec_.reserve == Reserve::full_output || spec_.reserve == Reserve::expected_output) {
+    for (const Sequence* other : running_) {
+      const std::uint64_t blocks = blocks_for(other->known + reserved_answer(*other));
+      needed += blocks - std::min<std::uint64_t>(blocks, other->blocks.size());
+    }
   }
   return needed <= pool_.free();
 }
@@ -209,22 +220,27 @@ void Scheduler::schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t token
   item.is_first = !s.has_started;
   item.is_decode = tokens == 1 && s.computed >= s.prompt;
   s.has_started = true;
+  if (s.computed < s.prefill) s.last_prefill = compositions_;
+  s.counts.recomputed_tokens += repeated(s, tokens);
   s.computed += tokens;
-  s.counts.recomputed_tokens += std::min(s.furthest, s.computed) - std::min(s.furthest, item.start);
-  s.furthest = std::max(s.furthest, s.computed);
   item.samples = s.computed == s.known + s.sampling;
   if (item.samples) ++s.sampling;
   fill_blocks(s, std::min(s.computed, s.known));
   batch.items.push_back(item);
 }
 
+std::uint64_t Scheduler::repeated(const Sequence& s, std::uint64_t tokens) {
+  return std::min(s.furthest, s.computed + tokens) - std::min(s.furthest, s.computed);
+}
+
 Scheduler::Sequence* Scheduler::victim() const {
   if (spec_.reserve == Reserve::expected_output) {
-    const auto worse = [](const Sequence* a, const Sequence* b) {
+    // The shortest answer so far, then the longest prompt, then the last one.
+    const auto is_better = [](const Sequence* a, const Sequence* b) {
       const std::uint64_t generated_a = a->known - a->prompt, generated_b = b->known - b->prompt;
-      return generated_a != generated_b ? generated_a < generated_b : a->prompt > b->prompt;
+      return generated_a != generated_b ? generated_a > generated_b : a->prompt < b->prompt;
     };
-    return *std::min_element(running_.begin(), running_.end(), worse);
+    return *std::max_element(running_.rbegin(), running_.rend(), is_better);
   }
   if (spec_.policy == QueuePolicy::fcfs) return running_.back();
   return *std::max_element(running_.begin(), running_.end(),
@@ -238,9 +254,12 @@ std::uint64_t Scheduler::preempt(ScheduledBatch& batch, Sequence& s) {
   if (item != batch.items.end()) {
     given_back = item->tokens;
     if (item->samples) --s.sampling;
+    s.computed = item->start;
+    s.counts.recomputed_tokens -= repeated(s, given_back);
     batch.items.erase(item);
   }
   release_blocks(s);
+  s.furthest = std::max(s.furthest, s.computed);
   s.computed = 0;
   s.is_running = false;
   ++s.counts.preemptions;
@@ -297,9 +316,8 @@ void Scheduler::enqueue(Sequence& s, bool at_head) {
 std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
   std::vector<std::uint32_t> done;
   for (const ScheduledBatch::Item& item : batch.items) {
-    const auto found = sequences_.find(item.request);
-    if (!item.samples || found == sequences_.end()) continue;  // it was preempted, came back, and got its last token
-    Sequence& s = *found->second;
+    if (!item.samples) continue;  // the request may have left, if it was preempted after its last token was scheduled
+    Sequence& s = *sequences_.at(item.request);
     --s.sampling;
     ++s.known;
     if (s.is_running) fill_blocks(s, std::min(s.computed, s.known));
@@ -318,6 +336,7 @@ void Scheduler::leave(Sequence& s) {
     waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
   }
   sequences_.erase(s.number);
+  if (sequences_.empty()) expected_ratio_ = kFirstExpectedRatio;
 }
 
 }  // namespace railyard::workload::inference

@@ -30,9 +30,12 @@ namespace railyard::workload::inference {
 enum class QueuePolicy : std::uint8_t { fcfs, priority };
 /// Whether prompts and decodes share a batch, or a batch has only prompts as long as there are any.
 enum class BatchMix : std::uint8_t { mixed, prefill_first };
-/// Blocks that must be free for a request to start: for its first chunk; for all its known tokens; for these and the
-/// decaying share that SGLang expects of all answers; or for the longest answers of all running requests.
+/// Blocks that must be free for a request to start: for its first chunk; for all its known tokens; for these, its answer,
+/// and the decaying share that SGLang expects of the running requests' answers (with BatchMix::prefill_first); or for the
+/// answers of all running requests and its own.
 enum class Reserve : std::uint8_t { chunk, sequence, expected_output, full_output };
+/// never: a running request without blocks waits. With Reserve::full_output this does not occur; otherwise requests may
+/// wait for each other for ever.
 enum class Preemption : std::uint8_t { recompute, never };
 
 struct SchedulerSpec {
@@ -72,7 +75,9 @@ enum class Refusal : std::uint8_t { none, slots, budget, blocks };
 
 class Scheduler {
  public:
-  /// @param blocks  including the reserved block. @pre each request fits: ceil(all its tokens / block_tokens) < blocks
+  /// @param blocks  including the reserved block
+  /// @pre each request fits: ceil(all its tokens / block_tokens) < blocks; without chunked_prefill also all its tokens <=
+  /// max_batched_tokens, or its prompt if nobody is preempted
   Scheduler(const SchedulerSpec& spec, std::uint32_t blocks);
 
   void add(std::uint32_t number, const Request& request, PromptContent content = {});
@@ -108,7 +113,9 @@ class Scheduler {
     std::uint64_t all = 0;       ///< prompt and answer
     std::uint64_t known = 0;     ///< tokens
     std::uint64_t computed = 0;  ///< tokens, counted when they are scheduled
-    std::uint64_t furthest = 0;  ///< most tokens computed so far
+    std::uint64_t furthest = 0;  ///< most tokens computed before a preemption
+    std::uint64_t prefill = 0;   ///< tokens known when it started, or returned after a preemption
+    std::uint64_t last_prefill = 0;  ///< composition that last computed some of them
     std::uint32_t sampling = 0;  ///< tokens that batches in flight produce
     bool has_started = false, is_running = false;
     PromptContent content;
@@ -130,10 +137,15 @@ class Scheduler {
   void run_waiting(ScheduledBatch& batch, std::uint64_t& budget);
   /// Takes blocks for `tokens` more tokens. @return false if there are not enough; then none are taken
   bool grow(Sequence& s, std::uint64_t tokens);
+  /// Tokens of the answer for which blocks are reserved, as SGLang counts them: all of a request that is starting or was
+  /// prefilled in this batch, a share of other running requests.
+  std::uint64_t reserved_answer(const Sequence& s) const;
   /// @param hits  the request's first blocks, found in the prefix index
   bool may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const;
   std::vector<BlockPool::Block> find_prefix(Sequence& s);
   void schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens);
+  /// Those of the next `tokens` tokens that were computed before a preemption.
+  static std::uint64_t repeated(const Sequence& s, std::uint64_t tokens);
   Sequence* victim() const;
   /// @return tokens of the batch that the request gives back
   std::uint64_t preempt(ScheduledBatch& batch, Sequence& s);
@@ -151,6 +163,7 @@ class Scheduler {
   std::vector<Sequence*> running_;  ///< in order of admission
   std::deque<Sequence*> waiting_;
   Refusal refusal_ = Refusal::none;
+  std::uint64_t compositions_ = 0;
   double expected_ratio_;  ///< share of answers that Reserve::expected_output counts
 };
 
