@@ -3,9 +3,9 @@
 #define BOOST_TEST_MODULE inference_scheduler_random
 #include <boost/test/unit_test.hpp>
 #include <deque>
-#include <map>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "base/units.h"
 #include "tests/workload/reference_scheduler.h"
@@ -22,9 +22,12 @@ struct Arrival {
   PromptContent content;
 };
 
+/// What the reference knows, or everything.
+enum class Settings { reference, all };
+
 /// Random requests for a random machine, small so that slots, budget and blocks are all short at times.
 struct Case {
-  explicit Case(std::uint32_t seed) : random(seed) {
+  Case(std::uint32_t seed, Settings settings) : random(seed) {
     constexpr std::uint32_t kBlockTokens[] = {1, 4, 16};
     spec.block_tokens = kBlockTokens[random() % 3];
     spec.policy = one_in(3) ? QueuePolicy::priority : QueuePolicy::fcfs;
@@ -37,6 +40,12 @@ struct Case {
     spec.prefix_caching = !one_in(4);
     spec.max_in_flight = between(1, 4);
     spec.placeholders = one_in(2);
+    if (settings == Settings::all) {
+      if (one_in(2)) spec.mix = BatchMix::prefill_first;
+      if (one_in(4)) spec.reserve = Reserve::full_output;
+      if (spec.mix == BatchMix::prefill_first && one_in(2)) spec.reserve = Reserve::expected_output;
+      if (spec.reserve == Reserve::full_output && one_in(2)) spec.preemption = Preemption::never;
+    }
     // Without chunks, a preempted request must fit into one batch with its answer.
     const std::uint32_t most = spec.chunked_prefill ? 100 : spec.max_batched_tokens;
     const std::uint32_t grain = one_in(3) ? 0 : (one_in(2) ? 1 : between(2, 40));
@@ -133,14 +142,189 @@ class Beside {
   std::deque<ReferenceScheduler::Step> in_flight_;
 };
 
+/// What must hold for all settings, from the batches alone.
+class Watch {
+ public:
+  Watch(const Case& c, const Scheduler& scheduler) : case_(c), scheduler_(scheduler), states_(c.arrivals.size()) {}
+
+  void on_arrival(std::uint32_t number) { states_[number].known = request(number).prompt_tokens; }
+
+  void on_batch(const ScheduledBatch& batch) {
+    const SchedulerSpec& spec = case_.spec;
+    if (spec.preemption == Preemption::never || spec.reserve == Reserve::full_output)
+      BOOST_TEST_REQUIRE(batch.preempted.empty());
+    for (const std::uint32_t number : batch.preempted) {
+      State& s = states_[number];
+      ++s.preemptions;
+      s.is_running = false;
+      s.furthest = std::max(s.furthest, s.computed);
+      s.computed = 0;
+    }
+    bool has_decode = false, has_prompt = false;
+    std::set<std::uint32_t> once;
+    std::uint32_t tokens = 0;
+    for (const ScheduledBatch::Item& item : batch.items) {
+      State& s = states_[item.request];
+      const std::uint64_t end = item.start + item.tokens;
+      BOOST_TEST_INFO_SCOPE("request " << item.request);
+      BOOST_TEST_REQUIRE(once.insert(item.request).second);
+      BOOST_TEST_REQUIRE(item.tokens > 0u);
+      BOOST_TEST_REQUIRE(item.is_first == !s.has_started);
+      if (s.is_running) {
+        BOOST_TEST_REQUIRE(item.start == s.computed);
+      } else {
+        BOOST_TEST_REQUIRE(item.start % spec.block_tokens == 0u);
+        BOOST_TEST_REQUIRE((spec.prefix_caching || item.start == 0));
+        s.prefill = s.known;
+      }
+      if (item.is_first) {
+        // Under fcfs nobody passes an earlier request when he starts for the first time.
+        if (spec.policy == QueuePolicy::fcfs) BOOST_TEST_REQUIRE(item.request == started_++);
+        s.cached = item.start;
+      }
+      BOOST_TEST_REQUIRE(end <= s.known + (spec.placeholders ? s.in_flight : 0));
+      BOOST_TEST_REQUIRE(end < s.all(request(item.request)));  // the last token's KV is never computed
+      BOOST_TEST_REQUIRE(item.samples == (end == s.known + s.in_flight));
+      BOOST_TEST_REQUIRE(item.is_decode == (item.tokens == 1 && item.start >= request(item.request).prompt_tokens));
+      (item.start < s.prefill ? has_prompt : has_decode) = true;
+      s.recomputed += std::min(s.furthest, end) - std::min(s.furthest, item.start);
+      s.has_started = s.is_running = true;
+      s.computed = end;
+      s.in_flight += item.samples;
+      tokens += item.tokens;
+    }
+    BOOST_TEST_REQUIRE(tokens == batch.tokens());
+    if (spec.mix == BatchMix::prefill_first) BOOST_TEST_REQUIRE(!(has_decode && has_prompt));
+    // Decodes alone are limited by the slots.
+    const bool only_decodes = spec.mix == BatchMix::prefill_first && has_decode;
+    BOOST_TEST_REQUIRE(tokens <= (only_decodes ? spec.max_seqs : spec.max_batched_tokens));
+    if (!batch.items.empty()) in_flight_.push_back(batch);
+    check();
+  }
+
+  void on_completion(const std::vector<std::uint32_t>& finished) {
+    std::vector<std::uint32_t> expected;
+    for (const ScheduledBatch::Item& item : in_flight_.front().items) {
+      State& s = states_[item.request];
+      if (!item.samples) continue;
+      --s.in_flight;
+      if (++s.known != s.all(request(item.request))) continue;
+      expected.push_back(item.request);
+      s.is_running = false;
+    }
+    BOOST_TEST_REQUIRE(finished == expected, boost::test_tools::per_element());
+    in_flight_.pop_front();
+    check();
+  }
+
+  std::uint32_t preemptions() const {
+    std::uint32_t sum = 0;
+    for (const State& s : states_) sum += s.preemptions;
+    return sum;
+  }
+  void at_end() const {
+    for (std::uint32_t r = 0; r < states_.size(); ++r) BOOST_TEST_REQUIRE(states_[r].known == states_[r].all(request(r)));
+    BOOST_TEST_REQUIRE(scheduler_.pool().free() == case_.blocks - 1);
+  }
+
+ private:
+  struct State {
+    std::uint64_t known = 0, computed = 0, in_flight = 0, prefill = 0, furthest = 0, recomputed = 0, cached = 0;
+    std::uint32_t preemptions = 0;
+    bool has_started = false, is_running = false;
+    static std::uint64_t all(const Request& request) { return request.prompt_tokens + request.output_tokens; }
+  };
+  const Request& request(std::uint32_t number) const { return case_.arrivals[number].request; }
+
+  void check() const {
+    std::uint64_t running = 0, blocks = 0, longest = 0;
+    for (std::uint32_t r = 0; r < states_.size(); ++r) {
+      const State& s = states_[r];
+      if (s.known == 0 || s.known == s.all(request(r))) continue;  // not yet there, or finished
+      const Scheduler::Counts& counts = scheduler_.counts(r);
+      BOOST_TEST_REQUIRE(counts.preemptions == s.preemptions);
+      BOOST_TEST_REQUIRE(counts.cached_tokens == s.cached);
+      BOOST_TEST_REQUIRE(counts.recomputed_tokens == s.recomputed);
+      if (!s.is_running) continue;
+      ++running;
+      blocks += ceil_div(s.computed, case_.spec.block_tokens);
+      longest = std::max<std::uint64_t>(longest, ceil_div(s.computed, case_.spec.block_tokens));
+    }
+    BOOST_TEST_REQUIRE(scheduler_.running() == running);
+    BOOST_TEST_REQUIRE(running <= case_.spec.max_seqs);
+    // Each running request holds the blocks of its tokens; requests share blocks only by the prefix index.
+    const BlockPool& pool = scheduler_.pool();
+    BOOST_TEST_REQUIRE(pool.free() + pool.held() == case_.blocks - 1);
+    BOOST_TEST_REQUIRE(pool.held() <= blocks);
+    BOOST_TEST_REQUIRE(pool.held() >= (case_.spec.prefix_caching ? longest : blocks));
+  }
+
+  const Case& case_;
+  const Scheduler& scheduler_;
+  std::vector<State> states_;
+  std::deque<ScheduledBatch> in_flight_;
+  std::uint32_t started_ = 0;
+};
+
+/// All steps as text.
+struct Transcript {
+  void on_arrival(std::uint32_t number) { text << "+" << number << "\n"; }
+  void on_batch(const ScheduledBatch& batch) {
+    for (const ScheduledBatch::Item& i : batch.items) text << i.request << ":" << i.tokens << "@" << i.start << " ";
+    for (const std::uint32_t number : batch.preempted) text << "-" << number << " ";
+  }
+  void on_completion(const std::vector<std::uint32_t>& finished) {
+    for (const std::uint32_t number : finished) text << "=" << number << " ";
+    text << "\n";
+  }
+  std::ostringstream text;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(each_step_equals_the_reference) {
   for (std::uint32_t seed = 0; seed < 4000; ++seed) {
     BOOST_TEST_INFO_SCOPE("seed " << seed);
-    Case c(seed);
+    Case c(seed, Settings::reference);
     Scheduler scheduler(c.spec, c.blocks);
     Beside beside(c, scheduler);
     BOOST_TEST_REQUIRE(run(c, scheduler, beside) > 0u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(invariants_hold_under_all_settings) {
+  std::uint32_t retracted = 0, preempted_for_prompts = 0;  // cases
+  for (std::uint32_t seed = 0; seed < 4000; ++seed) {
+    BOOST_TEST_INFO_SCOPE("seed " << seed);
+    Case c(seed, Settings::all);
+    Scheduler scheduler(c.spec, c.blocks);
+    Watch watch(c, scheduler);
+    const std::uint32_t steps = run(c, scheduler, watch);
+    BOOST_TEST_REQUIRE(steps > 0u);
+    watch.at_end();
+    // Nobody starves: on average a request waits for less than two steps of each batch in flight to get one token further.
+    std::uint64_t tokens = 0;
+    for (const Arrival& a : c.arrivals) tokens += Case::tokens_of(a);
+    BOOST_TEST_REQUIRE(steps <= c.arrivals.back().step + 2 * c.spec.max_in_flight * tokens);
+    retracted += c.spec.reserve == Reserve::expected_output && watch.preemptions() > 0;
+    preempted_for_prompts +=
+        c.spec.mix == BatchMix::prefill_first && c.spec.reserve == Reserve::sequence && watch.preemptions() > 0;
+  }
+  BOOST_TEST(retracted > 50u);
+  BOOST_TEST(preempted_for_prompts > 50u);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_requests_give_the_same_steps) {
+  for (std::uint32_t seed = 0; seed < 100; ++seed) {
+    BOOST_TEST_INFO_SCOPE("seed " << seed);
+    std::string text[2];
+    for (std::string& t : text) {
+      Case c(seed, Settings::all);
+      Scheduler scheduler(c.spec, c.blocks);
+      Transcript transcript;
+      run(c, scheduler, transcript);
+      t = transcript.text.str();
+    }
+    BOOST_TEST(text[0] == text[1]);
   }
 }
