@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,19 +12,21 @@ namespace railyard::workload::inference {
 
 class RequestList : public RequestSource {
  public:
-  /// @param requests  ordered by arrival
-  explicit RequestList(std::vector<Request> requests) : requests_(std::move(requests)) {}
+  /// Shared by all sources of a list, and ordered by arrival.
+  using Requests = std::shared_ptr<const std::vector<Request>>;
+
+  explicit RequestList(Requests requests) : requests_(std::move(requests)) {}
 
   std::optional<Time> next_arrival() override {
     if (taken_ == count()) return std::nullopt;
-    return requests_[taken_].arrival;
+    return (*requests_)[taken_].arrival;
   }
-  Arrival take() override { return {requests_[taken_++], {}}; }
+  Arrival take() override { return {(*requests_)[taken_++], {}}; }
   void done(std::uint32_t, Time) override {}
-  std::uint32_t count() const override { return static_cast<std::uint32_t>(requests_.size()); }
+  std::uint32_t count() const override { return static_cast<std::uint32_t>(requests_->size()); }
 
  private:
-  std::vector<Request> requests_;
+  Requests requests_;
   std::uint32_t taken_ = 0;
 };
 

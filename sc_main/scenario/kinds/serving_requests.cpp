@@ -225,7 +225,8 @@ ServingRequests listed(const ServingRequestsSection& written, const Source& sour
     result.include(item.prompt_tokens, *item.output_tokens,
                    place_of(source.root, "workload." + kKey + ".list." + std::to_string(i)));
   }
-  const std::vector<Request> requests = listed_requests(written.list, 0);  // all items have output_tokens
+  // All items have output_tokens.
+  const auto requests = std::make_shared<const std::vector<Request>>(listed_requests(written.list, 0));
   result.make_source = [=] { return std::make_unique<RequestList>(requests); };
   return result;
 }
