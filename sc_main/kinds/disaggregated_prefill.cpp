@@ -115,7 +115,7 @@ std::string DisaggregatedPrefill::progress() const {
 
 double DisaggregatedPrefill::done_ratio() const {
   const std::uint64_t chunks = service_->prefill().tokens_done() / spec().chunk_tokens;
-  return std::min(1.0, done_of(chunks + service_->decode().steps(), expected_passes(spec())));
+  return std::min(1.0, done_of(chunks + service_->decode().composed(), expected_passes(spec())));
 }
 
 std::vector<std::string> DisaggregatedPrefill::blocked() {

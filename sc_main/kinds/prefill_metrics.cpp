@@ -5,7 +5,6 @@
 
 namespace railyard {
 
-using workload::inference::DecodeScheduler;
 using workload::inference::Instance;
 using workload::inference::RankTimes;
 using workload::inference::Request;
@@ -93,15 +92,15 @@ void PrefillFigures::add_prefill(Service& service) {
 }
 
 void PrefillFigures::add_decode(Service& service) {
-  const DecodeScheduler& scheduler = service.decode();
-  decode_steps = scheduler.steps();
-  decode_tokens = scheduler.tokens();
-  decode_step_s = ratio(scheduler.step_seconds(), static_cast<double>(decode_steps));
+  const workload::inference::Engine& engine = service.decode();
+  decode_steps = engine.composed();
+  decode_tokens = engine.tokens_done();
+  decode_step_s = ratio(service.decode_step_seconds(), static_cast<double>(decode_steps));
   decode_batch = ratio(static_cast<double>(decode_tokens), static_cast<double>(decode_steps));
-  decode_capacity_tokens_per_s = ratio(static_cast<double>(decode_tokens), scheduler.step_seconds());
+  decode_capacity_tokens_per_s = ratio(static_cast<double>(decode_tokens), service.decode_step_seconds());
   RankTimes sum;
   const std::uint32_t ranks = service.decode_instance().ranks();
-  for (std::uint32_t r = 0; r < ranks; ++r) add(sum, scheduler.pipeline().times(r));
+  for (std::uint32_t r = 0; r < ranks; ++r) add(sum, engine.pipeline().times(r));
   decode = over(sum, ranks);
 }
 

@@ -113,8 +113,7 @@ std::uint32_t run(Case& c, Scheduler& scheduler, Observer& observer) {
 /// The reference, run beside the scheduler.
 class Beside {
  public:
-  Beside(const Case& c, const Scheduler& scheduler)
-      : case_(c), scheduler_(scheduler), reference_(c.spec, c.blocks) {}
+  Beside(const Case& c, const Scheduler& scheduler) : case_(c), scheduler_(scheduler), reference_(c.spec, c.blocks) {}
 
   void on_arrival(std::uint32_t number) {
     reference_.add(number, case_.arrivals[number].request, case_.arrivals[number].content);
@@ -223,7 +222,8 @@ class Watch {
     return sum;
   }
   void at_end() const {
-    for (std::uint32_t r = 0; r < states_.size(); ++r) BOOST_TEST_REQUIRE(states_[r].known == states_[r].all(request(r)));
+    for (std::uint32_t r = 0; r < states_.size(); ++r)
+      BOOST_TEST_REQUIRE(states_[r].known == states_[r].all(request(r)));
     BOOST_TEST_REQUIRE(scheduler_.pool().free() == case_.blocks - 1);
   }
 

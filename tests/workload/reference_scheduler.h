@@ -41,8 +41,16 @@ class ReferenceScheduler {
 
   void add(std::uint32_t number, const workload::inference::Request& request,
            const workload::inference::PromptContent& content) {
-    waiting_.push_back({number, request.priority, arrivals_++, request.prompt_tokens, request.output_tokens, content,
-                        request.prompt_tokens, 0, 0, {}});
+    waiting_.push_back({number,
+                        request.priority,
+                        arrivals_++,
+                        request.prompt_tokens,
+                        request.output_tokens,
+                        content,
+                        request.prompt_tokens,
+                        0,
+                        0,
+                        {}});
     sort_waiting();
   }
 
@@ -151,8 +159,7 @@ class ReferenceScheduler {
   }
   bool by_priority() const { return spec_.policy == workload::inference::QueuePolicy::priority; }
   void sort_waiting() {
-    if (by_priority())
-      waiting_.sort([](const Sequence& a, const Sequence& b) { return a.urgency() < b.urgency(); });
+    if (by_priority()) waiting_.sort([](const Sequence& a, const Sequence& b) { return a.urgency() < b.urgency(); });
   }
   Queue::iterator last_one() {
     if (!by_priority()) return std::prev(running_.end());

@@ -97,8 +97,8 @@ BOOST_AUTO_TEST_CASE(a_step_decodes_no_more_than_max_batch) {
     std::uint32_t largest = 0;
     for (const auto& [when, count] : tokens_at) largest = std::max(largest, count);
     BOOST_TEST(largest == most);
-    BOOST_TEST(run.service().decode().tokens() == 8u * 16);
-    BOOST_TEST(run.service().decode().steps() == tokens_at.size());
+    BOOST_TEST(run.service().decode().tokens_done() == 8u * 16);
+    BOOST_TEST(run.service().decode().composed() == tokens_at.size());
     BOOST_TEST(run.records.of("D_Rank_").size() == tokens_at.size());
   }
 }
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(each_request_decodes_its_own_number_of_tokens) {
     BOOST_TEST((t.kv_landed <= t.decode_begun));
     BOOST_TEST(std::is_sorted(t.tokens.begin(), t.tokens.end()));
   }
-  BOOST_TEST(run.service().decode().tokens() == 10u);
+  BOOST_TEST(run.service().decode().tokens_done() == 10u);
 }
 
 BOOST_AUTO_TEST_CASE(what_does_not_fit_even_alone_is_refused) {

@@ -12,15 +12,14 @@ constexpr Bytes kTokenIdBytes = 4;
 
 }  // namespace
 
-Engine::Engine(Instance& instance, const SchedulerSpec& spec, std::uint32_t blocks, const CudaGraphs& graphs,
-               const Host& host, PpSend pp_send, Executor& executor, EngineClient& client)
+Engine::Engine(Instance& instance, BatchSource& batches, const EngineSpec& spec, Executor& executor,
+               EngineClient& client)
     : instance_(instance),
-      graphs_(graphs),
-      host_(host),
+      batches_(batches),
+      spec_(spec),
       executor_(executor),
       client_(client),
-      scheduler_(spec, blocks),
-      pipeline_(instance, executor, PassNames::iteration, pp_send, *this),
+      pipeline_(instance, executor, spec.names, spec.pp_send, *this),
       stages_(instance.pp(), spec.max_in_flight) {}
 
 const StageTimes& Engine::stages() {
@@ -28,15 +27,15 @@ const StageTimes& Engine::stages() {
   return stages_;
 }
 
-void Engine::add(std::uint32_t number, const Request& request, PromptContent content) {
-  scheduler_.add(number, request, std::move(content));
+void Engine::added(std::uint32_t request) {
   stages_.occupied(true, executor_.fabric().now());
-  executor_.reached(this, kMayCompose);
+  executor_.reached(this, request);
   wake();
 }
 
 void Engine::wake() {
-  if (is_awake_ || in_flight_.size() >= scheduler_.spec().max_in_flight) return;
+  // Never during an emission: the jobs of two passes must not interleave in a stream.
+  if (is_awake_ || !batches_.may_compose()) return;
   is_awake_ = true;
   executor_.fabric().calendar().at(executor_.fabric().now(), *this, 0, 0);
 }
@@ -47,45 +46,55 @@ void Engine::on_event(std::uint32_t, std::uint64_t) {
 }
 
 void Engine::compose() {
-  executor_.passed(this, kMayCompose);
-  while (in_flight_.size() < scheduler_.spec().max_in_flight) {
+  while (batches_.may_compose()) {
     Iteration next;
-    next.batch = scheduler_.compose();
+    next.batch = batches_.compose();
     if (next.batch.items.empty()) return;
+    const std::uint32_t group = next.batch.group;
+    executor_.passed(this, group_gate(group));
+    for (const ScheduledBatch::Item& item : next.batch.items)
+      if (item.is_first) executor_.passed(this, item.request);
     next.composed = executor_.fabric().now();
-    next.running = scheduler_.running();
-    next.waiting = scheduler_.waiting();
-    next.blocks_held = scheduler_.pool().held();
-    Pass pass = plan(next.batch, next);
-    pass.index = composed_++;
+    Pass pass = plan(next);
+    client_.on_composed(composed_, next);
+    ++composed_;
     stages_.composed(next.composed);
     in_flight_.push_back(std::move(next));
-    pipeline_.emit(pass);
+    if (token_sends_.size() <= group) token_sends_.resize(group + 1);
+    const std::vector<JobRef> after = std::exchange(token_sends_[group], {});
+    pipeline_.emit(pass, after);
   }
 }
 
-Pass Engine::plan(const ScheduledBatch& scheduled, Iteration& iteration) {
+Pass Engine::plan(Iteration& iteration) {
   Batch batch;
-  for (const ScheduledBatch::Item& item : scheduled.items) {
+  for (const ScheduledBatch::Item& item : iteration.batch.items) {
     if (item.is_decode) {
       batch.contexts.push_back(item.start + 1);  // includes the token being decoded
     } else {
-      batch.chunks.push_back({item.request, 0, item.start, item.tokens, item.samples});
+      batch.chunks.push_back({item.request, item.chunk, item.start, item.tokens, item.samples});
     }
   }
   iteration.prompts = static_cast<std::uint32_t>(batch.chunks.size());
   iteration.decodes = static_cast<std::uint32_t>(batch.contexts.size());
-  iteration.padded_tokens = graphs_.padded(batch.tokens());
-  Pass pass = plan_pass(instance_, batch, host_, iteration.padded_tokens);
-  pass.launch = graphs_.mode == CudaGraphs::Mode::none ? host_.layer() : Time();
+  iteration.padded_tokens = spec_.graphs ? spec_.graphs->padded(batch.tokens()) : batch.tokens();
+  Pass pass = plan_pass(instance_, batch, spec_.host, iteration.padded_tokens);
+  if (spec_.graphs) pass.launch = spec_.graphs->mode == CudaGraphs::Mode::none ? spec_.host.layer() : Time();
+  pass.index = composed_;
+  if (spec_.names == PassNames::prefill) {
+    pass.index = batch.chunks.front().index;
+    if (spec_.names_requests) pass.request = batch.chunks.front().request;
+  }
   return pass;
 }
 
 void Engine::on_pass_begun(std::uint32_t pass) {
   Iteration& iteration = in_flight_[pass - completed_];
   iteration.begun = executor_.fabric().now();
+  batches_.begun(iteration.batch);
   for (const ScheduledBatch::Item& item : iteration.batch.items)
     if (item.is_first) client_.on_begun(item.request);
+  wake();
 }
 
 void Engine::on_stage_begun(std::uint32_t pass, std::uint32_t stage) {
@@ -95,63 +104,58 @@ void Engine::on_stage_begun(std::uint32_t pass, std::uint32_t stage) {
 void Engine::on_stage_done(std::uint32_t pass, std::uint32_t) { stages_.done(pass, executor_.fabric().now()); }
 
 void Engine::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
-  if (instance_.pp() == 1 || !instance_.stage(stage).last) return;
+  if (spec_.token_ids == TokenIds::stay || instance_.pp() == 1 || !instance_.stage(stage).last) return;
+  const ScheduledBatch& batch = in_flight_.back().batch;
   Rank& rank = instance_.rank(stage, t);
-  const Transfer tokens{instance_.rank(0, t).gpu->window(), kTokenIdBytes * in_flight_.back().batch.items.size()};
-  executor_.copy(rank, rank.stream(Instance::kPp), {{tokens}, number(TrafficClass::pp)},
-                 JobLabel::of(*this, Fields{pass, stage, t}), *this, {job});
+  const Transfer tokens{instance_.rank(0, t).gpu->window(), kTokenIdBytes * batch.items.size()};
+  const JobRef send = executor_.copy(rank, rank.stream(Instance::kPp), {{tokens}, number(TrafficClass::pp)},
+                                     JobLabel::of(*this, Fields{pass, stage, t}), *this, {job});
+  if (spec_.token_ids == TokenIds::to_next_batch) token_sends_[batch.group].push_back(send);
 }
 
 void Engine::on_job_done(const Job& job) {
-  executor_.reached(this, kMayCompose);
-  ++in_flight_[job.label().as<Fields>().iteration - completed_].tokens_back;
+  if (spec_.token_ids != TokenIds::to_first_stage) return;
+  // Ranks of the last stage may be a batch apart.
+  Iteration& iteration = in_flight_[job.label().as<Fields>().pass - completed_];
+  ++iteration.tokens_back;
+  executor_.reached(this, group_gate(iteration.batch.group));
   if (in_flight_.front().tokens_back == instance_.tp()) complete();
 }
 
 void Engine::on_pass_done(std::uint32_t) {
-  if (instance_.pp() > 1) return;
-  executor_.reached(this, kMayCompose);
-  complete();
+  if (instance_.pp() == 1 || spec_.token_ids != TokenIds::to_first_stage) complete();
 }
 
 void Engine::complete() {
   const Iteration iteration = std::move(in_flight_.front());
   in_flight_.pop_front();
-  const Time now = executor_.fabric().now();
-  stages_.completed(now);
+  stages_.completed(executor_.fabric().now());
+  executor_.reached(this, group_gate(iteration.batch.group));
+  tokens_done_ += iteration.batch.tokens();
   client_.on_iteration(completed_++, iteration);
-  std::vector<Scheduler::Counts> counts;
-  for (const ScheduledBatch::Item& item : iteration.batch.items) {
-    if (!item.samples) continue;
-    counts.push_back(scheduler_.counts(item.request));
-    client_.on_token(item.request);
-  }
-  auto counted = counts.begin();
-  const std::vector<std::uint32_t> finished = scheduler_.complete(iteration.batch);
+  const std::vector<std::uint32_t> finished = batches_.complete(iteration.batch);
   auto next = finished.begin();
   for (const ScheduledBatch::Item& item : iteration.batch.items) {
     if (!item.samples) continue;
-    if (next != finished.end() && *next == item.request) {
-      client_.on_finished(*next++, *counted);
-    }
-    ++counted;
+    client_.on_token(item.request);
+    if (next != finished.end() && *next == item.request) client_.on_finished(*next++);
   }
-  if (scheduler_.empty()) stages_.occupied(false, now);
+  if (batches_.empty()) stages_.occupied(false, executor_.fabric().now());
   wake();
 }
 
 std::string Engine::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  return fmt::format("PP_Token_FromP[{}]_ToP[0]_TP[{}]_It[{}]", std::uint32_t{f.stage}, std::uint32_t{f.tp},
-                     f.iteration);
+  return fmt::format("{}_Token_FromP[{}]_ToP[0]_TP[{}]_{}", spec_.names == PassNames::decode ? "D" : "PP",
+                     std::uint32_t{f.stage}, std::uint32_t{f.tp}, work(arguments));
 }
 
 std::string Engine::task(std::uint64_t arguments) const {
-  return fmt::format("pass {}", JobLabel::fields_of<Fields>(arguments).iteration);
+  return fmt::format("pass {}", JobLabel::fields_of<Fields>(arguments).pass);
 }
 
 std::string Engine::work(std::uint64_t arguments) const {
-  return Pipeline::unit(PassNames::iteration, JobLabel::fields_of<Fields>(arguments).iteration, Pass::kOnly);
+  return Pipeline::unit(spec_.names, JobLabel::fields_of<Fields>(arguments).pass, Pass::kOnly);
 }
 
 }  // namespace railyard::workload::inference

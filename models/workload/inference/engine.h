@@ -1,42 +1,66 @@
-// A serving engine: an instance, its scheduler and its batches in flight.
+// A serving engine: an instance that runs the batches of a BatchSource.
 //
-// The engine composes a batch as soon as fewer than `max_in_flight` batches are in flight and something can run. A batch
-// passes through the stages (pipeline.h). It is complete when its sampled tokens are known: with one stage at the end of
-// the pass, else when the last stage's token ids have arrived at stage 0. So with max_in_flight = pp every stage can
-// have a batch, and an asynchronous host with max_in_flight = 2 on one stage composes a batch while the one before runs.
+// The engine asks for a batch whenever the source may compose one: at the end of the instant at which something has
+// changed, so that all arrivals and tokens of the instant count. A batch passes through the stages (pipeline.h). It is
+// complete when its sampled tokens are known: at the end of the last stage, or when the token ids have arrived at stage
+// 0, where the scheduler is.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
+#include "workload/inference/batch_source.h"
 #include "workload/inference/cuda_graphs.h"
 #include "workload/inference/pipeline.h"
-#include "workload/inference/scheduler.h"
 #include "workload/inference/stage_times.h"
 
 namespace railyard::workload::inference {
 
-/// A batch on its way, and the engine at its composition.
+/// The way of sampled token ids, if there are several stages.
+enum class TokenIds : std::uint8_t {
+  stay,            ///< the last stage delivers them
+  to_next_batch,   ///< the last stage delivers them, and sends them to stage 0, where the group's next batch needs them
+  to_first_stage,  ///< a batch is complete when they are at stage 0
+};
+
+struct EngineSpec {
+  PassNames names = PassNames::iteration;
+  PpSend pp_send = PpSend::shard;
+  Host host;
+  /// None: prompts are launched layer by layer, decodes as one graph without padding (workload/host.h).
+  std::optional<CudaGraphs> graphs;
+  TokenIds token_ids = TokenIds::to_first_stage;
+  std::uint32_t max_in_flight = 1;  ///< batches, for the causes of idle stages
+  bool names_requests = false;      ///< names of passes contain the request
+};
+
+/// A batch on its way.
 struct Iteration {
   ScheduledBatch batch;
   Time composed, begun;
   std::uint32_t prompts = 0, decodes = 0;
+  std::uint64_t padded_tokens = 0;  ///< tokens for which everything but attention runs
+  // State of the scheduler at the composition, as far as it has one.
   std::size_t running = 0, waiting = 0;  ///< requests
   std::uint32_t blocks_held = 0;
-  std::uint64_t padded_tokens = 0;
   std::uint32_t tokens_back = 0;  ///< ranks of stage 0 that have the batch's token ids
 };
 
 class EngineClient {
  public:
+  /// A batch has been composed; its jobs follow. The client may add what it knows.
+  virtual void on_composed(std::uint32_t, Iteration&) {}
+  /// During emission: see PassClient::on_attention_emitted().
+  virtual void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) {}
   /// The request's first kernel begins.
   virtual void on_begun(std::uint32_t request) = 0;
-  virtual void on_token(std::uint32_t request) = 0;
-  /// The last token is known; the request has left the engine.
-  virtual void on_finished(std::uint32_t request, const Scheduler::Counts& counts) = 0;
-  /// All tokens of an iteration are known. Called before on_token() of its requests.
+  /// All tokens of a batch are known. Called before on_token() of its requests.
   virtual void on_iteration(std::uint32_t number, const Iteration& iteration) = 0;
+  virtual void on_token(std::uint32_t request) = 0;
+  /// The request has left the source of batches.
+  virtual void on_finished(std::uint32_t request) = 0;
 
  protected:
   ~EngineClient() = default;
@@ -44,37 +68,41 @@ class EngineClient {
 
 class Engine : private PassClient, private JobClient, private JobNamer, private transport::CalendarClient {
  public:
-  /// @param blocks  of the KV cache, including the reserved block
-  Engine(Instance& instance, const SchedulerSpec& spec, std::uint32_t blocks, const CudaGraphs& graphs,
-         const Host& host, PpSend pp_send, Executor& executor, EngineClient& client);
+  Engine(Instance& instance, BatchSource& batches, const EngineSpec& spec, Executor& executor, EngineClient& client);
 
-  void add(std::uint32_t number, const Request& request, PromptContent content);
+  /// The request has been added to the source of batches.
+  void added(std::uint32_t request);
 
-  const Scheduler& scheduler() const { return scheduler_; }
   const Pipeline& pipeline() const { return pipeline_; }
   /// Times until now.
   const StageTimes& stages();
-  std::uint32_t iterations() const { return composed_; }
+  std::uint32_t composed() const { return composed_; }
+  /// Tokens of complete batches.
+  std::uint64_t tokens_done() const { return tokens_done_; }
 
  private:
-  static constexpr std::uint32_t kMayCompose = 0;  ///< gate: something has changed since the last batch
-  /// Composes batches at the end of this instant, so that all of the instant's arrivals and tokens count.
+  /// Gate of a group of batches. All other gates belong to requests.
+  static std::uint32_t group_gate(std::uint32_t group) { return ~group; }
   void wake();
   void compose();
-  Pass plan(const ScheduledBatch& batch, Iteration& iteration);
+  Pass plan(Iteration& iteration);
   void complete();
 
   void on_pass_begun(std::uint32_t pass) override;
   void on_stage_begun(std::uint32_t pass, std::uint32_t stage) override;
   void on_stage_done(std::uint32_t pass, std::uint32_t stage) override;
-  void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) override {}
+  void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                            JobRef job) override {
+    client_.on_attention_emitted(pass, stage, t, layer, job);
+  }
   void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) override;
   void on_pass_done(std::uint32_t pass) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
 
-  // Jobs of the engine itself: sampled tokens to the first stage, PP_Token_FromP[p]_ToP[0]_TP[t]_It[i].
+  // Jobs of the engine itself: sampled tokens to the first stage, PP_Token_FromP[p]_ToP[0]_TP[t]_It[i], or
+  // D_Token_FromP[p]_ToP[0]_TP[t]_Step_[i].
   struct Fields {
-    std::uint32_t iteration;
+    std::uint32_t pass;
     std::uint32_t stage : 16, tp : 16;
   };
   void on_job_done(const Job& job) override;
@@ -85,15 +113,16 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
   Instance& instance_;
-  CudaGraphs graphs_;
-  Host host_;
+  BatchSource& batches_;
+  EngineSpec spec_;
   Executor& executor_;
   EngineClient& client_;
-  Scheduler scheduler_;
   Pipeline pipeline_;
   StageTimes stages_;
   std::deque<Iteration> in_flight_;
+  std::vector<std::vector<JobRef>> token_sends_;  ///< by group: token ids that its next batch needs, by t
   std::uint32_t composed_ = 0, completed_ = 0;
+  std::uint64_t tokens_done_ = 0;
   bool is_awake_ = false;
 };
 

@@ -31,12 +31,6 @@ constexpr std::uint64_t kShared = 1, kOwn = 2;  // first value of a block's cont
 
 }  // namespace
 
-std::uint32_t ScheduledBatch::tokens() const {
-  std::uint32_t sum = 0;
-  for (const Item& item : items) sum += item.tokens;
-  return sum;
-}
-
 Scheduler::Scheduler(const SchedulerSpec& spec, std::uint32_t blocks)
     : spec_(spec),
       pool_(blocks),
@@ -55,6 +49,12 @@ void Scheduler::add(std::uint32_t number, const Request& request, PromptContent 
 }
 
 ScheduledBatch Scheduler::compose() {
+  ScheduledBatch batch = next_batch();
+  if (!batch.items.empty()) ++in_flight_;
+  return batch;
+}
+
+ScheduledBatch Scheduler::next_batch() {
   ScheduledBatch batch;
   ++compositions_;
   refusal_ = Refusal::none;
@@ -169,7 +169,8 @@ std::uint64_t Scheduler::reserved_answer(const Sequence& s) const {
 
 bool Scheduler::may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const {
   const std::uint64_t first = hits.size() * spec_.block_tokens + tokens;
-  std::uint64_t needed = blocks_for(spec_.reserve == Reserve::chunk ? first : s.known + reserved_answer(s)) - hits.size();
+  std::uint64_t needed =
+      blocks_for(spec_.reserve == Reserve::chunk ? first : s.known + reserved_answer(s)) - hits.size();
   // A block of the prefix that nobody holds is free now, and will not be.
   for (const BlockPool::Block block : hits) needed += pool_.references(block) == 0 ? 1 : 0;
   if (!running_.empty()) needed += watermark_;
@@ -315,6 +316,8 @@ void Scheduler::enqueue(Sequence& s, bool at_head) {
 
 std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
   std::vector<std::uint32_t> done;
+  --in_flight_;
+  left_.clear();
   for (const ScheduledBatch::Item& item : batch.items) {
     if (!item.samples) continue;  // the request may have left, if it was preempted after its last token was scheduled
     Sequence& s = *sequences_.at(item.request);
@@ -328,8 +331,14 @@ std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
   return done;
 }
 
+const Scheduler::Counts& Scheduler::counts(std::uint32_t number) const {
+  const auto left = left_.find(number);
+  return left != left_.end() ? left->second : sequences_.at(number)->counts;
+}
+
 void Scheduler::leave(Sequence& s) {
   release_blocks(s);
+  left_.emplace(s.number, s.counts);
   if (s.is_running) {
     running_.erase(std::find(running_.begin(), running_.end(), &s));
   } else {

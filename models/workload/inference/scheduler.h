@@ -22,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "workload/inference/batch_source.h"
 #include "workload/inference/block_pool.h"
 #include "workload/inference/request.h"
 
@@ -54,26 +55,10 @@ struct SchedulerSpec {
   bool placeholders = false;        ///< a request may run on a token that is not known yet
 };
 
-/// A batch: for each sequence the tokens that are computed.
-struct ScheduledBatch {
-  struct Item {
-    std::uint32_t request = 0;
-    std::uint32_t tokens = 0;
-    std::uint64_t start = 0;  ///< tokens before them; their KV is in the cache
-    bool is_first = false;    ///< the request's first batch
-    bool samples = false;     ///< the batch produces a token of the request
-    bool is_decode = false;   ///< one token after the prompt
-  };
-  std::vector<Item> items;
-  std::vector<std::uint32_t> preempted;  ///< requests that lost their blocks for this batch
-
-  std::uint32_t tokens() const;
-};
-
 /// Why the first waiting request did not start.
 enum class Refusal : std::uint8_t { none, slots, budget, blocks };
 
-class Scheduler {
+class Scheduler : public BatchSource {
  public:
   /// @param blocks  including the reserved block
   /// @pre each request fits: ceil(all its tokens / block_tokens) < blocks; without chunked_prefill also all its tokens <=
@@ -81,17 +66,15 @@ class Scheduler {
   Scheduler(const SchedulerSpec& spec, std::uint32_t blocks);
 
   void add(std::uint32_t number, const Request& request, PromptContent content = {});
-  /// The next batch; without items if nothing can run now.
-  ScheduledBatch compose();
-  /// The tokens of a batch are known. Batches complete in the order of their composition.
-  /// @return requests whose last token is known; they have left
-  std::vector<std::uint32_t> complete(const ScheduledBatch& batch);
+  bool may_compose() const override { return in_flight_ < spec_.max_in_flight && !sequences_.empty(); }
+  ScheduledBatch compose() override;
+  std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
+  bool empty() const override { return sequences_.empty(); }
 
   const SchedulerSpec& spec() const { return spec_; }
   const BlockPool& pool() const { return pool_; }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }
-  bool empty() const { return sequences_.empty(); }
   /// Why compose() left the first waiting request in the queue; none if the queue is empty.
   Refusal refusal() const { return refusal_; }
   /// The first waiting request. @pre waiting() > 0
@@ -102,21 +85,21 @@ class Scheduler {
     std::uint64_t cached_tokens = 0;      ///< found in the prefix index when the request first started
     std::uint64_t recomputed_tokens = 0;  ///< computed again after a preemption
   };
-  /// @pre the request has not left
-  const Counts& counts(std::uint32_t number) const { return sequences_.at(number)->counts; }
+  /// @pre the request is here, or has left with the latest complete()
+  const Counts& counts(std::uint32_t number) const;
 
  private:
   struct Sequence {
     std::uint32_t number = 0;
     std::int32_t priority = 0;
     std::uint64_t prompt = 0;
-    std::uint64_t all = 0;       ///< prompt and answer
-    std::uint64_t known = 0;     ///< tokens
-    std::uint64_t computed = 0;  ///< tokens, counted when they are scheduled
-    std::uint64_t furthest = 0;  ///< most tokens computed before a preemption
-    std::uint64_t prefill = 0;   ///< tokens known when it started, or returned after a preemption
+    std::uint64_t all = 0;           ///< prompt and answer
+    std::uint64_t known = 0;         ///< tokens
+    std::uint64_t computed = 0;      ///< tokens, counted when they are scheduled
+    std::uint64_t furthest = 0;      ///< most tokens computed before a preemption
+    std::uint64_t prefill = 0;       ///< tokens known when it started, or returned after a preemption
     std::uint64_t last_prefill = 0;  ///< composition that last computed some of them
-    std::uint32_t sampling = 0;  ///< tokens that batches in flight produce
+    std::uint32_t sampling = 0;      ///< tokens that batches in flight produce
     bool has_started = false, is_running = false;
     PromptContent content;
     std::vector<BlockPool::Block> blocks;
@@ -132,6 +115,7 @@ class Scheduler {
   /// Tokens of a chunk, limited by long_prefill_threshold_tokens.
   std::uint64_t below_threshold(std::uint64_t tokens) const;
 
+  ScheduledBatch next_batch();
   enum class Which : std::uint8_t { all, prompts, decodes };
   void run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which);
   void run_waiting(ScheduledBatch& batch, std::uint64_t& budget);
@@ -162,6 +146,8 @@ class Scheduler {
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> sequences_;
   std::vector<Sequence*> running_;  ///< in order of admission
   std::deque<Sequence*> waiting_;
+  std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
+  std::uint32_t in_flight_ = 0;                     ///< batches
   Refusal refusal_ = Refusal::none;
   std::uint64_t compositions_ = 0;
   double expected_ratio_;  ///< share of answers that Reserve::expected_output counts

@@ -5,6 +5,21 @@
 
 namespace railyard::workload::inference {
 
+namespace {
+
+EngineSpec engine_spec(const PrefillSpec& spec, PassNames names) {
+  EngineSpec engine;
+  engine.names = names;
+  engine.pp_send = spec.pp_send;
+  engine.host = spec.host;
+  engine.token_ids = names == PassNames::prefill ? TokenIds::stay : TokenIds::to_next_batch;
+  engine.max_in_flight = names == PassNames::prefill ? spec.prefill.pp : spec.decode.pp;
+  engine.names_requests = spec.requests.size() > 1;
+  return engine;
+}
+
+}  // namespace
+
 Service::Service(const transformer::ModelShape& model, const PrefillSpec& spec,
                  const std::vector<gpu::Gpu*>& prefill_gpus, const std::vector<gpu::Gpu*>& decode_gpus,
                  Executor& executor)
@@ -13,8 +28,12 @@ Service::Service(const transformer::ModelShape& model, const PrefillSpec& spec,
       executor_(executor),
       prefill_instance_("prefill", model, spec.prefill, spec.host, prefill_gpus, executor),
       decode_instance_("decode", model, spec.decode, spec.host, decode_gpus, executor),
-      prefill_(prefill_instance_, decode_instance_, spec_, executor, *this),
-      decode_(decode_instance_, spec_, executor, *this),
+      prompts_(spec.chunk_tokens),
+      groups_(spec.decode.pp, spec.max_batch, spec.host.async),
+      prefill_(prefill_instance_, prompts_, engine_spec(spec, PassNames::prefill), executor, prefill_side_),
+      decode_(decode_instance_, groups_, engine_spec(spec, PassNames::decode), executor, decode_side_),
+      handoff_(prefill_instance_, decode_instance_, spec_, chunks_, executor, *this),
+      first_token_(spec.requests.size()),
       requests_(spec.requests.size()),
       api_server_(executor.add_host("api_server", 0)) {
   std::uint32_t longest = 0;
@@ -133,7 +152,8 @@ void Service::admit() {
     requests_[request].admitted_yet = true;
     if (in_prefill_ == 0) window_since_ = fabric_.now();
     count(in_prefill_, 1, kPrefill);
-    prefill_.admit(request);
+    prompts_.add(request, spec_.requests[request].prompt_tokens);
+    prefill_.added(request);
   }
 }
 
@@ -153,17 +173,42 @@ void Service::tell_kv(const char* group, const Instance& instance) {
     listener_->on_kv_promised(group, p, instance.kv().held(p), fabric_.now());
 }
 
-void Service::on_prefill_begun(std::uint32_t request) {
-  requests_[request].prefill_begun = fabric_.now();
-  tell(request, RequestPhase::prefill);
+void Service::PrefillSide::on_composed(std::uint32_t, Iteration& iteration) {
+  const ScheduledBatch::Item& chunk = iteration.batch.items.front();
+  service.chunks_.push_back({chunk.request, chunk.chunk, chunk.start, chunk.tokens, chunk.samples});
 }
 
-void Service::on_first_token(std::uint32_t request) {
-  requests_[request].prefilled = fabric_.now();
-  tell(request, RequestPhase::handoff);
-  count(in_prefill_, -1, kPrefill);
-  if (in_prefill_ == 0) window_ += fabric_.now() - window_since_;
-  deliver(request);
+void Service::PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t,
+                                                std::uint32_t layer, JobRef job) {
+  service.handoff_.on_attention_emitted(pass, stage, t, layer, job);
+}
+
+void Service::PrefillSide::on_begun(std::uint32_t request) {
+  service.requests_[request].prefill_begun = service.fabric_.now();
+  service.tell(request, RequestPhase::prefill);
+}
+
+void Service::PrefillSide::on_token(std::uint32_t request) {
+  service.first_token_[request] = true;
+  service.executor_.reached(&service, request);
+  service.requests_[request].prefilled = service.fabric_.now();
+  service.tell(request, RequestPhase::handoff);
+  service.count(service.in_prefill_, -1, kPrefill);
+  if (service.in_prefill_ == 0) service.window_ += service.fabric_.now() - service.window_since_;
+  service.deliver(request);
+}
+
+void Service::PrefillSide::on_finished(std::uint32_t request) { service.check_landed(request); }
+
+void Service::on_handed_off(std::uint32_t request) {
+  executor_.reached(this, request);
+  check_landed(request);
+}
+
+void Service::check_landed(std::uint32_t request) {
+  if (!first_token_[request] || !handoff_.done(request)) return;
+  executor_.passed(this, request);
+  on_kv_landed(request);
 }
 
 void Service::on_kv_landed(std::uint32_t request) {
@@ -172,7 +217,8 @@ void Service::on_kv_landed(std::uint32_t request) {
   tell_kv("prefill", prefill_instance_);
   if (spec_.requests[request].output_tokens > 1) {
     tell(request, RequestPhase::decode_queued);
-    decode_.ready(request);
+    groups_.add(request, spec_.requests[request].prompt_tokens, spec_.requests[request].output_tokens - 1);
+    decode_.added(request);
   } else {
     requests_[request].decode_begun = fabric_.now();
     leave(request);
@@ -181,13 +227,17 @@ void Service::on_kv_landed(std::uint32_t request) {
   admit();
 }
 
-void Service::on_decode_begun(std::uint32_t request) {
-  requests_[request].decode_begun = fabric_.now();
-  count(in_decode_, 1, kDecode);
-  tell(request, RequestPhase::decode);
+void Service::DecodeSide::on_begun(std::uint32_t request) {
+  service.requests_[request].decode_begun = service.fabric_.now();
+  service.count(service.in_decode_, 1, kDecode);
+  service.tell(request, RequestPhase::decode);
 }
 
-void Service::on_token(std::uint32_t request) { deliver(request); }
+void Service::DecodeSide::on_iteration(std::uint32_t, const Iteration& iteration) {
+  const Time now = service.fabric_.now();
+  service.step_seconds_ += (now - later(iteration.composed, service.step_done_)).seconds();
+  service.step_done_ = now;
+}
 
 void Service::deliver(std::uint32_t request) {
   if (spec_.host.token() == Time()) {
@@ -211,9 +261,9 @@ void Service::delivered(std::uint32_t request) {
   check_done(request);
 }
 
-void Service::on_decoded(std::uint32_t request) {
-  count(in_decode_, -1, kDecode);
-  leave(request);
+void Service::DecodeSide::on_finished(std::uint32_t request) {
+  service.count(service.in_decode_, -1, kDecode);
+  service.leave(request);
 }
 
 void Service::leave(std::uint32_t request) {

@@ -11,18 +11,16 @@
 #include <vector>
 
 #include "transport/study/fidelity_choice.h"
-#include "workload/inference/decode_scheduler.h"
-#include "workload/inference/prefill_scheduler.h"
+#include "workload/inference/decode_groups.h"
+#include "workload/inference/engine.h"
+#include "workload/inference/handoff.h"
+#include "workload/inference/prompt_queue.h"
 #include "workload/phase_listener.h"
 #include "workload/request_listener.h"
 
 namespace railyard::workload::inference {
 
-class Service : private PrefillClient,
-                private DecodeClient,
-                private JobClient,
-                private JobNamer,
-                private transport::CalendarClient {
+class Service : private HandoffClient, private JobClient, private JobNamer, private transport::CalendarClient {
  public:
   Service(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
           const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
@@ -46,8 +44,11 @@ class Service : private PrefillClient,
   const std::vector<std::uint32_t>& finished_order() const { return finished_; }
   Instance& prefill_instance() { return prefill_instance_; }
   Instance& decode_instance() { return decode_instance_; }
-  const PrefillScheduler& prefill() const { return prefill_; }
-  const DecodeScheduler& decode() const { return decode_; }
+  const Engine& prefill() const { return prefill_; }
+  const Engine& decode() const { return decode_; }
+  /// Sum over decode steps of the time from a step's start to its tokens. A step starts when it is composed and the
+  /// previous step is complete.
+  double decode_step_seconds() const { return step_seconds_; }
   /// Duration of the prefill phase: the pipeline's window.
   Time prefill_window() const { return window_; }
   /// Requests that wait for memory, for a stall report.
@@ -84,20 +85,44 @@ class Service : private PrefillClient,
   std::string name(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "host"; }
   Recorded recorded(std::uint64_t arguments) const override;
-  void on_prefill_begun(std::uint32_t request) override;
-  void on_first_token(std::uint32_t request) override;
-  void on_kv_landed(std::uint32_t request) override;
-  void on_decode_begun(std::uint32_t request) override;
-  void on_token(std::uint32_t request) override;
-  void on_decoded(std::uint32_t request) override;
+  void on_handed_off(std::uint32_t request) override;
+  /// The first token exists and the last byte of the prompt's KV has arrived at its decode ranks.
+  void check_landed(std::uint32_t request);
+  void on_kv_landed(std::uint32_t request);
   void on_event(std::uint32_t tag, std::uint64_t request) override;
 
   PrefillSpec spec_;
   transport::Fabric& fabric_;
   Executor& executor_;
   Instance prefill_instance_, decode_instance_;
-  PrefillScheduler prefill_;
-  DecodeScheduler decode_;
+  // The clients of the two engines.
+  struct PrefillSide : EngineClient {
+    Service& service;
+    explicit PrefillSide(Service& owner) : service(owner) {}
+    void on_composed(std::uint32_t pass, Iteration& iteration) override;
+    void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                              JobRef job) override;
+    void on_begun(std::uint32_t request) override;
+    void on_iteration(std::uint32_t, const Iteration&) override {}
+    void on_token(std::uint32_t request) override;
+    void on_finished(std::uint32_t request) override;
+  } prefill_side_{*this};
+  struct DecodeSide : EngineClient {
+    Service& service;
+    explicit DecodeSide(Service& owner) : service(owner) {}
+    void on_begun(std::uint32_t request) override;
+    void on_iteration(std::uint32_t, const Iteration& iteration) override;
+    void on_token(std::uint32_t request) override { service.deliver(request); }
+    void on_finished(std::uint32_t request) override;
+  } decode_side_{*this};
+  PromptQueue prompts_;
+  DecodeGroups groups_;
+  Engine prefill_, decode_;
+  std::vector<Batch::Chunk> chunks_;  ///< by prefill pass
+  Handoff handoff_;
+  std::vector<bool> first_token_;  ///< by request: prefill has produced the first token
+  double step_seconds_ = 0;
+  Time step_done_;  ///< end of the latest finished decode step
   std::vector<RequestTimes> requests_;
   Rank& api_server_;                   ///< a host with one stream per request
   std::deque<std::uint32_t> arrived_;  ///< arrived, not admitted yet

@@ -6,14 +6,27 @@
 
 namespace railyard::workload::inference {
 
+namespace {
+
+EngineSpec engine_spec(const ServingSpec& spec) {
+  EngineSpec engine;
+  engine.pp_send = spec.pp_send;
+  engine.host = spec.host;
+  engine.graphs = spec.cudagraph;
+  engine.max_in_flight = spec.instances.front().scheduler.max_in_flight;
+  return engine;
+}
+
+}  // namespace
+
 Serving::Serving(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<gpu::Gpu*>& gpus,
                  std::uint32_t blocks, Executor& executor)
     : spec_(spec),
       fabric_(executor.fabric()),
       executor_(executor),
       instance_(spec.instances.front().name, model, spec.instances.front().mapping, spec.host, gpus, executor),
-      engine_(instance_, spec.instances.front().scheduler, blocks, spec.cudagraph, spec.host, spec.pp_send, executor,
-              *this),
+      scheduler_(spec.instances.front().scheduler, blocks),
+      engine_(instance_, scheduler_, engine_spec(spec), executor, *this),
       source_(spec.requests()),
       api_server_(executor.add_host("api_server", 0)) {
   const SchedulerSpec& scheduler = spec.instances.front().scheduler;
@@ -85,7 +98,14 @@ void Serving::enter(std::uint32_t request) {
   live.times.queued = fabric_.now();
   tell(request, RequestPhase::queued);
   auto content = contents_.extract(request);
-  engine_.add(request, live.request, std::move(content.mapped()));
+  scheduler_.add(request, live.request, std::move(content.mapped()));
+  engine_.added(request);
+}
+
+void Serving::on_composed(std::uint32_t, Iteration& iteration) {
+  iteration.running = scheduler_.running();
+  iteration.waiting = scheduler_.waiting();
+  iteration.blocks_held = scheduler_.pool().held();
 }
 
 void Serving::on_begun(std::uint32_t request) {
@@ -122,9 +142,9 @@ void Serving::delivered(std::uint32_t request) {
   finish(request);
 }
 
-void Serving::on_finished(std::uint32_t request, const Scheduler::Counts& counts) {
+void Serving::on_finished(std::uint32_t request) {
   Live& live = live_.at(request);
-  live.counts = counts;
+  live.counts = scheduler_.counts(request);
   live.has_left = true;
   finish(request);
 }
@@ -176,11 +196,10 @@ void Serving::on_job_done(const Job& job) {
 
 std::vector<std::string> Serving::blocked() const {
   std::vector<std::string> lines;
-  const Scheduler& scheduler = engine_.scheduler();
-  if (scheduler.waiting() > 0)
+  if (scheduler_.waiting() > 0)
     lines.push_back(fmt::format("{} requests wait in the queue, request {} first: {} of {} blocks are free",
-                                scheduler.waiting(), scheduler.first_waiting(), scheduler.pool().free(),
-                                scheduler.pool().total()));
+                                scheduler_.waiting(), scheduler_.first_waiting(), scheduler_.pool().free(),
+                                scheduler_.pool().total()));
   return lines;
 }
 

@@ -11,6 +11,7 @@
 
 #include "transport/study/fidelity_choice.h"
 #include "workload/inference/engine.h"
+#include "workload/inference/scheduler.h"
 #include "workload/inference/serving_spec.h"
 #include "workload/phase_listener.h"
 #include "workload/request_listener.h"
@@ -51,6 +52,7 @@ class Serving : private EngineClient, private JobClient, private JobNamer, priva
   std::uint32_t served() const { return served_; }
   std::uint32_t count() const { return source_->count(); }
   Engine& engine() { return engine_; }
+  const Scheduler& scheduler() const { return scheduler_; }
   Instance& instance() { return instance_; }
   /// Requests that wait, for a stall report.
   std::vector<std::string> blocked() const;
@@ -76,9 +78,10 @@ class Serving : private EngineClient, private JobClient, private JobNamer, priva
   void tell(std::uint32_t request, RequestPhase phase);
   JobLabel label(std::uint32_t request, What what, std::uint32_t token) const;
 
+  void on_composed(std::uint32_t number, Iteration& iteration) override;
   void on_begun(std::uint32_t request) override;
   void on_token(std::uint32_t request) override;
-  void on_finished(std::uint32_t request, const Scheduler::Counts& counts) override;
+  void on_finished(std::uint32_t request) override;
   void on_iteration(std::uint32_t number, const Iteration& iteration) override;
   void on_job_done(const Job& job) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
@@ -91,6 +94,7 @@ class Serving : private EngineClient, private JobClient, private JobNamer, priva
   transport::Fabric& fabric_;
   Executor& executor_;
   Instance instance_;
+  Scheduler scheduler_;
   Engine engine_;
   std::unique_ptr<RequestSource> source_;
   Rank& api_server_;  ///< a host with one stream for each request on its way
