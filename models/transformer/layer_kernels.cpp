@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "gpu/kernels/attention_mixed.h"
 #include "transformer/parameters.h"
 
 namespace railyard::transformer {
 namespace {
 
 constexpr double kMinimumActivationBytes = 2;  // activations between kernels have 16 bits, even in narrower models
+const ProfileTable<2>::Names kExpertNames{"activated experts", "moe tokens"};
 
 }  // namespace
 
@@ -126,19 +128,36 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
     }
     const auto& table = layer->per_sequence ? profile_->per_sequence : profile_->dense;
     const std::string what = std::string(layer->layer) + (layer->per_sequence ? " sequences" : " tokens");
-    result.add(kernel.name, kernel.time.taking(table.at(layer->layer).at(x, what, profile_use_)));
+    result.add(kernel.name, kernel.time.taking(table.at(layer->layer).at({x}, {what}, profile_use_)));
   }
   return result;
 }
 
-gpu::KernelTime LayerTimer::attention(const std::vector<gpu::AttentionSequence>& sequences, std::uint32_t kind,
-                                      gpu::KernelOp op) const {
-  gpu::KernelSpec spec;
-  spec.op = op;
-  spec.heads = heads_;
-  spec.heads.window = model_.kinds[kind].window;
-  spec.sequences = sequences;
-  return gpu::kernel_time(timer_.gpu(), spec);
+gpu::AttentionHeads LayerTimer::attention_heads(std::uint32_t kind) const {
+  gpu::AttentionHeads heads = heads_;
+  heads.window = model_.kinds[kind].window;
+  return heads;
+}
+
+gpu::KernelTime LayerTimer::attention(const LayerPass& pass) {
+  const gpu::GpuDatasheet& gpu = timer_.gpu();
+  const gpu::AttentionHeads heads = attention_heads(pass.kind);
+  gpu::MixedAttention parts = gpu::mixed_attention(gpu, heads, pass.prefills, pass.decodes);
+  if (!profile_) return parts.time(gpu);
+  if (pass.prefills.empty() || pass.decodes.empty() || !profile_->mixed.empty())
+    return parts.time(gpu).taking(profile_->attention_seconds(pass.prefills, pass.decodes, profile_use_));
+
+  // The bundle has each kind only alone. A block of query rows takes as long as the shortest measured chunk.
+  std::uint64_t context = 0;
+  for (const gpu::AttentionSequence& s : pass.decodes) context += s.kv_start;
+  const std::vector<gpu::AttentionSequence> row{{1, context / pass.decodes.size()}};
+  const double formula = gpu::mixed_attention(gpu, heads, pass.prefills, row).rows.seconds;
+  ProfileUse meant;  // one row is below the shortest chunk on purpose
+  const double row_ratio = profile_->attention_seconds(row, {}, meant) / formula;
+  parts.rows = parts.rows.taking(parts.rows.seconds * row_ratio);
+  parts.prefill = parts.prefill.taking(profile_->attention_seconds(pass.prefills, {}, profile_use_));
+  parts.decode = parts.decode.taking(profile_->attention_seconds({}, pass.decodes, profile_use_));
+  return parts.time(gpu);
 }
 
 Segment LayerTimer::attention_body(const LayerPass& pass) {
@@ -156,14 +175,7 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   rotary.kv_cache = true;
   if (!model_.rotary) rotary.heads.query = 0;
   segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
-  if (!pass.prefills.empty()) {
-    const gpu::KernelTime time = attention(pass.prefills, pass.kind, gpu::KernelOp::attention_prefill);
-    segment.add("attention", profile_ ? time.taking(profile_->prefill_seconds(pass.prefills, profile_use_)) : time);
-  }
-  if (!pass.decodes.empty()) {
-    const gpu::KernelTime time = attention(pass.decodes, pass.kind, gpu::KernelOp::attention_decode);
-    segment.add("attention", profile_ ? time.taking(profile_->decode_seconds(pass.decodes, profile_use_)) : time);
-  }
+  segment.add("attention", attention(pass));
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);
 }
@@ -186,7 +198,7 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
   add_experts(segment, tokens, layer);
   if (profile_) {
     const double seconds =
-        profile_->experts.at(active_experts(tokens), t, "activated experts", "moe tokens", profile_use_);
+        profile_->experts.at({static_cast<double>(active_experts(tokens)), t}, kExpertNames, profile_use_);
     Segment scaled;
     for (const NamedKernel& kernel : segment.kernels)
       scaled.add(kernel.name, kernel.time.taking(kernel.time.seconds * seconds / segment.seconds));
@@ -226,7 +238,8 @@ Segment LayerTimer::attention_backward(const LayerPass& pass) {
   const std::uint64_t tokens = pass.tokens();
   add_gemm_backward(segment, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden,
                     std::uint64_t(heads_.query) * heads_.dim);
-  segment.add("attention_dgrad", attention(pass.prefills, pass.kind, gpu::KernelOp::attention_backward));
+  segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass.kind), pass.prefills,
+                                                             true, gpu::AttentionPass::backward));
   const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
   add_elementwise(segment, "rotary_dgrad", rotated);
   add_gemm_backward(segment, "qkv_dgrad", "qkv_wgrad", tokens, qkv_width(), model_.hidden);

@@ -128,8 +128,9 @@ class LayerTimer {
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
   /// The segment with times from the profile for x tokens or sequences; `formula` if there is no profile.
   Segment measured(const Segment& formula, double x, bool is_head = false);
-  gpu::KernelTime attention(const std::vector<gpu::AttentionSequence>& sequences, std::uint32_t kind,
-                            gpu::KernelOp op) const;
+  gpu::AttentionHeads attention_heads(std::uint32_t kind) const;
+  /// All sequences of the pass in one kernel.
+  gpu::KernelTime attention(const LayerPass& pass);
   void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);

@@ -1,71 +1,42 @@
 #include "transformer/layer_profile.h"
 
 #include <algorithm>
-#include <iterator>
-
-#include "transformer/layer_kernels.h"
 
 namespace railyard::transformer {
 
 namespace {
 
-/// The line through two points. @pre their x differ
-double line(double x, double x0, double y0, double x1, double y1) { return y0 + (y1 - y0) * (x - x0) / (x1 - x0); }
+const ProfileTable<2>::Names kPrefillNames{"attention prefill tokens", "attention prefill context"};
+const ProfileTable<2>::Names kDecodeNames{"attention decode sequences", "attention decode context"};
+const ProfileTable<4>::Names kMixedNames{"mixed attention prefill tokens", "mixed attention prefill context",
+                                         "mixed attention decode sequences", "mixed attention decode context"};
 
 }  // namespace
 
-void ProfileUse::note(const std::string& what, double asked, double first, double last) {
-  Outside& o = outside[what];
-  o.least = o.times == 0 ? asked : std::min(o.least, asked);
-  o.most = o.times == 0 ? asked : std::max(o.most, asked);
-  o.first = first;
-  o.last = last;
-  ++o.times;
-}
-
-double ProfileCurve::at(double x, const std::string& what, ProfileUse& use) const {
-  const auto above = points_.lower_bound(x);
-  if (above != points_.end() && above->first == x) return above->second;
-  const auto last = std::prev(points_.end());
-  if (above == points_.begin() || above == points_.end()) use.note(what, x, points_.begin()->first, last->first);
-  if (above == points_.begin()) return above->second;
-  if (above != points_.end()) {
-    const auto below = std::prev(above);
-    return line(x, below->first, below->second, above->first, above->second);
+double LayerProfile::attention_seconds(const Sequences& prefills, const Sequences& decodes, ProfileUse& use) const {
+  double tokens = 0, before = 0;
+  for (const gpu::AttentionSequence& s : prefills) {
+    tokens += static_cast<double>(s.tokens);
+    before += static_cast<double>(s.kv_start);
   }
-  if (points_.size() == 1) return last->second;
-  const auto before = std::prev(last);
-  return std::max(last->second, line(x, before->first, before->second, last->first, last->second));
-}
+  if (decodes.empty()) return prefill.at({tokens, before}, kPrefillNames, use);
 
-double ProfileSurface::at(double x, double y, const std::string& what_x, const std::string& what_y,
-                          ProfileUse& use) const {
-  const auto above = curves_.lower_bound(x);
-  if (above != curves_.end() && above->first == x) return above->second.at(y, what_y, use);
-  // Two curves, on both sides of x or the last two, are read at y. These two points give a line over x.
-  ProfileCurve across;
-  const auto second = above == curves_.end() ? std::prev(curves_.end()) : above;
-  const auto first = second == curves_.begin() ? second : std::prev(second);
-  for (const auto& curve : {first, second}) across.add(curve->first, curve->second.at(y, what_y, use));
-  ProfileUse edges;
-  const double seconds = across.at(x, what_x, edges);
-  if (!edges.outside.empty()) use.note(what_x, x, curves_.begin()->first, std::prev(curves_.end())->first);
-  return seconds;
-}
-
-double LayerProfile::prefill_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const {
-  double seconds = 0;
-  for (const gpu::AttentionSequence& s : sequences)
-    seconds += prefill.at(static_cast<double>(s.tokens), static_cast<double>(s.kv_start), "attention prefill tokens",
-                          "attention prefill context", use);
-  return seconds;
-}
-
-double LayerProfile::decode_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const {
-  double context = 0;
-  for (const gpu::AttentionSequence& s : sequences) context += static_cast<double>(s.kv_start);
-  const auto count = static_cast<double>(sequences.size());
-  return decode.at(count, context / count, "attention decode sequences", "attention decode context", use);
+  const auto count = static_cast<double>(decodes.size());
+  double context = 0, shortest = static_cast<double>(decodes.front().kv_start), longest = shortest;
+  for (const gpu::AttentionSequence& s : decodes) {
+    const auto own = static_cast<double>(s.kv_start);
+    context += own;
+    shortest = std::min(shortest, own);
+    longest = std::max(longest, own);
+  }
+  const auto with_context = [&](double keys) {
+    return prefills.empty() ? decode.at({count, keys}, kDecodeNames, use)
+                            : mixed.at({tokens, before, count, keys}, kMixedNames, use);
+  };
+  const double mean = context / count, seconds = with_context(mean);
+  if (longest == shortest) return seconds;
+  const double alpha = skew.alpha({tokens, count, (mean - shortest) / (longest - shortest), longest, before});
+  return alpha > 0 ? std::max(seconds, seconds + alpha * (with_context(longest) - seconds)) : seconds;
 }
 
 }  // namespace railyard::transformer

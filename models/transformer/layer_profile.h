@@ -1,56 +1,19 @@
 // Measured kernel times of a model's layers, used instead of formulas: the tables of a LLMServingSim profile bundle for
 // one degree of tensor parallelism (casys-kaist/LLMServingSim 2.0).
 //
-// Times are piecewise linear between measured points. Above the last point, the line through the last two points
-// continues. Below the first point, its time is used. Both cases are recorded in a ProfileUse. Prefill attention is
-// looked up per prompt by (tokens, tokens before them), and the times of the prompts in a batch are summed. Decode
-// attention is looked up by (sequences, their mean context).
+// All attention of a pass is one lookup: the prompts as one chunk of their summed tokens and summed context, the decodes
+// by their number and mean context. A pass with both kinds is looked up by all four, if the bundle has such rows.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "gpu/kernels/attention.h"
-#include "gpu/kernels/kernel_time.h"
+#include "transformer/decode_skew.h"
+#include "transformer/profile_table.h"
 
 namespace railyard::transformer {
-
-/// Lookups outside the measured range of a profile, by table and quantity ("qkv_proj tokens").
-struct ProfileUse {
-  struct Outside {
-    std::uint64_t times = 0;
-    double least = 0, most = 0;  ///< range of these lookups
-    double first = 0, last = 0;  ///< measured range
-  };
-  std::map<std::string, Outside> outside;
-  void note(const std::string& what, double asked, double first, double last);
-};
-
-/// Seconds as a function of one quantity. @pre of at(): there is at least one point
-class ProfileCurve {
- public:
-  /// @return false if there is already a point at x
-  bool add(double x, double seconds) { return points_.emplace(x, seconds).second; }
-  double at(double x, const std::string& what, ProfileUse& use) const;
-  bool empty() const { return points_.empty(); }
-
- private:
-  std::map<double, double> points_;
-};
-
-/// Seconds as a function of two quantities: for each measured value of the first, a curve over the second. Curves may
-/// have different lengths.
-class ProfileSurface {
- public:
-  bool add(double x, double y, double seconds) { return curves_[x].add(y, seconds); }
-  double at(double x, double y, const std::string& what_x, const std::string& what_y, ProfileUse& use) const;
-  bool empty() const { return curves_.empty(); }
-
- private:
-  std::map<double, ProfileCurve> curves_;
-};
 
 /// The row of a table with the time of a kernel of a layer (or of the head, after the last layer).
 struct ProfileLayer {
@@ -74,17 +37,20 @@ constexpr ProfileLayer kProfileLayers[] = {
 };
 
 struct LayerProfile {
-  std::string path;                                  ///< name of the bundle's folder
-  std::string hardware;                              ///< from meta.yaml, or ""
-  std::map<std::string, ProfileCurve> dense;         ///< by layer; over tokens
-  std::map<std::string, ProfileCurve> per_sequence;  ///< by layer; over sequences
-  ProfileSurface prefill;                            ///< over tokens and the tokens before them
-  ProfileSurface decode;                             ///< over sequences and their context
-  ProfileSurface experts;                            ///< over active experts and tokens; empty for a dense model
+  using Sequences = std::vector<gpu::AttentionSequence>;
 
-  /// Attention of these sequences in one kernel.
-  double prefill_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const;
-  double decode_seconds(const std::vector<gpu::AttentionSequence>& sequences, ProfileUse& use) const;
+  std::string path;                                     ///< name of the bundle's folder
+  std::string hardware;                                 ///< from meta.yaml, or ""
+  std::map<std::string, ProfileTable<1>> dense;         ///< by layer; over tokens
+  std::map<std::string, ProfileTable<1>> per_sequence;  ///< by layer; over sequences
+  ProfileTable<2> prefill;                              ///< over tokens and the tokens before them
+  ProfileTable<2> decode;                               ///< over sequences and their context
+  ProfileTable<4> mixed;                                ///< over all four; may be empty
+  ProfileTable<2> experts;                              ///< over active experts and tokens; empty for a dense model
+  DecodeSkew skew;
+
+  /// Attention of these sequences in one kernel. @pre one list is empty, or there are mixed times
+  double attention_seconds(const Sequences& prefills, const Sequences& decodes, ProfileUse& use) const;
 };
 
 }  // namespace railyard::transformer

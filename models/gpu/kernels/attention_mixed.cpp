@@ -45,14 +45,16 @@ double kv_reads(const GpuDatasheet& gpu, const AttentionHeads& heads, const Mixe
 MixedAttention mixed_attention(const GpuDatasheet& gpu, const AttentionHeads& heads,
                                const std::vector<AttentionSequence>& prefills,
                                const std::vector<AttentionSequence>& decodes) {
+  MixedAttention parts;
+  parts.decode = decode_attention_time(gpu, heads, decodes);
+  if (prefills.empty()) return parts;
   const bool packs = packs_groups(gpu), splits = packs || decodes.empty();
+  parts.prefill = prefill_attention_time(gpu, heads, prefills, true, AttentionPass::forward, splits);
+  if (decodes.empty()) return parts;
   AttentionHeads row_heads = heads;
   if (packs) row_heads.query = heads.kv;
-  MixedAttention parts;
-  parts.prefill = prefill_attention_time(gpu, heads, prefills, true, AttentionPass::forward, splits);
   parts.rows = prefill_attention_time(gpu, row_heads, decodes, true, AttentionPass::forward, packs);
-  parts.decode = decode_attention_time(gpu, heads, decodes);
-  if (packs || prefills.empty() || decodes.empty()) return parts;
+  if (packs) return parts;
   const double block_seconds = gpu.kernel.attention_row_clocks * static_cast<double>(query_rows(gpu)) / gpu.clock_hz();
   parts.kv_reads = kv_reads(gpu, heads, parts);
   parts.empty_block_seconds =

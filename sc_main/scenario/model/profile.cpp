@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -19,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestMeta = 1u << 20, kLongestName = 100;
-constexpr double kMostTokens = 1 << 24, kLongestUs = 1e9;
+constexpr double kMostTokens = 1 << 24, kLongestUs = 1e9, kMostAlpha = 1e3;
 const std::string kKey = "compute.profile";
 
 /// Reads one table of the bundle, cell by cell.
@@ -47,7 +48,23 @@ class Table {
     if (us == 0) throw lines_.error("time_us: '" + cells_.back() + "' is not a time; accepted: above 0");
     return us * 1e-6;
   }
-  /// @pre added is the result of adding a point to a curve
+  /// The upper edge of a class of a quantity, such as "n<=128", "sr<=40%", "kvB<=16k", "kp=0" or "n>128" (none).
+  double class_edge(std::size_t column, const std::string& quantity) const {
+    const std::string& text = cells_[column];
+    const std::size_t from = text.find_first_of("0123456789");
+    const std::string sign = text.substr(std::min(quantity.size(), text.size()), from - quantity.size());
+    if (from != std::string::npos && text.compare(0, quantity.size(), quantity) == 0) {
+      char* end = nullptr;
+      const double value = std::strtod(text.c_str() + from, &end);
+      const std::string unit = end;
+      const double scale = unit == "k" ? 1024 : unit == "%" ? 0.01 : unit.empty() ? 1 : 0;
+      if (scale > 0 && sign == ">") return std::numeric_limits<double>::infinity();
+      if (scale > 0 && (sign == "<=" || sign == "=")) return value * scale;
+    }
+    throw lines_.error(names_[column] + ": " + in_quotes(text) + " is not a class; accepted: " + quantity + "<=N or " +
+                       quantity + ">N, for example " + quantity + "<=4k");
+  }
+  /// @pre added is the result of adding a point to a table
   void check_new(bool added) const {
     if (!added) throw lines_.error("a second row for the same point; accepted: one row per point");
   }
@@ -68,10 +85,10 @@ class Table {
   std::vector<std::string> cells_;
 };
 
-void read_layers(std::map<std::string, transformer::ProfileCurve>& curves, const fs::path& file,
+void read_layers(std::map<std::string, transformer::ProfileTable<1>>& tables, const fs::path& file,
                  const std::string& quantity, const Origin& where) {
   Table table(file, {"layer", quantity, "time_us"}, where);
-  while (table.next()) table.check_new(curves[table.text(0)].add(table.tokens(1), table.seconds()));
+  while (table.next()) table.check_new(tables[table.text(0)].add({table.tokens(1)}, table.seconds()));
 }
 
 void read_attention(LayerProfile& profile, const fs::path& file, const Origin& where) {
@@ -79,8 +96,11 @@ void read_attention(LayerProfile& profile, const fs::path& file, const Origin& w
   while (table.next()) {
     const double chunk = table.tokens(0), before = table.tokens(1), sequences = table.tokens(2),
                  context = table.tokens(3);
-    if (sequences == 0 && chunk > 0) table.check_new(profile.prefill.add(chunk, before, table.seconds()));
-    if (chunk == 0 && sequences > 0) table.check_new(profile.decode.add(sequences, context, table.seconds()));
+    if (chunk == 0 && sequences == 0) continue;
+    const double seconds = table.seconds();
+    if (chunk > 0 && sequences > 0) table.check_new(profile.mixed.add({chunk, before, sequences, context}, seconds));
+    if (sequences == 0) table.check_new(profile.prefill.add({chunk, before}, seconds));
+    if (chunk == 0) table.check_new(profile.decode.add({sequences, context}, seconds));
   }
   if (profile.prefill.empty()) throw table.error("no rows with only prefill (n_decode 0)");
   if (profile.decode.empty()) throw table.error("no rows with only decode (prefill_chunk 0)");
@@ -88,7 +108,7 @@ void read_attention(LayerProfile& profile, const fs::path& file, const Origin& w
 
 void read_experts(LayerProfile& profile, const fs::path& file, const Origin& where) {
   Table table(file, {"activated_experts", "tokens", "time_us"}, where);
-  while (table.next()) table.check_new(profile.experts.add(table.tokens(0), table.tokens(1), table.seconds()));
+  while (table.next()) table.check_new(profile.experts.add({table.tokens(0), table.tokens(1)}, table.seconds()));
   if (profile.experts.empty()) throw table.error("no rows");
 }
 
@@ -104,12 +124,34 @@ void check_layers(const LayerProfile& profile, const ModelShape& model, const fs
   }
 }
 
+/// The skew of decodes, if the bundle enables it. A bundle without classes has only a default.
+void read_skew(LayerProfile& profile, const NodePtr& meta, const fs::path& file, std::uint32_t tp,
+               const Origin& where) {
+  const std::string enabled_key = "skew_fit.enabled";
+  const std::string default_key = "skew_fit.per_tp." + std::to_string(tp) + ".alpha_default";
+  const NodePtr enabled = value_at(meta, enabled_key), alpha = value_at(meta, default_key);
+  if (!enabled || !read_boolean({}, *enabled, enabled_key)) return;
+  if (alpha)
+    profile.skew = transformer::DecodeSkew(read_number(Field().range(-kMostAlpha, kMostAlpha), *alpha, default_key));
+  std::error_code error;
+  if (!fs::exists(file, error) && !error) return;
+  Table table(file, {"pc", "n_label", "skew_rate_label", "kv_big_label", "kp_label", "alpha"}, where);
+  while (table.next()) {
+    const transformer::DecodeSkew::Batch edges{table.tokens(0), table.class_edge(1, "n"), table.class_edge(2, "sr"),
+                                               table.class_edge(3, "kvB"), table.class_edge(4, "kp")};
+    table.check_new(profile.skew.add(edges, table.number(5, -kMostAlpha, kMostAlpha)));
+  }
+}
+
 /// Refuses a bundle of another model. Only tp 1 profiles whole layers with the model's original sizes.
-void read_meta(LayerProfile& profile, const fs::path& file, const ModelShape& model, std::uint32_t tp) {
+void read_meta(LayerProfile& profile, const fs::path& bundle, const ModelShape& model, std::uint32_t tp,
+               const Origin& place) {
+  const fs::path file = bundle / "meta.yaml";
   std::error_code error;
   if (!fs::exists(file, error) && !error) return;
   const NodePtr root = parse_yaml(read_file(file.string(), {file.string(), 1, 1}, kKey, kLongestMeta), file.string());
   if (const NodePtr hardware = value_at(root, "hardware")) profile.hardware = printable(hardware->text, kLongestName);
+  read_skew(profile, root, bundle / ("tp" + std::to_string(tp)) / "skew_fit.csv", tp, place);
   if (tp != 1) return;
   const std::string where = "engine_effective.hf_overrides.";
   for (const auto& [key, value] : {std::pair{"intermediate_size", model.ffn},
@@ -170,7 +212,7 @@ std::shared_ptr<const LayerProfile> load_profile(const ComputeSection& written, 
                                 " kinds (windows, experts, number formats); a profile has times for only one kind");
   auto profile = std::make_shared<LayerProfile>();
   profile->path = fs::absolute(bundle / ".").lexically_normal().parent_path().filename().string();
-  read_meta(*profile, bundle / "meta.yaml", model, tp);
+  read_meta(*profile, bundle, model, tp, where);
   read_layers(profile->dense, folder / "dense.csv", "tokens", where);
   read_layers(profile->per_sequence, folder / "per_sequence.csv", "sequences", where);
   read_attention(*profile, folder / "attention.csv", where);

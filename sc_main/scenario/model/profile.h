@@ -3,7 +3,8 @@
 // A bundle is a folder with meta.yaml (optional here) and tp<N>/ for each degree of tensor parallelism, with
 //   dense.csv         layer,tokens,time_us
 //   per_sequence.csv  layer,sequences,time_us
-//   attention.csv     prefill_chunk,kv_prefill,n_decode,kv_decode,time_us; rows that mix both are skipped
+//   attention.csv     prefill_chunk,kv_prefill,n_decode,kv_decode,time_us; rows that mix both may be missing
+//   skew_fit.csv      pc,n_label,skew_rate_label,kv_big_label,kp_label,alpha; only if meta.yaml has skew_fit.enabled: true
 //   moe.csv           tokens,activated_experts,time_us; only for a mixture of experts
 #pragma once
 
