@@ -4,14 +4,6 @@
 
 namespace railyard::transformer {
 
-bool DecodeSkew::add(const Batch& class_of, double alpha) {
-  for (std::size_t i = 0; i < kQuantities; ++i) {
-    const auto place = std::lower_bound(edges_[i].begin(), edges_[i].end(), class_of[i]);
-    if (place == edges_[i].end() || *place != class_of[i]) edges_[i].insert(place, class_of[i]);
-  }
-  return alphas_.emplace(class_of, alpha).second;
-}
-
 double DecodeSkew::alpha(const Batch& batch) const {
   if (alphas_.empty()) return default_alpha_;
   Batch class_of = batch;

@@ -3,6 +3,7 @@
 // each class of batches (casys-kaist/LLMServingSim 2.0, skew_fit.csv).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
@@ -21,7 +22,13 @@ class DecodeSkew {
 
   /// @param class_of  upper edges of a class, which belong to the class; the number of prompt tokens is exact
   /// @return false if there is already an alpha for this class
-  bool add(const Batch& class_of, double alpha);
+  bool add(const Batch& class_of, double alpha) {
+    for (std::size_t i = 0; i < kQuantities; ++i) {
+      const auto place = std::lower_bound(edges_[i].begin(), edges_[i].end(), class_of[i]);
+      if (place == edges_[i].end() || *place != class_of[i]) edges_[i].insert(place, class_of[i]);
+    }
+    return alphas_.emplace(class_of, alpha).second;
+  }
   /// The alpha of the batch's class, or the default. The last class of a quantity has no upper edge.
   double alpha(const Batch& batch) const;
 

@@ -72,6 +72,8 @@ def test_times_are_the_profiles(tp, tmp_path, bundle):
     times, _ = layer(tmp_path, f"{{kind: layer, phase: decode, tp: {tp}, batch: 20, context_tokens: 900}}")
     assert times["attention.attention"] == pytest.approx(decode_us(20, 900), rel=1e-9)
     assert times["mlp.down"] == pytest.approx(dense_us("down_proj", 20), rel=1e-9)
+    times, _ = layer(tmp_path, f"{{kind: layer, phase: prefill, tp: {tp}, batch: 3, tokens: 100, context_tokens: 200}}")
+    assert times["attention.attention"] == pytest.approx(prefill_us(300, 600), rel=1e-9)  # prompts are one chunk of their sums
 
 
 def test_extrapolation_is_told(tmp_path, bundle):
