@@ -107,6 +107,14 @@ const char* fidelity_word(transport::Fidelity fidelity) {
 
 }  // namespace
 
+const Metrics<Simulation>& common_metrics() {
+  static const Metrics<Simulation> metrics{
+      {"end_s", "s", "when the last job ended; the last credits return a little later",
+       [](const Simulation& simulation) -> Value { return simulation.finished().seconds(); }},
+  };
+  return metrics;
+}
+
 Value summary(Simulation& simulation, const SimulatorFigures& figures) {
   const Scenario& scenario = simulation.scenario();
   WorkloadRun& workload = simulation.workload();
@@ -125,7 +133,7 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
   if (const Value compute = workload.compute(); !compute.is_nothing()) s["compute"] = compute;
   s["complete"] = workload.done();
   Value& metrics = s["metrics"];
-  metrics["end_s"] = simulation.finished().seconds();
+  add_metrics(metrics, common_metrics(), simulation);
   workload.add_metrics(metrics);
   s["traffic"] = traffic(simulation, links);
   s["memory"] = workload.memory();
@@ -195,7 +203,7 @@ std::string table(Simulation& simulation, const Value& s) {
   text += fmt::format(
       "\n  simulated {} in {:.2f} s: {:.2f} million transactions over links ({:.2f} million replayed), {:.2f} "
       "million/s, {:.0f} MB\n",
-      seconds_text(s["metrics"]["end_s"]), sim["wall_s"].real(), sim["transactions"].real() * 1e-6,
+      duration_text(simulation.finished().seconds()), sim["wall_s"].real(), sim["transactions"].real() * 1e-6,
       sim["replayed_transactions"].real() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].real()),
       sim["peak_rss_bytes"].real() * 1e-6);
   return text;

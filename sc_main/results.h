@@ -18,6 +18,9 @@ struct SimulatorFigures {
   bool interrupted = false;
 };
 
+/// The metrics that all kinds have.
+const Metrics<Simulation>& common_metrics();
+
 Value summary(Simulation& simulation, const SimulatorFigures& figures);
 void write_links_csv(Simulation& simulation, const std::string& path);
 /// The table on stdout: first the workload's part, then the busiest links, messages and figures of the simulator.

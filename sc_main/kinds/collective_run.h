@@ -15,7 +15,6 @@ class CollectiveRun : public WorkloadRun {
 
   workload::collective_bench::CollectiveBench& test() { return *test_; }
 
-  const char* kind() const override { return "collective"; }
   void start() override { test_->start(); }
   bool done() const override { return test_->done(); }
   std::string progress() const override;

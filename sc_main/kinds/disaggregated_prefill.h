@@ -18,7 +18,6 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
 
   workload::inference::Service& service() { return *service_; }
 
-  const char* kind() const override { return "disaggregated_prefill"; }
   void start() override { service_->start(); }
   bool done() const override { return service_->done(); }
   std::string progress() const override;

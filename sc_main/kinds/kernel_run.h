@@ -14,7 +14,6 @@ class KernelRun : public WorkloadRun {
   /// @throws InputError: kernels that exceed the longest possible run
   KernelRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  const char* kind() const override { return "kernel"; }
   void start() override { test_->start(); }
   bool done() const override { return test_->done(); }
   std::string progress() const override;

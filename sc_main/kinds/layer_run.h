@@ -14,7 +14,6 @@ class LayerRun : public WorkloadRun {
   /// @throws InputError: a layer that does not fit in memory, or a data type without a tensor rate
   LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  const char* kind() const override { return "layer"; }
   void start() override { layer_->start(); }
   bool done() const override { return layer_->done(); }
   std::string progress() const override;

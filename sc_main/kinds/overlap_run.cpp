@@ -98,7 +98,7 @@ const Metrics<OverlapRun>& OverlapRun::declared_metrics() {
            if (const auto stretch = kernel_stretch(r)) ratios[name(r.method)] = *stretch;
          return ratios;
        }},
-      {"hidden_ratio.[method]", "ratio", "hidden share of the shorter of product and collective",
+      {"hidden_ratio.[method]", "", "hidden share of the shorter of product and collective",
        [](const Run& run) {
          Value ratios = Value::empty_group();
          for (const MethodResult& r : run.test_->results())

@@ -12,7 +12,6 @@ class OverlapRun : public WorkloadRun {
 
   OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  const char* kind() const override { return "overlap"; }
   void start() override { test_->start(); }
   bool done() const override { return test_->done(); }
   std::string progress() const override;

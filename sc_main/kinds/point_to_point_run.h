@@ -14,7 +14,6 @@ class PointToPointRun : public WorkloadRun {
 
   workload::p2p::PointToPoint& test() { return *test_; }
 
-  const char* kind() const override { return "p2p"; }
   void start() override { test_->start(); }
   bool done() const override { return test_->done(); }
   std::string progress() const override;

@@ -170,12 +170,13 @@ const Metrics<PrefillFigures>& prefill_metrics() {
        "mean over prefill ranks",
        [](const Figures& f) -> Value { return f.prefill.tp_s; }},
       {"exposed_s.pp", "s",
-       "time that the compute stream waited for activations that the previous stage had already begun to send; mean "
-       "over prefill ranks",
+       "time over the run that the compute stream waited for activations that the previous stage had already begun to "
+       "send; mean over prefill ranks",
        [](const Figures& f) -> Value { return f.prefill.pp_s; }},
       {"exposed_s.tp_sync", "s",
-       "time that the compute stream spent in tensor-parallel collectives before the last peer had entered (the gate); "
-       "mean over prefill ranks",
+       "time over the run that the compute stream spent in tensor-parallel collectives before the last peer had "
+       "entered "
+       "(the gate); mean over prefill ranks",
        [](const Figures& f) -> Value { return f.prefill.tp_sync_s; }},
       {"exposed_s.host", "s",
        "time over the run that the compute stream waited only for the host; mean over prefill ranks. The wait before a "
@@ -192,8 +193,9 @@ const Metrics<PrefillFigures>& prefill_metrics() {
       {"decode.capacity_tokens_per_s", "1/s", "capacity at the batch sizes of the run: tokens / time in steps",
        [](const Figures& f) -> Value { return f.decode_capacity_tokens_per_s; }},
       {"decode.exposed_s.tp", "s",
-       "as `exposed_s.tp`, mean over decode ranks. The table on the screen divides this time by the number of steps, "
-       "and also the next three",
+       "as `exposed_s.tp`, mean over decode ranks. The table on the screen divides the four times of "
+       "`decode.exposed_s` "
+       "by the number of steps",
        [](const Figures& f) -> Value { return f.decode.tp_s; }},
       {"decode.exposed_s.pp", "s", "as `exposed_s.pp`, mean over decode ranks",
        [](const Figures& f) -> Value { return f.decode.pp_s; }},

@@ -28,6 +28,9 @@ struct Kinds {
      ...);
     return run;
   }
+  static std::vector<KindMetrics> metrics() {
+    return {{workload_kind(typeid(typename Runs::Spec)), texts_of(Runs::declared_metrics())}...};
+  }
 };
 
 using AllKinds =
@@ -39,6 +42,8 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
                                                execution::Executor& executor) {
   return AllKinds::make(scenario, machine, executor);
 }
+
+std::vector<KindMetrics> metrics_of_kinds() { return AllKinds::metrics(); }
 
 std::string machine_text(const Scenario& scenario) {
   const auto& groups = scenario.machine.groups;

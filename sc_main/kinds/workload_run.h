@@ -17,6 +17,7 @@
 #include "sc_main/metric.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
+#include "sc_main/scenario/load.h"
 #include "transformer/layer_kernels.h"
 #include "transport/study/fidelity_choice.h"
 #include "workload/phase_listener.h"
@@ -38,7 +39,7 @@ class WorkloadRun {
   virtual ~WorkloadRun() = default;
 
   /// The value of workload.kind.
-  virtual const char* kind() const = 0;
+  const char* kind() const { return workload_kind(scenario_.workload.type()); }
   /// Schedules the first events. Called once, before the simulation starts.
   virtual void start() = 0;
 
@@ -107,6 +108,13 @@ class WorkloadRun {
 /// rate
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
                                                execution::Executor& executor);
+
+/// The metrics that each kind declares.
+struct KindMetrics {
+  std::string kind;
+  std::vector<MetricText> metrics;
+};
+std::vector<KindMetrics> metrics_of_kinds();
 
 /// "dgx_h100 (8 x H100-SXM5-80GB)", for table headings.
 std::string machine_text(const Scenario& scenario);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "base/input_error.h"
@@ -21,6 +22,9 @@ namespace railyard {
 /// @throws InputError
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
                        const std::string& executable_platform);
+
+/// The value of workload.kind that loads this type of spec: "layer" for a workload::layer::LayerSpec.
+const char* workload_kind(const std::type_info& spec);
 
 /// JSON Schema (draft-07) of a scenario, as text.
 std::string scenario_schema();

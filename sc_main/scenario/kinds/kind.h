@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "platforms/machine_spec.h"
@@ -25,7 +26,8 @@ struct Setting {
 
 struct Kind {
   const char* name = "";
-  std::vector<std::string> groups;  ///< groups of the machine on which the workload runs; none: any groups
+  const std::type_info* spec = nullptr;  ///< type of the spec that resolve() returns
+  std::vector<std::string> groups;       ///< groups of the machine on which the workload runs; none: any groups
   bool runs_model = false;
   Fields fields;
   std::function<std::shared_ptr<void>()> section;  ///< creates a section that the fields fill
@@ -37,6 +39,7 @@ template <class Section, class Spec>
 Kind kind_of(const char* name, const Record<Section>& table, Spec (*resolve)(const Section&, const Setting&)) {
   Kind kind;
   kind.name = name;
+  kind.spec = &typeid(Spec);
   kind.fields = table.fields();
   kind.section = [] { return std::make_shared<Section>(); };
   kind.resolve = [resolve](const void* section, const Setting& setting) -> std::any {

@@ -1,5 +1,6 @@
 // The list of kinds, in the order of --help, schema and reference page.
 #include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/load.h"
 
 namespace railyard::scenario {
 
@@ -39,3 +40,13 @@ void refuse_workload(const Source& source, const std::string& key, const std::st
 }
 
 }  // namespace railyard::scenario
+
+namespace railyard {
+
+const char* workload_kind(const std::type_info& spec) {
+  for (const scenario::Kind& kind : scenario::workload_kinds())
+    if (*kind.spec == spec) return kind.name;
+  return "";
+}
+
+}  // namespace railyard
