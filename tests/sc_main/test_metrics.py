@@ -1,0 +1,50 @@
+"""Runs of each kind have the metrics that docs/results.md lists for the kind, all of them and no others."""
+
+import re
+
+import pytest
+
+from platform_runs import ROOT, succeed, summary, tiny
+
+PAGE = (ROOT / "docs" / "results.md").read_text()
+TABLES = dict(re.findall(r"<!-- metrics of (\w+) -->\n(.*?)<!-- end of metrics -->", PAGE, re.DOTALL))
+SCENARIOS = ROOT / "scenarios"
+RUNS = {  # runs that have all metrics of a kind together: platform, scenario, settings
+    "disaggregated_prefill": [("plx_box", None)],
+    "collective": [("dgx_h100", "nccl_tests_dgx_h100.yaml", "workload.sizes_bytes=[65536]", "workload.ranks=2")],
+    "p2p": [("plx_box", "p2p_plx.yaml", "workload.ranks=2"),
+            *(("plx_box", "p2p_plx.yaml", f"workload={{kind: p2p, test: {test}, ranks: 2}}") for test in ("h2d", "d2h")),
+            *(("dgx_a100", "ib_write.yaml", f"workload.test={test}", "workload.max_bytes=64") for test in ("ib_write_bw", "ib_write_lat"))],
+    "kernel": [("plx_box", "kernels_h100_l40s.yaml")],
+    "layer": [("dgx_h100", "layers/decode.yaml")],
+    "overlap": [("dgx_a100", "overlap_tp8_a800.yaml", "workload.gemm={m: 1024, n: 4096, k: 1024}")],
+}
+
+
+def listed(kind):
+    """The keys of a kind's table; each is a list of names, and a name in brackets stands for any name."""
+    keys = re.findall(r"^\| `metrics\.(\S+)` \|", TABLES[kind], re.MULTILINE)
+    return [tuple([*key.split(".[")[0].split("."), *re.findall(r"\[\w+\]", key)]) for key in keys]
+
+
+def leaves(value, names=()):
+    if not isinstance(value, dict):
+        return {names}
+    return {leaf for name, below in value.items() for leaf in leaves(below, (*names, name))}
+
+
+def stands_for(key, names):
+    return len(key) == len(names) and all(part.startswith("[") or part == name for part, name in zip(key, names))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_runs_have_the_metrics_of_the_page(kind, tmp_path):
+    found = set()
+    for number, (platform, scenario, *settings) in enumerate(RUNS[kind]):
+        out = tmp_path / str(number)
+        path = SCENARIOS / scenario if scenario else tiny(tmp_path)
+        succeed(platform, path, "--out", out, "--quiet", *(option for text in settings for option in ("--set", text)))
+        found |= leaves(summary(out)["metrics"])
+    keys = listed(kind)
+    assert [names for names in found if sum(stands_for(key, names) for key in keys) != 1] == []
+    assert [key for key in keys if not any(stands_for(key, names) for names in found)] == []
