@@ -1,4 +1,6 @@
 // workload.kind: collective
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/table/lists.h"
@@ -6,7 +8,6 @@
 
 namespace railyard::scenario {
 
-using nlohmann::json;
 using workload::collective_bench::CollectiveBenchSpec;
 
 namespace {

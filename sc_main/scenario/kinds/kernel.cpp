@@ -1,6 +1,8 @@
 // workload.kind: kernel. All combinations of each entry's lists; the last key of the table varies fastest.
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/ranges.h"
 #include "sc_main/scenario/table/lists.h"

@@ -1,6 +1,8 @@
 // workload.kind: overlap
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/table/lists.h"

@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/table/lists.h"
 
 namespace railyard::scenario {

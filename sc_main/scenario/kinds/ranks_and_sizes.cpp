@@ -3,6 +3,8 @@
 #include <numeric>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/table/lists.h"
 #include "sc_main/scenario/table/words.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "sc_main/scenario/table/record.h"
 
@@ -11,9 +11,7 @@ namespace railyard::scenario {
 
 constexpr double kMostListed = 4096;
 
-inline nlohmann::json list_schema(const nlohmann::json& item) {
-  return {{"type", "array"}, {"minItems", 1}, {"maxItems", kMostListed}, {"items", item}};
-}
+nlohmann::json list_schema(const nlohmann::json& item);
 
 /// @throws InputError for a value that is not a list, for an empty or too long list, and any error of `read`
 template <class Value, class Read>
