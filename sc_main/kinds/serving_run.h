@@ -20,7 +20,6 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   /// @throws InputError: no memory for KV cache, or a data type without a tensor rate
   ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  const char* kind() const override { return "serving"; }
   void start() override { serving_->start(); }
   bool done() const override { return serving_->done(); }
   std::string progress() const override;
