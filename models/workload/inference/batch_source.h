@@ -21,7 +21,13 @@ struct ScheduledBatch {
   };
   std::vector<Item> items;
   std::vector<std::uint32_t> preempted;  ///< requests that lost their blocks for this batch
-  std::uint32_t group = 0;               ///< batches of a group depend on each other: each needs the tokens before it
+  /// Requests whose KV may be fetched now: blocks for their prompts have been taken.
+  struct Fetch {
+    std::uint32_t request = 0;
+    std::uint64_t from = 0;  ///< tokens before this one are in the cache already
+  };
+  std::vector<Fetch> fetches;
+  std::uint32_t group = 0;  ///< batches of a group depend on each other: each needs the tokens before it
 
   std::uint32_t tokens() const {
     std::uint32_t sum = 0;
@@ -36,7 +42,7 @@ class BatchSource {
 
   /// Whether the engine may ask for a batch now.
   virtual bool may_compose() const = 0;
-  /// The next batch; without items if nothing can run now.
+  /// The next batch; without items if nothing can run now (there may be fetches all the same).
   virtual ScheduledBatch compose() = 0;
   /// The first kernel of a batch begins.
   virtual void begun(const ScheduledBatch&) {}

@@ -37,13 +37,20 @@ Scheduler::Scheduler(const SchedulerSpec& spec, std::uint32_t blocks)
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)),
       expected_ratio_(kFirstExpectedRatio) {}
 
-void Scheduler::add(std::uint32_t number, const Request& request, PromptContent content) {
+void Scheduler::add(std::uint32_t number, const Request& request, PromptContent content, RequestPart part) {
   auto sequence = std::make_unique<Sequence>();
   sequence->number = number;
   sequence->priority = request.priority;
   sequence->prompt = sequence->known = request.prompt_tokens;
   sequence->all = sequence->prompt + request.output_tokens;
   sequence->content = std::move(content);
+  if (part == RequestPart::prompt) {
+    sequence->all = sequence->prompt + 1;
+    sequence->keeps_blocks = true;
+  } else if (part == RequestPart::answer) {
+    ++sequence->known;
+    sequence->kv = Sequence::Kv::elsewhere;
+  }
   enqueue(*sequence, false);
   sequences_.emplace(number, std::move(sequence));
 }
@@ -124,24 +131,33 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
       refusal_ = Refusal::slots;
       return;
     }
-    std::vector<BlockPool::Block> hits = find_prefix(s);
-    const std::uint64_t start = hits.size() * spec_.block_tokens;
+    if (s.kv == Sequence::Kv::elsewhere) {
+      if (fetch(batch)) continue;
+      refusal_ = Refusal::blocks;
+      return;
+    }
+    const bool has_kv = s.kv == Sequence::Kv::arrived;
+    std::vector<BlockPool::Block> hits;
+    if (!has_kv) hits = find_prefix(s);
+    const std::uint64_t start = has_kv ? s.computed : hits.size() * spec_.block_tokens;
     const std::uint64_t wanted = below_threshold(s.known - start);
     if (!spec_.chunked_prefill && wanted > budget) {
       refusal_ = Refusal::budget;
       return;
     }
     const std::uint64_t tokens = std::min(wanted, budget);
-    if (!may_start(s, hits, tokens)) {
+    if (!may_start(s, hits, start + tokens)) {
       refusal_ = Refusal::blocks;
       return;
     }
-    for (const BlockPool::Block block : hits) pool_.share(block);
-    s.filled = hits.size();
-    s.blocks = std::move(hits);
-    s.computed = start;
-    s.prefill = s.known;
-    if (!s.has_started) s.counts.cached_tokens = start;
+    if (has_kv) {
+      fetched_.erase(std::find(fetched_.begin(), fetched_.end(), &s));
+      s.kv = Sequence::Kv::here;
+      s.prefill = s.prompt;
+    } else {
+      begin_with(s, std::move(hits));
+      s.prefill = s.known;
+    }
     grow(s, tokens);
     waiting_.pop_front();
     running_.push_back(&s);
@@ -149,6 +165,44 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
     schedule(batch, s, tokens);
     budget -= tokens;
   }
+}
+
+void Scheduler::begin_with(Sequence& s, std::vector<BlockPool::Block> hits) {
+  for (const BlockPool::Block block : hits) pool_.share(block);
+  s.filled = hits.size();
+  s.blocks = std::move(hits);
+  s.computed = s.filled * spec_.block_tokens;
+  if (!s.has_started) s.counts.cached_tokens = s.computed;
+}
+
+bool Scheduler::fetch(ScheduledBatch& batch) {
+  Sequence& s = *waiting_.front();
+  std::vector<BlockPool::Block> hits = find_prefix(s);
+  if (!may_start(s, hits, s.known)) return false;
+  begin_with(s, std::move(hits));
+  grow(s, s.prompt - s.computed);
+  s.kv = Sequence::Kv::arriving;
+  fetched_.push_back(&s);
+  waiting_.pop_front();
+  batch.fetches.push_back({s.number, s.computed});
+  return true;
+}
+
+void Scheduler::fetched(std::uint32_t number) {
+  Sequence& s = *sequences_.at(number);
+  s.kv = Sequence::Kv::arrived;
+  s.computed = s.prompt;
+  fill_blocks(s, s.prompt);
+  // Its turn has come already: before all requests that came after it.
+  const auto place =
+      std::find_if(waiting_.begin(), waiting_.end(), [&](const Sequence* other) { return is_before(s, *other); });
+  waiting_.insert(place, &s);
+}
+
+void Scheduler::release(std::uint32_t number) {
+  const auto kept = kept_.find(number);
+  release_blocks(*kept->second);
+  kept_.erase(kept);
 }
 
 bool Scheduler::grow(Sequence& s, std::uint64_t tokens) {
@@ -168,16 +222,17 @@ std::uint64_t Scheduler::reserved_answer(const Sequence& s) const {
 }
 
 bool Scheduler::may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const {
-  const std::uint64_t first = hits.size() * spec_.block_tokens + tokens;
-  std::uint64_t needed =
-      blocks_for(spec_.reserve == Reserve::chunk ? first : s.known + reserved_answer(s)) - hits.size();
+  const std::uint64_t wanted = blocks_for(spec_.reserve == Reserve::chunk ? tokens : s.known + reserved_answer(s));
+  std::uint64_t needed = wanted - std::min<std::uint64_t>(wanted, hits.size() + s.blocks.size());
   // A block of the prefix that nobody holds is free now, and will not be.
   for (const BlockPool::Block block : hits) needed += pool_.references(block) == 0 ? 1 : 0;
   if (!running_.empty()) needed += watermark_;
   if (spec_.reserve == Reserve::full_output || spec_.reserve == Reserve::expected_output) {
-    for (const Sequence* other : running_) {
-      const std::uint64_t blocks = blocks_for(other->known + reserved_answer(*other));
-      needed += blocks - std::min<std::uint64_t>(blocks, other->blocks.size());
+    for (const auto* others : {&running_, &fetched_}) {
+      for (const Sequence* other : *others) {
+        const std::uint64_t blocks = other == &s ? 0 : blocks_for(other->known + reserved_answer(*other));
+        needed += blocks - std::min<std::uint64_t>(blocks, other->blocks.size());
+      }
     }
   }
   return needed <= pool_.free();
@@ -337,14 +392,19 @@ const Scheduler::Counts& Scheduler::counts(std::uint32_t number) const {
 }
 
 void Scheduler::leave(Sequence& s) {
-  release_blocks(s);
   left_.emplace(s.number, s.counts);
   if (s.is_running) {
     running_.erase(std::find(running_.begin(), running_.end(), &s));
   } else {
     waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
   }
-  sequences_.erase(s.number);
+  const auto own = sequences_.find(s.number);
+  if (s.keeps_blocks) {
+    kept_.emplace(s.number, std::move(own->second));
+  } else {
+    release_blocks(s);
+  }
+  sequences_.erase(own);
   if (sequences_.empty()) expected_ratio_ = kFirstExpectedRatio;
 }
 

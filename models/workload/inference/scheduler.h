@@ -14,6 +14,10 @@
 // A request counts its tokens as computed when they are scheduled. So chunks of a prompt may be in several batches in
 // flight, and a decoding request waits until its token is known. With placeholders (an asynchronous host), a request
 // may also run on a token that is still being computed.
+//
+// Prompt and answer may run on two instances. The one with the prompts keeps the blocks of a request that has left until
+// they have been read. In the other one a request waits for its turn, takes blocks for its prompt, and runs when the KV
+// has arrived, as with vLLM's NixlConnector. If it is preempted there, it computes its prompt again.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +59,9 @@ struct SchedulerSpec {
   bool placeholders = false;        ///< a request may run on a token that is not known yet
 };
 
+/// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
+enum class RequestPart : std::uint8_t { all, prompt, answer };
+
 /// Why the first waiting request did not start.
 enum class Refusal : std::uint8_t { none, slots, budget, blocks };
 
@@ -65,7 +72,13 @@ class Scheduler : public BatchSource {
   /// max_batched_tokens, or its prompt if nobody is preempted
   Scheduler(const SchedulerSpec& spec, std::uint32_t blocks);
 
-  void add(std::uint32_t number, const Request& request, PromptContent content = {});
+  /// @pre of the part `answer`: the request has at least two output tokens
+  void add(std::uint32_t number, const Request& request, PromptContent content = {},
+           RequestPart part = RequestPart::all);
+  /// The KV of a request among the fetches of a batch has arrived.
+  void fetched(std::uint32_t number);
+  /// The blocks of a request of the part `prompt`, which has left, have been read.
+  void release(std::uint32_t number);
   bool may_compose() const override { return in_flight_ < spec_.max_in_flight && !sequences_.empty(); }
   ScheduledBatch compose() override;
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
@@ -101,6 +114,8 @@ class Scheduler : public BatchSource {
     std::uint64_t last_prefill = 0;  ///< composition that last computed some of them
     std::uint32_t sampling = 0;      ///< tokens that batches in flight produce
     bool has_started = false, is_running = false;
+    bool keeps_blocks = false;  ///< when it leaves
+    enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived } kv = Kv::here;
     PromptContent content;
     std::vector<BlockPool::Block> blocks;
     std::size_t filled = 0;                    ///< blocks with content
@@ -119,12 +134,17 @@ class Scheduler : public BatchSource {
   enum class Which : std::uint8_t { all, prompts, decodes };
   void run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which);
   void run_waiting(ScheduledBatch& batch, std::uint64_t& budget);
+  /// Takes blocks for the prompt of the first waiting request. @return false if there are not enough
+  bool fetch(ScheduledBatch& batch);
   /// Takes blocks for `tokens` more tokens. @return false if there are not enough; then none are taken
   bool grow(Sequence& s, std::uint64_t tokens);
   /// Tokens of the answer for which blocks are reserved, as SGLang counts them: all of a request that is starting or was
   /// prefilled in this batch, a share of other running requests.
   std::uint64_t reserved_answer(const Sequence& s) const;
-  /// @param hits  the request's first blocks, found in the prefix index
+  /// The request takes the blocks that the prefix index has found.
+  void begin_with(Sequence& s, std::vector<BlockPool::Block> hits);
+  /// @param hits    the request's first blocks, found in the prefix index
+  /// @param tokens  that its blocks must hold after the first chunk
   bool may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const;
   std::vector<BlockPool::Block> find_prefix(Sequence& s);
   void schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens);
@@ -146,6 +166,8 @@ class Scheduler : public BatchSource {
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> sequences_;
   std::vector<Sequence*> running_;  ///< in order of admission
   std::deque<Sequence*> waiting_;
+  std::vector<Sequence*> fetched_;  ///< have blocks, and do not run yet: their KV arrives or has arrived
+  std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> kept_;  ///< have left; their blocks are being read
   std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
   std::uint32_t in_flight_ = 0;                     ///< batches
   Refusal refusal_ = Refusal::none;
