@@ -113,6 +113,7 @@ void Scheduler::run_running(ScheduledBatch& batch, std::uint64_t& budget, Which 
       if (static_cast<std::size_t>(place) < i) --i;
       if (&last != &s) has_blocks = grow(s, tokens);
     }
+    if (!has_blocks && spec_.reserve == Reserve::expected_output) continue;  // SGLang retracts before it composes
     if (!has_blocks) return;
     schedule(batch, s, tokens);
     budget -= tokens;
