@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(without_preemption_a_request_waits_for_blocks) {
   scheduler.add(1, request(17, 18));  // two blocks, then three
   BOOST_TEST(text(step(scheduler)) == "0:32 1:17");
   BOOST_TEST(text(step(scheduler)) == "1:1");  // no block for the first one
-  while (scheduler.counts(1).preemptions == 0 && !step(scheduler).items.empty()) {
+  while (!step(scheduler).items.empty()) {
   }
   BOOST_TEST(scheduler.running() == 2u);  // they wait for each other
 }
@@ -320,13 +320,34 @@ BOOST_AUTO_TEST_CASE(the_least_urgent_request_gives_its_tokens_of_the_step_back)
   scheduler.add(0, request(126, 20, 2));
   for (const char* chunk : {"0:50", "0:50", "0:26"}) BOOST_TEST(text(step(scheduler)) == chunk);
   scheduler.add(1, request(32, 20, 0));
-  scheduler.add(2, request(300, 20, 1));
+  scheduler.add(2, request(150, 20, 1));
   BOOST_TEST(text(step(scheduler)) == "0:1 1:32 2:17");  // 8 + 2 + 2 blocks: none is free
   // The second one needs a block. The first one is already in the batch, and leaves it.
   const ScheduledBatch batch = step(scheduler);
   BOOST_TEST(text(batch) == "1:1 2:49");
   BOOST_TEST(batch.preempted == std::vector<std::uint32_t>{0}, boost::test_tools::per_element());
   BOOST_TEST(scheduler.counts(0).recomputed_tokens == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(tokens_that_are_given_back_are_not_recomputed) {
+  SchedulerSpec spec;
+  spec.policy = QueuePolicy::priority;
+  spec.reserve = Reserve::chunk;
+  spec.max_batched_tokens = 50;
+  spec.max_seqs = 8;
+  spec.long_prefill_threshold_tokens = 30;
+  spec.prefix_caching = false;
+  Scheduler scheduler(spec, 1 + 14);
+  scheduler.add(0, request(150, 20, 2));
+  for (int chunk = 0; chunk < 5; ++chunk) step(scheduler);
+  scheduler.add(1, request(70, 1));
+  for (const char* batch : {"0:1 1:30", "0:1 1:30", "1:10"}) BOOST_TEST(text(step(scheduler)) == batch);
+  BOOST_TEST(text(step(scheduler)) == "0:30");  // again
+  scheduler.add(2, request(190, 1));
+  for (int chunk = 0; chunk < 3; ++chunk) BOOST_TEST(text(step(scheduler)) == "0:30 2:20");
+  BOOST_TEST(text(step(scheduler)) == "2:20");  // 10 + 5 blocks would be needed
+  BOOST_TEST(scheduler.counts(0).preemptions == 2u);
+  BOOST_TEST(scheduler.counts(0).recomputed_tokens == 120u);
 }
 
 BOOST_AUTO_TEST_CASE(of_equally_urgent_requests_the_latest_is_preempted) {

@@ -379,7 +379,7 @@ std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
     Sequence& s = *sequences_.at(item.request);
     --s.sampling;
     ++s.known;
-    if (s.is_running) fill_blocks(s, std::min(s.computed, s.known));
+    fill_blocks(s, std::min(s.computed, s.known));
     if (s.known != s.all) continue;
     done.push_back(s.number);
     leave(s);
