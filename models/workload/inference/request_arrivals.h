@@ -31,8 +31,8 @@ class RequestArrivals {
  public:
   /// @param process           poisson, gamma or constant
   /// @param stages            at least one
-  /// @param burstiness_ratio  of gamma: its shape. The intervals' coefficient of variation is 1/sqrt(burstiness_ratio); 1 is Poisson, as
-  ///                          with --burstiness of vLLM's benchmarks/benchmark_serving.py
+  /// @param burstiness_ratio  of gamma: the shape, as --burstiness of vLLM's benchmarks/benchmark_serving.py. The
+  ///                          intervals' standard deviation / mean is 1/sqrt(burstiness_ratio), so 1 is Poisson
   /// @param ends              there are no arrivals after the last stage; otherwise the last stage has no end
   RequestArrivals(ArrivalProcess process, const std::vector<RateStage>& stages, double burstiness_ratio, bool ends,
                   Random random);

@@ -3,8 +3,8 @@
 // Arrivals, prompt lengths and output lengths are drawn from independent streams, in the order of the requests. So
 // another arrival process leaves the lengths of each request as they are.
 //
-// With shared prefixes the requests come from users, each in turn. A user who waits for an answer sends the next request
-// when the answer is complete, so requests of different users can change their order.
+// With shared prefixes the requests come from users, each in turn. A user who waits for an answer sends the next
+// request when the answer is complete, so requests of different users can change their order.
 #pragma once
 
 #include <cstdint>

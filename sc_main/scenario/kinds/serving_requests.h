@@ -33,8 +33,8 @@ struct ServingRequests {
     std::uint64_t tokens = 0;
     Origin where;
   };
-  /// The longest prompt, and the largest sum of prompt and answer, for checks of memory. None if the distribution of the
-  /// lengths has no bound.
+  /// The longest prompt, and the largest sum of prompt and answer, for checks of memory. None if the distribution of
+  /// the lengths has no bound.
   std::optional<Longest> prompt, prompt_and_output;
   void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
 };

@@ -135,7 +135,7 @@ class JsonRows : public TraceRows {
   JsonRows(const std::string& path, const Origin& where) : TraceRows(path, where), path_(path) {}
 
  protected:
-  /// Reads a line; if it isn't JSON, the row is not an object.
+  /// Reads a line; if it is not JSON, the row is not an object.
   bool next_row() {
     if (!lines.next(line_)) return false;
     row_ = json::parse(line_, nullptr, false);
@@ -148,7 +148,7 @@ class JsonRows : public TraceRows {
     if (!row_.contains(key)) throw lines.error(std::string(key) + ": is required on each line");
     return row_[key];
   }
-  /// The row as a tree with positions. Costs more than parsing, so only errors use it. @throws InputError: not valid JSON
+  /// The row as a tree with positions. Slower than parse(), so only errors use it. @throws InputError: not valid JSON
   NodePtr tree() const {
     const std::string earlier_lines(static_cast<std::size_t>(lines.place().line - 1), '\n');
     return parse_json(earlier_lines + line_, path_);

@@ -1,8 +1,8 @@
 // Rows of request traces in the formats of other tools:
 // - azure: Azure LLM inference traces (Azure/AzurePublicDataset), CSV with columns TIMESTAMP, ContextTokens and
 //   GeneratedTokens;
-// - mooncake: Mooncake (kvcache-ai/Mooncake), JSON lines with timestamp in milliseconds, input_length, output_length and
-//   hash_ids of blocks of 512 tokens;
+// - mooncake: Mooncake (kvcache-ai/Mooncake), JSON lines with timestamp in milliseconds, input_length, output_length
+//   and hash_ids of blocks of 512 tokens;
 // - llmservingsim: LLMServingSim (casys-kaist/LLMServingSim), JSON lines with input_toks, output_toks and
 //   arrival_time_ns; optional input_tok_ids and output_tok_ids, or hash_ids of blocks of hash_block_tokens tokens. Rows
 //   with sub_requests are refused;

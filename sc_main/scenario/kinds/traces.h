@@ -36,8 +36,8 @@ Record<Section> trace_form() {
   return trace;
 }
 
-/// The first `max_count` rows by arrival, with times divided by rate_scale. Azure's and Mooncake's traces have dates or an
-/// origin of their own, so their earliest request arrives at time zero; the others count from the start of the run.
+/// The first `max_count` rows by arrival, with times divided by rate_scale. Azure's and Mooncake's traces have dates or
+/// an origin of their own, so their earliest request arrives at time zero; the others count from the start of the run.
 /// @param where  of the key that names the file; errors of reading refer to it
 std::vector<workload::inference::Request> load_trace(const TraceSection& trace, const Origin& where);
 
