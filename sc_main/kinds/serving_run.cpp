@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "base/input_error.h"
-#include "transformer/memory.h"
-#include "transformer/parameters.h"
 
 namespace railyard {
 
 using workload::inference::InstanceSpec;
+using workload::inference::StageMemory;
 
 namespace {
 
@@ -21,10 +20,6 @@ std::string value_text(const Value& value) {
 
 }  // namespace
 
-std::uint32_t ServingRun::StageMemory::blocks() const {
-  return left < static_cast<double>(block) ? 0 : static_cast<std::uint32_t>(left / static_cast<double>(block));
-}
-
 ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   if (gpu().sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
@@ -32,28 +27,15 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
   for (const std::uint32_t index : instance_spec().mapping.placement)
     gpus_.push_back(machine_.gpu_in_group(instance_spec().group, index));
   blocks_ = kv_blocks();
+  check_longest(blocks_);
   serving_ =
       std::make_unique<workload::inference::Serving>(scenario_.model, spec(), machine_.gpus(gpus_), blocks_, executor_);
   figures_ = std::make_unique<ServingFigures>(spec().slo, blocks_);
   serving_->add_sink(*figures_);
 }
 
-std::vector<ServingRun::StageMemory> ServingRun::stage_memory() const {
-  const InstanceSpec& instance = instance_spec();
-  const std::uint32_t tp = instance.mapping.tp;
-  std::vector<StageMemory> all;
-  for (const transformer::Stage& stage : transformer::stages_of(instance.mapping.stage_layers)) {
-    StageMemory memory;
-    memory.weights = transformer::rank_weight_bytes(scenario_.model, stage, tp);
-    memory.activations =
-        transformer::activation_bytes(scenario_.model, stage, tp, instance.scheduler.max_batched_tokens,
-                                      std::min(instance.scheduler.max_seqs, instance.scheduler.max_batched_tokens));
-    memory.block = transformer::kv_bytes_per_token(scenario_.model, stage, tp) * instance.scheduler.block_tokens;
-    memory.left = gpu().hbm.visible_bytes() * spec().memory.memory_limit_ratio -
-                  static_cast<double>(memory.weights + memory.activations + spec().memory.engine_reserved_bytes);
-    all.push_back(memory);
-  }
-  return all;
+std::vector<StageMemory> ServingRun::stage_memory() const {
+  return workload::inference::stage_memory(scenario_.model, instance_spec(), spec().memory, gpu().hbm.visible_bytes());
 }
 
 std::uint32_t ServingRun::kv_blocks() const {
@@ -73,9 +55,20 @@ std::uint32_t ServingRun::kv_blocks() const {
   const std::uint32_t written = spec().memory.kv_blocks.value_or(least->blocks());
   if (written > least->blocks())
     throw InputError(
-        scenario_.workload_origin,
+        spec().memory.kv_blocks_origin,
         fmt::format("workload.kv_blocks: {} is more than memory holds; accepted: up to {}", written, least->blocks()));
   return written;
+}
+
+void ServingRun::check_longest(std::uint32_t blocks) const {
+  if (!spec().longest) return;
+  const auto& [tokens, where] = *spec().longest;
+  const std::uint64_t needed = ceil_div(tokens, instance_spec().scheduler.block_tokens);
+  if (needed < blocks) return;
+  throw InputError(where,
+                   fmt::format("workload.requests: a request of {} tokens, prompt and answer, needs {} KV blocks; "
+                               "accepted: up to {}, all that a request can have",
+                               tokens, needed, blocks - 1));
 }
 
 std::string ServingRun::progress() const {

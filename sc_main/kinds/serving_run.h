@@ -9,6 +9,7 @@
 
 #include "sc_main/kinds/serving_metrics.h"
 #include "sc_main/kinds/workload_run.h"
+#include "workload/inference/kv_memory.h"
 #include "workload/inference/serving.h"
 
 namespace railyard {
@@ -43,15 +44,12 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   const workload::inference::InstanceSpec& instance_spec() const { return spec().instances.front(); }
   const gpu::GpuDatasheet& gpu() const { return scenario_.machine.groups[instance_spec().group].gpu; }
-  /// The memory of a rank of a stage, and the blocks that fit.
-  struct StageMemory {
-    Bytes weights = 0, activations = 0, block = 0;
-    double left = 0;  ///< for KV cache; negative if the rest does not fit
-    std::uint32_t blocks() const;
-  };
-  std::vector<StageMemory> stage_memory() const;
+  std::vector<workload::inference::StageMemory> stage_memory() const;
   /// Blocks of KV cache: those of the smallest rank, or what the scenario says.
+  /// @throws InputError
   std::uint32_t kv_blocks() const;
+  /// @throws InputError: the longest request never fits into these blocks
+  void check_longest(std::uint32_t blocks) const;
 
   const ServingFigures& figures() const;
   /// Writes a row of requests.csv.

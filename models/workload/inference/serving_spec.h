@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/input_error.h"
 #include "workload/host.h"
 #include "workload/inference/cuda_graphs.h"
 #include "workload/inference/request_source.h"
@@ -17,8 +18,11 @@ namespace railyard::workload::inference {
 /// Memory for KV cache, of an instance.
 struct KvMemory {
   double memory_limit_ratio = 0.9;  ///< of the memory that CUDA sees
-  Bytes engine_reserved_bytes = 1'200'000'000;
+  /// Fitted to the block counts of seven vLLM servers (tests/workload/inference_kv_memory.cpp), all within 1.2 %. vLLM
+  /// counts blocks before it captures CUDA graphs, so their memory is not included.
+  Bytes engine_reserved_bytes = 810'000'000;
   std::optional<std::uint32_t> kv_blocks;  ///< including the reserved block; none: what memory holds
+  Origin kv_blocks_origin;
 };
 
 struct InstanceSpec {
@@ -34,8 +38,15 @@ struct Slo {
   std::optional<double> ttft_s, tpot_s;
 };
 
+/// The longest request, or its prompt.
+struct Longest {
+  std::uint64_t tokens = 0;
+  Origin where;
+};
+
 struct ServingSpec {
   RequestSourceMaker requests;
+  std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
   std::vector<InstanceSpec> instances;
   KvMemory memory;
   CudaGraphs cudagraph;

@@ -120,12 +120,27 @@ InstanceSpec resolve_instance(const InstanceSection& written, const SchedulerSec
   return spec;
 }
 
+/// Without chunks a batch must hold all that a request computes at once: its prompt, and what it has generated when it
+/// starts again after a preemption.
+void check_whole_prompts(const ServingRequests& requests, const workload::inference::SchedulerSpec& scheduler) {
+  const bool starts_again = scheduler.preemption == workload::inference::Preemption::recompute;
+  const std::optional<ServingRequests::Longest>& longest = starts_again ? requests.prompt_and_output : requests.prompt;
+  if (scheduler.chunked_prefill || !longest || longest->tokens <= scheduler.max_batched_tokens) return;
+  throw InputError(longest->where,
+                   "workload.requests: " + std::to_string(longest->tokens) + " tokens of a prompt" +
+                       (starts_again ? " and its answer" : "") +
+                       " do not fit into a batch, and chunked_prefill is false; accepted: up to max_batched_tokens, " +
+                       std::to_string(scheduler.max_batched_tokens));
+}
+
 ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   ServingSpec spec = written;
   spec.host = resolve_host(written.written_host);
   const ServingRequests requests =
       resolve_serving_requests(written.written_requests, setting.machine.seed, setting.source);
   spec.requests = requests.make_source;
+  spec.longest = requests.prompt_and_output;
+  if (spec.memory.kv_blocks) spec.memory.kv_blocks_origin = place_of(setting.source.root, "workload.kv_blocks");
   std::vector<InstanceSection> instances = written.written_instances;
   if (instances.empty()) {
     instances.emplace_back();
@@ -136,6 +151,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   for (std::size_t i = 0; i < instances.size(); ++i)
     spec.instances.push_back(resolve_instance(instances[i], written.scheduler, spec.host,
                                               "workload.instances." + std::to_string(i), setting));
+  for (const InstanceSpec& instance : spec.instances) check_whole_prompts(requests, instance.scheduler);
   return spec;
 }
 

@@ -7,6 +7,7 @@
 
 #include "sc_main/scenario/kinds/requests.h"
 #include "workload/inference/request_generator.h"
+#include "workload/inference/serving_spec.h"
 
 namespace railyard::scenario {
 
@@ -29,12 +30,9 @@ struct ServingRequestsSection : TraceSection {
 struct ServingRequests {
   workload::inference::RequestSourceMaker make_source;
 
-  struct Longest {
-    std::uint64_t tokens = 0;
-    Origin where;
-  };
-  /// The longest prompt, and the largest sum of prompt and answer, for checks of memory. None if the distribution of
-  /// the lengths has no bound.
+  using Longest = workload::inference::Longest;
+  /// The longest prompt, and the largest sum of prompt and answer, for checks of memory. None if the distribution of the
+  /// lengths has no bound.
   std::optional<Longest> prompt, prompt_and_output;
   void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
 };

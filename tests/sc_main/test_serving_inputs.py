@@ -1,0 +1,75 @@
+"""Bad input of `workload.kind: serving`: one line that names the place, what is wrong and what is accepted, and exit status 2."""
+
+import pytest
+
+from platform_runs import ROOT, run, succeed, summary
+
+HEAD = f"""\
+model: {{config: {ROOT}/tests/models/tiny.json}}
+machine: {{groups: {{gpus: {{servers: 1, gpu: L40S}}}}}}
+workload:
+  kind: serving
+"""
+REQUEST = "  requests: {prompt_tokens: 512, output_tokens: 8}\n"
+
+
+def refusal(tmp_path, text):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD + text)
+    result = run("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    assert not (tmp_path / "out").exists()
+    return result.stderr.replace(f"{tmp_path}/", "").rstrip("\n")
+
+
+WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_batched_tokens, 2048"
+POOL = "accepted: up to 32, all that a request can have"
+
+
+@pytest.mark.parametrize("text, line", [
+    (REQUEST + "  scheduler: {max_batched_tokens: 128, max_seqs: 256}\n",
+     "6:50: error: workload.scheduler.max_seqs: max_batched_tokens 128 is less than max_seqs 256; each running request needs a token of "
+     "the budget"),
+    (REQUEST + "  scheduler: {max_batched_tokens: 128}\n",  # max_seqs from the preset
+     "6:35: error: workload.scheduler.max_batched_tokens: max_batched_tokens 128 is less than max_seqs 256; each running request needs "
+     "a token of the budget"),
+    (REQUEST + "  scheduler: {preemption: never}\n",
+     "6:27: error: workload.scheduler.preemption: never needs reserve: full_output; else the answers of running requests may not fit"),
+    (REQUEST + "  scheduler: {preset: vlm}\n",
+     "6:23: error: workload.scheduler.preset: unknown value 'vlm'; accepted: vllm, sglang, trtllm (did you mean 'vllm'?)"),
+    (REQUEST + "  host: {preset: vllm_v2}\n",
+     "6:18: error: workload.host.preset: unknown value 'vllm_v2'; accepted: none, vllm_v1 (did you mean 'vllm_v1'?)"),
+    (REQUEST + "  slo: {ttft_s: 0}\n",
+     "6:17: error: workload.slo.ttft_s: '0' is out of range; accepted: 1e-06 to 1000000 (seconds)"),
+    (REQUEST + "  slo: {tpot_s: -1}\n",
+     "6:17: error: workload.slo.tpot_s: '-1' is out of range; accepted: 1e-06 to 1000000 (seconds)"),
+    ("  requests: {prompt_tokens: 2041, output_tokens: 8}\n  scheduler: {chunked_prefill: false}\n",  # may start again with its answer
+     f"5:29: error: workload.requests: 2049 tokens of a prompt and its answer do not {WHOLE}"),
+    ("  requests: {prompt_tokens: 2049, output_tokens: 8}\n  scheduler: {chunked_prefill: false, preset: trtllm, max_batched_tokens: 2048}\n",
+     f"5:29: error: workload.requests: 2049 tokens of a prompt do not {WHOLE}"),
+    (REQUEST + "  kv_blocks: 33\n",
+     f"5:29: error: workload.requests: a request of 520 tokens, prompt and answer, needs 33 KV blocks; {POOL}"),
+    ("  kv_blocks: 33\n  requests:\n    list:\n    - {prompt_tokens: 500, output_tokens: 12}\n    - {prompt_tokens: 500, output_tokens: 13}\n",
+     f"9:7: error: workload.requests: a request of 513 tokens, prompt and answer, needs 33 KV blocks; {POOL}"),
+    (REQUEST + "  kv_blocks: 1000000\n",
+     "6:14: error: workload.kv_blocks: 1000000 is more than memory holds; accepted: up to 212718"),
+    (REQUEST + "  engine_reserved_bytes: 100000000000\n",
+     "4:3: error: workload: a rank of stage 0 on L40S has no memory for KV cache: 57.37 GB are missing for two blocks, with 0.22 GB of "
+     "weights, 0.08 GB of activations and 100.00 GB reserved in 42.93 GB; set a larger tp or pp, or a smaller max_batched_tokens"),
+])
+def test_a_bad_value_is_refused_at_its_place(text, line, tmp_path):
+    assert refusal(tmp_path, text) == f"s.yaml:{line}"
+
+
+def test_a_request_of_a_trace_that_never_fits_is_refused_at_its_line(tmp_path):
+    rows = ['{"input_toks": 500, "output_toks": %d, "arrival_time_ns": %d}' % row for row in [(12, 0), (13, 7), (5, 9)]]
+    (tmp_path / "t.jsonl").write_text("\n".join(rows) + "\n")
+    line = refusal(tmp_path, "  kv_blocks: 33\n  requests: {format: llmservingsim, file: t.jsonl}\n")
+    assert line == f"t.jsonl:2:1: error: workload.requests: a request of 513 tokens, prompt and answer, needs 33 KV blocks; {POOL}"
+
+
+def test_a_request_may_fill_the_pool(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD + REQUEST + "  kv_blocks: 34\n")
+    succeed("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
+    assert summary(tmp_path / "out")["metrics"]["kv_blocks"] == {"total": 34, "peak": 33}
