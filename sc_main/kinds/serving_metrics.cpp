@@ -17,6 +17,7 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   ++requests;
   ttft.add(first);
   if (output > 1) tpot.add(per_token);
+  for (std::size_t part = 0; part < ttft_parts.size(); ++part) ttft_parts[part].add(served.ttft.all()[part]);
   e2e.add((t.last_token - arrival).seconds());
   for (std::size_t i = 1; i < t.tokens.size(); ++i) itl.add((t.tokens[i] - t.tokens[i - 1]).seconds());
   first_arrival = sooner(first_arrival, arrival);
@@ -26,24 +27,33 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   cached_tokens += served.counts.cached_tokens;
   recomputed_tokens += served.counts.recomputed_tokens;
   preemptions += served.counts.preemptions;
+  kv_wait_sum_s += (t.kv_landed - t.prefilled).seconds();
   if (first <= slo.ttft_s.value_or(first) && per_token <= slo.tpot_s.value_or(per_token)) ++within_slo;
 }
 
-void ServingFigures::on_iteration(std::uint32_t, const Iteration& iteration, Time) {
-  const std::uint32_t tokens = iteration.batch.tokens();
-  ++iterations;
-  batch_sum += static_cast<double>(iteration.batch.items.size());
-  tokens_sum += tokens;
-  padding_sum += static_cast<double>(iteration.padded_tokens - tokens);
-  peak_blocks = std::max(peak_blocks, iteration.blocks_held);
+ServingFigures::ServingFigures(const workload::inference::Slo& objectives, const std::vector<std::uint32_t>& kv_blocks)
+    : slo(objectives), instances(kv_blocks.size()) {
+  for (std::size_t i = 0; i < kv_blocks.size(); ++i) instances[i].kv_blocks = kv_blocks[i];
 }
 
-void ServingFigures::close(workload::inference::Engine& engine, Time now) {
-  const StageTimes& times = engine.stages();
-  stages.assign(times.stages(), {});
-  for (std::uint32_t p = 0; p < times.stages(); ++p)
-    for (std::size_t use = 0; use < StageTimes::kUses; ++use)
-      stages[p].seconds[use] = times.time(p, static_cast<StageTimes::Use>(use)).seconds();
+void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Iteration& iteration, Time) {
+  Instance& i = instances[instance];
+  const std::uint32_t tokens = iteration.batch.tokens();
+  ++i.iterations;
+  i.batch_sum += static_cast<double>(iteration.batch.items.size());
+  i.tokens_sum += tokens;
+  i.padding_sum += static_cast<double>(iteration.padded_tokens - tokens);
+  i.peak_blocks = std::max(i.peak_blocks, iteration.blocks_held);
+}
+
+void ServingFigures::close(workload::inference::Serving& serving, Time now) {
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    const StageTimes& times = serving.engine(i).stages();
+    instances[i].stages.assign(times.stages(), {});
+    for (std::uint32_t p = 0; p < times.stages(); ++p)
+      for (std::size_t use = 0; use < StageTimes::kUses; ++use)
+        instances[i].stages[p].seconds[use] = times.time(p, static_cast<StageTimes::Use>(use)).seconds();
+  }
   end_s = now.seconds();
 }
 
@@ -60,15 +70,13 @@ double ServingFigures::prefix_hit_ratio() const {
   return prompt_tokens > 0 ? static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens) : 0.0;
 }
 
-double ServingFigures::padded_ratio() const { return tokens_sum > 0 ? padding_sum / (tokens_sum + padding_sum) : 0.0; }
-
 namespace {
 
 using F = ServingFigures;
 
-Value stages(const F& f) {
+Value stages(const F& f, const F::Instance& instance) {
   Value all = Value::empty_list();
-  for (const F::Stage& stage : f.stages) {
+  for (const F::Stage& stage : instance.stages) {
     const double busy = stage.seconds[StageTimes::kBusy];
     Value bubbles = Value::empty_group();
     for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
@@ -78,7 +86,19 @@ Value stages(const F& f) {
   return all;
 }
 
+Value ttft_parts(const F& f) {
+  Value parts = Value::empty_group();
+  for (std::size_t part = 0; part < workload::inference::kTtftParts; ++part)
+    parts[workload::inference::kTtftPartNames[part]] = f.ttft_part_s(part);
+  return parts;
+}
+
 double whole(std::uint64_t count) { return static_cast<double>(count); }
+
+/// Nothing, if one instance computes all parts of requests.
+Value of_prefill(const F& f, Value (*figure)(const F::Instance&)) {
+  return f.instances.size() == 1 ? Value() : figure(f.instances.front());
+}
 
 }  // namespace
 
@@ -99,6 +119,7 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"ttft_p90_s", "s", "90th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.9); }},
       {"ttft_p95_s", "s", "95th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.95); }},
       {"ttft_p99_s", "s", "99th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.99); }},
+      {"ttft_parts_s.[part]", "s", "where this time goes: parts that add up to `ttft_s`", ttft_parts},
       {"tpot_s", "s", "(last token - first token) / (tokens - 1), mean of requests with two tokens or more",
        [](const F& f) -> Value { return f.tpot.mean(); }},
       {"tpot_p50_s", "s", "median", [](const F& f) -> Value { return f.tpot.percentile(0.5); }},
@@ -127,16 +148,36 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.recomputed_tokens; }},
       {"prefix_hit_ratio", "", "share of the prompt tokens that were found in the prefix index",
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
-      {"kv_blocks.total", "", "KV blocks of a rank, one of them reserved",
-       [](const F& f) -> Value { return f.kv_blocks; }},
-      {"kv_blocks.peak", "", "most blocks that requests held at once",
-       [](const F& f) -> Value { return f.peak_blocks; }},
-      {"iterations.count", "", "batches", [](const F& f) -> Value { return f.iterations; }},
-      {"iterations.mean_batch", "", "requests in a batch", [](const F& f) -> Value { return f.mean(f.batch_sum); }},
-      {"iterations.mean_tokens", "", "tokens in a batch", [](const F& f) -> Value { return f.mean(f.tokens_sum); }},
+      {"exposed_s.kv", "s", "two instances: from the first token to the arrival of the KV, mean of requests",
+       [](const F& f) -> Value {
+         if (f.instances.size() == 1) return {};
+         return f.requests > 0 ? f.kv_wait_sum_s / whole(f.requests) : 0.0;
+       }},
+      {"kv_blocks.total", "", "KV blocks of a rank of the instance that decodes, one of them reserved",
+       [](const F& f) -> Value { return f.last().kv_blocks; }},
+      {"kv_blocks.peak", "", "most of these blocks that requests held at once",
+       [](const F& f) -> Value { return f.last().peak_blocks; }},
+      {"iterations.count", "", "batches of this instance", [](const F& f) -> Value { return f.last().iterations; }},
+      {"iterations.mean_batch", "", "requests in a batch",
+       [](const F& f) -> Value { return f.last().mean(f.last().batch_sum); }},
+      {"iterations.mean_tokens", "", "tokens in a batch",
+       [](const F& f) -> Value { return f.last().mean(f.last().tokens_sum); }},
       {"iterations.padded_ratio", "", "share of the tokens that only fill up a CUDA graph",
-       [](const F& f) -> Value { return f.padded_ratio(); }},
-      {"stages", "", "for each pipeline stage: `busy_s`, `utilisation` (of the run), and `bubble_s` by cause", stages},
+       [](const F& f) -> Value { return f.last().padded_ratio(); }},
+      {"stages", "", "for each pipeline stage: `busy_s`, `utilisation` (of the run), and `bubble_s` by cause",
+       [](const F& f) { return stages(f, f.last()); }},
+      {"prefill.kv_blocks.total", "", "two instances: the same figures of the instance that prefills",
+       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.kv_blocks; }); }},
+      {"prefill.kv_blocks.peak", "", "most blocks held at once",
+       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.peak_blocks; }); }},
+      {"prefill.iterations.count", "", "batches",
+       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.iterations; }); }},
+      {"prefill.iterations.mean_batch", "", "requests in a batch",
+       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.mean(i.batch_sum); }); }},
+      {"prefill.iterations.mean_tokens", "", "tokens in a batch",
+       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.mean(i.tokens_sum); }); }},
+      {"prefill.stages", "", "its pipeline stages",
+       [](const F& f) -> Value { return f.instances.size() == 1 ? Value() : stages(f, f.instances.front()); }},
   };
   return metrics;
 }

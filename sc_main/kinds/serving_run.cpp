@@ -7,10 +7,28 @@
 
 namespace railyard {
 
-using workload::inference::InstanceSpec;
 using workload::inference::StageMemory;
 
 namespace {
+
+Value scheduler_value(const workload::inference::SchedulerSpec& s) {
+  static constexpr const char* kPolicies[] = {"fcfs", "priority"};
+  static constexpr const char* kMixes[] = {"mixed", "prefill_first"};
+  static constexpr const char* kReserves[] = {"chunk", "sequence", "expected_output", "full_output"};
+  static constexpr const char* kPreemptions[] = {"recompute", "never"};
+  return {{"policy", kPolicies[static_cast<std::size_t>(s.policy)]},
+          {"max_batched_tokens", s.max_batched_tokens},
+          {"max_seqs", s.max_seqs},
+          {"long_prefill_threshold_tokens", s.long_prefill_threshold_tokens},
+          {"chunked_prefill", s.chunked_prefill},
+          {"mix", kMixes[static_cast<std::size_t>(s.mix)]},
+          {"reserve", kReserves[static_cast<std::size_t>(s.reserve)]},
+          {"preemption", kPreemptions[static_cast<std::size_t>(s.preemption)]},
+          {"watermark_ratio", s.watermark_ratio},
+          {"prefix_caching", s.prefix_caching},
+          {"block_tokens", s.block_tokens},
+          {"max_in_flight", s.max_in_flight}};
+}
 
 std::string value_text(const Value& value) {
   std::string text = json_text(value);
@@ -22,24 +40,28 @@ std::string value_text(const Value& value) {
 
 ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
-  if (gpu().sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
-    throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(gpu(), scenario.model.dtype));
-  for (const std::uint32_t index : instance_spec().mapping.placement)
-    gpus_.push_back(machine_.gpu_in_group(instance_spec().group, index));
-  blocks_ = kv_blocks();
-  check_longest(blocks_);
-  serving_ =
-      std::make_unique<workload::inference::Serving>(scenario_.model, spec(), machine_.gpus(gpus_), blocks_, executor_);
+  std::vector<workload::inference::Serving::Placed> placed;
+  for (const InstanceSpec& instance : spec().instances) {
+    if (gpu(instance).sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
+      throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(gpu(instance), scenario.model.dtype));
+    std::vector<GpuId>& gpus = gpus_.emplace_back();
+    for (const std::uint32_t index : instance.mapping.placement)
+      gpus.push_back(machine_.gpu_in_group(instance.group, index));
+    blocks_.push_back(kv_blocks(instance));
+    check_longest(instance, blocks_.back());
+    placed.push_back({machine_.gpus(gpus), blocks_.back()});
+  }
+  serving_ = std::make_unique<workload::inference::Serving>(scenario_.model, spec(), placed, executor_);
   figures_ = std::make_unique<ServingFigures>(spec().slo, blocks_);
   serving_->add_sink(*figures_);
 }
 
-std::vector<StageMemory> ServingRun::stage_memory() const {
-  return workload::inference::stage_memory(scenario_.model, instance_spec(), spec().memory, gpu().hbm.visible_bytes());
+std::vector<StageMemory> ServingRun::stage_memory(const InstanceSpec& instance) const {
+  return workload::inference::stage_memory(scenario_.model, instance, spec().memory, gpu(instance).hbm.visible_bytes());
 }
 
-std::uint32_t ServingRun::kv_blocks() const {
-  const std::vector<StageMemory> stages = stage_memory();
+std::uint32_t ServingRun::kv_blocks(const InstanceSpec& instance) const {
+  const std::vector<StageMemory> stages = stage_memory(instance);
   const auto least = std::min_element(
       stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) { return a.blocks() < b.blocks(); });
   if (least->blocks() < 2)
@@ -48,10 +70,11 @@ std::uint32_t ServingRun::kv_blocks() const {
         fmt::format("workload: a rank of stage {} on {} has no memory for KV cache: {:.2f} GB are missing for two "
                     "blocks, with {:.2f} GB of weights, {:.2f} GB of activations and {:.2f} GB reserved in {:.2f} GB; "
                     "set a larger tp or pp, or a smaller max_batched_tokens",
-                    least - stages.begin(), gpu().name, (2 * static_cast<double>(least->block) - least->left) * 1e-9,
+                    least - stages.begin(), gpu(instance).name,
+                    (2 * static_cast<double>(least->block) - least->left) * 1e-9,
                     static_cast<double>(least->weights) * 1e-9, static_cast<double>(least->activations) * 1e-9,
                     static_cast<double>(spec().memory.engine_reserved_bytes) * 1e-9,
-                    gpu().hbm.visible_bytes() * spec().memory.memory_limit_ratio * 1e-9));
+                    gpu(instance).hbm.visible_bytes() * spec().memory.memory_limit_ratio * 1e-9));
   const std::uint32_t written = spec().memory.kv_blocks.value_or(least->blocks());
   if (written > least->blocks())
     throw InputError(
@@ -60,10 +83,10 @@ std::uint32_t ServingRun::kv_blocks() const {
   return written;
 }
 
-void ServingRun::check_longest(std::uint32_t blocks) const {
+void ServingRun::check_longest(const InstanceSpec& instance, std::uint32_t blocks) const {
   if (!spec().longest) return;
   const auto& [tokens, where] = *spec().longest;
-  const std::uint64_t needed = ceil_div(tokens, instance_spec().scheduler.block_tokens);
+  const std::uint64_t needed = ceil_div(tokens, instance.scheduler.block_tokens);
   if (needed < blocks) return;
   throw InputError(where,
                    fmt::format("workload.requests: a request of {} tokens, prompt and answer, needs {} KV blocks; "
@@ -90,59 +113,95 @@ std::vector<std::string> ServingRun::blocked() {
 
 std::vector<RouteOfInterest> ServingRun::routes() {
   std::vector<RouteOfInterest> routes;
-  const std::uint32_t tp = instance_spec().mapping.tp;
-  const auto add = [&](const std::string& what, TrafficClass traffic_class, std::uint32_t from, std::uint32_t to) {
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    const InstanceSpec& instance = spec().instances[i];
+    const std::uint32_t tp = instance.mapping.tp;
+    const auto add = [&](const std::string& what, TrafficClass traffic_class, std::uint32_t from, std::uint32_t to) {
+      routes.push_back(
+          {fmt::format("{} {}", instance.name, what), traffic_class, gpus_[i][from].value(), gpus_[i][to].value()});
+    };
+    if (tp > 1) add("all-reduce, t=0 to t=1", TrafficClass::tp, 0, 1);
+    if (tp > 2) add(fmt::format("all-reduce, t={} to t=0", tp - 1), TrafficClass::tp, tp - 1, 0);
+    if (instance.mapping.pp > 1) add("activations, p=0 to p=1", TrafficClass::pp, 0, tp);
+  }
+  if (gpus_.size() > 1)
     routes.push_back(
-        {fmt::format("{} {}", instance_spec().name, what), traffic_class, gpus_[from].value(), gpus_[to].value()});
-  };
-  if (tp > 1) add("all-reduce, t=0 to t=1", TrafficClass::tp, 0, 1);
-  if (tp > 2) add(fmt::format("all-reduce, t={} to t=0", tp - 1), TrafficClass::tp, tp - 1, 0);
-  if (instance_spec().mapping.pp > 1) add("activations, p=0 to p=1", TrafficClass::pp, 0, tp);
+        {"KV handoff, first rank to first rank", TrafficClass::kv, gpus_[0][0].value(), gpus_[1][0].value()});
   return routes;
 }
 
+Value ServingRun::compute() {
+  std::vector<const transformer::LayerTimer*> timers;
+  for (std::size_t i = 0; i < serving_->instances(); ++i) timers.push_back(&serving_->instance(i).timer());
+  return profile_use(timers);
+}
+
 Value ServingRun::explain() {
-  Value stages = Value::empty_list();
-  for (const StageMemory& memory : stage_memory())
-    stages.push_back({{"weight_bytes", memory.weights},
-                      {"activation_bytes", memory.activations},
-                      {"block_bytes", memory.block},
-                      {"blocks", memory.blocks()}});
   Value numbers{{"model", scenario_.model.name},
-                {"visible_bytes", static_cast<std::uint64_t>(gpu().hbm.visible_bytes())},
                 {"memory_limit_ratio", spec().memory.memory_limit_ratio},
-                {"engine_reserved_bytes", spec().memory.engine_reserved_bytes},
-                {"stages", stages},
-                {"kv_blocks", blocks_},
-                {"kv_tokens", (blocks_ - 1ull) * instance_spec().scheduler.block_tokens}};
-  add_setup(numbers);
+                {"engine_reserved_bytes", spec().memory.engine_reserved_bytes}};
+  Value instances = Value::empty_list();
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    const InstanceSpec& instance = spec().instances[i];
+    Value stages = Value::empty_list();
+    for (const StageMemory& memory : stage_memory(instance))
+      stages.push_back({{"weight_bytes", memory.weights},
+                        {"activation_bytes", memory.activations},
+                        {"block_bytes", memory.block},
+                        {"blocks", memory.blocks()}});
+    Value numbers_of = instance_value(instance);
+    numbers_of["visible_bytes"] = static_cast<std::uint64_t>(gpu(instance).hbm.visible_bytes());
+    numbers_of["stages"] = stages;
+    numbers_of["kv_blocks"] = blocks_[i];
+    numbers_of["kv_tokens"] = (blocks_[i] - 1ull) * instance.scheduler.block_tokens;
+    instances.push_back(std::move(numbers_of));
+  }
+  numbers["instances"] = instances;
   return numbers;
 }
 
 std::string ServingRun::explain_text(const Value& n) const {
   const auto gb = [](const Value& bytes) { return static_cast<double>(bytes.integer()) * 1e-9; };
-  const InstanceSpec& instance = instance_spec();
-  std::string text =
-      fmt::format("{} on {}: tp {}, pp {}\n\nmemory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", n["model"].text(),
-                  machine_text(scenario_), instance.mapping.tp, instance.mapping.pp, gb(n["visible_bytes"]),
-                  n["memory_limit_ratio"].real(), gb(n["visible_bytes"]) * n["memory_limit_ratio"].real());
-  std::size_t p = 0;
-  for (const Value& stage : n["stages"].items())
-    text += fmt::format(
-        "  stage {}: - {:.2f} GB weights - {:.2f} GB activations of {} tokens - {:.2f} GB reserved = {} blocks of "
-        "{:.3f} MB\n",
-        p++, gb(stage["weight_bytes"]), gb(stage["activation_bytes"]), instance.scheduler.max_batched_tokens,
-        gb(n["engine_reserved_bytes"]), stage["blocks"].integer(),
-        static_cast<double>(stage["block_bytes"].integer()) * 1e-6);
-  text += fmt::format("KV cache: {} blocks, one of them reserved: {} tokens\n\nscheduler, preset {}:\n",
-                      n["kv_blocks"].integer(), n["kv_tokens"].integer(), instance.scheduler_preset);
-  for (const Value::Member& setting : n["scheduler"].members())
-    text += fmt::format("  {:<30} {}\n", setting.name, value_text(setting.value));
+  std::string text = fmt::format("{} on {}\n", n["model"].text(), machine_text(scenario_));
+  for (const Value& i : n["instances"].items()) {
+    text += fmt::format("\n{}: tp {}, pp {}\n  memory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", i["name"].text(),
+                        i["tp"].integer(), i["pp"].integer(), gb(i["visible_bytes"]), n["memory_limit_ratio"].real(),
+                        gb(i["visible_bytes"]) * n["memory_limit_ratio"].real());
+    std::size_t p = 0;
+    for (const Value& stage : i["stages"].items())
+      text += fmt::format(
+          "  stage {}: - {:.2f} GB weights - {:.2f} GB activations of {} tokens - {:.2f} GB reserved = {} blocks of "
+          "{:.3f} MB\n",
+          p++, gb(stage["weight_bytes"]), gb(stage["activation_bytes"]), i["scheduler"]["max_batched_tokens"].integer(),
+          gb(n["engine_reserved_bytes"]), stage["blocks"].integer(),
+          static_cast<double>(stage["block_bytes"].integer()) * 1e-6);
+    text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n  scheduler, preset {}:\n",
+                        i["kv_blocks"].integer(), i["kv_tokens"].integer(), i["scheduler_preset"].text());
+    for (const Value::Member& setting : i["scheduler"].members())
+      text += fmt::format("    {:<30} {}\n", setting.name, value_text(setting.value));
+  }
   return text;
 }
 
+Value ServingRun::instance_value(const InstanceSpec& instance) const {
+  static constexpr const char* kRoles[] = {"colocated", "prefill", "decode"};
+  return {{"name", instance.name},
+          {"role", kRoles[static_cast<std::size_t>(instance.part)]},
+          {"tp", instance.mapping.tp},
+          {"pp", instance.mapping.pp},
+          {"scheduler_preset", instance.scheduler_preset},
+          {"scheduler", scheduler_value(instance.scheduler)}};
+}
+
+void ServingRun::add_setup(Value& setup) const {
+  setup["instances"] = Value::empty_list();
+  for (const InstanceSpec& instance : spec().instances) setup["instances"].push_back(instance_value(instance));
+  setup["host"] = spec().host.name;
+  setup["requests"] = serving_->count();
+}
+
 const ServingFigures& ServingRun::figures() const {
-  figures_->close(serving_->engine(), fabric_.now());
+  figures_->close(*serving_, fabric_.now());
   return *figures_;
 }
 

@@ -32,7 +32,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   void follow_requests(workload::RequestListener& listener) override { serving_->follow_requests(listener); }
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
-  Value compute() override { return profile_use({&serving_->instance().timer()}); }
+  Value compute() override;
   void add_setup(Value& setup) const override;
   static const Metrics<ServingFigures>& declared_metrics() { return serving_metrics(); }
   void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), figures()); }
@@ -42,22 +42,26 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
-  const workload::inference::InstanceSpec& instance_spec() const { return spec().instances.front(); }
-  const gpu::GpuDatasheet& gpu() const { return scenario_.machine.groups[instance_spec().group].gpu; }
-  std::vector<workload::inference::StageMemory> stage_memory() const;
+  using InstanceSpec = workload::inference::InstanceSpec;
+  const gpu::GpuDatasheet& gpu(const InstanceSpec& instance) const {
+    return scenario_.machine.groups[instance.group].gpu;
+  }
+  std::vector<workload::inference::StageMemory> stage_memory(const InstanceSpec& instance) const;
   /// Blocks of KV cache: those of the smallest rank, or what the scenario says.
   /// @throws InputError
-  std::uint32_t kv_blocks() const;
+  std::uint32_t kv_blocks(const InstanceSpec& instance) const;
   /// @throws InputError: the longest request never fits into these blocks
-  void check_longest(std::uint32_t blocks) const;
+  void check_longest(const InstanceSpec& instance, std::uint32_t blocks) const;
 
+  /// Name, role, mapping and scheduler.
+  Value instance_value(const InstanceSpec& instance) const;
   const ServingFigures& figures() const;
   /// Writes a row of requests.csv.
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
-  void on_iteration(std::uint32_t, const workload::inference::Iteration&, Time) override {}
+  void on_iteration(std::size_t, std::uint32_t, const workload::inference::Iteration&, Time) override {}
 
-  std::vector<GpuId> gpus_;
-  std::uint32_t blocks_ = 0;
+  std::vector<std::vector<GpuId>> gpus_;  ///< by instance and rank
+  std::vector<std::uint32_t> blocks_;     ///< by instance
   std::unique_ptr<workload::inference::Serving> serving_;
   std::optional<fmt::ostream> requests_csv_;
   std::unique_ptr<ServingFigures> figures_;

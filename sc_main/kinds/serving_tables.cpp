@@ -8,41 +8,12 @@ namespace railyard {
 
 namespace {
 
-using workload::inference::SchedulerSpec;
 using workload::inference::Served;
 using workload::inference::StageTimes;
 
 std::uint64_t nanoseconds(Time t) { return (t.fs() + 500'000) / 1'000'000; }
 
-Value scheduler_value(const SchedulerSpec& s) {
-  static constexpr const char* kPolicies[] = {"fcfs", "priority"};
-  static constexpr const char* kMixes[] = {"mixed", "prefill_first"};
-  static constexpr const char* kReserves[] = {"chunk", "sequence", "expected_output", "full_output"};
-  static constexpr const char* kPreemptions[] = {"recompute", "never"};
-  return {{"policy", kPolicies[static_cast<std::size_t>(s.policy)]},
-          {"max_batched_tokens", s.max_batched_tokens},
-          {"max_seqs", s.max_seqs},
-          {"long_prefill_threshold_tokens", s.long_prefill_threshold_tokens},
-          {"chunked_prefill", s.chunked_prefill},
-          {"mix", kMixes[static_cast<std::size_t>(s.mix)]},
-          {"reserve", kReserves[static_cast<std::size_t>(s.reserve)]},
-          {"preemption", kPreemptions[static_cast<std::size_t>(s.preemption)]},
-          {"watermark_ratio", s.watermark_ratio},
-          {"prefix_caching", s.prefix_caching},
-          {"block_tokens", s.block_tokens},
-          {"max_in_flight", s.max_in_flight}};
-}
-
 }  // namespace
-
-void ServingRun::add_setup(Value& setup) const {
-  setup["instance"] = {
-      {"name", instance_spec().name}, {"tp", instance_spec().mapping.tp}, {"pp", instance_spec().mapping.pp}};
-  setup["scheduler_preset"] = instance_spec().scheduler_preset;
-  setup["scheduler"] = scheduler_value(instance_spec().scheduler);
-  setup["host"] = spec().host.name;
-  setup["requests"] = serving_->count();
-}
 
 void ServingRun::open_tables(const OutputDirectory& directory) {
   requests_csv_.emplace(fmt::output_file(directory.file("requests.csv")));
@@ -50,7 +21,9 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
   // The first twelve columns have the format of LLMServingSim: nanoseconds, rows in completion order.
   requests_csv_->print(
       "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"
-      "preemptions,cached_tokens,recomputed_tokens\n");
+      "preemptions,cached_tokens,recomputed_tokens");
+  for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
+  requests_csv_->print("\n");
 }
 
 void ServingRun::on_served(std::uint32_t request, const Served& served) {
@@ -61,10 +34,18 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
     gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
   const std::uint64_t from = nanoseconds(served.request.arrival), end = nanoseconds(t.last_token),
                       first = nanoseconds(t.first_token);
-  requests_csv_->print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{}\n", request, scenario_.model.name,
+  requests_csv_->print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{}", request, scenario_.model.name,
                        served.request.prompt_tokens, output, from, end, end - from, nanoseconds(t.prefill_begun) - from,
                        first - from, output > 1 ? (end - first) / (output - 1) : 0, gaps, served.counts.preemptions,
                        served.counts.cached_tokens, served.counts.recomputed_tokens);
+  // Rounded as instants, so that the parts add up to the rounded TTFT.
+  Time before = served.request.arrival;
+  for (const Time part : served.ttft.all()) {
+    const Time after = before + part;
+    requests_csv_->print(",{}", nanoseconds(after) - nanoseconds(before));
+    before = after;
+  }
+  requests_csv_->print("\n");
 }
 
 void ServingRun::write_tables(const OutputDirectory&) { requests_csv_.reset(); }
@@ -81,11 +62,14 @@ std::string ServingRun::table() const {
                        duration_text(values.percentile(0.99)));
   };
   const auto percent = [](double ratio) { return fmt::format("{:.1f} %", 100 * ratio); };
-  text += fmt::format("{} on {}: {} requests, tp {}, pp {}, scheduler {}, host {}\n", scenario_.model.name,
-                      machine_text(scenario_), f.requests, instance_spec().mapping.tp, instance_spec().mapping.pp,
-                      instance_spec().scheduler_preset, spec().host.name);
+  text += fmt::format("{} on {}: {} requests, host {}\n", scenario_.model.name, machine_text(scenario_), f.requests,
+                      spec().host.name);
   text += "\n  each request, mean\n";
   line("TTFT", spread(f.ttft));
+  for (std::size_t part = 0; part < workload::inference::kTtftParts; ++part)
+    if (const double seconds = f.ttft_part_s(part); seconds > 0)
+      line(fmt::format("  {}", workload::inference::kTtftPartNames[part]),
+           fmt::format("{}  {}", duration_text(seconds), percent(seconds / f.ttft.mean())));
   line("TPOT", spread(f.tpot));
   line("time between tokens", spread(f.itl));
   line("end to end", spread(f.e2e));
@@ -97,18 +81,23 @@ std::string ServingRun::table() const {
          fmt::format("{:.3f} requests/s, {}", rate(f.within_slo), percent(f.slo_attainment_ratio())));
   line("prompts, answers",
        fmt::format("{:.1f} tokens/s, {:.1f} tokens/s", rate(f.prompt_tokens), rate(f.output_tokens)));
-  text += "\n  engine\n";
-  line("batches", fmt::format("{}, mean {:.1f} requests and {:.1f} tokens", f.iterations, f.mean(f.batch_sum),
-                              f.mean(f.tokens_sum)));
-  line("KV blocks", fmt::format("{} of {} at most", f.peak_blocks, f.kv_blocks - 1));
   line("prefix hits", percent(f.prefix_hit_ratio()) + " of prompt tokens");
   line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));
-  for (std::size_t p = 0; p < f.stages.size(); ++p) {
-    const auto& seconds = f.stages[p].seconds;
-    std::string causes;
-    for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
-      if (seconds[use] > 0) causes += fmt::format(", {} {}", StageTimes::kNames[use], duration_text(seconds[use]));
-    line(fmt::format("stage {} busy", p), percent(f.end_s > 0 ? seconds[StageTimes::kBusy] / f.end_s : 0) + causes);
+  for (std::size_t i = 0; i < f.instances.size(); ++i) {
+    const InstanceSpec& instance = spec().instances[i];
+    const ServingFigures::Instance& figures = f.instances[i];
+    text += fmt::format("\n  {}: tp {}, pp {}, scheduler {}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
+                        instance.scheduler_preset);
+    line("batches", fmt::format("{}, mean {:.1f} requests and {:.1f} tokens", figures.iterations,
+                                figures.mean(figures.batch_sum), figures.mean(figures.tokens_sum)));
+    line("KV blocks", fmt::format("{} of {} at most", figures.peak_blocks, figures.kv_blocks - 1));
+    for (std::size_t p = 0; p < figures.stages.size(); ++p) {
+      const auto& seconds = figures.stages[p].seconds;
+      std::string causes;
+      for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
+        if (seconds[use] > 0) causes += fmt::format(", {} {}", StageTimes::kNames[use], duration_text(seconds[use]));
+      line(fmt::format("stage {} busy", p), percent(f.end_s > 0 ? seconds[StageTimes::kBusy] / f.end_s : 0) + causes);
+    }
   }
   return text;
 }

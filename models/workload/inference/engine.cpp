@@ -49,6 +49,7 @@ void Engine::compose() {
   while (batches_.may_compose()) {
     Iteration next;
     next.batch = batches_.compose();
+    client_.on_asked(next.batch);
     if (next.batch.items.empty()) return;
     const std::uint32_t group = next.batch.group;
     executor_.passed(this, group_gate(group));
@@ -92,6 +93,7 @@ void Engine::on_pass_begun(std::uint32_t pass) {
   Iteration& iteration = in_flight_[pass - completed_];
   iteration.begun = executor_.fabric().now();
   batches_.begun(iteration.batch);
+  client_.on_batch_begun(pass, iteration.batch);
   for (const ScheduledBatch::Item& item : iteration.batch.items)
     if (item.is_first) client_.on_begun(item.request);
   wake();
@@ -140,6 +142,7 @@ void Engine::complete() {
     client_.on_token(item.request);
     if (next != finished.end() && *next == item.request) client_.on_finished(*next++);
   }
+  client_.on_batch_done(iteration.batch);
   if (batches_.empty()) stages_.occupied(false, executor_.fabric().now());
   wake();
 }

@@ -52,8 +52,14 @@ class EngineClient {
  public:
   /// A batch has been composed; its jobs follow. The client may add what it knows.
   virtual void on_composed(std::uint32_t, Iteration&) {}
+  /// The source has been asked for a batch, which may have no items.
+  virtual void on_asked(const ScheduledBatch&) {}
   /// During emission: see PassClient::on_attention_emitted().
   virtual void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) {}
+  /// The first kernel of a batch begins. Called before on_begun() of its requests.
+  virtual void on_batch_begun(std::uint32_t, const ScheduledBatch&) {}
+  /// See PassClient::on_activity().
+  virtual void on_activity(std::uint32_t, std::uint32_t, PassActivity) {}
   /// The request's first kernel begins.
   virtual void on_begun(std::uint32_t request) = 0;
   /// All tokens of a batch are known. Called before on_token() of its requests.
@@ -61,6 +67,8 @@ class EngineClient {
   virtual void on_token(std::uint32_t request) = 0;
   /// The request has left the source of batches.
   virtual void on_finished(std::uint32_t request) = 0;
+  /// All tokens of a batch are with the client.
+  virtual void on_batch_done(const ScheduledBatch&) {}
 
  protected:
   ~EngineClient() = default;
@@ -72,6 +80,8 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
 
   /// The request has been added to the source of batches.
   void added(std::uint32_t request);
+  /// The source may be able to compose a batch that it could not compose before.
+  void changed() { wake(); }
 
   const Pipeline& pipeline() const { return pipeline_; }
   /// Times until now.
@@ -91,6 +101,9 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   void on_pass_begun(std::uint32_t pass) override;
   void on_stage_begun(std::uint32_t pass, std::uint32_t stage) override;
   void on_stage_done(std::uint32_t pass, std::uint32_t stage) override;
+  void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) override {
+    client_.on_activity(pass, stage, activity);
+  }
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                             JobRef job) override {
     client_.on_attention_emitted(pass, stage, t, layer, job);

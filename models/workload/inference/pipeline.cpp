@@ -234,6 +234,10 @@ void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) 
   if (!f.first) rank.host_waits += waited;
 }
 
+void Pipeline::tell(const Job& job, PassActivity activity) {
+  if (rank_of(job) % instance_.tp() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity);
+}
+
 void Pipeline::on_job_begun(const Job& job) {
   if (job.kind() == Job::Kind::host) return;
   const Fields f = fields_of(job);
@@ -248,6 +252,7 @@ void Pipeline::on_job_begun(const Job& job) {
     rank.first_kernel = job.begun_at();
   }
   if (job.kind() == Job::Kind::kernel) count_host_wait(job, s, rank);
+  tell(job, job.kind() == Job::Kind::kernel ? PassActivity::kernels : PassActivity::collective);
   if (f.first) begin_rank(job, s, rank);
 }
 
@@ -293,13 +298,17 @@ void Pipeline::on_job_done(const Job& job) {
       times.tp_s += (now - c.last_entry()).seconds();
       break;
     }
-    case Job::Kind::copy: --s.sends_left; break;
+    case Job::Kind::copy:
+      --s.sends_left;
+      tell(job, PassActivity::before_stage);
+      return;
     case Job::Kind::host:
       s.launched[f.stage] = now;
       --s.host_left;
       return;
     default: break;  // no time of these
   }
+  tell(job, f.last ? PassActivity::left_stage : PassActivity::launch);
   if (f.last) end_rank(job, s, rank);
 }
 

@@ -23,6 +23,15 @@
 
 namespace railyard::workload::inference {
 
+/// What rank t = 0 of a stage does for a pass.
+enum class PassActivity : std::uint8_t {
+  before_stage,  ///< has the pass's activations, and is busy with an earlier pass
+  kernels,
+  collective,  ///< from its own entry
+  launch,      ///< waits for the next job of the pass, which the host launches
+  left_stage   ///< is done; the activations or sampled tokens are under way
+};
+
 /// Receives the progress of passes.
 class PassClient {
  public:
@@ -38,6 +47,7 @@ class PassClient {
   /// The first rank of a stage has begun the pass; the last rank of the stage has finished it.
   virtual void on_stage_begun(std::uint32_t, std::uint32_t) {}
   virtual void on_stage_done(std::uint32_t, std::uint32_t) {}
+  virtual void on_activity(std::uint32_t /*pass*/, std::uint32_t /*stage*/, PassActivity) {}
 
  protected:
   ~PassClient() = default;
@@ -133,6 +143,8 @@ class Pipeline : private JobClient, private JobNamer {
   JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
                    const std::vector<JobRef>& after);
   void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
+  /// Reports the activity of rank t = 0 of a stage.
+  void tell(const Job& job, PassActivity activity);
   void count_host_wait(const Job& job, const State& state, RankState& rank);
   void retire();
   void begin_rank(const Job& job, State& state, RankState& rank);

@@ -27,6 +27,7 @@ struct KvMemory {
 
 struct InstanceSpec {
   std::string name;
+  RequestPart part = RequestPart::all;
   std::uint32_t group = 0;  ///< of the machine
   Mapping mapping;
   SchedulerSpec scheduler;
@@ -47,7 +48,7 @@ struct Longest {
 struct ServingSpec {
   RequestSourceMaker requests;
   std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
-  std::vector<InstanceSpec> instances;
+  std::vector<InstanceSpec> instances;  ///< one for all parts of requests, or one for prompts and one for answers
   KvMemory memory;
   CudaGraphs cudagraph;
   Host host;

@@ -1,9 +1,12 @@
 // workload.kind: serving
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "sc_main/scenario/kinds/host.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/scheduler.h"
 #include "sc_main/scenario/kinds/serving_requests.h"
 #include "sc_main/scenario/table/words.h"
@@ -13,15 +16,14 @@ namespace railyard::scenario {
 
 using workload::inference::CudaGraphs;
 using workload::inference::InstanceSpec;
+using workload::inference::RequestPart;
 using workload::inference::ServingSpec;
 
 namespace {
 
-enum class Role : std::uint8_t { colocated };
-
 struct InstanceSection {
   std::string name;
-  Role role = Role::colocated;
+  RequestPart part = RequestPart::all;
   std::string group;  ///< "": the first group
   MappingSection mapping;
   std::optional<std::vector<std::uint32_t>> gpus;
@@ -40,7 +42,9 @@ Record<InstanceSection> instance_record() {
   using Section = InstanceSection;
   Record<Section> r;
   r.add("name", &Section::name, "name of the instance in outputs").required();
-  r.choice("role", &Section::role, {"colocated"}, "colocated: prefill and decode in the same batches");
+  r.choice("role", &Section::part, {"colocated", "prefill", "decode"},
+           "colocated: prefill and decode in the same batches; prefill: prompts and first tokens; decode: the tokens "
+           "after them, with KV cache fetched from the instance that prefills");
   r.add("group", &Section::group, "group of the machine on whose GPUs the instance runs").fallback("the first group");
   const auto member = [](auto of_mapping) { return within(&Section::mapping, of_mapping); };
   r.add("tp", member(&MappingSection::tp), "tensor-parallel ranks; must divide the attention heads")
@@ -111,6 +115,7 @@ InstanceSpec resolve_instance(const InstanceSection& written, const SchedulerSec
                               const workload::Host& host, const std::string& key, const Setting& setting) {
   InstanceSpec spec;
   spec.name = written.name;
+  spec.part = written.part;
   spec.group = group_of(written, setting.machine, key, setting.source);
   const platforms::GroupSpec& group = setting.machine.groups[spec.group];
   spec.mapping = resolve_mapping(written.mapping, nullptr, {key, group.name, key + ".gpus"}, written.gpus,
@@ -118,6 +123,33 @@ InstanceSpec resolve_instance(const InstanceSection& written, const SchedulerSec
   spec.mapping.profile = load_profile(setting.compute, setting.model, spec.mapping.tp, setting.source);
   resolve_scheduler(spec, scheduler, written.scheduler, {group.gpu, host.async}, key, setting.source);
   return spec;
+}
+
+/// One instance for all parts of requests, or one that prefills and one that decodes, on GPUs of their own.
+void check_instances(const std::vector<InstanceSpec>& instances, const platforms::MachineSpec& machine,
+                     const Source& source) {
+  const auto count = [&](RequestPart part) {
+    return std::count_if(instances.begin(), instances.end(), [&](const InstanceSpec& i) { return i.part == part; });
+  };
+  const auto all = count(RequestPart::all), prompt = count(RequestPart::prompt), answer = count(RequestPart::answer);
+  if (!(all == 1 && prompt + answer == 0) && !(all == 0 && prompt == 1 && answer == 1))
+    refuse_workload(source, "instances",
+                    std::to_string(all) + " colocated, " + std::to_string(prompt) + " prefill, " +
+                        std::to_string(answer) +
+                        " decode; accepted: one colocated instance, or one prefill and one decode instance");
+  std::set<std::pair<std::uint32_t, std::uint32_t>> taken;
+  std::vector<std::uint32_t> gpus;  // numbered over all groups
+  for (const InstanceSpec& instance : instances) {
+    std::uint32_t before = 0;
+    for (std::uint32_t g = 0; g < instance.group; ++g) before += machine.groups[g].servers * machine.board.gpus;
+    gpus.push_back(before);
+    for (const std::uint32_t gpu : instance.mapping.placement)
+      if (!taken.emplace(instance.group, gpu).second)
+        refuse_workload(source, "instances",
+                        "GPU " + std::to_string(gpu) + " of group " + machine.groups[instance.group].name +
+                            " is in two instances; list the GPUs of each with `gpus`, or use two groups");
+  }
+  check_groups_used(gpus, machine, source);
 }
 
 /// Without chunks a batch must hold all that a request computes at once: its prompt, and what it has generated when it
@@ -146,11 +178,11 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
     instances.emplace_back();
     instances.back().name = setting.machine.groups.front().name;
   }
-  if (instances.size() > 1)
-    refuse_workload(setting.source, "instances.1", "more than one instance; accepted: one colocated instance");
   for (std::size_t i = 0; i < instances.size(); ++i)
     spec.instances.push_back(resolve_instance(instances[i], written.scheduler, spec.host,
                                               "workload.instances." + std::to_string(i), setting));
+  check_instances(spec.instances, setting.machine, setting.source);
+  if (spec.instances.front().part == RequestPart::answer) std::swap(spec.instances[0], spec.instances[1]);
   for (const InstanceSpec& instance : spec.instances) check_whole_prompts(requests, instance.scheduler);
   return spec;
 }
