@@ -60,6 +60,37 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value,
   return app.add_option_function<std::string>(name, read, doc)->option_text(shown);
 }
 
+/// LLMServingSim's options, with its names.
+void add_llmservingsim(CLI::App& app, scenario::LlmServingSimOptions& o) {
+  const std::string group = "LLMServingSim's files instead of a scenario";
+  auto* cluster =
+      app.add_option("--cluster-config", o.cluster_config, "Cluster configuration")->option_text("FILE.json");
+  auto* dataset = app.add_option("--dataset", o.dataset, "Requests")->option_text("FILE.jsonl")->needs(cluster);
+  cluster->needs(dataset)->group(group);
+  dataset->group(group);
+  const auto add = [&](CLI::Option* option, const char* text) {
+    option->option_text(text)->needs(cluster)->group(group);
+  };
+  const auto add_key = [&](const std::string& name, const char* key, const char* text, const char* doc) {
+    const auto store = [&o, name, key](const std::string& value) { o.settings.push_back({name, key, value}); };
+    add(app.add_option_function<std::string>(name, store, doc), text);
+  };
+  add_key("--dtype", "dtype", "FORMAT", "Number format of weights: float16, bfloat16, fp8, int8");
+  add_key("--kv-cache-dtype", "kv_cache_dtype", "FORMAT", "Number format of the KV cache: auto, fp8");
+  add_key("--block-size", "block_size", "TOKENS", "Tokens of a KV block; default 16");
+  add_key("--max-num-seqs", "max_num_seqs", "COUNT", "Most requests that run at once; default 128; 0: no limit");
+  add_key("--max-num-batched-tokens", "max_num_batched_tokens", "TOKENS",
+          "Most tokens in a batch; default 2048; 0: no limit");
+  const auto no_caching = [&o] {
+    o.settings.push_back({"--no-enable-prefix-caching", "enable_prefix_caching", "false"});
+  };
+  add(app.add_flag_callback("--no-enable-prefix-caching", no_caching, "Requests share no KV blocks"), " ");
+  add(app.add_option("--num-reqs", o.num_reqs, "Only the first requests; default 0: all"), "COUNT");
+  add(app.add_option("--profile-root", o.profile_root, "Measured kernel times, DIR/HARDWARE/MODEL/VARIANT"), "DIR");
+  add(app.add_option("--models", o.models, "Model configs, ORG_NAME.json or ORG/NAME.json; default: shipped ones"),
+      "DIR");
+}
+
 /// The command, quoted for a shell.
 std::string quoted_command(int argc, char** argv) {
   const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
@@ -97,6 +128,9 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.add_option("--set", o.sets, "Sets a key of the scenario (a.0.b is item 0 of list a); repeatable")
       ->option_text("A.B.C=VALUE")
       ->allow_extra_args(false);
+  add_llmservingsim(app, o.llmservingsim);
+  app.add_option("--dump-scenario", o.dump_scenario, "Writes the scenario that runs, with --set applied")
+      ->option_text("FILE");
   app.add_option("--out", o.out, "Directory for the results; results of an earlier run are replaced")
       ->option_text("DIR");
   std::string window;
@@ -146,7 +180,9 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
       o.vcd_to = parse_instant(window.substr(comma + 1));
       if (o.vcd_to <= o.vcd_from) throw CLI::ValidationError("--vcd-window", "T1 must be later than T0");
     }
-    if (!o.schema && o.scenario.empty()) throw CLI::RequiredError("scenario");
+    if (!o.scenario.empty() && !o.llmservingsim.cluster_config.empty())
+      throw CLI::ValidationError("--cluster-config", "is not accepted with a scenario; give one of the two");
+    if (!o.schema && o.input().empty()) throw CLI::RequiredError("scenario");
     for (const auto& [wanted, name] : {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}})
       if (wanted && o.out.empty()) throw CLI::ValidationError(name, "needs --out DIR");
     if (o.fst && !Tracing::can_convert())

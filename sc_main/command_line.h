@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "sc_main/scenario/import/llmservingsim.h"
 
 namespace railyard {
 
@@ -13,10 +14,12 @@ enum class JobsLevel { all, stage, none };
 enum class VcdLevel { summary, links, all };
 
 struct Options {
-  std::string command;  ///< the command as typed, quoted for a shell
-  std::string scenario;
+  std::string command;   ///< the command as typed, quoted for a shell
+  std::string scenario;  ///< "": llmservingsim instead
+  scenario::LlmServingSimOptions llmservingsim;
   std::vector<std::string> sets;
-  std::string out;  ///< empty: only the table on stdout
+  std::string dump_scenario;  ///< file for the scenario that runs; empty: none
+  std::string out;            ///< empty: only the table on stdout
   bool vcd = false, timeline = false, why = false;
   bool fst = false;  ///< write trace.fst instead of trace.vcd
   VcdLevel vcd_level = VcdLevel::links;
@@ -24,6 +27,9 @@ struct Options {
   Time vcd_from, vcd_to = Time::max();
   std::optional<JobsLevel> jobs;  ///< absent: depends on the number of jobs
   bool describe = false, explain = false, check = false, schema = false, json = false, quiet = false;
+
+  /// The file that describes the run.
+  const std::string& input() const { return scenario.empty() ? llmservingsim.cluster_config : scenario; }
 };
 
 /// The result of parse(): run with `options`, or exit with `status` (help and version print and exit with 0).

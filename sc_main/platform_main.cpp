@@ -172,9 +172,12 @@ int platform_main(const char* platform, int argc, char** argv) {
       std::cout << scenario_schema();
       return kExitDone;
     }
-    const Scenario scenario = load_scenario(options.scenario, options.sets, platform);
+    const Scenario scenario = options.scenario.empty()
+                                  ? load_llmservingsim(options.llmservingsim, options.sets, platform)
+                                  : load_scenario(options.scenario, options.sets, platform);
     for (const std::string& note : scenario.notes)
       if (!options.quiet) fmt::print(stderr, "{}\n", note);
+    if (!options.dump_scenario.empty()) write_text(options.dump_scenario, scenario.resolved);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
     sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is only for the table
     sc_core::sc_report_handler::set_actions(
@@ -182,7 +185,7 @@ int platform_main(const char* platform, int argc, char** argv) {
     if (options.check) {
       JobsCsv none;
       const Simulation all_but_run(scenario, none);
-      if (!options.quiet) std::cout << options.scenario << ": ok\n";
+      if (!options.quiet) std::cout << options.input() << ": ok\n";
       return kExitDone;
     }
     if (options.describe || options.explain) {
@@ -197,7 +200,7 @@ int platform_main(const char* platform, int argc, char** argv) {
     std::cerr << platform << ": error: " << printable(e.what()) << "\n";
     return kExitBadInput;
   } catch (const std::bad_alloc&) {
-    std::cerr << printable(options.scenario)
+    std::cerr << printable(options.input())
               << ": error: simulating this machine and workload needs more memory than this computer has\n";
     return kExitBadInput;
   }

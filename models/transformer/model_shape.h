@@ -36,7 +36,7 @@ struct LayerShape {
 };
 
 struct ModelShape {
-  std::string name;  ///< file stem of the config
+  std::string name;  ///< in outputs; by default the file stem of the config
   std::uint32_t layers = 0;
   std::uint32_t hidden = 0;
   std::uint32_t heads = 0;

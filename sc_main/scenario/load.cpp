@@ -21,6 +21,7 @@ transformer::ModelShape required_model(const ModelSection& written, const Source
   LoadedModel model =
       load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
   notes.insert(notes.end(), model.notes.begin(), model.notes.end());
+  if (!written.name.empty()) model.shape.name = written.name;
   return std::move(model.shape);
 }
 
@@ -33,19 +34,14 @@ void refuse_model(const Source& source, const ComputeSection& compute) {
     throw InputError(place_of(source.root, "model"), "model: this workload.kind runs no model");
 }
 
-}  // namespace
+NodePtr with_set_options(NodePtr root, const std::vector<std::string>& sets) {
+  for (const std::string& option : sets) root = with_set_option(root, option);
+  return root;
+}
 
-Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
-                       const std::string& executable_platform) {
-  Source source;
-  source.root = parse_yaml(read_file(path, {path, 1, 1}, "", kLongestScenario), path);
-  if (source.root->kind != Node::Kind::mapping) {
-    throw InputError(source.root->origin, "expected a mapping of scenario keys, got " + source.root->described());
-  }
-  for (const std::string& option : sets) source.root = with_set_option(source.root, option);
+/// @param source  with --set applied, and paths relative to the current directory
+Scenario load_tree(const Source& source, const std::string& path, const std::string& executable_platform) {
   const Fields& fields = scenario_table().fields();
-  source.root = with_paths_from_here(source.root, fields, std::filesystem::path(path).parent_path().string());
-
   ScenarioFile written;
   scenario_table().read(written, *source.root, "");
   Scenario& result = written.scenario;
@@ -75,6 +71,29 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   result.model_origin = place_of(source.root, "model");
   result.network_origin = place_of(source.root, "machine.network");
   return std::move(result);
+}
+
+}  // namespace
+
+Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
+                       const std::string& executable_platform) {
+  Source source;
+  source.root = parse_yaml(read_file(path, {path, 1, 1}, "", kLongestScenario), path);
+  if (source.root->kind != Node::Kind::mapping) {
+    throw InputError(source.root->origin, "expected a mapping of scenario keys, got " + source.root->described());
+  }
+  source.root = with_paths_from_here(with_set_options(source.root, sets), scenario_table().fields(),
+                                     std::filesystem::path(path).parent_path().string());
+  return load_tree(source, path, executable_platform);
+}
+
+Scenario load_llmservingsim(const LlmServingSimOptions& options, const std::vector<std::string>& sets,
+                            const std::string& executable_platform) {
+  ImportedScenario imported = import_llmservingsim(options, executable_platform);
+  const Source source{with_set_options(imported.root, sets)};
+  Scenario scenario = load_tree(source, options.cluster_config, executable_platform);
+  scenario.notes.insert(scenario.notes.begin(), imported.notes.begin(), imported.notes.end());
+  return scenario;
 }
 
 }  // namespace railyard

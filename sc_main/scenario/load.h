@@ -12,6 +12,7 @@
 
 #include "base/input_error.h"
 #include "sc_main/scenario.h"
+#include "sc_main/scenario/import/llmservingsim.h"
 
 namespace railyard {
 
@@ -22,6 +23,10 @@ namespace railyard {
 /// @throws InputError
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
                        const std::string& executable_platform);
+
+/// The same for files of LLMServingSim. @throws InputError
+Scenario load_llmservingsim(const scenario::LlmServingSimOptions& options, const std::vector<std::string>& sets,
+                            const std::string& executable_platform);
 
 /// The value of workload.kind that loads this type of spec: "layer" for a workload::layer::LayerSpec.
 const char* workload_kind(const std::type_info& spec);

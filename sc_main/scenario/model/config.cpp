@@ -162,6 +162,7 @@ Record<ModelSection> model_record() {
   std::vector<std::string> types(kDataTypeNames.begin(), kDataTypeNames.end());
   Record<ModelSection> r;
   r.add("config", &ModelSection::config, "HuggingFace config.json with the model's shape").is_path().required();
+  r.add("name", &ModelSection::name, "name of the model in outputs").fallback("file name of the config");
   r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations")
       .fallback("torch_dtype of the config");
   r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("dtype");

@@ -12,6 +12,7 @@ namespace railyard::scenario {
 
 struct ModelSection {
   std::string config;
+  std::string name;      ///< "": stem of the config's file name
   std::string dtype;     ///< "": dtype of the config
   std::string kv_dtype;  ///< "": same as dtype
 };
