@@ -77,15 +77,15 @@ void add_llmservingsim(CLI::App& app, scenario::LlmServingSimOptions& o) {
   };
   add_key("--dtype", "dtype", "FORMAT", "Number format of weights: float16, bfloat16, fp8, int8");
   add_key("--kv-cache-dtype", "kv_cache_dtype", "FORMAT", "Number format of the KV cache: auto, fp8");
-  add_key("--block-size", "block_size", "TOKENS", "Tokens of a KV block; default 16");
-  add_key("--max-num-seqs", "max_num_seqs", "COUNT", "Most requests that run at once; default 128; 0: no limit");
-  add_key("--max-num-batched-tokens", "max_num_batched_tokens", "TOKENS",
+  add_key("--block-size", "block_size", "N", "Tokens of a KV block; default 16");
+  add_key("--max-num-seqs", "max_num_seqs", "N", "Most requests that run at once; default 128; 0: no limit");
+  add_key("--max-num-batched-tokens", "max_num_batched_tokens", "N",
           "Most tokens in a batch; default 2048; 0: no limit");
   const auto no_caching = [&o] {
     o.settings.push_back({"--no-enable-prefix-caching", "enable_prefix_caching", "false"});
   };
   add(app.add_flag_callback("--no-enable-prefix-caching", no_caching, "Requests share no KV blocks"), " ");
-  add(app.add_option("--num-reqs", o.num_reqs, "Only the first requests; default 0: all"), "COUNT");
+  add(app.add_option("--num-reqs", o.num_reqs, "Only the first requests; default 0: all"), "N");
   add(app.add_option("--profile-root", o.profile_root, "Measured kernel times, DIR/HARDWARE/MODEL/VARIANT"), "DIR");
   add(app.add_option("--models", o.models, "Model configs, ORG_NAME.json or ORG/NAME.json; default: shipped ones"),
       "DIR");

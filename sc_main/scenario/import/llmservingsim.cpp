@@ -1,155 +1,46 @@
 #include "sc_main/scenario/import/llmservingsim.h"
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <utility>
 
 #include "sc_main/scenario/datasheets/datasheets.h"
-#include "sc_main/scenario/import/cluster_file.h"
+#include "sc_main/scenario/import/instance.h"
+#include "sc_main/scenario/import/kv_blocks.h"
 #include "sc_main/scenario/import/names.h"
+#include "sc_main/scenario/import/tree.h"
 #include "sc_main/scenario/model/config.h"
 #include "sc_main/scenario/table/words.h"
-#include "transformer/memory.h"
 
 namespace railyard::scenario {
 
 using transformer::ModelShape;
-using transformer::Stage;
 
 namespace {
 
-constexpr std::size_t kLongestCluster = 1u << 20, kLongestConfig = 1u << 20;
-constexpr double kGib = 1024.0 * 1024 * 1024;
+constexpr std::size_t kLongestJson = 1u << 20;
 const char* const kGroup = "gpus";
 
 /// LLMServingSim's names of number formats.
 const std::map<std::string, std::string> kDataTypes{
     {"float16", "fp16"}, {"bfloat16", "bf16"}, {"fp8", "fp8"}, {"int8", "int8"}};
 
-NodePtr word(const std::string& text, const Origin& origin) {
-  auto node = std::make_shared<Node>();
-  node->kind = Node::Kind::scalar;
-  node->origin = origin;
-  node->text = text;
-  return node;
-}
-NodePtr flag(bool value, const Origin& origin) { return word(value ? "true" : "false", origin); }
-NodePtr number(std::uint64_t value, const Origin& origin) { return word(std::to_string(value), origin); }
+Origin option_origin(const char* option, const std::string& text) { return KeyOption{option, "", text}.origin(); }
 
-/// Text from a user, which may look like a number.
-NodePtr text(const std::string& value, const Origin& origin) {
-  auto node = std::make_shared<Node>(*word(value, origin));
-  node->is_quoted = true;
-  return node;
+NodePtr read_cluster(const std::string& file) {
+  return parse_json(read_file(file, option_origin("--cluster-config", file), "", kLongestJson), file);
 }
 
-NodePtr mapping(const Origin& origin, const std::vector<std::pair<std::string, NodePtr>>& members) {
-  auto node = std::make_shared<Node>();
-  node->kind = Node::Kind::mapping;
-  node->origin = origin;
-  for (const auto& [key, value] : members) node->entries.push_back({key, value->origin, value});
-  return node;
-}
-
-NodePtr list(const NodePtr& item) {
-  auto node = std::make_shared<Node>();
-  node->kind = Node::Kind::sequence;
-  node->origin = item->origin;
-  node->items = {item};
-  return node;
-}
-
-/// The settings of the command line as an instance would write them.
+/// The settings of the command line, as an instance would write them.
 NodePtr settings_of(const std::vector<KeyOption>& options) {
-  std::vector<std::pair<std::string, NodePtr>> members;
+  Members members;
   for (const KeyOption& option : options) members.emplace_back(option.key, word(option.text, option.origin()));
   return mapping({}, members);
 }
 
-/// An instance with the settings of the command line, and the places of its values.
-class Instance : public ClusterInstance {
- public:
-  Instance(NodePtr written, std::string path, NodePtr settings)
-      : written_(std::move(written)), settings_(std::move(settings)), path_(std::move(path)) {
-    const Fields& fields = cluster_instance_record().fields();
-    read_fields(fields, static_cast<ClusterInstance*>(this), *settings_, "", true);
-    read_fields(fields, static_cast<ClusterInstance*>(this), *written_, path_);
-  }
-
-  const std::string& path() const { return path_; }
-  bool has(const std::string& key) const { return value_at(written_, key) != nullptr; }
-  /// The place of a key: in the file, or of the option; of the instance, if the default applies.
-  Origin place(const std::string& key) const {
-    if (!has(key) && settings_->find(key)) return settings_->find(key)->origin;
-    return place_of(written_, key);
-  }
-  [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
-    throw InputError(place(key), path_ + "." + key + ": " + what);
-  }
-
- private:
-  NodePtr written_, settings_;
-  std::string path_;
-};
-
-void check_length(const NodePtr& root, const std::string& path, const std::string& count_key, std::uint64_t count,
-                  const std::string& list_key, std::size_t length) {
-  if (count == length) return;
-  const std::string key = path + count_key;
-  throw InputError(place_of(root, key), key + ": " + std::to_string(count) + ", but " + list_key + " has " +
-                                            std::to_string(length) + "; the two must agree");
-}
-
-/// The only instance of the cluster.
-Instance only_instance(const NodePtr& root, const NodePtr& settings) {
-  Cluster cluster;
-  cluster_record().read(cluster, *root, "");
-  check_length(root, "", "num_nodes", cluster.num_nodes, "nodes", cluster.nodes.size());
-  std::vector<std::string> paths;
-  for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
-    const ClusterNode& node = cluster.nodes[n];
-    const std::string path = "nodes." + std::to_string(n) + ".";
-    check_length(root, path, "num_instances", node.num_instances, "instances", node.instances.size());
-    for (std::size_t i = 0; i < node.instances.size(); ++i) paths.push_back(path + "instances." + std::to_string(i));
-  }
-  if (paths.empty()) throw InputError(place_of(root, "nodes"), "nodes: no instance; accepted: one instance");
-  Instance instance(value_at(root, paths.front()), paths.front(), settings);
-  if (instance.pd_type)
-    instance.refuse("pd_type", "separate instances for prefill and decode are not modelled here; accepted: null");
-  if (paths.size() > 1)
-    throw InputError(place_of(root, paths[1]),
-                     paths[1] + ": a second instance; accepted: one instance with pd_type null");
-  return instance;
-}
-
-struct Parallelism {
-  std::uint32_t tp = 1, pp = 1;
-};
-
-Parallelism parallelism_of(const Instance& instance, const ModelShape& model) {
-  Parallelism result;
-  result.pp = instance.pp_size;
-  if (result.pp > model.layers)
-    instance.refuse("pp_size", std::to_string(result.pp) + " is more than the " + std::to_string(model.layers) +
-                                   " layers of " + instance.model_name);
-  const std::uint32_t npus = instance.num_npus.value_or(instance.tp_size.value_or(1) * result.pp);
-  result.tp = instance.tp_size.value_or(npus / result.pp);
-  if (npus != result.tp * result.pp)
-    instance.refuse("num_npus", std::to_string(npus) + " is not tp_size x pp_size, " + std::to_string(result.tp) +
-                                    " x " + std::to_string(result.pp));
-  const std::uint32_t ep = instance.ep_size.value_or(1);
-  if (ep > result.tp)
-    instance.refuse(
-        "ep_size", std::to_string(ep) + " is more than tp_size, " + std::to_string(result.tp) + ", without a dp_group");
-  if (ep > 1) instance.refuse("ep_size", "expert parallelism is not modelled; accepted: 1");
-  return result;
-}
-
-/// The model's longest context; 0: the config does not say.
+/// The model's longest context; 0: its config does not say.
 std::uint32_t longest_context(const std::string& config, const Origin& where) {
-  const NodePtr root = parse_json(read_file(config, where, "model_name", kLongestConfig), config);
+  const NodePtr root = parse_json(read_file(config, where, "model_name", kLongestJson), config);
   const NodePtr node = value_at(root, "max_position_embeddings");
   if (!node) return 0;
   Field tokens;
@@ -157,73 +48,152 @@ std::uint32_t longest_context(const std::string& config, const Origin& where) {
   return static_cast<std::uint32_t>(read_integer(tokens, *node, "max_position_embeddings"));
 }
 
-/// LLMServingSim's weights of a rank: that of a stage with embeddings and output head, whichever stage it is
-/// (memory_model.py, get_weight).
-double weights_of_rank(const ModelShape& model, const Parallelism& parallel) {
-  Stage with_head, embeddings;
-  with_head.layers = model.layers / parallel.pp;
-  with_head.last = true;
-  embeddings.first = true;
-  return static_cast<double>(transformer::rank_weight_bytes(model, with_head, parallel.tp) +
-                             transformer::rank_weight_bytes(model, embeddings, parallel.tp));
+/// 0 is no limit. No batch is longer than the model's context, and no more requests run than a batch has tokens.
+BatchLimits limits_of(const PlacedInstance& instance, const std::string& config) {
+  const std::uint32_t context = longest_context(config, instance.place("model_name"));
+  BatchLimits limits{instance.max_num_batched_tokens, instance.max_num_seqs};
+  if (context > 0 && (limits.max_batched_tokens == 0 || limits.max_batched_tokens > context))
+    limits.max_batched_tokens = context;
+  if (limits.max_batched_tokens == 0)
+    instance.refuse("max_num_batched_tokens", "0 needs max_position_embeddings in " + in_quotes(config));
+  if (limits.max_seqs == 0) limits.max_seqs = limits.max_batched_tokens;
+  return limits;
 }
 
-std::uint32_t blocks_of(const Instance& instance, const ModelShape& model, const Parallelism& parallel) {
-  Stage all;
-  all.layers = model.layers;
-  const double block_bytes = static_cast<double>(transformer::kv_bytes_per_token(model, all, 1) /
-                                                 (parallel.tp * parallel.pp) * instance.block_size);
-  const double weights = weights_of_rank(model, parallel);
-  const double bytes = std::floor(instance.npu_mem.mem_size * kGib * instance.npu_mem.mem_util);
-  const double blocks = std::floor((bytes - weights) / block_bytes);
-  const auto gib = [](double value) { return number_text(std::round(value / kGib * 100) / 100) + " GiB"; };
-  constexpr double kFewestBlocks = 2, kMostBlocks = 1e9;
-  if (blocks < kFewestBlocks)
-    instance.refuse("npu_mem.mem_size", number_text(instance.npu_mem.mem_size) + " GiB x mem_util " +
-                                            number_text(instance.npu_mem.mem_util) +
-                                            " has no memory for KV cache: " + gib(weights) + " of weights, and " +
-                                            gib(weights + kFewestBlocks * block_bytes - bytes) +
-                                            " are missing for two blocks");
-  if (blocks > kMostBlocks)
-    instance.refuse("npu_mem.mem_size", number_text(blocks) + " blocks; accepted: up to " + number_text(kMostBlocks));
-  return static_cast<std::uint32_t>(blocks);
-}
+class Import {
+ public:
+  Import(const LlmServingSimOptions& options, const std::string& platform)
+      : options_(options),
+        platform_(platform),
+        root_(read_cluster(options.cluster_config)),
+        instance_(only_instance(root_, settings_of(options.settings))),
+        model_place_(instance_.place("model_name")),
+        gpu_place_(instance_.place("hardware")),
+        config_(config_of_model(instance_.model_name, options.models, model_place_, instance_.path() + ".model_name")),
+        dtype_(instance_.dtype.empty() ? "" : kDataTypes.at(instance_.dtype)),
+        kv_dtype_(instance_.kv_cache_dtype == "auto" ? "" : instance_.kv_cache_dtype),
+        model_(load_model(config_, model_place_, dtype_, kv_dtype_).shape),
+        parallel_(parallelism_of(instance_, model_)),
+        gpu_(load_gpu({datasheet_of_hardware(instance_.hardware, gpu_place_, instance_.path() + ".hardware"),
+                       "hardware", gpu_place_})),
+        limits_(limits_of(instance_, config_)),
+        blocks_(kv_blocks(instance_, model_, parallel_)) {}
 
-/// Memory of a rank with weights, KV cache and activations, which LLMServingSim does not count.
-double bytes_of_rank(const ModelShape& model, const Parallelism& parallel, std::uint32_t blocks,
-                     std::uint32_t block_tokens, std::uint32_t max_batched_tokens, std::uint32_t max_seqs) {
-  double most = 0;
-  const auto stages = transformer::stages_of(transformer::even_stage_layers(model.layers, parallel.pp));
-  for (const Stage& stage : stages) {
-    const Bytes fixed = transformer::rank_weight_bytes(model, stage, parallel.tp) +
-                        transformer::activation_bytes(model, stage, parallel.tp, max_batched_tokens,
-                                                      std::min(max_seqs, max_batched_tokens));
-    const Bytes block = transformer::kv_bytes_per_token(model, stage, parallel.tp) * block_tokens;
-    most = std::max(most, static_cast<double>(fixed) + static_cast<double>(block) * blocks);
+  ImportedScenario scenario() {
+    add_notes();
+    Members keys{{"model", model()}, {"machine", machine()}, {"workload", workload()}};
+    if (!options_.profile_root.empty()) keys.emplace_back("compute", compute());
+    return {mapping(root_->origin, keys), notes_};
   }
-  return most;
-}
 
-/// Folder of a profile bundle below the root.
-std::string profile_folder(const std::string& root, const Instance& instance, const ModelShape& model) {
-  std::string variant(name_of(model.dtype));
-  if (instance.kv_cache_dtype != "auto") variant += "-kv" + instance.kv_cache_dtype;
-  return (std::filesystem::path(root) / instance.hardware / instance.model_name / variant).string();
-}
+ private:
+  void note(const std::string& keys, const std::string& instead) {
+    notes_.push_back(options_.cluster_config + ": " + keys + ": " + instead);
+  }
 
-void add_notes(std::vector<std::string>& notes, const std::string& file, const Instance& instance,
-               const std::string& platform, const gpu::GpuDatasheet& gpu) {
-  const auto note = [&](const std::string& keys, const std::string& instead) {
-    notes.push_back(file + ": " + keys + ": not used; " + instead);
-  };
-  note("link_bw, link_latency", "links are those of " + platform);
-  note("cpu_mem", "hosts are those of " + platform);
-  note("npu_mem.mem_bw, npu_mem.mem_latency",
-       "memory of " + gpu.name + " is that of its datasheet, " + number_text(gpu.hbm.gb_per_s) + " GB/s");
-  if (instance.has("placement")) note("placement.kv_evict_loc", "evicted KV cache is computed again");
-  if (instance.has("enable_local_offloading")) note("enable_local_offloading", "kernels read weights from GPU memory");
-  if (instance.has("enable_block_copy")) note("enable_block_copy", "every layer is simulated");
-}
+  void add_notes() {
+    note("link_bw, link_latency", "not used; links are those of " + platform_);
+    note("cpu_mem", "not used; hosts are those of " + platform_);
+    note("npu_mem.mem_bw, npu_mem.mem_latency",
+         "not used; memory of " + gpu_.name + " is that of its datasheet, " + number_text(gpu_.hbm.gb_per_s) + " GB/s");
+    if (instance_.has("placement")) note("placement.kv_evict_loc", "not used; evicted KV cache is computed again");
+    if (instance_.has("enable_local_offloading"))
+      note("enable_local_offloading", "not used; kernels read weights from GPU memory");
+    if (instance_.has("enable_block_copy")) note("enable_block_copy", "not used; every layer is simulated");
+  }
+
+  NodePtr model() const {
+    Members keys{{"config", text(config_, model_place_)}, {"name", text(instance_.model_name, model_place_)}};
+    if (!dtype_.empty()) keys.emplace_back("dtype", word(dtype_, instance_.place("dtype")));
+    if (!kv_dtype_.empty()) keys.emplace_back("kv_dtype", word(kv_dtype_, instance_.place("kv_cache_dtype")));
+    return mapping(model_place_, keys);
+  }
+
+  NodePtr machine() {
+    const std::uint64_t servers = ceil_div(parallel_.gpus(), load_board(platform_).board.gpus);
+    const NodePtr group = mapping(
+        gpu_place_, {{"servers", number(servers, instance_.place("num_npus"))}, {"gpu", word(gpu_.name, gpu_place_)}});
+    Members keys{{"groups", mapping(gpu_place_, {{kGroup, group}})}};
+    const double needed = bytes_of_rank(instance_, model_, parallel_, blocks_, limits_);
+    if (needed > gpu_.hbm.visible_bytes()) keys.emplace_back("overrides", larger_memory(needed));
+    return mapping(gpu_place_, keys);
+  }
+
+  /// LLMServingSim takes any memory, and leaves none for activations.
+  NodePtr larger_memory(double needed) {
+    const std::string gb = number_text(std::ceil(needed * 1e-6) * 1e-3);
+    note("npu_mem.mem_size", "a rank needs " + gb + " GB for weights, activations and " + std::to_string(blocks_) +
+                                 " KV blocks; " + gpu_.name + " has " + number_text(gpu_.hbm.visible_bytes() * 1e-9) +
+                                 " GB, and is given more");
+    const Origin place = instance_.place("npu_mem.mem_size");
+    const NodePtr hbm = mapping(place, {{"visible_gb", word(gb, place)}});
+    return mapping(place, {{"gpu", mapping(place, {{"hbm", hbm}})}});
+  }
+
+  NodePtr workload() const {
+    const Origin whole = root_->origin, memory = instance_.place("npu_mem");
+    return mapping(whole, {{"kind", word("serving", whole)},
+                           {"requests", requests()},
+                           {"instances", list(engine())},
+                           {"memory_limit_ratio", number(1, memory)},
+                           {"engine_reserved_bytes", number(0, memory)},
+                           {"kv_blocks", number(blocks_, memory)},
+                           {"cudagraph", mapping(whole, {{"mode", word("none", whole)}})},
+                           {"host", mapping(whole, {{"preset", word("none", whole)}})}});
+  }
+
+  NodePtr requests() const {
+    const Origin place = option_origin("--dataset", options_.dataset);
+    Members keys{{"format", word("llmservingsim", place)}, {"file", text(options_.dataset, place)}};
+    if (!options_.num_reqs.empty() && options_.num_reqs != "0")
+      keys.emplace_back("max_count", word(options_.num_reqs, option_origin("--num-reqs", options_.num_reqs)));
+    return mapping(place, keys);
+  }
+
+  NodePtr engine() const {
+    const auto copied = [&](const char* key, std::uint64_t value) { return number(value, instance_.place(key)); };
+    const auto copied_flag = [&](const char* key, bool value) { return flag(value, instance_.place(key)); };
+    const Origin place = instance_.place();
+    const NodePtr scheduler = mapping(
+        place,
+        {{"preset", word("vllm", place)},
+         {"max_batched_tokens", copied("max_num_batched_tokens", limits_.max_batched_tokens)},
+         {"max_seqs", copied("max_num_seqs", limits_.max_seqs)},
+         {"long_prefill_threshold_tokens",
+          copied("long_prefill_token_threshold", instance_.long_prefill_token_threshold)},
+         {"block_tokens", copied("block_size", instance_.block_size)},
+         {"chunked_prefill", copied_flag("enable_chunked_prefill", instance_.enable_chunked_prefill)},
+         {"prefix_caching", copied_flag("enable_prefix_caching", instance_.enable_prefix_caching)},
+         {"reserve", word(instance_.reserve_full_isl ? "sequence" : "chunk", instance_.place("reserve_full_isl"))}});
+    return mapping(place, {{"name", text("instance0", place)},
+                           {"group", word(kGroup, place)},
+                           {"tp", copied("tp_size", parallel_.tp)},
+                           {"pp", copied("pp_size", parallel_.pp)},
+                           {"scheduler", scheduler}});
+  }
+
+  /// LLMServingSim's layout of profiles: HARDWARE/MODEL/VARIANT.
+  NodePtr compute() const {
+    const std::string variant = std::string(name_of(model_.dtype)) + (kv_dtype_.empty() ? "" : "-kv" + kv_dtype_);
+    const Origin place = option_origin("--profile-root", options_.profile_root);
+    const auto folder =
+        std::filesystem::path(options_.profile_root) / instance_.hardware / instance_.model_name / variant;
+    return mapping(place, {{"profile", text(folder.string(), place)}});
+  }
+
+  const LlmServingSimOptions& options_;
+  const std::string& platform_;
+  NodePtr root_;
+  PlacedInstance instance_;
+  Origin model_place_, gpu_place_;
+  std::string config_, dtype_, kv_dtype_;
+  ModelShape model_;
+  Parallelism parallel_;
+  gpu::GpuDatasheet gpu_;
+  BatchLimits limits_;
+  std::uint32_t blocks_;
+  std::vector<std::string> notes_;
+};
 
 }  // namespace
 
@@ -233,101 +203,7 @@ Origin KeyOption::origin() const {
 }
 
 ImportedScenario import_llmservingsim(const LlmServingSimOptions& options, const std::string& platform) {
-  const auto option = [](const char* name, const std::string& value) { return KeyOption{name, "", value}.origin(); };
-  const std::string& file = options.cluster_config;
-  const NodePtr root = parse_json(read_file(file, option("--cluster-config", file), "", kLongestCluster), file);
-  const Instance instance = only_instance(root, settings_of(options.settings));
-
-  const Origin model_place = instance.place("model_name"), gpu_place = instance.place("hardware");
-  const std::string config =
-      config_of_model(instance.model_name, options.models, model_place, instance.path() + ".model_name");
-  const std::string dtype = instance.dtype.empty() ? "" : kDataTypes.at(instance.dtype);
-  const std::string kv_dtype = instance.kv_cache_dtype == "auto" ? "" : instance.kv_cache_dtype;
-  const ModelShape model = load_model(config, model_place, dtype, kv_dtype).shape;
-  const Parallelism parallel = parallelism_of(instance, model);
-  const gpu::GpuDatasheet gpu = load_gpu(
-      {datasheet_of_hardware(instance.hardware, gpu_place, instance.path() + ".hardware"), "hardware", gpu_place});
-
-  // The scheduler of LLMServingSim takes no batch that is longer than the model's context.
-  const std::uint32_t context = longest_context(config, model_place);
-  std::uint32_t max_batched_tokens = instance.max_num_batched_tokens;
-  if (context > 0 && (max_batched_tokens == 0 || max_batched_tokens > context)) max_batched_tokens = context;
-  if (max_batched_tokens == 0)
-    instance.refuse("max_num_batched_tokens", "0 needs max_position_embeddings in " + in_quotes(config));
-  const std::uint32_t max_seqs = instance.max_num_seqs == 0 ? max_batched_tokens : instance.max_num_seqs;
-  const std::uint32_t blocks = blocks_of(instance, model, parallel);
-
-  ImportedScenario result;
-  add_notes(result.notes, file, instance, platform, gpu);
-
-  const Origin whole = root->origin, instance_place = instance.place("");
-  std::vector<std::pair<std::string, NodePtr>> model_keys{{"config", text(config, model_place)},
-                                                          {"name", text(instance.model_name, model_place)}};
-  if (!dtype.empty()) model_keys.emplace_back("dtype", word(dtype, instance.place("dtype")));
-  if (!kv_dtype.empty()) model_keys.emplace_back("kv_dtype", word(kv_dtype, instance.place("kv_cache_dtype")));
-
-  const std::uint32_t servers =
-      static_cast<std::uint32_t>(ceil_div(parallel.tp * parallel.pp, load_board(platform).board.gpus));
-  const NodePtr group = mapping(
-      gpu_place, {{"servers", number(servers, instance.place("num_npus"))}, {"gpu", word(gpu.name, gpu_place)}});
-  std::vector<std::pair<std::string, NodePtr>> machine_keys{{"groups", mapping(gpu_place, {{kGroup, group}})}};
-  const double needed = bytes_of_rank(model, parallel, blocks, instance.block_size, max_batched_tokens, max_seqs);
-  if (needed > gpu.hbm.visible_bytes()) {
-    const std::string gb = number_text(std::ceil(needed * 1e-6) * 1e-3);
-    const Origin place = instance.place("npu_mem.mem_size");
-    machine_keys.emplace_back(
-        "overrides",
-        mapping(place, {{"gpu", mapping(place, {{"hbm", mapping(place, {{"visible_gb", word(gb, place)}})}})}}));
-    result.notes.push_back(file + ": npu_mem.mem_size: " + std::to_string(blocks) +
-                           " blocks, weights and activations need " + gb + " GB, more than the " +
-                           number_text(gpu.hbm.visible_bytes() * 1e-9) + " GB of " + gpu.name +
-                           "; the run assumes a GPU with that memory");
-  }
-
-  const auto copied = [&](const char* key, std::uint64_t value) { return number(value, instance.place(key)); };
-  const auto copied_flag = [&](const char* key, bool value) { return flag(value, instance.place(key)); };
-  const NodePtr scheduler = mapping(
-      instance_place,
-      {{"preset", word("vllm", instance_place)},
-       {"max_batched_tokens", copied("max_num_batched_tokens", max_batched_tokens)},
-       {"max_seqs", copied("max_num_seqs", max_seqs)},
-       {"long_prefill_threshold_tokens", copied("long_prefill_token_threshold", instance.long_prefill_token_threshold)},
-       {"block_tokens", copied("block_size", instance.block_size)},
-       {"chunked_prefill", copied_flag("enable_chunked_prefill", instance.enable_chunked_prefill)},
-       {"prefix_caching", copied_flag("enable_prefix_caching", instance.enable_prefix_caching)},
-       {"reserve", word(instance.reserve_full_isl ? "sequence" : "chunk", instance.place("reserve_full_isl"))}});
-  const NodePtr engine = mapping(instance_place, {{"name", text("instance0", instance_place)},
-                                                  {"group", word(kGroup, instance_place)},
-                                                  {"tp", copied("tp_size", parallel.tp)},
-                                                  {"pp", copied("pp_size", parallel.pp)},
-                                                  {"scheduler", scheduler}});
-
-  const Origin dataset_place = option("--dataset", options.dataset);
-  std::vector<std::pair<std::string, NodePtr>> request_keys{{"format", word("llmservingsim", dataset_place)},
-                                                            {"file", text(options.dataset, dataset_place)}};
-  if (!options.num_reqs.empty() && options.num_reqs != "0")
-    request_keys.emplace_back("max_count", word(options.num_reqs, option("--num-reqs", options.num_reqs)));
-
-  const auto plain = [&](const char* value) { return word(value, whole); };
-  const Origin memory_place = instance.place("npu_mem");
-  const NodePtr workload = mapping(whole, {{"kind", plain("serving")},
-                                           {"requests", mapping(dataset_place, request_keys)},
-                                           {"instances", list(engine)},
-                                           {"memory_limit_ratio", number(1, memory_place)},
-                                           {"engine_reserved_bytes", number(0, memory_place)},
-                                           {"kv_blocks", number(blocks, memory_place)},
-                                           {"cudagraph", mapping(whole, {{"mode", plain("none")}})},
-                                           {"host", mapping(whole, {{"preset", plain("none")}})}});
-  std::vector<std::pair<std::string, NodePtr>> keys{{"model", mapping(model_place, model_keys)},
-                                                    {"machine", mapping(gpu_place, machine_keys)},
-                                                    {"workload", workload}};
-  if (!options.profile_root.empty()) {
-    const Origin place = option("--profile-root", options.profile_root);
-    const std::string folder = profile_folder(options.profile_root, instance, model);
-    keys.emplace_back("compute", mapping(place, {{"profile", text(folder, place)}}));
-  }
-  result.root = mapping(whole, keys);
-  return result;
+  return Import(options, platform).scenario();
 }
 
 }  // namespace railyard::scenario

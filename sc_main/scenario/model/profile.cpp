@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestMeta = 1u << 20, kLongestName = 100;
-constexpr double kMostTokens = 1 << 24, kLongestUs = 1e9, kMostAlpha = 1e3;
+constexpr double kMostTokens = 1 << 24, kLongestUs = 1e9, kMostAlpha = 1e3, kMostDegree = 4096;
 const std::string kKey = "compute.profile";
 
 /// Reads one table of the bundle, cell by cell.
@@ -143,7 +143,27 @@ void read_skew(LayerProfile& profile, const NodePtr& meta, const fs::path& file,
   }
 }
 
-/// Refuses a bundle of another model. Only tp 1 profiles whole layers with the model's original sizes.
+/// Refuses a bundle of another model. The profiler writes the sizes of one rank of the last tp of `tp_degrees`.
+void check_sizes(const NodePtr& root, const ModelShape& model) {
+  const NodePtr degrees = value_at(root, "tp_degrees");
+  const bool has_degrees = degrees && degrees->kind == Node::Kind::sequence && !degrees->items.empty();
+  Field degree;
+  degree.range(1, kMostDegree);
+  const std::uint64_t tp = has_degrees ? read_integer(degree, *degrees->items.back(), "tp_degrees") : 1;
+  const std::string where = "engine_effective.hf_overrides.";
+  for (const auto& [key, value] : {std::pair{"intermediate_size", model.dense_ffn > 0 ? model.dense_ffn : model.ffn},
+                                   {"num_attention_heads", model.heads},
+                                   {"num_key_value_heads", model.kv_heads},
+                                   {"vocab_size", model.vocab}}) {
+    const NodePtr node = value_at(root, where + key);
+    const std::uint64_t expected = std::max<std::uint64_t>(1, value / tp);
+    if (node && node->text != std::to_string(expected))
+      throw InputError(node->origin, where + key + ": " + in_quotes(node->text) + "; " + model.name + " has " +
+                                         std::to_string(expected) +
+                                         (tp > 1 ? " on a rank of tp " + std::to_string(tp) : ""));
+  }
+}
+
 void read_meta(LayerProfile& profile, const fs::path& bundle, const ModelShape& model, std::uint32_t tp,
                const Origin& place) {
   const fs::path file = bundle / "meta.yaml";
@@ -152,17 +172,7 @@ void read_meta(LayerProfile& profile, const fs::path& bundle, const ModelShape& 
   const NodePtr root = parse_yaml(read_file(file.string(), {file.string(), 1, 1}, kKey, kLongestMeta), file.string());
   if (const NodePtr hardware = value_at(root, "hardware")) profile.hardware = printable(hardware->text, kLongestName);
   read_skew(profile, root, bundle / ("tp" + std::to_string(tp)) / "skew_fit.csv", tp, place);
-  if (tp != 1) return;
-  const std::string where = "engine_effective.hf_overrides.";
-  for (const auto& [key, value] : {std::pair{"intermediate_size", model.ffn},
-                                   {"num_attention_heads", model.heads},
-                                   {"num_key_value_heads", model.kv_heads},
-                                   {"vocab_size", model.vocab}}) {
-    const NodePtr node = value_at(root, where + key);
-    if (node && node->text != std::to_string(value))
-      throw InputError(node->origin, where + key + ": " + in_quotes(node->text) + "; " + model.name + " has " +
-                                         std::to_string(value));
-  }
+  check_sizes(root, model);
 }
 
 }  // namespace

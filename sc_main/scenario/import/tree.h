@@ -1,0 +1,49 @@
+// Builds parts of a scenario's tree from values of other files. Each part has the place of the value from which it comes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sc_main/scenario/table/node.h"
+
+namespace railyard::scenario {
+
+using Members = std::vector<std::pair<std::string, NodePtr>>;
+
+/// A word of the schema, or a number as written.
+inline NodePtr word(const std::string& text, const Origin& origin) {
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::scalar;
+  node->origin = origin;
+  node->text = text;
+  return node;
+}
+inline NodePtr number(std::uint64_t value, const Origin& origin) { return word(std::to_string(value), origin); }
+inline NodePtr flag(bool value, const Origin& origin) { return word(value ? "true" : "false", origin); }
+
+/// A user's text, even if it looks like a number.
+inline NodePtr text(const std::string& value, const Origin& origin) {
+  auto node = std::make_shared<Node>(*word(value, origin));
+  node->is_quoted = true;
+  return node;
+}
+
+inline NodePtr mapping(const Origin& origin, const Members& members) {
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::mapping;
+  node->origin = origin;
+  for (const auto& [key, value] : members) node->entries.push_back({key, value->origin, value});
+  return node;
+}
+
+inline NodePtr list(const NodePtr& item) {
+  auto node = std::make_shared<Node>();
+  node->kind = Node::Kind::sequence;
+  node->origin = item->origin;
+  node->items = {item};
+  return node;
+}
+
+}  // namespace railyard::scenario
