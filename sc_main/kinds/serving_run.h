@@ -40,6 +40,8 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;
 
+  workload::inference::Serving& serving() { return *serving_; }
+
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   using InstanceSpec = workload::inference::InstanceSpec;

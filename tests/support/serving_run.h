@@ -1,0 +1,126 @@
+// A run of workload.kind: serving under test, with all its iterations, requests and reported jobs, and the times of its
+// stages at the end of each iteration. run() checks at the end: every request has all its tokens, nothing is in flight,
+// all KV blocks are free, and at every instant that was looked at, the times of each stage add up to the time of the run.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "sc_main/kinds/serving_run.h"
+#include "tests/support/prefill_run.h"
+
+namespace railyard::test {
+
+/// A small model on the GPUs of one server, without host time; a prompt of 512 tokens fills a batch. Links have only a
+/// rate and a latency, and memory and L2 are so fast that messages do not slow the kernels.
+inline Scenario serving_scenario(const std::vector<std::string>& sets = {}) {
+  Scenario scenario = Scratch().load("model: {config: " + kTinyModel +
+                                         "}\n"
+                                         "machine: {groups: {gpus: {servers: 1}}}\n"
+                                         "workload:\n"
+                                         "  kind: serving\n"
+                                         "  requests: {prompt_tokens: 512, output_tokens: 1}\n"
+                                         "  scheduler: {max_batched_tokens: 512, max_seqs: 64}\n"
+                                         "  host: {preset: none}\n",
+                                     sets);
+  idealise(scenario.machine);
+  platforms::GroupSpec& group = scenario.machine.groups.front();
+  group.gpu_pcie.latency_ns = 5000;
+  group.gpu.hbm.gb_per_s = group.gpu.l2.bytes_per_sm_clock = 1e6;
+  return scenario;
+}
+
+/// The instance on `pp` stages with this number of layers each, or as even as possible.
+inline std::string stages_of(std::uint32_t pp, const std::string& layers = "") {
+  return "workload.instances=[{name: a, role: colocated, pp: " + std::to_string(pp) +
+         (layers.empty() ? "" : ", stage_layers: " + layers) + "}]";
+}
+
+class ServingBench : private FreshKernel, private workload::inference::ServingSink {
+ public:
+  using StageTimes = workload::inference::StageTimes;
+  using Uses = std::array<Time, StageTimes::kUses>;
+
+  explicit ServingBench(const Scenario& scenario) : simulation(scenario, records) {
+    fabric().watch_invariants();
+    serving().add_sink(*this);
+  }
+
+  Records records;
+  railyard::Simulation simulation;
+  struct Step : workload::inference::Iteration {
+    Time completed;
+    std::vector<Uses> stages;  ///< their times until then
+  };
+  std::vector<Step> steps;
+  std::vector<workload::inference::Served> served;  ///< by number
+
+  transport::Assembly& fabric() { return simulation.fabric(); }
+  workload::inference::Serving& serving() { return static_cast<ServingRun&>(simulation.workload()).serving(); }
+  workload::inference::Instance& instance() { return serving().instance(); }
+
+  void run() {
+    simulation.run([](Time) { return true; });
+    BOOST_TEST_REQUIRE(serving().done());
+    BOOST_TEST(simulation.workload().blocked().empty());
+    BOOST_TEST(simulation.workload().executor().live() == 0u);
+    BOOST_TEST(fabric().transactions_live() == 0u);
+    BOOST_TEST(fabric().unreturned_credit() == 0u);
+    BOOST_TEST(serving().engine().scheduler().pool().held() == 0u);
+    BOOST_TEST(served.size() == serving().count());
+    look(fabric().now());
+  }
+
+  /// What a stage did from the end of one step to the end of a later one.
+  Time spent(std::size_t from, std::size_t to, std::uint32_t stage, StageTimes::Use use) const {
+    return steps[to].stages[stage][use] - steps[from].stages[stage][use];
+  }
+  Time between(std::size_t from, std::size_t to) const { return steps[to].completed - steps[from].completed; }
+
+  /// Kernels of a stage in an iteration, from the first one's begin to the last one's end. @pre tp 1
+  Time stage_time(std::uint32_t iteration, std::uint32_t stage) const {
+    const JobRow& row = records.named("It[" + std::to_string(iteration) + "]_PP[" + std::to_string(stage) + "]_TP[0]");
+    return row.end - row.start;
+  }
+  /// From a stage to the next one, or of the tokens' ids from the last stage to the first one, alone. @pre tp 1
+  Time hop(std::uint32_t stage, std::uint64_t tokens, std::uint64_t ids) {
+    const std::uint32_t next = (stage + 1) % instance().pp();
+    return fabric().uncontended(instance().rank(stage).gpu->window(), instance().rank(next).gpu->window(),
+                                number(TrafficClass::pp),
+                                next == 0 ? 4 * ids : hidden_bytes(instance().model(), tokens));
+  }
+  /// The time of a pass on one GPU, from the times of its kernels.
+  Time pass_time(const workload::inference::Batch& batch, std::uint64_t padded_tokens = 0) {
+    const workload::inference::Pass pass = plan_pass(instance(), batch, workload::Host(), padded_tokens);
+    Time time = Time::seconds(pass.embedding->seconds);
+    for (std::uint32_t l = 0; l < instance().model().layers; ++l)
+      for (const auto& step : pass.layers[instance().model().kind(l)]) time += Time::seconds(step.kernels->seconds);
+    if (pass.head) time += Time::seconds(pass.head->seconds);
+    return time;
+  }
+
+ private:
+  std::vector<Uses> look(Time now) {
+    const StageTimes& times = serving().engine().stages();
+    std::vector<Uses> all(times.stages());
+    for (std::uint32_t p = 0; p < times.stages(); ++p) {
+      Time sum;
+      for (std::size_t use = 0; use < StageTimes::kUses; ++use)
+        sum += all[p][use] = times.time(p, static_cast<StageTimes::Use>(use));
+      BOOST_TEST_REQUIRE((sum == now), "stage " << p << " does not add up");
+    }
+    return all;
+  }
+  void on_served(std::uint32_t request, const workload::inference::Served& done) override {
+    if (served.size() <= request) served.resize(request + 1);
+    BOOST_TEST_REQUIRE(done.times.tokens.size() == done.request.output_tokens);
+    served[request] = done;
+  }
+  void on_iteration(std::uint32_t number, const workload::inference::Iteration& iteration, Time completed) override {
+    BOOST_TEST_REQUIRE(number == steps.size());
+    steps.push_back({iteration, completed, look(completed)});
+  }
+};
+
+}  // namespace railyard::test
