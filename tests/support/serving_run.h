@@ -58,7 +58,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
 
   transport::Assembly& fabric() { return simulation.fabric(); }
   workload::inference::Serving& serving() { return static_cast<ServingRun&>(simulation.workload()).serving(); }
-  workload::inference::Instance& instance() { return serving().instance(); }
+  workload::inference::Instance& instance() { return serving().instance(0); }
 
   void run() {
     simulation.run([](Time) { return true; });
@@ -67,7 +67,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
     BOOST_TEST(simulation.workload().executor().live() == 0u);
     BOOST_TEST(fabric().transactions_live() == 0u);
     BOOST_TEST(fabric().unreturned_credit() == 0u);
-    BOOST_TEST(serving().engine().scheduler().pool().held() == 0u);
+    BOOST_TEST(serving().scheduler(0).pool().held() == 0u);
     BOOST_TEST(served.size() == serving().count());
     look(fabric().now());
   }
@@ -102,7 +102,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
 
  private:
   std::vector<Uses> look(Time now) {
-    const StageTimes& times = serving().engine().stages();
+    const StageTimes& times = serving().engine(0).stages();
     std::vector<Uses> all(times.stages());
     for (std::uint32_t p = 0; p < times.stages(); ++p) {
       Time sum;
@@ -117,7 +117,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
     BOOST_TEST_REQUIRE(done.times.tokens.size() == done.request.output_tokens);
     served[request] = done;
   }
-  void on_iteration(std::uint32_t number, const workload::inference::Iteration& iteration, Time completed) override {
+  void on_iteration(std::size_t, std::uint32_t number, const workload::inference::Iteration& iteration, Time completed) override {
     BOOST_TEST_REQUIRE(number == steps.size());
     steps.push_back({iteration, completed, look(completed)});
   }
