@@ -1,0 +1,165 @@
+// Where the time to first token goes: the parts add up, and each part is what its name says.
+#include "tests/support/tiny_serving.h"
+#include "tests/support/systemc_main.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload::inference;
+
+namespace {
+
+using Run = ServingRunUnderTest;
+
+/// Runs, and checks that the parts of each request add up.
+std::map<std::uint32_t, Served> serve(const std::vector<std::string>& sets) {
+  Run run(tiny_serving(sets));
+  run.run();
+  for (const auto& [number, served] : run.served) {
+    Time sum;
+    for (const Time part : served.ttft.all()) sum += part;
+    BOOST_TEST(sum.fs() == (served.times.first_token - served.request.arrival).fs(), "request " << number);
+  }
+  return run.served;
+}
+
+Time part(Served served, TtftPart part) { return served.ttft[part]; }
+
+/// All parts but these are 0.
+void check_only(const Served& served, const std::vector<TtftPart>& parts) {
+  for (std::size_t p = 0; p < kTtftParts; ++p)
+    if (std::find(parts.begin(), parts.end(), static_cast<TtftPart>(p)) == parts.end())
+      BOOST_TEST(served.ttft.all()[p].fs() == 0u, kTtftPartNames[p]);
+}
+
+std::string list(const std::string& requests) { return "workload.requests={list: [" + requests + "]}"; }
+Time ttft(const Served& s) { return s.times.first_token - s.request.arrival; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_lone_request_on_one_gpu_has_only_kernels) {
+  const Served one = serve({})[0];
+  check_only(one, {TtftPart::prefill_kernels});
+  BOOST_TEST(part(one, TtftPart::prefill_kernels).fs() > 0u);
+}
+
+BOOST_AUTO_TEST_CASE(host_time_is_the_api_server_and_the_preparation_of_each_chunk) {
+  const std::string host = "workload.host={preset: none, async: false, request_us: 700, token_us: 30, step_us: 100}";
+  const Served one = serve({host, "workload.scheduler.max_batched_tokens=256"})[0];
+  check_only(one, {TtftPart::host, TtftPart::prefill_kernels});
+  BOOST_TEST(part(one, TtftPart::host).fs() == Time::us(700 + 30 + 4 * 100).fs());  // four chunks
+  const Served none = serve({"workload.scheduler.max_batched_tokens=256"})[0];
+  BOOST_TEST(part(one, TtftPart::prefill_kernels).fs() == part(none, TtftPart::prefill_kernels).fs());
+}
+
+BOOST_AUTO_TEST_CASE(kernels_that_wait_for_their_launch_wait_for_the_host) {
+  const std::vector<std::string> eager{"workload.cudagraph.mode=none"};
+  const Served none = serve(eager)[0];
+  const Served slow = serve({eager[0], "workload.host={preset: none, layer_us: 5000}"})[0];
+  // Six launches of 5 ms; all kernels but those of the last layer are hidden behind them.
+  BOOST_TEST((part(slow, TtftPart::host) + part(slow, TtftPart::prefill_kernels)).fs() == ttft(slow).fs());
+  BOOST_TEST(part(slow, TtftPart::prefill_kernels).fs() == ttft(none).fs());
+  BOOST_TEST((part(slow, TtftPart::host) > Time::ms(25)));
+}
+
+BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_a_slot_and_the_next_one_behind_it) {
+  auto served = serve({list("{prompt_tokens: 512, output_tokens: 3}, {prompt_tokens: 512, output_tokens: 3}, "
+                            "{prompt_tokens: 512, output_tokens: 1}"),
+                       "workload.scheduler.max_seqs=1"});
+  const Time first = served[0].times.last_token, second = served[1].times.last_token;
+  check_only(served[1], {TtftPart::queue_slots, TtftPart::prefill_kernels});
+  BOOST_TEST(part(served[1], TtftPart::queue_slots).fs() == first.fs());
+  check_only(served[2], {TtftPart::queue_behind, TtftPart::queue_slots, TtftPart::prefill_kernels});
+  BOOST_TEST(part(served[2], TtftPart::queue_behind).fs() == first.fs());
+  BOOST_TEST(part(served[2], TtftPart::queue_slots).fs() == (second - first).fs());
+}
+
+BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_the_budget) {
+  auto served = serve({list("{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 512, output_tokens: 1}"),
+                       "workload.scheduler.max_batched_tokens=512"});
+  check_only(served[1], {TtftPart::queue_budget, TtftPart::prefill_kernels});
+  BOOST_TEST(part(served[1], TtftPart::queue_budget).fs() == served[0].times.first_token.fs());
+}
+
+BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_blocks) {
+  // 33 blocks hold one prompt of 512 tokens and its answer.
+  auto served = serve({list("{prompt_tokens: 512, output_tokens: 4}, {prompt_tokens: 480, output_tokens: 1}"),
+                       "workload.kv_blocks=34", "workload.scheduler.preset=trtllm"});
+  check_only(served[1], {TtftPart::queue_blocks, TtftPart::prefill_kernels});
+  BOOST_TEST(part(served[1], TtftPart::queue_blocks).fs() == served[0].times.last_token.fs());
+}
+
+BOOST_AUTO_TEST_CASE(an_arrival_waits_for_the_next_step) {
+  auto served = serve(
+      {list("{prompt_tokens: 1024, output_tokens: 2}, {arrival_s: 0.0001, prompt_tokens: 64, output_tokens: 1}")});
+  BOOST_TEST_REQUIRE((served[0].times.first_token > Time::us(100)));
+  check_only(served[1], {TtftPart::step_alignment, TtftPart::prefill_kernels});
+  BOOST_TEST(part(served[1], TtftPart::step_alignment).fs() == (served[0].times.first_token - Time::us(100)).fs());
+}
+
+BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_wait_for_collectives) {
+  const Served one = serve({"workload.instances.0.tp=4"})[0];
+  check_only(one, {TtftPart::prefill_kernels, TtftPart::tp});
+  BOOST_TEST((part(one, TtftPart::tp) > Time()));
+}
+
+BOOST_AUTO_TEST_CASE(stages_send_activations_and_tokens) {
+  Run run(tiny_serving({"workload.instances.0.pp=3"}));
+  run.run();
+  const Served one = run.served[0];
+  check_only(one, {TtftPart::prefill_kernels, TtftPart::pp});
+  Time sent;
+  for (const JobRow& row : run.records.of("PP_")) {
+    if (row.number("It") == 0u) sent += row.end - row.start;  // activations twice, and the tokens
+  }
+  BOOST_TEST(part(one, TtftPart::pp).fs() == sent.fs());
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_waits_for_the_batch_before_it) {
+  Run run(tiny_serving({"workload.instances.0.pp=2", "workload.scheduler.max_batched_tokens=512",
+                        list("{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 512, output_tokens: 1}")}));
+  run.run();
+  const Served second = run.served[1];
+  check_only(second, {TtftPart::queue_pipeline, TtftPart::queue_budget, TtftPart::prefill_kernels, TtftPart::pp});
+  const JobRow& first = run.records.named("It[0]_PP[0]_TP[0]");
+  BOOST_TEST((part(second, TtftPart::queue_pipeline) >= first.end));
+  // Activations take a little of the HBM bandwidth of kernels.
+  BOOST_TEST(
+      part(second, TtftPart::prefill_kernels).seconds() == part(run.served[0], TtftPart::prefill_kernels).seconds(),
+      boost::test_tools::tolerance(1e-3));
+}
+
+BOOST_AUTO_TEST_CASE(chunks_that_overlap_count_once) {
+  // Four chunks in a pipeline of two stages: stage 0 for all chunks, and stage 1 for the last one.
+  Run run(tiny_serving({"workload.instances.0.pp=2", "workload.scheduler.max_batched_tokens=256"}));
+  run.run();
+  const Served one = run.served[0];
+  Time sum;
+  for (const Time part : one.ttft.all()) sum += part;
+  BOOST_TEST(sum.fs() == ttft(one).fs());
+  Time kernels;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const JobRow& row = run.records.named("It[" + std::to_string(i) + "]_PP[0]_TP[0]");
+    kernels += row.end - row.start;
+  }
+  const JobRow& last = run.records.named("It[3]_PP[1]_TP[0]");
+  BOOST_TEST(part(one, TtftPart::prefill_kernels).fs() == (kernels + (last.end - last.start)).fs());
+}
+
+BOOST_AUTO_TEST_CASE(parts_add_up_under_all_settings) {
+  const std::string load =
+      "workload.requests={count: 60, arrivals: poisson, rate_per_s: 5000, prompt_tokens: {lognormal: {mean: 400, "
+      "cv_ratio: 0.8}}, output_tokens: {lognormal: {mean: 30, cv_ratio: 0.8}}}";
+  const std::string few_blocks = "workload.kv_blocks=180", few_tokens = "workload.scheduler.max_batched_tokens=384";
+  std::uint32_t preemptions = 0;
+  for (const std::string preset : {"vllm", "sglang", "trtllm"})
+    for (const std::string shape : {"{name: a}", "{name: a, tp: 2, pp: 2}", "{name: a, pp: 3}"})
+      for (const std::string host :
+           {"{preset: none}", "{preset: none, async: true, step_us: 300, request_us: 50, token_us: 7}",
+            "{preset: none, async: false, step_us: 50, sequence_us: 5}"}) {
+        const auto served = serve({load, few_blocks, few_tokens, "workload.scheduler.preset=" + preset,
+                                   "workload.instances=[" + shape + "]", "workload.host=" + host});
+        BOOST_TEST(served.size() == 60u);
+        for (const auto& [number, one] : served) preemptions += one.counts.preemptions;
+      }
+  BOOST_TEST(preemptions > 0u);  // also of prompts in several batches
+}
