@@ -6,11 +6,12 @@ the statistics, report.py writes them. A class is a module with TITLE, TABLES (i
 map_row(row) -> Experiment and point_name(row, experiment).
 """
 
-from . import fabric, gpu, servers
+from . import fabric, gpu, servers, serving
 
 CLASSES = {
     "fabric": fabric,
     "gpu": gpu,
     "servers": servers.with_host("vllm_v1", "Whole servers at low concurrency, with the host of vLLM V1"),
     "servers_no_host": servers.with_host("none", "Whole servers at low concurrency, without a host"),
+    "serving": serving,
 }

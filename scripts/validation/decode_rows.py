@@ -14,9 +14,8 @@ import re
 from . import systems
 from .experiment import Experiment
 from .rows import Row, Unmapped
+from .served_models import config_of, dtype_of
 
-MODELS = {r"llama-?2-?7b": "llama-2-7b", r"llama-?2-?70b": "llama-2-70b", r"llama-?3(\.1)?-?8b": "llama-3.1-8b",
-          r"llama-?3(\.1)?-?70b": "llama-3.1-70b", r"mixtral-?8x7b": "mixtral-8x7b"}
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "int8": "int8", "int4": "fp4"}
 PER_SECOND = {"tok/s": 1.0, "tokens/s": 1.0}
 USUAL_PROMPT, USUAL_ANSWER = 6, 200
@@ -26,18 +25,13 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["framework"] != "gpt-fast" or not re.match(r"decode tok", row["metric"]):
         raise Unmapped("a served model: not a layer's time times layers")
-    model = next((name for pattern, name in MODELS.items() if re.fullmatch(pattern, row["model"], re.IGNORECASE)), None)
-    if model is None:
-        raise Unmapped(f"no configuration of model '{row['model']}'")
-    if row["precision"] not in PRECISIONS:
-        raise Unmapped(f"precision '{row['precision']}' is none of {', '.join(PRECISIONS)}")
+    config, dtype = config_of(row), dtype_of(row, PRECISIONS)
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
     tp, batch = row.integer("tp") or row.integer("n_gpus") or 1, row.integer("batch") or 1
     prompt, answer = row.integer("input_len") or USUAL_PROMPT, row.integer("output_len") or USUAL_ANSWER
-    config = systems.ROOT / "scenarios" / "models" / f"{model}.json"
     scenario = {
-        "model": {"config": str(config), "dtype": PRECISIONS[row["precision"]], "kv_dtype": "bf16"},
+        "model": {"config": config, "dtype": dtype, "kv_dtype": "bf16"},
         "machine": {"groups": {"node": {"servers": 1, "gpu": gpu.name}}},
         "workload": {"kind": "layer", "phase": "decode", "tp": tp, "batch": batch, "context_tokens": prompt + answer // 2,
                      "library": "nccl"},

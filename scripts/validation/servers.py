@@ -22,24 +22,15 @@ import types
 from . import systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
+from .served_models import config_of, dtype_of, number
 
 TITLE = "Whole servers at low concurrency: TTFT and TPOT"
 TABLES = ("servers.csv",)
-MODELS = {r"llama-?2-?7b|llama 7b": "llama-2-7b", r"llama-?2-?70b|llama 70b": "llama-2-70b",
-          r"llama-?3(\.1)?-?8b(-instruct)?": "llama-3.1-8b", r"llama-?3(\.[13])?-?70b(-instruct)?": "llama-3.1-70b",
-          r"qwen3-8b": "qwen3-8b", r"qwen3-32b": "qwen3-32b", r"qwen2\.5-72b": "qwen2.5-72b"}
 PRECISIONS = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8"}
 CHUNK_TOKENS = 8192
 DECODED_ALONE = 8
 MOST_CONCURRENT = 16
 MOST_CONTEXT = 32768
-
-
-def number(row: Row, column: str, otherwise: int | None = None) -> int:
-    value = row.integer(column)
-    if not value and otherwise is None:
-        raise Unmapped(f"has no {column}")
-    return value or otherwise
 
 
 def ranks_of(row: Row) -> int:
@@ -59,11 +50,7 @@ def map_row(row: Row, preset: str) -> Experiment:
     metric = next((name for name in ("TTFT", "TPOT") if row["metric"].startswith(name)), None)
     if metric is None:
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
-    model = next((name for pattern, name in MODELS.items() if re.fullmatch(pattern, row["model"], re.IGNORECASE)), None)
-    if model is None:
-        raise Unmapped(f"no configuration of model '{row['model']}'")
-    if row["precision"] not in PRECISIONS:
-        raise Unmapped(f"precision '{row['precision']}' is none of {', '.join(PRECISIONS)}")
+    config, dtype = config_of(row), dtype_of(row, PRECISIONS)
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
     tp, concurrent = ranks_of(row), number(row, "concurrency", 1)
@@ -78,11 +65,10 @@ def map_row(row: Row, preset: str) -> Experiment:
     if tokens > MOST_CONTEXT:
         raise Unmapped(f"{tokens} tokens of context")
     requests = {"count": 1 if metric == "TTFT" else concurrent, "prompt_tokens": tokens}
-    config = systems.ROOT / "scenarios" / "models" / f"{model}.json"
     group = {"servers": 1, "gpu": gpu.name}
     steps = 0 if metric == "TTFT" else decoded(concurrent, tokens)
     scenario = {
-        "model": {"config": str(config), "dtype": PRECISIONS[row["precision"]], "kv_dtype": "bf16"},
+        "model": {"config": config, "dtype": dtype, "kv_dtype": "bf16"},
         "machine": {"groups": {"prefill": group, "decode": group}},
         "workload": {"kind": "disaggregated_prefill", "requests": requests, "chunk_tokens": CHUNK_TOKENS, "handoff": "at_end",
                      "memory_limit_ratio": 1.0, "host": {"preset": preset},

@@ -67,6 +67,9 @@ BOOST_AUTO_TEST_CASE(shipped_models) {
                             Expected{"llama-3.1-70b", 80, 8192, 64, 8, 128, 28672, 0, 0, 128256, false},
                             Expected{"llama-3.1-405b", 126, 16384, 128, 8, 128, 53248, 0, 0, 128256, false},
                             Expected{"qwen2.5-72b", 80, 8192, 64, 8, 128, 29568, 0, 0, 152064, true},
+                            Expected{"mistral-nemo-12b", 40, 5120, 32, 8, 128, 14336, 0, 0, 131072, false},
+                            Expected{"yi-34b", 60, 7168, 56, 8, 128, 20480, 0, 0, 64000, false},
+                            Expected{"qwen2.5-7b", 28, 3584, 28, 4, 128, 18944, 0, 0, 152064, true},
                             Expected{"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 8, 2, 32000, false}}) {
     const ModelShape m = shipped(e.name);
     BOOST_TEST_CONTEXT(e.name) {

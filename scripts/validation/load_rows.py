@@ -1,0 +1,66 @@
+"""Rows of vLLM under load (inference-perf, shared prefixes) as scenarios of `workload.kind: serving`.
+
+Rules, by column:
+  prefix_groups, users_per_group, shared_prefix_tokens   users in groups; prompts of a group begin with the same tokens. A user's next
+                       request waits for the answer to the last one
+  question_tokens, output_tokens   lengths of all requests; the prompt is the shared prefix and the question
+  rate_per_s           of the row's stage, or of all stages one after the other; Poisson arrivals (inference-perf draws exponential
+                       intervals). Each stage is cut to 120 s, which changes means by less than 1 %
+  max_num_batched_tokens, max_num_seqs, kv_blocks        of the scheduler and its memory
+  metric               E2E, TTFT: of a request, at the client. ITL: of a gap between two tokens
+"""
+
+import ast
+import re
+
+from .experiment import Experiment, table_of
+from .figures import percentile
+from .rows import SECONDS, Row, Unmapped
+from .served_models import number
+from .serving_engines import serve
+
+LONGEST_STAGE_S = 120
+METRIC = re.compile(r"(E2E|TTFT|ITL) (Mean|P(\d+))")
+
+
+def map_row(row: Row) -> Experiment:
+    """@throws Unmapped with the reason"""
+    metric = METRIC.fullmatch(row["metric"])
+    if not metric:
+        raise Unmapped(f"metric '{row['metric']}' is none of E2E, TTFT, ITL")
+    if row["cpu_kv_offload"]:
+        raise Unmapped("KV cache in host memory is not modelled")
+    name, _, version = row["framework"].partition(" ")
+    served = serve(row, name, version)
+    rates = rates_of(row)
+    shared = number(row, "shared_prefix_tokens", 0)
+    requests = {
+        "arrivals": "poisson", "stages": [{"rate_per_s": rate, "duration_s": LONGEST_STAGE_S} for rate in rates],
+        "prompt_tokens": shared + number(row, "question_tokens"), "output_tokens": number(row, "output_tokens"),
+        "prefix": {"groups": number(row, "prefix_groups"), "users_per_group": number(row, "users_per_group"), "shared_tokens": shared},
+    }
+    scheduler = {"preset": served.engine, "max_batched_tokens": number(row, "max_num_batched_tokens"), "max_seqs": number(row, "max_num_seqs"),
+                 "block_tokens": number(row, "block_tokens")}
+    scenario = served.with_requests(requests, scheduler=scheduler, kv_blocks=number(row, "kv_blocks"),
+                                    engine_reserved_bytes=0)  # the count is known, so memory is not modelled
+    rank = int(metric[3]) / 100 if metric[3] else None
+    return Experiment(f"under load {metric[1]} {metric[2].lower()}", served.platform, scenario, None,
+                      lambda result: value(table_of(result, "requests.csv"), metric[1], rank), row.scale(SECONDS),
+                      cost=LONGEST_STAGE_S * sum(rates) * served.tp, size_class=f"TP{served.tp}")
+
+
+def rates_of(row: Row) -> list[float]:
+    """Arrivals per second of each stage: "5.0+10.0" is two."""
+    try:
+        return [float(rate) for rate in row["rate_per_s"].split("+")]
+    except ValueError:
+        raise Unmapped(f"rate_per_s '{row['rate_per_s']}' is no list of numbers") from None
+
+
+def value(requests: list[dict], quantity: str, rank: float | None) -> float:
+    """Seconds; the mean if `rank` is None."""
+    if quantity == "ITL":
+        values = [gap for request in requests for gap in ast.literal_eval(request["ITL"])]
+    else:
+        values = [int(request["latency" if quantity == "E2E" else quantity]) for request in requests]
+    return 1e-9 * (sum(values) / len(values) if rank is None else percentile(values, rank))

@@ -1,0 +1,28 @@
+"""Class `serving`: serving engines with real traffic. A row's table is known by its columns."""
+
+from . import load_rows
+from .experiment import Experiment
+from .rows import Row, Unmapped
+
+TITLE = "Serving engines under real traffic"
+TABLES = ("serving_load.csv",)
+
+
+def map_row(row: Row) -> Experiment:
+    """@throws Unmapped with the reason"""
+    if row["category"] != "5-inference":
+        raise Unmapped(f"belongs to another class: category '{row['category']}'")
+    if row["users_per_group"]:
+        return load_rows.map_row(row)
+    raise Unmapped("has the columns of none of the tables of this class")
+
+
+def point_name(row: Row, experiment: Experiment) -> str:
+    """The name of the run for such rows."""
+    workload = experiment.scenario["workload"]
+    requests, instance = workload["requests"], workload["instances"][0]
+    words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["scheduler"]["preset"], f"tp{instance['tp']}",
+             f"pp{instance['pp']}", f"{requests['prompt_tokens']}x{requests['output_tokens']}"]
+    words += [f"c{requests['concurrency']}"] if "concurrency" in requests else []
+    words += ["rate" + "+".join(str(stage["rate_per_s"]) for stage in requests["stages"])] if "stages" in requests else []
+    return "-".join(words).replace(" ", "_")

@@ -1,0 +1,74 @@
+"""Serving engines of measured rows as scenarios of `workload.kind: serving`, by rules that hold for all tables.
+
+Rules:
+  system            GPU and platform, as everywhere (systems.py)
+  model, precision  a configuration under scenarios/models. `bf16?` (a guess at the source) is read as bf16. TensorRT-LLM keeps the KV
+                    cache of fp8 and fp4 checkpoints in fp8, as NVIDIA's checkpoints say; other engines keep it in bf16
+  tp, pp            of the one instance
+  engine            scheduler preset by name: vLLM, SGLang, TensorRT-LLM; all with the host of vLLM V1, whose constants are the only
+                    published ones. vLLM schedules asynchronously since v0.14 (release notes)
+  fabric            fluid rates: within 0.01 % of trains in mean TTFT and TPOT here (Llama-3.1-8B, TP4, closed loop of 32), 24 times
+                    faster
+"""
+
+import re
+from dataclasses import dataclass
+
+from . import systems
+from .rows import Row, Unmapped
+from .served_models import config_of, dtype_of, number
+
+DTYPES = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8", "fp4": "nvfp4"}
+PRESETS = ((r"vllm", "vllm"), (r"sglang", "sglang"), (r"trt|tensorrt", "trtllm"))
+ASYNC_SINCE = (0, 14)  # vLLM
+
+
+@dataclass(frozen=True)
+class Served:
+    """A platform and a scenario that lacks workload.requests."""
+
+    platform: str
+    scenario: dict
+    tp: int
+    engine: str  # name of the scheduler preset
+
+    def with_requests(self, requests: dict, **workload) -> dict:
+        """The scenario; `workload` replaces keys of its section."""
+        return self.scenario | {"workload": self.scenario["workload"] | {"requests": requests} | workload}
+
+
+def engine_of(name: str) -> str:
+    """@throws Unmapped if no scheduler preset belongs to the engine"""
+    preset = next((preset for pattern, preset in PRESETS if re.search(pattern, name, re.IGNORECASE)), None)
+    if preset is None:
+        raise Unmapped(f"no scheduler preset for engine '{name}'")
+    return preset
+
+
+def host_of(engine: str, version: str) -> dict:
+    """The host of an engine; a row without a version has a recent one."""
+    host: dict = {"preset": "vllm_v1"}
+    numbers = re.match(r"v?(\d+)\.(\d+)", version)
+    if engine == "vllm" and numbers and (int(numbers[1]), int(numbers[2])) < ASYNC_SINCE:
+        host["async"] = False
+    return host
+
+
+def serve(row: Row, engine_name: str, version: str) -> Served:
+    """@throws Unmapped with the reason"""
+    engine = engine_of(engine_name)
+    config, dtype = config_of(row), dtype_of(row, DTYPES)
+    gpu = systems.gpu_of(row)
+    platform = systems.platform_of(row, gpu)
+    if dtype not in gpu.tensor_types:
+        raise Unmapped(f"{gpu.name} has no tensor rate of {dtype}")
+    tp, pp = number(row, "tp", 1), number(row, "pp", 1)
+    kv_dtype = "fp8" if engine == "trtllm" and dtype in ("fp8", "nvfp4") else "bf16"
+    scenario = {
+        "model": {"config": config, "dtype": dtype, "kv_dtype": kv_dtype},
+        "machine": systems.machine(row, platform, gpu, 1),
+        "fabric": {"fidelity": "fluid"},
+        "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp}], "scheduler": {"preset": engine},
+                     "host": host_of(engine, version)},
+    }
+    return Served(platform, scenario, tp, engine)
