@@ -30,9 +30,10 @@ Value scheduler_value(const workload::inference::SchedulerSpec& s) {
           {"max_in_flight", s.max_in_flight}};
 }
 
-std::string value_text(const Value& value) {
+/// A word without quotes, or a number.
+std::string setting_text(const Value& value) {
   std::string text = json_text(value);
-  if (!text.empty() && text.back() == '\n') text.pop_back();
+  text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return c == '"' || c == '\n'; }), text.end());
   return text;
 }
 
@@ -178,7 +179,7 @@ std::string ServingRun::explain_text(const Value& n) const {
     text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n  scheduler, preset {}:\n",
                         i["kv_blocks"].integer(), i["kv_tokens"].integer(), i["scheduler_preset"].text());
     for (const Value::Member& setting : i["scheduler"].members())
-      text += fmt::format("    {:<30} {}\n", setting.name, value_text(setting.value));
+      text += fmt::format("    {:<30} {}\n", setting.name, setting_text(setting.value));
   }
   return text;
 }
