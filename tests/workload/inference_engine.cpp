@@ -1,0 +1,175 @@
+// Iterations of a serving engine on one GPU against their closed forms: passes of one request, padding to a CUDA graph,
+// host time, and the queue.
+#include "tests/support/serving_run.h"
+#include "tests/support/systemc_main.h"
+
+#include "workload/inference/request_generator.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload::inference;
+
+namespace {
+
+Batch chunk_of(std::uint64_t start, std::uint64_t tokens, bool is_last) {
+  Batch batch;
+  batch.chunks.push_back({0, 0, start, tokens, is_last});
+  return batch;
+}
+
+Batch decodes_of(const std::vector<std::uint64_t>& contexts) {
+  Batch batch;
+  batch.contexts = contexts;
+  return batch;
+}
+
+/// From the end of the step before (the first: from time zero) to the end of this step.
+std::vector<Time> gaps(const ServingBench& bench) {
+  std::vector<Time> all;
+  Time before;
+  for (const ServingBench::Step& step : bench.steps) {
+    all.push_back(step.completed - before);
+    before = step.completed;
+  }
+  return all;
+}
+
+ServingBench::Uses uses(const ServingBench& bench) { return bench.steps.back().stages.front(); }
+
+std::string host(bool is_async, double step_us) {
+  return "workload.host={preset: none, async: " + std::string(is_async ? "true" : "false") +
+         ", step_us: " + std::to_string(step_us) + "}";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_lone_request_takes_its_passes) {
+  // 1200 tokens under a budget of 512: chunks of 512, 512 and 176 tokens, then a pass for each further token.
+  ServingBench bench(serving_scenario({"workload.requests={prompt_tokens: 1200, output_tokens: 5}"}));
+  bench.run();
+  const std::vector<Time>& tokens = bench.served.at(0).times.tokens;
+  const Time prefill = bench.pass_time(chunk_of(0, 512, false)) + bench.pass_time(chunk_of(512, 512, false)) +
+                       bench.pass_time(chunk_of(1024, 176, true));
+  BOOST_TEST((tokens[0] == prefill));
+  for (std::uint32_t i = 1; i < 5; ++i)
+    BOOST_TEST((tokens[i] - tokens[i - 1] == bench.pass_time(decodes_of({1200 + i}))), "token " << i);
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_of_nine_takes_the_dense_time_of_sixteen) {
+  ServingBench bench(serving_scenario({"workload.requests={count: 9, prompt_tokens: 20, output_tokens: 3}"}));
+  bench.run();
+  const std::vector<Time> took = gaps(bench);
+  BOOST_TEST_REQUIRE(took.size() == 3u);  // 180 tokens of prompts, then nine decodes twice
+  const Batch nine = decodes_of(std::vector<std::uint64_t>(9, 21));
+  BOOST_TEST(bench.steps[1].padded_tokens == 16u);
+  BOOST_TEST((took[1] == bench.pass_time(nine, 16)));
+  // Only attention and the LM head are those of nine sequences.
+  const Batch sixteen = decodes_of(std::vector<std::uint64_t>(16, 21));
+  const Pass padded = plan_pass(bench.instance(), nine, workload::Host(), 16);
+  const Pass full = plan_pass(bench.instance(), sixteen, workload::Host());
+  BOOST_TEST(padded.embedding->seconds == full.embedding->seconds);
+  for (std::size_t step = 0; step < full.layers[0].size(); ++step)
+    if (full.layers[0][step].part == transformer::LayerPart::mlp)
+      BOOST_TEST(padded.layers[0][step].kernels->seconds == full.layers[0][step].kernels->seconds);
+  BOOST_TEST((bench.pass_time(nine, 16) > bench.pass_time(nine)));
+  BOOST_TEST((bench.pass_time(nine, 16) <= bench.pass_time(sixteen)));
+}
+
+BOOST_AUTO_TEST_CASE(a_synchronous_step_takes_host_and_gpu_time) {
+  const Time h = Time::us(300);
+  ServingBench bench(serving_scenario({host(false, 300), "workload.requests={prompt_tokens: 512, output_tokens: 30}"}));
+  bench.run();
+  const std::vector<Time> took = gaps(bench);
+  for (std::uint32_t i = 0; i < took.size(); ++i) BOOST_TEST((took[i] == h + bench.stage_time(i, 0)), "step " << i);
+  BOOST_TEST((uses(bench)[StageTimes::kHost] == h * 30));
+}
+
+BOOST_AUTO_TEST_CASE(an_asynchronous_step_takes_the_longer_of_host_and_gpu_time) {
+  for (const double us : {40.0, 2000.0}) {
+    const Time h = Time::seconds(us * 1e-6);
+    ServingBench bench(serving_scenario({host(true, us), "workload.requests={prompt_tokens: 512, output_tokens: 30}"}));
+    bench.run();
+    const std::vector<Time> took = gaps(bench);
+    for (std::uint32_t i = 2; i < took.size(); ++i) {
+      // A slow host prepares at its own pace; a pass ends g after its preparation.
+      const Time g = bench.stage_time(i, 0);
+      if (h < g) {
+        BOOST_TEST((took[i] == g), us << " us, step " << i);
+      } else {
+        BOOST_TEST((took[i] == h + g - bench.stage_time(i - 1, 0)), us << " us, step " << i);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_request_joins_the_batch_after_the_one_that_is_composed) {
+  // A lone answer; while batch n runs, n+1 is composed. With a synchronous host it is composed after n.
+  for (const bool is_async : {false, true}) {
+    ServingBench bench(serving_scenario(
+        {host(is_async, 10),
+         "workload.requests={list: [{prompt_tokens: 512, output_tokens: 40}, {arrival_s: 0.0061, prompt_tokens: 64, "
+         "output_tokens: 2}]}"}));
+    bench.run();
+    std::size_t running = 0, joined = 0;
+    for (std::size_t i = 0; i < bench.steps.size(); ++i) {
+      if (bench.steps[i].begun <= Time::us(6100)) running = i;
+      for (const ScheduledBatch::Item& item : bench.steps[i].batch.items)
+        if (item.request == 1 && item.is_first) joined = i;
+    }
+    BOOST_TEST_REQUIRE((bench.steps[running].completed > Time::us(6100)));
+    BOOST_TEST(joined == running + (is_async ? 2 : 1));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(full_output_runs_as_many_requests_as_fit_whole) {
+  // 100 + 37 tokens take 9 blocks of 16; of the blocks, one is reserved.
+  for (const std::uint32_t blocks : {9u, 17u, 18u, 80u, 81u, 200u}) {
+    ServingBench bench(serving_scenario({"workload.requests={count: 40, prompt_tokens: 100, output_tokens: 37}",
+                                         "workload.scheduler={preset: trtllm, max_batched_tokens: 8192, max_seqs: 64}",
+                                         "workload.kv_blocks=" + std::to_string(blocks + 1)}));
+    bench.run();
+    std::size_t most = 0;
+    for (const ServingBench::Step& step : bench.steps) most = std::max(most, step.running);
+    BOOST_TEST(most == std::min<std::size_t>(40, blocks / 9), blocks << " blocks");
+    for (const Served& served : bench.served) BOOST_TEST(served.counts.preemptions == 0u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(waits_are_those_of_a_queue) {
+  // Equal prompts, one token each, one at a time, Poisson arrivals: M/D/1.
+  constexpr std::uint32_t kRequests = 200'000;
+  Time s;
+  for (const double rho : {0.0, 0.5, 0.8, 0.9}) {
+    Scenario scenario = serving_scenario({"workload.scheduler={max_batched_tokens: 512, max_seqs: 1}"});
+    scenario.model.layers = 1;
+    ServingSpec& spec = std::any_cast<ServingSpec&>(scenario.workload);
+    spec.instances.front().mapping.stage_layers = {1};
+    GeneratorSpec requests;
+    requests.prompt_tokens = UniformTokens{64, 64};
+    requests.output_tokens = UniformTokens{1, 1};
+    requests.count = rho > 0 ? kRequests : 1;
+    if (rho > 0) {
+      requests.arrivals = ArrivalProcess::poisson;
+      requests.stages = {{rho / s.seconds(), Time::max()}};
+    }
+    spec.requests = [requests] { return std::make_unique<RequestGenerator>(requests, 1); };
+    ServingBench bench(scenario);
+    bench.run();
+    if (rho == 0) {
+      s = bench.served.front().times.last_token;
+      continue;
+    }
+    Time idle_from;  // Lindley's recursion
+    double waited = 0;
+    for (const Served& served : bench.served) {
+      const Time begun = later(served.request.arrival, idle_from);
+      BOOST_TEST_REQUIRE((served.times.prefill_begun == begun));
+      waited += (begun - served.request.arrival).seconds();
+      idle_from = begun + s;
+    }
+    // The load that was drawn: near saturation, its sampling error of 0.2 % changes the mean wait by 2 %.
+    const double load = kRequests * s.seconds() / bench.served.back().request.arrival.seconds();
+    BOOST_TEST(load == rho, boost::test_tools::tolerance(0.01));
+    BOOST_TEST(waited / kRequests == load * s.seconds() / (2 * (1 - load)), boost::test_tools::tolerance(0.03));
+  }
+}
