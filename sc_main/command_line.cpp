@@ -60,23 +60,21 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& value,
   return app.add_option_function<std::string>(name, read, doc)->option_text(shown);
 }
 
-/// LLMServingSim's options, with its names.
-void add_llmservingsim(CLI::App& app, scenario::LlmServingSimOptions& o) {
-  const std::string group = "LLMServingSim's files instead of a scenario";
-  auto* cluster =
-      app.add_option("--cluster-config", o.cluster_config, "Cluster configuration")->option_text("FILE.json");
-  auto* dataset = app.add_option("--dataset", o.dataset, "Requests")->option_text("FILE.jsonl")->needs(cluster);
-  cluster->needs(dataset)->group(group);
-  dataset->group(group);
+const std::string kLlmServingSimSection = "llmservingsim", kLlmServingSimTitle = "Options with --cluster-config";
+
+/// LLMServingSim's options, with its names. All of them need --cluster-config.
+std::vector<CLI::Option*> add_llmservingsim(CLI::App& app, scenario::LlmServingSimOptions& o) {
+  std::vector<CLI::Option*> all;
   const auto add = [&](CLI::Option* option, const char* text) {
-    option->option_text(text)->needs(cluster)->group(group);
+    all.push_back(option->option_text(text)->group(kLlmServingSimTitle));
   };
+  add(app.add_option("--dataset", o.dataset, "Requests, as LLMServingSim's JSONL (required)"), "FILE");
   const auto add_key = [&](const std::string& name, const char* key, const char* text, const char* doc) {
     const auto store = [&o, name, key](const std::string& value) { o.settings.push_back({name, key, value}); };
     add(app.add_option_function<std::string>(name, store, doc), text);
   };
-  add_key("--dtype", "dtype", "FORMAT", "Number format of weights: float16, bfloat16, fp8, int8");
-  add_key("--kv-cache-dtype", "kv_cache_dtype", "FORMAT", "Number format of the KV cache: auto, fp8");
+  add_key("--dtype", "dtype", "FORMAT", "Number format of weights: float16, bfloat16, fp8, int8; default: the model's");
+  add_key("--kv-cache-dtype", "kv_cache_dtype", "FORMAT", "Number format of the KV cache: auto (default), fp8");
   add_key("--block-size", "block_size", "N", "Tokens of a KV block; default 16");
   add_key("--max-num-seqs", "max_num_seqs", "N", "Most requests that run at once; default 128; 0: no limit");
   add_key("--max-num-batched-tokens", "max_num_batched_tokens", "N",
@@ -85,10 +83,29 @@ void add_llmservingsim(CLI::App& app, scenario::LlmServingSimOptions& o) {
     o.settings.push_back({"--no-enable-prefix-caching", "enable_prefix_caching", "false"});
   };
   add(app.add_flag_callback("--no-enable-prefix-caching", no_caching, "Requests share no KV blocks"), " ");
-  add(app.add_option("--num-reqs", o.num_reqs, "Only the first requests; default 0: all"), "N");
-  add(app.add_option("--profile-root", o.profile_root, "Measured kernel times, DIR/HARDWARE/MODEL/VARIANT"), "DIR");
+  add(app.add_option("--num-reqs", o.num_reqs, "Only the first N requests of the file; default 0: all"), "N");
+  add(app.add_option("--profile-root", o.profile_root, "Measured kernel times in DIR/HARDWARE/MODEL/VARIANT"), "DIR");
   add(app.add_option("--models", o.models, "Model configs, ORG_NAME.json or ORG/NAME.json; default: shipped ones"),
       "DIR");
+  return all;
+}
+
+std::string help_of(const std::vector<CLI::Option*>& options) {
+  CLI::Formatter formatter;
+  formatter.column_width(kOptionColumn);
+  return formatter.make_group(kLlmServingSimTitle, false, {options.begin(), options.end()});
+}
+
+/// The help page, without these options.
+std::string help_without(const CLI::App& app, const std::vector<CLI::Option*>& options) {
+  const auto show_in = [&](const std::string& group) {
+    for (CLI::Option* option : options) option->group(group);
+  };
+  const std::string hidden;
+  show_in(hidden);
+  const std::string text = app.help();
+  show_in(kLlmServingSimTitle);
+  return text;
 }
 
 /// The command, quoted for a shell.
@@ -118,17 +135,23 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.get_formatter()->column_width(kOptionColumn);
   std::string section;
   app.set_help_flag();
+  // These come first; otherwise the help page has an empty line for them.
+  const std::vector<CLI::Option*> of_llmservingsim = add_llmservingsim(app, o.llmservingsim);
   auto* help = app.add_option("-h,--help", section, "Prints this page, or the parameters of a section of the scenario")
                    ->option_text("[SECTION]")
                    ->expected(0, 1);
   auto* help_all = app.add_flag("--help-all", "Prints this page and all parameters");
   app.set_version_flag("--version", version, "Version and commit of this build");
-  app.footer("SECTION is one of " + joined_sections() + ", or any key of a scenario.");
+  app.footer("SECTION is one of " + joined_sections() + ", " + kLlmServingSimSection + ", or any key of a scenario.");
   app.add_option("scenario", o.scenario, "Scenario file (YAML)")->option_text(" ");
   app.add_option("--set", o.sets, "Sets a key of the scenario (a.0.b is item 0 of list a); repeatable")
       ->option_text("A.B.C=VALUE")
       ->allow_extra_args(false);
-  add_llmservingsim(app, o.llmservingsim);
+  auto* cluster = app.add_option("--cluster-config", o.llmservingsim.cluster_config,
+                                 "LLMServingSim's file instead of a scenario; --help llmservingsim for its options")
+                      ->option_text("FILE");
+  cluster->needs(of_llmservingsim.front());
+  for (CLI::Option* option : of_llmservingsim) option->needs(cluster);
   app.add_option("--dump-scenario", o.dump_scenario, "Writes the scenario that runs, with --set applied")
       ->option_text("FILE");
   app.add_option("--out", o.out, "Directory for the results; results of an earlier run are replaced")
@@ -164,11 +187,17 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (help_all->count() != 0) {
-      std::cout << app.help() << "\nParameters of a scenario, for --set, too\n" << parameter_help("");
+      std::cout << help_without(app, of_llmservingsim) << help_of(of_llmservingsim)
+                << "\nParameters of a scenario, for --set, too\n"
+                << parameter_help("");
+      return {std::nullopt, kExitDone};
+    }
+    if (section == kLlmServingSimSection) {
+      std::cout << help_of(of_llmservingsim);
       return {std::nullopt, kExitDone};
     }
     if (help->count() != 0) {
-      std::cout << (section.empty() ? app.help() : parameter_help(section));
+      std::cout << (section.empty() ? help_without(app, of_llmservingsim) : parameter_help(section));
       return {std::nullopt, kExitDone};
     }
     if (!window.empty()) {
