@@ -19,6 +19,8 @@ class PlacedInstance : public ClusterInstance {
   const std::string& path() const { return path_; }
   /// The file has this key, such as "npu_mem.mem_util".
   bool has(const std::string& key) const { return value_at(written_, key) != nullptr; }
+  /// The file or the command line has it.
+  bool is_set(const std::string& key) const { return has(key) || settings_->find(key); }
   /// The place of a key: in the file, or the option; of the instance, if the default applies.
   Origin place(const std::string& key) const;
   Origin place() const { return written_->origin; }

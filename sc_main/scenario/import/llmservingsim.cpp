@@ -57,6 +57,11 @@ BatchLimits limits_of(const PlacedInstance& instance, const std::string& config)
   if (limits.max_batched_tokens == 0)
     instance.refuse("max_num_batched_tokens", "0 needs max_position_embeddings in " + in_quotes(config));
   if (limits.max_seqs == 0) limits.max_seqs = limits.max_batched_tokens;
+  if (limits.max_seqs > limits.max_batched_tokens)
+    instance.refuse(instance.is_set("max_num_batched_tokens") ? "max_num_batched_tokens" : "max_num_seqs",
+                    std::to_string(limits.max_seqs) + " requests, and batches of " +
+                        std::to_string(limits.max_batched_tokens) +
+                        " tokens; accepted: max_num_seqs up to max_num_batched_tokens");
   return limits;
 }
 

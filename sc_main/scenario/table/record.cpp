@@ -142,7 +142,7 @@ std::size_t read_choice(const Field& field, const Node& node, const std::string&
     }
     const std::string near = nearest(node.text, field.choices);
     refuse(node, path,
-           "unknown value " + node.described() + "; accepted: " + joined(field.choices) +
+           "unknown value " + in_quotes(node.text) + "; accepted: " + joined(field.choices) +
                (near.empty() ? "" : " (did you mean '" + near + "'?)"));
   }
   refuse(node, path,

@@ -1,0 +1,93 @@
+"""Files of LLMServingSim on the command line, from its cluster configuration and dataset to its columns."""
+
+import json
+import shutil
+
+import pytest
+
+from platform_runs import ROOT, rows, run, succeed, summary
+
+MEMORY = {"mem_size": 1, "mem_bw": 1008, "mem_latency": 0}
+INSTANCE = {"model_name": "org/tiny", "hardware": "RTX4090", "npu_mem": MEMORY, "pd_type": None, "tp_size": 2, "pp_size": 2}
+CLUSTER = {"num_nodes": 1, "link_bw": 16, "link_latency": 1000,
+           "nodes": [{"num_instances": 1, "cpu_mem": {"mem_size": 64, "mem_bw": 50, "mem_latency": 0}, "instances": [INSTANCE]}]}
+DATASET = [{"input_toks": 300, "output_toks": 5, "arrival_time_ns": 0}, {"input_toks": 200, "output_toks": 1, "arrival_time_ns": 400_000},
+           {"input_toks": 100, "output_toks": 9, "arrival_time_ns": 900_000}]
+COLUMNS = "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL".split(",")
+OPTIONS = ["--cluster-config", "c.json", "--dataset", "d.jsonl", "--models", "models"]
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps(CLUSTER))
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in DATASET))
+    (tmp_path / "models").mkdir()
+    shutil.copy(ROOT / "tests" / "models" / "tiny.json", tmp_path / "models" / "org_tiny.json")
+    return tmp_path
+
+
+def results(folder):
+    """What a run wrote, without the command and the simulator's own figures."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "command.txt"}
+    files["summary.json"] = {key: value for key, value in summary(folder).items() if key != "simulator"}
+    return files
+
+
+def refusal(*arguments, cwd):
+    result = run("plx_box", *arguments, cwd=cwd)
+    assert result.returncode == 2 and result.stdout == "" and result.stderr.count("\n") == 1, result.stderr
+    return result.stderr.rstrip("\n")
+
+
+def test_requests_have_the_columns_of_llmservingsim(folder):
+    succeed("plx_box", *OPTIONS, "--out", "out", "--quiet", cwd=folder)
+    table = rows(folder / "out" / "requests.csv")
+    assert list(table[0])[:12] == COLUMNS
+    assert sorted(int(row["request id"]) for row in table) == [0, 1, 2]
+    for row in table:
+        asked = DATASET[int(row["request id"])]
+        gaps = json.loads(row["ITL"])
+        ns = {key: int(row[key]) for key in ("input", "output", "arrival", "end_time", "latency", "queuing_delay", "TTFT", "TPOT")}
+        assert row["model"] == "org/tiny" and row["instance id"] == "0"
+        assert (ns["input"], ns["output"], ns["arrival"]) == (asked["input_toks"], asked["output_toks"], asked["arrival_time_ns"])
+        assert ns["latency"] == ns["end_time"] - ns["arrival"] == ns["TTFT"] + sum(gaps)
+        assert len(gaps) == ns["output"] - 1 and 0 <= ns["queuing_delay"] < ns["TTFT"]
+        assert ns["TPOT"] == (sum(gaps) // len(gaps) if gaps else 0)
+
+
+@pytest.mark.parametrize("platform", ["plx_box", "dgx_h100"])
+def test_the_scenario_that_it_becomes_gives_the_same_bytes(platform, folder):
+    if platform == "dgx_h100":
+        (folder / "c.json").write_text(json.dumps(CLUSTER).replace("RTX4090", "H100"))
+    told = succeed(platform, *OPTIONS, "--num-reqs", 2, "--max-num-seqs", 4, "--dump-scenario", "s.yaml", "--out", "a", cwd=folder).stderr
+    assert told.count("c.json: link_bw, link_latency: not used; ") == 1
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    succeed(platform, folder / "s.yaml", "--out", "../b", cwd=elsewhere)
+    assert (folder / "s.yaml").read_bytes() == (folder / "a" / "scenario.yaml").read_bytes()
+    assert results(folder / "a") == results(folder / "b")
+    assert len(rows(folder / "a" / "requests.csv")) == 2
+
+
+def test_files_and_options_must_fit_together(folder):
+    scenario = folder / "s.yaml"
+    succeed("plx_box", *OPTIONS, "--check", "--dump-scenario", scenario, cwd=folder)
+    assert refusal("--dataset", "d.jsonl", cwd=folder).startswith("plx_box: error: --dataset requires --cluster-config")
+    assert refusal("--cluster-config", "c.json", cwd=folder).startswith("plx_box: error: --cluster-config requires --dataset")
+    assert refusal(scenario, *OPTIONS, cwd=folder).startswith("plx_box: error: --cluster-config: is not accepted with a scenario")
+    assert refusal(scenario, "--max-num-seqs", 4, cwd=folder).startswith("plx_box: error: --max-num-seqs requires --cluster-config")
+    assert refusal(*OPTIONS, "--block-size", 0, cwd=folder) == "--block-size 0: error: block_size: '0' is out of range; accepted: 1 to 4096"
+    assert refusal(*OPTIONS, "--dtype", "bf16", cwd=folder).startswith("--dtype bf16: error: dtype: unknown value 'bf16'; accepted: float16, ")
+    assert refusal(*OPTIONS, "--dump-scenario", "none/s.yaml", cwd=folder).startswith("plx_box: error: ")
+
+
+def test_rows_of_the_dataset_are_checked(folder):
+    (folder / "d.jsonl").write_text('{"input_toks": 3, "output_toks": 1, "arrival_time_ns": 0}\n{"input_toks": 0}\n')
+    assert refusal(*OPTIONS, cwd=folder).startswith("d.jsonl:2:1: error: arrival_time_ns: is required")
+
+
+def test_the_help_has_a_section_for_the_options(folder):
+    text = succeed("plx_box", "--help", "llmservingsim", cwd=folder).stdout
+    for option in ["--dataset", "--dtype", "--kv-cache-dtype", "--block-size", "--max-num-seqs", "--max-num-batched-tokens", "--num-reqs",
+                   "--no-enable-prefix-caching", "--profile-root", "--models"]:
+        assert option + " " in text
