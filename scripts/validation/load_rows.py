@@ -1,9 +1,11 @@
 """Rows of vLLM under load (inference-perf, shared prefixes) as scenarios of `workload.kind: serving`.
 
 Rules, by column:
-  prefix_groups, users_per_group, shared_prefix_tokens   users in groups; prompts of a group begin with the same tokens. A user's next
-                       request waits for the answer to the last one
-  question_tokens, output_tokens   lengths of all requests; the prompt is the shared prefix and the question
+  prefix_groups, users_per_group   inference-perf makes one prompt for each user and sends it again and again
+                       (datagen/shared_prefix_datagen.py), so all but a user's first request find the whole prompt in the cache. A
+                       user's next request waits for the answer to the last one
+  shared_prefix_tokens, question_tokens   together the prompt
+  output_tokens        of all requests
   rate_per_s           of the row's stage, or of all stages one after the other; Poisson arrivals (inference-perf draws exponential
                        intervals). Each stage is cut to 120 s, which changes means by less than 1 %
   max_num_batched_tokens, max_num_seqs, kv_blocks        of the scheduler and its memory
@@ -33,11 +35,12 @@ def map_row(row: Row) -> Experiment:
     name, _, version = row["framework"].partition(" ")
     served = serve(row, name, version)
     rates = rates_of(row)
-    shared = number(row, "shared_prefix_tokens", 0)
+    prompt = number(row, "shared_prefix_tokens") + number(row, "question_tokens")
+    users = number(row, "prefix_groups") * number(row, "users_per_group")
     requests = {
         "arrivals": "poisson", "stages": [{"rate_per_s": rate, "duration_s": LONGEST_STAGE_S} for rate in rates],
-        "prompt_tokens": shared + number(row, "question_tokens"), "output_tokens": number(row, "output_tokens"),
-        "prefix": {"groups": number(row, "prefix_groups"), "users_per_group": number(row, "users_per_group"), "shared_tokens": shared},
+        "prompt_tokens": prompt, "output_tokens": number(row, "output_tokens"),
+        "prefix": {"groups": users, "users_per_group": 1, "shared_tokens": prompt},
     }
     scheduler = {"preset": served.engine, "max_batched_tokens": number(row, "max_num_batched_tokens"), "max_seqs": number(row, "max_num_seqs"),
                  "block_tokens": number(row, "block_tokens")}

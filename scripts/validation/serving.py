@@ -1,11 +1,11 @@
 """Class `serving`: serving engines with real traffic. A row's table is known by its columns."""
 
-from . import load_rows
+from . import batch_rows, closed_loop_rows, load_rows, published_rows
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
 TITLE = "Serving engines under real traffic"
-TABLES = ("serving_load.csv",)
+TABLES = ("serving_load.csv", "serving_closed_loop.csv", "serving_batches.csv", "serving_published.csv")
 
 
 def map_row(row: Row) -> Experiment:
@@ -14,7 +14,11 @@ def map_row(row: Row) -> Experiment:
         raise Unmapped(f"belongs to another class: category '{row['category']}'")
     if row["users_per_group"]:
         return load_rows.map_row(row)
-    raise Unmapped("has the columns of none of the tables of this class")
+    if row["backend"]:
+        return closed_loop_rows.map_row(row)
+    if row["n_repeats"]:
+        return batch_rows.map_row(row)
+    return published_rows.map_row(row)
 
 
 def point_name(row: Row, experiment: Experiment) -> str:

@@ -1,0 +1,40 @@
+"""Rows of one batch of equal requests on vLLM of 2023 (Splitwise) as scenarios of `workload.kind: serving`.
+
+Rules, by column:
+  batch             requests that all arrive at once
+  input_len, output_len   of each request. At most 512 tokens of an answer are simulated; time to a token hardly depends on it. Longer
+                    answers than 256 tokens end early at the source, so their end-to-end time is skipped
+  framework         vLLM of 2023: prompts whole and before tokens, all of a batch at once; no prefix cache; no CUDA graphs
+  system            the host, by machine: layer_us of the preset vllm_2023_eager is that of the DGX A100; the faster processor of the
+                    DGX H100 takes 0.37 ms a layer (29.8 ms a token at TP8 over 80 layers)
+  metric            prompt_time: mean TTFT; token_time: mean TPOT; e2e_time: mean of a request
+"""
+
+from .experiment import Experiment
+from .rows import SECONDS, Row, Unmapped
+from .served_models import number
+from .serving_engines import serve
+
+METRICS = {"prompt_time(TTFT)": "ttft_s", "token_time(TBT)": "tpot_s", "e2e_time": "e2e_s"}
+LONGEST_ANSWER, LONGEST_COMPLETE_ANSWER = 512, 256
+LEAST_BUDGET, MAX_SEQS = 2560, 256  # defaults of vLLM 0.2
+LAYER_US = {"H100": 370}
+
+
+def map_row(row: Row) -> Experiment:
+    """@throws Unmapped with the reason"""
+    if row["metric"] not in METRICS:
+        raise Unmapped(f"metric '{row['metric']}' is none of {', '.join(METRICS)}")
+    batch, prompt, answer = number(row, "batch"), number(row, "input_len"), number(row, "output_len")
+    if row["metric"] == "e2e_time" and answer > LONGEST_COMPLETE_ANSWER:
+        raise Unmapped(f"answers of {answer} tokens end early")
+    served = serve(row, row["framework"], "0.2")
+    family = served.scenario["machine"]["groups"]["node"]["gpu"].split("-")[0]
+    host = {"preset": "vllm_2023_eager"} | ({"layer_us": LAYER_US[family]} if family in LAYER_US else {})
+    scheduler = {"preset": "vllm", "mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False,
+                 "max_batched_tokens": max(LEAST_BUDGET, batch * prompt), "max_seqs": MAX_SEQS}
+    requests = {"count": batch, "prompt_tokens": prompt, "output_tokens": min(answer, LONGEST_ANSWER)}
+    scenario = served.with_requests(requests, scheduler=scheduler, host=host, cudagraph={"mode": "none"})
+    return Experiment(f"batch {row['metric'].partition('(')[0]}", served.platform, scenario, None,
+                      lambda result: result.summary["metrics"][METRICS[row["metric"]]], row.scale(SECONDS), cost=answer * served.tp,
+                      size_class=f"TP{served.tp}")
