@@ -70,6 +70,8 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
     waveform_->attach(simulation.fabric());
     for (std::uint32_t g = 0; g < machine.gpus(); ++g) waveform_->attach(machine.gpu(GpuId(g)));
     simulation.workload().trace(*waveform_);
+    for (const std::string& engine : simulation.workload().engines()) waveform_->attach_engine(engine);
+    simulation.workload().follow_engines(*waveform_);
     waveform_->start();
   }
   if (options.timeline) {
@@ -77,6 +79,8 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
     timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), class_names(simulation)},
                       simulation.fabric());
     simulation.workload().follow_requests(timeline_->requests());
+    for (const std::string& engine : simulation.workload().engines()) timeline_->attach_engine(engine);
+    simulation.workload().follow_engines(timeline_->engines());
     for (const auto& [gpu, rank] : simulation.workload().rank_names())
       timeline_->attach(machine.gpu(gpu), "rank " + rank);
     simulation.workload().trace(*timeline_);

@@ -10,6 +10,7 @@ Timeline::Timeline(const Config& config, transport::Assembly& fabric)
     : fabric_(fabric),
       file_(config.path),
       requests_(file_),
+      engines_(file_),
       jobs_process_(file_.process("jobs")),
       streams_(file_, fabric, config.class_names),
       links_(file_, config.class_names) {

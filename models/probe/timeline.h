@@ -11,6 +11,7 @@
 // Processes and their tracks:
 //   requests                 lanes of requests with their phases; counters of requests and promised KV cache
 //                            (timeline_requests.h)
+//   engine [name]            counters of a serving engine: requests that run and wait, blocks of KV cache that they hold
 //   jobs                     the jobs of jobs.csv, with a track for each kind of name and rank: "TP_AR_PP rank 0"
 //   prefill0.gpu3 rank [0][3]  a GPU, with counters "SMs active" and "HBM GB/s"
 //     stream compute         a slice for each task of the stream; a transfer leaves its stream at once: its slice has
@@ -31,6 +32,7 @@
 #include "execution/job_record.h"
 #include "gpu/gpu.h"
 #include "probe/critical_path.h"
+#include "probe/timeline_engines.h"
 #include "probe/timeline_file.h"
 #include "probe/timeline_links.h"
 #include "probe/timeline_requests.h"
@@ -64,6 +66,9 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
                    const transport::Device& home) {
     links_.attach(sender, port, name, home);
   }
+  /// A serving engine; its number is that of engines attached before it.
+  void attach_engine(const std::string& name) { engines_.attach(name); }
+  workload::EngineListener& engines() { return engines_; }
   /// The listener for requests.
   workload::RequestListener& requests() { return requests_; }
   void on_job(const execution::JobRecord& record) override;
@@ -102,6 +107,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
   const transport::Fabric& fabric_;
   TimelineFile file_;
   TimelineRequests requests_;
+  TimelineEngines engines_;
   const std::uint32_t jobs_process_;
   std::map<std::pair<std::string, std::uint32_t>, Lanes> job_lanes_;  ///< by kind of name and rank
   std::deque<GpuProbe> gpus_;

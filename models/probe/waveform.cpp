@@ -17,6 +17,8 @@ constexpr unsigned kByteBits = 48;  // 281 TB
 constexpr unsigned kTransactionBits = 48;
 constexpr unsigned kActivityBits = 3;
 constexpr unsigned kCtaBits = 20;
+constexpr unsigned kRequestBits = 32;
+constexpr unsigned kBlockBits = 32;
 
 template <class Kind>
 bool is(const Device& device) {
@@ -138,6 +140,21 @@ void Waveform::attach(gpu::Stream& stream, const std::string& name, TaskLabel jo
   probe.job_name = std::move(job);
   probe.work_name = std::move(work);
   stream.add_listener(probe);
+}
+
+void Waveform::attach_engine(const std::string& name) {
+  const std::string start = "engine." + name;
+  engines_.push_back({name, vcd_.add_wire(start + ".running", kRequestBits),
+                      vcd_.add_wire(start + ".waiting", kRequestBits),
+                      vcd_.add_wire(start + ".kv_blocks", kBlockBits)});
+}
+
+void Waveform::on_load(std::size_t engine, const workload::EngineLoad& load, Time now) {
+  const EngineProbe& probe = engines_[engine];
+  advance(now);
+  vcd_.change(probe.running, now, load.running);
+  vcd_.change(probe.waiting, now, load.waiting);
+  vcd_.change(probe.blocks, now, load.blocks);
 }
 
 void Waveform::start() {

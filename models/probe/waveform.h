@@ -17,6 +17,8 @@
 //     prefill0.gpu3.stream.compute.state    0 idle, 1 waiting, 2 kernel, 3 collective, 4 transfer
 //     prefill0.gpu3.stream.compute.job      name of the running task: "attention L7"
 //     prefill0.gpu3.stream.compute.work     the work to which this task belongs: "Chunk[3]"
+//     engine.gpus.running, .waiting         requests that run and wait in a serving engine
+//     engine.gpus.kv_blocks                 blocks of KV cache that requests hold
 //     prefill0.plx0.uplink.tx.busy          only for shared links: NIC ports, and links between two switches
 //   links
 //     prefill0.gpu3.sm.clock_mhz            clock of the running kernels, under the power limit
@@ -51,6 +53,7 @@
 #include "probe/stream_tracer.h"
 #include "probe/vcd_writer.h"
 #include "transport/device/device.h"
+#include "workload/engine_listener.h"
 
 namespace railyard::transport {
 class Assembly;
@@ -58,7 +61,7 @@ class Assembly;
 
 namespace railyard::probe {
 
-class Waveform final : public StreamTracer, private transport::FabricListener {
+class Waveform final : public StreamTracer, public workload::EngineListener, private transport::FabricListener {
  public:
   enum class Level { summary, links, all };
   struct Config {
@@ -78,6 +81,9 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
   void attach(transport::Assembly& fabric);
   void attach(gpu::Gpu& gpu);
   void attach(gpu::Stream& stream, const std::string& name, TaskLabel job = {}, TaskLabel work = {}) override;
+  /// A serving engine; its number is that of engines attached before it.
+  void attach_engine(const std::string& name);
+  void on_load(std::size_t engine, const workload::EngineLoad& load, Time now) override;
 
   /// Writes the header and the view, so that the waveform of a killed run can be opened.
   void start();
@@ -120,6 +126,10 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
     std::string name;
     Signal state, job, work, ctas;
     TaskLabel job_name, work_name;
+  };
+  struct EngineProbe {
+    std::string name;
+    Signal running, waiting, blocks;
   };
 
   // From the fabric.
@@ -172,6 +182,7 @@ class Waveform final : public StreamTracer, private transport::FabricListener {
   std::deque<GpuProbe> gpus_;
   std::vector<const GpuProbe*> gpu_of_window_;
   std::deque<StreamProbe> streams_;
+  std::vector<EngineProbe> engines_;
   std::unordered_map<const gpu::Stream*, const StreamProbe*> stream_probes_;
 };
 

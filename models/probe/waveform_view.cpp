@@ -118,6 +118,14 @@ void Waveform::show_summary(GtkwaveSave& view) const {
     }
   }
   view.end_group();
+  view.begin_group("engines");
+  for (const EngineProbe& engine : engines_) {
+    const std::string alias = without_dots(engine.name);
+    view.add_signal(vcd_.full_name(engine.running), Format::curve, kCurveRows, Color::yellow, alias + " running");
+    view.add_signal(vcd_.full_name(engine.waiting), Format::curve, kCurveRows, Color::red, alias + " waiting");
+    view.add_signal(vcd_.full_name(engine.blocks), Format::curve, kCurveRows, Color::green, alias + " KV blocks");
+  }
+  view.end_group();
   view.begin_group("shared links in use");
   for (std::size_t i = 1; i < ports_.size(); ++i) {
     const PortProbe& p = ports_[i];

@@ -131,6 +131,12 @@ std::vector<RouteOfInterest> ServingRun::routes() {
   return routes;
 }
 
+std::vector<std::string> ServingRun::engines() const {
+  std::vector<std::string> names;
+  for (const InstanceSpec& instance : spec().instances) names.push_back(instance.name);
+  return names;
+}
+
 Value ServingRun::compute() {
   std::vector<const transformer::LayerTimer*> timers;
   for (std::size_t i = 0; i < serving_->instances(); ++i) timers.push_back(&serving_->instance(i).timer());

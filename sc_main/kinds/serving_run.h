@@ -30,6 +30,10 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return serving_->traffic(); }
   void follow_requests(workload::RequestListener& listener) override { serving_->follow_requests(listener); }
+  std::vector<std::string> engines() const override ;
+  void follow_engines(workload::EngineListener& listener) override {
+    serving_->follow_engines(listener);
+  }
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   Value compute() override;

@@ -20,6 +20,7 @@
 #include "sc_main/scenario/load.h"
 #include "transformer/layer_kernels.h"
 #include "transport/study/fidelity_choice.h"
+#include "workload/engine_listener.h"
 #include "workload/phase_listener.h"
 #include "workload/request_listener.h"
 
@@ -72,6 +73,10 @@ class WorkloadRun {
   virtual void follow_phases(workload::PhaseListener&) {}
   /// Reports requests to the listener, if the kind has requests.
   virtual void follow_requests(workload::RequestListener&) {}
+
+  /// Names of the serving engines, and the listener of their load.
+  virtual std::vector<std::string> engines() const { return {}; }
+  virtual void follow_engines(workload::EngineListener&) {}
 
   /// Derived numbers before the run; --explain adds the routes.
   virtual Value explain() = 0;

@@ -128,6 +128,14 @@ void Serving::Side::add(std::uint32_t request, const Request& what, PromptConten
   scheduler.add(request, what, std::move(content), spec().part);
   if (place == 0) ttft.queued(request, serving.fabric_.now());
   engine.added(request);
+  report_load();
+}
+
+void Serving::Side::report_load() {
+  const EngineLoad load{scheduler.running(), scheduler.waiting(), scheduler.pool().held()};
+  if (serving.engine_listeners_.empty() || load == reported) return;
+  reported = load;
+  for (EngineListener* listener : serving.engine_listeners_) listener->on_load(place, load, serving.fabric_.now());
 }
 
 void Serving::Side::on_composed(std::uint32_t, Iteration& iteration) {
@@ -179,6 +187,7 @@ void Serving::Side::on_asked(const ScheduledBatch& batch) {
     const std::uint64_t prompt = serving.live_.at(fetch.request).request.prompt_tokens;
     serving.transfer_->send(fetch.request, {fetch.from, prompt, prompt});
   }
+  report_load();
 }
 
 void Serving::Side::on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) {
@@ -191,6 +200,7 @@ void Serving::Side::on_activity(std::uint32_t pass, std::uint32_t stage, PassAct
 
 void Serving::Side::on_batch_done(const ScheduledBatch& batch) {
   if (place == 0) ttft.completed(batch, serving.fabric_.now());
+  report_load();
 }
 
 void Serving::Side::on_token(std::uint32_t request) {
@@ -206,6 +216,7 @@ void Serving::on_kv_arrived(std::uint32_t request) {
   live_.at(request).times.kv_landed = fabric_.now();
   tell(request, RequestPhase::decode_queued);
   sides_[0]->scheduler.release(request);
+  sides_[0]->report_load();
   sides_[0]->engine.changed();
   sides_[1]->scheduler.fetched(request);
   sides_[1]->engine.added(request);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "transport/study/fidelity_choice.h"
+#include "workload/engine_listener.h"
 #include "workload/inference/engine.h"
 #include "workload/inference/kv_transfer.h"
 #include "workload/inference/scheduler.h"
@@ -58,6 +59,8 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
   std::vector<transport::Traffic> traffic();
   void add_sink(ServingSink& sink) { sinks_.push_back(&sink); }
   void follow_requests(RequestListener& listener) { listener_ = &listener; }
+  /// Reports the load of each instance's engine.
+  void follow_engines(EngineListener& listener) { engine_listeners_.push_back(&listener); }
   /// Schedules the first arrival. Call once, before the simulation starts.
   void start();
 
@@ -80,6 +83,9 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
     /// A request enters the queue.
     void add(std::uint32_t request, const Request& what, PromptContent content);
 
+    /// Reports the load, if it has changed.
+    void report_load();
+
     void on_composed(std::uint32_t number, Iteration& iteration) override;
     void on_asked(const ScheduledBatch& batch) override;
     void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) override;
@@ -96,6 +102,7 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
     Scheduler scheduler;
     Engine engine;
     TtftClock ttft;
+    EngineLoad reported;
   };
   struct Live : Served {
     std::size_t stream = 0;   ///< of the API server
@@ -145,6 +152,7 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
   Time scheduled_arrival_ = Time::max();
   std::vector<ServingSink*> sinks_;
   RequestListener* listener_ = nullptr;
+  std::vector<EngineListener*> engine_listeners_;
 };
 
 }  // namespace railyard::workload::inference
