@@ -99,7 +99,7 @@ std::string ServingRun::progress() const {
   return fmt::format("{} of {} requests done", serving_->served(), serving_->count());
 }
 
-double ServingRun::done_ratio() const { return done_of(serving_->served(), serving_->count()); }
+double ServingRun::done_ratio() const { return serving_->work_done() / serving_->count(); }
 
 std::uint64_t ServingRun::expected_jobs() const {
   constexpr std::uint64_t kTokensOfAnAnswer = 250;

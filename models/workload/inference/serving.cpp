@@ -229,6 +229,7 @@ void Serving::leave(std::uint32_t request) {
 
 void Serving::deliver(std::uint32_t request) {
   Live& live = live_.at(request);
+  work_done_ += 1.0 / live.request.output_tokens;
   if (live.known++ == 0) {
     live.times.prefilled = live.times.kv_landed = live.times.decode_begun = fabric_.now();
     if (live.request.output_tokens > 1) tell(request, transfer_ ? RequestPhase::handoff : RequestPhase::decode);

@@ -71,6 +71,8 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
   Engine& engine(std::size_t instance) { return sides_[instance]->engine; }
   const Scheduler& scheduler(std::size_t instance) const { return sides_[instance]->scheduler; }
   Instance& instance(std::size_t instance) { return sides_[instance]->instance; }
+  /// Requests, with the share of its tokens for a request that is not done.
+  double work_done() const { return work_done_; }
   /// Requests that wait, for a stall report.
   std::vector<std::string> blocked() const;
 
@@ -149,6 +151,7 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
       contents_;  ///< of requests that have not reached their last instance
   std::unordered_map<std::uint32_t, Live> live_;
   std::uint32_t arrived_ = 0, served_ = 0;
+  double work_done_ = 0;
   Time scheduled_arrival_ = Time::max();
   std::vector<ServingSink*> sinks_;
   RequestListener* listener_ = nullptr;
