@@ -1,5 +1,6 @@
 #include "sc_main/command_line.h"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <iostream>
@@ -15,6 +16,7 @@ namespace railyard {
 
 namespace {
 
+constexpr double kLeastLogSeconds = 1e-6;
 constexpr std::size_t kOptionColumn = 32, kLongestMessage = 1000;
 
 std::string joined_sections() {
@@ -178,6 +180,11 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   auto* jobs_option = add_choice<JobsLevel>(
       app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
       "Rows of jobs.csv (stage: without collectives of layers); default: by number of jobs");
+  app.add_flag("--iterations", o.iterations, "Writes iterations.csv: a row for each batch of a serving engine");
+  double log_interval_s = 0;
+  auto* log_interval = app.add_option("--log-interval", log_interval_s,
+                                      "Prints a line for each serving engine at this interval of simulated time")
+                           ->option_text("SECONDS");
   app.add_flag("--describe", o.describe, "Prints devices, links and routes of the machine; runs nothing");
   app.add_flag("--explain", o.explain, "Prints parameters, memory, kernels, ideal times; runs nothing");
   app.add_flag("--check", o.check, "Only checks the scenario");
@@ -212,8 +219,15 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     if (!o.scenario.empty() && !o.llmservingsim.cluster_config.empty())
       throw CLI::ValidationError("--cluster-config", "is not accepted with a scenario; give one of the two");
     if (!o.schema && o.input().empty()) throw CLI::RequiredError("scenario");
-    for (const auto& [wanted, name] : {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}})
+    for (const auto& [wanted, name] :
+         {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}, {o.iterations, "--iterations"}})
       if (wanted && o.out.empty()) throw CLI::ValidationError(name, "needs --out DIR");
+    if (log_interval->count() != 0) {
+      if (!(log_interval_s >= kLeastLogSeconds && log_interval_s < kLongestRunSeconds))
+        throw CLI::ValidationError("--log-interval",
+                                   fmt::format("accepted: {} to {} seconds", kLeastLogSeconds, kLongestRunSeconds));
+      o.log_interval = Time::seconds(log_interval_s);
+    }
     if (o.fst && !Tracing::can_convert())
       throw CLI::ValidationError("--fst",
                                  "vcd2fst is not installed (Debian package gtkwave); --vcd alone writes trace.vcd");

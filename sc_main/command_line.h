@@ -25,6 +25,8 @@ struct Options {
   VcdLevel vcd_level = VcdLevel::links;
   std::vector<std::string> vcd_filters;
   Time vcd_from, vcd_to = Time::max();
+  bool iterations = false;
+  std::optional<Time> log_interval;
   std::optional<JobsLevel> jobs;  ///< absent: depends on the number of jobs
   bool describe = false, explain = false, check = false, schema = false, json = false, quiet = false;
 

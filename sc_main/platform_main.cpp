@@ -7,6 +7,7 @@
 #include <csignal>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "base/input_error.h"
 #include "sc_main/command_line.h"
@@ -63,6 +64,10 @@ class Progress {
     fmt::print(stderr, fmt::runtime(at_terminal_ ? "\r{}\x1b[K" : "{}\n"), text);
     std::fflush(stderr);
   }
+  /// Prints lines of a log above the progress.
+  void log(const std::string& lines) const {
+    fmt::print(stderr, "{}{}", wanted_ && at_terminal_ ? "\r\x1b[K" : "", lines);
+  }
   ~Progress() {
     if (wanted_ && at_terminal_) fmt::print(stderr, "\r\x1b[K");
   }
@@ -75,6 +80,33 @@ class Progress {
   Clock::time_point begun_ = Clock::now();
 };
 
+/// Prints the state of the serving engines at each interval of simulated time.
+class EngineLog {
+ public:
+  EngineLog(WorkloadRun& workload, Time interval) : workload_(workload), interval_(interval), next_(interval) {
+    workload.prepare_log();
+  }
+  /// @param now  a new instant, at which nothing has happened yet
+  void tick(Time now, const Progress& progress) {
+    for (; next_ <= now; next_ += interval_) progress.log(workload_.log_text(next_));
+  }
+
+ private:
+  WorkloadRun& workload_;
+  const Time interval_;
+  Time next_;
+};
+
+/// @throws InputError for an option that needs a serving engine, if the workload has none
+void check_engine_options(const Options& options, const WorkloadRun& workload) {
+  if (!workload.engines().empty()) return;
+  for (const auto& [wanted, name] :
+       {std::pair{options.iterations, "--iterations"}, {options.log_interval.has_value(), "--log-interval"}})
+    if (wanted)
+      throw InputError(Origin{name, 0, 0},
+                       fmt::format("workload.kind {} has no serving engine; accepted: serving", workload.kind()));
+}
+
 void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
 
 int run(const Options& options, const Scenario& scenario) {
@@ -85,6 +117,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
   Simulation simulation(scenario, jobs);
+  check_engine_options(options, simulation.workload());
   if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(simulation.workload())));
   if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet)
     fmt::print(stderr, "{}\n", fidelity_text(*choice));
@@ -93,6 +126,7 @@ int run(const Options& options, const Scenario& scenario) {
     write_text(out->file("scenario.yaml"), scenario.resolved);
     write_text(out->file("machine.json"), json_text(describe(simulation)));
     simulation.workload().open_tables(*out);
+    if (options.iterations) simulation.workload().open_iterations(*out);
   }
 
   std::unique_ptr<Tracing> tracing;
@@ -103,8 +137,11 @@ int run(const Options& options, const Scenario& scenario) {
   const auto begun = Clock::now();
   {
     Progress progress(simulation, !options.quiet);
+    std::optional<EngineLog> log;
+    if (options.log_interval) log.emplace(simulation.workload(), *options.log_interval);
     simulation.run([&](Time now) {
       progress.tick(now);
+      if (log) log->tick(now, progress);
       if (tracing) tracing->advance(now);
       return interrupted == 0;
     });

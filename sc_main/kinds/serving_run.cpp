@@ -106,6 +106,21 @@ std::uint64_t ServingRun::expected_jobs() const {
   return serving_->count() * kTokensOfAnAnswer;
 }
 
+void ServingRun::prepare_log() {
+  log_ = std::make_unique<ServingLog>();
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    const InstanceSpec& instance = spec().instances[i];
+    const std::vector<StageMemory> stages = stage_memory(instance);
+    const auto fixed = [](const StageMemory& s) { return static_cast<double>(s.weights + s.activations); };
+    const auto full = [&](const StageMemory& s) { return fixed(s) + static_cast<double>(blocks_[i] * s.block); };
+    const auto most = std::max_element(stages.begin(), stages.end(),
+                                       [&](const StageMemory& a, const StageMemory& b) { return full(a) < full(b); });
+    log_->add({static_cast<std::uint32_t>(gpus_[i].size()), fixed(*most), static_cast<double>(most->block),
+               gpu(instance).hbm.visible_bytes()});
+  }
+  serving_->add_sink(*log_);
+}
+
 std::vector<std::string> ServingRun::blocked() {
   std::vector<std::string> lines = WorkloadRun::blocked();
   for (const std::string& line : serving_->blocked()) lines.push_back(line);

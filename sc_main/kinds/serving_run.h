@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sc_main/kinds/serving_log.h"
 #include "sc_main/kinds/serving_metrics.h"
 #include "sc_main/kinds/workload_run.h"
 #include "workload/inference/kv_memory.h"
@@ -30,10 +31,11 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return serving_->traffic(); }
   void follow_requests(workload::RequestListener& listener) override { serving_->follow_requests(listener); }
-  std::vector<std::string> engines() const override ;
-  void follow_engines(workload::EngineListener& listener) override {
-    serving_->follow_engines(listener);
-  }
+  std::vector<std::string> engines() const override;
+  void follow_engines(workload::EngineListener& listener) override { serving_->follow_engines(listener); }
+  void open_iterations(const OutputDirectory& out) override;
+  void prepare_log() override;
+  std::string log_text(Time now) override { return log_->text(*serving_, now); }
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   Value compute() override;
@@ -62,14 +64,16 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   /// Name, role, mapping and scheduler.
   Value instance_value(const InstanceSpec& instance) const;
   const ServingFigures& figures() const;
-  /// Writes a row of requests.csv.
+  /// Write a row of requests.csv and iterations.csv.
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
-  void on_iteration(std::size_t, std::uint32_t, const workload::inference::Iteration&, Time) override {}
+  void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
+                    Time completed) override;
 
   std::vector<std::vector<GpuId>> gpus_;  ///< by instance and rank
   std::vector<std::uint32_t> blocks_;     ///< by instance
   std::unique_ptr<workload::inference::Serving> serving_;
-  std::optional<fmt::ostream> requests_csv_;
+  std::optional<fmt::ostream> requests_csv_, iterations_csv_;
+  std::unique_ptr<ServingLog> log_;
   std::unique_ptr<ServingFigures> figures_;
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/os.h>
 #include <algorithm>
 
+#include "sc_main/jobs_csv.h"
 #include "sc_main/kinds/serving_run.h"
 
 namespace railyard {
@@ -48,7 +49,23 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
   requests_csv_->print("\n");
 }
 
-void ServingRun::write_tables(const OutputDirectory&) { requests_csv_.reset(); }
+void ServingRun::open_iterations(const OutputDirectory& directory) {
+  iterations_csv_.emplace(fmt::output_file(directory.file("iterations.csv")));
+  iterations_csv_->print("instance,iteration,start_s,end_s,tokens,prompts,decodes,running,waiting,blocks\n");
+}
+
+void ServingRun::on_iteration(std::size_t instance, std::uint32_t number,
+                              const workload::inference::Iteration& iteration, Time completed) {
+  if (!iterations_csv_) return;
+  iterations_csv_->print("{},{},{},{},{},{},{},{},{},{}\n", instance, number, exact_seconds(iteration.begun),
+                         exact_seconds(completed), iteration.batch.tokens(), iteration.prompts, iteration.decodes,
+                         iteration.running, iteration.waiting, iteration.blocks_held);
+}
+
+void ServingRun::write_tables(const OutputDirectory&) {
+  requests_csv_.reset();
+  iterations_csv_.reset();
+}
 
 std::string ServingRun::table() const {
   const ServingFigures& f = figures();

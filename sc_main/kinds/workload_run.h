@@ -77,6 +77,13 @@ class WorkloadRun {
   /// Names of the serving engines, and the listener of their load.
   virtual std::vector<std::string> engines() const { return {}; }
   virtual void follow_engines(workload::EngineListener&) {}
+  // The next three only for kinds with engines.
+  /// Before the run, after open_tables(): opens iterations.csv, with a row for each batch.
+  virtual void open_iterations(const OutputDirectory&) {}
+  /// Before the run: log_text() will be called.
+  virtual void prepare_log() {}
+  /// Lines about each engine at `now`, the present or an instant since which nothing has happened.
+  virtual std::string log_text(Time) { return {}; }
 
   /// Derived numbers before the run; --explain adds the routes.
   virtual Value explain() = 0;

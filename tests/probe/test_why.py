@@ -3,9 +3,11 @@
 import decimal
 import json
 import random
+import re
 
 import pytest
 
+import serving_runs
 import timelines
 from platform_runs import ROOT, TINY, rows, run, succeed, summary, tiny
 
@@ -135,6 +137,29 @@ def test_host_time_is_a_cost_of_its_own(tmp_path):
     names = [row["job"] for row in rows(tmp_path / "out" / "why.csv") if row["metric"] == "ttft_s"]
     assert [name for name in names if name.startswith("Host_")] == [
         "Host_Request", "Host_P_Chunk[0]", "Host_P_Chunk[1]", "Host_P_Chunk[2]", "Host_Token[0]"]
+
+
+@pytest.mark.parametrize("shape", serving_runs.SHAPES, ids=str)
+def test_paths_through_a_serving_engine_add_up(tmp_path, shape):
+    paths = follow(tmp_path, "plx_box", serving_runs.serving(**shape))
+    metrics = summary(tmp_path / "out")["metrics"]
+    for metric in ("ttft_s", "tpot_s", "end_s"):
+        assert paths[metric]["mean_s"] == pytest.approx(metrics[metric], rel=MEANS)
+    assert paths["ttft_s"]["count"] == metrics["requests"]
+    check_sums(tmp_path / "out", paths)
+    check_without(paths)
+
+
+def test_a_request_in_the_queue_does_not_cause_the_batches_before_it(tmp_path):
+    """Without kernels, the second request would start at its arrival, and not only when the third one is in the queue."""
+    text = serving_runs.serving().replace("max_seqs: 16", "max_seqs: 1")
+    requests = ", ".join(f"{{arrival_s: {at}, prompt_tokens: 256, output_tokens: 40}}" for at in (0, 0.002, 0.004))
+    text = re.sub(r"requests: \{.*\}", f"requests: {{list: [{requests}]}}", text, flags=re.DOTALL)
+    path = follow(tmp_path, "plx_box", text)["ttft_s"]
+    assert summary(tmp_path / "out")["metrics"]["ttft_parts_s"]["queue_slots"] > 0
+    assert cost(path, "kernel")["path_s"] == pytest.approx(path["mean_s"], rel=MEANS)
+    assert cost(path, "kernel")["without_s"] < 1e-5
+    assert cost(path, "arrival")["path_s"] == 0
 
 
 def test_a_run_is_the_same_with_and_without(tmp_path):

@@ -117,7 +117,8 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
     BOOST_TEST_REQUIRE(done.times.tokens.size() == done.request.output_tokens);
     served[request] = done;
   }
-  void on_iteration(std::size_t, std::uint32_t number, const workload::inference::Iteration& iteration, Time completed) override {
+  void on_iteration(std::size_t, std::uint32_t number, const workload::inference::Iteration& iteration,
+                    Time completed) override {
     BOOST_TEST_REQUIRE(number == steps.size());
     steps.push_back({iteration, completed, look(completed)});
   }

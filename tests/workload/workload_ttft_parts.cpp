@@ -1,6 +1,6 @@
 // Where the time to first token goes: the parts add up, and each part is what its name says.
-#include "tests/support/tiny_serving.h"
 #include "tests/support/systemc_main.h"
+#include "tests/support/tiny_serving.h"
 
 using namespace railyard;
 using namespace railyard::test;

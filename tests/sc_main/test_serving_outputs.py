@@ -1,0 +1,157 @@
+"""What a run of a serving engine leaves, from outside: requests, iterations, log, timeline, waveform."""
+
+import decimal
+import re
+
+import pytest
+
+from platform_runs import rows, run, succeed, summary, tiny
+from serving_runs import SHAPES, serving
+from test_kinds import documented
+from timelines import Timeline, ns
+
+LOG_S = 0.004
+OPTIONS = ["--iterations", "--log-interval", LOG_S, "--timeline", "--vcd", "--vcd-level", "summary"]
+MEANS = 1e-9  # to which sums of rounded doubles agree
+
+
+class Run:
+    def __init__(self, folder, **settings):
+        path = tiny(folder, serving(**settings))
+        self.folder = folder / "out"
+        self.stderr = succeed("plx_box", path, "--out", self.folder, "--quiet", *OPTIONS).stderr
+        self.metrics = summary(self.folder)["metrics"]
+        self.requests = rows(self.folder / "requests.csv")
+        self.iterations = rows(self.folder / "iterations.csv")
+        succeed("plx_box", path, "--out", folder / "plain", "--quiet")
+        self.plain = folder / "plain"
+
+
+@pytest.fixture(scope="module", params=SHAPES, ids=str)
+def served(request, tmp_path_factory):
+    return Run(tmp_path_factory.mktemp("served"), **request.param)
+
+
+def test_results_are_the_same_with_and_without(served):
+    for name in ["requests.csv", "jobs.csv", "links.csv"]:
+        assert (served.folder / name).read_bytes() == (served.plain / name).read_bytes()
+    assert summary(served.plain)["metrics"] == served.metrics
+    assert not (served.plain / "iterations.csv").exists()
+
+
+def test_parts_of_ttft_add_up(served):
+    named = [name for name in served.requests[0] if re.fullmatch(r"ttft_\w+_ns", name)]
+    parts = served.metrics["ttft_parts_s"]
+    assert named == [f"ttft_{part}_ns" for part in parts]
+    assert set(parts) < documented("Serving")
+    for row in served.requests:
+        assert sum(int(row[name]) for name in named) == int(row["TTFT"])
+    assert sum(parts.values()) == pytest.approx(served.metrics["ttft_s"], rel=MEANS)
+    for part, name in zip(parts, named, strict=True):
+        mean_ns = sum(int(row[name]) for row in served.requests) / len(served.requests)
+        assert parts[part] * 1e9 == pytest.approx(mean_ns, abs=1)
+
+
+def test_iterations_are_the_batches(served):
+    steps = served.iterations
+    assert set(steps[0]) < documented("Serving")
+    assert [int(row["iteration"]) for row in steps] == list(range(len(steps)))
+    assert len(steps) == served.metrics["iterations"]["count"]
+    tokens = sum(int(row["tokens"]) for row in steps)
+    assert tokens / len(steps) == pytest.approx(served.metrics["iterations"]["mean_tokens"], rel=MEANS)
+    # All tokens of prompts and answers but each answer's last one, and once more what was preempted.
+    wanted = sum(int(r["input"]) - int(r["cached_tokens"]) + int(r["output"]) - 1 for r in served.requests)
+    again = sum(int(r["recomputed_tokens"]) for r in served.requests)
+    assert wanted <= tokens <= wanted + again
+    assert max(int(row["blocks"]) for row in steps) == served.metrics["kv_blocks"]["peak"]
+    jobs = {row["name"]: row for row in rows(served.folder / "jobs.csv")}
+    for row in steps:
+        assert int(row["prompts"]) + int(row["decodes"]) <= int(row["running"]) <= 16
+        # A request in a batch has a block at least.
+        assert int(row["blocks"]) >= int(row["prompts"]) + int(row["decodes"])
+        assert row["start_s"] == jobs[f"It[{row['iteration']}]_PP[0]_TP[0]"]["start_s"]
+        assert decimal.Decimal(row["start_s"]) < decimal.Decimal(row["end_s"])
+    assert {int(row["waiting"]) for row in steps} > {0}
+
+
+def test_log_lines_count_what_happened_until_then(served):
+    line = re.compile(
+        r"\[([\d.]+)s\] Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+) tokens/s\n"
+        r"└─Running Instance\[0\]: (\d+) reqs, Waiting: (\d+) reqs, Total # (\d+) NPUs, Each NPU Memory Usage ([\d.]+) MB "
+        r"\(([\d.]+) % Used\), Prefix Cache Hit ratio ([\d.]+) %, \((\d+) / (\d+)\)\n")
+    lines = line.findall(served.stderr)
+    assert len(lines) == int(served.metrics["end_s"] / LOG_S) > 5
+    assert line.sub("", served.stderr) == ""
+    ended = [(float(row["end_s"]), row) for row in served.iterations]
+    for number, (at, prompts, answers, running, waiting, *_, hits, found, prompted) in enumerate(lines):
+        assert float(at) == pytest.approx((number + 1) * LOG_S)
+        within = [row for end, row in ended if float(at) - LOG_S < end <= float(at)]
+        tokens = sum(int(row["tokens"]) for row in within)
+        decodes = sum(int(row["decodes"]) for row in within)
+        assert float(prompts) * LOG_S == pytest.approx(tokens - decodes, abs=0.001 + 0.05 * LOG_S)
+        assert decodes - 0.001 <= float(answers) * LOG_S <= decodes + sum(int(row["prompts"]) for row in within) + 0.001
+        arrived = sum(int(r["arrival"]) * 1e-9 <= float(at) for r in served.requests)
+        done = sum(int(r["end_time"]) * 1e-9 <= float(at) for r in served.requests)
+        in_the_host = 2 if "request_us" in (served.folder / "scenario.yaml").read_text() else 0
+        assert 0 <= arrived - done - int(running) - int(waiting) <= in_the_host + int(running) + 1
+        assert float(hits) == pytest.approx(100 * int(found) / max(1, int(prompted)), abs=0.006)
+
+
+def signals(path, names):
+    """{name: [(instant in fs, value)]} of wires of a VCD."""
+    codes, scopes, changes, now = {}, [], {name: [] for name in names}, 0
+    for text in path.read_text().splitlines():
+        if text.startswith("$scope"):
+            scopes.append(text.split()[2])
+        elif text.startswith("$upscope"):
+            scopes.pop()
+        elif text.startswith("$var"):
+            code, name = text.split()[3:5]
+            codes[code] = ".".join(scopes[1:] + [name])
+        elif text.startswith("#"):
+            now = int(text[1:])
+        elif text.startswith("b") and codes[text.split()[1]] in changes:
+            value, code = text[1:].split()
+            changes[codes[code]].append((now, int(value, 2)))
+    return changes
+
+
+def at(changes, instant):
+    return [value for when, value in changes if when <= instant][-1]
+
+
+def test_waveform_and_timeline_show_queues_and_blocks(served):
+    names = {"running": "requests running", "waiting": "requests waiting", "kv_blocks": "KV blocks held"}
+    wires = signals(served.folder / "trace.vcd", [f"engine.a.{wire}" for wire in names])
+    timeline = Timeline(served.folder)
+    for wire, counter in names.items():
+        changes, drawn = wires[f"engine.a.{wire}"], timeline.counters["engine", counter]
+        assert changes[-1][1] == drawn[-1][1] == 0
+        assert max(value for _, value in changes) == max(value for _, value in drawn) > 0
+        instants = sorted({when // 10**6 for when, _ in changes[1:]})
+        assert all(at(changes, (instant + 1) * 10**6 - 1) == at(drawn, instant) for instant in instants)
+    peak = max(value for _, value in wires["engine.a.kv_blocks"])
+    assert peak >= served.metrics["kv_blocks"]["peak"]
+    assert "railyard.engine.a.running" in (served.folder / "trace.gtkw").read_text()
+
+
+def test_timeline_shows_each_iteration_on_each_rank(served):
+    timeline = Timeline(served.folder)
+    drawn = {s["name"]: s for (process, _), track in timeline.slices.items() if process == "jobs" for s in track}
+    table = [row for row in rows(served.folder / "jobs.csv") if re.fullmatch(r"It\[\d+\]_PP\[\d+\]_TP\[\d+\]", row["name"])]
+    assert len(table) % len(served.iterations) == 0
+    for row in table:
+        assert (drawn[row["name"]]["begin_ns"], drawn[row["name"]]["end_ns"]) == (ns(row["start_s"]), ns(row["end_s"]))
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--iterations", "--out", "out"], "--iterations: error: workload.kind disaggregated_prefill has no serving engine; accepted: serving"),
+    (["--log-interval", "1"], "--log-interval: error: workload.kind disaggregated_prefill has no serving engine; accepted: serving"),
+    (["--iterations"], "--iterations: needs --out DIR"),
+    (["--log-interval", "0"], "--log-interval: accepted: 1e-06 to 18000 seconds"),
+    (["--log-interval", "nan"], "--log-interval: accepted: 1e-06 to 18000 seconds"),
+])
+def test_options_of_a_serving_engine_are_refused(tmp_path, options, said):
+    done = run("plx_box", tiny(tmp_path), *options, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
