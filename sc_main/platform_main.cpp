@@ -109,6 +109,12 @@ void check_engine_options(const Options& options, const WorkloadRun& workload) {
 
 void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
 
+/// After all checks, so that an error is the only line.
+void print_notes(const Options& options, const Scenario& scenario) {
+  if (options.quiet) return;
+  for (const std::string& note : scenario.notes) fmt::print(stderr, "{}\n", note);
+}
+
 int run(const Options& options, const Scenario& scenario) {
   // Set before the first file: finished files are kept, partial files are removed.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) std::signal(signal, on_signal);
@@ -118,6 +124,7 @@ int run(const Options& options, const Scenario& scenario) {
   JobsCsv jobs;
   Simulation simulation(scenario, jobs);
   check_engine_options(options, simulation.workload());
+  print_notes(options, scenario);
   if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(simulation.workload())));
   if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet)
     fmt::print(stderr, "{}\n", fidelity_text(*choice));
@@ -188,6 +195,7 @@ int run(const Options& options, const Scenario& scenario) {
 void look(const Options& options, const Scenario& scenario) {
   JobsCsv none;
   Simulation simulation(scenario, none);
+  print_notes(options, scenario);
   if (options.describe) {
     const Value machine = describe(simulation);
     std::cout << (options.json ? json_text(machine) : describe_text(machine));
@@ -212,8 +220,6 @@ int platform_main(const char* platform, int argc, char** argv) {
     const Scenario scenario = options.scenario.empty()
                                   ? load_llmservingsim(options.llmservingsim, options.sets, platform)
                                   : load_scenario(options.scenario, options.sets, platform);
-    for (const std::string& note : scenario.notes)
-      if (!options.quiet) fmt::print(stderr, "{}\n", note);
     if (!options.dump_scenario.empty()) write_text(options.dump_scenario, scenario.resolved);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
     sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is only for the table
@@ -222,6 +228,7 @@ int platform_main(const char* platform, int argc, char** argv) {
     if (options.check) {
       JobsCsv none;
       const Simulation all_but_run(scenario, none);
+      print_notes(options, scenario);
       if (!options.quiet) std::cout << options.input() << ": ok\n";
       return kExitDone;
     }

@@ -15,6 +15,13 @@ EXPERTS = MODEL | {"model_type": "mixtral", "num_local_experts": 8, "num_experts
 AZURE = ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:46.9951690,96,9\n"
          "2023-11-16 18:15:47.1,131,3\n")
 MOONCAKE = "".join(json.dumps({"timestamp": 7 * i, "input_length": 100 + 50 * i, "output_length": 3 + i, "hash_ids": [i]}) + "\n" for i in range(3))
+CLUSTER = {"num_nodes": 1, "link_bw": [16, 100], "link_latency": 1000, "nodes": [{
+    "num_instances": 1, "cpu_mem": {"mem_size": 64, "mem_bw": 50, "mem_latency": 0}, "instances": [{
+        "model_name": "org/tiny", "hardware": "RTX4090", "pd_type": None, "tp_size": 2, "pp_size": 2, "num_npus": 4, "ep_size": 1,
+        "dp_group": None, "npu_mem": {"mem_size": 1, "mem_bw": 1008, "mem_latency": 0, "mem_util": 0.9}, "max_num_seqs": 8, "block_size": 16,
+        "max_num_batched_tokens": 64, "kv_cache_dtype": "auto", "enable_prefix_caching": True, "placement": {"default": {"weights": "npu"}}}]}]}
+DATASET = "".join(json.dumps({"input_toks": 40 + i, "output_toks": 1 + i, "arrival_time_ns": 9000 * i, "input_tok_ids": list(range(40 + i))}) + "\n"
+                  for i in range(3))
 DENSE = ("embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "gate_up_proj", "act_fn", "down_proj", "final_layernorm")
 PREFILL = {"kind": "disaggregated_prefill", "requests": {"count": 2, "prompt_tokens": 256}, "chunk_tokens": 128,
            "prefill": {"tp": 2, "pp": 1}, "decode": {"tp": 2, "pp": 1, "steps": 2}}
@@ -22,12 +29,13 @@ PREFILL = {"kind": "disaggregated_prefill", "requests": {"count": 2, "prompt_tok
 
 @dataclass
 class Base:
-    """A scenario with the files that it names; trees are written as JSON, which is YAML, or as text."""
+    """A scenario, or a cluster configuration of LLMServingSim, with its files; trees are written as JSON, which is YAML, or as text."""
 
     name: str
     platform: str
     scenario: dict
     files: dict[str, object] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ("s.yaml",)  # s.yaml holds the scenario
 
 
 def profile() -> dict[str, str]:
@@ -76,6 +84,8 @@ def bases() -> list[Base]:
         Base("own", "dgx_h100", {"model": model, "machine": own, "workload": PREFILL}, tiny | sheets),
         Base("experts", "dgx_b200", {"model": model, "workload": PREFILL}, {"models/tiny.json": EXPERTS}),
         Base("profile", "plx_box", {"model": model, "compute": {"profile": "bundle"}, "workload": PREFILL}, tiny | profile()),
+        Base("llmservingsim", "plx_box", CLUSTER, {"models/org_tiny.json": MODEL, "d.jsonl": DATASET},
+             ("--cluster-config", "s.yaml", "--dataset", "d.jsonl", "--models", "models")),
         Base("layer", "dgx_h100", {"model": model, "workload": {"kind": "layer", "phase": "prefill", "tp": 4, "tokens": 256}}, tiny),
         Base("decode", "plx_box", {"model": model, "workload": {"kind": "layer", "phase": "decode", "tp": 2, "batch": 8,
                                                                 "context_tokens": 500, "library": "vllm"}}, {"models/tiny.json": EXPERTS}),

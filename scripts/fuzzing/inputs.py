@@ -66,7 +66,7 @@ def make(rng: random.Random, folder: pathlib.Path, executables: pathlib.Path, gr
     elif way >= 0.95:
         arguments = list(rng.choice(ODD_OPTIONS))
     looks = rng.random() < 0.2
-    command = [str(executables / base.platform), "s.yaml", "--quiet", *sets, *arguments]
+    command = [str(executables / base.platform), *base.arguments, "--quiet", *sets, *arguments]
     if looks:
         return Case(command + rng.choice(LOOKS))
     if rng.random() < 0.3:
