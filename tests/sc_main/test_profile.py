@@ -138,6 +138,18 @@ def test_bad_tables_are_one_line(file, old, new, words, tmp_path, bundle):
     assert words in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("degrees, divisor", [([1], 1), ([1, 2], 2), ([1, 2, 4], 4)])
+@pytest.mark.parametrize("tp", [1, 2])
+def test_the_sizes_of_a_bundle_are_those_of_a_rank_of_its_last_tp(tp, degrees, divisor, tmp_path, bundle):
+    meta = f"tp_degrees: {degrees}\nengine_effective: {{hf_overrides: {{num_attention_heads: %d}}}}\n"
+    workload = f"{{kind: layer, phase: prefill, tp: {tp}, tokens: 8}}"
+    heads = SHAPE["num_attention_heads"] // divisor
+    (bundle / "meta.yaml").write_text(meta % heads)
+    succeed("plx_box", scenario(tmp_path, workload), "--check")
+    (bundle / "meta.yaml").write_text(meta % (2 * heads))
+    assert f"meta.yaml:2:56: error: engine_effective.hf_overrides.num_attention_heads: '{2 * heads}'; " in refusal(tmp_path, workload)
+
+
 def test_bad_bundles_are_one_line(tmp_path, bundle):
     assert "no tp4; it has tp1, tp2" in refusal(tmp_path, "{kind: layer, phase: prefill, tokens: 8, tp: 4}")
     assert "profiles have no times for a backward pass" in refusal(tmp_path, "{kind: layer, phase: training, tokens: 8}")
