@@ -4,9 +4,11 @@ Rules, by column:
   mode              aggregated servers only
   isl, osl          lengths of all requests
   concurrency       of the closed loop: all start at once, and a new request follows each answer. How many requests were sent is not
-                    recorded. The run has WAVES requests for each place; the mean is over all but the last of each place, which see
-                    others leave
-  backend           engine
+                    recorded; ten for each place are assumed, of which the first meets all others in the queue. The run has four for
+                    each place: one in the first wave counts a tenth, two in the steady state the rest, the last sees others leave
+  backend           engine. Answers are equally likely to be up to a fifth shorter or longer, because clients and API server spread
+                    requests which a model without noise would keep in step for ever. SGLang keeps them in step: whoever arrives
+                    during a prefill joins it, and all decode together
   metric TTFT, TPOT means over requests
 """
 
@@ -15,7 +17,9 @@ from .rows import SECONDS, Row, Unmapped
 from .served_models import number
 from .serving_engines import serve
 
-WAVES = 3
+WAVES = 4
+FIRST_WAVE_SHARE = 0.1
+SPREAD = 0.2
 
 
 def map_row(row: Row) -> Experiment:
@@ -27,14 +31,21 @@ def map_row(row: Row) -> Experiment:
     served = serve(row, row["backend"], row["backend_version"])
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": prompt,
-                "output_tokens": answer}
+                "output_tokens": answer if served.engine == "sglang" else spread(answer)}
     guessed = " bf16?" if row["precision"] == "bf16?" else ""
     return Experiment(f"closed loop {row['metric']} {row['backend']}{guessed}", served.platform, served.with_requests(requests), None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.tp, size_class=f"TP{served.tp}")
 
 
+def spread(answer: int) -> dict:
+    """A distribution of lengths with this mean."""
+    most = round(answer * SPREAD)
+    return {"uniform": {"min": answer - most, "max": answer + most}}
+
+
 def value(requests: list[dict], metric: str, concurrency: int) -> float:
-    """Seconds, the mean over all requests but the last `concurrency` that arrive."""
-    counted = sorted(requests, key=lambda request: int(request["arrival"]))[:-concurrency]
-    return 1e-9 * sum(int(request[metric]) for request in counted) / len(counted)
+    """Seconds: the mean of the first wave and of the steady state, by their shares."""
+    values = [int(request[metric]) for request in sorted(requests, key=lambda request: int(request["arrival"]))]
+    first, steady = values[:concurrency], values[concurrency:-concurrency]
+    return 1e-9 * (FIRST_WAVE_SHARE * sum(first) / len(first) + (1 - FIRST_WAVE_SHARE) * sum(steady) / len(steady))

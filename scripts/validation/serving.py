@@ -26,7 +26,7 @@ def point_name(row: Row, experiment: Experiment) -> str:
     workload = experiment.scenario["workload"]
     requests, instance = workload["requests"], workload["instances"][0]
     words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["scheduler"]["preset"], f"tp{instance['tp']}",
-             f"pp{instance['pp']}", f"{requests['prompt_tokens']}x{requests['output_tokens']}"]
+             f"pp{instance['pp']}", f"{requests['prompt_tokens']}x{row['osl'] or row['output_len'] or row['output_tokens']}"]
     words += [f"c{requests['concurrency']}"] if "concurrency" in requests else []
     words += ["rate" + "+".join(str(stage["rate_per_s"]) for stage in requests["stages"])] if "stages" in requests else []
     return "-".join(words).replace(" ", "_")
