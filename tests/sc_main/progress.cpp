@@ -1,6 +1,7 @@
 // What people are told of a run's progress, by a wall clock of the test's.
 #include "sc_main/progress.h"
 
+#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
 
 using railyard::ProgressLine;
@@ -28,4 +29,19 @@ BOOST_AUTO_TEST_CASE(nothing_is_foretold_from_next_to_nothing) {
   BOOST_TEST(ProgressLine::text(0.001, Time(), "x", 100) == "0 %, 0.000 s simulated, x");
   BOOST_TEST(ProgressLine::text(0.5, Time(), "x", 0.1) == "50 %, 0.000 s simulated, x");
   BOOST_TEST(ProgressLine::text(1.5, Time(), "x", 10).substr(0, 5) == "100 %");
+}
+
+BOOST_AUTO_TEST_CASE(serving_tells_how_much_is_done_before_any_request_is) {
+  railyard::test::ServingRunUnderTest run(railyard::test::tiny_serving(
+      {"workload.requests={count: 8, arrivals: at_once, prompt_tokens: 64, output_tokens: 50}"}));
+  double before = 0, without_a_request = 0;
+  run.simulation.run([&](Time) {
+    const double ratio = run.simulation.workload().done_ratio();
+    BOOST_TEST_REQUIRE(ratio >= before);
+    before = ratio;
+    if (run.serving().served() == 0) without_a_request = ratio;
+    return true;
+  });
+  BOOST_TEST(without_a_request > 0.9);  // all requests end with the same batch
+  BOOST_TEST(run.simulation.workload().done_ratio() == 1.0, boost::test_tools::tolerance(1e-12));
 }
