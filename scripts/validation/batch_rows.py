@@ -7,6 +7,7 @@ Rules, by column:
   framework         vLLM of 2023: prompts whole and before tokens, all of a batch at once; no prefix cache; no CUDA graphs
   system            the host, by machine: layer_us of the preset vllm_2023_eager is that of the DGX A100; the faster processor of the
                     DGX H100 takes 0.37 ms a layer (29.8 ms a token at TP8 over 80 layers)
+  memory            a batch that does not fit is skipped, because that engine swaps
   metric            prompt_time: mean TTFT; token_time: mean TPOT; e2e_time: mean of a request
 """
 
@@ -18,6 +19,7 @@ from .serving_engines import serve
 METRICS = {"prompt_time(TTFT)": "ttft_s", "token_time(TBT)": "tpot_s", "e2e_time": "e2e_s"}
 LONGEST_ANSWER, LONGEST_COMPLETE_ANSWER = 512, 256
 LEAST_BUDGET, MAX_SEQS = 2560, 256  # defaults of vLLM 0.2
+BLOCK = 16  # tokens
 LAYER_US = {"H100": 370}
 
 
@@ -36,5 +38,12 @@ def map_row(row: Row) -> Experiment:
     requests = {"count": batch, "prompt_tokens": prompt, "output_tokens": min(answer, LONGEST_ANSWER)}
     scenario = served.with_requests(requests, scheduler=scheduler, host=host, cudagraph={"mode": "none"})
     return Experiment(f"batch {row['metric'].partition('(')[0]}", served.platform, scenario, None,
-                      lambda result: result.summary["metrics"][METRICS[row["metric"]]], row.scale(SECONDS), cost=answer * served.tp,
+                      lambda result: value(result.summary["metrics"], METRICS[row["metric"]], batch * -(-(prompt + min(answer, LONGEST_ANSWER)) // BLOCK)), row.scale(SECONDS), cost=answer * served.tp,
                       size_class=f"TP{served.tp}")
+
+
+def value(metrics: dict, name: str, blocks: int) -> float:
+    """Seconds. @throws Unmapped if memory has fewer blocks than the batch needs"""
+    if blocks >= metrics["kv_blocks"]["total"]:
+        raise Unmapped(f"a batch of {blocks} blocks does not fit in {metrics['kv_blocks']['total']}")
+    return metrics[name]
