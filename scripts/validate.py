@@ -27,7 +27,7 @@ import runner
 from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
-    from validation import CLASSES, comparison, report, rows
+    from validation import CLASSES, comparison, report, rows, serving
 except ImportError as missing:
     sys.exit(f"validate.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -52,9 +52,14 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="only rows whose group SYSTEM/OP/SIZE begins with the pattern (with * and ?); repeatable: any pattern")
     parser.add_argument("--where", action="append", default=[], type=condition, metavar="COLUMN=VALUE",
                         help="only rows with this value in the column; repeatable: all conditions")
+    parser.add_argument("--llmservingsim", type=pathlib.Path, metavar="DIR",
+                        help="class serving: a clone of casys-kaist/LLMServingSim, for rows of its traces")
     parser.add_executables()
     parser.add_argument("--workers", type=positive, default=runner.WORKERS, metavar="N", help="parallel runs (default: number of processors)")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.llmservingsim and options.validation_class != "serving":
+        parser.error("--llmservingsim is for class serving")
+    return options
 
 
 def chosen(options: argparse.Namespace, outcomes: list[comparison.Outcome]) -> list[comparison.Outcome]:
@@ -100,7 +105,7 @@ def replace_directory(made: pathlib.Path, wanted: pathlib.Path) -> None:
 
 def validate(options: argparse.Namespace) -> None:
     name = options.validation_class
-    validation_class = CLASSES[name]
+    validation_class = serving.with_clone(options.llmservingsim.resolve()) if options.llmservingsim else CLASSES[name]
     files = options.rows or [str(TABLES / table) for table in validation_class.TABLES]
     outcomes = chosen(options, comparison.map_rows(validation_class, [row for file in files for row in rows.read(file)]))
     points = comparison.assign_points(validation_class, outcomes)

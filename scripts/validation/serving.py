@@ -1,6 +1,9 @@
 """Class `serving`: serving engines with real traffic. A row's table is known by its columns."""
 
-from . import batch_rows, closed_loop_rows, load_rows, published_rows
+import pathlib
+import types
+
+from . import batch_rows, closed_loop_rows, load_rows, published_rows, trace_rows
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
@@ -8,7 +11,7 @@ TITLE = "Serving engines under real traffic"
 TABLES = ("serving_load.csv", "serving_closed_loop.csv", "serving_batches.csv", "serving_published.csv")
 
 
-def map_row(row: Row) -> Experiment:
+def map_row(row: Row, clone: pathlib.Path | None = None) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["category"] != "5-inference":
         raise Unmapped(f"belongs to another class: category '{row['category']}'")
@@ -18,6 +21,8 @@ def map_row(row: Row) -> Experiment:
         return closed_loop_rows.map_row(row)
     if row["n_repeats"]:
         return batch_rows.map_row(row)
+    if row["source"].startswith(trace_rows.SOURCE):
+        return trace_rows.map_row(row, clone)
     return published_rows.map_row(row)
 
 
@@ -26,7 +31,13 @@ def point_name(row: Row, experiment: Experiment) -> str:
     workload = experiment.scenario["workload"]
     requests, instance = workload["requests"], workload["instances"][0]
     words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["scheduler"]["preset"], f"tp{instance['tp']}",
-             f"pp{instance['pp']}", f"{requests['prompt_tokens']}x{row['osl'] or row['output_len'] or row['output_tokens']}"]
+             f"pp{instance['pp']}"]
+    words += [f"{requests['prompt_tokens']}x{row['osl'] or row['output_len'] or row['output_tokens']}"] if "prompt_tokens" in requests else []
     words += [f"c{requests['concurrency']}"] if "concurrency" in requests else []
     words += ["rate" + "+".join(str(stage["rate_per_s"]) for stage in requests["stages"])] if "stages" in requests else []
     return "-".join(words).replace(" ", "_")
+
+
+def with_clone(clone: pathlib.Path) -> types.SimpleNamespace:
+    """The class, with traces and profiles from a clone of casys-kaist/LLMServingSim."""
+    return types.SimpleNamespace(TITLE=TITLE, TABLES=TABLES, map_row=lambda row: map_row(row, clone), point_name=point_name)
