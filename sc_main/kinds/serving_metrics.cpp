@@ -1,6 +1,8 @@
 #include "sc_main/kinds/serving_metrics.h"
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <functional>
 
 namespace railyard {
 
@@ -74,16 +76,29 @@ namespace {
 
 using F = ServingFigures;
 
-Value stages(const F& f, const F::Instance& instance) {
-  Value all = Value::empty_list();
-  for (const F::Stage& stage : instance.stages) {
-    const double busy = stage.seconds[StageTimes::kBusy];
-    Value bubbles = Value::empty_group();
-    for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
-      bubbles[StageTimes::kNames[use]] = stage.seconds[use];
-    all.push_back({{"busy_s", busy}, {"utilisation", f.end_s > 0 ? busy / f.end_s : 0.0}, {"bubble_s", bubbles}});
-  }
+/// A value for each stage: {stage0: ...}.
+Value by_stage(const F::Instance& instance, const std::function<Value(const F::Stage&)>& value) {
+  Value all = Value::empty_group();
+  for (std::size_t p = 0; p < instance.stages.size(); ++p) all[fmt::format("stage{}", p)] = value(instance.stages[p]);
   return all;
+}
+
+Value busy(const F::Instance& instance) {
+  return by_stage(instance, [](const F::Stage& stage) { return stage.seconds[StageTimes::kBusy]; });
+}
+
+Value utilisation(const F& f, const F::Instance& instance) {
+  return by_stage(
+      instance, [&](const F::Stage& stage) { return f.end_s > 0 ? stage.seconds[StageTimes::kBusy] / f.end_s : 0.0; });
+}
+
+Value bubbles(const F::Instance& instance) {
+  return by_stage(instance, [](const F::Stage& stage) {
+    Value causes = Value::empty_group();
+    for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
+      causes[StageTimes::kNames[use]] = stage.seconds[use];
+    return causes;
+  });
 }
 
 Value ttft_parts(const F& f) {
@@ -140,13 +155,13 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"e2e_p99_s", "s", "99th percentile", [](const F& f) -> Value { return f.e2e.percentile(0.99); }},
       {"goodput_per_s", "1/s", "requests that meet the objectives of `workload.slo`",
        [](const F& f) -> Value { return f.rate(whole(f.within_slo)); }},
-      {"slo_attainment_ratio", "", "share of the requests that meet them; 1 without objectives",
+      {"slo_attainment_ratio", "ratio", "share of the requests that meet them; 1 without objectives",
        [](const F& f) -> Value { return f.slo_attainment_ratio(); }},
       {"preemptions", "", "times that a running request gave up its KV blocks",
        [](const F& f) -> Value { return f.preemptions; }},
       {"recomputed_tokens", "", "tokens computed again after a preemption",
        [](const F& f) -> Value { return f.recomputed_tokens; }},
-      {"prefix_hit_ratio", "", "share of the prompt tokens that were found in the prefix index",
+      {"prefix_hit_ratio", "ratio", "share of the prompt tokens that were found in the prefix index",
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
       {"exposed_s.kv", "s", "two instances: from the first token to the arrival of the KV, mean of requests",
        [](const F& f) -> Value {
@@ -162,10 +177,15 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.last().mean(f.last().batch_sum); }},
       {"iterations.mean_tokens", "", "tokens in a batch",
        [](const F& f) -> Value { return f.last().mean(f.last().tokens_sum); }},
-      {"iterations.padded_ratio", "", "share of the tokens that only fill up a CUDA graph",
+      {"iterations.padded_ratio", "ratio", "share of the tokens that only fill up a CUDA graph",
        [](const F& f) -> Value { return f.last().padded_ratio(); }},
-      {"stages", "", "for each pipeline stage: `busy_s`, `utilisation` (of the run), and `bubble_s` by cause",
-       [](const F& f) { return stages(f, f.last()); }},
+      {"stage_busy_s.[stage]", "s", "time in which a pipeline stage of this instance runs a batch",
+       [](const F& f) { return busy(f.last()); }},
+      {"stage_busy_ratio.[stage]", "ratio", "the same as a share of the run",
+       [](const F& f) { return utilisation(f, f.last()); }},
+      {"stage_bubble_s.[stage].[cause]", "s",
+       "the rest of the run, by the [cause](serving.md) of the stage's idle time",
+       [](const F& f) { return bubbles(f.last()); }},
       {"prefill.kv_blocks.total", "", "two instances: the same figures of the instance that prefills",
        [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.kv_blocks; }); }},
       {"prefill.kv_blocks.peak", "", "most blocks held at once",
@@ -176,8 +196,9 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.mean(i.batch_sum); }); }},
       {"prefill.iterations.mean_tokens", "", "tokens in a batch",
        [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.mean(i.tokens_sum); }); }},
-      {"prefill.stages", "", "its pipeline stages",
-       [](const F& f) -> Value { return f.instances.size() == 1 ? Value() : stages(f, f.instances.front()); }},
+      {"prefill.stage_busy_s.[stage]", "s", "busy time of its stages", [](const F& f) { return of_prefill(f, busy); }},
+      {"prefill.stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
+       [](const F& f) { return of_prefill(f, bubbles); }},
   };
   return metrics;
 }
