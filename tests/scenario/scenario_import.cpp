@@ -181,7 +181,7 @@ BOOST_FIXTURE_TEST_CASE(a_gpu_gets_the_memory_that_the_file_gives_it, Files) {
   BOOST_TEST(visible > 0.833919 * 96 * (1ull << 30));
   BOOST_TEST(visible < 96 * (1ull << 30));
   BOOST_REQUIRE_EQUAL(beyond.notes.size(), 4u);
-  BOOST_TEST(beyond.notes[3].find("RTX-4090 has 25.250627584 GB, and is given more") != std::string::npos);
+  BOOST_TEST(beyond.notes[3].find("npu_mem.mem_size: weights, activations and ") != std::string::npos);
 }
 
 BOOST_FIXTURE_TEST_CASE(keys_without_effect_are_named, Files) {
@@ -256,7 +256,8 @@ BOOST_FIXTURE_TEST_CASE(refusals_name_the_place_in_the_file, Files) {
        key + "npu_mem.mem_size: 16 GiB x mem_util 0.833919 leaves no memory for KV cache: 1.62 GiB are missing for "
              "14.96 GiB of weights and two blocks"},
       {"\"pd_type\": null", "\"pd_type\": \"both\"", "\"both\"", key + "pd_type: unknown value 'both'; accepted: "},
-      {"\"pd_type\": null", "\"pd_type\": \"decode\"", "\"decode\"", key + "pd_type: separate instances"},
+      {"\"pd_type\": null", "\"pd_type\": \"decode\"", "\"decode\"",
+       key + "pd_type: decode without an instance that prefills; accepted: "},
       {"\"pd_type\": null, ", "", "{\n\"model", key + "pd_type: is required; "},
       {"}]}]}", "}], \"power\": {\"x\": 1}}]}", "{\"x\"", "nodes.0.power: power is not modelled; remove this key"},
       {"}]}]}", "}]}], \"cxl_mem\": {\"x\": 1}}", "{\"x\"", "cxl_mem: CXL memory is not modelled; remove this key"},
@@ -284,12 +285,70 @@ BOOST_FIXTURE_TEST_CASE(refusals_name_the_place_in_the_file, Files) {
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(a_second_instance_is_refused, Files) {
-  const std::string instance = kCluster.substr(kCluster.find("{\n\"model_name\""));
-  const std::string one = instance.substr(0, instance.find("]}]}"));
-  const std::string two = replaced(kCluster, "\"num_instances\": 1", "\"num_instances\": 2");
-  BOOST_TEST(refusal_of(replaced(two, one, one + ",\n" + one)) ==
-             "c.json:9:1: error: nodes.0.instances.1: more than one instance; accepted: one, with pd_type null");
+namespace {
+
+const std::string kInstance = [] {
+  const std::string from = kCluster.substr(kCluster.find("{\n\"model_name\""));
+  return from.substr(0, from.find("]}]}"));
+}();
+
+/// The cluster with these instances instead, in one node.
+std::string cluster_of(const std::vector<std::string>& instances) {
+  std::string all;
+  for (const std::string& instance : instances) all += (all.empty() ? "" : ",\n") + instance;
+  return replaced(replaced(kCluster, kInstance, all), "\"num_instances\": 1",
+                  "\"num_instances\": " + std::to_string(instances.size()));
+}
+
+std::string instance_with(const std::string& pd_type, const std::string& keys) {
+  return replaced(replaced(kInstance, "null", "\"" + pd_type + "\""), kTp, keys);
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(prefill_and_decode_share_the_servers_of_a_node, Files) {
+  const std::string prefill = instance_with("prefill", "\"tp_size\": 2, \"max_num_seqs\": 8");
+  const std::string decode = instance_with("decode", "\"tp_size\": 4");
+  for (const std::vector<std::string>& order : {std::vector<std::string>{prefill, decode}, {decode, prefill}}) {
+    const Scenario scenario = load_text(cluster_of(order));
+    const ServingSpec& spec = scenario.spec<ServingSpec>();
+    BOOST_REQUIRE_EQUAL(spec.instances.size(), 2u);
+    BOOST_TEST((spec.instances[0].part == workload::inference::RequestPart::prompt));
+    BOOST_TEST((spec.instances[1].part == workload::inference::RequestPart::answer));
+    BOOST_TEST(spec.instances[0].mapping.placement == (std::vector<std::uint32_t>{0, 1}),
+               boost::test_tools::per_element());
+    BOOST_TEST(spec.instances[1].mapping.placement == (std::vector<std::uint32_t>{2, 3, 4, 5}),
+               boost::test_tools::per_element());
+    BOOST_TEST(spec.instances[0].scheduler.max_seqs == 8u);
+    BOOST_TEST(spec.instances[1].scheduler.max_seqs == 128u);
+    BOOST_TEST(scenario.machine.groups.size() == 1u);
+    // Both have the blocks of the prefill instance, whose ranks hold more weights and larger blocks.
+    BOOST_TEST(blocks(scenario) == blocks(load(kTp, "\"tp_size\": 2")));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(different_gpus_are_on_different_servers, Files) {
+  const Scenario scenario =
+      load_text(cluster_of({instance_with("prefill", kTp), replaced(instance_with("decode", kTp), "RTX4090", "L40S")}));
+  BOOST_REQUIRE_EQUAL(scenario.machine.groups.size(), 2u);
+  BOOST_TEST(scenario.machine.groups[0].gpu.name == "RTX-4090");
+  BOOST_TEST(scenario.machine.groups[1].gpu.name == "L40S");
+  const ServingSpec& spec = scenario.spec<ServingSpec>();
+  BOOST_TEST(spec.instances[0].group == 0u);
+  BOOST_TEST(spec.instances[1].group == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(other_instances_are_refused, Files) {
+  const std::string accepted = "; accepted: one instance with pd_type null, or one with prefill and one with decode";
+  const std::string several = "several instances for the same part of requests" + accepted;
+  BOOST_TEST(refusal_of(cluster_of({kInstance, kInstance})) == "c.json:9:1: error: nodes.0.instances.1: " + several);
+  const std::string prefill = instance_with("prefill", kTp), decode = instance_with("decode", kTp);
+  BOOST_TEST(refusal_of(cluster_of({prefill, prefill})) == "c.json:9:1: error: nodes.0.instances.1: " + several);
+  BOOST_TEST(refusal_of(cluster_of({prefill, decode, decode})) ==
+             "c.json:13:1: error: nodes.0.instances.2: " + several);
+  BOOST_TEST(refusal_of(cluster_of({prefill, replaced(decode, "Llama-3.1-8B", "Llama-3.1-70B")})) ==
+             "c.json:10:15: error: nodes.0.instances.1.model_name: differs from that of nodes.0.instances.0; both "
+             "instances run the same model");
 }
 
 BOOST_FIXTURE_TEST_CASE(refusals_name_the_option, Files) {

@@ -12,6 +12,30 @@ void check_length(const NodePtr& root, const std::string& path, const std::strin
                                             std::to_string(length) + "; accepted: " + std::to_string(length));
 }
 
+const char* const kAccepted = "accepted: one instance with pd_type null, or one with prefill and one with decode";
+
+void check_roles(const NodePtr& root, const std::vector<PlacedInstance>& instances) {
+  if (instances.empty()) throw InputError(place_of(root, "nodes"), std::string("nodes: no instance; ") + kAccepted);
+  const PlacedInstance& first = instances.front();
+  if (instances.size() == 1) {
+    if (first.pd_type)
+      first.refuse("pd_type",
+                   std::string(*first.pd_type == PdType::prefill ? "prefill without an instance that decodes"
+                                                                 : "decode without an instance that prefills") +
+                       "; " + kAccepted);
+    return;
+  }
+  const PlacedInstance& second = instances[1];
+  if (instances.size() > 2 || !first.pd_type || !second.pd_type || *first.pd_type == *second.pd_type) {
+    const PlacedInstance& excess = instances.size() > 2 ? instances[2] : second;
+    throw InputError(excess.place(), excess.path() + ": several instances for the same part of requests; " + kAccepted);
+  }
+  for (const auto& [key, is_same] : {std::pair{"model_name", first.model_name == second.model_name},
+                                     {"dtype", first.dtype == second.dtype},
+                                     {"kv_cache_dtype", first.kv_cache_dtype == second.kv_cache_dtype}})
+    if (!is_same) second.refuse(key, "differs from that of " + first.path() + "; both instances run the same model");
+}
+
 }  // namespace
 
 PlacedInstance::PlacedInstance(NodePtr written, std::string path, NodePtr settings)
@@ -31,24 +55,23 @@ void PlacedInstance::refuse(const std::string& key, const std::string& what) con
   throw InputError(place(key), path_ + "." + key + ": " + what);
 }
 
-PlacedInstance only_instance(const NodePtr& root, const NodePtr& settings) {
+std::vector<PlacedInstance> instances_of(const NodePtr& root, const NodePtr& settings) {
   Cluster cluster;
   cluster_record().read(cluster, *root, "");
   check_length(root, "", "num_nodes", cluster.num_nodes, "nodes", cluster.nodes.size());
-  std::vector<std::string> paths;
+  std::vector<PlacedInstance> instances;
   for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
     const ClusterNode& node = cluster.nodes[n];
     const std::string path = "nodes." + std::to_string(n) + ".";
     check_length(root, path, "num_instances", node.num_instances, "instances", node.instances.size());
-    for (std::size_t i = 0; i < node.instances.size(); ++i) paths.push_back(path + "instances." + std::to_string(i));
+    for (std::size_t i = 0; i < node.instances.size(); ++i) {
+      const std::string place = path + "instances." + std::to_string(i);
+      instances.emplace_back(value_at(root, place), place, settings);
+    }
   }
-  if (paths.empty()) throw InputError(place_of(root, "nodes"), "nodes: no instance; accepted: one instance");
-  PlacedInstance instance(value_at(root, paths.front()), paths.front(), settings);
-  if (instance.pd_type)
-    instance.refuse("pd_type", "separate instances for prefill and decode are not imported; accepted: null");
-  if (paths.size() > 1)
-    throw InputError(place_of(root, paths[1]), paths[1] + ": more than one instance; accepted: one, with pd_type null");
-  return instance;
+  check_roles(root, instances);
+  if (instances.front().pd_type == PdType::decode) std::swap(instances[0], instances[1]);
+  return instances;
 }
 
 Parallelism parallelism_of(const PlacedInstance& instance, const transformer::ModelShape& model) {

@@ -1,7 +1,8 @@
-// The instance of a cluster configuration, with the settings of the command line and the place of each value.
+// The instances of a cluster configuration, with the settings of the command line and the place of each value.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "sc_main/scenario/import/cluster_file.h"
 #include "sc_main/scenario/table/node.h"
@@ -17,6 +18,8 @@ class PlacedInstance : public ClusterInstance {
   PlacedInstance(NodePtr written, std::string path, NodePtr settings);
 
   const std::string& path() const { return path_; }
+  /// Its server, "nodes.0".
+  std::string node() const { return path_.substr(0, path_.find(".instances")); }
   /// The file has this key, such as "npu_mem.mem_util".
   bool has(const std::string& key) const { return value_at(written_, key) != nullptr; }
   /// The file or the command line has it.
@@ -31,8 +34,9 @@ class PlacedInstance : public ClusterInstance {
   std::string path_;
 };
 
-/// The instance of a cluster that has one. @throws InputError: a bad file, several instances, or none
-PlacedInstance only_instance(const NodePtr& root, const NodePtr& settings);
+/// The instances of a cluster: one for both phases, or one that prefills and one that decodes, in this order.
+/// @throws InputError: a bad file, or other instances
+std::vector<PlacedInstance> instances_of(const NodePtr& root, const NodePtr& settings);
 
 struct Parallelism {
   std::uint32_t tp = 1, pp = 1;

@@ -1,5 +1,6 @@
 #include "sc_main/scenario/import/llmservingsim.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -19,7 +20,6 @@ using transformer::ModelShape;
 namespace {
 
 constexpr std::size_t kLongestJson = 1u << 20;
-const char* const kGroup = "gpus";
 
 /// LLMServingSim's names of number formats.
 const std::map<std::string, std::string> kDataTypes{
@@ -65,24 +65,46 @@ BatchLimits limits_of(const PlacedInstance& instance, const std::string& config)
   return limits;
 }
 
+/// An instance with what follows from its keys.
+struct Engine {
+  Engine(const PlacedInstance& written, const ModelShape& model, const std::string& config)
+      : instance(written),
+        parallel(parallelism_of(instance, model)),
+        gpu(load_gpu({datasheet_of_hardware(instance.hardware, gpu_place(), instance.path() + ".hardware"), "hardware",
+                      gpu_place()})),
+        limits(limits_of(instance, config)),
+        blocks(kv_blocks(instance, model, parallel)) {}
+
+  Origin gpu_place() const { return instance.place("hardware"); }
+  std::string role() const {
+    return !instance.pd_type ? "colocated" : *instance.pd_type == PdType::prefill ? "prefill" : "decode";
+  }
+
+  PlacedInstance instance;
+  Parallelism parallel;
+  gpu::GpuDatasheet gpu;
+  BatchLimits limits;
+  std::uint32_t blocks;
+};
+
 class Import {
  public:
   Import(const LlmServingSimOptions& options, const std::string& platform)
       : options_(options),
         platform_(platform),
         root_(read_cluster(options.cluster_config)),
-        instance_(only_instance(root_, settings_of(options.settings))),
-        model_place_(instance_.place("model_name")),
-        gpu_place_(instance_.place("hardware")),
-        config_(config_of_model(instance_.model_name, options.models, model_place_, instance_.path() + ".model_name")),
-        dtype_(instance_.dtype.empty() ? "" : kDataTypes.at(instance_.dtype)),
-        kv_dtype_(instance_.kv_cache_dtype == "auto" ? "" : instance_.kv_cache_dtype),
-        model_(load_model(config_, model_place_, dtype_, kv_dtype_).shape),
-        parallel_(parallelism_of(instance_, model_)),
-        gpu_(load_gpu({datasheet_of_hardware(instance_.hardware, gpu_place_, instance_.path() + ".hardware"),
-                       "hardware", gpu_place_})),
-        limits_(limits_of(instance_, config_)),
-        blocks_(kv_blocks(instance_, model_, parallel_)) {}
+        instances_(instances_of(root_, settings_of(options.settings))),
+        first_(instances_.front()),
+        model_place_(first_.place("model_name")),
+        config_(config_of_model(first_.model_name, options.models, model_place_, first_.path() + ".model_name")),
+        dtype_(first_.dtype.empty() ? "" : kDataTypes.at(first_.dtype)),
+        kv_dtype_(first_.kv_cache_dtype == "auto" ? "" : first_.kv_cache_dtype),
+        model_(load_model(config_, model_place_, dtype_, kv_dtype_).shape) {
+    for (const PlacedInstance& instance : instances_) engines_.emplace_back(instance, model_, config_);
+    const Engine &one = engines_.front(), &last = engines_.back();
+    share_group_ = one.instance.node() == last.instance.node() && one.gpu.name == last.gpu.name;
+    blocks_ = std::min(one.blocks, last.blocks);
+  }
 
   ImportedScenario scenario() {
     add_notes();
@@ -96,50 +118,82 @@ class Import {
     notes_.push_back(options_.cluster_config + ": " + keys + ": " + instead);
   }
 
+  bool any_has(const char* key) const {
+    return std::any_of(instances_.begin(), instances_.end(), [&](const PlacedInstance& i) { return i.has(key); });
+  }
+
   void add_notes() {
     note("link_bw, link_latency", "not used; links are those of " + platform_);
     note("cpu_mem", "not used; hosts are those of " + platform_);
-    note("npu_mem.mem_bw, npu_mem.mem_latency",
-         "not used; memory of " + gpu_.name + " is that of its datasheet, " + number_text(gpu_.hbm.gb_per_s) + " GB/s");
-    if (instance_.has("placement")) note("placement.kv_evict_loc", "not used; evicted KV cache is computed again");
-    if (instance_.has("enable_local_offloading"))
+    std::string memories = memory_text(engines_.front().gpu);
+    if (engines_.front().gpu.name != engines_.back().gpu.name) memories += ", " + memory_text(engines_.back().gpu);
+    note("npu_mem.mem_bw, npu_mem.mem_latency", "not used; memory is that of the datasheet: " + memories);
+    if (engines_.front().blocks != engines_.back().blocks)
+      note("npu_mem", "both instances have the KV blocks of the smaller one, " + std::to_string(blocks_));
+    if (any_has("placement")) note("placement.kv_evict_loc", "not used; evicted KV cache is computed again");
+    if (any_has("enable_local_offloading"))
       note("enable_local_offloading", "not used; kernels read weights from GPU memory");
-    if (instance_.has("enable_block_copy")) note("enable_block_copy", "not used; every layer is simulated");
+    if (any_has("enable_block_copy")) note("enable_block_copy", "not used; every layer is simulated");
+  }
+  static std::string memory_text(const gpu::GpuDatasheet& gpu) {
+    return gpu.name + ", " + number_text(gpu.hbm.gb_per_s) + " GB/s";
   }
 
   NodePtr model() const {
-    Members keys{{"config", text(config_, model_place_)}, {"name", text(instance_.model_name, model_place_)}};
-    if (!dtype_.empty()) keys.emplace_back("dtype", word(dtype_, instance_.place("dtype")));
-    if (!kv_dtype_.empty()) keys.emplace_back("kv_dtype", word(kv_dtype_, instance_.place("kv_cache_dtype")));
+    Members keys{{"config", text(config_, model_place_)}, {"name", text(first_.model_name, model_place_)}};
+    if (!dtype_.empty()) keys.emplace_back("dtype", word(dtype_, first_.place("dtype")));
+    if (!kv_dtype_.empty()) keys.emplace_back("kv_dtype", word(kv_dtype_, first_.place("kv_cache_dtype")));
     return mapping(model_place_, keys);
   }
 
+  /// Instances with the same GPU on the same node share servers.
+  std::string group_of(const Engine& engine) const { return share_group_ ? "gpus" : engine.role(); }
+
   NodePtr machine() {
-    const std::uint64_t servers = ceil_div(parallel_.gpus(), load_board(platform_).board.gpus);
-    const NodePtr group = mapping(
-        gpu_place_, {{"servers", number(servers, instance_.place("num_npus"))}, {"gpu", word(gpu_.name, gpu_place_)}});
-    Members keys{{"groups", mapping(gpu_place_, {{kGroup, group}})}};
-    const double needed = bytes_of_rank(instance_, model_, parallel_, blocks_, limits_);
-    if (needed > gpu_.hbm.visible_bytes()) keys.emplace_back("overrides", larger_memory(needed));
-    return mapping(gpu_place_, keys);
+    const Origin place = engines_.front().gpu_place();
+    Members groups;
+    std::uint32_t gpus = 0;
+    double needed = 0, visible = 0;
+    for (const Engine& engine : engines_) {
+      gpus = (share_group_ ? gpus : 0) + engine.parallel.gpus();
+      if (share_group_) groups.clear();
+      groups.emplace_back(group_of(engine), group(engine, gpus));
+      const double bytes = bytes_of_rank(engine.instance, model_, engine.parallel, blocks_, engine.limits);
+      if (bytes > engine.gpu.hbm.visible_bytes()) needed = std::max(needed, bytes);
+      visible = std::max(visible, engine.gpu.hbm.visible_bytes());
+    }
+    Members keys{{"groups", mapping(place, groups)}};
+    if (needed > 0) keys.emplace_back("overrides", larger_memory(std::max(needed, visible)));
+    return mapping(place, keys);
+  }
+
+  NodePtr group(const Engine& engine, std::uint32_t gpus) const {
+    const std::uint64_t servers = ceil_div(gpus, load_board(platform_).board.gpus);
+    return mapping(engine.gpu_place(), {{"servers", number(servers, engine.instance.place("num_npus"))},
+                                        {"gpu", word(engine.gpu.name, engine.gpu_place())}});
   }
 
   /// LLMServingSim takes any memory, and leaves none for activations.
-  NodePtr larger_memory(double needed) {
-    const std::string gb = number_text(std::ceil(needed * 1e-6) * 1e-3);
-    note("npu_mem.mem_size", "a rank needs " + gb + " GB for weights, activations and " + std::to_string(blocks_) +
-                                 " KV blocks; " + gpu_.name + " has " + number_text(gpu_.hbm.visible_bytes() * 1e-9) +
-                                 " GB, and is given more");
-    const Origin place = instance_.place("npu_mem.mem_size");
+  NodePtr larger_memory(double bytes) {
+    const std::string gb = number_text(std::ceil(bytes * 1e-6) * 1e-3);
+    note("npu_mem.mem_size", "weights, activations and " + std::to_string(blocks_) +
+                                 " KV blocks need more memory than the GPU has; the run gives it " + gb + " GB");
+    const Origin place = first_.place("npu_mem.mem_size");
     const NodePtr hbm = mapping(place, {{"visible_gb", word(gb, place)}});
     return mapping(place, {{"gpu", mapping(place, {{"hbm", hbm}})}});
   }
 
   NodePtr workload() const {
-    const Origin whole = root_->origin, memory = instance_.place("npu_mem");
+    const Origin whole = root_->origin, memory = first_.place("npu_mem");
+    std::vector<NodePtr> engines;
+    std::uint32_t first_gpu = 0;
+    for (const Engine& engine : engines_) {
+      engines.push_back(engine_node(engine, engines.size(), first_gpu));
+      if (share_group_) first_gpu += engine.parallel.gpus();
+    }
     return mapping(whole, {{"kind", word("serving", whole)},
                            {"requests", requests()},
-                           {"instances", list(engine())},
+                           {"instances", list(whole, engines)},
                            {"memory_limit_ratio", number(1, memory)},
                            {"engine_reserved_bytes", number(0, memory)},
                            {"kv_blocks", number(blocks_, memory)},
@@ -155,48 +209,58 @@ class Import {
     return mapping(place, keys);
   }
 
-  NodePtr engine() const {
-    const auto copied = [&](const char* key, std::uint64_t value) { return number(value, instance_.place(key)); };
-    const auto copied_flag = [&](const char* key, bool value) { return flag(value, instance_.place(key)); };
-    const Origin place = instance_.place();
-    const NodePtr scheduler = mapping(
-        place,
-        {{"preset", word("vllm", place)},
-         {"max_batched_tokens", copied("max_num_batched_tokens", limits_.max_batched_tokens)},
-         {"max_seqs", copied("max_num_seqs", limits_.max_seqs)},
-         {"long_prefill_threshold_tokens",
-          copied("long_prefill_token_threshold", instance_.long_prefill_token_threshold)},
-         {"block_tokens", copied("block_size", instance_.block_size)},
-         {"chunked_prefill", copied_flag("enable_chunked_prefill", instance_.enable_chunked_prefill)},
-         {"prefix_caching", copied_flag("enable_prefix_caching", instance_.enable_prefix_caching)},
-         {"reserve", word(instance_.reserve_full_isl ? "sequence" : "chunk", instance_.place("reserve_full_isl"))}});
-    return mapping(place, {{"name", text("instance0", place)},
-                           {"group", word(kGroup, place)},
-                           {"tp", copied("tp_size", parallel_.tp)},
-                           {"pp", copied("pp_size", parallel_.pp)},
-                           {"scheduler", scheduler}});
+  NodePtr engine_node(const Engine& engine, std::size_t index, std::uint32_t first_gpu) const {
+    const PlacedInstance& instance = engine.instance;
+    const Origin place = instance.place();
+    std::vector<NodePtr> gpus;
+    for (std::uint32_t g = 0; g < engine.parallel.gpus(); ++g) gpus.push_back(number(first_gpu + g, place));
+    return mapping(place, {{"name", text("instance" + std::to_string(index), place)},
+                           {"role", word(engine.role(), instance.place("pd_type"))},
+                           {"group", word(group_of(engine), place)},
+                           {"tp", number(engine.parallel.tp, instance.place("tp_size"))},
+                           {"pp", number(engine.parallel.pp, instance.place("pp_size"))},
+                           {"gpus", list(place, gpus)},
+                           {"scheduler", scheduler(engine)}});
+  }
+
+  static NodePtr scheduler(const Engine& engine) {
+    const PlacedInstance& i = engine.instance;
+    const auto copied = [&](const char* key, std::uint64_t value) { return number(value, i.place(key)); };
+    const auto copied_flag = [&](const char* key, bool value) { return flag(value, i.place(key)); };
+    return mapping(
+        i.place(),
+        {{"preset", word("vllm", i.place())},
+         {"max_batched_tokens", copied("max_num_batched_tokens", engine.limits.max_batched_tokens)},
+         {"max_seqs", copied("max_num_seqs", engine.limits.max_seqs)},
+         {"long_prefill_threshold_tokens", copied("long_prefill_token_threshold", i.long_prefill_token_threshold)},
+         {"block_tokens", copied("block_size", i.block_size)},
+         {"chunked_prefill", copied_flag("enable_chunked_prefill", i.enable_chunked_prefill)},
+         {"prefix_caching", copied_flag("enable_prefix_caching", i.enable_prefix_caching)},
+         {"reserve", word(i.reserve_full_isl ? "sequence" : "chunk", i.place("reserve_full_isl"))}});
   }
 
   /// LLMServingSim's layout of profiles: HARDWARE/MODEL/VARIANT.
   NodePtr compute() const {
+    const PlacedInstance& last = instances_.back();
+    if (last.hardware != first_.hardware)
+      last.refuse("hardware", "differs from that of " + first_.path() + "; --profile-root takes one hardware");
     const std::string variant = std::string(name_of(model_.dtype)) + (kv_dtype_.empty() ? "" : "-kv" + kv_dtype_);
     const Origin place = option_origin("--profile-root", options_.profile_root);
-    const auto folder =
-        std::filesystem::path(options_.profile_root) / instance_.hardware / instance_.model_name / variant;
+    const auto folder = std::filesystem::path(options_.profile_root) / first_.hardware / first_.model_name / variant;
     return mapping(place, {{"profile", text(folder.string(), place)}});
   }
 
   const LlmServingSimOptions& options_;
   const std::string& platform_;
   NodePtr root_;
-  PlacedInstance instance_;
-  Origin model_place_, gpu_place_;
+  std::vector<PlacedInstance> instances_;
+  const PlacedInstance& first_;
+  Origin model_place_;
   std::string config_, dtype_, kv_dtype_;
   ModelShape model_;
-  Parallelism parallel_;
-  gpu::GpuDatasheet gpu_;
-  BatchLimits limits_;
-  std::uint32_t blocks_;
+  std::vector<Engine> engines_;
+  bool share_group_ = true;
+  std::uint32_t blocks_ = 0;
   std::vector<std::string> notes_;
 };
 

@@ -38,11 +38,11 @@ inline NodePtr mapping(const Origin& origin, const Members& members) {
   return node;
 }
 
-inline NodePtr list(const NodePtr& item) {
+inline NodePtr list(const Origin& origin, std::vector<NodePtr> items) {
   auto node = std::make_shared<Node>();
   node->kind = Node::Kind::sequence;
-  node->origin = item->origin;
-  node->items = {item};
+  node->origin = origin;
+  node->items = std::move(items);
   return node;
 }
 
