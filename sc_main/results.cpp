@@ -131,7 +131,7 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
   for (const platforms::GroupSpec& group : scenario.machine.groups)
     s["calibration"][group.gpu.name] = group.gpu.calibration;
   if (const Value compute = workload.compute(); !compute.is_nothing()) s["compute"] = compute;
-  s["complete"] = workload.done();
+  s["complete"] = workload.complete();
   Value& metrics = s["metrics"];
   add_metrics(metrics, common_metrics(), simulation);
   workload.add_metrics(metrics);

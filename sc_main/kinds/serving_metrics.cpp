@@ -120,6 +120,8 @@ Value of_prefill(const F& f, Value (*figure)(const F::Instance&)) {
 const Metrics<ServingFigures>& serving_metrics() {
   static const Metrics<F> metrics{
       {"requests", "", "requests served", [](const F& f) -> Value { return f.requests; }},
+      {"refused", "", "requests that can never fit into the KV cache; they are refused when they arrive",
+       [](const F& f) -> Value { return f.refused; }},
       {"request_rate_per_s", "1/s", "requests, from the first arrival to the last token",
        [](const F& f) -> Value { return f.rate(whole(f.requests)); }},
       {"prompt_tokens_per_s", "1/s", "prompt tokens, in the same time",

@@ -96,10 +96,10 @@ void ServingRun::check_longest(const InstanceSpec& instance, std::uint32_t block
 }
 
 std::string ServingRun::progress() const {
-  return fmt::format("{} of {} requests done", serving_->served(), serving_->count());
+  return fmt::format("{} of {} requests done", serving_->served() + serving_->refused(), serving_->count());
 }
 
-double ServingRun::done_ratio() const { return serving_->work_done() / serving_->count(); }
+double ServingRun::done_ratio() const { return (serving_->work_done() + serving_->refused()) / serving_->count(); }
 
 std::uint64_t ServingRun::expected_jobs() const {
   constexpr std::uint64_t kTokensOfAnAnswer = 250;
@@ -223,6 +223,7 @@ void ServingRun::add_setup(Value& setup) const {
 }
 
 const ServingFigures& ServingRun::figures() const {
+  figures_->refused = serving_->refused();
   figures_->close(*serving_, fabric_.now());
   return *figures_;
 }

@@ -24,6 +24,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
 
   void start() override { serving_->start(); }
   bool done() const override { return serving_->done(); }
+  bool complete() const override { return done() && serving_->refused() == 0; }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;

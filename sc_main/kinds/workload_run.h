@@ -45,6 +45,8 @@ class WorkloadRun {
   virtual void start() = 0;
 
   virtual bool done() const = 0;
+  /// Whether all of the workload was done, and nothing refused.
+  virtual bool complete() const { return done(); }
   /// "3 of 10 requests done"
   virtual std::string progress() const = 0;
   /// Estimated share of the simulation's work that is done: 0 to 1.

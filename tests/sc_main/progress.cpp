@@ -1,8 +1,8 @@
 // What people are told of a run's progress, by a wall clock of the test's.
 #include "sc_main/progress.h"
 
-#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
+#include "tests/support/tiny_serving.h"
 
 using railyard::ProgressLine;
 using railyard::Time;

@@ -2,7 +2,7 @@
 
 import pytest
 
-from platform_runs import ROOT, run, succeed, summary
+from platform_runs import ROOT, rows, run, succeed, summary
 
 HEAD = f"""\
 model: {{config: {ROOT}/tests/models/tiny.json}}
@@ -62,8 +62,8 @@ def test_a_bad_value_is_refused_at_its_place(text, line, tmp_path):
 
 
 def test_a_request_of_a_trace_that_never_fits_is_refused_at_its_line(tmp_path):
-    rows = ['{"input_toks": 500, "output_toks": %d, "arrival_time_ns": %d}' % row for row in [(12, 0), (13, 7), (5, 9)]]
-    (tmp_path / "t.jsonl").write_text("\n".join(rows) + "\n")
+    lines = ['{"input_toks": 500, "output_toks": %d, "arrival_time_ns": %d}' % row for row in [(12, 0), (13, 7), (5, 9)]]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     line = refusal(tmp_path, "  kv_blocks: 33\n  requests: {format: llmservingsim, file: t.jsonl}\n")
     assert line == f"t.jsonl:2:1: error: workload.requests: a request of 513 tokens, prompt and answer, needs 33 KV blocks; {POOL}"
 
@@ -73,3 +73,16 @@ def test_a_request_may_fill_the_pool(tmp_path):
     scenario.write_text(HEAD + REQUEST + "  kv_blocks: 34\n")
     succeed("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
     assert summary(tmp_path / "out")["metrics"]["kv_blocks"] == {"total": 34, "peak": 33}
+
+
+def test_a_drawn_request_that_never_fits_is_refused_when_it_arrives(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD + "  kv_blocks: 33\n  requests: {count: 50, prompt_tokens: {lognormal: {mean: 400, cv_ratio: 1}}, output_tokens: 8}\n")
+    succeed("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
+    whole = summary(tmp_path / "out")
+    metrics = whole["metrics"]
+    assert whole["complete"] is False
+    assert metrics["refused"] > 0 and metrics["requests"] > 0 and metrics["refused"] + metrics["requests"] == 50
+    served = rows(tmp_path / "out" / "requests.csv")
+    assert len(served) == metrics["requests"]
+    assert max(int(row["input"]) + int(row["output"]) for row in served) <= 32 * 16

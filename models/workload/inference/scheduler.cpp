@@ -37,6 +37,13 @@ Scheduler::Scheduler(const SchedulerSpec& spec, std::uint32_t blocks)
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)),
       expected_ratio_(kFirstExpectedRatio) {}
 
+bool Scheduler::can_hold(const Request& request) const {
+  const std::uint64_t all = std::uint64_t{request.prompt_tokens} + request.output_tokens;
+  if (blocks_for(all) > pool_.total()) return false;
+  return spec_.chunked_prefill ||
+         (spec_.preemption == Preemption::never ? request.prompt_tokens : all) <= spec_.max_batched_tokens;
+}
+
 void Scheduler::add(std::uint32_t number, const Request& request, PromptContent content, RequestPart part) {
   auto sequence = std::make_unique<Sequence>();
   sequence->number = number;

@@ -72,6 +72,8 @@ class Scheduler : public BatchSource {
   /// max_batched_tokens, or its prompt if nobody is preempted
   Scheduler(const SchedulerSpec& spec, std::uint32_t blocks);
 
+  /// Whether the request meets the precondition above. Only such requests may be added.
+  bool can_hold(const Request& request) const;
   /// @pre of the part `answer`: the request has at least two output tokens
   void add(std::uint32_t number, const Request& request, PromptContent content = {},
            RequestPart part = RequestPart::all);

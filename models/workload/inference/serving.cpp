@@ -96,6 +96,12 @@ void Serving::on_event(std::uint32_t, std::uint64_t) {
 void Serving::arrive() {
   const std::uint32_t request = arrived_++;
   RequestSource::Arrival arrival = source_->take();
+  if (std::any_of(sides_.begin(), sides_.end(),
+                  [&](const auto& side) { return !side->scheduler.can_hold(arrival.request); })) {
+    ++refused_;
+    source_->done(request, fabric_.now());
+    return;
+  }
   Live& live = live_[request];
   live.request = arrival.request;
   contents_.emplace(request, std::move(arrival.content));

@@ -64,8 +64,10 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
   /// Schedules the first arrival. Call once, before the simulation starts.
   void start();
 
-  bool done() const { return served_ == source_->count(); }
+  bool done() const { return served_ + refused_ == source_->count(); }
   std::uint32_t served() const { return served_; }
+  /// Requests that the instance can never hold: the API server refuses them when they arrive.
+  std::uint32_t refused() const { return refused_; }
   std::uint32_t count() const { return source_->count(); }
   std::size_t instances() const { return sides_.size(); }
   Engine& engine(std::size_t instance) { return sides_[instance]->engine; }
@@ -150,7 +152,7 @@ class Serving : private KvTransferClient, private JobClient, private JobNamer, p
   std::unordered_map<std::uint32_t, PromptContent>
       contents_;  ///< of requests that have not reached their last instance
   std::unordered_map<std::uint32_t, Live> live_;
-  std::uint32_t arrived_ = 0, served_ = 0;
+  std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0;
   double work_done_ = 0;
   Time scheduled_arrival_ = Time::max();
   std::vector<ServingSink*> sinks_;
