@@ -7,7 +7,7 @@ Rules, by column:
   shared_prefix_tokens, question_tokens   together the prompt
   output_tokens        of all requests
   rate_per_s           of the row's stage, or of all stages one after the other; Poisson arrivals (inference-perf draws exponential
-                       intervals). Each stage is cut to 120 s, which changes means by less than 1 %
+                       intervals). Each stage is cut to 120 s
   max_num_batched_tokens, max_num_seqs, kv_blocks        of the scheduler and its memory
   metric               E2E, TTFT: of a request, at the client. ITL: of a gap between two tokens
 """

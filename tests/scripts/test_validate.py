@@ -195,6 +195,6 @@ def test_without_executables_nothing_is_compared(tmp_path):
 
 
 def test_usage_errors():
-    for arguments in (["serving"], ["fabric", "--where", "n_gpus"], ["fabric", "--workers", "0"]):
+    for arguments in (["fabrics"], ["fabric", "--llmservingsim", "clone"], ["fabric", "--where", "n_gpus"], ["fabric", "--workers", "0"]):
         result = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False)
         assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr

@@ -1,0 +1,128 @@
+"""Validation class serving: which scenario a row of a serving engine becomes, and how its value is read from the run."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from validation import CLASSES, closed_loop_rows, comparison, load_rows, published_rows, rows, serving  # noqa: E402
+
+COMMON = {"id": "S-1", "category": "5-inference", "value": "18", "unit": "ms"}
+LOAD = COMMON | {"system": "H100-SXM5-80GB", "model": "meta-llama/Llama-3.1-70B-Instruct", "tp": "4", "pp": "1", "precision": "bf16",
+                 "framework": "vLLM 0.15.1", "max_num_batched_tokens": "2048", "max_num_seqs": "128", "kv_blocks": "30425",
+                 "block_tokens": "16", "prefix_groups": "11", "users_per_group": "4", "shared_prefix_tokens": "100",
+                 "question_tokens": "466", "output_tokens": "247", "rate_per_s": "5.0+10.0", "metric": "ITL Mean"}
+LOOP = COMMON | {"system": "h100_sxm", "model": "Qwen3-32B", "mode": "agg", "backend": "vllm", "backend_version": "0.12.0",
+                 "precision": "bf16?", "isl": "1024", "osl": "100", "concurrency": "8", "tp": "2", "pp": "1", "metric": "TPOT"}
+BATCH = COMMON | {"system": "DGX-a100-80gb", "model": "llama2-70b", "tp": "4", "precision": "fp16", "framework": "vLLM (2023)",
+                  "input_len": "512", "batch": "8", "output_len": "128", "n_repeats": "5", "metric": "token_time(TBT)"}
+OFFLINE = COMMON | {"system": "H100", "model": "Llama3.3-70B", "precision": "fp8", "framework": "TRT-LLM 1.0 (max throughput, trtllm-bench)",
+                    "tp": "2", "pp": "1", "input_len": "1000", "output_len": "1000", "metric": "output throughput", "unit": "tok/s"}
+TRACE = COMMON | {"system": "RTX 4090", "model": "meta-llama/Llama-3.1-8B", "precision": "bf16", "framework": "vLLM 0.19.0", "tp": "1",
+                  "metric": "TTFT P90", "source": "casys-kaist/LLMServingSim bench/examples/RTX4090/Llama-3.1-8B"}
+
+
+def mapped(row, clone=None):
+    return serving.map_row(rows.Row("table.csv", 2, row, float(row["value"])), clone)
+
+
+def workload(row):
+    return mapped(row).scenario["workload"]
+
+
+def test_a_user_under_load_sends_his_prompt_again():
+    asked = workload(LOAD)
+    assert asked["requests"]["prefix"] == {"groups": 44, "users_per_group": 1, "shared_tokens": 566}
+    assert asked["requests"]["prompt_tokens"] == 566
+    assert [stage["rate_per_s"] for stage in asked["requests"]["stages"]] == [5, 10]
+    assert asked["kv_blocks"] == 30425 and asked["scheduler"]["max_seqs"] == 128 and asked["instances"][0]["tp"] == 4
+
+
+def test_gaps_and_latencies_are_means_or_percentiles():
+    served = [{"TTFT": "3000000", "latency": "9000000", "ITL": "[1000000, 2000000]"}, {"TTFT": "5000000", "latency": "9000000", "ITL": "[9000000]"}]
+    assert load_rows.value(served, "ITL", None) == pytest.approx(4e-3)  # of all gaps, not of requests
+    assert load_rows.value(served, "TTFT", None) == pytest.approx(4e-3)
+    assert load_rows.value(served, "TTFT", 0.9) == pytest.approx(4.8e-3)
+    assert load_rows.value(served, "E2E", None) == pytest.approx(9e-3)
+
+
+def test_a_loop_is_spread_unless_the_engine_keeps_it_in_step():
+    requests = workload(LOOP)["requests"]
+    assert requests["output_tokens"] == {"uniform": {"min": 80, "max": 120}}
+    assert (requests["concurrency"], requests["count"]) == (8, 32)
+    assert workload(LOOP | {"backend": "sglang"})["requests"]["output_tokens"] == 100
+
+
+def test_the_first_wave_of_a_loop_counts_a_tenth_and_the_last_nothing():
+    served = [{"arrival": str(wave), "TTFT": str(time)} for wave, time in enumerate([100, 10, 10, 10**9]) for _ in range(2)]
+    assert closed_loop_rows.value(served[::-1], "TTFT", 2) == pytest.approx(19e-9)
+
+
+def test_hosts_follow_the_version_of_vllm():
+    assert workload(LOOP)["host"]["async"] is False
+    assert "async" not in workload(LOOP | {"backend_version": "0.14.1"})["host"]
+    assert "async" not in workload(LOOP | {"backend": "trtllm", "backend_version": "0.8"})["host"]
+
+
+def test_engines_by_name():
+    assert workload(LOOP | {"backend": "trtllm"})["scheduler"] == {"preset": "trtllm"}
+    assert mapped(OFFLINE).scenario["model"] | {"config": ""} == {"config": "", "dtype": "fp8", "kv_dtype": "fp8"}
+    assert mapped(LOOP | {"precision": "fp8"}).scenario["model"]["kv_dtype"] == "bf16"
+    assert "bf16?" in mapped(LOOP).operation and "bf16?" not in mapped(LOOP | {"precision": "bf16"}).operation
+
+
+def test_a_batch_on_vllm_of_2023_is_eager_and_prefills_at_once():
+    asked = workload(BATCH)
+    assert asked["cudagraph"] == {"mode": "none"} and asked["host"] == {"preset": "vllm_2023_eager"}
+    assert asked["scheduler"]["max_batched_tokens"] == 8 * 512 and not asked["scheduler"]["chunked_prefill"]
+    assert workload(BATCH | {"system": "DGX-h100-80gb"})["host"]["layer_us"] == 370
+
+
+def test_offline_runs_have_as_many_requests_as_the_pages():
+    assert [published_rows.offline_requests(tokens) for tokens in (256, 2176, 2500, 4096, 5500, 22000)] == [30000, 3000, 3000, 1500, 1500, 1000]
+    assert workload(OFFLINE)["requests"]["count"] == 3000
+
+
+def test_a_trace_takes_its_settings_from_the_clone(tmp_path):
+    folder = tmp_path / "bench" / "examples" / "RTX4090" / "Llama-3.1-8B" / "vllm"
+    folder.mkdir(parents=True)
+    run = {"model": "meta-llama/Llama-3.1-8B", "vllm_version": "0.19.0", "engine_kwargs": {"max_num_seqs": 256, "max_num_batched_tokens": 2048},
+           "dataset_path": "workloads/trace.jsonl", "kv_cache": {"num_gpu_blocks": 2588}}
+    (folder / "meta.json").write_text(json.dumps(run), encoding="utf-8")
+    experiment = mapped(TRACE, tmp_path)
+    assert experiment.scenario["workload"]["kv_blocks"] == 2588 and "compute" not in experiment.scenario
+    assert experiment.scenario["workload"]["requests"]["file"] == str(tmp_path / "workloads" / "trace.jsonl")
+    profile = tmp_path / "profiler" / "perf" / "RTX4090" / "meta-llama" / "Llama-3.1-8B" / "bf16"
+    profile.mkdir(parents=True)
+    assert mapped(TRACE, tmp_path).scenario["compute"] == {"profile": str(profile)}
+
+
+@pytest.mark.parametrize("row, reason", [
+    (LOAD | {"metric": "TPOT"}, "none of E2E, TTFT, ITL"),
+    (LOAD | {"rate_per_s": "5,10"}, "no list of numbers"),
+    (LOAD | {"cpu_kv_offload": "yes"}, "host memory"),
+    (LOOP | {"mode": "disagg"}, "disaggregated"),
+    (LOOP | {"model": "DeepSeek-V3"}, "no configuration of model"),
+    (LOOP | {"backend": "lmdeploy"}, "no scheduler preset"),
+    (BATCH | {"metric": "e2e_time", "output_len": "1024"}, "end early"),
+    (OFFLINE | {"input_len": "64000"}, "performance pages"),
+    (OFFLINE | {"precision": "not stated (fp8 likely)"}, "is none of"),
+    (OFFLINE | {"system": "A100"}, "no tensor rate"),
+    (TRACE, "--llmservingsim"),
+    (COMMON | {"category": "3-compute"}, "another class"),
+])
+def test_what_cannot_be_mapped_says_why(row, reason):
+    with pytest.raises(rows.Unmapped, match=reason):
+        mapped(row)
+
+
+def test_only_traces_of_the_shipped_tables_are_skipped():
+    files = [str(ROOT / "validation" / table) for table in serving.TABLES]
+    outcomes = comparison.map_rows(CLASSES["serving"], [row for file in files for row in rows.read(file)])
+    assert {outcome.skipped for outcome in outcomes} == {"", "needs a clone of casys-kaist/LLMServingSim: --llmservingsim DIR"}
+    for table in serving.TABLES:
+        assert any(not outcome.skipped and outcome.row.file.endswith(table) for outcome in outcomes)
