@@ -33,12 +33,14 @@ def map_row(row: Row) -> Experiment:
     served = serve(row, row["framework"], "0.2")
     family = served.scenario["machine"]["groups"]["node"]["gpu"].split("-")[0]
     host = {"preset": "vllm_2023_eager"} | ({"layer_us": LAYER_US[family]} if family in LAYER_US else {})
-    scheduler = {"preset": "vllm", "mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False,
-                 "max_batched_tokens": max(LEAST_BUDGET, batch * prompt), "max_seqs": MAX_SEQS}
     requests = {"count": batch, "prompt_tokens": prompt, "output_tokens": min(answer, LONGEST_ANSWER)}
+    scheduler = {"preset": "vllm", "mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False,
+                 "max_batched_tokens": max(LEAST_BUDGET, batch * prompt + requests["output_tokens"]), "max_seqs": MAX_SEQS}
     scenario = served.with_requests(requests, scheduler=scheduler, host=host, cudagraph={"mode": "none"})
+    blocks = batch * -(-(prompt + requests["output_tokens"]) // BLOCK)
+    metric = METRICS[row["metric"]]
     return Experiment(f"batch {row['metric'].partition('(')[0]}", served.platform, scenario, None,
-                      lambda result: value(result.summary["metrics"], METRICS[row["metric"]], batch * -(-(prompt + min(answer, LONGEST_ANSWER)) // BLOCK)), row.scale(SECONDS), cost=answer * served.tp,
+                      lambda result: value(result.summary["metrics"], metric, blocks), row.scale(SECONDS), cost=answer * served.tp,
                       size_class=f"TP{served.tp}")
 
 
