@@ -78,7 +78,7 @@ def test_engines_by_name():
 def test_a_batch_on_vllm_of_2023_is_eager_and_prefills_at_once():
     asked = workload(BATCH)
     assert asked["cudagraph"] == {"mode": "none"} and asked["host"] == {"preset": "vllm_2023_eager"}
-    assert asked["scheduler"]["max_batched_tokens"] == 8 * 512 and not asked["scheduler"]["chunked_prefill"]
+    assert asked["scheduler"]["max_batched_tokens"] == 8 * 512 + 128 and not asked["scheduler"]["chunked_prefill"]
     assert workload(BATCH | {"system": "DGX-h100-80gb"})["host"]["layer_us"] == 370
 
 

@@ -21,7 +21,6 @@
 #include "workload/inference/scheduler.h"
 #include "workload/inference/serving_spec.h"
 #include "workload/inference/ttft_parts.h"
-#include "workload/phase_listener.h"
 #include "workload/request_listener.h"
 
 namespace railyard::workload::inference {
