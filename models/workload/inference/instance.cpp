@@ -81,4 +81,15 @@ void Instance::add_traffic(std::vector<transport::Traffic>& all, double tokens, 
     all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), hidden / tp()});
 }
 
+void allow_reuse(const std::vector<Instance*>& instances, const std::vector<transport::Traffic>& traffic,
+                 transport::Fabric& fabric) {
+  std::vector<Communicator*> groups;
+  for (const Instance* instance : instances)
+    for (std::uint32_t p = 0; p < instance->pp(); ++p) groups.push_back(&instance->tp_communicator(p));
+  std::vector<Communicator::OtherTraffic> others;
+  for (const transport::Traffic& t : traffic)
+    if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
+  Communicator::allow_reuse(groups, others, fabric);
+}
+
 }  // namespace railyard::workload::inference

@@ -74,4 +74,9 @@ class Instance {
   transformer::LayerTimer timer_;
 };
 
+/// Allows reuse of the collectives of these instances' tensor-parallel groups, where they share no link with other traffic.
+/// @param traffic  all of the run
+void allow_reuse(const std::vector<Instance*>& instances, const std::vector<transport::Traffic>& traffic,
+                 transport::Fabric& fabric);
+
 }  // namespace railyard::workload::inference

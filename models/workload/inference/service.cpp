@@ -74,18 +74,8 @@ std::vector<transport::Traffic> Service::traffic() {
   return all;
 }
 
-void Service::allow_reuse() {
-  std::vector<Communicator*> groups;
-  for (Instance* instance : {&prefill_instance_, &decode_instance_})
-    for (std::uint32_t p = 0; p < instance->pp(); ++p) groups.push_back(&instance->tp_communicator(p));
-  std::vector<Communicator::OtherTraffic> others;
-  for (const transport::Traffic& t : traffic())
-    if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
-  Communicator::allow_reuse(groups, others, fabric_);
-}
-
 void Service::start() {
-  if (executor_.replays()) allow_reuse();
+  if (executor_.replays()) allow_reuse({&prefill_instance_, &decode_instance_}, traffic(), fabric_);
   for (std::uint32_t r = 0; r < spec_.requests.size(); ++r)
     fabric_.calendar().at(spec_.requests[r].arrival, *this, 0, r);
 }

@@ -55,8 +55,6 @@ class Service : private HandoffClient, private JobClient, private JobNamer, priv
   std::vector<std::string> blocked() const;
 
  private:
-  /// Allows reuse of the collectives of tensor-parallel groups that share no link with other traffic.
-  void allow_reuse();
   /// Bytes of a share, summed over all requests.
   double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   std::uint64_t kv_tokens(std::uint32_t request) const;

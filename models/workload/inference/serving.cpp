@@ -66,13 +66,9 @@ std::vector<transport::Traffic> Serving::traffic() {
 
 void Serving::start() {
   if (executor_.replays()) {
-    std::vector<Communicator*> groups;
-    for (const auto& side : sides_)
-      for (std::uint32_t p = 0; p < side->instance.pp(); ++p) groups.push_back(&side->instance.tp_communicator(p));
-    std::vector<Communicator::OtherTraffic> others;
-    for (const transport::Traffic& t : traffic())
-      if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
-    Communicator::allow_reuse(groups, others, fabric_);
+    std::vector<Instance*> instances;
+    for (const auto& side : sides_) instances.push_back(&side->instance);
+    allow_reuse(instances, traffic(), fabric_);
   }
   schedule_arrival();
 }
