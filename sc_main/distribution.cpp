@@ -17,17 +17,16 @@ std::size_t class_of(double seconds) {
 
 }  // namespace
 
-double Distribution::mean() const {
-  if (values_.empty()) return 0;
-  return std::accumulate(values_.begin(), values_.end(), 0.0) / static_cast<double>(values_.size());
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-double Distribution::percentile(double ratio) const {
-  if (values_.empty()) return 0;
-  std::vector<double> sorted = values_;
-  const auto rank = static_cast<std::size_t>(std::ceil(ratio * static_cast<double>(sorted.size())));
-  const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);
-  std::nth_element(sorted.begin(), nth, sorted.end());
+double percentile(std::vector<double> values, double ratio) {
+  if (values.empty()) return 0;
+  const auto rank = static_cast<std::size_t>(std::ceil(ratio * static_cast<double>(values.size())));
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);
+  std::nth_element(values.begin(), nth, values.end());
   return *nth;
 }
 

@@ -6,15 +6,18 @@
 
 namespace railyard {
 
+/// 0 without values.
+double mean(const std::vector<double>& values);
+/// Nearest rank: the smallest value such that at least `ratio` of all values do not exceed it; 0 without values.
+double percentile(std::vector<double> values, double ratio);
+
 /// Keeps all values.
 class Distribution {
  public:
   void add(double value) { values_.push_back(value); }
   std::size_t count() const { return values_.size(); }
-  /// 0 without values, as percentile().
-  double mean() const;
-  /// Nearest rank: the smallest value such that at least `ratio` of all values do not exceed it.
-  double percentile(double ratio) const;
+  double mean() const { return railyard::mean(values_); }
+  double percentile(double ratio) const { return railyard::percentile(values_, ratio); }
 
  private:
   std::vector<double> values_;

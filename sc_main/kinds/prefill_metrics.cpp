@@ -31,19 +31,6 @@ RankTimes over(const RankTimes& sum, double ranks) {
 
 }  // namespace
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double v : values) sum += v;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
-
-double percentile(std::vector<double> values, double ratio) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const auto rank = static_cast<std::size_t>(std::ceil(ratio * static_cast<double>(values.size())));
-  return values[std::max<std::size_t>(rank, 1) - 1];
-}
-
 PrefillFigures::PrefillFigures(Service& service) {
   add_requests(service);
   add_prefill(service);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "sc_main/distribution.h"
 #include "sc_main/metric.h"
 #include "workload/inference/service.h"
 
@@ -30,9 +31,5 @@ struct PrefillFigures {
 };
 
 const Metrics<PrefillFigures>& prefill_metrics();
-
-double mean(const std::vector<double>& values);
-/// Nearest rank: the smallest value such that at least `ratio` of all values do not exceed this value.
-double percentile(std::vector<double> values, double ratio);
 
 }  // namespace railyard
