@@ -50,7 +50,7 @@ struct Iteration {
 
 class EngineClient {
  public:
-  /// A batch has been composed; its jobs follow. The client may add what it knows.
+  /// A batch has been composed; its jobs follow. The client may fill in the state of its scheduler.
   virtual void on_composed(std::uint32_t, Iteration&) {}
   /// The source has been asked for a batch, which may have no items.
   virtual void on_asked(const ScheduledBatch&) {}
@@ -67,7 +67,7 @@ class EngineClient {
   virtual void on_token(std::uint32_t request) = 0;
   /// The request has left the source of batches.
   virtual void on_finished(std::uint32_t request) = 0;
-  /// All tokens of a batch are with the client.
+  /// on_token() and on_finished() have been called for all requests of the batch.
   virtual void on_batch_done(const ScheduledBatch&) {}
 
  protected:

@@ -16,8 +16,8 @@ struct Request {
   std::int32_t priority = 0;        ///< lower values first, for a scheduler with priorities
 };
 
-/// What the tokens of a prompt are, as far as prefix caching must know: two prompts whose first n ids are equal have the
-/// same first n x block_tokens tokens.
+/// Identifies the tokens of a prompt for prefix caching. Two prompts whose first n ids are equal have the same first
+/// n x block_tokens tokens.
 struct PromptContent {
   /// Tokens for which an id stands; 1: the ids are the tokens themselves; 0: nothing is known, and no other request
   /// shares a prefix with this one.

@@ -22,7 +22,7 @@ class RequestSource {
   };
 
   /// Arrival of the next request that is known; none if there are no more requests, or if the next one waits for an
-  /// answer. A call of done() may bring it forward.
+  /// answer. After done(), the next request may arrive earlier.
   virtual std::optional<Time> next_arrival() = 0;
   /// Takes that request. Requests are numbered from 0 in the order in which they are taken. @pre next_arrival()
   virtual Arrival take() = 0;

@@ -1,4 +1,4 @@
-// What each pipeline stage of an engine does at each instant: it works on a batch, or it is idle for one of these
+// The time of each pipeline stage of an engine: at each instant the stage runs a batch, or is idle for one of these
 // reasons. The times of a stage add up to the time of the run, exactly.
 //
 //   no_work    no request is in the engine
