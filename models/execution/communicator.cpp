@@ -2,15 +2,19 @@
 
 namespace railyard::execution {
 
-Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::Request& request,
-                           transport::Fabric& fabric)
+Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams,
+                           const collective::Request& request, transport::Fabric& fabric)
     : ranks_(std::move(ranks)),
-      stream_(stream),
+      streams_(std::move(streams)),
       request_(request),
       fabric_(fabric),
       group_(collective::group_of(gpus())) {
   if (size() > 1) collective::add_multicast_groups(group_, gpus(), fabric_);
 }
+
+Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::Request& request,
+                           transport::Fabric& fabric)
+    : Communicator(ranks, std::vector<std::size_t>(ranks.size(), stream), request, fabric) {}
 
 std::vector<gpu::Gpu*> Communicator::gpus() const {
   std::vector<gpu::Gpu*> gpus;
@@ -45,7 +49,8 @@ void Communicator::allow_reuse(const std::vector<Communicator*>& communicators, 
 Communicator& Communicator::pair(std::uint32_t from, std::uint32_t to) {
   std::unique_ptr<Communicator>& pair = pairs_[{from, to}];
   if (!pair)
-    pair = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]}, stream_, request_, fabric_);
+    pair = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]},
+                                          std::vector<std::size_t>{streams_[from], streams_[to]}, request_, fabric_);
   return *pair;
 }
 

@@ -17,16 +17,19 @@ namespace railyard::execution {
 
 class Communicator {
  public:
-  /// @param ranks   at least one; a single rank has no peers
-  /// @param stream  index of the stream of each rank in which its members run
+  /// @param ranks    at least one; a single rank has no peers
+  /// @param streams  by member: index of the stream of its rank in which the member runs
   /// @param request  properties that all collectives of this communicator share
+  Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams, const collective::Request& request,
+               transport::Fabric& fabric);
+  /// The same stream for all members.
   Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::Request& request,
                transport::Fabric& fabric);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   const std::vector<Rank*>& ranks() const { return ranks_; }
   Rank& rank(std::uint32_t member) const { return *ranks_[member]; }
-  gpu::Stream& stream(std::uint32_t member) const { return ranks_[member]->stream(stream_); }
+  gpu::Stream& stream(std::uint32_t member) const { return ranks_[member]->stream(streams_[member]); }
   const collective::Group& group() const { return group_; }
   const collective::Request& request() const { return request_; }
   /// The paths between the members. @pre the machine is elaborated
@@ -56,7 +59,7 @@ class Communicator {
   std::vector<gpu::Gpu*> gpus() const;
 
   std::vector<Rank*> ranks_;
-  std::size_t stream_;
+  std::vector<std::size_t> streams_;
   collective::Request request_;
   transport::Fabric& fabric_;
   collective::Group group_;

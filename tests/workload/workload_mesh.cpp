@@ -56,16 +56,37 @@ BOOST_AUTO_TEST_CASE(places_in_all_dimensions_tell_every_rank_apart) {
 
 BOOST_AUTO_TEST_CASE(every_rank_is_in_one_communicator_of_each_dimension) {
   JobBench b;
-  Mesh mesh(b.ranks, {2, 1, 1, 2, 1});
+  const Mesh mesh(b.ranks, {2, 1, 1, 2, 1});
   for (const Dimension d : {Dimension::tp, Dimension::dp}) {
-    mesh.connect(d, JobBench::kComm, {}, b.fabric);
-    BOOST_TEST(mesh.communicators(d).size() == 2u);
+    const Communicators groups = mesh.connect({d}, JobBench::kComm, {}, b.fabric);
+    BOOST_TEST(groups.all().size() == 2u);
     for (std::uint32_t r = 0; r < mesh.size(); ++r) {
-      BOOST_TEST(mesh.communicator(d, r).size() == 2u);
-      BOOST_TEST((&mesh.communicator(d, r).rank(mesh.place(r, d)) == b.ranks[r]));
+      BOOST_TEST(groups.of(r).size() == 2u);
+      BOOST_TEST(groups.member(r) == mesh.place(r, d));
+      BOOST_TEST((&groups.of(r).rank(mesh.place(r, d)) == b.ranks[r]));
     }
   }
-  BOOST_TEST((&mesh.communicator(Dimension::tp, 0) == &mesh.communicator(Dimension::tp, 1)));
-  BOOST_TEST((&mesh.communicator(Dimension::dp, 0) == &mesh.communicator(Dimension::dp, 2)));
   BOOST_CHECK_THROW(Mesh(b.ranks, {3, 1, 1, 1, 1}), std::logic_error);
+}
+
+BOOST_AUTO_TEST_CASE(an_order_of_ranks_puts_its_first_dimension_on_adjacent_ranks) {
+  std::deque<Rank> storage;
+  const RankOrder order{Dimension::tp, Dimension::pp, Dimension::dp, Dimension::cp, Dimension::ep};
+  const Mesh mesh(numbered(storage, 2 * 3 * 2), {2, 1, 1, 3, 2}, order);
+  for (std::uint32_t r = 0; r < mesh.size(); ++r) {
+    BOOST_TEST(mesh.place(r, Dimension::tp) == r % 2);
+    BOOST_TEST(mesh.place(r, Dimension::pp) == r / 2 % 2);
+    BOOST_TEST(mesh.place(r, Dimension::dp) == r / 4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_two_dimensions_have_all_ranks_that_differ_only_there) {
+  std::deque<Rank> storage;
+  const Mesh mesh(numbered(storage, 2 * 2 * 3), {2, 2, 1, 3, 1});
+  const auto groups = mesh.groups({Dimension::dp, Dimension::cp});
+  BOOST_TEST(groups.size() == 2u);
+  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    BOOST_TEST(groups[g].size() == 6u);
+    for (std::uint32_t i = 0; i < groups[g].size(); ++i) BOOST_TEST(groups[g][i] == 2 * i + g);
+  }
 }

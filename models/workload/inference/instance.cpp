@@ -39,8 +39,8 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
     }
   }
   kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
-  mesh_ = std::make_unique<Mesh>(std::move(ranks), Mesh::Sizes{mapping.tp, 1, 1, 1, mapping.pp});
-  mesh_->connect(Dimension::tp, kCompute, tp_request(), executor.fabric());
+  mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp});
+  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(), executor.fabric());
 }
 
 void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {

@@ -36,7 +36,7 @@ class Instance {
   Rank& rank(std::uint32_t r) const { return mesh_->rank(r); }
   /// The tensor-parallel ranks of a stage. Collectives run as in a serving engine, all in a CUDA graph: small vectors
   /// inside a server use the engine's own kernel; all other vectors use NCCL.
-  Communicator& tp_communicator(std::uint32_t stage) const { return *mesh_->communicators(Dimension::tp)[stage]; }
+  Communicator& tp_communicator(std::uint32_t stage) const { return *tp_groups_.all()[stage]; }
 
   const transformer::Stage& stage(std::uint32_t p) const { return stages_[p]; }
   /// Model-wide index of a stage's first layer.
@@ -67,6 +67,7 @@ class Instance {
  private:
   transformer::ModelShape model_;
   std::unique_ptr<Mesh> mesh_;
+  Communicators tp_groups_;
   std::vector<transformer::Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
   std::unique_ptr<KvCache> kv_;

@@ -1,29 +1,53 @@
 #include "workload/parallel/mesh.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace railyard::workload {
 
-Mesh::Mesh(std::vector<Rank*> ranks, const Sizes& sizes) : ranks_(std::move(ranks)), sizes_(sizes) {
-  std::size_t product = 1;
-  for (const std::uint32_t size : sizes) product *= size;
+void Communicators::add(std::unique_ptr<Communicator> communicator, const std::vector<std::uint32_t>& ranks) {
+  for (std::uint32_t member = 0; member < ranks.size(); ++member) {
+    if (of_.size() <= ranks[member]) of_.resize(ranks[member] + 1);
+    of_[ranks[member]] = {static_cast<std::uint32_t>(all_.size()), member};
+  }
+  all_.push_back(std::move(communicator));
+}
+
+Mesh::Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order)
+    : ranks_(std::move(ranks)), sizes_(sizes), strides_() {
+  std::uint32_t product = 1;
+  for (const Dimension d : order) {
+    strides_[static_cast<std::size_t>(d)] = product;
+    product *= size(d);
+  }
   if (product != ranks_.size()) throw std::logic_error("a mesh needs as many ranks as the product of its sizes");
 }
 
-std::uint32_t Mesh::stride(Dimension d) const {
-  std::uint32_t stride = 1;
-  for (std::size_t lower = 0; lower < static_cast<std::size_t>(d); ++lower) stride *= sizes_[lower];
-  return stride;
+std::vector<std::vector<std::uint32_t>> Mesh::groups(const std::vector<Dimension>& dimensions) const {
+  std::vector<std::vector<std::uint32_t>> groups;
+  for (std::uint32_t first = 0; first < size(); ++first) {
+    if (std::any_of(dimensions.begin(), dimensions.end(), [&](Dimension d) { return place(first, d) != 0; })) continue;
+    std::vector<std::uint32_t> members{first};
+    for (const Dimension d : dimensions) {
+      const std::size_t before = members.size();
+      for (std::uint32_t place = 1; place < size(d); ++place)
+        for (std::size_t i = 0; i < before; ++i) members.push_back(moved(members[i], d, place));
+    }
+    std::sort(members.begin(), members.end());
+    groups.push_back(std::move(members));
+  }
+  return groups;
 }
 
-void Mesh::connect(Dimension d, std::size_t stream, const collective::Request& request, transport::Fabric& fabric) {
-  std::vector<std::unique_ptr<Communicator>>& communicators = communicators_[static_cast<std::size_t>(d)];
-  for (std::uint32_t first = 0; first < size(); ++first) {
-    if (place(first, d) != 0) continue;
+Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_t stream,
+                            const collective::Request& request, transport::Fabric& fabric) const {
+  Communicators communicators;
+  for (const std::vector<std::uint32_t>& group : groups(dimensions)) {
     std::vector<Rank*> members;
-    for (std::uint32_t i = 0; i < size(d); ++i) members.push_back(ranks_[moved(first, d, i)]);
-    communicators.push_back(std::make_unique<Communicator>(std::move(members), stream, request, fabric));
+    for (const std::uint32_t rank : group) members.push_back(ranks_[rank]);
+    communicators.add(std::make_unique<Communicator>(std::move(members), stream, request, fabric), group);
   }
+  return communicators;
 }
 
 }  // namespace railyard::workload

@@ -1,8 +1,9 @@
 // The ranks of a parallel workload: their places in each dimension of parallelism, and the communicators of ranks that
-// differ in one dimension only.
+// differ in some dimensions only.
 //
-// Ranks are numbered in Megatron-LM's order tp-cp-ep-dp-pp: ranks of a tensor-parallel group are adjacent, pipeline
-// stages are furthest apart. With sizes TP, CP, EP, DP and places tp, cp, ep, dp, pp:
+// Ranks are numbered along the dimensions in an order that the workload chooses, innermost first. Megatron-LM's order is
+// tp-cp-ep-dp-pp: ranks of a tensor-parallel group are adjacent, pipeline stages are furthest apart. With sizes TP, CP,
+// EP, DP and places tp, cp, ep, dp, pp:
 //
 //   rank = (((pp DP + dp) EP + ep) CP + cp) TP + tp
 #pragma once
@@ -13,18 +14,31 @@
 #include <vector>
 
 #include "workload/jobs.h"
+#include "workload/parallel/sizes.h"
 
 namespace railyard::workload {
 
-enum class Dimension : std::uint8_t { tp, cp, ep, dp, pp };
-constexpr std::size_t kDimensions = 5;
+/// One communicator for each set of ranks that differ only in some dimensions.
+class Communicators {
+ public:
+  /// @param groups  the ranks of each communicator, in the order of its members; every rank of the mesh occurs once
+  void add(std::unique_ptr<Communicator> communicator, const std::vector<std::uint32_t>& ranks);
+  /// The communicator of a rank.
+  Communicator& of(std::uint32_t rank) const { return *all_[of_[rank].first]; }
+  /// The place of a rank in its communicator.
+  std::uint32_t member(std::uint32_t rank) const { return of_[rank].second; }
+  /// Ordered by their first ranks.
+  const std::vector<std::unique_ptr<Communicator>>& all() const { return all_; }
+
+ private:
+  std::vector<std::unique_ptr<Communicator>> all_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> of_;  ///< by rank: number of the communicator, place in it
+};
 
 class Mesh {
  public:
-  using Sizes = std::array<std::uint32_t, kDimensions>;  ///< by Dimension, each at least 1
-
   /// @pre the number of ranks is the product of the sizes
-  Mesh(std::vector<Rank*> ranks, const Sizes& sizes);
+  Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order = kMegatronOrder);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   std::uint32_t size(Dimension d) const { return sizes_[static_cast<std::size_t>(d)]; }
@@ -35,31 +49,21 @@ class Mesh {
   std::uint32_t moved(std::uint32_t rank, Dimension d, std::uint32_t place) const {
     return rank + (place - this->place(rank, d)) * stride(d);
   }
+  /// The sets of ranks that differ only in these dimensions. Members are in the order of their numbers, sets in the
+  /// order of their first ranks.
+  std::vector<std::vector<std::uint32_t>> groups(const std::vector<Dimension>& dimensions) const;
 
-  /// Creates the communicators of a dimension, one for each set of ranks that differ only in this dimension. Members
-  /// are ordered by their places.
-  /// @param stream  index of the stream of each rank in which collectives of this dimension run
-  void connect(Dimension d, std::size_t stream, const collective::Request& request, transport::Fabric& fabric);
-  /// The communicator of a rank in a dimension. @pre the dimension is connected
-  Communicator& communicator(Dimension d, std::uint32_t rank) const {
-    return *communicators_[static_cast<std::size_t>(d)][group(rank, d)];
-  }
-  /// All communicators of a dimension, ordered by their first ranks.
-  const std::vector<std::unique_ptr<Communicator>>& communicators(Dimension d) const {
-    return communicators_[static_cast<std::size_t>(d)];
-  }
+  /// Creates the communicators of groups().
+  /// @param stream  index of the stream of each rank in which these collectives run
+  Communicators connect(const std::vector<Dimension>& dimensions, std::size_t stream,
+                        const collective::Request& request, transport::Fabric& fabric) const;
 
  private:
   /// Distance between ranks whose places differ by one.
-  std::uint32_t stride(Dimension d) const;
-  /// Index of a rank's communicator in a dimension.
-  std::uint32_t group(std::uint32_t rank, Dimension d) const {
-    return rank / (stride(d) * size(d)) * stride(d) + rank % stride(d);
-  }
+  std::uint32_t stride(Dimension d) const { return strides_[static_cast<std::size_t>(d)]; }
 
   std::vector<Rank*> ranks_;
-  Sizes sizes_;
-  std::array<std::vector<std::unique_ptr<Communicator>>, kDimensions> communicators_;
+  MeshSizes sizes_, strides_;
 };
 
 }  // namespace railyard::workload

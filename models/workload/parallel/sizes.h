@@ -1,0 +1,20 @@
+// The dimensions of parallelism, and the sizes and the order in which a mesh of ranks has them. Plain data; no SystemC.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace railyard::workload {
+
+enum class Dimension : std::uint8_t { tp, cp, ep, dp, pp };
+constexpr std::size_t kDimensions = 5;
+constexpr std::array<const char*, kDimensions> kDimensionNames{"tp", "cp", "ep", "dp", "pp"};
+
+/// Dimensions from the innermost to the outermost, each once.
+using RankOrder = std::array<Dimension, kDimensions>;
+constexpr RankOrder kMegatronOrder{Dimension::tp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp};
+
+using MeshSizes = std::array<std::uint32_t, kDimensions>;  ///< by Dimension, each at least 1
+
+}  // namespace railyard::workload

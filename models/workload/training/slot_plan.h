@@ -1,0 +1,49 @@
+// What a pipeline rank does in the slots of its virtual stages: the steps of its layers, of the embedding and of the
+// head, on each rank of a tensor-parallel group. Times of kernels come from the layer's plan
+// (transformer/layer_plan.h); all slots of one virtual stage and kind are equal.
+#pragma once
+
+#include <vector>
+
+#include "transformer/layer_plan.h"
+#include "transformer/parameters.h"
+#include "workload/training/schedule.h"
+#include "workload/training/training_spec.h"
+
+namespace railyard::workload::training {
+
+/// Kernels of one rank, or a collective of its tensor-parallel group.
+struct SlotStep {
+  static constexpr std::uint32_t kEnds = ~0u;
+
+  gpu::SharedChain kernels;  ///< null: a collective
+  collective::Operation operation = collective::Operation::all_reduce;
+  Bytes bytes = 0;              ///< of a collective, as nccl-tests counts
+  std::uint32_t layer = kEnds;  ///< layer of the model; kEnds: embedding or head
+  transformer::LayerPart part = transformer::LayerPart::attention;
+  std::uint32_t launches = 0;  ///< kernels that the host launches one by one
+};
+
+struct SlotPlan {
+  std::vector<SlotStep> steps;
+  double kernels_s = 0;  ///< kernels of a rank, alone on its GPU
+  double flops = 0;      ///< of a rank
+};
+
+class SlotPlans {
+ public:
+  /// @pre the timer has the model and tp of the spec
+  SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer);
+
+  const SlotPlan& plan(SlotKind kind, std::uint32_t stage) const {
+    return plans_[stage][static_cast<std::size_t>(kind)];
+  }
+  const transformer::Stage& stage(std::uint32_t stage) const { return stages_[stage]; }
+  std::uint32_t stages() const { return static_cast<std::uint32_t>(stages_.size()); }
+
+ private:
+  std::vector<transformer::Stage> stages_;  ///< by virtual stage
+  std::vector<std::array<SlotPlan, 4>> plans_;
+};
+
+}  // namespace railyard::workload::training

@@ -1,0 +1,61 @@
+// workload.kind: training, typed and validated: optimizer steps of a model on tp x cp x ep x dp x pp ranks. Plain data;
+// no SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/data_type.h"
+#include "workload/parallel/sizes.h"
+
+namespace railyard::workload::training {
+
+/// When the norm of all gradients is known.
+enum class GradientNorm : std::uint8_t {
+  none,
+  before  ///< before the optimizer: every rank waits for the norm
+};
+constexpr std::array<const char*, 2> kGradientNormNames{"none", "before"};
+
+/// What pipeline ranks send of the activations of a tensor-parallel group.
+enum class PipelineSend : std::uint8_t {
+  whole,  ///< every rank sends the whole vector to its counterpart
+  shard   ///< every rank sends 1/tp of it; the receivers gather
+};
+constexpr std::array<const char*, 2> kPipelineSendNames{"whole", "shard"};
+
+struct TrainingSpec {
+  std::uint64_t seq_tokens = 0;
+  std::uint32_t global_batch = 1;  ///< sequences of a step
+  std::uint32_t micro_batch = 1;   ///< sequences of a micro-batch
+  MeshSizes sizes{1, 1, 1, 1, 1};
+  RankOrder order = kMegatronOrder;
+  std::vector<std::uint32_t> placement;  ///< GPU of each rank
+  bool sequence_parallel = false;
+  std::uint32_t virtual_stages = 1;         ///< of each pipeline rank
+  std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
+  std::string schedule = "1f1b";
+  std::uint32_t zero_stage = 1;
+  std::uint32_t steps = 1;
+  bool pp_overlap = false;  ///< sends and receives run beside kernels; only a receive delays the next slot
+  PipelineSend pp_send = PipelineSend::whole;
+  bool dp_overlap = true;  ///< a bucket of gradients is reduced as soon as its last gradient is there
+  std::uint64_t bucket_parameters = 40'000'000;
+  GradientNorm grad_norm = GradientNorm::before;
+  DataType gradients = DataType::tf32;  ///< tf32: 32 bits
+
+  std::uint32_t tp() const { return sizes[static_cast<std::size_t>(Dimension::tp)]; }
+  std::uint32_t dp() const { return sizes[static_cast<std::size_t>(Dimension::dp)]; }
+  std::uint32_t pp() const { return sizes[static_cast<std::size_t>(Dimension::pp)]; }
+  std::uint32_t ranks() const {
+    std::uint32_t product = 1;
+    for (const std::uint32_t size : sizes) product *= size;
+    return product;
+  }
+  std::uint32_t micro_batches() const { return global_batch / (micro_batch * dp()); }
+  std::uint64_t micro_batch_tokens() const { return micro_batch * seq_tokens; }
+};
+
+}  // namespace railyard::workload::training
