@@ -210,9 +210,10 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
 
 // -- backward
 
-void LayerTimer::add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m,
-                                   std::uint64_t n, std::uint64_t k, std::uint32_t groups) {
-  add_gemm(segment, dgrad, m, k, n, std::nullopt, groups);
+void LayerTimer::add_gemm_backward(Segment& segment, Direction direction, const char* dgrad, const char* wgrad,
+                                   std::uint64_t m, std::uint64_t n, std::uint64_t k, std::uint32_t groups) {
+  if (has_dgrad(direction)) add_gemm(segment, dgrad, m, k, n, std::nullopt, groups);
+  if (!has_wgrad(direction)) return;
   gpu::KernelSpec spec;
   spec.dtype = model_.dtype;
   spec.m = k;
@@ -233,41 +234,45 @@ Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
   return segment;
 }
 
-Segment LayerTimer::attention_backward(const LayerPass& pass) {
+Segment LayerTimer::attention_backward(const LayerPass& pass, Direction direction) {
   Segment segment;
   const std::uint64_t tokens = pass.tokens();
-  add_gemm_backward(segment, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden,
+  add_gemm_backward(segment, direction, "o_proj_dgrad", "o_proj_wgrad", tokens, model_.hidden,
                     std::uint64_t(heads_.query) * heads_.dim);
-  segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass.kind), pass.prefills,
-                                                             true, gpu::AttentionPass::backward));
-  const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
-  add_elementwise(segment, "rotary_dgrad", rotated);
-  add_gemm_backward(segment, "qkv_dgrad", "qkv_wgrad", tokens, qkv_width(), model_.hidden);
+  if (has_dgrad(direction)) {
+    segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass.kind), pass.prefills,
+                                                               true, gpu::AttentionPass::backward));
+    const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
+    add_elementwise(segment, "rotary_dgrad", rotated);
+  }
+  add_gemm_backward(segment, direction, "qkv_dgrad", "qkv_wgrad", tokens, qkv_width(), model_.hidden);
   return segment;
 }
 
-void LayerTimer::add_mlp_backward(Segment& segment, const Experts& e, std::uint64_t width) {
-  add_gemm_backward(segment, "down_dgrad", "down_wgrad", e.rows, model_.hidden, width, e.active);
+void LayerTimer::add_mlp_backward(Segment& segment, Direction direction, const Experts& e, std::uint64_t width) {
+  add_gemm_backward(segment, direction, "down_dgrad", "down_wgrad", e.rows, model_.hidden, width, e.active);
   // The gradient of the result, the two factors (or the one input), and their gradients.
-  add_elementwise(segment, "activation_dgrad",
-                  static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * width));
-  add_gemm_backward(segment, "gate_up_dgrad", "gate_up_wgrad", e.rows, projections() * width, model_.hidden, e.active);
+  if (has_dgrad(direction))
+    add_elementwise(segment, "activation_dgrad",
+                    static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * width));
+  add_gemm_backward(segment, direction, "gate_up_dgrad", "gate_up_wgrad", e.rows, projections() * width, model_.hidden,
+                    e.active);
 }
 
-Segment LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind) {
+Segment LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction) {
   Segment segment;
   const Experts all{tokens, 1, tokens};
   if (!model_.routes(model_.kinds[kind])) {
-    add_mlp_backward(segment, all, dense_ffn());
+    add_mlp_backward(segment, direction, all, dense_ffn());
     return segment;
   }
   const Experts e = experts(tokens);
   const double hidden_rows = static_cast<double>(tokens + e.routed) * model_.hidden;
-  if (shared_ffn_ > 0) add_mlp_backward(segment, all, shared_ffn_);
-  add_elementwise(segment, "combine_dgrad", hidden_rows);
-  add_mlp_backward(segment, e, ffn_);
-  add_elementwise(segment, "permute_dgrad", hidden_rows);
-  add_gemm_backward(segment, "router_dgrad", "router_wgrad", tokens, model_.experts, model_.hidden);
+  if (shared_ffn_ > 0) add_mlp_backward(segment, direction, all, shared_ffn_);
+  if (has_dgrad(direction)) add_elementwise(segment, "combine_dgrad", hidden_rows);
+  add_mlp_backward(segment, direction, e, ffn_);
+  if (has_dgrad(direction)) add_elementwise(segment, "permute_dgrad", hidden_rows);
+  add_gemm_backward(segment, direction, "router_dgrad", "router_wgrad", tokens, model_.experts, model_.hidden);
   return segment;
 }
 

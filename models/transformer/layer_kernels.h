@@ -80,6 +80,21 @@ bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu)
 
 enum class LayerPart : std::uint8_t { attention, mlp };
 
+/// A pass through a layer. The backward pass is dgrad and wgrad together; zero-bubble schedules run them at different
+/// times (Qi et al., arXiv 2401.10241).
+enum class Direction : std::uint8_t {
+  forward,
+  backward,
+  dgrad,  ///< gradients of inputs, which the layer before waits for: all of backward but the products of wgrad
+  wgrad   ///< gradients of weights: one product for each projection
+};
+constexpr bool has_dgrad(Direction direction) {
+  return direction == Direction::backward || direction == Direction::dgrad;
+}
+constexpr bool has_wgrad(Direction direction) {
+  return direction == Direction::backward || direction == Direction::wgrad;
+}
+
 /// @pre tp divides the query heads; the timer, which may be shared, outlives this object
 class LayerTimer {
  public:
@@ -96,8 +111,9 @@ class LayerTimer {
   Segment attention_body(const LayerPass& pass);
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
   Segment norm_backward(LayerPart part, std::uint64_t tokens);
-  Segment attention_backward(const LayerPass& pass);
-  Segment mlp_backward(std::uint64_t tokens, std::uint32_t kind = 0);
+  /// @param direction  backward, dgrad or wgrad
+  Segment attention_backward(const LayerPass& pass, Direction direction = Direction::backward);
+  Segment mlp_backward(std::uint64_t tokens, std::uint32_t kind = 0, Direction direction = Direction::backward);
 
   /// Before the first layer: lookup in this rank's rows of the vocabulary.
   Segment embedding(std::uint64_t tokens);
@@ -134,7 +150,7 @@ class LayerTimer {
   void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
-  void add_mlp_backward(Segment& segment, const Experts& rows, std::uint64_t width);
+  void add_mlp_backward(Segment& segment, Direction direction, const Experts& rows, std::uint64_t width);
   void add_norm(Segment& segment, std::uint64_t tokens);
   /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
   void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width);
@@ -144,8 +160,8 @@ class LayerTimer {
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
   /// Gradients of C[m,n] = A[m,k] B[k,n].
-  void add_gemm_backward(Segment& segment, const char* dgrad, const char* wgrad, std::uint64_t m, std::uint64_t n,
-                         std::uint64_t k, std::uint32_t groups = 1);
+  void add_gemm_backward(Segment& segment, Direction direction, const char* dgrad, const char* wgrad, std::uint64_t m,
+                         std::uint64_t n, std::uint64_t k, std::uint32_t groups = 1);
   void add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer);
   /// `elements` in the model's data type; the previous kernel wrote them or the next kernel reads them
   void add_elementwise(Segment& segment, const char* name, double elements);

@@ -23,10 +23,12 @@ class Plan {
       reduce(part);
     }
   }
-  void backward(LayerTimer& timer, const LayerPass& pass) {
+  void backward(LayerTimer& timer, const LayerPass& pass, Direction direction) {
     for (const LayerPart part : {LayerPart::mlp, LayerPart::attention}) {
-      gather(part);
-      add(part, part == LayerPart::mlp ? timer.mlp_backward(tokens_, pass.kind) : timer.attention_backward(pass));
+      if (has_dgrad(direction)) gather(part);
+      add(part, part == LayerPart::mlp ? timer.mlp_backward(tokens_, pass.kind, direction)
+                                       : timer.attention_backward(pass, direction));
+      if (!has_dgrad(direction)) continue;
       reduce(part);
       add(part, timer.norm_backward(part, normed_tokens()));
     }
@@ -64,7 +66,7 @@ class Plan {
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction) {
   Plan plan(model, pass.dense_tokens(), split);
-  direction == Direction::forward ? plan.forward(&timer, pass) : plan.backward(timer, pass);
+  direction == Direction::forward ? plan.forward(&timer, pass) : plan.backward(timer, pass, direction);
   return plan.steps();
 }
 

@@ -6,6 +6,8 @@
 //   backward           MLP, all-reduce, norm; attention, all-reduce, norm
 //   sequence parallel  norms on tokens / tp; each all-reduce becomes a reduce-scatter before the norm and an all-gather
 //                      after it; the backward pass has the reverse order
+//   dgrad              backward without the products for gradients of weights
+//   wgrad              only these products: MLP; attention
 //
 // Frameworks that keep sharded inputs gather them again for the gradients of the weights, beside the dgrad product.
 // This gather is assumed to be hidden and is not a step.
@@ -24,8 +26,6 @@ struct LayerSplit {
   bool sequence_parallel = false;  ///< norms run on tokens / tp; tp must divide the tokens
 };
 
-enum class Direction : std::uint8_t { forward, backward };
-
 /// Kernels of one rank, or a collective of all of them.
 struct LayerStep {
   LayerPart part = LayerPart::attention;
@@ -41,7 +41,7 @@ struct LayerStep {
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction = Direction::forward);
 
-/// The collectives of plan_layer(), without kernel times. Both directions have the same collectives in different order.
+/// The collectives of plan_layer(), without kernel times. Forward, backward and dgrad have the same collectives in different order.
 std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split);
 
 }  // namespace railyard::transformer

@@ -1,0 +1,69 @@
+#define BOOST_TEST_MODULE transformer_training
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/gpu/kernels_datasheets.h"
+#include "tests/transformer/transformer_models.h"
+#include "transformer/layer_plan.h"
+#include "transformer/parameters.h"
+
+using namespace railyard;
+using namespace railyard::transformer;
+using namespace railyard::test;
+
+namespace {
+
+constexpr std::uint64_t kTokens = 2048;
+
+/// Kernels and collectives of a plan: name or operation, and what they cost. Sorted, to compare plans of another order.
+using Work = std::vector<std::tuple<std::string, double, double, double>>;
+
+Work work_of(const std::vector<LayerStep>& steps) {
+  Work work;
+  for (const LayerStep& step : steps) {
+    if (step.is_collective())
+      work.emplace_back(std::to_string(static_cast<int>(step.operation)), static_cast<double>(step.bytes), 0, 0);
+    for (const NamedKernel& kernel : step.kernels.kernels)
+      work.emplace_back(kernel.name, kernel.time.seconds, kernel.time.flops, kernel.time.bytes);
+  }
+  std::sort(work.begin(), work.end());
+  return work;
+}
+
+std::vector<LayerStep> joined(std::vector<LayerStep> first, const std::vector<LayerStep>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+LayerPass whole_sequences(std::uint64_t count) { return {{count, {kTokens, 0}}, {}, 0}; }
+
+double flops_of(const std::vector<LayerStep>& steps) {
+  double flops = 0;
+  for (const LayerStep& step : steps) flops += step.kernels.flops;
+  return flops;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(dgrad_and_wgrad_are_the_backward_pass) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const LayerPass pass = whole_sequences(2);
+  for (const ModelShape& model : {llama_8b(), mixtral_8x7b()}) {
+    for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{4, false}, LayerSplit{4, true}}) {
+      LayerTimer timer(model, split.tp, gpu);
+      const auto plan = [&](Direction direction) { return plan_layer(model, timer, pass, split, direction); };
+      const auto dgrad = plan(Direction::dgrad), wgrad = plan(Direction::wgrad);
+      BOOST_TEST((work_of(joined(dgrad, wgrad)) == work_of(plan(Direction::backward))));
+      BOOST_TEST(std::none_of(wgrad.begin(), wgrad.end(), [](const LayerStep& s) { return s.is_collective(); }));
+      // Each product of the forward pass has one product of each kind, attention has five for two.
+      const double attention = 4.0 * model.heads * model.head_dim * 2 * gpu::causal_pairs({kTokens, 0}) / split.tp;
+      const double forward = flops_of(plan(Direction::forward)) - attention;
+      BOOST_TEST(flops_of(wgrad) == forward, boost::test_tools::tolerance(1e-13));
+      BOOST_TEST(flops_of(dgrad) == forward + 2.5 * attention, boost::test_tools::tolerance(1e-13));
+    }
+  }
+}
