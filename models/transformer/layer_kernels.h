@@ -40,6 +40,7 @@
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/layer_profile.h"
 #include "transformer/model_shape.h"
+#include "transformer/training_form.h"
 
 namespace railyard::transformer {
 
@@ -95,6 +96,12 @@ constexpr bool has_wgrad(Direction direction) {
   return direction == Direction::backward || direction == Direction::wgrad;
 }
 
+/// Backward kernels of a part, in order. The gathered input of the part's first projection is an operand of
+/// `input_wgrad` only. In a mixture of experts, `body` has all kernels: its routed copies are kept.
+struct PartBackward {
+  Segment body, input_dgrad, input_wgrad;
+};
+
 /// @pre tp divides the query heads; the timer, which may be shared, outlives this object
 class LayerTimer {
  public:
@@ -104,6 +111,8 @@ class LayerTimer {
 
   /// Steady: the GPU has been at its power limit for long, as in training. Otherwise products are bursts.
   void set_steady(bool steady) { steady_ = steady; }
+  void set_form(const TrainingForm& form) { form_ = form; }
+  const TrainingForm& form() const { return form_; }
 
   // Pieces of a layer; layer_plan.h puts them together.
   /// Norms before a part. They may run on fewer tokens than the part (sequence parallelism).
@@ -112,8 +121,8 @@ class LayerTimer {
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
   Segment norm_backward(LayerPart part, std::uint64_t tokens);
   /// @param direction  backward, dgrad or wgrad
-  Segment attention_backward(const LayerPass& pass, Direction direction = Direction::backward);
-  Segment mlp_backward(std::uint64_t tokens, std::uint32_t kind = 0, Direction direction = Direction::backward);
+  PartBackward attention_backward(const LayerPass& pass, Direction direction);
+  PartBackward mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction);
 
   /// Before the first layer: lookup in this rank's rows of the vocabulary.
   Segment embedding(std::uint64_t tokens);
@@ -150,7 +159,7 @@ class LayerTimer {
   void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
-  void add_mlp_backward(Segment& segment, Direction direction, const Experts& rows, std::uint64_t width);
+  PartBackward mlp_backward(const Experts& rows, std::uint64_t width, Direction direction);
   void add_norm(Segment& segment, std::uint64_t tokens);
   /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
   void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width);
@@ -160,8 +169,10 @@ class LayerTimer {
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
   /// Gradients of C[m,n] = A[m,k] B[k,n].
-  void add_gemm_backward(Segment& segment, Direction direction, const char* dgrad, const char* wgrad, std::uint64_t m,
-                         std::uint64_t n, std::uint64_t k, std::uint32_t groups = 1);
+  Segment gemm_dgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                     std::uint32_t groups = 1);
+  Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                     std::uint32_t groups = 1);
   void add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer);
   /// `elements` in the model's data type; the previous kernel wrote them or the next kernel reads them
   void add_elementwise(Segment& segment, const char* name, double elements);
@@ -172,6 +183,7 @@ class LayerTimer {
   std::uint64_t ffn_, dense_ffn_, shared_ffn_, vocab_;  // of this rank
   double element_bytes_;
   bool steady_ = false;
+  TrainingForm form_;
   std::shared_ptr<const LayerProfile> profile_;
   ProfileUse profile_use_;
 };

@@ -12,7 +12,7 @@ using collective::Operation;
 class Plan {
  public:
   Plan(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split)
-      : tokens_(tokens), split_(split), vector_(hidden_bytes(model, tokens)) {}
+      : model_(model), tokens_(tokens), split_(split), vector_(hidden_bytes(model, tokens)) {}
 
   void forward(LayerTimer* timer, const LayerPass& pass) {
     for (const LayerPart part : {LayerPart::attention, LayerPart::mlp}) {
@@ -26,8 +26,12 @@ class Plan {
   void backward(LayerTimer& timer, const LayerPass& pass, Direction direction) {
     for (const LayerPart part : {LayerPart::mlp, LayerPart::attention}) {
       if (has_dgrad(direction)) gather(part);
-      add(part, part == LayerPart::mlp ? timer.mlp_backward(tokens_, pass.kind, direction)
-                                       : timer.attention_backward(pass, direction));
+      if (part == LayerPart::attention) {
+        add_backward(part, timer.attention_backward(pass, direction), !timer.form().keep_gathered);
+      } else {
+        const bool routes = model_.routes(model_.kinds[pass.kind]);
+        add_backward(part, timer.mlp_backward(tokens_, pass.kind, direction), !timer.form().keep_gathered && !routes);
+      }
       if (!has_dgrad(direction)) continue;
       reduce(part);
       add(part, timer.norm_backward(part, normed_tokens()));
@@ -43,6 +47,19 @@ class Plan {
     if (steps_.empty() || steps_.back().is_collective() || steps_.back().part != part) steps_.push_back({part, {}});
     steps_.back().kernels.append(kernels);
   }
+  void add_backward(LayerPart part, const PartBackward& kernels, bool gathers_again) {
+    const bool gathers = gathers_again && split_.sequence_parallel && !kernels.input_wgrad.kernels.empty();
+    if (!gathers) {
+      for (const Segment* segment : {&kernels.body, &kernels.input_dgrad, &kernels.input_wgrad}) add(part, *segment);
+      return;
+    }
+    const bool has_dgrad = !kernels.input_dgrad.kernels.empty();
+    if (has_dgrad) add(part, kernels.body);
+    gather(part);
+    steps_.back().beside_next = true;
+    add(part, has_dgrad ? kernels.input_dgrad : kernels.body);
+    steps_.push_back({part, kernels.input_wgrad});
+  }
   void add(LayerPart part, Operation operation) {
     if (split_.tp > 1) steps_.push_back({part, {}, operation, vector_});
   }
@@ -55,6 +72,7 @@ class Plan {
     add(part, split_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce);
   }
 
+  const ModelShape& model_;
   const std::uint64_t tokens_;
   const LayerSplit split_;
   const Bytes vector_;

@@ -9,8 +9,9 @@
 //   dgrad              backward without the products for gradients of weights
 //   wgrad              only these products: MLP; attention
 //
-// Frameworks that keep sharded inputs gather them again for the gradients of the weights, beside the dgrad product.
-// This gather is assumed to be hidden and is not a step.
+// With sequence parallelism, a rank that keeps only its own tokens of an input gathers this input again for the product
+// of wgrad (TrainingForm::keep_gathered). As in Megatron-LM, this gather runs beside the product before: in a backward
+// pass beside the dgrad product of the same projection.
 #pragma once
 
 #include <vector>
@@ -31,12 +32,13 @@ struct LayerStep {
   LayerPart part = LayerPart::attention;
   Segment kernels;  ///< empty: the step is a collective
   collective::Operation operation = collective::Operation::all_reduce;
-  Bytes bytes = 0;  ///< collective: the whole vector, as nccl-tests counts
+  Bytes bytes = 0;           ///< collective: the whole vector, as nccl-tests counts
+  bool beside_next = false;  ///< collective: runs beside the next step; the step after that one waits for both
 
   bool is_collective() const { return kernels.kernels.empty(); }
 };
 
-/// Consecutive kernels of one part are one step. With tp = 1 there are no collectives.
+/// Consecutive kernels of one part are one step, except that a step which runs beside a collective is alone. With tp = 1 there are no collectives.
 /// @pre the timer has the same model and tp
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction = Direction::forward);

@@ -67,3 +67,36 @@ BOOST_AUTO_TEST_CASE(dgrad_and_wgrad_are_the_backward_pass) {
     }
   }
 }
+
+// With the default form there is no second gather. Without kept inputs there is one for each projection whose input is
+// gathered, in the slot with its wgrad product, and it runs beside one product.
+BOOST_AUTO_TEST_CASE(sharded_inputs_are_gathered_again_beside_a_product) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const LayerPass pass = whole_sequences(1);
+  const LayerSplit split{8, true};
+  const ModelShape dense = llama_8b(), routed = mixtral_8x7b();
+  for (const ModelShape* model : {&dense, &routed}) {
+    LayerTimer kept(*model, split.tp, gpu), again(*model, split.tp, gpu);
+    again.set_form({false});
+    for (const Direction direction : {Direction::forward, Direction::backward, Direction::dgrad, Direction::wgrad}) {
+      std::vector<LayerStep> steps = plan_layer(*model, again, pass, split, direction), others;
+      std::vector<std::string> beside;
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (!steps[i].beside_next) {
+          others.push_back(steps[i]);
+          continue;
+        }
+        BOOST_TEST((steps[i].operation == collective::Operation::all_gather));
+        BOOST_TEST(steps[i].bytes == hidden_bytes(*model, kTokens));
+        beside.emplace_back(steps.at(i + 1).kernels.kernels.back().name);
+        BOOST_TEST(steps.at(i + 2).kernels.kernels.size() == 1u);
+      }
+      BOOST_TEST((work_of(others) == work_of(plan_layer(*model, kept, pass, split, direction))));
+      std::vector<std::string> expected;
+      if (direction == Direction::backward) expected = {"gate_up_dgrad", "qkv_dgrad"};
+      if (direction == Direction::wgrad) expected = {"down_wgrad", "o_proj_wgrad"};
+      if (model == &routed && !expected.empty()) expected.erase(expected.begin());
+      BOOST_TEST(beside == expected, boost::test_tools::per_element());
+    }
+  }
+}

@@ -1,0 +1,86 @@
+// The kernels of the backward pass of a layer.
+#include "transformer/layer_kernels.h"
+
+namespace railyard::transformer {
+
+Segment LayerTimer::gemm_dgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                               std::uint32_t groups) {
+  Segment segment;
+  if (has_dgrad(direction)) add_gemm(segment, name, m, k, n, std::nullopt, groups);
+  return segment;
+}
+
+Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                               std::uint32_t groups) {
+  Segment segment;
+  if (!has_wgrad(direction)) return segment;
+  gpu::KernelSpec spec;
+  spec.dtype = model_.dtype;
+  spec.m = k;
+  spec.n = n;
+  spec.k = m;
+  spec.groups = groups;
+  spec.result_dtype = DataType::tf32;  // 32 bits
+  spec.steady = steady_;
+  segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
+  return segment;
+}
+
+Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
+  Segment segment;
+  constexpr double kTensors =
+      4;  // reads the gradients of output and residual, and the input; writes the gradient of input and residual
+  for (std::uint32_t i = 0; i < norms(part); ++i)
+    add_elementwise(segment, "rmsnorm_dgrad", kTensors * static_cast<double>(tokens) * model_.hidden);
+  return segment;
+}
+
+PartBackward LayerTimer::attention_backward(const LayerPass& pass, Direction direction) {
+  const std::uint64_t tokens = pass.tokens(), attended = std::uint64_t(heads_.query) * heads_.dim;
+  PartBackward part;
+  part.body.append(gemm_dgrad(direction, "o_proj_dgrad", tokens, model_.hidden, attended));
+  part.body.append(gemm_wgrad(direction, "o_proj_wgrad", tokens, model_.hidden, attended));
+  if (has_dgrad(direction)) {
+    part.body.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass.kind),
+                                                                 pass.prefills, true, gpu::AttentionPass::backward));
+    const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
+    add_elementwise(part.body, "rotary_dgrad", rotated);
+  }
+  part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_width(), model_.hidden);
+  part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_width(), model_.hidden);
+  return part;
+}
+
+PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Direction direction) {
+  PartBackward part;
+  part.body.append(gemm_dgrad(direction, "down_dgrad", e.rows, model_.hidden, width, e.active));
+  part.body.append(gemm_wgrad(direction, "down_wgrad", e.rows, model_.hidden, width, e.active));
+  // The gradient of the result, the two factors (or the one input), and their gradients.
+  if (has_dgrad(direction))
+    add_elementwise(part.body, "activation_dgrad",
+                    static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * width));
+  const std::uint64_t widened = projections() * width;
+  part.input_dgrad = gemm_dgrad(direction, "gate_up_dgrad", e.rows, widened, model_.hidden, e.active);
+  part.input_wgrad = gemm_wgrad(direction, "gate_up_wgrad", e.rows, widened, model_.hidden, e.active);
+  return part;
+}
+
+PartBackward LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction) {
+  const Experts all{tokens, 1, tokens};
+  if (!model_.routes(model_.kinds[kind])) return mlp_backward(all, dense_ffn(), direction);
+  PartBackward part;
+  const auto add = [&](const PartBackward& mlp) {
+    for (const Segment* segment : {&mlp.body, &mlp.input_dgrad, &mlp.input_wgrad}) part.body.append(*segment);
+  };
+  const Experts e = experts(tokens);
+  const double hidden_rows = static_cast<double>(tokens + e.routed) * model_.hidden;
+  if (shared_ffn_ > 0) add(mlp_backward(all, shared_ffn_, direction));
+  if (has_dgrad(direction)) add_elementwise(part.body, "combine_dgrad", hidden_rows);
+  add(mlp_backward(e, ffn_, direction));
+  if (has_dgrad(direction)) add_elementwise(part.body, "permute_dgrad", hidden_rows);
+  part.body.append(gemm_dgrad(direction, "router_dgrad", tokens, model_.experts, model_.hidden));
+  part.body.append(gemm_wgrad(direction, "router_wgrad", tokens, model_.experts, model_.hidden));
+  return part;
+}
+
+}  // namespace railyard::transformer
