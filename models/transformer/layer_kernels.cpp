@@ -95,6 +95,16 @@ void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, 
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
 }
 
+std::uint32_t LayerTimer::norms(LayerPart part) const {
+  switch (part) {
+    case LayerPart::attention: return (model_.norms + 1) / 2;
+    case LayerPart::mlp: return model_.norms / 2;
+    case LayerPart::embedding: return model_.embedding_norm ? 1 : 0;
+    case LayerPart::head: return 1;
+  }
+  return 0;
+}
+
 void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) {
   add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden);
 }
@@ -112,7 +122,7 @@ void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
 Segment LayerTimer::norm(LayerPart part, std::uint64_t tokens) {
   Segment segment;
   for (std::uint32_t i = 0; i < norms(part); ++i) add_norm(segment, tokens);
-  return measured(segment, static_cast<double>(tokens));
+  return measured(segment, static_cast<double>(tokens), part == LayerPart::head);
 }
 
 Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
@@ -232,20 +242,6 @@ void LayerTimer::add_experts(Segment& segment, std::uint64_t tokens, const Layer
   add_rows(segment, "activation", gpu::KernelOp::activation, routed, ffn_);
   add_gemm(segment, "down", rows, model_.hidden, ffn_, layer.experts, active);
   add_elementwise(segment, "combine", hidden_rows);
-}
-
-Segment LayerTimer::embedding(std::uint64_t tokens) {
-  Segment segment;
-  add_rows(segment, "embedding", gpu::KernelOp::embedding, tokens, model_.hidden);
-  return measured(segment, static_cast<double>(tokens));
-}
-
-Segment LayerTimer::head(std::uint64_t rows) {
-  Segment segment;
-  add_norm(segment, rows);
-  add_gemm(segment, "lm_head", rows, vocab_, model_.hidden, model_.tied_embeddings ? std::nullopt : model_.head);
-  add_rows(segment, "sampling", gpu::KernelOp::sampling, rows, vocab_);
-  return measured(segment, static_cast<double>(rows), true);
 }
 
 }  // namespace railyard::transformer

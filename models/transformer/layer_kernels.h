@@ -79,7 +79,8 @@ struct LayerPass {
 /// Whether a GPU multiplies in the type of the weights. Otherwise the kernel widens them to the model's dtype.
 bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu);
 
-enum class LayerPart : std::uint8_t { attention, mlp };
+/// A part of a layer, or what comes before the first layer and after the last one.
+enum class LayerPart : std::uint8_t { attention, mlp, embedding, head };
 
 /// A pass through a layer. The backward pass is dgrad and wgrad together; zero-bubble schedules run them at different
 /// times (Qi et al., arXiv 2401.10241).
@@ -124,9 +125,19 @@ class LayerTimer {
   PartBackward attention_backward(const LayerPass& pass, Direction direction);
   PartBackward mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction);
 
+  // The ends of the model; end_plan.h puts those of training together.
   /// Before the first layer: lookup in this rank's rows of the vocabulary.
   Segment embedding(std::uint64_t tokens);
-  /// After the last layer: final norm, LM head [h x V / tp] and sampling of `rows` positions (1 for a prompt's last
+  /// Learned positions, added to the embeddings.
+  Segment positions(std::uint64_t tokens);
+  /// Gradients of embeddings and learned positions.
+  Segment embedding_backward(std::uint64_t tokens);
+  /// Training: logits of all tokens in this rank's part of the vocabulary, and their maxima.
+  Segment logits(std::uint64_t tokens);
+  Segment logit_exponentials(std::uint64_t tokens);
+  Segment loss(std::uint64_t tokens);
+  PartBackward head_backward(std::uint64_t tokens, Direction direction);
+  /// Inference, after the last layer: final norm, LM head [h x V / tp] and sampling of `rows` positions (1 for a prompt's last
   /// chunk, the batch in decode).
   Segment head(std::uint64_t rows);
 
@@ -139,6 +150,8 @@ class LayerTimer {
   const ProfileUse& profile_use() const { return profile_use_; }
 
  private:
+  static constexpr double kLogitBytes = 4, kGradientBytes = 4;  // fp32
+
   /// The experts of one rank, if tokens are routed evenly.
   struct Experts {
     std::uint64_t routed;  ///< rows over all experts
@@ -146,9 +159,7 @@ class LayerTimer {
     std::uint64_t rows;    ///< rows of each active expert
   };
   Experts experts(std::uint64_t tokens) const;
-  std::uint32_t norms(LayerPart part) const {
-    return part == LayerPart::attention ? (model_.norms + 1) / 2 : model_.norms / 2;
-  }
+  std::uint32_t norms(LayerPart part) const;
   /// Width of a dense layer's MLP on this rank.
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
   /// The segment with times from the profile for x tokens or sequences; `formula` if there is no profile.
@@ -161,6 +172,8 @@ class LayerTimer {
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
   PartBackward mlp_backward(const Experts& rows, std::uint64_t width, Direction direction);
   void add_norm(Segment& segment, std::uint64_t tokens);
+  /// A kernel that reads or writes this many bytes for each logit of this rank.
+  void add_logits(Segment& segment, const char* name, std::uint64_t tokens, double bytes_per_logit);
   /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
   void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width);
   std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }

@@ -8,6 +8,7 @@
 
 #include "tests/gpu/kernels_datasheets.h"
 #include "tests/transformer/transformer_models.h"
+#include "transformer/end_plan.h"
 #include "transformer/layer_plan.h"
 #include "transformer/parameters.h"
 
@@ -19,14 +20,18 @@ namespace {
 
 constexpr std::uint64_t kTokens = 2048;
 
+const char* short_name(collective::Operation operation) {
+  if (operation == collective::Operation::all_reduce) return "AR";
+  return operation == collective::Operation::all_gather ? "AG" : "RS";
+}
+
 /// Kernels and collectives of a plan: name or operation, and what they cost. Sorted, to compare plans of another order.
 using Work = std::vector<std::tuple<std::string, double, double, double>>;
 
 Work work_of(const std::vector<LayerStep>& steps) {
   Work work;
   for (const LayerStep& step : steps) {
-    if (step.is_collective())
-      work.emplace_back(std::to_string(static_cast<int>(step.operation)), static_cast<double>(step.bytes), 0, 0);
+    if (step.is_collective()) work.emplace_back(short_name(step.operation), static_cast<double>(step.bytes), 0, 0);
     for (const NamedKernel& kernel : step.kernels.kernels)
       work.emplace_back(kernel.name, kernel.time.seconds, kernel.time.flops, kernel.time.bytes);
   }
@@ -40,6 +45,33 @@ std::vector<LayerStep> joined(std::vector<LayerStep> first, const std::vector<La
 }
 
 LayerPass whole_sequences(std::uint64_t count) { return {{count, {kTokens, 0}}, {}, 0}; }
+
+std::vector<std::string> names_of(const std::vector<LayerStep>& steps) {
+  std::vector<std::string> names;
+  for (const LayerStep& step : steps) {
+    if (step.is_collective()) names.emplace_back(short_name(step.operation));
+    for (const NamedKernel& kernel : step.kernels.kernels) names.emplace_back(kernel.name);
+  }
+  return names;
+}
+
+ModelShape gpt(std::uint32_t layers, std::uint32_t hidden, std::uint32_t heads) {
+  ModelShape m;
+  m.name = "gpt";
+  m.layers = layers;
+  m.hidden = hidden;
+  m.heads = m.kv_heads = heads;
+  m.head_dim = hidden / heads;
+  m.ffn = 4 * hidden;
+  m.vocab = 51200;
+  m.gated_mlp = m.rotary = false;
+  m.tied_embeddings = true;
+  m.qkv_bias = m.output_bias = m.mlp_bias = true;
+  m.norm_vectors = 2;
+  m.positions = kTokens;
+  m.dtype = DataType::fp16;
+  return m;
+}
 
 double flops_of(const std::vector<LayerStep>& steps) {
   double flops = 0;
@@ -99,4 +131,70 @@ BOOST_AUTO_TEST_CASE(sharded_inputs_are_gathered_again_beside_a_product) {
       BOOST_TEST(beside == expected, boost::test_tools::per_element());
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(ends_hold_the_steps_of_a_divided_vocabulary) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  using Names = std::vector<std::string>;
+  const auto names = [&](auto plan, const ModelShape& model, const LayerSplit& split, Direction direction) {
+    LayerTimer timer(model, split.tp, gpu);
+    return names_of(plan(model, timer, kTokens, split, direction));
+  };
+  const ModelShape llama = llama_8b(), learned = gpt(48, 6144, 64);
+  const LayerSplit one{1, false}, eight{8, false}, sequence{8, true};
+  const auto forward = Direction::forward, backward = Direction::backward;
+  BOOST_TEST((names(plan_embedding, llama, one, forward) == Names{"embedding"}));
+  BOOST_TEST((names(plan_embedding, llama, eight, forward) == Names{"embedding", "AR"}));
+  BOOST_TEST((names(plan_embedding, llama, sequence, forward) == Names{"embedding", "RS"}));
+  BOOST_TEST((names(plan_embedding, learned, sequence, forward) == Names{"embedding", "AR", "positions"}));
+  BOOST_TEST((names(plan_embedding, llama, eight, backward) == Names{"embedding_wgrad"}));
+  BOOST_TEST((names(plan_embedding, llama, sequence, backward) == Names{"AG", "embedding_wgrad"}));
+  BOOST_TEST((names(plan_embedding, learned, sequence, backward) == Names{"AG", "positions_wgrad", "embedding_wgrad"}));
+  BOOST_TEST((names(plan_head, llama, one, forward) ==
+              Names{"rmsnorm", "lm_head", "logits_maximum", "logits_exponentials", "loss"}));
+  BOOST_TEST((names(plan_head, llama, sequence, forward) ==
+              Names{"rmsnorm", "AG", "lm_head", "logits_maximum", "AR", "logits_exponentials", "AR", "AR", "loss"}));
+  BOOST_TEST((names(plan_head, llama, eight, backward) ==
+              Names{"loss_dgrad", "lm_head_dgrad", "lm_head_wgrad", "AR", "rmsnorm_dgrad"}));
+  BOOST_TEST((names(plan_head, llama, sequence, backward) ==
+              Names{"loss_dgrad", "lm_head_dgrad", "lm_head_wgrad", "RS", "rmsnorm_dgrad"}));
+}
+
+BOOST_AUTO_TEST_CASE(ends_multiply_and_move_what_closed_forms_say) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  for (const ModelShape& model : {llama_8b(), gpt(48, 6144, 64)}) {
+    for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
+      LayerTimer timer(model, split.tp, gpu);
+      const auto ends = [&](Direction direction) {
+        return joined(plan_embedding(model, timer, kTokens, split, direction),
+                      plan_head(model, timer, kTokens, split, direction));
+      };
+      const double head = head_flops(model, kTokens) / split.tp;
+      BOOST_TEST(flops_of(ends(Direction::forward)) == head);
+      BOOST_TEST(flops_of(ends(Direction::backward)) == 2 * head);
+      BOOST_TEST(
+          (work_of(joined(ends(Direction::dgrad), ends(Direction::wgrad))) == work_of(ends(Direction::backward))));
+      if (split.tp == 1) continue;
+      // Sums of embeddings, the head's input or its gradient, and three fp32 for each token.
+      Bytes bytes = 0;
+      for (const LayerStep& step : ends(Direction::forward)) bytes += step.bytes;
+      const Bytes activations = 2 * kTokens * model.hidden;
+      BOOST_TEST(bytes == (split.sequence_parallel ? 2 : 1) * activations + 3 * 4 * kTokens);
+    }
+  }
+}
+
+// The head's input is gathered again before its wgrad product, in a slot of its own beside nothing.
+BOOST_AUTO_TEST_CASE(the_heads_input_is_gathered_again) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const ModelShape model = llama_8b();
+  LayerTimer timer(model, 8, gpu);
+  timer.set_form({false});
+  using Names = std::vector<std::string>;
+  auto steps = plan_head(model, timer, kTokens, {8, true}, Direction::backward);
+  BOOST_TEST((names_of(steps) == Names{"loss_dgrad", "AG", "lm_head_dgrad", "lm_head_wgrad", "RS", "rmsnorm_dgrad"}));
+  BOOST_TEST(steps.at(1).beside_next);
+  steps = plan_head(model, timer, kTokens, {8, true}, Direction::wgrad);
+  BOOST_TEST((names_of(steps) == Names{"AG", "lm_head_wgrad"}));
+  BOOST_TEST(!steps.at(0).beside_next);
 }

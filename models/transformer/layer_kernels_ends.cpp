@@ -1,0 +1,71 @@
+// The kernels before the first layer and after the last layer.
+#include "transformer/layer_kernels.h"
+
+namespace railyard::transformer {
+
+Segment LayerTimer::embedding(std::uint64_t tokens) {
+  Segment segment;
+  add_rows(segment, "embedding", gpu::KernelOp::embedding, tokens, model_.hidden);
+  return measured(segment, static_cast<double>(tokens));
+}
+
+Segment LayerTimer::head(std::uint64_t rows) {
+  Segment segment;
+  add_norm(segment, rows);
+  add_gemm(segment, "lm_head", rows, vocab_, model_.hidden, model_.tied_embeddings ? std::nullopt : model_.head);
+  add_rows(segment, "sampling", gpu::KernelOp::sampling, rows, vocab_);
+  return measured(segment, static_cast<double>(rows), true);
+}
+
+// -- training
+
+Segment LayerTimer::positions(std::uint64_t tokens) {
+  Segment segment;
+  if (model_.positions > 0) add_rows(segment, "positions", gpu::KernelOp::residual_add, tokens, model_.hidden);
+  return segment;
+}
+
+Segment LayerTimer::embedding_backward(std::uint64_t tokens) {
+  Segment segment;
+  const double elements = static_cast<double>(tokens) * model_.hidden;
+  // Reads the gradients of all tokens. Adds those of its rows to the rows' gradients in HBM.
+  const auto add = [&](const char* name, double own_ratio) {
+    segment.add(name, timer_.memory_bound(elements * element_bytes_, 2 * own_ratio * elements * kGradientBytes));
+  };
+  if (model_.positions > 0) add("positions_wgrad", 1);
+  add("embedding_wgrad", static_cast<double>(vocab_) / model_.vocab);
+  return segment;
+}
+
+void LayerTimer::add_logits(Segment& segment, const char* name, std::uint64_t tokens, double bytes_per_logit) {
+  segment.add(name, timer_.memory_bound(static_cast<double>(tokens) * static_cast<double>(vocab_) * bytes_per_logit));
+}
+
+Segment LayerTimer::logits(std::uint64_t tokens) {
+  Segment segment;
+  add_gemm(segment, "lm_head", tokens, vocab_, model_.hidden);
+  add_logits(segment, "logits_maximum", tokens, element_bytes_ + kLogitBytes);  // widens the logits
+  return segment;
+}
+
+Segment LayerTimer::logit_exponentials(std::uint64_t tokens) {
+  Segment segment;
+  add_logits(segment, "logits_exponentials", tokens, 2 * kLogitBytes);
+  return segment;
+}
+
+Segment LayerTimer::loss(std::uint64_t tokens) {
+  Segment segment;
+  add_logits(segment, "loss", tokens, 2 * kLogitBytes);  // writes the softmax for the backward pass
+  return segment;
+}
+
+PartBackward LayerTimer::head_backward(std::uint64_t tokens, Direction direction) {
+  PartBackward part;
+  if (has_dgrad(direction)) add_logits(part.body, "loss_dgrad", tokens, kLogitBytes + element_bytes_);
+  part.input_dgrad = gemm_dgrad(direction, "lm_head_dgrad", tokens, vocab_, model_.hidden);
+  part.input_wgrad = gemm_wgrad(direction, "lm_head_wgrad", tokens, vocab_, model_.hidden);
+  return part;
+}
+
+}  // namespace railyard::transformer

@@ -1,0 +1,39 @@
+// Collects the steps of a pass of `tokens` tokens on tensor-parallel ranks: layer_plan.h and end_plan.h say which.
+#pragma once
+
+#include <vector>
+
+#include "transformer/layer_plan.h"
+
+namespace railyard::transformer {
+
+class StepList {
+ public:
+  StepList(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split);
+
+  std::uint64_t tokens() const { return tokens_; }
+  /// Tokens of a rank where tokens are divided among ranks: norms, dropout, residual stream.
+  std::uint64_t divided_tokens() const { return split_.sequence_parallel ? tokens_ / split_.tp : tokens_; }
+  bool sequence_parallel() const { return split_.sequence_parallel && split_.tp > 1; }
+
+  /// Joins the kernels to the last step if it is of the same part.
+  void add(LayerPart part, const Segment& kernels);
+  /// `gathers_again`: the rank has only its own tokens of the gathered input.
+  void add_backward(LayerPart part, const PartBackward& kernels, bool gathers_again);
+  void add(LayerPart part, collective::Operation operation, Bytes bytes);
+  void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
+  /// Before kernels that need all tokens.
+  void gather(LayerPart part);
+  /// After kernels that leave partial sums of all tokens.
+  void reduce(LayerPart part);
+
+  std::vector<LayerStep> take() { return std::move(steps_); }
+
+ private:
+  const std::uint64_t tokens_;
+  const LayerSplit split_;
+  const Bytes activations_;
+  std::vector<LayerStep> steps_;
+};
+
+}  // namespace railyard::transformer
