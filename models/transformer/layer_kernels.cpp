@@ -170,6 +170,12 @@ gpu::KernelTime LayerTimer::attention(const LayerPass& pass) {
   return parts.time(gpu);
 }
 
+Segment LayerTimer::attention_core(const LayerPass& pass) {
+  Segment segment;
+  segment.add("attention", attention(pass));
+  return segment;
+}
+
 Segment LayerTimer::attention_body(const LayerPass& pass) {
   Segment segment;
   const std::uint64_t tokens = pass.dense_tokens();
@@ -185,7 +191,7 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   rotary.kv_cache = true;
   if (!model_.rotary) rotary.heads.query = 0;
   segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
-  segment.add("attention", attention(pass));
+  segment.append(attention_core(pass));
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);
 }

@@ -119,6 +119,8 @@ class LayerTimer {
   /// Norms before a part. They may run on fewer tokens than the part (sequence parallelism).
   Segment norm(LayerPart part, std::uint64_t tokens);
   Segment attention_body(const LayerPass& pass);
+  /// The part of attention_body() between the projections that depends on the length of the sequences.
+  Segment attention_core(const LayerPass& pass);
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
   Segment norm_backward(LayerPart part, std::uint64_t tokens);
   /// @param direction  backward, dgrad or wgrad

@@ -43,6 +43,17 @@ std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, co
   return steps.take();
 }
 
+std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
+                                      const LayerSplit& split) {
+  StepList steps(model, pass.dense_tokens(), split);
+  switch (timer.form().recompute) {
+    case Recompute::none: break;
+    case Recompute::selective: steps.add(LayerPart::attention, timer.attention_core(pass)); break;
+    case Recompute::full: add_forward(steps, &timer, pass); break;
+  }
+  return steps.take();
+}
+
 std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split) {
   StepList steps(model, tokens, split);
   add_forward(steps, nullptr, {});

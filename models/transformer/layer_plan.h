@@ -43,6 +43,10 @@ struct LayerStep {
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction = Direction::forward);
 
+/// The forward steps that a backward pass (or dgrad) runs again before its own, by the form of the timer.
+std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
+                                      const LayerSplit& split);
+
 /// The collectives of plan_layer(), without kernel times. Forward, backward and dgrad have the same collectives in different order.
 std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split);
 

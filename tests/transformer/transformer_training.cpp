@@ -73,6 +73,12 @@ ModelShape gpt(std::uint32_t layers, std::uint32_t hidden, std::uint32_t heads) 
   return m;
 }
 
+TrainingForm gathering_again() {
+  TrainingForm form;
+  form.keep_gathered = false;
+  return form;
+}
+
 double flops_of(const std::vector<LayerStep>& steps) {
   double flops = 0;
   for (const LayerStep& step : steps) flops += step.kernels.flops;
@@ -109,7 +115,7 @@ BOOST_AUTO_TEST_CASE(sharded_inputs_are_gathered_again_beside_a_product) {
   const ModelShape dense = llama_8b(), routed = mixtral_8x7b();
   for (const ModelShape* model : {&dense, &routed}) {
     LayerTimer kept(*model, split.tp, gpu), again(*model, split.tp, gpu);
-    again.set_form({false});
+    again.set_form(gathering_again());
     for (const Direction direction : {Direction::forward, Direction::backward, Direction::dgrad, Direction::wgrad}) {
       std::vector<LayerStep> steps = plan_layer(*model, again, pass, split, direction), others;
       std::vector<std::string> beside;
@@ -189,7 +195,7 @@ BOOST_AUTO_TEST_CASE(the_heads_input_is_gathered_again) {
   gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
   const ModelShape model = llama_8b();
   LayerTimer timer(model, 8, gpu);
-  timer.set_form({false});
+  timer.set_form(gathering_again());
   using Names = std::vector<std::string>;
   auto steps = plan_head(model, timer, kTokens, {8, true}, Direction::backward);
   BOOST_TEST((names_of(steps) == Names{"loss_dgrad", "AG", "lm_head_dgrad", "lm_head_wgrad", "RS", "rmsnorm_dgrad"}));
@@ -197,4 +203,21 @@ BOOST_AUTO_TEST_CASE(the_heads_input_is_gathered_again) {
   steps = plan_head(model, timer, kTokens, {8, true}, Direction::wgrad);
   BOOST_TEST((names_of(steps) == Names{"AG", "lm_head_wgrad"}));
   BOOST_TEST(!steps.at(0).beside_next);
+}
+
+BOOST_AUTO_TEST_CASE(recompute_runs_attention_or_the_layer_again) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const ModelShape model = llama_8b();
+  const LayerSplit split{8, true};
+  LayerTimer timer(model, split.tp, gpu);
+  const LayerPass pass = whole_sequences(2);
+  const auto again = [&](Recompute recompute) {
+    TrainingForm form;
+    form.recompute = recompute;
+    timer.set_form(form);
+    return plan_recompute(model, timer, pass, split);
+  };
+  BOOST_TEST(again(Recompute::none).empty());
+  BOOST_TEST((names_of(again(Recompute::selective)) == std::vector<std::string>{"attention"}));
+  BOOST_TEST((work_of(again(Recompute::full)) == work_of(plan_layer(model, timer, pass, split))));
 }
