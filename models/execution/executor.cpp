@@ -234,7 +234,7 @@ void Executor::collective(Communicator& communicator, const collective::Collecti
   for (std::uint32_t m = 0; m < communicator.size(); ++m) {
     Job& job = add_member(run, m, communicator.rank(m), communicator.stream(m),
                           {label.namer, label.namer->of_member(label.arguments, m)}, client);
-    if (m < waits.size()) depend(job, waits[m]);
+    for (std::size_t i = m; i < waits.size(); i += communicator.size()) depend(job, waits[i]);
     if (listener_ != nullptr) listener_->on_emitted(job);
     jobs.push_back(ref(job));
   }

@@ -51,7 +51,8 @@ class Executor : private collective::CollectiveClient {
               const std::vector<JobRef>& after = {});
   /// Emits one job for every member, in the communicator's stream.
   /// @param jobs   set to the members' jobs
-  /// @param after  job for which member i waits; may be shorter than the list of members
+  /// @param after  job for which member i waits, for each member; then, if there are more, a second job for each, and
+  ///               so on
   void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                   JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after = {});
   /// Sends messages from the rank's memory; no job runs at their destinations. @pre the rank has a memory

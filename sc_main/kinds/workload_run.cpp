@@ -11,6 +11,7 @@
 #include "sc_main/kinds/overlap_run.h"
 #include "sc_main/kinds/point_to_point_run.h"
 #include "sc_main/kinds/serving_run.h"
+#include "sc_main/kinds/training_run.h"
 
 namespace railyard {
 
@@ -34,7 +35,8 @@ struct Kinds {
 };
 
 using AllKinds =
-    Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun, ServingRun>;
+    Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun, ServingRun,
+          TrainingRun>;
 
 }  // namespace
 

@@ -2,65 +2,87 @@
 
 #include <map>
 
+#include "transformer/end_plan.h"
+
 namespace railyard::workload::training {
 
 using transformer::Direction;
+using transformer::LayerStep;
 
 namespace {
 
-/// Adds steps of the model to a slot. Chains of layers of one kind are shared.
-void append(SlotPlan& plan, const std::vector<transformer::LayerStep>& steps,
-            const std::vector<gpu::SharedChain>& chains, std::uint32_t layer) {
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const transformer::LayerStep& step = steps[i];
-    plan.steps.push_back({chains[i], step.operation, step.bytes, layer, step.part,
+/// Steps of a layer or an end, with their kernels as chains. Slots of equal layers share the chains.
+struct Planned {
+  explicit Planned(std::vector<LayerStep> plan) : steps(std::move(plan)) {
+    for (const LayerStep& step : steps) chains.push_back(step.kernels.chain());
+  }
+  std::vector<LayerStep> steps;
+  std::vector<gpu::SharedChain> chains;
+};
+
+void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
+  for (std::size_t i = 0; i < planned.steps.size(); ++i) {
+    const LayerStep& step = planned.steps[i];
+    plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
                           static_cast<std::uint32_t>(step.kernels.kernels.size())});
     plan.kernels_s += step.kernels.seconds;
     plan.flops += step.kernels.flops;
   }
 }
 
-std::vector<gpu::SharedChain> chains_of(const std::vector<transformer::LayerStep>& steps) {
-  std::vector<gpu::SharedChain> chains;
-  for (const transformer::LayerStep& step : steps) chains.push_back(step.kernels.chain());
-  return chains;
-}
+constexpr std::array<Direction, 4> kDirections{Direction::forward, Direction::backward, Direction::dgrad,
+                                               Direction::wgrad};
 
 }  // namespace
 
 SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer)
     : stages_(transformer::stages_of(spec.stage_layers)), plans_(stages_.size()) {
   const transformer::LayerSplit split{spec.tp(), spec.sequence_parallel};
-  struct Planned {
-    std::vector<transformer::LayerStep> steps;
-    std::vector<gpu::SharedChain> chains;
-  };
-  std::map<std::pair<std::uint32_t, Direction>, Planned> layers;  // by kind of layer
-  const auto add_layer = [&](SlotPlan& plan, std::uint32_t layer, Direction direction) {
-    const std::uint32_t kind = model.kind(layer);
-    const auto [found, fresh] = layers.try_emplace({kind, direction});
-    if (fresh) {
-      transformer::LayerPass pass;
-      pass.prefills.assign(spec.micro_batch, {spec.seq_tokens, 0});
-      pass.kind = kind;
-      found->second.steps = transformer::plan_layer(model, timer, pass, split, direction);
-      found->second.chains = chains_of(found->second.steps);
+  transformer::LayerPass pass;
+  pass.prefills.assign(spec.micro_batch, {spec.seq_tokens, 0});
+  for (std::size_t kind = 0; kind < kDirections.size(); ++kind) {
+    const Direction direction = kDirections[kind];
+    std::map<std::uint32_t, Planned> layers, again;  // by kind of layer
+    const auto layer = [&](SlotPlan& plan, std::uint32_t number) {
+      pass.kind = model.kind(number);
+      auto found = layers.find(pass.kind);
+      if (found == layers.end())
+        found = layers.emplace(pass.kind, plan_layer(model, timer, pass, split, direction)).first;
+      append(plan, found->second, number);
+    };
+    const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
+      pass.kind = model.kind(number);
+      auto found = again.find(pass.kind);
+      if (found == again.end()) found = again.emplace(pass.kind, plan_recompute(model, timer, pass, split)).first;
+      append(plan, found->second, number);
+    };
+    const auto end = [&](SlotPlan& plan, bool head) {
+      const std::uint64_t tokens = spec.micro_batch_tokens();
+      append(plan,
+             Planned(head ? plan_head(model, timer, tokens, split, direction)
+                          : plan_embedding(model, timer, tokens, split, direction)),
+             SlotStep::kEnds);
+    };
+    for (std::uint32_t s = 0; s < stages(); ++s) {
+      const transformer::Stage& stage = stages_[s];
+      const std::uint32_t last = stage.first_layer + stage.layers;
+      SlotPlan& plan = plans_[s][kind];
+      if (direction == Direction::forward) {
+        if (stage.first) end(plan, false);
+        for (std::uint32_t l = stage.first_layer; l < last; ++l) layer(plan, l);
+        if (stage.last) end(plan, true);
+      } else {
+        if (stage.last) end(plan, true);
+        for (std::uint32_t l = last; l-- > stage.first_layer;) {
+          // A group of layers runs again from its input, before the backward pass of its last layer.
+          const LayerRange group = spec.recomputed_with(stage, l);
+          if (transformer::has_dgrad(direction) && l + 1 == group.end)
+            for (std::uint32_t g = group.begin; g < group.end; ++g) recompute(plan, g);
+          layer(plan, l);
+        }
+        if (stage.first) end(plan, false);
+      }
     }
-    append(plan, found->second.steps, found->second.chains, layer);
-  };
-  const auto add_end = [&](SlotPlan& plan, const transformer::Segment& kernels) {
-    const std::vector<transformer::LayerStep> steps{{transformer::LayerPart::attention, kernels}};
-    append(plan, steps, chains_of(steps), SlotStep::kEnds);
-  };
-  for (std::uint32_t s = 0; s < stages(); ++s) {
-    const transformer::Stage& stage = stages_[s];
-    const std::uint32_t end = stage.first_layer + stage.layers;
-    SlotPlan& forward = plans_[s][static_cast<std::size_t>(SlotKind::forward)];
-    SlotPlan& backward = plans_[s][static_cast<std::size_t>(SlotKind::backward)];
-    if (stage.first) add_end(forward, timer.embedding(spec.micro_batch_tokens()));
-    for (std::uint32_t l = stage.first_layer; l < end; ++l) add_layer(forward, l, Direction::forward);
-    if (stage.last) add_end(forward, timer.head(spec.micro_batch_tokens()));
-    for (std::uint32_t l = end; l-- > stage.first_layer;) add_layer(backward, l, Direction::backward);
   }
 }
 

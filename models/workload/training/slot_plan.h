@@ -21,6 +21,7 @@ struct SlotStep {
   Bytes bytes = 0;              ///< of a collective, as nccl-tests counts
   std::uint32_t layer = kEnds;  ///< layer of the model; kEnds: embedding or head
   transformer::LayerPart part = transformer::LayerPart::attention;
+  bool beside_next = false;    ///< a collective that runs beside the next step; the step after that waits for both
   std::uint32_t launches = 0;  ///< kernels that the host launches one by one
 };
 

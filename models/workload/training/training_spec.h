@@ -4,11 +4,14 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "base/data_type.h"
+#include "transformer/parameters.h"
+#include "transformer/training_form.h"
 #include "workload/parallel/sizes.h"
+#include "workload/training/schedule_spec.h"
 
 namespace railyard::workload::training {
 
@@ -21,10 +24,21 @@ constexpr std::array<const char*, 2> kGradientNormNames{"none", "before"};
 
 /// What pipeline ranks send of the activations of a tensor-parallel group.
 enum class PipelineSend : std::uint8_t {
-  whole,  ///< every rank sends the whole vector to its counterpart
-  shard   ///< every rank sends 1/tp of it; the receivers gather
+  full,  ///< every rank sends all of them to its counterpart
+  shard  ///< every rank sends 1/tp of them; the receivers gather
 };
-constexpr std::array<const char*, 2> kPipelineSendNames{"whole", "shard"};
+constexpr std::array<const char*, 2> kPipelineSendNames{"full", "shard"};
+
+/// Which layers of a virtual stage are recomputed in full (Megatron-LM, --recompute-method).
+enum class RecomputeMethod : std::uint8_t {
+  uniform,  ///< all of them, in groups of `recompute_layers` of which only the first input is kept
+  block     ///< the first `recompute_layers` of the stage, one by one
+};
+constexpr std::array<const char*, 2> kRecomputeMethodNames{"uniform", "block"};
+
+struct LayerRange {
+  std::uint32_t begin = 0, end = 0;
+};
 
 struct TrainingSpec {
   std::uint64_t seq_tokens = 0;
@@ -34,13 +48,16 @@ struct TrainingSpec {
   RankOrder order = kMegatronOrder;
   std::vector<std::uint32_t> placement;  ///< GPU of each rank
   bool sequence_parallel = false;
-  std::uint32_t virtual_stages = 1;         ///< of each pipeline rank
   std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
-  std::string schedule = "1f1b";
+  ScheduleSpec schedule;
+  std::optional<Schedule> table;  ///< a schedule from a file, in place of `schedule`
+  transformer::TrainingForm form;
+  RecomputeMethod recompute_method = RecomputeMethod::uniform;
+  std::uint32_t recompute_layers = 1;  ///< only with full recomputation
   std::uint32_t zero_stage = 1;
   std::uint32_t steps = 1;
   bool pp_overlap = false;  ///< sends and receives run beside kernels; only a receive delays the next slot
-  PipelineSend pp_send = PipelineSend::whole;
+  PipelineSend pp_send = PipelineSend::full;
   bool dp_overlap = true;  ///< a bucket of gradients is reduced as soon as its last gradient is there
   std::uint64_t bucket_parameters = 40'000'000;
   GradientNorm grad_norm = GradientNorm::before;
@@ -54,8 +71,11 @@ struct TrainingSpec {
     for (const std::uint32_t size : sizes) product *= size;
     return product;
   }
+  std::uint32_t virtual_stages() const { return static_cast<std::uint32_t>(stage_layers.size()) / pp(); }
   std::uint32_t micro_batches() const { return global_batch / (micro_batch * dp()); }
   std::uint64_t micro_batch_tokens() const { return micro_batch * seq_tokens; }
+  /// The layers that run again together with this layer of the stage; none: the layer does not run again.
+  LayerRange recomputed_with(const transformer::Stage& stage, std::uint32_t layer) const;
 };
 
 }  // namespace railyard::workload::training

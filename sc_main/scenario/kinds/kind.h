@@ -13,6 +13,7 @@
 #include "sc_main/scenario/model/profile.h"
 #include "sc_main/scenario/table/record.h"
 #include "transformer/model_shape.h"
+#include "transport/study/fidelity.h"
 
 namespace railyard::scenario {
 
@@ -29,6 +30,7 @@ struct Kind {
   const std::type_info* spec = nullptr;  ///< type of the spec that resolve() returns
   std::vector<std::string> groups;       ///< groups of the machine on which the workload runs; none: any groups
   bool runs_model = false;
+  transport::Fidelity fidelity = transport::Fidelity::train;  ///< default of fabric.fidelity
   Fields fields;
   std::function<std::shared_ptr<void>()> section;  ///< creates a section that the fields fill
   /// Converts the section to a spec. @throws InputError

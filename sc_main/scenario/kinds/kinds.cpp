@@ -6,6 +6,7 @@ namespace railyard::scenario {
 
 Kind disaggregated_prefill_kind();
 Kind serving_kind();
+Kind training_kind();
 Kind collective_kind();
 Kind point_to_point_kind();
 Kind kernel_kind();
@@ -15,6 +16,7 @@ Kind overlap_kind();
 const std::vector<Kind>& workload_kinds() {
   static const std::vector<Kind> kinds{disaggregated_prefill_kind(),
                                        serving_kind(),
+                                       training_kind(),
                                        collective_kind(),
                                        point_to_point_kind(),
                                        kernel_kind(),

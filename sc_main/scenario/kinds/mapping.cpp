@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "transformer/parameters.h"
+
 namespace railyard::scenario {
 
 using nlohmann::json;
@@ -20,55 +22,6 @@ namespace {
 
 std::string count(std::uint64_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
-
-std::vector<std::uint32_t> resolve_stages(const MappingSection& written, std::uint32_t pp, const ModelShape& model,
-                                          const std::string& key, const Source& source) {
-  if (pp > model.layers)
-    refuse(source, key + ".pp",
-           std::to_string(pp) + " is more than the " + count(model.layers, "layer") + " of " + model.name);
-  if (!written.stage_layers) {
-    std::vector<std::uint32_t> even(pp, model.layers / pp);
-    for (std::uint32_t p = 0; p < model.layers % pp; ++p) ++even[p];
-    return even;
-  }
-  const std::vector<std::uint32_t>& layers = *written.stage_layers;
-  if (layers.size() != pp) {
-    refuse(source, key + ".stage_layers",
-           "has " + count(layers.size(), "stage") + "; " + key + ".pp is " + std::to_string(pp));
-  }
-  const std::uint64_t sum = std::accumulate(layers.begin(), layers.end(), std::uint64_t{0});
-  if (sum != model.layers) {
-    refuse(source, key + ".stage_layers",
-           "the sum is " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
-  }
-  return layers;
-}
-
-std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written,
-                                             std::uint32_t ranks, std::uint32_t gpus, const MappingPlace& place,
-                                             const Source& source) {
-  const std::string &group = place.group, &key = place.placement_key;
-  if (!written) {
-    std::vector<std::uint32_t> identity(ranks);
-    std::iota(identity.begin(), identity.end(), 0u);
-    return identity;
-  }
-  if (written->size() != ranks) {
-    refuse(source, key,
-           "lists " + count(written->size(), "GPU") + "; the " + group + " group runs " + count(ranks, "rank"));
-  }
-  std::set<std::uint32_t> taken;
-  for (std::size_t rank = 0; rank < written->size(); ++rank) {
-    const std::uint32_t gpu = (*written)[rank];
-    const std::string item = key + "." + std::to_string(rank);
-    if (gpu >= gpus)
-      refuse(source, item,
-             "no GPU " + std::to_string(gpu) + "; the " + group + " group has GPUs 0 to " + std::to_string(gpus - 1));
-    if (!taken.insert(gpu).second)
-      refuse(source, item, "GPU " + std::to_string(gpu) + " is listed twice; each GPU holds one rank");
-  }
-  return *written;
 }
 
 }  // namespace
@@ -104,7 +57,12 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   mapping.tp = written.tp.value_or(otherwise ? otherwise->tp : 1);
   mapping.pp = written.pp.value_or(otherwise ? otherwise->pp : 1);
   check_heads(mapping.tp, model, key + ".tp", source);
-  mapping.stage_layers = resolve_stages(written, mapping.pp, model, key, source);
+  if (mapping.pp > model.layers)
+    refuse(source, key + ".pp",
+           std::to_string(mapping.pp) + " is more than the " + count(model.layers, "layer") + " of " + model.name);
+  mapping.stage_layers =
+      resolve_stage_layers(written.stage_layers, mapping.pp, key + ".pp is " + std::to_string(mapping.pp), model,
+                           key + ".stage_layers", source);
   const auto spec =
       std::find_if(machine.groups.begin(), machine.groups.end(), [&](const auto& g) { return g.name == group; });
   const std::uint32_t gpus = spec->servers * machine.board.gpus;
@@ -116,8 +74,47 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
                count(spec->servers, "server") + " of " + std::to_string(machine.board.gpus) + "); set machine.groups." +
                group + ".servers to " + std::to_string(servers) + " or more");
   }
-  mapping.placement = resolve_placement(placement, mapping.ranks(), gpus, place, source);
+  mapping.placement = resolve_placement(placement, mapping.ranks(), gpus, group, place.placement_key, source);
   return mapping;
+}
+
+std::vector<std::uint32_t> resolve_stage_layers(const std::optional<std::vector<std::uint32_t>>& written,
+                                                std::uint32_t stages, const std::string& stages_text,
+                                                const ModelShape& model, const std::string& key,
+                                                const Source& source) {
+  if (!written) return transformer::even_stage_layers(model.layers, stages);
+  if (written->size() != stages)
+    refuse(source, key, "has " + count(written->size(), "stage") + "; " + stages_text);
+  const std::uint64_t sum = std::accumulate(written->begin(), written->end(), std::uint64_t{0});
+  if (sum != model.layers)
+    refuse(source, key,
+           "the sum is " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
+  return *written;
+}
+
+std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written,
+                                             std::uint32_t ranks, std::uint32_t gpus, const std::string& group,
+                                             const std::string& key, const Source& source) {
+  if (!written) {
+    std::vector<std::uint32_t> identity(ranks);
+    std::iota(identity.begin(), identity.end(), 0u);
+    return identity;
+  }
+  if (written->size() != ranks) {
+    refuse(source, key,
+           "lists " + count(written->size(), "GPU") + "; the " + group + " group runs " + count(ranks, "rank"));
+  }
+  std::set<std::uint32_t> taken;
+  for (std::size_t rank = 0; rank < written->size(); ++rank) {
+    const std::uint32_t gpu = (*written)[rank];
+    const std::string item = key + "." + std::to_string(rank);
+    if (gpu >= gpus)
+      refuse(source, item,
+             "no GPU " + std::to_string(gpu) + "; the " + group + " group has GPUs 0 to " + std::to_string(gpus - 1));
+    if (!taken.insert(gpu).second)
+      refuse(source, item, "GPU " + std::to_string(gpu) + " is listed twice; each GPU holds one rank");
+  }
+  return *written;
 }
 
 void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& key, const Source& source) {

@@ -55,6 +55,16 @@ workload::inference::Mapping resolve_mapping(const MappingSection& written,
                                              const std::optional<std::vector<std::uint32_t>>& placement,
                                              const transformer::ModelShape& model,
                                              const platforms::MachineSpec& machine, const Source& source);
+/// The written layers of each stage, or layers as even as possible.
+/// @param stages  "workload.prefill.pp is 4": what sets their number
+std::vector<std::uint32_t> resolve_stage_layers(const std::optional<std::vector<std::uint32_t>>& written,
+                                                std::uint32_t count, const std::string& stages,
+                                                const transformer::ModelShape& model, const std::string& key,
+                                                const Source& source);
+/// The written GPUs of a group, one for each rank, or GPU r for rank r.
+std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written,
+                                             std::uint32_t ranks, std::uint32_t gpus, const std::string& group,
+                                             const std::string& key, const Source& source);
 /// @throws InputError at `key` if the heads of the model cannot be split over `tp` ranks
 void check_heads(std::uint32_t tp, const transformer::ModelShape& model, const std::string& key, const Source& source);
 

@@ -1,0 +1,25 @@
+#include "workload/training/gradient_buckets.h"
+
+namespace railyard::workload::training {
+
+std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
+                                             const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
+                                             std::uint32_t tp, std::uint64_t least_parameters) {
+  std::vector<GradientBucket> buckets;
+  GradientBucket bucket;
+  for (const auto& [number, stage] : stages) {
+    for (std::uint32_t l = stage.first_layer + stage.layers; l-- > stage.first_layer;) {
+      const bool is_top = l + 1 == stage.first_layer + stage.layers, is_bottom = l == stage.first_layer;
+      bucket.layers.push_back(l);
+      bucket.parameters += transformer::rank_parameters(
+          model, {1, stage.first && is_bottom, stage.last && is_top, l}, tp);
+      if (bucket.parameters < least_parameters && !(is_bottom && number == stages.back().first)) continue;
+      bucket.stage = number;
+      buckets.push_back(std::move(bucket));
+      bucket = {};
+    }
+  }
+  return buckets;
+}
+
+}  // namespace railyard::workload::training

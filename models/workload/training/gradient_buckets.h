@@ -1,0 +1,25 @@
+// Buckets of gradients: parameters whose gradients are reduced in one collective over the data-parallel ranks, as in
+// Megatron-LM's distributed data parallel and PyTorch's DDP. A bucket has whole layers, in the order in which the
+// backward pass produces their gradients, and at least `least_parameters` of a model-parallel rank.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transformer/parameters.h"
+
+namespace railyard::workload::training {
+
+struct GradientBucket {
+  std::uint64_t parameters = 0;       ///< of one rank
+  std::vector<std::uint32_t> layers;  ///< of the model, in the order of the backward pass
+  std::uint32_t stage = 0;            ///< virtual stage of the last of these layers
+};
+
+/// @param stages  virtual stages of a rank, in the order in which their last backward slots run
+/// @param tp      tensor-parallel ranks
+std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
+                                             const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
+                                             std::uint32_t tp, std::uint64_t least_parameters);
+
+}  // namespace railyard::workload::training

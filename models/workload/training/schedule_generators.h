@@ -1,0 +1,40 @@
+// One function for each schedule. p: pipeline ranks, m: micro-batches, r: a rank, counted from 0.
+//
+//   naive        one micro-batch at a time: forward through all ranks, then backward
+//   gpipe        all forward slots, then all backward slots (GPipe, arXiv 1811.06965; the order of backward slots is that
+//                of figure 3 of arXiv 2104.04473)
+//   1f1b         rank r runs p - r - 1 forward slots, then one forward and one backward slot in turn (PipeDream-Flush;
+//                Megatron-LM, arXiv 2104.04473, section 2.2.1)
+//   interleaved  each rank holds v virtual stages and runs g micro-batches in a row through each of them; 2(p - r - 1) +
+//                (v - 1)g forward slots before the turns (arXiv 2104.04473, section 2.2.2; g from Megatron-Core)
+//   zb_h1        1f1b with the backward slot split: rank r puts its W off by r micro-batches, so that each rank keeps p
+//                micro-batches until W (Zero Bubble, arXiv 2401.10241, section 2.3)
+//   zb_h2        2(p - r - 1) forward slots first, and W put off by 2r micro-batches: each rank keeps 2p - 1 micro-batches
+//                (same section)
+//   zb_auto      the best of several greedy orders within a limit of kept micro-batches (section 3 there, which reduces
+//                the same idle times with other heuristics)
+//   zbv          rank r holds virtual stages r and 2p - 1 - r; one rank computes both loss and first layers, and each
+//                rank keeps at most 2p halves of a stage (arXiv 2405.15362; the order of its zero-bubble V schedule in
+//                torch.distributed.pipelining, ScheduleZBVZeroBubble)
+#pragma once
+
+#include <vector>
+
+#include "workload/training/schedule_times.h"
+
+namespace railyard::workload::training {
+
+Schedule naive_schedule(std::uint32_t p, std::uint32_t m);
+Schedule gpipe_schedule(std::uint32_t p, std::uint32_t m);
+Schedule one_f_one_b_schedule(std::uint32_t p, std::uint32_t m);
+/// @param g  micro-batches of a group. @pre no group is smaller than p
+Schedule interleaved_schedule(std::uint32_t p, std::uint32_t m, std::uint32_t v, std::uint32_t g);
+Schedule zb_h1_schedule(std::uint32_t p, std::uint32_t m);
+Schedule zb_h2_schedule(std::uint32_t p, std::uint32_t m);
+/// @param memory_limit_stages  each rank keeps at most this x p micro-batches until W, rounded down. @pre >= 1
+/// @param times  by rank
+Schedule zb_auto_schedule(std::uint32_t p, std::uint32_t m, double memory_limit_stages,
+                          const std::vector<StageTimes>& times);
+Schedule zbv_schedule(std::uint32_t p, std::uint32_t m);
+
+}  // namespace railyard::workload::training

@@ -1,0 +1,53 @@
+#include "workload/training/schedule_spec.h"
+
+#include <fmt/format.h>
+
+#include "workload/training/schedule_generators.h"
+
+namespace railyard::workload::training {
+
+std::optional<IllegalValue> illegal_value(const ScheduleSpec& spec) {
+  const std::uint32_t p = spec.ranks, m = spec.micro_batches, v = spec.virtual_stages;
+  const bool interleaves = spec.kind == ScheduleKind::interleaved;
+  if (interleaves && v < 2)
+    return IllegalValue{"virtual_stages", "schedule interleaved needs at least 2 virtual stages on each rank"};
+  if (spec.kind == ScheduleKind::zbv && v != 2)
+    return IllegalValue{"virtual_stages", fmt::format("schedule zbv has 2 virtual stages on each rank, not {}", v)};
+  if (!interleaves && spec.kind != ScheduleKind::zbv && v != 1)
+    return IllegalValue{"virtual_stages",
+                        fmt::format("schedule {} has 1 virtual stage on each rank, not {}; schedules with more: "
+                                    "interleaved (2 or more), zbv (2)",
+                                    name_of(spec.kind), v)};
+  if (!interleaves) {
+    if (spec.group_micro_batches != 0)
+      return IllegalValue{"group_micro_batches", "only schedule interleaved has groups of micro-batches"};
+    return {};
+  }
+  if (spec.group() < p)
+    return IllegalValue{
+        "group_micro_batches",
+        fmt::format("a group of {} micro-batches is smaller than the {} pipeline ranks", spec.group(), p)};
+  if (const std::uint32_t last = m % spec.group(); last > 0 && last < p)
+    return IllegalValue{
+        "micro_batches",
+        fmt::format("{} micro-batches in groups of {} leave a last group of {}, but schedule interleaved "
+                    "needs at least {} (pipeline ranks) in each group",
+                    m, spec.group(), last, p)};
+  return {};
+}
+
+Schedule make_schedule(const ScheduleSpec& spec) {
+  const std::uint32_t p = spec.ranks, m = spec.micro_batches;
+  switch (spec.kind) {
+    case ScheduleKind::naive: return naive_schedule(p, m);
+    case ScheduleKind::gpipe: return gpipe_schedule(p, m);
+    case ScheduleKind::one_f_one_b: return one_f_one_b_schedule(p, m);
+    case ScheduleKind::interleaved: return interleaved_schedule(p, m, spec.virtual_stages, spec.group());
+    case ScheduleKind::zb_h1: return zb_h1_schedule(p, m);
+    case ScheduleKind::zb_h2: return zb_h2_schedule(p, m);
+    case ScheduleKind::zb_auto: return zb_auto_schedule(p, m, spec.memory_limit_stages, spec.times);
+    default: return zbv_schedule(p, m);
+  }
+}
+
+}  // namespace railyard::workload::training

@@ -1,0 +1,45 @@
+// The schedules that Railyard can generate, and what a user chooses about them.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workload/training/schedule_times.h"
+
+namespace railyard::workload::training {
+
+enum class ScheduleKind : std::uint8_t { naive, gpipe, one_f_one_b, interleaved, zb_h1, zb_h2, zb_auto, zbv };
+
+/// As in scenarios, in the order of ScheduleKind.
+constexpr std::array<const char*, 8> kScheduleNames{"naive", "gpipe", "1f1b",    "interleaved",
+                                                    "zb_h1", "zb_h2", "zb_auto", "zbv"};
+
+inline const char* name_of(ScheduleKind kind) { return kScheduleNames[static_cast<std::size_t>(kind)]; }
+
+struct ScheduleSpec {
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
+  std::uint32_t ranks = 1;
+  std::uint32_t micro_batches = 1;
+  std::uint32_t virtual_stages = 1;       ///< on each rank; more than 1 with interleaved, exactly 2 with zbv
+  std::uint32_t group_micro_batches = 0;  ///< interleaved: micro-batches in a row in one virtual stage; 0: ranks
+  double memory_limit_stages = 1;         ///< zb_auto: activations of at most this x ranks micro-batches, 1 to 2
+  std::vector<StageTimes> times;          ///< zb_auto: by virtual stage
+
+  std::uint32_t group() const { return group_micro_batches == 0 ? ranks : group_micro_batches; }
+};
+
+/// A value that the kind of schedule does not allow.
+struct IllegalValue {
+  std::string key;  ///< member of ScheduleSpec
+  std::string text;
+};
+
+/// @pre ranks, micro_batches and virtual_stages are not zero; memory_limit_stages is in its range
+std::optional<IllegalValue> illegal_value(const ScheduleSpec& spec);
+
+/// @pre no illegal value; with zb_auto, times for each rank
+Schedule make_schedule(const ScheduleSpec& spec);
+
+}  // namespace railyard::workload::training

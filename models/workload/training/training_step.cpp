@@ -1,0 +1,552 @@
+#include "workload/training/training_step.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace railyard::workload::training {
+
+namespace {
+
+/// Slots of a pipeline rank whose jobs are emitted before they can begin.
+constexpr std::uint32_t kSlotsAhead = 2;
+/// Fused Adam in bf16 with 32-bit state, of each parameter: reads gradient, master weight and two moments, writes the
+/// last three and the weight (4 + 4 + 8, 4 + 8 + 2 bytes).
+constexpr double kAdamBytes = 30;
+constexpr Bytes kNormBytes = 4;
+
+constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
+
+collective::Request request(TrafficClass traffic) {
+  collective::Request request;
+  request.traffic_class = number(traffic);
+  return request;
+}
+
+}  // namespace
+
+const std::vector<const char*> TrainingStep::kStreams{"compute", "tp", "dp", "weights"};
+
+TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
+                           const SlotPlans& plans, const gpu::KernelTimer& kernels, const std::vector<Rank*>& ranks,
+                           Executor& executor)
+    : spec_(spec),
+      model_(model),
+      schedule_(schedule),
+      plans_(plans),
+      kernels_(kernels),
+      executor_(executor),
+      mesh_(ranks, spec.sizes, spec.order),
+      tp_(mesh_.connect({Dimension::tp}, kCompute, request(TrafficClass::tp), executor.fabric())),
+      beside_(mesh_.connect({Dimension::tp}, kTp, request(TrafficClass::tp), executor.fabric())),
+      dp_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kDp, request(TrafficClass::dp),
+                        executor.fabric())),
+      weights_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kWeights, request(TrafficClass::dp),
+                             executor.fabric())),
+      model_parallel_(mesh_.connect({Dimension::tp, Dimension::pp}, kCompute, request(TrafficClass::dp),
+                                    executor.fabric())),
+      tp_groups_(mesh_.groups({Dimension::tp})),
+      reduced_(ranks.size()),
+      gathered_(ranks.size()),
+      ranks_(ranks.size()),
+      accounts_(ranks.size()) {
+  connect_pipeline(executor.fabric());
+  for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
+    std::vector<std::pair<std::uint32_t, transformer::Stage>> stages;  // in the order of their last gradients
+    std::vector<std::uint32_t> last(schedule_.stages(), kNobody);
+    for (std::uint32_t i = 0; i < schedule_.slots[p].size(); ++i) {
+      const Slot& slot = schedule_.slots[p][i];
+      if (slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_weights) last[slot.stage] = i;
+    }
+    for (std::uint32_t i = 0; i < schedule_.slots[p].size(); ++i) {
+      const std::uint32_t stage = schedule_.slots[p][i].stage;
+      if (last[stage] == i) stages.emplace_back(stage, plans_.stage(stage));
+    }
+    buckets_.push_back(gradient_buckets(model_, stages, spec_.tp(), spec_.bucket_parameters));
+    bucket_of_.emplace_back();
+    for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
+      for (const std::uint32_t layer : buckets_[p][b].layers) bucket_of_[p][layer] = b;
+    last_gradients_.push_back(std::move(last));
+  }
+}
+
+Bytes TrainingStep::activation_bytes() const {
+  const Bytes whole = transformer::hidden_bytes(model_, spec_.micro_batch_tokens());
+  const bool sharded = spec_.sequence_parallel || spec_.pp_send == PipelineSend::shard;
+  return sharded ? ceil_div(whole, spec_.tp()) : whole;
+}
+
+std::uint32_t TrainingStep::source(const Slot& slot) const {
+  std::uint32_t stage = kNobody;
+  if (slot.kind == SlotKind::forward && slot.stage > 0) stage = slot.stage - 1;
+  if ((slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_inputs) &&
+      slot.stage + 1 < schedule_.stages())
+    stage = slot.stage + 1;
+  const bool is_here = stage != kNobody && schedule_.rank_of[stage] == schedule_.rank_of[slot.stage];
+  return is_here ? kNobody : stage;
+}
+
+std::uint32_t TrainingStep::destination(const Slot& slot) const {
+  std::uint32_t stage = kNobody;
+  if (slot.kind == SlotKind::forward && slot.stage + 1 < schedule_.stages()) stage = slot.stage + 1;
+  if ((slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_inputs) && slot.stage > 0)
+    stage = slot.stage - 1;
+  const bool is_here = stage != kNobody && schedule_.rank_of[stage] == schedule_.rank_of[slot.stage];
+  return is_here ? kNobody : stage;
+}
+
+TrainingStep::Link TrainingStep::link(std::uint32_t from_stage, std::uint32_t to_stage) const {
+  return {schedule_.rank_of[from_stage], schedule_.rank_of[to_stage], to_stage < from_stage};
+}
+
+void TrainingStep::connect_pipeline(transport::Fabric& fabric) {
+  std::set<Link> links;
+  for (const std::vector<Slot>& slots : schedule_.slots)
+    for (const Slot& slot : slots)
+      if (const std::uint32_t to = destination(slot); to != kNobody) links.insert(link(slot.stage, to));
+  const std::vector<std::vector<std::uint32_t>> lines = mesh_.groups({Dimension::pp});
+  for (const Link& l : links) {
+    Communicators& communicators = pipeline_[l];
+    const char* const what = l.gradients ? "grad" : "act";
+    for (const std::vector<std::uint32_t>& line : lines) {
+      Rank &from = mesh_.rank(line[l.from]), &to = mesh_.rank(line[l.to]);
+      const std::vector<std::size_t> streams{from.streams.size(), to.streams.size()};
+      from.add_stream(fmt::format("pp_{}_to_{}", what, l.to));
+      to.add_stream(fmt::format("pp_{}_from_{}", what, l.from));
+      communicators.add(std::make_unique<Communicator>(std::vector<Rank*>{&from, &to}, streams,
+                                                       request(TrafficClass::pp), fabric),
+                        {line[l.from], line[l.to]});
+    }
+  }
+}
+
+std::uint64_t TrainingStep::slots() const {
+  std::uint64_t slots = 0;
+  for (const std::vector<Slot>& of_rank : schedule_.slots) slots += of_rank.size();
+  return slots * spec_.steps;
+}
+
+void TrainingStep::start() {
+  allow_reuse();
+  begin_step();
+  emit();
+}
+
+void TrainingStep::allow_reuse() {
+  std::vector<Communicator*> groups;
+  for (const Communicators* communicators : {&tp_, &beside_})
+    for (const auto& communicator : communicators->all()) groups.push_back(communicator.get());
+  std::vector<Communicator::OtherTraffic> others;
+  for (const transport::Traffic& t : traffic())
+    if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
+  if (spec_.tp() > 1) Communicator::allow_reuse(groups, others, executor_.fabric());
+}
+
+std::vector<transport::Traffic> TrainingStep::traffic() const {
+  std::vector<transport::Traffic> all;
+  const auto among = [&](const Communicators& communicators, TrafficClass c, double bytes_per_rank, bool reused) {
+    std::int64_t group = 0;
+    for (const auto& communicator : communicators.all()) {
+      const std::vector<transport::Window>& members = communicator->group().members;
+      const double to_each = bytes_per_rank / static_cast<double>(members.size());
+      for (const transport::Window a : members)
+        for (const transport::Window b : members)
+          if (a != b) all.push_back({a, b, number(c), to_each, reused ? group : transport::Traffic::kNobody});
+      ++group;
+    }
+  };
+  double tp_bytes = 0;
+  const std::vector<transformer::LayerStep> collectives =
+      layer_collectives(model_, spec_.micro_batch_tokens(), {spec_.tp(), spec_.sequence_parallel});
+  for (const transformer::LayerStep& step : collectives)
+    tp_bytes += 2 * static_cast<double>(step.bytes) * model_.layers / spec_.pp() * spec_.micro_batches() * spec_.steps;
+  among(tp_, TrafficClass::tp, tp_bytes, true);
+  const double gradient_bytes = bytes_of(spec_.gradients) + bytes_of(model_.dtype);
+  double most_parameters = 0;
+  for (const std::vector<GradientBucket>& buckets : buckets_) {
+    double parameters = 0;
+    for (const GradientBucket& bucket : buckets) parameters += static_cast<double>(bucket.parameters);
+    most_parameters = std::max(most_parameters, parameters);
+  }
+  among(dp_, TrafficClass::dp, most_parameters * gradient_bytes * spec_.steps, false);
+  for (const auto& communicator : model_parallel_.all()) {
+    const std::vector<transport::Window>& members = communicator->group().members;
+    for (const transport::Window a : members)
+      for (const transport::Window b : members)
+        if (a != b && spec_.pp() > 1) all.push_back({a, b, number(TrafficClass::dp), kNormBytes});
+  }
+  for (const auto& [l, communicators] : pipeline_)
+    for (const auto& c : communicators.all())
+      all.push_back({c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
+                     static_cast<double>(activation_bytes()) * spec_.micro_batches() * spec_.virtual_stages() *
+                         spec_.steps});
+  return all;
+}
+
+void TrainingStep::begin_step() {
+  progress_.assign(spec_.pp(), {});
+  flushed_ = 0;
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r)
+    reduced_[r].assign(buckets_[place(r, Dimension::pp)].size(), JobRef());
+  for (Progress& progress : progress_) progress.wanted = kSlotsAhead;
+}
+
+void TrainingStep::emit() {
+  if (std::exchange(emitting_, true)) return;
+  for (bool again = true; std::exchange(again, false);) {
+    for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
+      const Progress& progress = progress_[p];
+      if (progress.flushed || progress.emitted >= progress.wanted) continue;
+      emit_slots(p);
+      again = true;
+    }
+  }
+  emitting_ = false;
+}
+
+void TrainingStep::emit_slots(std::uint32_t p) {
+  Progress& progress = progress_[p];
+  emit_slot(p, progress.emitted++);
+  if (progress.emitted < schedule_.slots[p].size()) return;
+  progress.flushed = true;
+  if (!spec_.dp_overlap)
+    for (std::uint32_t b = 0; b < buckets_[p].size(); ++b) reduce(p, b, {});
+  if (++flushed_ == spec_.pp()) emit_flush();
+}
+
+void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
+  const Slot& slot = schedule_.slots[p][index];
+  const bool completes = last_gradients_[p][slot.stage] == index;
+  layer_ends_.clear();
+  for (const std::vector<std::uint32_t>& ranks : tp_groups_)
+    if (place(ranks.front(), Dimension::pp) == p) emit_group(ranks, index, slot, completes);
+  if (!completes || !spec_.dp_overlap) return;
+  for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
+    if (buckets_[p][b].stage == slot.stage) reduce(p, b, layer_ends_);
+}
+
+void TrainingStep::emit_group(const std::vector<std::uint32_t>& ranks, std::uint32_t index, const Slot& slot,
+                              bool completes) {
+  const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
+  const std::uint32_t p = place(ranks.front(), Dimension::pp);
+  Communicator& tp = tp_.of(ranks.front());
+  const std::size_t members = ranks.size();
+  const bool gathers = steps_emitted_ > 0 && slot.kind == SlotKind::forward;
+
+  std::vector<std::vector<JobRef>> waits(members);  // of the next step, by member
+  for (std::size_t t = 0; t < members; ++t) {
+    RankState& state = ranks_[ranks[t]];
+    if (!spec_.pp_overlap) waits[t] = state.sends;
+    state.sends.clear();
+    receive(slot, index, ranks[t], waits[t]);
+    state.before = state.last;
+  }
+  const auto begins = std::find_if(plan.steps.begin(), plan.steps.end(), [](const SlotStep& s) { return !s.beside_next; });
+  std::vector<JobRef> after, beside;
+  std::size_t beside_until = 0;
+  std::uint32_t layer = SlotStep::kEnds;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const SlotStep& step = plan.steps[i];
+    const bool first = &step == &*begins, last = i + 1 == plan.steps.size();
+    if (gathers && step.layer != layer && step.layer != SlotStep::kEnds)
+      for (std::size_t t = 0; t < members; ++t)
+        if (const auto& gathered = gathered_[ranks[t]]; !gathered.empty())
+          waits[t].push_back(gathered[bucket_of_[p].at(step.layer)]);
+    layer = step.layer;
+    if (!beside.empty() && i == beside_until) {
+      for (std::size_t t = 0; t < members; ++t) waits[t].push_back(beside[t]);
+      beside.clear();
+    }
+    const auto detail = static_cast<std::uint32_t>(i);
+    if (step.beside_next) {
+      after.clear();
+      for (const std::uint32_t rank : ranks) after.push_back(ranks_[rank].last);
+      Communicator& communicator = beside_.of(ranks.front());
+      executor_.collective(communicator, communicator.choose(step.operation, step.bytes),
+                           label(kBeside, index, detail, ranks.front()), *this, beside, after);
+      beside_until = i + 2;
+      live_ += static_cast<std::int64_t>(members);
+      continue;
+    }
+    if (step.kernels != nullptr) {
+      for (std::size_t t = 0; t < members; ++t) {
+        Rank& rank = mesh_.rank(ranks[t]);
+        ++live_;
+        ranks_[ranks[t]].last =
+            executor_.kernel(rank, rank.stream(kCompute), step.kernels,
+                             label(kKernels, index, detail, ranks[t], first, last), *this, waits[t]);
+      }
+    } else {
+      after.clear();
+      const auto longest = std::max_element(waits.begin(), waits.end(),
+                                            [](const auto& a, const auto& b) { return a.size() < b.size(); })->size();
+      for (std::size_t n = 0; n < longest; ++n)
+        for (const std::vector<JobRef>& list : waits) after.push_back(n < list.size() ? list[n] : JobRef());
+      live_ += static_cast<std::int64_t>(members);
+      executor_.collective(tp, tp.choose(step.operation, step.bytes),
+                           label(kCollective, index, detail, ranks.front(), first, last), *this, jobs_, after);
+      for (std::size_t t = 0; t < members; ++t) ranks_[ranks[t]].last = jobs_[t];
+    }
+    if (completes && step.layer != SlotStep::kEnds)
+      for (const std::uint32_t rank : ranks) layer_ends_[{rank, step.layer}] = ranks_[rank].last;
+    for (std::vector<JobRef>& list : waits) list.clear();
+  }
+  for (const std::uint32_t rank : ranks) send(slot, index, rank);
+}
+
+void TrainingStep::receive(const Slot& slot, std::uint32_t index, std::uint32_t rank, std::vector<JobRef>& waits) {
+  const std::uint32_t from = source(slot);
+  if (from == kNobody) return;
+  Communicator& pair = pipeline_.at(link(from, slot.stage)).of(rank);
+  const RankState& state = ranks_[rank];
+  const execution::Exchange exchange{0, 1, (std::uint64_t(slot.stage) << 32) + slot.micro_batch, activation_bytes()};
+  waits.push_back(executor_.receive(pair, exchange, label(kReceive, index, 0, rank), *this,
+                                    {spec_.pp_overlap ? state.before : state.last}));
+  ++live_;
+}
+
+void TrainingStep::send(const Slot& slot, std::uint32_t index, std::uint32_t rank) {
+  const std::uint32_t to = destination(slot);
+  if (to == kNobody) return;
+  Communicator& pair = pipeline_.at(link(slot.stage, to)).of(rank);
+  RankState& state = ranks_[rank];
+  const execution::Exchange exchange{0, 1, (std::uint64_t(to) << 32) + slot.micro_batch, activation_bytes()};
+  state.sends.push_back(
+      executor_.send(pair, exchange, label(kSend, index, 0, rank), *this, {state.last}));
+  ++live_;
+}
+
+void TrainingStep::reduce(std::uint32_t p, std::uint32_t b, const LayerEnds& ends) {
+  const GradientBucket& bucket = buckets_[p][b];
+  for (const auto& communicator : dp_.all()) {
+    const std::uint32_t first = communicator->rank(0).number;
+    if (place(first, Dimension::pp) != p || communicator->size() == 1) continue;
+    std::vector<JobRef> after;
+    for (const Rank* rank : communicator->ranks()) {
+      const auto end = ends.find({rank->number, bucket.layers.back()});
+      after.push_back(end != ends.end() ? end->second : ranks_[rank->number].last);
+    }
+    const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(spec_.gradients));
+    const collective::Operation operation =
+        spec_.zero_stage == 0 ? collective::Operation::all_reduce : collective::Operation::reduce_scatter;
+    executor_.collective(*communicator, communicator->choose(operation, bytes), label(kGradients, 0, b, first), *this,
+                         jobs_, after);
+    live_ += static_cast<std::int64_t>(jobs_.size());
+    for (std::size_t m = 0; m < jobs_.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs_[m];
+  }
+}
+
+void TrainingStep::emit_flush() {
+  // Parameters whose optimizer state a rank holds.
+  const auto owned = [&](std::uint32_t rank) {
+    std::uint64_t parameters = 0;
+    for (const GradientBucket& bucket : buckets_[place(rank, Dimension::pp)]) parameters += bucket.parameters;
+    return spec_.zero_stage == 0 ? parameters : ceil_div(parameters, dp_.of(rank).size());
+  };
+  const auto run = [&](What what, std::uint32_t rank, double bytes, const std::vector<JobRef>& after) {
+    Rank& r = mesh_.rank(rank);
+    ranks_[rank].last =
+        executor_.kernel(r, r.stream(kCompute), gpu::chain_of(kernels_.memory_bound(bytes)), label(what, 0, 0, rank),
+                         *this, after);
+    ++live_;
+  };
+  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank)
+    if (spec_.grad_norm != GradientNorm::none)
+      run(kNorm, rank, static_cast<double>(owned(rank)) * bytes_of(spec_.gradients), reduced_[rank]);
+  for (const auto& communicator : model_parallel_.all()) {
+    if (spec_.grad_norm == GradientNorm::none || communicator->size() == 1) continue;
+    executor_.collective(*communicator, communicator->choose(collective::Operation::all_reduce, kNormBytes),
+                         label(kNormReduce, 0, 0, communicator->rank(0).number), *this, jobs_);
+    live_ += static_cast<std::int64_t>(jobs_.size());
+  }
+  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank)
+    run(kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)), reduced_[rank]);
+
+  if (spec_.zero_stage > 0) {
+    for (const auto& communicator : weights_.all()) {
+      if (communicator->size() == 1) continue;
+      const std::uint32_t first = communicator->rank(0).number;
+      const std::vector<GradientBucket>& buckets = buckets_[place(first, Dimension::pp)];
+      for (const Rank* rank : communicator->ranks()) gathered_[rank->number].resize(buckets.size());
+      for (auto b = static_cast<std::uint32_t>(buckets.size()); b-- > 0;) {  // in the order of the forward pass
+        std::vector<JobRef> after;
+        for (const Rank* rank : communicator->ranks()) after.push_back(ranks_[rank->number].last);
+        const Bytes bytes = buckets[b].parameters * static_cast<Bytes>(bytes_of(model_.dtype));
+        executor_.collective(*communicator, communicator->choose(collective::Operation::all_gather, bytes),
+                             label(kGather, 0, b, first), *this, jobs_, after);
+        live_ += static_cast<std::int64_t>(jobs_.size());
+        for (std::size_t m = 0; m < jobs_.size(); ++m) gathered_[communicator->rank(m).number][b] = jobs_[m];
+      }
+    }
+  }
+  ++steps_emitted_;
+  if (steps_emitted_ < spec_.steps) begin_step();
+}
+
+JobLabel TrainingStep::label(What what, std::uint32_t slot, std::uint32_t detail, std::uint32_t rank, bool first,
+                             bool last) const {
+  return JobLabel::of(*this, Fields{what, slot, detail, rank, first, last, steps_emitted_});
+}
+
+const Slot& TrainingStep::slot_of(const Fields& f) const {
+  return schedule_.slots[place(f.rank, Dimension::pp)][f.slot];
+}
+
+void TrainingStep::on_job_begun(const Job& job) {
+  const Fields f = fields_of(job);
+  const std::uint32_t r = job.rank().number;
+  if (&job.stream() != &mesh_.rank(r).stream(kCompute)) return;
+  constexpr std::uint32_t kTpBit = RankAccount::bit(TrafficClass::tp), kPpBit = RankAccount::bit(TrafficClass::pp),
+                          kDpBit = RankAccount::bit(TrafficClass::dp);
+  std::uint32_t waits = 0;
+  if (f.what == kNorm || f.what == kOptimizer) waits = kDpBit;
+  if (f.what == kKernels || f.what == kCollective) {
+    waits = f.first ? kPpBit : kTpBit;
+    if (f.step > 0) waits |= kDpBit;  // weights of the step before are being gathered
+  }
+  accounts_[r].begin(executor_.fabric().now(), waits);
+  if (!f.first) return;
+  ranks_[r].slot_begun = job.begun_at();
+  ranks_[r].slot_ready = job.ready_at();
+  if (f.step != steps_emitted_) return;
+  Progress& progress = progress_[place(r, Dimension::pp)];
+  progress.wanted = std::max<std::uint32_t>(progress.wanted, f.slot + 1 + kSlotsAhead);
+  emit();
+}
+
+void TrainingStep::on_job_done(const Job& job) {
+  const Fields f = fields_of(job);
+  const std::uint32_t r = job.rank().number;
+  const Time now = executor_.fabric().now();
+  RankAccount& account = accounts_[r];
+  --live_;
+  end_ = now;
+  switch (f.what) {
+    case kKernels: account.end_kernel(now, RankAccount::Busy::kernel); break;
+    case kNorm:
+    case kOptimizer: account.end_kernel(now, RankAccount::Busy::optimizer); break;
+    case kCollective: account.end_collective(now, TrafficClass::tp, job.collective()->last_entry(), false); break;
+    case kNormReduce: account.end_collective(now, TrafficClass::dp, job.collective()->last_entry(), true); break;
+    case kBeside: account.transferred(TrafficClass::tp, job.collective()->last_entry(), now); break;
+    case kSend:
+    case kReceive: account.transferred(TrafficClass::pp, job.collective()->last_entry(), now); break;
+    case kGradients:
+    case kGather: account.transferred(TrafficClass::dp, job.collective()->last_entry(), now); break;
+    default: break;
+  }
+  if ((f.what == kKernels || f.what == kCollective) && f.last) {
+    ++slots_done_;
+    JobRecord record;
+    Fields slot = f;
+    slot.what = kSlot;
+    slot.rank = r;
+    record.label = JobLabel::of(*this, slot);
+    record.rank = r;
+    record.start = ranks_[r].slot_begun;
+    record.end = now;
+    record.queued = ranks_[r].slot_begun - ranks_[r].slot_ready;
+    executor_.record(record);
+  }
+  if (done())
+    for (RankAccount& each : accounts_) each.begin(now, RankAccount::bit(TrafficClass::dp));
+}
+
+std::string TrainingStep::suffix(const Fields& f) const {
+  std::string text;
+  for (const auto& [dimension, letters] : {std::pair{Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
+    if (mesh_.size(dimension) > 1) text += fmt::format("_{}[{}]", letters, place(f.rank, dimension));
+  if (spec_.steps > 1) text += fmt::format("_Step[{}]", static_cast<std::uint32_t>(f.step));
+  return text;
+}
+
+std::string TrainingStep::unit(std::uint32_t stage, std::uint32_t micro_batch) const {
+  std::string text = fmt::format("MB[{}]", micro_batch);
+  if (spec_.virtual_stages() > 1) text += fmt::format("_V[{}]", stage / spec_.pp());
+  return text;
+}
+
+std::string TrainingStep::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const std::uint32_t p = place(f.rank, Dimension::pp), t = place(f.rank, Dimension::tp);
+  const std::string end = suffix(f);
+  const auto place_of = [&](const SlotStep& step) {
+    if (step.layer == SlotStep::kEnds) return std::string("Ends");
+    return fmt::format("Layer[{}]_{}", step.layer, step.part == transformer::LayerPart::mlp ? "Mlp" : "Attn");
+  };
+  const auto letter = [&] { return kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)]; };
+  const auto step = [&]() -> const SlotStep& { return plans_.plan(slot_of(f).kind, slot_of(f).stage).steps[f.detail]; };
+  const auto bucket = [&](const char* what) {
+    return fmt::format("DP_{}_PP[{}]_TP[{}]_Bucket[{}]{}", what, p, t, static_cast<std::uint32_t>(f.detail), end);
+  };
+  switch (f.what) {
+    case kSlot: return fmt::format("{}_PP[{}]_TP[{}]_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), end);
+    case kKernels: return fmt::format("{}_PP[{}]_TP[{}]_{}_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), place_of(step()), end);
+    case kCollective:
+    case kBeside:
+      return fmt::format("TP_{}_PP[{}]_{}_{}_{}{}", collective::initials(step().operation), p, unit(slot_of(f).stage, slot_of(f).micro_batch), letter(),
+                         place_of(step()), end);
+    case kSend:
+    case kReceive: {
+      const Slot& slot = slot_of(f);
+      const std::uint32_t from = f.what == kSend ? slot.stage : source(slot);
+      const std::uint32_t to = f.what == kSend ? destination(slot) : slot.stage;
+      return fmt::format("PP_{}_FromP[{}]_ToP[{}]_TP[{}]_{}{}", slot.kind == SlotKind::forward ? "Act" : "Grad",
+                         schedule_.rank_of[from], schedule_.rank_of[to], t, unit(from, slot.micro_batch), end);
+    }
+    case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
+    case kGather: return bucket("AG");
+    case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
+    case kNormReduce: return fmt::format("GradNorm_AR{}", end);
+    default: return fmt::format("Adam_PP[{}]_TP[{}]{}", p, t, end);
+  }
+}
+
+std::string TrainingStep::task(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return name(arguments);
+  const SlotStep& step = plans_.plan(slot_of(f).kind, slot_of(f).stage).steps[f.detail];
+  std::string text = step.kernels != nullptr ? "" : std::string(collective::initials(step.operation)) + " ";
+  if (step.layer == SlotStep::kEnds) return text + "ends";
+  return text + fmt::format("{} L{}", step.part == transformer::LayerPart::mlp ? "mlp" : "attention", step.layer);
+}
+
+std::string TrainingStep::work(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return {};
+  return fmt::format("{}_{}", kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)], unit(slot_of(f).stage, slot_of(f).micro_batch));
+}
+
+const char* TrainingStep::kind(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kCollective:
+    case kBeside: return "tp";
+    case kSend:
+    case kReceive: return "pp";
+    case kGradients:
+    case kNormReduce:
+    case kGather: return "dp";
+    default: return "compute";
+  }
+}
+
+Recorded TrainingStep::recorded(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kKernels: return Recorded::never;
+    case kCollective:
+    case kBeside: return Recorded::detail;
+    default: return Recorded::stage;
+  }
+}
+
+std::uint64_t TrainingStep::expected_jobs() const {
+  std::uint64_t jobs = 0;
+  for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
+    std::uint64_t of_rank = 2 + 2 * buckets_[p].size();
+    for (const Slot& slot : schedule_.slots[p]) of_rank += plans_.plan(slot.kind, slot.stage).steps.size() + 2;
+    jobs += of_rank * mesh_.size() / spec_.pp();
+  }
+  return jobs * spec_.steps;
+}
+
+}  // namespace railyard::workload::training

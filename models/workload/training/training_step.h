@@ -1,0 +1,160 @@
+// workload.kind: training: optimizer steps of a model on a mesh of ranks. Each pipeline rank runs the slots of its
+// schedule (schedule.h), one after the other, on all its tensor- and data-parallel ranks:
+//
+//   [receive from the previous stage] the steps of the slot (slot_plan.h) [send to the next stage]
+//
+// Jobs are emitted a few slots ahead, so the number of jobs in memory does not grow with micro-batches and steps. In the
+// backward slots of the last micro-batch, gradients are reduced bucket by bucket; when all slots are over, the
+// optimizer runs and the weights are gathered (gradient_sync.h).
+//
+// Streams of a rank: compute (kernels and tensor-parallel collectives), tp (collectives beside kernels), dp (gradients), weights (gathers of parameters),
+// and one for each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad):
+// pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/study/fidelity_choice.h"
+#include "workload/parallel/mesh.h"
+#include "workload/training/gradient_buckets.h"
+#include "workload/training/rank_account.h"
+#include "workload/training/slot_plan.h"
+
+namespace railyard::workload::training {
+
+class TrainingStep : private JobClient, private JobNamer {
+ public:
+  enum Stream : std::size_t { kCompute, kTp, kDp, kWeights };
+  static const std::vector<const char*> kStreams;
+
+  /// @param ranks  with the streams kStreams, in the order of the mesh
+  TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
+               const SlotPlans& plans, const gpu::KernelTimer& kernels, const std::vector<Rank*>& ranks,
+               Executor& executor);
+
+  void start();
+  bool done() const { return steps_emitted_ == spec_.steps && live_ == 0; }
+  /// Slots that are finished, of all slots, each on each rank.
+  std::uint64_t slots_done() const { return slots_done_; }
+  std::uint64_t slots() const;
+  /// Jobs of the run, all ranks.
+  std::uint64_t expected_jobs() const;
+  const Mesh& mesh() const { return mesh_; }
+  const RankAccount& account(std::uint32_t rank) const { return accounts_[rank]; }
+  const std::vector<GradientBucket>& buckets(std::uint32_t pipeline_rank) const { return buckets_[pipeline_rank]; }
+  /// End of the last step.
+  Time end() const { return end_; }
+  /// Bytes of the activations that a rank sends to the next stage.
+  Bytes activation_bytes() const;
+  std::vector<transport::Traffic> traffic() const;
+
+ private:
+  enum What : std::uint8_t {
+    kKernels,     ///< of a step of a slot
+    kCollective,  ///< of a step of a slot
+    kBeside,      ///< the same, beside kernels
+    kSend,        ///< of activations or their gradients
+    kReceive,
+    kGradients,  ///< reduction of a bucket
+    kNorm,       ///< kernel
+    kNormReduce,
+    kOptimizer,
+    kGather,     ///< of the weights of a bucket
+    kSlot     ///< all of a slot on a rank: a row, not a job
+  };
+  struct Fields {
+    std::uint64_t what : 4, slot : 18, detail : 13, rank : 17, first : 1, last : 1, step : 10;
+  };
+  static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
+
+  /// Sends from one pipeline rank to another one, of activations or of gradients.
+  struct Link {
+    std::uint32_t from, to;  ///< pipeline ranks
+    bool gradients;
+    bool operator<(const Link& o) const {
+      return std::tie(from, to, gradients) < std::tie(o.from, o.to, o.gradients);
+    }
+  };
+  /// Of the slots of a pipeline rank, in this step.
+  struct Progress {
+    std::uint32_t emitted = 0;
+    std::uint32_t wanted = 0;  ///< to be emitted as soon as possible
+    bool flushed = false;      ///< all of them are emitted, and the reductions of gradients after them
+  };
+  /// Jobs for which a rank's next jobs may have to wait.
+  struct RankState {
+    JobRef last, before;        ///< last compute job of the latest slot, and of the slot before
+    std::vector<JobRef> sends;  ///< of the latest slot
+    Time slot_begun, slot_ready;
+  };
+  /// The last job of a rank in a layer, by (rank, layer).
+  using LayerEnds = std::map<std::pair<std::uint32_t, std::uint32_t>, JobRef>;
+
+  Link link(std::uint32_t from_stage, std::uint32_t to_stage) const;
+  void connect_pipeline(transport::Fabric& fabric);
+  void allow_reuse();
+  void begin_step();
+  /// Emits what is wanted, unless a call further up does so.
+  void emit();
+  void emit_slots(std::uint32_t pipeline_rank);
+  void emit_slot(std::uint32_t pipeline_rank, std::uint32_t index);
+  void emit_group(const std::vector<std::uint32_t>& ranks, std::uint32_t index, const Slot& slot,
+                  bool completes);
+  void receive(const Slot& slot, std::uint32_t index, std::uint32_t rank, std::vector<JobRef>& waits);
+  void send(const Slot& slot, std::uint32_t index, std::uint32_t rank);
+  /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
+  void reduce(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
+  void emit_flush();
+  /// The stage that gives the slot its input, and the stage that takes its output; kNobody: none on another rank.
+  static constexpr std::uint32_t kNobody = ~0u;
+  std::uint32_t source(const Slot& slot) const;
+  std::uint32_t destination(const Slot& slot) const;
+  JobLabel label(What what, std::uint32_t slot, std::uint32_t detail, std::uint32_t rank, bool first = false,
+                 bool last = false) const;
+  const Slot& slot_of(const Fields& f) const;
+  std::uint32_t place(std::uint32_t rank, Dimension d) const { return mesh_.place(rank, d); }
+
+  void on_job_begun(const Job& job) override;
+  void on_job_done(const Job& job) override;
+  /// "MB[3]", with the virtual stage if a rank has several.
+  std::string unit(std::uint32_t stage, std::uint32_t micro_batch) const;
+  /// The other coordinates of a rank and the step, where there are several.
+  std::string suffix(const Fields& f) const;
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t arguments) const override;
+  Recorded recorded(std::uint64_t arguments) const override;
+
+  const TrainingSpec spec_;
+  const transformer::ModelShape model_;
+  const Schedule schedule_;
+  const SlotPlans& plans_;
+  const gpu::KernelTimer& kernels_;
+  Executor& executor_;
+  Mesh mesh_;
+  Communicators tp_, beside_, dp_, weights_, model_parallel_;
+  std::map<Link, Communicators> pipeline_;
+  std::vector<std::vector<std::uint32_t>> tp_groups_;           ///< ranks
+  std::vector<std::vector<GradientBucket>> buckets_;            ///< by pipeline rank
+  std::vector<std::map<std::uint32_t, std::uint32_t>> bucket_of_;  ///< by pipeline rank: layer -> bucket
+  std::vector<std::vector<std::uint32_t>> last_gradients_;         ///< by pipeline rank and stage: last such slot
+  LayerEnds layer_ends_;                                           ///< of the slot that is being emitted
+  std::vector<std::vector<JobRef>> reduced_;                       ///< by rank and bucket, in this step
+  std::vector<std::vector<JobRef>> gathered_;                      ///< by rank and bucket, in the step before
+  std::vector<RankState> ranks_;
+  std::vector<Progress> progress_;  ///< by pipeline rank
+  std::vector<RankAccount> accounts_;
+  std::uint32_t steps_emitted_ = 0;  ///< also the number of the step that is being emitted
+  std::uint32_t flushed_ = 0;        ///< pipeline ranks
+  std::int64_t live_ = 0;            ///< jobs
+  std::uint64_t slots_done_ = 0;
+  bool emitting_ = false;
+  Time end_;
+  std::vector<JobRef> jobs_;  ///< kept to avoid allocations
+};
+
+}  // namespace railyard::workload::training

@@ -1,0 +1,275 @@
+#include "sc_main/kinds/training_run.h"
+
+#include <fmt/format.h>
+#include <fmt/os.h>
+#include <algorithm>
+
+#include "base/input_error.h"
+#include "transformer/parameters.h"
+#include "workload/training/schedule_gantt.h"
+#include "workload/training/schedule_ideal.h"
+
+namespace railyard {
+
+using workload::Dimension;
+using workload::training::RankAccount;
+using workload::training::Schedule;
+using workload::training::ScheduleSpec;
+using workload::training::Slot;
+using workload::training::SlotKind;
+using workload::training::SlotPlan;
+using workload::training::SlotPlans;
+using workload::training::StageTimes;
+using workload::training::TrainingSpec;
+using workload::training::TrainingStep;
+
+namespace {
+
+constexpr std::array<const char*, 4> kSlotNames{"forward", "backward", "backward_inputs", "backward_weights"};
+
+/// Times of the slots of each virtual stage: kernels, without collectives.
+std::vector<StageTimes> stage_times(const SlotPlans& plans) {
+  std::vector<StageTimes> times;
+  for (std::uint32_t s = 0; s < plans.stages(); ++s) {
+    const auto time = [&](SlotKind kind) { return Time::seconds(plans.plan(kind, s).kernels_s); };
+    times.push_back({time(SlotKind::forward), time(SlotKind::backward_inputs), time(SlotKind::backward_weights), {}, {}});
+  }
+  return times;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+    : WorkloadRun(scenario, machine, executor),
+      kernels_(group().gpu),
+      timer_(scenario.model, spec().tp(), kernels_) {
+  if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
+    throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario.model.dtype));
+  for (const std::uint32_t gpu : spec().placement) gpus_.push_back(GpuId(gpu));
+  timer_.set_steady(true);
+  timer_.set_form(spec().form);
+  plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timer_);
+  if (spec().table) {
+    schedule_ = *spec().table;
+  } else {
+    ScheduleSpec schedule = spec().schedule;
+    schedule.times = stage_times(*plans_);
+    schedule_ = make_schedule(schedule);
+  }
+  step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, kernels_,
+                                         add_ranks(gpus_, TrainingStep::kStreams), executor);
+}
+
+std::string TrainingRun::progress() const {
+  return fmt::format("{} of {} slots done", step_->slots_done(), step_->slots());
+}
+
+std::vector<RouteOfInterest> TrainingRun::routes() {
+  std::vector<RouteOfInterest> routes;
+  const workload::Mesh& mesh = step_->mesh();
+  for (const auto& [dimension, traffic] : {std::pair{Dimension::tp, TrafficClass::tp},
+                                           {Dimension::pp, TrafficClass::pp},
+                                           {Dimension::dp, TrafficClass::dp}}) {
+    if (mesh.size(dimension) == 1) continue;
+    const std::uint32_t other = mesh.moved(0, dimension, 1);
+    routes.push_back({fmt::format("rank 0 to rank {}", other), traffic, gpus_[0].value(), gpus_[other].value()});
+  }
+  return routes;
+}
+
+double TrainingRun::model_flops() const {
+  double flops = 0;
+  for (std::uint32_t s = 0; s < plans_->stages(); ++s)
+    for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
+      flops += plans_->plan(kind, s).flops * spec().tp();
+  return flops * spec().micro_batches() * spec().dp();
+}
+
+double TrainingRun::hardware_flops() const { return model_flops(); }
+
+double TrainingRun::peak_flops() const {
+  const gpu::GpuDatasheet& gpu = group().gpu;
+  return gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] * gpu.sm.count * gpu.clock_hz() *
+         static_cast<double>(gpus_.size());
+}
+
+double TrainingRun::mean(double (RankAccount::*part)() const) const {
+  double sum = 0;
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r) sum += (step_->account(r).*part)();
+  return sum / static_cast<double>(gpus_.size()) / steps();
+}
+
+double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, TrafficClass c) const {
+  double sum = 0;
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r) sum += (step_->account(r).*part)(c);
+  return sum / static_cast<double>(gpus_.size()) / steps();
+}
+
+std::string TrainingRun::title() const {
+  const Spec& s = spec();
+  return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {} x pp {} x dp {}, {} micro-batches, {}",
+                     scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), s.pp(),
+                     s.dp(), s.micro_batches(), s.table ? "a schedule from a file" : name_of(s.schedule.kind));
+}
+
+void TrainingRun::add_setup(Value& setup) const {
+  const Spec& s = spec();
+  setup["seq_tokens"] = s.seq_tokens;
+  setup["global_batch"] = s.global_batch;
+  setup["micro_batch"] = s.micro_batch;
+  setup["micro_batches"] = s.micro_batches();
+  setup["tp"] = s.tp();
+  setup["pp"] = s.pp();
+  setup["dp"] = s.dp();
+  setup["virtual_stages"] = s.virtual_stages();
+  setup["schedule"] = s.table ? "file" : name_of(s.schedule.kind);
+  setup["sequence_parallel"] = s.sequence_parallel;
+  setup["zero_stage"] = s.zero_stage;
+  setup["recompute"] = name_of(s.form.recompute);
+  setup["steps"] = s.steps;
+}
+
+const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
+  using Run = TrainingRun;
+  static const Metrics<Run> metrics{
+      {"step_s", "s", "time of a step; with several steps their mean", [](const Run& r) -> Value { return r.step_s(); }},
+      {"tokens_per_s", "1/s", "tokens of all sequences / `step_s`",
+       [](const Run& r) -> Value {
+         return static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) / r.step_s();
+       }},
+      {"tokens_per_s_per_gpu", "1/s", "the same / ranks",
+       [](const Run& r) -> Value {
+         return static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) / r.step_s() /
+                static_cast<double>(r.gpus_.size());
+       }},
+      {"model_tflops_per_gpu", "TFLOP/s", "FLOPs of the model, without recomputation / (`step_s` x ranks)",
+       [](const Run& r) -> Value {
+         return r.model_flops() / r.step_s() / static_cast<double>(r.gpus_.size()) * 1e-12;
+       }},
+      {"mfu", "", "FLOPs of the model / what the tensor cores could do in `step_s`",
+       [](const Run& r) -> Value { return r.model_flops() / r.step_s() / r.peak_flops(); }},
+      {"kernels_s", "s", "kernels of a step except the optimizer's, mean of all ranks",
+       [](const Run& r) -> Value { return r.mean(&RankAccount::kernels_s); }},
+      {"optimizer_s", "s", "kernels of gradient norm and optimizer, mean of all ranks",
+       [](const Run& r) -> Value { return r.mean(&RankAccount::optimizer_s); }},
+      {"host_s", "s", "the compute stream waits for the host, mean of all ranks",
+       [](const Run& r) -> Value { return r.mean(&RankAccount::host_s); }},
+      {"bubble_s", "s", "the compute stream waits for other stages, mean of all ranks",
+       [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s); }},
+      {"bubble_fraction", "", "`bubble_s` / `step_s`",
+       [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s) / r.step_s(); }},
+      {"bubble_ideal_fraction", "", "the same by the schedule's formula, for equal stages without transfers",
+       [](const Run& r) -> Value {
+         if (r.spec().table) return {};
+         StageTimes mean;
+         const std::vector<StageTimes> all = stage_times(*r.plans_);
+         TimeSum f, b, w;
+         for (const StageTimes& t : all) {
+           f.add(t.forward);
+           b.add(t.backward_inputs);
+           w.add(t.backward_weights);
+         }
+         const auto n = static_cast<double>(all.size());
+         mean.forward = Time::seconds(f.seconds() / n);
+         mean.backward_inputs = Time::seconds(b.seconds() / n);
+         mean.backward_weights = Time::seconds(w.seconds() / n);
+         ScheduleSpec schedule = r.spec().schedule;
+         schedule.times.assign(all.size(), mean);
+         return ideal_bubble_fraction(schedule, mean);
+       }},
+      {"exposed_s.[class]", "s",
+       "the compute stream runs or waits for transfers of a class of traffic, mean of all ranks",
+       [](const Run& r) {
+         Value all = Value::empty_group();
+         for (const TrafficClass c : r.classes()) all[name(c)] = r.mean(&RankAccount::exposed_s, c);
+         return all;
+       }},
+      {"hidden_ratio.[class]", "", "share of the transfers of a class during which kernels or bubbles go on",
+       [](const Run& r) {
+         Value all = Value::empty_group();
+         for (const TrafficClass c : r.classes()) {
+           const double transfers = r.mean(&RankAccount::transfers_s, c);
+           if (transfers > 0) all[name(c)] = 1 - r.mean(&RankAccount::exposed_s, c) / transfers;
+         }
+         return all;
+       }},
+  };
+  return metrics;
+}
+
+std::string TrainingRun::table() const {
+  const double step = step_s();
+  std::string text = title() + "\n\n";
+  const double tokens = static_cast<double>(spec().global_batch) * static_cast<double>(spec().seq_tokens);
+  text += fmt::format("  step {}; {:.0f} tokens/s, {:.0f} on each GPU; {:.1f} model TFLOP/s on each GPU, {:.1f} % of peak\n\n",
+                      duration_text(step), tokens / step, tokens / step / static_cast<double>(gpus_.size()),
+                      model_flops() / step / static_cast<double>(gpus_.size()) * 1e-12,
+                      100 * model_flops() / step / peak_flops());
+  const auto line = [&](const std::string& what, double seconds) {
+    text += fmt::format("  {:<42} {:>12} {:>6.1f} %\n", what, duration_text(seconds), 100 * seconds / step);
+  };
+  text += fmt::format("  {:<42} {:>12} {:>8}\n", "mean of all ranks", "time", "of step");
+  line("kernels", mean(&RankAccount::kernels_s));
+  for (const TrafficClass c : classes())
+    line(fmt::format("exposed transfers, {}", name(c)), mean(&RankAccount::exposed_s, c));
+  line("bubble", mean(&RankAccount::bubble_s));
+  line("host", mean(&RankAccount::host_s));
+  line("optimizer", mean(&RankAccount::optimizer_s));
+  return text;
+}
+
+Value TrainingRun::explain() {
+  Value e;
+  e["title"] = title();
+  e["model_flops"] = model_flops();
+  e["stages"] = Value::empty_list();
+  for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
+    Value stage = {{"rank", schedule_.rank_of[s]}, {"layers", plans_->stage(s).layers},
+                   {"parameters_per_rank",
+                    transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp())}};
+    for (const SlotKind kind :
+         {SlotKind::forward, SlotKind::backward, SlotKind::backward_inputs, SlotKind::backward_weights})
+      stage[fmt::format("{}_kernels_s", kSlotNames[static_cast<std::size_t>(kind)])] = plans_->plan(kind, s).kernels_s;
+    e["stages"].push_back(stage);
+  }
+  return e;
+}
+
+std::string TrainingRun::explain_text(const Value& e) const {
+  std::string text = e["title"].text() + "\n\n";
+  text += fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", "stage", "rank", "layers", "parameters/rank", "forward",
+                      "backward");
+  std::uint32_t s = 0;
+  for (const Value& stage : e["stages"].items())
+    text += fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", s++, stage["rank"].integer(),
+                        stage["layers"].integer(), stage["parameters_per_rank"].integer(),
+                        duration_text(stage["forward_kernels_s"].real()),
+                        duration_text(stage["backward_kernels_s"].real()));
+  return text + "\n" + gantt_of(schedule_, run_schedule(schedule_, stage_times(*plans_)));
+}
+
+void TrainingRun::write_tables(const OutputDirectory& directory) {
+  auto ranks = fmt::output_file(directory.file("ranks.csv"));
+  ranks.print("rank,gpu,pp,tp,dp,step_s,kernels_s,bubble_s,host_s,optimizer_s");
+  for (const TrafficClass c : classes()) ranks.print(",exposed_{}_s", name(c));
+  ranks.print("\n");
+  const workload::Mesh& mesh = step_->mesh();
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
+    const RankAccount& a = step_->account(r);
+    ranks.print("{},{},{},{},{},{:.15f},{:.15f},{:.15f},{:.15f},{:.15f}", r, machine_.gpu(gpus_[r]).name(),
+                mesh.place(r, Dimension::pp), mesh.place(r, Dimension::tp), mesh.place(r, Dimension::dp), step_s(),
+                a.kernels_s() / steps(), a.bubble_s() / steps(), a.host_s() / steps(), a.optimizer_s() / steps());
+    for (const TrafficClass c : classes()) ranks.print(",{:.15f}", a.exposed_s(c) / steps());
+    ranks.print("\n");
+  }
+  auto slots = fmt::output_file(directory.file("schedule.csv"));
+  slots.print("rank,position,kind,virtual_stage,micro_batch\n");
+  for (std::uint32_t p = 0; p < schedule_.ranks(); ++p)
+    for (std::size_t i = 0; i < schedule_.slots[p].size(); ++i) {
+      const Slot& slot = schedule_.slots[p][i];
+      slots.print("{},{},{},{},{}\n", p, i, kSlotNames[static_cast<std::size_t>(slot.kind)], slot.stage,
+                  slot.micro_batch);
+    }
+}
+
+}  // namespace railyard

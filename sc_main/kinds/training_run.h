@@ -1,0 +1,57 @@
+// Runs workload.kind: training: the table of a step, ranks.csv, schedule.csv and the metrics.
+#pragma once
+
+#include "gpu/kernels/kernel_timer.h"
+#include "sc_main/kinds/workload_run.h"
+#include "workload/training/training_step.h"
+
+namespace railyard {
+
+class TrainingRun : public WorkloadRun {
+ public:
+  using Spec = workload::training::TrainingSpec;
+
+  /// @throws InputError: a step that does not fit in memory, or a data type without a tensor rate
+  TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
+
+  void start() override { step_->start(); }
+  bool done() const override { return step_->done(); }
+  std::string progress() const override;
+  double done_ratio() const override { return done_of(step_->slots_done(), step_->slots()); }
+  std::uint64_t expected_jobs() const override { return step_->expected_jobs(); }
+  std::vector<TrafficClass> classes() const override {
+    return {TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
+  }
+  std::vector<RouteOfInterest> routes() override;
+  std::vector<transport::Traffic> traffic() override { return step_->traffic(); }
+  Value explain() override;
+  std::string explain_text(const Value& numbers) const override;
+  void add_setup(Value& setup) const override;
+  static const Metrics<TrainingRun>& declared_metrics();
+  void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
+  std::string table() const override;
+  void write_tables(const OutputDirectory& out) override;
+
+ private:
+  const Spec& spec() const { return scenario_.spec<Spec>(); }
+  const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
+  std::string title() const;
+  double steps() const { return spec().steps; }
+  double step_s() const { return step_->end().seconds() / steps(); }
+  /// FLOPs of a step over all ranks, without recomputation.
+  double model_flops() const;
+  double hardware_flops() const;
+  double peak_flops() const;
+  /// Mean of a part of the time, over all ranks, of one step.
+  double mean(double (workload::training::RankAccount::*part)() const) const;
+  double mean(double (workload::training::RankAccount::*part)(TrafficClass) const, TrafficClass c) const;
+
+  std::vector<GpuId> gpus_;  ///< by rank
+  gpu::KernelTimer kernels_;
+  transformer::LayerTimer timer_;
+  std::unique_ptr<workload::training::SlotPlans> plans_;
+  workload::training::Schedule schedule_;
+  std::unique_ptr<workload::training::TrainingStep> step_;
+};
+
+}  // namespace railyard

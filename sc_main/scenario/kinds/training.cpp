@@ -1,0 +1,228 @@
+// workload.kind: training
+#include <algorithm>
+#include <cmath>
+
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/ranks_and_sizes.h"
+#include "sc_main/scenario/kinds/requests.h"
+#include "sc_main/scenario/table/words.h"
+#include "workload/training/schedule_text.h"
+#include "workload/training/training_spec.h"
+
+namespace railyard::scenario {
+
+using workload::Dimension;
+using workload::training::ScheduleKind;
+using workload::training::TrainingSpec;
+
+namespace {
+
+constexpr std::size_t kLongestSchedule = 64u << 20;
+constexpr std::uint32_t kMostSequences = 1u << 20, kMostMicroBatches = 8192;
+
+struct TrainingSection : TrainingSpec {
+  std::uint32_t written_tp = 1, written_pp = 1, written_virtual_stages = 1;
+  std::optional<std::uint32_t> written_dp, written_group;
+  std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
+  std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
+  std::optional<bool> written_pp_overlap;
+  std::optional<std::uint64_t> written_bucket;
+  double memory_limit_stages = 1;
+};
+
+Record<TrainingSection> training_record() {
+  using Section = TrainingSection;
+  Record<Section> r;
+  r.add("seq_tokens", &Section::seq_tokens, "tokens of a sequence").range(1, kMostTokens).required();
+  r.add("global_batch", &Section::global_batch, "sequences of a step, over all data-parallel replicas")
+      .range(1, kMostSequences)
+      .required();
+  r.add("micro_batch", &Section::micro_batch, "sequences of a micro-batch").range(1, kMostSequences);
+  r.add("tp", &Section::written_tp, "tensor-parallel ranks; must divide the attention heads").range(1, kMostRanks);
+  r.add("sequence_parallel", &Section::sequence_parallel,
+        "norms on tokens / tp, between a reduce-scatter and an all-gather; tp must divide the tokens");
+  r.add("pp", &Section::written_pp, "pipeline ranks").range(1, kMostRanks);
+  r.add("virtual_stages", &Section::written_virtual_stages, "parts of the model on each pipeline rank").range(1, 64);
+  r.add("schedule", &Section::written_schedule,
+        "order of the pipeline's slots: naive, gpipe, 1f1b, interleaved, zb_h1, zb_h2, zb_auto, zbv, or a file with a "
+        "table of slots (docs/training.md)")
+      .is_path(Field::Path::unless_name);
+  r.add("group_micro_batches", &Section::written_group,
+        "interleaved: micro-batches in a row through one virtual stage")
+      .range(1, kMostMicroBatches)
+      .fallback("pp");
+  r.add("memory_limit_stages", &TrainingSection::memory_limit_stages,
+        "zb_auto: a rank keeps the activations of at most this x pp micro-batches")
+      .range(1, 2);
+  r.number_or("stage_layers", "auto", &Section::written_stage_layers,
+              "layers of each virtual stage, in the order of the model")
+      .range(1, kMostLayers)
+      .fallback("auto: as even as possible; earlier stages take the remainder");
+  r.number_or("dp", "auto", &Section::written_dp, "data-parallel replicas; auto: GPUs / (tp pp)").range(1, 1u << 16);
+  r.add("zero_stage", &Section::zero_stage,
+        "0: gradients are all-reduced; 1: the optimizer's state is divided among replicas: gradients are "
+        "reduce-scattered, weights gathered")
+      .range(0, 1);
+  r.choice("recompute", within(&Section::form, &transformer::TrainingForm::recompute),
+           words_of(transformer::kRecomputeNames),
+           "what a backward slot computes again. selective: the core of attention; full: whole layers");
+  r.choice("recompute_method", &Section::recompute_method, words_of(workload::training::kRecomputeMethodNames),
+           "recompute: full. uniform: all layers, in groups of recompute_layers of which the first input is kept; "
+           "block: the first recompute_layers of each virtual stage");
+  r.add("recompute_layers", &Section::recompute_layers, "recompute: full; see recompute_method").range(1, kMostLayers);
+  r.word("rank_order", &Section::written_order,
+         {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-pp-ep-dp", "tp-pp-cp-ep-dp"},
+         "dimensions of parallelism, from adjacent ranks to ranks far apart");
+  r.number_or("placement", "auto", &Section::written_placement, "GPU of each rank; auto: GPU r for rank r")
+      .range(0, kMostGpus);
+  r.add("steps", &Section::steps, "optimizer steps").range(1, 1000);
+  r.add("pp_overlap", &Section::written_pp_overlap,
+        "sends and receives run beside kernels; otherwise the next slot waits for both")
+      .fallback("true except for naive, gpipe and 1f1b");
+  r.choice("pp_send", &Section::pp_send, words_of(workload::training::kPipelineSendNames),
+           "without sequence_parallel: what a rank sends to the next stage. shard: 1/tp of the activations, gathered "
+           "there; full: all of them");
+  r.add("dp_overlap", &Section::dp_overlap,
+        "a bucket of gradients is reduced as soon as its last gradient is there; otherwise after the last slot");
+  r.add("bucket_parameters", &Section::written_bucket, "least parameters of a bucket of gradients")
+      .range(1, 1e12)
+      .fallback("the larger of 40 million and 1 million x dp")
+      .cite("Megatron-LM, DistributedDataParallelConfig.bucket_size");
+  r.choice("grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
+           "norm of all gradients. before: every rank waits for it before the optimizer");
+  return r;
+}
+
+workload::RankOrder order_of(const std::string& text) {
+  workload::RankOrder order{};
+  std::size_t place = 0;
+  for (std::size_t begin = 0; begin < text.size(); begin += 3, ++place)
+    for (std::size_t d = 0; d < workload::kDimensions; ++d)
+      if (text.compare(begin, 2, workload::kDimensionNames[d]) == 0) order[place] = static_cast<Dimension>(d);
+  return order;
+}
+
+void resolve_schedule(TrainingSpec& spec, const TrainingSection& written, const Source& source) {
+  using namespace workload::training;
+  const auto name = std::find(kScheduleNames.begin(), kScheduleNames.end(), written.written_schedule);
+  spec.schedule.ranks = written.written_pp;
+  spec.schedule.virtual_stages = written.written_virtual_stages;
+  spec.schedule.micro_batches = spec.micro_batches();
+  spec.schedule.group_micro_batches = written.written_group.value_or(0);
+  spec.schedule.memory_limit_stages = written.memory_limit_stages;
+  if (name == kScheduleNames.end()) {
+    const Origin origin = place_of(source.root, "workload.schedule");
+    if (!is_file_name(written.written_schedule))
+      refuse_workload(source, "schedule",
+                      "unknown '" + written.written_schedule + "'" +
+                          suggestion(written.written_schedule, words_of(kScheduleNames)) + ", or a path with a /");
+    spec.table = read_table(read_file(written.written_schedule, origin, "workload.schedule", kLongestSchedule),
+                            written.written_schedule, written.written_pp, spec.micro_batches());
+    if (spec.table->stages() != written.written_pp * written.written_virtual_stages)
+      refuse_workload(source, "schedule",
+                      written.written_schedule + " has " + std::to_string(spec.table->stages()) +
+                          " virtual stages; pp x virtual_stages is " +
+                          std::to_string(written.written_pp * written.written_virtual_stages));
+    return;
+  }
+  spec.schedule.kind = static_cast<ScheduleKind>(name - kScheduleNames.begin());
+  if (const auto illegal = illegal_value(spec.schedule)) {
+    const std::string key = illegal->key == "kind" ? "schedule" : illegal->key;
+    refuse_workload(source, key == "micro_batches" ? "global_batch" : key, illegal->text);
+  }
+}
+
+TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
+  const transformer::ModelShape& model = setting.model;
+  const platforms::MachineSpec& machine = setting.machine;
+  const Source& source = setting.source;
+  TrainingSpec spec = written;
+
+  if (!setting.compute.profile.empty())
+    throw InputError(place_of(source.root, "compute.profile"),
+                     "compute.profile: profiles have no times for a backward pass; not accepted with kind: training");
+  const auto is_narrow = [](const transformer::LayerShape& l) { return l.attention || l.mlp || l.experts; };
+  if (std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
+    throw InputError(
+        place_of(source.root, "model.config"),
+        "model.config: " + model.name + " has quantised weights, which cannot be trained; use a 16-bit model");
+  check_heads(written.written_tp, model, "workload.tp", source);
+
+  const platforms::GroupSpec& group = machine.groups.front();
+  const std::uint32_t gpus = group.servers * machine.board.gpus;
+  const std::uint64_t model_ranks = std::uint64_t(written.written_tp) * written.written_pp;
+  const std::string degrees =
+      "tp " + std::to_string(written.written_tp) + " x pp " + std::to_string(written.written_pp);
+  if (!written.written_dp && (model_ranks > gpus || gpus % model_ranks != 0))
+    refuse_workload(source, "tp",
+                    degrees + " = " + std::to_string(model_ranks) + " does not divide the " + std::to_string(gpus) +
+                        " GPUs of the machine; set workload.dp to use fewer, or machine.groups." + group.name +
+                        ".servers");
+  const std::uint64_t dp = written.written_dp.value_or(static_cast<std::uint32_t>(gpus / model_ranks));
+  if (model_ranks * dp > gpus)
+    refuse_workload(source, "dp",
+                    degrees + " x dp " + std::to_string(dp) + " needs " + std::to_string(model_ranks * dp) +
+                        " GPUs; the machine has " + std::to_string(gpus) + "; set machine.groups." + group.name +
+                        ".servers to " + std::to_string(ceil_div(model_ranks * dp, machine.board.gpus)) + " or more");
+  spec.sizes = {written.written_tp, 1, 1, static_cast<std::uint32_t>(dp), written.written_pp};
+  spec.order = order_of(written.written_order);
+  const std::uint64_t together = std::uint64_t(spec.micro_batch) * spec.dp();
+  if (spec.global_batch % together != 0)
+    refuse_workload(source, "global_batch",
+                    std::to_string(spec.global_batch) + " is not a multiple of micro_batch " +
+                        std::to_string(spec.micro_batch) + " x dp " + std::to_string(dp) + " = " +
+                        std::to_string(together));
+  if (spec.micro_batches() > kMostMicroBatches)
+    refuse_workload(source, "global_batch",
+                    std::to_string(spec.micro_batches()) + " micro-batches on each replica; accepted: at most " +
+                        std::to_string(kMostMicroBatches));
+  if (spec.micro_batch_tokens() > kMostTokens)
+    refuse_workload(source, "micro_batch",
+                    std::to_string(spec.micro_batch_tokens()) + " tokens in a micro-batch; accepted: at most " +
+                        number_text(static_cast<double>(kMostTokens)));
+  if (spec.sequence_parallel && spec.tp() == 1)
+    refuse_workload(source, "sequence_parallel", "needs workload.tp of 2 or more");
+  if (spec.sequence_parallel && spec.micro_batch_tokens() % spec.tp() != 0)
+    refuse_workload(source, "sequence_parallel",
+                    std::to_string(spec.micro_batch_tokens()) + " tokens cannot be divided evenly among " +
+                        std::to_string(spec.tp()) + " ranks");
+
+  const std::uint64_t stages = std::uint64_t(written.written_pp) * written.written_virtual_stages;
+  if (stages > model.layers)
+    refuse_workload(source, written.written_virtual_stages > 1 ? "virtual_stages" : "pp",
+                    "pp " + std::to_string(written.written_pp) + " x virtual_stages " +
+                        std::to_string(written.written_virtual_stages) + " is more than the " +
+                        std::to_string(model.layers) + " layers of " + model.name);
+  spec.stage_layers = resolve_stage_layers(written.written_stage_layers, static_cast<std::uint32_t>(stages),
+                                           "pp x virtual_stages is " + std::to_string(stages), model,
+                                           "workload.stage_layers", source);
+  resolve_schedule(spec, written, source);
+  if (spec.form.recompute != transformer::Recompute::full)
+    for (const char* key : {"recompute_method", "recompute_layers"})
+      if (value_at(source.root, std::string("workload.") + key))
+        refuse_workload(source, key, "is accepted only with recompute: full");
+  const std::uint32_t most = *std::max_element(spec.stage_layers.begin(), spec.stage_layers.end());
+  if (spec.recompute_layers > most)
+    refuse_workload(source, "recompute_layers",
+                    std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) +
+                        " layers of a stage");
+  spec.pp_overlap = written.written_pp_overlap.value_or(spec.table || spec.schedule.kind > ScheduleKind::one_f_one_b);
+  constexpr std::uint64_t kLeastBucket = 40'000'000, kBucketOfReplica = 1'000'000;
+  spec.bucket_parameters = written.written_bucket.value_or(std::max(kLeastBucket, kBucketOfReplica * spec.dp()));
+  spec.placement = resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement",
+                                     source);
+  check_groups_used({0}, machine, source);
+  return spec;
+}
+
+}  // namespace
+
+Kind training_kind() {
+  Kind kind = kind_of("training", training_record(), resolve);
+  kind.runs_model = true;
+  kind.fidelity = transport::Fidelity::automatic;
+  return kind;
+}
+
+}  // namespace railyard::scenario
