@@ -1,0 +1,194 @@
+// Step times and kept activations of schedules against their closed forms, to the femtosecond, for equal stages and
+// transfers that take no time; and illegal choices.
+#define BOOST_TEST_MODULE training_schedule
+#include <boost/test/unit_test.hpp>
+
+#include "workload/training/schedule_ideal.h"
+
+using namespace railyard;
+using namespace railyard::workload::training;
+
+namespace {
+
+using Kind = ScheduleKind;
+
+StageTimes stage_of(std::uint64_t forward, std::uint64_t inputs, std::uint64_t weights) {
+  return {Time::ns(forward), Time::ns(inputs), Time::ns(weights), {}, {}};
+}
+
+/// Costs with W below, between and above F and B.
+const std::vector<StageTimes>& costs() {
+  static const std::vector<StageTimes> all{stage_of(1, 1, 1),  stage_of(3, 4, 2),    stage_of(10, 12, 7),
+                                           stage_of(10, 3, 2), stage_of(2, 7, 7),    stage_of(5, 9, 0),
+                                           stage_of(3, 1, 5),  stage_of(10, 10, 11), stage_of(7, 3, 5)};
+  return all;
+}
+
+struct Outcome {
+  Outcome(Kind kind, std::uint32_t p, std::uint32_t m, std::uint32_t v, const StageTimes& times) : stage(times) {
+    spec.kind = kind;
+    spec.ranks = p;
+    spec.micro_batches = m;
+    spec.virtual_stages = v;
+    schedule = make_schedule(spec);
+    run = run_schedule(schedule, std::vector<StageTimes>(p * v, stage));
+  }
+  Time form() const { return closed_form_step(spec, stage).value(); }
+  bool keeps_the_closed_form() const {
+    for (std::uint32_t r = 0; r < spec.ranks; ++r)
+      if (run.ranks[r].stash != closed_form_stash(spec, r)) return false;
+    return true;
+  }
+
+  StageTimes stage;
+  ScheduleSpec spec;
+  Schedule schedule;
+  ScheduleTimes run;
+};
+
+/// Calls check(p, m, costs) for many of them.
+template <class Check>
+void for_many(Check check) {
+  for (std::uint32_t p : {1, 2, 3, 4, 7, 8}) {
+    for (std::uint32_t m : {1, 2, 3, 4, 5, 8, 11, 16, 24}) {
+      for (const StageTimes& stage : costs()) {
+        BOOST_TEST_CONTEXT("p " << p << ", m " << m << ", F " << stage.forward.seconds() << ", B "
+                                << stage.backward_inputs.seconds() << ", W " << stage.backward_weights.seconds()) {
+          check(p, m, stage);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(naive_runs_one_rank_at_a_time) {
+  for_many([](std::uint32_t p, std::uint32_t m, const StageTimes& stage) {
+    const Outcome o(Kind::naive, p, m, 1, stage);
+    BOOST_TEST((o.run.makespan == stage.all() * m * p));
+    BOOST_TEST((o.form() == o.run.makespan));
+    BOOST_TEST(o.keeps_the_closed_form());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(whole_backward_slots_leave_p_minus_1_slots_idle) {
+  for_many([](std::uint32_t p, std::uint32_t m, const StageTimes& stage) {
+    for (const Kind kind : {Kind::gpipe, Kind::one_f_one_b}) {
+      const Outcome o(kind, p, m, 1, stage);
+      BOOST_TEST((o.run.makespan == stage.all() * (m + p - 1)));
+      BOOST_TEST((o.run.idle(p - 1) == stage.all() * (p - 1)));
+      BOOST_TEST((o.form() == o.run.makespan));
+      BOOST_TEST(o.keeps_the_closed_form());
+    }
+  });
+}
+
+// The idle time is that of 1f1b divided by the virtual stages of a rank.
+BOOST_AUTO_TEST_CASE(interleaving_divides_idle_time) {
+  for_many([](std::uint32_t p, std::uint32_t groups, const StageTimes& stage) {
+    for (const std::uint32_t v : {2, 3, 4}) {
+      const std::uint32_t m = p * groups;
+      const Outcome o(Kind::interleaved, p, m, v, stage);
+      BOOST_TEST((o.run.makespan == stage.all() * v * m + stage.all() * (p - 1)));
+      BOOST_TEST((o.form() == o.run.makespan));
+      BOOST_TEST(o.keeps_the_closed_form());
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(zb_h1_with_the_memory_of_1f1b) {
+  for_many([](std::uint32_t p, std::uint32_t m, const StageTimes& stage) {
+    const Outcome o(Kind::zb_h1, p, m, 1, stage);
+    const Time f = stage.forward, b = stage.backward_inputs, w = stage.backward_weights;
+    BOOST_TEST(o.keeps_the_closed_form());
+    if (m < p) return;
+    BOOST_TEST((o.run.longest_window() == o.form()));
+    if (w <= b) BOOST_TEST((o.run.makespan == o.form()));
+    if (w <= b && w <= f) BOOST_TEST((o.form() == stage.all() * m + (f + b - w) * (p - 1)));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(zb_h2_fills_its_longest_rank) {
+  for_many([](std::uint32_t p, std::uint32_t m, const StageTimes& stage) {
+    const Outcome o(Kind::zb_h2, p, m, 1, stage);
+    const Time f = stage.forward, b = stage.backward_inputs, w = stage.backward_weights;
+    BOOST_TEST(o.keeps_the_closed_form());
+    if (m < 2 * p - 1) return;
+    BOOST_TEST((o.run.longest_window() == o.form()));
+    if (w <= f) BOOST_TEST((o.form() == stage.all() * m + since(f + b, w * 2) * (p - 1)));
+  });
+}
+
+// With F = B = W, from 2p micro-batches on no rank is ever idle between its first and last slot, with the memory of 1f1b.
+BOOST_AUTO_TEST_CASE(zbv_has_no_bubble_if_slots_are_equal) {
+  for (std::uint32_t p : {1, 2, 3, 4, 8, 16}) {
+    for (std::uint32_t m : {2 * p, 3 * p + 1, 8 * p}) {
+      const Outcome o(Kind::zbv, p, m, 2, stage_of(1, 1, 1));
+      for (const RankTimes& rank : o.run.ranks) {
+        BOOST_TEST((rank.window() == rank.busy));
+        BOOST_TEST(rank.stash <= 2 * p);
+      }
+      BOOST_TEST(ideal_bubble_fraction(o.spec, o.stage) == 0);
+    }
+  }
+}
+
+// Schedules without a closed form, such as zbv, have the ideal step of equal stages without transfers.
+BOOST_AUTO_TEST_CASE(ideal_bubbles) {
+  const auto bubble = [](Kind kind, std::uint32_t v, const StageTimes& stage) {
+    return ideal_bubble_fraction(Outcome(kind, 4, 16, v, stage).spec, stage);
+  };
+  const StageTimes stage = stage_of(10, 12, 7);
+  BOOST_TEST(bubble(Kind::naive, 1, stage) == 0.75);
+  BOOST_TEST(bubble(Kind::one_f_one_b, 1, stage) == 3 / 19.0, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(bubble(Kind::interleaved, 2, stage) == 3 / 35.0, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(bubble(Kind::zb_h1, 1, stage) == 45 / (16 * 29 + 45.0), boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(bubble(Kind::zb_h2, 1, stage) == 24 / (16 * 29 + 24.0), boost::test_tools::tolerance(1e-12));
+
+  StageTimes far = stage;
+  far.forward_transfer = far.backward_transfer = Time::ns(5);
+  BOOST_TEST(bubble(Kind::zbv, 2, far) == bubble(Kind::zbv, 2, stage));
+  const Outcome zbv(Kind::zbv, 4, 16, 2, stage);
+  BOOST_TEST((ideal_step(zbv.spec, stage) == zbv.run.longest_window()));
+}
+
+// A micro-batch crosses every boundary twice.
+BOOST_AUTO_TEST_CASE(transfers_count_between_ranks_only) {
+  StageTimes stage = stage_of(10, 12, 7);
+  stage.forward_transfer = Time::ns(3);
+  stage.backward_transfer = Time::ns(4);
+  BOOST_TEST((Outcome(Kind::naive, 4, 2, 1, stage).run.makespan == (stage.all() * 4 + Time::ns(3 * 7)) * 2));
+  BOOST_TEST((Outcome(Kind::interleaved, 1, 2, 3, stage).run.makespan == stage.all() * 6));
+  // Of the 7 boundaries of a V on 4 ranks, the one in the middle is inside of a rank. All W but the last are hidden.
+  BOOST_TEST((Outcome(Kind::zbv, 4, 1, 2, stage).run.makespan ==
+              (stage.forward + stage.backward_inputs) * 8 + Time::ns(7 * 6) + stage.backward_weights * 2));
+}
+
+BOOST_AUTO_TEST_CASE(illegal_choices) {
+  const auto key = [](Kind kind, std::uint32_t p, std::uint32_t m, std::uint32_t v, std::uint32_t g = 0) {
+    ScheduleSpec spec;
+    spec.kind = kind;
+    spec.ranks = p;
+    spec.micro_batches = m;
+    spec.virtual_stages = v;
+    spec.group_micro_batches = g;
+    const auto illegal = illegal_value(spec);
+    return illegal ? illegal->key : "";
+  };
+  for (const Kind kind : {Kind::naive, Kind::gpipe, Kind::one_f_one_b, Kind::zb_h1, Kind::zb_h2, Kind::zb_auto}) {
+    BOOST_TEST(key(kind, 4, 3, 1) == "");
+    BOOST_TEST(key(kind, 4, 16, 2) == "virtual_stages");
+    BOOST_TEST(key(kind, 4, 16, 1, 4) == "group_micro_batches");
+  }
+  BOOST_TEST(key(Kind::zbv, 4, 3, 2) == "");
+  BOOST_TEST(key(Kind::zbv, 4, 16, 1) == "virtual_stages");
+  BOOST_TEST(key(Kind::zbv, 4, 16, 3) == "virtual_stages");
+  BOOST_TEST(key(Kind::interleaved, 4, 16, 1) == "virtual_stages");
+  BOOST_TEST(key(Kind::interleaved, 4, 16, 3) == "");
+  BOOST_TEST(key(Kind::interleaved, 4, 18, 2) == "micro_batches");  // the last group has 2
+  BOOST_TEST(key(Kind::interleaved, 4, 3, 2) == "micro_batches");
+  BOOST_TEST(key(Kind::interleaved, 4, 16, 2, 3) == "group_micro_batches");
+  BOOST_TEST(key(Kind::interleaved, 4, 21, 2, 8) == "");  // the last group has 5
+  BOOST_TEST(key(Kind::interleaved, 4, 19, 2, 8) == "micro_batches");
+}
