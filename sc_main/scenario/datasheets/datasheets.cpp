@@ -6,6 +6,7 @@
 #include "sc_main/scenario/datasheets/embedded.h"
 #include "sc_main/scenario/datasheets/gpu_record.h"
 #include "sc_main/scenario/datasheets/machine_records.h"
+#include "sc_main/scenario/datasheets/software_record.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
@@ -184,6 +185,10 @@ workload::Host load_host(const std::string& preset) {
   r.add("request_us", &Host::request_us, "time before a request is queued").range(0, kLongestHostUs).required();
   r.add("token_us", &Host::token_us, "time before the client has a token").range(0, kLongestHostUs).required();
   return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
+}
+
+workload::training::Software load_software(const DatasheetName& which) {
+  return load_named("software", which, software_record());
 }
 
 MachineSpec load_board(const std::string& platform) {

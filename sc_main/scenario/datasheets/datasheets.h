@@ -9,6 +9,7 @@
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario/table/record.h"
 #include "workload/host.h"
+#include "workload/training/software.h"
 
 namespace railyard::scenario {
 
@@ -29,6 +30,8 @@ platforms::NvLinkProtocol load_nvlink_protocol(std::uint32_t generation, Datashe
 platforms::PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which);
 /// Preset of the host software of a serving engine.
 workload::Host load_host(const std::string& preset);
+/// A software stack for training.
+workload::training::Software load_software(const DatasheetName& which);
 /// The protocol of a NIC: "infiniband", "roce" or "efa".
 platforms::InfiniBandProtocol load_network_protocol(const std::string& name);
 /// The board and its internal protocols; groups, NIC, network and switches are not set yet.

@@ -1,0 +1,59 @@
+// A software stack for training, as data: which kernels it runs, how the host launches them, what it overlaps, how it
+// reduces gradients, and the memory that it keeps for itself. The values come from platforms/datasheets/software; a
+// scenario's own keys replace them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace railyard::workload::training {
+
+/// Kernels of the attention core: one fused kernel, or products, softmax and dropout one by one.
+enum class AttentionKernels : std::uint8_t { flash, unfused };
+inline constexpr std::array<const char*, 2> kAttentionKernelsNames{"flash", "unfused"};
+
+/// eager: the host launches each kernel; graph: the GPU runs a captured graph.
+enum class Launch : std::uint8_t { eager, graph };
+inline constexpr std::array<const char*, 2> kLaunchNames{"eager", "graph"};
+
+/// Schedules whose sends and receives between pipeline stages run beside kernels.
+enum class PipelineOverlap : std::uint8_t { none, interleaved, all };
+inline constexpr std::array<const char*, 3> kPipelineOverlapNames{"none", "interleaved", "all"};
+
+/// Number format in which gradients are accumulated and reduced.
+enum class GradientFormat : std::uint8_t { as_parameters, fp32 };
+inline constexpr std::array<const char*, 2> kGradientFormatNames{"as_parameters", "fp32"};
+
+struct Software {
+  std::string name;
+  AttentionKernels attention = AttentionKernels::flash;
+  bool softmax_fused = true;          ///< unfused attention: scale, mask and softmax are one kernel
+  bool bias_activation_fused = true;  ///< bias and activation of the MLP are one kernel
+  bool bias_dropout_fused = true;     ///< bias, dropout and residual are one kernel
+  double dropout_ratio = 0;           ///< 0: no dropout kernels
+  Launch launch = Launch::eager;
+  double host_us = 0;  ///< of each eager launch
+  PipelineOverlap pp_overlap = PipelineOverlap::none;
+  bool dp_overlap = false;
+  std::uint64_t bucket_parameters = 0;           ///< ZeRO stages 0 and 1; 0: all gradients of a rank in one bucket
+  std::uint64_t bucket_parameters_per_rank = 0;  ///< a bucket has at least this number for each data-parallel rank
+  GradientFormat gradients = GradientFormat::fp32;
+  std::vector<std::uint32_t> zero_stages{0};
+  bool nvls = true;                        ///< NCCL may use NVLink SHARP
+  std::optional<std::uint32_t> nccl_ctas;  ///< limit for NCCL's thread blocks of a collective; none: NCCL's own choice
+  double reserved_bytes = 0;               ///< CUDA context, NCCL buffers, workspaces
+
+  /// Parameters of a bucket among `ranks` data-parallel ranks; 0: all in one bucket.
+  std::uint64_t bucket(std::uint32_t ranks) const {
+    return bucket_parameters == 0 ? 0 : std::max(bucket_parameters, bucket_parameters_per_rank * ranks);
+  }
+  bool has_zero_stage(std::uint32_t stage) const {
+    return std::find(zero_stages.begin(), zero_stages.end(), stage) != zero_stages.end();
+  }
+};
+
+}  // namespace railyard::workload::training

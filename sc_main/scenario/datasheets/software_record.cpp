@@ -1,0 +1,59 @@
+#include "sc_main/scenario/datasheets/software_record.h"
+
+#include "sc_main/scenario/datasheets/datasheets.h"
+
+namespace railyard::scenario {
+
+using namespace workload::training;
+
+namespace {
+
+constexpr double kMostBucket = 1e13, kMostBucketPerRank = 1e9, kMostReserved = 1e12;
+
+}  // namespace
+
+Record<Software> software_record() {
+  Record<Software> r;
+  r.choice("attention", &Software::attention, words_of(kAttentionKernelsNames),
+           "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
+      .required();
+  r.add("softmax_fused", &Software::softmax_fused, "unfused attention: scale, mask and softmax are one kernel")
+      .required();
+  r.add("bias_activation_fused", &Software::bias_activation_fused, "bias and activation of the MLP are one kernel")
+      .required();
+  r.add("bias_dropout_fused", &Software::bias_dropout_fused, "bias, dropout and residual are one kernel").required();
+  r.add("dropout_ratio", &Software::dropout_ratio, "share of values that dropout clears; 0: no dropout kernels")
+      .range(0, 0.99)
+      .required();
+  r.choice("launch", &Software::launch, words_of(kLaunchNames),
+           "eager: the host launches each kernel; graph: the GPU runs a captured graph")
+      .required();
+  r.add("host_us", &Software::host_us, "host time of each eager launch").range(0, kLongestHostUs).required();
+  r.choice("pp_overlap", &Software::pp_overlap, words_of(kPipelineOverlapNames),
+           "schedules whose sends and receives between pipeline stages run beside kernels")
+      .required();
+  r.add("dp_overlap", &Software::dp_overlap, "data-parallel collectives run beside kernels").required();
+  r.add("bucket_parameters", &Software::bucket_parameters,
+        "zero_stage 0 and 1: least number of parameters whose gradients are reduced together; 0: all of a rank")
+      .none_or(1, kMostBucket)
+      .required();
+  r.add("bucket_parameters_per_rank", &Software::bucket_parameters_per_rank,
+        "least number of parameters of a bucket, for each data-parallel rank")
+      .range(0, kMostBucketPerRank)
+      .required();
+  r.choice("gradients", &Software::gradients, words_of(kGradientFormatNames),
+           "number format in which gradients are accumulated and reduced")
+      .required();
+  r.add("zero_stages", &Software::zero_stages, "accepted values of zero_stage").range(0, 3).required();
+  r.add("nvls", &Software::nvls, "NCCL may use NVLink SHARP").required();
+  r.number_or("nccl_ctas", "auto", &Software::nccl_ctas,
+              "limit for the thread blocks of a collective; auto: NCCL's own choice")
+      .range(1, 64)
+      .required();
+  r.add("reserved_bytes", &Software::reserved_bytes, "memory of CUDA context, NCCL buffers and workspaces")
+      .range(0, kMostReserved)
+      .required();
+  return r;
+}
+
+}  // namespace railyard::scenario
