@@ -59,6 +59,34 @@ BOOST_AUTO_TEST_CASE(parameters_are_as_published) {
   BOOST_TEST(families.size() >= 25u);
 }
 
+// Shapes that training runs name: parameters as their sources print them, to the last digit if they print all.
+BOOST_AUTO_TEST_CASE(shipped_models_have_the_published_parameters) {
+  struct Published {
+    const char* name;
+    double parameters;
+    double tolerance;
+  };
+  for (const Published& model :
+       {// mosaicml/llm-foundry 8c8dd48 scripts/train/benchmarking/README.md, at 2048 tokens
+        Published{"mpt-125m", 125311488, 0}, Published{"mpt-350m", 355985408, 0}, Published{"mpt-760m", 760470528, 0},
+        Published{"mpt-1b", 1315950592, 0}, Published{"mpt-3b", 2651837440, 0}, Published{"mpt-7b", 6658859008, 0},
+        Published{"mpt-13b", 12853954560, 0}, Published{"mpt-30b", 29975214080, 0},
+        Published{"mpt-70b", 64862437376, 0},
+        // Model cards
+        Published{"llama-2-13b", 13015864320, 0}, Published{"qwen3-30b-a3b", 30532122624, 0},
+        Published{"gpt-oss-120b", 116.83e9, 1e-4}, Published{"grok-1", 314e9, 0.01},
+        Published{"nemotron-4-15b", 15.6e9, 0.01}, Published{"nemotron-4-340b", 341e9, 0.01},
+        // arXiv 2104.04473, 2205.05198
+        Published{"gpt-22b", 22e9, 0.01}, Published{"gpt3-175b", 174.6e9, 0.001}, Published{"gpt-530b", 529.6e9, 0.001},
+        Published{"gpt-1t", 1008e9, 0.001}}) {
+    const ModelShape shape =
+        scenario::load_model(kSource + "/scenarios/models/" + model.name + ".json", {}, "", "").shape;
+    const auto ours = static_cast<double>(total_parameters(shape));
+    BOOST_TEST(std::abs(ours - model.parameters) <= model.tolerance * model.parameters,
+               model.name << ": " << grouped(static_cast<std::uint64_t>(ours)));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(page_has_every_model) {
   const std::string page = text_of(kSource + "/docs/models.md");
   for (const Json& model : published())
