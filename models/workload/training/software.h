@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "workload/training/training_spec.h"
+
 namespace railyard::workload::training {
 
 /// Kernels of the attention core: one fused kernel, or products, softmax and dropout one by one.
@@ -31,13 +33,13 @@ inline constexpr std::array<const char*, 2> kGradientFormatNames{"as_parameters"
 struct Software {
   std::string name;
   AttentionKernels attention = AttentionKernels::flash;
-  bool softmax_fused = true;          ///< unfused attention: scale, mask and softmax are one kernel
   bool bias_activation_fused = true;  ///< bias and activation of the MLP are one kernel
   bool bias_dropout_fused = true;     ///< bias, dropout and residual are one kernel
-  double dropout_ratio = 0;           ///< 0: no dropout kernels
+  bool dropout = false;
   Launch launch = Launch::eager;
   double host_us = 0;  ///< of each eager launch
   PipelineOverlap pp_overlap = PipelineOverlap::none;
+  PipelineSend pp_send = PipelineSend::whole;
   bool dp_overlap = false;
   std::uint64_t bucket_parameters = 0;           ///< ZeRO stages 0 and 1; 0: all gradients of a rank in one bucket
   std::uint64_t bucket_parameters_per_rank = 0;  ///< a bucket has at least this number for each data-parallel rank

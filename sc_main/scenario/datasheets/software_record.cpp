@@ -17,13 +17,10 @@ Record<Software> software_record() {
   r.choice("attention", &Software::attention, words_of(kAttentionKernelsNames),
            "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
       .required();
-  r.add("softmax_fused", &Software::softmax_fused, "unfused attention: scale, mask and softmax are one kernel")
-      .required();
   r.add("bias_activation_fused", &Software::bias_activation_fused, "bias and activation of the MLP are one kernel")
       .required();
   r.add("bias_dropout_fused", &Software::bias_dropout_fused, "bias, dropout and residual are one kernel").required();
-  r.add("dropout_ratio", &Software::dropout_ratio, "share of values that dropout clears; 0: no dropout kernels")
-      .range(0, 0.99)
+  r.add("dropout", &Software::dropout, "dropout after attention and MLP, and of the softmax if attention is unfused")
       .required();
   r.choice("launch", &Software::launch, words_of(kLaunchNames),
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
@@ -31,6 +28,9 @@ Record<Software> software_record() {
   r.add("host_us", &Software::host_us, "host time of each eager launch").range(0, kLongestHostUs).required();
   r.choice("pp_overlap", &Software::pp_overlap, words_of(kPipelineOverlapNames),
            "schedules whose sends and receives between pipeline stages run beside kernels")
+      .required();
+  r.choice("pp_send", &Software::pp_send, words_of(kPipelineSendNames),
+           "activations that a tensor-parallel rank sends. whole: all; shard: 1/tp, and the receivers gather")
       .required();
   r.add("dp_overlap", &Software::dp_overlap, "data-parallel collectives run beside kernels").required();
   r.add("bucket_parameters", &Software::bucket_parameters,
