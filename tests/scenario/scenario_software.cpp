@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(values_are_those_of_the_sources) {
   BOOST_TEST((old.pp_overlap == PipelineOverlap::none && core.pp_overlap == PipelineOverlap::interleaved));
   BOOST_TEST(!old.has_zero_stage(1));
   BOOST_TEST(core.has_zero_stage(1));
-  BOOST_TEST(!shipped("xla_fsdp").has_zero_stage(0));
+  BOOST_TEST(!shipped("torchtitan").has_zero_stage(0));
 }
 
 BOOST_AUTO_TEST_CASE(buckets_grow_with_the_data_parallel_ranks) {
