@@ -120,9 +120,14 @@ double ll_most_gb_per_s(const Site& site, NcclGeneration generation) {
   return kLlNetworkMostGbPerS[site.amd_hosts ? 1 : 0][site.servers == 2 ? 0 : 1];
 }
 
+/// `channels`, or fewer by the user's limit.
+std::uint32_t limited(const Site& site, std::uint32_t channels) {
+  return std::max(1u, site.most_channels > 0 ? std::min(channels, site.most_channels) : channels);
+}
+
 /// Number of CTAs of rings and trees.
 std::uint32_t most_channels(const Site& site) {
-  const std::uint32_t most = std::max(1u, site.gpu->collective.channels);
+  const std::uint32_t most = limited(site, site.gpu->collective.channels);
   if (site.servers == 1) return most;
   const NcclLinks links = links_of(site);
   return std::min(most, ring_channels(links, ring_graph(links)));
@@ -219,7 +224,7 @@ double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm,
 /// Number of CTAs of in-switch kernels.
 std::uint32_t nvls_channels(const Site& site) {
   const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
-  return blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : std::max(1u, site.gpu->collective.nvls_channels);
+  return limited(site, blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : site.gpu->collective.nvls_channels);
 }
 
 /// Whether NCCL considers this combination.

@@ -23,7 +23,11 @@ std::vector<gpu::Gpu*> Communicator::gpus() const {
 }
 
 const collective::Site& Communicator::site() {
-  if (!site_) site_ = collective::site_of(gpus(), group_, fabric_);
+  if (!site_) {
+    site_ = collective::site_of(gpus(), group_, fabric_);
+    site_->multicast = site_->multicast && request_.nvls;
+    site_->most_channels = request_.most_channels;
+  }
   return *site_;
 }
 

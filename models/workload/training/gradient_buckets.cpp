@@ -13,7 +13,8 @@ std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& mode
       bucket.layers.push_back(l);
       bucket.parameters += transformer::rank_parameters(
           model, {1, stage.first && is_bottom, stage.last && is_top, l}, tp);
-      if (bucket.parameters < least_parameters && !(is_bottom && number == stages.back().first)) continue;
+      const bool is_full = least_parameters > 0 && bucket.parameters >= least_parameters;
+      if (!is_full && !(is_bottom && number == stages.back().first)) continue;
       bucket.stage = number;
       buckets.push_back(std::move(bucket));
       bucket = {};

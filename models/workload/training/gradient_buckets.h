@@ -18,6 +18,7 @@ struct GradientBucket {
 
 /// @param stages  virtual stages of a rank, in the order in which their last backward slots run
 /// @param tp      tensor-parallel ranks
+/// @param least_parameters  of a bucket; 0: one bucket
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
                                              std::uint32_t tp, std::uint64_t least_parameters);

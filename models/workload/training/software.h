@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "workload/training/training_spec.h"
 
 namespace railyard::workload::training {
 
@@ -26,6 +25,14 @@ inline constexpr std::array<const char*, 2> kLaunchNames{"eager", "graph"};
 enum class PipelineOverlap : std::uint8_t { none, interleaved, all };
 inline constexpr std::array<const char*, 3> kPipelineOverlapNames{"none", "interleaved", "all"};
 
+/// What pipeline ranks send of the activations of a tensor-parallel group. Sequence-parallel ranks send their own
+/// tokens.
+enum class PipelineSend : std::uint8_t {
+  full,  ///< every rank sends all of them to its counterpart
+  shard  ///< every rank sends 1/tp of them; the receivers gather
+};
+inline constexpr std::array<const char*, 2> kPipelineSendNames{"full", "shard"};
+
 /// Number format in which gradients are accumulated and reduced.
 enum class GradientFormat : std::uint8_t { as_parameters, fp32 };
 inline constexpr std::array<const char*, 2> kGradientFormatNames{"as_parameters", "fp32"};
@@ -39,7 +46,7 @@ struct Software {
   Launch launch = Launch::eager;
   double host_us = 0;  ///< of each eager launch
   PipelineOverlap pp_overlap = PipelineOverlap::none;
-  PipelineSend pp_send = PipelineSend::whole;
+  PipelineSend pp_send = PipelineSend::full;
   bool dp_overlap = false;
   std::uint64_t bucket_parameters = 0;           ///< ZeRO stages 0 and 1; 0: all gradients of a rank in one bucket
   std::uint64_t bucket_parameters_per_rank = 0;  ///< a bucket has at least this number for each data-parallel rank

@@ -12,6 +12,7 @@
 #include "transformer/training_form.h"
 #include "workload/parallel/sizes.h"
 #include "workload/training/schedule_spec.h"
+#include "workload/training/software.h"
 
 namespace railyard::workload::training {
 
@@ -21,13 +22,6 @@ enum class GradientNorm : std::uint8_t {
   before  ///< before the optimizer: every rank waits for the norm
 };
 constexpr std::array<const char*, 2> kGradientNormNames{"none", "before"};
-
-/// What pipeline ranks send of the activations of a tensor-parallel group.
-enum class PipelineSend : std::uint8_t {
-  full,  ///< every rank sends all of them to its counterpart
-  shard  ///< every rank sends 1/tp of them; the receivers gather
-};
-constexpr std::array<const char*, 2> kPipelineSendNames{"full", "shard"};
 
 /// Which layers of a virtual stage are recomputed in full (Megatron-LM, --recompute-method).
 enum class RecomputeMethod : std::uint8_t {
@@ -56,11 +50,10 @@ struct TrainingSpec {
   std::uint32_t recompute_layers = 1;  ///< only with full recomputation
   std::uint32_t zero_stage = 1;
   std::uint32_t steps = 1;
-  bool pp_overlap = false;  ///< sends and receives run beside kernels; only a receive delays the next slot
-  PipelineSend pp_send = PipelineSend::full;
-  bool dp_overlap = true;  ///< a bucket of gradients is reduced as soon as its last gradient is there
-  std::uint64_t bucket_parameters = 40'000'000;
   GradientNorm grad_norm = GradientNorm::before;
+  Software software;                    ///< with the scenario's own keys applied
+  bool pp_overlap = false;              ///< sends and receives run beside kernels; only a receive delays the next slot
+  std::uint64_t bucket_parameters = 0;  ///< least of a bucket; 0: all gradients of a rank
   DataType gradients = DataType::tf32;  ///< tf32: 32 bits
 
   std::uint32_t tp() const { return sizes[static_cast<std::size_t>(Dimension::tp)]; }

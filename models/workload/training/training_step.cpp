@@ -18,9 +18,12 @@ constexpr Bytes kNormBytes = 4;
 
 constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
 
-collective::Request request(TrafficClass traffic) {
+collective::Request request(const Software& software, TrafficClass traffic) {
   collective::Request request;
   request.traffic_class = number(traffic);
+  request.in_graph = software.launch == Launch::graph;
+  request.nvls = software.nvls;
+  request.most_channels = software.nccl_ctas.value_or(0);
   return request;
 }
 
@@ -38,14 +41,14 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       kernels_(kernels),
       executor_(executor),
       mesh_(ranks, spec.sizes, spec.order),
-      tp_(mesh_.connect({Dimension::tp}, kCompute, request(TrafficClass::tp), executor.fabric())),
-      beside_(mesh_.connect({Dimension::tp}, kTp, request(TrafficClass::tp), executor.fabric())),
-      dp_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kDp, request(TrafficClass::dp),
+      tp_(mesh_.connect({Dimension::tp}, kCompute, request(spec.software, TrafficClass::tp), executor.fabric())),
+      beside_(mesh_.connect({Dimension::tp}, kTp, request(spec.software, TrafficClass::tp), executor.fabric())),
+      dp_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kDp, request(spec.software, TrafficClass::dp),
                         executor.fabric())),
-      weights_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kWeights, request(TrafficClass::dp),
+      weights_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kWeights, request(spec.software, TrafficClass::dp),
                              executor.fabric())),
-      model_parallel_(mesh_.connect({Dimension::tp, Dimension::pp}, kCompute, request(TrafficClass::dp),
-                                    executor.fabric())),
+      norm_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, kCompute,
+                          request(spec.software, TrafficClass::dp), executor.fabric())),
       tp_groups_(mesh_.groups({Dimension::tp})),
       reduced_(ranks.size()),
       gathered_(ranks.size()),
@@ -73,7 +76,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
 
 Bytes TrainingStep::activation_bytes() const {
   const Bytes whole = transformer::hidden_bytes(model_, spec_.micro_batch_tokens());
-  const bool sharded = spec_.sequence_parallel || spec_.pp_send == PipelineSend::shard;
+  const bool sharded = spec_.sequence_parallel || spec_.software.pp_send == PipelineSend::shard;
   return sharded ? ceil_div(whole, spec_.tp()) : whole;
 }
 
@@ -115,7 +118,7 @@ void TrainingStep::connect_pipeline(transport::Fabric& fabric) {
       from.add_stream(fmt::format("pp_{}_to_{}", what, l.to));
       to.add_stream(fmt::format("pp_{}_from_{}", what, l.from));
       communicators.add(std::make_unique<Communicator>(std::vector<Rank*>{&from, &to}, streams,
-                                                       request(TrafficClass::pp), fabric),
+                                                       request(spec_.software, TrafficClass::pp), fabric),
                         {line[l.from], line[l.to]});
     }
   }
@@ -135,8 +138,7 @@ void TrainingStep::start() {
 
 void TrainingStep::allow_reuse() {
   std::vector<Communicator*> groups;
-  for (const Communicators* communicators : {&tp_, &beside_})
-    for (const auto& communicator : communicators->all()) groups.push_back(communicator.get());
+  for (const auto& communicator : tp_.all()) groups.push_back(communicator.get());
   std::vector<Communicator::OtherTraffic> others;
   for (const transport::Traffic& t : traffic())
     if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
@@ -170,12 +172,7 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
     most_parameters = std::max(most_parameters, parameters);
   }
   among(dp_, TrafficClass::dp, most_parameters * gradient_bytes * spec_.steps, false);
-  for (const auto& communicator : model_parallel_.all()) {
-    const std::vector<transport::Window>& members = communicator->group().members;
-    for (const transport::Window a : members)
-      for (const transport::Window b : members)
-        if (a != b && spec_.pp() > 1) all.push_back({a, b, number(TrafficClass::dp), kNormBytes});
-  }
+  among(norm_, TrafficClass::dp, kNormBytes, false);
   for (const auto& [l, communicators] : pipeline_)
     for (const auto& c : communicators.all())
       all.push_back({c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
@@ -210,7 +207,7 @@ void TrainingStep::emit_slots(std::uint32_t p) {
   emit_slot(p, progress.emitted++);
   if (progress.emitted < schedule_.slots[p].size()) return;
   progress.flushed = true;
-  if (!spec_.dp_overlap)
+  if (!spec_.software.dp_overlap)
     for (std::uint32_t b = 0; b < buckets_[p].size(); ++b) reduce(p, b, {});
   if (++flushed_ == spec_.pp()) emit_flush();
 }
@@ -221,7 +218,7 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   layer_ends_.clear();
   for (const std::vector<std::uint32_t>& ranks : tp_groups_)
     if (place(ranks.front(), Dimension::pp) == p) emit_group(ranks, index, slot, completes);
-  if (!completes || !spec_.dp_overlap) return;
+  if (!completes || !spec_.software.dp_overlap) return;
   for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
     if (buckets_[p][b].stage == slot.stage) reduce(p, b, layer_ends_);
 }
@@ -354,11 +351,13 @@ void TrainingStep::emit_flush() {
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank)
     if (spec_.grad_norm != GradientNorm::none)
       run(kNorm, rank, static_cast<double>(owned(rank)) * bytes_of(spec_.gradients), reduced_[rank]);
-  for (const auto& communicator : model_parallel_.all()) {
-    if (spec_.grad_norm == GradientNorm::none || communicator->size() == 1) continue;
-    executor_.collective(*communicator, communicator->choose(collective::Operation::all_reduce, kNormBytes),
-                         label(kNormReduce, 0, 0, communicator->rank(0).number), *this, jobs_);
-    live_ += static_cast<std::int64_t>(jobs_.size());
+  for (const Communicators* communicators : {&tp_, &norm_}) {
+    for (const auto& communicator : communicators->all()) {
+      if (spec_.grad_norm == GradientNorm::none || communicator->size() == 1) continue;
+      executor_.collective(*communicator, communicator->choose(collective::Operation::all_reduce, kNormBytes),
+                           label(kNormReduce, 0, communicators == &norm_, communicator->rank(0).number), *this, jobs_);
+      live_ += static_cast<std::int64_t>(jobs_.size());
+    }
   }
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank)
     run(kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)), reduced_[rank]);
@@ -427,7 +426,10 @@ void TrainingStep::on_job_done(const Job& job) {
     case kNorm:
     case kOptimizer: account.end_kernel(now, RankAccount::Busy::optimizer); break;
     case kCollective: account.end_collective(now, TrafficClass::tp, job.collective()->last_entry(), false); break;
-    case kNormReduce: account.end_collective(now, TrafficClass::dp, job.collective()->last_entry(), true); break;
+    case kNormReduce:
+      account.end_collective(now, f.detail == 0 ? TrafficClass::tp : TrafficClass::dp, job.collective()->last_entry(),
+                             true);
+      break;
     case kBeside: account.transferred(TrafficClass::tp, job.collective()->last_entry(), now); break;
     case kSend:
     case kReceive: account.transferred(TrafficClass::pp, job.collective()->last_entry(), now); break;
@@ -497,7 +499,8 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
     case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
     case kGather: return bucket("AG");
     case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
-    case kNormReduce: return fmt::format("GradNorm_AR{}", end);
+    case kNormReduce:
+      return f.detail == 0 ? fmt::format("GradNorm_AR_PP[{}]{}", p, end) : fmt::format("GradNorm_AR_TP[{}]{}", t, end);
     default: return fmt::format("Adam_PP[{}]_TP[{}]{}", p, t, end);
   }
 }
@@ -524,8 +527,8 @@ const char* TrainingStep::kind(std::uint64_t arguments) const {
     case kSend:
     case kReceive: return "pp";
     case kGradients:
-    case kNormReduce:
     case kGather: return "dp";
+    case kNormReduce: return JobLabel::fields_of<Fields>(arguments).detail == 0 ? "tp" : "dp";
     default: return "compute";
   }
 }

@@ -60,7 +60,7 @@ class TrainingStep : private JobClient, private JobNamer {
     kReceive,
     kGradients,  ///< reduction of a bucket
     kNorm,       ///< kernel
-    kNormReduce,
+    kNormReduce,  ///< over the tensor-parallel ranks, then over all others, so that each keeps to its own links
     kOptimizer,
     kGather,     ///< of the weights of a bucket
     kSlot     ///< all of a slot on a rank: a row, not a job
@@ -136,7 +136,8 @@ class TrainingStep : private JobClient, private JobNamer {
   const gpu::KernelTimer& kernels_;
   Executor& executor_;
   Mesh mesh_;
-  Communicators tp_, beside_, dp_, weights_, model_parallel_;
+  Communicators tp_, beside_, dp_, weights_;
+  Communicators norm_;  ///< ranks with the same place in tensor parallelism
   std::map<Link, Communicators> pipeline_;
   std::vector<std::vector<std::uint32_t>> tp_groups_;           ///< ranks
   std::vector<std::vector<GradientBucket>> buckets_;            ///< by pipeline rank

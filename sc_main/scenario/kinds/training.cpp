@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
@@ -26,8 +27,14 @@ struct TrainingSection : TrainingSpec {
   std::optional<std::uint32_t> written_dp, written_group;
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
-  std::optional<bool> written_pp_overlap;
-  std::optional<std::uint64_t> written_bucket;
+  std::string written_software = "megatron_core";
+  std::optional<bool> pp_overlap_key, dp_overlap_key, dropout_key, nvls_key;
+  std::optional<std::uint64_t> bucket_key;
+  std::optional<workload::training::PipelineSend> pp_send_key;
+  std::optional<workload::training::GradientFormat> gradients_key;
+  std::optional<workload::training::Launch> launch_key;
+  std::optional<double> host_key, reserved_key;
+  std::optional<std::uint32_t> ctas_key;
   double memory_limit_stages = 1;
 };
 
@@ -76,19 +83,39 @@ Record<TrainingSection> training_record() {
          "dimensions of parallelism, from adjacent ranks to ranks far apart");
   r.number_or("placement", "auto", &Section::written_placement, "GPU of each rank; auto: GPU r for rank r")
       .range(0, kMostGpus);
+  r.add("software", &Section::written_software,
+        "datasheet of the software stack, shipped or a file: kernels, launches, overlap, buckets")
+      .is_path(Field::Path::unless_name);
   r.add("steps", &Section::steps, "optimizer steps").range(1, 1000);
-  r.add("pp_overlap", &Section::written_pp_overlap,
-        "sends and receives run beside kernels; otherwise the next slot waits for both")
-      .fallback("true except for naive, gpipe and 1f1b");
-  r.choice("pp_send", &Section::pp_send, words_of(workload::training::kPipelineSendNames),
+  const char* const kOfSoftware = "of the software";
+  r.add("pp_overlap", &Section::pp_overlap_key,
+        "sends and receives of the pipeline run beside kernels; otherwise the next slot waits for both")
+      .fallback(kOfSoftware);
+  r.choice("pp_send", &Section::pp_send_key, words_of(workload::training::kPipelineSendNames),
            "without sequence_parallel: what a rank sends to the next stage. shard: 1/tp of the activations, gathered "
-           "there; full: all of them");
-  r.add("dp_overlap", &Section::dp_overlap,
-        "a bucket of gradients is reduced as soon as its last gradient is there; otherwise after the last slot");
-  r.add("bucket_parameters", &Section::written_bucket, "least parameters of a bucket of gradients")
-      .range(1, 1e12)
-      .fallback("the larger of 40 million and 1 million x dp")
-      .cite("Megatron-LM, DistributedDataParallelConfig.bucket_size");
+           "there; full: all of them")
+      .fallback(kOfSoftware);
+  r.add("dp_overlap", &Section::dp_overlap_key,
+        "a bucket of gradients is reduced as soon as its last gradient is there; otherwise after the last slot")
+      .fallback(kOfSoftware);
+  r.add("bucket_parameters", &Section::bucket_key, "least parameters of a bucket of gradients; 0: one bucket")
+      .none_or(1, 1e12)
+      .fallback(kOfSoftware);
+  r.add("dropout", &Section::dropout_key, "dropout after attention and MLP").fallback(kOfSoftware);
+  r.choice("launch", &Section::launch_key, words_of(workload::training::kLaunchNames),
+           "eager: the host launches each kernel; graph: the GPU runs a captured graph")
+      .fallback(kOfSoftware);
+  r.add("host_us", &Section::host_key, "host time of each eager launch").range(0, kLongestHostUs).fallback(kOfSoftware);
+  r.add("nvls", &Section::nvls_key, "NCCL may use NVLink SHARP").fallback(kOfSoftware);
+  r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective").range(1, 64).fallback(kOfSoftware);
+  r.add("reserved_bytes", &Section::reserved_key, "memory of CUDA context, NCCL buffers and workspaces")
+      .range(0, 1e12)
+      .fallback(kOfSoftware);
+  Record<Section> precision;
+  precision.choice("gradients", &Section::gradients_key, words_of(workload::training::kGradientFormatNames),
+                   "number format in which gradients are accumulated and reduced")
+      .fallback(kOfSoftware);
+  r.group("precision", precision, "number formats; products and weights have model.dtype");
   r.choice("grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
            "norm of all gradients. before: every rank waits for it before the optimizer");
   return r;
@@ -131,6 +158,37 @@ void resolve_schedule(TrainingSpec& spec, const TrainingSection& written, const 
     const std::string key = illegal->key == "kind" ? "schedule" : illegal->key;
     refuse_workload(source, key == "micro_batches" ? "global_batch" : key, illegal->text);
   }
+}
+
+void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights, const Source& source) {
+  using namespace workload::training;
+  Software& software = spec.software;
+  software = load_software({written.written_software, "workload.software", place_of(source.root, "workload.software")});
+  const auto take = [](auto& member, const auto& key) {
+    if (key) member = *key;
+  };
+  take(software.pp_send, written.pp_send_key);
+  take(software.dp_overlap, written.dp_overlap_key);
+  take(software.dropout, written.dropout_key);
+  take(software.launch, written.launch_key);
+  take(software.host_us, written.host_key);
+  take(software.nvls, written.nvls_key);
+  take(software.reserved_bytes, written.reserved_key);
+  take(software.gradients, written.gradients_key);
+  if (written.ctas_key) software.nccl_ctas = written.ctas_key;
+  if (!software.has_zero_stage(spec.zero_stage)) {
+    std::string accepted;
+    for (const std::uint32_t stage : software.zero_stages)
+      accepted += (accepted.empty() ? "" : ", ") + std::to_string(stage);
+    refuse_workload(source, "zero_stage",
+                    std::to_string(spec.zero_stage) + "; " + software.name + " has zero stages " + accepted);
+  }
+  const bool interleaved = spec.virtual_stages() > 1 || spec.table || spec.schedule.kind > ScheduleKind::interleaved;
+  spec.pp_overlap = written.pp_overlap_key.value_or(
+      software.pp_overlap == PipelineOverlap::all ||
+      (software.pp_overlap == PipelineOverlap::interleaved && interleaved));
+  spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.dp()));
+  spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
 }
 
 TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
@@ -207,9 +265,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
     refuse_workload(source, "recompute_layers",
                     std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) +
                         " layers of a stage");
-  spec.pp_overlap = written.written_pp_overlap.value_or(spec.table || spec.schedule.kind > ScheduleKind::one_f_one_b);
-  constexpr std::uint64_t kLeastBucket = 40'000'000, kBucketOfReplica = 1'000'000;
-  spec.bucket_parameters = written.written_bucket.value_or(std::max(kLeastBucket, kBucketOfReplica * spec.dp()));
+  resolve_software(spec, written, model.dtype, source);
   spec.placement = resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement",
                                      source);
   check_groups_used({0}, machine, source);
