@@ -25,7 +25,13 @@ gpu::Activity Job::activity() const {
 }
 
 void Job::begin() {
-  begun_at_ = executor_->fabric_.now();
+  const Time now = executor_->fabric_.now();
+  const std::uint64_t grid = executor_->collective_grid_.fs();
+  if (kind_ == Kind::collective && grid != 0 && now.fs() % grid != 0) {
+    executor_->fabric_.calendar().at(now + Time::fs(grid - now.fs() % grid), *this, 0, 0);
+    return;
+  }
+  begun_at_ = now;
   if (executor_->listener_ != nullptr) executor_->listener_->on_begun(*this);
   if (status_ == Status::cancelled) {
     cancel();
@@ -55,6 +61,14 @@ void Job::begin() {
     case Kind::receive:
       if (peer_ != nullptr && peer_->begun()) peer_->post();
       break;
+  }
+}
+
+void Job::on_event(std::uint32_t, std::uint64_t) {
+  switch (kind_) {
+    case Kind::copy: post(); break;
+    case Kind::collective: begin(); break;
+    default: over(); break;
   }
 }
 

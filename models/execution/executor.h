@@ -96,6 +96,10 @@ class Executor : private collective::CollectiveClient {
     if (listener_ != nullptr) listener_->on_measured(metric, number, parts);
   }
 
+  /// Before the first job: collectives begin at multiples of `grid`, so at most this much later than they could. Members
+  /// that are ready at nearly the same time then begin at the same time. Without a grid, differences of femtoseconds
+  /// between members last from one collective to the next, and no collective equals an earlier one, so none is replayed.
+  void begin_collectives_at(Time grid) { collective_grid_ = grid; }
   /// Before the first job: replays no collective, not even where communicators allow it. Results are the same.
   void simulate_every_collective() { replays_ = false; }
   bool replays() const { return replays_; }
@@ -160,6 +164,7 @@ class Executor : private collective::CollectiveClient {
   std::uint64_t jobs_ = 0;
   JobListener* listener_ = nullptr;
   bool replays_ = true;
+  Time collective_grid_;
 };
 
 }  // namespace railyard::execution
