@@ -19,8 +19,10 @@ std::vector<LayerStep> plan_embedding(const ModelShape& model, LayerTimer& timer
     model.positions > 0 ? steps.all_reduce(part) : steps.reduce(part);
     steps.add(part, timer.positions(tokens));
     steps.add(part, timer.norm(part, steps.divided_tokens()));
+    steps.add(part, timer.dropout(part, steps.divided_tokens()));
     return steps.take();
   }
+  steps.add(part, timer.dropout_backward(part, steps.divided_tokens(), direction));
   if (has_dgrad(direction)) {
     steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
     steps.gather(part);

@@ -66,7 +66,7 @@ void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, s
       if (format->dynamic) add_quantize(segment, m * groups, k, format->dtype);
     }
   }
-  shape.steady = steady_;
+  shape.steady = training_.has_value();
   segment.add(name, timer_.gemm(shape));
 }
 
@@ -90,7 +90,7 @@ void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, 
   spec.dtype = model_.dtype;
   spec.tokens = tokens;
   spec.width = width;
-  spec.residual = true;
+  spec.residual = !form().dropout;
   spec.gated = model_.gated_mlp;
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
 }
@@ -123,6 +123,16 @@ Segment LayerTimer::norm(LayerPart part, std::uint64_t tokens) {
   Segment segment;
   for (std::uint32_t i = 0; i < norms(part); ++i) add_norm(segment, tokens);
   return measured(segment, static_cast<double>(tokens), part == LayerPart::head);
+}
+
+Segment LayerTimer::dropout(LayerPart part, std::uint64_t tokens) {
+  Segment segment;
+  if (!form().dropout) return segment;
+  // Embeddings have no residual to read.
+  const double numbers = part == LayerPart::embedding ? 2 : 3;
+  segment.add("dropout", timer_.memory_bound(static_cast<double>(tokens) * model_.hidden *
+                                             (numbers * element_bytes_ + kMaskBytes)));
+  return segment;
 }
 
 Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
@@ -171,6 +181,7 @@ gpu::KernelTime LayerTimer::attention(const LayerPass& pass) {
 }
 
 Segment LayerTimer::attention_core(const LayerPass& pass) {
+  if (form().attention == AttentionForm::unfused) return unfused_attention(pass);
   Segment segment;
   segment.add("attention", attention(pass));
   return segment;
@@ -183,14 +194,16 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
   const LayerShape& layer = model_.kinds[pass.kind];
   add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden, layer.attention);
   add_qk_norm(segment, tokens);
-  gpu::KernelSpec rotary;
-  rotary.op = gpu::KernelOp::rotary;
-  rotary.dtype = model_.dtype;
-  rotary.tokens = tokens;
-  rotary.heads = heads_;
-  rotary.kv_cache = true;
-  if (!model_.rotary) rotary.heads.query = 0;
-  segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
+  if (model_.rotary || !training_) {
+    gpu::KernelSpec rotary;
+    rotary.op = gpu::KernelOp::rotary;
+    rotary.dtype = model_.dtype;
+    rotary.tokens = tokens;
+    rotary.heads = heads_;
+    rotary.kv_cache = true;
+    if (!model_.rotary) rotary.heads.query = 0;
+    segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
+  }
   segment.append(attention_core(pass));
   add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);

@@ -23,6 +23,11 @@
 //   experts:   combine, the same grouped, permute, router dgrad, wgrad
 //   attention: o_proj dgrad, wgrad, attention, rotary, qkv dgrad, wgrad
 //
+// Forward, biases are added by the product or by the kernel after it. Backward, the gradient of a bias is a kernel that
+// reads the gradient of the product (Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication). Training without
+// rotary embedding has no kernel between qkv and attention. TrainingForm adds dropout and unfused attention; the
+// dropout inside a flash kernel takes no time of its own.
+//
 // Models with a narrow dtype (fp8, fp4) are assumed to have static scales, so quantising activations needs no extra
 // kernel. If the config gives weights a format with dynamic scales, a kernel before each of their products finds the
 // scales of its rows. Weights in a type that the tensor cores lack (fp8 on A100) are widened to the model's dtype in
@@ -110,10 +115,11 @@ class LayerTimer {
   LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer,
              std::shared_ptr<const LayerProfile> profile = nullptr);
 
-  /// Steady: the GPU has been at its power limit for long, as in training. Otherwise products are bursts.
-  void set_steady(bool steady) { steady_ = steady; }
-  void set_form(const TrainingForm& form) { form_ = form; }
-  const TrainingForm& form() const { return form_; }
+  /// Kernels of training instead of inference. The GPU has been at its power limit for long (steady); without training,
+  /// products are bursts.
+  void set_training(const TrainingForm& form) { training_ = form; }
+  /// The default form if there is no training.
+  TrainingForm form() const { return training_.value_or(TrainingForm()); }
 
   // Pieces of a layer; layer_plan.h puts them together.
   /// Norms before a part. They may run on fewer tokens than the part (sequence parallelism).
@@ -122,6 +128,10 @@ class LayerTimer {
   /// The part of attention_body() between the projections that depends on the length of the sequences.
   Segment attention_core(const LayerPass& pass);
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
+  /// After the output of a part has been reduced. Empty without dropout.
+  Segment dropout(LayerPart part, std::uint64_t tokens);
+  /// Dropout, and the bias of the part's last projection.
+  Segment dropout_backward(LayerPart part, std::uint64_t tokens, Direction direction);
   Segment norm_backward(LayerPart part, std::uint64_t tokens);
   /// @param direction  backward, dgrad or wgrad
   PartBackward attention_backward(const LayerPass& pass, Direction direction);
@@ -153,6 +163,7 @@ class LayerTimer {
 
  private:
   static constexpr double kLogitBytes = 4, kGradientBytes = 4;  // fp32
+  static constexpr double kMaskBytes = 1;                       // of a number that may be dropped
 
   /// The experts of one rank, if tokens are routed evenly.
   struct Experts {
@@ -174,6 +185,12 @@ class LayerTimer {
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
   PartBackward mlp_backward(const Experts& rows, std::uint64_t width, Direction direction);
   void add_norm(Segment& segment, std::uint64_t tokens);
+  /// @pre all sequences of the pass are equal
+  Segment unfused_attention(const LayerPass& pass);
+  Segment attention_core_backward(const LayerPass& pass);
+  Segment unfused_attention_backward(const LayerPass& pass);
+  /// A kernel over the scores of all heads, which reads or writes this many numbers and bytes of masks for each.
+  void add_scores(Segment& segment, const char* name, const LayerPass& pass, double numbers, double mask_bytes);
   /// A kernel that reads or writes this many bytes for each logit of this rank.
   void add_logits(Segment& segment, const char* name, std::uint64_t tokens, double bytes_per_logit);
   /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
@@ -188,6 +205,8 @@ class LayerTimer {
                      std::uint32_t groups = 1);
   Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                      std::uint32_t groups = 1);
+  /// The gradient of a bias: the sum of the gradients of all rows.
+  void add_bias_wgrad(Segment& segment, Direction direction, const char* name, double elements);
   void add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer);
   /// `elements` in the model's data type; the previous kernel wrote them or the next kernel reads them
   void add_elementwise(Segment& segment, const char* name, double elements);
@@ -197,8 +216,7 @@ class LayerTimer {
   gpu::AttentionHeads heads_;
   std::uint64_t ffn_, dense_ffn_, shared_ffn_, vocab_;  // of this rank
   double element_bytes_;
-  bool steady_ = false;
-  TrainingForm form_;
+  std::optional<TrainingForm> training_;
   std::shared_ptr<const LayerProfile> profile_;
   ProfileUse profile_use_;
 };

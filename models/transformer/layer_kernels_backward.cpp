@@ -21,8 +21,25 @@ Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint6
   spec.k = m;
   spec.groups = groups;
   spec.result_dtype = DataType::tf32;  // 32 bits
-  spec.steady = steady_;
+  spec.steady = training_.has_value();
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
+  return segment;
+}
+
+void LayerTimer::add_bias_wgrad(Segment& segment, Direction direction, const char* name, double elements) {
+  if (has_wgrad(direction)) add_elementwise(segment, name, elements);
+}
+
+Segment LayerTimer::dropout_backward(LayerPart part, std::uint64_t tokens, Direction direction) {
+  Segment segment;
+  const double elements = static_cast<double>(tokens) * model_.hidden;
+  // Reads the gradient of the output and the mask, writes the gradient of the input. The residual's gradient is the
+  // output's.
+  if (form().dropout && has_dgrad(direction))
+    segment.add("dropout_dgrad", timer_.memory_bound(elements * (2 * element_bytes_ + kMaskBytes)));
+  if (part == LayerPart::attention && model_.output_bias)
+    add_bias_wgrad(segment, direction, "o_proj_bias_wgrad", elements);
+  if (part == LayerPart::mlp && model_.mlp_bias) add_bias_wgrad(segment, direction, "down_bias_wgrad", elements);
   return segment;
 }
 
@@ -35,19 +52,29 @@ Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
   return segment;
 }
 
+Segment LayerTimer::attention_core_backward(const LayerPass& pass) {
+  if (form().attention == AttentionForm::unfused) return unfused_attention_backward(pass);
+  Segment segment;
+  segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass.kind), pass.prefills,
+                                                             true, gpu::AttentionPass::backward));
+  return segment;
+}
+
 PartBackward LayerTimer::attention_backward(const LayerPass& pass, Direction direction) {
   const std::uint64_t tokens = pass.tokens(), attended = std::uint64_t(heads_.query) * heads_.dim;
   PartBackward part;
   part.body.append(gemm_dgrad(direction, "o_proj_dgrad", tokens, model_.hidden, attended));
   part.body.append(gemm_wgrad(direction, "o_proj_wgrad", tokens, model_.hidden, attended));
   if (has_dgrad(direction)) {
-    part.body.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass.kind),
-                                                                 pass.prefills, true, gpu::AttentionPass::backward));
+    part.body.append(attention_core_backward(pass));
     const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
-    add_elementwise(part.body, "rotary_dgrad", rotated);
+    if (model_.rotary) add_elementwise(part.body, "rotary_dgrad", rotated);
   }
   part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_width(), model_.hidden);
   part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_width(), model_.hidden);
+  if (model_.qkv_bias)
+    add_bias_wgrad(part.input_wgrad, direction, "qkv_bias_wgrad",
+                   static_cast<double>(tokens) * static_cast<double>(qkv_width()));
   return part;
 }
 
@@ -62,6 +89,9 @@ PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Dir
   const std::uint64_t widened = projections() * width;
   part.input_dgrad = gemm_dgrad(direction, "gate_up_dgrad", e.rows, widened, model_.hidden, e.active);
   part.input_wgrad = gemm_wgrad(direction, "gate_up_wgrad", e.rows, widened, model_.hidden, e.active);
+  if (model_.mlp_bias)
+    add_bias_wgrad(part.input_wgrad, direction, "gate_up_bias_wgrad",
+                   static_cast<double>(e.routed) * static_cast<double>(widened));
   return part;
 }
 

@@ -15,6 +15,7 @@ void add_forward(StepList& steps, LayerTimer* timer, const LayerPass& pass) {
       steps.add(part,
                 part == LayerPart::mlp ? timer->mlp_body(steps.tokens(), pass.kind) : timer->attention_body(pass));
     steps.reduce(part);
+    if (timer != nullptr) steps.add(part, timer->dropout(part, steps.divided_tokens()));
   }
 }
 
@@ -22,6 +23,7 @@ void add_backward(StepList& steps, const ModelShape& model, LayerTimer& timer, c
                   Direction direction) {
   const bool gathers_again = !timer.form().keep_gathered, routes = model.routes(model.kinds[pass.kind]);
   for (const LayerPart part : {LayerPart::mlp, LayerPart::attention}) {
+    steps.add(part, timer.dropout_backward(part, steps.divided_tokens(), direction));
     if (has_dgrad(direction)) steps.gather(part);
     if (part == LayerPart::attention)
       steps.add_backward(part, timer.attention_backward(pass, direction), gathers_again);

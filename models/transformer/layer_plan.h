@@ -6,6 +6,7 @@
 //   backward           MLP, all-reduce, norm; attention, all-reduce, norm
 //   sequence parallel  norms on tokens / tp; each all-reduce becomes a reduce-scatter before the norm and an all-gather
 //                      after it; the backward pass has the reverse order
+//   dropout            after each all-reduce or reduce-scatter; backward before each part; on the tokens of the norms
 //   dgrad              backward without the products for gradients of weights
 //   wgrad              only these products: MLP; attention
 //

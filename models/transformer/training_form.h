@@ -18,7 +18,19 @@ enum class Recompute : std::uint8_t {
 constexpr std::array<const char*, 3> kRecomputeNames{"none", "selective", "full"};
 constexpr const char* name_of(Recompute recompute) { return kRecomputeNames[static_cast<std::size_t>(recompute)]; }
 
+/// How scores, softmax and values of attention are computed.
+enum class AttentionForm : std::uint8_t {
+  flash,   ///< one kernel; scores stay on the SMs (Dao et al., arXiv 2205.14135)
+  unfused  ///< a product for the scores of all keys, softmax with scale and mask, dropout, a product with the values
+};
+constexpr std::array<const char*, 2> kAttentionFormNames{"flash", "unfused"};
+constexpr const char* name_of(AttentionForm form) { return kAttentionFormNames[static_cast<std::size_t>(form)]; }
+
 struct TrainingForm {
+  AttentionForm attention = AttentionForm::flash;
+  /// Of embeddings, softmax, and the outputs of attention and MLP. The kernel after attention or MLP also adds bias and
+  /// residual (Megatron-LM, bias_dropout_add_fused_train).
+  bool dropout = false;
   Recompute recompute = Recompute::none;
   /// Sequence parallelism: the gathered input of a column-parallel projection is kept for its wgrad product. Otherwise
   /// the rank keeps its own tokens and gathers the input again (Korthikanti et al., arXiv 2205.05198, section 4.2.2).

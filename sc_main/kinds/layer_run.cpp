@@ -41,7 +41,7 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execut
       kernels_(group().gpu),
       timer_(scenario.model, spec().tp, kernels_, spec().profile) {
   check();
-  timer_.set_steady(spec().phase == Phase::training);
+  if (spec().phase == Phase::training) timer_.set_training(spec().form);
   ends_seconds_ = timer_.embedding(spec().all_tokens()).seconds + timer_.head(spec().batch).seconds;
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
   layer_ = std::make_unique<workload::layer::Layer>(spec(), workload::layer::plan_layer(scenario.model, spec(), timer_),

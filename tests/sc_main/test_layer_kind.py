@@ -87,6 +87,18 @@ def test_backward_is_twice_forward(sequence_parallel, tmp_path):
     assert {int(step["bytes"]) for step in found if is_collective(step)} == {8192 * H * 2}
 
 
+def test_recompute_repeats_forward_steps(tmp_path):
+    unfused = ("workload.attention=unfused", "workload.dropout=true")
+    found = {form: steps(tmp_path / form, "training", f"workload.recompute={form}", *unfused) for form in ["none", "selective", "full"]}
+    forward = [step for step in found["none"] if step["name"].startswith("forward.")]
+    again = {form: [step for step in written if step["name"].startswith("recompute.")] for form, written in found.items()}
+    assert again["none"] == []
+    assert [kernel(step) for step in again["selective"]] == ["scores", "softmax", "softmax_dropout", "values"]
+    assert [kernel(step) for step in again["full"]] == [kernel(step) for step in forward]
+    # Scores of all keys, for the query heads of this rank.
+    assert [float(step["flops"]) for step in again["selective"]] == [2 * 8192**2 * D * A / 8, 0, 0, 2 * 8192**2 * D * A / 8]
+
+
 def test_collectives_are_those_of_the_collective_kind(tmp_path):
     found = [step for step in steps(tmp_path / "layer", "prefill") if is_collective(step)]
     alone = tmp_path / "alone.yaml"
@@ -126,6 +138,9 @@ def test_looking_and_repeating(phase, tmp_path):
     ("training", "workload.tokens=8191", "workload.sequence_parallel: 8191 tokens cannot be divided evenly among 8 ranks"),
     ("training", "workload.tp=1", "workload.sequence_parallel: needs workload.tp of 2 or more"),
     ("training", "workload.context_tokens=5", "workload.context_tokens: is not accepted with phase: training"),
+    ("prefill", "workload.dropout=true", "workload.dropout: is not accepted with phase: prefill"),
+    ("decode", "workload.recompute=full", "workload.recompute: is not accepted with phase: decode"),
+    ("training", "workload.attention=flush", "unknown value 'flush'; accepted: flash, unfused (did you mean 'flash'?)"),
     ("prefill", "workload.tp=3", "workload.tp: 3 does not divide the 64 attention heads"),
     ("prefill", "workload.tp=16", "workload.tp: 16; the first group has 8 GPUs"),
     ("prefill", "workload={kind: layer, phase: prefill}", "workload.tokens: is required by phase: prefill"),

@@ -79,6 +79,13 @@ TrainingForm gathering_again() {
   return form;
 }
 
+TrainingForm unfused_with_dropout() {
+  TrainingForm form;
+  form.attention = AttentionForm::unfused;
+  form.dropout = true;
+  return form;
+}
+
 double flops_of(const std::vector<LayerStep>& steps) {
   double flops = 0;
   for (const LayerStep& step : steps) flops += step.kernels.flops;
@@ -115,7 +122,8 @@ BOOST_AUTO_TEST_CASE(sharded_inputs_are_gathered_again_beside_a_product) {
   const ModelShape dense = llama_8b(), routed = mixtral_8x7b();
   for (const ModelShape* model : {&dense, &routed}) {
     LayerTimer kept(*model, split.tp, gpu), again(*model, split.tp, gpu);
-    again.set_form(gathering_again());
+    kept.set_training({});
+    again.set_training(gathering_again());
     for (const Direction direction : {Direction::forward, Direction::backward, Direction::dgrad, Direction::wgrad}) {
       std::vector<LayerStep> steps = plan_layer(*model, again, pass, split, direction), others;
       std::vector<std::string> beside;
@@ -195,7 +203,7 @@ BOOST_AUTO_TEST_CASE(the_heads_input_is_gathered_again) {
   gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
   const ModelShape model = llama_8b();
   LayerTimer timer(model, 8, gpu);
-  timer.set_form(gathering_again());
+  timer.set_training(gathering_again());
   using Names = std::vector<std::string>;
   auto steps = plan_head(model, timer, kTokens, {8, true}, Direction::backward);
   BOOST_TEST((names_of(steps) == Names{"loss_dgrad", "AG", "lm_head_dgrad", "lm_head_wgrad", "RS", "rmsnorm_dgrad"}));
@@ -214,10 +222,94 @@ BOOST_AUTO_TEST_CASE(recompute_runs_attention_or_the_layer_again) {
   const auto again = [&](Recompute recompute) {
     TrainingForm form;
     form.recompute = recompute;
-    timer.set_form(form);
+    timer.set_training(form);
     return plan_recompute(model, timer, pass, split);
   };
   BOOST_TEST(again(Recompute::none).empty());
   BOOST_TEST((names_of(again(Recompute::selective)) == std::vector<std::string>{"attention"}));
   BOOST_TEST((work_of(again(Recompute::full)) == work_of(plan_layer(model, timer, pass, split))));
+}
+
+BOOST_AUTO_TEST_CASE(a_gpt_layer_has_the_kernels_of_megatron) {
+  gpu::KernelTimer gpu(gpu_datasheet("A100-SXM4-80GB"));
+  const ModelShape model = gpt(48, 6144, 64);
+  LayerTimer timer(model, 8, gpu);
+  timer.set_training(unfused_with_dropout());
+  const LayerPass pass = whole_sequences(4);
+  const auto names = [&](Direction direction) {
+    return names_of(plan_layer(model, timer, pass, {8, false}, direction));
+  };
+  using Names = std::vector<std::string>;
+  const Names forward{"rmsnorm", "qkv",        "scores", "softmax", "softmax_dropout",
+                      "values",  "o_proj",     "AR",     "dropout", "rmsnorm",
+                      "gate_up", "activation", "down",   "AR",      "dropout"};
+  const Names wgrad{"down_bias_wgrad",   "down_wgrad",   "gate_up_wgrad", "gate_up_bias_wgrad",
+                    "o_proj_bias_wgrad", "o_proj_wgrad", "qkv_wgrad",     "qkv_bias_wgrad"};
+  const Names dgrad{"dropout_dgrad",
+                    "down_dgrad",
+                    "activation_dgrad",
+                    "gate_up_dgrad",
+                    "AR",
+                    "rmsnorm_dgrad",
+                    "dropout_dgrad",
+                    "o_proj_dgrad",
+                    "values_dgrad",
+                    "probabilities_dgrad",
+                    "softmax_dropout_dgrad",
+                    "softmax_dgrad",
+                    "queries_dgrad",
+                    "keys_dgrad",
+                    "qkv_dgrad",
+                    "AR",
+                    "rmsnorm_dgrad"};
+  BOOST_TEST(names(Direction::forward) == forward, boost::test_tools::per_element());
+  BOOST_TEST(names(Direction::wgrad) == wgrad, boost::test_tools::per_element());
+  BOOST_TEST(names(Direction::dgrad) == dgrad, boost::test_tools::per_element());
+  BOOST_TEST((names_of(plan_embedding(model, timer, kTokens, {8, false})) ==
+              Names{"embedding", "AR", "positions", "dropout"}));
+}
+
+// Narayanan et al., arXiv 2104.04473, appendix: 24 B s h^2 (1 + s / 6h) forward, twice as much backward; selective
+// recompute adds 4 B s^2 h (Korthikanti et al., arXiv 2205.05198, appendix A).
+BOOST_AUTO_TEST_CASE(unfused_attention_multiplies_all_scores) {
+  gpu::KernelTimer gpu(gpu_datasheet("A100-SXM4-80GB"));
+  const ModelShape model = gpt(48, 6144, 64);
+  LayerTimer timer(model, 8, gpu);
+  TrainingForm form = unfused_with_dropout();
+  form.recompute = Recompute::selective;
+  timer.set_training(form);
+  const LayerPass pass = whole_sequences(4);
+  const LayerSplit split{8, true};
+  const double s = kTokens, b = 4, h = 6144, forward = 24 * b * s * h * h * (1 + s / (6 * h)) / 8;
+  BOOST_TEST(flops_of(plan_layer(model, timer, pass, split)) == forward, boost::test_tools::tolerance(1e-13));
+  BOOST_TEST(flops_of(plan_layer(model, timer, pass, split, Direction::backward)) == 2 * forward,
+             boost::test_tools::tolerance(1e-13));
+  BOOST_TEST(flops_of(plan_recompute(model, timer, pass, split)) == 4 * b * s * s * h / 8,
+             boost::test_tools::tolerance(1e-13));
+}
+
+// Bytes that a kernel moves, wherever they are: two for each number, one for each mask.
+BOOST_AUTO_TEST_CASE(masks_take_a_byte_and_norms_leave_the_residual) {
+  gpu::KernelTimer gpu(gpu_datasheet("A100-SXM4-80GB"));
+  const ModelShape model = gpt(48, 6144, 64);
+  const LayerPass pass = whole_sequences(4);
+  const auto bytes_of = [&](const TrainingForm& form, Direction direction, const std::string& name) {
+    LayerTimer timer(model, 8, gpu);
+    timer.set_training(form);
+    for (const LayerStep& step : plan_layer(model, timer, pass, {8, true}, direction))
+      for (const NamedKernel& kernel : step.kernels.kernels)
+        if (kernel.name == name) return kernel.time.l2_bytes;
+    return 0.0;
+  };
+  const double scores = 4.0 * kTokens * kTokens * 64 / 8, hidden = 4.0 * kTokens * 6144 / 8;
+  const TrainingForm none, dropped = unfused_with_dropout();
+  BOOST_TEST(bytes_of(dropped, Direction::forward, "softmax") == 4 * scores);
+  BOOST_TEST(bytes_of(dropped, Direction::forward, "softmax_dropout") == 5 * scores);
+  BOOST_TEST(bytes_of(dropped, Direction::dgrad, "softmax_dropout_dgrad") == 5 * scores);
+  BOOST_TEST(bytes_of(dropped, Direction::dgrad, "softmax_dgrad") == 6 * scores);
+  BOOST_TEST(bytes_of(dropped, Direction::forward, "dropout") == 7 * hidden);
+  BOOST_TEST(bytes_of(dropped, Direction::dgrad, "dropout_dgrad") == 5 * hidden);
+  BOOST_TEST(bytes_of(dropped, Direction::forward, "rmsnorm") == 4 * hidden);
+  BOOST_TEST(bytes_of(none, Direction::forward, "rmsnorm") == 8 * hidden);  // adds the residual, too
+  BOOST_TEST(bytes_of(none, Direction::forward, "dropout") == 0);
 }

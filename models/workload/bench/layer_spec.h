@@ -7,6 +7,7 @@
 
 #include "collective/spec.h"
 #include "transformer/layer_profile.h"
+#include "transformer/training_form.h"
 
 namespace railyard::workload::layer {
 
@@ -21,6 +22,7 @@ struct LayerSpec {
   std::uint64_t tokens = 1;          ///< new tokens of each sequence; decode: 1
   std::uint64_t context_tokens = 0;  ///< tokens of each sequence before the new ones
   bool sequence_parallel = false;    ///< norms on tokens / tp per rank, between all-gather and reduce-scatter
+  transformer::TrainingForm form;    ///< phase training
   collective::Library library = collective::Library::vllm;
   std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: times from the datasheet
 

@@ -12,8 +12,8 @@ std::vector<LayerStep> plan_layer(const transformer::ModelShape& model, const La
   const transformer::LayerSplit split{spec.tp, spec.sequence_parallel};
 
   std::vector<LayerStep> steps;
-  const auto add = [&](const std::string& prefix, transformer::Direction direction) {
-    for (const transformer::LayerStep& step : transformer::plan_layer(model, timer, pass, split, direction)) {
+  const auto add = [&](const std::string& prefix, const std::vector<transformer::LayerStep>& plan) {
+    for (const transformer::LayerStep& step : plan) {
       const std::string part = prefix + (step.part == transformer::LayerPart::mlp ? "mlp." : "attention.");
       for (const transformer::NamedKernel& kernel : step.kernels.kernels)
         steps.push_back({part + kernel.name, false, kernel.time, {}, 0});
@@ -26,8 +26,11 @@ std::vector<LayerStep> plan_layer(const transformer::ModelShape& model, const La
     }
   };
   const bool trains = spec.phase == Phase::training;
-  add(trains ? "forward." : "", transformer::Direction::forward);
-  if (trains) add("backward.", transformer::Direction::backward);
+  add(trains ? "forward." : "", transformer::plan_layer(model, timer, pass, split));
+  if (trains) {
+    add("recompute.", transformer::plan_recompute(model, timer, pass, split));
+    add("backward.", transformer::plan_layer(model, timer, pass, split, transformer::Direction::backward));
+  }
   return steps;
 }
 

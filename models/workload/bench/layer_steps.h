@@ -11,7 +11,7 @@
 namespace railyard::workload::layer {
 
 struct LayerStep {
-  std::string name;  ///< "attention.qkv", "mlp.all_reduce", "backward.mlp.down_wgrad"
+  std::string name;  ///< "attention.qkv", "mlp.all_reduce", "backward.mlp.down_wgrad", "recompute.attention.softmax"
   bool is_collective = false;
   gpu::KernelTime kernel;
   collective::Operation operation = collective::Operation::all_reduce;

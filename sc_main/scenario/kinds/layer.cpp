@@ -35,6 +35,14 @@ Record<LayerSection> layer_record() {
       .range(0, kMostTokens);
   r.add("sequence_parallel", &Section::sequence_parallel,
         "prefill, training: norms on tokens / tp, between a reduce-scatter and an all-gather");
+  using transformer::TrainingForm;
+  r.choice("attention", within(&Section::form, &TrainingForm::attention), words_of(transformer::kAttentionFormNames),
+           "training: flash, one kernel; unfused, products of all scores in memory, with softmax between them");
+  r.add("dropout", within(&Section::form, &TrainingForm::dropout),
+        "training: dropout after attention and MLP, and of the softmax if attention is unfused");
+  r.choice(
+      "recompute", within(&Section::form, &TrainingForm::recompute), words_of(transformer::kRecomputeNames),
+      "training: what the backward pass runs again; selective: attention between its projections; full: the layer");
   r.choice("library", &Section::written_library, {"nccl", "vllm", "sglang", "trtllm"},
            "library of the collectives, as for kind: collective")
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
@@ -56,7 +64,10 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
     throw InputError(place_of(source.root, "workload"),
                      std::string("workload.tokens: is required by phase: ") + name_of(written.phase));
   }
-  if (written.phase == Phase::training) refuse_with_phase("context_tokens");
+  if (written.phase == Phase::training)
+    refuse_with_phase("context_tokens");
+  else
+    for (const char* key : {"attention", "dropout", "recompute"}) refuse_with_phase(key);
 
   LayerSpec spec = written;
   spec.library = written.written_library.value_or(written.phase == Phase::training ? collective::Library::nccl
