@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/gpu/kernels_datasheets.h"
+#include "tests/transformer/training_models.h"
 #include "tests/transformer/transformer_models.h"
 #include "transformer/end_plan.h"
 #include "transformer/layer_plan.h"
@@ -55,34 +56,9 @@ std::vector<std::string> names_of(const std::vector<LayerStep>& steps) {
   return names;
 }
 
-ModelShape gpt(std::uint32_t layers, std::uint32_t hidden, std::uint32_t heads) {
-  ModelShape m;
-  m.name = "gpt";
-  m.layers = layers;
-  m.hidden = hidden;
-  m.heads = m.kv_heads = heads;
-  m.head_dim = hidden / heads;
-  m.ffn = 4 * hidden;
-  m.vocab = 51200;
-  m.gated_mlp = m.rotary = false;
-  m.tied_embeddings = true;
-  m.qkv_bias = m.output_bias = m.mlp_bias = true;
-  m.norm_vectors = 2;
-  m.positions = kTokens;
-  m.dtype = DataType::fp16;
-  return m;
-}
-
 TrainingForm gathering_again() {
   TrainingForm form;
   form.keep_gathered = false;
-  return form;
-}
-
-TrainingForm unfused_with_dropout() {
-  TrainingForm form;
-  form.attention = AttentionForm::unfused;
-  form.dropout = true;
   return form;
 }
 
@@ -154,7 +130,7 @@ BOOST_AUTO_TEST_CASE(ends_hold_the_steps_of_a_divided_vocabulary) {
     LayerTimer timer(model, split.tp, gpu);
     return names_of(plan(model, timer, kTokens, split, direction));
   };
-  const ModelShape llama = llama_8b(), learned = gpt(48, 6144, 64);
+  const ModelShape llama = llama_8b(), learned = gpt_22b();
   const LayerSplit one{1, false}, eight{8, false}, sequence{8, true};
   const auto forward = Direction::forward, backward = Direction::backward;
   BOOST_TEST((names(plan_embedding, llama, one, forward) == Names{"embedding"}));
@@ -176,7 +152,7 @@ BOOST_AUTO_TEST_CASE(ends_hold_the_steps_of_a_divided_vocabulary) {
 
 BOOST_AUTO_TEST_CASE(ends_multiply_and_move_what_closed_forms_say) {
   gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
-  for (const ModelShape& model : {llama_8b(), gpt(48, 6144, 64)}) {
+  for (const ModelShape& model : {llama_8b(), gpt_22b()}) {
     for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
       LayerTimer timer(model, split.tp, gpu);
       const auto ends = [&](Direction direction) {
@@ -232,7 +208,7 @@ BOOST_AUTO_TEST_CASE(recompute_runs_attention_or_the_layer_again) {
 
 BOOST_AUTO_TEST_CASE(a_gpt_layer_has_the_kernels_of_megatron) {
   gpu::KernelTimer gpu(gpu_datasheet("A100-SXM4-80GB"));
-  const ModelShape model = gpt(48, 6144, 64);
+  const ModelShape model = gpt_22b();
   LayerTimer timer(model, 8, gpu);
   timer.set_training(unfused_with_dropout());
   const LayerPass pass = whole_sequences(4);
@@ -273,7 +249,7 @@ BOOST_AUTO_TEST_CASE(a_gpt_layer_has_the_kernels_of_megatron) {
 // recompute adds 4 B s^2 h (Korthikanti et al., arXiv 2205.05198, appendix A).
 BOOST_AUTO_TEST_CASE(unfused_attention_multiplies_all_scores) {
   gpu::KernelTimer gpu(gpu_datasheet("A100-SXM4-80GB"));
-  const ModelShape model = gpt(48, 6144, 64);
+  const ModelShape model = gpt_22b();
   LayerTimer timer(model, 8, gpu);
   TrainingForm form = unfused_with_dropout();
   form.recompute = Recompute::selective;
@@ -291,7 +267,7 @@ BOOST_AUTO_TEST_CASE(unfused_attention_multiplies_all_scores) {
 // Bytes that a kernel moves, wherever they are: two for each number, one for each mask.
 BOOST_AUTO_TEST_CASE(masks_take_a_byte_and_norms_leave_the_residual) {
   gpu::KernelTimer gpu(gpu_datasheet("A100-SXM4-80GB"));
-  const ModelShape model = gpt(48, 6144, 64);
+  const ModelShape model = gpt_22b();
   const LayerPass pass = whole_sequences(4);
   const auto bytes_of = [&](const TrainingForm& form, Direction direction, const std::string& name) {
     LayerTimer timer(model, 8, gpu);

@@ -1,0 +1,180 @@
+#include "transformer/training_memory.h"
+
+#include "transformer/parameters.h"
+
+namespace railyard::transformer {
+namespace {
+
+constexpr Bytes kMaskBytes = 1, kFp32Bytes = 4;
+constexpr DataType kNarrowestActivation = DataType::bf16;  // activations have 16 bits, even in narrower models
+
+/// Collects the tensors of one rank.
+class Tensors {
+ public:
+  Tensors(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split, const TrainingForm& form)
+      : model_(model), batch_(batch), split_(split), form_(form) {}
+
+  std::vector<KeptTensor> take() { return std::move(tensors_); }
+
+  /// Tokens of a rank where tokens are divided among ranks.
+  std::uint64_t divided() const { return split_.sequence_parallel ? tokens() / split_.tp : tokens(); }
+  std::uint64_t tokens() const { return batch_.tokens(); }
+  /// Tokens that a rank keeps of an input that it had to gather.
+  std::uint64_t gathered() const { return form_.keep_gathered ? tokens() : divided(); }
+  /// This rank's part of a width that tensor parallelism divides.
+  std::uint64_t part_of(std::uint64_t width) const { return ceil_div(width, split_.tp); }
+
+  void add(const char* name, std::uint64_t rows, std::uint64_t width) {
+    add_bytes(name,
+              std::max(stored_bytes(rows * width, model_.dtype), stored_bytes(rows * width, kNarrowestActivation)));
+  }
+  void add_bytes(const char* name, Bytes bytes) {
+    if (bytes > 0) tensors_.push_back({name, bytes});
+  }
+  void add_mask(const char* name, std::uint64_t numbers) {
+    if (form_.dropout) add_bytes(name, numbers * kMaskBytes);
+  }
+
+  // -- from forward to backward
+
+  void attention() {
+    const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
+    add("attention.norm_input", (model_.norms + 1) / 2 * divided(), model_.hidden);
+    add("attention.qkv_input", gathered(), model_.hidden);
+    if (model_.qk_norm > 0) add("attention.qk_norm_input", tokens(), (heads + keys) * d);
+    add("attention.queries", tokens(), heads * d);
+    add("attention.keys", tokens(), keys * d);
+    add("attention.values", tokens(), keys * d);
+    if (form_.recompute == Recompute::none) attention_core(heads);
+    add("attention.o_proj_input", tokens(), heads * d);
+    add_mask("attention.dropout_mask", divided() * model_.hidden);
+  }
+  void mlp(const LayerShape& layer) {
+    add("mlp.norm_input", model_.norms / 2 * divided(), model_.hidden);
+    const bool routes = model_.routes(layer);
+    // Attention and MLP that share a norm have the same input.
+    if (model_.norms > 1) add("mlp.input", routes ? tokens() : gathered(), model_.hidden);
+    if (routes) {
+      const std::uint64_t routed = tokens() * model_.experts_per_token;
+      add_bytes("mlp.router_scores", tokens() * model_.experts * kFp32Bytes);
+      add("mlp.routed_input", routed, model_.hidden);
+      add("mlp.activation_input", routed, projections() * part_of(model_.ffn));
+      add("mlp.down_input", routed, part_of(model_.ffn));
+      add("mlp.combine_input", routed, model_.hidden);
+      add("mlp.shared_activation_input", tokens(), projections() * part_of(model_.shared_ffn));
+      add("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
+    } else {
+      add("mlp.activation_input", tokens(), projections() * part_of(dense_width()));
+      add("mlp.down_input", tokens(), part_of(dense_width()));
+    }
+    add_mask("mlp.dropout_mask", divided() * model_.hidden);
+  }
+
+  // -- from dgrad to wgrad
+
+  void attention_products() {
+    const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
+    add("attention.qkv_input", gathered(), model_.hidden);
+    add("attention.qkv_gradient", tokens(), (heads + 2 * keys) * d);
+    add("attention.o_proj_input", tokens(), heads * d);
+    add("attention.o_proj_gradient", tokens(), model_.hidden);
+  }
+  void mlp_products(const LayerShape& layer) {
+    if (!model_.routes(layer)) {
+      if (model_.norms > 1) add("mlp.input", gathered(), model_.hidden);
+      add("mlp.gate_up_gradient", tokens(), projections() * part_of(dense_width()));
+      add("mlp.down_input", tokens(), part_of(dense_width()));
+      add("mlp.down_gradient", tokens(), model_.hidden);
+      return;
+    }
+    const std::uint64_t routed = tokens() * model_.experts_per_token;
+    if (model_.norms > 1) add("mlp.input", tokens(), model_.hidden);
+    add("mlp.router_gradient", tokens(), model_.experts);
+    add("mlp.routed_input", routed, model_.hidden);
+    add("mlp.gate_up_gradient", routed, projections() * part_of(model_.ffn));
+    add("mlp.down_input", routed, part_of(model_.ffn));
+    add("mlp.down_gradient", routed, model_.hidden);
+    if (model_.shared_ffn == 0) return;
+    add("mlp.shared_gate_up_gradient", tokens(), projections() * part_of(model_.shared_ffn));
+    add("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
+    add("mlp.shared_down_gradient", tokens(), model_.hidden);
+  }
+
+ private:
+  std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
+  std::uint64_t dense_width() const { return model_.experts == 0 ? model_.ffn : model_.dense_ffn; }
+
+  /// What selective recompute computes again.
+  void attention_core(std::uint64_t heads) {
+    if (form_.attention == AttentionForm::flash) {
+      add_bytes("attention.statistics", tokens() * heads * kFp32Bytes);
+      return;
+    }
+    const std::uint64_t rows = tokens() * heads, keys = batch_.sequence_tokens;
+    add("attention.softmax", rows, keys);
+    if (!form_.dropout) return;
+    add_mask("attention.softmax_dropout_mask", rows * keys);
+    add("attention.softmax_dropout", rows, keys);
+  }
+
+  const ModelShape& model_;
+  const MicroBatch batch_;
+  const LayerSplit split_;
+  const TrainingForm form_;
+  std::vector<KeptTensor> tensors_;
+};
+
+}  // namespace
+
+Bytes sum_of(const std::vector<KeptTensor>& tensors) {
+  Bytes sum = 0;
+  for (const KeptTensor& tensor : tensors) sum += tensor.bytes;
+  return sum;
+}
+
+std::vector<KeptTensor> kept_by_layer(const ModelShape& model, std::uint32_t kind, const MicroBatch& batch,
+                                      const LayerSplit& split, const TrainingForm& form) {
+  Tensors tensors(model, batch, split, form);
+  if (form.recompute == Recompute::full) {
+    tensors.add("layer_input", tensors.divided(), model.hidden);
+  } else {
+    tensors.attention();
+    tensors.mlp(model.kinds[kind]);
+  }
+  return tensors.take();
+}
+
+std::vector<KeptTensor> kept_for_wgrad(const ModelShape& model, std::uint32_t kind, const MicroBatch& batch,
+                                       const LayerSplit& split, const TrainingForm& form) {
+  Tensors tensors(model, batch, split, form);
+  tensors.attention_products();
+  tensors.mlp_products(model.kinds[kind]);
+  return tensors.take();
+}
+
+std::vector<KeptTensor> kept_by_embedding(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
+                                          const TrainingForm& form) {
+  Tensors tensors(model, batch, split, form);
+  if (model.embedding_norm) tensors.add("embedding.norm_input", tensors.divided(), model.hidden);
+  tensors.add_mask("embedding.dropout_mask", tensors.divided() * model.hidden);
+  return tensors.take();
+}
+
+std::vector<KeptTensor> kept_by_head(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
+                                     const TrainingForm& form) {
+  Tensors tensors(model, batch, split, form);
+  tensors.add("head.norm_input", tensors.divided(), model.hidden);
+  tensors.add("head.input", tensors.gathered(), model.hidden);
+  tensors.add_bytes("head.softmax", tensors.tokens() * tensors.part_of(model.vocab) * kFp32Bytes);
+  return tensors.take();
+}
+
+std::vector<KeptTensor> kept_for_head_wgrad(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
+                                            const TrainingForm& form) {
+  Tensors tensors(model, batch, split, form);
+  tensors.add("head.input", tensors.gathered(), model.hidden);
+  tensors.add("head.logits_gradient", tensors.tokens(), tensors.part_of(model.vocab));
+  return tensors.take();
+}
+
+}  // namespace railyard::transformer
