@@ -1,0 +1,19 @@
+#include "transformer/training_state.h"
+
+namespace railyard::transformer {
+
+TrainingState training_state(std::uint64_t parameters, const StatePrecision& precision, const StateSharding& sharding) {
+  constexpr Bytes kMoments = 2;
+  const auto copy = [&](Bytes bytes) { return bytes < precision.optimizer ? precision.optimizer : 0; };
+  const std::uint64_t shard = ceil_div(parameters, sharding.ranks);
+  const auto owned = [&](std::uint32_t stage) { return sharding.zero_stage >= stage ? shard : parameters; };
+  return {owned(3) * precision.weights, owned(2) * precision.gradients,
+          owned(1) * (kMoments * precision.optimizer + copy(precision.weights) + copy(precision.gradients))};
+}
+
+Bytes gathered_weights(const ModelShape& model, std::uint32_t first, std::uint32_t layers, std::uint32_t tp,
+                       const StatePrecision& precision) {
+  return ceil_div(layers_parameters(model, first, layers), tp) * precision.weights;
+}
+
+}  // namespace railyard::transformer

@@ -1,0 +1,42 @@
+// Memory of weights, gradients and optimizer state: Adam keeps two moments of each parameter, and a copy of parameters
+// and of gradients in its own precision if they have less. A distributed optimizer (ZeRO, Rajbhandari et al., arXiv
+// 1910.02054) divides state among D data-parallel ranks: stage 1 the optimizer's, stage 2 also gradients, stage 3 also
+// weights, of which a layer is gathered while it runs.
+//
+//   bytes per parameter            stage 0    1            2            3
+//   16-bit, fp32 gradients         18         6 + 12/D     2 + 16/D     18/D
+//   16-bit, 16-bit gradients       20         4 + 16/D     2 + 18/D     20/D
+//   fp32                           16         8 + 8/D      4 + 12/D     16/D
+#pragma once
+
+#include "base/units.h"
+#include "transformer/parameters.h"
+
+namespace railyard::transformer {
+
+/// Bytes of a number.
+struct StatePrecision {
+  Bytes weights = 2;
+  Bytes gradients = 4;  ///< sum over micro-batches
+  Bytes optimizer = 4;
+};
+
+struct StateSharding {
+  std::uint32_t zero_stage = 0;
+  std::uint32_t ranks = 1;  ///< D
+};
+
+/// On one rank.
+struct TrainingState {
+  Bytes weights = 0, gradients = 0, optimizer = 0;
+  Bytes total() const { return weights + gradients + optimizer; }
+};
+
+/// State of a rank with so many parameters before data parallelism divides them; shards are rounded up.
+TrainingState training_state(std::uint64_t parameters, const StatePrecision& precision, const StateSharding& sharding);
+
+/// Stage 3: the gathered weights of the layers [first, first + layers) on a rank.
+Bytes gathered_weights(const ModelShape& model, std::uint32_t first, std::uint32_t layers, std::uint32_t tp,
+                       const StatePrecision& precision);
+
+}  // namespace railyard::transformer
