@@ -33,14 +33,6 @@ std::uint64_t router_weights(const ModelShape& m) {
   return std::uint64_t(m.hidden) * (m.experts + (m.shared_gate ? 1 : 0));
 }
 
-/// Weights of one layer that are used by one token.
-double multiplied_weights(const ModelShape& m, const LayerShape& layer) {
-  const std::uint64_t mlp =
-      m.routes(layer) ? m.experts_per_token * mlp_weights(m, m.ffn) + mlp_weights(m, m.shared_ffn) + router_weights(m)
-                      : mlp_weights(m, dense_width(m));
-  return static_cast<double>(attention_weights(m) + mlp);
-}
-
 /// Bytes of a matrix that has a format of its own.
 struct Formatted {
   std::uint64_t parameters = 0;
@@ -73,6 +65,13 @@ LayerParameters layer_parameters(const ModelShape& m, std::uint32_t kind) {
   }
   p.norms = m.norms * norm_parameters(m) + m.qk_norm;
   return p;
+}
+
+double multiplied_weights(const ModelShape& m, const LayerShape& layer) {
+  const std::uint64_t mlp =
+      m.routes(layer) ? m.experts_per_token * mlp_weights(m, m.ffn) + mlp_weights(m, m.shared_ffn) + router_weights(m)
+                      : mlp_weights(m, dense_width(m));
+  return static_cast<double>(attention_weights(m) + mlp);
 }
 
 std::uint64_t layers_parameters(const ModelShape& m, std::uint32_t first, std::uint32_t layers) {

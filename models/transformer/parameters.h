@@ -27,6 +27,8 @@ struct LayerParameters {
 
 /// Parameters of a layer of one kind.
 LayerParameters layer_parameters(const ModelShape& model, std::uint32_t kind = 0);
+/// Weights of a layer by which the numbers of one token are multiplied: only the experts to which it is routed.
+double multiplied_weights(const ModelShape& model, const LayerShape& layer);
 /// Parameters of the layers [first, first + layers).
 std::uint64_t layers_parameters(const ModelShape& model, std::uint32_t first, std::uint32_t layers);
 /// The last layer of the most common kind; if kinds are equally common, of the kind of the last layer.
