@@ -2,6 +2,7 @@
 // transfers that take no time; and illegal choices.
 #define BOOST_TEST_MODULE training_schedule
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 
 #include "workload/training/schedule_ideal.h"
 
@@ -163,6 +164,42 @@ BOOST_AUTO_TEST_CASE(transfers_count_between_ranks_only) {
   // Of the 7 boundaries of a V on 4 ranks, the one in the middle is inside of a rank. All W but the last are hidden.
   BOOST_TEST((Outcome(Kind::zbv, 4, 1, 2, stage).run.makespan ==
               (stage.forward + stage.backward_inputs) * 8 + Time::ns(7 * 6) + stage.backward_weights * 2));
+}
+
+// The bubble rates that Zero Bubble (arXiv 2401.10241) prints in table 5 for 1f1b and ZB-2p, from the times of F, B, W and
+// transfers in its appendix. W keeps 32h of the 34h + 5as bytes of a token, as in its code.
+BOOST_AUTO_TEST_CASE(bubble_rates_of_zero_bubble) {
+  struct Row {
+    std::uint32_t p, m;
+    double hidden, heads;
+    double forward_ms, inputs_ms, weights_ms, transfer_ms;
+    double bubble_1f1b, bubble_zb_2p;
+  };
+  for (const Row& row : std::vector<Row>{{8, 24, 2304, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.0433},
+                                         {8, 32, 2304, 24, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.0039},
+                                         {8, 64, 2304, 24, 18.546, 18.097, 9.321, 0.762, 0.1240, 0.0026},
+                                         {8, 24, 4096, 32, 29.718, 29.444, 19.927, 0.527, 0.2347, 0.0029},
+                                         {8, 32, 4096, 32, 29.802, 29.428, 19.530, 0.577, 0.1898, 0.0022},
+                                         {8, 64, 4096, 32, 29.935, 29.621, 19.388, 0.535, 0.1091, 0.0010},
+                                         {16, 48, 5120, 40, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.0066}}) {
+    const auto ms = [](double value) { return Time::seconds(value * 1e-3); };
+    ScheduleSpec spec;
+    spec.ranks = row.p;
+    spec.micro_batches = row.m;
+    spec.memory_limit_stages = 2;
+    spec.kept_for_weights = 32 * row.hidden / (34 * row.hidden + 5 * row.heads * 1024);
+    spec.times.assign(
+        row.p, {ms(row.forward_ms), ms(row.inputs_ms), ms(row.weights_ms), ms(row.transfer_ms), ms(row.transfer_ms)});
+    const auto bubble = [&](Kind kind) {
+      spec.kind = kind;
+      const ScheduleTimes run = run_schedule(make_schedule(spec), spec.times);
+      return 1 - run.ranks[0].busy.seconds() / run.longest_window().seconds();
+    };
+    BOOST_TEST_CONTEXT("p " << row.p << ", m " << row.m << ", h " << row.hidden) {
+      BOOST_TEST(std::abs(bubble(Kind::one_f_one_b) - row.bubble_1f1b) < 0.0001);
+      BOOST_TEST(std::abs(bubble(Kind::zb_auto) - row.bubble_zb_2p) < 0.002);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(illegal_choices) {

@@ -139,10 +139,11 @@ BOOST_AUTO_TEST_CASE(charts_draw_slots_to_scale) {
   BOOST_TEST(chart_of(schedule_of(ScheduleKind::one_f_one_b, 2, 2, 1), 1, 1, 1, 50) ==
              "rank 0 |F0--F1--........B0------....B1------\n"
              "rank 1 |....F0--B0------F1--B1------........\n"
-             "F forward, B backward, I of inputs, W of weights; then digits of the micro-batch; . idle\n");
+             "F forward, B backward, I of inputs, W of weights; then the last digits of the micro-batch; . idle\n");
   BOOST_TEST(chart_of(schedule_of(ScheduleKind::zbv, 1, 1, 2), 1, 1, 1, 50) ==
              "rank 0 |F0--f0--i0--w0--I0--W0--\n"
-             "F forward, B backward, I of inputs, W of weights; then digits of the micro-batch; . idle; f b i w: later "
+             "F forward, B backward, I of inputs, W of weights; then the last digits of the micro-batch; . idle; f b i "
+             "w: later "
              "stages\n");
 }
 

@@ -62,7 +62,7 @@ std::string gantt_of(const Schedule& schedule, const ScheduleTimes& times, std::
     }
     chart += fmt::format("{:<{}}|{}\n", fmt::format("rank {}", rank), margin - 1, line);
   }
-  chart += "F forward, B backward, I of inputs, W of weights; then digits of the micro-batch; . idle";
+  chart += "F forward, B backward, I of inputs, W of weights; then the last digits of the micro-batch; . idle";
   if (schedule.stages() > schedule.ranks()) chart += "; f b i w: later stages";
   return chart + "\n";
 }

@@ -31,10 +31,10 @@ Schedule one_f_one_b_schedule(std::uint32_t p, std::uint32_t m);
 Schedule interleaved_schedule(std::uint32_t p, std::uint32_t m, std::uint32_t v, std::uint32_t g);
 Schedule zb_h1_schedule(std::uint32_t p, std::uint32_t m);
 Schedule zb_h2_schedule(std::uint32_t p, std::uint32_t m);
-/// @param memory_limit_stages  each rank keeps at most this x p micro-batches until W, rounded down. @pre >= 1
+/// @param limit  of each rank's kept activations, in micro-batches, see largest_stash(). @pre not less than p
+/// @param kept_for_weights  share of a micro-batch's activations that stays from I to W, above 0
 /// @param times  by rank
-Schedule zb_auto_schedule(std::uint32_t p, std::uint32_t m, double memory_limit_stages,
-                          const std::vector<StageTimes>& times);
+Schedule zb_auto_schedule(std::uint32_t m, double limit, double kept_for_weights, const std::vector<StageTimes>& times);
 Schedule zbv_schedule(std::uint32_t p, std::uint32_t m);
 
 }  // namespace railyard::workload::training

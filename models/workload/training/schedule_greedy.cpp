@@ -47,8 +47,8 @@ class Greedy {
     const std::uint32_t forward = builder_.added(SlotKind::forward, rank),
                         inputs = builder_.added(SlotKind::backward_inputs, rank),
                         weights = builder_.added(SlotKind::backward_weights, rank);
-    const bool may_forward =
-        forward < m_ && forward - weights < rule_.stash && forward - inputs < rule_.in_flight[rank];
+    const double stash = (forward - inputs) + rule_.kept_for_weights * (inputs - weights);
+    const bool may_forward = forward < m_ && stash + 1 <= rule_.limit && forward - inputs < rule_.in_flight[rank];
     const Time forward_at = may_forward ? state.forward_arrives[forward] : Time::max(),
                inputs_at = inputs < forward ? state.gradient_arrives[inputs] : Time::max(),
                next_at = sooner(forward_at, inputs_at);

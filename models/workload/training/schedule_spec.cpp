@@ -45,7 +45,8 @@ Schedule make_schedule(const ScheduleSpec& spec) {
     case ScheduleKind::interleaved: return interleaved_schedule(p, m, spec.virtual_stages, spec.group());
     case ScheduleKind::zb_h1: return zb_h1_schedule(p, m);
     case ScheduleKind::zb_h2: return zb_h2_schedule(p, m);
-    case ScheduleKind::zb_auto: return zb_auto_schedule(p, m, spec.memory_limit_stages, spec.times);
+    case ScheduleKind::zb_auto:
+      return zb_auto_schedule(m, spec.memory_limit_stages * p, spec.kept_for_weights, spec.times);
     default: return zbv_schedule(p, m);
   }
 }

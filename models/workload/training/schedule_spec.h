@@ -25,6 +25,7 @@ struct ScheduleSpec {
   std::uint32_t virtual_stages = 1;       ///< on each rank; more than 1 with interleaved, exactly 2 with zbv
   std::uint32_t group_micro_batches = 0;  ///< interleaved: micro-batches in a row in one virtual stage; 0: ranks
   double memory_limit_stages = 1;         ///< zb_auto: activations of at most this x ranks micro-batches, 1 to 2
+  double kept_for_weights = 1;            ///< zb_auto: share of a micro-batch's activations that W needs, above 0
   std::vector<StageTimes> times;          ///< zb_auto: by virtual stage
 
   std::uint32_t group() const { return group_micro_batches == 0 ? ranks : group_micro_batches; }

@@ -40,7 +40,7 @@ class Run {
     for (std::uint32_t r = 0; r < schedule_.ranks(); ++r) {
       RankTimes& rank = times_.ranks[r];
       if (!times_.slots[r].empty()) rank.first_start = times_.slots[r].front().start;
-      rank.stash = largest_stash(schedule_.slots[r]);
+      rank.stash = static_cast<std::uint32_t>(largest_stash(schedule_.slots[r], 1));
       times_.makespan = later(times_.makespan, rank.last_end);
     }
     return std::move(times_);
@@ -83,14 +83,16 @@ ScheduleTimes run_schedule(const Schedule& schedule, const std::vector<StageTime
   return Run(schedule, stages).run();
 }
 
-std::uint32_t largest_stash(const std::vector<Slot>& slots) {
-  std::uint32_t stashed = 0, largest = 0;
+double largest_stash(const std::vector<Slot>& slots, double kept_for_weights) {
+  double stash = 0, largest = 0;
   for (const Slot& slot : slots) {
-    if (slot.kind == SlotKind::forward) {
-      largest = std::max(largest, ++stashed);
-    } else if (slot.kind != SlotKind::backward_inputs) {
-      --stashed;
+    switch (slot.kind) {
+      case SlotKind::forward: stash += 1; break;
+      case SlotKind::backward: stash -= 1; break;
+      case SlotKind::backward_inputs: stash -= 1 - kept_for_weights; break;
+      default: stash -= kept_for_weights;
     }
+    largest = std::max(largest, stash);
   }
   return largest;
 }

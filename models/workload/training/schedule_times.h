@@ -27,7 +27,7 @@ struct SlotTimes {
 struct RankTimes {
   Time first_start, last_end;
   Time busy;
-  std::uint32_t stash = 0;  ///< largest, see largest_stash()
+  std::uint32_t stash = 0;  ///< most micro-batches, counted once per virtual stage, from F until B or W
 
   /// The rank's own step, when no barrier holds it: from its first start to its last end.
   Time window() const { return last_end - first_start; }
@@ -46,8 +46,8 @@ struct ScheduleTimes {
 /// @pre the schedule has no fault
 ScheduleTimes run_schedule(const Schedule& schedule, const std::vector<StageTimes>& stages);
 
-/// Largest number of micro-batches whose activations a rank keeps at once, each counted once per virtual stage: from F
-/// until B, or until W if the backward pass is split, because W needs most of them.
-std::uint32_t largest_stash(const std::vector<Slot>& slots);
+/// Most activations that a rank keeps at once, in micro-batches of one virtual stage: from F until B. If the backward
+/// pass is split, W keeps this share of them after I.
+double largest_stash(const std::vector<Slot>& slots, double kept_for_weights);
 
 }  // namespace railyard::workload::training

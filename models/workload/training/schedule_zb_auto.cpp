@@ -1,6 +1,5 @@
 // zb_auto tries fixed and greedy orders, and takes the one whose longest rank is the shortest.
 #include <algorithm>
-#include <cmath>
 
 #include "workload/training/schedule_generators.h"
 #include "workload/training/schedule_greedy.h"
@@ -39,29 +38,20 @@ class Best {
 
 }  // namespace
 
-Schedule zb_auto_schedule(std::uint32_t p, std::uint32_t m, double memory_limit_stages,
+Schedule zb_auto_schedule(std::uint32_t m, double limit, double kept_for_weights,
                           const std::vector<StageTimes>& times) {
   constexpr double kRounding = 1e-9;  // 1.15 x 20 is 22.999...
-  const auto stash = static_cast<std::uint32_t>(std::floor(memory_limit_stages * p + kRounding));
+  const auto p = static_cast<std::uint32_t>(times.size()), whole = static_cast<std::uint32_t>(limit + kRounding);
 
   Best best(times);
   std::vector<SplitBackward> ranks(p);
   for (std::uint32_t r = 0; r < p; ++r) ranks[r] = {p - r, 0};
   best.offer(split_backward_schedule(m, ranks));
-  // From zb_h1, which keeps p micro-batches, to zb_h2, which keeps 2p - 1.
-  for (std::uint32_t kept = p; kept <= std::min(stash, 2 * p - 1); ++kept) {
-    for (std::uint32_t r = 0; r < p; ++r) {
-      const std::uint32_t in_flight = p == 1 ? 1 : 1 + (kept - 1) * (p - 1 - r) / (p - 1);
-      ranks[r] = {in_flight, kept - in_flight};
-    }
-    best.offer(split_backward_schedule(m, ranks));
-  }
 
   GreedyRule rule;
-  rule.stash = stash;
-  const auto try_greedy = [&](auto in_flight) {
-    rule.in_flight.clear();
-    for (std::uint32_t r = 0; r < p; ++r) rule.in_flight.push_back(in_flight(r));
+  rule.limit = limit + kRounding;
+  rule.kept_for_weights = kept_for_weights;
+  const auto try_greedy = [&] {
     for (const bool inputs_first : {true, false}) {
       for (const bool keeps_appointments : {true, false}) {
         rule.inputs_first = inputs_first;
@@ -70,9 +60,25 @@ Schedule zb_auto_schedule(std::uint32_t p, std::uint32_t m, double memory_limit_
       }
     }
   };
-  try_greedy([&](std::uint32_t r) { return p - r; });            // as 1f1b and zb_h1
-  try_greedy([&](std::uint32_t r) { return 2 * (p - r) - 1; });  // as zb_h2
-  try_greedy([&](std::uint32_t) { return stash; });
+  // From zb_h1, with p micro-batches kept on each rank, to zb_h2, with 2p - 1.
+  constexpr std::uint32_t kSteps = 8;
+  const std::uint32_t most = std::min(whole, 2 * p - 1), step = std::max((most - p) / kSteps, 1u);
+  for (std::uint32_t less = 0; less <= most - p; less += step) {
+    const std::uint32_t kept = most - less;
+    rule.in_flight.clear();
+    for (std::uint32_t r = 0; r < p; ++r) {
+      const std::uint32_t in_flight = std::min(2 * (p - r) - 1, kept - r);
+      ranks[r] = {in_flight, static_cast<std::uint32_t>(std::min<double>(m, (kept - in_flight) / kept_for_weights))};
+      rule.in_flight.push_back(in_flight);
+    }
+    best.offer(split_backward_schedule(m, ranks));
+    try_greedy();
+  }
+  // The limit alone, with and without the limit of zb_h2.
+  for (std::uint32_t r = 0; r < p; ++r) rule.in_flight[r] = 2 * (p - r) - 1;
+  try_greedy();
+  rule.in_flight.assign(p, whole);
+  try_greedy();
   return best.take();
 }
 
