@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
+#include "workload/training/schedule_generators.h"
 #include "workload/training/schedule_ideal.h"
 
 using namespace railyard;
@@ -98,6 +99,18 @@ BOOST_AUTO_TEST_CASE(interleaving_divides_idle_time) {
   });
 }
 
+// 5 micro-batches in groups of 3: 0, 1, 2 in each virtual stage of rank 0, then 3 and 4. Backward: last stage first.
+BOOST_AUTO_TEST_CASE(interleaving_takes_groups_in_turn) {
+  const Schedule schedule = interleaved_schedule(2, 5, 2, 3);
+  std::string forward, backward;  // virtual stage and micro-batch
+  for (const Slot& slot : schedule.slots[0])
+    (slot.kind == SlotKind::forward ? forward : backward) +=
+        std::to_string(slot.stage) + std::to_string(slot.micro_batch) + " ";
+  BOOST_TEST(forward == "00 01 02 20 21 22 03 04 23 24 ");
+  BOOST_TEST(backward == "20 21 22 00 01 02 23 24 03 04 ");
+  BOOST_TEST(largest_stash(schedule.slots[0], 1) == 2 * (2 - 0 - 1) + (2 - 1) * 3 + 1);
+}
+
 BOOST_AUTO_TEST_CASE(zb_h1_with_the_memory_of_1f1b) {
   for_many([](std::uint32_t p, std::uint32_t m, const StageTimes& stage) {
     const Outcome o(Kind::zb_h1, p, m, 1, stage);
@@ -164,6 +177,21 @@ BOOST_AUTO_TEST_CASE(transfers_count_between_ranks_only) {
   // Of the 7 boundaries of a V on 4 ranks, the one in the middle is inside of a rank. All W but the last are hidden.
   BOOST_TEST((Outcome(Kind::zbv, 4, 1, 2, stage).run.makespan ==
               (stage.forward + stage.backward_inputs) * 8 + Time::ns(7 * 6) + stage.backward_weights * 2));
+}
+
+// The order with the shortest ranks would end after 901 ns, because its last rank runs late.
+BOOST_AUTO_TEST_CASE(zb_auto_does_not_end_later_than_1f1b) {
+  const auto ns = [](std::uint64_t value) { return Time::ns(value); };
+  ScheduleSpec spec;
+  spec.ranks = 2;
+  spec.micro_batches = 4;
+  spec.memory_limit_stages = 2;
+  spec.kept_for_weights = 0.3;
+  spec.times = {{ns(173), ns(8), ns(0), ns(0), ns(65)}, {ns(4), ns(9), ns(47), ns(0), ns(61)}};
+  const Time slowest = run_schedule(make_schedule(spec), spec.times).makespan;
+  BOOST_TEST((slowest == ns(837)));
+  spec.kind = Kind::zb_auto;
+  BOOST_TEST((run_schedule(make_schedule(spec), spec.times).makespan <= slowest));
 }
 
 // The bubble rates that Zero Bubble (arXiv 2401.10241) prints in table 5 for 1f1b and ZB-2p, from the times of F, B, W and

@@ -8,9 +8,9 @@
 //   interleaved  each rank holds v virtual stages and runs g micro-batches in a row through each of them; 2(p - r - 1) +
 //                (v - 1)g forward slots before the turns (arXiv 2104.04473, section 2.2.2; g from Megatron-Core)
 //   zb_h1        1f1b with the backward slot split: rank r puts its W off by r micro-batches, so that each rank keeps p
-//                micro-batches until W (Zero Bubble, arXiv 2401.10241, section 2.3)
+//                micro-batches until W (Zero Bubble, arXiv 2401.10241, section 2.1)
 //   zb_h2        2(p - r - 1) forward slots first, and W put off by 2r micro-batches: each rank keeps 2p - 1 micro-batches
-//                (same section)
+//                (section 2.2 there)
 //   zb_auto      the best of several greedy orders within a limit of kept micro-batches (section 3 there, which reduces
 //                the same idle times with other heuristics)
 //   zbv          rank r holds virtual stages r and 2p - 1 - r; one rank computes both loss and first layers, and each
