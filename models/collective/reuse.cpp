@@ -6,30 +6,9 @@ namespace railyard::collective {
 
 namespace {
 
-using PortKey = std::pair<const transport::Device*, std::uint32_t>;
-
-/// @return whether bytes of this path may also cross other ports
-bool add_ports(std::vector<PortKey>& ports, const transport::Path& path,
-               std::vector<transport::Meter*>* meters = nullptr) {
-  bool spread = false;
-  if (meters != nullptr && path.meter != nullptr &&
-      std::find(meters->begin(), meters->end(), path.meter) == meters->end())
-    meters->push_back(path.meter);
-  for (const transport::Lane& lane : path.lanes)
-    for (const transport::Hop& hop : lane.hops) {
-      ports.emplace_back(hop.device, hop.port.value());
-      spread |= hop.one_of_several;
-    }
-  return spread;
-}
-
-void sort_unique(std::vector<PortKey>& ports) {
-  std::sort(ports.begin(), ports.end());
-  ports.erase(std::unique(ports.begin(), ports.end()), ports.end());
-}
-
+/// @pre the peak queue length of `now` counts from `before` on
 transport::PortCounters difference(const transport::PortCounters& now, const transport::PortCounters& before) {
-  transport::PortCounters d = now;  // the peak queue length stays absolute
+  transport::PortCounters d = now;
   d.transactions -= before.transactions;
   d.payload_bytes -= before.payload_bytes;
   d.wire_bytes -= before.wire_bytes;
@@ -57,64 +36,141 @@ void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
 
 }  // namespace
 
-ReuseTable::ReuseTable(const transport::Fabric& fabric, std::vector<std::pair<transport::Device*, PortId>> ports,
-                       const std::vector<transport::Meter*>& meters, Time least_launch)
-    : fabric_(fabric), ports_(std::move(ports)), least_launch_(least_launch) {
-  for (const auto& [device, port] : ports_) counters_.push_back(&device->port(port).counters);
-  for (transport::Meter* meter : meters) counters_.push_back(&meter->counters);
+ReuseTable::ReuseTable(const transport::Fabric& fabric, const Group& group, const Footprint& footprint,
+                       Time least_launch, std::shared_ptr<SharedCourses> shared)
+    : fabric_(fabric), group_(group), ports_(footprint.ports), least_launch_(least_launch), shared_(std::move(shared)) {
+  for (const transport::LinkEnd& port : ports_) counters_.push_back(&port.state().counters);
+  for (transport::Meter* meter : footprint.meters) counters_.push_back(&meter->counters);
+  if (!footprint.makeup) return;
+  for (const transport::LinkEnd& port : ports_)
+    if (auto* endpoint = dynamic_cast<transport::Endpoint*>(port.device)) sources_.push_back({endpoint, port.port});
 }
 
 Time ReuseTable::quiet_from() const {
   Time from;
-  for (const auto& [device, port] : ports_) from = later(from, fabric_.quiet_from({device, port}));
+  for (const transport::LinkEnd& port : ports_) from = later(from, fabric_.quiet_from(port));
   return from;
 }
 
 bool ReuseTable::followed() const {
   return std::any_of(ports_.begin(), ports_.end(),
-                     [](const auto& p) { return p.first->port(p.second).listener_mark != 0; });
+                     [](const transport::LinkEnd& port) { return port.state().listener_mark != 0; });
 }
 
-const Course* ReuseTable::find(const CourseKey& key) const {
+const KnownCourse* ReuseTable::find(const CourseKey& key) {
   const auto found = courses_.find(key);
-  return found == courses_.end() ? nullptr : &found->second;
+  return found == courses_.end() ? adopt(key) : &found->second;
+}
+
+const KnownCourse* ReuseTable::adopt(const CourseKey& key) {
+  const auto [first, last] = shared_->by_key.equal_range(key);
+  for (auto entry = first; entry != last; ++entry) {
+    const SharedCourses::Recorded& recorded = entry->second;
+    bool alike = true;
+    for (std::size_t s = 0; s < sources_.size() && alike; ++s) alike = numbered_alike(recorded, s);
+    if (!alike) continue;
+    for (std::size_t s = 0; s < sources_.size(); ++s) {
+      const Source &mine = sources_[s], &theirs = recorded.by->sources_[s];
+      for (std::size_t n = mine.endpoint->requesters(mine.port); n < recorded.after[s]; ++n)
+        mine.endpoint->add_requester(mine.port, *renamed(*recorded.by, theirs.endpoint->requester(theirs.port, n)));
+    }
+    return &courses_.emplace(key, KnownCourse{recorded.course, memories_of(*recorded.by, *recorded.course)})
+                .first->second;
+  }
+  return nullptr;
+}
+
+bool ReuseTable::numbered_alike(const SharedCourses::Recorded& recorded, std::size_t s) const {
+  const Source &mine = sources_[s], &theirs = recorded.by->sources_[s];
+  const std::size_t numbered = mine.endpoint->requesters(mine.port);
+  if (numbered < recorded.before[s]) return false;
+  for (std::size_t n = 0; n < recorded.after[s]; ++n) {
+    const auto expected = renamed(*recorded.by, theirs.endpoint->requester(theirs.port, n));
+    if (!expected || (n < numbered && !(mine.endpoint->requester(mine.port, n) == *expected))) return false;
+  }
+  return true;
+}
+
+std::optional<transport::RequesterKey> ReuseTable::renamed(const ReuseTable& other,
+                                                           const transport::RequesterKey& key) const {
+  if (key.own) return key;
+  const auto rename = [](std::uint32_t& name, const auto& theirs, const auto& mine) {
+    const auto found = std::find(theirs.begin(), theirs.end(), name);
+    if (found == theirs.end()) return false;
+    name = mine[static_cast<std::size_t>(found - theirs.begin())];
+    return true;
+  };
+  transport::RequesterKey mine = key;
+  const bool known =
+      rename(mine.source, other.group_.members, group_.members) &&
+      (transport::of_group(key.kind) ? rename(mine.target, other.group_.multicast_group, group_.multicast_group)
+                                     : rename(mine.target, other.group_.members, group_.members));
+  return known ? std::make_optional(mine) : std::nullopt;
+}
+
+std::vector<std::size_t> ReuseTable::requesters() const {
+  std::vector<std::size_t> numbers;
+  for (const Source& source : sources_) numbers.push_back(source.endpoint->requesters(source.port));
+  return numbers;
+}
+
+std::vector<transport::Window> ReuseTable::memories_of(const ReuseTable& recorder, const Course& course) const {
+  std::vector<transport::Window> memories;
+  for (const transport::MemoryCourse::Memory& memory : course.memory->memories) {
+    const auto& members = recorder.group_.members;
+    const auto member = std::find(members.begin(), members.end(), memory.window) - members.begin();
+    memories.push_back(group_.members[static_cast<std::size_t>(member)]);
+  }
+  return memories;
 }
 
 void ReuseTable::begin(const Collective& collective) {
   if (kept_ == nullptr) return;
-  stop_logs();
+  stop_recording();
   if (kept_ != &collective) kept_->forget_course();
   kept_ = nullptr;
 }
 
 void ReuseTable::keeps(Collective& collective, Course& course, Time now) {
   kept_ = &collective;
-  for (const transport::PortCounters* counters : counters_) course.counters.push_back(*counters);
+  requesters_before_ = requesters();
+  before_.clear();
+  for (transport::PortCounters* counters : counters_) {
+    before_.push_back(*counters);
+    counters->peak_queued_bytes = 0;  // nothing is queued on quiet links
+  }
   if (!fabric_.charges_followed()) return;
   course.charges.assign(counters_.size(), transport::ChargeLog(now));
   for (std::size_t i = 0; i < counters_.size(); ++i) counters_[i]->log = &course.charges[i];
 }
 
-void ReuseTable::stop_logs() {
-  for (transport::PortCounters* counters : counters_) counters->log = nullptr;
+void ReuseTable::stop_recording() {
+  for (std::size_t i = 0; i < counters_.size(); ++i) {
+    transport::PortCounters& counters = *counters_[i];
+    counters.log = nullptr;
+    counters.peak_queued_bytes = std::max(counters.peak_queued_bytes, before_[i].peak_queued_bytes);
+  }
 }
 
 void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) {
-  stop_logs();
+  for (std::size_t i = 0; i < counters_.size(); ++i) course.counters.push_back(difference(*counters_[i], before_[i]));
+  stop_recording();
   kept_ = nullptr;
-  if (courses_.size() >= kMostCourses || steps_ >= kMostSteps) return;
+  if (adopt(key) != nullptr) return;  // another group has recorded it in the meantime
+  if (shared_->courses >= SharedCourses::kMostCourses || shared_->steps >= SharedCourses::kMostSteps) return;
   Time first_done = took;
   for (const auto& [after, member] : course.done) first_done = sooner(first_done, after);
   course.apart = since(quiet_from(), now - took) <= first_done + least_launch_;
   for (transport::MemoryCourse::Memory& memory : course.memory->memories) {
     put_in_order(memory.steps);
-    steps_ += memory.steps.size();
+    shared_->steps += memory.steps.size();
   }
-  for (const transport::ChargeLog& log : course.charges) steps_ += log.size();
-  const std::vector<transport::PortCounters> before = std::move(course.counters);
-  course.counters.clear();
-  for (std::size_t i = 0; i < counters_.size(); ++i) course.counters.push_back(difference(*counters_[i], before[i]));
-  courses_.emplace(key, std::move(course));
+  for (const transport::ChargeLog& log : course.charges) shared_->steps += log.size();
+  ++shared_->courses;
+  const auto kept = std::make_shared<const Course>(std::move(course));
+  courses_.emplace(key, KnownCourse{kept, memories_of(*this, *kept)});
+  if (!sources_.empty() && kept->trails.empty())
+    shared_->by_key.emplace(key, SharedCourses::Recorded{kept, this, requesters_before_, requesters()});
 }
 
 std::uint64_t ReuseTable::replay(const Course& course, Time now) {
@@ -138,39 +194,39 @@ std::uint64_t ReuseTable::replay(const Course& course, Time now) {
 }
 
 std::vector<std::unique_ptr<ReuseTable>> isolate(
-    transport::Fabric& fabric, const std::vector<ReuseGroup>& groups, std::uint8_t traffic_class,
+    const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
     const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others) {
-  std::vector<PortKey> reached;
-  for (const auto& [source, destination, other_class] : others)
-    add_ports(reached, fabric.path(source, destination, other_class));
-  sort_unique(reached);
-  std::vector<std::vector<PortKey>> own(groups.size());
-  std::vector<std::vector<transport::Meter*>> meters(groups.size());
+  using PortKey = std::pair<const transport::Device*, std::uint32_t>;
   std::map<PortKey, std::uint32_t> users;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    bool spread = false;
-    for (const transport::Window a : groups[g].members)
-      for (const transport::Window b : groups[g].members)
-        if (a != b) spread |= add_ports(own[g], fabric.path(a, b, traffic_class), &meters[g]);
-    sort_unique(own[g]);
-    for (const PortKey& port : own[g]) ++users[port];
-    if (spread) own[g].clear();
+  constexpr std::uint32_t kOthers = 2;  // as many as two groups
+  for (const auto& [source, destination, traffic_class] : others)
+    for (const transport::Lane& lane : fabric.path(source, destination, traffic_class).lanes)
+      for (const transport::Hop& hop : lane.hops) users[{hop.device, hop.port.value()}] = kOthers;
+  std::vector<Footprint> footprints;
+  for (const ReuseGroup& group : groups) {
+    footprints.push_back(footprint_of(fabric, *group.group, group.classes));
+    if (footprints.back().makeup) footprints.back().makeup->words.push_back(group.least_launch.fs());
+    for (const transport::LinkEnd& port : footprints.back().ports) ++users[{port.device, port.port.value()}];
   }
   std::vector<std::unique_ptr<ReuseTable>> tables;
+  std::vector<std::pair<const Makeup*, std::shared_ptr<SharedCourses>>> shared;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const std::vector<PortKey>& ports = own[g];
-    const bool alone = std::all_of(ports.begin(), ports.end(), [&](const PortKey& port) {
-      return users[port] == 1 && !std::binary_search(reached.begin(), reached.end(), port);
+    const Footprint& own = footprints[g];
+    const bool alone = std::all_of(own.ports.begin(), own.ports.end(), [&](const transport::LinkEnd& port) {
+      return users[{port.device, port.port.value()}] == 1;
     });
-    if (!alone || ports.empty()) {
+    if (!alone || own.spread || own.ports.empty()) {
       tables.push_back(nullptr);
       continue;
     }
-    std::vector<std::pair<transport::Device*, PortId>> mine;
-    for (transport::Device* device : fabric.devices())  // in an order that does not depend on addresses
-      for (std::uint32_t p = 0; p < device->ports(); ++p)
-        if (std::binary_search(ports.begin(), ports.end(), PortKey(device, p))) mine.emplace_back(device, PortId(p));
-    tables.push_back(std::make_unique<ReuseTable>(fabric, std::move(mine), meters[g], groups[g].least_launch));
+    const Makeup* const makeup = own.makeup ? &*own.makeup : nullptr;
+    auto like = std::find_if(shared.begin(), shared.end(),
+                             [&](const auto& s) { return makeup != nullptr && *s.first == *makeup; });
+    if (like == shared.end() && makeup != nullptr)
+      like = shared.insert(shared.end(), {makeup, std::make_shared<SharedCourses>()});
+    tables.push_back(
+        std::make_unique<ReuseTable>(fabric, *groups[g].group, own, groups[g].least_launch,
+                                     makeup != nullptr ? like->second : std::make_shared<SharedCourses>()));
   }
   return tables;
 }

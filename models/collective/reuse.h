@@ -9,13 +9,22 @@
 // send. A collective is simulated, not replayed, if a member is late, if its links are not quiet, or if a listener
 // follows one of them; and also if the next collective of the group may begin before all credits have returned, because
 // a replay does not leave those credits behind.
+//
+// Groups that are alike (footprint.h) share courses. One difference between them can remain: ports serve their
+// requesters in turns, by number, and endpoints number requesters in the order of first use. So a group takes a course
+// of another group only if its requesters have the same numbers, or will get them in this collective; then it numbers
+// them as the collective would have done. Courses with chains of causes are not shared, because their costs name links.
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "collective/collective.h"
+#include "collective/footprint.h"
+#include "transport/device/endpoint.h"
 
 namespace railyard::collective {
 
@@ -30,12 +39,35 @@ struct Course {
   bool apart = false;  ///< its links are quiet before the group's next collective can begin
 };
 
-/// The courses of one group of members, with the group's ports and meters. No other traffic can cross these.
+class ReuseTable;
+
+/// The courses that groups which are alike have recorded.
+struct SharedCourses {
+  struct Recorded {
+    std::shared_ptr<const Course> course;
+    const ReuseTable* by = nullptr;
+    std::vector<std::size_t> before, after;  ///< number of requesters at each port of the recorder's endpoints
+  };
+  // Bounds of the memory for all courses.
+  static constexpr std::size_t kMostCourses = 4096, kMostSteps = 1 << 22;
+  std::multimap<CourseKey, Recorded> by_key;
+  std::size_t courses = 0, steps = 0;
+};
+
+/// A course as one group takes it.
+struct KnownCourse {
+  std::shared_ptr<const Course> course;
+  std::vector<transport::Window> memories;  ///< in the order of course->memory
+};
+
+/// The courses that one group of members can take, with the group's ports and meters. No other traffic can cross these.
 class ReuseTable {
  public:
+  /// @param footprint     of the group, on quiet links
   /// @param least_launch  least time from the entry of a member to the begin of its collective, for all of the group
-  ReuseTable(const transport::Fabric& fabric, std::vector<std::pair<transport::Device*, PortId>> ports,
-             const std::vector<transport::Meter*>& meters, Time least_launch);
+  /// @param shared        one object for all groups that are alike
+  ReuseTable(const transport::Fabric& fabric, const Group& group, const Footprint& footprint, Time least_launch,
+             std::shared_ptr<SharedCourses> shared);
 
   Time least_launch() const { return least_launch_; }
   /// The instant from which the links are quiet if no traffic is added; not after now if they are quiet already; max if it
@@ -43,7 +75,8 @@ class ReuseTable {
   Time quiet_from() const;
   /// Whether a listener follows one of the ports. A replay would hide events from it.
   bool followed() const;
-  const Course* find(const CourseKey& key) const;
+  /// Null if no course is known for this key.
+  const KnownCourse* find(const CourseKey& key);
   /// A collective of the group begins. Another collective that is being recorded is no longer alone: its recording is
   /// dropped.
   void begin(const Collective& collective);
@@ -56,29 +89,48 @@ class ReuseTable {
   std::uint64_t replay(const Course& course, Time now);
 
  private:
-  void stop_logs();
+  /// A port of an endpoint: its requesters are numbered in the order of first use.
+  struct Source {
+    transport::Endpoint* endpoint = nullptr;
+    PortId port;
+  };
 
-  // Bounds of the memory for all courses.
-  static constexpr std::size_t kMostCourses = 4096, kMostSteps = 1 << 22;
+  void stop_recording();
+  /// Takes over a course of another group.
+  const KnownCourse* adopt(const CourseKey& key);
+  /// Whether this group's requesters at a source are numbered as the recorder's were, or will be after the collective.
+  bool numbered_alike(const SharedCourses::Recorded& recorded, std::size_t source) const;
+  /// A requester of another group, as it is called in this group; none if it is not for messages among the members.
+  std::optional<transport::RequesterKey> renamed(const ReuseTable& other, const transport::RequesterKey& key) const;
+  std::vector<std::size_t> requesters() const;
+  std::vector<transport::Window> memories_of(const ReuseTable& recorder, const Course& course) const;
+
   const transport::Fabric& fabric_;
-  std::vector<std::pair<transport::Device*, PortId>> ports_;
+  const Group& group_;
+  std::vector<transport::LinkEnd> ports_;
   std::vector<transport::PortCounters*> counters_;  ///< of the ports, then of the meters
+  std::vector<Source> sources_;                     ///< empty if the group is like no other group
   Time least_launch_;
+  std::shared_ptr<SharedCourses> shared_;
   Collective* kept_ = nullptr;
-  std::size_t steps_ = 0;
-  std::map<CourseKey, Course> courses_;
+  // When the recording began:
+  std::vector<transport::PortCounters> before_;
+  std::vector<std::size_t> requesters_before_;
+  std::map<CourseKey, KnownCourse> courses_;
 };
 
-/// Members of a collective group. Each member takes part in one collective after the other.
+/// A group of members. Each member takes part in one collective after the other.
 struct ReuseGroup {
-  std::vector<transport::Window> members;
-  Time least_launch;  ///< least launch time of all collectives of the group
+  const Group* group = nullptr;
+  std::vector<std::uint8_t> classes;  ///< traffic classes of its collectives
+  Time least_launch;                  ///< least launch time of all collectives of the group
 };
 
 /// Makes a table for each group whose links no other traffic can reach; null for all other groups.
+/// @param groups  all groups of the run; they outlive the tables
 /// @param others  (source, destination, class) of all other messages of the run
 std::vector<std::unique_ptr<ReuseTable>> isolate(
-    transport::Fabric& fabric, const std::vector<ReuseGroup>& groups, std::uint8_t traffic_class,
+    const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
     const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others);
 
 }  // namespace railyard::collective

@@ -45,8 +45,8 @@ const collective::CollectiveSpec& Communicator::choose(collective::Operation ope
 void Communicator::allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
                                transport::Fabric& fabric) {
   std::vector<collective::ReuseGroup> groups;
-  for (Communicator* c : communicators) groups.push_back({c->group_.members, c->least_launch()});
-  auto tables = collective::isolate(fabric, groups, communicators.front()->request_.traffic_class, others);
+  for (Communicator* c : communicators) groups.push_back({&c->group_, {c->request_.traffic_class}, c->least_launch()});
+  auto tables = collective::isolate(fabric, groups, others);
   for (std::size_t i = 0; i < communicators.size(); ++i) communicators[i]->reuse_ = std::move(tables[i]);
 }
 

@@ -27,6 +27,19 @@ Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transp
   add_port("pcie", config_.pcie);
 }
 
+std::vector<std::uint64_t> Gpu::traits(PortId) const {
+  std::vector<std::uint64_t> traits{reinterpret_cast<std::uintptr_t>(config_.datasheet),
+                                    config_.stripe_bytes,
+                                    config_.sm.written_bytes,
+                                    config_.sm.requested_bytes,
+                                    config_.copy_engine.written_bytes,
+                                    config_.copy_engine.requested_bytes,
+                                    config_.groups ? 1u : 0u,
+                                    config_.pcie_write_bytes};
+  traits.insert(traits.end(), config_.nvlink_planes.begin(), config_.nvlink_planes.end());
+  return traits;
+}
+
 bool Gpu::reaches_over_nvlink(transport::Window destination) const {
   return policy_.egress(window(), destination, 0, 0).via == Egress::Via::nvlink;
 }

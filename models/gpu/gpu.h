@@ -76,6 +76,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   PortId nvlink(std::uint32_t plane) const { return PortId(plane); }
   PortId pcie() const { return PortId(static_cast<std::uint32_t>(config_.nvlink_planes.size())); }
 
+  std::vector<std::uint64_t> traits(PortId) const override;
   /// Whether messages to that memory cross NVSwitches.
   bool reaches_over_nvlink(transport::Window destination) const;
   /// Whether the NVSwitches multicast and reduce for groups (NVLS).

@@ -134,10 +134,11 @@ void MemoryTraffic::keep(const Message& message, Time after, MemoryCourse& cours
   }
 }
 
-void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryCourse> course) {
+void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryCourse> course, const std::vector<Window>& windows) {
   const Time now = fabric_.now();
-  for (const MemoryCourse::Memory& of_course : course->memories) {
-    Memory& memory = *memories_[of_course.window];
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const MemoryCourse::Memory& of_course = course->memories[i];
+    Memory& memory = *memories_[windows[i]];
     memory.bytes += of_course.bytes;
     const auto done =
         [now](const Replay&

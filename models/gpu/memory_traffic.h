@@ -77,7 +77,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   void on_begun(const transport::Message& message) override;
   void on_over(const transport::Message& message) override;
   void keep(const transport::Message& message, Time after, transport::MemoryCourse& course) const override;
-  void on_replayed(std::shared_ptr<const transport::MemoryCourse> course) override;
+  void on_replayed(std::shared_ptr<const transport::MemoryCourse> course,
+                   const std::vector<transport::Window>& windows) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
   void find_parts(const transport::Message& message, std::vector<Part>& parts) const;
   void add_part(std::vector<Part>& parts, transport::Window window, std::uint32_t reads, std::uint32_t writes) const;

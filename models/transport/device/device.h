@@ -140,6 +140,9 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   virtual bool has_choice(Lid) const { return false; }
 
   FabricContext& context() const { return context_; }
+  /// What decides how this device handles trains at a port, besides its links and its decoder. Two devices of one class
+  /// with equal traits handle equal trains alike. Empty: the devices of this class cannot be compared.
+  virtual std::vector<std::uint64_t> traits(PortId) const { return {}; }
   /// True if code outside the fabric is called for each transaction; fluid streams would skip these calls.
   virtual bool needs_trains() const { return false; }
 

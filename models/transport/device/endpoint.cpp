@@ -23,18 +23,38 @@ std::uint32_t Endpoint::add_requester(PortId out) {
   return static_cast<std::uint32_t>(o.requesters.size() - 1);
 }
 
-std::uint32_t Endpoint::requester_of(PortId out, const Message& message) {
-  const std::uint64_t key = static_cast<std::uint64_t>(message.source) << 48 ^
-                            static_cast<std::uint64_t>(message.target()) << 28 ^
-                            static_cast<std::uint64_t>(message.traffic_class) << 24 ^
-                            static_cast<std::uint64_t>(message.kind) << 20 ^ message.channel;
+std::uint32_t Endpoint::requester_of(PortId out, const RequesterKey& key) {
+  const std::uint64_t packed =
+      static_cast<std::uint64_t>(key.source) << 48 ^ static_cast<std::uint64_t>(key.target) << 28 ^
+      static_cast<std::uint64_t>(key.traffic_class) << 24 ^ static_cast<std::uint64_t>(key.kind) << 20 ^ key.channel;
   Outlet& o = outlet(out);
-  if (key == o.latest_key && o.latest != kNobody) return o.latest;
-  const auto [found, fresh] = o.by_key.try_emplace(key, static_cast<std::uint32_t>(o.requesters.size()));
-  if (fresh) add_requester(out);
-  o.latest_key = key;
+  if (packed == o.latest_key && o.latest != kNobody) return o.latest;
+  const auto [found, fresh] = o.by_key.try_emplace(packed, static_cast<std::uint32_t>(o.requesters.size()));
+  if (fresh) o.requesters[add_requester(out)].key = key;
+  o.latest_key = packed;
   o.latest = found->second;
   return o.latest;
+}
+
+std::uint32_t Endpoint::requester_of(PortId out, const Message& m) {
+  return requester_of(out, {false, m.kind, m.traffic_class, m.source, m.target(), m.channel});
+}
+
+std::uint32_t Endpoint::responder_of(PortId out, std::uint8_t channel) {
+  std::uint32_t& responder = outlet(out).responders[channel - kFirstResponseChannel];
+  if (responder == kNobody) {
+    responder = add_requester(out);
+    outlet(out).requesters[responder].key.channel = channel;
+  }
+  return responder;
+}
+
+void Endpoint::add_requester(PortId out, const RequesterKey& key) {
+  if (key.own) {
+    responder_of(out, static_cast<std::uint8_t>(key.channel));
+  } else {
+    requester_of(out, key);
+  }
 }
 
 Endpoint::Part Endpoint::whole_of(Message& message) const {
@@ -209,9 +229,7 @@ void Endpoint::answer(Transaction& t) {
   t.address = t.reply_to;
   t.virtual_channel = context_.plan.response_channel_of(t.traffic_class);
   t.engine_payload_bytes = completion_payload_bytes();
-  std::uint32_t& responder = outlet(t.egress).responders[t.virtual_channel - kFirstResponseChannel];
-  if (responder == kNobody) responder = add_requester(t.egress);
-  enqueue(t.egress, responder, t);
+  enqueue(t.egress, responder_of(t.egress, t.virtual_channel), t);
 }
 
 void Endpoint::land(Transaction& t) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -13,6 +14,22 @@
 #include "transport/link/ring.h"
 
 namespace railyard::transport {
+
+/// What an ordered queue at a port of an endpoint is for: messages of one kind, class and channel from one memory to one
+/// target, or work of the endpoint itself, such as answers to reads.
+struct RequesterKey {
+  bool own = true;
+  MessageKind kind = MessageKind::write;
+  std::uint8_t traffic_class = 0;
+  Window source = 0;
+  std::uint32_t target = 0;   ///< a memory or a group, by kind
+  std::uint32_t channel = 0;  ///< of messages; of answers: their virtual channel
+
+  bool operator==(const RequesterKey& o) const {
+    return std::tie(own, kind, traffic_class, source, target, channel) ==
+           std::tie(o.own, o.kind, o.traffic_class, o.source, o.target, o.channel);
+  }
+};
 
 class Endpoint : public Device {
  public:
@@ -31,6 +48,15 @@ class Endpoint : public Device {
   Time forgets_from() const override { return metered_until_; }
   /// Notifies the client at the message's end, when all bytes that can arrive have arrived.
   void complete(Message& message);
+  /// The requesters of a port. A port serves them in turns, by number; they are numbered in the order of first use.
+  std::size_t requesters(PortId out) const {
+    return out.value() < outlets_.size() ? outlets_[out.value()].requesters.size() : 0;
+  }
+  const RequesterKey& requester(PortId out, std::size_t number) const {
+    return outlets_[out.value()].requesters[number].key;
+  }
+  /// Adds a requester, as its first message would.
+  void add_requester(PortId out, const RequesterKey& key);
   /// A read of this endpoint will not be answered.
   virtual void read_lost(Transaction&) {}
 
@@ -91,7 +117,8 @@ class Endpoint : public Device {
   struct Requester {
     TransactionQueue ready;  ///< only the front is visible to the port
     Ring<Part> parts;        ///< not cut yet
-    Time last_left;          ///< departure of the tail of the latest transaction; the next one waits from then on
+    RequesterKey key;
+    Time last_left;  ///< departure of the tail of the latest transaction; the next one waits from then on
   };
   struct Outlet {
     std::vector<Requester> requesters;
@@ -103,6 +130,9 @@ class Endpoint : public Device {
     Outlet() { responders.fill(kNobody); }
   };
   Outlet& outlet(PortId out);
+  std::uint32_t requester_of(PortId out, const RequesterKey& key);
+  /// The requester of answers on a response channel.
+  std::uint32_t responder_of(PortId out, std::uint8_t channel);
   /// Cuts the next transaction of a requester without a ready one; false if no bytes are left.
   bool stage(PortId out, Requester& requester);
   /// Delays a staged transaction's head until its part's meter is free, and attributes the wait to the meter.

@@ -27,6 +27,14 @@ PortId GroupSwitch::port_of(Window member) const {
   return port;
 }
 
+std::vector<std::uint64_t> GroupSwitch::traits(PortId port) const {
+  std::vector<std::uint64_t> traits = Switch::traits(port);
+  const bool reduces = port.value() < units_.size() && units_[port.value()] != nullptr;
+  const ReductionUnit spec = reduces ? units_[port.value()]->spec : ReductionUnit();
+  traits.insert(traits.end(), {spec.slot_bytes, spec.rate.bytes_per_second()});
+  return traits;
+}
+
 Rate GroupSwitch::reduction_limit(PortId port, Time round_trip) const {
   if (port.value() >= units_.size() || units_[port.value()] == nullptr) return Rate();
   const ReductionUnit& spec = units_[port.value()]->spec;

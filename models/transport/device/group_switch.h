@@ -34,6 +34,7 @@ class GroupSwitch : public Switch {
 
   /// @pre before elaboration ends
   void set_reduction(PortId port, const ReductionUnit& unit);
+  std::vector<std::uint64_t> traits(PortId port) const override;
   /// The highest rate of results for a single requester at `port`, if its operands take `round_trip` from fan-out to
   /// result; zero: limited only by the link.
   Rate reduction_limit(PortId port, Time round_trip) const;

@@ -21,7 +21,7 @@ struct MemoryCourse {
     std::int64_t read = 0, written = 0;  ///< change of the rate in bytes per second from then on
   };
   struct Memory {
-    std::uint32_t window = 0;
+    std::uint32_t window = 0;  ///< where it was recorded
     Bytes bytes = 0;
     std::vector<Step> steps;  ///< in order of time
   };
@@ -38,7 +38,8 @@ class MemoryObserver {
   /// on_begun()
   virtual void keep(const Message& message, Time after, MemoryCourse& course) const = 0;
   /// Messages of a course, now with sorted steps, begin again; they are not simulated.
-  virtual void on_replayed(std::shared_ptr<const MemoryCourse> course) = 0;
+  /// @param windows  the memories that now take the course, in the order of course->memories
+  virtual void on_replayed(std::shared_ptr<const MemoryCourse> course, const std::vector<std::uint32_t>& windows) = 0;
 
  protected:
   ~MemoryObserver() = default;

@@ -43,6 +43,9 @@ class Switch : public Device {
 
   AddressDecoder& decoder() { return decoder_; }
   PortId decode(std::uint64_t address, Lid lid, PortId ingress) const override;
+  std::vector<std::uint64_t> traits(PortId) const override {
+    return {static_cast<std::uint64_t>(decode_by_), static_cast<std::uint64_t>(queues_by_)};
+  }
   /// Transactions that wait for a failed link take another path, behind waiting transactions there, or are given up.
   void take_back(PortId out) override;
 
