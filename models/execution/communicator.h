@@ -53,7 +53,10 @@ class Communicator {
   static void allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
                           transport::Fabric& fabric);
   /// Table of courses that may be replayed; null: every collective is simulated.
-  collective::ReuseTable* reuse() const { return reuse_.get(); }
+  collective::ReuseTable* reuse() const { return shared_ != nullptr ? shared_->reuse() : reuse_.get(); }
+  /// Uses the table of a communicator with the same members in another stream.
+  /// @pre each member takes part in one collective of both after the other
+  void share_reuse(const Communicator& same) { shared_ = &same; }
 
  private:
   std::vector<gpu::Gpu*> gpus() const;
@@ -68,6 +71,7 @@ class Communicator {
   std::map<Bytes, collective::CollectiveSpec> chosen_exchanges_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> pairs_;
   std::unique_ptr<collective::ReuseTable> reuse_;
+  const Communicator* shared_ = nullptr;  ///< its table is used
 };
 
 }  // namespace railyard::execution

@@ -12,8 +12,11 @@
 namespace railyard {
 
 using workload::Dimension;
+using workload::training::MemoryPlan;
+using workload::training::PeakMemory;
 using workload::training::RankAccount;
 using workload::training::Schedule;
+using workload::training::ScheduleKind;
 using workload::training::ScheduleSpec;
 using workload::training::Slot;
 using workload::training::SlotKind;
@@ -46,8 +49,7 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
   if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
     throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario.model.dtype));
   for (const std::uint32_t gpu : spec().placement) gpus_.push_back(GpuId(gpu));
-  timer_.set_steady(true);
-  timer_.set_form(spec().form);
+  timer_.set_training(spec().form);
   plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timer_);
   if (spec().table) {
     schedule_ = *spec().table;
@@ -56,8 +58,63 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
     schedule.times = stage_times(*plans_);
     schedule_ = make_schedule(schedule);
   }
-  step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, kernels_,
+  memory_ = std::make_unique<MemoryPlan>(scenario.model, spec(), schedule_);
+  check_memory();
+  step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_,
                                          add_ranks(gpus_, TrainingStep::kStreams), executor);
+}
+
+void TrainingRun::check_memory() const {
+  const PeakMemory& peak = memory_->largest();
+  const double limit = group().gpu.hbm.visible_bytes();
+  if (static_cast<double>(peak.total()) <= limit) return;
+  throw InputError(scenario_.workload_origin,
+                   fmt::format("workload: a rank of pipeline rank {} needs {}, but {} has {:.2f} GB; {}",
+                               peak.pipeline_rank, sum_text(peak), group().gpu.name, limit * 1e-9, what_fits()));
+}
+
+std::string TrainingRun::what_fits() const {
+  // One change at a time, from the cheapest in time to the dearest.
+  using transformer::Recompute;
+  std::vector<std::pair<std::string, Spec>> changes;
+  const auto change = [&](const std::string& text, auto edit) {
+    Spec changed = spec();
+    edit(changed);
+    changes.emplace_back(text, std::move(changed));
+  };
+  if (spec().micro_batch > 1)
+    change(fmt::format("micro_batch: {}", spec().micro_batch / 2), [](Spec& s) {
+      s.micro_batch /= 2;
+      s.schedule.micro_batches *= 2;
+    });
+  if (spec().zero_stage == 0 && spec().software.has_zero_stage(1))
+    change("zero_stage: 1", [](Spec& s) { s.zero_stage = 1; });
+  if (spec().form.recompute == Recompute::none)
+    change("recompute: selective", [](Spec& s) { s.form.recompute = Recompute::selective; });
+  if (spec().form.recompute != Recompute::full)
+    change("recompute: full", [](Spec& s) { s.form.recompute = Recompute::full; });
+  const std::uint32_t dp = spec().dp();
+  const auto trade = [&](Dimension d, const char* key) {
+    const std::uint32_t size = spec().sizes[static_cast<std::size_t>(d)];
+    if (dp % 2 != 0) return;
+    change(fmt::format("{}: {} and dp: {}", key, 2 * size, dp / 2), [d](Spec& s) {
+      s.sizes[static_cast<std::size_t>(d)] *= 2;
+      s.sizes[static_cast<std::size_t>(Dimension::dp)] /= 2;
+      s.schedule.micro_batches *= 2;
+      s.schedule.ranks = s.pp();
+    });
+  };
+  if (scenario_.model.heads % (2 * spec().tp()) == 0 && 2 * spec().tp() <= scenario_.machine.board.gpus)
+    trade(Dimension::tp, "tp");
+  if (2 * spec().stage_layers.size() <= scenario_.model.layers) trade(Dimension::pp, "pp");
+  for (auto& [text, changed] : changes) {
+    changed.stage_layers = transformer::even_stage_layers(
+        scenario_.model.layers, changed.pp() * spec().virtual_stages());
+    if (changed.schedule.kind == ScheduleKind::zb_auto || changed.table || illegal_value(changed.schedule)) continue;
+    const MemoryPlan plan(scenario_.model, changed, make_schedule(changed.schedule));
+    if (static_cast<double>(plan.largest().total()) <= group().gpu.hbm.visible_bytes()) return text + " would fit";
+  }
+  return "use more GPUs, or a larger tp or pp";
 }
 
 std::string TrainingRun::progress() const {
@@ -177,6 +234,20 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
          schedule.times.assign(all.size(), mean);
          return ideal_bubble_fraction(schedule, mean);
        }},
+      {"memory.peak_bytes", "B", "memory of the rank that needs most, at its peak",
+       [](const Run& r) -> Value { return r.memory_->largest().total(); }},
+      {"memory.weights_peak_bytes", "B", "of it: weights",
+       [](const Run& r) -> Value { return r.memory_->largest().state.weights; }},
+      {"memory.gradients_peak_bytes", "B", "of it: gradients",
+       [](const Run& r) -> Value { return r.memory_->largest().state.gradients; }},
+      {"memory.optimizer_peak_bytes", "B", "of it: state of the optimizer",
+       [](const Run& r) -> Value { return r.memory_->largest().state.optimizer; }},
+      {"memory.activations_peak_bytes", "B", "of it: activations kept for backward slots",
+       [](const Run& r) -> Value { return r.memory_->largest().activations; }},
+      {"memory.gathered_peak_bytes", "B", "of it: gathered weights",
+       [](const Run& r) -> Value { return r.memory_->largest().gathered; }},
+      {"memory.buffers_peak_bytes", "B", "of it: recomputed activations, and what the software keeps for itself",
+       [](const Run& r) -> Value { return r.memory_->largest().buffers + r.memory_->largest().reserved; }},
       {"exposed_s.[class]", "s",
        "the compute stream runs or waits for transfers of a class of traffic, mean of all ranks",
        [](const Run& r) {
@@ -215,6 +286,9 @@ std::string TrainingRun::table() const {
   line("bubble", mean(&RankAccount::bubble_s));
   line("host", mean(&RankAccount::host_s));
   line("optimizer", mean(&RankAccount::optimizer_s));
+  const PeakMemory& peak = memory_->largest();
+  text += fmt::format("\n  memory, pipeline rank {}: {}, of {:.2f} GB\n", peak.pipeline_rank, sum_text(peak),
+                      group().gpu.hbm.visible_bytes() * 1e-9);
   return text;
 }
 
@@ -245,6 +319,10 @@ std::string TrainingRun::explain_text(const Value& e) const {
                         stage["layers"].integer(), stage["parameters_per_rank"].integer(),
                         duration_text(stage["forward_kernels_s"].real()),
                         duration_text(stage["backward_kernels_s"].real()));
+  text += "\nmemory of a rank at its peak\n";
+  for (std::uint32_t p = 0; p < spec().pp(); ++p)
+    text += fmt::format("  pipeline rank {}: {}; activations of {:.2f} micro-batches\n", p, sum_text(memory_->peak(p)),
+                        memory_->peak(p).micro_batches);
   return text + "\n" + gantt_of(schedule_, run_schedule(schedule_, stage_times(*plans_)));
 }
 

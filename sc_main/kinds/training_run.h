@@ -24,6 +24,8 @@ class TrainingRun : public WorkloadRun {
   }
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return step_->traffic(); }
+  /// A few seconds of processor time: steps are compared by the hundred.
+  double affordable_hops() const override { return 2e7; }
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   void add_setup(Value& setup) const override;
@@ -34,6 +36,10 @@ class TrainingRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
+  /// @throws InputError: a rank does not fit
+  void check_memory() const;
+  /// The smallest change of the scenario with which it fits, for an error.
+  std::string what_fits() const;
   const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
   std::string title() const;
   double steps() const { return spec().steps; }
@@ -51,6 +57,7 @@ class TrainingRun : public WorkloadRun {
   transformer::LayerTimer timer_;
   std::unique_ptr<workload::training::SlotPlans> plans_;
   workload::training::Schedule schedule_;
+  std::unique_ptr<workload::training::MemoryPlan> memory_;
   std::unique_ptr<workload::training::TrainingStep> step_;
 };
 

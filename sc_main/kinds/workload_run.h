@@ -67,6 +67,8 @@ class WorkloadRun {
   /// Estimated traffic on the fabric, for fabric.fidelity: auto. If it is unknown, the list is empty and trains are
   /// used.
   virtual std::vector<transport::Traffic> traffic() { return {}; }
+  /// Transactions times links that fabric.fidelity: auto simulates as trains.
+  virtual double affordable_hops() const { return transport::kAffordableHops; }
   /// Attaches the ranks' streams.
   void trace(probe::StreamTracer& tracer);
 

@@ -10,12 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "transformer/training_form.h"
+
 
 namespace railyard::workload::training {
-
-/// Kernels of the attention core: one fused kernel, or products, softmax and dropout one by one.
-enum class AttentionKernels : std::uint8_t { flash, unfused };
-inline constexpr std::array<const char*, 2> kAttentionKernelsNames{"flash", "unfused"};
 
 /// eager: the host launches each kernel; graph: the GPU runs a captured graph.
 enum class Launch : std::uint8_t { eager, graph };
@@ -39,7 +37,7 @@ inline constexpr std::array<const char*, 2> kGradientFormatNames{"as_parameters"
 
 struct Software {
   std::string name;
-  AttentionKernels attention = AttentionKernels::flash;
+  transformer::AttentionForm attention = transformer::AttentionForm::flash;
   bool bias_activation_fused = true;  ///< bias and activation of the MLP are one kernel
   bool bias_dropout_fused = true;     ///< bias, dropout and residual are one kernel
   bool dropout = false;

@@ -35,12 +35,13 @@ collective::Request request(const Software& software, TrafficClass traffic) {
 const std::vector<const char*> TrainingStep::kStreams{"compute", "tp", "dp", "weights"};
 
 TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
-                           const SlotPlans& plans, const gpu::KernelTimer& kernels, const std::vector<Rank*>& ranks,
-                           Executor& executor)
+                           const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
+                           const std::vector<Rank*>& ranks, Executor& executor)
     : spec_(spec),
       model_(model),
       schedule_(schedule),
       plans_(plans),
+      memory_(memory),
       kernels_(kernels),
       executor_(executor),
       mesh_(ranks, spec.sizes, spec.order),
@@ -58,6 +59,8 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       ranks_(ranks.size()),
       accounts_(ranks.size()) {
   connect_pipeline(executor.fabric());
+  for (std::uint32_t r = 0; r < ranks.size(); ++r)
+    ranks[r]->gpu->hbm().allocate(memory.fixed(place(r, Dimension::pp)));
   for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
     std::vector<std::pair<std::uint32_t, transformer::Stage>> stages;  // in the order of their last gradients
     std::vector<std::uint32_t> last(schedule_.stages(), kNobody);
@@ -130,7 +133,7 @@ void TrainingStep::connect_pipeline(transport::Fabric& fabric) {
 std::uint64_t TrainingStep::slots() const {
   std::uint64_t slots = 0;
   for (const std::vector<Slot>& of_rank : schedule_.slots) slots += of_rank.size();
-  return slots * spec_.steps;
+  return slots * (mesh_.size() / spec_.pp()) * spec_.steps;
 }
 
 void TrainingStep::start() {
@@ -147,6 +150,8 @@ void TrainingStep::allow_reuse() {
   for (const transport::Traffic& t : traffic())
     if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
   if (spec_.tp() > 1) Communicator::allow_reuse(groups, others, executor_.fabric());
+  // A collective beside kernels ends before the next collective of its member begins.
+  for (std::size_t g = 0; g < groups.size(); ++g) beside_.all()[g]->share_reuse(*groups[g]);
 }
 
 std::vector<transport::Traffic> TrainingStep::traffic() const {
@@ -412,6 +417,7 @@ void TrainingStep::on_job_begun(const Job& job) {
   if (!f.first) return;
   ranks_[r].slot_begun = job.begun_at();
   ranks_[r].slot_ready = job.ready_at();
+  job.rank().gpu->hbm().allocate(memory_.taken(slot_of(f)));
   if (f.step != steps_emitted_) return;
   Progress& progress = progress_[place(r, Dimension::pp)];
   progress.wanted = std::max<std::uint32_t>(progress.wanted, f.slot + 1 + kSlotsAhead);
@@ -443,6 +449,7 @@ void TrainingStep::on_job_done(const Job& job) {
   }
   if ((f.what == kKernels || f.what == kCollective) && f.last) {
     ++slots_done_;
+    job.rank().gpu->hbm().free(memory_.freed(slot_of(f)));
     JobRecord record;
     Fields slot = f;
     slot.what = kSlot;

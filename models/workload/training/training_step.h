@@ -20,6 +20,7 @@
 #include "transport/study/fidelity_choice.h"
 #include "workload/parallel/mesh.h"
 #include "workload/training/gradient_buckets.h"
+#include "workload/training/memory_plan.h"
 #include "workload/training/rank_account.h"
 #include "workload/training/slot_plan.h"
 
@@ -32,8 +33,8 @@ class TrainingStep : private JobClient, private JobNamer {
 
   /// @param ranks  with the streams kStreams, in the order of the mesh
   TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
-               const SlotPlans& plans, const gpu::KernelTimer& kernels, const std::vector<Rank*>& ranks,
-               Executor& executor);
+               const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
+               const std::vector<Rank*>& ranks, Executor& executor);
 
   void start();
   bool done() const { return steps_emitted_ == spec_.steps && live_ == 0; }
@@ -133,6 +134,7 @@ class TrainingStep : private JobClient, private JobNamer {
   const transformer::ModelShape model_;
   const Schedule schedule_;
   const SlotPlans& plans_;
+  const MemoryPlan& memory_;
   const gpu::KernelTimer& kernels_;
   Executor& executor_;
   Mesh mesh_;

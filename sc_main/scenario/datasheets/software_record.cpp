@@ -14,7 +14,7 @@ constexpr double kMostBucket = 1e13, kMostBucketPerRank = 1e9, kMostReserved = 1
 
 Record<Software> software_record() {
   Record<Software> r;
-  r.choice("attention", &Software::attention, words_of(kAttentionKernelsNames),
+  r.choice("attention", &Software::attention, words_of(transformer::kAttentionFormNames),
            "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
       .required();
   r.add("bias_activation_fused", &Software::bias_activation_fused, "bias and activation of the MLP are one kernel")

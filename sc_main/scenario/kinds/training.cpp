@@ -23,6 +23,7 @@ constexpr std::size_t kLongestSchedule = 64u << 20;
 constexpr std::uint32_t kMostSequences = 1u << 20, kMostMicroBatches = 8192;
 
 struct TrainingSection : TrainingSpec {
+  TrainingSection() { form.keep_gathered = false; }
   std::uint32_t written_tp = 1, written_pp = 1, written_virtual_stages = 1;
   std::optional<std::uint32_t> written_dp, written_group;
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
@@ -33,6 +34,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<workload::training::PipelineSend> pp_send_key;
   std::optional<workload::training::GradientFormat> gradients_key;
   std::optional<workload::training::Launch> launch_key;
+  std::optional<transformer::AttentionForm> attention_key;
   std::optional<double> host_key, reserved_key;
   std::optional<std::uint32_t> ctas_key;
   double memory_limit_stages = 1;
@@ -71,6 +73,9 @@ Record<TrainingSection> training_record() {
         "0: gradients are all-reduced; 1: the optimizer's state is divided among replicas: gradients are "
         "reduce-scattered, weights gathered")
       .range(0, 1);
+  r.add("keep_gathered", within(&Section::form, &transformer::TrainingForm::keep_gathered),
+        "sequence_parallel: keep gathered inputs for the gradients of weights; otherwise gather them again, beside the "
+        "product for the gradients of inputs");
   r.choice("recompute", within(&Section::form, &transformer::TrainingForm::recompute),
            words_of(transformer::kRecomputeNames),
            "what a backward slot computes again. selective: the core of attention; full: whole layers");
@@ -100,6 +105,9 @@ Record<TrainingSection> training_record() {
       .fallback(kOfSoftware);
   r.add("bucket_parameters", &Section::bucket_key, "least parameters of a bucket of gradients; 0: one bucket")
       .none_or(1, 1e12)
+      .fallback(kOfSoftware);
+  r.choice("attention", &Section::attention_key, words_of(transformer::kAttentionFormNames),
+           "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
       .fallback(kOfSoftware);
   r.add("dropout", &Section::dropout_key, "dropout after attention and MLP").fallback(kOfSoftware);
   r.choice("launch", &Section::launch_key, words_of(workload::training::kLaunchNames),
@@ -170,6 +178,9 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   take(software.pp_send, written.pp_send_key);
   take(software.dp_overlap, written.dp_overlap_key);
   take(software.dropout, written.dropout_key);
+  take(software.attention, written.attention_key);
+  spec.form.dropout = software.dropout;
+  spec.form.attention = software.attention;
   take(software.launch, written.launch_key);
   take(software.host_us, written.host_key);
   take(software.nvls, written.nvls_key);

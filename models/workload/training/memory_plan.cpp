@@ -1,0 +1,139 @@
+#include "workload/training/memory_plan.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+namespace railyard::workload::training {
+
+using transformer::KeptTensor;
+using transformer::Recompute;
+using transformer::TrainingForm;
+
+namespace {
+
+StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpec& spec,
+                         const transformer::Stage& stage) {
+  const transformer::MicroBatch batch{spec.micro_batch, spec.seq_tokens};
+  const transformer::LayerSplit split{spec.tp(), spec.sequence_parallel};
+  TrainingForm whole = spec.form;  // of a layer that is not recomputed
+  if (whole.recompute == Recompute::full) whole.recompute = Recompute::none;
+  StageMemory memory;
+  const auto keep = [&](const std::vector<KeptTensor>& tensors) {
+    for (const KeptTensor& tensor : tensors) {
+      memory.kept += tensor.bytes;
+      const auto same = std::find_if(memory.tensors.begin(), memory.tensors.end(),
+                                     [&](const KeptTensor& t) { return t.name == tensor.name; });
+      same == memory.tensors.end() ? memory.tensors.push_back(tensor) : void(same->bytes += tensor.bytes);
+    }
+  };
+  if (stage.first) keep(kept_by_embedding(model, batch, split, spec.form));
+  Bytes group = 0;  // activations of the layers that run again together
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) {
+    const std::uint32_t kind = model.kind(l);
+    memory.for_wgrad += sum_of(kept_for_wgrad(model, kind, batch, split, spec.form));
+    const LayerRange again = spec.recomputed_with(stage, l);
+    if (spec.form.recompute != Recompute::full || again.end == 0) {
+      keep(kept_by_layer(model, kind, batch, split, whole));
+      if (spec.form.recompute != Recompute::selective) continue;
+      TrainingForm none = whole;
+      none.recompute = Recompute::none;
+      const Bytes more = sum_of(kept_by_layer(model, kind, batch, split, none)) -
+                         sum_of(kept_by_layer(model, kind, batch, split, whole));
+      memory.recomputed = std::max(memory.recomputed, more);
+      continue;
+    }
+    if (l == again.begin) {
+      keep(kept_by_layer(model, kind, batch, split, spec.form));
+      group = 0;
+    }
+    group += sum_of(kept_by_layer(model, kind, batch, split, whole));
+    memory.recomputed = std::max(memory.recomputed, group);
+  }
+  if (stage.last) {
+    keep(kept_by_head(model, batch, split, spec.form));
+    memory.for_wgrad += sum_of(kept_for_head_wgrad(model, batch, split, spec.form));
+  }
+  return memory;
+}
+
+}  // namespace
+
+MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule) {
+  const std::vector<transformer::Stage> stages = transformer::stages_of(spec.stage_layers);
+  for (const transformer::Stage& stage : stages) stages_.push_back(stage_memory(model, spec, stage));
+  const transformer::StatePrecision precision{static_cast<Bytes>(bytes_of(model.dtype)),
+                                              static_cast<Bytes>(bytes_of(spec.gradients)), 4};
+  for (std::uint32_t p = 0; p < schedule.ranks(); ++p) {
+    PeakMemory peak;
+    peak.pipeline_rank = p;
+    std::uint64_t parameters = 0;
+    Bytes of_micro_batch = 0;
+    for (std::uint32_t s = 0; s < stages.size(); ++s) {
+      if (schedule.rank_of[s] != p) continue;
+      parameters += rank_parameters(model, stages[s], spec.tp());
+      of_micro_batch += stages_[s].kept;
+    }
+    peak.state = training_state(parameters, precision, {spec.zero_stage, spec.dp()});
+    peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
+    Bytes held = 0;
+    for (std::size_t i = 0; i < schedule.slots[p].size(); ++i) {
+      const Slot& slot = schedule.slots[p][i];
+      const StageMemory& memory = stages_[slot.stage];
+      const bool recomputes = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_inputs;
+      const Bytes buffers = recomputes ? memory.recomputed : 0;
+      held += taken(slot) - buffers;
+      if (held + buffers > peak.activations + peak.buffers) {
+        peak.activations = held;
+        peak.buffers = buffers;
+        peak.slot = i;
+      }
+      held += buffers;
+      held -= freed(slot);
+    }
+    peak.micro_batches = of_micro_batch > 0 ? static_cast<double>(peak.activations) / static_cast<double>(of_micro_batch) : 0;
+    peaks_.push_back(peak);
+  }
+}
+
+const PeakMemory& MemoryPlan::largest() const {
+  return *std::max_element(peaks_.begin(), peaks_.end(),
+                           [](const PeakMemory& a, const PeakMemory& b) { return a.total() < b.total(); });
+}
+
+Bytes MemoryPlan::taken(const Slot& slot) const {
+  const StageMemory& memory = stages_[slot.stage];
+  switch (slot.kind) {
+    case SlotKind::forward: return memory.kept;
+    case SlotKind::backward: return memory.recomputed;
+    // Layer by layer, what is kept becomes what the gradients of weights need.
+    case SlotKind::backward_inputs:
+      return memory.recomputed + (memory.for_wgrad > memory.kept ? memory.for_wgrad - memory.kept : 0);
+    case SlotKind::backward_weights: return 0;
+  }
+  return 0;
+}
+
+Bytes MemoryPlan::freed(const Slot& slot) const {
+  const StageMemory& memory = stages_[slot.stage];
+  switch (slot.kind) {
+    case SlotKind::forward: return 0;
+    case SlotKind::backward: return memory.kept + memory.recomputed;
+    case SlotKind::backward_inputs:
+      return memory.recomputed + (memory.kept > memory.for_wgrad ? memory.kept - memory.for_wgrad : 0);
+    case SlotKind::backward_weights: return memory.for_wgrad;
+  }
+  return 0;
+}
+
+std::string sum_text(const PeakMemory& peak) {
+  std::string text;
+  for (const auto& [name, bytes] :
+       {std::pair{"weights", peak.state.weights}, {"gradients", peak.state.gradients},
+        {"optimizer", peak.state.optimizer}, {"gathered weights", peak.gathered}, {"activations", peak.activations},
+        {"recomputed", peak.buffers}, {"software", peak.reserved}})
+    if (bytes > 0)
+      text += fmt::format("{}{} {:.2f} GB", text.empty() ? "" : " + ", name, static_cast<double>(bytes) * 1e-9);
+  return text + fmt::format(" = {:.2f} GB", static_cast<double>(peak.total()) * 1e-9);
+}
+
+}  // namespace railyard::workload::training

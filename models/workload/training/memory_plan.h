@@ -1,0 +1,67 @@
+// Memory of a training step on one rank of each pipeline rank, from the order of its slots. A forward slot adds what its
+// stage keeps for the backward pass (transformer/training_memory.h); a backward slot takes it away, or leaves what the
+// gradients of weights still need; while it runs, it also holds what it recomputes. State of weights, gradients and
+// optimizer stays for the whole step (transformer/training_state.h). Memory follows the order of the slots, not their
+// times, so the peak is known before the run. Plain arithmetic; no SystemC.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "transformer/training_memory.h"
+#include "transformer/training_state.h"
+#include "workload/training/schedule.h"
+#include "workload/training/training_spec.h"
+
+namespace railyard::workload::training {
+
+/// What the slots of a virtual stage hold, on one rank.
+struct StageMemory {
+  Bytes kept = 0;        ///< from forward to backward, for each micro-batch
+  Bytes for_wgrad = 0;   ///< of it or beside it, from the gradients of inputs to those of weights
+  Bytes recomputed = 0;  ///< while a backward slot runs
+  std::vector<transformer::KeptTensor> tensors;  ///< the parts of `kept`
+};
+
+struct PeakMemory {
+  std::uint32_t pipeline_rank = 0;
+  transformer::TrainingState state;
+  Bytes activations = 0;   ///< of all micro-batches in flight
+  Bytes buffers = 0;       ///< recomputed activations
+  Bytes gathered = 0;      ///< weights of whole layers (zero_stage 3)
+  Bytes reserved = 0;      ///< of the software
+  std::size_t slot = 0;    ///< position of the slot that begins at the peak
+  double micro_batches = 0;  ///< kept activations / those of one micro-batch in all stages of the rank
+
+  Bytes total() const { return state.total() + activations + buffers + gathered + reserved; }
+};
+
+class MemoryPlan {
+ public:
+  MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule);
+
+  /// Virtual stage.
+  const StageMemory& stage(std::uint32_t stage) const { return stages_[stage]; }
+  const PeakMemory& peak(std::uint32_t pipeline_rank) const { return peaks_[pipeline_rank]; }
+  /// The pipeline rank that needs most.
+  const PeakMemory& largest() const;
+  /// Held for the whole step.
+  Bytes fixed(std::uint32_t pipeline_rank) const {
+    const PeakMemory& peak = peaks_[pipeline_rank];
+    return peak.state.total() + peak.gathered + peak.reserved;
+  }
+
+  /// Bytes that a slot allocates when it begins, and frees when it ends.
+  Bytes taken(const Slot& slot) const;
+  Bytes freed(const Slot& slot) const;
+
+ private:
+  std::vector<StageMemory> stages_;
+  std::vector<PeakMemory> peaks_;  ///< by pipeline rank
+};
+
+/// "weights 10.3 GB + gradients 20.6 GB + ... = 61.2 GB"
+std::string sum_text(const PeakMemory& peak);
+
+}  // namespace railyard::workload::training
