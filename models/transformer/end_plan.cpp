@@ -47,11 +47,8 @@ std::vector<LayerStep> plan_head(const ModelShape& model, LayerTimer& timer, std
     steps.add(part, timer.loss(tokens));
     return steps.take();
   }
-  steps.add_backward(part, timer.head_backward(tokens, direction), !timer.form().keep_gathered);
-  if (has_dgrad(direction)) {
-    steps.reduce(part);
-    steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
-  }
+  steps.add_backward(part, timer.head_backward(tokens, direction), timer.form(), direction);
+  if (has_dgrad(direction)) steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
   return steps.take();
 }
 

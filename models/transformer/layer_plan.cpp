@@ -19,19 +19,15 @@ void add_forward(StepList& steps, LayerTimer* timer, const LayerPass& pass) {
   }
 }
 
-void add_backward(StepList& steps, const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
-                  Direction direction) {
-  const bool gathers_again = !timer.form().keep_gathered, routes = model.routes(model.kinds[pass.kind]);
+void add_backward(StepList& steps, LayerTimer& timer, const LayerPass& pass, Direction direction) {
   for (const LayerPart part : {LayerPart::mlp, LayerPart::attention}) {
     steps.add(part, timer.dropout_backward(part, steps.divided_tokens(), direction));
     if (has_dgrad(direction)) steps.gather(part);
-    if (part == LayerPart::attention)
-      steps.add_backward(part, timer.attention_backward(pass, direction), gathers_again);
-    else
-      steps.add_backward(part, timer.mlp_backward(steps.tokens(), pass.kind, direction), gathers_again && !routes);
-    if (!has_dgrad(direction)) continue;
-    steps.reduce(part);
-    steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
+    steps.add_backward(part,
+                       part == LayerPart::mlp ? timer.mlp_backward(steps.tokens(), pass.kind, direction)
+                                              : timer.attention_backward(pass, direction),
+                       timer.form(), direction);
+    if (has_dgrad(direction)) steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
   }
 }
 
@@ -40,8 +36,7 @@ void add_backward(StepList& steps, const ModelShape& model, LayerTimer& timer, c
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction) {
   StepList steps(model, pass.dense_tokens(), split);
-  direction == Direction::forward ? add_forward(steps, &timer, pass)
-                                  : add_backward(steps, model, timer, pass, direction);
+  direction == Direction::forward ? add_forward(steps, &timer, pass) : add_backward(steps, timer, pass, direction);
   return steps.take();
 }
 

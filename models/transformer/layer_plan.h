@@ -12,7 +12,8 @@
 //
 // With sequence parallelism, a rank that keeps only its own tokens of an input gathers this input again for the product
 // of wgrad (TrainingForm::keep_gathered). As in Megatron-LM, this gather runs beside the product before: in a backward
-// pass beside the dgrad product of the same projection.
+// pass beside the dgrad product of the same projection. TrainingForm::reduce_beside_wgrad lets the all-reduce or
+// reduce-scatter of a backward pass run beside the wgrad product.
 #pragma once
 
 #include <vector>
@@ -39,7 +40,8 @@ struct LayerStep {
   bool is_collective() const { return kernels.kernels.empty(); }
 };
 
-/// Consecutive kernels of one part are one step, except that a step which runs beside a collective is alone. With tp = 1 there are no collectives.
+/// Consecutive kernels of one part are one step, except that kernels which run beside a
+/// collective are a step of their own. With tp = 1 there are no collectives.
 /// @pre the timer has the same model and tp
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction = Direction::forward);

@@ -11,22 +11,31 @@ StepList::StepList(const ModelShape& model, std::uint64_t tokens, const LayerSpl
 
 void StepList::add(LayerPart part, const Segment& kernels) {
   if (kernels.kernels.empty()) return;
-  if (steps_.empty() || steps_.back().is_collective() || steps_.back().part != part) steps_.push_back({part, {}});
+  const bool runs_beside = steps_.size() > 1 && steps_[steps_.size() - 2].beside_next;
+  if (steps_.empty() || steps_.back().is_collective() || steps_.back().part != part || runs_beside)
+    steps_.push_back({part, {}});
   steps_.back().kernels.append(kernels);
 }
 
-void StepList::add_backward(LayerPart part, const PartBackward& kernels, bool gathers_again) {
-  if (!gathers_again || !sequence_parallel() || kernels.input_wgrad.kernels.empty()) {
-    for (const Segment* segment : {&kernels.body, &kernels.input_dgrad, &kernels.input_wgrad}) add(part, *segment);
+void StepList::add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form,
+                            Direction direction) {
+  const bool has_product = !kernels.input_wgrad.kernels.empty();
+  const bool gathers_again = !form.keep_gathered && sequence_parallel() && has_product;
+  const Segment& beside = has_dgrad(direction) ? kernels.input_dgrad : kernels.body;
+  if (has_dgrad(direction)) add(part, kernels.body);
+  if (gathers_again) {
+    gather(part);
+    steps_.back().beside_next = !beside.kernels.empty();
+  }
+  add(part, beside);
+  if (form.reduce_beside_wgrad && direction == Direction::backward && has_product && split_.tp > 1) {
+    reduce(part);
+    steps_.back().beside_next = true;
+    add(part, kernels.input_wgrad);
     return;
   }
-  const bool has_dgrad = !kernels.input_dgrad.kernels.empty();
-  const Segment& beside = has_dgrad ? kernels.input_dgrad : kernels.body;
-  if (has_dgrad) add(part, kernels.body);
-  gather(part);
-  steps_.back().beside_next = !beside.kernels.empty();
-  add(part, beside);
-  steps_.push_back({part, kernels.input_wgrad});
+  add(part, kernels.input_wgrad);
+  if (has_dgrad(direction)) reduce(part);
 }
 
 void StepList::add(LayerPart part, Operation operation, Bytes bytes) {

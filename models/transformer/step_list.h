@@ -16,10 +16,10 @@ class StepList {
   std::uint64_t divided_tokens() const { return split_.sequence_parallel ? tokens_ / split_.tp : tokens_; }
   bool sequence_parallel() const { return split_.sequence_parallel && split_.tp > 1; }
 
-  /// Joins the kernels to the last step if it is of the same part.
+  /// Joins the kernels to the last step if it is of the same part and does not run beside a collective.
   void add(LayerPart part, const Segment& kernels);
-  /// `gathers_again`: the rank has only its own tokens of the gathered input.
-  void add_backward(LayerPart part, const PartBackward& kernels, bool gathers_again);
+  /// A part's backward kernels, and the sum of the gradients of its input over the ranks if there is dgrad.
+  void add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form, Direction direction);
   void add(LayerPart part, collective::Operation operation, Bytes bytes);
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
   /// Before kernels that need all tokens.

@@ -35,6 +35,9 @@ struct TrainingForm {
   /// Sequence parallelism: the gathered input of a column-parallel projection is kept for its wgrad product. Otherwise
   /// the rank keeps its own tokens and gathers the input again (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
   bool keep_gathered = true;
+  /// In a whole backward pass, the ranks sum the gradient of a projection's input while its wgrad product runs
+  /// (Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication). Otherwise they do so after it.
+  bool reduce_beside_wgrad = false;
 };
 
 }  // namespace railyard::transformer

@@ -62,6 +62,11 @@ TrainingForm gathering_again() {
   return form;
 }
 
+bool has_dgrad_last(const LayerStep& step) {
+  const std::string name = step.kernels.kernels.back().name, ending = "_dgrad";
+  return name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
+}
+
 double flops_of(const std::vector<LayerStep>& steps) {
   double flops = 0;
   for (const LayerStep& step : steps) flops += step.kernels.flops;
@@ -118,6 +123,38 @@ BOOST_AUTO_TEST_CASE(sharded_inputs_are_gathered_again_beside_a_product) {
       if (direction == Direction::backward) expected = {"gate_up_dgrad", "qkv_dgrad"};
       if (direction == Direction::wgrad) expected = {"down_wgrad", "o_proj_wgrad"};
       if (model == &routed && !expected.empty()) expected.erase(expected.begin());
+      BOOST_TEST(beside == expected, boost::test_tools::per_element());
+    }
+  }
+}
+
+// Megatron-LM's order of a whole backward pass: the sum over the ranks starts after dgrad, and runs beside wgrad.
+BOOST_AUTO_TEST_CASE(gradients_are_summed_beside_a_product) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const LayerPass pass = whole_sequences(1);
+  const ModelShape dense = llama_8b(), routed = mixtral_8x7b();
+  TrainingForm form = gathering_again();
+  form.reduce_beside_wgrad = true;
+  for (const ModelShape* model : {&dense, &routed}) {
+    for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
+      LayerTimer serial(*model, split.tp, gpu), overlapped(*model, split.tp, gpu);
+      serial.set_training(gathering_again());
+      overlapped.set_training(form);
+      for (const Direction direction : {Direction::dgrad, Direction::wgrad})
+        BOOST_TEST((names_of(plan_layer(*model, overlapped, pass, split, direction)) ==
+                    names_of(plan_layer(*model, serial, pass, split, direction))));
+      const auto steps = plan_layer(*model, overlapped, pass, split, Direction::backward);
+      BOOST_TEST((work_of(steps) == work_of(plan_layer(*model, serial, pass, split, Direction::backward))));
+      std::vector<std::string> beside;
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (!steps[i].beside_next || steps[i].operation == collective::Operation::all_gather) continue;
+        BOOST_TEST(has_dgrad_last(steps.at(i - 1)));
+        BOOST_TEST(steps.at(i + 1).kernels.kernels.size() == 1u);
+        beside.emplace_back(steps[i + 1].kernels.kernels.front().name);
+      }
+      std::vector<std::string> expected;
+      if (split.tp > 1) expected = {"gate_up_wgrad", "qkv_wgrad"};
+      if (model == &routed && split.tp > 1) expected.erase(expected.begin());  // the MLP's sum follows its last kernel
       BOOST_TEST(beside == expected, boost::test_tools::per_element());
     }
   }
