@@ -75,6 +75,8 @@ DisaggregatedPrefill::DisaggregatedPrefill(const Scenario& scenario, platforms::
   }
   service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), machine_.gpus(prefill_gpus_),
                                                             machine_.gpus(decode_gpus_), executor_);
+  figures_ = std::make_unique<PrefillFigures>();
+  service_->add_sink(*figures_);
 }
 
 std::vector<GpuId> DisaggregatedPrefill::place(const Mapping& mapping, const char* group) const {
@@ -110,7 +112,7 @@ std::uint64_t DisaggregatedPrefill::expected_jobs() const {
 }
 
 std::string DisaggregatedPrefill::progress() const {
-  return fmt::format("{} of {} requests done", service_->finished(), service_->requests().size());
+  return fmt::format("{} of {} requests done", service_->api_server().served(), service_->api_server().count());
 }
 
 double DisaggregatedPrefill::done_ratio() const {

@@ -19,7 +19,7 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
   workload::inference::Service& service() { return *service_; }
 
   void start() override { service_->start(); }
-  bool done() const override { return service_->done(); }
+  bool done() const override { return service_->api_server().done(); }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
@@ -43,8 +43,9 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
 
  private:
   /// Writes a row of requests.csv.
-  void on_request_done(std::uint32_t request, const workload::inference::RequestTimes& times) override;
+  void on_served(std::uint32_t request, const workload::inference::Served& served) override;
   const Spec& spec() const { return scenario_.spec<Spec>(); }
+  const PrefillFigures& figures() const;
   /// Estimated number of chunks and decode steps.
   static std::uint64_t expected_passes(const workload::inference::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::inference::Mapping& mapping, const char* group) const;
@@ -55,6 +56,7 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
 
   std::vector<GpuId> prefill_gpus_, decode_gpus_;
   std::unique_ptr<workload::inference::Service> service_;
+  std::unique_ptr<PrefillFigures> figures_;
   std::optional<fmt::ostream> requests_csv_;
 };
 

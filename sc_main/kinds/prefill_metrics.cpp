@@ -7,8 +7,6 @@ namespace railyard {
 
 using workload::inference::Instance;
 using workload::inference::RankTimes;
-using workload::inference::Request;
-using workload::inference::RequestTimes;
 using workload::inference::Service;
 
 namespace {
@@ -31,38 +29,32 @@ RankTimes over(const RankTimes& sum, double ranks) {
 
 }  // namespace
 
-PrefillFigures::PrefillFigures(Service& service) {
-  add_requests(service);
-  add_prefill(service);
-  add_decode(service);
+void PrefillFigures::on_served(std::uint32_t, const workload::inference::Served& served) {
+  const workload::inference::Request& request = served.request;
+  const workload::inference::RequestTimes& t = served.times;
+  ttft_s.push_back((t.first_token - request.arrival).seconds());
+  decode_start_s.push_back((t.decode_begun - request.arrival).seconds());
+  queueing_s.push_back((t.prefill_begun - t.queued).seconds());
+  exposed_kv_s.push_back((t.kv_landed - t.prefilled).seconds());
+  if (request.output_tokens > 1)
+    tpot_s.push_back((t.last_token - t.first_token).seconds() / (request.output_tokens - 1.0));
+  first_arrival_ = sooner(first_arrival_, request.arrival);
+  last_token_ = later(last_token_, t.last_token);
+  prompt_tokens += request.prompt_tokens;
+  output_tokens += request.output_tokens;
 }
 
-void PrefillFigures::add_requests(Service& service) {
-  Time from = Time::max(), to;
-  double prompts = 0, outputs = 0;
-  for (const std::uint32_t r : service.finished_order()) {
-    const Request& request = service.spec().requests[r];
-    const RequestTimes& t = service.requests()[r];
-    ttft_s.push_back((t.first_token - request.arrival).seconds());
-    decode_start_s.push_back((t.decode_begun - request.arrival).seconds());
-    queueing_s.push_back((t.prefill_begun - t.queued).seconds());
-    exposed_kv_s.push_back((t.kv_landed - t.prefilled).seconds());
-    if (request.output_tokens > 1)
-      tpot_s.push_back((t.last_token - t.first_token).seconds() / (request.output_tokens - 1.0));
-    from = sooner(from, request.arrival);
-    to = later(to, t.last_token);
-    prompts += request.prompt_tokens;
-    outputs += request.output_tokens;
-  }
-  const double seconds = since(to, from).seconds();
-  request_rate_per_s = ratio(static_cast<double>(service.finished()), seconds);
-  prompt_tokens_per_s = ratio(prompts, seconds);
-  output_tokens_per_s = ratio(outputs, seconds);
+double PrefillFigures::rate(double amount) const { return ratio(amount, since(last_token_, first_arrival_).seconds()); }
+
+void PrefillFigures::close(Service& service) {
+  add_prefill(service);
+  add_decode(service);
 }
 
 void PrefillFigures::add_prefill(Service& service) {
   const Instance& instance = service.prefill_instance();
   prefill_window_s = service.prefill_window().seconds();
+  stage_utilisation.clear();
   RankTimes sum;
   for (std::uint32_t p = 0; p < instance.pp(); ++p) {
     double kernels = 0;
@@ -127,11 +119,11 @@ const Metrics<PrefillFigures>& prefill_metrics() {
        "handoff that is not hidden",
        [](const Figures& f) -> Value { return mean(f.exposed_kv_s); }},
       {"request_rate_per_s", "1/s", "achieved rate: finished requests / time from the first arrival to the last token",
-       [](const Figures& f) -> Value { return f.request_rate_per_s; }},
+       [](const Figures& f) -> Value { return f.rate(static_cast<double>(f.ttft_s.size())); }},
       {"prompt_tokens_per_s", "1/s", "achieved rate: tokens of the prompts of these requests / the same time",
-       [](const Figures& f) -> Value { return f.prompt_tokens_per_s; }},
+       [](const Figures& f) -> Value { return f.rate(f.prompt_tokens); }},
       {"output_tokens_per_s", "1/s", "achieved rate: tokens of the answers to these requests / the same time",
-       [](const Figures& f) -> Value { return f.output_tokens_per_s; }},
+       [](const Figures& f) -> Value { return f.rate(f.output_tokens); }},
       {"prefill_window_s", "s",
        "the prefill window: time in which prefill of at least one admitted request was not complete",
        [](const Figures& f) -> Value { return f.prefill_window_s; }},

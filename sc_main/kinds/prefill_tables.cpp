@@ -9,7 +9,6 @@ namespace railyard {
 namespace {
 
 using workload::inference::RankTimes;
-using workload::inference::RequestTimes;
 
 /// Lengths of the requests: {least, mean, most}.
 Value length_range(const std::vector<std::uint32_t>& tokens) {
@@ -49,7 +48,12 @@ void DisaggregatedPrefill::add_setup(Value& setup) const {
 const Metrics<PrefillFigures>& DisaggregatedPrefill::declared_metrics() { return prefill_metrics(); }
 
 void DisaggregatedPrefill::add_metrics(Value& metrics) const {
-  railyard::add_metrics(metrics, declared_metrics(), PrefillFigures(*service_));
+  railyard::add_metrics(metrics, declared_metrics(), figures());
+}
+
+const PrefillFigures& DisaggregatedPrefill::figures() const {
+  figures_->close(*service_);
+  return *figures_;
 }
 
 void DisaggregatedPrefill::open_tables(const OutputDirectory& directory) {
@@ -61,8 +65,9 @@ void DisaggregatedPrefill::open_tables(const OutputDirectory& directory) {
       "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
 }
 
-void DisaggregatedPrefill::on_request_done(std::uint32_t r, const RequestTimes& t) {
-  const workload::inference::Request& request = spec().requests[r];
+void DisaggregatedPrefill::on_served(std::uint32_t r, const workload::inference::Served& served) {
+  const workload::inference::Request& request = served.request;
+  const workload::inference::RequestTimes& t = served.times;
   const std::uint64_t arrival = nanoseconds(request.arrival), end = nanoseconds(t.last_token);
   const std::uint64_t first = nanoseconds(t.first_token);
   std::string gaps;
@@ -79,7 +84,7 @@ void DisaggregatedPrefill::on_request_done(std::uint32_t r, const RequestTimes& 
 void DisaggregatedPrefill::write_tables(const OutputDirectory&) { requests_csv_.reset(); }
 
 std::string DisaggregatedPrefill::table() const {
-  const PrefillFigures f(*service_);
+  const PrefillFigures& f = figures();
   const std::size_t requests = f.ttft_s.size();
   const bool many = requests > 1;
   std::string text;
@@ -109,8 +114,8 @@ std::string DisaggregatedPrefill::table() const {
   line("queueing", duration_text(mean(f.queueing_s)));
   line("exposed KV handoff", duration_text(mean(f.exposed_kv_s)));
   text += "\n  achieved, from the first arrival to the last token\n";
-  line("requests", fmt::format("{:.3f} requests/s", f.request_rate_per_s));
-  line("prompts, answers", per_s(f.prompt_tokens_per_s) + ", " + per_s(f.output_tokens_per_s));
+  line("requests", fmt::format("{:.3f} requests/s", f.rate(static_cast<double>(requests))));
+  line("prompts, answers", per_s(f.rate(f.prompt_tokens)) + ", " + per_s(f.rate(f.output_tokens)));
   text += fmt::format("\n  prefill, in all: {} with a prompt in it\n", duration_text(f.prefill_window_s));
   line("capacity", per_s(f.prefill_capacity_tokens_per_s));
   std::string stages;

@@ -96,14 +96,18 @@ void ServingRun::check_longest(const InstanceSpec& instance, std::uint32_t block
 }
 
 std::string ServingRun::progress() const {
-  return fmt::format("{} of {} requests done", serving_->served() + serving_->refused(), serving_->count());
+  const workload::inference::ApiServer& api_server = serving_->api_server();
+  return fmt::format("{} of {} requests done", api_server.served() + api_server.refused(), api_server.count());
 }
 
-double ServingRun::done_ratio() const { return (serving_->work_done() + serving_->refused()) / serving_->count(); }
+double ServingRun::done_ratio() const {
+  const workload::inference::ApiServer& api_server = serving_->api_server();
+  return (api_server.work_done() + api_server.refused()) / api_server.count();
+}
 
 std::uint64_t ServingRun::expected_jobs() const {
   constexpr std::uint64_t kTokensOfAnAnswer = 250;
-  return serving_->count() * kTokensOfAnAnswer;
+  return serving_->api_server().count() * kTokensOfAnAnswer;
 }
 
 void ServingRun::prepare_log() {
@@ -219,11 +223,11 @@ void ServingRun::add_setup(Value& setup) const {
   setup["instances"] = Value::empty_list();
   for (const InstanceSpec& instance : spec().instances) setup["instances"].push_back(instance_value(instance));
   setup["host"] = spec().host.name;
-  setup["requests"] = serving_->count();
+  setup["requests"] = serving_->api_server().count();
 }
 
 const ServingFigures& ServingRun::figures() const {
-  figures_->refused = serving_->refused();
+  figures_->refused = serving_->api_server().refused();
   figures_->close(*serving_, fabric_.now());
   return *figures_;
 }

@@ -23,8 +23,8 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   void start() override { serving_->start(); }
-  bool done() const override { return serving_->done(); }
-  bool complete() const override { return done() && serving_->refused() == 0; }
+  bool done() const override { return serving_->api_server().done(); }
+  bool complete() const override { return done() && serving_->api_server().refused() == 0; }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;

@@ -68,13 +68,13 @@ class Traced : private test::FreshKernel, private workload::inference::RequestSi
   }
   std::vector<std::vector<Time>> run() {
     simulation.run([](Time) { return true; });
-    BOOST_TEST_REQUIRE(service().done());
+    BOOST_TEST_REQUIRE(service().api_server().done());
     return tokens_;
   }
 
  private:
-  void on_request_done(std::uint32_t, const workload::inference::RequestTimes& times) override {
-    tokens_.push_back(times.tokens);
+  void on_served(std::uint32_t, const workload::inference::Served& served) override {
+    tokens_.push_back(served.times.tokens);
   }
   static const std::vector<std::string> kSmall;
   std::vector<std::vector<Time>> tokens_;  ///< of requests, in the order in which they finished

@@ -89,10 +89,10 @@ struct Records : execution::JobSink {
   std::vector<JobRow> all;
 };
 
-/// Keeps the times of every request.
+/// Keeps the times of every request that is done.
 struct RequestRecords : workload::inference::RequestSink {
-  void on_request_done(std::uint32_t request, const workload::inference::RequestTimes& times) override {
-    done[request] = times;
+  void on_served(std::uint32_t request, const workload::inference::Served& served) override {
+    done[request] = served.times;
   }
   std::map<std::uint32_t, workload::inference::RequestTimes> done;
 };
@@ -115,7 +115,7 @@ class PrefillRun : private FreshKernel {
   /// The times of a request, including its tokens.
   const workload::inference::RequestTimes& request(std::uint32_t r = 0) {
     const auto found = requests_.done.find(r);
-    return found == requests_.done.end() ? service().requests()[r] : found->second;
+    return found == requests_.done.end() ? service().api_server().on_way(r).times : found->second;
   }
   gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *service().prefill_instance().rank(rank).gpu; }
   gpu::Gpu& decode_gpu(std::uint32_t rank) { return *service().decode_instance().rank(rank).gpu; }
@@ -132,7 +132,7 @@ class PrefillRun : private FreshKernel {
       if (watch) watch();
       return true;
     });
-    BOOST_TEST_REQUIRE(service().done());
+    BOOST_TEST_REQUIRE(service().api_server().done());
     BOOST_TEST(simulation.workload().blocked().empty());
     BOOST_TEST(simulation.workload().executor().live() == 0u);
     BOOST_TEST(fabric().calendar().pending() == 0u);

@@ -62,13 +62,13 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
 
   void run() {
     simulation.run([](Time) { return true; });
-    BOOST_TEST_REQUIRE(serving().done());
+    BOOST_TEST_REQUIRE(serving().api_server().done());
     BOOST_TEST(simulation.workload().blocked().empty());
     BOOST_TEST(simulation.workload().executor().live() == 0u);
     BOOST_TEST(fabric().transactions_live() == 0u);
     BOOST_TEST(fabric().unreturned_credit() == 0u);
     BOOST_TEST(serving().scheduler(0).pool().held() == 0u);
-    BOOST_TEST(served.size() == serving().count());
+    BOOST_TEST(served.size() == serving().api_server().count());
     look(fabric().now());
   }
 

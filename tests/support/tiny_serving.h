@@ -38,7 +38,7 @@ class ServingRunUnderTest : private FreshKernel, private workload::inference::Se
   workload::inference::Serving& serving() { return static_cast<ServingRun&>(simulation.workload()).serving(); }
   void run() {
     simulation.run([](Time) { return true; });
-    BOOST_TEST_REQUIRE(serving().done());
+    BOOST_TEST_REQUIRE(serving().api_server().done());
   }
 
  private:

@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
     }
     most = std::max(most, gpus[1]->hbm().used());
   });
-  BOOST_TEST(run.service().finished() == 12u);
+  BOOST_TEST(run.service().api_server().served() == 12u);
   const Bytes one = 1032 * run.service().decode_instance().kv().bytes_per_token(0);
   BOOST_TEST(most == gpus[1]->hbm().used() + 3 * one);  // three at once, not fewer
   for (std::uint32_t r = 1; r < 12; ++r) {
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(a_step_decodes_no_more_than_max_batch) {
         {requests(8, 64, 17), "workload.decode={steps: trace, max_batch: " + std::to_string(most) + "}"}));
     run.run();
     std::map<std::uint64_t, std::uint32_t> tokens_at;
-    for (std::uint32_t number = 0; number < run.service().requests().size(); ++number) {
+    for (std::uint32_t number = 0; number < run.service().api_server().count(); ++number) {
       const RequestTimes& r = run.request(number);
       BOOST_TEST(r.tokens.size() == 17u);
       for (std::size_t i = 1; i < r.tokens.size(); ++i) ++tokens_at[r.tokens[i].fs()];

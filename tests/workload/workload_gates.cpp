@@ -276,5 +276,5 @@ BOOST_AUTO_TEST_CASE(a_run_that_stands_still_says_which_job_waits_for_what) {
   });
   BOOST_TEST(gate);
   BOOST_TEST(stage);
-  BOOST_TEST(!run.service().done());
+  BOOST_TEST(!run.service().api_server().done());
 }

@@ -32,8 +32,9 @@ std::string everything(PrefillRun& run) {
 
 double mean_first_token(PrefillRun& run) {
   double sum = 0;
-  for (const auto& r : run.service().requests()) sum += r.first_token.seconds();
-  return sum / static_cast<double>(run.service().requests().size());
+  const std::uint32_t requests = run.service().api_server().count();
+  for (std::uint32_t r = 0; r < requests; ++r) sum += run.request(r).first_token.seconds();
+  return sum / requests;
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// A request for inference, and its times. The instants of a request's tokens are kept until its last token, and then
-// passed to the sinks. So a long run stores only the tokens of requests in progress.
+// A request for inference, the content of its prompt, and its times.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +31,8 @@ struct RequestTimes {
   Time prefilled;    ///< prefill has produced the first token
   Time first_token;  ///< arrival of the first token at the client
   Time kv_landed, decode_begun;
-  Time last_token;  ///< arrival of the last token at the client
-  std::vector<Time>
-      tokens;  ///< arrival of each token at the client, the first from prefill; empty after the request is done
-  bool admitted_yet = false, decoded = false, done = false;
-};
-
-class RequestSink {
- public:
-  /// The request is done. `times.tokens` is valid only during the call.
-  virtual void on_request_done(std::uint32_t request, const RequestTimes& times) = 0;
-
- protected:
-  ~RequestSink() = default;
+  Time last_token;           ///< arrival of the last token at the client
+  std::vector<Time> tokens;  ///< arrival of each token at the client, the first one from prefill
 };
 
 }  // namespace railyard::workload::inference

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "workload/inference/request_list.h"
+
 namespace railyard::workload::inference {
 
 namespace {
@@ -16,6 +18,10 @@ EngineSpec engine_spec(const PrefillSpec& spec, PassNames names) {
   engine.max_in_flight = names == PassNames::prefill ? spec.prefill.pp : spec.decode.pp;
   engine.names_requests = spec.requests.size() > 1;
   return engine;
+}
+
+std::unique_ptr<RequestSource> source_of(const PrefillSpec& spec) {
+  return std::make_unique<RequestList>(std::make_shared<const std::vector<Request>>(spec.requests));
 }
 
 }  // namespace
@@ -33,14 +39,9 @@ Service::Service(const transformer::ModelShape& model, const PrefillSpec& spec,
       prefill_(prefill_instance_, prompts_, engine_spec(spec, PassNames::prefill), executor, prefill_side_),
       decode_(decode_instance_, groups_, engine_spec(spec, PassNames::decode), executor, decode_side_),
       handoff_(prefill_instance_, decode_instance_, spec_, chunks_, executor, *this),
-      first_token_(spec.requests.size()),
-      requests_(spec.requests.size()),
-      api_server_(executor.add_host("api_server", 0)) {
+      api_server_(source_of(spec), spec.host, spec.requests.size() > 1, executor, *this) {
   std::uint32_t longest = 0;
-  for (const Request& r : spec_.requests) {
-    longest = std::max(longest, r.prompt_tokens);
-    api_server_.add_stream("");
-  }
+  for (const Request& r : spec_.requests) longest = std::max(longest, r.prompt_tokens);
   const std::uint32_t chunk = std::min(spec_.chunk_tokens, longest);
   prefill_instance_.load(spec_.memory_limit_ratio, chunk, 1, chunk);
   decode_instance_.load(spec_.memory_limit_ratio, spec_.max_batch, spec_.max_batch, 1);
@@ -76,79 +77,35 @@ std::vector<transport::Traffic> Service::traffic() {
 
 void Service::start() {
   if (executor_.replays()) allow_reuse({&prefill_instance_, &decode_instance_}, traffic(), fabric_);
-  for (std::uint32_t r = 0; r < spec_.requests.size(); ++r)
-    fabric_.calendar().at(spec_.requests[r].arrival, *this, 0, r);
+  api_server_.start();
 }
 
 std::uint64_t Service::kv_tokens(std::uint32_t request) const {
   return spec_.requests[request].prompt_tokens + spec_.requests[request].output_tokens;
 }
 
-void Service::on_event(std::uint32_t, std::uint64_t number) {
-  const auto request = static_cast<std::uint32_t>(number);
-  executor_.arrived();
-  executor_.measure("ttft_s", request);
-  if (spec_.host.request() == Time()) {
-    enter(request);
-    return;
-  }
-  tell(request, RequestPhase::host);
-  executor_.host(api_server_, api_server_.stream(request), spec_.host.request(), label(request, kReceive), *this);
-}
-
-void Service::enter(std::uint32_t request) {
-  requests_[request].queued = fabric_.now();
-  arrived_.push_back(request);
-  tell(request, RequestPhase::queued);
+void Service::on_queued(std::uint32_t request, PromptContent) {
+  queued_.push_back(request);
   admit();
 }
 
-JobLabel Service::label(std::uint32_t request, What what) const {
-  Fields fields{};
-  fields.request = request;
-  fields.what = what;
-  return JobLabel::of(*this, fields);
-}
-
-std::string Service::name(std::uint64_t arguments) const {
-  const auto f = JobLabel::fields_of<Fields>(arguments);
-  std::string name =
-      f.what == kReceive ? "Host_Request" : fmt::format("Host_Token[{}]", requests_[f.request].tokens.size());
-  if (spec_.requests.size() > 1) name += fmt::format("_Req[{}]", f.request);
-  return name;
-}
-
-Recorded Service::recorded(std::uint64_t arguments) const {
-  return JobLabel::fields_of<Fields>(arguments).what == kReceive ? Recorded::stage : Recorded::detail;
-}
-
-void Service::on_job_done(const Job& job) {
-  const auto f = job.label().as<Fields>();
-  f.what == kReceive ? enter(f.request) : delivered(f.request);
-}
-
 void Service::admit() {
-  while (!arrived_.empty()) {
-    const std::uint32_t request = arrived_.front();
+  while (!queued_.empty()) {
+    const std::uint32_t request = queued_.front();
     if (!prefill_instance_.kv().hold(spec_.requests[request].prompt_tokens)) return;
     if (!decode_instance_.kv().hold(kv_tokens(request))) {
       prefill_instance_.kv().free(spec_.requests[request].prompt_tokens);
       return;
     }
-    arrived_.pop_front();
+    queued_.pop_front();
     tell_kv("prefill", prefill_instance_);
     tell_kv("decode", decode_instance_);
-    requests_[request].admitted = fabric_.now();
-    requests_[request].admitted_yet = true;
+    api_server_.on_way(request).times.admitted = fabric_.now();
     if (in_prefill_ == 0) window_since_ = fabric_.now();
     count(in_prefill_, 1, kPrefill);
     prompts_.add(request, spec_.requests[request].prompt_tokens);
     prefill_.added(request);
   }
-}
-
-void Service::tell(std::uint32_t request, RequestPhase phase) {
-  if (listener_ != nullptr) listener_->on_phase(request, phase, fabric_.now());
 }
 
 void Service::count(std::uint32_t& requests, int more, Phase phase) {
@@ -174,18 +131,16 @@ void Service::PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_
 }
 
 void Service::PrefillSide::on_begun(std::uint32_t request) {
-  service.requests_[request].prefill_begun = service.fabric_.now();
-  service.tell(request, RequestPhase::prefill);
+  service.api_server_.on_way(request).times.prefill_begun = service.fabric_.now();
+  service.api_server_.tell(request, RequestPhase::prefill);
 }
 
 void Service::PrefillSide::on_token(std::uint32_t request) {
-  service.first_token_[request] = true;
   service.executor_.reached(&service, request);
-  service.requests_[request].prefilled = service.fabric_.now();
-  service.tell(request, RequestPhase::handoff);
+  service.api_server_.tell(request, RequestPhase::handoff);
   service.count(service.in_prefill_, -1, kPrefill);
   if (service.in_prefill_ == 0) service.window_ += service.fabric_.now() - service.window_since_;
-  service.deliver(request);
+  service.api_server_.deliver(request);
 }
 
 void Service::PrefillSide::on_finished(std::uint32_t request) { service.check_landed(request); }
@@ -196,21 +151,22 @@ void Service::on_handed_off(std::uint32_t request) {
 }
 
 void Service::check_landed(std::uint32_t request) {
-  if (!first_token_[request] || !handoff_.done(request)) return;
+  if (!api_server_.has_token(request) || !handoff_.done(request)) return;
   executor_.passed(this, request);
   on_kv_landed(request);
 }
 
 void Service::on_kv_landed(std::uint32_t request) {
-  requests_[request].kv_landed = fabric_.now();
+  Served& served = api_server_.on_way(request);
+  served.times.kv_landed = fabric_.now();
   prefill_instance_.kv().free(spec_.requests[request].prompt_tokens);
   tell_kv("prefill", prefill_instance_);
   if (spec_.requests[request].output_tokens > 1) {
-    tell(request, RequestPhase::decode_queued);
+    api_server_.tell(request, RequestPhase::decode_queued);
     groups_.add(request, spec_.requests[request].prompt_tokens, spec_.requests[request].output_tokens - 1);
     decode_.added(request);
   } else {
-    requests_[request].decode_begun = fabric_.now();
+    served.times.decode_begun = fabric_.now();
     leave(request);
     return;
   }
@@ -218,9 +174,9 @@ void Service::on_kv_landed(std::uint32_t request) {
 }
 
 void Service::DecodeSide::on_begun(std::uint32_t request) {
-  service.requests_[request].decode_begun = service.fabric_.now();
+  service.api_server_.on_way(request).times.decode_begun = service.fabric_.now();
   service.count(service.in_decode_, 1, kDecode);
-  service.tell(request, RequestPhase::decode);
+  service.api_server_.tell(request, RequestPhase::decode);
 }
 
 void Service::DecodeSide::on_iteration(std::uint32_t, const Iteration& iteration) {
@@ -229,55 +185,21 @@ void Service::DecodeSide::on_iteration(std::uint32_t, const Iteration& iteration
   service.step_done_ = now;
 }
 
-void Service::deliver(std::uint32_t request) {
-  if (spec_.host.token() == Time()) {
-    delivered(request);
-    return;
-  }
-  executor_.host(api_server_, api_server_.stream(request), spec_.host.token(), label(request, kDeliver), *this);
-}
-
-void Service::delivered(std::uint32_t request) {
-  RequestTimes& times = requests_[request];
-  const std::size_t all = spec_.requests[request].output_tokens;
-  times.tokens.push_back(fabric_.now());
-  if (times.tokens.size() == 1) {
-    times.first_token = fabric_.now();
-    executor_.measured("ttft_s", request);
-    executor_.measure("tpot_s", request);
-  } else if (times.tokens.size() == all) {
-    executor_.measured("tpot_s", request, static_cast<std::uint32_t>(all - 1));
-  }
-  check_done(request);
-}
-
 void Service::DecodeSide::on_finished(std::uint32_t request) {
   service.count(service.in_decode_, -1, kDecode);
   service.leave(request);
 }
 
 void Service::leave(std::uint32_t request) {
-  requests_[request].decoded = true;
   decode_instance_.kv().free(kv_tokens(request));
   tell_kv("decode", decode_instance_);
-  check_done(request);
+  api_server_.leave(request);
   admit();
-}
-
-void Service::check_done(std::uint32_t request) {
-  RequestTimes& times = requests_[request];
-  if (!times.decoded || times.tokens.size() != spec_.requests[request].output_tokens) return;
-  times.done = true;
-  times.last_token = times.tokens.back();
-  finished_.push_back(request);
-  for (RequestSink* sink : sinks_) sink->on_request_done(request, times);
-  std::vector<Time>().swap(times.tokens);
-  tell(request, RequestPhase::done);
 }
 
 std::vector<std::string> Service::blocked() const {
   std::vector<std::string> lines;
-  for (const std::uint32_t request : arrived_)
+  for (const std::uint32_t request : queued_)
     lines.push_back(fmt::format("request {} waits for KV memory ({} tokens)", request, kv_tokens(request)));
   return lines;
 }

@@ -11,25 +11,28 @@
 #include <vector>
 
 #include "transport/study/fidelity_choice.h"
+#include "workload/inference/api_server.h"
 #include "workload/inference/decode_groups.h"
 #include "workload/inference/engine.h"
 #include "workload/inference/handoff.h"
 #include "workload/inference/prompt_queue.h"
 #include "workload/phase_listener.h"
-#include "workload/request_listener.h"
 
 namespace railyard::workload::inference {
 
-class Service : private HandoffClient, private JobClient, private JobNamer, private transport::CalendarClient {
+class Service : private ApiServerClient, private HandoffClient {
  public:
   Service(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
           const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
 
   /// Estimate of the traffic on the fabric: collectives and activations of prompts and steps, and the handoff.
   std::vector<transport::Traffic> traffic();
-  void follow_requests(RequestListener& listener) { listener_ = &listener; }
+  void follow_requests(RequestListener& listener) {
+    listener_ = &listener;
+    api_server_.follow(listener);
+  }
   /// There can be several sinks. Call before the simulation starts.
-  void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
+  void add_sink(RequestSink& sink) { api_server_.add_sink(sink); }
   /// The two phases: time in which at least one admitted prompt is not prefilled, and time in which at least one
   /// request is between the begin of its first decode step and its last token.
   void follow_phases(PhaseListener& listener) { phases_ = &listener; }
@@ -37,11 +40,7 @@ class Service : private HandoffClient, private JobClient, private JobNamer, priv
   void start();
 
   const PrefillSpec& spec() const { return spec_; }
-  const std::vector<RequestTimes>& requests() const { return requests_; }
-  std::size_t finished() const { return finished_.size(); }
-  bool done() const { return finished_.size() == requests_.size(); }
-  /// Requests in the order in which they finished.
-  const std::vector<std::uint32_t>& finished_order() const { return finished_; }
+  const ApiServer& api_server() const { return api_server_; }
   Instance& prefill_instance() { return prefill_instance_; }
   Instance& decode_instance() { return decode_instance_; }
   const Engine& prefill() const { return prefill_; }
@@ -58,36 +57,20 @@ class Service : private HandoffClient, private JobClient, private JobNamer, priv
   /// Bytes of a share, summed over all requests.
   double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   std::uint64_t kv_tokens(std::uint32_t request) const;
-  void enter(std::uint32_t request);
   void admit();
-  /// A new token of the request exists: sends it to the client.
-  void deliver(std::uint32_t request);
-  void delivered(std::uint32_t request);
-  void tell(std::uint32_t request, RequestPhase phase);
   enum Phase : std::size_t { kPrefill, kDecode };
   void count(std::uint32_t& requests, int more, Phase phase);
   void tell_kv(const char* group, const Instance& instance);
   /// Frees the request's KV: its computation is finished.
   void leave(std::uint32_t request);
-  void check_done(std::uint32_t request);
-  enum What : std::uint8_t { kReceive, kDeliver };  ///< host jobs of this class, each for one request
-  struct Fields {
-    std::uint32_t request;
-    std::uint32_t what : 1;
-    std::uint32_t : 31;
-  };
-  JobLabel label(std::uint32_t request, What what) const;
 
-  void on_job_done(const Job& job) override;
-  // Host_Request: from a request's arrival until it is queued. Host_Token[i]: delivery of output token i to the client.
-  std::string name(std::uint64_t arguments) const override;
-  const char* kind(std::uint64_t) const override { return "host"; }
-  Recorded recorded(std::uint64_t arguments) const override;
+  /// Memory for every request has been checked before the run.
+  bool can_hold(const Request&) const override { return true; }
+  void on_queued(std::uint32_t request, PromptContent content) override;
   void on_handed_off(std::uint32_t request) override;
   /// The first token exists and the last byte of the prompt's KV has arrived at its decode ranks.
   void check_landed(std::uint32_t request);
   void on_kv_landed(std::uint32_t request);
-  void on_event(std::uint32_t tag, std::uint64_t request) override;
 
   PrefillSpec spec_;
   transport::Fabric& fabric_;
@@ -110,7 +93,7 @@ class Service : private HandoffClient, private JobClient, private JobNamer, priv
     explicit DecodeSide(Service& owner) : service(owner) {}
     void on_begun(std::uint32_t request) override;
     void on_iteration(std::uint32_t, const Iteration& iteration) override;
-    void on_token(std::uint32_t request) override { service.deliver(request); }
+    void on_token(std::uint32_t request) override { service.api_server_.deliver(request); }
     void on_finished(std::uint32_t request) override;
   } decode_side_{*this};
   PromptQueue prompts_;
@@ -118,17 +101,13 @@ class Service : private HandoffClient, private JobClient, private JobNamer, priv
   Engine prefill_, decode_;
   std::vector<Batch::Chunk> chunks_;  ///< by prefill pass
   Handoff handoff_;
-  std::vector<bool> first_token_;  ///< by request: prefill has produced the first token
   double step_seconds_ = 0;
   Time step_done_;  ///< end of the latest finished decode step
-  std::vector<RequestTimes> requests_;
-  Rank& api_server_;                   ///< a host with one stream per request
-  std::deque<std::uint32_t> arrived_;  ///< arrived, not admitted yet
-  std::vector<std::uint32_t> finished_;
+  ApiServer api_server_;
+  std::deque<std::uint32_t> queued_;  ///< not admitted yet
   std::uint32_t in_prefill_ = 0, in_decode_ = 0;
   Time window_since_, window_;
   RequestListener* listener_ = nullptr;
-  std::vector<RequestSink*> sinks_;
   PhaseListener* phases_ = nullptr;
 };
 
