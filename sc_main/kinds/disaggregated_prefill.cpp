@@ -73,8 +73,9 @@ DisaggregatedPrefill::DisaggregatedPrefill(const Scenario& scenario, platforms::
     assign_nics(prefill_gpus_);
     assign_nics(decode_gpus_);
   }
-  service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), machine_.gpus(prefill_gpus_),
-                                                            machine_.gpus(decode_gpus_), executor_);
+  const std::vector<workload::inference::Service::Placed> placed{{machine_.gpus(prefill_gpus_)},
+                                                                 {machine_.gpus(decode_gpus_)}};
+  service_ = std::make_unique<workload::inference::Service>(scenario_.model, as_serving(spec()), placed, executor_);
   figures_ = std::make_unique<PrefillFigures>();
   service_->add_sink(*figures_);
 }
@@ -116,8 +117,8 @@ std::string DisaggregatedPrefill::progress() const {
 }
 
 double DisaggregatedPrefill::done_ratio() const {
-  const std::uint64_t chunks = service_->prefill().tokens_done() / spec().chunk_tokens;
-  return std::min(1.0, done_of(chunks + service_->decode().composed(), expected_passes(spec())));
+  const std::uint64_t chunks = service_->engine(0).tokens_done() / spec().chunk_tokens;
+  return std::min(1.0, done_of(chunks + service_->engine(1).composed(), expected_passes(spec())));
 }
 
 std::vector<std::string> DisaggregatedPrefill::blocked() {
@@ -130,7 +131,7 @@ std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
   std::vector<RouteOfInterest> routes;
   add_grid_routes(routes, "prefill", spec().prefill, prefill_gpus_);
   add_grid_routes(routes, "decode", spec().decode, decode_gpus_);
-  const HandoffPlan plan(service_->prefill_instance(), service_->decode_instance());
+  const HandoffPlan plan(service_->instance(0), service_->instance(1));
   for (std::uint32_t r = 0; r < spec().prefill.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
       routes.push_back({fmt::format("KV handoff, prefill rank {} to decode rank {}", r, share.decode_rank),

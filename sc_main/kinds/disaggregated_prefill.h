@@ -9,7 +9,7 @@
 
 namespace railyard {
 
-class DisaggregatedPrefill : public WorkloadRun, private workload::inference::RequestSink {
+class DisaggregatedPrefill : public WorkloadRun, private workload::inference::ServiceSink {
  public:
   using Spec = workload::inference::PrefillSpec;
 
@@ -31,9 +31,7 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Re
   void follow_requests(workload::RequestListener& listener) override { service_->follow_requests(listener); }
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
-  Value compute() override {
-    return profile_use({&service_->prefill_instance().timer(), &service_->decode_instance().timer()});
-  }
+  Value compute() override { return profile_use({&service_->instance(0).timer(), &service_->instance(1).timer()}); }
   void add_setup(Value& setup) const override;
   static const Metrics<PrefillFigures>& declared_metrics();
   void add_metrics(Value& metrics) const override;

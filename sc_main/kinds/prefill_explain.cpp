@@ -144,8 +144,8 @@ Value DisaggregatedPrefill::explain() {
   const Scenario& scenario = scenario_;
   const workload::inference::PrefillSpec& w = spec();
   const workload::inference::Request& request = w.requests.front();
-  Instance& prefill = service_->prefill_instance();
-  Instance& decode = service_->decode_instance();
+  Instance& prefill = service_->instance(0);
+  Instance& decode = service_->instance(1);
   const std::uint32_t chunk = std::min(w.chunk_tokens, request.prompt_tokens);
   const std::uint64_t chunks = ceil_div(request.prompt_tokens, w.chunk_tokens);
 

@@ -52,33 +52,33 @@ void PrefillFigures::close(Service& service) {
 }
 
 void PrefillFigures::add_prefill(Service& service) {
-  const Instance& instance = service.prefill_instance();
+  const Instance& instance = service.instance(0);
   prefill_window_s = service.prefill_window().seconds();
   stage_utilisation.clear();
   RankTimes sum;
   for (std::uint32_t p = 0; p < instance.pp(); ++p) {
     double kernels = 0;
     for (std::uint32_t t = 0; t < instance.tp(); ++t) {
-      const RankTimes& times = service.prefill().pipeline().times(p * instance.tp() + t);
+      const RankTimes& times = service.engine(0).pipeline().times(p * instance.tp() + t);
       kernels += times.kernels_s;
       add(sum, times);
     }
     stage_utilisation.push_back(ratio(kernels / instance.tp(), prefill_window_s));
   }
   prefill = over(sum, instance.ranks());
-  prefill_capacity_tokens_per_s = ratio(static_cast<double>(service.prefill().tokens_done()), prefill_window_s);
+  prefill_capacity_tokens_per_s = ratio(static_cast<double>(service.engine(0).tokens_done()), prefill_window_s);
   bubble_fraction = prefill_window_s > 0 ? std::max(0.0, 1 - prefill.occupied_s / prefill_window_s) : 0;
 }
 
 void PrefillFigures::add_decode(Service& service) {
-  const workload::inference::Engine& engine = service.decode();
+  const workload::inference::Engine& engine = service.engine(1);
   decode_steps = engine.composed();
   decode_tokens = engine.tokens_done();
-  decode_step_s = ratio(service.decode_step_seconds(), static_cast<double>(decode_steps));
+  decode_step_s = ratio(service.engine(1).step_seconds(), static_cast<double>(decode_steps));
   decode_batch = ratio(static_cast<double>(decode_tokens), static_cast<double>(decode_steps));
-  decode_capacity_tokens_per_s = ratio(static_cast<double>(decode_tokens), service.decode_step_seconds());
+  decode_capacity_tokens_per_s = ratio(static_cast<double>(decode_tokens), service.engine(1).step_seconds());
   RankTimes sum;
-  const std::uint32_t ranks = service.decode_instance().ranks();
+  const std::uint32_t ranks = service.instance(1).ranks();
   for (std::uint32_t r = 0; r < ranks; ++r) add(sum, engine.pipeline().times(r));
   decode = over(sum, ranks);
 }

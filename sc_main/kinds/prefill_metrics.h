@@ -10,7 +10,7 @@
 
 namespace railyard {
 
-class PrefillFigures : public workload::inference::RequestSink {
+class PrefillFigures : public workload::inference::ServiceSink {
  public:
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
   /// Adds the figures of the two instances until now.

@@ -33,7 +33,7 @@ void ServingLog::on_iteration(std::size_t instance, std::uint32_t, const workloa
   }
 }
 
-std::string ServingLog::text(workload::inference::Serving& serving, Time now) {
+std::string ServingLog::text(workload::inference::Service& service, Time now) {
   const double seconds = (now - std::exchange(last_, now)).seconds();
   std::string text =
       fmt::format("[{}s] Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s\n",
@@ -41,7 +41,7 @@ std::string ServingLog::text(workload::inference::Serving& serving, Time now) {
                   static_cast<double>(std::exchange(sampled_tokens_, 0)) / seconds);
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const auto& [rank, found, prompts] = instances_[i];
-    const workload::inference::Scheduler& scheduler = serving.scheduler(i);
+    const workload::inference::Scheduler& scheduler = service.scheduler(i);
     const double bytes = rank.fixed_bytes + scheduler.pool().held() * rank.block_bytes;
     text += fmt::format(
         "{}─Running Instance[{}]: {} reqs, Waiting: {} reqs, Total # {} NPUs, Each NPU Memory Usage {:.2f} MB "

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "workload/inference/serving.h"
+#include "workload/inference/service.h"
 
 namespace railyard {
 
-class ServingLog : public workload::inference::ServingSink {
+class ServingLog : public workload::inference::ServiceSink {
  public:
   /// The rank of an instance that holds most.
   struct Rank {
@@ -20,9 +20,8 @@ class ServingLog : public workload::inference::ServingSink {
   void add(const Rank& rank) { instances_.push_back({rank, 0, 0}); }
 
   /// The state of the engines at `now`, and their rates since the last text.
-  std::string text(workload::inference::Serving& serving, Time now);
+  std::string text(workload::inference::Service& service, Time now);
 
-  void on_served(std::uint32_t, const workload::inference::Served&) override {}
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
 

@@ -48,9 +48,9 @@ void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Ite
   i.peak_blocks = std::max(i.peak_blocks, iteration.blocks_held);
 }
 
-void ServingFigures::close(workload::inference::Serving& serving, Time now) {
+void ServingFigures::close(workload::inference::Service& service, Time now) {
   for (std::size_t i = 0; i < instances.size(); ++i) {
-    const StageTimes& times = serving.engine(i).stages();
+    const StageTimes& times = service.engine(i).stages();
     instances[i].stages.assign(times.stages(), {});
     for (std::uint32_t p = 0; p < times.stages(); ++p)
       for (std::size_t use = 0; use < StageTimes::kUses; ++use)

@@ -6,11 +6,11 @@
 
 #include "sc_main/distribution.h"
 #include "sc_main/metric.h"
-#include "workload/inference/serving.h"
+#include "workload/inference/service.h"
 
 namespace railyard {
 
-class ServingFigures : public workload::inference::ServingSink {
+class ServingFigures : public workload::inference::ServiceSink {
  public:
   /// @param kv_blocks  of each instance, including the reserved block
   ServingFigures(const workload::inference::Slo& slo, const std::vector<std::uint32_t>& kv_blocks);
@@ -19,7 +19,7 @@ class ServingFigures : public workload::inference::ServingSink {
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
   /// The run has ended.
-  void close(workload::inference::Serving& serving, Time now);
+  void close(workload::inference::Service& service, Time now);
 
   double rate(double amount) const;  ///< per second, from the first arrival to the last token
   double slo_attainment_ratio() const;

@@ -41,7 +41,7 @@ std::string setting_text(const Value& value) {
 
 ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
-  std::vector<workload::inference::Serving::Placed> placed;
+  std::vector<workload::inference::Service::Placed> placed;
   for (const InstanceSpec& instance : spec().instances) {
     if (gpu(instance).sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
       throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(gpu(instance), scenario.model.dtype));
@@ -52,9 +52,9 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
     check_longest(instance, blocks_.back());
     placed.push_back({machine_.gpus(gpus), blocks_.back()});
   }
-  serving_ = std::make_unique<workload::inference::Serving>(scenario_.model, spec(), placed, executor_);
+  service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), placed, executor_);
   figures_ = std::make_unique<ServingFigures>(spec().slo, blocks_);
-  serving_->add_sink(*figures_);
+  service_->add_sink(*figures_);
 }
 
 std::vector<StageMemory> ServingRun::stage_memory(const InstanceSpec& instance) const {
@@ -96,18 +96,18 @@ void ServingRun::check_longest(const InstanceSpec& instance, std::uint32_t block
 }
 
 std::string ServingRun::progress() const {
-  const workload::inference::ApiServer& api_server = serving_->api_server();
+  const workload::inference::ApiServer& api_server = service_->api_server();
   return fmt::format("{} of {} requests done", api_server.served() + api_server.refused(), api_server.count());
 }
 
 double ServingRun::done_ratio() const {
-  const workload::inference::ApiServer& api_server = serving_->api_server();
+  const workload::inference::ApiServer& api_server = service_->api_server();
   return (api_server.work_done() + api_server.refused()) / api_server.count();
 }
 
 std::uint64_t ServingRun::expected_jobs() const {
   constexpr std::uint64_t kTokensOfAnAnswer = 250;
-  return serving_->api_server().count() * kTokensOfAnAnswer;
+  return service_->api_server().count() * kTokensOfAnAnswer;
 }
 
 void ServingRun::prepare_log() {
@@ -122,12 +122,12 @@ void ServingRun::prepare_log() {
     log_->add({static_cast<std::uint32_t>(gpus_[i].size()), fixed(*most), static_cast<double>(most->block),
                gpu(instance).hbm.visible_bytes()});
   }
-  serving_->add_sink(*log_);
+  service_->add_sink(*log_);
 }
 
 std::vector<std::string> ServingRun::blocked() {
   std::vector<std::string> lines = WorkloadRun::blocked();
-  for (const std::string& line : serving_->blocked()) lines.push_back(line);
+  for (const std::string& line : service_->blocked()) lines.push_back(line);
   return lines;
 }
 
@@ -158,7 +158,7 @@ std::vector<std::string> ServingRun::engines() const {
 
 Value ServingRun::compute() {
   std::vector<const transformer::LayerTimer*> timers;
-  for (std::size_t i = 0; i < serving_->instances(); ++i) timers.push_back(&serving_->instance(i).timer());
+  for (std::size_t i = 0; i < service_->instances(); ++i) timers.push_back(&service_->instance(i).timer());
   return profile_use(timers);
 }
 
@@ -223,12 +223,12 @@ void ServingRun::add_setup(Value& setup) const {
   setup["instances"] = Value::empty_list();
   for (const InstanceSpec& instance : spec().instances) setup["instances"].push_back(instance_value(instance));
   setup["host"] = spec().host.name;
-  setup["requests"] = serving_->api_server().count();
+  setup["requests"] = service_->api_server().count();
 }
 
 const ServingFigures& ServingRun::figures() const {
-  figures_->refused = serving_->api_server().refused();
-  figures_->close(*serving_, fabric_.now());
+  figures_->refused = service_->api_server().refused();
+  figures_->close(*service_, fabric_.now());
   return *figures_;
 }
 

@@ -11,32 +11,32 @@
 #include "sc_main/kinds/serving_metrics.h"
 #include "sc_main/kinds/workload_run.h"
 #include "workload/inference/kv_memory.h"
-#include "workload/inference/serving.h"
+#include "workload/inference/service.h"
 
 namespace railyard {
 
-class ServingRun : public WorkloadRun, private workload::inference::ServingSink {
+class ServingRun : public WorkloadRun, private workload::inference::ServiceSink {
  public:
   using Spec = workload::inference::ServingSpec;
 
   /// @throws InputError: no memory for KV cache, or a data type without a tensor rate
   ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  void start() override { serving_->start(); }
-  bool done() const override { return serving_->api_server().done(); }
-  bool complete() const override { return done() && serving_->api_server().refused() == 0; }
+  void start() override { service_->start(); }
+  bool done() const override { return service_->api_server().done(); }
+  bool complete() const override { return done() && service_->api_server().refused() == 0; }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
   std::vector<std::string> blocked() override;
   std::vector<RouteOfInterest> routes() override;
-  std::vector<transport::Traffic> traffic() override { return serving_->traffic(); }
-  void follow_requests(workload::RequestListener& listener) override { serving_->follow_requests(listener); }
+  std::vector<transport::Traffic> traffic() override { return service_->traffic(); }
+  void follow_requests(workload::RequestListener& listener) override { service_->follow_requests(listener); }
   std::vector<std::string> engines() const override;
-  void follow_engines(workload::EngineListener& listener) override { serving_->follow_engines(listener); }
+  void follow_engines(workload::EngineListener& listener) override { service_->follow_engines(listener); }
   void open_iterations(const OutputDirectory& out) override;
   void prepare_log() override;
-  std::string log_text(Time now) override { return log_->text(*serving_, now); }
+  std::string log_text(Time now) override { return log_->text(*service_, now); }
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   Value compute() override;
@@ -47,7 +47,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
   void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;
 
-  workload::inference::Serving& serving() { return *serving_; }
+  workload::inference::Service& service() { return *service_; }
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
@@ -72,7 +72,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServingSink 
 
   std::vector<std::vector<GpuId>> gpus_;  ///< by instance and rank
   std::vector<std::uint32_t> blocks_;     ///< by instance
-  std::unique_ptr<workload::inference::Serving> serving_;
+  std::unique_ptr<workload::inference::Service> service_;
   std::optional<fmt::ostream> requests_csv_, iterations_csv_;
   std::unique_ptr<ServingLog> log_;
   std::unique_ptr<ServingFigures> figures_;

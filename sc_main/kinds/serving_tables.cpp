@@ -18,7 +18,7 @@ std::uint64_t nanoseconds(Time t) { return (t.fs() + 500'000) / 1'000'000; }
 
 void ServingRun::open_tables(const OutputDirectory& directory) {
   requests_csv_.emplace(fmt::output_file(directory.file("requests.csv")));
-  serving_->add_sink(*this);
+  service_->add_sink(*this);
   // The first twelve columns have the format of LLMServingSim: nanoseconds, rows in completion order.
   requests_csv_->print(
       "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"

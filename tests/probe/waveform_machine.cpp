@@ -39,7 +39,7 @@ struct NoJobs : execution::JobSink {
 const std::string kScenarios = std::string(RAILYARD_SOURCE_DIR) + "/scenarios/";
 
 /// A scenario under a kernel of its own, small enough to trace all of it.
-class Traced : private test::FreshKernel, private workload::inference::RequestSink {
+class Traced : private test::FreshKernel, private workload::inference::ServiceSink {
  public:
   Traced(const std::string& file, const std::string& platform)
       : simulation(load_scenario(kScenarios + file, kSmall, platform), jobs_) {
@@ -55,7 +55,7 @@ class Traced : private test::FreshKernel, private workload::inference::RequestSi
     Waveform& waveform = waveform_.emplace(config);
     waveform.attach(simulation.fabric());
     for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) waveform.attach(simulation.machine().gpu(GpuId(g)));
-    for (workload::inference::Instance* grid : {&service().prefill_instance(), &service().decode_instance()}) {
+    for (workload::inference::Instance* grid : {&service().instance(0), &service().instance(1)}) {
       for (std::uint32_t r = 0; r < grid->ranks(); ++r) {
         execution::Rank& rank = grid->rank(r);
         waveform.attach(

@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(serving_tells_how_much_is_done_before_any_request_is) {
     const double ratio = run.simulation.workload().done_ratio();
     BOOST_TEST_REQUIRE(ratio >= before);
     before = ratio;
-    if (run.serving().api_server().served() == 0) without_a_request = ratio;
+    if (run.service().api_server().served() == 0) without_a_request = ratio;
     return true;
   });
   BOOST_TEST(without_a_request > 0.9);  // all requests end with the same batch

@@ -90,7 +90,7 @@ struct Records : execution::JobSink {
 };
 
 /// Keeps the times of every request that is done.
-struct RequestRecords : workload::inference::RequestSink {
+struct RequestRecords : workload::inference::ServiceSink {
   void on_served(std::uint32_t request, const workload::inference::Served& served) override {
     done[request] = served.times;
   }
@@ -102,7 +102,7 @@ class PrefillRun : private FreshKernel {
   explicit PrefillRun(const Scenario& scenario) : simulation(scenario, records) {
     fabric().watch_invariants();
     service().add_sink(requests_);
-    for (const workload::inference::Instance* grid : {&service().prefill_instance(), &service().decode_instance()})
+    for (const workload::inference::Instance* grid : {&service().instance(0), &service().instance(1)})
       for (std::uint32_t r = 0; r < grid->ranks(); ++r)
         loaded_.push_back({grid->rank(r).gpu, grid->rank(r).gpu->hbm().used()});
   }
@@ -117,8 +117,8 @@ class PrefillRun : private FreshKernel {
     const auto found = requests_.done.find(r);
     return found == requests_.done.end() ? service().api_server().on_way(r).times : found->second;
   }
-  gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *service().prefill_instance().rank(rank).gpu; }
-  gpu::Gpu& decode_gpu(std::uint32_t rank) { return *service().decode_instance().rank(rank).gpu; }
+  gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *service().instance(0).rank(rank).gpu; }
+  gpu::Gpu& decode_gpu(std::uint32_t rank) { return *service().instance(1).rank(rank).gpu; }
   /// Payload on a GPU's PCIe link, from the GPU and to the GPU.
   static Bytes pcie_sent(const gpu::Gpu& gpu) { return gpu.port(gpu.pcie()).counters.payload_bytes; }
   static Bytes pcie_received(const gpu::Gpu& gpu) {

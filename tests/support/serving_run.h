@@ -37,14 +37,14 @@ inline std::string stages_of(std::uint32_t pp, const std::string& layers = "") {
          (layers.empty() ? "" : ", stage_layers: " + layers) + "}]";
 }
 
-class ServingBench : private FreshKernel, private workload::inference::ServingSink {
+class ServingBench : private FreshKernel, private workload::inference::ServiceSink {
  public:
   using StageTimes = workload::inference::StageTimes;
   using Uses = std::array<Time, StageTimes::kUses>;
 
   explicit ServingBench(const Scenario& scenario) : simulation(scenario, records) {
     fabric().watch_invariants();
-    serving().add_sink(*this);
+    service().add_sink(*this);
   }
 
   Records records;
@@ -57,18 +57,18 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
   std::vector<workload::inference::Served> served;  ///< by number
 
   transport::Assembly& fabric() { return simulation.fabric(); }
-  workload::inference::Serving& serving() { return static_cast<ServingRun&>(simulation.workload()).serving(); }
-  workload::inference::Instance& instance() { return serving().instance(0); }
+  workload::inference::Service& service() { return static_cast<ServingRun&>(simulation.workload()).service(); }
+  workload::inference::Instance& instance() { return service().instance(0); }
 
   void run() {
     simulation.run([](Time) { return true; });
-    BOOST_TEST_REQUIRE(serving().api_server().done());
+    BOOST_TEST_REQUIRE(service().api_server().done());
     BOOST_TEST(simulation.workload().blocked().empty());
     BOOST_TEST(simulation.workload().executor().live() == 0u);
     BOOST_TEST(fabric().transactions_live() == 0u);
     BOOST_TEST(fabric().unreturned_credit() == 0u);
-    BOOST_TEST(serving().scheduler(0).pool().held() == 0u);
-    BOOST_TEST(served.size() == serving().api_server().count());
+    BOOST_TEST(service().scheduler(0).pool().held() == 0u);
+    BOOST_TEST(served.size() == service().api_server().count());
     look(fabric().now());
   }
 
@@ -102,7 +102,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServingSi
 
  private:
   std::vector<Uses> look(Time now) {
-    const StageTimes& times = serving().engine(0).stages();
+    const StageTimes& times = service().engine(0).stages();
     std::vector<Uses> all(times.stages());
     for (std::uint32_t p = 0; p < times.stages(); ++p) {
       Time sum;

@@ -20,14 +20,14 @@ inline Scenario tiny_serving(const std::vector<std::string>& sets = {}, const st
                         sets, platform);
 }
 
-class ServingRunUnderTest : private FreshKernel, private workload::inference::ServingSink {
+class ServingRunUnderTest : private FreshKernel, private workload::inference::ServiceSink {
  public:
   using Served = workload::inference::Served;
   using Iteration = workload::inference::Iteration;
 
   explicit ServingRunUnderTest(const Scenario& scenario) : simulation(scenario, records) {
     simulation.fabric().watch_invariants();
-    serving().add_sink(*this);
+    service().add_sink(*this);
   }
 
   Records records;
@@ -35,10 +35,10 @@ class ServingRunUnderTest : private FreshKernel, private workload::inference::Se
   std::map<std::uint32_t, Served> served;
   std::vector<std::pair<Iteration, Time>> iterations;  ///< with their completion
 
-  workload::inference::Serving& serving() { return static_cast<ServingRun&>(simulation.workload()).serving(); }
+  workload::inference::Service& service() { return static_cast<ServingRun&>(simulation.workload()).service(); }
   void run() {
     simulation.run([](Time) { return true; });
-    BOOST_TEST_REQUIRE(serving().api_server().done());
+    BOOST_TEST_REQUIRE(service().api_server().done());
   }
 
  private:

@@ -20,8 +20,8 @@ const std::string kThree =
 void run_pair(ServingRunUnderTest& run) {
   run.run();
   for (std::size_t i : {0u, 1u}) {
-    BOOST_TEST(run.serving().scheduler(i).pool().held() == 0u);
-    BOOST_TEST(run.serving().scheduler(i).empty());
+    BOOST_TEST(run.service().scheduler(i).pool().held() == 0u);
+    BOOST_TEST(run.service().scheduler(i).empty());
   }
   for (const auto& [number, served] : run.served) {
     BOOST_TEST(served.times.tokens.size() == served.request.output_tokens);
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(the_kv_of_each_prompt_is_fetched_once) {
       tiny_serving({kThree, kTwoShapes, "workload.scheduler={max_seqs: 64, prefix_caching: false}"}));
   run_pair(run);
   Bytes of_token = 0;  // over all ranks
-  Instance& decode = run.serving().instance(1);
+  Instance& decode = run.service().instance(1);
   for (std::uint32_t r = 0; r < decode.ranks(); ++r) of_token += decode.kv().bytes_per_token(r / decode.tp());
   BOOST_TEST(kv_sent(run) == (1000 + 1024) * of_token);  // the second request has no tokens left to decode
 }
@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(a_prefix_that_is_there_already_is_not_fetched) {
        "shared_tokens: 512}}",
        kPair}));
   run_pair(run);
-  const Bytes of_token = run.serving().instance(1).kv().bytes_per_token(0);
+  const Bytes of_token = run.service().instance(1).kv().bytes_per_token(0);
   BOOST_TEST(kv_sent(run) == (1000 + 1000 - 512) * of_token);
 }
 
@@ -62,8 +62,8 @@ BOOST_AUTO_TEST_CASE(a_lone_handoff_takes_the_time_of_its_message) {
   run_pair(run);
   const Time transfer = run.served[0].times.kv_landed - run.served[0].times.prefilled;
   const Time alone = run.simulation.fabric().uncontended(
-      run.serving().instance(0).rank(0).gpu->window(), run.serving().instance(1).rank(0).gpu->window(),
-      number(TrafficClass::kv), 1024 * run.serving().instance(1).kv().bytes_per_token(0));
+      run.service().instance(0).rank(0).gpu->window(), run.service().instance(1).rank(0).gpu->window(),
+      number(TrafficClass::kv), 1024 * run.service().instance(1).kv().bytes_per_token(0));
   BOOST_TEST(transfer.fs() == alone.fs());
 }
 

@@ -12,7 +12,7 @@ namespace {
 std::string limit_for(std::uint64_t tokens, const std::vector<std::string>& sets) {
   PrefillRun probe(tiny_scenario(sets));
   const gpu::Hbm& hbm = probe.decode_gpu(0).hbm();
-  const Bytes kv = tokens * probe.service().decode_instance().kv().bytes_per_token(0);
+  const Bytes kv = tokens * probe.service().instance(1).kv().bytes_per_token(0);
   return "workload.memory_limit_ratio=" +
          std::to_string(static_cast<double>(hbm.used() + kv) / static_cast<double>(hbm.capacity()));
 }
@@ -28,8 +28,9 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
   // 12 requests of 1032 tokens where at most three fit at once.
   std::vector<std::string> sets{requests(12, 1024, 8), "workload.decode.steps=trace"};
   sets.push_back(limit_for(3500, sets));
-  PrefillRun run(tiny_scenario(sets));
-  const double ratio = run.service().spec().memory_limit_ratio;
+  const Scenario scenario = tiny_scenario(sets);
+  PrefillRun run(scenario);
+  const double ratio = scenario.spec<workload::inference::PrefillSpec>().memory_limit_ratio;
   std::vector<const gpu::Gpu*> gpus{&run.prefill_gpu(0), &run.decode_gpu(0)};
   Bytes most = 0;
   run.run([&] {
@@ -40,7 +41,7 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
     most = std::max(most, gpus[1]->hbm().used());
   });
   BOOST_TEST(run.service().api_server().served() == 12u);
-  const Bytes one = 1032 * run.service().decode_instance().kv().bytes_per_token(0);
+  const Bytes one = 1032 * run.service().instance(1).kv().bytes_per_token(0);
   BOOST_TEST(most == gpus[1]->hbm().used() + 3 * one);  // three at once, not fewer
   for (std::uint32_t r = 1; r < 12; ++r) {
     BOOST_TEST((run.request(r).admitted >= run.request(r - 1).admitted));  // first come, first served
@@ -51,12 +52,13 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
 }
 
 BOOST_AUTO_TEST_CASE(without_pressure_all_are_admitted_on_arrival) {
-  PrefillRun run(
+  const Scenario scenario =
       tiny_scenario({"workload.requests={list: [{prompt_tokens: 512}, {arrival_s: 0.0001, prompt_tokens: 300}, "
-                     "{arrival_s: 0.5, prompt_tokens: 700}]}"}));
+                     "{arrival_s: 0.5, prompt_tokens: 700}]}"});
+  PrefillRun run(scenario);
   run.run();
   for (std::uint32_t r = 0; r < 3; ++r)
-    BOOST_TEST((run.request(r).admitted == run.service().spec().requests[r].arrival));
+    BOOST_TEST((run.request(r).admitted == scenario.spec<workload::inference::PrefillSpec>().requests[r].arrival));
   BOOST_TEST((run.request(1).prefill_begun > run.request(1).admitted));  // behind the first
   BOOST_TEST((run.request(2).prefill_begun == Time::ms(500)));           // the machine is idle: at once
   BOOST_TEST((run.request(0).first_token < run.request(1).first_token));
@@ -97,8 +99,8 @@ BOOST_AUTO_TEST_CASE(a_step_decodes_no_more_than_max_batch) {
     std::uint32_t largest = 0;
     for (const auto& [when, count] : tokens_at) largest = std::max(largest, count);
     BOOST_TEST(largest == most);
-    BOOST_TEST(run.service().decode().tokens_done() == 8u * 16);
-    BOOST_TEST(run.service().decode().composed() == tokens_at.size());
+    BOOST_TEST(run.service().engine(1).tokens_done() == 8u * 16);
+    BOOST_TEST(run.service().engine(1).composed() == tokens_at.size());
     BOOST_TEST(run.records.of("D_Rank_").size() == tokens_at.size());
   }
 }
@@ -120,7 +122,7 @@ BOOST_AUTO_TEST_CASE(each_request_decodes_its_own_number_of_tokens) {
     BOOST_TEST((t.kv_landed <= t.decode_begun));
     BOOST_TEST(std::is_sorted(t.tokens.begin(), t.tokens.end()));
   }
-  BOOST_TEST(run.service().decode().tokens_done() == 10u);
+  BOOST_TEST(run.service().engine(1).tokens_done() == 10u);
 }
 
 BOOST_AUTO_TEST_CASE(what_does_not_fit_even_alone_is_refused) {

@@ -37,9 +37,9 @@ BOOST_AUTO_TEST_CASE(one_rank_prefills_in_the_time_of_its_kernels) {
   PrefillRun run(ideal_scenario({kQuietMemory}));
   run.run();
   Time expected, behind;
-  const std::uint32_t layers = run.service().prefill_instance().model().layers;
+  const std::uint32_t layers = run.service().instance(0).model().layers;
   for (std::uint32_t chunk = 0; chunk < 4; ++chunk) {
-    const ChunkKernels k(run.service().prefill_instance(), 256, 256 * chunk);
+    const ChunkKernels k(run.service().instance(0), 256, 256 * chunk);
     expected += k.embedding + (k.attention + k.mlp) * layers;
     behind = k.mlp + k.head;
     if (chunk < 3)
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
                                      "workload.requests={prompt_tokens: " + std::to_string(tokens) + "}",
                                      "workload.decode.tp=1"}));
       run.run();
-      const Instance& instance = run.service().prefill_instance();
+      const Instance& instance = run.service().instance(0);
       const Bytes hidden = Bytes(tokens) * instance.model().hidden * 2;
       const auto& link = run.prefill_gpu(0).port(run.prefill_gpu(0).pcie()).egress.link();
       // A pair exchanges whole vectors in one shot, between two exchanges of flags: as many bytes as in a ring. Four below a
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
       const Bytes flags = tp == 2 ? 2 * collective::kFlagBytes : 0;
       const Bytes stored = tp == 4 && tokens == 64 ? 2 : 1;
       const Time all_reduce = link.rate.time_for(stored * 2 * (tp - 1) * hidden / tp + flags);
-      const ChunkKernels k(run.service().prefill_instance(), tokens, 0);
+      const ChunkKernels k(run.service().instance(0), tokens, 0);
       // Up to the last layer, whose attention lets the handoff go, over the same links.
       const std::uint32_t last = instance.model().layers - 1;
       const Time expected = k.embedding + (k.attention + k.mlp + all_reduce * 2) * last;
@@ -115,11 +115,11 @@ BOOST_AUTO_TEST_CASE(later_chunks_attend_to_all_earlier_ones) {
   scenario.model.heads = 32;  // enough blocks to fill the GPU, so that context cannot be split over idle SMs
   PrefillRun run(scenario);
   run.run();
-  const std::uint32_t layers = run.service().prefill_instance().model().layers;
+  const std::uint32_t layers = run.service().instance(0).model().layers;
   Time before;
   for (std::uint32_t chunk = 0; chunk < 7; ++chunk) {  // the last one has the head, too
     const JobRow& job = run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(chunk) + "]");
-    const ChunkKernels k(run.service().prefill_instance(), 512, 512 * chunk);
+    const ChunkKernels k(run.service().instance(0), 512, 512 * chunk);
     BOOST_TEST((job.end - job.start).fs() == (k.embedding + (k.attention + k.mlp) * layers).fs());
     BOOST_TEST((job.end - job.start > before));
     before = job.end - job.start;
@@ -173,8 +173,8 @@ BOOST_AUTO_TEST_CASE(the_gate_waits_for_the_last_peer_and_says_so) {
   BOOST_TEST_REQUIRE((far.start > near.start));
   const JobRow& reduce = run.records.named("TP_AR_PP[1]_Layer[3]_Chunk[0]_Attn");
   BOOST_TEST((reduce.queued == far.start - near.start));
-  BOOST_TEST((reduce.start == near.start + ChunkKernels(run.service().prefill_instance(), 256, 0).attention));
-  const auto& times = run.service().prefill().pipeline();
+  BOOST_TEST((reduce.start == near.start + ChunkKernels(run.service().instance(0), 256, 0).attention));
+  const auto& times = run.service().engine(0).pipeline();
   BOOST_TEST(times.times(2).tp_sync_s >= reduce.queued.seconds());
   BOOST_TEST(times.times(3).tp_sync_s < reduce.queued.seconds());
 }
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(no_all_reduce_starts_before_its_kernels_and_no_kernel_befor
   PrefillRun run(tiny_scenario({"workload.prefill.tp=4", "workload.decode.tp=1"}));
   run.run();
   for (std::uint32_t c = 0; c < 4; ++c) {
-    const ChunkKernels k(run.service().prefill_instance(), 256, 256 * c);
+    const ChunkKernels k(run.service().instance(0), 256, 256 * c);
     const std::string chunk = "Chunk[" + std::to_string(c) + "]";
     Time ready = Time::max();
     for (const std::string t : {"0", "1", "2", "3"})

@@ -39,7 +39,7 @@ void check_conservation(Shape prefill, Shape decode, const std::string& handoff)
   KvListener listener;
   run.fabric().add_listener(listener);
   run.run();
-  Instance& grid = run.service().decode_instance();
+  Instance& grid = run.service().instance(1);
   Bytes all = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
     const Bytes expected = kPrompt * grid.kv().bytes_per_token(r / grid.tp());
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(no_handoff_waits_for_the_mlp_or_the_head) {
     run.run();
     Time posted;
     for (const JobRow& job : run.records.of("Handoff_PP")) posted = later(posted, job.start);
-    transformer::LayerTimer& timer = run.service().prefill_instance().timer();
+    transformer::LayerTimer& timer = run.service().instance(0).timer();
     const double behind = mlp(timer, 256).seconds + timer.head(1).seconds;
     const double left = (run.request().first_token - posted).seconds();
     BOOST_TEST(left >= behind * (1 - 1e-6));
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(every_box_and_network_delivers) {
       KvListener listener;
       run.fabric().add_listener(listener);
       run.run();
-      Instance& grid = run.service().decode_instance();
+      Instance& grid = run.service().instance(1);
       for (std::uint32_t r = 0; r < grid.ranks(); ++r)
         BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == 1024 * grid.kv().bytes_per_token(0),
                    platform << " " << network);

@@ -29,7 +29,7 @@ Seen run_with(const std::string& host, const std::vector<std::string>& more = {}
           times.kv_landed,
           times.tokens,
           std::move(run.records),
-          run.service().prefill().pipeline().times(0).host_s,
+          run.service().engine(0).pipeline().times(0).host_s,
           run.service().prefill_window().seconds()};
 }
 
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(waits_for_the_host_are_counted_once) {
                                  "{preset: none, async: true, step_us: 2000, layer_us: 10}"}) {
     PrefillRun run(tiny_scenario({"workload.host=" + host, "workload.handoff=at_end"}));
     run.run();
-    const auto& times = run.service().prefill().pipeline().times(0);
+    const auto& times = run.service().engine(0).pipeline().times(0);
     BOOST_TEST(times.host_s > 0.0);
     BOOST_TEST(times.kernels_s + times.host_s == run.service().prefill_window().seconds(),
                boost::test_tools::tolerance(1e-9));

@@ -1,12 +1,38 @@
 #include "workload/inference/decode_groups.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <utility>
 
 namespace railyard::workload::inference {
 
-void DecodeGroups::add(std::uint32_t request, std::uint64_t context, std::uint32_t tokens) {
-  ready_.push_back({request, context, tokens});
+void DecodeGroups::add(std::uint32_t number, const Request& request, PromptContent, RequestPart) {
+  waiting_.push_back(number);
+  requests_.emplace(number, request);
+}
+
+std::vector<Reservation> DecodeGroups::reserve() {
+  std::vector<Reservation> reserved;
+  for (; !waiting_.empty() && kv_.hold(tokens(requests_.at(waiting_.front()))); waiting_.pop_front())
+    reserved.push_back({waiting_.front(), 0});
+  return reserved;
+}
+
+void DecodeGroups::arrived(std::uint32_t number) {
+  const Request& request = requests_.at(number);
+  if (request.output_tokens > 1) ready_.push_back({number, request.prompt_tokens, request.output_tokens - 1});
+}
+
+void DecodeGroups::release(std::uint32_t number) {
+  const auto request = requests_.find(number);
+  kv_.free(tokens(request->second));
+  requests_.erase(request);
+}
+
+std::string DecodeGroups::blocked() const {
+  if (waiting_.empty()) return "";
+  return fmt::format("{} requests wait for KV memory, request {} first: {} tokens", waiting_.size(), waiting_.front(),
+                     tokens(requests_.at(waiting_.front())));
 }
 
 bool DecodeGroups::may_step(const Group& group) const {
@@ -51,6 +77,7 @@ std::vector<std::uint32_t> DecodeGroups::complete(const ScheduledBatch& batch) {
   ++groups_[batch.group].done;
   std::vector<std::uint32_t> last = std::move(last_of_.front());
   last_of_.pop_front();
+  for (const std::uint32_t number : last) release(number);
   return last;
 }
 

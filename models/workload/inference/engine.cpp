@@ -134,6 +134,9 @@ void Engine::complete() {
   stages_.completed(executor_.fabric().now());
   executor_.reached(this, group_gate(iteration.batch.group));
   tokens_done_ += iteration.batch.tokens();
+  const Time now = executor_.fabric().now();
+  step_seconds_ += (now - later(iteration.composed, step_done_)).seconds();
+  step_done_ = now;
   client_.on_iteration(completed_++, iteration);
   const std::vector<std::uint32_t> finished = batches_.complete(iteration.batch);
   auto next = finished.begin();

@@ -51,15 +51,16 @@ struct Iteration {
 class EngineClient {
  public:
   /// A batch has been composed; its jobs follow. The client may fill in the state of its scheduler.
-  virtual void on_composed(std::uint32_t, Iteration&) {}
+  virtual void on_composed(std::uint32_t pass, Iteration& iteration) = 0;
   /// The source has been asked for a batch, which may have no items.
-  virtual void on_asked(const ScheduledBatch&) {}
+  virtual void on_asked(const ScheduledBatch& batch) = 0;
   /// During emission: see PassClient::on_attention_emitted().
-  virtual void on_attention_emitted(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, JobRef) {}
+  virtual void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                                    JobRef job) = 0;
   /// The first kernel of a batch begins. Called before on_begun() of its requests.
-  virtual void on_batch_begun(std::uint32_t, const ScheduledBatch&) {}
+  virtual void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) = 0;
   /// See PassClient::on_activity().
-  virtual void on_activity(std::uint32_t, std::uint32_t, PassActivity) {}
+  virtual void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) = 0;
   /// The request's first kernel begins.
   virtual void on_begun(std::uint32_t request) = 0;
   /// All tokens of a batch are known. Called before on_token() of its requests.
@@ -68,7 +69,7 @@ class EngineClient {
   /// The request has left the source of batches.
   virtual void on_finished(std::uint32_t request) = 0;
   /// on_token() and on_finished() have been called for all requests of the batch.
-  virtual void on_batch_done(const ScheduledBatch&) {}
+  virtual void on_batch_done(const ScheduledBatch& batch) = 0;
 
  protected:
   ~EngineClient() = default;
@@ -87,6 +88,9 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   /// Times until now.
   const StageTimes& stages();
   std::uint32_t composed() const { return composed_; }
+  /// Sum over complete batches of the time from a batch's start to its tokens. A batch starts when it is composed and
+  /// the previous batch is complete.
+  double step_seconds() const { return step_seconds_; }
   /// Tokens of complete batches.
   std::uint64_t tokens_done() const { return tokens_done_; }
 
@@ -136,6 +140,8 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   std::vector<std::vector<JobRef>> token_sends_;  ///< by group: token ids that its next batch needs, by t
   std::uint32_t composed_ = 0, completed_ = 0;
   std::uint64_t tokens_done_ = 0;
+  double step_seconds_ = 0;
+  Time step_done_;  ///< end of the latest complete batch
   bool is_awake_ = false;
 };
 

@@ -1,12 +1,18 @@
 // The KV handoff between two instances. HandoffPlan lists the KV bytes that each prefill rank sends to each decode
 // rank: the layers that their two stages share, times the KV heads that the decode rank needs from that prefill rank.
-// If prefill ranks replicate a head, decode ranks are distributed over the replicas. Handoff emits each copy when its
-// KV is complete on the prefill rank.
+// If prefill ranks replicate a head, decode ranks are distributed over the replicas.
+//
+// Handoff sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
+// the decode instance fetches it after the prompt.
 #pragma once
 
+#include <deque>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "workload/inference/batch.h"
+#include "workload/inference/batch_source.h"
 
 namespace railyard::workload::inference {
 
@@ -40,9 +46,8 @@ class HandoffPlan {
 
 class HandoffClient {
  public:
-  /// A copy of the request has arrived. It was the last copy if done() is true and no part of the prompt is left to
-  /// prefill.
-  virtual void on_handed_off(std::uint32_t request) = 0;
+  /// All KV of the request's prompt has arrived.
+  virtual void on_kv_arrived(std::uint32_t request) = 0;
 
  protected:
   ~HandoffClient() = default;
@@ -50,25 +55,55 @@ class HandoffClient {
 
 class Handoff : private JobClient, private JobNamer {
  public:
-  /// @param chunks  chunk of each prefill pass, by number; the owner appends it before the pass is emitted
-  Handoff(Instance& prefill, Instance& decode, const PrefillSpec& spec, const std::vector<Batch::Chunk>& chunks,
-          Executor& executor, HandoffClient& client);
+  /// @param names_requests  names of jobs contain the request
+  Handoff(Instance& prefill, Instance& decode, HandoffGrain grain, bool names_requests, Executor& executor,
+          HandoffClient& client);
 
+  const HandoffPlan& plan() const { return plan_; }
+  /// Whether prefill ranks send KV when it is computed; otherwise the decode instance fetches it.
+  bool pushes() const { return grain_ != HandoffGrain::fetched; }
+
+  /// Each prefill rank sends its share of a prompt's tokens from `from` on. The prompt has been computed.
+  void fetch(std::uint32_t request, std::uint64_t from, std::uint64_t prompt);
+
+  // Pushed KV: expect() before the prompt is in a batch, composed() and on_attention_emitted() for each batch, computed()
+  // when the prompt has its first token.
+  void expect(std::uint32_t request, std::uint64_t from, std::uint64_t prompt);
+  void composed(std::uint32_t pass, const ScheduledBatch& batch);
   /// Rank (stage, t) has the KV of a layer when `job` is done. Emits the copies that are complete at that time.
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job);
-  /// True if all copies of the request that were emitted have arrived.
-  bool done(std::uint32_t request) const { return left_[request] == 0; }
+  void computed(std::uint32_t request);
 
  private:
-  // Handoff_PP[p]_TP[t]_Chunk[c]; with _Layer[l] if the handoff is per layer.
-  struct Fields {
-    std::uint32_t pass : 24, stage : 8;
-    std::uint32_t tp : 12, layer : 16, per_layer : 1;
-    std::uint32_t : 3;
+  static constexpr std::uint32_t kWhole = ~0u;
+  /// Tokens of a prompt that are sent together.
+  struct Part {
+    std::uint32_t request = 0;
+    std::uint32_t chunk = kWhole;  ///< number among the chunks of the prompt
+    std::uint32_t pass = 0;        ///< that computes the chunk
+    HandoffPlan::Tokens tokens;
+    std::uint32_t left = 0;  ///< copies under way
   };
-  /// @param begin  first token of the prompt that is sent
-  void emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer, std::uint64_t begin, JobRef after);
-  bool names_requests() const { return spec_.requests.size() > 1; }
+  struct Prompt {
+    std::uint64_t tokens = 0;
+    std::uint64_t sent = 0;    ///< tokens that parts contain, or that need not be sent
+    std::uint32_t chunks = 0;  ///< in batches
+    std::uint32_t left = 0;    ///< copies under way
+    bool is_computed = false;
+  };
+  // Handoff_PP[p]_TP[t], with _Chunk[c], _Layer[l] and _Req[n] as far as they apply.
+  struct Fields {
+    std::uint32_t part;
+    std::uint32_t rank : 16, layer : 15, per_layer : 1;
+  };
+
+  Part& part(std::uint32_t number) { return parts_[number - first_part_]; }
+  const Part& part(std::uint32_t number) const { return parts_[number - first_part_]; }
+  /// Forgets parts that have arrived.
+  void forget();
+  /// Sends a rank's share of the layers [first_layer, last_layer) of a part.
+  void emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer, const std::vector<JobRef>& after);
+  void check_arrived(std::uint32_t request);
 
   void on_job_done(const Job& job) override;
   std::string name(std::uint64_t arguments) const override;
@@ -79,12 +114,14 @@ class Handoff : private JobClient, private JobNamer {
 
   Instance& prefill_;
   Instance& decode_;
-  const PrefillSpec& spec_;
-  const std::vector<Batch::Chunk>& chunks_;
+  HandoffGrain grain_;
+  bool names_requests_;
   Executor& executor_;
   HandoffClient& client_;
   HandoffPlan plan_;
-  std::vector<std::uint32_t> left_;  ///< copies in flight, by request
+  std::unordered_map<std::uint32_t, Prompt> prompts_;  ///< whose KV has not arrived
+  std::deque<Part> parts_;        ///< with copies under way; those of the latest pass are at the end
+  std::uint32_t first_part_ = 0;  ///< number of the oldest one
 };
 
 }  // namespace railyard::workload::inference

@@ -1,5 +1,6 @@
 #include "workload/inference/scheduler.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <limits>
 
@@ -140,7 +141,7 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
       return;
     }
     if (s.kv == Sequence::Kv::elsewhere) {
-      if (fetch(batch)) continue;
+      if (reserve_for_kv(batch)) continue;
       refusal_ = Refusal::blocks;
       return;
     }
@@ -159,7 +160,7 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
       return;
     }
     if (has_kv) {
-      fetched_.erase(std::find(fetched_.begin(), fetched_.end(), &s));
+      reserved_.erase(std::find(reserved_.begin(), reserved_.end(), &s));
       s.kv = Sequence::Kv::here;
       s.prefill = s.prompt;
     } else {
@@ -183,20 +184,20 @@ void Scheduler::begin_with(Sequence& s, std::vector<BlockPool::Block> hits) {
   if (!s.has_started) s.counts.cached_tokens = s.computed;
 }
 
-bool Scheduler::fetch(ScheduledBatch& batch) {
+bool Scheduler::reserve_for_kv(ScheduledBatch& batch) {
   Sequence& s = *waiting_.front();
   std::vector<BlockPool::Block> hits = find_prefix(s);
   if (!may_start(s, hits, s.known)) return false;
   begin_with(s, std::move(hits));
   grow(s, s.prompt - s.computed);
   s.kv = Sequence::Kv::arriving;
-  fetched_.push_back(&s);
+  reserved_.push_back(&s);
   waiting_.pop_front();
-  batch.fetches.push_back({s.number, s.computed});
+  batch.reservations.push_back({s.number, s.computed});
   return true;
 }
 
-void Scheduler::fetched(std::uint32_t number) {
+void Scheduler::arrived(std::uint32_t number) {
   Sequence& s = *sequences_.at(number);
   s.kv = Sequence::Kv::arrived;
   s.computed = s.prompt;
@@ -236,7 +237,7 @@ bool Scheduler::may_start(const Sequence& s, const std::vector<BlockPool::Block>
   for (const BlockPool::Block block : hits) needed += pool_.references(block) == 0 ? 1 : 0;
   if (!running_.empty()) needed += watermark_;
   if (spec_.reserve == Reserve::full_output || spec_.reserve == Reserve::expected_output) {
-    for (const auto* others : {&running_, &fetched_}) {
+    for (const auto* others : {&running_, &reserved_}) {
       for (const Sequence* other : *others) {
         const std::uint64_t blocks = other == &s ? 0 : blocks_for(other->known + reserved_answer(*other));
         needed += blocks - std::min<std::uint64_t>(blocks, other->blocks.size());
@@ -392,6 +393,12 @@ std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
     leave(s);
   }
   return done;
+}
+
+std::string Scheduler::blocked() const {
+  if (waiting_.empty()) return "";
+  return fmt::format("{} requests wait, request {} first: {} of {} blocks are free", waiting_.size(), first_waiting(),
+                     pool_.free(), pool_.total());
 }
 
 const Scheduler::Counts& Scheduler::counts(std::uint32_t number) const {

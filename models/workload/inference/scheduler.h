@@ -59,9 +59,6 @@ struct SchedulerSpec {
   bool placeholders = false;        ///< a request may run on a token that is not known yet
 };
 
-/// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
-enum class RequestPart : std::uint8_t { all, prompt, answer };
-
 /// Why the first waiting request did not start.
 enum class Refusal : std::uint8_t { none, slots, budget, blocks };
 
@@ -72,15 +69,14 @@ class Scheduler : public BatchSource {
   /// max_batched_tokens, or its prompt if nobody is preempted
   Scheduler(const SchedulerSpec& spec, std::uint32_t blocks);
 
-  /// Whether the request meets the precondition above. Only such requests may be added.
-  bool can_hold(const Request& request) const;
+  /// Whether the request meets the precondition above.
+  bool can_hold(const Request& request) const override;
   /// @pre of the part `answer`: the request has at least two output tokens
   void add(std::uint32_t number, const Request& request, PromptContent content = {},
-           RequestPart part = RequestPart::all);
-  /// The KV of a request among the fetches of a batch has arrived.
-  void fetched(std::uint32_t number);
-  /// The blocks of a request of the part `prompt`, which has left, have been read.
-  void release(std::uint32_t number);
+           RequestPart part = RequestPart::all) override;
+  void arrived(std::uint32_t number) override;
+  void release(std::uint32_t number) override;
+  std::string blocked() const override;
   bool may_compose() const override { return in_flight_ < spec_.max_in_flight && !sequences_.empty(); }
   ScheduledBatch compose() override;
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
@@ -137,7 +133,7 @@ class Scheduler : public BatchSource {
   void run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which);
   void run_waiting(ScheduledBatch& batch, std::uint64_t& budget);
   /// Takes blocks for the prompt of the first waiting request. @return false if there are not enough
-  bool fetch(ScheduledBatch& batch);
+  bool reserve_for_kv(ScheduledBatch& batch);
   /// Takes blocks for `tokens` more tokens. @return false if there are not enough; then none are taken
   bool grow(Sequence& s, std::uint64_t tokens);
   /// Tokens of the answer for which blocks are reserved, as SGLang counts them: all of a request that is starting or was
@@ -168,7 +164,7 @@ class Scheduler : public BatchSource {
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> sequences_;
   std::vector<Sequence*> running_;  ///< in order of admission
   std::deque<Sequence*> waiting_;
-  std::vector<Sequence*> fetched_;  ///< have blocks, and do not run yet: their KV arrives or has arrived
+  std::vector<Sequence*> reserved_;  ///< have blocks, and do not run yet: their KV arrives or has arrived
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> kept_;  ///< have left; their blocks are being read
   std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
   std::uint32_t in_flight_ = 0;                     ///< batches

@@ -2,110 +2,340 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 
-#include "workload/inference/request_list.h"
+#include "workload/inference/decode_groups.h"
+#include "workload/inference/prompt_queue.h"
 
 namespace railyard::workload::inference {
 
 namespace {
 
-EngineSpec engine_spec(const PrefillSpec& spec, PassNames names) {
-  EngineSpec engine;
-  engine.names = names;
-  engine.pp_send = spec.pp_send;
-  engine.host = spec.host;
-  engine.token_ids = names == PassNames::prefill ? TokenIds::stay : TokenIds::to_next_batch;
-  engine.max_in_flight = names == PassNames::prefill ? spec.prefill.pp : spec.decode.pp;
-  engine.names_requests = spec.requests.size() > 1;
-  return engine;
-}
-
-std::unique_ptr<RequestSource> source_of(const PrefillSpec& spec) {
-  return std::make_unique<RequestList>(std::make_shared<const std::vector<Request>>(spec.requests));
-}
+/// A prompt and its answer in a conversation, for the choice of fidelity only.
+constexpr std::uint64_t kTokensOfARequest = 1500;
 
 }  // namespace
 
-Service::Service(const transformer::ModelShape& model, const PrefillSpec& spec,
-                 const std::vector<gpu::Gpu*>& prefill_gpus, const std::vector<gpu::Gpu*>& decode_gpus,
+Service::Side::Side(Service& owner, std::size_t its_place, const transformer::ModelShape& model, const Placed& placed,
+                    Executor& executor)
+    : service(owner),
+      place(its_place),
+      instance(spec().name, model, spec().mapping, owner.spec_.host, placed.gpus, executor),
+      batches(make_batches(placed.blocks)),
+      scheduler(dynamic_cast<Scheduler*>(batches.get())),
+      engine(instance, *batches, engine_spec(), executor, *this) {
+  if (scheduler != nullptr && is_first()) ttft.emplace(instance.pp());
+  load(placed.blocks);
+}
+
+std::unique_ptr<BatchSource> Service::Side::make_batches(std::uint32_t blocks) {
+  const SchedulerSpec& s = spec().scheduler;
+  switch (spec().batching) {
+    case Batching::prompts_in_turn: return std::make_unique<PromptQueue>(s.max_batched_tokens, instance.kv());
+    case Batching::decode_groups:
+      return std::make_unique<DecodeGroups>(instance.pp(), s.max_seqs, service.spec_.host.async, instance.kv());
+    default: return std::make_unique<Scheduler>(s, blocks);
+  }
+}
+
+EngineSpec Service::Side::engine_spec() const {
+  EngineSpec engine;
+  engine.pp_send = service.spec_.pp_send;
+  engine.host = service.spec_.host;
+  engine.max_in_flight = spec().scheduler.max_in_flight;
+  switch (spec().batching) {
+    case Batching::prompts_in_turn:
+      engine.names = PassNames::prefill;
+      engine.token_ids = TokenIds::stay;
+      engine.names_requests = service.spec_.names_requests;
+      break;
+    case Batching::decode_groups:
+      engine.names = PassNames::decode;
+      engine.token_ids = TokenIds::to_next_batch;
+      break;
+    default: engine.graphs = service.spec_.cudagraph; break;
+  }
+  return engine;
+}
+
+void Service::Side::load(std::uint32_t blocks) {
+  const SchedulerSpec& s = spec().scheduler;
+  const double limit_ratio = service.spec_.memory.memory_limit_ratio;
+  switch (spec().batching) {
+    case Batching::prompts_in_turn: instance.load(limit_ratio, s.max_batched_tokens, 1, s.max_batched_tokens); break;
+    case Batching::decode_groups: instance.load(limit_ratio, s.max_seqs, s.max_seqs, 1); break;
+    default:
+      instance.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), blocks, s.block_tokens);
+      break;
+  }
+}
+
+Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<Placed>& placed,
                  Executor& executor)
     : spec_(spec),
       fabric_(executor.fabric()),
       executor_(executor),
-      prefill_instance_("prefill", model, spec.prefill, spec.host, prefill_gpus, executor),
-      decode_instance_("decode", model, spec.decode, spec.host, decode_gpus, executor),
-      prompts_(spec.chunk_tokens),
-      groups_(spec.decode.pp, spec.max_batch, spec.host.async),
-      prefill_(prefill_instance_, prompts_, engine_spec(spec, PassNames::prefill), executor, prefill_side_),
-      decode_(decode_instance_, groups_, engine_spec(spec, PassNames::decode), executor, decode_side_),
-      handoff_(prefill_instance_, decode_instance_, spec_, chunks_, executor, *this),
-      api_server_(source_of(spec), spec.host, spec.requests.size() > 1, executor, *this) {
-  std::uint32_t longest = 0;
-  for (const Request& r : spec_.requests) longest = std::max(longest, r.prompt_tokens);
-  const std::uint32_t chunk = std::min(spec_.chunk_tokens, longest);
-  prefill_instance_.load(spec_.memory_limit_ratio, chunk, 1, chunk);
-  decode_instance_.load(spec_.memory_limit_ratio, spec_.max_batch, spec_.max_batch, 1);
+      sides_(make_sides(model, placed)),
+      api_server_(spec.requests(), spec.host, spec.names_requests, executor, *this) {
+  HandoffClient& client = *this;
+  if (sides_.size() > 1)
+    handoff_.emplace(sides_[0]->instance, sides_[1]->instance, spec.handoff, spec.names_requests, executor, client);
 }
 
-double Service::handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const {
-  double bytes = 0;
-  for (const Request& r : spec_.requests)
-    bytes += static_cast<double>(plan.bytes(share, {0, r.prompt_tokens, r.prompt_tokens}));
-  return bytes;
+std::vector<std::unique_ptr<Service::Side>> Service::make_sides(const transformer::ModelShape& model,
+                                                                const std::vector<Placed>& placed) {
+  std::vector<std::unique_ptr<Side>> sides;
+  for (std::size_t i = 0; i < placed.size(); ++i)
+    sides.push_back(std::make_unique<Side>(*this, i, model, placed[i], executor_));
+  return sides;
+}
+
+void Service::add_sink(ServiceSink& sink) {
+  api_server_.add_sink(sink);
+  sinks_.push_back(&sink);
+}
+
+void Service::follow_requests(RequestListener& listener) {
+  listener_ = &listener;
+  api_server_.follow(listener);
 }
 
 std::vector<transport::Traffic> Service::traffic() {
+  const auto tokens = [&](RequestPart part) {
+    if (!spec_.listed) return static_cast<double>(kTokensOfARequest * api_server_.count());
+    double sum = 0;
+    for (const Request& r : *spec_.listed) {
+      if (part != RequestPart::answer) sum += r.prompt_tokens;
+      if (part != RequestPart::prompt) sum += r.output_tokens;
+    }
+    return sum;
+  };
   std::vector<transport::Traffic> all;
-  double prompt_tokens = 0, output_tokens = 0;
-  for (const Request& r : spec_.requests) {
-    prompt_tokens += r.prompt_tokens;
-    output_tokens += r.output_tokens;
-  }
   std::int64_t group = 0;
-  for (Instance* instance : {&prefill_instance_, &decode_instance_}) {
-    const double tokens = instance == &prefill_instance_ ? prompt_tokens : output_tokens;
-    instance->add_traffic(all, tokens, executor_.replays() ? group : transport::Traffic::kNobody);
-    group += instance->pp();
+  for (const auto& side : sides_) {
+    side->instance.add_traffic(all, tokens(side->spec().part),
+                               executor_.replays() ? group : transport::Traffic::kNobody);
+    group += side->instance.pp();
   }
-  const HandoffPlan plan(prefill_instance_, decode_instance_);
-  for (std::uint32_t r = 0; r < prefill_instance_.ranks(); ++r)
-    for (const HandoffPlan::Share& share : plan.shares(r))
-      all.push_back({prefill_instance_.rank(r).gpu->window(), decode_instance_.rank(share.decode_rank).gpu->window(),
-                     number(TrafficClass::kv), handed_over(plan, share)});
+  if (!handoff_) return all;
+  for (std::uint32_t r = 0; r < sides_[0]->instance.ranks(); ++r)
+    for (const HandoffPlan::Share& share : handoff_->plan().shares(r))
+      all.push_back({sides_[0]->instance.rank(r).gpu->window(),
+                     sides_[1]->instance.rank(share.decode_rank).gpu->window(), number(TrafficClass::kv),
+                     handed_over(share)});
   return all;
 }
 
+double Service::handed_over(const HandoffPlan::Share& share) const {
+  const auto of = [&](std::uint64_t prompt) {
+    return static_cast<double>(handoff_->plan().bytes(share, {0, prompt, prompt}));
+  };
+  if (!spec_.listed) return of(kTokensOfARequest) * api_server_.count();
+  double bytes = 0;
+  for (const Request& r : *spec_.listed) bytes += of(r.prompt_tokens);
+  return bytes;
+}
+
 void Service::start() {
-  if (executor_.replays()) allow_reuse({&prefill_instance_, &decode_instance_}, traffic(), fabric_);
+  if (executor_.replays()) {
+    std::vector<Instance*> instances;
+    for (const auto& side : sides_) instances.push_back(&side->instance);
+    allow_reuse(instances, traffic(), fabric_);
+  }
   api_server_.start();
 }
 
-std::uint64_t Service::kv_tokens(std::uint32_t request) const {
-  return spec_.requests[request].prompt_tokens + spec_.requests[request].output_tokens;
+bool Service::can_hold(const Request& request) const {
+  return std::all_of(sides_.begin(), sides_.end(), [&](const auto& side) { return side->batches->can_hold(request); });
 }
 
-void Service::on_queued(std::uint32_t request, PromptContent) {
-  queued_.push_back(request);
-  admit();
-}
-
-void Service::admit() {
-  while (!queued_.empty()) {
-    const std::uint32_t request = queued_.front();
-    if (!prefill_instance_.kv().hold(spec_.requests[request].prompt_tokens)) return;
-    if (!decode_instance_.kv().hold(kv_tokens(request))) {
-      prefill_instance_.kv().free(spec_.requests[request].prompt_tokens);
-      return;
-    }
-    queued_.pop_front();
-    tell_kv("prefill", prefill_instance_);
-    tell_kv("decode", decode_instance_);
-    api_server_.on_way(request).times.admitted = fabric_.now();
-    if (in_prefill_ == 0) window_since_ = fabric_.now();
-    count(in_prefill_, 1, kPrefill);
-    prompts_.add(request, spec_.requests[request].prompt_tokens);
-    prefill_.added(request);
+void Service::on_queued(std::uint32_t request, PromptContent content) {
+  const Request& what = api_server_.on_way(request).request;
+  contents_.emplace(request, std::move(content));
+  if (pushes() && is_handed_over(what)) {
+    sides_[1]->add(request, what, contents_.at(request));
+  } else {
+    admit(request);
   }
+}
+
+bool Service::is_handed_over(const Request& request) const {
+  return handoff_ && sides_[1]->batches->computes_answer(request);
+}
+
+void Service::admit(std::uint32_t request) {
+  Served& served = api_server_.on_way(request);
+  served.ttft[TtftPart::kv] = fabric_.now() - served.times.queued;
+  const bool is_needed_again = handoff_ && !pushes();
+  sides_[0]->add(request, served.request,
+                 is_needed_again ? contents_.at(request) : std::move(contents_.extract(request).mapped()));
+}
+
+void Service::Side::add(std::uint32_t request, const Request& what, PromptContent content) {
+  batches->add(request, what, std::move(content), spec().part);
+  if (ttft) ttft->queued(request, service.fabric_.now());
+  if (scheduler != nullptr) {
+    if (is_first()) service.admitted(request);
+    engine.added(request);
+  }
+  reserve();
+  report();
+}
+
+void Service::Side::reserve() {
+  for (const Reservation& reservation : batches->reserve()) on_reserved(reservation);
+}
+
+void Service::Side::on_reserved(const Reservation& reservation) {
+  if (is_first()) {
+    service.admitted(reservation.request);
+    engine.added(reservation.request);
+    return;
+  }
+  const std::uint64_t prompt = service.api_server_.on_way(reservation.request).request.prompt_tokens;
+  if (!service.pushes()) {
+    service.handoff_->fetch(reservation.request, reservation.from, prompt);
+    return;
+  }
+  service.handoff_->expect(reservation.request, reservation.from, prompt);
+  service.admit(reservation.request);
+}
+
+void Service::Side::report() {
+  const Time now = service.fabric_.now();
+  if (scheduler == nullptr) {
+    if (service.listener_ == nullptr || instance.kv().held(0) == reported_kv) return;
+    reported_kv = instance.kv().held(0);
+    for (std::uint32_t p = 0; p < instance.pp(); ++p)
+      service.listener_->on_kv_promised(spec().name, p, instance.kv().held(p), now);
+    return;
+  }
+  const EngineLoad load{scheduler->running(), scheduler->waiting(), scheduler->pool().held()};
+  if (service.engine_listeners_.empty() || load == reported) return;
+  reported = load;
+  for (EngineListener* listener : service.engine_listeners_) listener->on_load(place, load, now);
+}
+
+void Service::Side::on_composed(std::uint32_t pass, Iteration& iteration) {
+  if (is_first() && service.pushes()) service.handoff_->composed(pass, iteration.batch);
+  if (scheduler == nullptr) return;
+  iteration.running = scheduler->running();
+  iteration.waiting = scheduler->waiting();
+  iteration.blocks_held = scheduler->pool().held();
+}
+
+void Service::Side::on_asked(const ScheduledBatch& batch) {
+  if (ttft) ttft->composed(batch, *scheduler, service.fabric_.now());
+  for (const Reservation& reservation : batch.reservations) on_reserved(reservation);
+  report();
+}
+
+void Service::Side::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                                         JobRef job) {
+  if (is_first() && service.pushes()) service.handoff_->on_attention_emitted(pass, stage, t, layer, job);
+}
+
+void Service::Side::on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) {
+  if (ttft) ttft->begun(pass, batch, service.fabric_.now());
+}
+
+void Service::Side::on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) {
+  if (ttft) ttft->acts(pass, stage, activity, service.fabric_.now());
+}
+
+void Service::Side::on_begun(std::uint32_t request) {
+  RequestTimes& times = service.api_server_.on_way(request).times;
+  (is_first() ? times.prefill_begun : times.decode_begun) = service.fabric_.now();
+  if (!is_first()) service.count(service.in_decode_, 1, kDecode);
+  service.api_server_.tell(request, is_first() ? RequestPhase::prefill : RequestPhase::decode);
+}
+
+void Service::Side::on_iteration(std::uint32_t number, const Iteration& iteration) {
+  for (ServiceSink* sink : service.sinks_) sink->on_iteration(place, number, iteration, service.fabric_.now());
+}
+
+void Service::Side::on_token(std::uint32_t request) {
+  if (!service.api_server_.has_token(request)) {
+    if (ttft) service.api_server_.on_way(request).ttft.add(ttft->first_token(request, service.fabric_.now()), {});
+    service.first_token(request);
+  }
+  service.api_server_.deliver(request);
+}
+
+void Service::Side::on_finished(std::uint32_t request) {
+  if (scheduler != nullptr) {
+    Scheduler::Counts& all = service.api_server_.on_way(request).counts;
+    const Scheduler::Counts& counts = scheduler->counts(request);
+    all.preemptions += counts.preemptions;
+    all.recomputed_tokens += counts.recomputed_tokens;
+    if (is_first()) all.cached_tokens = counts.cached_tokens;
+  }
+  is_last() ? service.finish(request) : service.hand_over(request);
+}
+
+void Service::Side::on_batch_done(const ScheduledBatch& batch) {
+  if (ttft) ttft->completed(batch, service.fabric_.now());
+  report();
+}
+
+void Service::admitted(std::uint32_t request) {
+  api_server_.on_way(request).times.admitted = fabric_.now();
+  if (in_prefill_ == 0) window_since_ = fabric_.now();
+  count(in_prefill_, 1, kPrefill);
+}
+
+void Service::first_token(std::uint32_t request) {
+  Served& served = api_server_.on_way(request);
+  served.times.kv_landed = served.times.decode_begun = fabric_.now();
+  if (is_handed_over(served.request)) {
+    api_server_.tell(request, RequestPhase::handoff);
+  } else if (served.request.output_tokens > 1) {
+    api_server_.tell(request, RequestPhase::decode);
+    count(in_decode_, 1, kDecode);
+  }
+  count(in_prefill_, -1, kPrefill);
+  if (in_prefill_ == 0) window_ += fabric_.now() - window_since_;
+}
+
+void Service::hand_over(std::uint32_t request) {
+  const Request& what = api_server_.on_way(request).request;
+  if (!is_handed_over(what)) {
+    sides_[0]->batches->release(request);
+    contents_.erase(request);
+    api_server_.leave(request);
+  } else if (pushes()) {
+    handoff_->computed(request);
+  } else {
+    sides_[1]->add(request, what, std::move(contents_.extract(request).mapped()));
+  }
+}
+
+void Service::on_kv_arrived(std::uint32_t request) {
+  Side &prefill = *sides_[0], &decode = *sides_[1];
+  Served& served = api_server_.on_way(request);
+  served.times.kv_landed = fabric_.now();
+  prefill.batches->release(request);
+  prefill.report();
+  if (served.request.output_tokens > 1) {
+    api_server_.tell(request, RequestPhase::decode_queued);
+    decode.batches->arrived(request);
+    decode.engine.added(request);
+  } else {
+    served.times.decode_begun = fabric_.now();
+    decode.batches->release(request);
+    finish(request);
+  }
+  prefill.reserve();
+  prefill.report();
+  prefill.engine.changed();
+}
+
+void Service::finish(std::uint32_t request) {
+  if (api_server_.on_way(request).request.output_tokens > 1) count(in_decode_, -1, kDecode);
+  api_server_.leave(request);
+  sides_.back()->report();
+  sides_.back()->reserve();
+  sides_.back()->report();
 }
 
 void Service::count(std::uint32_t& requests, int more, Phase phase) {
@@ -115,92 +345,11 @@ void Service::count(std::uint32_t& requests, int more, Phase phase) {
   was_empty ? phases_->on_phase_begun(phase) : phases_->on_phase_ended(phase);
 }
 
-void Service::tell_kv(const char* group, const Instance& instance) {
-  for (std::uint32_t p = 0; p < instance.pp() && listener_ != nullptr; ++p)
-    listener_->on_kv_promised(group, p, instance.kv().held(p), fabric_.now());
-}
-
-void Service::PrefillSide::on_composed(std::uint32_t, Iteration& iteration) {
-  const ScheduledBatch::Item& chunk = iteration.batch.items.front();
-  service.chunks_.push_back({chunk.request, chunk.chunk, chunk.start, chunk.tokens, chunk.samples});
-}
-
-void Service::PrefillSide::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t,
-                                                std::uint32_t layer, JobRef job) {
-  service.handoff_.on_attention_emitted(pass, stage, t, layer, job);
-}
-
-void Service::PrefillSide::on_begun(std::uint32_t request) {
-  service.api_server_.on_way(request).times.prefill_begun = service.fabric_.now();
-  service.api_server_.tell(request, RequestPhase::prefill);
-}
-
-void Service::PrefillSide::on_token(std::uint32_t request) {
-  service.executor_.reached(&service, request);
-  service.api_server_.tell(request, RequestPhase::handoff);
-  service.count(service.in_prefill_, -1, kPrefill);
-  if (service.in_prefill_ == 0) service.window_ += service.fabric_.now() - service.window_since_;
-  service.api_server_.deliver(request);
-}
-
-void Service::PrefillSide::on_finished(std::uint32_t request) { service.check_landed(request); }
-
-void Service::on_handed_off(std::uint32_t request) {
-  executor_.reached(this, request);
-  check_landed(request);
-}
-
-void Service::check_landed(std::uint32_t request) {
-  if (!api_server_.has_token(request) || !handoff_.done(request)) return;
-  executor_.passed(this, request);
-  on_kv_landed(request);
-}
-
-void Service::on_kv_landed(std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  served.times.kv_landed = fabric_.now();
-  prefill_instance_.kv().free(spec_.requests[request].prompt_tokens);
-  tell_kv("prefill", prefill_instance_);
-  if (spec_.requests[request].output_tokens > 1) {
-    api_server_.tell(request, RequestPhase::decode_queued);
-    groups_.add(request, spec_.requests[request].prompt_tokens, spec_.requests[request].output_tokens - 1);
-    decode_.added(request);
-  } else {
-    served.times.decode_begun = fabric_.now();
-    leave(request);
-    return;
-  }
-  admit();
-}
-
-void Service::DecodeSide::on_begun(std::uint32_t request) {
-  service.api_server_.on_way(request).times.decode_begun = service.fabric_.now();
-  service.count(service.in_decode_, 1, kDecode);
-  service.api_server_.tell(request, RequestPhase::decode);
-}
-
-void Service::DecodeSide::on_iteration(std::uint32_t, const Iteration& iteration) {
-  const Time now = service.fabric_.now();
-  service.step_seconds_ += (now - later(iteration.composed, service.step_done_)).seconds();
-  service.step_done_ = now;
-}
-
-void Service::DecodeSide::on_finished(std::uint32_t request) {
-  service.count(service.in_decode_, -1, kDecode);
-  service.leave(request);
-}
-
-void Service::leave(std::uint32_t request) {
-  decode_instance_.kv().free(kv_tokens(request));
-  tell_kv("decode", decode_instance_);
-  api_server_.leave(request);
-  admit();
-}
-
 std::vector<std::string> Service::blocked() const {
   std::vector<std::string> lines;
-  for (const std::uint32_t request : queued_)
-    lines.push_back(fmt::format("request {} waits for KV memory ({} tokens)", request, kv_tokens(request)));
+  for (const auto& side : sides_)
+    if (const std::string line = side->batches->blocked(); !line.empty())
+      lines.push_back(fmt::format("{}: {}", side->spec().name, line));
   return lines;
 }
 

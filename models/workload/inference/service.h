@@ -1,114 +1,158 @@
-// Disaggregated prefill, the main kind of workload. One instance of GPUs prefills prompts in chunks. Their KV cache is
-// handed off to another instance, which decodes.
+// Serves requests, with one instance that prefills and decodes, or with one instance for each. An instance forms batches
+// by continuous batching (scheduler.h), or by the simpler rules of disaggregated prefill (prompt_queue.h, decode_groups.h).
 //
-// Requests are admitted first come first served, when both instances have room for their KV. So a handoff always finds
-// memory, and memory is never over-committed. The prefill instance frees the KV of a request when the handoff has
-// arrived.
+// The API server puts requests into the queue of the first instance. With two instances, the first one produces the
+// first token and keeps the KV until it has been read. There are two orders:
+//
+//   fetched   the request then waits for its turn in the second instance, takes memory there, fetches the KV and is
+//             decoded, as with vLLM's NixlConnector
+//   pushed    the request takes memory in the second instance first, and then enters the queue of the first one, which
+//             sends KV while it computes, as with SGLang's disaggregation
 #pragma once
 
-#include <deque>
+#include <memory>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/study/fidelity_choice.h"
+#include "workload/engine_listener.h"
 #include "workload/inference/api_server.h"
-#include "workload/inference/decode_groups.h"
 #include "workload/inference/engine.h"
 #include "workload/inference/handoff.h"
-#include "workload/inference/prompt_queue.h"
+#include "workload/inference/scheduler.h"
+#include "workload/inference/serving_spec.h"
+#include "workload/inference/ttft_parts.h"
 #include "workload/phase_listener.h"
 
 namespace railyard::workload::inference {
 
+class ServiceSink : public RequestSink {
+ public:
+  void on_served(std::uint32_t, const Served&) override {}
+  /// @param instance  its place in ServingSpec::instances
+  virtual void on_iteration(std::size_t /*instance*/, std::uint32_t /*number*/, const Iteration&, Time /*completed*/) {}
+
+ protected:
+  ~ServiceSink() = default;
+};
+
 class Service : private ApiServerClient, private HandoffClient {
  public:
-  Service(const transformer::ModelShape& model, const PrefillSpec& spec, const std::vector<gpu::Gpu*>& prefill_gpus,
-          const std::vector<gpu::Gpu*>& decode_gpus, Executor& executor);
+  /// An instance of the spec on the machine.
+  struct Placed {
+    std::vector<gpu::Gpu*> gpus;  ///< of its ranks
+    std::uint32_t blocks = 0;     ///< of its KV cache, including the reserved block; only with continuous batching
+  };
+  /// @param placed  one for each instance of the spec
+  Service(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<Placed>& placed,
+          Executor& executor);
 
-  /// Estimate of the traffic on the fabric: collectives and activations of prompts and steps, and the handoff.
+  /// Estimate of the traffic on the fabric: collectives, activations, and the handoff.
   std::vector<transport::Traffic> traffic();
-  void follow_requests(RequestListener& listener) {
-    listener_ = &listener;
-    api_server_.follow(listener);
-  }
   /// There can be several sinks. Call before the simulation starts.
-  void add_sink(RequestSink& sink) { api_server_.add_sink(sink); }
-  /// The two phases: time in which at least one admitted prompt is not prefilled, and time in which at least one
-  /// request is between the begin of its first decode step and its last token.
+  void add_sink(ServiceSink& sink);
+  /// Phases of requests, and memory that instances without blocks promise to them.
+  void follow_requests(RequestListener& listener);
+  /// Load of the engines with continuous batching.
+  void follow_engines(EngineListener& listener) { engine_listeners_.push_back(&listener); }
+  /// The two phases: time in which at least one request is in the first instance and has no token, and time in which at
+  /// least one request is between the begin of its first decode step and its last token.
   void follow_phases(PhaseListener& listener) { phases_ = &listener; }
-  /// Schedules the arrivals. Call once, before the simulation starts.
+  /// Schedules the first arrival. Call once, before the simulation starts.
   void start();
 
-  const PrefillSpec& spec() const { return spec_; }
+  /// Requests: what clients have sent and received. A request that an instance can never hold is refused.
   const ApiServer& api_server() const { return api_server_; }
-  Instance& prefill_instance() { return prefill_instance_; }
-  Instance& decode_instance() { return decode_instance_; }
-  const Engine& prefill() const { return prefill_; }
-  const Engine& decode() const { return decode_; }
-  /// Sum over decode steps of the time from a step's start to its tokens. A step starts when it is composed and the
-  /// previous step is complete.
-  double decode_step_seconds() const { return step_seconds_; }
-  /// Duration of the prefill phase: the pipeline's window.
+  std::size_t instances() const { return sides_.size(); }
+  Instance& instance(std::size_t place) { return sides_[place]->instance; }
+  Engine& engine(std::size_t place) { return sides_[place]->engine; }
+  /// @pre the instance uses continuous batching
+  const Scheduler& scheduler(std::size_t place) const { return *sides_[place]->scheduler; }
+  /// Duration of the first phase.
   Time prefill_window() const { return window_; }
-  /// Requests that wait for memory, for a stall report.
+  /// Requests that wait, for a stall report.
   std::vector<std::string> blocked() const;
 
  private:
-  /// Bytes of a share, summed over all requests.
-  double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
-  std::uint64_t kv_tokens(std::uint32_t request) const;
-  void admit();
-  enum Phase : std::size_t { kPrefill, kDecode };
-  void count(std::uint32_t& requests, int more, Phase phase);
-  void tell_kv(const char* group, const Instance& instance);
-  /// Frees the request's KV: its computation is finished.
-  void leave(std::uint32_t request);
+  /// An instance and its engine.
+  struct Side : EngineClient {
+    Side(Service& owner, std::size_t place, const transformer::ModelShape& model, const Placed& placed,
+         Executor& executor);
+    const InstanceSpec& spec() const { return service.spec_.instances[place]; }
+    bool is_first() const { return place == 0; }
+    bool is_last() const { return place + 1 == service.sides_.size(); }
+    std::unique_ptr<BatchSource> make_batches(std::uint32_t blocks);
+    EngineSpec engine_spec() const;
+    void load(std::uint32_t blocks);
 
-  /// Memory for every request has been checked before the run.
-  bool can_hold(const Request&) const override { return true; }
-  void on_queued(std::uint32_t request, PromptContent content) override;
-  void on_handed_off(std::uint32_t request) override;
-  /// The first token exists and the last byte of the prompt's KV has arrived at its decode ranks.
-  void check_landed(std::uint32_t request);
-  void on_kv_landed(std::uint32_t request);
+    /// A request enters the queue.
+    void add(std::uint32_t request, const Request& what, PromptContent content);
+    /// Takes memory for requests that wait for it outside of batches.
+    void reserve();
+    void on_reserved(const Reservation& reservation);
+    /// Reports load and memory.
+    void report();
 
-  PrefillSpec spec_;
-  transport::Fabric& fabric_;
-  Executor& executor_;
-  Instance prefill_instance_, decode_instance_;
-  // The clients of the two engines.
-  struct PrefillSide : EngineClient {
-    Service& service;
-    explicit PrefillSide(Service& owner) : service(owner) {}
     void on_composed(std::uint32_t pass, Iteration& iteration) override;
+    void on_asked(const ScheduledBatch& batch) override;
     void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                               JobRef job) override;
+    void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) override;
+    void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) override;
     void on_begun(std::uint32_t request) override;
-    void on_iteration(std::uint32_t, const Iteration&) override {}
+    void on_iteration(std::uint32_t number, const Iteration& iteration) override;
     void on_token(std::uint32_t request) override;
     void on_finished(std::uint32_t request) override;
-  } prefill_side_{*this};
-  struct DecodeSide : EngineClient {
+    void on_batch_done(const ScheduledBatch& batch) override;
+
     Service& service;
-    explicit DecodeSide(Service& owner) : service(owner) {}
-    void on_begun(std::uint32_t request) override;
-    void on_iteration(std::uint32_t, const Iteration& iteration) override;
-    void on_token(std::uint32_t request) override { service.api_server_.deliver(request); }
-    void on_finished(std::uint32_t request) override;
-  } decode_side_{*this};
-  PromptQueue prompts_;
-  DecodeGroups groups_;
-  Engine prefill_, decode_;
-  std::vector<Batch::Chunk> chunks_;  ///< by prefill pass
-  Handoff handoff_;
-  double step_seconds_ = 0;
-  Time step_done_;  ///< end of the latest finished decode step
+    std::size_t place;
+    Instance instance;
+    std::unique_ptr<BatchSource> batches;
+    Scheduler* scheduler;  ///< the same; null without continuous batching
+    Engine engine;
+    std::optional<TtftClock> ttft;  ///< of the first instance, with continuous batching
+    EngineLoad reported;
+    Bytes reported_kv = 0;  ///< promised on a rank of stage 0
+  };
+
+  std::vector<std::unique_ptr<Side>> make_sides(const transformer::ModelShape& model,
+                                                const std::vector<Placed>& placed);
+  bool pushes() const { return handoff_ && handoff_->pushes(); }
+  /// Bytes of the handoff between two ranks, over all requests.
+  double handed_over(const HandoffPlan::Share& share) const;
+  /// Whether the second instance takes part in a request.
+  bool is_handed_over(const Request& request) const;
+  /// The request enters the queue of the first instance; then it has memory there, unless batches take it.
+  void admit(std::uint32_t request);
+  void admitted(std::uint32_t request);
+  void first_token(std::uint32_t request);
+  /// The first of two instances has finished its part; the last instance has finished.
+  void hand_over(std::uint32_t request);
+  void finish(std::uint32_t request);
+  enum Phase : std::size_t { kPrefill, kDecode };
+  void count(std::uint32_t& requests, int more, Phase phase);
+
+  bool can_hold(const Request& request) const override;
+  void on_queued(std::uint32_t request, PromptContent content) override;
+  void on_kv_arrived(std::uint32_t request) override;
+
+  ServingSpec spec_;
+  transport::Fabric& fabric_;
+  Executor& executor_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  std::optional<Handoff> handoff_;  ///< from the first to the second instance
   ApiServer api_server_;
-  std::deque<std::uint32_t> queued_;  ///< not admitted yet
-  std::uint32_t in_prefill_ = 0, in_decode_ = 0;
+  std::unordered_map<std::uint32_t, PromptContent>
+      contents_;                                  ///< of requests that are not in the queue of their last instance
+  std::uint32_t in_prefill_ = 0, in_decode_ = 0;  ///< requests
   Time window_since_, window_;
   RequestListener* listener_ = nullptr;
   PhaseListener* phases_ = nullptr;
+  std::vector<ServiceSink*> sinks_;
+  std::vector<EngineListener*> engine_listeners_;
 };
 
 }  // namespace railyard::workload::inference

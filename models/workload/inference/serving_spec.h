@@ -1,4 +1,4 @@
-// workload.kind: serving, typed and validated. Plain data; no SystemC.
+// What a service runs: workload.kind: serving, typed and validated, or a preset of it. Plain data; no SystemC.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "base/input_error.h"
 #include "workload/host.h"
 #include "workload/inference/cuda_graphs.h"
-#include "workload/inference/request_source.h"
+#include "workload/inference/request_list.h"
 #include "workload/inference/scheduler.h"
 #include "workload/inference/spec.h"
 
@@ -25,8 +25,16 @@ struct KvMemory {
   Origin kv_blocks_origin;
 };
 
+/// How an instance forms batches.
+enum class Batching : std::uint8_t {
+  continuous,       ///< scheduler.h
+  prompts_in_turn,  ///< prompt_queue.h: chunks of max_batched_tokens
+  decode_groups,    ///< decode_groups.h: at most max_seqs requests
+};
+
 struct InstanceSpec {
   std::string name;
+  Batching batching = Batching::continuous;
   RequestPart part = RequestPart::all;
   std::uint32_t group = 0;  ///< of the machine
   Mapping mapping;
@@ -53,7 +61,13 @@ struct ServingSpec {
   CudaGraphs cudagraph;
   Host host;
   PpSend pp_send = PpSend::shard;
+  HandoffGrain handoff = HandoffGrain::fetched;  ///< of two instances
   Slo slo;
+  bool names_requests = true;    ///< in names of jobs
+  RequestList::Requests listed;  ///< all requests, for the estimate of traffic; null: not known
 };
+
+/// One instance for prompts and one for answers, with memory for a request reserved on both before its prompt.
+ServingSpec as_serving(const PrefillSpec& spec);
 
 }  // namespace railyard::workload::inference

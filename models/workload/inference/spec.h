@@ -14,7 +14,9 @@
 namespace railyard::workload::inference {
 
 enum class NicRule { modulo, nearest };
-enum class HandoffGrain { per_layer, per_chunk, at_end };
+/// When the KV of a prompt is sent: when it is computed for a layer, a chunk or the prompt, into memory that the decode
+/// instance has reserved before; or when the decode instance fetches it, after the prompt.
+enum class HandoffGrain { per_layer, per_chunk, at_end, fetched };
 enum class PpSend { shard, full };
 
 struct Mapping {
