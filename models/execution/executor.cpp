@@ -25,13 +25,7 @@ gpu::Activity Job::activity() const {
 }
 
 void Job::begin() {
-  const Time now = executor_->fabric_.now();
-  const std::uint64_t grid = executor_->collective_grid_.fs();
-  if (kind_ == Kind::collective && grid != 0 && now.fs() % grid != 0) {
-    executor_->fabric_.calendar().at(now + Time::fs(grid - now.fs() % grid), *this, 0, 0);
-    return;
-  }
-  begun_at_ = now;
+  begun_at_ = executor_->fabric_.now();
   if (executor_->listener_ != nullptr) executor_->listener_->on_begun(*this);
   if (status_ == Status::cancelled) {
     cancel();
@@ -47,7 +41,7 @@ void Job::begin() {
       claimed_ = true;
       claim_ = rank_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this,
                                        stream_);
-      if (rank_->gpu->sms().resident(claim_)) collective_->enter(member_);
+      if (rank_->gpu->sms().resident(claim_)) executor_->enter(*this);
       break;
     case Kind::copy:
       if (copy_.start != Time())
@@ -61,14 +55,6 @@ void Job::begin() {
     case Kind::receive:
       if (peer_ != nullptr && peer_->begun()) peer_->post();
       break;
-  }
-}
-
-void Job::on_event(std::uint32_t, std::uint64_t) {
-  switch (kind_) {
-    case Kind::copy: post(); break;
-    case Kind::collective: begin(); break;
-    default: over(); break;
   }
 }
 
@@ -93,7 +79,7 @@ void Job::post() {
 void Job::cancel() {
   if (collective_ != nullptr) {
     collective_->abort(Status::cancelled);
-    collective_->enter(member_);
+    executor_->enter(*this);
     return;
   }
   Job* const peer = std::exchange(peer_, nullptr);
@@ -109,7 +95,7 @@ void Job::on_kernel_done() {
   over();
 }
 
-void Job::on_claim_resident() { collective_->enter(member_); }
+void Job::on_claim_resident() { executor_->enter(*this); }
 
 void Job::on_delivered(transport::Message&) {
   if (--landing_ == 0) done();
@@ -155,6 +141,23 @@ void Job::tell() {
     if (status_ != Status::ok) dependent->status_ = Status::cancelled;
     dependent->waited();
   }
+}
+
+void Executor::enter(const Job& job) {
+  Run& run = runs_[job.collective_->cookie];
+  const bool together = members_begin_together_ && job.collective_->status() == Status::ok;
+  if (together) {
+    run.ready.push_back(job.member_);
+    if (listener_ != nullptr) listener_->on_reached(&run, 0);
+    if (run.ready.size() < run.jobs.size()) return;
+    if (listener_ != nullptr) listener_->on_passed(&run, 0);
+  }
+  collective::Collective& collective = *job.collective_;
+  const std::uint32_t member = job.member_;
+  const std::vector<std::uint32_t> ready = std::move(run.ready);
+  run.ready.clear();
+  for (const std::uint32_t other : ready) collective.enter(other);
+  if (!together) collective.enter(member);
 }
 
 void Executor::write(const Job& job) {

@@ -96,10 +96,10 @@ class Executor : private collective::CollectiveClient {
     if (listener_ != nullptr) listener_->on_measured(metric, number, parts);
   }
 
-  /// Before the first job: collectives begin at multiples of `grid`, so at most this much later than they could. Members
-  /// that are ready at nearly the same time then begin at the same time. Without a grid, differences of femtoseconds
-  /// between members last from one collective to the next, and no collective equals an earlier one, so none is replayed.
-  void begin_collectives_at(Time grid) { collective_grid_ = grid; }
+  /// Before the first job: members of a collective enter it together, when the last of them is ready. Otherwise each
+  /// enters by itself. Then small differences between members last from one collective to the next: no collective equals
+  /// an earlier one, and none is replayed. A member that enters early sends at most what its peers' buffers take.
+  void members_begin_together() { members_begin_together_ = true; }
   /// Before the first job: replays no collective, not even where communicators allow it. Results are the same.
   void simulate_every_collective() { replays_ = false; }
   bool replays() const { return replays_; }
@@ -117,6 +117,7 @@ class Executor : private collective::CollectiveClient {
   friend class Job;
   struct Run {
     std::vector<Job*> jobs;  ///< by member; null: not emitted
+    std::vector<std::uint32_t> ready;  ///< members that wait for the others to enter with them
     collective::Collective* collective = nullptr;
     JobLabel label;
     JobClient* client = nullptr;
@@ -132,6 +133,8 @@ class Executor : private collective::CollectiveClient {
   /// The job of a member; push() puts it into its stream.
   Job& add_member(std::uint32_t run, std::uint32_t member, Rank& rank, gpu::Stream& stream, const JobLabel& label,
                   JobClient& client);
+  /// A member is ready to enter its collective.
+  void enter(const Job& job);
   void write(const Job& job);
   JobRef push(Job& job, const std::vector<JobRef>& after);
   void release(Job& job);
@@ -164,7 +167,7 @@ class Executor : private collective::CollectiveClient {
   std::uint64_t jobs_ = 0;
   JobListener* listener_ = nullptr;
   bool replays_ = true;
-  Time collective_grid_;
+  bool members_begin_together_ = false;
 };
 
 }  // namespace railyard::execution

@@ -99,7 +99,7 @@ class Job final : public gpu::Task,
   gpu::Activity activity() const override;
   void on_kernel_done() override;
   void on_claim_resident() override;
-  void on_event(std::uint32_t, std::uint64_t) override;
+  void on_event(std::uint32_t, std::uint64_t) override { kind_ == Kind::copy ? post() : over(); }
   void on_delivered(transport::Message& message) override;
   bool on_cut_off(const transport::Message& message) override;
   void on_undeliverable(transport::Message& message) override;

@@ -16,9 +16,6 @@ constexpr std::uint32_t kSlotsAhead = 2;
 constexpr double kAdamBytes = 30;
 constexpr Bytes kNormBytes = 4;
 
-/// Much less than the launch of a collective; see Executor::begin_collectives_at().
-constexpr Time kCollectiveGrid = Time::ns(100);
-
 constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
 
 collective::Request request(const Software& software, TrafficClass traffic) {
@@ -137,7 +134,7 @@ std::uint64_t TrainingStep::slots() const {
 }
 
 void TrainingStep::start() {
-  executor_.begin_collectives_at(kCollectiveGrid);
+  executor_.members_begin_together();
   allow_reuse();
   begin_step();
   emit();

@@ -22,6 +22,9 @@ Record<Software> software_record() {
   r.add("bias_dropout_fused", &Software::bias_dropout_fused, "bias, dropout and residual are one kernel").required();
   r.add("dropout", &Software::dropout, "dropout after attention and MLP, and of the softmax if attention is unfused")
       .required();
+  r.add("reduce_beside_wgrad", &Software::reduce_beside_wgrad,
+        "tensor-parallel sums of input gradients run beside the products for weight gradients")
+      .required();
   r.choice("launch", &Software::launch, words_of(kLaunchNames),
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .required();

@@ -181,6 +181,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   take(software.attention, written.attention_key);
   spec.form.dropout = software.dropout;
   spec.form.attention = software.attention;
+  spec.form.reduce_beside_wgrad = software.reduce_beside_wgrad;
   take(software.launch, written.launch_key);
   take(software.host_us, written.host_key);
   take(software.nvls, written.nvls_key);
