@@ -50,12 +50,16 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
                              executor.fabric())),
       norm_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, kCompute,
                           request(spec.software, TrafficClass::dp), executor.fabric())),
-      tp_groups_(mesh_.groups({Dimension::tp})),
+      ranks_at_(spec.pp()),
+      tp_at_(spec.pp()),
       reduced_(ranks.size()),
       gathered_(ranks.size()),
       ranks_(ranks.size()),
       accounts_(ranks.size()) {
   connect_pipeline(executor.fabric());
+  for (const auto& communicator : tp_.all())
+    tp_at_[place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[place(r, Dimension::pp)].push_back(r);
   for (std::uint32_t r = 0; r < ranks.size(); ++r)
     ranks[r]->gpu->hbm().allocate(memory.fixed(place(r, Dimension::pp)));
   for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
@@ -220,92 +224,103 @@ void TrainingStep::emit_slots(std::uint32_t p) {
 
 void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const Slot& slot = schedule_.slots[p][index];
+  const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
+  const std::vector<std::uint32_t>& ranks = ranks_at_[p];
   const bool completes = last_gradients_[p][slot.stage] == index;
+  for (const std::uint32_t rank : ranks) {
+    RankState& state = ranks_[rank];
+    state.waits.clear();
+    if (!spec_.pp_overlap) state.waits = state.sends;
+    state.sends.clear();
+    receive(slot, index, rank);
+    state.before = state.last;
+  }
   layer_ends_.clear();
-  for (const std::vector<std::uint32_t>& ranks : tp_groups_)
-    if (place(ranks.front(), Dimension::pp) == p) emit_group(ranks, index, slot, completes);
+  const auto begins =
+      std::find_if(plan.steps.begin(), plan.steps.end(), [](const SlotStep& step) { return !step.beside_next; });
+  std::size_t beside_until = 0;
+  std::uint32_t layer = SlotStep::kEnds;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const SlotStep& step = plan.steps[i];
+    if (step.layer != layer && step.layer != SlotStep::kEnds && slot.kind == SlotKind::forward)
+      for (const std::uint32_t rank : ranks)
+        if (const auto& gathered = gathered_[rank]; !gathered.empty())
+          ranks_[rank].waits.push_back(gathered[bucket_of_[p].at(step.layer)]);
+    layer = step.layer;
+    if (i > 0 && i == beside_until)
+      for (const std::uint32_t rank : ranks) ranks_[rank].waits.push_back(ranks_[rank].beside);
+    if (step.beside_next) {
+      emit_beside(p, index, static_cast<std::uint32_t>(i), step);
+      beside_until = i + 2;
+      continue;
+    }
+    emit_step(p, label(step.kernels != nullptr ? kKernels : kCollective, index, static_cast<std::uint32_t>(i), 0,
+                       &step == &*begins, i + 1 == plan.steps.size()),
+              step);
+    if (completes && step.layer != SlotStep::kEnds)
+      for (const std::uint32_t rank : ranks) layer_ends_[{rank, step.layer}] = ranks_[rank].last;
+  }
+  for (const std::uint32_t rank : ranks) send(slot, index, rank);
   if (!completes || !spec_.software.dp_overlap) return;
   for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
     if (buckets_[p][b].stage == slot.stage) reduce(p, b, layer_ends_);
 }
 
-void TrainingStep::emit_group(const std::vector<std::uint32_t>& ranks, std::uint32_t index, const Slot& slot,
-                              bool completes) {
-  const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
-  const std::uint32_t p = place(ranks.front(), Dimension::pp);
-  Communicator& tp = tp_.of(ranks.front());
-  const std::size_t members = ranks.size();
-  const bool gathers = steps_emitted_ > 0 && slot.kind == SlotKind::forward;
-
-  std::vector<std::vector<JobRef>> waits(members);  // of the next step, by member
-  for (std::size_t t = 0; t < members; ++t) {
-    RankState& state = ranks_[ranks[t]];
-    if (!spec_.pp_overlap) waits[t] = state.sends;
-    state.sends.clear();
-    receive(slot, index, ranks[t], waits[t]);
-    state.before = state.last;
+void TrainingStep::emit_step(std::uint32_t p, const JobLabel& of_step, const SlotStep& step) {
+  auto fields = of_step.as<Fields>();
+  if (step.kernels != nullptr) {
+    for (const std::uint32_t rank : ranks_at_[p]) {
+      Rank& r = mesh_.rank(rank);
+      fields.rank = rank;
+      ++live_;
+      ranks_[rank].last = executor_.kernel(r, r.stream(kCompute), step.kernels, JobLabel::of(*this, fields), *this,
+                                           ranks_[rank].waits);
+      ranks_[rank].waits.clear();
+    }
+    return;
   }
-  const auto begins = std::find_if(plan.steps.begin(), plan.steps.end(), [](const SlotStep& s) { return !s.beside_next; });
-  std::vector<JobRef> after, beside;
-  std::size_t beside_until = 0;
-  std::uint32_t layer = SlotStep::kEnds;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const SlotStep& step = plan.steps[i];
-    const bool first = &step == &*begins, last = i + 1 == plan.steps.size();
-    if (gathers && step.layer != layer && step.layer != SlotStep::kEnds)
-      for (std::size_t t = 0; t < members; ++t)
-        if (const auto& gathered = gathered_[ranks[t]]; !gathered.empty())
-          waits[t].push_back(gathered[bucket_of_[p].at(step.layer)]);
-    layer = step.layer;
-    if (!beside.empty() && i == beside_until) {
-      for (std::size_t t = 0; t < members; ++t) waits[t].push_back(beside[t]);
-      beside.clear();
-    }
-    const auto detail = static_cast<std::uint32_t>(i);
-    if (step.beside_next) {
-      after.clear();
-      for (const std::uint32_t rank : ranks) after.push_back(ranks_[rank].last);
-      Communicator& communicator = beside_.of(ranks.front());
-      executor_.collective(communicator, communicator.choose(step.operation, step.bytes),
-                           label(kBeside, index, detail, ranks.front()), *this, beside, after);
-      beside_until = i + 2;
-      live_ += static_cast<std::int64_t>(members);
-      continue;
-    }
-    if (step.kernels != nullptr) {
-      for (std::size_t t = 0; t < members; ++t) {
-        Rank& rank = mesh_.rank(ranks[t]);
-        ++live_;
-        ranks_[ranks[t]].last =
-            executor_.kernel(rank, rank.stream(kCompute), step.kernels,
-                             label(kKernels, index, detail, ranks[t], first, last), *this, waits[t]);
+  for (Communicator* communicator : tp_at_[p]) {
+    const std::vector<Rank*>& members = communicator->ranks();
+    std::size_t longest = 0;
+    for (const Rank* rank : members) longest = std::max(longest, ranks_[rank->number].waits.size());
+    std::vector<JobRef> after;
+    for (std::size_t n = 0; n < longest; ++n)
+      for (const Rank* rank : members) {
+        const std::vector<JobRef>& waits = ranks_[rank->number].waits;
+        after.push_back(n < waits.size() ? waits[n] : JobRef());
       }
-    } else {
-      after.clear();
-      const auto longest = std::max_element(waits.begin(), waits.end(),
-                                            [](const auto& a, const auto& b) { return a.size() < b.size(); })->size();
-      for (std::size_t n = 0; n < longest; ++n)
-        for (const std::vector<JobRef>& list : waits) after.push_back(n < list.size() ? list[n] : JobRef());
-      live_ += static_cast<std::int64_t>(members);
-      executor_.collective(tp, tp.choose(step.operation, step.bytes),
-                           label(kCollective, index, detail, ranks.front(), first, last), *this, jobs_, after);
-      for (std::size_t t = 0; t < members; ++t) ranks_[ranks[t]].last = jobs_[t];
+    fields.rank = members.front()->number;
+    live_ += static_cast<std::int64_t>(members.size());
+    executor_.collective(*communicator, communicator->choose(step.operation, step.bytes), JobLabel::of(*this, fields),
+                         *this, jobs_, after);
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      ranks_[members[m]->number].last = jobs_[m];
+      ranks_[members[m]->number].waits.clear();
     }
-    if (completes && step.layer != SlotStep::kEnds)
-      for (const std::uint32_t rank : ranks) layer_ends_[{rank, step.layer}] = ranks_[rank].last;
-    for (std::vector<JobRef>& list : waits) list.clear();
   }
-  for (const std::uint32_t rank : ranks) send(slot, index, rank);
 }
 
-void TrainingStep::receive(const Slot& slot, std::uint32_t index, std::uint32_t rank, std::vector<JobRef>& waits) {
+void TrainingStep::emit_beside(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step) {
+  for (Communicator* tp : tp_at_[p]) {
+    const std::uint32_t first = tp->rank(0).number;
+    Communicator& communicator = beside_.of(first);
+    std::vector<JobRef> after;
+    for (const Rank* rank : tp->ranks()) after.push_back(ranks_[rank->number].last);
+    live_ += static_cast<std::int64_t>(tp->size());
+    executor_.collective(communicator, communicator.choose(step.operation, step.bytes),
+                         label(kBeside, index, detail, first), *this, jobs_, after);
+    for (std::uint32_t m = 0; m < tp->size(); ++m) ranks_[tp->rank(m).number].beside = jobs_[m];
+  }
+}
+
+void TrainingStep::receive(const Slot& slot, std::uint32_t index, std::uint32_t rank) {
   const std::uint32_t from = source(slot);
   if (from == kNobody) return;
   Communicator& pair = pipeline_.at(link(from, slot.stage)).of(rank);
-  const RankState& state = ranks_[rank];
+  RankState& state = ranks_[rank];
   const execution::Exchange exchange{0, 1, (std::uint64_t(slot.stage) << 32) + slot.micro_batch, activation_bytes()};
-  waits.push_back(executor_.receive(pair, exchange, label(kReceive, index, 0, rank), *this,
-                                    {spec_.pp_overlap ? state.before : state.last}));
+  state.waits.push_back(executor_.receive(pair, exchange, label(kReceive, index, 0, rank), *this,
+                                          {spec_.pp_overlap ? state.before : state.last}));
   ++live_;
 }
 

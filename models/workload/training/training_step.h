@@ -89,6 +89,8 @@ class TrainingStep : private JobClient, private JobNamer {
   struct RankState {
     JobRef last, before;        ///< last compute job of the latest slot, and of the slot before
     std::vector<JobRef> sends;  ///< of the latest slot
+    std::vector<JobRef> waits;  ///< for which the next compute job waits
+    JobRef beside;              ///< the last collective beside kernels
     Time slot_begun, slot_ready;
   };
   /// The last job of a rank in a layer, by (rank, layer).
@@ -102,9 +104,10 @@ class TrainingStep : private JobClient, private JobNamer {
   void emit();
   void emit_slots(std::uint32_t pipeline_rank);
   void emit_slot(std::uint32_t pipeline_rank, std::uint32_t index);
-  void emit_group(const std::vector<std::uint32_t>& ranks, std::uint32_t index, const Slot& slot,
-                  bool completes);
-  void receive(const Slot& slot, std::uint32_t index, std::uint32_t rank, std::vector<JobRef>& waits);
+  /// A step of a slot, on all ranks of a pipeline rank.
+  void emit_step(std::uint32_t pipeline_rank, const JobLabel& of_step, const SlotStep& step);
+  void emit_beside(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
+  void receive(const Slot& slot, std::uint32_t index, std::uint32_t rank);
   void send(const Slot& slot, std::uint32_t index, std::uint32_t rank);
   /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
   void reduce(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
@@ -141,7 +144,8 @@ class TrainingStep : private JobClient, private JobNamer {
   Communicators tp_, beside_, dp_, weights_;
   Communicators norm_;  ///< ranks with the same place in tensor parallelism
   std::map<Link, Communicators> pipeline_;
-  std::vector<std::vector<std::uint32_t>> tp_groups_;           ///< ranks
+  std::vector<std::vector<std::uint32_t>> ranks_at_;  ///< by pipeline rank
+  std::vector<std::vector<Communicator*>> tp_at_;     ///< by pipeline rank
   std::vector<std::vector<GradientBucket>> buckets_;            ///< by pipeline rank
   std::vector<std::map<std::uint32_t, std::uint32_t>> bucket_of_;  ///< by pipeline rank: layer -> bucket
   std::vector<std::vector<std::uint32_t>> last_gradients_;         ///< by pipeline rank and stage: last such slot
