@@ -76,11 +76,11 @@ std::uint32_t ServingRun::kv_blocks(const InstanceSpec& instance) const {
                     static_cast<double>(least->weights) * 1e-9, static_cast<double>(least->activations) * 1e-9,
                     static_cast<double>(spec().memory.engine_reserved_bytes) * 1e-9,
                     gpu(instance).hbm.visible_bytes() * spec().memory.memory_limit_ratio * 1e-9));
-  const std::uint32_t written = spec().memory.kv_blocks.value_or(least->blocks());
+  if (!instance.kv_blocks) return least->blocks();
+  const auto& [written, key, where] = *instance.kv_blocks;
   if (written > least->blocks())
     throw InputError(
-        spec().memory.kv_blocks_origin,
-        fmt::format("workload.kv_blocks: {} is more than memory holds; accepted: up to {}", written, least->blocks()));
+        where, fmt::format("{}: {} is more than memory holds; accepted: up to {}", key, written, least->blocks()));
   return written;
 }
 

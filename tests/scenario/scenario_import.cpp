@@ -72,7 +72,9 @@ struct Files {
 const std::string kTp = "\"tp_size\": 1";
 const std::string kUtil = "0.833919";
 
-std::uint32_t blocks(const Scenario& scenario) { return *scenario.spec<ServingSpec>().memory.kv_blocks; }
+std::uint32_t blocks(const Scenario& scenario) {
+  return scenario.spec<ServingSpec>().instances.front().kv_blocks->count;
+}
 
 }  // namespace
 

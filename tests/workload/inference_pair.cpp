@@ -78,3 +78,82 @@ BOOST_AUTO_TEST_CASE(a_pool_that_holds_one_prompt_decodes_one_after_the_other) {
   }
   for (std::size_t i = 1; i < begun.size(); ++i) BOOST_TEST((begun[i] >= done[i - 1]), "request " << i);
 }
+
+BOOST_AUTO_TEST_CASE(kv_that_is_sent_while_it_is_computed_crosses_once_too) {
+  for (const std::string grain : {"per_layer", "per_chunk", "at_end"}) {
+    ServingRunUnderTest run(
+        tiny_serving({kThree, kTwoShapes, "workload.handoff=" + grain,
+                      "workload.scheduler={max_seqs: 64, max_batched_tokens: 256, prefix_caching: false}"}));
+    run_pair(run);
+    Bytes of_token = 0;
+    Instance& decode = run.service().instance(1);
+    for (std::uint32_t r = 0; r < decode.ranks(); ++r) of_token += decode.kv().bytes_per_token(r / decode.tp());
+    BOOST_TEST(kv_sent(run) == (1000 + 1024) * of_token, grain);
+    BOOST_TEST(run.served[0].instance == 1u);
+    BOOST_TEST(run.served[1].instance == 0u);  // one token: only the first instance computes
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_prefix_of_the_first_instance_is_sent_and_one_of_the_second_is_not) {
+  // The second request finds 512 shared tokens on both instances, or only on the one that prefills.
+  for (const bool both : {true, false}) {
+    const std::string decode = both ? "{name: d, role: decode, gpus: [4]}"
+                                    : "{name: d, role: decode, gpus: [4], scheduler: {prefix_caching: false}}";
+    ServingRunUnderTest run(tiny_serving(
+        {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "
+         "shared_tokens: 512}}",
+         "workload.instances=[{name: p, role: prefill}, " + decode + "]", "workload.handoff=per_chunk",
+         "workload.scheduler={max_seqs: 64, max_batched_tokens: 256}"}));
+    run_pair(run);
+    BOOST_TEST(run.served[1].counts.cached_tokens == 512u);
+    BOOST_TEST(kv_sent(run) == (both ? 1000 + 1000 - 512 : 2000) * run.service().instance(1).kv().bytes_per_token(0));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_earlier_kv_is_sent_the_earlier_it_lands) {
+  const std::string one = "workload.requests={list: [{prompt_tokens: 1024, output_tokens: 4}]}";
+  std::vector<Time> exposed;
+  for (const std::string grain : {"per_layer", "per_chunk", "at_end", "fetched"}) {
+    ServingRunUnderTest run(
+        tiny_serving({one, kPair, "workload.handoff=" + grain, "workload.scheduler.max_batched_tokens=256"}));
+    run_pair(run);
+    exposed.push_back(run.served[0].times.kv_landed - run.served[0].times.prefilled);
+  }
+  BOOST_TEST((exposed[0] <= exposed[1]));
+  BOOST_TEST((exposed[1] < exposed[2]));
+  BOOST_TEST((exposed[2] < exposed[3]));
+}
+
+BOOST_AUTO_TEST_CASE(a_prompt_whose_kv_is_sent_waits_for_memory_before_prefill) {
+  // 65 blocks of the second instance hold one request; the first instance holds all.
+  ServingRunUnderTest run(tiny_serving(
+      {"workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}", "workload.handoff=per_chunk",
+       "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 66}]"}));
+  run_pair(run);
+  BOOST_TEST((run.service().scheduler(0).pool().total() > 3 * 65));
+  for (std::uint32_t i = 1; i < 3; ++i) {
+    Served& served = run.served[i];
+    const Time before = run.served[i - 1].times.last_token;
+    BOOST_TEST(served.times.prefill_begun.fs() == before.fs());
+    BOOST_TEST(served.ttft[TtftPart::kv].fs() == before.fs());  // all arrive at time zero
+    Time sum;
+    for (const Time part : served.ttft.all()) sum += part;
+    BOOST_TEST(sum.fs() == served.times.first_token.fs());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_loaded_pair_that_sends_kv_serves_all_under_all_schedulers) {
+  const std::string load =
+      "workload.requests={count: 60, arrivals: poisson, rate_per_s: 5000, prompt_tokens: {lognormal: {mean: 400, "
+      "cv_ratio: 0.8}}, output_tokens: {lognormal: {mean: 30, cv_ratio: 0.8}}}";
+  std::uint32_t preemptions = 0;
+  for (const std::string preset : {"vllm", "sglang", "trtllm"}) {
+    ServingRunUnderTest run(
+        tiny_serving({load, kTwoShapes, "workload.handoff=per_layer", "workload.kv_blocks=180",
+                      "workload.scheduler.max_batched_tokens=384", "workload.scheduler.preset=" + preset}));
+    run_pair(run);
+    BOOST_TEST(run.served.size() == 60u);
+    for (const auto& [number, one] : run.served) preemptions += one.counts.preemptions;
+  }
+  BOOST_TEST(preemptions > 0u);
+}

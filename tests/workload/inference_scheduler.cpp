@@ -16,7 +16,7 @@ using namespace railyard::workload::inference;
 
 namespace {
 
-Request request(std::uint32_t prompt_tokens, std::uint32_t output_tokens, std::int32_t priority = 0) {
+Request request(std::uint32_t prompt_tokens, std::uint32_t output_tokens, std::uint32_t priority = 0) {
   Request r;
   r.prompt_tokens = prompt_tokens;
   r.output_tokens = output_tokens;
@@ -303,7 +303,7 @@ BOOST_AUTO_TEST_CASE(an_urgent_request_starts_first) {
     spec.max_seqs = 1;
     Scheduler scheduler(spec, 1000);
     std::string order;
-    for (const std::int32_t priority : {2, 1, 2, 0, 1})
+    for (const std::uint32_t priority : {2, 1, 2, 0, 1})
       scheduler.add(static_cast<std::uint32_t>(scheduler.waiting()), request(10, 1, priority));
     while (!scheduler.empty()) order += text(step(scheduler)).substr(0, 1);
     BOOST_TEST(order == (policy == QueuePolicy::priority ? "31402" : "01234"));
@@ -354,7 +354,7 @@ BOOST_AUTO_TEST_CASE(of_equally_urgent_requests_the_latest_is_preempted) {
   SchedulerSpec spec;
   spec.policy = QueuePolicy::priority;
   Scheduler scheduler(spec, 1 + 4);
-  const std::int32_t priorities[] = {0, 1, 1, 0};
+  const std::uint32_t priorities[] = {0, 1, 1, 0};
   for (std::uint32_t r = 0; r < 4; ++r) scheduler.add(r, request(16, 20, priorities[r]));
   step(scheduler);
   const ScheduledBatch batch = step(scheduler);  // each needs a second block

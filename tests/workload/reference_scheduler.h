@@ -138,14 +138,14 @@ class ReferenceScheduler {
   using Tokens = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
   struct Sequence {
     std::uint32_t number;
-    std::int32_t priority;
+    std::uint32_t priority;
     std::uint32_t arrival;
     std::uint64_t prompt, answer;
     workload::inference::PromptContent content;
     std::uint64_t known, computed, in_flight;
     std::vector<std::uint32_t> blocks;
 
-    std::pair<std::int32_t, std::uint32_t> urgency() const { return {priority, arrival}; }
+    std::pair<std::uint32_t, std::uint32_t> urgency() const { return {priority, arrival}; }
   };
   struct Block {
     Tokens content;  ///< empty: unknown

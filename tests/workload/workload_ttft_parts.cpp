@@ -73,6 +73,14 @@ BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_a_slot_and_the_next_one_beh
   BOOST_TEST(part(served[2], TtftPart::queue_slots).fs() == (second - first).fs());
 }
 
+BOOST_AUTO_TEST_CASE(lower_priorities_are_served_first) {
+  auto served = serve({list("{prompt_tokens: 512, output_tokens: 3}, {prompt_tokens: 512, output_tokens: 3, "
+                            "priority: 2}, {prompt_tokens: 512, output_tokens: 3, priority: 1}"),
+                       "workload.scheduler={policy: priority, max_seqs: 1}"});
+  BOOST_TEST((served[2].times.prefill_begun == served[0].times.last_token));
+  BOOST_TEST((served[1].times.prefill_begun == served[2].times.last_token));
+}
+
 BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_the_budget) {
   auto served = serve({list("{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 512, output_tokens: 1}"),
                        "workload.scheduler.max_batched_tokens=512"});

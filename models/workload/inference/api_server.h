@@ -24,7 +24,8 @@ struct Served {
   Request request;
   RequestTimes times;
   Scheduler::Counts counts;
-  TtftTimes ttft;  ///< of a continuous scheduler: the parts add up to first_token - arrival
+  std::size_t instance = 0;  ///< the last one that computed a part
+  TtftTimes ttft;            ///< of a continuous scheduler: the parts add up to first_token - arrival
 };
 
 class RequestSink {

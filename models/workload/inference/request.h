@@ -12,7 +12,7 @@ struct Request {
   Time arrival;  ///< from the start of the run
   std::uint32_t prompt_tokens = 0;
   std::uint32_t output_tokens = 1;  ///< prefill produces the first token, decode steps the rest
-  std::int32_t priority = 0;        ///< lower values first, for a scheduler with priorities
+  std::uint32_t priority = 0;       ///< lower values first, for a scheduler with priorities
 };
 
 /// Identifies the tokens of a prompt for prefix caching. Two prompts whose first n ids are equal have the same first

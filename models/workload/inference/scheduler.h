@@ -102,7 +102,7 @@ class Scheduler : public BatchSource {
  private:
   struct Sequence {
     std::uint32_t number = 0;
-    std::int32_t priority = 0;
+    std::uint32_t priority = 0;
     std::uint64_t prompt = 0;
     std::uint64_t all = 0;           ///< prompt and answer
     std::uint64_t known = 0;         ///< tokens

@@ -244,8 +244,9 @@ void Service::Side::on_activity(std::uint32_t pass, std::uint32_t stage, PassAct
 }
 
 void Service::Side::on_begun(std::uint32_t request) {
-  RequestTimes& times = service.api_server_.on_way(request).times;
-  (is_first() ? times.prefill_begun : times.decode_begun) = service.fabric_.now();
+  Served& served = service.api_server_.on_way(request);
+  served.instance = place;
+  (is_first() ? served.times.prefill_begun : served.times.decode_begun) = service.fabric_.now();
   if (!is_first()) service.count(service.in_decode_, 1, kDecode);
   service.api_server_.tell(request, is_first() ? RequestPhase::prefill : RequestPhase::decode);
 }

@@ -21,8 +21,13 @@ struct KvMemory {
   /// Fitted to the block counts of seven vLLM servers (tests/workload/inference_kv_memory.cpp), all within 1.2 %. vLLM
   /// counts blocks before it captures CUDA graphs, so their memory is not included.
   Bytes engine_reserved_bytes = 810'000'000;
-  std::optional<std::uint32_t> kv_blocks;  ///< including the reserved block; none: what memory holds
-  Origin kv_blocks_origin;
+};
+
+/// Blocks of KV cache that the scenario sets.
+struct KvBlocks {
+  std::uint32_t count = 0;  ///< of a rank, including the reserved block
+  std::string key;
+  Origin where;
 };
 
 /// How an instance forms batches.
@@ -38,6 +43,7 @@ struct InstanceSpec {
   RequestPart part = RequestPart::all;
   std::uint32_t group = 0;  ///< of the machine
   Mapping mapping;
+  std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
   SchedulerSpec scheduler;
   std::string scheduler_preset;
 };

@@ -13,7 +13,7 @@
 //   prefill_kernels  kernels of a batch with a chunk of the prompt
 //   tp               its tensor-parallel collectives, including their gates
 //   pp               its activations between stages, and its tokens on their way back to stage 0
-//   kv               the KV cache on its way to another instance
+//   kv               waits until the decode instance has memory for its KV, if KV is sent while it is computed
 //
 // A batch is observed on rank t = 0 of the stage on which it is. Chunks of a prompt may be in several batches at once;
 // then the batch that has begun last counts. A request in the queue keeps its part from one composition to the next.

@@ -31,8 +31,8 @@ std::vector<Request> listed_requests(const std::vector<RequestItem>& list, std::
   std::vector<Request> result;
   constexpr long double kFsPerSecond = 1e15L;
   for (const RequestItem& item : list) {
-    result.push_back(
-        {long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens, item.output_tokens.value_or(otherwise_output)});
+    result.push_back({long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens,
+                      item.output_tokens.value_or(otherwise_output), item.priority});
   }
   std::stable_sort(result.begin(), result.end(),
                    [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
@@ -76,7 +76,7 @@ std::vector<Request> resolve_requests(const RequestsSection& requests, std::opti
     const std::uint32_t otherwise_output = kDefaultSteps + 1;
     result = is_list ? listed_requests(requests.list, otherwise_output)
                      : std::vector<Request>(requests.count, {Time(), requests.prompt_tokens,
-                                                             requests.output_tokens.value_or(otherwise_output)});
+                                                             requests.output_tokens.value_or(otherwise_output), 0});
   }
   if (steps) {
     for (Request& request : result) request.output_tokens = *steps + 1;

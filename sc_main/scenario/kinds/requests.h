@@ -16,6 +16,7 @@ struct RequestItem {
   double arrival_s = 0;
   std::uint32_t prompt_tokens = 0;
   std::optional<std::uint32_t> output_tokens;
+  std::uint32_t priority = 0;
 };
 
 struct RequestsSection : TraceSection {

@@ -16,10 +16,13 @@ namespace railyard::scenario {
 
 using workload::inference::CudaGraphs;
 using workload::inference::InstanceSpec;
+using workload::inference::KvBlocks;
 using workload::inference::RequestPart;
 using workload::inference::ServingSpec;
 
 namespace {
+
+constexpr double kMostBlocks = 1e9;
 
 struct InstanceSection {
   std::string name;
@@ -27,6 +30,7 @@ struct InstanceSection {
   std::string group;  ///< "": the first group
   MappingSection mapping;
   std::optional<std::vector<std::uint32_t>> gpus;
+  std::optional<std::uint32_t> kv_blocks;
   SchedulerSection scheduler;
 };
 
@@ -35,7 +39,7 @@ struct ServingSection : ServingSpec {
   std::vector<InstanceSection> written_instances;
   SchedulerSection scheduler;
   HostSection written_host;
-  std::optional<std::uint32_t> written_graph_tokens;
+  std::optional<std::uint32_t> kv_blocks;
 };
 
 Record<InstanceSection> instance_record() {
@@ -57,6 +61,9 @@ Record<InstanceSection> instance_record() {
       .range(1, kMostLayers)
       .fallback("as even as possible; earlier stages take the remainder");
   r.number_or("gpus", "auto", &Section::gpus, "GPU of each rank p*tp+t within its group").fallback("rank r on GPU r");
+  r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank of this instance, one of them reserved")
+      .range(2, kMostBlocks)
+      .fallback("workload.kv_blocks");
   r.nested("scheduler", &Section::scheduler, scheduler_record(), "settings of this instance only");
   return r;
 }
@@ -78,18 +85,24 @@ Record<ServingSection> serving_record() {
   r.add("engine_reserved_bytes", memory(&Memory::engine_reserved_bytes),
         "memory of the engine beside weights, activations and KV cache: CUDA context, graphs, workspaces")
       .range(0, 1e12);
-  r.add("kv_blocks", memory(&Memory::kv_blocks), "blocks of KV cache of a rank, including one reserved block")
-      .range(2, 1e9)
+  r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank, including one reserved block")
+      .range(2, kMostBlocks)
       .fallback("as many as memory holds");
   Record<CudaGraphs> graphs;
   graphs.choice("mode", &CudaGraphs::mode, {"full", "piecewise", "none"},
                 "full: a batch of decodes is one graph, other batches as with piecewise; piecewise: everything but "
                 "attention is captured; none: the host launches each kernel");
+  graphs.add("max_tokens", &CudaGraphs::max_tokens, "tokens of the largest captured batch").range(1, 1 << 20);
   r.nested("cudagraph", &Section::cudagraph, graphs, "CUDA graphs: captured batches are padded to the next size");
   r.nested("host", &Section::written_host, host_record(), "host software of the serving engine");
   r.choice("pp_send", &ServingSpec::pp_send, {"shard", "full"},
            "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole "
            "activation");
+  r.choice(
+      "handoff", &ServingSpec::handoff, {"per_layer", "per_chunk", "at_end", "fetched"},
+      "with a prefill and a decode instance, how KV cache gets from one to the other. fetched: the decode instance "
+      "takes memory after the prompt and fetches it; else the decode instance takes memory before the prompt, and "
+      "KV is sent when it is complete for a layer, a chunk or the prompt");
   Record<workload::inference::Slo> slo;
   slo.add("ttft_s", &workload::inference::Slo::ttft_s, "largest time to the first token")
       .above(0, 1e6)
@@ -111,8 +124,8 @@ std::uint32_t group_of(const InstanceSection& written, const platforms::MachineS
                    key + ".group: no group " + in_quotes(written.group) + suggestion(written.group, names));
 }
 
-InstanceSpec resolve_instance(const InstanceSection& written, const SchedulerSection& scheduler,
-                              const workload::Host& host, const std::string& key, const Setting& setting) {
+InstanceSpec resolve_instance(const InstanceSection& written, const ServingSection& common, const workload::Host& host,
+                              const std::string& key, const Setting& setting) {
   InstanceSpec spec;
   spec.name = written.name;
   spec.part = written.part;
@@ -121,7 +134,10 @@ InstanceSpec resolve_instance(const InstanceSection& written, const SchedulerSec
   spec.mapping = resolve_mapping(written.mapping, nullptr, {key, group.name, key + ".gpus"}, written.gpus,
                                  setting.model, setting.machine, setting.source);
   spec.mapping.profile = load_profile(setting.compute, setting.model, spec.mapping.tp, setting.source);
-  resolve_scheduler(spec, scheduler, written.scheduler, {group.gpu, host.async}, key, setting.source);
+  const std::string blocks_key = (written.kv_blocks ? key : "workload") + ".kv_blocks";
+  if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : common.kv_blocks)
+    spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};
+  resolve_scheduler(spec, common.scheduler, written.scheduler, {group.gpu, host.async}, key, setting.source);
   return spec;
 }
 
@@ -172,16 +188,18 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
       resolve_serving_requests(written.written_requests, setting.machine.seed, setting.source);
   spec.requests = requests.make_source;
   spec.longest = requests.prompt_and_output;
-  if (spec.memory.kv_blocks) spec.memory.kv_blocks_origin = place_of(setting.source.root, "workload.kv_blocks");
   std::vector<InstanceSection> instances = written.written_instances;
   if (instances.empty()) {
     instances.emplace_back();
     instances.back().name = setting.machine.groups.front().name;
   }
   for (std::size_t i = 0; i < instances.size(); ++i)
-    spec.instances.push_back(resolve_instance(instances[i], written.scheduler, spec.host,
-                                              "workload.instances." + std::to_string(i), setting));
+    spec.instances.push_back(
+        resolve_instance(instances[i], written, spec.host, "workload.instances." + std::to_string(i), setting));
   check_instances(spec.instances, setting.machine, setting.source);
+  if (spec.instances.size() == 1 && value_at(setting.source.root, "workload.handoff"))
+    refuse_workload(setting.source, "handoff",
+                    "there is one colocated instance; accepted with one prefill and one decode instance");
   if (spec.instances.front().part == RequestPart::answer) std::swap(spec.instances[0], spec.instances[1]);
   for (const InstanceSpec& instance : spec.instances) check_whole_prompts(requests, instance.scheduler);
   return spec;

@@ -243,7 +243,10 @@ void ServingRequests::include(std::uint64_t prompt_tokens, std::uint64_t output_
 
 std::vector<Record<ServingRequestsSection>> serving_request_forms() {
   Record<ServingRequestsSection> list;
-  list.list("list", &ServingRequestsSection::list, request_item(true), "one item per request").required();
+  Record<RequestItem> item = request_item(true);
+  item.add("priority", &RequestItem::priority, "with policy: priority, requests with lower values are served first")
+      .range(0, 1e9);
+  list.list("list", &ServingRequestsSection::list, item, "one item per request").required();
   return {generated_form(), list, trace_form<ServingRequestsSection>()};
 }
 
