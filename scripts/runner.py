@@ -38,14 +38,15 @@ _DIE_WITH_PARENT = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which(
 
 @dataclass(frozen=True)
 class Point:
-    """One run. Paths inside `scenario` are absolute, or overridden; `overrides` are `--set` keys and their values, `options` further
-    words of the command line."""
+    """One run. Paths inside `scenario` are absolute, overridden, or name one of `files`, whose texts are written beside the scenario.
+    `overrides` are `--set` keys and their values, `options` further words of the command line."""
 
     name: str
     platform: str
     scenario: dict | str  # or the text of a scenario file, taken over as it is
     overrides: dict = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ def _run_point(point: Point, final: pathlib.Path, executable: pathlib.Path, proc
     try:
         # JSON is YAML, and needs no other package.
         text = point.scenario if isinstance(point.scenario, str) else json.dumps(point.scenario, indent=2) + "\n"
-        (scratch / "scenario.yaml").write_text(text, encoding="utf-8")
+        for name, content in ({"scenario.yaml": text} | point.files).items():
+            (scratch / name).write_text(content, encoding="utf-8")
         command = [str(executable), "scenario.yaml", "--quiet", "--out", "out", *set_options(point.overrides), *point.options]
         (scratch / "command.txt").write_text(shlex.join(command) + "\n", encoding="utf-8")
         if not os.access(executable, os.X_OK):

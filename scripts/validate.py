@@ -10,7 +10,7 @@
 Rules turn every row of the tables (by default those of validation/) into a scenario. Rows that differ only in size run together. Errors
 are reported by system, operation and size: <=64KiB, <=4MiB, >4MiB; rows M of matrix products; tokens S or bytes of KV cache of
 attention. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row without a rule is skipped, with the reason
-in rows.csv.
+in rows.csv. --list shows each row's scenario, or the reason, and runs nothing.
 """
 
 import argparse
@@ -46,6 +46,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("validation_class", choices=list(CLASSES), metavar="CLASS", help="class of rows: " + ", ".join(CLASSES))
     parser.add_argument("--rows", nargs="+", action="extend", metavar="FILE", help="tables of rows (default: those of validation/)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--list", action="store_true", help="print each row's group and scenario, or why it is skipped; run nothing")
     parser.add_argument("--out", metavar="DIR", help="folder for rows.csv, the scatter plot, the digest and all runs")
     parser.add_argument("--digest", metavar="FILE", help="write the section of CLASS into this page, and its figure next to the page")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN",
@@ -59,6 +60,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.llmservingsim and options.validation_class != "serving":
         parser.error("--llmservingsim is for class serving")
+    if options.list and (options.json or options.out or options.digest):
+        parser.error("--list runs nothing; it goes without --json, --out and --digest")
     return options
 
 
@@ -88,6 +91,16 @@ def print_table(name: str, outcomes: Sequence[comparison.Outcome]) -> None:
         print(f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(line[1:], widths[1:])))
 
 
+def print_list(outcomes: Sequence[comparison.Outcome]) -> None:
+    """A line for each row: its group, the platform and the scenario of each candidate; or the reason why it is skipped."""
+    for outcome in outcomes:
+        if outcome.skipped:
+            print(f"{outcome.row['id']}  skipped: {outcome.skipped}")
+            continue
+        for one in outcome.experiment.candidates:
+            print(f"{outcome.row['id']}  {outcome.group}  {one.platform}  {json.dumps(one.scenario)}")
+
+
 def write_page(path: pathlib.Path, name: str, title: str, outcomes: Sequence[comparison.Outcome]) -> None:
     figure = path.with_name(f"{path.stem}_{name}.svg")
     if any(not outcome.skipped for outcome in outcomes):
@@ -108,6 +121,9 @@ def validate(options: argparse.Namespace) -> None:
     validation_class = serving.with_clone(options.llmservingsim.resolve()) if options.llmservingsim else CLASSES[name]
     files = options.rows or [str(TABLES / table) for table in validation_class.TABLES]
     outcomes = chosen(options, comparison.map_rows(validation_class, [row for file in files for row in rows.read(file)]))
+    if options.list:
+        print_list(outcomes)
+        return
     points = comparison.assign_points(validation_class, outcomes)
     if points and not any((pathlib.Path(options.bin) / point.platform).exists() for point in points):
         raise rows.InputError(f"validate.py: error: no platform executables in {options.bin}; build them, or say where with --bin")

@@ -6,7 +6,7 @@ the statistics, report.py writes them. A class is a module with TITLE, TABLES (i
 map_row(row) -> Experiment and point_name(row, experiment).
 """
 
-from . import fabric, gpu, servers, serving
+from . import fabric, gpu, servers, serving, training
 
 CLASSES = {
     "fabric": fabric,
@@ -14,4 +14,5 @@ CLASSES = {
     "servers": servers.with_host("vllm_v1", "Whole servers at low concurrency, with the host of vLLM V1"),
     "servers_no_host": servers.with_host("none", "Whole servers at low concurrency, without a host"),
     "serving": serving,
+    "training": training,
 }

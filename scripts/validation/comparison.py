@@ -16,12 +16,15 @@ SKIPPED = "skipped"
 
 @dataclass
 class Outcome:
-    """A row and its outcome: a prediction in the row's unit, or the reason why there is none."""
+    """A row and its outcome: a prediction in the row's unit, or the reason why there is none.
+
+    `experiment` and `point` are those that count; before the runs, the first ones. `points` are those of all candidates."""
 
     row: Row
     group: str = SKIPPED
     experiment: Experiment | None = None
     point: Point | None = None
+    points: tuple[Point, ...] = ()
     predicted: float | None = None
     chosen: str = ""  # choices of the run, such as algorithm and protocol
     skipped: str = ""
@@ -55,9 +58,10 @@ def map_rows(validation_class: ModuleType, rows: Sequence[Row]) -> list[Outcome]
 def assign_points(validation_class: ModuleType, outcomes: Sequence[Outcome]) -> list[Point]:
     """Assigns a point to every experiment. @return the points to run, expensive ones first"""
     mapped = [outcome for outcome in outcomes if outcome.experiment]
-    points = merge((validation_class.point_name(outcome.row, outcome.experiment), outcome.experiment) for outcome in mapped)
+    points = merge((validation_class.point_name(outcome.row, one), one) for outcome in mapped for one in outcome.experiment.candidates)
     for outcome in mapped:
-        outcome.point = points[outcome.experiment.key]
+        outcome.points = tuple(points[one.key] for one in outcome.experiment.candidates)
+        outcome.point = outcome.points[0]
     return list(points.values())
 
 
@@ -67,7 +71,7 @@ def compare(outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
     for outcome in outcomes:
         if not outcome.point:
             continue
-        result = by_name[outcome.point.name]
+        result = choose(outcome, [by_name[point.name] for point in outcome.points])
         if result.failed:
             outcome.skipped = f"the run failed: {result.error}"
             continue
@@ -76,6 +80,16 @@ def compare(outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
             outcome.chosen = outcome.experiment.chosen(result)
         except Unmapped as reason:
             outcome.skipped = str(reason)
+
+
+def choose(outcome: Outcome, results: Sequence[Result]) -> Result:
+    """The candidate that counts: the fastest run that did not fail, else the first one."""
+    runs = list(zip(outcome.experiment.candidates, outcome.points, results))
+    done = [run for run in runs if not run[2].failed]
+    if len(runs) > 1 and done:
+        outcome.experiment, outcome.point, result = min(done, key=lambda run: run[0].seconds(run[2]))
+        return result
+    return results[0]
 
 
 def figures_of(outcomes: Sequence[Outcome]) -> dict:

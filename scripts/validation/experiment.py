@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import run_files
 from runner import Point, Result
@@ -22,7 +22,9 @@ class Experiment:
 
     `scenario` lacks workload.sizes_bytes and workload.kernels, which are merged over experiments. `size` is None and `kernels` is empty
     if the workload does not have them. `size_class` is set if the row's size is not a message size. `unit` converts: one unit of the row
-    in the unit of `read`. `cost` increases with the time of the run. `chosen` describes choices of the run in a few words.
+    in the unit of `read`. `cost` increases with the time of the run. `chosen` describes choices of the run in a few words. `files` are
+    texts that the scenario names. `variants` are the same row with other values for what its source does not print; the fastest of all,
+    by `seconds`, counts.
     """
 
     operation: str
@@ -35,10 +37,17 @@ class Experiment:
     chosen: Callable[[Result], str] = lambda result: ""
     kernels: tuple = ()
     size_class: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    variants: tuple["Experiment", ...] = ()
+    seconds: Callable[[Result], float] | None = None
 
     @property
     def key(self) -> str:
-        return self.platform + json.dumps(self.scenario, sort_keys=True)
+        return self.platform + json.dumps([self.scenario, self.files] if self.files else self.scenario, sort_keys=True)
+
+    @property
+    def candidates(self) -> tuple["Experiment", ...]:
+        return (self, *self.variants)
 
 
 def size_class(size: int | None) -> str:
@@ -80,5 +89,5 @@ def merge(experiments: Iterable[tuple[str, Experiment]]) -> dict[str, Point]:
         wanted = merged[key][0][0]
         name = next(name for name in [wanted] + [f"{wanted} {i}" for i in range(2, len(merged) + 2)] if name not in taken)
         taken.add(name)
-        points[key] = Point(name, first.platform, scenario)
+        points[key] = Point(name, first.platform, scenario, files=first.files)
     return points

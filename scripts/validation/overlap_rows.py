@@ -21,7 +21,7 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     operation = OPERATIONS.get(row["kind"].strip())
     if operation is None:
-        raise Unmapped(f"'{row['kind']}' is neither {' nor '.join(OPERATIONS)}; whole steps need a training workload")
+        raise Unmapped(f"'{row['kind']}' is neither {' nor '.join(OPERATIONS)}; whole steps belong to class training")
     method = next((name for pattern, name in METHODS if re.search(pattern, row["metric"])), None)
     if method is None:
         raise Unmapped(f"metric '{row['metric']}' is none of GEMM only, comm only, serial, fused total")

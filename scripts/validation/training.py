@@ -1,0 +1,72 @@
+"""Class `training`: steps of published training runs. A row's table is known by its columns.
+
+Rules, by column:
+  source                software and how it ran (training_stacks.py)
+  model, layers, hidden, heads   a configuration under scenarios/models, or a GPT of these sizes (training_models.py)
+  system, n_gpus        platform, GPU and network; the network of NVIDIA's own systems where the row names none (training_steps.py)
+  seq, gbs, mbs, tp, pp, cp, ep, vp   as printed, or from the source's published recipe (training_recipes.py)
+  metric                iteration_time, step_time: step_s. TFLOP/s/GPU and MFU: the source's formula for FLOPs over step_s.
+                        tokens/s/GPU, seqs/s, samples/s as printed. layer_fwd and the like: kind layer (training_layer_rows.py)
+  kind                  schedules and overlapped tensor parallelism (training_pipeline_rows.py)
+"""
+
+import re
+
+from . import training_flops, training_layer_rows, training_pipeline_rows
+from .experiment import Experiment
+from .rows import SECONDS, Row, Unmapped
+from .training_recipes import filled
+from .training_stacks import step_of
+from .training_steps import Step, experiment
+
+TITLE = "Training steps"
+TABLES = ("training.csv", "training_vtrain.csv", "training_pipelines.csv")
+TRAINING, PIPELINES = "4-training", "6-overlap-pipeline"
+PER_SECOND = {"tok/s/GPU": 1.0, "seq/s": 1.0, "samples/s": 1.0}
+FLOPS = {"TFLOP/s": 1e12}
+PERCENT = {"%": 0.01}
+MFU_FLOPS = 989.4e12  # H100, bf16: to which the Megatron-LM README refers
+
+
+def map_row(row: Row) -> Experiment:
+    """@throws Unmapped with the reason"""
+    if row["category"] == PIPELINES:
+        return training_pipeline_rows.map_row(row)
+    if row["category"] != TRAINING:
+        raise Unmapped(f"belongs to another class: category '{row['category']}'")
+    if row["metric"].startswith("layer_"):
+        return training_layer_rows.map_row(row)
+    step = step_of(filled(row))
+    if step.global_batch is None:
+        raise Unmapped("has no gbs")
+    metric = row["metric"]
+    if re.match(r"(iteration|step)_time", metric):
+        return experiment(step, lambda metrics: metrics["step_s"], row.scale(SECONDS))
+    if metric == "tokens/s/GPU":
+        return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))
+    if metric in ("seqs/s", "samples/s"):
+        return experiment(step, lambda metrics: step.global_batch / metrics["step_s"], row.scale(PER_SECOND))
+    if metric.startswith("TFLOP/s/GPU"):
+        return experiment(step, lambda metrics: flops(step) / step.gpus / metrics["step_s"], row.scale(FLOPS))
+    if metric == "MFU":
+        return experiment(step, lambda metrics: flops(step) / step.gpus / MFU_FLOPS / metrics["step_s"], row.scale(PERCENT))
+    raise Unmapped(f"metric '{metric}' is no time or rate of a step")
+
+
+def flops(step: Step) -> float:
+    """FLOPs of a step, as the source of the row counts them."""
+    if re.search("SC21", step.row["source"]):
+        return training_flops.gpt(step.shape, step.seq, step.global_batch, recomputed=True)
+    if re.search("Megatron-LM", step.row["source"]):
+        return training_flops.gpt(step.shape, step.seq, step.global_batch, recomputed=False)
+    return training_flops.llama(step.shape, step.seq, step.global_batch)
+
+
+def point_name(row: Row, experiment: Experiment) -> str:
+    """The name of the run for such rows."""
+    workload = experiment.scenario["workload"]
+    words = [row["model"] or row["config"].split(" seq")[0], row["precision"], row["system"]]
+    if workload["kind"] == "training":
+        words += [workload.get("schedule", ""), f"{workload['dp'] * workload['tp'] * workload['pp'] * workload.get('cp', 1)}gpus"]
+        words += [f"{name}{workload[key]}" for name, key in (("tp", "tp"), ("pp", "pp"), ("v", "virtual_stages"), ("mb", "micro_batch")) if key in workload]
+    return "-".join(filter(None, words)).replace(" ", "_")

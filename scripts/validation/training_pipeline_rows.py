@@ -1,0 +1,71 @@
+"""Rows of pipeline schedules and of overlapped tensor parallelism as scenarios of `workload.kind: training`.
+
+Rules, by column:
+  kind             pipeline S: the schedule S on one replica. ZB_1p and ZB_2p are the schedules that are searched under an activation limit
+                   of one and two times that of 1F1B (Qi et al., arXiv 2401.10241). bubble rate S: the same run. TP vanilla, TP async:
+                   FSDP with TP of torchtitan; async hides collectives behind products, which the scenario does not
+  config           model, GPUs and batch, as printed; a row of bubble rates has the shape of the throughput row of its model
+  metric           samples/s/GPU, tokens/s/GPU, bubble_rate
+"""
+
+import re
+
+from .experiment import Experiment
+from .rows import Row, Unmapped
+from .training_models import gpt, padded, shape_of
+from .training_stacks import HALF, share
+from .training_steps import Step, experiment
+
+SCHEDULES = {
+    "1F1B": {"schedule": "1f1b"},
+    "1F1B interleaved": {},
+    "ZB_1p": {"schedule": "zb_auto", "memory_limit_stages": 1, "grad_norm": "post_validation"},
+    "ZB_2p": {"schedule": "zb_auto", "memory_limit_stages": 2, "grad_norm": "post_validation"},
+}
+# arXiv 2401.10241, table 3: layers, hidden size, heads, micro-batch
+MODELS = {"GPT 1.5B": (22, 2304, 24, 6), "GPT 6.2B": (30, 4096, 32, 3), "GPT 14.6B": (46, 5120, 40, 1)}
+SEQ, VOCAB = 1024, 50257
+PER_SECOND = {"samples/s/GPU": 1.0, "tok/s/GPU": 1.0, "fraction": 1.0}
+
+
+def map_row(row: Row) -> Experiment:
+    """@throws Unmapped with the reason"""
+    found = re.fullmatch(r"(pipeline|bubble rate) (.*)", row["kind"])
+    if found:
+        return _pipeline(row, found[2])
+    if re.match(r"TP (vanilla|async)", row["kind"]):
+        return _tensor_parallel(row)
+    raise Unmapped(f"kind '{row['kind']}' is neither a pipeline schedule nor TP vanilla, TP async")
+
+
+def _pipeline(row, name):
+    if name not in SCHEDULES:
+        raise Unmapped(f"schedule '{name}' is none of {', '.join(SCHEDULES)}")
+    model = next((model for model in MODELS if row["config"].startswith(model)), None)
+    sizes = re.search(r"PP=(\d+) microbatches=(\d+)", row["config"])
+    if model is None or not sizes:
+        raise Unmapped(f"config '{row['config']}' names no model, PP and micro-batches")
+    layers, hidden, heads, micro_batch = MODELS[model]
+    pp, batches = int(sizes[1]), int(sizes[2])
+    virtual = (layers + 2) // pp if name == "1F1B interleaved" else 1  # one layer each
+    step = Step(row=row, stack=f"zero bubble {name}", software="megatron_core", gpus=row.integer("n_gpus"), seq=SEQ,
+                shape=gpt(model, layers, hidden, heads, SEQ, padded(VOCAB, 1)), global_batch=micro_batch * batches, micro_batch=micro_batch,
+                precision={"gemm": "fp16", "gradients": "fp32", "parameters": "fp16", "optimizer": "fp32"}, pp=pp, virtual=virtual,
+                options=SCHEDULES[name])
+    if row["metric"] == "bubble_rate":
+        return experiment(step, lambda metrics: metrics["bubble_fraction"], row.scale(PER_SECOND))
+    return experiment(step, lambda metrics: step.global_batch / step.gpus / metrics["step_s"], row.scale(PER_SECOND))
+
+
+def _tensor_parallel(row):
+    words = re.match(r"Llama3 (\d+b) FSDP(\d+) TP(\d+) compile (full AC|per-op SAC) local batch (\d+) seq (\d+)", row["config"], re.IGNORECASE)
+    if not words:
+        raise Unmapped(f"config '{row['config']}' names no model, FSDP, TP, batch and sequence")
+    sharded, tp, micro_batch, seq = (int(words[i]) for i in (2, 3, 5, 6))
+    shape = shape_of(Row(row.file, row.line, {"model": f"Llama3 {words[1]}"}, row.value), seq, tp)
+    gemm = "fp8" if "fp8" in row["kind"] else "bf16"
+    step = Step(row=row, stack="torchtitan", software="torchtitan_compile", shape=shape, gpus=row.integer("n_gpus"), seq=seq,
+                global_batch=micro_batch * sharded, micro_batch=micro_batch, tp=tp, sequence_parallel=True, zero_stage=3,
+                recompute="full" if words[4].lower() == "full ac" else share(shape, HALF), tp_overlap="async" in row["kind"],
+                precision={"gemm": gemm, "gradients": "fp32", "parameters": "bf16", "optimizer": "fp32"})
+    return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))

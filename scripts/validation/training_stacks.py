@@ -1,0 +1,174 @@
+"""Software stacks of published training steps: how each source ran the step that its row prints.
+
+Rules, by source:
+  Megatron-LM 2021-2022   software megatron_2021, fp16. Recomputation and sequence parallelism as printed. Data-parallel ranks reduce all
+                          gradients (ZeRO stage 0). Micro-batch and virtual stages are chosen where they are not printed
+  Megatron-LM v0.8        megatron_core with sequence parallelism, distributed optimizer, and all overlaps
+  NeMo, MLPerf            the same, as NVIDIA's recipes say; gradients are reduced in bf16 (grad_sync_dtype)
+  vTrain                  megatron_deepspeed, full recomputation, one bucket
+  llm-foundry             FSDP FULL_SHARD: stage 3. AC: full recomputation. amp_bf16 reduces gradients in fp32, bf16 in bf16
+  torchtitan, fms-fsdp    FSDP: stage 3. Rows that name no full activation checkpointing recompute half of each layer's products
+  MaxText, Pax            XLA: stage 3, recomputation of the products that the policy does not save
+A policy that recomputes a share of each layer becomes full recomputation of this share of the layers.
+"""
+
+import re
+from dataclasses import replace
+
+from .rows import Row, Unmapped
+from .served_models import number
+from .training_models import Shape, shape_of
+from .training_steps import Step
+
+# "FP8-CS" scales tensors by their current maxima, "MX" blocks of 32
+PRECISIONS = {"fp16": "fp16", "bf16": "bf16", "amp_bf16": "bf16", "fp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+HALF = 0.5
+# Shares of a layer's products that XLA's policies recompute. MaxText saves those of attention (remat_policy custom, save_qkv_proj), so
+# gate and up run again; Pax saves QKV and both output products (SAVE_QKV_OUT_PROJ), so the first of the MLP runs again.
+PAX_SHARE = 8 / 24
+
+
+def precision(row: Row, gradients: str) -> dict:
+    """@throws Unmapped for a number format that kind training lacks"""
+    gemm = PRECISIONS.get(row["precision"].lower())
+    if gemm is None:
+        raise Unmapped(f"precision '{row['precision']}' is none of {', '.join(PRECISIONS)}")
+    weights = "fp16" if gemm == "fp16" else "bf16"
+    return {"gemm": gemm, "gradients": gradients, "parameters": weights, "optimizer": "fp32"}
+
+
+def parallel(row: Row) -> dict:
+    """Sizes of the groups, 1 where none is printed, and what the columns say of batches."""
+    sizes = {name: row.integer(name) or 1 for name in ("tp", "pp", "cp", "ep")}
+    gpus = number(row, "n_gpus")
+    return sizes | {"gpus": gpus, "seq": number(row, "seq"), "micro_batch": row.integer("mbs"),
+                    "virtual": row.integer("vp") if sizes["pp"] > 1 else 1}
+
+
+def recompute_printed(row: Row) -> str:
+    found = re.search(r"(full|selective) recompute", row["extra"])
+    return found[1] if found else "none"
+
+
+def share(shape: Shape, part: float) -> dict:
+    return {"method": "block", "layers": max(1, round(part * shape.layers))}
+
+
+def step(row: Row, stack: str, software: str, gradients: str, **more) -> Step:
+    sizes = parallel(row)
+    shape = shape_of(row, sizes["seq"], sizes["tp"])
+    return Step(row=row, stack=stack, software=software, shape=shape, precision=precision(row, gradients),
+                **({"global_batch": row.integer("gbs")} | sizes | more))
+
+
+def megatron_2021(row: Row) -> Step:
+    if re.search(r"ZeRO-3", row["extra"]):
+        return step(row, "Megatron", "megatron_deepspeed", "fp16", zero_stage=3, recompute="full")
+    recompute = recompute_printed(row)
+    if "SC21" in row["source"]:
+        recompute = "full"
+    return step(row, "Megatron", "megatron_2021", "fp16", recompute=recompute, sequence_parallel=bool(re.search(r"\bSP\b", row["extra"])))
+
+
+def megatron_tables(row: Row) -> Step:
+    """Steps without accumulation: a micro-batch is the batch of a replica."""
+    sizes = parallel(row)
+    replicas = sizes["gpus"] // (sizes["tp"] * sizes["pp"])
+    return step(row, "Megatron", "megatron_2021", "fp16", recompute="full", micro_batch=number(row, "gbs") // replicas)
+
+
+def nvidia(row: Row, stack: str, gradients: str, overlap: bool = True) -> Step:
+    tp = row.integer("tp") or 1
+    fsdp = re.search(r"FSDP=([1-9]\d*)", row["extra"])
+    return step(row, stack, "megatron_core", gradients, sequence_parallel=tp > 1, zero_stage=3 if fsdp else 1,
+                tp_overlap=overlap and tp > 1, options={"dp_overlap": True})
+
+
+def megatron_core(row: Row) -> Step:
+    return nvidia(row, "Megatron", "fp32")
+
+
+def nemo(row: Row) -> Step:
+    if not row.integer("gbs") or not row.integer("seq"):
+        raise Unmapped("the configuration is not printed")
+    # grok1_314b.yaml switches ub_tp_comm_overlap off; nemotron4-340b-synth.yaml recomputes attention
+    found = nvidia(row, "MLPerf" if "mlcommons" in row["source"] else "NeMo", "bf16", not re.search("grok", row["model"]))
+    if "340b" in row["model"]:
+        found = replace(found, recompute="selective")
+    if "nemo_megatron" in row["source"]:  # gpt3_175b_hydra.yaml: hidden_dropout and attention_dropout
+        found = replace(found, options=found.options | {"dropout": True})
+    return found
+
+
+def vtrain(row: Row) -> Step:
+    return step(row, "vTrain", "megatron_deepspeed", "fp16", recompute="full", virtual=1)
+
+
+def llm_foundry(row: Row) -> Step:
+    return step(row, "MPT", "llm_foundry", "fp32" if row["precision"].startswith("amp") else "bf16", zero_stage=3,
+                recompute="full" if "AC=True" in row["extra"] else "none")
+
+
+def torchtitan(row: Row) -> Step:
+    sizes = parallel(row)
+    words = row.text("model", "extra")
+    compiled = re.search("compile", words) or row["precision"] != "bf16" or sizes["cp"] > 1
+    found = step(row, "torchtitan", "torchtitan_compile" if compiled else "torchtitan", "fp32", zero_stage=3,
+                 sequence_parallel=sizes["tp"] > 1, tp_overlap=bool(re.search("AsyncTP", words)),
+                 global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]))
+    full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
+    return replace(found, recompute="full" if full else share(found.shape, HALF))
+
+
+def fms_fsdp(row: Row) -> Step:
+    sizes = parallel(row)
+    hybrid = "HSDP" in row["extra"]
+    return step(row, "fms-fsdp", "torchtitan", "fp32", zero_stage=3, recompute="none" if hybrid else "full",
+                global_batch=sizes["micro_batch"] * sizes["gpus"], options={"hsdp": 8} if hybrid else {})
+
+
+def xla(row: Row) -> Step:
+    found = step(row, "XLA", "xla_fsdp", "bf16", zero_stage=3)
+    if "maxtext" in row["source"]:
+        part = _gate_and_up(found.shape)
+        sharded = int(re.search(r"FSDP=(\d+)", row["extra"])[1])
+    else:
+        part, sharded = PAX_SHARE, 128 if "175b" in row["model"] else 8  # paxml/configure.sh: 16 servers, one server
+    return replace(found, recompute=share(found.shape, part), options={"hsdp": sharded} if sharded < found.gpus else {})
+
+
+def jax_toolbox(row: Row) -> Step:
+    words = re.search(r"(DP|FSDP)\d* bs(\d+)", row["extra"])
+    micro_batch, gpus = int(words[2]), number(row, "n_gpus")
+    found = step(row, "XLA", "xla_fsdp", "bf16", zero_stage=3 if words[1] == "FSDP" else 0, micro_batch=micro_batch, global_batch=micro_batch * gpus)
+    return found if words[1] == "DP" else replace(found, recompute=share(found.shape, PAX_SHARE))
+
+
+def _gate_and_up(shape: Shape) -> float:
+    hidden, ffn = shape.size("hidden_size"), shape.size("intermediate_size")
+    groups = shape.size("num_attention_heads") / shape.size("num_key_value_heads")
+    return 2 * ffn / (3 * ffn + 2 * hidden + 2 * hidden / groups)
+
+
+
+# The first match counts
+SOURCES = (
+    (r"vTrain", vtrain),
+    (r"SC21|Korthikanti|old README", megatron_2021),
+    (r"images/tables\.tex", megatron_tables),
+    (r"Megatron-LM README model table", megatron_core),
+    (r"torchtitan", torchtitan),
+    (r"fms-fsdp", fms_fsdp),
+    (r"llm-foundry", llm_foundry),
+    (r"JAX-Toolbox", jax_toolbox),
+    (r"dgxc-benchmarking \S+:(maxtext|paxml)/", xla),
+    (r"NeMo|dgxc-benchmarking|mlcommons", nemo),
+)
+
+
+def step_of(row: Row) -> Step:
+    """@throws Unmapped with the reason"""
+    rule = next((rule for pattern, rule in SOURCES if re.search(pattern, row["source"])), None)
+    if rule is None:
+        raise Unmapped(f"no rule for the software of '{row['source']}'")
+    return rule(row)
