@@ -25,6 +25,7 @@ TRAINING, PIPELINES = "4-training", "6-overlap-pipeline"
 PER_SECOND = {"tok/s/GPU": 1.0, "seq/s": 1.0, "samples/s": 1.0}
 FLOPS = {"TFLOP/s": 1e12}
 PERCENT = {"%": 0.01}
+SHORT = {"tp": "tp", "pp": "pp", "cp": "cp", "v": "virtual_stages", "g": "global_batch", "m": "micro_batch"}  # in names of runs
 MFU_FLOPS = 989.4e12  # H100, bf16: to which the Megatron-LM README refers
 
 
@@ -64,9 +65,11 @@ def flops(step: Step) -> float:
 
 def point_name(row: Row, experiment: Experiment) -> str:
     """The name of the run for such rows."""
-    workload = experiment.scenario["workload"]
-    words = [row["model"] or row["config"].split(" seq")[0], row["precision"], row["system"]]
-    if workload["kind"] == "training":
-        words += [workload.get("schedule", ""), f"{workload['dp'] * workload['tp'] * workload['pp'] * workload.get('cp', 1)}gpus"]
-        words += [f"{name}{workload[key]}" for name, key in (("tp", "tp"), ("pp", "pp"), ("v", "virtual_stages"), ("mb", "micro_batch")) if key in workload]
-    return "-".join(filter(None, words)).replace(" ", "_")
+    workload, gpu = experiment.scenario["workload"], experiment.scenario["machine"]["groups"]["node"]["gpu"]
+    model = row["model"] or " ".join(row["config"].split()[:2])
+    if workload["kind"] == "layer":
+        return "-".join(["layer", model, gpu, workload["recompute"]])
+    gpus = workload["tp"] * workload["pp"] * workload["dp"] * workload.get("cp", 1)
+    words = [workload["software"], model, workload["precision"]["gemm"], f"{gpus}x{gpu}", workload.get("schedule", ""), f"s{workload['seq_tokens']}"]
+    words += [f"{name}{workload[key]}" for name, key in SHORT.items() if key in workload]
+    return "-".join(filter(None, words))
