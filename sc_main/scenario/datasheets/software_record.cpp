@@ -33,7 +33,7 @@ Record<Software> software_record() {
            "schedules whose sends and receives between pipeline stages run beside kernels")
       .required();
   r.choice("pp_send", &Software::pp_send, words_of(kPipelineSendNames),
-           "activations that a tensor-parallel rank sends. whole: all; shard: 1/tp, and the receivers gather")
+           "activations that a tensor-parallel rank sends. full: all; shard: 1/tp, and the receivers gather")
       .required();
   r.add("dp_overlap", &Software::dp_overlap, "data-parallel collectives run beside kernels").required();
   r.add("bucket_parameters", &Software::bucket_parameters,
