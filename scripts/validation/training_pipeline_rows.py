@@ -13,7 +13,7 @@ import re
 from .experiment import Experiment
 from .rows import Row, Unmapped
 from .training_models import gpt, padded, shape_of
-from .training_stacks import HALF, share
+from .training_stacks import HALF, recomputed
 from .training_steps import Step, experiment
 
 SCHEDULES = {
@@ -66,6 +66,7 @@ def _tensor_parallel(row):
     gemm = "fp8" if "fp8" in row["kind"] else "bf16"
     step = Step(row=row, stack="torchtitan", software="torchtitan_compile", shape=shape, gpus=row.integer("n_gpus"), seq=seq,
                 global_batch=micro_batch * sharded, micro_batch=micro_batch, tp=tp, sequence_parallel=True, zero_stage=3,
-                recompute="full" if words[4].lower() == "full ac" else share(shape, HALF), tp_overlap="async" in row["kind"],
+                recompute="full", tp_overlap="async" in row["kind"],
                 precision={"gemm": gemm, "gradients": "fp32", "parameters": "bf16", "optimizer": "fp32"})
+    step = step if words[4].lower() == "full ac" else recomputed(step, HALF)
     return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))

@@ -50,8 +50,9 @@ def recompute_printed(row: Row) -> str:
     return found[1] if found else "none"
 
 
-def share(shape: Shape, part: float) -> dict:
-    return {"method": "block", "layers": max(1, round(part * shape.layers))}
+def recomputed(found: Step, part: float) -> Step:
+    """The step with full recomputation of a part of its layers."""
+    return replace(found, recompute="full", recomputed_layers=max(1, round(part * found.shape.layers)))
 
 
 def step(row: Row, stack: str, software: str, gradients: str, **more) -> Step:
@@ -117,7 +118,7 @@ def torchtitan(row: Row) -> Step:
                  sequence_parallel=sizes["tp"] > 1, tp_overlap=bool(re.search("AsyncTP", words)),
                  global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]))
     full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
-    return replace(found, recompute="full" if full else share(found.shape, HALF))
+    return replace(found, recompute="full") if full else recomputed(found, HALF)
 
 
 def fms_fsdp(row: Row) -> Step:
@@ -134,14 +135,14 @@ def xla(row: Row) -> Step:
         sharded = int(re.search(r"FSDP=(\d+)", row["extra"])[1])
     else:
         part, sharded = PAX_SHARE, 128 if "175b" in row["model"] else 8  # paxml/configure.sh: 16 servers, one server
-    return replace(found, recompute=share(found.shape, part), options={"hsdp": sharded} if sharded < found.gpus else {})
+    return recomputed(replace(found, options={"hsdp": sharded} if sharded < found.gpus else {}), part)
 
 
 def jax_toolbox(row: Row) -> Step:
     words = re.search(r"(DP|FSDP)\d* bs(\d+)", row["extra"])
     micro_batch, gpus = int(words[2]), number(row, "n_gpus")
     found = step(row, "XLA", "xla_fsdp", "bf16", zero_stage=3 if words[1] == "FSDP" else 0, micro_batch=micro_batch, global_batch=micro_batch * gpus)
-    return found if words[1] == "DP" else replace(found, recompute=share(found.shape, PAX_SHARE))
+    return found if words[1] == "DP" else recomputed(found, PAX_SHARE)
 
 
 def _gate_and_up(shape: Shape) -> float:

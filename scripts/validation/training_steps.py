@@ -51,7 +51,8 @@ class Step:
     virtual: int | None = 1  # None: chosen
     sequence_parallel: bool = False
     zero_stage: int = 0
-    recompute: str | dict = "none"
+    recompute: str = "none"
+    recomputed_layers: int = 0  # full: the first layers of each virtual stage; 0: all
     tp_overlap: bool = False
     options: dict = field(default_factory=dict)  # further keys of the workload
 
@@ -115,6 +116,7 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
     workload = {"kind": "training", "software": step.software, "seq_tokens": step.seq, "global_batch": step.global_batch,
                 "micro_batch": step.micro_batch, "tp": step.tp, "pp": step.pp, "dp": step.dp, "zero_stage": step.zero_stage,
                 "recompute": step.recompute, "precision": step.precision}
+    workload |= {"recompute_method": "block", "recompute_layers": step.recomputed_layers} if step.recomputed_layers else {}
     workload |= {"sequence_parallel": True} if step.sequence_parallel else {}
     workload |= {name: size for name, size in (("cp", step.cp), ("ep", step.ep)) if size > 1}
     if step.pp > 1:
