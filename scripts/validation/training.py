@@ -70,6 +70,6 @@ def point_name(row: Row, experiment: Experiment) -> str:
     if workload["kind"] == "layer":
         return "-".join(["layer", model, gpu, workload["recompute"]])
     gpus = workload["tp"] * workload["pp"] * workload["dp"] * workload.get("cp", 1)
-    words = [workload["software"], model, workload["precision"]["gemm"], f"{gpus}x{gpu}", workload.get("schedule", ""), f"s{workload['seq_tokens']}"]
+    words = [workload["software"], model, workload["precision"].get("gemm", experiment.scenario["model"]["dtype"]), f"{gpus}x{gpu}", workload.get("schedule", ""), f"s{workload['seq_tokens']}"]
     words += [f"{name}{workload[key]}" for name, key in SHORT.items() if key in workload]
     return "-".join(filter(None, words))

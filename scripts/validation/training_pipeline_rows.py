@@ -53,7 +53,7 @@ def _pipeline(row, name):
     virtual = (layers + 2) // pp if name == "1F1B interleaved" else 1  # one layer each
     step = Step(row=row, stack=f"zero bubble {name}", software="megatron_2021", gpus=row.integer("n_gpus"), seq=SEQ,
                 shape=gpt(model, layers, hidden, heads, SEQ, padded(VOCAB, 1)), global_batch=micro_batch * batches, micro_batch=micro_batch,
-                precision={"gemm": "fp16", "gradients": "fp16", "parameters": "fp16", "optimizer": "fp32"}, pp=pp, virtual=virtual,
+                gemm="fp16", fp32_gradients=False, pp=pp, virtual=virtual,
                 options=SCHEDULES[name] | LEGACY)
     if row["metric"] == "bubble_rate":
         return experiment(step, lambda metrics: metrics["bubble_fraction"], row.scale(PER_SECOND))
@@ -66,10 +66,8 @@ def _tensor_parallel(row):
         raise Unmapped(f"config '{row['config']}' names no model, FSDP, TP, batch and sequence")
     sharded, tp, micro_batch, seq = (int(words[i]) for i in (2, 3, 5, 6))
     shape = shape_of(Row(row.file, row.line, {"model": f"Llama3 {words[1]}"}, row.value), seq, tp)
-    gemm = "fp8" if "fp8" in row["kind"] else "bf16"
     step = Step(row=row, stack="torchtitan", software="torchtitan_compile", shape=shape, gpus=row.integer("n_gpus"), seq=seq,
                 global_batch=micro_batch * sharded, micro_batch=micro_batch, tp=tp, sequence_parallel=True, zero_stage=3,
-                recompute="full", tp_overlap="async" in row["kind"],
-                precision={"gemm": gemm, "gradients": "fp32", "parameters": "bf16", "optimizer": "fp32"})
+                recompute="full", tp_overlap="async" in row["kind"], gemm="fp8" if "fp8" in row["kind"] else "bf16", fp32_gradients=True)
     step = step if words[4].lower() == "full ac" else recomputed(step, HALF)
     return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))

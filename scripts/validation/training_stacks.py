@@ -28,13 +28,12 @@ HALF = 0.5
 PAX_SHARE = 8 / 24
 
 
-def precision(row: Row, gradients: str) -> dict:
+def gemm_of(row: Row) -> str:
     """@throws Unmapped for a number format that kind training lacks"""
     gemm = PRECISIONS.get(row["precision"].lower())
     if gemm is None:
         raise Unmapped(f"precision '{row['precision']}' is none of {', '.join(PRECISIONS)}")
-    weights = "fp16" if gemm == "fp16" else "bf16"
-    return {"gemm": gemm, "gradients": gradients, "parameters": weights, "optimizer": "fp32"}
+    return gemm
 
 
 def parallel(row: Row) -> dict:
@@ -55,45 +54,45 @@ def recomputed(found: Step, part: float) -> Step:
     return replace(found, recompute="full", recomputed_layers=max(1, round(part * found.shape.layers)))
 
 
-def step(row: Row, stack: str, software: str, gradients: str, **more) -> Step:
+def step(row: Row, stack: str, software: str, fp32_gradients: bool, **more) -> Step:
     sizes = parallel(row)
     shape = shape_of(row, sizes["seq"], sizes["tp"])
-    return Step(row=row, stack=stack, software=software, shape=shape, precision=precision(row, gradients),
+    return Step(row=row, stack=stack, software=software, shape=shape, gemm=gemm_of(row), fp32_gradients=fp32_gradients,
                 **({"global_batch": row.integer("gbs")} | sizes | more))
 
 
 def megatron_2021(row: Row) -> Step:
     if re.search(r"ZeRO-3", row["extra"]):
-        return step(row, "Megatron", "megatron_deepspeed", "fp16", zero_stage=3, recompute="full")
+        return step(row, "Megatron", "megatron_deepspeed", False, zero_stage=3, recompute="full")
     recompute = recompute_printed(row)
     if "SC21" in row["source"]:
         recompute = "full"
-    return step(row, "Megatron", "megatron_2021", "fp16", recompute=recompute, sequence_parallel=bool(re.search(r"\bSP\b", row["extra"])))
+    return step(row, "Megatron", "megatron_2021", False, recompute=recompute, sequence_parallel=bool(re.search(r"\bSP\b", row["extra"])))
 
 
 def megatron_tables(row: Row) -> Step:
     """Steps without accumulation: a micro-batch is the batch of a replica."""
     sizes = parallel(row)
     replicas = sizes["gpus"] // (sizes["tp"] * sizes["pp"])
-    return step(row, "Megatron", "megatron_2021", "fp16", recompute="full", micro_batch=number(row, "gbs") // replicas)
+    return step(row, "Megatron", "megatron_2021", False, recompute="full", micro_batch=number(row, "gbs") // replicas)
 
 
-def nvidia(row: Row, stack: str, gradients: str, overlap: bool = True) -> Step:
+def nvidia(row: Row, stack: str, fp32_gradients: bool, overlap: bool = True) -> Step:
     tp = row.integer("tp") or 1
     fsdp = re.search(r"FSDP=([1-9]\d*)", row["extra"])
-    return step(row, stack, "megatron_core", gradients, sequence_parallel=tp > 1, zero_stage=3 if fsdp else 1,
+    return step(row, stack, "megatron_core", fp32_gradients, sequence_parallel=tp > 1, zero_stage=3 if fsdp else 1,
                 tp_overlap=overlap and tp > 1, options={"dp_overlap": True})
 
 
 def megatron_core(row: Row) -> Step:
-    return nvidia(row, "Megatron", "fp32")
+    return nvidia(row, "Megatron", True)
 
 
 def nemo(row: Row) -> Step:
     if not row.integer("gbs") or not row.integer("seq"):
         raise Unmapped("the configuration is not printed")
     # grok1_314b.yaml switches ub_tp_comm_overlap off; nemotron4-340b-synth.yaml recomputes attention
-    found = nvidia(row, "MLPerf" if "mlcommons" in row["source"] else "NeMo", "bf16", not re.search("grok", row["model"]))
+    found = nvidia(row, "MLPerf" if "mlcommons" in row["source"] else "NeMo", False, not re.search("grok", row["model"]))
     if "340b" in row["model"]:
         found = replace(found, recompute="selective")
     if "nemo_megatron" in row["source"]:  # gpt3_175b_hydra.yaml: hidden_dropout and attention_dropout
@@ -102,11 +101,11 @@ def nemo(row: Row) -> Step:
 
 
 def vtrain(row: Row) -> Step:
-    return step(row, "vTrain", "megatron_deepspeed", "fp16", recompute="full", virtual=1)
+    return step(row, "vTrain", "megatron_deepspeed", False, recompute="full", virtual=1)
 
 
 def llm_foundry(row: Row) -> Step:
-    return step(row, "MPT", "llm_foundry", "fp32" if row["precision"].startswith("amp") else "bf16", zero_stage=3,
+    return step(row, "MPT", "llm_foundry", row["precision"].startswith("amp"), zero_stage=3,
                 recompute="full" if "AC=True" in row["extra"] else "none")
 
 
@@ -114,7 +113,7 @@ def torchtitan(row: Row) -> Step:
     sizes = parallel(row)
     words = row.text("model", "extra")
     compiled = re.search("compile", words) or row["precision"] != "bf16" or sizes["cp"] > 1
-    found = step(row, "torchtitan", "torchtitan_compile" if compiled else "torchtitan", "fp32", zero_stage=3,
+    found = step(row, "torchtitan", "torchtitan_compile" if compiled else "torchtitan", True, zero_stage=3,
                  sequence_parallel=sizes["tp"] > 1, tp_overlap=bool(re.search("AsyncTP", words)),
                  global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]))
     full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
@@ -124,12 +123,12 @@ def torchtitan(row: Row) -> Step:
 def fms_fsdp(row: Row) -> Step:
     sizes = parallel(row)
     hybrid = "HSDP" in row["extra"]
-    return step(row, "fms-fsdp", "torchtitan", "fp32", zero_stage=3, recompute="none" if hybrid else "full",
+    return step(row, "fms-fsdp", "torchtitan", True, zero_stage=3, recompute="none" if hybrid else "full",
                 global_batch=sizes["micro_batch"] * sizes["gpus"], options={"hsdp": 8} if hybrid else {})
 
 
 def xla(row: Row) -> Step:
-    found = step(row, "XLA", "xla_fsdp", "bf16", zero_stage=3)
+    found = step(row, "XLA", "xla_fsdp", False, zero_stage=3)
     if "maxtext" in row["source"]:
         part = _gate_and_up(found.shape)
         sharded = int(re.search(r"FSDP=(\d+)", row["extra"])[1])
@@ -141,7 +140,7 @@ def xla(row: Row) -> Step:
 def jax_toolbox(row: Row) -> Step:
     words = re.search(r"(DP|FSDP)\d* bs(\d+)", row["extra"])
     micro_batch, gpus = int(words[2]), number(row, "n_gpus")
-    found = step(row, "XLA", "xla_fsdp", "bf16", zero_stage=3 if words[1] == "FSDP" else 0, micro_batch=micro_batch, global_batch=micro_batch * gpus)
+    found = step(row, "XLA", "xla_fsdp", False, zero_stage=3 if words[1] == "FSDP" else 0, micro_batch=micro_batch, global_batch=micro_batch * gpus)
     return found if words[1] == "DP" else recomputed(found, PAX_SHARE)
 
 

@@ -44,7 +44,8 @@ class Step:
     gpus: int
     seq: int
     global_batch: int
-    precision: dict
+    gemm: str  # number format of products
+    fp32_gradients: bool  # otherwise in the format of the weights
     micro_batch: int | None = None  # None: chosen
     tp: int = 1
     pp: int = 1
@@ -72,7 +73,7 @@ class Step:
 
     @property
     def operation(self) -> str:
-        words = [f"{self.stack} {self.precision['gemm']}"]
+        words = [f"{self.stack} {self.gemm}"]
         words += ["TP overlap"] if self.tp_overlap else []
         words += ["tuned"] if self.tuned else []
         return ", ".join(words)
@@ -114,10 +115,12 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
     per_pass = step.micro_batch * step.dp
     if step.global_batch % per_pass:
         raise Unmapped(f"a batch of {step.global_batch} is no multiple of micro-batch x DP {per_pass}")
-    model, files = step.shape.section("fp16" if step.precision["gemm"] == "fp16" else "bf16")
+    weights = "fp16" if step.gemm == "fp16" else "bf16"
+    model, files = step.shape.section(weights)
+    precision = {"gradients": "fp32" if step.fp32_gradients else "as_parameters"} | ({"gemm": step.gemm} if step.gemm != weights else {})
     workload = {"kind": "training", "software": step.software, "seq_tokens": step.seq, "global_batch": step.global_batch,
                 "micro_batch": step.micro_batch, "tp": step.tp, "pp": step.pp, "dp": step.dp, "zero_stage": step.zero_stage,
-                "recompute": step.recompute, "precision": step.precision}
+                "recompute": step.recompute, "precision": precision}
     workload |= {"recompute_method": "block", "recompute_layers": step.recomputed_layers} if step.recomputed_layers else {}
     workload |= {"sequence_parallel": True} if step.sequence_parallel else {}
     workload |= {name: size for name, size in (("cp", step.cp), ("ep", step.ep)) if size > 1}
@@ -162,8 +165,8 @@ def experiment(step: Step, value: Callable[[dict], float], unit: float) -> Exper
         raise Unmapped(f"more than {MOST_GPUS} GPUs: equal replicas are not folded")
     platform, machine = machine_of(step.row, step.gpus)
     gpu = next(gpu for gpu in systems.gpus() if gpu.name == machine["groups"]["node"]["gpu"])
-    if step.precision["gemm"] not in gpu.tensor_types:
-        raise Unmapped(f"{gpu.name} has no tensor rate of {step.precision['gemm']}")
+    if step.gemm not in gpu.tensor_types:
+        raise Unmapped(f"{gpu.name} has no tensor rate of {step.gemm}")
     machine_gpus = machine["groups"]["node"]["servers"] * systems.gpus_per_server(platform)
 
     def one(chosen: Step) -> Experiment:

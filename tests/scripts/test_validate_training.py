@@ -79,7 +79,7 @@ def test_megatron_of_2022_recomputes_as_printed_and_reduces_all_gradients_at_onc
     assert part(asked, "software", "tp", "pp", "dp", "zero_stage") == {"software": "megatron_2021", "tp": 8, "pp": 8, "dp": 1, "zero_stage": 0}
     assert part(asked, "schedule", "virtual_stages", "global_batch") == {"schedule": "interleaved", "virtual_stages": 3, "global_batch": 64}
     assert asked["recompute"] == "selective" and asked["sequence_parallel"]
-    assert asked["precision"] == {"gemm": "fp16", "gradients": "fp16", "parameters": "fp16", "optimizer": "fp32"}
+    assert asked["precision"] == {"gradients": "as_parameters"} and mapped(KORTHIKANTI).scenario["model"]["dtype"] == "fp16"
     full = workload(KORTHIKANTI, extra="full recompute")
     assert full["recompute"] == "full" and "sequence_parallel" not in full
     assert mapped(KORTHIKANTI).scenario["machine"]["nic"] == {"datasheet": "connectx6_hdr"}
@@ -90,7 +90,7 @@ def test_nvidias_recipes_have_sequence_parallelism_and_a_distributed_optimizer_w
     asked = one.scenario["workload"]
     assert part(asked, "software", "cp", "dp", "zero_stage", "dp_overlap", "sequence_parallel") == {
         "software": "megatron_core", "cp": 2, "dp": 2, "zero_stage": 1, "dp_overlap": True, "sequence_parallel": True}
-    assert asked["precision"] == {"gemm": "fp8", "gradients": "bf16", "parameters": "bf16", "optimizer": "fp32"}
+    assert asked["precision"] == {"gemm": "fp8", "gradients": "as_parameters"} and one.scenario["model"]["dtype"] == "bf16"
     assert one.operation == "NeMo fp8, TP overlap" and one.scenario["machine"]["nic"] == {"datasheet": "connectx7_ndr", "per_server": 8}
     alone = mapped(NEMO, model="llama3.1 8b", tp="1", pp="1", vp="NA")
     assert alone.operation == "NeMo fp8" and "sequence_parallel" not in alone.scenario["workload"]
@@ -109,7 +109,7 @@ def test_mpt_is_sharded_and_its_positions_follow_the_sequence():
     one = mapped(MPT)
     asked = one.scenario["workload"]
     assert part(asked, "software", "zero_stage", "recompute", "dp") == {"software": "llm_foundry", "zero_stage": 3, "recompute": "full", "dp": 32}
-    assert asked["precision"]["gradients"] == "bf16" and workload(MPT, precision="amp_bf16")["precision"]["gradients"] == "fp32"
+    assert asked["precision"]["gradients"] == "as_parameters" and workload(MPT, precision="amp_bf16")["precision"]["gradients"] == "fp32"
     assert config_of(one)["max_seq_len"] == 4096
     assert one.scenario["machine"]["groups"]["node"] == {"servers": 4, "gpu": "A100-SXM4-40GB"}
     assert one.scenario["machine"]["nic"] == {"datasheet": "connectx6_roce", "per_server": 8}
