@@ -20,7 +20,9 @@ class TrainingRun : public WorkloadRun {
   double done_ratio() const override { return done_of(step_->slots_done(), step_->slots()); }
   std::uint64_t expected_jobs() const override { return step_->expected_jobs(); }
   std::vector<TrafficClass> classes() const override {
-    return {TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
+    std::vector<TrafficClass> classes{TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
+    if (spec().zero_stage == 3) classes.push_back(TrafficClass::weights);
+    return classes;
   }
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return step_->traffic(); }

@@ -66,7 +66,7 @@ def fabric(rng: random.Random) -> dict:
         made["transaction_bytes"] = rng.choice((512, 4096, 4096, 65536, 1 << 20, "auto"))
     if rng.random() < 0.4:
         made["classes"] = {name: {"vc": rng.randrange(6), "weight": rng.choice((1, 1, 5, 100)), "priority": rng.randrange(4)}
-                           for name in rng.sample(("tp", "pp", "kv", "dp", "ep", "cp", "gtp"), rng.choice((1, 2, 3)))}
+                           for name in rng.sample(("tp", "pp", "kv", "dp", "ep", "cp", "weights"), rng.choice((1, 2, 3)))}
     return made
 
 

@@ -20,7 +20,7 @@ BOOST_AUTO_TEST_CASE(unknown_keys_name_the_nearest) {
   BOOST_TEST(s.refusal(with("machine:\n  plx: {uplnk: dual_root}\n")) ==
              "s.yaml:7:9: error: machine.plx.uplnk: unknown key (did you mean 'uplink'?)");
   BOOST_TEST(s.refusal(with("fabric: {classes: {gpt: {vc: 1}}}\n")) ==
-             "s.yaml:6:20: error: fabric.classes.gpt: unknown key (did you mean 'gtp'?)");
+             "s.yaml:6:20: error: fabric.classes.gpt: unknown key (did you mean 'weights'?)");
   BOOST_TEST(s.refusal(with("fabric: {classes: {ddp: {vc: 1}}}\n")) ==
              "s.yaml:6:20: error: fabric.classes.ddp: unknown key (did you mean 'dp'?)");
   BOOST_TEST(s.refusal(with("machine: {overrides: {plx_uplnk: {latency_ns: 1}}}\n")) ==

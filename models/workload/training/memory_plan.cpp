@@ -56,6 +56,24 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
   return memory;
 }
 
+/// Zero stage 3: the layer that runs and those before which it is gathered, or all layers if they stay until the backward
+/// slot; and the larger end.
+Bytes gathered(const transformer::ModelShape& model, const TrainingSpec& spec,
+               const std::vector<transformer::Stage>& stages, const std::vector<std::uint32_t>& rank_of,
+               std::uint32_t pipeline_rank, const transformer::StatePrecision& precision) {
+  Bytes layers = 0, most = 0, end = 0;
+  for (std::uint32_t s = 0; s < stages.size(); ++s) {
+    if (rank_of[s] != pipeline_rank) continue;
+    const transformer::Stage& stage = stages[s];
+    const std::uint32_t together = std::min(stage.layers, spec.prefetch_layers + 1);
+    layers += gathered_weights(model, stage.first_layer, stage.layers, spec.tp(), precision);
+    most = std::max(most, gathered_weights(model, stage.first_layer, together, spec.tp(), precision));
+    if (stage.first) end = std::max(end, rank_weight_bytes(model, {0, true, false, 0}, spec.tp()));
+    if (stage.last) end = std::max(end, rank_weight_bytes(model, {0, false, true, 0}, spec.tp()));
+  }
+  return (spec.reshard_after_forward ? most : layers) + end;
+}
+
 }  // namespace
 
 MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule) {
@@ -74,6 +92,7 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       of_micro_batch += stages_[s].kept;
     }
     peak.state = training_state(parameters, precision, {spec.zero_stage, spec.dp()});
+    if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p, precision);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
     Bytes held = 0;
     for (std::size_t i = 0; i < schedule.slots[p].size(); ++i) {

@@ -15,6 +15,8 @@ constexpr std::uint32_t kSlotsAhead = 2;
 /// last three and the weight (4 + 4 + 8, 4 + 8 + 2 bytes).
 constexpr double kAdamBytes = 30;
 constexpr Bytes kNormBytes = 4;
+/// Detail of a label: the embedding or the head.
+constexpr std::uint32_t kEndsDetail = (1u << 13) - 1;
 
 constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
 
@@ -29,7 +31,7 @@ collective::Request request(const Software& software, TrafficClass traffic) {
 
 }  // namespace
 
-const std::vector<const char*> TrainingStep::kStreams{"compute", "tp", "dp", "weights"};
+const std::vector<const char*> TrainingStep::kStreams{"compute", "tp", "dp", "weights", "host"};
 
 TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
                            const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
@@ -46,12 +48,14 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       beside_(mesh_.connect({Dimension::tp}, kTp, request(spec.software, TrafficClass::tp), executor.fabric())),
       dp_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kDp, request(spec.software, TrafficClass::dp),
                         executor.fabric())),
-      weights_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kWeights, request(spec.software, TrafficClass::dp),
+      weights_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kWeights,
+                             request(spec.software, spec.zero_stage == 3 ? TrafficClass::weights : TrafficClass::dp),
                              executor.fabric())),
       norm_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, kCompute,
                           request(spec.software, TrafficClass::dp), executor.fabric())),
       ranks_at_(spec.pp()),
       tp_at_(spec.pp()),
+      weights_at_(spec.pp()),
       reduced_(ranks.size()),
       gathered_(ranks.size()),
       ranks_(ranks.size()),
@@ -59,6 +63,9 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
   connect_pipeline(executor.fabric());
   for (const auto& communicator : tp_.all())
     tp_at_[place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
+  for (const auto& communicator : weights_.all())
+    if (communicator->size() > 1)
+      weights_at_[place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
   for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[place(r, Dimension::pp)].push_back(r);
   for (std::uint32_t r = 0; r < ranks.size(); ++r)
     ranks[r]->gpu->hbm().allocate(memory.fixed(place(r, Dimension::pp)));
@@ -217,7 +224,7 @@ void TrainingStep::emit_slots(std::uint32_t p) {
   emit_slot(p, progress.emitted++);
   if (progress.emitted < schedule_.slots[p].size()) return;
   progress.flushed = true;
-  if (!spec_.software.dp_overlap)
+  if (!spec_.software.dp_overlap && spec_.zero_stage < 2)
     for (std::uint32_t b = 0; b < buckets_[p].size(); ++b) reduce(p, b, {});
   if (++flushed_ == spec_.pp()) emit_flush();
 }
@@ -226,7 +233,10 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const Slot& slot = schedule_.slots[p][index];
   const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
   const std::vector<std::uint32_t>& ranks = ranks_at_[p];
-  const bool completes = last_gradients_[p][slot.stage] == index;
+  const bool gives_gradients = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_weights;
+  const bool completes =
+      gives_gradients && (spec_.zero_stage >= 2 || last_gradients_[p][slot.stage] == index);
+  const bool gathers = spec_.zero_stage == 3 && (slot.kind == SlotKind::forward || spec_.reshard_after_forward);
   for (const std::uint32_t rank : ranks) {
     RankState& state = ranks_[rank];
     state.waits.clear();
@@ -242,6 +252,14 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   std::uint32_t layer = SlotStep::kEnds;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const SlotStep& step = plan.steps[i];
+    if (i > 0 && step.layer != layer)
+      for (const std::uint32_t rank : ranks) {
+        RankState& state = ranks_[rank];
+        state.layers.push_back(state.last);
+        if (state.layers.size() > spec_.prefetch_layers + 1) state.layers.pop_front();
+      }
+    if (gathers && (i == 0 || step.layer != layer))
+      gather(p, index, step.layer, (i == 0) != (slot.kind == SlotKind::forward));
     if (step.layer != layer && step.layer != SlotStep::kEnds && slot.kind == SlotKind::forward)
       for (const std::uint32_t rank : ranks)
         if (const auto& gathered = gathered_[rank]; !gathered.empty())
@@ -261,9 +279,51 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
       for (const std::uint32_t rank : ranks) layer_ends_[{rank, step.layer}] = ranks_[rank].last;
   }
   for (const std::uint32_t rank : ranks) send(slot, index, rank);
-  if (!completes || !spec_.software.dp_overlap) return;
+  if (!spec_.software.dp_overlap) layer_ends_.clear();
+  if (!completes || (!spec_.software.dp_overlap && spec_.zero_stage < 2)) return;
   for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
     if (buckets_[p][b].stage == slot.stage) reduce(p, b, layer_ends_);
+}
+
+Bytes TrainingStep::weight_bytes(std::uint32_t layer, bool is_head) const {
+  const transformer::Stage part = layer == SlotStep::kEnds ? transformer::Stage{0, !is_head, is_head, 0}
+                                                           : transformer::Stage{1, false, false, layer};
+  return rank_weight_bytes(model_, part, spec_.tp());
+}
+
+void TrainingStep::gather(std::uint32_t p, std::uint32_t index, std::uint32_t layer, bool is_head) {
+  const Bytes bytes = weight_bytes(layer, is_head);
+  for (Communicator* communicator : weights_at_[p]) {
+    std::vector<JobRef> after;
+    for (const Rank* rank : communicator->ranks()) {
+      const RankState& state = ranks_[rank->number];
+      after.push_back(state.layers.size() > spec_.prefetch_layers ? state.layers.front() : JobRef());
+    }
+    executor_.collective(*communicator, communicator->choose(collective::Operation::all_gather, bytes),
+                         label(kLayerGather, index, layer == SlotStep::kEnds ? kEndsDetail : layer,
+                               communicator->rank(0).number),
+                         *this, jobs_, after);
+    live_ += static_cast<std::int64_t>(jobs_.size());
+    for (std::size_t m = 0; m < jobs_.size(); ++m) ranks_[communicator->rank(m).number].waits.push_back(jobs_[m]);
+  }
+}
+
+void TrainingStep::launch(std::uint32_t rank, std::uint32_t kernels) {
+  if (spec_.software.launch != Launch::eager || spec_.software.host_us == 0) return;
+  RankState& state = ranks_[rank];
+  const Time duration = Time::seconds(kernels * spec_.software.host_us * 1e-6), now = executor_.fabric().now();
+  Time takes = duration;
+  if (state.waits_for_norm) {
+    state.queued += duration;
+  } else {
+    const Time before = later(state.launched, now);
+    state.launched += duration;
+    if (state.launched <= now) return;  // launched long ago
+    takes = state.launched - before;
+  }
+  Rank& r = mesh_.rank(rank);
+  ++live_;
+  state.waits.push_back(executor_.host(r, r.stream(kHostStream), takes, label(kHost, 0, 0, rank), *this));
 }
 
 void TrainingStep::emit_step(std::uint32_t p, const JobLabel& of_step, const SlotStep& step) {
@@ -272,6 +332,7 @@ void TrainingStep::emit_step(std::uint32_t p, const JobLabel& of_step, const Slo
     for (const std::uint32_t rank : ranks_at_[p]) {
       Rank& r = mesh_.rank(rank);
       fields.rank = rank;
+      launch(rank, step.launches);
       ++live_;
       ranks_[rank].last = executor_.kernel(r, r.stream(kCompute), step.kernels, JobLabel::of(*this, fields), *this,
                                            ranks_[rank].waits);
@@ -282,6 +343,7 @@ void TrainingStep::emit_step(std::uint32_t p, const JobLabel& of_step, const Slo
   for (Communicator* communicator : tp_at_[p]) {
     const std::vector<Rank*>& members = communicator->ranks();
     std::size_t longest = 0;
+    for (const Rank* rank : members) launch(rank->number, 1);
     for (const Rank* rank : members) longest = std::max(longest, ranks_[rank->number].waits.size());
     std::vector<JobRef> after;
     for (std::size_t n = 0; n < longest; ++n)
@@ -380,10 +442,20 @@ void TrainingStep::emit_flush() {
       live_ += static_cast<std::int64_t>(jobs_.size());
     }
   }
-  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank)
-    run(kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)), reduced_[rank]);
+  const bool eager = spec_.software.launch == Launch::eager && spec_.software.host_us > 0;
+  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
+    std::vector<JobRef> after = reduced_[rank];
+    if (eager && spec_.grad_norm != GradientNorm::none) {
+      Rank& r = mesh_.rank(rank);
+      ++live_;
+      ranks_[rank].waits_for_norm = true;
+      after.push_back(executor_.host(r, r.stream(kHostStream), Time::seconds(spec_.software.host_us * 1e-6),
+                                     label(kHostNorm, 0, 0, rank), *this, {ranks_[rank].last}));
+    }
+    run(kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)), after);
+  }
 
-  if (spec_.zero_stage > 0) {
+  if (spec_.zero_stage == 1 || spec_.zero_stage == 2) {
     for (const auto& communicator : weights_.all()) {
       if (communicator->size() == 1) continue;
       const std::uint32_t first = communicator->rank(0).number;
@@ -423,6 +495,7 @@ void TrainingStep::on_job_begun(const Job& job) {
   if (f.what == kNorm || f.what == kOptimizer) waits = kDpBit;
   if (f.what == kKernels || f.what == kCollective) {
     waits = f.first ? kPpBit : kTpBit;
+    if (spec_.zero_stage == 3) waits |= RankAccount::bit(TrafficClass::weights);
     if (f.step > 0) waits |= kDpBit;  // weights of the step before are being gathered
   }
   accounts_[r].begin(executor_.fabric().now(), waits);
@@ -448,6 +521,14 @@ void TrainingStep::on_job_done(const Job& job) {
     case kNorm:
     case kOptimizer: account.end_kernel(now, RankAccount::Busy::optimizer); break;
     case kCollective: account.end_collective(now, TrafficClass::tp, job.collective()->last_entry(), false); break;
+    case kHost: account.launched(job.begun_at(), now); break;
+    case kHostNorm:
+      account.launched(job.begun_at(), now);
+      ranks_[r].waits_for_norm = false;
+      ranks_[r].launched = now + ranks_[r].queued;
+      ranks_[r].queued = Time();
+      break;
+    case kLayerGather: account.transferred(TrafficClass::weights, job.collective()->last_entry(), now); break;
     case kNormReduce:
       account.end_collective(now, f.detail == 0 ? TrafficClass::tp : TrafficClass::dp, job.collective()->last_entry(),
                              true);
@@ -521,6 +602,13 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
     }
     case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
     case kGather: return bucket("AG");
+    case kLayerGather: {
+      const std::string layer = f.detail == kEndsDetail ? "Ends" : fmt::format("Layer[{}]", static_cast<std::uint32_t>(f.detail));
+      return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
+                         letter(), layer, end);
+    }
+    case kHost:
+    case kHostNorm: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
     case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
     case kNormReduce:
       return f.detail == 0 ? fmt::format("GradNorm_AR_PP[{}]{}", p, end) : fmt::format("GradNorm_AR_TP[{}]{}", t, end);
@@ -551,6 +639,9 @@ const char* TrainingStep::kind(std::uint64_t arguments) const {
     case kReceive: return "pp";
     case kGradients:
     case kGather: return "dp";
+    case kLayerGather: return "weights";
+    case kHost:
+    case kHostNorm: return "host";
     case kNormReduce: return JobLabel::fields_of<Fields>(arguments).detail == 0 ? "tp" : "dp";
     default: return "compute";
   }
@@ -558,8 +649,11 @@ const char* TrainingStep::kind(std::uint64_t arguments) const {
 
 Recorded TrainingStep::recorded(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kHost:
+    case kHostNorm:
     case kKernels: return Recorded::never;
     case kCollective:
+    case kLayerGather:
     case kBeside: return Recorded::detail;
     default: return Recorded::stage;
   }

@@ -12,6 +12,7 @@
 // pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,7 +29,7 @@ namespace railyard::workload::training {
 
 class TrainingStep : private JobClient, private JobNamer {
  public:
-  enum Stream : std::size_t { kCompute, kTp, kDp, kWeights };
+  enum Stream : std::size_t { kCompute, kTp, kDp, kWeights, kHostStream };
   static const std::vector<const char*> kStreams;
 
   /// @param ranks  with the streams kStreams, in the order of the mesh
@@ -64,10 +65,13 @@ class TrainingStep : private JobClient, private JobNamer {
     kNormReduce,  ///< over the tensor-parallel ranks, then over all others, so that each keeps to its own links
     kOptimizer,
     kGather,     ///< of the weights of a bucket
+    kLayerGather,  ///< of the weights of a layer
+    kHost,
+    kHostNorm,  ///< the host has read the norm
     kSlot     ///< all of a slot on a rank: a row, not a job
   };
   struct Fields {
-    std::uint64_t what : 4, slot : 18, detail : 13, rank : 17, first : 1, last : 1, step : 10;
+    std::uint64_t what : 5, slot : 17, detail : 13, rank : 17, first : 1, last : 1, step : 10;
   };
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
 
@@ -91,6 +95,11 @@ class TrainingStep : private JobClient, private JobNamer {
     std::vector<JobRef> sends;  ///< of the latest slot
     std::vector<JobRef> waits;  ///< for which the next compute job waits
     JobRef beside;              ///< the last collective beside kernels
+    std::deque<JobRef> layers;  ///< last compute jobs of the latest layers, the oldest first
+    // The host launches kernels one by one, in program order.
+    Time launched;       ///< when it has launched all that is emitted; without what is queued
+    Time queued;         ///< launches after the host waited for the norm of gradients
+    bool waits_for_norm = false;
     Time slot_begun, slot_ready;
   };
   /// The last job of a rank in a layer, by (rank, layer).
@@ -104,6 +113,12 @@ class TrainingStep : private JobClient, private JobNamer {
   void emit();
   void emit_slots(std::uint32_t pipeline_rank);
   void emit_slot(std::uint32_t pipeline_rank, std::uint32_t index);
+  /// zero_stage 3: gathers the weights of a layer or an end, for which the next step waits.
+  void gather(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t layer, bool is_head);
+  /// Weights of a layer on a tensor-parallel rank; of an end, if `layer` is SlotStep::kEnds.
+  Bytes weight_bytes(std::uint32_t layer, bool is_head) const;
+  /// The host launches so many kernels of a rank; its next compute job waits for that.
+  void launch(std::uint32_t rank, std::uint32_t kernels);
   /// A step of a slot, on all ranks of a pipeline rank.
   void emit_step(std::uint32_t pipeline_rank, const JobLabel& of_step, const SlotStep& step);
   void emit_beside(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
@@ -145,7 +160,7 @@ class TrainingStep : private JobClient, private JobNamer {
   Communicators norm_;  ///< ranks with the same place in tensor parallelism
   std::map<Link, Communicators> pipeline_;
   std::vector<std::vector<std::uint32_t>> ranks_at_;  ///< by pipeline rank
-  std::vector<std::vector<Communicator*>> tp_at_;     ///< by pipeline rank
+  std::vector<std::vector<Communicator*>> tp_at_, weights_at_;  ///< by pipeline rank
   std::vector<std::vector<GradientBucket>> buckets_;            ///< by pipeline rank
   std::vector<std::map<std::uint32_t, std::uint32_t>> bucket_of_;  ///< by pipeline rank: layer -> bucket
   std::vector<std::vector<std::uint32_t>> last_gradients_;         ///< by pipeline rank and stage: last such slot

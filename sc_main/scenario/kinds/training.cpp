@@ -71,8 +71,14 @@ Record<TrainingSection> training_record() {
   r.number_or("dp", "auto", &Section::written_dp, "data-parallel replicas; auto: GPUs / (tp pp)").range(1, 1u << 16);
   r.add("zero_stage", &Section::zero_stage,
         "0: gradients are all-reduced; 1: the optimizer's state is divided among replicas: gradients are "
-        "reduce-scattered, weights gathered")
-      .range(0, 1);
+        "reduce-scattered, weights gathered after the step; 2: gradients, too, after each backward slot; 3: weights, "
+        "too: each layer's are gathered just before it runs")
+      .range(0, 3);
+  r.add("prefetch_layers", &Section::prefetch_layers,
+        "zero_stage 3: layers whose weights are gathered before the layer that runs")
+      .range(0, 64);
+  r.add("reshard_after_forward", &Section::reshard_after_forward,
+        "zero_stage 3: a forward slot frees gathered weights, and the backward slot gathers them again");
   r.add("keep_gathered", within(&Section::form, &transformer::TrainingForm::keep_gathered),
         "sequence_parallel: keep gathered inputs for the gradients of weights; otherwise gather them again, beside the "
         "product for the gradients of inputs");
