@@ -2,7 +2,7 @@
 
 Rules, by column:
   kind             pipeline S: the schedule S on one replica. ZB_1p and ZB_2p are the schedules that are searched under an activation limit
-                   of one and two times that of 1F1B (Qi et al., arXiv 2401.10241). bubble rate S: the same run. TP vanilla, TP async:
+                   of one and two times that of 1F1B (Qi et al., arXiv 2401.10241). Software megatron_2021. bubble rate S: the same run. TP vanilla, TP async:
                    FSDP with TP of torchtitan; async hides collectives behind products, which the scenario does not
   config           model, GPUs and batch, as printed; a row of bubble rates has the shape of the throughput row of its model
   metric           samples/s/GPU, tokens/s/GPU, bubble_rate
@@ -16,6 +16,7 @@ from .training_models import gpt, padded, shape_of
 from .training_stacks import HALF, recomputed
 from .training_steps import Step, experiment
 
+# sail-sg/zero-bubble-pipeline-parallelism examples/pretrain_zero_bubble.sh: one layer in each virtual stage, no overlap of sends
 SCHEDULES = {
     "1F1B": {"schedule": "1f1b"},
     "1F1B interleaved": {"pp_overlap": False},
@@ -25,9 +26,7 @@ SCHEDULES = {
 # arXiv 2401.10241, table 3: layers, hidden size, heads, micro-batch
 MODELS = {"GPT 1.5B": (22, 2304, 24, 6), "GPT 6.2B": (30, 4096, 32, 3), "GPT 14.6B": (46, 5120, 40, 1)}
 SEQ = 1024
-VOCAB = 32000  # not printed: the size of usual SentencePiece tokenizers. With it the ends, which have a layer less, take as long as other stages
-# sail-sg/zero-bubble-pipeline-parallelism examples/pretrain_zero_bubble.sh: legacy models, flash attention, fp16; --no-overlap-p2p-communication
-LEGACY = {"attention": "flash"}
+VOCAB = 50257  # not printed; GPT-2's, Megatron-LM's usual tokenizer
 PER_SECOND = {"samples/s/GPU": 1.0, "tok/s/GPU": 1.0, "fraction": 1.0}
 
 
@@ -54,7 +53,7 @@ def _pipeline(row, name):
     step = Step(row=row, stack=f"zero bubble {name}", software="megatron_2021", gpus=row.integer("n_gpus"), seq=SEQ,
                 shape=gpt(model, layers, hidden, heads, SEQ, padded(VOCAB, 1)), global_batch=micro_batch * batches, micro_batch=micro_batch,
                 gemm="fp16", fp32_gradients=False, pp=pp, virtual=virtual,
-                options=SCHEDULES[name] | LEGACY)
+                options=SCHEDULES[name])
     if row["metric"] == "bubble_rate":
         return experiment(step, lambda metrics: metrics["bubble_fraction"], row.scale(PER_SECOND))
     return experiment(step, lambda metrics: step.global_batch / step.gpus / metrics["step_s"], row.scale(PER_SECOND))
