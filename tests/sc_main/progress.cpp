@@ -1,8 +1,8 @@
 // What people are told of a run's progress, by a wall clock of the test's.
 #include "sc_main/progress.h"
 
+#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
-#include "tests/support/tiny_serving.h"
 
 using railyard::ProgressLine;
 using railyard::Time;
@@ -32,7 +32,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_foretold_from_next_to_nothing) {
 }
 
 BOOST_AUTO_TEST_CASE(serving_tells_how_much_is_done_before_any_request_is) {
-  railyard::test::ServingRunUnderTest run(railyard::test::tiny_serving(
+  railyard::test::ServingBench run(railyard::test::tiny_serving(
       {"workload.requests={count: 8, arrivals: at_once, prompt_tokens: 64, output_tokens: 50}"}));
   double before = 0, without_a_request = 0;
   run.simulation.run([&](Time) {

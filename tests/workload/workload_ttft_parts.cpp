@@ -1,6 +1,6 @@
 // Where the time to first token goes: the parts add up, and each part is what its name says.
+#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
-#include "tests/support/tiny_serving.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -8,16 +8,16 @@ using namespace railyard::workload::inference;
 
 namespace {
 
-using Run = ServingRunUnderTest;
+using Run = ServingBench;
 
 /// Runs, and checks that the parts of each request add up.
-std::map<std::uint32_t, Served> serve(const std::vector<std::string>& sets) {
+std::vector<Served> serve(const std::vector<std::string>& sets) {
   Run run(tiny_serving(sets));
   run.run();
-  for (const auto& [number, served] : run.served) {
+  for (const Served& served : run.served) {
     Time sum;
     for (const Time part : served.ttft.all()) sum += part;
-    BOOST_TEST(sum.fs() == (served.times.first_token - served.request.arrival).fs(), "request " << number);
+    BOOST_TEST(sum.fs() == (served.times.first_token - served.request.arrival).fs());
   }
   return run.served;
 }
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(parts_add_up_under_all_settings) {
         const auto served = serve({load, few_blocks, few_tokens, "workload.scheduler.preset=" + preset,
                                    "workload.instances=[" + shape + "]", "workload.host=" + host});
         BOOST_TEST(served.size() == 60u);
-        for (const auto& [number, one] : served) preemptions += one.counts.preemptions;
+        for (const Served& one : served) preemptions += one.counts.preemptions;
       }
   BOOST_TEST(preemptions > 0u);  // also of prompts in several batches
 }
