@@ -53,6 +53,10 @@ POOL = "accepted: up to 32, all that a request can have"
      f"9:7: error: workload.requests: a request of 513 tokens, prompt and answer, needs 33 KV blocks; {POOL}"),
     (REQUEST + "  kv_blocks: 1000000\n",
      "6:14: error: workload.kv_blocks: 1000000 is more than memory holds; accepted: up to 212718"),
+    (REQUEST + "  kv_blocks: 40\n  instances: [{name: a, kv_blocks: 1000000}]\n",
+     "7:36: error: workload.instances.0.kv_blocks: 1000000 is more than memory holds; accepted: up to 212718"),
+    (REQUEST + "  handoff: per_chunk\n",
+     "6:12: error: workload.handoff: there is one colocated instance; accepted with one prefill and one decode instance"),
     (REQUEST + "  engine_reserved_bytes: 100000000000\n",
      "4:3: error: workload: a rank of stage 0 on L40S has no memory for KV cache: 57.37 GB are missing for two blocks, with 0.22 GB of "
      "weights, 0.08 GB of activations and 100.00 GB reserved in 42.93 GB; set a larger tp or pp, or a smaller max_batched_tokens"),
