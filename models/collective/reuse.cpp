@@ -36,9 +36,15 @@ void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
 
 }  // namespace
 
-ReuseTable::ReuseTable(const transport::Fabric& fabric, const Group& group, const Footprint& footprint,
-                       Time least_launch, std::shared_ptr<SharedCourses> shared)
-    : fabric_(fabric), group_(group), ports_(footprint.ports), least_launch_(least_launch), shared_(std::move(shared)) {
+ReuseTable::ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
+                       std::shared_ptr<SharedCourses> shared)
+    : fabric_(fabric),
+      members_(group.groups.front()->members),
+      ports_(footprint.ports),
+      least_launch_(group.least_launch),
+      shared_(std::move(shared)) {
+  for (const Group* each : group.groups)
+    multicast_groups_.insert(multicast_groups_.end(), each->multicast_group.begin(), each->multicast_group.end());
   for (const transport::LinkEnd& port : ports_) counters_.push_back(&port.state().counters);
   for (transport::Meter* meter : footprint.meters) counters_.push_back(&meter->counters);
   if (!footprint.makeup) return;
@@ -101,10 +107,9 @@ std::optional<transport::RequesterKey> ReuseTable::renamed(const ReuseTable& oth
     return true;
   };
   transport::RequesterKey mine = key;
-  const bool known =
-      rename(mine.source, other.group_.members, group_.members) &&
-      (transport::of_group(key.kind) ? rename(mine.target, other.group_.multicast_group, group_.multicast_group)
-                                     : rename(mine.target, other.group_.members, group_.members));
+  const bool known = rename(mine.source, other.members_, members_) &&
+                     (transport::of_group(key.kind) ? rename(mine.target, other.multicast_groups_, multicast_groups_)
+                                                    : rename(mine.target, other.members_, members_));
   return known ? std::make_optional(mine) : std::nullopt;
 }
 
@@ -117,9 +122,9 @@ std::vector<std::size_t> ReuseTable::requesters() const {
 std::vector<transport::Window> ReuseTable::memories_of(const ReuseTable& recorder, const Course& course) const {
   std::vector<transport::Window> memories;
   for (const transport::MemoryCourse::Memory& memory : course.memory->memories) {
-    const auto& members = recorder.group_.members;
+    const auto& members = recorder.members_;
     const auto member = std::find(members.begin(), members.end(), memory.window) - members.begin();
-    memories.push_back(group_.members[static_cast<std::size_t>(member)]);
+    memories.push_back(members_[static_cast<std::size_t>(member)]);
   }
   return memories;
 }
@@ -193,7 +198,7 @@ std::uint64_t ReuseTable::replay(const Course& course, Time now) {
   return transactions;
 }
 
-std::vector<std::unique_ptr<ReuseTable>> isolate(
+std::vector<std::shared_ptr<ReuseTable>> isolate(
     const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
     const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others) {
   using PortKey = std::pair<const transport::Device*, std::uint32_t>;
@@ -204,11 +209,11 @@ std::vector<std::unique_ptr<ReuseTable>> isolate(
       for (const transport::Hop& hop : lane.hops) users[{hop.device, hop.port.value()}] = kOthers;
   std::vector<Footprint> footprints;
   for (const ReuseGroup& group : groups) {
-    footprints.push_back(footprint_of(fabric, *group.group, group.classes));
+    footprints.push_back(footprint_of(fabric, *group.groups.front(), group.classes));
     if (footprints.back().makeup) footprints.back().makeup->words.push_back(group.least_launch.fs());
     for (const transport::LinkEnd& port : footprints.back().ports) ++users[{port.device, port.port.value()}];
   }
-  std::vector<std::unique_ptr<ReuseTable>> tables;
+  std::vector<std::shared_ptr<ReuseTable>> tables;
   std::vector<std::pair<const Makeup*, std::shared_ptr<SharedCourses>>> shared;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const Footprint& own = footprints[g];
@@ -224,9 +229,8 @@ std::vector<std::unique_ptr<ReuseTable>> isolate(
                              [&](const auto& s) { return makeup != nullptr && *s.first == *makeup; });
     if (like == shared.end() && makeup != nullptr)
       like = shared.insert(shared.end(), {makeup, std::make_shared<SharedCourses>()});
-    tables.push_back(
-        std::make_unique<ReuseTable>(fabric, *groups[g].group, own, groups[g].least_launch,
-                                     makeup != nullptr ? like->second : std::make_shared<SharedCourses>()));
+    tables.push_back(std::make_shared<ReuseTable>(
+        fabric, groups[g], own, makeup != nullptr ? like->second : std::make_shared<SharedCourses>()));
   }
   return tables;
 }

@@ -60,13 +60,15 @@ struct KnownCourse {
   std::vector<transport::Window> memories;  ///< in the order of course->memory
 };
 
+struct ReuseGroup;
+
 /// The courses that one group of members can take, with the group's ports and meters. No other traffic can cross these.
 class ReuseTable {
  public:
   /// @param footprint     of the group, on quiet links
   /// @param least_launch  least time from the entry of a member to the begin of its collective, for all of the group
   /// @param shared        one object for all groups that are alike
-  ReuseTable(const transport::Fabric& fabric, const Group& group, const Footprint& footprint, Time least_launch,
+  ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
              std::shared_ptr<SharedCourses> shared);
 
   Time least_launch() const { return least_launch_; }
@@ -106,7 +108,8 @@ class ReuseTable {
   std::vector<transport::Window> memories_of(const ReuseTable& recorder, const Course& course) const;
 
   const transport::Fabric& fabric_;
-  const Group& group_;
+  std::vector<transport::Window> members_;
+  std::vector<transport::GroupId> multicast_groups_;
   std::vector<transport::LinkEnd> ports_;
   std::vector<transport::PortCounters*> counters_;  ///< of the ports, then of the meters
   std::vector<Source> sources_;                     ///< empty if the group is like no other group
@@ -119,17 +122,18 @@ class ReuseTable {
   std::map<CourseKey, KnownCourse> courses_;
 };
 
-/// A group of members. Each member takes part in one collective after the other.
+/// Groups of the same members. Each member takes part in one collective after the other, over all these groups.
 struct ReuseGroup {
-  const Group* group = nullptr;
-  std::vector<std::uint8_t> classes;  ///< traffic classes of its collectives
-  Time least_launch;                  ///< least launch time of all collectives of the group
+  std::vector<const Group*> groups;   ///< the same members in the same order
+  std::vector<std::uint8_t> classes;  ///< of each group: the traffic class of its collectives; all are different
+  Time least_launch;                  ///< least launch time of all collectives of these groups
 };
 
-/// Makes a table for each group whose links no other traffic can reach; null for all other groups.
+/// Makes a table for each group whose links no other traffic can reach; null for all other groups. Two groups that share
+/// a link have none, because nothing proves that their collectives never run at the same time.
 /// @param groups  all groups of the run; they outlive the tables
 /// @param others  (source, destination, class) of all other messages of the run
-std::vector<std::unique_ptr<ReuseTable>> isolate(
+std::vector<std::shared_ptr<ReuseTable>> isolate(
     const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
     const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others);
 

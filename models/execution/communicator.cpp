@@ -1,5 +1,7 @@
 #include "execution/communicator.h"
 
+#include <algorithm>
+
 namespace railyard::execution {
 
 Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams,
@@ -45,9 +47,29 @@ const collective::CollectiveSpec& Communicator::choose(collective::Operation ope
 void Communicator::allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
                                transport::Fabric& fabric) {
   std::vector<collective::ReuseGroup> groups;
-  for (Communicator* c : communicators) groups.push_back({&c->group_, {c->request_.traffic_class}, c->least_launch()});
-  auto tables = collective::isolate(fabric, groups, others);
-  for (std::size_t i = 0; i < communicators.size(); ++i) communicators[i]->reuse_ = std::move(tables[i]);
+  std::vector<std::vector<Communicator*>> users;
+  for (Communicator* c : communicators) {
+    const std::uint8_t traffic_class = c->request_.traffic_class;
+    std::size_t g = 0;
+    for (; g < groups.size(); ++g) {
+      const std::vector<std::uint8_t>& taken = groups[g].classes;
+      const Communicator& first = *users[g].front();
+      if (first.ranks_ == c->ranks_ && first.stream_ == c->stream_ &&
+          std::find(taken.begin(), taken.end(), traffic_class) == taken.end())
+        break;
+    }
+    if (g == groups.size()) {
+      groups.emplace_back().least_launch = Time::max();
+      users.emplace_back();
+    }
+    groups[g].groups.push_back(&c->group_);
+    groups[g].classes.push_back(traffic_class);
+    groups[g].least_launch = sooner(groups[g].least_launch, c->least_launch());
+    users[g].push_back(c);
+  }
+  const auto tables = collective::isolate(fabric, groups, others);
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (Communicator* c : users[g]) c->reuse_ = tables[g];
 }
 
 Communicator& Communicator::pair(std::uint32_t from, std::uint32_t to) {

@@ -46,17 +46,20 @@ class Communicator {
 
   /// A message that is not part of a collective: from, to, class.
   using OtherTraffic = std::tuple<transport::Window, transport::Window, std::uint8_t>;
-  /// Allows replays of the collectives of communicators whose links no other traffic reaches (collective/reuse.h).
-  /// @param communicators  all communicators of the run, of one traffic class
+  /// Allows replays of the collectives of communicators whose links no other traffic reaches (collective/reuse.h). If
+  /// communicators share a link, their collectives are simulated. Exception: communicators of different classes with the
+  /// same ranks and stream. A rank's stream runs one job after the other, so their collectives follow each other like
+  /// those of one communicator.
+  /// @param communicators  all communicators of the run
   /// @param others         all other messages of the run, those of exchanges included
   /// @pre the machine is elaborated
   static void allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
                           transport::Fabric& fabric);
   /// Table of courses that may be replayed; null: every collective is simulated.
-  collective::ReuseTable* reuse() const { return shared_ != nullptr ? shared_->reuse() : reuse_.get(); }
+  collective::ReuseTable* reuse() const { return reuse_.get(); }
   /// Uses the table of a communicator with the same members in another stream.
   /// @pre each member takes part in one collective of both after the other
-  void share_reuse(const Communicator& same) { shared_ = &same; }
+  void share_reuse(const Communicator& same) { reuse_ = same.reuse_; }
 
  private:
   std::vector<gpu::Gpu*> gpus() const;
@@ -70,8 +73,7 @@ class Communicator {
   std::map<std::pair<collective::Operation, Bytes>, collective::CollectiveSpec> chosen_;
   std::map<Bytes, collective::CollectiveSpec> chosen_exchanges_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> pairs_;
-  std::unique_ptr<collective::ReuseTable> reuse_;
-  const Communicator* shared_ = nullptr;  ///< its table is used
+  std::shared_ptr<collective::ReuseTable> reuse_;
 };
 
 }  // namespace railyard::execution

@@ -197,3 +197,30 @@ BOOST_AUTO_TEST_CASE(sharing_changes_nothing_whatever_each_group_has_done_before
     BOOST_TEST(replays);
   }
 }
+
+BOOST_AUTO_TEST_CASE(communicators_of_one_stream_replay_beside_each_other_and_of_two_streams_do_not) {
+  const auto simulated = [](std::size_t other_stream, bool replay) {
+    JobBench bench;
+    std::deque<Communicator> both;
+    std::vector<Communicator*> pointers;
+    for (const auto& [traffic_class, stream] : {std::pair<std::uint8_t, std::size_t>{0, 0}, {1, other_stream}}) {
+      collective::Request request;
+      request.traffic_class = traffic_class;
+      pointers.push_back(&both.emplace_back(bench.ranks, stream, request, bench.fabric));
+    }
+    if (replay) Communicator::allow_reuse(pointers, {}, bench.fabric);
+    for (std::uint32_t k = 0; k < 6; ++k)
+      bench.later_on(Time::ms(1 + k), [&, k] {
+        bench.collective(both[k % 2], both[k % 2].choose(kReduce, 1 << 20), k);
+        bench.collective(both[k % 2], both[k % 2].choose(kGather, 1 << 18), 10 + k);
+      });
+    bench.run();
+    std::map<std::uint32_t, std::uint64_t> done;
+    for (const auto& [number, when] : bench.done) done[number] = when.fs();
+    return std::make_pair(done, bench.fabric.replayed_transactions());
+  };
+  const auto alone = simulated(JobBench::kCompute, false), one = simulated(JobBench::kCompute, true);
+  BOOST_TEST(one.second > 0u);
+  BOOST_TEST((one.first == alone.first));
+  BOOST_TEST(simulated(JobBench::kComm, true).second == 0u);
+}
