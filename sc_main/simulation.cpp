@@ -70,7 +70,7 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();
   if (scenario_.fabric.fidelity == transport::Fidelity::automatic) {
     fidelity_choice_ = transport::choose_fidelity(fabric_->routes(), fabric_->devices(), workload_->traffic(),
-                                                   workload_->affordable_hops());
+                                                  workload_->affordable_hops());
     for (const transport::LinkEnd& link : fidelity_choice_->fluid) fabric_->model_as_fluid(link);
   }
 }

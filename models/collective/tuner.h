@@ -29,7 +29,7 @@ struct Request {
   std::optional<Protocol> protocol;
   bool nvls = true;                 ///< the library may reduce in the NVSwitches
   std::uint32_t most_channels = 0;  ///< NCCL_MAX_CTAS; 0: no limit
-  bool in_graph = false;  ///< launched by a CUDA graph instead of from a stream
+  bool in_graph = false;            ///< launched by a CUDA graph instead of from a stream
   std::uint8_t traffic_class = 0;
 };
 
@@ -37,12 +37,12 @@ struct Request {
 struct Site {
   const gpu::GpuDatasheet* gpu = nullptr;  ///< of the members
   std::uint32_t ranks = 1, servers = 1;
-  bool nvlink = false;          ///< members of a server reach each other over NVLink
-  bool multicast = false;       ///< the NVSwitches multicast and reduce, and the library may use it
+  bool nvlink = false;              ///< members of a server reach each other over NVLink
+  bool multicast = false;           ///< the NVSwitches multicast and reduce, and the library may use it
   std::uint32_t most_channels = 0;  ///< 0: no limit
-  bool amd_hosts = false;       ///< the servers have AMD CPUs
-  double network_gb_per_s = 0;  ///< rate of one NIC
-  std::uint32_t nics = 0;       ///< NICs that the members of a server use
+  bool amd_hosts = false;           ///< the servers have AMD CPUs
+  double network_gb_per_s = 0;      ///< rate of one NIC
+  std::uint32_t nics = 0;           ///< NICs that the members of a server use
 };
 /// Asks the fabric. @pre the machine is elaborated
 Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const transport::Fabric& fabric);

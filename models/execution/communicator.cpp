@@ -54,7 +54,7 @@ void Communicator::allow_reuse(const std::vector<Communicator*>& communicators, 
     for (; g < groups.size(); ++g) {
       const std::vector<std::uint8_t>& taken = groups[g].classes;
       const Communicator& first = *users[g].front();
-      if (first.ranks_ == c->ranks_ && first.stream_ == c->stream_ &&
+      if (first.ranks_ == c->ranks_ && first.streams_ == c->streams_ &&
           std::find(taken.begin(), taken.end(), traffic_class) == taken.end())
         break;
     }

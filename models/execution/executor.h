@@ -116,7 +116,7 @@ class Executor : private collective::CollectiveClient {
  private:
   friend class Job;
   struct Run {
-    std::vector<Job*> jobs;  ///< by member; null: not emitted
+    std::vector<Job*> jobs;            ///< by member; null: not emitted
     std::vector<std::uint32_t> ready;  ///< members that wait for the others to enter with them
     collective::Collective* collective = nullptr;
     JobLabel label;

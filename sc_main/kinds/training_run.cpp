@@ -6,6 +6,7 @@
 
 #include "base/input_error.h"
 #include "transformer/parameters.h"
+#include "transformer/training_flops.h"
 #include "workload/training/schedule_gantt.h"
 #include "workload/training/schedule_ideal.h"
 
@@ -35,7 +36,8 @@ std::vector<StageTimes> stage_times(const SlotPlans& plans) {
   std::vector<StageTimes> times;
   for (std::uint32_t s = 0; s < plans.stages(); ++s) {
     const auto time = [&](SlotKind kind) { return Time::seconds(plans.plan(kind, s).kernels_s); };
-    times.push_back({time(SlotKind::forward), time(SlotKind::backward_inputs), time(SlotKind::backward_weights), {}, {}});
+    times.push_back(
+        {time(SlotKind::forward), time(SlotKind::backward_inputs), time(SlotKind::backward_weights), {}, {}});
   }
   return times;
 }
@@ -43,9 +45,7 @@ std::vector<StageTimes> stage_times(const SlotPlans& plans) {
 }  // namespace
 
 TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
-    : WorkloadRun(scenario, machine, executor),
-      kernels_(group().gpu),
-      timer_(scenario.model, spec().tp(), kernels_) {
+    : WorkloadRun(scenario, machine, executor), kernels_(group().gpu), timer_(scenario.model, spec().tp(), kernels_) {
   if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
     throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario.model.dtype));
   for (const std::uint32_t gpu : spec().placement) gpus_.push_back(GpuId(gpu));
@@ -108,8 +108,8 @@ std::string TrainingRun::what_fits() const {
     trade(Dimension::tp, "tp");
   if (2 * spec().stage_layers.size() <= scenario_.model.layers) trade(Dimension::pp, "pp");
   for (auto& [text, changed] : changes) {
-    changed.stage_layers = transformer::even_stage_layers(
-        scenario_.model.layers, changed.pp() * spec().virtual_stages());
+    changed.stage_layers =
+        transformer::even_stage_layers(scenario_.model.layers, changed.pp() * spec().virtual_stages());
     if (changed.schedule.kind == ScheduleKind::zb_auto || changed.table || illegal_value(changed.schedule)) continue;
     const MemoryPlan plan(scenario_.model, changed, make_schedule(changed.schedule));
     if (static_cast<double>(plan.largest().total()) <= group().gpu.hbm.visible_bytes()) return text + " would fit";
@@ -135,14 +135,17 @@ std::vector<RouteOfInterest> TrainingRun::routes() {
 }
 
 double TrainingRun::model_flops() const {
+  return transformer::training_flops(scenario_.model, spec().global_batch, spec().seq_tokens,
+                                     transformer::CountedKeys::causal);
+}
+
+double TrainingRun::hardware_flops() const {
   double flops = 0;
   for (std::uint32_t s = 0; s < plans_->stages(); ++s)
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
       flops += plans_->plan(kind, s).flops * spec().tp();
   return flops * spec().micro_batches() * spec().dp();
 }
-
-double TrainingRun::hardware_flops() const { return model_flops(); }
 
 double TrainingRun::peak_flops() const {
   const gpu::GpuDatasheet& gpu = group().gpu;
@@ -189,7 +192,8 @@ void TrainingRun::add_setup(Value& setup) const {
 const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
   using Run = TrainingRun;
   static const Metrics<Run> metrics{
-      {"step_s", "s", "time of a step; with several steps their mean", [](const Run& r) -> Value { return r.step_s(); }},
+      {"step_s", "s", "time of a step; with several steps their mean",
+       [](const Run& r) -> Value { return r.step_s(); }},
       {"tokens_per_s", "1/s", "tokens of all sequences / `step_s`",
        [](const Run& r) -> Value {
          return static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) / r.step_s();
@@ -199,12 +203,15 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
          return static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) / r.step_s() /
                 static_cast<double>(r.gpus_.size());
        }},
-      {"model_tflops_per_gpu", "TFLOP/s", "FLOPs of the model, without recomputation / (`step_s` x ranks)",
+      {"model_tflops_per_gpu", "TFLOP/s",
+       "FLOPs of the model (6 for each multiplied parameter and token, and causal attention) / (`step_s` x ranks)",
        [](const Run& r) -> Value {
          return r.model_flops() / r.step_s() / static_cast<double>(r.gpus_.size()) * 1e-12;
        }},
       {"mfu", "", "FLOPs of the model / what the tensor cores could do in `step_s`",
        [](const Run& r) -> Value { return r.model_flops() / r.step_s() / r.peak_flops(); }},
+      {"hfu", "", "the same with the FLOPs that the GPUs run, also those of recomputation",
+       [](const Run& r) -> Value { return r.hardware_flops() / r.step_s() / r.peak_flops(); }},
       {"kernels_s", "s", "kernels of a step except the optimizer's, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::kernels_s); }},
       {"optimizer_s", "s", "kernels of gradient norm and optimizer, mean of all ranks",
@@ -248,6 +255,20 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value { return r.memory_->largest().gathered; }},
       {"memory.buffers_peak_bytes", "B", "of it: recomputed activations, and what the software keeps for itself",
        [](const Run& r) -> Value { return r.memory_->largest().buffers + r.memory_->largest().reserved; }},
+      {"stage_s.[pipeline rank]", "s",
+       "kernels and exposed tensor-parallel transfers, mean of the pipeline rank's ranks",
+       [](const Run& r) {
+         Value all = Value::empty_group();
+         const workload::Mesh& mesh = r.step_->mesh();
+         std::vector<double> sums(mesh.size(Dimension::pp));
+         for (std::uint32_t rank = 0; rank < mesh.size(); ++rank) {
+           const RankAccount& a = r.step_->account(rank);
+           sums[mesh.place(rank, Dimension::pp)] += a.kernels_s() + a.exposed_s(TrafficClass::tp);
+         }
+         for (std::size_t p = 0; p < sums.size(); ++p)
+           all[std::to_string(p)] = sums[p] * static_cast<double>(sums.size()) / mesh.size() / r.steps();
+         return all;
+       }},
       {"exposed_s.[class]", "s",
        "the compute stream runs or waits for transfers of a class of traffic, mean of all ranks",
        [](const Run& r) {
@@ -272,10 +293,10 @@ std::string TrainingRun::table() const {
   const double step = step_s();
   std::string text = title() + "\n\n";
   const double tokens = static_cast<double>(spec().global_batch) * static_cast<double>(spec().seq_tokens);
-  text += fmt::format("  step {}; {:.0f} tokens/s, {:.0f} on each GPU; {:.1f} model TFLOP/s on each GPU, {:.1f} % of peak\n\n",
-                      duration_text(step), tokens / step, tokens / step / static_cast<double>(gpus_.size()),
-                      model_flops() / step / static_cast<double>(gpus_.size()) * 1e-12,
-                      100 * model_flops() / step / peak_flops());
+  text += fmt::format(
+      "  step {}; {:.0f} tokens/s, {:.0f} on each GPU; {:.1f} model TFLOP/s on each GPU, {:.1f} % of peak\n\n",
+      duration_text(step), tokens / step, tokens / step / static_cast<double>(gpus_.size()),
+      model_flops() / step / static_cast<double>(gpus_.size()) * 1e-12, 100 * model_flops() / step / peak_flops());
   const auto line = [&](const std::string& what, double seconds) {
     text += fmt::format("  {:<42} {:>12} {:>6.1f} %\n", what, duration_text(seconds), 100 * seconds / step);
   };
@@ -298,9 +319,10 @@ Value TrainingRun::explain() {
   e["model_flops"] = model_flops();
   e["stages"] = Value::empty_list();
   for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
-    Value stage = {{"rank", schedule_.rank_of[s]}, {"layers", plans_->stage(s).layers},
-                   {"parameters_per_rank",
-                    transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp())}};
+    Value stage = {
+        {"rank", schedule_.rank_of[s]},
+        {"layers", plans_->stage(s).layers},
+        {"parameters_per_rank", transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp())}};
     for (const SlotKind kind :
          {SlotKind::forward, SlotKind::backward, SlotKind::backward_inputs, SlotKind::backward_weights})
       stage[fmt::format("{}_kernels_s", kSlotNames[static_cast<std::size_t>(kind)])] = plans_->plan(kind, s).kernels_s;
@@ -311,14 +333,14 @@ Value TrainingRun::explain() {
 
 std::string TrainingRun::explain_text(const Value& e) const {
   std::string text = e["title"].text() + "\n\n";
-  text += fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", "stage", "rank", "layers", "parameters/rank", "forward",
-                      "backward");
+  text += fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", "stage", "rank", "layers", "parameters/rank",
+                      "forward", "backward");
   std::uint32_t s = 0;
   for (const Value& stage : e["stages"].items())
-    text += fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", s++, stage["rank"].integer(),
-                        stage["layers"].integer(), stage["parameters_per_rank"].integer(),
-                        duration_text(stage["forward_kernels_s"].real()),
-                        duration_text(stage["backward_kernels_s"].real()));
+    text +=
+        fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", s++, stage["rank"].integer(), stage["layers"].integer(),
+                    stage["parameters_per_rank"].integer(), duration_text(stage["forward_kernels_s"].real()),
+                    duration_text(stage["backward_kernels_s"].real()));
   text += "\nmemory of a rank at its peak\n";
   for (std::uint32_t p = 0; p < spec().pp(); ++p)
     text += fmt::format("  pipeline rank {}: {}; activations of {:.2f} micro-batches\n", p, sum_text(memory_->peak(p)),

@@ -34,9 +34,8 @@ struct Kinds {
   }
 };
 
-using AllKinds =
-    Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun, ServingRun,
-          TrainingRun>;
+using AllKinds = Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun,
+                       ServingRun, TrainingRun>;
 
 }  // namespace
 

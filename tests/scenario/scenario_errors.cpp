@@ -19,8 +19,8 @@ BOOST_AUTO_TEST_CASE(unknown_keys_name_the_nearest) {
   BOOST_TEST(s.refusal(with("machne: {}\n")) == "s.yaml:6:1: error: machne: unknown key (did you mean 'machine'?)");
   BOOST_TEST(s.refusal(with("machine:\n  plx: {uplnk: dual_root}\n")) ==
              "s.yaml:7:9: error: machine.plx.uplnk: unknown key (did you mean 'uplink'?)");
-  BOOST_TEST(s.refusal(with("fabric: {classes: {gpt: {vc: 1}}}\n")) ==
-             "s.yaml:6:20: error: fabric.classes.gpt: unknown key (did you mean 'weights'?)");
+  BOOST_TEST(s.refusal(with("fabric: {classes: {weigths: {vc: 1}}}\n")) ==
+             "s.yaml:6:20: error: fabric.classes.weigths: unknown key (did you mean 'weights'?)");
   BOOST_TEST(s.refusal(with("fabric: {classes: {ddp: {vc: 1}}}\n")) ==
              "s.yaml:6:20: error: fabric.classes.ddp: unknown key (did you mean 'dp'?)");
   BOOST_TEST(s.refusal(with("machine: {overrides: {plx_uplnk: {latency_ns: 1}}}\n")) ==

@@ -52,7 +52,8 @@ BOOST_AUTO_TEST_CASE(every_shipped_datasheet_loads) {
 
 BOOST_AUTO_TEST_CASE(values_are_those_of_the_sources) {
   const Software old = shipped("megatron_2021"), core = shipped("megatron_core");
-  BOOST_TEST((old.attention == transformer::AttentionForm::unfused && core.attention == transformer::AttentionForm::flash));
+  BOOST_TEST(
+      (old.attention == transformer::AttentionForm::unfused && core.attention == transformer::AttentionForm::flash));
   BOOST_TEST((old.dropout && !core.dropout));
   BOOST_TEST((old.gradients == GradientFormat::as_parameters && core.gradients == GradientFormat::fp32));
   BOOST_TEST((old.pp_overlap == PipelineOverlap::none && core.pp_overlap == PipelineOverlap::interleaved));

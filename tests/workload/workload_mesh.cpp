@@ -7,8 +7,10 @@
 
 using namespace railyard;
 using namespace railyard::test;
+using workload::Communicators;
 using workload::Dimension;
 using workload::Mesh;
+using workload::RankOrder;
 
 namespace {
 

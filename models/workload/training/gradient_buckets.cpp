@@ -11,8 +11,8 @@ std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& mode
     for (std::uint32_t l = stage.first_layer + stage.layers; l-- > stage.first_layer;) {
       const bool is_top = l + 1 == stage.first_layer + stage.layers, is_bottom = l == stage.first_layer;
       bucket.layers.push_back(l);
-      bucket.parameters += transformer::rank_parameters(
-          model, {1, stage.first && is_bottom, stage.last && is_top, l}, tp);
+      bucket.parameters +=
+          transformer::rank_parameters(model, {1, stage.first && is_bottom, stage.last && is_top, l}, tp);
       const bool is_full = least_parameters > 0 && bucket.parameters >= least_parameters;
       if (!is_full && !(is_bottom && number == stages.back().first)) continue;
       bucket.stage = number;

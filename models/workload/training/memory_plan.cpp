@@ -109,7 +109,8 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       held += buffers;
       held -= freed(slot);
     }
-    peak.micro_batches = of_micro_batch > 0 ? static_cast<double>(peak.activations) / static_cast<double>(of_micro_batch) : 0;
+    peak.micro_batches =
+        of_micro_batch > 0 ? static_cast<double>(peak.activations) / static_cast<double>(of_micro_batch) : 0;
     peaks_.push_back(peak);
   }
 }
@@ -146,10 +147,13 @@ Bytes MemoryPlan::freed(const Slot& slot) const {
 
 std::string sum_text(const PeakMemory& peak) {
   std::string text;
-  for (const auto& [name, bytes] :
-       {std::pair{"weights", peak.state.weights}, {"gradients", peak.state.gradients},
-        {"optimizer", peak.state.optimizer}, {"gathered weights", peak.gathered}, {"activations", peak.activations},
-        {"recomputed", peak.buffers}, {"software", peak.reserved}})
+  for (const auto& [name, bytes] : {std::pair{"weights", peak.state.weights},
+                                    {"gradients", peak.state.gradients},
+                                    {"optimizer", peak.state.optimizer},
+                                    {"gathered weights", peak.gathered},
+                                    {"activations", peak.activations},
+                                    {"recomputed", peak.buffers},
+                                    {"software", peak.reserved}})
     if (bytes > 0)
       text += fmt::format("{}{} {:.2f} GB", text.empty() ? "" : " + ", name, static_cast<double>(bytes) * 1e-9);
   return text + fmt::format(" = {:.2f} GB", static_cast<double>(peak.total()) * 1e-9);

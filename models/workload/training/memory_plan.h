@@ -27,11 +27,11 @@ struct StageMemory {
 struct PeakMemory {
   std::uint32_t pipeline_rank = 0;
   transformer::TrainingState state;
-  Bytes activations = 0;   ///< of all micro-batches in flight
-  Bytes buffers = 0;       ///< recomputed activations
-  Bytes gathered = 0;      ///< weights of whole layers (zero_stage 3)
-  Bytes reserved = 0;      ///< of the software
-  std::size_t slot = 0;    ///< position of the slot that begins at the peak
+  Bytes activations = 0;     ///< of all micro-batches in flight
+  Bytes buffers = 0;         ///< recomputed activations
+  Bytes gathered = 0;        ///< weights of whole layers (zero_stage 3)
+  Bytes reserved = 0;        ///< of the software
+  std::size_t slot = 0;      ///< position of the slot that begins at the peak
   double micro_batches = 0;  ///< kept activations / those of one micro-batch in all stages of the rank
 
   Bytes total() const { return state.total() + activations + buffers + gathered + reserved; }

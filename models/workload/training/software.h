@@ -12,7 +12,6 @@
 
 #include "transformer/training_form.h"
 
-
 namespace railyard::workload::training {
 
 /// eager: the host launches each kernel; graph: the GPU runs a captured graph.

@@ -49,8 +49,8 @@ struct TrainingSpec {
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   std::uint32_t recompute_layers = 1;  ///< only with full recomputation
   std::uint32_t zero_stage = 1;
-  std::uint32_t prefetch_layers = 1;   ///< zero_stage 3: layers whose weights are gathered before the layer that runs
-  bool reshard_after_forward = true;   ///< zero_stage 3: weights are gathered again for the backward slot
+  std::uint32_t prefetch_layers = 1;  ///< zero_stage 3: layers whose weights are gathered before the layer that runs
+  bool reshard_after_forward = true;  ///< zero_stage 3: weights are gathered again for the backward slot
   std::uint32_t steps = 1;
   GradientNorm grad_norm = GradientNorm::before;
   Software software;                    ///< with the scenario's own keys applied

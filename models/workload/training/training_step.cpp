@@ -67,8 +67,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
     if (communicator->size() > 1)
       weights_at_[place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
   for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[place(r, Dimension::pp)].push_back(r);
-  for (std::uint32_t r = 0; r < ranks.size(); ++r)
-    ranks[r]->gpu->hbm().allocate(memory.fixed(place(r, Dimension::pp)));
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks[r]->gpu->hbm().allocate(memory.fixed(place(r, Dimension::pp)));
   for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
     std::vector<std::pair<std::uint32_t, transformer::Stage>> stages;  // in the order of their last gradients
     std::vector<std::uint32_t> last(schedule_.stages(), kNobody);
@@ -192,9 +191,9 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   among(norm_, TrafficClass::dp, kNormBytes, false);
   for (const auto& [l, communicators] : pipeline_)
     for (const auto& c : communicators.all())
-      all.push_back({c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
-                     static_cast<double>(activation_bytes()) * spec_.micro_batches() * spec_.virtual_stages() *
-                         spec_.steps});
+      all.push_back(
+          {c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
+           static_cast<double>(activation_bytes()) * spec_.micro_batches() * spec_.virtual_stages() * spec_.steps});
   return all;
 }
 
@@ -234,8 +233,7 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
   const std::vector<std::uint32_t>& ranks = ranks_at_[p];
   const bool gives_gradients = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_weights;
-  const bool completes =
-      gives_gradients && (spec_.zero_stage >= 2 || last_gradients_[p][slot.stage] == index);
+  const bool completes = gives_gradients && (spec_.zero_stage >= 2 || last_gradients_[p][slot.stage] == index);
   const bool gathers = spec_.zero_stage == 3 && (slot.kind == SlotKind::forward || spec_.reshard_after_forward);
   for (const std::uint32_t rank : ranks) {
     RankState& state = ranks_[rank];
@@ -272,8 +270,9 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
       beside_until = i + 2;
       continue;
     }
-    emit_step(p, label(step.kernels != nullptr ? kKernels : kCollective, index, static_cast<std::uint32_t>(i), 0,
-                       &step == &*begins, i + 1 == plan.steps.size()),
+    emit_step(p,
+              label(step.kernels != nullptr ? kKernels : kCollective, index, static_cast<std::uint32_t>(i), 0,
+                    &step == &*begins, i + 1 == plan.steps.size()),
               step);
     if (completes && step.layer != SlotStep::kEnds)
       for (const std::uint32_t rank : ranks) layer_ends_[{rank, step.layer}] = ranks_[rank].last;
@@ -299,10 +298,10 @@ void TrainingStep::gather(std::uint32_t p, std::uint32_t index, std::uint32_t la
       const RankState& state = ranks_[rank->number];
       after.push_back(state.layers.size() > spec_.prefetch_layers ? state.layers.front() : JobRef());
     }
-    executor_.collective(*communicator, communicator->choose(collective::Operation::all_gather, bytes),
-                         label(kLayerGather, index, layer == SlotStep::kEnds ? kEndsDetail : layer,
-                               communicator->rank(0).number),
-                         *this, jobs_, after);
+    executor_.collective(
+        *communicator, communicator->choose(collective::Operation::all_gather, bytes),
+        label(kLayerGather, index, layer == SlotStep::kEnds ? kEndsDetail : layer, communicator->rank(0).number), *this,
+        jobs_, after);
     live_ += static_cast<std::int64_t>(jobs_.size());
     for (std::size_t m = 0; m < jobs_.size(); ++m) ranks_[communicator->rank(m).number].waits.push_back(jobs_[m]);
   }
@@ -334,8 +333,8 @@ void TrainingStep::emit_step(std::uint32_t p, const JobLabel& of_step, const Slo
       fields.rank = rank;
       launch(rank, step.launches);
       ++live_;
-      ranks_[rank].last = executor_.kernel(r, r.stream(kCompute), step.kernels, JobLabel::of(*this, fields), *this,
-                                           ranks_[rank].waits);
+      ranks_[rank].last =
+          executor_.kernel(r, r.stream(kCompute), step.kernels, JobLabel::of(*this, fields), *this, ranks_[rank].waits);
       ranks_[rank].waits.clear();
     }
     return;
@@ -392,8 +391,7 @@ void TrainingStep::send(const Slot& slot, std::uint32_t index, std::uint32_t ran
   Communicator& pair = pipeline_.at(link(slot.stage, to)).of(rank);
   RankState& state = ranks_[rank];
   const execution::Exchange exchange{0, 1, (std::uint64_t(to) << 32) + slot.micro_batch, activation_bytes()};
-  state.sends.push_back(
-      executor_.send(pair, exchange, label(kSend, index, 0, rank), *this, {state.last}));
+  state.sends.push_back(executor_.send(pair, exchange, label(kSend, index, 0, rank), *this, {state.last}));
   ++live_;
 }
 
@@ -426,9 +424,8 @@ void TrainingStep::emit_flush() {
   };
   const auto run = [&](What what, std::uint32_t rank, double bytes, const std::vector<JobRef>& after) {
     Rank& r = mesh_.rank(rank);
-    ranks_[rank].last =
-        executor_.kernel(r, r.stream(kCompute), gpu::chain_of(kernels_.memory_bound(bytes)), label(what, 0, 0, rank),
-                         *this, after);
+    ranks_[rank].last = executor_.kernel(r, r.stream(kCompute), gpu::chain_of(kernels_.memory_bound(bytes)),
+                                         label(what, 0, 0, rank), *this, after);
     ++live_;
   };
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank)
@@ -560,7 +557,8 @@ void TrainingStep::on_job_done(const Job& job) {
 
 std::string TrainingStep::suffix(const Fields& f) const {
   std::string text;
-  for (const auto& [dimension, letters] : {std::pair{Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
+  for (const auto& [dimension, letters] :
+       {std::pair{Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
     if (mesh_.size(dimension) > 1) text += fmt::format("_{}[{}]", letters, place(f.rank, dimension));
   if (spec_.steps > 1) text += fmt::format("_Step[{}]", static_cast<std::uint32_t>(f.step));
   return text;
@@ -586,12 +584,15 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
     return fmt::format("DP_{}_PP[{}]_TP[{}]_Bucket[{}]{}", what, p, t, static_cast<std::uint32_t>(f.detail), end);
   };
   switch (f.what) {
-    case kSlot: return fmt::format("{}_PP[{}]_TP[{}]_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), end);
-    case kKernels: return fmt::format("{}_PP[{}]_TP[{}]_{}_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), place_of(step()), end);
+    case kSlot:
+      return fmt::format("{}_PP[{}]_TP[{}]_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), end);
+    case kKernels:
+      return fmt::format("{}_PP[{}]_TP[{}]_{}_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
+                         place_of(step()), end);
     case kCollective:
     case kBeside:
-      return fmt::format("TP_{}_PP[{}]_{}_{}_{}{}", collective::initials(step().operation), p, unit(slot_of(f).stage, slot_of(f).micro_batch), letter(),
-                         place_of(step()), end);
+      return fmt::format("TP_{}_PP[{}]_{}_{}_{}{}", collective::initials(step().operation), p,
+                         unit(slot_of(f).stage, slot_of(f).micro_batch), letter(), place_of(step()), end);
     case kSend:
     case kReceive: {
       const Slot& slot = slot_of(f);
@@ -603,7 +604,8 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
     case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
     case kGather: return bucket("AG");
     case kLayerGather: {
-      const std::string layer = f.detail == kEndsDetail ? "Ends" : fmt::format("Layer[{}]", static_cast<std::uint32_t>(f.detail));
+      const std::string layer =
+          f.detail == kEndsDetail ? "Ends" : fmt::format("Layer[{}]", static_cast<std::uint32_t>(f.detail));
       return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
                          letter(), layer, end);
     }
@@ -628,7 +630,8 @@ std::string TrainingStep::task(std::uint64_t arguments) const {
 std::string TrainingStep::work(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return {};
-  return fmt::format("{}_{}", kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)], unit(slot_of(f).stage, slot_of(f).micro_batch));
+  return fmt::format("{}_{}", kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)],
+                     unit(slot_of(f).stage, slot_of(f).micro_batch));
 }
 
 const char* TrainingStep::kind(std::uint64_t arguments) const {

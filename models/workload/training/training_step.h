@@ -60,15 +60,15 @@ class TrainingStep : private JobClient, private JobNamer {
     kBeside,      ///< the same, beside kernels
     kSend,        ///< of activations or their gradients
     kReceive,
-    kGradients,  ///< reduction of a bucket
-    kNorm,       ///< kernel
+    kGradients,   ///< reduction of a bucket
+    kNorm,        ///< kernel
     kNormReduce,  ///< over the tensor-parallel ranks, then over all others, so that each keeps to its own links
     kOptimizer,
-    kGather,     ///< of the weights of a bucket
+    kGather,       ///< of the weights of a bucket
     kLayerGather,  ///< of the weights of a layer
     kHost,
     kHostNorm,  ///< the host has read the norm
-    kSlot     ///< all of a slot on a rank: a row, not a job
+    kSlot       ///< all of a slot on a rank: a row, not a job
   };
   struct Fields {
     std::uint64_t what : 5, slot : 17, detail : 13, rank : 17, first : 1, last : 1, step : 10;
@@ -79,9 +79,7 @@ class TrainingStep : private JobClient, private JobNamer {
   struct Link {
     std::uint32_t from, to;  ///< pipeline ranks
     bool gradients;
-    bool operator<(const Link& o) const {
-      return std::tie(from, to, gradients) < std::tie(o.from, o.to, o.gradients);
-    }
+    bool operator<(const Link& o) const { return std::tie(from, to, gradients) < std::tie(o.from, o.to, o.gradients); }
   };
   /// Of the slots of a pipeline rank, in this step.
   struct Progress {
@@ -97,8 +95,8 @@ class TrainingStep : private JobClient, private JobNamer {
     JobRef beside;              ///< the last collective beside kernels
     std::deque<JobRef> layers;  ///< last compute jobs of the latest layers, the oldest first
     // The host launches kernels one by one, in program order.
-    Time launched;       ///< when it has launched all that is emitted; without what is queued
-    Time queued;         ///< launches after the host waited for the norm of gradients
+    Time launched;  ///< when it has launched all that is emitted; without what is queued
+    Time queued;    ///< launches after the host waited for the norm of gradients
     bool waits_for_norm = false;
     Time slot_begun, slot_ready;
   };
@@ -159,9 +157,9 @@ class TrainingStep : private JobClient, private JobNamer {
   Communicators tp_, beside_, dp_, weights_;
   Communicators norm_;  ///< ranks with the same place in tensor parallelism
   std::map<Link, Communicators> pipeline_;
-  std::vector<std::vector<std::uint32_t>> ranks_at_;  ///< by pipeline rank
-  std::vector<std::vector<Communicator*>> tp_at_, weights_at_;  ///< by pipeline rank
-  std::vector<std::vector<GradientBucket>> buckets_;            ///< by pipeline rank
+  std::vector<std::vector<std::uint32_t>> ranks_at_;               ///< by pipeline rank
+  std::vector<std::vector<Communicator*>> tp_at_, weights_at_;     ///< by pipeline rank
+  std::vector<std::vector<GradientBucket>> buckets_;               ///< by pipeline rank
   std::vector<std::map<std::uint32_t, std::uint32_t>> bucket_of_;  ///< by pipeline rank: layer -> bucket
   std::vector<std::vector<std::uint32_t>> last_gradients_;         ///< by pipeline rank and stage: last such slot
   LayerEnds layer_ends_;                                           ///< of the slot that is being emitted

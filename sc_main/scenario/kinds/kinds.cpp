@@ -14,14 +14,8 @@ Kind layer_kind();
 Kind overlap_kind();
 
 const std::vector<Kind>& workload_kinds() {
-  static const std::vector<Kind> kinds{disaggregated_prefill_kind(),
-                                       serving_kind(),
-                                       training_kind(),
-                                       collective_kind(),
-                                       point_to_point_kind(),
-                                       kernel_kind(),
-                                       layer_kind(),
-                                       overlap_kind()};
+  static const std::vector<Kind> kinds{disaggregated_prefill_kind(), serving_kind(), training_kind(), collective_kind(),
+                                       point_to_point_kind(),        kernel_kind(),  layer_kind(),    overlap_kind()};
   return kinds;
 }
 

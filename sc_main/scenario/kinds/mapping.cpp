@@ -80,11 +80,9 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
 
 std::vector<std::uint32_t> resolve_stage_layers(const std::optional<std::vector<std::uint32_t>>& written,
                                                 std::uint32_t stages, const std::string& stages_text,
-                                                const ModelShape& model, const std::string& key,
-                                                const Source& source) {
+                                                const ModelShape& model, const std::string& key, const Source& source) {
   if (!written) return transformer::even_stage_layers(model.layers, stages);
-  if (written->size() != stages)
-    refuse(source, key, "has " + count(written->size(), "stage") + "; " + stages_text);
+  if (written->size() != stages) refuse(source, key, "has " + count(written->size(), "stage") + "; " + stages_text);
   const std::uint64_t sum = std::accumulate(written->begin(), written->end(), std::uint64_t{0});
   if (sum != model.layers)
     refuse(source, key,

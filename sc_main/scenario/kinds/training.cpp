@@ -57,8 +57,7 @@ Record<TrainingSection> training_record() {
         "order of the pipeline's slots: naive, gpipe, 1f1b, interleaved, zb_h1, zb_h2, zb_auto, zbv, or a file with a "
         "table of slots (docs/training.md)")
       .is_path(Field::Path::unless_name);
-  r.add("group_micro_batches", &Section::written_group,
-        "interleaved: micro-batches in a row through one virtual stage")
+  r.add("group_micro_batches", &Section::written_group, "interleaved: micro-batches in a row through one virtual stage")
       .range(1, kMostMicroBatches)
       .fallback("pp");
   r.add("memory_limit_stages", &TrainingSection::memory_limit_stages,
@@ -121,13 +120,16 @@ Record<TrainingSection> training_record() {
       .fallback(kOfSoftware);
   r.add("host_us", &Section::host_key, "host time of each eager launch").range(0, kLongestHostUs).fallback(kOfSoftware);
   r.add("nvls", &Section::nvls_key, "NCCL may use NVLink SHARP").fallback(kOfSoftware);
-  r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective").range(1, 64).fallback(kOfSoftware);
+  r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective")
+      .range(1, 64)
+      .fallback(kOfSoftware);
   r.add("reserved_bytes", &Section::reserved_key, "memory of CUDA context, NCCL buffers and workspaces")
       .range(0, 1e12)
       .fallback(kOfSoftware);
   Record<Section> precision;
-  precision.choice("gradients", &Section::gradients_key, words_of(workload::training::kGradientFormatNames),
-                   "number format in which gradients are accumulated and reduced")
+  precision
+      .choice("gradients", &Section::gradients_key, words_of(workload::training::kGradientFormatNames),
+              "number format in which gradients are accumulated and reduced")
       .fallback(kOfSoftware);
   r.group("precision", precision, "number formats; products and weights have model.dtype");
   r.choice("grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
@@ -202,9 +204,9 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
                     std::to_string(spec.zero_stage) + "; " + software.name + " has zero stages " + accepted);
   }
   const bool interleaved = spec.virtual_stages() > 1 || spec.table || spec.schedule.kind > ScheduleKind::interleaved;
-  spec.pp_overlap = written.pp_overlap_key.value_or(
-      software.pp_overlap == PipelineOverlap::all ||
-      (software.pp_overlap == PipelineOverlap::interleaved && interleaved));
+  spec.pp_overlap =
+      written.pp_overlap_key.value_or(software.pp_overlap == PipelineOverlap::all ||
+                                      (software.pp_overlap == PipelineOverlap::interleaved && interleaved));
   spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.dp()));
   spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
 }
@@ -270,9 +272,9 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                     "pp " + std::to_string(written.written_pp) + " x virtual_stages " +
                         std::to_string(written.written_virtual_stages) + " is more than the " +
                         std::to_string(model.layers) + " layers of " + model.name);
-  spec.stage_layers = resolve_stage_layers(written.written_stage_layers, static_cast<std::uint32_t>(stages),
-                                           "pp x virtual_stages is " + std::to_string(stages), model,
-                                           "workload.stage_layers", source);
+  spec.stage_layers =
+      resolve_stage_layers(written.written_stage_layers, static_cast<std::uint32_t>(stages),
+                           "pp x virtual_stages is " + std::to_string(stages), model, "workload.stage_layers", source);
   resolve_schedule(spec, written, source);
   if (spec.form.recompute != transformer::Recompute::full)
     for (const char* key : {"recompute_method", "recompute_layers"})
@@ -280,12 +282,12 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
         refuse_workload(source, key, "is accepted only with recompute: full");
   const std::uint32_t most = *std::max_element(spec.stage_layers.begin(), spec.stage_layers.end());
   if (spec.recompute_layers > most)
-    refuse_workload(source, "recompute_layers",
-                    std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) +
-                        " layers of a stage");
+    refuse_workload(
+        source, "recompute_layers",
+        std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) + " layers of a stage");
   resolve_software(spec, written, model.dtype, source);
-  spec.placement = resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement",
-                                     source);
+  spec.placement =
+      resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
   check_groups_used({0}, machine, source);
   return spec;
 }
