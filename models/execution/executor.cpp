@@ -143,21 +143,22 @@ void Job::tell() {
   }
 }
 
-void Executor::enter(const Job& job) {
-  Run& run = runs_[job.collective_->cookie];
-  const bool together = members_begin_together_ && job.collective_->status() == Status::ok;
-  if (together) {
-    run.ready.push_back(job.member_);
-    if (listener_ != nullptr) listener_->on_reached(&run, 0);
-    if (run.ready.size() < run.jobs.size()) return;
-    if (listener_ != nullptr) listener_->on_passed(&run, 0);
+void Executor::enter(const Job& last) {
+  Run& run = runs_[last.collective_->cookie];
+  collective::Collective& collective = *last.collective_;
+  std::vector<std::uint32_t> others;
+  if (members_begin_together_ && collective.status() == Status::ok) {
+    if (run.ready.size() + 1 < run.jobs.size()) {
+      run.ready.push_back(last.member_);
+      return;
+    }
   }
-  collective::Collective& collective = *job.collective_;
-  const std::uint32_t member = job.member_;
-  const std::vector<std::uint32_t> ready = std::move(run.ready);
-  run.ready.clear();
-  for (const std::uint32_t other : ready) collective.enter(other);
-  if (!together) collective.enter(member);
+  others.swap(run.ready);
+  collective.enter(last.member_);
+  for (const std::uint32_t member : others) {
+    if (listener_ != nullptr) listener_->on_waited_for_peer(*run.jobs[member], last);
+    collective.enter(member);
+  }
 }
 
 void Executor::write(const Job& job) {

@@ -133,8 +133,8 @@ class Executor : private collective::CollectiveClient {
   /// The job of a member; push() puts it into its stream.
   Job& add_member(std::uint32_t run, std::uint32_t member, Rank& rank, gpu::Stream& stream, const JobLabel& label,
                   JobClient& client);
-  /// A member is ready to enter its collective.
-  void enter(const Job& job);
+  /// A member is ready to enter its collective: it enters now, or when its peers are ready, too.
+  void enter(const Job& last);
   void write(const Job& job);
   JobRef push(Job& job, const std::vector<JobRef>& after);
   void release(Job& job);

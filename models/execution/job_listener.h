@@ -19,6 +19,8 @@ class JobListener {
   /// Called before the job's client and its dependents are notified.
   virtual void on_done(const Job& job) = 0;
   /// A condition of `gate` is met now; on_passed(gate) follows when all are met. Gates are numbered by their owner.
+  /// Just before the job enters its collective: it was ready before, and waited for the member that entered last.
+  virtual void on_waited_for_peer(const Job& job, const Job& last) = 0;
   virtual void on_reached(const void* owner, std::uint32_t gate) = 0;
   /// All conditions of `gate` are met; together they are the cause of the event being processed.
   virtual void on_passed(const void* owner, std::uint32_t gate) = 0;

@@ -161,6 +161,11 @@ CriticalPath::Moment CriticalPath::done_kernels(const execution::Job& job, const
   return done;
 }
 
+void CriticalPath::on_waited_for_peer(const execution::Job& job, const execution::Job& last) {
+  std::vector<Moment>& entered = collectives_[job.collective()].entered;
+  join(entered[job.member()], entered[last.member()]);
+}
+
 void CriticalPath::on_reached(const void* owner, std::uint32_t gate) { join(gates_[{owner, gate}], current()); }
 
 void CriticalPath::on_passed(const void* owner, std::uint32_t gate) {

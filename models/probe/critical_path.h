@@ -109,6 +109,7 @@ class CriticalPath final : public execution::JobListener,
   void on_waited(const execution::Job& job, const execution::Job& done) override;
   void on_begun(const execution::Job& job) override;
   void on_done(const execution::Job& job) override;
+  void on_waited_for_peer(const execution::Job& job, const execution::Job& last) override;
   void on_reached(const void* owner, std::uint32_t gate) override;
   void on_passed(const void* owner, std::uint32_t gate) override;
   void on_arrived() override { current_ = beginning(); }
