@@ -221,7 +221,8 @@ def test_a_trace_error_cites_the_traces_line(tmp_path):
 
 @pytest.mark.parametrize("model", sorted(path.stem for path in (ROOT / "scenarios" / "models").glob("*.json")))
 def test_every_shipped_model_runs(model, tmp_path):
-    heads = json.loads((ROOT / "scenarios" / "models" / f"{model}.json").read_text())["num_attention_heads"]
+    config = json.loads((ROOT / "scenarios" / "models" / f"{model}.json").read_text())
+    heads = next(config[key] for key in ("num_attention_heads", "n_heads", "n_head") if key in config)
     text = f"""\
 model: {{config: {ROOT}/scenarios/models/{model}.json, dtype: fp8}}
 machine: {{groups: {{prefill: {{servers: 2}}, decode: {{servers: 2}}}}}}

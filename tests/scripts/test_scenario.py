@@ -121,7 +121,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path):
     assert "platform: missing; give --platform NAME (" in refused("new", path)
     assert "'plx_bax' in " in refused("new", path, "--platform", "plx_bax") and "(did you mean 'plx_box'?)" in refused("new", path, "--platform", "plx_bax")
     assert "workload.kind: 'p2q' is unknown (did you mean 'p2p'?); accepted: " in refused("new", path, "--platform", "plx_box", "--kind", "p2q")
-    assert "--set workload.opp=1: workload.opp: unknown key (did you mean 'op'?); accepted: " in refused("new", path, "--set", "workload.opp=1")
+    assert "--set workload.oop=1: workload.oop: unknown key (did you mean 'op'?); accepted: " in refused("new", path, "--set", "workload.oop=1")
     assert "'seed' is not KEY=VALUE" in refused("new", path, "--set", "seed")
     done = new(path, "plx_box", "disaggregated_prefill", "--set", "workload.prefill.tp=3")
     assert (done.returncode, done.stderr) == (2, "scenario.py: error: workload.prefill.tp: 3 does not divide the 8 attention heads of tiny\n")
