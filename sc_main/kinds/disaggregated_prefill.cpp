@@ -139,4 +139,6 @@ std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
   return routes;
 }
 
+RunKind disaggregated_prefill_run() { return run_kind<DisaggregatedPrefill>(); }
+
 }  // namespace railyard

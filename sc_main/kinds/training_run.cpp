@@ -372,4 +372,6 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
     }
 }
 
+RunKind training_run() { return run_kind<TrainingRun>(); }
+
 }  // namespace railyard
