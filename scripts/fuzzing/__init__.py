@@ -1,10 +1,10 @@
-"""Tries the program as nobody would: mutated inputs, and random valid machines whose results must have certain properties.
+"""Fuzzers: mutated inputs, and random valid machines whose results must have certain properties.
 
-  bases.py      small right inputs of every kind
-  mutate.py     what is done to them: trees by the grammar, text byte by byte, files as a whole
-  inputs.py     mutated inputs for the executables and the sweeper: a result, or one line that says why not
-  outputs.py    mutated files of a run for the scripts that read them
+  bases.py      small valid inputs of each kind of workload
+  mutate.py     mutations: of trees by the grammar of scenarios, of text byte by byte, of whole files
+  inputs.py     mutated inputs for the executables and for sweep.py, which must give a result or a one-line error
+  outputs.py    mutated output files of a run, for the scripts that read these files
   machines.py   random valid machines and workloads
-  properties.py what must hold of them
-  cases.py      a case, running it, and keeping those that fail
+  properties.py properties that the results of these machines must have
+  cases.py      a test case: creates it, runs it, and keeps its files if it fails
 """

@@ -1,4 +1,4 @@
-"""Small right inputs of every kind, for mutations to begin with. Each runs in a fraction of a second."""
+"""Small valid inputs of each kind of workload, from which mutations start. Each input runs in a fraction of a second."""
 
 import json
 import pathlib
@@ -29,7 +29,7 @@ PREFILL = {"kind": "disaggregated_prefill", "requests": {"count": 2, "prompt_tok
 
 @dataclass
 class Base:
-    """A scenario, or a cluster configuration of LLMServingSim, with its files; trees are written as JSON, which is YAML, or as text."""
+    """A scenario, or a cluster configuration of LLMServingSim, with its files. A tree is written as JSON, which is valid YAML; other content is written as text."""
 
     name: str
     platform: str
@@ -39,7 +39,7 @@ class Base:
 
 
 def profile() -> dict[str, str]:
-    """A bundle for two ranks."""
+    """A profile bundle for two ranks."""
     tokens, contexts, sequences = (1, 64, 512), (0, 128, 1024), (1, 8, 32)
     dense = [f"{layer},{t},{3 + i + t / 100}" for i, layer in enumerate(DENSE) for t in tokens]
     per_sequence = [f"{layer},{n},{20 + n}" for layer in ("lm_head", "sampler") for n in sequences]

@@ -1,4 +1,4 @@
-"""A case of a fuzzer: files and commands in a folder of its own, made from a seed and a number; and keeping those that fail."""
+"""A test case of a fuzzer: files and commands in a separate folder, made from a seed and a number. Failed cases are kept."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "detect_stack_use_after_return=0:al
 
 @dataclass
 class Done:
-    """What became of a command."""
+    """The outcome of a command."""
 
     command: list[str]
     status: int
@@ -33,7 +33,7 @@ class Done:
 
 @dataclass
 class Failure:
-    """`signature` is the same for failures that look alike."""
+    """A failed case. Failures with the same message, except for numbers and names, have the same `signature`."""
 
     signature: str
     detail: str
@@ -41,7 +41,7 @@ class Failure:
 
 
 def generator(target: str, seed: int, number: int) -> random.Random:
-    """The same numbers for the same case, whatever ran before it."""
+    """A random generator that depends only on the case, not on earlier cases."""
     return random.Random(f"{target}/{seed}/{number}")
 
 
@@ -65,17 +65,17 @@ def run(command: list[str | bytes], folder: pathlib.Path, patience_s: float = PA
 
 
 def sanitized(executable: pathlib.Path) -> bool:
-    """Whether it was built with a sanitizer, which reserves more memory than there is."""
+    """Whether the executable was built with a sanitizer. Sanitizers reserve more address space than the machine has memory."""
     return b"__asan_init" in executable.read_bytes()
 
 
 def signature(text: str) -> str:
-    """Text without what differs between cases of one cause."""
+    """The text without the parts that differ between cases with the same cause."""
     return re.sub(r"'[^']*'|0x[0-9a-f]+|[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?|\S*/", "#", text)[:160]
 
 
 class Keeper:
-    """Counts cases and keeps failures: command, files and seed in a folder each, a few of every signature."""
+    """Counts cases and keeps failures. Each kept failure has a folder with its command, files and seed. A few failures of each signature are kept."""
 
     def __init__(self, folder: pathlib.Path, target: str, seed: int, tell: Callable[[str], None] = print) -> None:
         self.folder = folder

@@ -1,7 +1,7 @@
 """Mutated scenarios, model configs, datasheets, traces, profile bundles, sweep files and arguments.
 
-Whatever they hold, an executable ends with a result (status 0), with one line of UTF-8 that says what is wrong (2), or with
-what a run cannot get past (3); never by a signal, never without an end, and never with figures that no run can have.
+For any input, an executable must end with a result (status 0), a one-line error in UTF-8 (status 2), or a report of a stalled
+run (status 3). It must not be killed by a signal, run forever, or print impossible figures.
 """
 
 import json
@@ -25,7 +25,7 @@ ODD_OPTIONS = (["--vcd-window", "5,1"], ["--vcd", "--vcd-window", "nan,inf"], ["
 
 @dataclass
 class Case:
-    """Files in a folder, and the command that reads them."""
+    """The files of a case in a folder, and the command that reads these files."""
 
     command: list[str]
     scenario: str = "s.yaml"
@@ -75,7 +75,7 @@ def make(rng: random.Random, folder: pathlib.Path, executables: pathlib.Path, gr
 
 
 def line_of(stderr: bytes, status: int) -> str | None:
-    """What is wrong with what it said; None where nothing is."""
+    """The fault in the error output of a command; None if there is none."""
     try:
         text = stderr.decode("utf-8")
     except UnicodeDecodeError:
@@ -95,7 +95,7 @@ def line_of(stderr: bytes, status: int) -> str | None:
 
 
 def figures(summary: object, at: str = "") -> str | None:
-    """What is wrong with the figures of a summary."""
+    """Faults in the figures of a summary."""
     if isinstance(summary, dict):
         found = (figures(value, f"{at}.{key}") for key, value in summary.items() if key != "simulator")
         return next((wrong for wrong in found if wrong), None)
@@ -115,7 +115,7 @@ def figures(summary: object, at: str = "") -> str | None:
 
 
 def judge(done: Done, folder: pathlib.Path) -> tuple[str, Failure | None]:
-    """How it ended, in a word or two, and what is wrong with it."""
+    """The outcome of a command in one or two words, and its fault."""
     said = done.stderr.decode("utf-8", "backslashreplace")
     if done.hung:
         return "hung", Failure("hung", "does not end, nor when it is asked to")

@@ -1,5 +1,5 @@
-"""Random valid machines and workloads: platforms, GPUs that go with them, links with other rates, latencies and buffers, networks,
-traffic classes, transactions, and a small workload of every kind that moves bytes."""
+"""Random valid machines and workloads: platforms with suitable GPUs; changed rates, latencies and buffers of links; networks; traffic
+classes; transaction sizes; and a small workload of each kind that moves bytes."""
 
 import random
 
@@ -21,7 +21,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to
 
 
 def machine(rng: random.Random, kind: str | None = None) -> tuple[str, dict, dict[str, object]]:
-    """@return platform, scenario and the files that it names"""
+    """@return platform, scenario, and the files that the scenario names"""
     platform = rng.choice(PLATFORMS)
     kind = kind or rng.choice(("disaggregated_prefill",) * 3 + ("collective",) * 3 + ("p2p", "p2p", "layer", "overlap"))
     if platform == "gb200_nvl72" and kind in ("disaggregated_prefill", "p2p"):

@@ -1,4 +1,4 @@
-"""Mutations: of trees by what the grammar says of a key, of text byte by byte, and of files as a whole."""
+"""Mutations of trees (by the grammar of each key), of text (byte by byte), and of whole files."""
 
 import copy
 import json
@@ -18,13 +18,13 @@ BYTES = (b"\x00", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xef\xbb\xbf
 
 
 class Grammar:
-    """The scenario's keys by the JSON Schema that an executable prints."""
+    """The keys of scenarios, from the JSON Schema that an executable prints."""
 
     def __init__(self, schema: dict) -> None:
         self.leaves = list(_leaves(schema, ()))
 
     def setting(self, rng: random.Random) -> tuple[Key, object]:
-        """A key and a value: mostly one that its type takes, at or near its bounds."""
+        """A key and a value. Most values have the right type and are at or near the bounds of the key."""
         key, leaf = rng.choice(self.leaves)
         names = ("node", "prefill", "decode")
         return tuple(rng.choice(names) if word == "*" else word for word in key), value_of(leaf, rng)
@@ -80,7 +80,7 @@ def anything(rng: random.Random) -> object:
 
 
 def with_key(tree: object, key: Key, value: object) -> object:
-    """A copy in which the key has this value, as --set makes it."""
+    """A copy in which the key has this value, as after --set."""
     if not key:
         return value
     if isinstance(tree, list):
@@ -96,7 +96,7 @@ def with_key(tree: object, key: Key, value: object) -> object:
 
 
 def places(tree: object, at: tuple = ()) -> Iterator[tuple]:
-    """Ways to every value of a tree."""
+    """The paths of all values in a tree."""
     yield at
     children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, child in children:
@@ -110,7 +110,7 @@ def at(tree: object, place: tuple) -> object:
 
 
 def tree(rng: random.Random, value: object) -> object:
-    """A copy with a value replaced, removed, doubled, renamed or put elsewhere."""
+    """A copy in which one value is replaced, removed, doubled, renamed or moved."""
     made = copy.deepcopy(value)
     found = [place for place in places(made) if place]
     if not found:
@@ -139,7 +139,7 @@ def tree(rng: random.Random, value: object) -> object:
 
 
 def text(rng: random.Random, content: bytes) -> bytes:
-    """A few edits: bytes changed, inserted or removed, spans copied from elsewhere, numbers replaced, the end cut off."""
+    """A few edits: bytes changed, inserted or removed, spans copied from other places, numbers replaced, the end cut off."""
     for _ in range(rng.choice((1, 1, 2, 4))):
         here = rng.randrange(len(content) + 1)
         match rng.randrange(8):
@@ -167,7 +167,7 @@ def text(rng: random.Random, content: bytes) -> bytes:
 
 
 def whole_file(rng: random.Random, path: pathlib.Path) -> str:
-    """The file is something else. @return what"""
+    """Replaces the file: by a folder, a link, or other content, for example. @return a description of the replacement"""
     content = path.read_bytes()
     path.unlink()
     what = rng.choice(("missing", "empty", "folder", "loop", "dangling", "noise", "long line", "nul", "unreadable words", "twice", "deep"))
@@ -196,7 +196,7 @@ def whole_file(rng: random.Random, path: pathlib.Path) -> str:
 
 
 def dumped(rng: random.Random, value: object) -> bytes:
-    """A tree as text: JSON, packed or not, or with keys in another order."""
+    """A tree as JSON text, compact or indented, with keys in the same or another order."""
     if isinstance(value, dict) and rng.random() < 0.2:
         items = list(value.items())
         rng.shuffle(items)

@@ -1,5 +1,5 @@
-"""Mutated files of runs and sweeps, and mutated sweep files, for the scripts that read them: they run in this process, and end
-with a result, or with status 1 or 2 and one line."""
+"""Mutated files of runs and sweeps, and mutated sweep files, for the scripts that read these files. The scripts run in this process.
+They must end with a result, or with status 1 or 2 and a one-line error."""
 
 import contextlib
 import gzip
@@ -23,7 +23,7 @@ SWEEP = {"scenario": "s.yaml", "axes": {"workload.prefill.tp": [1, 2]}, "objecti
 
 
 def prepare(folder: pathlib.Path, executables: pathlib.Path) -> None:
-    """Runs of several kinds, and a sweep, in folders of their names."""
+    """Makes runs of several kinds, and a sweep, in folders with their names."""
     known = {base.name: base for base in bases.bases()}
     for name, base, options in [("prefill", known["plx"], ["--why", "--timeline"]), ("layer", known["decode"], ["--why"]),
                                 ("kernel", known["kernel"], []), ("p2p", known["p2p"], [])]:
@@ -36,7 +36,7 @@ def prepare(folder: pathlib.Path, executables: pathlib.Path) -> None:
 
 
 def script(name: str) -> Callable[[list[str]], tuple[int, str]]:
-    """A script as a function of its arguments. @return its status and what it wrote on stderr"""
+    """A script as a function of its arguments. @return its status and its stderr"""
     main = __import__(name).main
 
     def call(arguments: list[str]) -> tuple[int, str]:
@@ -53,7 +53,7 @@ def script(name: str) -> Callable[[list[str]], tuple[int, str]]:
 
 
 def damage(rng: random.Random, path: pathlib.Path) -> None:
-    """One file of a run is not what it was."""
+    """Mutates one file of a run."""
     if path.suffix == ".gz" and rng.random() < 0.7:
         path.write_bytes(gzip.compress(mutate.text(rng, gzip.decompress(path.read_bytes())), 1))
     elif path.suffix == ".sqlite" and rng.random() < 0.8:
@@ -89,7 +89,7 @@ def _damage_database(rng: random.Random, path: pathlib.Path) -> None:
 
 
 def attempt(rng: random.Random, ready: pathlib.Path, folder: pathlib.Path, executables: pathlib.Path) -> tuple[str, list[list[str]], Failure | None]:
-    """One case. @return how it ended, its command, what is wrong"""
+    """Runs one case. @return its outcome, its command, and its fault"""
     name = rng.choice((*RUNS, "prefill", "prefill", "sweep", "sweep file"))
     run = folder / "run"
     if name == "sweep file":

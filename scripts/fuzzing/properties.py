@@ -1,11 +1,11 @@
-"""What must hold of every machine that is right.
+"""Properties that every correct machine model has.
 
-  the same      results are the same bytes when the run is made again, and with every observer: waveform, timeline, causes
-  conservation  what GPUs send is what GPUs take, and both are the messages' bytes, where every message is from GPU to GPU once
-  alone         no class's messages take less time than they would alone
-  why           the costs of a metric add up to it; without one of them it takes between nothing and what it takes
-  progress      a run that stops says what is lost, or what waits for what; without lost links none stops
-  fluid         rates instead of trains give an end within a factor
+  the same      a repeated run gives byte-identical results, also with any observer: waveform, timeline, causes
+  conservation  if all messages go from GPU to GPU, the bytes sent, the bytes received and the bytes of the messages are equal
+  alone         messages of a class take at least the time that they take without the other classes
+  why           the costs of a metric add up to the metric; without one cost, the metric is between zero and its original value
+  progress      a run that stalls reports lost bytes, or which jobs wait for which; without failed links, no run stalls
+  fluid         with fluid links, the end time differs from the end time with trains by at most a factor
 """
 
 import csv
@@ -24,7 +24,7 @@ EXACT = 1e-9
 
 
 def results(folder: pathlib.Path) -> dict[str, object]:
-    """What must be the same, by file."""
+    """The contents of the files that must be byte-identical, by file."""
     found: dict[str, object] = {}
     for path in sorted(folder.iterdir()):
         if path.name == "summary.json":
@@ -35,7 +35,7 @@ def results(folder: pathlib.Path) -> dict[str, object]:
 
 
 class Checked:
-    """One machine: its runs, and what is wrong with them."""
+    """The check of one machine: its runs and their faults."""
 
     def __init__(self, folder: pathlib.Path, executable: pathlib.Path, kind: str, patience_s: float, limit_memory: bool) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ class Checked:
                 yield Failure(f"messages of {row['class']} faster than alone", json.dumps(row))
 
     def conservation(self, summary: dict) -> Iterator[Failure]:
-        """GPUs' links by name; in-switch reductions and multicasts, host memories and bounces are others' to count."""
+        """Counts bytes on the links of GPUs, found by name. Skips p2p, in-switch reductions and multicasts: not all bytes go from GPU to GPU."""
         algorithms = self.algorithms()
         if self.kind == "p2p" or "" in algorithms or algorithms & {"nvls", "nvls_tree"}:
             return
@@ -108,7 +108,7 @@ class Checked:
             yield Failure("what GPUs send, take and mean differs", f"sent {sent}, taken {taken}, messages {moved}")
 
     def algorithms(self) -> set[str]:
-        """Of the collectives, where a table names them."""
+        """The algorithms of the collectives, if a table names them."""
         found: set[str] = set()
         for name in ("collectives.csv", "layer.csv"):
             path = self.folder / "plain" / name

@@ -1,4 +1,4 @@
-"""What can be tried: each target makes case N of a seed, runs it in a scratch folder and judges it."""
+"""The targets of the fuzzer. A target makes case N of a seed, runs the case in a scratch folder, and checks its outcome."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ from . import bases, cases, inputs, machines, mutate, outputs, properties
 
 @dataclass
 class Attempt:
-    """`folder` holds the files of a case that failed, for the keeper; it removes it."""
+    """`folder` contains the files of a failed case. The keeper removes the folder."""
 
     how: str
     commands: list[list[str]]
@@ -20,7 +20,7 @@ class Attempt:
 
 
 class Target:
-    """One that works in processes of a pool: it is copied to them."""
+    """A target that can run in a process pool. It is copied to each process."""
 
     name = ""
 

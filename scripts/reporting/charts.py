@@ -1,4 +1,6 @@
-"""Charts of many points: which are on the front, where the time went, how two axes decide. Numbers only; others draw them."""
+"""Charts of many points: the Pareto front, the parts of a time, and heat maps of two axes.
+
+This module computes numbers; draw.py draws."""
 
 import itertools
 import math
@@ -24,7 +26,7 @@ QUESTIONS = (
 
 @dataclass
 class Table:
-    """The numbers of a chart, for those who read and for those who cannot see it."""
+    """The numbers of a chart as a table, also for readers who cannot see the chart."""
 
     header: list[str]
     rows: list[list]
@@ -32,7 +34,7 @@ class Table:
 
 @dataclass
 class Chart:
-    """`name` is unique in a report: of the section and of the figure's file. `note`: what is not shown, or how to read it."""
+    """`name` is unique in a report; the section and the file of the figure have this name. `note`: omissions, or how to read the chart."""
 
     name: str
     title: str
@@ -42,7 +44,7 @@ class Chart:
 
 @dataclass
 class Mark:
-    """A run in a front: `best` where no other run of its group is better in both."""
+    """A run in a front. `best`: no other run of its group is better in both quantities."""
 
     number: int
     label: str
@@ -54,7 +56,7 @@ class Mark:
 
 @dataclass
 class Front(Chart):
-    """Throughput, the more the better, against a time, the less the better."""
+    """Throughput (higher is better) against a time (lower is better)."""
 
     x_name: str
     y_name: str
@@ -72,7 +74,7 @@ class Front(Chart):
 
 @dataclass
 class Shares(Chart):
-    """Parts of a time that add up to it, a bar a run."""
+    """Parts that add up to a time, one bar for each run."""
 
     bars: list[tuple[int, str, dict[str, float]]]  # number and label of the run, seconds by part
 
@@ -89,7 +91,7 @@ class Shares(Chart):
 
 @dataclass
 class Panel:
-    """A heat map of the runs whose other axes have these values."""
+    """A heat map of the runs that have these values on all other axes."""
 
     title: str
     cells: dict[tuple[object, object], tuple[float, int | None]]  # (row, column): mean value, and one run's number
@@ -97,7 +99,7 @@ class Panel:
 
 @dataclass
 class Heat(Chart):
-    """A value by two axes. `marks_best`: the best is outlined, and colours tell the values apart; else they begin at zero."""
+    """A value by two axes. `marks_best`: the best cell is outlined, and colours span the range of values; otherwise colours start at zero."""
 
     value_name: str
     largest_is_best: bool
@@ -114,7 +116,7 @@ class Heat(Chart):
 
     @property
     def lowest(self) -> float:
-        """Of the colours."""
+        """The value at which the colours start."""
         return min(self.values) if self.marks_best else 0.0
 
     @property
@@ -145,13 +147,13 @@ def part_class(name: str) -> str:
 
 
 def numbered(point: Point, prefix: str) -> list[str]:
-    """Its metrics `prefix` and a number, by the number."""
+    """The metrics of a point that are named `prefix` and a number, by number."""
     names = [name for name in point.metrics if name.startswith(prefix) and name[len(prefix) :].isdigit()]
     return sorted(names, key=lambda name: int(name[len(prefix) :]))
 
 
 def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int]]]:
-    """Name, time, throughput and the GPUs to share it among, of the kind of this run."""
+    """For the kind of this run: name, time, throughput, and the number of GPUs by which throughput is divided."""
     if point.kind == "disaggregated_prefill":
         return [
             ("prefill", "ttft_s", "prefill_capacity_tokens_per_s", lambda p: p.ranks("prefill")),
@@ -167,13 +169,13 @@ def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int
 
 
 def _question(subject: Subject, point: Point) -> str:
-    """The values of the axes that ask something else, and choose nothing."""
+    """The values of the axes that define the question (sizes, for example), not a choice."""
     asked = [name for name, keys in subject.axes.items() if any(key.startswith(QUESTIONS) for key in keys)]
     return ", ".join(f"{name}={point.values[name]}" for name in asked)
 
 
 def fronts(subject: Subject, limits: dict[str, float]) -> list[Front]:
-    """Of a sweep; one run is no front. @param limits  service levels, seconds by metric"""
+    """The fronts of a sweep; a single run has none. @param limits  service levels, in seconds, by metric"""
     found: dict[str, Front] = {}
     for point in subject.done if subject.is_sweep else []:
         for name, x_name, y_name, gpus in _front_axes(point):
@@ -202,7 +204,7 @@ def fronts(subject: Subject, limits: dict[str, float]) -> list[Front]:
 
 
 def shares(subject: Subject) -> list[Shares]:
-    """Of every phase that a kind tells apart, its parts; `phase: part` are those that add up to the phase."""
+    """The parts of each phase of a kind. Metrics named `phase: part` add up to the phase."""
     found: dict[str, Shares] = {}
     points = subject.ranked()
     bars = points[:MOST_BARS]
@@ -228,7 +230,7 @@ def shares(subject: Subject) -> list[Shares]:
 
 
 def _heat_axes(subject: Subject) -> tuple[str, str] | None:
-    """Tensor by pipeline parallel sizes where the sweep has both, else its first two axes."""
+    """Tensor-parallel and pipeline-parallel sizes if the sweep has both; otherwise its first two axes."""
     for end in ("prefill.{}", "{}"):
         pair = [
             next(
@@ -243,12 +245,12 @@ def _heat_axes(subject: Subject) -> tuple[str, str] | None:
 
 
 def _order(values: Iterable) -> list:
-    """Numbers by size, then words as they come."""
+    """Sorts numbers by value, then words in their given order."""
     return sorted(dict.fromkeys(values), key=lambda value: (1, 0) if isinstance(value, str) else (0, value))
 
 
 def heats(subject: Subject) -> list[Heat]:
-    """The objective by two axes, a panel for each combination of the others; repeats by their mean."""
+    """The objective by two axes, with one panel for each combination of the other axes. Repeats are averaged."""
     points = [point for point in subject.done if point.objective is not None]
     axes = _heat_axes(subject)
     if axes is None or not points:

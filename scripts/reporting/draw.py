@@ -1,5 +1,5 @@
-"""Charts of many points as SVG. Every mark carries its exact numbers (data-x, data-y, ...) and what is said about it
-(data-tip); those of a run lead to its row of the table. Colours are classes of the page's style."""
+"""Charts of many points as SVG. Every mark has attributes with its exact numbers (data-x, data-y, ...) and its tool tip (data-tip).
+The mark of a run links to the row of the run in the table. Colours are classes of the page's style."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -16,7 +16,7 @@ MOST_LABEL = 380.0  # width
 
 
 def canvas(name: str, label: str, width: float, height: float, *children: Element) -> Element:
-    """As wide as drawn; on a narrow screen a little smaller, and the rest scrolls."""
+    """The SVG element of a chart. On a narrow screen, the chart shrinks a little and then scrolls."""
     return element(
         "svg",
         *children,
@@ -35,7 +35,7 @@ def words(text: str, x: float, y: float, class_: str = "", anchor: str = "start"
 
 
 def linked(number: int | None, tip: str, *children: Element, **data: object) -> Element:
-    """Marks of a run: a link to its row, where it has one."""
+    """Marks of a run, as a link to the row of the run if it has one."""
     link = {"href": f"#run-{number}", "class_": "mark", "data_run": number}
     return element(
         "g" if number is None else "a",
@@ -48,7 +48,7 @@ def linked(number: int | None, tip: str, *children: Element, **data: object) -> 
 
 
 def along(label: str, marks: Sequence[Element], class_: str = "") -> Element:
-    """Marks of which the tab key reaches one; arrow keys go from each to the next (page.js)."""
+    """A group of marks that the tab key reaches as one; arrow keys move between marks (page.js)."""
     for mark in marks[1:]:
         mark.set("tabindex", "-1")
     return element(
@@ -76,7 +76,7 @@ def legend(
 
 
 def horizontal(x: Scale, name: Quantity, top: float, bottom: float, most: int = 7) -> Element:
-    """The axis below a chart, with a line up from each tick."""
+    """The axis below a chart, with a vertical line at each tick."""
     group = element("g", class_="axis", aria_hidden="true")
     for value in x.ticks(most):
         group.append(element("line", x1=x(value), x2=x(value), y1=top, y2=bottom))
@@ -95,7 +95,7 @@ def axes(x: Scale, y: Scale, x_name: Quantity, y_name: Quantity, most: int = 7) 
 
 
 def _named(marks: Iterable[Mark], x: Scale, y: Scale, factor: float) -> Element:
-    """Names of the best runs beside their marks, as far as there is room."""
+    """Names of the best runs beside their marks, if there is space."""
     group, taken = element("g", class_="small", aria_hidden="true"), []
     for mark in marks:
         place, height, wide = x(mark.x * factor), y(mark.y) - 10, text_width(mark.label, 10)

@@ -1,4 +1,4 @@
-"""Lines and bars as SVG; see draw.py."""
+"""Line and bar charts as SVG; see draw.py."""
 
 from .draw import BAR, GROUPS, HEIGHT, MOST_LABEL, WIDTH, along, axes, canvas, horizontal, legend, linked, words
 from .lines import Bars, Lines
@@ -9,7 +9,7 @@ THIN = 16.0  # height of one of a run's bars
 
 
 def look(index: int) -> str:
-    """Classes of a line: its colour, and its dashes where colours have run out."""
+    """Style classes of a line: its colour, and dashes if there are more lines than colours."""
     return f"s{index % GROUPS} d{index // GROUPS}"
 
 
@@ -25,7 +25,7 @@ def _swatch(index: str, x: float, y: float) -> Element:
 
 
 def _runs(numbers: list[int | None]) -> str | None:
-    """As the filter of the page's table reads them."""
+    """The numbers of runs, in the format of the filter of the page's table."""
     return " ".join(str(number) for number in dict.fromkeys(numbers)) if None not in numbers else None
 
 

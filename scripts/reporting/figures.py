@@ -1,5 +1,5 @@
-"""Charts as SVG files for documentation and papers: the drawings of the page, with a title and their own style. They are
-readable on light and dark pages, and the same input gives the same bytes."""
+"""Charts as SVG files for documentation and papers: the drawings of the page, with a title and an embedded style. The files are
+readable on light and dark pages. The same input gives the same bytes."""
 
 import pathlib
 import re
@@ -28,12 +28,12 @@ def _without_page(drawn: Element) -> Element:
 
 
 def _resolved(rules: Sequence[tuple[str, str]], colors: dict[str, str]) -> list[str]:
-    """Not every program that shows SVG knows variables."""
+    """The style with variables replaced by their values, because not all SVG viewers support variables."""
     return [f"{selector} {{ {re.sub(r'var[(]--([^)]+)[)]', lambda name: colors[name[1]], look)} }}" for selector, look in rules]
 
 
 def _style(classes: set[str]) -> str:
-    """Those rules of drawing.css that apply to a drawing with these classes."""
+    """The rules of drawing.css that apply to a drawing with these classes."""
     sheet = page.style("drawing.css")
     light, dark = (dict(COLOR.findall(block)) for block in COLORS.findall(sheet))
     rules = []
@@ -48,7 +48,7 @@ def _style(classes: set[str]) -> str:
 
 
 def text(title: str, drawing: Element) -> str:
-    """@param drawing  a canvas. @return the content of a file"""
+    """@param drawing  a canvas. @return the content of an SVG file"""
     figure = _without_page(drawing)
     width, height = (float(figure.get(name)) for name in ("width", "height"))
     figure.insert(0, element("rect", y=-TITLE, width="100%", height="100%", class_="paper"))

@@ -1,4 +1,4 @@
-"""Charts of kernels, of a run or of all runs of a sweep: under the roofs of their GPU, and by their size."""
+"""Charts of the kernels of a run, or of all runs of a sweep: rooflines, and rates by size."""
 
 import pathlib
 import re
@@ -21,7 +21,7 @@ WORK = {"flops": run_files.maybe(run_files.whole), "hbm_bytes": run_files.maybe(
 
 
 def _size(text: str) -> str:
-    """As it is written."""
+    """The text of a size, which must be a number."""
     run_files.maybe(run_files.number)(text)
     return text
 
@@ -35,7 +35,7 @@ TOLD = re.compile(
 
 @dataclass
 class Kernel:
-    """FLOPs a byte of HBM traffic, and what was reached. `number`: of the run, where the page has a row of it."""
+    """A kernel's FLOPs per byte of HBM traffic, and its FLOP rate. `number`: of the run, if the page has a row for the run."""
 
     name: str
     limit: str
@@ -46,7 +46,7 @@ class Kernel:
 
 @dataclass
 class Roofline(Chart):
-    """Kernels of a GPU under its peaks, as the scenario has it."""
+    """Kernels of a GPU and the peak rates of this GPU, including overrides of the scenario."""
 
     kernels: list[Kernel]
     gb_per_s: float  # of HBM
@@ -54,7 +54,7 @@ class Roofline(Chart):
 
     @property
     def roofs(self) -> dict[str, float]:
-        """The peaks, types of the same one together."""
+        """The peak rates; data types with the same rate share one peak."""
         types: dict[float, list[str]] = {}
         for name, peak in self.peaks.items():
             types.setdefault(peak, []).append(name)
@@ -69,7 +69,7 @@ class Roofline(Chart):
 
 @dataclass(frozen=True)
 class _Gpu:
-    """A machine's GPU, as the scenario has it."""
+    """A GPU of a machine, including overrides of the scenario."""
 
     name: str
     gb_per_s: float
@@ -88,7 +88,7 @@ class _Measured:
 
 
 def charts(subject: Subject) -> list[Chart]:
-    """Of kernel runs: a roofline for each GPU, and a chart for each operation that has several sizes."""
+    """Charts of kernel runs: one roofline for each GPU, and one chart for each operation with several sizes."""
     told = [name for name, keys in subject.axes.items() if keys and all(TOLD.fullmatch(key) for key in keys)]
     found: list[_Measured] = []
     count = 0
@@ -117,7 +117,7 @@ def charts(subject: Subject) -> list[Chart]:
 
 
 def of_layer(files: pathlib.Path) -> list[Roofline]:
-    """Of a layer run."""
+    """Charts of a layer run."""
     path = files / "layer.csv"
     if not path.exists():
         return []
@@ -128,7 +128,7 @@ def of_layer(files: pathlib.Path) -> list[Roofline]:
 
 
 def _gpus(files: pathlib.Path) -> dict[str, _Gpu]:
-    """By group."""
+    """The GPUs of a machine, by group."""
     return {
         group["name"]: _Gpu(group["gpu"], group["peak"]["hbm_gb_per_s"], tuple(group["peak"]["tflops"].items()))
         for group in machine_of(files)["groups"]
@@ -136,7 +136,7 @@ def _gpus(files: pathlib.Path) -> dict[str, _Gpu]:
 
 
 def _kernel(row: dict[str, str], name: str, number: int | None = None) -> Kernel | None:
-    """None for those that do no arithmetic, or need nothing of HBM."""
+    """The kernel of a row; None if the kernel has no FLOPs or no HBM traffic."""
     if not row["flops"] or not row["hbm_bytes"] or not row["tflops"]:
         return None
     return Kernel(name, row["limit"], row["flops"] / row["hbm_bytes"], row["tflops"], number)
@@ -148,7 +148,7 @@ def _roofline(gpu: _Gpu, kernels: list[Kernel], dtypes: Iterable[str]) -> Roofli
 
 
 def _rooflines(measured: list[_Measured]) -> list[Roofline]:
-    """One for each GPU; of a GPU that the scenarios change, one for each variant."""
+    """One roofline for each GPU. If scenarios override a GPU, each variant has its own roofline."""
     found: dict[_Gpu, list[tuple[_Measured, Kernel]]] = {}
     for one in measured:
         name = ", ".join(word for word in (one.label, kernel_name(one.row)) if word)
@@ -171,7 +171,7 @@ def _label(one: _Measured, columns: Iterable[str]) -> str:
 
 
 def _by_size(measured: list[_Measured]) -> list[Chart]:
-    """Of each operation, what it reaches (its time where it has no FLOPs) by the size that has most values."""
+    """One chart for each operation: its FLOP rate (its time if it has no FLOPs) by the size with the most values."""
     operations: dict[str, list[_Measured]] = {}
     for one in measured:
         operations.setdefault(one.row["op"], []).append(one)

@@ -1,5 +1,5 @@
-"""What every kind of workload is asked for: collectives and copies by size, a layer's parts by its tokens or ranks, ways to
-overlap. Of sweeps, and of one run as far as it has several sizes or ways. Kernels are in kernel_charts.py."""
+"""The charts of each kind of workload: collectives and copies by size, parts of a layer by tokens or ranks, methods of overlap. The
+charts show a sweep, or one run with several sizes or methods. Kernels are in kernel_charts.py."""
 
 from collections.abc import Iterable, Iterator
 
@@ -39,7 +39,7 @@ def _asks(subject: Subject, name: str) -> bool:
 
 
 def _questions(subject: Subject, points: list[Point]) -> Iterator[tuple[dict[str, object], list[Point]]]:
-    """Points by what was asked: their charts have nothing to do with each other."""
+    """Points grouped by their question. Each group has its own charts."""
     names = [name for name in subject.axes if _asks(subject, name)]
     groups: dict[tuple, list[Point]] = {}
     for point in points:
@@ -49,7 +49,7 @@ def _questions(subject: Subject, points: list[Point]) -> Iterator[tuple[dict[str
 
 
 def _label(subject: Subject, point: Point, without: Iterable[str] = ()) -> str:
-    """The setting: what tells this run from the others of a chart."""
+    """The label of a run: the settings that differ between the runs of a chart."""
     names = [name for name in subject.axes if name not in without and not _asks(subject, name)]
     return ", ".join(f"{name}={point.values[name]}" for name in names)
 
@@ -59,7 +59,7 @@ def _bar_label(subject: Subject, point: Point) -> str:
 
 
 def _growing(subject: Subject, points: list[Point], least: int) -> str | None:
-    """The axis of numbers that has the most values, and at least so many."""
+    """The numeric axis with the most values; None if it has fewer than this number."""
     values = {name: {point.values[name] for point in points} for name in subject.axes if not _asks(subject, name)}
     numbers = {name: len(of) for name, of in values.items() if all(isinstance(value, (int, float)) for value in of)}
     name = max(numbers, key=lambda name: numbers[name], default=None)
@@ -67,7 +67,7 @@ def _growing(subject: Subject, points: list[Point], least: int) -> str | None:
 
 
 def _by_size(subject: Subject, points: list[Point], metric: str, name: str, title: str) -> list[Lines]:
-    """A metric that has a value for every size."""
+    """A chart of a metric that has one value for each size."""
     without = [axis for axis, keys in subject.axes.items() if any(key in SIZES for key in keys)]
     samples = [
         (_label(subject, point, without), Dot(float(key[len(metric) + 1 :]), point.metrics[key], subject.row(point)))
@@ -122,7 +122,7 @@ def _layers(subject: Subject, points: list[Point]) -> list[Lines]:
 
 
 def _overlaps(subject: Subject, points: list[Point]) -> list[Chart]:
-    """How much faster than one after the other; `bound` hides the shorter of the two wholly."""
+    """The speed-up over running both in series. `bound`: the speed-up if the shorter part were hidden completely."""
     quickened = []
     for point in points:
         times = {key[len("time_s.") :]: value for key, value in point.metrics.items() if key.startswith("time_s.") and value}

@@ -1,4 +1,6 @@
-"""Charts of what grows: a quantity by a size, a line for each setting; and bars, where nothing grows. Numbers only, as charts.py."""
+"""Line charts of a quantity by size, with one line for each setting; and bar charts without sizes.
+
+This module computes numbers, as charts.py does; draw_lines.py draws."""
 
 import math
 import statistics
@@ -14,7 +16,7 @@ Bar = tuple[int | None, str, dict[str, float]]  # number and label of a run, val
 
 @dataclass
 class Dot:
-    """A value of a run. `number`: of the run, where the page has a row of it."""
+    """A value of a run. `number`: of the run, if the page has a row for the run."""
 
     x: float
     y: float
@@ -24,7 +26,7 @@ class Dot:
 
 @dataclass
 class Line:
-    """One setting, by x. `level`: its value where there is no x, a dotted line."""
+    """The line of one setting, by x. `level`: its value if the setting has no x; drawn as a dotted line."""
 
     label: str
     dots: list[Dot]
@@ -33,7 +35,7 @@ class Line:
 
 @dataclass
 class Lines(Chart):
-    """A quantity by another. `y_logarithmic`: a time, of which the small ones count as much as the large ones."""
+    """A quantity by another quantity. `y_logarithmic`: a time whose small values matter as much as its large values."""
 
     x_name: str
     y_name: str
@@ -42,19 +44,19 @@ class Lines(Chart):
 
     @property
     def doubles(self) -> bool:
-        """Whether x goes from one power of two to another."""
+        """Whether all x are powers of two."""
         places = {dot.x for line in self.lines for dot in line.dots}
         return len(places) > 2 and min(places) > 0 and all(math.log2(place).is_integer() for place in places)
 
     @property
     def heights(self) -> list[float]:
-        """Every y, of dots and of levels."""
+        """The y values of all dots and levels."""
         levels = [line.level for line in self.lines if line.level is not None]
         return [dot.y for line in self.lines for dot in line.dots] + levels
 
     @property
     def reaches(self) -> tuple[float, float]:
-        """Of x and y, a value that tells the units to use."""
+        """Values of x and y that determine the units of the axes."""
         xs, ys = [dot.x for line in self.lines for dot in line.dots], self.heights
         return max(xs), math.sqrt(min(ys) * max(ys)) if self.y_logarithmic else max(ys)
 
@@ -66,7 +68,7 @@ class Lines(Chart):
 
 @dataclass
 class Bars(Chart):
-    """A value for each way of doing something, run by run. `base`: of doing nothing about it."""
+    """One value for each method, for each run. `base`: the value without any method."""
 
     value_name: str
     bars: list[Bar]
@@ -82,7 +84,7 @@ class Bars(Chart):
 
 
 def lines_of(samples: Iterable[tuple[str, Dot]]) -> list[Line]:
-    """@param samples  label of the setting, and a dot; of equal x (repeats) the mean is shown, and leads to the first run"""
+    """@param samples  label of the setting, and a dot. Dots with equal x (repeats) are averaged; their mark links to the first run"""
     found: dict[str, dict[float, list[Dot]]] = {}
     for label, dot in samples:
         found.setdefault(label, {}).setdefault(dot.x, []).append(dot)
@@ -104,7 +106,7 @@ def chart_of(
     note: str = "",
     y_logarithmic: bool = False,
 ) -> list[Lines]:
-    """One chart, or none where there is nothing to show."""
+    """One chart; no chart if there is nothing to show."""
     lines = lines_of(samples)
     if len(lines) > MOST_LINES:
         note = f"{note} The first {MOST_LINES} of {len(lines)} settings.".strip()
@@ -112,7 +114,7 @@ def chart_of(
 
 
 def bars_of(name: str, title: str, value_name: str, bars: list[Bar], base: float | None = None, note: str = "") -> list[Bars]:
-    """Likewise; whole runs, as many as there is room for."""
+    """The same for bars. Runs are shown completely or not at all, as many as there is space for."""
     shown, drawn = [], 0
     for bar in bars:
         drawn += len(bar[2])

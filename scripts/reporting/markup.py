@@ -1,4 +1,4 @@
-"""Elements of HTML and SVG, and what axes need: units, scales, ticks."""
+"""Elements of HTML and SVG; units, scales and ticks of axes."""
 
 import math
 import re
@@ -13,7 +13,7 @@ MOST_LINEAR = 30  # of largest over smallest value; beyond, a scale is logarithm
 
 
 def element(tag: str, *children: Element | str | None, **attributes: object) -> Element:
-    """`class_` is class, `data_x` data-x; None is left out, of children and attributes; coordinates keep two decimals."""
+    """An element. `class_` becomes class, `data_x` becomes data-x. Children and attributes that are None are left out. Coordinates keep two decimals."""
     made = Element(tag)
     for name, value in attributes.items():
         if value is not None:
@@ -35,7 +35,7 @@ def written(root: Element) -> str:
 
 
 def shown(value: object, name: str = "") -> str:
-    """A value as a person reads it."""
+    """A value in readable form."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "" if value is None else str(value)
     if isinstance(value, int) and abs(value) < 10**9:
@@ -48,12 +48,12 @@ def shown(value: object, name: str = "") -> str:
 
 
 def brief(value: float) -> str:
-    """For a cell of a heat map."""
+    """A short form of a value, for a cell of a heat map."""
     return f"{value:.0f}" if 1e3 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
 def bytes_text(value: float) -> str:
-    """A size as benchmarks print it: 512, 64K, 2M."""
+    """A size in the format of benchmarks: 512, 64K, 2M."""
     for scale, unit in ((2**30, "G"), (2**20, "M"), (2**10, "K")):
         if value >= scale and value % scale == 0:
             return f"{value // scale:.0f}{unit}"
@@ -62,13 +62,13 @@ def bytes_text(value: float) -> str:
 
 @dataclass
 class Quantity:
-    """How an axis shows a metric: a label with a unit, and the factor from the metric to it."""
+    """The form of a metric on an axis: a label with a unit, and the factor from the metric to this unit."""
 
     label: str
     factor: float
 
     def text(self, value: float) -> str:
-        """Of a tick."""
+        """The text of a tick."""
         return bytes_text(value) if self.label.endswith("bytes") else f"{value:.10g}"
 
     @staticmethod
@@ -83,7 +83,7 @@ class Quantity:
 
 @dataclass
 class Scale:
-    """From values to places on the page, linear from zero or logarithmic. `binary`: ticks are powers of two."""
+    """Maps values to positions on the page, linearly from zero or logarithmically. `binary`: ticks are powers of two."""
 
     low: float
     high: float
@@ -94,7 +94,7 @@ class Scale:
 
     @staticmethod
     def over(values: Iterable[float], start: float, end: float, logarithmic: bool | None = None) -> "Scale":
-        """@param logarithmic  None: where the values are far apart"""
+        """@param logarithmic  None: logarithmic if the values differ by a large factor"""
         known = list(values)
         low, high = min(known), max(known)
         if logarithmic is None:
@@ -129,11 +129,11 @@ class Scale:
 
 
 def text_width(text: str, size: float = 12) -> float:
-    """An estimate, on the wide side."""
+    """An estimate of the width of a text; rather too wide than too narrow."""
     return 0.63 * size * len(text)
 
 
 def shortened(text: str, width: float) -> str:
-    """Its end, where it is longer: what tells runs apart is often there."""
+    """The end of a text that is too long. The end often contains the difference between runs."""
     fits = int(width / text_width("x") + 1e-6)
     return text if len(text) <= fits else "…" + text[len(text) - fits + 1 :]

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, with a table beside every chart."""
+"""The page: one HTML file without external resources, with a table for each chart."""
 
 import os
 import pathlib
@@ -56,12 +56,12 @@ def style(name: str) -> str:
 
 
 def drawn(chart: Chart) -> Element | None:
-    """None where there is too much to draw."""
+    """The drawing of a chart; None if the chart has too many elements."""
     return None if isinstance(chart, Topology) and not chart.devices else DRAWN[type(chart)](chart)
 
 
 def _cell(value: object, name: str, tag: str = "td", **attributes: object) -> Element:
-    """Numbers keep their exact value beside the rounded one."""
+    """A cell of a table. A rounded number also has its exact value, in an attribute."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return element(tag, shown(value, name), data_v=repr(value), **attributes)
     return element(tag, shown(value), **{"class_": "text"} | attributes)
@@ -84,7 +84,7 @@ def _table(caption: str, table: Table) -> Element:
 
 
 def _scrolled(label: str, *children: Element, class_: str = "scroll") -> Element:
-    """What is wider than the page scrolls by itself, by keyboard, too."""
+    """An element that scrolls if it is wider than the page, also by keyboard."""
     return element("div", *children, class_=class_, tabindex=0, role="region", aria_label=label)
 
 
@@ -109,7 +109,7 @@ def _chart(chart: Chart) -> Element:
 
 
 def _files(point: Point, directory: pathlib.Path, page: pathlib.Path) -> Element | None:
-    """Links to what a run left: the executable's files, and of a sweep what makes it run again."""
+    """Links to the files of a run: its outputs and, in a sweep, the files with which it can be repeated."""
     folders = [point.files] if point.files else []
     if point.files and point.files != directory:
         folders.append(point.files.parent)
@@ -126,7 +126,7 @@ def _files(point: Point, directory: pathlib.Path, page: pathlib.Path) -> Element
 
 
 def _runs(subject: Subject, page: pathlib.Path) -> Element:
-    """The table of a sweep's runs, in the sweep's order; readable without the script, which sorts and filters it."""
+    """The table of the runs of a sweep, in the order of the sweep. The script of the page sorts and filters the rows."""
     metrics = [
         name for name in dict.fromkeys(name for point in subject.points for name in point.metrics) if name != subject.objective
     ]
@@ -209,7 +209,7 @@ def _facts(facts: Sequence[tuple[str, str | Element | None]]) -> Element:
 def render(
     subject: Subject, charts: Sequence[Chart], detail: Point | None, details: Sequence[Chart], page: pathlib.Path
 ) -> str:
-    """@param charts  of all runs. @param detail  the run that `details` are of. @param page  where it will lie"""
+    """@param charts  of all runs. @param detail  the run that `details` show. @param page  the path of the page"""
     page = page.resolve()
     main = element("main", element("h1", subject.title), id="main")
     sections = [_chart(chart) for chart in charts]

@@ -1,4 +1,4 @@
-"""Critical paths of a run, by cost, by traffic class and by links, where --why followed them."""
+"""Critical paths of a run with --why, by cost, traffic class and link."""
 
 import pathlib
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass
 class Causes(Chart):
-    """A metric as bars of its critical path, one for each view; all bars are as long as the metric."""
+    """The critical path of a metric as bars, one for each view. Each bar is as long as the metric."""
 
     path: critical_path.Path
 

@@ -1,4 +1,4 @@
-"""Charts of one run, from the files that the executable wrote: its pipeline, its machine, its kernels."""
+"""Charts of one run, from the output files of the executable: pipeline, machine and kernels."""
 
 import collections
 import heapq
@@ -40,7 +40,7 @@ class Bar:
 
 @dataclass
 class Pipeline(Chart):
-    """What every rank does when: its kernels, and below them the transfers it sends."""
+    """The activity of each rank over time: its kernels, and below them the transfers that it sends."""
 
     lanes: list[str]
     bars: list[Bar]
@@ -54,7 +54,7 @@ class Pipeline(Chart):
 
 @dataclass
 class Device:
-    """A place in the drawing: column (from 0, in devices' widths) and row (of the machine's levels)."""
+    """A device in the drawing: column (from 0, in widths of a device) and row (level of the machine)."""
 
     name: str
     kind: str
@@ -64,7 +64,7 @@ class Device:
 
 @dataclass
 class Connection:
-    """Both directions of a link, or the limit of far peers (`tx` alone): shares of the run in which the line was charged."""
+    """A link with its utilisation in both directions; or the limit of far peers, which has only `tx`."""
 
     name: str
     ends: tuple[str, str]
@@ -81,7 +81,7 @@ class Connection:
 
 @dataclass
 class Topology(Chart):
-    """The machine, its links by utilisation. Without devices where there are too many to draw."""
+    """The machine and the utilisation of its links. Devices are left out if there are too many to draw."""
 
     devices: list[Device]
     connections: list[Connection]
@@ -135,7 +135,7 @@ def _first(bars: list[Bar]) -> list[Bar]:
 
 
 def pipelines(files: pathlib.Path) -> list[Pipeline]:
-    """One for each phase; none without jobs.csv, or of kinds that have no ranks at work."""
+    """One pipeline for each phase; none without jobs.csv, or if the kind has no pipeline."""
     path = files / "jobs.csv"
     if not path.exists():
         return []
@@ -182,7 +182,7 @@ UNDRAWN = ("Far_Peers_", "Host_Memory_")
 
 
 def _placed(kinds: dict[str, str], connections: list[Connection]) -> list[Device]:
-    """GPUs and NICs side by side under their switches, everything else in the middle of what it is connected to."""
+    """Positions of devices: GPUs and NICs side by side under their switches; every other device at the middle of its neighbours."""
     neighbours: dict[str, list[str]] = {name: [] for name in kinds}
     for link in connections:
         for one, other in (link.ends, link.ends[::-1]):
@@ -227,7 +227,7 @@ def _placed(kinds: dict[str, str], connections: list[Connection]) -> list[Device
 
 
 def _spread(names: list[str], wished: dict[str, float]) -> None:
-    """Moves neighbours that want the same place one width apart, around the middle of where they wanted to be."""
+    """Moves neighbours with the same position apart by one width, around the mean of their positions."""
     blocks: list[list[str]] = []
     centre: list[float] = []
     for name in names:
@@ -287,7 +287,7 @@ PAIRS = {"unidirectional": "Bandwidth one way", "bidirectional": "Bandwidth both
 
 
 def matrices(files: pathlib.Path) -> list[Heat]:
-    """A p2p matrix: every two GPUs, a chart for each measure."""
+    """The p2p matrix over all pairs of GPUs, one chart for each measure."""
     path = files / "p2p.csv"
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""Predictions against measurements, as points around a diagonal. Of validate.py: no page has it."""
+"""Predictions against measurements, as points around a diagonal. Only validate.py uses this chart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ BAND = 1.25  # dotted: a quarter more, a quarter less
 
 @dataclass
 class Cloud:
-    """Points of one unit. `groups`: color, and (measured, predicted) pairs."""
+    """Points with the same unit. `groups`: color, and (measured, predicted) pairs."""
 
     unit: str
     groups: list[tuple[int, list[tuple[float, float]]]]
@@ -42,7 +42,7 @@ def _panel(cloud: Cloud, left: float, top: float) -> Element:
 
 
 def draw(names: Sequence[str], clouds: Sequence[Cloud]) -> Element:
-    """@param names  of the colors"""
+    """@param names  names of the colors"""
     width = SIDE * len(clouds)
     key, height = legend([(f"q{color}", name) for color, name in enumerate(names) if name], 8, 16, width, _swatch)
     top = height + 34

@@ -1,4 +1,4 @@
-"""What a report is about: a run's --out directory, or the database of a sweep."""
+"""The input of a report: the --out directory of a run, or the database of a sweep."""
 
 import pathlib
 import statistics
@@ -11,12 +11,12 @@ from sweeping.database import DATABASE, FIRST_COLUMNS, is_sweep
 
 
 class Error(Exception):
-    """Input of which no report can be made, in one line."""
+    """A one-line error: no report can be made from this input."""
 
 
 @dataclass
 class Point:
-    """One run: what was asked, what came out, and where its files are."""
+    """One run: its settings, its results, and the folder of its files."""
 
     number: int
     label: str  # what tells it from the others
@@ -31,7 +31,7 @@ class Point:
     metrics: dict[str, object] = field(default_factory=dict)  # under dotted names
 
     def ranks(self, group: str | None = None) -> int:
-        """GPUs that take part, of one group of ranks or of all; 0 where the run's files do not say."""
+        """The number of GPUs of one group of ranks, or of all ranks; 0 if the files of the run do not contain it."""
         if self.files is None:
             return 0
         path = self.files / "summary.json"
@@ -55,7 +55,7 @@ class Subject:
         return is_sweep(self.directory)
 
     def row(self, point: Point) -> int | None:
-        """Its number, where the page has a table of runs to lead to."""
+        """The number of the run, if the page has a table of runs."""
         return point.number if self.is_sweep else None
 
     @property
@@ -63,7 +63,7 @@ class Subject:
         return [point for point in self.points if point.status == "done"]
 
     def ranked(self) -> list[Point]:
-        """Points that are done, the best first; without an objective in their order."""
+        """Finished points, the best first; without an objective, in their original order."""
         sign = -1 if self.largest_is_best else 1
         return sorted(self.done, key=lambda point: (point.objective is None, sign * (point.objective or 0)))
 

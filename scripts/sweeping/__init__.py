@@ -1,12 +1,12 @@
 """Sweeps: from a sweep file to points, from points to finished runs, from runs to a database.
 
-  source.py       YAML with positions, for one clear line about what is wrong
-  expressions.py  the expressions of a sweep file: arithmetic and comparisons, nothing else
-  plan.py         the sweep file: axes, constraints, and the points they make
-  identity.py     what a point's result depends on: its id
-  store.py        the output directory: what is over, what is missing; the database and its exports
-  database.py     the database, for those who only read it
-  progress.py     the line that says how far it is
-  backends.py     where points run: here, in a Slurm array, or through a command
-  task.py         what one task of a cluster runs
+  source.py       YAML with positions, for one-line errors
+  expressions.py  the expressions of a sweep file: arithmetic and comparisons only
+  plan.py         the sweep file: axes, constraints, and the points that follow from them
+  identity.py     the id of a point: a hash of all inputs of its result
+  store.py        the output directory: finished and missing points; the database and its exports
+  database.py     reads the database
+  progress.py     the progress line
+  backends.py     where points run: on this computer, in a Slurm array, or through a command
+  task.py         the program that a task of a cluster runs
 """

@@ -1,7 +1,7 @@
 """Where points run: processes of this computer, a Slurm job array, or a command for each task of another scheduler.
 
-On a cluster a task runs many points one after the other, so that a scheduler sees few jobs that last; every point is in its
-place as soon as it is over, so that what a cancelled task had done stays done.
+On a cluster, a task runs many points one after the other, so that the scheduler has few, long jobs. The result of a point is
+in its place as soon as the point has finished, so the finished points of a cancelled task are kept.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def run_local(places: Places, jobs: list[Job], workers: int, over: Over) -> None
 
 
 class _Watch:
-    """Tells of points as they appear in the directory."""
+    """Reports points when their results appear in the directory."""
 
     def __init__(self, store: Store, jobs: list[Job], over: Over) -> None:
         self.store = store
@@ -61,7 +61,9 @@ class _Watch:
 
 
 def _seconds_per_point(places: Places, known: list[Job], jobs: list[Job], over: Over) -> tuple[float, list[Job]]:
-    """How long a point takes: by those that are over, else by the middle one, which runs here. @return also the jobs left"""
+    """The mean time of finished points; if there are none, the time of the middle point, which is run here.
+
+    @return also the remaining jobs"""
     times = []
     for job in known[:: max(1, len(known) // TIMED_POINTS)]:
         outcome = places.store.outcome(job.id)
@@ -77,7 +79,7 @@ def _seconds_per_point(places: Places, known: list[Job], jobs: list[Job], over: 
 
 
 def _write_tasks(places: Places, jobs: list[Job], per_task: int) -> tuple[pathlib.Path, int]:
-    """Tasks 1 to n in a folder of their own. @return the folder, n"""
+    """Writes the files of tasks 1 to n in a new folder. @return the folder, n"""
     places.store.tasks.mkdir(exist_ok=True)
     used = [int(path.name) for path in places.store.tasks.iterdir() if path.name.isdigit()]
     folder = places.store.tasks / str(max(used, default=0) + 1)
@@ -147,7 +149,7 @@ class Slurm:
 
     @staticmethod
     def _queued(job: str) -> bool:
-        """Whether a task waits or runs; True also when the controller does not answer, which passes."""
+        """Whether a task waits or runs. True also if the controller does not answer, because this is temporary."""
         command = ["squeue", "--noheader", "--format=%i", f"--jobs={job}"]
         asked = subprocess.run(command, capture_output=True, text=True, check=False)
         return bool(asked.stdout.strip()) if asked.returncode == 0 else "Invalid job id" not in asked.stderr
@@ -163,7 +165,7 @@ class Slurm:
 
 
 class Command:
-    """A command for each task, such as `bsub -K {command}`, that returns when the task is over; at most `limit` at a time."""
+    """A command for each task, such as `bsub -K {command}`, that returns when the task has finished; at most `limit` at a time."""
 
     def __init__(self, template: str, limit: int, task_s: float) -> None:
         self.template = template

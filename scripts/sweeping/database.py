@@ -1,4 +1,4 @@
-"""The database of a sweep, for those who only read it; store.py says what is in it."""
+"""Reads the database of a sweep. store.py describes its content."""
 
 import contextlib
 import pathlib
@@ -21,7 +21,7 @@ def is_sweep(directory: pathlib.Path) -> bool:
 
 @dataclass
 class Runs:
-    """The table `runs`, and what `meta` says of it."""
+    """The table `runs`, and the description of its columns from the table `meta`."""
 
     axes: dict[str, list[str]]  # by name, the keys that they set
     objective: str  # "minimise EXPRESSION", "maximise EXPRESSION" or nothing
@@ -30,7 +30,7 @@ class Runs:
 
 @contextlib.contextmanager
 def opened(directory: pathlib.Path) -> Iterator[sqlite3.Connection]:
-    """Of the sweep in this directory. @throws run_files.Error, also for what goes wrong inside"""
+    """The database of the sweep in this directory. @throws run_files.Error, also for errors while the caller uses the database"""
     path = directory / DATABASE
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:

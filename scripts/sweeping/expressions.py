@@ -1,6 +1,6 @@
-"""Expressions over names: numbers, text, + - * / // %, comparisons, and/or/not, in, min, max, abs. Nothing else is evaluated.
+"""Expressions over names: numbers, text, + - * / // %, comparisons, and/or/not, in, min, max, abs. Everything else is refused.
 
-A name may have dots (`exposed_s.tp`).
+A name can contain dots (`exposed_s.tp`).
 """
 
 import ast
@@ -18,11 +18,11 @@ _LONGEST = 1000  # characters
 
 
 class ExpressionError(Exception):
-    """What is wrong with an expression, without its text."""
+    """An error in an expression, without the text of the expression."""
 
 
 class Expression:
-    """One expression, checked when it is made."""
+    """An expression. The constructor checks it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -36,7 +36,7 @@ class Expression:
         self._check(self._tree)
 
     def _check(self, node: ast.AST) -> None:
-        """Refuses all but the few kinds of nodes that `_value` knows, and notes the names."""
+        """Refuses all nodes that `_value` cannot evaluate, and collects the names."""
         if isinstance(node, (ast.Name, ast.Attribute)):
             self.names.add(_dotted(node))
             return

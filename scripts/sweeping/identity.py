@@ -1,4 +1,4 @@
-"""What a point's result depends on: scenario, settings, contents of its inputs, executable. Their hash is its id."""
+"""The id of a point: a hash of all inputs of its result, which are scenario, settings, contents of input files, and executable."""
 
 import functools
 import hashlib
@@ -14,7 +14,7 @@ DIGITS = 16
 
 @functools.cache
 def contents(path: str) -> str:
-    """SHA-256 of a file, or of all files of a folder with their names."""
+    """The SHA-256 of a file, or of all files of a folder and their names."""
     if os.path.isdir(path):
         files = sorted(str(file.relative_to(path)) for file in pathlib.Path(path).rglob("*") if file.is_file())
         parts = [[name, contents(os.path.join(path, name))] for name in files]
@@ -24,7 +24,7 @@ def contents(path: str) -> str:
 
 
 def _setting(key: str, value: object) -> object:
-    """An input stands for its name, which the results tell, and its contents, wherever it lies."""
+    """A setting for the hash. An input counts by its name, which results contain, and its contents; its folder does not count."""
     if names_input(key, value) and os.path.exists(value):
         return {"input": os.path.basename(value), "sha256": contents(value)}
     return value

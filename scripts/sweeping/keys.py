@@ -1,4 +1,4 @@
-"""Keys of scenarios, by the JSON Schema that the executables print, and which values are inputs: files and folders."""
+"""Keys of scenarios, from the JSON Schema that the executables print; and the keys whose values are input files or folders."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ _FILE = re.compile(r"\.(json|jsonl|csv|yaml|yml)$")
 
 
 def names_input(key: str, value: object) -> bool:
-    """Whether the value of a key is to be a path."""
+    """Whether the value of a key is a path."""
     return isinstance(value, str) and (key in FOLDERS or _FILE.search(value) is not None)
 
 
@@ -27,7 +27,7 @@ def schema(executable: pathlib.Path) -> dict:
 
 
 def alternatives(node: dict) -> Iterator[dict]:
-    """A schema without its choices: each of them, or itself."""
+    """The alternatives of a schema, or the schema if it has none."""
     choices = node.get("oneOf") or node.get("anyOf")
     for choice in choices or ():
         yield from alternatives(choice)
@@ -36,7 +36,7 @@ def alternatives(node: dict) -> Iterator[dict]:
 
 
 def unknown(node: dict, key: str) -> str | None:
-    """What is wrong with a key as --set takes it: a.b.c, a.0.b; None where a scenario may have it."""
+    """The error in a key in the format of --set (a.b.c, a.0.b); None if a scenario can have this key."""
     level = [node]
     words = key.split(".")
     for depth, word in enumerate(words):

@@ -1,21 +1,21 @@
-"""The sweep file, and the points it makes.
+"""The sweep file, and the points that follow from it.
 
   scenario: ../base.yaml        # base of every point; paths are relative to the sweep file
   set: {KEY: VALUE}             # on every point
   let: {gpus: 8, ranks: tp * pp}      # names for expressions
-  axes:                         # every combination of
+  axes:                         # all combinations of
     workload.prefill.tp: [1, 2, 4, 8]                           # a key and its values
     workload.prefill.pp: {from: 1, to: 8, factor: 2}            # or a range by step or factor
-    workload.chunk_tokens: {values: [256, 512], name: chunk}    # called `chunk`, not `chunk_tokens`
+    workload.chunk_tokens: {values: [256, 512], name: chunk}    # named `chunk`, not `chunk_tokens`
     workload.requests.prompt_tokens: {values: [512], also: [KEY]}    # the same value for more keys
     box:                                                        # or named choices of several settings
       choices:
         plx: {scenario: ../plx.yaml, set: {KEY: VALUE}, let: {gpus: 8}}
-  where: tp * pp == gpus        # an expression or a list of them; true for every point that runs
-  repeats: 3                    # with seeds one after the other, from the scenario's on
+  where: tp * pp == gpus        # an expression or a list of them; points run only if it is true
+  repeats: 3                    # with consecutive seeds, starting from the scenario's
   objective: {minimise: ttft_s}       # or maximise; an expression over metrics, axes and names
 
-An axis is called by the last word of its key.
+The name of an axis is the last word of its key.
 """
 
 import itertools
@@ -37,7 +37,7 @@ MOST_RUNS = 1_000_000
 
 @dataclass
 class Choice:
-    """One value of an axis: what it is called, what it sets."""
+    """One value of an axis: its name and its settings."""
 
     label: object
     settings: dict[str, object]
@@ -58,7 +58,7 @@ class Axis:
 
 @dataclass
 class Scenario:
-    """A base file as it is, and its keys that name input files, absolute."""
+    """The text of a base file, and its keys that name input files, as absolute paths."""
 
     path: pathlib.Path
     text: str
@@ -69,7 +69,7 @@ class Scenario:
 
 @dataclass
 class SweepPoint:
-    """One run to be."""
+    """A planned run."""
 
     position: int
     values: dict[str, object]  # of each axis
@@ -85,12 +85,12 @@ class SweepPoint:
 
 
 def settings_text(values: dict[str, object]) -> str:
-    """Values of axes as a person reads them, and as the sweep file has them."""
+    """Values of axes in readable form, in the notation of the sweep file."""
     return ", ".join(f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items())
 
 
 class Sweep:
-    """A sweep file, read and checked; `points` makes its points. Keys of scenarios are left to the executables."""
+    """A sweep file, read and checked. `points` makes its points. The executables check the keys of scenarios."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -243,7 +243,7 @@ class Sweep:
     # -- points
 
     def points(self) -> list[SweepPoint]:
-        """All points, in the order of the axes, the last fastest, repeats next to each other."""
+        """All points in the order of the axes; the last axis varies fastest. Repeats are adjacent."""
         combinations = math.prod(len(axis.choices) for axis in self.axes)
         if combinations * self.repeats > MOST_RUNS:
             raise self.root.wrong(f"axes: {combinations} combinations, {self.repeats} times: more than {MOST_RUNS} runs")

@@ -1,4 +1,4 @@
-"""The line that says how far a sweep is: points over, failures, time left, the best so far."""
+"""The progress line of a sweep: finished points, failures, remaining time, and the best result so far."""
 
 import statistics
 import sys
@@ -19,7 +19,7 @@ def duration(seconds: float) -> str:
 
 
 class Ranking:
-    """Points by the sweep's objective: the mean over the repeats of a point, once all are over."""
+    """Ranks points by the objective of the sweep: the mean over the repeats of a point, when all repeats have finished."""
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
@@ -42,7 +42,7 @@ class Ranking:
 
 
 class Progress:
-    """Counts points as they end, and draws on stderr."""
+    """Counts finished points, and draws the line on stderr."""
 
     def __init__(self, ranking: Ranking, over: int, count: int) -> None:
         self.ranking = ranking

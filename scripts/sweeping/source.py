@@ -1,6 +1,6 @@
-"""A YAML file whose every value knows its line, so that what is wrong can be said in one line.
+"""A YAML file in which every value has its position, for one-line errors.
 
-Scalars are read as YAML 1.2 does, and so as the executables do: `1e6` is a number, `on` and `2020-01-01` are text.
+Scalars are read by the rules of YAML 1.2, as in the executables: `1e6` is a number, `on` and `2020-01-01` are text.
 """
 
 import difflib
@@ -14,7 +14,7 @@ import yaml
 
 
 class SweepError(Exception):
-    """Bad input, in one line."""
+    """A one-line error about the input."""
 
 
 class _Loader(yaml.SafeLoader):  # pylint: disable=too-many-ancestors
@@ -34,7 +34,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(re.sub(
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """ (did you mean 'X'?), or nothing."""
+    """The hint " (did you mean 'X'?)", or nothing."""
     close = difflib.get_close_matches(word, list(known), 1)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
@@ -59,14 +59,14 @@ class Value:
         return isinstance(self.node, yaml.SequenceNode)
 
     def plain(self) -> object:
-        """As Python's None, bool, int, float, str, list and dict."""
+        """The value as Python's None, bool, int, float, str, list and dict."""
         try:
             return _Loader("").construct_object(self.node, deep=True)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise self.wrong(f"not a value: {str(error).splitlines()[0]}") from error
 
     def items(self, what: str) -> Iterator[tuple[str, "Value", "Value"]]:
-        """The entries of a mapping: key, where the key stands, value."""
+        """The entries of a mapping: key, position of the key, value."""
         if not self.is_mapping:
             raise self.wrong(f"{what}: expected a mapping")
         seen = set()
@@ -80,7 +80,7 @@ class Value:
             yield key.value, where, Value(self.file, value)
 
     def fields(self, what: str, accepted: Iterable[str]) -> dict[str, "Value"]:
-        """The entries of a mapping of which only some keys are known."""
+        """The entries of a mapping with a fixed set of keys."""
         fields = {}
         for key, where, value in self.items(what):
             if key not in accepted:
@@ -112,7 +112,7 @@ class Value:
 
 
 def read(path: str | os.PathLike) -> Value:
-    """@throws SweepError when it cannot be read, or is not YAML"""
+    """@throws SweepError if the file cannot be read, or is not YAML"""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -138,7 +138,7 @@ def parse(text: str, file: str) -> Value:
 
 
 def leaves(value: Value, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Scalars of a scenario under their keys, as --set names them."""
+    """The scalars of a scenario, by key in the format of --set."""
     if value.is_mapping:
         for key, _, entry in value.items(prefix or "scenario"):
             yield from leaves(entry, f"{prefix}.{key}" if prefix else key)

@@ -1,13 +1,13 @@
-"""A sweep's directory: what is over and what is missing, and the database made of it.
+"""The directory of a sweep: finished and missing points, and the database of the results.
 
-  points/ID/        a run, as the runner leaves it: out/summary.json when it is done, error.txt when it failed
-  bin/HASH/         the executables as the points were told apart by, so that a build during the sweep changes nothing
-  tasks/N/          what the tasks of a cluster are given, and their logs
-  results.sqlite    rebuilt whole from points/ at every end; tables:
+  points/ID/        a run: out/summary.json if it is done, error.txt if it failed
+  bin/HASH/         copies of the executables from which the ids of the points were made; a build during the sweep does not change them
+  tasks/N/          inputs and logs of the tasks of a cluster
+  results.sqlite    rebuilt completely from points/ at the end of each call; tables:
     meta (key, value)   schema_version, sweep (its text), axes and platforms (JSON), objective
-    runs                a row a point: position, id, platform, seed, status (done, failed, missing), error, directory, kind,
-                        model, objective, a column an axis, and a column a metric as summary.json has it (`exposed_s.tp`)
-    cost                what each run cost on the computer that ran it: wall_s, peak_rss_bytes, ...; all else is repeatable
+    runs                one row for each point: position, id, platform, seed, status (done, failed, missing), error, directory, kind,
+                        model, objective, one column for each axis, and one for each metric of summary.json (`exposed_s.tp`)
+    cost                the cost of each run on its computer: wall_s, peak_rss_bytes, ...; all other tables are repeatable
 """
 
 import collections
@@ -39,7 +39,7 @@ MOST_COLUMNS = 2000  # of a table in SQLite, as it is built by default
 
 @dataclass
 class Job:
-    """A point with its id."""
+    """A point and its id."""
 
     id: str
     point: SweepPoint
@@ -50,7 +50,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What is known of a point: a summary, an error, or neither."""
+    """The outcome of a point: a summary, an error, or neither."""
 
     summary: dict | None = None
     error: str = ""
@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Store:
-    """The directory of one sweep. One process at a time writes to it, besides tasks of a cluster that each add points."""
+    """The directory of one sweep. Only one process at a time writes to it, except the tasks of a cluster, which add points."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -86,16 +86,16 @@ class Store:
             yield
 
     def over(self) -> set[str]:
-        """Ids of the points that need not run again."""
+        """Ids of the points with a result or an error."""
         return {entry.name for entry in os.scandir(self.points) if not entry.name.startswith(".")}
 
     def forget_failed(self) -> None:
-        """Failed points are missing from now on."""
+        """Forgets failed points, so that they run again."""
         for error in self.points.glob(f"[!.]*/{runner.ERROR_FILE}"):
             shutil.rmtree(error.parent)
 
     def keep_executables(self, executables: pathlib.Path, platforms: list[str]) -> pathlib.Path:
-        """Copies them. @return the copies' directory"""
+        """Copies the executables. @return the directory of the copies"""
         hashes = {name: contents(str(executables / name)) for name in sorted(set(platforms))}
         kept = self.bin / hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:DIGITS]
         if not kept.exists():
@@ -169,13 +169,13 @@ class Store:
         return row
 
     def _runs(self) -> tuple[list[str], list[tuple]]:
-        """Names of the columns, and the rows."""
+        """The names of the columns, and the rows."""
         with opened(self.directory) as database:
             cursor = database.execute("SELECT * FROM runs ORDER BY position")
             return [column[0] for column in cursor.description], cursor.fetchall()
 
     def export_csv(self, path: str | os.PathLike) -> None:
-        """The table `runs`."""
+        """Exports the table `runs`."""
         names, rows = self._runs()
         with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -183,7 +183,7 @@ class Store:
             writer.writerows(rows)
 
     def export_parquet(self, path: str | os.PathLike) -> None:
-        """The table `runs`. @throws ImportError without pyarrow"""
+        """Exports the table `runs`. @throws ImportError without pyarrow"""
         import pyarrow  # pylint: disable=import-outside-toplevel
         import pyarrow.parquet  # pylint: disable=import-outside-toplevel
 
@@ -193,7 +193,7 @@ class Store:
 
 
 def objective(sweep: Sweep, point: SweepPoint, summary: dict) -> float | None:
-    """What the sweep minimises or maximises; None where the run has no such metric, or it is no number."""
+    """The value of the objective; None if the run does not have the metric, or the metric is not a number."""
     if sweep.objective is None:
         return None
     try:
@@ -204,14 +204,14 @@ def objective(sweep: Sweep, point: SweepPoint, summary: dict) -> float | None:
 
 
 def _of_one_type(column: list) -> list:
-    """Text where some values are text: an axis may have 512 and `auto`."""
+    """The values of a column, all as text if one of them is text: an axis can have the values 512 and `auto`."""
     if any(isinstance(value, str) for value in column):
         return [value if value is None else str(value) for value in column]
     return column
 
 
 def _cell(value: object) -> object:
-    """SQLite has no true and false, and no lists: as the sweep file writes them."""
+    """A value for SQLite, which has no booleans and no lists: these are written in the notation of the sweep file."""
     return value if value is None or type(value) in (int, float, str) else json.dumps(value)
 
 

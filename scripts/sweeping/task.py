@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""What one task of a cluster runs: its share of a sweep's points, one after the other, skipping those that are over.
+"""The program of a task of a cluster. It runs the points of this task one after the other, and skips finished points.
 
-  task.py DIRECTORY [INDEX]      the index is SLURM_ARRAY_TASK_ID where it is not given
+  task.py DIRECTORY [INDEX]      the default of INDEX is SLURM_ARRAY_TASK_ID
 
-DIRECTORY/INDEX.json says which points; a file DIRECTORY/stop ends the task before its next point. SIGTERM and SIGINT end it
-and leave the point under way to another call.
+DIRECTORY/INDEX.json lists the points. A file DIRECTORY/stop ends the task before its next point. SIGTERM and SIGINT end the task;
+its current point is left to a later call.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 def write(path: pathlib.Path, points: list[runner.Point], directory: pathlib.Path, executables: pathlib.Path) -> None:
-    """Writes one task's file."""
+    """Writes the file of one task."""
     scenarios = list(dict.fromkeys(point.scenario for point in points))
     rows = [[point.name, point.platform, scenarios.index(point.scenario), point.overrides] for point in points]
     content = {"directory": str(directory), "executables": str(executables), "scenarios": scenarios, "points": rows}
