@@ -200,4 +200,6 @@ void CollectiveRun::write_tables(const OutputDirectory& directory) {
   }
 }
 
+RunKind collective_run() { return run_kind<CollectiveRun>(); }
+
 }  // namespace railyard

@@ -136,4 +136,6 @@ std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
   return routes;
 }
 
+RunKind disaggregated_prefill_run() { return run_kind<DisaggregatedPrefill>(); }
+
 }  // namespace railyard

@@ -217,4 +217,6 @@ void KernelRun::write_tables(const OutputDirectory& directory) {
   }
 }
 
+RunKind kernel_run() { return run_kind<KernelRun>(); }
+
 }  // namespace railyard

@@ -247,4 +247,6 @@ void LayerRun::write_tables(const OutputDirectory& directory) {
   }
 }
 
+RunKind layer_run() { return run_kind<LayerRun>(); }
+
 }  // namespace railyard

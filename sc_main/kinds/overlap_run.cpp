@@ -147,4 +147,6 @@ void OverlapRun::write_tables(const OutputDirectory& directory) {
               r.gemm_done.seconds() * 1e6, r.collective_done.seconds() * 1e6, r.kernel_s * 1e6, r.kernel_alone_s * 1e6);
 }
 
+RunKind overlap_run() { return run_kind<OverlapRun>(); }
+
 }  // namespace railyard

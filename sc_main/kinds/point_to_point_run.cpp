@@ -213,4 +213,6 @@ void PointToPointRun::write_tables(const OutputDirectory& directory) {
   }
 }
 
+RunKind point_to_point_run() { return run_kind<PointToPointRun>(); }
+
 }  // namespace railyard

@@ -228,4 +228,6 @@ const ServingFigures& ServingRun::figures() const {
   return *figures_;
 }
 
+RunKind serving_run() { return run_kind<ServingRun>(); }
+
 }  // namespace railyard

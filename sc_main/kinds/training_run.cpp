@@ -272,4 +272,6 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
     }
 }
 
+RunKind training_run() { return run_kind<TrainingRun>(); }
+
 }  // namespace railyard

@@ -4,48 +4,38 @@
 
 #include <fmt/format.h>
 
-#include "sc_main/kinds/collective_run.h"
-#include "sc_main/kinds/disaggregated_prefill.h"
-#include "sc_main/kinds/kernel_run.h"
-#include "sc_main/kinds/layer_run.h"
-#include "sc_main/kinds/overlap_run.h"
-#include "sc_main/kinds/point_to_point_run.h"
-#include "sc_main/kinds/serving_run.h"
-#include "sc_main/kinds/training_run.h"
+#include "sc_main/scenario/kinds/list.h"
+#include "sc_main/scenario/load.h"
 
 namespace railyard {
 
+#define RAILYARD_LINE(name) RunKind name##_run();
+RAILYARD_KINDS(RAILYARD_LINE)
+#undef RAILYARD_LINE
+
 namespace {
 
-/// A list of kinds, each identified by the type of its spec.
-template <class... Runs>
-struct Kinds {
-  static std::unique_ptr<WorkloadRun> make(const Scenario& scenario, platforms::Machine& machine,
-                                           execution::Executor& executor) {
-    std::unique_ptr<WorkloadRun> run;
-    ((scenario.if_spec<typename Runs::Spec>() != nullptr
-          ? void(run = std::make_unique<Runs>(scenario, machine, executor))
-          : void()),
-     ...);
-    return run;
-  }
-  static std::vector<KindMetrics> metrics() {
-    return {{workload_kind(typeid(typename Runs::Spec)), texts_of(Runs::declared_metrics())}...};
-  }
-};
-
-using AllKinds =
-    Kinds<CollectiveRun, DisaggregatedPrefill, KernelRun, LayerRun, OverlapRun, PointToPointRun, ServingRun,
-          TrainingRun>;
+#define RAILYARD_LINE(name) name##_run(),
+const std::vector<RunKind>& run_kinds() {
+  static const std::vector<RunKind> kinds{RAILYARD_KINDS(RAILYARD_LINE)};
+  return kinds;
+}
+#undef RAILYARD_LINE
 
 }  // namespace
 
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
                                                execution::Executor& executor) {
-  return AllKinds::make(scenario, machine, executor);
+  for (const RunKind& kind : run_kinds())
+    if (*kind.spec == scenario.workload.type()) return kind.make(scenario, machine, executor);
+  return nullptr;
 }
 
-std::vector<KindMetrics> metrics_of_kinds() { return AllKinds::metrics(); }
+std::vector<KindMetrics> metrics_of_kinds() {
+  std::vector<KindMetrics> kinds;
+  for (const RunKind& kind : run_kinds()) kinds.push_back({workload_kind(*kind.spec), kind.metrics()});
+  return kinds;
+}
 
 std::string machine_text(const Scenario& scenario) {
   const auto& groups = scenario.machine.groups;
@@ -63,6 +53,8 @@ std::string no_tensor_rate_text(const gpu::GpuDatasheet& gpu, DataType type) {
   return fmt::format("{} has no tensor rate for {}; set model.dtype to one of {}", gpu.name, name_of(type),
                      fmt::join(accepted, ", "));
 }
+
+const char* WorkloadRun::kind() const { return workload_kind(scenario_.workload.type()); }
 
 std::map<GpuId, std::string> WorkloadRun::rank_names() const {
   std::map<GpuId, std::string> names;

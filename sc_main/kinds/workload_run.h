@@ -2,13 +2,14 @@
 // progress, its ranks' names, and its results. Everything that differs between kinds is behind this interface. The rest
 // (machine, links, traffic, the simulator's figures) is common to all kinds.
 //
-// A new kind needs a spec and its loader (sc_main/scenario/kinds), a WorkloadRun here, and its name in the list of
-// kinds (workload_run.cpp).
+// A new kind needs a spec and its loader (sc_main/scenario/kinds), a WorkloadRun and a function NAME_run() here, and its
+// name in the list of kinds (sc_main/scenario/kinds/list.h).
 #pragma once
 
 #include <map>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "execution/executor.h"
@@ -17,7 +18,6 @@
 #include "sc_main/metric.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
-#include "sc_main/scenario/load.h"
 #include "transformer/layer_kernels.h"
 #include "transport/study/fidelity_choice.h"
 #include "workload/engine_listener.h"
@@ -40,7 +40,7 @@ class WorkloadRun {
   virtual ~WorkloadRun() = default;
 
   /// The value of workload.kind.
-  const char* kind() const { return workload_kind(scenario_.workload.type()); }
+  const char* kind() const;
   /// Schedules the first events. Called once, before the simulation starts.
   virtual void start() = 0;
 
@@ -117,6 +117,20 @@ class WorkloadRun {
   execution::Executor& executor_;
   transport::Fabric& fabric_;
 };
+
+/// How the command line runs a kind: NAME_run() returns run_kind<Run>().
+struct RunKind {
+  const std::type_info* spec;
+  std::unique_ptr<WorkloadRun> (*make)(const Scenario&, platforms::Machine&, execution::Executor&);
+  std::vector<MetricText> (*metrics)();
+};
+template <class Run>
+RunKind run_kind() {
+  return {&typeid(typename Run::Spec),
+          [](const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
+              -> std::unique_ptr<WorkloadRun> { return std::make_unique<Run>(scenario, machine, executor); },
+          [] { return texts_of(Run::declared_metrics()); }};
+}
 
 /// @throws InputError for errors found only by arithmetic: ranks that do not fit in memory, a data type with no tensor
 /// rate

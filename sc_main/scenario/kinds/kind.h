@@ -1,5 +1,5 @@
 // A kind of workload in the loader: the word of workload.kind, its table of keys, and the conversion to a spec. Each
-// kind is a file of this folder, and an entry in the list of kinds (kinds.cpp).
+// kind is a file of this folder with a function NAME_kind(), and a name in list.h.
 #pragma once
 
 #include <any>

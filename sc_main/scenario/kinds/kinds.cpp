@@ -1,27 +1,17 @@
-// The list of kinds, in the order of --help, schema and reference page.
 #include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/list.h"
 #include "sc_main/scenario/load.h"
 
 namespace railyard::scenario {
 
-Kind disaggregated_prefill_kind();
-Kind serving_kind();
-Kind training_kind();
-Kind collective_kind();
-Kind point_to_point_kind();
-Kind kernel_kind();
-Kind layer_kind();
-Kind overlap_kind();
+#define RAILYARD_LINE(name) Kind name##_kind();
+RAILYARD_KINDS(RAILYARD_LINE)
+#undef RAILYARD_LINE
 
 const std::vector<Kind>& workload_kinds() {
-  static const std::vector<Kind> kinds{disaggregated_prefill_kind(),
-                                       serving_kind(),
-                                       training_kind(),
-                                       collective_kind(),
-                                       point_to_point_kind(),
-                                       kernel_kind(),
-                                       layer_kind(),
-                                       overlap_kind()};
+#define RAILYARD_LINE(name) name##_kind(),
+  static const std::vector<Kind> kinds{RAILYARD_KINDS(RAILYARD_LINE)};
+#undef RAILYARD_LINE
   return kinds;
 }
 
