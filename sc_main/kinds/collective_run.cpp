@@ -13,18 +13,6 @@ using collective::CollectiveSpec;
 using collective::Operation;
 using workload::collective_bench::SizeResult;
 
-namespace {
-
-const char* algorithm(const CollectiveSpec& s) {
-  return collective::kAlgorithmNames[static_cast<std::size_t>(s.algorithm)];
-}
-const char* protocol(const CollectiveSpec& s) {
-  return collective::kProtocolNames[static_cast<std::size_t>(s.protocol)];
-}
-const char* operation(Operation o) { return collective::kOperationNames[static_cast<std::size_t>(o)]; }
-
-}  // namespace
-
 CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
@@ -43,7 +31,7 @@ void CollectiveRun::check() const {
     if (const char* why = collective::unsupported(test_->plan(bytes), test_->group()))
       throw InputError(scenario_.workload_origin,
                        fmt::format("workload.algorithm: {} cannot run {} of {} bytes: {}",
-                                   algorithm(test_->plan(bytes)), operation(spec().operation), bytes, why));
+                                   name_of(test_->plan(bytes).algorithm), name_of(spec().operation), bytes, why));
     for (const GpuId id : gpus_) {
       const gpu::Gpu& gpu = machine_.gpu(id);
       if (2 * bytes > gpu.hbm().capacity())
@@ -93,14 +81,14 @@ Value CollectiveRun::explain() {
       static_cast<double>(transport::payload_rate(path, fabric_.transaction_bytes(path)).bytes_per_second());
   const auto ranks = static_cast<std::uint32_t>(gpus_.size());
   Value e;
-  e["operation"] = operation(spec().operation);
+  e["operation"] = name_of(spec().operation);
   e["ranks"] = ranks;
   e["sizes"] = Value::empty_list();
   for (const Bytes bytes : spec().sizes) {
     const CollectiveSpec s = test_->plan(bytes);
     e["sizes"].push_back({{"bytes", bytes},
-                          {"algorithm", algorithm(s)},
-                          {"protocol", protocol(s)},
+                          {"algorithm", name_of(s.algorithm)},
+                          {"protocol", name_of(s.protocol)},
                           {"channels", s.channels},
                           {"ideal_s", static_cast<double>(bytes) *
                                           workload::collective_bench::busbw_factor(s.operation, ranks) / rate}});
@@ -120,7 +108,7 @@ std::string CollectiveRun::explain_text(const Value& e) const {
 }
 
 void CollectiveRun::add_setup(Value& setup) const {
-  setup["operation"] = operation(spec().operation);
+  setup["operation"] = name_of(spec().operation);
   setup["ranks"] = gpus_.size();
   setup["dtype"] = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   setup["min_bytes"] = *std::min_element(spec().sizes.begin(), spec().sizes.end());
@@ -171,16 +159,17 @@ CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
 
 std::string CollectiveRun::table() const {
   std::string text =
-      fmt::format("# {} on {}: {} ranks\n#\n", operation(spec().operation), machine_text(scenario_), test_->ranks());
+      fmt::format("# {} on {}: {} ranks\n#\n", name_of(spec().operation), machine_text(scenario_), test_->ranks());
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}  {:<12} {:<8} {:>8}\n", "size", "count",
                       "type", "redop", "root", "time", "algbw", "busbw", "algorithm", "protocol", "channels");
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}\n", "(B)", "(elements)", "", "", "",
                       "(us)", "(GB/s)", "(GB/s)");
   for (const SizeResult& r : test_->finished()) {
     const Row row = row_of(r);
-    text += fmt::format(" {:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10.2f} {:>8.2f} {:>8.2f}  {:<12} {:<8} {:>8}\n",
-                        r.spec.bytes, row.count, row.type, row.reduction, row.root, row.time_s * 1e6,
-                        row.algbw_gb_per_s, row.busbw_gb_per_s, algorithm(r.spec), protocol(r.spec), r.spec.channels);
+    text +=
+        fmt::format(" {:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10.2f} {:>8.2f} {:>8.2f}  {:<12} {:<8} {:>8}\n",
+                    r.spec.bytes, row.count, row.type, row.reduction, row.root, row.time_s * 1e6, row.algbw_gb_per_s,
+                    row.busbw_gb_per_s, name_of(r.spec.algorithm), name_of(r.spec.protocol), r.spec.channels);
   }
   text += fmt::format("# Avg bus bandwidth    : {:.4g}\n", average_busbw_gb_per_s());
   return text;
@@ -195,8 +184,8 @@ void CollectiveRun::write_tables(const OutputDirectory& directory) {
     const Row row = row_of(r);
     out.print("{},{},{},{},{},{:.9f},{:.9f},{:.9f},{},{},{},{},{:.15f},{:.15f},{:.15f}\n", r.spec.bytes, row.count,
               row.type, row.reduction, row.root, row.time_s * 1e6, row.algbw_gb_per_s, row.busbw_gb_per_s,
-              algorithm(r.spec), protocol(r.spec), r.spec.channels, r.iterations, r.first_entry.seconds(),
-              r.last_entry.seconds(), r.end.seconds());
+              name_of(r.spec.algorithm), name_of(r.spec.protocol), r.spec.channels, r.iterations,
+              r.first_entry.seconds(), r.last_entry.seconds(), r.end.seconds());
   }
 }
 

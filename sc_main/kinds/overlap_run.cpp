@@ -11,12 +11,6 @@ namespace railyard {
 using workload::overlap::Method;
 using workload::overlap::MethodResult;
 
-namespace {
-
-const char* name(Method method) { return workload::overlap::kMethodNames[static_cast<std::size_t>(method)]; }
-
-}  // namespace
-
 OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
@@ -43,17 +37,17 @@ Value OverlapRun::explain() {
   const gpu::KernelSpec product = workload::overlap::gemm_of(spec());
   const gpu::GpuDatasheet& sheet = machine_.gpu(gpus_[0]).datasheet();
   const collective::CollectiveSpec collective = test_->plan();
-  return {{"operation", workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)]},
+  return {{"operation", name_of(spec().operation)},
           {"ranks", gpus_.size()},
           {"gemm",
            {{"gpu", sheet.name},
             {"shape", shape_text(product)},
             {"time", kernel_arithmetic(sheet, gpu::kernel_time(sheet, product))}}},
           {"collective",
-           {{"operation", collective::kOperationNames[static_cast<std::size_t>(collective.operation)]},
+           {{"operation", name_of(collective.operation)},
             {"bytes", collective.bytes},
-            {"algorithm", collective::kAlgorithmNames[static_cast<std::size_t>(collective.algorithm)]},
-            {"protocol", collective::kProtocolNames[static_cast<std::size_t>(collective.protocol)]},
+            {"algorithm", name_of(collective.algorithm)},
+            {"protocol", name_of(collective.protocol)},
             {"channels", collective.channels}}}};
 }
 
@@ -72,7 +66,7 @@ Time OverlapRun::time_of(Method method) const {
 }
 
 void OverlapRun::add_setup(Value& setup) const {
-  setup["operation"] = workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)];
+  setup["operation"] = name_of(spec().operation);
   setup["ranks"] = spec().gpus.size();
   setup["m"] = spec().m;
   setup["n"] = spec().n;
@@ -88,21 +82,21 @@ const Metrics<OverlapRun>& OverlapRun::declared_metrics() {
       {"time_s.[method]", "s", "as `time_us` in `overlap.csv`",
        [](const Run& run) {
          Value times = Value::empty_group();
-         for (const MethodResult& r : run.test_->results()) times[name(r.method)] = r.time.seconds();
+         for (const MethodResult& r : run.test_->results()) times[name_of(r.method)] = r.time.seconds();
          return times;
        }},
       {"kernel_stretch_ratio.[method]", "", "`kernel_us` / `kernel_alone_us` of `overlap.csv`",
        [](const Run& run) {
          Value ratios = Value::empty_group();
          for (const MethodResult& r : run.test_->results())
-           if (const auto stretch = kernel_stretch(r)) ratios[name(r.method)] = *stretch;
+           if (const auto stretch = kernel_stretch(r)) ratios[name_of(r.method)] = *stretch;
          return ratios;
        }},
       {"hidden_ratio.[method]", "", "hidden share of the shorter of product and collective",
        [](const Run& run) {
          Value ratios = Value::empty_group();
          for (const MethodResult& r : run.test_->results())
-           if (const auto hidden = run.hidden(r)) ratios[name(r.method)] = *hidden;
+           if (const auto hidden = run.hidden(r)) ratios[name_of(r.method)] = *hidden;
          return ratios;
        }},
   };
@@ -121,20 +115,20 @@ std::optional<double> OverlapRun::hidden(const MethodResult& r) const {
 }
 
 std::string OverlapRun::table() const {
-  std::string text = fmt::format("# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n",
-                                 workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)],
-                                 machine_text(scenario_), test_->ranks(),
-                                 shape_text(workload::overlap::gemm_of(spec())), spec().collective_bytes,
-                                 collective::kOperationNames[static_cast<std::size_t>(test_->plan().operation)]);
+  std::string text =
+      fmt::format("# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n", name_of(spec().operation),
+                  machine_text(scenario_), test_->ranks(), shape_text(workload::overlap::gemm_of(spec())),
+                  spec().collective_bytes, name_of(test_->plan().operation));
   text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there",
                       "kernels slower", "hidden");
   for (const MethodResult& r : test_->results()) {
     const std::optional<double> stretch = kernel_stretch(r), hidden_ratio = hidden(r);
-    text += fmt::format(" {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
-                        r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
-                        r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
-                        stretch ? fmt::format("{:.1f} %", 100 * std::max(0.0, *stretch - 1)) : "",
-                        hidden_ratio ? fmt::format("{:.1f} %", 100 * *hidden_ratio) : "");
+    text +=
+        fmt::format(" {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name_of(r.method), duration_text(r.time.seconds()),
+                    r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
+                    r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
+                    stretch ? fmt::format("{:.1f} %", 100 * std::max(0.0, *stretch - 1)) : "",
+                    hidden_ratio ? fmt::format("{:.1f} %", 100 * *hidden_ratio) : "");
   }
   return text;
 }
@@ -143,7 +137,7 @@ void OverlapRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("overlap.csv"));
   out.print("method,time_us,kernels_end_us,bytes_there_us,kernel_us,kernel_alone_us\n");
   for (const MethodResult& r : test_->results())
-    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name(r.method), r.time.seconds() * 1e6,
+    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name_of(r.method), r.time.seconds() * 1e6,
               r.gemm_done.seconds() * 1e6, r.collective_done.seconds() * 1e6, r.kernel_s * 1e6, r.kernel_alone_s * 1e6);
 }
 

@@ -211,7 +211,7 @@ void OverlapBench::on_job_done(const Job& job) {
 
 std::string OverlapBench::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  const char* const method = kMethodNames[static_cast<std::size_t>(spec_.methods[f.method])];
+  const char* const method = name_of(spec_.methods[f.method]);
   const std::uint32_t rank = f.rank, step = f.step;
   switch (f.what) {
     case kGemm: return fmt::format("Gemm_{}_Rank[{}]_Step[{}]", method, rank, step);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,7 @@ enum class Operation : std::uint8_t {
   gemm_all_reduce,      ///< C[m, n] = A[m, k] B[k, n] on every rank, while other bytes are all-reduced
 };
 constexpr std::array<const char*, 3> kOperationNames{"all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"};
+constexpr const char* name_of(Operation operation) { return kOperationNames[static_cast<std::size_t>(operation)]; }
 
 /// How product and collective are run.
 enum class Method : std::uint8_t {
@@ -28,6 +30,7 @@ enum class Method : std::uint8_t {
   beside,      ///< both at the same time in two streams, the collective first
 };
 constexpr std::array<const char*, 6> kMethodNames{"gemm", "collective", "serial", "decomposed", "fused", "beside"};
+constexpr const char* name_of(Method method) { return kMethodNames[static_cast<std::size_t>(method)]; }
 
 struct OverlapSpec {
   Operation operation = Operation::all_gather_gemm;

@@ -35,7 +35,7 @@ Record<LayerSection> layer_record() {
       .range(0, kMostTokens);
   r.add("sequence_parallel", &Section::sequence_parallel,
         "prefill, training: norms on tokens / tp, between a reduce-scatter and an all-gather");
-  r.choice("library", &Section::written_library, {"nccl", "vllm", "sglang", "trtllm"},
+  r.choice("library", &Section::written_library, words_of(collective::kLibraryNames),
            "library of the collectives, as for kind: collective")
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
   return r;

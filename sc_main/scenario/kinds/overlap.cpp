@@ -94,8 +94,7 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   for (std::size_t i = 0; i < spec.methods.size(); ++i)
     if (std::find(all.begin(), all.end(), spec.methods[i]) == all.end())
       refuse_workload(source, "methods." + std::to_string(i),
-                      std::string(kMethodNames[static_cast<std::size_t>(spec.methods[i])]) +
-                          " is not accepted with op: " + kOperationNames[static_cast<std::size_t>(spec.operation)]);
+                      std::string(name_of(spec.methods[i])) + " is not accepted with op: " + name_of(spec.operation));
   for (const std::uint32_t gpu : spec.gpus) {
     std::uint32_t group = 0, first = 0;
     while (gpu - first >= machine.groups[group].servers * machine.board.gpus)
