@@ -68,10 +68,10 @@ Time OverlapRun::time_of(Method method) const {
 void OverlapRun::add_setup(Value& setup) const {
   setup["operation"] = name_of(spec().operation);
   setup["ranks"] = spec().gpus.size();
-  setup["m"] = spec().m;
-  setup["n"] = spec().n;
-  setup["k"] = spec().k;
-  setup["dtype"] = name_of(spec().dtype);
+  setup["m"] = spec().product.m;
+  setup["n"] = spec().product.n;
+  setup["k"] = spec().product.k;
+  setup["dtype"] = name_of(spec().product.dtype);
   setup["collective_bytes"] = spec().collective_bytes;
 }
 

@@ -36,10 +36,9 @@ gpu::KernelTime piece_of(const gpu::KernelTime& whole, std::uint32_t parts, bool
 gpu::KernelSpec gemm_of(const OverlapSpec& spec) {
   const auto tp = static_cast<std::uint32_t>(spec.gpus.size());
   gpu::KernelSpec kernel;
-  kernel.m = spec.m;
-  kernel.n = spec.operation == Operation::all_gather_gemm ? spec.n / tp : spec.n;
-  kernel.k = spec.operation == Operation::gemm_reduce_scatter ? spec.k / tp : spec.k;
-  kernel.dtype = spec.dtype;
+  static_cast<gpu::GemmShape&>(kernel) = spec.product;
+  if (spec.operation == Operation::all_gather_gemm) kernel.n /= tp;
+  if (spec.operation == Operation::gemm_reduce_scatter) kernel.k /= tp;
   kernel.launch = gpu::KernelLaunch::stream;
   return kernel;
 }

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/data_type.h"
 #include "base/units.h"
+#include "gpu/kernels/gemm.h"
 
 namespace railyard::workload::overlap {
 
@@ -35,10 +35,9 @@ constexpr const char* name_of(Method method) { return kMethodNames[static_cast<s
 struct OverlapSpec {
   Operation operation = Operation::all_gather_gemm;
   std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups
-  std::uint64_t m = 0, n = 0, k = 0;
-  DataType dtype = DataType::bf16;
-  Bytes collective_bytes = 0;   ///< as counted by nccl-tests
-  std::vector<Method> methods;  ///< in the order of the runs
+  gpu::GemmShape product;           ///< of all ranks
+  Bytes collective_bytes = 0;       ///< as counted by nccl-tests
+  std::vector<Method> methods;      ///< in the order of the runs
 };
 
 }  // namespace railyard::workload::overlap
