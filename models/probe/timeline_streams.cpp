@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "execution/executor.h"
+#include "execution/job.h"
 #include "transport/device/endpoint.h"
 
 namespace railyard::probe {
