@@ -44,7 +44,8 @@ Record<OverlapSection> overlap_record() {
   const std::vector<std::string> words = words_of(kMethodNames);
   r.custom(
        "methods",
-       "ways to run product and collective; each listed way is run. gemm, collective: one of them alone; decomposed: "
+       "methods to run product and collective; each listed method is run. gemm, collective: one of them alone; "
+       "decomposed: "
        "products of one shard each; fused: one kernel; beside: at the same time",
        "list of gemm, collective, serial, decomposed, fused, beside",
        [words] {
@@ -57,7 +58,7 @@ Record<OverlapSection> overlap_record() {
            return static_cast<Method>(read_choice(field, n, p));
          });
        })
-      .fallback("all ways that the operation has");
+      .fallback("all methods of the operation");
   return r;
 }
 
