@@ -6,13 +6,6 @@
 
 namespace railyard::collective {
 
-const std::vector<const char*> kOperationNames{"all_reduce", "all_gather", "reduce_scatter",
-                                               "broadcast",  "all_to_all", "send_recv"};
-const std::vector<const char*> kAlgorithmNames{"ring",     "tree",         "nvls",   "nvls_tree", "one_shot",
-                                               "two_shot", "hierarchical", "direct", "pxn"};
-const std::vector<const char*> kProtocolNames{"simple", "ll", "ll128"};
-const std::vector<const char*> kLibraryNames{"nccl", "vllm", "sglang", "trtllm"};
-
 const char* initials(Operation operation) {
   constexpr std::array<const char*, 6> kInitials{"AR", "AG", "RS", "BC", "A2A", "SR"};
   return kInitials[static_cast<std::size_t>(operation)];

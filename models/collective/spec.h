@@ -5,6 +5,8 @@
 // scattered vector of a reduce-scatter, the whole send buffer of a member in an all-to-all, the message of a send/recv.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 #include <vector>
@@ -16,18 +18,26 @@
 namespace railyard::collective {
 
 enum class Operation : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv };
+constexpr std::array<const char*, 6> kOperationNames{"all_reduce", "all_gather", "reduce_scatter",
+                                                     "broadcast",  "all_to_all", "send_recv"};
+constexpr const char* name_of(Operation operation) { return kOperationNames[static_cast<std::size_t>(operation)]; }
+/// Abbreviation of an operation in the names of jobs: AR, AG, RS, BC, A2A, SR.
+const char* initials(Operation operation);
+
 enum class Algorithm : std::uint8_t { ring, tree, nvls, nvls_tree, one_shot, two_shot, hierarchical, direct, pxn };
+constexpr std::array<const char*, 9> kAlgorithmNames{"ring",     "tree",         "nvls",   "nvls_tree", "one_shot",
+                                                     "two_shot", "hierarchical", "direct", "pxn"};
+constexpr const char* name_of(Algorithm algorithm) { return kAlgorithmNames[static_cast<std::size_t>(algorithm)]; }
+
 /// NCCL's protocols. Simple moves slots of data and then a flag; LL adds 8 B of flags to every 8 B, LL128 8 B to every
 /// 120 B.
 enum class Protocol : std::uint8_t { simple, ll, ll128 };
+constexpr std::array<const char*, 3> kProtocolNames{"simple", "ll", "ll128"};
+constexpr const char* name_of(Protocol protocol) { return kProtocolNames[static_cast<std::size_t>(protocol)]; }
 
 /// The library that chooses algorithm and protocol and provides the kernels.
 enum class Library : std::uint8_t { nccl, vllm, sglang, trtllm };
-
-/// Names in scenarios and tables, in the order of the enumerators.
-extern const std::vector<const char*> kOperationNames, kAlgorithmNames, kProtocolNames, kLibraryNames;
-/// Abbreviation of an operation in the names of jobs: AR, AG, RS, BC, A2A, SR.
-const char* initials(Operation operation);
+constexpr std::array<const char*, 4> kLibraryNames{"nccl", "vllm", "sglang", "trtllm"};
 
 /// Cost of an action on the CTA of a channel, in addition to the time in the fabric. All zero: SMs are infinitely fast.
 struct StepCost {

@@ -26,7 +26,8 @@
 #include <vector>
 
 #include "collective/cause_listener.h"
-#include "execution/executor.h"
+#include "execution/job.h"
+#include "execution/job_listener.h"
 #include "probe/causes.h"
 #include "transport/fabric.h"
 #include "transport/study/message_costs.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "execution/executor.h"
+#include "execution/job.h"
 #include "transport/device/endpoint.h"
 
 namespace railyard::probe {
@@ -71,9 +71,9 @@ void TimelineStreams::describe(Task& task, const gpu::Task& front) {
   const auto* job = dynamic_cast<const execution::Job*>(&front);
   if (job == nullptr || job->collective() == nullptr) return;
   const collective::CollectiveSpec& spec = job->collective()->spec();
-  task.arguments.emplace_back("operation", collective::kOperationNames[static_cast<std::size_t>(spec.operation)]);
-  task.arguments.emplace_back("algorithm", collective::kAlgorithmNames[static_cast<std::size_t>(spec.algorithm)]);
-  task.arguments.emplace_back("protocol", collective::kProtocolNames[static_cast<std::size_t>(spec.protocol)]);
+  task.arguments.emplace_back("operation", name_of(spec.operation));
+  task.arguments.emplace_back("algorithm", name_of(spec.algorithm));
+  task.arguments.emplace_back("protocol", name_of(spec.protocol));
   task.arguments.emplace_back("bytes", std::uint64_t{spec.bytes});
   task.arguments.emplace_back("ranks", std::uint64_t{job->collective()->size()});
 }

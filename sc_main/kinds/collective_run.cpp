@@ -13,22 +13,10 @@ using collective::CollectiveSpec;
 using collective::Operation;
 using workload::collective_bench::SizeResult;
 
-namespace {
-
-const char* algorithm(const CollectiveSpec& s) {
-  return collective::kAlgorithmNames[static_cast<std::size_t>(s.algorithm)];
-}
-const char* protocol(const CollectiveSpec& s) {
-  return collective::kProtocolNames[static_cast<std::size_t>(s.protocol)];
-}
-const char* operation(Operation o) { return collective::kOperationNames[static_cast<std::size_t>(o)]; }
-
-}  // namespace
-
 CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  test_ =
+  bench_ =
       std::make_unique<workload::collective_bench::CollectiveBench>(spec(), add_ranks(gpus_, {"compute"}), executor_);
   check();
   // One send buffer and one receive buffer.
@@ -40,10 +28,10 @@ std::uint64_t CollectiveRun::expected_jobs() const { return spec().sizes.size() 
 
 void CollectiveRun::check() const {
   for (const Bytes bytes : spec().sizes) {
-    if (const char* why = collective::unsupported(test_->plan(bytes), test_->group()))
+    if (const char* why = collective::unsupported(bench_->plan(bytes), bench_->group()))
       throw InputError(scenario_.workload_origin,
                        fmt::format("workload.algorithm: {} cannot run {} of {} bytes: {}",
-                                   algorithm(test_->plan(bytes)), operation(spec().operation), bytes, why));
+                                   name_of(bench_->plan(bytes).algorithm), name_of(spec().operation), bytes, why));
     for (const GpuId id : gpus_) {
       const gpu::Gpu& gpu = machine_.gpu(id);
       if (2 * bytes > gpu.hbm().capacity())
@@ -57,7 +45,7 @@ void CollectiveRun::check() const {
 }
 
 std::string CollectiveRun::progress() const {
-  return fmt::format("{} of {} sizes done", test_->finished().size(), spec().sizes.size());
+  return fmt::format("{} of {} sizes done", bench_->finished().size(), spec().sizes.size());
 }
 
 double CollectiveRun::done_ratio() const {
@@ -65,7 +53,7 @@ double CollectiveRun::done_ratio() const {
   constexpr double kLeastBytes = 1 << 20;
   double done = 0, all = 0;
   for (const Bytes bytes : spec().sizes) all += kLeastBytes + static_cast<double>(bytes);
-  for (const SizeResult& r : test_->finished()) done += kLeastBytes + static_cast<double>(r.spec.bytes);
+  for (const SizeResult& r : bench_->finished()) done += kLeastBytes + static_cast<double>(r.spec.bytes);
   return done / all;
 }
 
@@ -93,14 +81,14 @@ Value CollectiveRun::explain() {
       static_cast<double>(transport::payload_rate(path, fabric_.transaction_bytes(path)).bytes_per_second());
   const auto ranks = static_cast<std::uint32_t>(gpus_.size());
   Value e;
-  e["operation"] = operation(spec().operation);
+  e["operation"] = name_of(spec().operation);
   e["ranks"] = ranks;
   e["sizes"] = Value::empty_list();
   for (const Bytes bytes : spec().sizes) {
-    const CollectiveSpec s = test_->plan(bytes);
+    const CollectiveSpec s = bench_->plan(bytes);
     e["sizes"].push_back({{"bytes", bytes},
-                          {"algorithm", algorithm(s)},
-                          {"protocol", protocol(s)},
+                          {"algorithm", name_of(s.algorithm)},
+                          {"protocol", name_of(s.protocol)},
                           {"channels", s.channels},
                           {"ideal_s", static_cast<double>(bytes) *
                                           workload::collective_bench::busbw_factor(s.operation, ranks) / rate}});
@@ -120,7 +108,7 @@ std::string CollectiveRun::explain_text(const Value& e) const {
 }
 
 void CollectiveRun::add_setup(Value& setup) const {
-  setup["operation"] = operation(spec().operation);
+  setup["operation"] = name_of(spec().operation);
   setup["ranks"] = gpus_.size();
   setup["dtype"] = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   setup["min_bytes"] = *std::min_element(spec().sizes.begin(), spec().sizes.end());
@@ -131,7 +119,7 @@ void CollectiveRun::add_setup(Value& setup) const {
 const Metrics<CollectiveRun>& CollectiveRun::declared_metrics() {
   using Run = CollectiveRun;
   static const Metrics<Run> metrics{
-      {"ranks", "", "ranks that take part", [](const Run& run) -> Value { return run.test_->ranks(); }},
+      {"ranks", "", "ranks that take part", [](const Run& run) -> Value { return run.bench_->ranks(); }},
       {"avg_busbw_gb_per_s", "GB/s", "mean of busbw over finished sizes",
        [](const Run& run) -> Value { return run.average_busbw_gb_per_s(); }},
       {"time_s.[bytes]", "s", "time of an iteration, by size; as in `collectives.csv`",
@@ -146,41 +134,42 @@ const Metrics<CollectiveRun>& CollectiveRun::declared_metrics() {
 
 double CollectiveRun::average_busbw_gb_per_s() const {
   double sum = 0;
-  for (const SizeResult& r : test_->finished()) sum += row_of(r).busbw_gb_per_s;
-  return test_->finished().empty() ? 0 : sum / static_cast<double>(test_->finished().size());
+  for (const SizeResult& r : bench_->finished()) sum += row_of(r).busbw_gb_per_s;
+  return bench_->finished().empty() ? 0 : sum / static_cast<double>(bench_->finished().size());
 }
 
 Value CollectiveRun::by_size(double Row::*number) const {
   Value sizes = Value::empty_group();
-  for (const SizeResult& r : test_->finished()) sizes[std::to_string(r.spec.bytes)] = row_of(r).*number;
+  for (const SizeResult& r : bench_->finished()) sizes[std::to_string(r.spec.bytes)] = row_of(r).*number;
   return sizes;
 }
 
 CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
   const Operation o = r.spec.operation;
   Row row;
-  row.count = workload::collective_bench::count(o, spec().dtype, r.spec.bytes, test_->ranks());
+  row.count = workload::collective_bench::count(o, spec().dtype, r.spec.bytes, bench_->ranks());
   row.type = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   row.reduction = o == Operation::all_reduce || o == Operation::reduce_scatter ? "sum" : "none";
   row.root = o == Operation::broadcast ? static_cast<int>(r.spec.root) : -1;
   row.time_s = r.time().seconds();
   row.algbw_gb_per_s = r.algbw_gb_per_s();
-  row.busbw_gb_per_s = row.algbw_gb_per_s * workload::collective_bench::busbw_factor(o, test_->ranks());
+  row.busbw_gb_per_s = row.algbw_gb_per_s * workload::collective_bench::busbw_factor(o, bench_->ranks());
   return row;
 }
 
 std::string CollectiveRun::table() const {
   std::string text =
-      fmt::format("# {} on {}: {} ranks\n#\n", operation(spec().operation), machine_text(scenario_), test_->ranks());
+      fmt::format("# {} on {}: {} ranks\n#\n", name_of(spec().operation), machine_text(scenario_), bench_->ranks());
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}  {:<12} {:<8} {:>8}\n", "size", "count",
                       "type", "redop", "root", "time", "algbw", "busbw", "algorithm", "protocol", "channels");
   text += fmt::format("#{:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10} {:>8} {:>8}\n", "(B)", "(elements)", "", "", "",
                       "(us)", "(GB/s)", "(GB/s)");
-  for (const SizeResult& r : test_->finished()) {
+  for (const SizeResult& r : bench_->finished()) {
     const Row row = row_of(r);
-    text += fmt::format(" {:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10.2f} {:>8.2f} {:>8.2f}  {:<12} {:<8} {:>8}\n",
-                        r.spec.bytes, row.count, row.type, row.reduction, row.root, row.time_s * 1e6,
-                        row.algbw_gb_per_s, row.busbw_gb_per_s, algorithm(r.spec), protocol(r.spec), r.spec.channels);
+    text +=
+        fmt::format(" {:>12}  {:>12}  {:>8}  {:>6}  {:>6} {:>10.2f} {:>8.2f} {:>8.2f}  {:<12} {:<8} {:>8}\n",
+                    r.spec.bytes, row.count, row.type, row.reduction, row.root, row.time_s * 1e6, row.algbw_gb_per_s,
+                    row.busbw_gb_per_s, name_of(r.spec.algorithm), name_of(r.spec.protocol), r.spec.channels);
   }
   text += fmt::format("# Avg bus bandwidth    : {:.4g}\n", average_busbw_gb_per_s());
   return text;
@@ -191,12 +180,12 @@ void CollectiveRun::write_tables(const OutputDirectory& directory) {
   out.print(
       "bytes,count,type,redop,root,time_us,algbw_gb_per_s,busbw_gb_per_s,algorithm,protocol,channels,iterations,first_"
       "entry_s,last_entry_s,end_s\n");
-  for (const SizeResult& r : test_->finished()) {
+  for (const SizeResult& r : bench_->finished()) {
     const Row row = row_of(r);
     out.print("{},{},{},{},{},{:.9f},{:.9f},{:.9f},{},{},{},{},{:.15f},{:.15f},{:.15f}\n", r.spec.bytes, row.count,
               row.type, row.reduction, row.root, row.time_s * 1e6, row.algbw_gb_per_s, row.busbw_gb_per_s,
-              algorithm(r.spec), protocol(r.spec), r.spec.channels, r.iterations, r.first_entry.seconds(),
-              r.last_entry.seconds(), r.end.seconds());
+              name_of(r.spec.algorithm), name_of(r.spec.protocol), r.spec.channels, r.iterations,
+              r.first_entry.seconds(), r.last_entry.seconds(), r.end.seconds());
   }
 }
 

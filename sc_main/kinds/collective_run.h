@@ -13,10 +13,10 @@ class CollectiveRun : public WorkloadRun {
   /// @throws InputError: an algorithm that ranks or machine do not allow, or buffers that do not fit in memory
   CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  workload::collective_bench::CollectiveBench& test() { return *test_; }
+  workload::collective_bench::CollectiveBench& test() { return *bench_; }
 
-  void start() override { test_->start(); }
-  bool done() const override { return test_->done(); }
+  void start() override { bench_->start(); }
+  bool done() const override { return bench_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
@@ -47,7 +47,7 @@ class CollectiveRun : public WorkloadRun {
   void check() const;
 
   std::vector<GpuId> gpus_;  ///< by rank
-  std::unique_ptr<workload::collective_bench::CollectiveBench> test_;
+  std::unique_ptr<workload::collective_bench::CollectiveBench> bench_;
 };
 
 }  // namespace railyard

@@ -65,7 +65,7 @@ KernelRun::KernelRun(const Scenario& scenario, platforms::Machine& machine, exec
     ranks.push_back(&executor.add_rank(machine.spec().groups[g].name, g, "[0]", machine.gpu(gpus_[g])));
     ranks.back()->add_stream("compute");
   }
-  test_ = std::make_unique<workload::kernel_bench::KernelBench>(spec(), ranks, executor);
+  bench_ = std::make_unique<workload::kernel_bench::KernelBench>(spec(), ranks, executor);
   check();
 }
 
@@ -74,7 +74,7 @@ std::uint64_t KernelRun::expected_jobs() const { return spec().kernels.size() * 
 void KernelRun::check() const {
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     double seconds = 0;
-    for (const KernelResult& result : test_->results(g)) seconds += result.formula.seconds;
+    for (const KernelResult& result : bench_->results(g)) seconds += result.formula.seconds;
     if (!(seconds < kLongestRunSeconds))
       throw InputError(scenario_.workload_origin,
                        fmt::format("workload.kernels: take {:.3g} s in total on {}, but a run lasts up to {:g} s; "
@@ -84,10 +84,10 @@ void KernelRun::check() const {
 }
 
 std::string KernelRun::progress() const {
-  return fmt::format("{} of {} kernels done", test_->finished(), spec().kernels.size() * gpus_.size());
+  return fmt::format("{} of {} kernels done", bench_->finished(), spec().kernels.size() * gpus_.size());
 }
 
-double KernelRun::done_ratio() const { return done_of(test_->finished(), spec().kernels.size() * gpus_.size()); }
+double KernelRun::done_ratio() const { return done_of(bench_->finished(), spec().kernels.size() * gpus_.size()); }
 
 Value KernelRun::explain() {
   Value e;
@@ -143,8 +143,8 @@ double KernelRun::Totals::gb_per_s() const { return rate(bytes, seconds) * 1e-9;
 
 KernelRun::Totals KernelRun::totals(std::uint32_t group) const {
   Totals totals;
-  for (std::size_t i = 0; i < test_->finished(group); ++i) {
-    const KernelResult& result = test_->results(group)[i];
+  for (std::size_t i = 0; i < bench_->finished(group); ++i) {
+    const KernelResult& result = bench_->results(group)[i];
     totals.seconds += result.elapsed.seconds();
     totals.flops += result.formula.flops;
     totals.bytes += result.formula.bytes;
@@ -162,11 +162,11 @@ Value KernelRun::by_group(Value (*value)(const Totals& totals)) const {
 std::string KernelRun::table() const {
   std::string text;
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
-    const std::vector<KernelResult>& results = test_->results(g);
+    const std::vector<KernelResult>& results = bench_->results(g);
     text += fmt::format("{}# {} on {}\n", g == 0 ? "" : "\n", scenario_.machine.groups[g].name, datasheet(g).name);
     text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9} {:>9} {:>7} {:>7}  {}\n", "kernel", "op",
                         "dtype", "launch", "shape", "time", "TFLOP/s", "HBM GB/s", "waves", "tail", "limit");
-    for (std::size_t i = 0; i < std::min(test_->finished(g), kMostPrinted); ++i) {
+    for (std::size_t i = 0; i < std::min(bench_->finished(g), kMostPrinted); ++i) {
       const KernelSpec& k = spec().kernels[i];
       const KernelTime& time = results[i].formula;
       const double seconds = results[i].elapsed.seconds();
@@ -175,11 +175,11 @@ std::string KernelRun::table() const {
                           rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.waves,
                           100 * time.tail_efficiency, gpu::name_of(time.limit));
     }
-    if (test_->finished(g) > kMostPrinted)
-      text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", test_->finished(g) - kMostPrinted);
+    if (bench_->finished(g) > kMostPrinted)
+      text += fmt::format("  and {} more; --out writes them all to kernels.csv\n", bench_->finished(g) - kMostPrinted);
     const Totals all = totals(g);
     text += fmt::format("# in all: {} kernels in {}, at {:.2f} TFLOP/s and {:.1f} GB/s of HBM on average\n",
-                        test_->finished(g), duration_text(all.seconds), all.tflops(), all.gb_per_s());
+                        bench_->finished(g), duration_text(all.seconds), all.tflops(), all.gb_per_s());
   }
   return text;
 }
@@ -191,8 +191,8 @@ void KernelRun::write_tables(const OutputDirectory& directory) {
       "copy_bytes,"
       "time_us,tflops,gb_per_s,flops,hbm_bytes,l2_bytes,ctas,waves,tail_efficiency,tile_m,tile_n,split_k,limit\n");
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
-    const std::vector<KernelResult>& results = test_->results(g);
-    for (std::size_t i = 0; i < test_->finished(g); ++i) {
+    const std::vector<KernelResult>& results = bench_->results(g);
+    for (std::size_t i = 0; i < bench_->finished(g); ++i) {
       const KernelSpec& k = spec().kernels[i];
       const KernelTime& time = results[i].formula;
       const double seconds = results[i].elapsed.seconds();

@@ -14,8 +14,8 @@ class KernelRun : public WorkloadRun {
   /// @throws InputError: kernels that exceed the longest possible run
   KernelRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  void start() override { test_->start(); }
-  bool done() const override { return test_->done(); }
+  void start() override { bench_->start(); }
+  bool done() const override { return bench_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
@@ -45,7 +45,7 @@ class KernelRun : public WorkloadRun {
   const gpu::GpuDatasheet& datasheet(std::size_t group) const { return scenario_.machine.groups[group].gpu; }
 
   std::vector<GpuId> gpus_;  ///< the first GPU of each group
-  std::unique_ptr<workload::kernel_bench::KernelBench> test_;
+  std::unique_ptr<workload::kernel_bench::KernelBench> bench_;
 };
 
 /// "4096 x 4096 x 4096", "32/8 heads of 128, 4 x 2048 tokens after 0": a kernel's shape in the table.

@@ -29,8 +29,7 @@ double rate(double amount, double seconds) { return seconds > 0 ? amount / secon
 
 /// "ring ll, 8 channels"
 std::string how(const collective::CollectiveSpec& s) {
-  return fmt::format("{} {}, {} channels", collective::kAlgorithmNames[static_cast<std::size_t>(s.algorithm)],
-                     collective::kProtocolNames[static_cast<std::size_t>(s.protocol)], s.channels);
+  return fmt::format("{} {}, {} channels", name_of(s.algorithm), name_of(s.protocol), s.channels);
 }
 
 }  // namespace
@@ -234,11 +233,8 @@ void LayerRun::write_tables(const OutputDirectory& directory) {
     const double seconds = (r.end - r.start).seconds();
     out.print("{},{},{:.15f},{:.15f},{:.9f},", i, step.name, r.start.seconds(), r.end.seconds(), seconds * 1e6);
     if (step.is_collective) {
-      const auto word = [](const std::vector<const char*>& names, auto value) {
-        return names[static_cast<std::size_t>(value)];
-      };
-      out.print(",,,,,,,{},{},{},{}\n", step.bytes, word(collective::kAlgorithmNames, r.collective.algorithm),
-                word(collective::kProtocolNames, r.collective.protocol), r.collective.channels);
+      out.print(",,,,,,,{},{},{},{}\n", step.bytes, name_of(r.collective.algorithm), name_of(r.collective.protocol),
+                r.collective.channels);
     } else {
       const gpu::KernelTime& k = step.kernel;
       out.print("{:.0f},{:.0f},{:.6f},{:.6f},{},{:.6f},{},,,,\n", k.flops, k.bytes, rate(k.flops, seconds) * 1e-12,

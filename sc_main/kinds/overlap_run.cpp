@@ -11,16 +11,10 @@ namespace railyard {
 using workload::overlap::Method;
 using workload::overlap::MethodResult;
 
-namespace {
-
-const char* name(Method method) { return workload::overlap::kMethodNames[static_cast<std::size_t>(method)]; }
-
-}  // namespace
-
 OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  test_ = std::make_unique<workload::overlap::OverlapBench>(spec(), add_ranks(gpus_, {"compute", "comm"}), executor_);
+  bench_ = std::make_unique<workload::overlap::OverlapBench>(spec(), add_ranks(gpus_, {"compute", "comm"}), executor_);
 }
 
 std::uint64_t OverlapRun::expected_jobs() const {
@@ -28,10 +22,10 @@ std::uint64_t OverlapRun::expected_jobs() const {
 }
 
 std::string OverlapRun::progress() const {
-  return fmt::format("{} of {} methods done", test_->results().size(), spec().methods.size());
+  return fmt::format("{} of {} methods done", bench_->results().size(), spec().methods.size());
 }
 
-double OverlapRun::done_ratio() const { return done_of(test_->results().size(), spec().methods.size()); }
+double OverlapRun::done_ratio() const { return done_of(bench_->results().size(), spec().methods.size()); }
 
 std::vector<RouteOfInterest> OverlapRun::routes() {
   return {{"rank 0 to rank 1", TrafficClass::tp, gpus_.front().value(), gpus_[1].value()},
@@ -42,18 +36,18 @@ std::vector<RouteOfInterest> OverlapRun::routes() {
 Value OverlapRun::explain() {
   const gpu::KernelSpec product = workload::overlap::gemm_of(spec());
   const gpu::GpuDatasheet& sheet = machine_.gpu(gpus_[0]).datasheet();
-  const collective::CollectiveSpec collective = test_->plan();
-  return {{"operation", workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)]},
+  const collective::CollectiveSpec collective = bench_->plan();
+  return {{"operation", name_of(spec().operation)},
           {"ranks", gpus_.size()},
           {"gemm",
            {{"gpu", sheet.name},
             {"shape", shape_text(product)},
             {"time", kernel_arithmetic(sheet, gpu::kernel_time(sheet, product))}}},
           {"collective",
-           {{"operation", collective::kOperationNames[static_cast<std::size_t>(collective.operation)]},
+           {{"operation", name_of(collective.operation)},
             {"bytes", collective.bytes},
-            {"algorithm", collective::kAlgorithmNames[static_cast<std::size_t>(collective.algorithm)]},
-            {"protocol", collective::kProtocolNames[static_cast<std::size_t>(collective.protocol)]},
+            {"algorithm", name_of(collective.algorithm)},
+            {"protocol", name_of(collective.protocol)},
             {"channels", collective.channels}}}};
 }
 
@@ -66,43 +60,43 @@ std::string OverlapRun::explain_text(const Value& e) const {
 }
 
 Time OverlapRun::time_of(Method method) const {
-  for (const MethodResult& result : test_->results())
+  for (const MethodResult& result : bench_->results())
     if (result.method == method) return result.time;
   return {};
 }
 
 void OverlapRun::add_setup(Value& setup) const {
-  setup["operation"] = workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)];
+  setup["operation"] = name_of(spec().operation);
   setup["ranks"] = spec().gpus.size();
-  setup["m"] = spec().m;
-  setup["n"] = spec().n;
-  setup["k"] = spec().k;
-  setup["dtype"] = name_of(spec().dtype);
+  setup["m"] = spec().product.m;
+  setup["n"] = spec().product.n;
+  setup["k"] = spec().product.k;
+  setup["dtype"] = name_of(spec().product.dtype);
   setup["collective_bytes"] = spec().collective_bytes;
 }
 
 const Metrics<OverlapRun>& OverlapRun::declared_metrics() {
   using Run = OverlapRun;
   static const Metrics<Run> metrics{
-      {"ranks", "", "ranks that take part", [](const Run& run) -> Value { return run.test_->ranks(); }},
+      {"ranks", "", "ranks that take part", [](const Run& run) -> Value { return run.bench_->ranks(); }},
       {"time_s.[method]", "s", "as `time_us` in `overlap.csv`",
        [](const Run& run) {
          Value times = Value::empty_group();
-         for (const MethodResult& r : run.test_->results()) times[name(r.method)] = r.time.seconds();
+         for (const MethodResult& r : run.bench_->results()) times[name_of(r.method)] = r.time.seconds();
          return times;
        }},
       {"kernel_stretch_ratio.[method]", "", "`kernel_us` / `kernel_alone_us` of `overlap.csv`",
        [](const Run& run) {
          Value ratios = Value::empty_group();
-         for (const MethodResult& r : run.test_->results())
-           if (const auto stretch = kernel_stretch(r)) ratios[name(r.method)] = *stretch;
+         for (const MethodResult& r : run.bench_->results())
+           if (const auto stretch = kernel_stretch(r)) ratios[name_of(r.method)] = *stretch;
          return ratios;
        }},
       {"hidden_ratio.[method]", "", "hidden share of the shorter of product and collective",
        [](const Run& run) {
          Value ratios = Value::empty_group();
-         for (const MethodResult& r : run.test_->results())
-           if (const auto hidden = run.hidden(r)) ratios[name(r.method)] = *hidden;
+         for (const MethodResult& r : run.bench_->results())
+           if (const auto hidden = run.hidden(r)) ratios[name_of(r.method)] = *hidden;
          return ratios;
        }},
   };
@@ -121,20 +115,20 @@ std::optional<double> OverlapRun::hidden(const MethodResult& r) const {
 }
 
 std::string OverlapRun::table() const {
-  std::string text = fmt::format("# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n",
-                                 workload::overlap::kOperationNames[static_cast<std::size_t>(spec().operation)],
-                                 machine_text(scenario_), test_->ranks(),
-                                 shape_text(workload::overlap::gemm_of(spec())), spec().collective_bytes,
-                                 collective::kOperationNames[static_cast<std::size_t>(test_->plan().operation)]);
+  std::string text =
+      fmt::format("# {} on {}: {} ranks, {} on each, {} bytes to {}\n#\n", name_of(spec().operation),
+                  machine_text(scenario_), bench_->ranks(), shape_text(workload::overlap::gemm_of(spec())),
+                  spec().collective_bytes, name_of(bench_->plan().operation));
   text += fmt::format("#{:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", "method", "time", "kernels end", "bytes there",
                       "kernels slower", "hidden");
-  for (const MethodResult& r : test_->results()) {
+  for (const MethodResult& r : bench_->results()) {
     const std::optional<double> stretch = kernel_stretch(r), hidden_ratio = hidden(r);
-    text += fmt::format(" {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name(r.method), duration_text(r.time.seconds()),
-                        r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
-                        r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
-                        stretch ? fmt::format("{:.1f} %", 100 * std::max(0.0, *stretch - 1)) : "",
-                        hidden_ratio ? fmt::format("{:.1f} %", 100 * *hidden_ratio) : "");
+    text +=
+        fmt::format(" {:<11} {:>12} {:>12} {:>12} {:>15} {:>8}\n", name_of(r.method), duration_text(r.time.seconds()),
+                    r.gemm_done == Time() ? "" : duration_text(r.gemm_done.seconds()),
+                    r.collective_done == Time() ? "" : duration_text(r.collective_done.seconds()),
+                    stretch ? fmt::format("{:.1f} %", 100 * std::max(0.0, *stretch - 1)) : "",
+                    hidden_ratio ? fmt::format("{:.1f} %", 100 * *hidden_ratio) : "");
   }
   return text;
 }
@@ -142,8 +136,8 @@ std::string OverlapRun::table() const {
 void OverlapRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("overlap.csv"));
   out.print("method,time_us,kernels_end_us,bytes_there_us,kernel_us,kernel_alone_us\n");
-  for (const MethodResult& r : test_->results())
-    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name(r.method), r.time.seconds() * 1e6,
+  for (const MethodResult& r : bench_->results())
+    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name_of(r.method), r.time.seconds() * 1e6,
               r.gemm_done.seconds() * 1e6, r.collective_done.seconds() * 1e6, r.kernel_s * 1e6, r.kernel_alone_s * 1e6);
 }
 

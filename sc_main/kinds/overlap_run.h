@@ -12,8 +12,8 @@ class OverlapRun : public WorkloadRun {
 
   OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  void start() override { test_->start(); }
-  bool done() const override { return test_->done(); }
+  void start() override { bench_->start(); }
+  bool done() const override { return bench_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
@@ -36,7 +36,7 @@ class OverlapRun : public WorkloadRun {
   std::optional<double> hidden(const workload::overlap::MethodResult& result) const;
 
   std::vector<GpuId> gpus_;  ///< by rank
-  std::unique_ptr<workload::overlap::OverlapBench> test_;
+  std::unique_ptr<workload::overlap::OverlapBench> bench_;
 };
 
 }  // namespace railyard

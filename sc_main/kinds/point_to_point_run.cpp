@@ -40,16 +40,16 @@ PointToPointRun::PointToPointRun(const Scenario& scenario, platforms::Machine& m
     ends.hosts.push_back(host);
   }
   ends.post = Time::nanoseconds(machine_.spec().nic.post_ns);
-  test_ = std::make_unique<workload::p2p::PointToPoint>(spec(), ends, executor_);
+  bench_ = std::make_unique<workload::p2p::PointToPoint>(spec(), ends, executor_);
 }
 
-std::uint64_t PointToPointRun::expected_jobs() const { return test_->points().size(); }
+std::uint64_t PointToPointRun::expected_jobs() const { return bench_->points().size(); }
 
 std::string PointToPointRun::progress() const {
-  return fmt::format("{} of {} {} done", test_->finished(), test_->points().size(), sweeps() ? "sizes" : "copies");
+  return fmt::format("{} of {} {} done", bench_->finished(), bench_->points().size(), sweeps() ? "sizes" : "copies");
 }
 
-double PointToPointRun::done_ratio() const { return done_of(test_->finished(), test_->points().size()); }
+double PointToPointRun::done_ratio() const { return done_of(bench_->finished(), bench_->points().size()); }
 
 std::vector<RouteOfInterest> PointToPointRun::routes() {
   std::vector<RouteOfInterest> routes;
@@ -77,7 +77,7 @@ std::vector<RouteOfInterest> PointToPointRun::routes() {
 
 Value PointToPointRun::explain() {
   Value e;
-  e["points"] = test_->points().size();
+  e["points"] = bench_->points().size();
   e["sizes"] = Value::List(spec().sizes.begin(), spec().sizes.end());
   e["iterations"] = spec().iterations;
   return e;
@@ -125,8 +125,8 @@ const Metrics<PointToPointRun>& PointToPointRun::declared_metrics() {
 Value PointToPointRun::mean(Measure measure) const {
   double sum = 0;
   std::uint64_t points = 0;
-  for (std::size_t i = 0; i < test_->finished(); ++i) {
-    const Point& p = test_->points()[i];
+  for (std::size_t i = 0; i < bench_->finished(); ++i) {
+    const Point& p = bench_->points()[i];
     if (p.measure != measure || p.within_a_gpu()) continue;
     sum += value(p);
     ++points;
@@ -137,8 +137,8 @@ Value PointToPointRun::mean(Measure measure) const {
 Value PointToPointRun::by_size(Test test) const {
   if (spec().test != test) return {};
   Value sizes = Value::empty_group();
-  for (std::size_t i = 0; i < test_->finished(); ++i) {
-    const Point& p = test_->points()[i];
+  for (std::size_t i = 0; i < bench_->finished(); ++i) {
+    const Point& p = bench_->points()[i];
     sizes[std::to_string(p.bytes)] = value(p);
   }
   return sizes;
@@ -149,8 +149,8 @@ std::string PointToPointRun::matrix_text(Measure measure, const char* title) con
   std::string text = fmt::format("{}\n   D\\D", title);
   for (std::size_t to = 0; to < n; ++to) text += fmt::format(" {:>6} ", to);
   text += "\n";
-  for (std::size_t i = 0; i < test_->finished(); ++i) {
-    const Point& p = test_->points()[i];
+  for (std::size_t i = 0; i < bench_->finished(); ++i) {
+    const Point& p = bench_->points()[i];
     if (p.measure != measure) continue;
     if (p.to == 0) text += fmt::format(" {:>5}", p.from);
     text += fmt::format(" {:>6.2f} ", is_latency(measure) ? value(p) * 1e6 : value(p));
@@ -164,8 +164,8 @@ std::string PointToPointRun::host_text() const {
                                  spec().test == Test::h2d ? "CPU(row) -> GPU(column)" : "CPU(row) <- GPU(column)");
   std::string columns = " ", row = "0";
   double sum = 0;
-  for (std::size_t i = 0; i < test_->finished(); ++i) {
-    const Point& p = test_->points()[i];
+  for (std::size_t i = 0; i < bench_->finished(); ++i) {
+    const Point& p = bench_->points()[i];
     columns += fmt::format(" {:>9}", p.to);
     row += fmt::format(" {:>9.2f}", value(p));
     sum += value(p);
@@ -181,8 +181,8 @@ std::string PointToPointRun::sweep_text() const {
   } else {
     text = fmt::format(" {:<12} {:>12} {:>20}\n", "#bytes", "#iterations", "t_typical[usec]");
   }
-  for (std::size_t i = 0; i < test_->finished(); ++i) {
-    const Point& p = test_->points()[i];
+  for (std::size_t i = 0; i < bench_->finished(); ++i) {
+    const Point& p = bench_->points()[i];
     if (spec().test == Test::ib_write_bw) {
       text += fmt::format(" {:<12} {:>12} {:>20.2f} {:>14.6f}\n", p.bytes, p.messages, p.gb_per_s() * 1e9 / kMiB,
                           p.messages_per_s() * 1e-6);
@@ -205,8 +205,8 @@ std::string PointToPointRun::table() const {
 void PointToPointRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("p2p.csv"));
   out.print("measure,from,to,bytes,messages,time_s,gb_per_s,latency_us,messages_per_s\n");
-  for (std::size_t i = 0; i < test_->finished(); ++i) {
-    const Point& p = test_->points()[i];
+  for (std::size_t i = 0; i < bench_->finished(); ++i) {
+    const Point& p = bench_->points()[i];
     out.print("{},{},{},{},{},{:.15f},{:.9f},{},{:.3f}\n", name_of(p.measure), p.from, p.to, p.bytes, p.messages,
               p.time().seconds(), p.gb_per_s(), is_latency(p.measure) ? fmt::format("{:.9f}", p.latency_s() * 1e6) : "",
               p.messages_per_s());

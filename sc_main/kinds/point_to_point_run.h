@@ -12,10 +12,10 @@ class PointToPointRun : public WorkloadRun {
 
   PointToPointRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
-  workload::p2p::PointToPoint& test() { return *test_; }
+  workload::p2p::PointToPoint& test() { return *bench_; }
 
-  void start() override { test_->start(); }
-  bool done() const override { return test_->done(); }
+  void start() override { bench_->start(); }
+  bool done() const override { return bench_->done(); }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
@@ -47,7 +47,7 @@ class PointToPointRun : public WorkloadRun {
 
   std::vector<GpuId> gpus_;
   std::vector<transport::Window> hosts_;  ///< host memory of each GPU
-  std::unique_ptr<workload::p2p::PointToPoint> test_;
+  std::unique_ptr<workload::p2p::PointToPoint> bench_;
 };
 
 }  // namespace railyard

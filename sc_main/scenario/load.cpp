@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "sc_main/scenario/events.h"
+#include "sc_main/scenario/import/llmservingsim.h"
 #include "sc_main/scenario/machine.h"
 #include "sc_main/scenario/table/resolved.h"
 

@@ -12,9 +12,12 @@
 
 #include "base/input_error.h"
 #include "sc_main/scenario.h"
-#include "sc_main/scenario/import/llmservingsim.h"
 
 namespace railyard {
+
+namespace scenario {
+struct LlmServingSimOptions;
+}
 
 /// @param path                 of the scenario; paths in the scenario are relative to its folder
 /// @param sets                 "a.b.c=VALUE", applied in order before any check; paths in VALUE are relative to the

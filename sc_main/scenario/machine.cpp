@@ -159,29 +159,28 @@ void resolve_nvlink(NvLinkBridge bridge, MachineSpec& machine, const Source& sou
   }
 }
 
-void resolve_network(const NetworkSection& written, MachineSpec& machine, const Source& source) {
+void resolve_network(const MachineSection& written, MachineSpec& machine, const Source& source) {
   const std::string key = "machine.network";
-  machine.ib_switch = load_ib_switch(named(written.datasheet, machine.nic.network, key + ".datasheet", source));
+  machine.ib_switch = load_ib_switch(named(written.network, machine.nic.network, key + ".datasheet", source));
   if (machine.ib_switch.ethernet == (machine.nic.protocol == "infiniband"))
     throw InputError(place_of(source.root, key), key + ": " + machine.ib_switch.name + " switches " +
                                                      (machine.ib_switch.ethernet ? "Ethernet" : "InfiniBand") + "; " +
                                                      machine.nic.name + " speaks " + machine.nic.protocol);
-  const bool is_single =
-      written.kind ? *written.kind == NetworkWord::single_switch : nics_of(machine) <= machine.ib_switch.ports;
+  const bool is_single = written.network_kind ? *written.network_kind == NetworkWord::single_switch
+                                              : nics_of(machine) <= machine.ib_switch.ports;
   machine.network = is_single ? NetworkKind::single_switch : NetworkKind::leaf_spine;
-  machine.rail_optimized = written.rail_optimized || written.kind == NetworkWord::rail_optimized;
-  machine.spines = written.spines.value_or(0);
-  machine.routing = written.routing.value_or(infiniband::Routing::deterministic);
+  if (written.network_kind == NetworkWord::rail_optimized) machine.rail_optimized = true;
   if (machine.network == NetworkKind::leaf_spine) return;
-  for (const auto& [part, is_written] : {std::pair{".rail_optimized", written.rail_optimized},
-                                         {".routing", written.routing.has_value()},
-                                         {".spines", written.spines.has_value()}}) {
-    if (is_written)
+  const auto is_written = [&](const char* part) { return value_at(source.root, key + part) != nullptr; };
+  for (const auto& [part, refused] : {std::pair{".rail_optimized", machine.rail_optimized},
+                                      {".routing", is_written(".routing")},
+                                      {".spines", is_written(".spines")}}) {
+    if (refused)
       throw InputError(place_of(source.root, key + part), key + part + ": needs machine.network.kind: leaf_spine");
   }
 }
 
-void resolve_plx(const PlxSection& written, MachineSpec& machine, const Source& source) {
+void resolve_plx(const MachineSection& written, MachineSpec& machine, const Source& source) {
   const std::string key = "machine.plx";
   const bool has_uplinks = machine.board.name == "plx_box";
   if (!has_uplinks && value_at(source.root, key)) {
@@ -189,22 +188,20 @@ void resolve_plx(const PlxSection& written, MachineSpec& machine, const Source& 
                      key + ": " + machine.board.name + " has fixed PCIe switches; accepted only on plx_box");
   }
   if (machine.board.pcie_switches != 0)
-    machine.plx = load_pcie_switch(named(written.datasheet, machine.board.pcie_switch, key + ".datasheet", source));
-  machine.uplink = written.uplink;
-  machine.acs = written.acs;
+    machine.plx = load_pcie_switch(named(written.plx, machine.board.pcie_switch, key + ".datasheet", source));
 }
 
 void resolve_nics(const MachineSection& written, MachineSpec& machine, const Source& source) {
-  machine.nic = load_nic(named(written.nic.datasheet, machine.board.nic, "machine.nic.datasheet", source));
+  machine.nic = load_nic(named(written.nic, machine.board.nic, "machine.nic.datasheet", source));
   machine.infiniband = load_network_protocol(machine.nic.protocol);
-  if (written.nic.per_server && written.plx.nics_per_plx) {
+  if (written.nics_per_server && written.nics_per_plx) {
     const std::string key = "machine.nic.per_server";
     throw InputError(place_of(source.root, key),
                      key + ": cannot be combined with machine.plx.nics_per_plx; set only one of them");
   }
   machine.nics_per_server = machine.board.nics;
-  if (written.plx.nics_per_plx) machine.nics_per_server = *written.plx.nics_per_plx * machine.board.pcie_switches;
-  if (written.nic.per_server) machine.nics_per_server = *written.nic.per_server;
+  if (written.nics_per_plx) machine.nics_per_server = *written.nics_per_plx * machine.board.pcie_switches;
+  if (written.nics_per_server) machine.nics_per_server = *written.nics_per_server;
   if (machine.nics_per_server % machine.board.trays != 0) {
     const std::string key = "machine.nic.per_server";
     throw InputError(place_of(source.root, key), key + ": " + std::to_string(machine.nics_per_server) +
@@ -218,17 +215,18 @@ void resolve_nics(const MachineSection& written, MachineSpec& machine, const Sou
 
 MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
                             const std::vector<std::string>& roles, const Source& source) {
-  MachineSpec machine = load_board(platform);
+  MachineSpec machine = load_board(platform, written.machine);
   for (const GroupSection& group : groups_for(written.groups, roles, source)) {
     const std::string key = "machine.groups." + group.name + ".gpu";
-    const DatasheetName gpu = named(group.gpu, machine.board.gpu, key, source);
-    machine.groups.push_back({group.name, group.servers, load_gpu(gpu), {}, {}, {}, {}});
+    const DatasheetName gpu = named(group.datasheet, machine.board.gpu, key, source);
+    machine.groups.push_back(group);
     GroupSpec& made = machine.groups.back();
+    made.gpu = load_gpu(gpu);
     if (made.gpu.nvlink.generation != 0) made.nvlink_protocol = load_nvlink_protocol(made.gpu.nvlink.generation, gpu);
   }
-  resolve_plx(written.plx, machine, source);
+  resolve_plx(written, machine, source);
   resolve_nics(written, machine, source);
-  resolve_network(written.network, machine, source);
+  resolve_network(written, machine, source);
 
   // Apply a what-if on a device first, because it changes derived links; a what-if on a link itself comes last.
   const NodePtr overrides = value_at(source.root, "machine.overrides");

@@ -12,49 +12,49 @@ constexpr double kMostServers = 4096;
 constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON reader holds it exactly
 
 Record<MachineSection> machine_record() {
+  using platforms::MachineSpec;
+  const auto of_machine = [](auto member) { return within(&MachineSection::machine, member); };
   Record<GroupSection> group;
   group.add("servers", &GroupSection::servers, "number of servers in the group").range(1, kMostServers);
-  group.add("gpu", &GroupSection::gpu, "GPU datasheet: a shipped name or a .yaml file")
+  group.add("gpu", &GroupSection::datasheet, "GPU datasheet: a shipped name or a .yaml file")
       .is_path(Field::Path::unless_name)
       .fallback("from the board's datasheet");
 
-  Record<PlxSection> plx;
-  plx.add("datasheet", &PlxSection::datasheet, "PCIe switch datasheet")
+  Record<MachineSection> plx;
+  plx.add("datasheet", &MachineSection::plx, "PCIe switch datasheet")
       .is_path(Field::Path::unless_name)
       .fallback("from the board's datasheet");
-  plx.choice("uplink", &PlxSection::uplink, {"dual_root", "single_root", "cascaded"},
+  plx.choice("uplink", of_machine(&MachineSpec::uplink), {"dual_root", "single_root", "cascaded"},
              "how the two PCIe switches of a server are connected. dual_root: each below its own socket; single_root: "
              "both below one; cascaded: one below the other")
       .cite("Supermicro 4029GP-TRT, TRT2, TRT3");
-  plx.add("nics_per_plx", &PlxSection::nics_per_plx, "number of NICs at each PCIe switch")
+  plx.add("nics_per_plx", &MachineSection::nics_per_plx, "number of NICs at each PCIe switch")
       .range(1, 4)
       .fallback("from the board's datasheet");
-  plx.add("acs", &PlxSection::acs, "access control services: peer traffic goes through the root complex");
+  plx.add("acs", of_machine(&MachineSpec::acs), "access control services: peer traffic goes through the root complex");
 
-  Record<NicSection> nic;
-  nic.add("datasheet", &NicSection::datasheet, "NIC datasheet")
+  Record<MachineSection> nic;
+  nic.add("datasheet", &MachineSection::nic, "NIC datasheet")
       .is_path(Field::Path::unless_name)
       .fallback("from the board's datasheet");
-  nic.add("per_server", &NicSection::per_server,
+  nic.add("per_server", &MachineSection::nics_per_server,
           "number of NICs per server, spread evenly over its PCIe switches or trays")
       .range(1, kMostNics)
       .fallback("from the board's datasheet");
 
-  Record<NetworkSection> network;
+  Record<MachineSection> network;
   network
-      .choice("kind", &NetworkSection::kind, {"single_switch", "leaf_spine", "rail_optimized"},
+      .choice("kind", &MachineSection::network_kind, {"single_switch", "leaf_spine", "rail_optimized"},
               "one switch, or a two-level fat tree; rail_optimized is leaf_spine with rail_optimized: true")
       .fallback("single_switch if it has enough ports, else leaf_spine");
-  network.add("datasheet", &NetworkSection::datasheet, "network switch datasheet")
+  network.add("datasheet", &MachineSection::network, "network switch datasheet")
       .is_path(Field::Path::unless_name)
       .fallback("from the NIC's datasheet");
-  network.add("rail_optimized", &NetworkSection::rail_optimized, "leaf r joins NIC r of every server");
-  network
-      .choice("routing", &NetworkSection::routing, {"deterministic", "ecmp", "adaptive"},
-              "choice among the equal paths up from a leaf. deterministic: one per destination; ecmp: one per queue "
-              "pair, by a hash; adaptive: for each transaction, the port that is free first")
-      .fallback("deterministic");
-  network.add("spines", &NetworkSection::spines, "number of spine switches")
+  network.add("rail_optimized", of_machine(&MachineSpec::rail_optimized), "leaf r joins NIC r of every server");
+  network.choice("routing", of_machine(&MachineSpec::routing), {"deterministic", "ecmp", "adaptive"},
+                 "choice among the equal paths up from a leaf. deterministic: one per destination; ecmp: one per queue "
+                 "pair, by a hash; adaptive: for each transaction, the port that is free first");
+  network.add("spines", of_machine(&MachineSpec::spines), "number of spine switches")
       .range(1, 1024)
       .fallback("enough for a non-blocking tree");
 
@@ -64,9 +64,9 @@ Record<MachineSection> machine_record() {
   r.choice("nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},
            "NVLink bridges between GPUs 2i and 2i + 1 of a server; only plx_box with GPUs whose datasheet has "
            "nvlink.bridge");
-  r.nested("plx", &MachineSection::plx, plx, "PCIe switches; plx_box only");
-  r.nested("nic", &MachineSection::nic, nic, "NICs");
-  r.nested("network", &MachineSection::network, network, "network between servers");
+  r.group("plx", plx, "PCIe switches; plx_box only");
+  r.group("nic", nic, "NICs");
+  r.group("network", network, "network between servers");
   // Checked and applied once the datasheets are known.
   r.mapping("overrides", override_fields(), "overrides of datasheet values, by role", [](void*) {
      return std::vector<void*>{};

@@ -16,39 +16,19 @@
 
 namespace railyard::scenario {
 
-struct GroupSection {
-  std::string name;  ///< its key
-  std::uint32_t servers = 1;
-  std::string gpu;  ///< "": as on the board
-};
-
-struct PlxSection {
-  std::string datasheet;  ///< "": as on the board
-  platforms::Uplink uplink = platforms::Uplink::dual_root;
-  std::optional<std::uint32_t> nics_per_plx;
-  bool acs = false;
-};
-
-struct NicSection {
-  std::string datasheet;  ///< "": as on the board
-  std::optional<std::uint32_t> per_server;
+struct GroupSection : platforms::GroupSpec {
+  std::string datasheet;  ///< of its GPU; "": as on the board
 };
 
 enum class NetworkWord { single_switch, leaf_spine, rail_optimized };
 
-struct NetworkSection {
-  std::optional<NetworkWord> kind;  ///< nullopt: the kind that fits
-  std::string datasheet;            ///< "": that of the NIC
-  bool rail_optimized = false;
-  std::optional<infiniband::Routing> routing;
-  std::optional<std::uint32_t> spines;
-};
-
 struct MachineSection {
+  platforms::MachineSpec machine;  ///< values that need no resolving: uplink, acs, rail_optimized, routing, spines
   std::vector<GroupSection> groups;
-  PlxSection plx;
-  NicSection nic;
-  NetworkSection network;
+  std::string plx, nic;  ///< datasheets; "": as on the board
+  std::string network;   ///< datasheet; "": that of the NIC
+  std::optional<std::uint32_t> nics_per_plx, nics_per_server;
+  std::optional<NetworkWord> network_kind;  ///< nullopt: the kind that fits
   platforms::NvLinkBridge nvlink_bridge = platforms::NvLinkBridge::none;
 };
 

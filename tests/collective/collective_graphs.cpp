@@ -199,8 +199,7 @@ BOOST_AUTO_TEST_CASE(every_byte_that_an_algorithm_needs_crosses_the_links) {
         sent += star.sent(m);
         received += star.received(m);
       }
-      BOOST_TEST(sent == c.all_sent, collective::kAlgorithmNames[static_cast<std::size_t>(c.algorithm)]
-                                         << " over " << c.servers << " servers");
+      BOOST_TEST(sent == c.all_sent, name_of(c.algorithm) << " over " << c.servers << " servers");
       BOOST_TEST(received == c.all_sent);
     }
   }

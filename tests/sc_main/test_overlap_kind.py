@@ -63,7 +63,7 @@ def test_written_and_documented(tmp_path):
     (["workload.gemm.n=49153"], "workload.gemm.n", "not a multiple of the 8 ranks"),
     (["workload.methods=[gemm, beside]"], "workload.methods.1", "beside is not accepted with op: all_gather_gemm"),
     (["workload.collective_bytes=5"], "workload.collective_bytes", "is given by the matrix product"),
-    (["workload.gemm.dtype=fp8"], "workload.gemm.dtype", "A800-SXM4-80GB has no tensor rate for fp8"),
+    (["workload.gemm.dtype=fp8"], "workload.gemm.dtype", "A800-SXM4-80GB has no tensor rate for fp8; accepted: fp16, bf16, tf32, int8"),
 ])
 def test_refused(sets, where, what, tmp_path):
     options = [option for text in sets for option in ["--set", text]]

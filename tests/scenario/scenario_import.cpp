@@ -2,6 +2,7 @@
 #define BOOST_TEST_MODULE scenario_import
 #include <boost/test/unit_test.hpp>
 
+#include "sc_main/scenario/import/llmservingsim.h"
 #include "tests/scenario/scenario_support.h"
 #include "workload/inference/serving_spec.h"
 

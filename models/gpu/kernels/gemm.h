@@ -24,9 +24,7 @@
 namespace railyard::gpu {
 
 struct GemmShape {
-  std::uint64_t m = 0;  ///< tokens
-  std::uint64_t n = 0;
-  std::uint64_t k = 0;
+  std::uint64_t m = 0, n = 0, k = 0;  ///< m: tokens
   DataType dtype = DataType::bf16;
   std::uint32_t groups = 1;  ///< equal problems in one launch, each with its own A and B (experts)
   std::optional<DataType> result_dtype = std::nullopt;  ///< none: dtype, but not below 16 bits

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "gpu/kernels/gemm.h"
 #include "gpu/kernels/memory_bound.h"
 
 namespace railyard::gpu {
@@ -61,9 +60,7 @@ KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
 
 KernelTime time_in_graph(const GpuDatasheet& gpu, const KernelSpec& spec) {
   switch (spec.op) {
-    case KernelOp::gemm:
-      return gemm_time(gpu, {spec.m, spec.n, spec.k, spec.dtype, spec.groups, spec.result_dtype, spec.weight_copies,
-                             spec.split_k, spec.steady});
+    case KernelOp::gemm: return gemm_time(gpu, spec);
     case KernelOp::attention_prefill: return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal);
     case KernelOp::attention_backward:
       return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal, AttentionPass::backward);

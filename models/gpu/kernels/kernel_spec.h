@@ -1,7 +1,7 @@
 // A kernel in the terms of a user, of any kind that the formulas of this folder cover, and its time on a GPU.
 //
 // Each operation uses its own fields:
-//   gemm                m, n, k, groups, dtype, result_dtype, weight_copies, split_k, steady
+//   gemm                those of GemmShape
 //   attention_prefill   heads, sequences (tokens after kv_start each), causal
 //   attention_backward  the same; gradients of queries, keys and values; scores are recomputed
 //   attention_decode    heads, sequences (one or a few tokens after kv_start keys each), split_context
@@ -18,13 +18,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "base/data_type.h"
-#include "gpu/datasheet.h"
 #include "gpu/kernels/attention.h"
-#include "gpu/kernels/kernel_time.h"
+#include "gpu/kernels/gemm.h"
 
 namespace railyard::gpu {
 
@@ -70,19 +67,10 @@ enum class KernelLaunch : std::uint8_t {
 constexpr std::array<const char*, 4> kKernelLaunchNames{"graph", "stream", "host", "synchronous"};
 constexpr const char* name_of(KernelLaunch launch) { return kKernelLaunchNames[static_cast<std::size_t>(launch)]; }
 
-struct KernelSpec {
+/// `dtype` of GemmShape is the type of operands and elements of every operation.
+struct KernelSpec : GemmShape {
   KernelOp op = KernelOp::gemm;
   KernelLaunch launch = KernelLaunch::graph;
-  DataType dtype = DataType::bf16;  ///< type of operands and elements
-
-  std::uint64_t m = 0, n = 0, k = 0;     ///< C[m,n] = A[m,k] B[k,n], A activations, B weights
-  std::uint32_t groups = 1;              ///< equal products in one launch, each with its own A and B: experts, a batch
-  std::optional<DataType> result_dtype;  ///< none: dtype, but not below 16 bits
-  /// Number of weight matrices that consecutive kernels use in turn (benchmarks). They stay in L2 if all of them fit.
-  /// 0: weights are never in L2, as in a pass over many layers.
-  std::uint32_t weight_copies = 0;
-  bool split_k = true;  ///< K may be split; some libraries (DeepGEMM) never split
-  bool steady = false;  ///< the GPU has been at its power limit for long (training, long prefill)
 
   AttentionHeads heads;  ///< heads on this rank; kv_dtype is the type of the cache
   std::vector<AttentionSequence> sequences;

@@ -71,8 +71,7 @@ std::string CollectiveBench::name(std::uint64_t arguments) const {
 
 std::string CollectiveBench::task(std::uint64_t arguments) const {
   if (JobLabel::fields_of<Fields>(arguments).what != kIteration) return name(arguments);
-  return fmt::format("{} {}", collective::kOperationNames[static_cast<std::size_t>(current_.spec.operation)],
-                     current_.spec.bytes);
+  return fmt::format("{} {}", name_of(current_.spec.operation), current_.spec.bytes);
 }
 
 Recorded CollectiveBench::recorded(std::uint64_t arguments) const {

@@ -17,12 +17,7 @@ std::vector<LayerStep> plan_layer(const transformer::ModelShape& model, const La
       const std::string part = prefix + (step.part == transformer::LayerPart::mlp ? "mlp." : "attention.");
       for (const transformer::NamedKernel& kernel : step.kernels.kernels)
         steps.push_back({part + kernel.name, false, kernel.time, {}, 0});
-      if (step.is_collective())
-        steps.push_back({part + collective::kOperationNames[static_cast<std::size_t>(step.operation)],
-                         true,
-                         {},
-                         step.operation,
-                         step.bytes});
+      if (step.is_collective()) steps.push_back({part + name_of(step.operation), true, {}, step.operation, step.bytes});
     }
   };
   const bool trains = spec.phase == Phase::training;

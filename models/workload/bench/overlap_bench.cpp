@@ -36,10 +36,9 @@ gpu::KernelTime piece_of(const gpu::KernelTime& whole, std::uint32_t parts, bool
 gpu::KernelSpec gemm_of(const OverlapSpec& spec) {
   const auto tp = static_cast<std::uint32_t>(spec.gpus.size());
   gpu::KernelSpec kernel;
-  kernel.m = spec.m;
-  kernel.n = spec.operation == Operation::all_gather_gemm ? spec.n / tp : spec.n;
-  kernel.k = spec.operation == Operation::gemm_reduce_scatter ? spec.k / tp : spec.k;
-  kernel.dtype = spec.dtype;
+  static_cast<gpu::GemmShape&>(kernel) = spec.product;
+  if (spec.operation == Operation::all_gather_gemm) kernel.n /= tp;
+  if (spec.operation == Operation::gemm_reduce_scatter) kernel.k /= tp;
   kernel.launch = gpu::KernelLaunch::stream;
   return kernel;
 }
@@ -211,7 +210,7 @@ void OverlapBench::on_job_done(const Job& job) {
 
 std::string OverlapBench::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  const char* const method = kMethodNames[static_cast<std::size_t>(spec_.methods[f.method])];
+  const char* const method = name_of(spec_.methods[f.method]);
   const std::uint32_t rank = f.rank, step = f.step;
   switch (f.what) {
     case kGemm: return fmt::format("Gemm_{}_Rank[{}]_Step[{}]", method, rank, step);

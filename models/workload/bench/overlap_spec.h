@@ -3,11 +3,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "base/data_type.h"
 #include "base/units.h"
+#include "gpu/kernels/gemm.h"
 
 namespace railyard::workload::overlap {
 
@@ -17,6 +18,7 @@ enum class Operation : std::uint8_t {
   gemm_all_reduce,      ///< C[m, n] = A[m, k] B[k, n] on every rank, while other bytes are all-reduced
 };
 constexpr std::array<const char*, 3> kOperationNames{"all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"};
+constexpr const char* name_of(Operation operation) { return kOperationNames[static_cast<std::size_t>(operation)]; }
 
 /// How product and collective are run.
 enum class Method : std::uint8_t {
@@ -28,14 +30,14 @@ enum class Method : std::uint8_t {
   beside,      ///< both at the same time in two streams, the collective first
 };
 constexpr std::array<const char*, 6> kMethodNames{"gemm", "collective", "serial", "decomposed", "fused", "beside"};
+constexpr const char* name_of(Method method) { return kMethodNames[static_cast<std::size_t>(method)]; }
 
 struct OverlapSpec {
   Operation operation = Operation::all_gather_gemm;
   std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups
-  std::uint64_t m = 0, n = 0, k = 0;
-  DataType dtype = DataType::bf16;
-  Bytes collective_bytes = 0;   ///< as counted by nccl-tests
-  std::vector<Method> methods;  ///< in the order of the runs
+  gpu::GemmShape product;           ///< of all ranks
+  Bytes collective_bytes = 0;       ///< as counted by nccl-tests
+  std::vector<Method> methods;      ///< in the order of the runs
 };
 
 }  // namespace railyard::workload::overlap

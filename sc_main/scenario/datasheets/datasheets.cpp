@@ -191,8 +191,7 @@ workload::training::Software load_software(const DatasheetName& which) {
   return load_named("software", which, software_record());
 }
 
-MachineSpec load_board(const std::string& platform) {
-  MachineSpec machine;
+MachineSpec load_board(const std::string& platform, MachineSpec machine) {
   Record<MachineSpec> record;
   record.nested("board", &MachineSpec::board, board_record(), "parts of a server").required();
   record.nested("gpu_pcie", &MachineSpec::gpu_pcie, pcie_link_record(), "link between a GPU and its PCIe switch");

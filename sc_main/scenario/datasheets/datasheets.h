@@ -34,8 +34,8 @@ workload::Host load_host(const std::string& preset);
 workload::training::Software load_software(const DatasheetName& which);
 /// The protocol of a NIC: "infiniband", "roce" or "efa".
 platforms::InfiniBandProtocol load_network_protocol(const std::string& name);
-/// The board and its internal protocols; groups, NIC, network and switches are not set yet.
-platforms::MachineSpec load_board(const std::string& platform);
+/// Adds a board and its internal protocols to a machine.
+platforms::MachineSpec load_board(const std::string& platform, platforms::MachineSpec machine = {});
 
 /// The fields that machine.overrides can change, by role; they apply to a MachineSpec.
 const Fields& override_fields();

@@ -19,20 +19,18 @@ struct CollectiveSection : CollectiveBenchSpec, RanksSection, SizesSection {};
 Record<CollectiveSection> collective_record() {
   using workload::collective_bench::kElementTypeNames;
   Record<CollectiveSection> r;
-  r.choice("op", &CollectiveSection::operation,
-           {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv"},
+  r.choice("op", &CollectiveSection::operation, words_of(collective::kOperationNames),
            "the operation, as in nccl-tests")
       .required();
   add_ranks(r,
             "number of GPUs that take part, from the first one; or a list of GPUs, counted over all groups in order");
   add_sizes(r);
   r.choice("dtype", &CollectiveSection::dtype, words_of(kElementTypeNames), "number format of the elements");
-  r.choice("library", &CollectiveSection::library, {"nccl", "vllm", "sglang", "trtllm"},
+  r.choice("library", &CollectiveSection::library, words_of(collective::kLibraryNames),
            "library that chooses algorithm and protocol: NCCL's tuner, or a serving engine with its custom all-reduce");
-  r.choice_or("algorithm", "auto", &CollectiveSection::algorithm,
-              {"ring", "tree", "nvls", "nvls_tree", "one_shot", "two_shot", "hierarchical", "direct", "pxn"},
+  r.choice_or("algorithm", "auto", &CollectiveSection::algorithm, words_of(collective::kAlgorithmNames),
               "algorithm; auto: the library chooses");
-  r.choice_or("protocol", "auto", &CollectiveSection::protocol, {"simple", "ll", "ll128"},
+  r.choice_or("protocol", "auto", &CollectiveSection::protocol, words_of(collective::kProtocolNames),
               "NCCL protocol; auto: the library chooses");
   r.add("root", &CollectiveSection::root, "rank from which a broadcast starts").range(0, kMostGpus - 1);
   r.add("both_directions", &CollectiveSection::both_directions,

@@ -1,5 +1,7 @@
 // workload.kind: kernel. All combinations of each entry's lists; the last key of the table varies fastest.
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
@@ -21,216 +23,237 @@ namespace {
 constexpr double kMostElements = 1 << 30, kMostCopy = 1099511627776;
 constexpr std::uint64_t kMostKernels = 1'000'000, kMostSequences = 16'000'000;
 
-/// Kernels of one operation: every combination of the values in its keys' lists. An empty list: the key is not written.
+/// A set of operations.
+using Ops = std::uint32_t;
+constexpr Ops of(KernelOp op) { return Ops{1} << static_cast<unsigned>(op); }
+constexpr Ops kNone = 0, kGemm = of(KernelOp::gemm), kDecode = of(KernelOp::attention_decode),
+              kRotary = of(KernelOp::rotary), kNorm = of(KernelOp::norm), kActivation = of(KernelOp::activation),
+              kQuantize = of(KernelOp::quantize), kCopy = of(KernelOp::copy);
+constexpr Ops kChunk = of(KernelOp::attention_prefill) | of(KernelOp::attention_backward);
+constexpr Ops kAttention = kChunk | kDecode;
+constexpr Ops kRows = kNorm | kActivation | kQuantize | of(KernelOp::dequantize) | of(KernelOp::residual_add) |
+                      of(KernelOp::softmax) | of(KernelOp::embedding) | of(KernelOp::sampling);
+constexpr Ops kAll = kGemm | kAttention | kRotary | kRows | kCopy;
+
+/// One combination of the values of an entry.
+struct KernelValues {
+  KernelSpec kernel;
+  std::optional<DataType> kv_dtype;
+  std::uint64_t batch = 1, context_tokens = 0;
+};
+
+/// The values of a key that takes one value or a list.
+struct Axis {
+  std::vector<std::uint64_t> values;
+  std::function<void(KernelValues&, std::uint64_t)> set;
+};
+
+/// Kernels of one operation: every combination of the values of its axes.
 struct KernelItem {
-  using Numbers = std::vector<std::uint64_t>;
-  gpu::KernelSpec each;  ///< values of keys without a list, common to all combinations
-  std::vector<gpu::KernelLaunch> launch;
-  std::vector<DataType> dtype, result_dtype, kv_dtype;
-  Numbers m, n, k, groups, weight_copies;
-  Numbers heads, kv_heads, head_dim, value_dim, batch, context_tokens;
-  Numbers contexts_tokens;  ///< not a sweep: one value for each sequence of one batch
-  Numbers tokens, width, bytes;
+  KernelItem() { each.kernel.tokens = 1; }
+  KernelValues each;                           ///< values of keys that take no list, and defaults
+  std::map<std::size_t, Axis> axes;            ///< the written ones, by their place in the table of keys
+  std::vector<std::uint64_t> contexts_tokens;  ///< one value for each sequence of one batch
 };
 
 struct KernelSection {
   std::vector<KernelItem> kernels;
 };
 
-Field& add_numbers(Record<KernelItem>& r, const char* key, KernelItem::Numbers KernelItem::*member, double least,
-                   double most, const char* doc) {
-  Field field;
-  field.range(least, most);
-  return r.custom(
-      key, doc, "integer, list, or {min, max, factor or step}", [least, most] { return numbers_schema(least, most); },
-      [member, field](KernelItem& item, const Node& node, const std::string& path) {
-        item.*member = read_numbers(field, node, path);
-      });
-}
+/// The keys of an entry: each with its field, the operations that require it, and those that accept it.
+class KernelKeys {
+ public:
+  KernelKeys();
+  const Record<KernelItem>& record() const { return record_; }
+  /// @throws InputError for a key that the operation requires or does not accept
+  void check(const KernelItem& item, const std::string& path, const Source& source) const;
 
-template <class Word>
-Field& add_words(Record<KernelItem>& r, const char* key, std::vector<Word> KernelItem::*member,
-                 std::vector<std::string> words, const char* doc) {
-  Field field;
-  field.choices = words;
-  return r.custom(
-      key, doc, ("one or a list of " + joined(words)).c_str(),
-      [words] {
-        const json word = {{"enum", words}};
-        return json{{"anyOf", {word, list_schema(word)}}};
-      },
-      [member, field](KernelItem& item, const Node& node, const std::string& path) {
-        const auto one = [&](const Node& n, const std::string& p) {
-          return static_cast<Word>(read_choice(field, n, p));
-        };
-        item.*member =
-            node.kind == Node::Kind::sequence ? read_list<Word>(node, path, one) : std::vector<Word>{one(node, path)};
-      });
-}
+ private:
+  struct Key {
+    const char* name;
+    Ops required, accepted;
+  };
 
-Record<KernelItem> item_record() {
-  using Item = KernelItem;
+  /// Members that take one value for all combinations.
+  template <class Member>
+  Field& one(const char* key, Ops accepted, Member member, const char* doc) {
+    keys_.push_back({key, kNone, accepted});
+    return record_.add(key, within(&KernelItem::each, member), doc);
+  }
+  template <class Member>
+  Field& numbers(const char* key, Ops required, Ops accepted, Member member, double least, double most,
+                 const char* doc) {
+    const std::size_t place = keys_.size();
+    keys_.push_back({key, required, accepted});
+    Field field;
+    field.range(least, most);
+    Field& added = record_.custom(
+        key, doc, "integer, list, or {min, max, factor or step}", [least, most] { return numbers_schema(least, most); },
+        [place, member, field](KernelItem& item, const Node& node, const std::string& path) {
+          using Number = std::decay_t<std::invoke_result_t<Member, KernelValues&>>;
+          item.axes[place] = {read_numbers(field, node, path), setter<Number>(member)};
+        });
+    KernelItem defaults;
+    const std::uint64_t otherwise = std::invoke(member, defaults.each);
+    return otherwise == 0 ? added : added.fallback(std::to_string(otherwise));
+  }
+  template <class Word, class Member>
+  Field& words(const char* key, Ops accepted, Member member, const std::vector<std::string>& names, const char* doc) {
+    const std::size_t place = keys_.size();
+    keys_.push_back({key, kNone, accepted});
+    Field field;
+    field.choices = names;
+    return record_.custom(
+        key, doc, ("one or a list of " + joined(names)).c_str(),
+        [names] {
+          const json word = {{"enum", names}};
+          return json{{"anyOf", {word, list_schema(word)}}};
+        },
+        [place, member, field](KernelItem& item, const Node& node, const std::string& path) {
+          const auto read = [&](const Node& n, const std::string& p) -> std::uint64_t {
+            return read_choice(field, n, p);
+          };
+          item.axes[place] = {node.kind == Node::Kind::sequence ? read_list<std::uint64_t>(node, path, read)
+                                                                : std::vector<std::uint64_t>{read(node, path)},
+                              setter<Word>(member)};
+        });
+  }
+  template <class Value, class Member>
+  static std::function<void(KernelValues&, std::uint64_t)> setter(Member member) {
+    return [member](KernelValues& values, std::uint64_t value) {
+      std::invoke(member, values) = static_cast<Value>(value);
+    };
+  }
+
+  Record<KernelItem> record_;
+  std::vector<Key> keys_;
+};
+
+KernelKeys::KernelKeys() {
   using namespace gpu;
   const std::vector<std::string> types = words_of(kDataTypeNames);
-  const auto of_each = [](auto member) { return within(&Item::each, member); };
+  const auto of_kernel = [](auto member) { return within(&KernelValues::kernel, member); };
+  const auto of_heads = [of_kernel](auto member) { return within(of_kernel(&KernelSpec::heads), member); };
   const KernelSpec otherwise;
-  Record<Item> r;
-  r.choice("op", of_each(&KernelSpec::op), words_of(kKernelOpNames), "the operation").required();
-  add_words(r, "launch", &Item::launch, words_of(kKernelLaunchNames),
-            "how the kernel is started. graph: a CUDA graph; stream: a stream that the host keeps filled; host: a "
-            "framework call per kernel; synchronous: a framework that waits for each kernel")
+  record_.choice("op", within(&KernelItem::each, of_kernel(&KernelSpec::op)), words_of(kKernelOpNames), "the operation")
+      .required();
+  words<KernelLaunch>(
+      "launch", kAll, of_kernel(&KernelSpec::launch), words_of(kKernelLaunchNames),
+      "how the kernel is started. graph: a CUDA graph; stream: a stream that the host keeps filled; host: a framework "
+      "call per kernel; synchronous: a framework that waits for each kernel")
       .fallback(name_of(otherwise.launch));
-  add_words(r, "dtype", &Item::dtype, types,
-            "number format of operands and elements; quantize: of the result, dequantize: of the operand")
+  words<DataType>("dtype", kGemm | kAttention | kRotary | kRows, of_kernel(&KernelSpec::dtype), types,
+                  "number format of operands and elements; quantize: of the result, dequantize: of the operand")
       .fallback(std::string(name_of(otherwise.dtype)));
-  add_numbers(r, "m", &Item::m, 1, kMostElements, "gemm: rows of the result (tokens)");
-  add_numbers(r, "n", &Item::n, 1, kMostElements, "gemm: columns of the result");
-  add_numbers(r, "k", &Item::k, 1, kMostElements, "gemm: inner dimension");
-  add_numbers(r, "groups", &Item::groups, 1, 1 << 20,
-              "gemm: number of equal products in one launch (experts, or a batch)")
-      .fallback(std::to_string(otherwise.groups));
-  add_words(r, "result_dtype", &Item::result_dtype, types, "gemm: number format of the result")
+  numbers("m", kGemm, kNone, of_kernel(&KernelSpec::m), 1, kMostElements, "gemm: rows of the result (tokens)");
+  numbers("n", kGemm, kNone, of_kernel(&KernelSpec::n), 1, kMostElements, "gemm: columns of the result");
+  numbers("k", kGemm, kNone, of_kernel(&KernelSpec::k), 1, kMostElements, "gemm: inner dimension");
+  numbers("groups", kNone, kGemm, of_kernel(&KernelSpec::groups), 1, 1 << 20,
+          "gemm: number of equal products in one launch (experts, or a batch)");
+  words<DataType>("result_dtype", kGemm, of_kernel(&KernelSpec::result_dtype), types,
+                  "gemm: number format of the result")
       .fallback("dtype, but not below 16 bits");
-  add_numbers(r, "weight_copies", &Item::weight_copies, 0, 1 << 20,
-              "gemm: number of weight matrices that kernels use in turn; they stay in L2 if they fit; 0: weights are "
-              "never in L2")
-      .fallback(std::to_string(otherwise.weight_copies));
-  r.add("split_k", of_each(&KernelSpec::split_k), "gemm: K may be split to use idle SMs");
-  r.add("steady", of_each(&KernelSpec::steady), "gemm: the GPU has been at its power limit for long; false: a burst");
-  add_numbers(r, "heads", &Item::heads, 1, 65536, "attention, rotary: query heads");
-  add_numbers(r, "kv_heads", &Item::kv_heads, 1, 65536, "attention, rotary: KV heads").fallback("as heads");
-  add_numbers(r, "head_dim", &Item::head_dim, 1, 65536, "attention, rotary: size of a head");
-  add_numbers(r, "value_dim", &Item::value_dim, 1, 65536, "attention: size of a value vector").fallback("head_dim");
-  r.add("latent", within(of_each(&KernelSpec::heads), &AttentionHeads::latent),
-        "attention: values are the first value_dim numbers of the keys (MLA)");
-  add_words(r, "kv_dtype", &Item::kv_dtype, types, "attention, rotary: number format of the KV cache")
-      .fallback("dtype");
-  r.add("causal", of_each(&KernelSpec::causal),
-        "attention_prefill, attention_backward: a token sees only earlier tokens and itself");
-  r.add("split_context", of_each(&KernelSpec::split_context),
-        "attention_decode: several thread blocks share a long context");
-  add_numbers(r, "batch", &Item::batch, 1, 65536, "attention: number of sequences").fallback("1");
-  add_numbers(r, "tokens", &Item::tokens, 1, kMostElements, "number of rows; attention: new tokens of each sequence")
-      .fallback("attention_decode: 1");
-  add_numbers(r, "context_tokens", &Item::context_tokens, 0, kMostElements,
-              "attention: tokens of each sequence before the new ones")
+  numbers("weight_copies", kNone, kGemm, of_kernel(&KernelSpec::weight_copies), 0, 1 << 20,
+          "gemm: number of weight matrices that kernels use in turn; they stay in L2 if they fit; 0: weights are never "
+          "in L2")
       .fallback("0");
-  r.custom(
+  one("split_k", kGemm, of_kernel(&KernelSpec::split_k), "gemm: K may be split to use idle SMs");
+  one("steady", kGemm, of_kernel(&KernelSpec::steady),
+      "gemm: the GPU has been at its power limit for long; false: a burst");
+  numbers("heads", kAttention | kRotary, kNone, of_heads(&AttentionHeads::query), 1, 65536,
+          "attention, rotary: query heads");
+  numbers("kv_heads", kNone, kAttention | kRotary, of_heads(&AttentionHeads::kv), 1, 65536,
+          "attention, rotary: KV heads")
+      .fallback("as heads");
+  numbers("head_dim", kAttention | kRotary, kNone, of_heads(&AttentionHeads::dim), 1, 65536,
+          "attention, rotary: size of a head");
+  numbers("value_dim", kNone, kAttention, of_heads(&AttentionHeads::value_dim), 1, 65536,
+          "attention: size of a value vector")
+      .fallback("head_dim");
+  one("latent", kAttention, of_heads(&AttentionHeads::latent),
+      "attention: values are the first value_dim numbers of the keys (MLA)");
+  words<DataType>("kv_dtype", kAttention | kRotary, &KernelValues::kv_dtype, types,
+                  "attention, rotary: number format of the KV cache")
+      .fallback("dtype");
+  one("causal", kChunk, of_kernel(&KernelSpec::causal),
+      "attention_prefill, attention_backward: a token sees only earlier tokens and itself");
+  one("split_context", kDecode, of_kernel(&KernelSpec::split_context),
+      "attention_decode: several thread blocks share a long context");
+  numbers("batch", kNone, kAttention, &KernelValues::batch, 1, 65536, "attention: number of sequences");
+  numbers("tokens", kChunk | kRotary | kRows, kDecode, of_kernel(&KernelSpec::tokens), 1, kMostElements,
+          "number of rows; attention: new tokens of each sequence")
+      .fallback("attention_decode: 1");
+  numbers("context_tokens", kNone, kAttention, &KernelValues::context_tokens, 0, kMostElements,
+          "attention: tokens of each sequence before the new ones")
+      .fallback("0");
+  keys_.push_back({"contexts_tokens", kNone, kAttention});
+  record_.custom(
       "contexts_tokens", "attention: context_tokens of each sequence if they differ; replaces batch and context_tokens",
       "list of integers",
       [] {
         return list_schema({{"type", "integer"}, {"minimum", 0}, {"maximum", kMostElements}});
       },
-      [](Item& item, const Node& node, const std::string& path) {
+      [](KernelItem& item, const Node& node, const std::string& path) {
         Field tokens;
         tokens.range(0, kMostElements);
         item.contexts_tokens = read_list<std::uint64_t>(
             node, path, [&](const Node& n, const std::string& p) { return read_integer(tokens, n, p); });
       });
-  add_numbers(r, "width", &Item::width, 1, kMostElements, "elements of a row: hidden size, MLP width, vocabulary");
-  add_numbers(r, "bytes", &Item::bytes, 1, kMostCopy, "copy: bytes, read once and written once");
-  r.add("residual", of_each(&KernelSpec::residual), "norm: also adds and writes back the residual stream");
-  r.add("gated", of_each(&KernelSpec::gated), "activation: two inputs per result (SwiGLU, GeGLU)");
-  r.add("dynamic", of_each(&KernelSpec::dynamic), "quantize: first finds the scale of the tensor");
-  r.add("kv_cache", of_each(&KernelSpec::kv_cache), "rotary: also writes keys and values to the cache");
-  r.add("load_bytes", of_each(&KernelSpec::load_bytes),
-        "norm, activation, softmax, rotary: bytes per load of a thread; 2 in scalar 16-bit kernels")
+  numbers("width", kRows, kNone, of_kernel(&KernelSpec::width), 1, kMostElements,
+          "elements of a row: hidden size, MLP width, vocabulary");
+  numbers("bytes", kCopy, kNone, of_kernel(&KernelSpec::bytes), 1, kMostCopy,
+          "copy: bytes, read once and written once");
+  one("residual", kNorm, of_kernel(&KernelSpec::residual), "norm: also adds and writes back the residual stream");
+  one("gated", kActivation, of_kernel(&KernelSpec::gated), "activation: two inputs per result (SwiGLU, GeGLU)");
+  one("dynamic", kQuantize, of_kernel(&KernelSpec::dynamic), "quantize: first finds the scale of the tensor");
+  one("kv_cache", kRotary, of_kernel(&KernelSpec::kv_cache), "rotary: also writes keys and values to the cache");
+  one("load_bytes", kNorm | kActivation | kRotary | of(KernelOp::softmax), of_kernel(&KernelSpec::load_bytes),
+      "norm, activation, softmax, rotary: bytes per load of a thread; 2 in scalar 16-bit kernels")
       .range(1, 64);
-  r.add("cold", of_each(&KernelSpec::cold),
-        "all except gemm and attention: operands and results are in HBM; false: L2 may hold them");
-  r.add("host_us", of_each(&KernelSpec::host_us), "launch host, synchronous: time of a framework call").range(0, 1e6);
-  return r;
+  one("cold", kRows | kRotary | kCopy, of_kernel(&KernelSpec::cold),
+      "all except gemm and attention: operands and results are in HBM; false: L2 may hold them");
+  one("host_us", kAll, of_kernel(&KernelSpec::host_us), "launch host, synchronous: time of a framework call")
+      .range(0, 1e6);
+}
+
+void KernelKeys::check(const KernelItem& item, const std::string& path, const Source& source) const {
+  const KernelOp operation = item.each.kernel.op;
+  const std::string op = std::string(" op: ") + name_of(operation);
+  const auto is_written = [&](const char* key) {
+    return value_at(source.root, "workload." + path + "." + key) != nullptr;
+  };
+  for (const Key& key : keys_) {
+    if (is_written(key.name) && ((key.required | key.accepted) & of(operation)) == 0)
+      refuse_workload(source, path + "." + key.name, "is not accepted with" + op);
+    if (!is_written(key.name) && (key.required & of(operation)) != 0)
+      refuse_workload(source, path, std::string(key.name) + " is required by" + op);
+  }
+  if (item.contexts_tokens.empty()) return;
+  for (const char* key : {"batch", "context_tokens"})
+    if (is_written(key))
+      refuse_workload(source, path + "." + key, "cannot be combined with contexts_tokens; set only one of them");
+}
+
+const KernelKeys& kernel_keys() {
+  static const KernelKeys keys;
+  return keys;
 }
 
 Record<KernelSection> kernel_record() {
   Record<KernelSection> r;
-  r.list("kernels", &KernelSection::kernels, item_record(),
+  r.list("kernels", &KernelSection::kernels, kernel_keys().record(),
          "kernels on the first GPU of every group, one after the other; keys with several values give all combinations")
       .required();
   return r;
 }
 
-/// A set of operations.
-using Ops = std::uint32_t;
-constexpr Ops of(KernelOp op) { return Ops{1} << static_cast<unsigned>(op); }
-constexpr Ops kGemm = of(KernelOp::gemm), kDecode = of(KernelOp::attention_decode), kRotary = of(KernelOp::rotary),
-              kNorm = of(KernelOp::norm), kActivation = of(KernelOp::activation), kQuantize = of(KernelOp::quantize),
-              kCopy = of(KernelOp::copy);
-constexpr Ops kChunk = of(KernelOp::attention_prefill) | of(KernelOp::attention_backward);
-constexpr Ops kAttention = kChunk | kDecode;
-constexpr Ops kRows = kNorm | kActivation | kQuantize | of(KernelOp::dequantize) | of(KernelOp::residual_add) |
-                      of(KernelOp::softmax) | of(KernelOp::embedding) | of(KernelOp::sampling);
-
-/// A key, the operations that require it, and further operations that accept it.
-struct Key {
-  const char* name;
-  Ops required, accepted;
-};
-
-constexpr Key kKeys[] = {
-    {"m", kGemm, 0},
-    {"n", kGemm, 0},
-    {"k", kGemm, 0},
-    {"groups", 0, kGemm},
-    {"result_dtype", 0, kGemm},
-    {"weight_copies", 0, kGemm},
-    {"dtype", 0, kGemm | kAttention | kRotary | kRows},
-    {"heads", kAttention | kRotary, 0},
-    {"kv_heads", 0, kAttention | kRotary},
-    {"head_dim", kAttention | kRotary, 0},
-    {"value_dim", 0, kAttention},
-    {"latent", 0, kAttention},
-    {"kv_dtype", 0, kAttention | kRotary},
-    {"causal", 0, kChunk},
-    {"batch", 0, kAttention},
-    {"context_tokens", 0, kAttention},
-    {"contexts_tokens", 0, kAttention},
-    {"tokens", kChunk | kRotary | kRows, kDecode},
-    {"width", kRows, 0},
-    {"bytes", kCopy, 0},
-    {"residual", 0, kNorm},
-    {"gated", 0, kActivation},
-    {"dynamic", 0, kQuantize},
-    {"kv_cache", 0, kRotary},
-    {"cold", 0, kRows | kRotary | kCopy},
-    {"split_k", 0, kGemm},
-    {"steady", 0, kGemm},
-    {"split_context", 0, kDecode},
-    {"load_bytes", 0, kNorm | kActivation | kRotary | of(KernelOp::softmax)},
-};
-
-void check_keys(const KernelItem& item, const std::string& path, const Source& source) {
-  const std::string op = std::string(" op: ") + name_of(item.each.op);
-  for (const Key& key : kKeys) {
-    const bool is_written = value_at(source.root, "workload." + path + "." + key.name) != nullptr;
-    if (is_written && ((key.required | key.accepted) & of(item.each.op)) == 0)
-      refuse_workload(source, path + "." + key.name, "is not accepted with" + op);
-    if (!is_written && (key.required & of(item.each.op)) != 0)
-      refuse_workload(source, path, std::string(key.name) + " is required by" + op);
-  }
-  if (item.contexts_tokens.empty()) return;
-  for (const auto& [name, is_written] :
-       {std::pair{".batch", !item.batch.empty()}, {".context_tokens", !item.context_tokens.empty()}})
-    if (is_written)
-      refuse_workload(source, path + name, "cannot be combined with contexts_tokens; set only one of them");
-}
-
-/// Every GPU must have a tensor rate for the data types of a GEMM.
-void check_types(const KernelItem& item, const std::string& path, const platforms::MachineSpec& machine,
-                 const Source& source) {
-  if (item.each.op != KernelOp::gemm) return;
-  const std::vector<DataType> types = item.dtype.empty() ? std::vector<DataType>{item.each.dtype} : item.dtype;
-  for (const DataType type : types) {
-    for (const platforms::GroupSpec& group : machine.groups) {
-      if (group.gpu.sm.flop_per_clock[static_cast<std::size_t>(type)] > 0) continue;
-      std::vector<std::string> accepted;
-      for (std::size_t t = 0; t < kDataTypes; ++t)
-        if (group.gpu.sm.flop_per_clock[t] > 0) accepted.emplace_back(kDataTypeNames[t]);
-      refuse_workload(
-          source, path + ".dtype",
-          group.gpu.name + " has no tensor rate for " + std::string(name_of(type)) + "; accepted: " + joined(accepted));
-    }
-  }
+/// Every GPU must have a tensor rate for the data type of a GEMM.
+void check_type(const KernelSpec& k, const std::string& path, const platforms::MachineSpec& machine,
+                const Source& source) {
+  if (k.op != KernelOp::gemm) return;
+  for (const platforms::GroupSpec& group : machine.groups)
+    if (group.gpu.sm.flop_per_clock[static_cast<std::size_t>(k.dtype)] <= 0)
+      refuse_workload(source, path + ".dtype", no_tensor_rate(group.gpu, k.dtype));
 }
 
 /// Operands and results, which are in memory at the same time.
@@ -268,66 +291,30 @@ void check_kernel(const KernelSpec& k, const std::string& path, const platforms:
   }
 }
 
-/// Takes a combination's values key by key; the digits of its number are the indices in the lists.
-class Digits {
- public:
-  explicit Digits(std::uint64_t number) : number_(number) {}
-  template <class Value, class Otherwise>
-  Value take(const std::vector<Value>& values, Otherwise otherwise) {
-    if (values.empty()) return static_cast<Value>(otherwise);
-    const std::uint64_t place = number_ % values.size();
-    number_ /= values.size();
-    return values[place];
-  }
-  std::uint32_t take32(const std::vector<std::uint64_t>& values, std::uint64_t otherwise) {
-    return static_cast<std::uint32_t>(take(values, otherwise));
-  }
-
- private:
-  std::uint64_t number_;
-};
-
+/// The combination with this number. The last key of the table varies fastest.
 KernelSpec combination(const KernelItem& item, std::uint64_t number) {
-  Digits digits(number);
-  KernelSpec spec = item.each;
-  spec.bytes = digits.take(item.bytes, 0);
-  spec.width = digits.take(item.width, 0);
-  const std::uint64_t context = digits.take(item.context_tokens, 0);
-  const std::uint64_t tokens = digits.take(item.tokens, 1);
-  const std::uint64_t batch = digits.take(item.batch, 1);
-  const auto kv_type = item.kv_dtype.empty() ? std::nullopt : std::optional(digits.take(item.kv_dtype, DataType::bf16));
-  spec.heads.value_dim = digits.take32(item.value_dim, 0);
-  spec.heads.dim = digits.take32(item.head_dim, 0);
-  const std::uint32_t kv_heads = digits.take32(item.kv_heads, 0);
-  spec.heads.query = digits.take32(item.heads, 0);
-  spec.heads.kv = kv_heads != 0 ? kv_heads : spec.heads.query;
-  spec.weight_copies = digits.take32(item.weight_copies, spec.weight_copies);
-  if (!item.result_dtype.empty()) spec.result_dtype = digits.take(item.result_dtype, DataType::bf16);
-  spec.groups = digits.take32(item.groups, spec.groups);
-  spec.k = digits.take(item.k, 0);
-  spec.n = digits.take(item.n, 0);
-  spec.m = digits.take(item.m, 0);
-  spec.dtype = digits.take(item.dtype, spec.dtype);
-  spec.heads.kv_dtype = kv_type.value_or(spec.dtype);
-  spec.launch = digits.take(item.launch, spec.launch);
-  spec.tokens = tokens;
-  if (of(item.each.op) & kAttention) {
-    spec.sequences.assign(batch, {tokens, context});
-    if (!item.contexts_tokens.empty()) spec.sequences.clear();
-    for (const std::uint64_t each : item.contexts_tokens) spec.sequences.push_back({tokens, each});
+  KernelValues values = item.each;
+  for (auto axis = item.axes.rbegin(); axis != item.axes.rend(); ++axis) {
+    const Axis& a = axis->second;
+    a.set(values, a.values[number % a.values.size()]);
+    number /= a.values.size();
   }
-  return spec;
+  KernelSpec& kernel = values.kernel;
+  if (kernel.heads.kv == 0) kernel.heads.kv = kernel.heads.query;
+  kernel.heads.kv_dtype = values.kv_dtype.value_or(kernel.dtype);
+  if (of(kernel.op) & kAttention) {
+    kernel.sequences.assign(values.batch, {kernel.tokens, values.context_tokens});
+    if (!item.contexts_tokens.empty()) kernel.sequences.clear();
+    for (const std::uint64_t each : item.contexts_tokens) kernel.sequences.push_back({kernel.tokens, each});
+  }
+  return kernel;
 }
 
 /// The number of combinations, limited to kMostKernels + 1.
 std::uint64_t combinations(const KernelItem& item) {
   std::uint64_t count = 1;
-  for (const std::size_t values :
-       {item.launch.size(), item.dtype.size(), item.result_dtype.size(), item.kv_dtype.size(), item.m.size(),
-        item.n.size(), item.k.size(), item.groups.size(), item.weight_copies.size(), item.heads.size(),
-        item.kv_heads.size(), item.head_dim.size(), item.value_dim.size(), item.batch.size(), item.tokens.size(),
-        item.context_tokens.size(), item.width.size(), item.bytes.size()})
-    count = std::min<std::uint64_t>(kMostKernels + 1, count * std::max<std::size_t>(1, values));
+  for (const auto& [place, axis] : item.axes)
+    count = std::min<std::uint64_t>(kMostKernels + 1, count * axis.values.size());
   return count;
 }
 
@@ -340,13 +327,13 @@ KernelBenchSpec resolve(const KernelSection& written, const Setting& setting) {
   for (std::uint32_t i = 0; i < written.kernels.size(); ++i) {
     const KernelItem& item = written.kernels[i];
     const std::string path = "kernels." + std::to_string(i);
-    check_keys(item, path, source);
-    check_types(item, path, machine, source);
+    kernel_keys().check(item, path, source);
     const std::uint64_t count = combinations(item);
     if (spec.kernels.size() + count > kMostKernels)
       refuse_workload(source, path, "brings the scenario to more than " + std::to_string(kMostKernels) + " kernels");
     for (std::uint64_t c = 0; c < count; ++c) {
       spec.kernels.push_back(combination(item, c));
+      check_type(spec.kernels.back(), path, machine, source);
       check_kernel(spec.kernels.back(), path, machine, source);
       sequences += spec.kernels.back().sequences.size();
       if (sequences > kMostSequences)

@@ -59,6 +59,9 @@ struct WorkloadSection {
 };
 std::vector<Form<WorkloadSection>> workload_forms();
 
+/// "L40S has no tensor rate for fp4; accepted: fp16, bf16", for an error.
+std::string no_tensor_rate(const gpu::GpuDatasheet& gpu, DataType type);
+
 /// @throws InputError at workload.`key`
 [[noreturn]] void refuse_workload(const Source& source, const std::string& key, const std::string& what);
 

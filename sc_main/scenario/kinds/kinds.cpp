@@ -1,6 +1,7 @@
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/list.h"
 #include "sc_main/scenario/load.h"
+#include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
 
@@ -25,6 +26,13 @@ std::vector<Form<WorkloadSection>> workload_forms() {
                      }});
   }
   return forms;
+}
+
+std::string no_tensor_rate(const gpu::GpuDatasheet& gpu, DataType type) {
+  std::vector<std::string> accepted;
+  for (std::size_t t = 0; t < kDataTypes; ++t)
+    if (gpu.sm.flop_per_clock[t] > 0) accepted.emplace_back(kDataTypeNames[t]);
+  return gpu.name + " has no tensor rate for " + std::string(name_of(type)) + "; accepted: " + joined(accepted);
 }
 
 void refuse_workload(const Source& source, const std::string& key, const std::string& what) {

@@ -43,7 +43,7 @@ Record<LayerSection> layer_record() {
   r.choice(
       "recompute", within(&Section::form, &TrainingForm::recompute), words_of(transformer::kRecomputeNames),
       "training: what the backward pass runs again; selective: attention between its projections; full: the layer");
-  r.choice("library", &Section::written_library, {"nccl", "vllm", "sglang", "trtllm"},
+  r.choice("library", &Section::written_library, words_of(collective::kLibraryNames),
            "library of the collectives, as for kind: collective")
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
   return r;

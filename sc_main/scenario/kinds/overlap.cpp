@@ -19,15 +19,16 @@ struct OverlapSection : OverlapSpec, RanksSection {};
 
 Record<OverlapSection> overlap_record() {
   constexpr double kMostElements = 1 << 24;
+  const auto of_product = [](auto member) { return within(&OverlapSection::product, member); };
   Record<OverlapSection> gemm;
-  gemm.add("m", &OverlapSection::m, "rows of the result: tokens").range(1, kMostElements).required();
-  gemm.add("n", &OverlapSection::n, "columns of the result; all_gather_gemm: total of all ranks")
+  gemm.add("m", of_product(&gpu::GemmShape::m), "rows of the result: tokens").range(1, kMostElements).required();
+  gemm.add("n", of_product(&gpu::GemmShape::n), "columns of the result; all_gather_gemm: total of all ranks")
       .range(1, kMostElements)
       .required();
-  gemm.add("k", &OverlapSection::k, "inner dimension; gemm_reduce_scatter: total of all ranks")
+  gemm.add("k", of_product(&gpu::GemmShape::k), "inner dimension; gemm_reduce_scatter: total of all ranks")
       .range(1, kMostElements)
       .required();
-  gemm.choice("dtype", &OverlapSection::dtype, words_of(kDataTypeNames), "number format of operands");
+  gemm.choice("dtype", of_product(&gpu::GemmShape::dtype), words_of(kDataTypeNames), "number format of operands");
 
   Record<OverlapSection> r;
   r.choice("op", &OverlapSection::operation, words_of(kOperationNames),
@@ -43,7 +44,8 @@ Record<OverlapSection> overlap_record() {
   const std::vector<std::string> words = words_of(kMethodNames);
   r.custom(
        "methods",
-       "ways to run product and collective; each listed way is run. gemm, collective: one of them alone; decomposed: "
+       "methods to run product and collective; each listed method is run. gemm, collective: one of them alone; "
+       "decomposed: "
        "products of one shard each; fused: one kernel; beside: at the same time",
        "list of gemm, collective, serial, decomposed, fused, beside",
        [words] {
@@ -56,7 +58,7 @@ Record<OverlapSection> overlap_record() {
            return static_cast<Method>(read_choice(field, n, p));
          });
        })
-      .fallback("all ways that the operation has");
+      .fallback("all methods of the operation");
   return r;
 }
 
@@ -73,17 +75,18 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
       refuse_workload(source, std::string("gemm.") + key,
                       std::to_string(number) + " is not a multiple of the " + std::to_string(tp) + " ranks");
   };
-  if (gathers || scatters) divide("m", spec.m);
-  if (gathers) divide("n", spec.n);
-  if (scatters) divide("k", spec.k);
+  if (gathers || scatters) divide("m", spec.product.m);
+  if (gathers) divide("n", spec.product.n);
+  if (scatters) divide("k", spec.product.k);
   if (written.collective_bytes != 0 && (gathers || scatters))
     refuse_workload(source, "collective_bytes",
                     std::string("is given by the matrix product; accepted only with op: gemm_all_reduce"));
-  const double element = bytes_of(spec.dtype), result = std::max(element, 2.0);  // results have at least 16 bits
+  const auto number = [](std::uint64_t n) { return static_cast<double>(n); };
+  const gpu::GemmShape& product = spec.product;
+  const double element = bytes_of(product.dtype), result = std::max(element, 2.0);  // results have at least 16 bits
   if (spec.collective_bytes == 0)
-    spec.collective_bytes =
-        static_cast<Bytes>(gathers ? static_cast<double>(spec.m) * static_cast<double>(spec.k) * element
-                                   : static_cast<double>(spec.m) * static_cast<double>(spec.n) * result);
+    spec.collective_bytes = static_cast<Bytes>(gathers ? number(product.m) * number(product.k) * element
+                                                       : number(product.m) * number(product.n) * result);
   std::vector<Method> all{Method::gemm, Method::collective, Method::serial};
   if (gathers || scatters) {
     all.insert(all.end(), {Method::decomposed, Method::fused});
@@ -94,15 +97,14 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   for (std::size_t i = 0; i < spec.methods.size(); ++i)
     if (std::find(all.begin(), all.end(), spec.methods[i]) == all.end())
       refuse_workload(source, "methods." + std::to_string(i),
-                      std::string(kMethodNames[static_cast<std::size_t>(spec.methods[i])]) +
-                          " is not accepted with op: " + kOperationNames[static_cast<std::size_t>(spec.operation)]);
+                      std::string(name_of(spec.methods[i])) + " is not accepted with op: " + name_of(spec.operation));
   for (const std::uint32_t gpu : spec.gpus) {
     std::uint32_t group = 0, first = 0;
     while (gpu - first >= machine.groups[group].servers * machine.board.gpus)
       first += machine.groups[group++].servers * machine.board.gpus;
     const gpu::GpuDatasheet& sheet = machine.groups[group].gpu;
-    if (sheet.sm.flop_per_clock[static_cast<std::size_t>(spec.dtype)] <= 0)
-      refuse_workload(source, "gemm.dtype", sheet.name + " has no tensor rate for " + std::string(name_of(spec.dtype)));
+    if (sheet.sm.flop_per_clock[static_cast<std::size_t>(spec.product.dtype)] <= 0)
+      refuse_workload(source, "gemm.dtype", no_tensor_rate(sheet, spec.product.dtype));
     if (sheet.name != machine.groups[0].gpu.name)
       refuse_workload(source, "ranks",
                       "all GPUs need the same datasheet, got " + machine.groups[0].gpu.name + " and " + sheet.name);

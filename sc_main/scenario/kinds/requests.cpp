@@ -41,7 +41,8 @@ std::vector<Request> listed_requests(const std::vector<RequestItem>& list, std::
 
 std::vector<Record<RequestsSection>> request_forms() {
   Record<RequestsSection> fixed;
-  fixed.add("count", &RequestsSection::count, "equal requests, all arriving at time zero").range(1, kMostRequests);
+  fixed.add("count", &RequestsSection::count, "number of equal requests; all arrive at time zero")
+      .range(1, kMostRequests);
   fixed.add("prompt_tokens", &RequestsSection::prompt_tokens, "tokens in each prompt").range(1, kMostTokens).required();
   fixed
       .add("output_tokens", &RequestsSection::output_tokens,

@@ -80,7 +80,7 @@ Record<ServingSection> serving_record() {
   const auto memory = [](auto of_memory) { return within(&ServingSpec::memory, of_memory); };
   using Memory = workload::inference::KvMemory;
   r.add("memory_limit_ratio", memory(&Memory::memory_limit_ratio),
-        "share of the memory that CUDA sees which the engine may fill")
+        "largest share of the memory visible to CUDA that the engine fills")
       .above(0, 1);
   r.add("engine_reserved_bytes", memory(&Memory::engine_reserved_bytes),
         "memory of the engine beside weights, activations and KV cache: CUDA context, graphs, workspaces")
