@@ -255,8 +255,7 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value { return r.memory_->largest().gathered; }},
       {"memory.buffers_peak_bytes", "B", "of it: recomputed activations, and what the software keeps for itself",
        [](const Run& r) -> Value { return r.memory_->largest().buffers + r.memory_->largest().reserved; }},
-      {"stage_s.[stage]", "s",
-       "kernels and exposed tensor-parallel transfers, mean of the pipeline rank's ranks",
+      {"stage_s.[stage]", "s", "kernels and exposed tensor-parallel transfers, mean of the pipeline rank's ranks",
        [](const Run& r) {
          Value all = Value::empty_group();
          const workload::Mesh& mesh = r.step_->mesh();
