@@ -22,14 +22,15 @@ using execution::Transfer;
 
 struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   /// @param gpus  number of ranks, one on each of the machine's first GPUs
-  explicit JobBench(const Scenario& its_scenario = tiny_scenario(), std::uint32_t gpus = 4)
+  explicit JobBench(const Scenario& its_scenario = tiny_scenario(), std::uint32_t gpus = 4,
+                    const std::vector<const char*>& streams = {"compute", "comm"})
       : scenario(its_scenario),
         fabric(transport::ChannelPlan(), 0),
         machine(scenario.machine, fabric),
         executor(fabric, records) {
     for (std::uint32_t g = 0; g < gpus; ++g) {
       Rank& rank = executor.add_rank("node", g, "[" + std::to_string(g) + "]", machine.gpu(GpuId(g)));
-      for (const char* stream : {"compute", "comm"}) rank.add_stream(stream);
+      for (const char* stream : streams) rank.add_stream(stream);
       ranks.push_back(&rank);
       windows.push_back(rank.gpu->window());
     }

@@ -3,6 +3,8 @@
 // (transformer/layer_plan.h); all slots of one virtual stage and kind are equal.
 #pragma once
 
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "transformer/layer_plan.h"
@@ -35,6 +37,9 @@ class SlotPlans {
  public:
   /// @pre the timer has the model and tp of the spec
   SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer);
+  /// @param plans  by virtual stage and SlotKind
+  SlotPlans(std::vector<transformer::Stage> stages, std::vector<std::array<SlotPlan, 4>> plans)
+      : stages_(std::move(stages)), plans_(std::move(plans)) {}
 
   const SlotPlan& plan(SlotKind kind, std::uint32_t stage) const {
     return plans_[stage][static_cast<std::size_t>(kind)];
