@@ -36,6 +36,10 @@ class TrainingRun : public WorkloadRun {
   std::string table() const override;
   void write_tables(const OutputDirectory& out) override;
 
+  const workload::training::TrainingStep& step() const { return *step_; }
+  const workload::training::SlotPlans& plans() const { return *plans_; }
+  const workload::training::MemoryPlan& memory_plan() const { return *memory_; }
+
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   /// @throws InputError: a rank does not fit

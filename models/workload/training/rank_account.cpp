@@ -54,4 +54,11 @@ void RankAccount::end_collective(Time now, TrafficClass traffic, Time entered, b
   last_end_ = now;
 }
 
+TimeSum RankAccount::counted() const {
+  TimeSum sum = kernels_;
+  for (const TimeSum* part : {&optimizer_, &host_, &bubble_}) sum.add(*part);
+  for (const TimeSum& part : exposed_) sum.add(part);
+  return sum;
+}
+
 }  // namespace railyard::workload::training

@@ -40,8 +40,8 @@ class RankAccount {
   double exposed_s(TrafficClass c) const { return exposed_[number(c)].seconds(); }
   /// Transfers of the class, exposed or hidden.
   double transfers_s(TrafficClass c) const { return transfers_[number(c)].seconds(); }
-  /// Sum of all parts, from the begin of the run to the last end of a job.
-  Time counted() const { return last_end_; }
+  /// Sum of all parts: the time from the begin of the run to the last job's end.
+  TimeSum counted() const;
 
  private:
   struct Interval {
