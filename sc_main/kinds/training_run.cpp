@@ -9,6 +9,7 @@
 #include "transformer/training_flops.h"
 #include "workload/training/schedule_gantt.h"
 #include "workload/training/schedule_ideal.h"
+#include "workload/training/schedule_text.h"
 
 namespace railyard {
 
@@ -169,7 +170,11 @@ std::string TrainingRun::title() const {
   const Spec& s = spec();
   return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {} x pp {} x dp {}, {} micro-batches, {}",
                      scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), s.pp(),
-                     s.dp(), s.micro_batches(), s.table ? "a schedule from a file" : name_of(s.schedule.kind));
+                     s.dp(), s.micro_batches(), schedule_text());
+}
+
+std::string TrainingRun::schedule_text() const {
+  return spec().table ? "a schedule from a file" : name_of(spec().schedule.kind);
 }
 
 void TrainingRun::add_setup(Value& setup) const {
@@ -369,6 +374,8 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
       slots.print("{},{},{},{},{}\n", p, i, kSlotNames[static_cast<std::size_t>(slot.kind)], slot.stage,
                   slot.micro_batch);
     }
+  // In the form that workload.schedule reads.
+  fmt::output_file(directory.file("schedule.txt")).print("{}", table_of(schedule_, schedule_text()));
 }
 
 RunKind training_run() { return run_kind<TrainingRun>(); }

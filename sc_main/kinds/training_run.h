@@ -1,4 +1,5 @@
-// Runs workload.kind: training: the table of a step, ranks.csv, schedule.csv and the metrics.
+// Runs workload.kind: training: the table of a step, ranks.csv, schedule.csv, schedule.txt and the
+// metrics.
 #pragma once
 
 #include "gpu/kernels/kernel_timer.h"
@@ -48,6 +49,8 @@ class TrainingRun : public WorkloadRun {
   std::string what_fits() const;
   const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
   std::string title() const;
+  /// The name of the schedule.
+  std::string schedule_text() const;
   double steps() const { return spec().steps; }
   double step_s() const { return step_->end().seconds() / steps(); }
   /// FLOPs of a step over all ranks, without recomputation.
