@@ -47,6 +47,9 @@ OBSERVED = (  # scenarios that run once more, with these options
     ("dgx_b200_llama3_70b.yaml", "--why --jobs none"),
 )
 SECONDS = {  # of the longest runs of a scenario, roughly; they start first
+    "training/llama3_70b_128.yaml": 600,
+    "training/llama3_70b_64.yaml": 60,
+    "training/gpt_175b_64.yaml": 40,
     "serving_llama3_70b_tp4_pp2.yaml": 15,
     "ib_write.yaml": 10,
     "dgx_a100_llama3_70b.yaml": 4,
