@@ -48,8 +48,8 @@ OBSERVED = (  # scenarios that run once more, with these options
 )
 SECONDS = {  # of the longest runs of a scenario, roughly; they start first
     "training/llama3_70b_128.yaml": 600,
-    "training/llama3_70b_64.yaml": 60,
-    "training/gpt_175b_64.yaml": 40,
+    "training/llama3_70b_64.yaml": 10,
+    "training/gpt_175b_64.yaml": 8,
     "serving_llama3_70b_tp4_pp2.yaml": 15,
     "ib_write.yaml": 10,
     "dgx_a100_llama3_70b.yaml": 4,
