@@ -12,8 +12,8 @@ namespace railyard::workload::training {
 
 struct GradientBucket {
   std::uint64_t parameters = 0;       ///< of one rank
-  std::vector<std::uint32_t> layers;  ///< of the model, in the order of the backward pass
-  std::uint32_t stage = 0;            ///< virtual stage of the last of these layers
+  std::vector<std::uint32_t> layers;  ///< of the model, in the order of the backward pass; none: ends only
+  std::uint32_t stage = 0;            ///< virtual stage of the last of these layers and ends
 };
 
 /// @param stages  virtual stages of a rank, in the order in which their last backward slots run

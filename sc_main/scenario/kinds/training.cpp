@@ -64,8 +64,9 @@ Record<TrainingSection> training_record() {
         "zb_auto: a rank keeps the activations of at most this x pp micro-batches")
       .range(1, 2);
   r.number_or("stage_layers", "auto", &Section::written_stage_layers,
-              "layers of each virtual stage, in the order of the model")
-      .range(1, kMostLayers)
+              "layers of each virtual stage, in the order of the model; 0 in the first or last stage: it has only the "
+              "embedding or only head and loss")
+      .range(0, kMostLayers)
       .fallback("auto: as even as possible; earlier stages take the remainder");
   r.number_or("dp", "auto", &Section::written_dp, "data-parallel replicas; auto: GPUs / (tp pp)").range(1, 1u << 16);
   r.add("zero_stage", &Section::zero_stage,
@@ -176,6 +177,28 @@ void resolve_schedule(TrainingSpec& spec, const TrainingSection& written, const 
   }
 }
 
+void check_empty_stages(const TrainingSpec& spec, const Source& source) {
+  const auto divides = [](const std::vector<workload::training::Slot>& slots) {
+    return std::any_of(slots.begin(), slots.end(), [](const workload::training::Slot& slot) {
+      return slot.kind == workload::training::SlotKind::backward_inputs;
+    });
+  };
+  const bool divides_backward = spec.table
+                                    ? std::any_of(spec.table->slots.begin(), spec.table->slots.end(), divides)
+                                    : spec.schedule.kind > workload::training::ScheduleKind::interleaved;
+  const std::vector<std::uint32_t>& layers = spec.stage_layers;
+  for (std::size_t s = 0; s < layers.size(); ++s) {
+    const bool has_end = s == 0 || s + 1 == layers.size();
+    if (layers[s] == 0 && !has_end)
+      refuse_workload(source, "stage_layers." + std::to_string(s),
+                      "0 layers are accepted in the first and the last virtual stage only");
+    // Without layers, the first stage has no gradients of inputs to compute.
+    if (layers[s] == 0 && s == 0 && divides_backward)
+      refuse_workload(source, "stage_layers.0",
+                      "0 layers are not accepted with a schedule that divides backward slots into B and W");
+  }
+}
+
 void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights, const Source& source) {
   using namespace workload::training;
   Software& software = spec.software;
@@ -267,7 +290,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                         std::to_string(spec.tp()) + " ranks");
 
   const std::uint64_t stages = std::uint64_t(written.written_pp) * written.written_virtual_stages;
-  if (stages > model.layers)
+  if (!written.written_stage_layers && stages > model.layers)
     refuse_workload(source, written.written_virtual_stages > 1 ? "virtual_stages" : "pp",
                     "pp " + std::to_string(written.written_pp) + " x virtual_stages " +
                         std::to_string(written.written_virtual_stages) + " is more than the " +
@@ -276,6 +299,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
       resolve_stage_layers(written.written_stage_layers, static_cast<std::uint32_t>(stages),
                            "pp x virtual_stages is " + std::to_string(stages), model, "workload.stage_layers", source);
   resolve_schedule(spec, written, source);
+  check_empty_stages(spec, source);
   if (spec.form.recompute != transformer::Recompute::full)
     for (const char* key : {"recompute_method", "recompute_layers"})
       if (value_at(source.root, std::string("workload.") + key))
