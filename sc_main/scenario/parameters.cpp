@@ -143,8 +143,7 @@ const Record<ScenarioFile>& scenario_table() {
     r.list("events", &ScenarioFile::events, event_record(), "faults and rate changes during the run");
     r.forms("workload", &ScenarioFile::workload, "kind", workload_forms(), "the workload of the run",
             "kind of workload")
-        .required()
-        .later = {"serving", "training"};
+        .required();
     return r;
   }();
   return table;

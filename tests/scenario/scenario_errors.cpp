@@ -107,9 +107,6 @@ BOOST_AUTO_TEST_CASE(choices) {
   BOOST_TEST(s.refusal(with("fabric: {fidelity: fluids}\n")) ==
              "s.yaml:6:20: error: fabric.fidelity: unknown value 'fluids'; accepted: train, fluid, auto (did you mean "
              "'fluid'?)");
-  BOOST_TEST(s.refusal_of_set("workload.kind=training") ==
-             "--set workload.kind=training: error: workload.kind: 'training' is not built in this version; accepted: "
-             "disaggregated_prefill, serving, collective, p2p, kernel, layer, overlap");
   BOOST_TEST(s.refusal(with("fabric: {transaction_bytes: big}\n")) ==
              "s.yaml:6:29: error: fabric.transaction_bytes: expected an integer (bytes) or 'auto', got 'big'");
   BOOST_TEST(s.refusal(with("fabric: {transaction_bytes: 63}\n")) ==

@@ -402,8 +402,7 @@ void TrainingStep::reduce(std::uint32_t p, std::uint32_t b, const LayerEnds& end
     if (place(first, Dimension::pp) != p || communicator->size() == 1) continue;
     std::vector<JobRef> after;
     for (const Rank* rank : communicator->ranks()) {
-      const auto end =
-          bucket.layers.empty() ? ends.end() : ends.find({rank->number, bucket.layers.back()});
+      const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank->number, bucket.layers.back()});
       after.push_back(end != ends.end() ? end->second : ranks_[rank->number].last);
     }
     const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(spec_.gradients));

@@ -183,9 +183,8 @@ void check_empty_stages(const TrainingSpec& spec, const Source& source) {
       return slot.kind == workload::training::SlotKind::backward_inputs;
     });
   };
-  const bool divides_backward = spec.table
-                                    ? std::any_of(spec.table->slots.begin(), spec.table->slots.end(), divides)
-                                    : spec.schedule.kind > workload::training::ScheduleKind::interleaved;
+  const bool divides_backward = spec.table ? std::any_of(spec.table->slots.begin(), spec.table->slots.end(), divides)
+                                           : spec.schedule.kind > workload::training::ScheduleKind::interleaved;
   const std::vector<std::uint32_t>& layers = spec.stage_layers;
   for (std::size_t s = 0; s < layers.size(); ++s) {
     const bool has_end = s == 0 || s + 1 == layers.size();

@@ -136,10 +136,6 @@ std::size_t read_choice(const Field& field, const Node& node, const std::string&
     for (std::size_t i = 0; i < field.choices.size(); ++i) {
       if (field.choices[i] == node.text) return i;
     }
-    for (const std::string& word : field.later) {
-      if (word == node.text)
-        refuse(node, path, "'" + word + "' is not built in this version; accepted: " + joined(field.choices));
-    }
     const std::string near = nearest(node.text, field.choices);
     refuse(node, path,
            "unknown value " + in_quotes(node.text) + "; accepted: " + joined(field.choices) +

@@ -42,7 +42,6 @@ struct Field {
   bool is_partial = false;                ///< mapping: required members can be omitted (what-if overrides)
   bool is_inherited = false;              ///< datasheets: if omitted, the value of the sheet's family applies
   std::vector<std::string> choices;       ///< of a choice or a boolean; of a number: words accepted instead ("auto")
-  std::vector<std::string> later;         ///< words of the schema that this version does not implement
   std::shared_ptr<const Fields> members;  ///< of a mapping, or of each item of a list or of named structs
   std::shared_ptr<const std::vector<Fields>> alternatives;  ///< of variants and forms
   std::string tag;                                          ///< of forms: the key whose word selects the form
