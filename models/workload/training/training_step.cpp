@@ -228,6 +228,14 @@ void TrainingStep::emit_slots(std::uint32_t p) {
   if (++flushed_ == spec_.pp()) emit_flush();
 }
 
+bool TrainingStep::ends_pair(std::uint32_t p, std::uint32_t index) const {
+  if (spec_.pp_overlap || spec_.virtual_stages() == 1) return false;
+  const std::vector<Slot>& slots = schedule_.slots[p];
+  const auto is = [&](std::uint32_t i, SlotKind kind) { return i < slots.size() && slots[i].kind == kind; };
+  if (index == 0 || !is(index - 1, SlotKind::forward) || !is(index, SlotKind::backward)) return false;
+  return is(index + 1, SlotKind::forward) || (index > 1 && is(index - 2, SlotKind::backward));
+}
+
 void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const Slot& slot = schedule_.slots[p][index];
   const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
@@ -235,12 +243,15 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const bool gives_gradients = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_weights;
   const bool completes = gives_gradients && (spec_.zero_stage >= 2 || last_gradients_[p][slot.stage] == index);
   const bool gathers = spec_.zero_stage == 3 && (slot.kind == SlotKind::forward || spec_.reshard_after_forward);
+  const bool begins_pair = ends_pair(p, index + 1);
   for (const std::uint32_t rank : ranks) {
     RankState& state = ranks_[rank];
     state.waits.clear();
+    if (ends_pair(p, index)) continue;
     if (!spec_.pp_overlap) state.waits = state.sends;
     state.sends.clear();
     receive(slot, index, rank);
+    if (begins_pair) receive(schedule_.slots[p][index + 1], index + 1, rank);
     state.before = state.last;
   }
   layer_ends_.clear();
@@ -277,7 +288,11 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
     if (completes && step.layer != SlotStep::kEnds)
       for (const std::uint32_t rank : ranks) layer_ends_[{rank, step.layer}] = ranks_[rank].last;
   }
-  for (const std::uint32_t rank : ranks) send(slot, index, rank);
+  for (const std::uint32_t rank : ranks) {
+    if (begins_pair) break;
+    if (ends_pair(p, index)) send(schedule_.slots[p][index - 1], index - 1, rank);
+    send(slot, index, rank);
+  }
   if (!spec_.software.dp_overlap) layer_ends_.clear();
   if (!completes || (!spec_.software.dp_overlap && spec_.zero_stage < 2)) return;
   for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)

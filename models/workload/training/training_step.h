@@ -111,6 +111,11 @@ class TrainingStep : private JobClient, private JobNamer {
   void emit();
   void emit_slots(std::uint32_t pipeline_rank);
   void emit_slot(std::uint32_t pipeline_rank, std::uint32_t index);
+  /// Without pp_overlap, a rank sends what a slot produced and receives what its next slot needs at the same time, and
+  /// waits for both. With virtual stages, forward and backward slots that take turns do so in pairs (Megatron-LM,
+  /// send_forward_backward_recv_forward_backward): one by one, a cycle of ranks would wait for each other. Whether this
+  /// slot is the backward slot of a pair.
+  bool ends_pair(std::uint32_t pipeline_rank, std::uint32_t index) const;
   /// zero_stage 3: gathers the weights of a layer or an end, for which the next step waits.
   void gather(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t layer, bool is_head);
   /// Weights of a layer on a tensor-parallel rank; of an end, if `layer` is SlotStep::kEnds.
