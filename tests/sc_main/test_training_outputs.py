@@ -1,0 +1,157 @@
+"""What a training step leaves, from outside: times of ranks, the schedule, metrics, and the bytes on the links."""
+
+import decimal
+import json
+
+import pytest
+
+from platform_runs import ROOT, rows, run, succeed, summary
+
+TINY = json.loads((ROOT / "tests" / "models" / "tiny.json").read_text())
+HIDDEN, SEQ, BYTES = TINY["hidden_size"], 512, 2
+SCHEDULES = [("naive", 1), ("gpipe", 1), ("1f1b", 1), ("interleaved", 3), ("zb_h1", 1), ("zb_h2", 1), ("zb_auto", 1), ("zbv", 2)]
+
+
+def train(folder, *sets, out="out", model=None, options=()):
+    """Runs a step on one server of eight H100. Returns the folder of its results."""
+    config = ROOT / "tests" / "models" / "tiny.json"
+    if model is not None:
+        config = folder / f"model{model['num_hidden_layers']}.json"
+        config.write_text(json.dumps(model))
+    scenario = folder / "s.yaml"
+    scenario.write_text(f"model: {{config: {config}}}\nmachine: {{groups: {{node: {{servers: 1}}}}}}\n"
+                        f"workload: {{kind: training, seq_tokens: {SEQ}, global_batch: 8, launch: graph}}\n")
+    keys = [part for key in sets for part in ("--set", f"workload.{key}")]
+    succeed("dgx_h100", scenario, "--out", folder / out, "--quiet", *keys, *options)
+    return folder / out
+
+
+def traffic(out):
+    return {row["class"]: row["bytes"] for row in summary(out)["traffic"]}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("trained"), "tp=2", "pp=2", "sequence_parallel=true")
+
+
+def test_the_parts_of_each_ranks_step_add_up(trained):
+    metrics = summary(trained)["metrics"]
+    ranks = rows(trained / "ranks.csv")
+    assert [int(row["rank"]) for row in ranks] == list(range(8))
+    parts = [name for name in ranks[0] if name.endswith("_s") and name != "step_s"]
+    for row in ranks:
+        # 15 digits behind the point are femtoseconds.
+        assert sum(decimal.Decimal(row[part]) for part in parts) == decimal.Decimal(row["step_s"])
+        assert float(row["step_s"]) == pytest.approx(metrics["step_s"], abs=1e-15)
+    exposed = {f"exposed_{name}_s": value for name, value in metrics["exposed_s"].items()}
+    for part in parts:
+        mean = sum(float(row[part]) for row in ranks) / len(ranks)
+        assert mean == pytest.approx(exposed[part] if part in exposed else metrics[part], abs=1e-15)
+
+
+def test_places_of_ranks_follow_the_order(trained):
+    places = [(int(row["pp"]), int(row["dp"]), int(row["tp"])) for row in rows(trained / "ranks.csv")]
+    assert places == [(p, d, t) for p in range(2) for d in range(2) for t in range(2)]
+
+
+def test_throughputs_follow_from_the_step(trained):
+    metrics = summary(trained)["metrics"]
+    assert metrics["tokens_per_s"] == pytest.approx(8 * SEQ / metrics["step_s"])
+    assert metrics["tokens_per_s_per_gpu"] == pytest.approx(metrics["tokens_per_s"] / 8)
+    assert metrics["bubble_fraction"] == pytest.approx(metrics["bubble_s"] / metrics["step_s"])
+    assert metrics["bubble_ideal_fraction"] == pytest.approx(1 / 5)  # (p - 1) / (m + p - 1)
+
+
+def test_a_step_is_the_same_twice(trained, tmp_path):
+    again = train(tmp_path, "tp=2", "pp=2", "sequence_parallel=true")
+    for name in ["ranks.csv", "schedule.csv", "schedule.txt", "jobs.csv", "links.csv"]:
+        assert (again / name).read_bytes() == (trained / name).read_bytes()
+
+
+def test_results_do_not_depend_on_reuse_of_collectives(tmp_path):
+    keys = ["tp=8", "sequence_parallel=true"]  # links that nothing else crosses
+    reused = train(tmp_path, *keys)
+    simulated = train(tmp_path, *keys, out="simulated", options=["--timeline"])
+    assert summary(reused)["simulator"]["replayed_transactions"] > 0
+    assert summary(simulated)["simulator"]["replayed_transactions"] == 0
+    for name in ["ranks.csv", "jobs.csv", "links.csv"]:
+        assert (reused / name).read_bytes() == (simulated / name).read_bytes()
+    assert summary(reused)["metrics"] == summary(simulated)["metrics"]
+
+
+@pytest.mark.parametrize("schedule, virtual_stages", SCHEDULES)
+def test_a_table_gives_the_same_run_as_its_generator(schedule, virtual_stages, tmp_path):
+    keys = ["pp=2", "dp=1", f"virtual_stages={virtual_stages}", "pp_overlap=true"]
+    made = train(tmp_path, *keys, f"schedule={schedule}", out="made")
+    read = train(tmp_path, *keys, f"schedule={made}/schedule.txt", out="read")
+    for name in ["ranks.csv", "schedule.csv", "jobs.csv", "links.csv"]:
+        assert (read / name).read_bytes() == (made / name).read_bytes()
+    table = [line for line in (made / "schedule.txt").read_text().splitlines() if line.startswith("rank")]
+    slots = rows(made / "schedule.csv")
+    assert [len(line.split(":")[1].split()) for line in table] == [sum(int(row["rank"]) == r for row in slots) for r in range(2)]
+    kinds = [("forward",), ("backward",)] if schedule in ("naive", "gpipe", "1f1b", "interleaved") else [
+        ("forward",), ("backward_inputs", "backward"), ("backward_weights", "backward")]
+    for names in kinds:  # each micro-batch once through each virtual stage
+        done = sorted((int(row["virtual_stage"]), int(row["micro_batch"])) for row in slots if row["kind"] in names)
+        assert done == [(stage, batch) for stage in range(2 * virtual_stages) for batch in range(8)]
+
+
+@pytest.mark.parametrize("zero_stage", [0, 1])
+def test_data_parallel_ranks_send_gradients_and_weights(zero_stage, tmp_path):
+    ranks = 4
+    out = train(tmp_path, f"dp={ranks}", "grad_norm=none", f"zero_stage={zero_stage}")
+    parameters = summary(out)["metrics"]["memory"]["weights_peak_bytes"] // BYTES
+    # Gradients of fp32 all-reduced, or reduce-scattered and weights of bf16 gathered.
+    each = 2 * 4 if zero_stage == 0 else 4 + 2
+    assert traffic(out)["dp"] == pytest.approx(ranks * (ranks - 1) / ranks * each * parameters, rel=1e-6)
+    links = rows(out / "links.csv")
+    sent = [sum(int(row["bytes"]) for row in links if row["port"].startswith(f"node0.gpu{g}.")) for g in range(8)]
+    assert sent[:ranks] == pytest.approx([(ranks - 1) / ranks * each * parameters] * ranks, rel=1e-6)
+    assert sent[ranks:] == [0] * (8 - ranks)
+
+
+@pytest.mark.parametrize("keys, share", [
+    (["tp=1"], 1),
+    (["tp=2", "sequence_parallel=true"], 2),  # each rank sends its tokens
+    (["tp=2", "pp_send=full"], 1),
+])
+@pytest.mark.parametrize("virtual_stages", [1, 2])
+def test_each_boundary_is_crossed_twice_by_each_micro_batch(keys, share, virtual_stages, tmp_path):
+    schedule = "1f1b" if virtual_stages == 1 else "interleaved"
+    out = train(tmp_path, *keys, "pp=3", "dp=1", f"virtual_stages={virtual_stages}", f"schedule={schedule}",
+                *(["global_batch=6"] if virtual_stages > 1 else []))
+    batches = 6 if virtual_stages > 1 else 8
+    tp = int(keys[0][-1])
+    boundaries = 3 * virtual_stages - 1
+    assert traffic(out)["pp"] == boundaries * batches * 2 * tp * (SEQ * HIDDEN * BYTES // share)
+
+
+# Four all-reduces a layer, or with sequence parallelism as many pairs of a gather and a reduce-scatter; and with gathers
+# of inputs again, two gathers. The difference of two models leaves out embedding and head.
+@pytest.mark.parametrize("keys, gathers_again", [
+    ([], 0),
+    (["sequence_parallel=true", "keep_gathered=true"], 0),
+    (["sequence_parallel=true", "keep_gathered=false"], 2),
+])
+@pytest.mark.parametrize("tp", [2, 4])
+def test_tensor_parallel_bytes_of_a_layer(keys, gathers_again, tp, tmp_path):
+    sent = {}
+    for layers in (1, 3):
+        out = train(tmp_path, f"tp={tp}", "dp=1", "grad_norm=none", *keys, out=str(layers), model={**TINY, "num_hidden_layers": layers})
+        sent[layers] = traffic(out)["tp"]
+    of_layer = (4 * 2 + gathers_again) * (tp - 1) / tp * SEQ * HIDDEN * BYTES
+    norms = 0
+    assert sent[3] - sent[1] == pytest.approx(2 * 8 * tp * of_layer + norms, rel=1e-9)
+
+
+def test_two_steps_take_the_bytes_of_two(tmp_path):
+    keys = ["pp=2", "dp=2", "global_batch=4"]
+    one, two = (traffic(train(tmp_path, *keys, f"steps={n}", out=str(n))) for n in (1, 2))
+    assert two == {name: 2 * bytes_ for name, bytes_ in one.items()}
+
+
+def test_a_run_that_explains_runs_nothing(tmp_path):
+    train(tmp_path, "pp=2")
+    explained = run("dgx_h100", tmp_path / "s.yaml", "--explain", "--set", "workload.pp=2")
+    assert explained.returncode == 0 and "rank 0 |F0" in explained.stdout and "memory of a rank at its peak" in explained.stdout
