@@ -102,6 +102,10 @@ struct TrainingBench : JobBench {
     if (slot.stage == (forward ? schedule.stages() - 1 : 0)) return false;
     return schedule.rank_of[forward ? slot.stage + 1 : slot.stage - 1] != schedule.rank_of[slot.stage];
   }
+  /// The slot that takes the result. @pre is_sent()
+  Slot destination(const Slot& slot) const {
+    return {slot.kind, slot.kind == SlotKind::forward ? slot.stage + 1 : slot.stage - 1, slot.micro_batch};
+  }
   /// The last end of a slot on any rank. The first slot begins at once.
   Time makespan() const {
     Time last;

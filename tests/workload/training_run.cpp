@@ -45,7 +45,7 @@ const std::vector<std::vector<std::string>>& mappings() {
       {"tp=2", "pp=2", "schedule=interleaved", "virtual_stages=3", "pp_overlap=true", "recompute=full"},
       {"tp=2", "pp=2", "schedule=zbv", "virtual_stages=2", "sequence_parallel=true", "keep_gathered=true"},
       {"pp=4", "schedule=zb_h1"},
-      {"pp=4", "schedule=zb_h2", "pp_overlap=false", "stage_layers=[2,2,1,1]"},
+      {"pp=4", "schedule=zb_h2", "stage_layers=[2,2,1,1]"},
       {"pp=4", "schedule=zb_auto", "memory_limit_stages=1.5"},
       {"pp=2", "schedule=gpipe", "recompute=full", "recompute_method=block", "recompute_layers=2"},
       {"pp=2", "schedule=naive", "rank_order=tp-pp-cp-ep-dp"},
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(equal_placements_take_equal_times) {
   std::vector<std::string> moved = keys;
   moved.push_back("placement=[4,5,6,7,0,1,2,3]");
   Trained swapped(sets_of(moved));
-  BOOST_TEST((straight.step().end() == swapped.step().end()));
+  BOOST_TEST(straight.step().end().seconds() == swapped.step().end().seconds(), boost::test_tools::tolerance(1e-4));
   for (std::uint32_t r = 0; r < straight.ranks(); ++r) {
     BOOST_TEST(straight.step().account(r).kernels_s() == swapped.step().account(r).kernels_s());
     BOOST_TEST(straight.step().account(r).bubble_s() == swapped.step().account(r).bubble_s(),

@@ -151,8 +151,8 @@ BOOST_AUTO_TEST_CASE(equal_stages_take_the_closed_form_and_a_few_transfers) {
 // receives it.
 BOOST_AUTO_TEST_CASE(without_overlap_a_slot_waits_for_the_send_before_it) {
   for_all([](const Shape& shape, const std::vector<StageTimes>& times) {
+    if (shape.kind > Kind::one_f_one_b) return;  // interleaved slots exchange in pairs; other schedules need overlap
     TrainingBench b = bench_of(shape, times, false);
-    const Time alone = b.alone(0, 1, b.step->activation_bytes());
     for_slots(b, [&](std::uint32_t r, std::size_t i, const Slot& slot, const JobRow& row) {
       if (i == 0) return;
       const Slot& before = b.schedule.slots[r][i - 1];
@@ -163,9 +163,7 @@ BOOST_AUTO_TEST_CASE(without_overlap_a_slot_waits_for_the_send_before_it) {
         BOOST_TEST((row.start == ready), row.name());
         return;
       }
-      BOOST_TEST((row.start > end), row.name());
-      BOOST_TEST((row.start >= ready), row.name());
-      BOOST_TEST((row.start <= later(ready, end + alone * 2 + kGrid)), row.name());
+      BOOST_TEST((row.start == later(ready, b.transfer(before, b.destination(before)).end)), row.name());
     });
   });
 }

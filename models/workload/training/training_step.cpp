@@ -135,6 +135,23 @@ void TrainingStep::connect_pipeline(transport::Fabric& fabric) {
                         {line[l.from], line[l.to]});
     }
   }
+  // The slots of a receiver, in the order in which the sender runs the slots before them.
+  std::map<std::pair<bool, std::pair<std::uint32_t, std::uint32_t>>, std::uint32_t> slot_of;
+  for (const std::vector<Slot>& slots : schedule_.slots)
+    for (std::uint32_t i = 0; i < slots.size(); ++i)
+      if (slots[i].kind != SlotKind::backward_weights)
+        slot_of[{slots[i].kind == SlotKind::forward, {slots[i].stage, slots[i].micro_batch}}] = i;
+  place_in_order_.resize(schedule_.ranks());
+  for (std::uint32_t p = 0; p < schedule_.ranks(); ++p) place_in_order_[p].resize(schedule_.slots[p].size());
+  for (const std::vector<Slot>& slots : schedule_.slots)
+    for (const Slot& slot : slots) {
+      const std::uint32_t to = destination(slot);
+      if (to == kNobody) continue;
+      const std::uint32_t index = slot_of.at({slot.kind == SlotKind::forward, {to, slot.micro_batch}});
+      std::vector<std::uint32_t>& order = arrivals_[link(slot.stage, to)];
+      place_in_order_[schedule_.rank_of[to]][index] = static_cast<std::uint32_t>(order.size());
+      order.push_back(index);
+    }
 }
 
 std::uint64_t TrainingStep::slots() const {
@@ -203,6 +220,7 @@ void TrainingStep::begin_step() {
   for (std::uint32_t r = 0; r < mesh_.size(); ++r)
     reduced_[r].assign(buckets_[place(r, Dimension::pp)].size(), JobRef());
   for (Progress& progress : progress_) progress.wanted = kSlotsAhead;
+  for (RankState& state : ranks_) state.received.clear();
 }
 
 void TrainingStep::emit() {
@@ -392,12 +410,23 @@ void TrainingStep::emit_beside(std::uint32_t p, std::uint32_t index, std::uint32
 void TrainingStep::receive(const Slot& slot, std::uint32_t index, std::uint32_t rank) {
   const std::uint32_t from = source(slot);
   if (from == kNobody) return;
-  Communicator& pair = pipeline_.at(link(from, slot.stage)).of(rank);
+  const Link& l = link(from, slot.stage);
   RankState& state = ranks_[rank];
-  const execution::Exchange exchange{0, 1, (std::uint64_t(slot.stage) << 32) + slot.micro_batch, activation_bytes()};
-  state.waits.push_back(executor_.receive(pair, exchange, label(kReceive, index, 0, rank), *this,
-                                          {spec_.pp_overlap ? state.before : state.last}));
-  ++live_;
+  // A stream receives in the order in which the other rank sends, so what comes before this is received now, too.
+  const std::vector<std::uint32_t>& order = arrivals_.at(l);
+  std::uint32_t& received = state.received[l];
+  const std::uint32_t place_in_order = place_in_order_[place(rank, Dimension::pp)][index];
+  for (; received <= place_in_order; ++received) {
+    const std::uint32_t earlier = order[received];
+    const Slot& other = schedule_.slots[place(rank, Dimension::pp)][earlier];
+    const execution::Exchange exchange{0, 1, (std::uint64_t(other.stage) << 32) + other.micro_batch,
+                                       activation_bytes()};
+    state.arrivals[earlier] = executor_.receive(pipeline_.at(l).of(rank), exchange, label(kReceive, earlier, 0, rank),
+                                                *this, {spec_.pp_overlap ? state.before : state.last});
+    ++live_;
+  }
+  state.waits.push_back(state.arrivals.at(index));
+  state.arrivals.erase(index);
 }
 
 void TrainingStep::send(const Slot& slot, std::uint32_t index, std::uint32_t rank) {

@@ -89,11 +89,13 @@ class TrainingStep : private JobClient, private JobNamer {
   };
   /// Jobs for which a rank's next jobs may have to wait.
   struct RankState {
-    JobRef last, before;        ///< last compute job of the latest slot, and of the slot before
-    std::vector<JobRef> sends;  ///< of the latest slot
-    std::vector<JobRef> waits;  ///< for which the next compute job waits
-    JobRef beside;              ///< the last collective beside kernels
-    std::deque<JobRef> layers;  ///< last compute jobs of the latest layers, the oldest first
+    JobRef last, before;                       ///< last compute job of the latest slot, and of the slot before
+    std::vector<JobRef> sends;                 ///< of the latest slot
+    std::vector<JobRef> waits;                 ///< for which the next compute job waits
+    std::map<Link, std::uint32_t> received;    ///< receives that are emitted, in this step
+    std::map<std::uint32_t, JobRef> arrivals;  ///< receives for slots that are not emitted yet, by slot
+    JobRef beside;                             ///< the last collective beside kernels
+    std::deque<JobRef> layers;                 ///< last compute jobs of the latest layers, the oldest first
     // The host launches kernels one by one, in program order.
     Time launched;  ///< when it has launched all that is emitted; without what is queued
     Time queued;    ///< launches after the host waited for the norm of gradients
@@ -162,6 +164,8 @@ class TrainingStep : private JobClient, private JobNamer {
   Communicators tp_, beside_, dp_, weights_;
   Communicators norm_;  ///< ranks with the same place in tensor parallelism
   std::map<Link, Communicators> pipeline_;
+  std::map<Link, std::vector<std::uint32_t>> arrivals_;            ///< slots of the receiver, in the order of the sends
+  std::vector<std::vector<std::uint32_t>> place_in_order_;         ///< by pipeline rank and slot: place among these
   std::vector<std::vector<std::uint32_t>> ranks_at_;               ///< by pipeline rank
   std::vector<std::vector<Communicator*>> tp_at_, weights_at_;     ///< by pipeline rank
   std::vector<std::vector<GradientBucket>> buckets_;               ///< by pipeline rank

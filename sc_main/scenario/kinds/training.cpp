@@ -225,10 +225,15 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
     refuse_workload(source, "zero_stage",
                     std::to_string(spec.zero_stage) + "; " + software.name + " has zero stages " + accepted);
   }
-  const bool interleaved = spec.virtual_stages() > 1 || spec.table || spec.schedule.kind > ScheduleKind::interleaved;
-  spec.pp_overlap =
-      written.pp_overlap_key.value_or(software.pp_overlap == PipelineOverlap::all ||
-                                      (software.pp_overlap == PipelineOverlap::interleaved && interleaved));
+  // Split backward slots leave no order of blocking sends and receives that suits all ranks.
+  const bool needs_overlap = spec.table || spec.schedule.kind > ScheduleKind::interleaved;
+  if (!spec.table && needs_overlap && written.pp_overlap_key == false)
+    refuse_workload(source, "pp_overlap",
+                    std::string("false; schedule: ") + name_of(spec.schedule.kind) +
+                        " needs sends and receives beside kernels; accepted: true");
+  spec.pp_overlap = written.pp_overlap_key.value_or(
+      needs_overlap || software.pp_overlap == PipelineOverlap::all ||
+      (software.pp_overlap == PipelineOverlap::interleaved && spec.virtual_stages() > 1));
   spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.dp()));
   spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
 }
