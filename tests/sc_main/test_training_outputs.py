@@ -147,6 +147,15 @@ def test_tensor_parallel_bytes_of_a_layer(keys, gathers_again, tp, tmp_path):
     assert sent[3] - sent[1] == 2 * batches * tp * of_layer
 
 
+def test_shares_of_activations_are_gathered_by_their_receivers(tmp_path):
+    seq, batches, tp, pp = 8192, 2, 2, 3
+    whole, shared = (traffic(train(tmp_path, f"tp={tp}", f"pp={pp}", "dp=1", f"seq_tokens={seq}", f"global_batch={batches}", f"pp_send={send}",
+                                   out=send)) for send in ("full", "shard"))
+    crossings = (pp - 1) * batches * 2
+    assert whole["pp"] == tp * shared["pp"] == crossings * tp * seq * HIDDEN * BYTES
+    assert shared["tp"] - whole["tp"] == crossings * (tp - 1) * seq * HIDDEN * BYTES
+
+
 def test_two_steps_take_the_bytes_of_two(tmp_path):
     keys = ["pp=2", "dp=2", "global_batch=4"]
     one, two = (traffic(train(tmp_path, *keys, f"steps={n}", out=str(n))) for n in (1, 2))

@@ -63,15 +63,26 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
                           : plan_embedding(model, timer, tokens, split, direction)),
              SlotStep::kEnds);
     };
+    // A rank receives its share of the activations; the slot begins with the gather of all of them.
+    const bool is_sharded =
+        spec.pp() > 1 && spec.tp() > 1 && !spec.sequence_parallel && spec.software.pp_send == PipelineSend::shard;
+    const auto gather = [&](SlotPlan& plan) {
+      SlotStep step;
+      step.operation = collective::Operation::all_gather;
+      step.bytes = transformer::hidden_bytes(model, spec.micro_batch_tokens());
+      plan.steps.push_back(step);
+    };
     for (std::uint32_t s = 0; s < stages(); ++s) {
       const transformer::Stage& stage = stages_[s];
       const std::uint32_t last = stage.first_layer + stage.layers;
       SlotPlan& plan = plans_[s][kind];
       if (direction == Direction::forward) {
+        if (is_sharded && !stage.first) gather(plan);
         if (stage.first) end(plan, false);
         for (std::uint32_t l = stage.first_layer; l < last; ++l) layer(plan, l);
         if (stage.last) end(plan, true);
       } else {
+        if (is_sharded && !stage.last && transformer::has_dgrad(direction)) gather(plan);
         if (stage.last) end(plan, true);
         for (std::uint32_t l = last; l-- > stage.first_layer;) {
           // A group of layers runs again from its input, before the backward pass of its last layer.
