@@ -205,3 +205,20 @@ BOOST_AUTO_TEST_CASE(ranks_may_take_micro_batches_in_different_orders) {
   BOOST_TEST((b.row(0, last).start == b.transfer({SlotKind::backward, 1, 1}, last).end));
   BOOST_TEST((b.row(0, {SlotKind::backward, 0, 0}).start == b.row(0, last).end));
 }
+
+// _V[] counts the virtual stages of a rank, wherever a table puts them.
+BOOST_AUTO_TEST_CASE(each_slot_has_a_name_of_its_own) {
+  const Schedule schedule = read_table(
+      "holders: 0 0 1 1\n"
+      "rank 0: F0v0 F0v1 B0v1 B0v0\n"
+      "rank 1: F0v0 F0v1 B0v1 B0v0\n",
+      "t", 2, 1);
+  const TrainingBench b(schedule, std::vector<StageTimes>(4, kEqual), true);
+  Time end;
+  for (const char* name : {"F_PP[0]_TP[0]_MB[0]_V[0]", "F_PP[0]_TP[0]_MB[0]_V[1]", "F_PP[1]_TP[0]_MB[0]_V[0]",
+                           "F_PP[1]_TP[0]_MB[0]_V[1]", "B_PP[1]_TP[0]_MB[0]_V[1]", "B_PP[1]_TP[0]_MB[0]_V[0]",
+                           "B_PP[0]_TP[0]_MB[0]_V[1]", "B_PP[0]_TP[0]_MB[0]_V[0]"}) {
+    BOOST_TEST((b.records.named(name).start >= end), name);
+    end = b.records.named(name).end;
+  }
+}

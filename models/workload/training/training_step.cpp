@@ -610,7 +610,9 @@ std::string TrainingStep::suffix(const Fields& f) const {
 
 std::string TrainingStep::unit(std::uint32_t stage, std::uint32_t micro_batch) const {
   std::string text = fmt::format("MB[{}]", micro_batch);
-  if (spec_.virtual_stages() > 1) text += fmt::format("_V[{}]", stage / spec_.pp());
+  const std::vector<std::uint32_t>& rank_of = schedule_.rank_of;
+  if (spec_.virtual_stages() > 1)
+    text += fmt::format("_V[{}]", std::count(rank_of.begin(), rank_of.begin() + stage, rank_of[stage]));
   return text;
 }
 
