@@ -270,6 +270,7 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
     state.sends.clear();
     receive(slot, index, rank);
     if (begins_pair) receive(schedule_.slots[p][index + 1], index + 1, rank);
+    if (!spec_.pp_overlap && !state.waits.empty()) wait_on_host(rank, state.waits, index);
     state.before = state.last;
   }
   layer_ends_.clear();
@@ -340,12 +341,27 @@ void TrainingStep::gather(std::uint32_t p, std::uint32_t index, std::uint32_t la
   }
 }
 
+bool TrainingStep::host_launches() const {
+  return spec_.software.launch == Launch::eager && spec_.software.host_us > 0;
+}
+
+void TrainingStep::wait_on_host(std::uint32_t rank, std::vector<JobRef>& jobs, std::uint32_t slot) {
+  if (!host_launches()) return;
+  RankState& state = ranks_[rank];
+  Rank& r = mesh_.rank(rank);
+  ++live_;
+  ++state.host_waits;
+  state.queued = Time();
+  jobs.push_back(executor_.host(r, r.stream(kHostStream), Time::seconds(spec_.software.host_us * 1e-6),
+                                label(kHostWait, slot, 0, rank), *this, jobs));
+}
+
 void TrainingStep::launch(std::uint32_t rank, std::uint32_t kernels) {
-  if (spec_.software.launch != Launch::eager || spec_.software.host_us == 0) return;
+  if (!host_launches()) return;
   RankState& state = ranks_[rank];
   const Time duration = Time::seconds(kernels * spec_.software.host_us * 1e-6), now = executor_.fabric().now();
   Time takes = duration;
-  if (state.waits_for_norm) {
+  if (state.host_waits > 0) {
     state.queued += duration;
   } else {
     const Time before = later(state.launched, now);
@@ -483,15 +499,11 @@ void TrainingStep::emit_flush() {
       live_ += static_cast<std::int64_t>(jobs_.size());
     }
   }
-  const bool eager = spec_.software.launch == Launch::eager && spec_.software.host_us > 0;
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
     std::vector<JobRef> after = reduced_[rank];
-    if (eager && spec_.grad_norm != GradientNorm::none) {
-      Rank& r = mesh_.rank(rank);
-      ++live_;
-      ranks_[rank].waits_for_norm = true;
-      after.push_back(executor_.host(r, r.stream(kHostStream), Time::seconds(spec_.software.host_us * 1e-6),
-                                     label(kHostNorm, 0, 0, rank), *this, {ranks_[rank].last}));
+    if (spec_.grad_norm != GradientNorm::none) {
+      after.push_back(ranks_[rank].last);
+      wait_on_host(rank, after, 0);
     }
     run(kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)), after);
   }
@@ -563,9 +575,9 @@ void TrainingStep::on_job_done(const Job& job) {
     case kOptimizer: account.end_kernel(now, RankAccount::Busy::optimizer); break;
     case kCollective: account.end_collective(now, TrafficClass::tp, job.collective()->last_entry(), false); break;
     case kHost: account.launched(job.begun_at(), now); break;
-    case kHostNorm:
+    case kHostWait:
       account.launched(job.begun_at(), now);
-      ranks_[r].waits_for_norm = false;
+      if (--ranks_[r].host_waits > 0) break;
       ranks_[r].launched = now + ranks_[r].queued;
       ranks_[r].queued = Time();
       break;
@@ -656,7 +668,7 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
                          letter(), layer, end);
     }
     case kHost:
-    case kHostNorm: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
+    case kHostWait: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
     case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
     case kNormReduce:
       return f.detail == 0 ? fmt::format("GradNorm_AR_PP[{}]{}", p, end) : fmt::format("GradNorm_AR_TP[{}]{}", t, end);
@@ -690,7 +702,7 @@ const char* TrainingStep::kind(std::uint64_t arguments) const {
     case kGather: return "dp";
     case kLayerGather: return "weights";
     case kHost:
-    case kHostNorm: return "host";
+    case kHostWait: return "host";
     case kNormReduce: return JobLabel::fields_of<Fields>(arguments).detail == 0 ? "tp" : "dp";
     default: return "compute";
   }
@@ -699,7 +711,7 @@ const char* TrainingStep::kind(std::uint64_t arguments) const {
 Recorded TrainingStep::recorded(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kHost:
-    case kHostNorm:
+    case kHostWait:
     case kKernels: return Recorded::never;
     case kCollective:
     case kLayerGather:

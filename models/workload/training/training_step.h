@@ -67,7 +67,7 @@ class TrainingStep : private JobClient, private JobNamer {
     kGather,       ///< of the weights of a bucket
     kLayerGather,  ///< of the weights of a layer
     kHost,
-    kHostNorm,  ///< the host has read the norm
+    kHostWait,  ///< the host has waited for the norm, or for a slot's exchange with other stages
     kSlot       ///< all of a slot on a rank: a row, not a job
   };
   struct Fields {
@@ -97,9 +97,9 @@ class TrainingStep : private JobClient, private JobNamer {
     JobRef beside;                             ///< the last collective beside kernels
     std::deque<JobRef> layers;                 ///< last compute jobs of the latest layers, the oldest first
     // The host launches kernels one by one, in program order.
-    Time launched;  ///< when it has launched all that is emitted; without what is queued
-    Time queued;    ///< launches after the host waited for the norm of gradients
-    bool waits_for_norm = false;
+    Time launched;                 ///< when it has launched all that is emitted; without what is queued
+    Time queued;                   ///< launches after the last wait of the host
+    std::uint32_t host_waits = 0;  ///< kHostWait jobs that are not done
     Time slot_begun, slot_ready;
   };
   /// The last job of a rank in a layer, by (rank, layer).
@@ -122,6 +122,11 @@ class TrainingStep : private JobClient, private JobNamer {
   void gather(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t layer, bool is_head);
   /// Weights of a layer on a tensor-parallel rank; of an end, if `layer` is SlotStep::kEnds.
   Bytes weight_bytes(std::uint32_t layer, bool is_head) const;
+  bool host_launches() const;
+  /// The host waits for the jobs, then goes on to launch kernels. The last of `jobs` becomes the wait. Without overlap
+  /// of sends and receives, frameworks do so before each slot (Megatron-LM, p2p_communication.py: torch.cuda.synchronize
+  /// after batch_isend_irecv), so launches cannot run ahead into the next slot.
+  void wait_on_host(std::uint32_t rank, std::vector<JobRef>& jobs, std::uint32_t slot);
   /// The host launches so many kernels of a rank; its next compute job waits for that.
   void launch(std::uint32_t rank, std::uint32_t kernels);
   /// A step of a slot, on all ranks of a pipeline rank.
