@@ -225,7 +225,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
     refuse_workload(source, "zero_stage",
                     std::to_string(spec.zero_stage) + "; " + software.name + " has zero stages " + accepted);
   }
-  // Split backward slots leave no order of blocking sends and receives that suits all ranks.
+  // Split backward slots leave no order of blocking sends and receives that suits all ranks; zero-bubble schedules come
+  // with asynchronous sends (sail-sg/zero-bubble-pipeline-parallelism, zb_schedules.py).
   const bool needs_overlap = spec.table || spec.schedule.kind > ScheduleKind::interleaved;
   if (!spec.table && needs_overlap && written.pp_overlap_key == false)
     refuse_workload(source, "pp_overlap",
