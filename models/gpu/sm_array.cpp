@@ -271,6 +271,14 @@ KernelShare SmArray::bandwidth_left() const {
 
 void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<KernelShare>& given) const {
   const KernelShare left = bandwidth_left();
+  const auto present = [](const Kernel& kernel) { return kernel.state != State::free; };
+  if (std::count_if(kernels_.begin(), kernels_.end(), present) == 1) {  // the most frequent case: it gets what is left
+    for (KernelShare& share : given) {
+      share.hbm_ratio = std::min(1.0, std::max(kLeastRatio, left.hbm_ratio));
+      share.l2_ratio = std::min(1.0, std::max(kLeastRatio, left.l2_ratio));
+    }
+    return;
+  }
   // The demand of each kernel for a bandwidth, as a share of the rate that a kernel alone reaches.
   std::vector<double> hbm, l2;
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
