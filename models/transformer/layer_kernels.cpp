@@ -224,7 +224,9 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
     add_mlp(segment, tokens, dense_ffn(), layer.mlp);
     return measured(segment, t);
   }
-  add_experts(segment, tokens, layer);
+  segment = route(tokens);
+  segment.append(local_experts(tokens, kind));
+  segment.append(combine(tokens));
   if (profile_) {
     const double seconds =
         profile_->experts.at({static_cast<double>(active_experts(tokens)), t}, kExpertNames, profile_use_);
@@ -233,13 +235,13 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
       scaled.add(kernel.name, kernel.time.taking(kernel.time.seconds * seconds / segment.seconds));
     segment = scaled;
   }
-  if (shared_ffn_ > 0) add_mlp(segment, tokens, shared_ffn_, layer.mlp);
+  segment.append(shared_experts(tokens, kind));
   return segment;
 }
 
-LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens) const {
+LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens, std::uint32_t ep) const {
   const std::uint64_t routed = tokens * model_.experts_per_token;
-  const std::uint32_t active = active_experts(tokens);
+  const std::uint32_t active = ceil_div(active_experts(tokens * ep), ep);
   return {routed, active, ceil_div(routed, active)};
 }
 
@@ -250,17 +252,45 @@ std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
   return static_cast<std::uint32_t>(std::lround(model_.experts * (1.0 - missed)));
 }
 
-void LayerTimer::add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer) {
-  const auto [routed, active, rows] = experts(tokens);
-  const double hidden_rows = static_cast<double>(tokens + routed) * model_.hidden;
+void LayerTimer::add_permutation(Segment& segment, const char* name, std::uint64_t tokens) {
+  add_elementwise(segment, name, static_cast<double>(tokens + tokens * model_.experts_per_token) * model_.hidden);
+}
 
+void LayerTimer::add_sort(Segment& segment, const char* name, const Experts& experts, std::uint32_t ep) {
+  if (ep > 1 && experts.active > 1)
+    add_elementwise(segment, name, 2 * static_cast<double>(experts.routed) * model_.hidden);
+}
+
+Segment LayerTimer::route(std::uint64_t tokens) {
+  Segment segment;
   add_gemm(segment, "router", tokens, model_.experts + (model_.shared_gate ? 1 : 0), model_.hidden);
   add_elementwise(segment, "top_k", static_cast<double>(tokens) * (model_.experts + 2.0 * model_.experts_per_token));
-  add_elementwise(segment, "permute", hidden_rows);
-  add_gemm(segment, "gate_up", rows, projections() * ffn_, model_.hidden, layer.experts, active);
-  add_rows(segment, "activation", gpu::KernelOp::activation, routed, ffn_);
-  add_gemm(segment, "down", rows, model_.hidden, ffn_, layer.experts, active);
-  add_elementwise(segment, "combine", hidden_rows);
+  add_permutation(segment, "permute", tokens);
+  return segment;
+}
+
+Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep) {
+  Segment segment;
+  const std::optional<WeightFormat>& format = model_.kinds[kind].experts;
+  const Experts e = experts(tokens, ep);
+  add_sort(segment, "sort", e, ep);
+  add_gemm(segment, "gate_up", e.rows, projections() * ffn_, model_.hidden, format, e.active);
+  add_rows(segment, "activation", gpu::KernelOp::activation, e.routed, ffn_);
+  add_gemm(segment, "down", e.rows, model_.hidden, ffn_, format, e.active);
+  add_sort(segment, "unsort", e, ep);
+  return segment;
+}
+
+Segment LayerTimer::combine(std::uint64_t tokens) {
+  Segment segment;
+  add_permutation(segment, "combine", tokens);
+  return segment;
+}
+
+Segment LayerTimer::shared_experts(std::uint64_t tokens, std::uint32_t kind) {
+  Segment segment;
+  if (shared_ffn_ > 0) add_mlp(segment, tokens, shared_ffn_, model_.kinds[kind].mlp);
+  return segment;
 }
 
 }  // namespace railyard::transformer

@@ -106,6 +106,7 @@ constexpr bool has_wgrad(Direction direction) {
 /// `input_wgrad` only. In a mixture of experts, `body` has all kernels: its routed copies are kept.
 struct PartBackward {
   Segment body, input_dgrad, input_wgrad;
+  Segment joined() const;
 };
 
 /// @pre tp divides the query heads; the timer, which may be shared, outlives this object
@@ -128,6 +129,14 @@ class LayerTimer {
   /// The part of attention_body() between the projections that depends on the length of the sequences.
   Segment attention_core(const LayerPass& pass);
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
+  // The parts of mlp_body() of a mixture of experts, in order.
+  /// Router and permutation of a rank's tokens.
+  Segment route(std::uint64_t tokens);
+  /// This rank's share of the experts, if each of ep ranks routes so many tokens.
+  Segment local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep = 1);
+  Segment combine(std::uint64_t tokens);
+  /// Empty if the model has no shared experts.
+  Segment shared_experts(std::uint64_t tokens, std::uint32_t kind);
   /// After the output of a part has been reduced. Empty without dropout.
   Segment dropout(LayerPart part, std::uint64_t tokens);
   /// Dropout, and the bias of the part's last projection.
@@ -136,6 +145,11 @@ class LayerTimer {
   /// @param direction  backward, dgrad or wgrad
   PartBackward attention_backward(const LayerPass& pass, Direction direction);
   PartBackward mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction);
+  // The parts of mlp_backward() of a mixture of experts, in order.
+  Segment shared_experts_backward(std::uint64_t tokens, Direction direction);
+  Segment combine_backward(std::uint64_t tokens, Direction direction);
+  Segment local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep = 1);
+  Segment route_backward(std::uint64_t tokens, Direction direction);
 
   // The ends of the model; end_plan.h puts those of training together.
   /// Before the first layer: lookup in this rank's rows of the vocabulary.
@@ -165,13 +179,17 @@ class LayerTimer {
   static constexpr double kLogitBytes = 4, kGradientBytes = 4;  // fp32
   static constexpr double kMaskBytes = 1;                       // of a number that may be dropped
 
-  /// The experts of one rank, if tokens are routed evenly.
+  /// The experts of one of ep ranks, if tokens are routed evenly.
   struct Experts {
-    std::uint64_t routed;  ///< rows over all experts
+    std::uint64_t routed;  ///< rows over all these experts
     std::uint32_t active;  ///< experts with at least one row
     std::uint64_t rows;    ///< rows of each active expert
   };
-  Experts experts(std::uint64_t tokens) const;
+  Experts experts(std::uint64_t tokens, std::uint32_t ep = 1) const;
+  /// Copies rows of a token to as many rows as it has experts, or back.
+  void add_permutation(Segment& segment, const char* name, std::uint64_t tokens);
+  /// Rows from ep ranks, sorted by the experts of this rank (Megatron-LM, sort_chunks_by_idxs).
+  void add_sort(Segment& segment, const char* name, const Experts& experts, std::uint32_t ep);
   std::uint32_t norms(LayerPart part) const;
   /// Width of a dense layer's MLP on this rank.
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
@@ -207,7 +225,6 @@ class LayerTimer {
                      std::uint32_t groups = 1);
   /// The gradient of a bias: the sum of the gradients of all rows.
   void add_bias_wgrad(Segment& segment, Direction direction, const char* name, double elements);
-  void add_experts(Segment& segment, std::uint64_t tokens, const LayerShape& layer);
   /// `elements` in the model's data type; the previous kernel wrote them or the next kernel reads them
   void add_elementwise(Segment& segment, const char* name, double elements);
 

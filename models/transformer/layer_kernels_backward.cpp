@@ -3,6 +3,13 @@
 
 namespace railyard::transformer {
 
+Segment PartBackward::joined() const {
+  Segment all = body;
+  all.append(input_dgrad);
+  all.append(input_wgrad);
+  return all;
+}
+
 Segment LayerTimer::gemm_dgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                                std::uint32_t groups) {
   Segment segment;
@@ -99,18 +106,38 @@ PartBackward LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind, 
   const Experts all{tokens, 1, tokens};
   if (!model_.routes(model_.kinds[kind])) return mlp_backward(all, dense_ffn(), direction);
   PartBackward part;
-  const auto add = [&](const PartBackward& mlp) {
-    for (const Segment* segment : {&mlp.body, &mlp.input_dgrad, &mlp.input_wgrad}) part.body.append(*segment);
-  };
-  const Experts e = experts(tokens);
-  const double hidden_rows = static_cast<double>(tokens + e.routed) * model_.hidden;
-  if (shared_ffn_ > 0) add(mlp_backward(all, shared_ffn_, direction));
-  if (has_dgrad(direction)) add_elementwise(part.body, "combine_dgrad", hidden_rows);
-  add(mlp_backward(e, ffn_, direction));
-  if (has_dgrad(direction)) add_elementwise(part.body, "permute_dgrad", hidden_rows);
-  part.body.append(gemm_dgrad(direction, "router_dgrad", tokens, model_.experts, model_.hidden));
-  part.body.append(gemm_wgrad(direction, "router_wgrad", tokens, model_.experts, model_.hidden));
+  part.body = shared_experts_backward(tokens, direction);
+  part.body.append(combine_backward(tokens, direction));
+  part.body.append(local_experts_backward(tokens, direction));
+  part.body.append(route_backward(tokens, direction));
   return part;
+}
+
+Segment LayerTimer::shared_experts_backward(std::uint64_t tokens, Direction direction) {
+  return shared_ffn_ > 0 ? mlp_backward({tokens, 1, tokens}, shared_ffn_, direction).joined() : Segment();
+}
+
+Segment LayerTimer::combine_backward(std::uint64_t tokens, Direction direction) {
+  Segment segment;
+  if (has_dgrad(direction)) add_permutation(segment, "combine_dgrad", tokens);
+  return segment;
+}
+
+Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep) {
+  Segment segment;
+  const Experts e = experts(tokens, ep);
+  if (has_dgrad(direction)) add_sort(segment, "unsort_dgrad", e, ep);
+  segment.append(mlp_backward(e, ffn_, direction).joined());
+  if (has_dgrad(direction)) add_sort(segment, "sort_dgrad", e, ep);
+  return segment;
+}
+
+Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction) {
+  Segment segment;
+  if (has_dgrad(direction)) add_permutation(segment, "permute_dgrad", tokens);
+  segment.append(gemm_dgrad(direction, "router_dgrad", tokens, model_.experts, model_.hidden));
+  segment.append(gemm_wgrad(direction, "router_wgrad", tokens, model_.experts, model_.hidden));
+  return segment;
 }
 
 }  // namespace railyard::transformer

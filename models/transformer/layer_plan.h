@@ -9,6 +9,7 @@
 //   dropout            after each all-reduce or reduce-scatter; backward before each part; on the tokens of the norms
 //   dgrad              backward without the products for gradients of weights
 //   wgrad              only these products: MLP; attention
+//   expert parallel    expert_steps.h
 //
 // With sequence parallelism, a rank that keeps only its own tokens of an input gathers this input again for the product
 // of wgrad (TrainingForm::keep_gathered). As in Megatron-LM, this gather runs beside the product before: in a backward
@@ -27,21 +28,26 @@ namespace railyard::transformer {
 struct LayerSplit {
   std::uint32_t tp = 1;            ///< must divide the query heads
   bool sequence_parallel = false;  ///< norms run on tokens / tp; tp must divide the tokens
+  std::uint32_t ep = 1;            ///< ranks with other tokens and other experts; must divide the experts
 };
 
-/// Kernels of one rank, or a collective of all of them.
+/// The ranks of a collective: those that differ in one dimension of parallelism only.
+enum class RankGroup : std::uint8_t { tp, ep };
+
+/// Kernels of one rank, or a collective of a group of ranks.
 struct LayerStep {
   LayerPart part = LayerPart::attention;
   Segment kernels;  ///< empty: the step is a collective
   collective::Operation operation = collective::Operation::all_reduce;
   Bytes bytes = 0;           ///< collective: the whole vector, as nccl-tests counts
   bool beside_next = false;  ///< collective: runs beside the next step; the step after that one waits for both
+  RankGroup group = RankGroup::tp;
 
   bool is_collective() const { return kernels.kernels.empty(); }
 };
 
 /// Consecutive kernels of one part are one step, except that kernels which run beside a
-/// collective are a step of their own. With tp = 1 there are no collectives.
+/// collective are a step of their own. A group of one rank has no collectives.
 /// @pre the timer has the same model and tp
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction = Direction::forward);

@@ -138,6 +138,15 @@ std::uint64_t rank_parameters(const ModelShape& m, const Stage& stage, std::uint
   return parameters;
 }
 
+RankParameters rank_parameters(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint32_t ep) {
+  const std::uint64_t all = rank_parameters(m, stage, tp);
+  if (ep == 1) return {all, 0};
+  std::uint64_t experts = 0;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l)
+    if (m.routes(m.layer(l))) experts += m.experts * mlp_parameters(m, m.ffn);
+  return {all - experts / tp, experts / (tp * ep)};
+}
+
 Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
   Formatted sum;
   for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) add_layer(sum, m, m.layer(l));

@@ -61,6 +61,13 @@ std::vector<std::uint32_t> even_stage_layers(std::uint32_t layers, std::uint32_t
 /// also sharded by tp, with integer division. Parameters that an implementation copies to every rank (norms, KV
 /// projections if tp exceeds the KV heads) are counted once over the group.
 std::uint64_t rank_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp);
+/// The same on expert-parallel ranks, by the ranks that hold the same parameters.
+struct RankParameters {
+  std::uint64_t common = 0;   ///< the same on all ep ranks
+  std::uint64_t experts = 0;  ///< of the rank's share of the experts; 0 if ep = 1: all are common
+  std::uint64_t total() const { return common + experts; }
+};
+RankParameters rank_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep);
 Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 
 /// KV heads on one rank: its share, rounded up, and at least one (heads are replicated if tp exceeds their number).

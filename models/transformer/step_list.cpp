@@ -42,6 +42,10 @@ void StepList::add(LayerPart part, Operation operation, Bytes bytes) {
   if (split_.tp > 1) steps_.push_back({part, {}, operation, bytes});
 }
 
+void StepList::all_to_all(LayerPart part, RankGroup group, Bytes bytes) {
+  steps_.push_back({part, {}, Operation::all_to_all, bytes, false, group});
+}
+
 void StepList::gather(LayerPart part) {
   if (split_.sequence_parallel) add(part, Operation::all_gather, activations_);
 }

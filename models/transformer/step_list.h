@@ -14,13 +14,17 @@ class StepList {
   std::uint64_t tokens() const { return tokens_; }
   /// Tokens of a rank where tokens are divided among ranks: norms, dropout, residual stream.
   std::uint64_t divided_tokens() const { return split_.sequence_parallel ? tokens_ / split_.tp : tokens_; }
+  const LayerSplit& split() const { return split_; }
   bool sequence_parallel() const { return split_.sequence_parallel && split_.tp > 1; }
 
   /// Joins the kernels to the last step if it is of the same part and does not run beside a collective.
   void add(LayerPart part, const Segment& kernels);
   /// A part's backward kernels, and the sum of the gradients of its input over the ranks if there is dgrad.
   void add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form, Direction direction);
+  /// A collective over tensor-parallel ranks.
   void add(LayerPart part, collective::Operation operation, Bytes bytes);
+  /// @param bytes  that each rank sends
+  void all_to_all(LayerPart part, RankGroup group, Bytes bytes);
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
   /// Before kernels that need all tokens.
   void gather(LayerPart part);

@@ -53,14 +53,14 @@ class Tensors {
     add("mlp.norm_input", model_.norms / 2 * divided(), model_.hidden);
     const bool routes = model_.routes(layer);
     // Attention and MLP that share a norm have the same input.
-    if (model_.norms > 1) add("mlp.input", routes ? tokens() : gathered(), model_.hidden);
+    if (model_.norms > 1) add("mlp.input", routes ? router_tokens() : gathered(), model_.hidden);
     if (routes) {
       const std::uint64_t routed = tokens() * model_.experts_per_token;
-      add_bytes("mlp.router_scores", tokens() * model_.experts * kFp32Bytes);
+      add_bytes("mlp.router_scores", router_tokens() * model_.experts * kFp32Bytes);
       add("mlp.routed_input", routed, model_.hidden);
       add("mlp.activation_input", routed, projections() * part_of(model_.ffn));
       add("mlp.down_input", routed, part_of(model_.ffn));
-      add("mlp.combine_input", routed, model_.hidden);
+      add("mlp.combine_input", router_tokens() * model_.experts_per_token, model_.hidden);
       add("mlp.shared_activation_input", tokens(), projections() * part_of(model_.shared_ffn));
       add("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
     } else {
@@ -88,8 +88,8 @@ class Tensors {
       return;
     }
     const std::uint64_t routed = tokens() * model_.experts_per_token;
-    if (model_.norms > 1) add("mlp.input", tokens(), model_.hidden);
-    add("mlp.router_gradient", tokens(), model_.experts);
+    if (model_.norms > 1) add("mlp.input", router_tokens(), model_.hidden);
+    add("mlp.router_gradient", router_tokens(), model_.experts);
     add("mlp.routed_input", routed, model_.hidden);
     add("mlp.gate_up_gradient", routed, projections() * part_of(model_.ffn));
     add("mlp.down_input", routed, part_of(model_.ffn));
@@ -101,6 +101,8 @@ class Tensors {
   }
 
  private:
+  /// Tokens that a rank routes: with expert parallelism only its own, and it gathers their copies.
+  std::uint64_t router_tokens() const { return split_.ep > 1 ? divided() : tokens(); }
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   std::uint64_t dense_width() const { return model_.experts == 0 ? model_.ffn : model_.dense_ffn; }
 

@@ -30,6 +30,12 @@ struct StateSharding {
 struct TrainingState {
   Bytes weights = 0, gradients = 0, optimizer = 0;
   Bytes total() const { return weights + gradients + optimizer; }
+  TrainingState& operator+=(const TrainingState& o) {
+    weights += o.weights;
+    gradients += o.gradients;
+    optimizer += o.optimizer;
+    return *this;
+  }
 };
 
 /// State of a rank with so many parameters before data parallelism divides them; shards are rounded up.

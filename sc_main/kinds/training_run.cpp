@@ -94,11 +94,11 @@ std::string TrainingRun::what_fits() const {
     change("recompute: selective", [](Spec& s) { s.form.recompute = Recompute::selective; });
   if (spec().form.recompute != Recompute::full)
     change("recompute: full", [](Spec& s) { s.form.recompute = Recompute::full; });
-  const std::uint32_t dp = spec().dp();
+  const std::uint32_t dp = spec().sizes[static_cast<std::size_t>(Dimension::dp)];
   const auto trade = [&](Dimension d, const char* key) {
     const std::uint32_t size = spec().sizes[static_cast<std::size_t>(d)];
     if (dp % 2 != 0) return;
-    change(fmt::format("{}: {} and dp: {}", key, 2 * size, dp / 2), [d](Spec& s) {
+    change(fmt::format("{}: {} and dp: {}", key, 2 * size, spec().dp() / 2), [d](Spec& s) {
       s.sizes[static_cast<std::size_t>(d)] *= 2;
       s.sizes[static_cast<std::size_t>(Dimension::dp)] /= 2;
       s.schedule.micro_batches *= 2;
@@ -122,10 +122,18 @@ std::string TrainingRun::progress() const {
   return fmt::format("{} of {} slots done", step_->slots_done(), step_->slots());
 }
 
+std::vector<TrafficClass> TrainingRun::classes() const {
+  std::vector<TrafficClass> classes{TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
+  if (spec().ep() > 1) classes.push_back(TrafficClass::ep);
+  if (spec().zero_stage == 3) classes.push_back(TrafficClass::weights);
+  return classes;
+}
+
 std::vector<RouteOfInterest> TrainingRun::routes() {
   std::vector<RouteOfInterest> routes;
   const workload::Mesh& mesh = step_->mesh();
   for (const auto& [dimension, traffic] : {std::pair{Dimension::tp, TrafficClass::tp},
+                                           {Dimension::ep, TrafficClass::ep},
                                            {Dimension::pp, TrafficClass::pp},
                                            {Dimension::dp, TrafficClass::dp}}) {
     if (mesh.size(dimension) == 1) continue;
@@ -168,9 +176,10 @@ double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, Traffi
 
 std::string TrainingRun::title() const {
   const Spec& s = spec();
-  return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {} x pp {} x dp {}, {} micro-batches, {}",
+  const std::string experts = s.ep() > 1 ? fmt::format(" (ep {})", s.ep()) : "";
+  return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {} x pp {} x dp {}{}, {} micro-batches, {}",
                      scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), s.pp(),
-                     s.dp(), s.micro_batches(), schedule_text());
+                     s.dp(), experts, s.micro_batches(), schedule_text());
 }
 
 std::string TrainingRun::schedule_text() const {
@@ -186,6 +195,7 @@ void TrainingRun::add_setup(Value& setup) const {
   setup["tp"] = s.tp();
   setup["pp"] = s.pp();
   setup["dp"] = s.dp();
+  setup["ep"] = s.ep();
   setup["virtual_stages"] = s.virtual_stages();
   setup["schedule"] = s.table ? "file" : name_of(s.schedule.kind);
   setup["sequence_parallel"] = s.sequence_parallel;
@@ -323,10 +333,10 @@ Value TrainingRun::explain() {
   e["model_flops"] = model_flops();
   e["stages"] = Value::empty_list();
   for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
-    Value stage = {
-        {"rank", schedule_.rank_of[s]},
-        {"layers", plans_->stage(s).layers},
-        {"parameters_per_rank", transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp())}};
+    Value stage = {{"rank", schedule_.rank_of[s]},
+                   {"layers", plans_->stage(s).layers},
+                   {"parameters_per_rank",
+                    transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp(), spec().ep()).total()}};
     for (const SlotKind kind :
          {SlotKind::forward, SlotKind::backward, SlotKind::backward_inputs, SlotKind::backward_weights})
       stage[fmt::format("{}_kernels_s", kSlotNames[static_cast<std::size_t>(kind)])] = plans_->plan(kind, s).kernels_s;
@@ -356,6 +366,7 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
   auto ranks = fmt::output_file(directory.file("ranks.csv"));
   ranks.print("rank,gpu,pp,tp,dp,step_s,kernels_s,bubble_s,host_s,optimizer_s");
   for (const TrafficClass c : classes()) ranks.print(",exposed_{}_s", name(c));
+  if (spec().ep() > 1) ranks.print(",ep");
   ranks.print("\n");
   const workload::Mesh& mesh = step_->mesh();
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
@@ -364,6 +375,7 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
                 mesh.place(r, Dimension::pp), mesh.place(r, Dimension::tp), mesh.place(r, Dimension::dp), step_s(),
                 a.kernels_s() / steps(), a.bubble_s() / steps(), a.host_s() / steps(), a.optimizer_s() / steps());
     for (const TrafficClass c : classes()) ranks.print(",{:.15f}", a.exposed_s(c) / steps());
+    if (spec().ep() > 1) ranks.print(",{}", mesh.place(r, Dimension::ep));
     ranks.print("\n");
   }
   auto slots = fmt::output_file(directory.file("schedule.csv"));

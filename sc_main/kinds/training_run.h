@@ -20,11 +20,7 @@ class TrainingRun : public WorkloadRun {
   std::string progress() const override;
   double done_ratio() const override { return done_of(step_->slots_done(), step_->slots()); }
   std::uint64_t expected_jobs() const override { return step_->expected_jobs(); }
-  std::vector<TrafficClass> classes() const override {
-    std::vector<TrafficClass> classes{TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
-    if (spec().zero_stage == 3) classes.push_back(TrafficClass::weights);
-    return classes;
-  }
+  std::vector<TrafficClass> classes() const override;
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return step_->traffic(); }
   /// A few seconds of processor time: steps are compared by the hundred.

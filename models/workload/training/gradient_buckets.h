@@ -1,6 +1,7 @@
 // Buckets of gradients: parameters whose gradients are reduced in one collective over the data-parallel ranks, as in
 // Megatron-LM's distributed data parallel and PyTorch's DDP. A bucket has whole layers, in the order in which the
-// backward pass produces their gradients, and at least `least_parameters` of a model-parallel rank.
+// backward pass produces their gradients, and at least `least_parameters` of a model-parallel rank. With expert
+// parallelism, experts have buckets of their own, because fewer ranks hold the same experts.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,14 @@ struct GradientBucket {
   std::uint64_t parameters = 0;       ///< of one rank
   std::vector<std::uint32_t> layers;  ///< of the model, in the order of the backward pass; none: ends only
   std::uint32_t stage = 0;            ///< virtual stage of the last of these layers and ends
+  bool experts = false;               ///< parameters of experts that not all data-parallel ranks hold
 };
 
 /// @param stages  virtual stages of a rank, in the order in which their last backward slots run
-/// @param tp      tensor-parallel ranks
+/// @param tp, ep  tensor-parallel and expert-parallel ranks
 /// @param least_parameters  of a bucket; 0: one bucket
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
-                                             std::uint32_t tp, std::uint64_t least_parameters);
+                                             std::uint32_t tp, std::uint32_t ep, std::uint64_t least_parameters);
 
 }  // namespace railyard::workload::training

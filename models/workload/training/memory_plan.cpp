@@ -14,7 +14,7 @@ namespace {
 StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpec& spec,
                          const transformer::Stage& stage) {
   const transformer::MicroBatch batch{spec.micro_batch, spec.seq_tokens};
-  const transformer::LayerSplit split{spec.tp(), spec.sequence_parallel};
+  const transformer::LayerSplit split = spec.split();
   TrainingForm whole = spec.form;  // of a layer that is not recomputed
   if (whole.recompute == Recompute::full) whole.recompute = Recompute::none;
   StageMemory memory;
@@ -84,14 +84,17 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
   for (std::uint32_t p = 0; p < schedule.ranks(); ++p) {
     PeakMemory peak;
     peak.pipeline_rank = p;
-    std::uint64_t parameters = 0;
+    transformer::RankParameters parameters;
     Bytes of_micro_batch = 0;
     for (std::uint32_t s = 0; s < stages.size(); ++s) {
       if (schedule.rank_of[s] != p) continue;
-      parameters += rank_parameters(model, stages[s], spec.tp());
+      const transformer::RankParameters of_stage = rank_parameters(model, stages[s], spec.tp(), spec.ep());
+      parameters.common += of_stage.common;
+      parameters.experts += of_stage.experts;
       of_micro_batch += stages_[s].kept;
     }
-    peak.state = training_state(parameters, precision, {spec.zero_stage, spec.dp()});
+    peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.replicas()});
+    peak.state += training_state(parameters.experts, precision, {spec.zero_stage, spec.expert_replicas()});
     if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p, precision);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
     Bytes held = 0;

@@ -24,7 +24,7 @@ void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
   for (std::size_t i = 0; i < planned.steps.size(); ++i) {
     const LayerStep& step = planned.steps[i];
     plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
-                          static_cast<std::uint32_t>(step.kernels.kernels.size())});
+                          static_cast<std::uint32_t>(step.kernels.kernels.size()), step.group});
     plan.kernels_s += step.kernels.seconds;
     plan.flops += step.kernels.flops;
   }
@@ -37,7 +37,7 @@ constexpr std::array<Direction, 4> kDirections{Direction::forward, Direction::ba
 
 SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer)
     : stages_(transformer::stages_of(spec.stage_layers)), plans_(stages_.size()) {
-  const transformer::LayerSplit split{spec.tp(), spec.sequence_parallel};
+  const transformer::LayerSplit split = spec.split();
   transformer::LayerPass pass;
   pass.prefills.assign(spec.micro_batch, {spec.seq_tokens, 0});
   for (std::size_t kind = 0; kind < kDirections.size(); ++kind) {

@@ -14,7 +14,7 @@
 
 namespace railyard::workload::training {
 
-/// Kernels of one rank, or a collective of its tensor-parallel group.
+/// Kernels of one rank, or a collective of one of its groups.
 struct SlotStep {
   static constexpr std::uint32_t kEnds = ~0u;
 
@@ -25,6 +25,7 @@ struct SlotStep {
   transformer::LayerPart part = transformer::LayerPart::attention;
   bool beside_next = false;    ///< a collective that runs beside the next step; the step after that waits for both
   std::uint32_t launches = 0;  ///< kernels that the host launches one by one
+  transformer::RankGroup group = transformer::RankGroup::tp;  ///< of a collective
 };
 
 struct SlotPlan {

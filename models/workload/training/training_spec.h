@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/data_type.h"
+#include "transformer/layer_plan.h"
 #include "transformer/parameters.h"
 #include "transformer/training_form.h"
 #include "workload/parallel/sizes.h"
@@ -59,7 +60,12 @@ struct TrainingSpec {
   DataType gradients = DataType::tf32;  ///< tf32: 32 bits
 
   std::uint32_t tp() const { return sizes[static_cast<std::size_t>(Dimension::tp)]; }
-  std::uint32_t dp() const { return sizes[static_cast<std::size_t>(Dimension::dp)]; }
+  std::uint32_t ep() const { return sizes[static_cast<std::size_t>(Dimension::ep)]; }
+  /// Replicas of all weights but those of experts, as Megatron-LM counts: each of the ep ranks has a replica.
+  std::uint32_t dp() const { return sizes[static_cast<std::size_t>(Dimension::dp)] * ep(); }
+  /// Ranks that hold the same parameters: of an expert, and of all else.
+  std::uint32_t expert_replicas() const { return replicas() / ep(); }
+  std::uint32_t replicas() const { return dp(); }
   std::uint32_t pp() const { return sizes[static_cast<std::size_t>(Dimension::pp)]; }
   std::uint32_t ranks() const {
     std::uint32_t product = 1;
@@ -69,6 +75,7 @@ struct TrainingSpec {
   std::uint32_t virtual_stages() const { return static_cast<std::uint32_t>(stage_layers.size()) / pp(); }
   std::uint32_t micro_batches() const { return global_batch / (micro_batch * dp()); }
   std::uint64_t micro_batch_tokens() const { return micro_batch * seq_tokens; }
+  transformer::LayerSplit split() const { return {tp(), sequence_parallel, ep()}; }
   /// The layers that run again together with this layer of the stage; none: the layer does not run again.
   LayerRange recomputed_with(const transformer::Stage& stage, std::uint32_t layer) const;
 };

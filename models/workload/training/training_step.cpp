@@ -20,6 +20,14 @@ constexpr std::uint32_t kEndsDetail = (1u << 13) - 1;
 
 constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
 
+constexpr TrafficClass class_of(RankGroup group) {
+  switch (group) {
+    case RankGroup::tp: return TrafficClass::tp;
+    case RankGroup::ep: return TrafficClass::ep;
+  }
+  return TrafficClass::tp;
+}
+
 collective::Request request(const Software& software, TrafficClass traffic) {
   collective::Request request;
   request.traffic_class = number(traffic);
@@ -45,24 +53,31 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       executor_(executor),
       mesh_(ranks, spec.sizes, spec.order),
       tp_(mesh_.connect({Dimension::tp}, kCompute, request(spec.software, TrafficClass::tp), executor.fabric())),
+      ep_(mesh_.connect({Dimension::ep}, kCompute, request(spec.software, TrafficClass::ep), executor.fabric())),
       beside_(mesh_.connect({Dimension::tp}, kTp, request(spec.software, TrafficClass::tp), executor.fabric())),
       dp_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kDp, request(spec.software, TrafficClass::dp),
                         executor.fabric())),
       weights_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kWeights,
                              request(spec.software, spec.zero_stage == 3 ? TrafficClass::weights : TrafficClass::dp),
                              executor.fabric())),
+      expert_dp_(mesh_.connect({Dimension::cp, Dimension::dp}, kDp, request(spec.software, TrafficClass::dp),
+                               executor.fabric())),
+      expert_weights_(mesh_.connect({Dimension::cp, Dimension::dp}, kWeights,
+                                    request(spec.software, TrafficClass::dp), executor.fabric())),
       norm_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, kCompute,
                           request(spec.software, TrafficClass::dp), executor.fabric())),
       ranks_at_(spec.pp()),
-      tp_at_(spec.pp()),
+      groups_at_(spec.pp()),
       weights_at_(spec.pp()),
       reduced_(ranks.size()),
       gathered_(ranks.size()),
       ranks_(ranks.size()),
       accounts_(ranks.size()) {
   connect_pipeline(executor.fabric());
-  for (const auto& communicator : tp_.all())
-    tp_at_[place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
+  for (const auto& [group, communicators] : {std::pair{RankGroup::tp, &tp_}, {RankGroup::ep, &ep_}})
+    for (const auto& communicator : communicators->all())
+      groups_at_[place(communicator->rank(0).number, Dimension::pp)][static_cast<std::size_t>(group)].push_back(
+          communicator.get());
   for (const auto& communicator : weights_.all())
     if (communicator->size() > 1)
       weights_at_[place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
@@ -79,10 +94,10 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       const std::uint32_t stage = schedule_.slots[p][i].stage;
       if (last[stage] == i) stages.emplace_back(stage, plans_.stage(stage));
     }
-    buckets_.push_back(gradient_buckets(model_, stages, spec_.tp(), spec_.bucket_parameters));
-    bucket_of_.emplace_back();
+    buckets_.push_back(gradient_buckets(model_, stages, spec_.tp(), spec_.ep(), spec_.bucket_parameters));
+    buckets_of_.emplace_back();
     for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
-      for (const std::uint32_t layer : buckets_[p][b].layers) bucket_of_[p][layer] = b;
+      for (const std::uint32_t layer : buckets_[p][b].layers) buckets_of_[p][layer].push_back(b);
     last_gradients_.push_back(std::move(last));
   }
 }
@@ -168,14 +183,20 @@ void TrainingStep::start() {
 }
 
 void TrainingStep::allow_reuse() {
-  std::vector<Communicator*> groups;
-  for (const auto& communicator : tp_.all()) groups.push_back(communicator.get());
-  std::vector<Communicator::OtherTraffic> others;
-  for (const transport::Traffic& t : traffic())
-    if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
-  if (spec_.tp() > 1) Communicator::allow_reuse(groups, others, executor_.fabric());
+  const std::vector<transport::Traffic> all = traffic();
+  const auto allow = [&](const Communicators& communicators, TrafficClass of) {
+    if (communicators.all().front()->size() == 1) return;
+    std::vector<Communicator*> groups;
+    for (const auto& communicator : communicators.all()) groups.push_back(communicator.get());
+    std::vector<Communicator::OtherTraffic> others;
+    for (const transport::Traffic& t : all)
+      if (t.traffic_class != number(of)) others.emplace_back(t.source, t.destination, t.traffic_class);
+    Communicator::allow_reuse(groups, others, executor_.fabric());
+  };
+  allow(tp_, TrafficClass::tp);
+  allow(ep_, TrafficClass::ep);
   // A collective beside kernels ends before the next collective of its member begins.
-  for (std::size_t g = 0; g < groups.size(); ++g) beside_.all()[g]->share_reuse(*groups[g]);
+  for (std::size_t g = 0; g < tp_.all().size(); ++g) beside_.all()[g]->share_reuse(*tp_.all()[g]);
 }
 
 std::vector<transport::Traffic> TrainingStep::traffic() const {
@@ -193,18 +214,24 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   };
   double tp_bytes = 0;
   const std::vector<transformer::LayerStep> collectives =
-      layer_collectives(model_, spec_.micro_batch_tokens(), {spec_.tp(), spec_.sequence_parallel});
+      layer_collectives(model_, spec_.micro_batch_tokens(), spec_.split());
   for (const transformer::LayerStep& step : collectives)
-    tp_bytes += 2 * static_cast<double>(step.bytes) * model_.layers / spec_.pp() * spec_.micro_batches() * spec_.steps;
+    if (step.group == RankGroup::tp)
+      tp_bytes += 2 * static_cast<double>(step.bytes) * model_.layers / spec_.pp() * spec_.micro_batches() * spec_.steps;
   among(tp_, TrafficClass::tp, tp_bytes, true);
+  if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), true);
   const double gradient_bytes = bytes_of(spec_.gradients) + bytes_of(model_.dtype);
-  double most_parameters = 0;
-  for (const std::vector<GradientBucket>& buckets : buckets_) {
-    double parameters = 0;
-    for (const GradientBucket& bucket : buckets) parameters += static_cast<double>(bucket.parameters);
-    most_parameters = std::max(most_parameters, parameters);
+  for (const bool experts : {false, true}) {
+    double most_parameters = 0;
+    for (const std::vector<GradientBucket>& buckets : buckets_) {
+      double parameters = 0;
+      for (const GradientBucket& bucket : buckets)
+        if (bucket.experts == experts) parameters += static_cast<double>(bucket.parameters);
+      most_parameters = std::max(most_parameters, parameters);
+    }
+    if (most_parameters > 0)
+      among(experts ? expert_dp_ : dp_, TrafficClass::dp, most_parameters * gradient_bytes * spec_.steps, false);
   }
-  among(dp_, TrafficClass::dp, most_parameters * gradient_bytes * spec_.steps, false);
   among(norm_, TrafficClass::dp, kNormBytes, false);
   for (const auto& [l, communicators] : pipeline_)
     for (const auto& c : communicators.all())
@@ -212,6 +239,18 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
           {c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
            static_cast<double>(activation_bytes()) * spec_.micro_batches() * spec_.virtual_stages() * spec_.steps});
   return all;
+}
+
+double TrainingStep::most_bytes(RankGroup group) const {
+  double most = 0;
+  for (const std::vector<Slot>& slots : schedule_.slots) {
+    double bytes = 0;
+    for (const Slot& slot : slots)
+      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
+        if (step.kernels == nullptr && step.group == group) bytes += static_cast<double>(step.bytes);
+    most = std::max(most, bytes);
+  }
+  return most * spec_.steps;
 }
 
 void TrainingStep::begin_step() {
@@ -291,7 +330,7 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
     if (step.layer != layer && step.layer != SlotStep::kEnds && slot.kind == SlotKind::forward)
       for (const std::uint32_t rank : ranks)
         if (const auto& gathered = gathered_[rank]; !gathered.empty())
-          ranks_[rank].waits.push_back(gathered[bucket_of_[p].at(step.layer)]);
+          for (const std::uint32_t b : buckets_of_[p].at(step.layer)) ranks_[rank].waits.push_back(gathered[b]);
     layer = step.layer;
     if (i > 0 && i == beside_until)
       for (const std::uint32_t rank : ranks) ranks_[rank].waits.push_back(ranks_[rank].beside);
@@ -388,7 +427,7 @@ void TrainingStep::emit_step(std::uint32_t p, const JobLabel& of_step, const Slo
     }
     return;
   }
-  for (Communicator* communicator : tp_at_[p]) {
+  for (Communicator* communicator : groups_at_[p][static_cast<std::size_t>(step.group)]) {
     const std::vector<Rank*>& members = communicator->ranks();
     std::size_t longest = 0;
     for (const Rank* rank : members) launch(rank->number, 1);
@@ -411,7 +450,7 @@ void TrainingStep::emit_step(std::uint32_t p, const JobLabel& of_step, const Slo
 }
 
 void TrainingStep::emit_beside(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step) {
-  for (Communicator* tp : tp_at_[p]) {
+  for (Communicator* tp : groups_at_[p][static_cast<std::size_t>(RankGroup::tp)]) {
     const std::uint32_t first = tp->rank(0).number;
     Communicator& communicator = beside_.of(first);
     std::vector<JobRef> after;
@@ -457,7 +496,7 @@ void TrainingStep::send(const Slot& slot, std::uint32_t index, std::uint32_t ran
 
 void TrainingStep::reduce(std::uint32_t p, std::uint32_t b, const LayerEnds& ends) {
   const GradientBucket& bucket = buckets_[p][b];
-  for (const auto& communicator : dp_.all()) {
+  for (const auto& communicator : reducing(bucket).all()) {
     const std::uint32_t first = communicator->rank(0).number;
     if (place(first, Dimension::pp) != p || communicator->size() == 1) continue;
     std::vector<JobRef> after;
@@ -475,12 +514,34 @@ void TrainingStep::reduce(std::uint32_t p, std::uint32_t b, const LayerEnds& end
   }
 }
 
+void TrainingStep::gather_bucket(std::uint32_t p, std::uint32_t b) {
+  const GradientBucket& bucket = buckets_[p][b];
+  for (const auto& communicator : gathering(bucket).all()) {
+    const std::uint32_t first = communicator->rank(0).number;
+    if (place(first, Dimension::pp) != p || communicator->size() == 1) continue;
+    std::vector<JobRef> after;
+    for (const Rank* rank : communicator->ranks()) after.push_back(ranks_[rank->number].last);
+    const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(model_.dtype));
+    executor_.collective(*communicator, communicator->choose(collective::Operation::all_gather, bytes),
+                         label(kGather, 0, b, first), *this, jobs_, after);
+    live_ += static_cast<std::int64_t>(jobs_.size());
+    for (std::size_t m = 0; m < jobs_.size(); ++m) {
+      std::vector<JobRef>& gathered = gathered_[communicator->rank(m).number];
+      gathered.resize(buckets_[p].size());
+      gathered[b] = jobs_[m];
+    }
+  }
+}
+
 void TrainingStep::emit_flush() {
   // Parameters whose optimizer state a rank holds.
   const auto owned = [&](std::uint32_t rank) {
-    std::uint64_t parameters = 0;
-    for (const GradientBucket& bucket : buckets_[place(rank, Dimension::pp)]) parameters += bucket.parameters;
-    return spec_.zero_stage == 0 ? parameters : ceil_div(parameters, dp_.of(rank).size());
+    std::uint64_t common = 0, experts = 0;
+    for (const GradientBucket& bucket : buckets_[place(rank, Dimension::pp)])
+      (bucket.experts ? experts : common) += bucket.parameters;
+    return spec_.zero_stage == 0 ? common + experts
+                                 : ceil_div(common, dp_.of(rank).size()) +
+                                       ceil_div(experts, expert_dp_.of(rank).size());
   };
   const auto run = [&](What what, std::uint32_t rank, double bytes, const std::vector<JobRef>& after) {
     Rank& r = mesh_.rank(rank);
@@ -508,23 +569,9 @@ void TrainingStep::emit_flush() {
     run(kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)), after);
   }
 
-  if (spec_.zero_stage == 1 || spec_.zero_stage == 2) {
-    for (const auto& communicator : weights_.all()) {
-      if (communicator->size() == 1) continue;
-      const std::uint32_t first = communicator->rank(0).number;
-      const std::vector<GradientBucket>& buckets = buckets_[place(first, Dimension::pp)];
-      for (const Rank* rank : communicator->ranks()) gathered_[rank->number].resize(buckets.size());
-      for (auto b = static_cast<std::uint32_t>(buckets.size()); b-- > 0;) {  // in the order of the forward pass
-        std::vector<JobRef> after;
-        for (const Rank* rank : communicator->ranks()) after.push_back(ranks_[rank->number].last);
-        const Bytes bytes = buckets[b].parameters * static_cast<Bytes>(bytes_of(model_.dtype));
-        executor_.collective(*communicator, communicator->choose(collective::Operation::all_gather, bytes),
-                             label(kGather, 0, b, first), *this, jobs_, after);
-        live_ += static_cast<std::int64_t>(jobs_.size());
-        for (std::size_t m = 0; m < jobs_.size(); ++m) gathered_[communicator->rank(m).number][b] = jobs_[m];
-      }
-    }
-  }
+  if (spec_.zero_stage == 1 || spec_.zero_stage == 2)
+    for (std::uint32_t p = 0; p < spec_.pp(); ++p)
+      for (auto b = static_cast<std::uint32_t>(buckets_[p].size()); b-- > 0;) gather_bucket(p, b);  // in forward order
   ++steps_emitted_;
   if (steps_emitted_ < spec_.steps) begin_step();
 }
@@ -536,6 +583,10 @@ JobLabel TrainingStep::label(What what, std::uint32_t slot, std::uint32_t detail
 
 const Slot& TrainingStep::slot_of(const Fields& f) const {
   return schedule_.slots[place(f.rank, Dimension::pp)][f.slot];
+}
+
+const SlotStep& TrainingStep::step_of(const Fields& f) const {
+  return plans_.plan(slot_of(f).kind, slot_of(f).stage).steps[f.detail];
 }
 
 void TrainingStep::on_job_begun(const Job& job) {
@@ -573,7 +624,9 @@ void TrainingStep::on_job_done(const Job& job) {
     case kKernels: account.end_kernel(now, RankAccount::Busy::kernel); break;
     case kNorm:
     case kOptimizer: account.end_kernel(now, RankAccount::Busy::optimizer); break;
-    case kCollective: account.end_collective(now, TrafficClass::tp, job.collective()->last_entry(), false); break;
+    case kCollective:
+      account.end_collective(now, class_of(step_of(f).group), job.collective()->last_entry(), false);
+      break;
     case kHost: account.launched(job.begun_at(), now); break;
     case kHostWait:
       account.launched(job.begun_at(), now);
@@ -637,7 +690,6 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
     return fmt::format("Layer[{}]_{}", step.layer, step.part == transformer::LayerPart::mlp ? "Mlp" : "Attn");
   };
   const auto letter = [&] { return kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)]; };
-  const auto step = [&]() -> const SlotStep& { return plans_.plan(slot_of(f).kind, slot_of(f).stage).steps[f.detail]; };
   const auto bucket = [&](const char* what) {
     return fmt::format("DP_{}_PP[{}]_TP[{}]_Bucket[{}]{}", what, p, t, static_cast<std::uint32_t>(f.detail), end);
   };
@@ -646,11 +698,12 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
       return fmt::format("{}_PP[{}]_TP[{}]_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), end);
     case kKernels:
       return fmt::format("{}_PP[{}]_TP[{}]_{}_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
-                         place_of(step()), end);
+                         place_of(step_of(f)), end);
     case kCollective:
     case kBeside:
-      return fmt::format("TP_{}_PP[{}]_{}_{}_{}{}", collective::initials(step().operation), p,
-                         unit(slot_of(f).stage, slot_of(f).micro_batch), letter(), place_of(step()), end);
+      return fmt::format("{}_{}_PP[{}]_{}_{}_{}{}", step_of(f).group == RankGroup::tp ? "TP" : "EP",
+                         collective::initials(step_of(f).operation), p, unit(slot_of(f).stage, slot_of(f).micro_batch),
+                         letter(), place_of(step_of(f)), end);
     case kSend:
     case kReceive: {
       const Slot& slot = slot_of(f);
@@ -679,7 +732,7 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
 std::string TrainingStep::task(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return name(arguments);
-  const SlotStep& step = plans_.plan(slot_of(f).kind, slot_of(f).stage).steps[f.detail];
+  const SlotStep& step = step_of(f);
   std::string text = step.kernels != nullptr ? "" : std::string(collective::initials(step.operation)) + " ";
   if (step.layer == SlotStep::kEnds) return text + "ends";
   return text + fmt::format("{} L{}", step.part == transformer::LayerPart::mlp ? "mlp" : "attention", step.layer);
@@ -693,9 +746,10 @@ std::string TrainingStep::work(std::uint64_t arguments) const {
 }
 
 const char* TrainingStep::kind(std::uint64_t arguments) const {
-  switch (JobLabel::fields_of<Fields>(arguments).what) {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  switch (f.what) {
     case kCollective:
-    case kBeside: return "tp";
+    case kBeside: return railyard::name(class_of(step_of(f).group));
     case kSend:
     case kReceive: return "pp";
     case kGradients:
@@ -703,7 +757,7 @@ const char* TrainingStep::kind(std::uint64_t arguments) const {
     case kLayerGather: return "weights";
     case kHost:
     case kHostWait: return "host";
-    case kNormReduce: return JobLabel::fields_of<Fields>(arguments).detail == 0 ? "tp" : "dp";
+    case kNormReduce: return f.detail == 0 ? "tp" : "dp";
     default: return "compute";
   }
 }

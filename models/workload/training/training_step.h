@@ -7,8 +7,8 @@
 // backward slots of the last micro-batch, gradients are reduced bucket by bucket; when all slots are over, the
 // optimizer runs and the weights are gathered (gradient_sync.h).
 //
-// Streams of a rank: compute (kernels and tensor-parallel collectives), tp (collectives beside kernels), dp (gradients), weights (gathers of parameters),
-// and one for each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad):
+// Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
+// (gradients), weights (gathers of parameters), and one for each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad):
 // pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
 #pragma once
 
@@ -26,6 +26,8 @@
 #include "workload/training/slot_plan.h"
 
 namespace railyard::workload::training {
+
+using transformer::RankGroup;
 
 class TrainingStep : private JobClient, private JobNamer {
  public:
@@ -75,6 +77,8 @@ class TrainingStep : private JobClient, private JobNamer {
   };
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
 
+  static constexpr std::size_t kGroups = 2;  ///< of RankGroup
+
   /// Sends from one pipeline rank to another one, of activations or of gradients.
   struct Link {
     std::uint32_t from, to;  ///< pipeline ranks
@@ -108,6 +112,12 @@ class TrainingStep : private JobClient, private JobNamer {
   Link link(std::uint32_t from_stage, std::uint32_t to_stage) const;
   void connect_pipeline(transport::Fabric& fabric);
   void allow_reuse();
+  const Communicators& reducing(const GradientBucket& bucket) const { return bucket.experts ? expert_dp_ : dp_; }
+  const Communicators& gathering(const GradientBucket& bucket) const {
+    return bucket.experts ? expert_weights_ : weights_;
+  }
+  /// Of the collectives of a group, on the rank with most.
+  double most_bytes(RankGroup group) const;
   void begin_step();
   /// Emits what is wanted, unless a call further up does so.
   void emit();
@@ -136,6 +146,8 @@ class TrainingStep : private JobClient, private JobNamer {
   void send(const Slot& slot, std::uint32_t index, std::uint32_t rank);
   /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
   void reduce(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
+  /// The weights of a bucket, after the optimizer.
+  void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
   void emit_flush();
   /// The stage that gives the slot its input, and the stage that takes its output; kNobody: none on another rank.
   static constexpr std::uint32_t kNobody = ~0u;
@@ -144,6 +156,7 @@ class TrainingStep : private JobClient, private JobNamer {
   JobLabel label(What what, std::uint32_t slot, std::uint32_t detail, std::uint32_t rank, bool first = false,
                  bool last = false) const;
   const Slot& slot_of(const Fields& f) const;
+  const SlotStep& step_of(const Fields& f) const;
   std::uint32_t place(std::uint32_t rank, Dimension d) const { return mesh_.place(rank, d); }
 
   void on_job_begun(const Job& job) override;
@@ -166,15 +179,18 @@ class TrainingStep : private JobClient, private JobNamer {
   const gpu::KernelTimer& kernels_;
   Executor& executor_;
   Mesh mesh_;
-  Communicators tp_, beside_, dp_, weights_;
+  Communicators tp_, ep_, beside_;
+  /// Gradients and weights: of experts, and of all else.
+  Communicators dp_, weights_, expert_dp_, expert_weights_;
   Communicators norm_;  ///< ranks with the same place in tensor parallelism
   std::map<Link, Communicators> pipeline_;
-  std::map<Link, std::vector<std::uint32_t>> arrivals_;            ///< slots of the receiver, in the order of the sends
-  std::vector<std::vector<std::uint32_t>> place_in_order_;         ///< by pipeline rank and slot: place among these
-  std::vector<std::vector<std::uint32_t>> ranks_at_;               ///< by pipeline rank
-  std::vector<std::vector<Communicator*>> tp_at_, weights_at_;     ///< by pipeline rank
-  std::vector<std::vector<GradientBucket>> buckets_;               ///< by pipeline rank
-  std::vector<std::map<std::uint32_t, std::uint32_t>> bucket_of_;  ///< by pipeline rank: layer -> bucket
+  std::map<Link, std::vector<std::uint32_t>> arrivals_;     ///< slots of the receiver, in the order of the sends
+  std::vector<std::vector<std::uint32_t>> place_in_order_;  ///< by pipeline rank and slot: place among these
+  std::vector<std::vector<std::uint32_t>> ranks_at_;        ///< by pipeline rank
+  std::vector<std::array<std::vector<Communicator*>, kGroups>> groups_at_;  ///< by pipeline rank and RankGroup
+  std::vector<std::vector<Communicator*>> weights_at_;                      ///< by pipeline rank
+  std::vector<std::vector<GradientBucket>> buckets_;                        ///< by pipeline rank
+  std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> buckets_of_;  ///< by pipeline rank: layer -> buckets
   std::vector<std::vector<std::uint32_t>> last_gradients_;         ///< by pipeline rank and stage: last such slot
   LayerEnds layer_ends_;                                           ///< of the slot that is being emitted
   std::vector<std::vector<JobRef>> reduced_;                       ///< by rank and bucket, in this step

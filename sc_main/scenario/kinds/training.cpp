@@ -24,7 +24,7 @@ constexpr std::uint32_t kMostSequences = 1u << 20, kMostMicroBatches = 8192;
 
 struct TrainingSection : TrainingSpec {
   TrainingSection() { form.keep_gathered = false; }
-  std::uint32_t written_tp = 1, written_pp = 1, written_virtual_stages = 1;
+  std::uint32_t written_tp = 1, written_ep = 1, written_pp = 1, written_virtual_stages = 1;
   std::optional<std::uint32_t> written_dp, written_group;
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
@@ -68,7 +68,12 @@ Record<TrainingSection> training_record() {
               "embedding or only head and loss")
       .range(0, kMostLayers)
       .fallback("auto: as even as possible; earlier stages take the remainder");
-  r.number_or("dp", "auto", &Section::written_dp, "data-parallel replicas; auto: GPUs / (tp pp)").range(1, 1u << 16);
+  r.add("ep", &Section::written_ep,
+        "expert-parallel ranks, of the data-parallel ones: each has experts / ep of the experts; must divide experts "
+        "and dp")
+      .range(1, kMostRanks);
+  r.number_or("dp", "auto", &Section::written_dp,
+              "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp pp)").range(1, 1u << 16);
   r.add("zero_stage", &Section::zero_stage,
         "0: gradients are all-reduced; 1: the optimizer's state is divided among replicas: gradients are "
         "reduce-scattered, weights gathered after the step; 2: gradients, too, after each backward slot; 3: weights, "
@@ -239,6 +244,23 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
 }
 
+void check_experts(const TrainingSection& written, std::uint64_t dp, const transformer::ModelShape& model,
+                   const Source& source) {
+  const std::uint32_t ep = written.written_ep;
+  if (ep == 1) return;
+  if (model.experts == 0) refuse_workload(source, "ep", model.name + " has no experts; accepted: 1");
+  if (model.experts % ep != 0)
+    refuse_workload(source, "ep",
+                    std::to_string(ep) + " does not divide the " + std::to_string(model.experts) + " experts of " +
+                        model.name);
+  if (dp % ep != 0)
+    refuse_workload(source, "ep", std::to_string(ep) + " does not divide dp " + std::to_string(dp));
+  if (written.written_tp > 1 && !written.sequence_parallel)
+    refuse_workload(source, "ep", "with tp of 2 or more, ep needs sequence_parallel: true");
+  if (written.zero_stage == 3)
+    refuse_workload(source, "zero_stage", "3 needs ep: 1; accepted with ep of 2 or more: 0, 1 and 2");
+}
+
 TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   const transformer::ModelShape& model = setting.model;
   const platforms::MachineSpec& machine = setting.machine;
@@ -271,7 +293,9 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                     degrees + " x dp " + std::to_string(dp) + " needs " + std::to_string(model_ranks * dp) +
                         " GPUs; the machine has " + std::to_string(gpus) + "; set machine.groups." + group.name +
                         ".servers to " + std::to_string(ceil_div(model_ranks * dp, machine.board.gpus)) + " or more");
-  spec.sizes = {written.written_tp, 1, 1, static_cast<std::uint32_t>(dp), written.written_pp};
+  check_experts(written, dp, model, source);
+  spec.sizes = {written.written_tp, 1, written.written_ep, static_cast<std::uint32_t>(dp / written.written_ep),
+                written.written_pp};
   spec.order = order_of(written.written_order);
   const std::uint64_t together = std::uint64_t(spec.micro_batch) * spec.dp();
   if (spec.global_batch % together != 0)

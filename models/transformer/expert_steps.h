@@ -1,0 +1,23 @@
+// The MLP of a mixture of experts on expert-parallel ranks: each of ep ranks has other tokens, and experts / ep of the
+// experts. Tokens travel to their experts and back in all-to-alls of k copies of a token (Megatron-LM,
+// MoEAlltoAllTokenDispatcher). Routing is uniform: each expert gets an even share of the copies.
+//
+//   forward    router, permute, all-to-all, [all-gather], products of the rank's experts, [reduce-scatter], all-to-all,
+//              combine
+//   backward   combine, all-to-all, [all-gather], products, [reduce-scatter], all-to-all, permute, router
+//
+// In brackets: tensor-parallel ranks, which need sequence parallelism here. Each of them routes its own tokens and has
+// a part of the width of each expert. Shared experts run before the router, between a gather and a reduce-scatter of
+// their own.
+#pragma once
+
+#include "transformer/step_list.h"
+
+namespace railyard::transformer {
+
+/// Between the norm and the next part. @param timer  null: only the collectives
+void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind);
+void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model,
+                               Direction direction);
+
+}  // namespace railyard::transformer
