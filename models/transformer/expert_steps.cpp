@@ -17,7 +17,7 @@ Bytes copies(const ModelShape& model, std::uint64_t tokens) {
 
 /// Copies to their experts or back.
 void exchange(StepList& steps, const ModelShape& model) {
-  steps.all_to_all(kPart, RankGroup::ep, copies(model, steps.divided_tokens()));
+  steps.add(kPart, RankGroup::ep, Operation::all_to_all, copies(model, steps.divided_tokens()));
 }
 
 }  // namespace
@@ -38,8 +38,7 @@ void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& mode
   if (timer != nullptr) steps.add(kPart, timer->combine(steps.divided_tokens()));
 }
 
-void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model,
-                               Direction direction) {
+void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
   const bool collectives = has_dgrad(direction);
   const Bytes gathered = copies(model, steps.tokens());
   steps.add(kPart, timer.combine_backward(steps.divided_tokens(), direction));

@@ -17,7 +17,6 @@ namespace railyard::transformer {
 
 /// Between the norm and the next part. @param timer  null: only the collectives
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind);
-void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model,
-                               Direction direction);
+void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction);
 
 }  // namespace railyard::transformer

@@ -153,15 +153,18 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
   return result;
 }
 
-gpu::AttentionHeads LayerTimer::attention_heads(std::uint32_t kind) const {
+gpu::AttentionHeads LayerTimer::attention_heads(const LayerPass& pass) const {
   gpu::AttentionHeads heads = heads_;
-  heads.window = model_.kinds[kind].window;
+  heads.query /= pass.head_ranks;
+  heads.kv /= pass.head_ranks;
+  heads.window = model_.kinds[pass.kind].window;
   return heads;
 }
 
 gpu::KernelTime LayerTimer::attention(const LayerPass& pass) {
   const gpu::GpuDatasheet& gpu = timer_.gpu();
-  const gpu::AttentionHeads heads = attention_heads(pass.kind);
+  const gpu::AttentionHeads heads = attention_heads(pass);
+  if (!pass.causal) return gpu::prefill_attention_time(gpu, heads, pass.prefills, false);
   gpu::MixedAttention parts = gpu::mixed_attention(gpu, heads, pass.prefills, pass.decodes);
   if (!profile_) return parts.time(gpu);
   if (pass.prefills.empty() || pass.decodes.empty() || !profile_->mixed.empty())
@@ -187,7 +190,30 @@ Segment LayerTimer::attention_core(const LayerPass& pass) {
   return segment;
 }
 
+Segment LayerTimer::merge_attention(const LayerPass& pass) {
+  Segment segment;
+  // Reads 16-bit numbers, and reads and writes their sum in fp32 (TransformerEngine, flash_attn_fwd_out_correction).
+  segment.add("attention_merge", timer_.memory_bound(static_cast<double>(pass.tokens()) * heads_.query * heads_.dim *
+                                                     (element_bytes_ + 2 * kMergedBytes)));
+  return segment;
+}
+
 Segment LayerTimer::attention_body(const LayerPass& pass) {
+  Segment segment = attention_input(pass);
+  segment.append(attention_core(pass));
+  segment.append(attention_output(pass));
+  return segment;
+}
+
+Segment LayerTimer::attention_output(const LayerPass& pass) {
+  Segment segment;
+  const std::uint64_t tokens = pass.dense_tokens();
+  add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim,
+           model_.kinds[pass.kind].attention);
+  return measured(segment, static_cast<double>(tokens));
+}
+
+Segment LayerTimer::attention_input(const LayerPass& pass) {
   Segment segment;
   const std::uint64_t tokens = pass.dense_tokens();
   const double t = static_cast<double>(tokens);
@@ -204,8 +230,6 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
     if (!model_.rotary) rotary.heads.query = 0;
     segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
   }
-  segment.append(attention_core(pass));
-  add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim, layer.attention);
   return measured(segment, t);
 }
 

@@ -75,6 +75,8 @@ struct LayerPass {
   /// Tokens of the captured CUDA graph that runs the pass: kernels other than attention, and collectives, run on them
   /// (vLLM pads a batch to the next captured size). 0: not padded.
   std::uint64_t padded_tokens = 0;
+  bool causal = true;            ///< prefills: a query sees no later keys; otherwise all kv_start + tokens keys
+  std::uint32_t head_ranks = 1;  ///< context-parallel ranks that share the heads of a tensor-parallel rank
 
   std::uint64_t tokens() const;
   /// Tokens of all kernels other than attention.
@@ -126,8 +128,13 @@ class LayerTimer {
   /// Norms before a part. They may run on fewer tokens than the part (sequence parallelism).
   Segment norm(LayerPart part, std::uint64_t tokens);
   Segment attention_body(const LayerPass& pass);
+  // The parts of attention_body(), in order.
+  Segment attention_input(const LayerPass& pass);
   /// The part of attention_body() between the projections that depends on the length of the sequences.
   Segment attention_core(const LayerPass& pass);
+  Segment attention_output(const LayerPass& pass);
+  /// Adds the result of this pass, over some of the keys, to the result over others. @pre context parallelism
+  Segment merge_attention(const LayerPass& pass);
   Segment mlp_body(std::uint64_t tokens, std::uint32_t kind = 0);
   // The parts of mlp_body() of a mixture of experts, in order.
   /// Router and permutation of a rank's tokens.
@@ -144,6 +151,12 @@ class LayerTimer {
   Segment norm_backward(LayerPart part, std::uint64_t tokens);
   /// @param direction  backward, dgrad or wgrad
   PartBackward attention_backward(const LayerPass& pass, Direction direction);
+  // The parts of attention_backward(), in order.
+  Segment attention_output_backward(const LayerPass& pass, Direction direction);
+  Segment attention_core_backward(const LayerPass& pass);
+  PartBackward attention_input_backward(const LayerPass& pass, Direction direction);
+  /// Adds gradients of queries, keys and values of this pass to those of others. @pre context parallelism
+  Segment merge_attention_backward(const LayerPass& pass);
   PartBackward mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction);
   // The parts of mlp_backward() of a mixture of experts, in order.
   Segment shared_experts_backward(std::uint64_t tokens, Direction direction);
@@ -176,8 +189,8 @@ class LayerTimer {
   const ProfileUse& profile_use() const { return profile_use_; }
 
  private:
-  static constexpr double kLogitBytes = 4, kGradientBytes = 4;  // fp32
-  static constexpr double kMaskBytes = 1;                       // of a number that may be dropped
+  static constexpr double kLogitBytes = 4, kGradientBytes = 4, kMergedBytes = 4;  // fp32
+  static constexpr double kMaskBytes = 1;                                         // of a number that may be dropped
 
   /// The experts of one of ep ranks, if tokens are routed evenly.
   struct Experts {
@@ -195,7 +208,7 @@ class LayerTimer {
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
   /// The segment with times from the profile for x tokens or sequences; `formula` if there is no profile.
   Segment measured(const Segment& formula, double x, bool is_head = false);
-  gpu::AttentionHeads attention_heads(std::uint32_t kind) const;
+  gpu::AttentionHeads attention_heads(const LayerPass& pass) const;
   /// All sequences of the pass in one kernel.
   gpu::KernelTime attention(const LayerPass& pass);
   void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
@@ -205,7 +218,6 @@ class LayerTimer {
   void add_norm(Segment& segment, std::uint64_t tokens);
   /// @pre all sequences of the pass are equal
   Segment unfused_attention(const LayerPass& pass);
-  Segment attention_core_backward(const LayerPass& pass);
   Segment unfused_attention_backward(const LayerPass& pass);
   /// A kernel over the scores of all heads, which reads or writes this many numbers and bytes of masks for each.
   void add_scores(Segment& segment, const char* name, const LayerPass& pass, double numbers, double mask_bytes);

@@ -62,21 +62,40 @@ Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
 Segment LayerTimer::attention_core_backward(const LayerPass& pass) {
   if (form().attention == AttentionForm::unfused) return unfused_attention_backward(pass);
   Segment segment;
-  segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass.kind), pass.prefills,
-                                                             true, gpu::AttentionPass::backward));
+  segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass), pass.prefills,
+                                                             pass.causal, gpu::AttentionPass::backward));
   return segment;
 }
 
 PartBackward LayerTimer::attention_backward(const LayerPass& pass, Direction direction) {
+  PartBackward part = attention_input_backward(pass, direction);
+  Segment body = attention_output_backward(pass, direction);
+  if (has_dgrad(direction)) body.append(attention_core_backward(pass));
+  body.append(part.body);
+  part.body = std::move(body);
+  return part;
+}
+
+Segment LayerTimer::merge_attention_backward(const LayerPass& pass) {
+  Segment segment;
+  // Queries of this pass, and twice as many keys and values: two are read, their sum is written.
+  const double numbers = static_cast<double>(pass.tokens()) * (heads_.query + 2 * 2.0 * heads_.kv) * heads_.dim;
+  add_elementwise(segment, "attention_merge_dgrad", 3 * numbers);
+  return segment;
+}
+
+Segment LayerTimer::attention_output_backward(const LayerPass& pass, Direction direction) {
   const std::uint64_t tokens = pass.tokens(), attended = std::uint64_t(heads_.query) * heads_.dim;
+  Segment segment = gemm_dgrad(direction, "o_proj_dgrad", tokens, model_.hidden, attended);
+  segment.append(gemm_wgrad(direction, "o_proj_wgrad", tokens, model_.hidden, attended));
+  return segment;
+}
+
+PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Direction direction) {
+  const std::uint64_t tokens = pass.tokens();
   PartBackward part;
-  part.body.append(gemm_dgrad(direction, "o_proj_dgrad", tokens, model_.hidden, attended));
-  part.body.append(gemm_wgrad(direction, "o_proj_wgrad", tokens, model_.hidden, attended));
-  if (has_dgrad(direction)) {
-    part.body.append(attention_core_backward(pass));
-    const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
-    if (model_.rotary) add_elementwise(part.body, "rotary_dgrad", rotated);
-  }
+  const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
+  if (has_dgrad(direction) && model_.rotary) add_elementwise(part.body, "rotary_dgrad", rotated);
   part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_width(), model_.hidden);
   part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_width(), model_.hidden);
   if (model_.qkv_bias)

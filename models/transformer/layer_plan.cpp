@@ -1,5 +1,6 @@
 #include "transformer/layer_plan.h"
 
+#include "transformer/context_steps.h"
 #include "transformer/expert_steps.h"
 #include "transformer/step_list.h"
 
@@ -19,9 +20,14 @@ void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, co
       add_expert_steps(steps, timer, model, pass.kind);
     } else {
       steps.gather(part);
-      if (timer != nullptr)
+      if (part == LayerPart::attention && steps.split().cp > 1) {
+        if (timer != nullptr) steps.add(part, timer->attention_input(pass));
+        add_context_core(steps, timer, model, pass);
+        if (timer != nullptr) steps.add(part, timer->attention_output(pass));
+      } else if (timer != nullptr) {
         steps.add(part,
                   part == LayerPart::mlp ? timer->mlp_body(steps.tokens(), pass.kind) : timer->attention_body(pass));
+      }
       steps.reduce(part);
     }
     if (timer != nullptr) steps.add(part, timer->dropout(part, steps.divided_tokens()));
@@ -36,10 +42,17 @@ void add_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, c
       add_expert_steps_backward(steps, timer, model, direction);
     } else {
       if (has_dgrad(direction)) steps.gather(part);
-      steps.add_backward(part,
-                         part == LayerPart::mlp ? timer.mlp_backward(steps.tokens(), pass.kind, direction)
-                                                : timer.attention_backward(pass, direction),
-                         timer.form(), direction);
+      PartBackward kernels;
+      if (part == LayerPart::mlp) {
+        kernels = timer.mlp_backward(steps.tokens(), pass.kind, direction);
+      } else if (steps.split().cp > 1 && has_dgrad(direction)) {
+        steps.add(part, timer.attention_output_backward(pass, direction));
+        add_context_core_backward(steps, timer, model, pass);
+        kernels = timer.attention_input_backward(pass, direction);
+      } else {
+        kernels = timer.attention_backward(pass, direction);
+      }
+      steps.add_backward(part, kernels, timer.form(), direction);
     }
     if (has_dgrad(direction)) steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
   }
@@ -60,7 +73,10 @@ std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer
   StepList steps(model, pass.dense_tokens(), split);
   switch (timer.form().recompute) {
     case Recompute::none: break;
-    case Recompute::selective: steps.add(LayerPart::attention, timer.attention_core(pass)); break;
+    case Recompute::selective:
+      split.cp > 1 ? add_context_core(steps, &timer, model, pass)
+                   : steps.add(LayerPart::attention, timer.attention_core(pass));
+      break;
     case Recompute::full: add_forward(steps, &timer, model, pass); break;
   }
   return steps.take();

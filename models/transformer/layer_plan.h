@@ -10,6 +10,7 @@
 //   dgrad              backward without the products for gradients of weights
 //   wgrad              only these products: MLP; attention
 //   expert parallel    expert_steps.h
+//   context parallel   context_steps.h
 //
 // With sequence parallelism, a rank that keeps only its own tokens of an input gathers this input again for the product
 // of wgrad (TrainingForm::keep_gathered). As in Megatron-LM, this gather runs beside the product before: in a backward
@@ -17,6 +18,7 @@
 // reduce-scatter of a backward pass run beside the wgrad product.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "collective/spec.h"
@@ -24,15 +26,22 @@
 
 namespace railyard::transformer {
 
+/// How context-parallel ranks exchange keys and values.
+enum class ContextExchange : std::uint8_t { p2p, all_gather, a2a };
+constexpr std::array<const char*, 3> kContextExchangeNames{"p2p", "all_gather", "a2a"};
+
 /// How a layer is divided among ranks.
 struct LayerSplit {
   std::uint32_t tp = 1;            ///< must divide the query heads
   bool sequence_parallel = false;  ///< norms run on tokens / tp; tp must divide the tokens
   std::uint32_t ep = 1;            ///< ranks with other tokens and other experts; must divide the experts
+  std::uint32_t cp = 1;            ///< ranks with other tokens of the same sequences
+  ContextExchange exchange = ContextExchange::p2p;
 };
 
 /// The ranks of a collective: those that differ in one dimension of parallelism only.
-enum class RankGroup : std::uint8_t { tp, ep };
+enum class RankGroup : std::uint8_t { tp, ep, cp };
+constexpr std::size_t kRankGroups = 3;
 
 /// Kernels of one rank, or a collective of a group of ranks.
 struct LayerStep {

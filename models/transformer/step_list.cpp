@@ -42,8 +42,8 @@ void StepList::add(LayerPart part, Operation operation, Bytes bytes) {
   if (split_.tp > 1) steps_.push_back({part, {}, operation, bytes});
 }
 
-void StepList::all_to_all(LayerPart part, RankGroup group, Bytes bytes) {
-  steps_.push_back({part, {}, Operation::all_to_all, bytes, false, group});
+void StepList::add(LayerPart part, RankGroup group, Operation operation, Bytes bytes, bool beside_next) {
+  steps_.push_back({part, {}, operation, bytes, beside_next, group});
 }
 
 void StepList::gather(LayerPart part) {

@@ -23,8 +23,8 @@ class StepList {
   void add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form, Direction direction);
   /// A collective over tensor-parallel ranks.
   void add(LayerPart part, collective::Operation operation, Bytes bytes);
-  /// @param bytes  that each rank sends
-  void all_to_all(LayerPart part, RankGroup group, Bytes bytes);
+  /// A collective of any group of two ranks or more.
+  void add(LayerPart part, RankGroup group, collective::Operation operation, Bytes bytes, bool beside_next = false);
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
   /// Before kernels that need all tokens.
   void gather(LayerPart part);

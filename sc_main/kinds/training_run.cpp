@@ -125,6 +125,7 @@ std::string TrainingRun::progress() const {
 std::vector<TrafficClass> TrainingRun::classes() const {
   std::vector<TrafficClass> classes{TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
   if (spec().ep() > 1) classes.push_back(TrafficClass::ep);
+  if (spec().cp() > 1) classes.push_back(TrafficClass::cp);
   if (spec().zero_stage == 3) classes.push_back(TrafficClass::weights);
   return classes;
 }
@@ -133,6 +134,7 @@ std::vector<RouteOfInterest> TrainingRun::routes() {
   std::vector<RouteOfInterest> routes;
   const workload::Mesh& mesh = step_->mesh();
   for (const auto& [dimension, traffic] : {std::pair{Dimension::tp, TrafficClass::tp},
+                                           {Dimension::cp, TrafficClass::cp},
                                            {Dimension::ep, TrafficClass::ep},
                                            {Dimension::pp, TrafficClass::pp},
                                            {Dimension::dp, TrafficClass::dp}}) {
@@ -153,7 +155,7 @@ double TrainingRun::hardware_flops() const {
   for (std::uint32_t s = 0; s < plans_->stages(); ++s)
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
       flops += plans_->plan(kind, s).flops * spec().tp();
-  return flops * spec().micro_batches() * spec().dp();
+  return flops * spec().micro_batches() * spec().replicas();
 }
 
 double TrainingRun::peak_flops() const {
@@ -176,10 +178,11 @@ double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, Traffi
 
 std::string TrainingRun::title() const {
   const Spec& s = spec();
+  const std::string context = s.cp() > 1 ? fmt::format(" x cp {}", s.cp()) : "";
   const std::string experts = s.ep() > 1 ? fmt::format(" (ep {})", s.ep()) : "";
-  return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {} x pp {} x dp {}{}, {} micro-batches, {}",
-                     scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), s.pp(),
-                     s.dp(), experts, s.micro_batches(), schedule_text());
+  return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {}{} x pp {} x dp {}{}, {} micro-batches, {}",
+                     scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), context,
+                     s.pp(), s.dp(), experts, s.micro_batches(), schedule_text());
 }
 
 std::string TrainingRun::schedule_text() const {
@@ -195,6 +198,7 @@ void TrainingRun::add_setup(Value& setup) const {
   setup["tp"] = s.tp();
   setup["pp"] = s.pp();
   setup["dp"] = s.dp();
+  setup["cp"] = s.cp();
   setup["ep"] = s.ep();
   setup["virtual_stages"] = s.virtual_stages();
   setup["schedule"] = s.table ? "file" : name_of(s.schedule.kind);
@@ -363,19 +367,21 @@ std::string TrainingRun::explain_text(const Value& e) const {
 }
 
 void TrainingRun::write_tables(const OutputDirectory& directory) {
+  const workload::Mesh& mesh = step_->mesh();
   auto ranks = fmt::output_file(directory.file("ranks.csv"));
   ranks.print("rank,gpu,pp,tp,dp,step_s,kernels_s,bubble_s,host_s,optimizer_s");
   for (const TrafficClass c : classes()) ranks.print(",exposed_{}_s", name(c));
-  if (spec().ep() > 1) ranks.print(",ep");
+  for (const Dimension d : {Dimension::cp, Dimension::ep})
+    if (mesh.size(d) > 1) ranks.print(",{}", workload::kDimensionNames[static_cast<std::size_t>(d)]);
   ranks.print("\n");
-  const workload::Mesh& mesh = step_->mesh();
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
     const RankAccount& a = step_->account(r);
     ranks.print("{},{},{},{},{},{:.15f},{:.15f},{:.15f},{:.15f},{:.15f}", r, machine_.gpu(gpus_[r]).name(),
                 mesh.place(r, Dimension::pp), mesh.place(r, Dimension::tp), mesh.place(r, Dimension::dp), step_s(),
                 a.kernels_s() / steps(), a.bubble_s() / steps(), a.host_s() / steps(), a.optimizer_s() / steps());
     for (const TrafficClass c : classes()) ranks.print(",{:.15f}", a.exposed_s(c) / steps());
-    if (spec().ep() > 1) ranks.print(",{}", mesh.place(r, Dimension::ep));
+    for (const Dimension d : {Dimension::cp, Dimension::ep})
+      if (mesh.size(d) > 1) ranks.print(",{}", mesh.place(r, d));
     ranks.print("\n");
   }
   auto slots = fmt::output_file(directory.file("schedule.csv"));

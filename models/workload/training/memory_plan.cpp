@@ -13,7 +13,7 @@ namespace {
 
 StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpec& spec,
                          const transformer::Stage& stage) {
-  const transformer::MicroBatch batch{spec.micro_batch, spec.seq_tokens};
+  const transformer::MicroBatch batch{spec.micro_batch, spec.seq_tokens / spec.cp()};
   const transformer::LayerSplit split = spec.split();
   TrainingForm whole = spec.form;  // of a layer that is not recomputed
   if (whole.recompute == Recompute::full) whole.recompute = Recompute::none;

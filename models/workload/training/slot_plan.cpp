@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "transformer/context_steps.h"
 #include "transformer/end_plan.h"
 
 namespace railyard::workload::training {
@@ -39,7 +40,9 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
     : stages_(transformer::stages_of(spec.stage_layers)), plans_(stages_.size()) {
   const transformer::LayerSplit split = spec.split();
   transformer::LayerPass pass;
-  pass.prefills.assign(spec.micro_batch, {spec.seq_tokens, 0});
+  for (std::uint32_t sequence = 0; sequence < spec.micro_batch; ++sequence)
+    for (const gpu::AttentionSequence& part : transformer::context_part(spec.seq_tokens, spec.cp(), 0))
+      pass.prefills.push_back(part);
   for (std::size_t kind = 0; kind < kDirections.size(); ++kind) {
     const Direction direction = kDirections[kind];
     std::map<std::uint32_t, Planned> layers, again;  // by kind of layer
@@ -57,7 +60,7 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       append(plan, found->second, number);
     };
     const auto end = [&](SlotPlan& plan, bool head) {
-      const std::uint64_t tokens = spec.micro_batch_tokens();
+      const std::uint64_t tokens = spec.rank_tokens();
       append(plan,
              Planned(head ? plan_head(model, timer, tokens, split, direction)
                           : plan_embedding(model, timer, tokens, split, direction)),
@@ -69,7 +72,7 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
     const auto gather = [&](SlotPlan& plan) {
       SlotStep step;
       step.operation = collective::Operation::all_gather;
-      step.bytes = transformer::hidden_bytes(model, spec.micro_batch_tokens());
+      step.bytes = transformer::hidden_bytes(model, spec.rank_tokens());
       plan.steps.push_back(step);
     };
     for (std::uint32_t s = 0; s < stages(); ++s) {

@@ -43,6 +43,7 @@ struct TrainingSpec {
   RankOrder order = kMegatronOrder;
   std::vector<std::uint32_t> placement;  ///< GPU of each rank
   bool sequence_parallel = false;
+  transformer::ContextExchange cp_comm = transformer::ContextExchange::p2p;
   std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
   ScheduleSpec schedule;
   std::optional<Schedule> table;  ///< a schedule from a file, in place of `schedule`
@@ -60,12 +61,13 @@ struct TrainingSpec {
   DataType gradients = DataType::tf32;  ///< tf32: 32 bits
 
   std::uint32_t tp() const { return sizes[static_cast<std::size_t>(Dimension::tp)]; }
+  std::uint32_t cp() const { return sizes[static_cast<std::size_t>(Dimension::cp)]; }
   std::uint32_t ep() const { return sizes[static_cast<std::size_t>(Dimension::ep)]; }
   /// Replicas of all weights but those of experts, as Megatron-LM counts: each of the ep ranks has a replica.
   std::uint32_t dp() const { return sizes[static_cast<std::size_t>(Dimension::dp)] * ep(); }
   /// Ranks that hold the same parameters: of an expert, and of all else.
   std::uint32_t expert_replicas() const { return replicas() / ep(); }
-  std::uint32_t replicas() const { return dp(); }
+  std::uint32_t replicas() const { return dp() * cp(); }
   std::uint32_t pp() const { return sizes[static_cast<std::size_t>(Dimension::pp)]; }
   std::uint32_t ranks() const {
     std::uint32_t product = 1;
@@ -75,7 +77,9 @@ struct TrainingSpec {
   std::uint32_t virtual_stages() const { return static_cast<std::uint32_t>(stage_layers.size()) / pp(); }
   std::uint32_t micro_batches() const { return global_batch / (micro_batch * dp()); }
   std::uint64_t micro_batch_tokens() const { return micro_batch * seq_tokens; }
-  transformer::LayerSplit split() const { return {tp(), sequence_parallel, ep()}; }
+  /// Of a micro-batch, on a context-parallel rank.
+  std::uint64_t rank_tokens() const { return micro_batch_tokens() / cp(); }
+  transformer::LayerSplit split() const { return {tp(), sequence_parallel, ep(), cp(), cp_comm}; }
   /// The layers that run again together with this layer of the stage; none: the layer does not run again.
   LayerRange recomputed_with(const transformer::Stage& stage, std::uint32_t layer) const;
 };

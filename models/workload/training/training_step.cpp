@@ -20,10 +20,13 @@ constexpr std::uint32_t kEndsDetail = (1u << 13) - 1;
 
 constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
 
+constexpr std::array<const char*, transformer::kRankGroups> kGroupLetters{"TP", "EP", "CP"};
+
 constexpr TrafficClass class_of(RankGroup group) {
   switch (group) {
     case RankGroup::tp: return TrafficClass::tp;
     case RankGroup::ep: return TrafficClass::ep;
+    case RankGroup::cp: return TrafficClass::cp;
   }
   return TrafficClass::tp;
 }
@@ -54,6 +57,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       mesh_(ranks, spec.sizes, spec.order),
       tp_(mesh_.connect({Dimension::tp}, kCompute, request(spec.software, TrafficClass::tp), executor.fabric())),
       ep_(mesh_.connect({Dimension::ep}, kCompute, request(spec.software, TrafficClass::ep), executor.fabric())),
+      cp_(mesh_.connect({Dimension::cp}, kCompute, request(spec.software, TrafficClass::cp), executor.fabric())),
       beside_(mesh_.connect({Dimension::tp}, kTp, request(spec.software, TrafficClass::tp), executor.fabric())),
       dp_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp}, kDp, request(spec.software, TrafficClass::dp),
                         executor.fabric())),
@@ -62,8 +66,8 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
                              executor.fabric())),
       expert_dp_(mesh_.connect({Dimension::cp, Dimension::dp}, kDp, request(spec.software, TrafficClass::dp),
                                executor.fabric())),
-      expert_weights_(mesh_.connect({Dimension::cp, Dimension::dp}, kWeights,
-                                    request(spec.software, TrafficClass::dp), executor.fabric())),
+      expert_weights_(mesh_.connect({Dimension::cp, Dimension::dp}, kWeights, request(spec.software, TrafficClass::dp),
+                                    executor.fabric())),
       norm_(mesh_.connect({Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, kCompute,
                           request(spec.software, TrafficClass::dp), executor.fabric())),
       ranks_at_(spec.pp()),
@@ -74,7 +78,9 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       ranks_(ranks.size()),
       accounts_(ranks.size()) {
   connect_pipeline(executor.fabric());
-  for (const auto& [group, communicators] : {std::pair{RankGroup::tp, &tp_}, {RankGroup::ep, &ep_}})
+  if (has_ring()) connect_ring(executor.fabric());
+  for (const auto& [group, communicators] :
+       {std::pair{RankGroup::tp, &tp_}, {RankGroup::ep, &ep_}, {RankGroup::cp, &cp_}})
     for (const auto& communicator : communicators->all())
       groups_at_[place(communicator->rank(0).number, Dimension::pp)][static_cast<std::size_t>(group)].push_back(
           communicator.get());
@@ -103,7 +109,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
 }
 
 Bytes TrainingStep::activation_bytes() const {
-  const Bytes whole = transformer::hidden_bytes(model_, spec_.micro_batch_tokens());
+  const Bytes whole = transformer::hidden_bytes(model_, spec_.rank_tokens());
   const bool sharded = spec_.sequence_parallel || spec_.software.pp_send == PipelineSend::shard;
   return sharded ? ceil_div(whole, spec_.tp()) : whole;
 }
@@ -169,6 +175,23 @@ void TrainingStep::connect_pipeline(transport::Fabric& fabric) {
     }
 }
 
+void TrainingStep::connect_ring(transport::Fabric& fabric) {
+  std::vector<std::size_t> to, from;  // streams by rank
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r) {
+    Rank& rank = mesh_.rank(r);
+    to.push_back(rank.streams.size());
+    rank.add_stream("cp_to");
+    from.push_back(rank.streams.size());
+    rank.add_stream("cp_from");
+  }
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r) {
+    const std::uint32_t next = around(r, 1);
+    ring_.push_back(std::make_unique<Communicator>(std::vector<Rank*>{&mesh_.rank(r), &mesh_.rank(next)},
+                                                   std::vector<std::size_t>{to[r], from[next]},
+                                                   request(spec_.software, TrafficClass::cp), fabric));
+  }
+}
+
 std::uint64_t TrainingStep::slots() const {
   std::uint64_t slots = 0;
   for (const std::vector<Slot>& of_rank : schedule_.slots) slots += of_rank.size();
@@ -195,6 +218,7 @@ void TrainingStep::allow_reuse() {
   };
   allow(tp_, TrafficClass::tp);
   allow(ep_, TrafficClass::ep);
+  if (!has_ring()) allow(cp_, TrafficClass::cp);
   // A collective beside kernels ends before the next collective of its member begins.
   for (std::size_t g = 0; g < tp_.all().size(); ++g) beside_.all()[g]->share_reuse(*tp_.all()[g]);
 }
@@ -213,12 +237,19 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
     }
   };
   double tp_bytes = 0;
-  const std::vector<transformer::LayerStep> collectives =
-      layer_collectives(model_, spec_.micro_batch_tokens(), spec_.split());
+  const std::vector<transformer::LayerStep> collectives = layer_collectives(model_, spec_.rank_tokens(), spec_.split());
   for (const transformer::LayerStep& step : collectives)
     if (step.group == RankGroup::tp)
-      tp_bytes += 2 * static_cast<double>(step.bytes) * model_.layers / spec_.pp() * spec_.micro_batches() * spec_.steps;
+      tp_bytes +=
+          2 * static_cast<double>(step.bytes) * model_.layers / spec_.pp() * spec_.micro_batches() * spec_.steps;
   among(tp_, TrafficClass::tp, tp_bytes, true);
+  if (has_ring()) {
+    for (const auto& pair : ring_)
+      all.push_back({pair->rank(0).gpu->window(), pair->rank(1).gpu->window(), number(TrafficClass::cp),
+                     most_bytes(RankGroup::cp)});
+  } else if (spec_.cp() > 1) {
+    among(cp_, TrafficClass::cp, most_bytes(RankGroup::cp), true);
+  }
   if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), true);
   const double gradient_bytes = bytes_of(spec_.gradients) + bytes_of(model_.dtype);
   for (const bool experts : {false, true}) {
@@ -333,9 +364,11 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
           for (const std::uint32_t b : buckets_of_[p].at(step.layer)) ranks_[rank].waits.push_back(gathered[b]);
     layer = step.layer;
     if (i > 0 && i == beside_until)
-      for (const std::uint32_t rank : ranks) ranks_[rank].waits.push_back(ranks_[rank].beside);
+      for (const std::uint32_t rank : ranks)
+        for (const JobRef& beside : ranks_[rank].beside) ranks_[rank].waits.push_back(beside);
     if (step.beside_next) {
-      emit_beside(p, index, static_cast<std::uint32_t>(i), step);
+      step.operation == collective::Operation::send_recv ? emit_ring(p, index, static_cast<std::uint32_t>(i), step)
+                                                         : emit_beside(p, index, static_cast<std::uint32_t>(i), step);
       beside_until = i + 2;
       continue;
     }
@@ -458,7 +491,18 @@ void TrainingStep::emit_beside(std::uint32_t p, std::uint32_t index, std::uint32
     live_ += static_cast<std::int64_t>(tp->size());
     executor_.collective(communicator, communicator.choose(step.operation, step.bytes),
                          label(kBeside, index, detail, first), *this, jobs_, after);
-    for (std::uint32_t m = 0; m < tp->size(); ++m) ranks_[tp->rank(m).number].beside = jobs_[m];
+    for (std::uint32_t m = 0; m < tp->size(); ++m) ranks_[tp->rank(m).number].beside = {jobs_[m]};
+  }
+}
+
+void TrainingStep::emit_ring(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step) {
+  const execution::Exchange exchange{0, 1, 0, step.bytes};
+  for (const std::uint32_t rank : ranks_at_[p]) {
+    RankState& state = ranks_[rank];
+    const JobLabel of_rank = label(kBeside, index, detail, rank);
+    state.beside = {executor_.send(*ring_[rank], exchange, of_rank, *this, {state.last}),
+                    executor_.receive(*ring_[around(rank, spec_.cp() - 1)], exchange, of_rank, *this, {state.last})};
+    live_ += 2;
   }
 }
 
@@ -539,9 +583,9 @@ void TrainingStep::emit_flush() {
     std::uint64_t common = 0, experts = 0;
     for (const GradientBucket& bucket : buckets_[place(rank, Dimension::pp)])
       (bucket.experts ? experts : common) += bucket.parameters;
-    return spec_.zero_stage == 0 ? common + experts
-                                 : ceil_div(common, dp_.of(rank).size()) +
-                                       ceil_div(experts, expert_dp_.of(rank).size());
+    return spec_.zero_stage == 0
+               ? common + experts
+               : ceil_div(common, dp_.of(rank).size()) + ceil_div(experts, expert_dp_.of(rank).size());
   };
   const auto run = [&](What what, std::uint32_t rank, double bytes, const std::vector<JobRef>& after) {
     Rank& r = mesh_.rank(rank);
@@ -594,11 +638,11 @@ void TrainingStep::on_job_begun(const Job& job) {
   const std::uint32_t r = job.rank().number;
   if (&job.stream() != &mesh_.rank(r).stream(kCompute)) return;
   constexpr std::uint32_t kTpBit = RankAccount::bit(TrafficClass::tp), kPpBit = RankAccount::bit(TrafficClass::pp),
-                          kDpBit = RankAccount::bit(TrafficClass::dp);
+                          kDpBit = RankAccount::bit(TrafficClass::dp), kCpBit = RankAccount::bit(TrafficClass::cp);
   std::uint32_t waits = 0;
   if (f.what == kNorm || f.what == kOptimizer) waits = kDpBit;
   if (f.what == kKernels || f.what == kCollective) {
-    waits = f.first ? kPpBit : kTpBit;
+    waits = f.first ? kPpBit : kTpBit | kCpBit;
     if (spec_.zero_stage == 3) waits |= RankAccount::bit(TrafficClass::weights);
     if (f.step > 0) waits |= kDpBit;  // weights of the step before are being gathered
   }
@@ -639,7 +683,7 @@ void TrainingStep::on_job_done(const Job& job) {
       account.end_collective(now, f.detail == 0 ? TrafficClass::tp : TrafficClass::dp, job.collective()->last_entry(),
                              true);
       break;
-    case kBeside: account.transferred(TrafficClass::tp, job.collective()->last_entry(), now); break;
+    case kBeside: account.transferred(class_of(step_of(f).group), job.collective()->last_entry(), now); break;
     case kSend:
     case kReceive: account.transferred(TrafficClass::pp, job.collective()->last_entry(), now); break;
     case kGradients:
@@ -701,7 +745,7 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
                          place_of(step_of(f)), end);
     case kCollective:
     case kBeside:
-      return fmt::format("{}_{}_PP[{}]_{}_{}_{}{}", step_of(f).group == RankGroup::tp ? "TP" : "EP",
+      return fmt::format("{}_{}_PP[{}]_{}_{}_{}{}", kGroupLetters[static_cast<std::size_t>(step_of(f).group)],
                          collective::initials(step_of(f).operation), p, unit(slot_of(f).stage, slot_of(f).micro_batch),
                          letter(), place_of(step_of(f)), end);
     case kSend:

@@ -8,7 +8,7 @@
 // optimizer runs and the weights are gathered (gradient_sync.h).
 //
 // Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
-// (gradients), weights (gathers of parameters), and one for each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad):
+// (gradients), weights (gathers of parameters), cp_to and cp_from (ring of keys and values), and one for each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad):
 // pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
 #pragma once
 
@@ -77,8 +77,6 @@ class TrainingStep : private JobClient, private JobNamer {
   };
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
 
-  static constexpr std::size_t kGroups = 2;  ///< of RankGroup
-
   /// Sends from one pipeline rank to another one, of activations or of gradients.
   struct Link {
     std::uint32_t from, to;  ///< pipeline ranks
@@ -98,7 +96,7 @@ class TrainingStep : private JobClient, private JobNamer {
     std::vector<JobRef> waits;                 ///< for which the next compute job waits
     std::map<Link, std::uint32_t> received;    ///< receives that are emitted, in this step
     std::map<std::uint32_t, JobRef> arrivals;  ///< receives for slots that are not emitted yet, by slot
-    JobRef beside;                             ///< the last collective beside kernels
+    std::vector<JobRef> beside;                ///< last collective beside kernels, or both sides of a ring exchange
     std::deque<JobRef> layers;                 ///< last compute jobs of the latest layers, the oldest first
     // The host launches kernels one by one, in program order.
     Time launched;                 ///< when it has launched all that is emitted; without what is queued
@@ -111,6 +109,12 @@ class TrainingStep : private JobClient, private JobNamer {
 
   Link link(std::uint32_t from_stage, std::uint32_t to_stage) const;
   void connect_pipeline(transport::Fabric& fabric);
+  bool has_ring() const { return spec_.cp() > 1 && spec_.cp_comm == transformer::ContextExchange::p2p; }
+  void connect_ring(transport::Fabric& fabric);
+  /// The rank that is so many steps further in the ring.
+  std::uint32_t around(std::uint32_t rank, std::uint32_t steps) const {
+    return mesh_.moved(rank, Dimension::cp, (place(rank, Dimension::cp) + steps) % spec_.cp());
+  }
   void allow_reuse();
   const Communicators& reducing(const GradientBucket& bucket) const { return bucket.experts ? expert_dp_ : dp_; }
   const Communicators& gathering(const GradientBucket& bucket) const {
@@ -142,6 +146,7 @@ class TrainingStep : private JobClient, private JobNamer {
   /// A step of a slot, on all ranks of a pipeline rank.
   void emit_step(std::uint32_t pipeline_rank, const JobLabel& of_step, const SlotStep& step);
   void emit_beside(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
+  void emit_ring(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
   void receive(const Slot& slot, std::uint32_t index, std::uint32_t rank);
   void send(const Slot& slot, std::uint32_t index, std::uint32_t rank);
   /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
@@ -179,22 +184,24 @@ class TrainingStep : private JobClient, private JobNamer {
   const gpu::KernelTimer& kernels_;
   Executor& executor_;
   Mesh mesh_;
-  Communicators tp_, ep_, beside_;
+  Communicators tp_, ep_, cp_, beside_;
   /// Gradients and weights: of experts, and of all else.
   Communicators dp_, weights_, expert_dp_, expert_weights_;
   Communicators norm_;  ///< ranks with the same place in tensor parallelism
   std::map<Link, Communicators> pipeline_;
+  std::vector<std::unique_ptr<Communicator>> ring_;         ///< by rank: to the next context-parallel rank (p2p)
   std::map<Link, std::vector<std::uint32_t>> arrivals_;     ///< slots of the receiver, in the order of the sends
   std::vector<std::vector<std::uint32_t>> place_in_order_;  ///< by pipeline rank and slot: place among these
   std::vector<std::vector<std::uint32_t>> ranks_at_;        ///< by pipeline rank
-  std::vector<std::array<std::vector<Communicator*>, kGroups>> groups_at_;  ///< by pipeline rank and RankGroup
-  std::vector<std::vector<Communicator*>> weights_at_;                      ///< by pipeline rank
-  std::vector<std::vector<GradientBucket>> buckets_;                        ///< by pipeline rank
+  std::vector<std::array<std::vector<Communicator*>, transformer::kRankGroups>>
+      groups_at_;                                                                ///< by pipeline rank and RankGroup
+  std::vector<std::vector<Communicator*>> weights_at_;                           ///< by pipeline rank
+  std::vector<std::vector<GradientBucket>> buckets_;                             ///< by pipeline rank
   std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> buckets_of_;  ///< by pipeline rank: layer -> buckets
-  std::vector<std::vector<std::uint32_t>> last_gradients_;         ///< by pipeline rank and stage: last such slot
-  LayerEnds layer_ends_;                                           ///< of the slot that is being emitted
-  std::vector<std::vector<JobRef>> reduced_;                       ///< by rank and bucket, in this step
-  std::vector<std::vector<JobRef>> gathered_;                      ///< by rank and bucket, in the step before
+  std::vector<std::vector<std::uint32_t>> last_gradients_;  ///< by pipeline rank and stage: last such slot
+  LayerEnds layer_ends_;                                    ///< of the slot that is being emitted
+  std::vector<std::vector<JobRef>> reduced_;                ///< by rank and bucket, in this step
+  std::vector<std::vector<JobRef>> gathered_;               ///< by rank and bucket, in the step before
   std::vector<RankState> ranks_;
   std::vector<Progress> progress_;  ///< by pipeline rank
   std::vector<RankAccount> accounts_;

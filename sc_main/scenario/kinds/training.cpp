@@ -24,7 +24,7 @@ constexpr std::uint32_t kMostSequences = 1u << 20, kMostMicroBatches = 8192;
 
 struct TrainingSection : TrainingSpec {
   TrainingSection() { form.keep_gathered = false; }
-  std::uint32_t written_tp = 1, written_ep = 1, written_pp = 1, written_virtual_stages = 1;
+  std::uint32_t written_tp = 1, written_cp = 1, written_ep = 1, written_pp = 1, written_virtual_stages = 1;
   std::optional<std::uint32_t> written_dp, written_group;
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
@@ -68,12 +68,19 @@ Record<TrainingSection> training_record() {
               "embedding or only head and loss")
       .range(0, kMostLayers)
       .fallback("auto: as even as possible; earlier stages take the remainder");
+  r.add("cp", &Section::written_cp,
+        "context-parallel ranks: each has seq_tokens / cp tokens of each sequence; must divide seq_tokens / 2")
+      .range(1, kMostRanks);
+  r.choice("cp_comm", &Section::cp_comm, words_of(transformer::kContextExchangeNames),
+           "cp: how attention gets the keys and values of other ranks. p2p: a ring beside kernels; all_gather: before "
+           "one kernel; a2a: all-to-alls that trade tokens for heads");
   r.add("ep", &Section::written_ep,
         "expert-parallel ranks, of the data-parallel ones: each has experts / ep of the experts; must divide experts "
         "and dp")
       .range(1, kMostRanks);
   r.number_or("dp", "auto", &Section::written_dp,
-              "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp pp)").range(1, 1u << 16);
+              "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp cp pp)")
+      .range(1, 1u << 16);
   r.add("zero_stage", &Section::zero_stage,
         "0: gradients are all-reduced; 1: the optimizer's state is divided among replicas: gradients are "
         "reduce-scattered, weights gathered after the step; 2: gradients, too, after each backward slot; 3: weights, "
@@ -216,6 +223,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   take(software.attention, written.attention_key);
   spec.form.dropout = software.dropout;
   spec.form.attention = software.attention;
+  if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)
+    refuse_workload(source, "cp", "needs attention: flash");
   spec.form.reduce_beside_wgrad = software.reduce_beside_wgrad;
   take(software.launch, written.launch_key);
   take(software.host_us, written.host_key);
@@ -240,7 +249,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.pp_overlap = written.pp_overlap_key.value_or(
       needs_overlap || software.pp_overlap == PipelineOverlap::all ||
       (software.pp_overlap == PipelineOverlap::interleaved && spec.virtual_stages() > 1));
-  spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.dp()));
+  spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.replicas()));
   spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
 }
 
@@ -250,15 +259,38 @@ void check_experts(const TrainingSection& written, std::uint64_t dp, const trans
   if (ep == 1) return;
   if (model.experts == 0) refuse_workload(source, "ep", model.name + " has no experts; accepted: 1");
   if (model.experts % ep != 0)
-    refuse_workload(source, "ep",
-                    std::to_string(ep) + " does not divide the " + std::to_string(model.experts) + " experts of " +
-                        model.name);
-  if (dp % ep != 0)
-    refuse_workload(source, "ep", std::to_string(ep) + " does not divide dp " + std::to_string(dp));
+    refuse_workload(
+        source, "ep",
+        std::to_string(ep) + " does not divide the " + std::to_string(model.experts) + " experts of " + model.name);
+  if (dp % ep != 0) refuse_workload(source, "ep", std::to_string(ep) + " does not divide dp " + std::to_string(dp));
   if (written.written_tp > 1 && !written.sequence_parallel)
     refuse_workload(source, "ep", "with tp of 2 or more, ep needs sequence_parallel: true");
   if (written.zero_stage == 3)
     refuse_workload(source, "zero_stage", "3 needs ep: 1; accepted with ep of 2 or more: 0, 1 and 2");
+}
+
+void check_context(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
+  using transformer::ContextExchange;
+  const std::uint32_t cp = written.written_cp;
+  if (cp == 1) {
+    if (value_at(source.root, "workload.cp_comm"))
+      refuse_workload(source, "cp_comm", "is accepted only with cp of 2 or more");
+    return;
+  }
+  if (written.seq_tokens % (2ull * cp) != 0)
+    refuse_workload(source, "cp",
+                    std::to_string(cp) + " does not divide half of the " + std::to_string(written.seq_tokens) +
+                        " tokens of a sequence");
+  const auto has_window = [](const transformer::LayerShape& l) { return l.window > 0; };
+  if (written.cp_comm == ContextExchange::p2p && std::any_of(model.kinds.begin(), model.kinds.end(), has_window))
+    refuse_workload(source, "cp_comm", "p2p has no sliding windows, but " + model.name + " has; set all_gather or a2a");
+  const std::uint32_t heads = model.heads / written.written_tp,
+                      kv_heads = transformer::rank_kv_heads(model, written.written_tp);
+  if (written.cp_comm == ContextExchange::a2a && (heads % cp != 0 || kv_heads % cp != 0))
+    refuse_workload(source, "cp_comm",
+                    "a2a divides heads, but cp " + std::to_string(cp) + " does not divide the " +
+                        std::to_string(heads) + " heads and " + std::to_string(kv_heads) +
+                        " KV heads of a tensor-parallel rank; set p2p or all_gather");
 }
 
 TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
@@ -279,9 +311,10 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
 
   const platforms::GroupSpec& group = machine.groups.front();
   const std::uint32_t gpus = group.servers * machine.board.gpus;
-  const std::uint64_t model_ranks = std::uint64_t(written.written_tp) * written.written_pp;
+  const std::uint64_t model_ranks = std::uint64_t(written.written_tp) * written.written_cp * written.written_pp;
+  const std::string context = written.written_cp > 1 ? " x cp " + std::to_string(written.written_cp) : "";
   const std::string degrees =
-      "tp " + std::to_string(written.written_tp) + " x pp " + std::to_string(written.written_pp);
+      "tp " + std::to_string(written.written_tp) + context + " x pp " + std::to_string(written.written_pp);
   if (!written.written_dp && (model_ranks > gpus || gpus % model_ranks != 0))
     refuse_workload(source, "tp",
                     degrees + " = " + std::to_string(model_ranks) + " does not divide the " + std::to_string(gpus) +
@@ -294,8 +327,9 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                         " GPUs; the machine has " + std::to_string(gpus) + "; set machine.groups." + group.name +
                         ".servers to " + std::to_string(ceil_div(model_ranks * dp, machine.board.gpus)) + " or more");
   check_experts(written, dp, model, source);
-  spec.sizes = {written.written_tp, 1, written.written_ep, static_cast<std::uint32_t>(dp / written.written_ep),
-                written.written_pp};
+  check_context(written, model, source);
+  spec.sizes = {written.written_tp, written.written_cp, written.written_ep,
+                static_cast<std::uint32_t>(dp / written.written_ep), written.written_pp};
   spec.order = order_of(written.written_order);
   const std::uint64_t together = std::uint64_t(spec.micro_batch) * spec.dp();
   if (spec.global_batch % together != 0)
@@ -313,9 +347,9 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                         number_text(static_cast<double>(kMostTokens)));
   if (spec.sequence_parallel && spec.tp() == 1)
     refuse_workload(source, "sequence_parallel", "needs workload.tp of 2 or more");
-  if (spec.sequence_parallel && spec.micro_batch_tokens() % spec.tp() != 0)
+  if (spec.sequence_parallel && spec.rank_tokens() % spec.tp() != 0)
     refuse_workload(source, "sequence_parallel",
-                    std::to_string(spec.micro_batch_tokens()) + " tokens cannot be divided evenly among " +
+                    std::to_string(spec.rank_tokens()) + " tokens cannot be divided evenly among " +
                         std::to_string(spec.tp()) + " ranks");
 
   const std::uint64_t stages = std::uint64_t(written.written_pp) * written.written_virtual_stages;
