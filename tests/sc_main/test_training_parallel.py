@@ -1,0 +1,87 @@
+"""workload.kind: training on expert-parallel and context-parallel ranks: bytes on links, and what is refused."""
+
+import json
+
+import pytest
+
+from platform_runs import ROOT, rows, run, succeed, summary
+
+TOKENS, HIDDEN, HEAD, LAYERS, SEQUENCES = 4096, 1024, 128, 2, 16
+MODEL = {"num_hidden_layers": LAYERS, "hidden_size": HIDDEN, "num_attention_heads": 8, "num_key_value_heads": 4,
+         "vocab_size": 32000, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
+ROUTED = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "intermediate_size": 2048, "num_local_experts": 8,
+          "num_experts_per_tok": 2}
+DENSE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "intermediate_size": 4096}
+
+
+def scenario(folder, form, **keys):
+    (folder / "model.json").write_text(json.dumps(MODEL | form))
+    workload = {"kind": "training", "seq_tokens": TOKENS, "global_batch": SEQUENCES, "nvls": False} | keys
+    path = folder / "scenario.yaml"
+    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "workload": workload}))
+    return path
+
+
+def step(folder, form, **keys):
+    """Bytes by class of traffic, and the rows of all ranks."""
+    out = folder / "out"
+    succeed("dgx_h100", scenario(folder, form, **keys), "--out", out, "--quiet")
+    ranks = [{key: float(value) for key, value in row.items() if key != "gpu"} for row in rows(out / "ranks.csv")]
+    for rank in ranks:
+        parts = [rank[key] for key in ["kernels_s", "bubble_s", "host_s", "optimizer_s"]] + [rank[key] for key in rank if key.startswith("exposed_")]
+        assert sum(parts) == pytest.approx(rank["step_s"], abs=1e-12)
+    return {row["class"]: row["bytes"] for row in summary(out)["traffic"]}, ranks
+
+
+@pytest.mark.parametrize("keys, routers, ep", [({"ep": 8}, 8, 8), ({"ep": 2, "dp": 8}, 8, 2), ({"ep": 4, "pp": 2}, 4, 4),
+                                               ({"ep": 2, "tp": 2, "sequence_parallel": True}, 8, 2)])
+def test_bytes_of_expert_parallel_ranks(keys, routers, ep, tmp_path):
+    found, _ = step(tmp_path, ROUTED, zero_stage=1, **keys)
+    tokens = SEQUENCES * TOKENS  # each is routed once in each layer
+    assert found["ep"] == 4 * LAYERS * tokens * 2 * HIDDEN * 2 * (ep - 1) / ep
+    # Gradients of 4 bytes are scattered, weights of 2 bytes gathered: experts among fewer ranks.
+    tp, pp = keys.get("tp", 1), keys.get("pp", 1)
+    dp = 8 // tp // pp
+    experts = LAYERS * 8 * 3 * HIDDEN * 2048
+    attention = LAYERS * (HIDDEN * (8 + 2 * 4) * HEAD + 8 * HEAD * HIDDEN)
+    common = attention + LAYERS * (8 * HIDDEN + 2 * HIDDEN) + 2 * 32000 * HIDDEN + HIDDEN
+    expected = (4 + 2) * ((dp - 1) * common + (dp // ep - 1) * experts)
+    assert found["dp"] == pytest.approx(expected, rel=1e-5)  # and a few bytes of the gradient norm
+
+
+@pytest.mark.parametrize("cp_comm", ["p2p", "all_gather", "a2a"])
+@pytest.mark.parametrize("cp, tp", [(2, 1), (4, 1), (2, 2)])
+def test_bytes_of_context_parallel_ranks(cp_comm, cp, tp, tmp_path):
+    found, ranks = step(tmp_path, DENSE, cp=cp, tp=tp, cp_comm=cp_comm)
+    kv, q = [2 * LAYERS * SEQUENCES * TOKENS * heads * HEAD for heads in (2 * 4, 8)]  # of all ranks, in bytes
+    expected = 2 * (kv + 2 * q) * (cp - 1) / cp if cp_comm == "a2a" else 3 * kv * (cp - 1)
+    assert found["cp"] == expected
+    assert {rank["cp"] for rank in ranks} == set(range(cp))
+
+
+def test_the_ring_hides_behind_attention(tmp_path):
+    exposed = {}
+    for cp_comm in ["p2p", "all_gather"]:
+        folder = tmp_path / cp_comm
+        folder.mkdir()
+        _, ranks = step(folder, DENSE, cp=2, cp_comm=cp_comm, seq_tokens=32768)
+        exposed[cp_comm] = sum(rank["exposed_cp_s"] for rank in ranks)
+    assert exposed["p2p"] < 0.5 * exposed["all_gather"]
+
+
+@pytest.mark.parametrize("form, keys, message", [
+    (DENSE, {"ep": 2}, "workload.ep: model has no experts; accepted: 1"),
+    (ROUTED, {"ep": 3, "dp": 6}, "workload.ep: 3 does not divide the 8 experts of model"),
+    (ROUTED, {"ep": 8, "dp": 4}, "workload.ep: 8 does not divide dp 4"),
+    (ROUTED, {"ep": 2, "tp": 2}, "workload.ep: with tp of 2 or more, ep needs sequence_parallel: true"),
+    (DENSE, {"cp": 8, "seq_tokens": 4104}, "workload.cp: 8 does not divide half of the 4104 tokens of a sequence"),
+    (DENSE, {"cp_comm": "a2a"}, "workload.cp_comm: is accepted only with cp of 2 or more"),
+    (DENSE, {"cp": 4, "tp": 2, "cp_comm": "a2a"},
+     "workload.cp_comm: a2a divides heads, but cp 4 does not divide the 4 heads and 2 KV heads of a tensor-parallel rank; set p2p or all_gather"),
+    (DENSE, {"cp": 2, "attention": "unfused"}, "workload.cp: needs attention: flash"),
+    (DENSE, {"cp": 4, "pp": 2, "dp": 2}, "workload.dp: tp 1 x cp 4 x pp 2 x dp 2 needs 16 GPUs; the machine has 8"),
+])
+def test_refusals(form, keys, message, tmp_path):
+    result = run("dgx_h100", scenario(tmp_path, form, **keys), "--out", tmp_path / "out")
+    assert result.returncode == 2 and not (tmp_path / "out").exists()
+    assert message in result.stderr and len(result.stderr.splitlines()) == 1
