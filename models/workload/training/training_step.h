@@ -8,8 +8,9 @@
 // optimizer runs and the weights are gathered (gradient_sync.h).
 //
 // Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
-// (gradients), weights (gathers of parameters), cp_to and cp_from (ring of keys and values), and one for each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad):
-// pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
+// (gradients), weights (gathers of parameters), host (launches), cp_to and cp_from (ring of keys and values), and one for
+// each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad): pp_act_to_1,
+// pp_act_from_0, pp_grad_to_0, ...
 #pragma once
 
 #include <deque>
