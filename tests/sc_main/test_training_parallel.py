@@ -73,6 +73,7 @@ def test_the_ring_hides_behind_attention(tmp_path):
     (DENSE, {"ep": 2}, "workload.ep: model has no experts; accepted: 1"),
     (ROUTED, {"ep": 3, "dp": 6}, "workload.ep: 3 does not divide the 8 experts of model"),
     (ROUTED, {"ep": 8, "dp": 4}, "workload.ep: 8 does not divide dp 4"),
+    (ROUTED, {"ep": 2, "zero_stage": 3}, "workload.zero_stage: 3 needs ep: 1; accepted with ep of 2 or more: 0, 1 and 2"),
     (ROUTED, {"ep": 2, "tp": 2}, "workload.ep: with tp of 2 or more, ep needs sequence_parallel: true"),
     (DENSE, {"cp": 8, "seq_tokens": 4104}, "workload.cp: 8 does not divide half of the 4104 tokens of a sequence"),
     (DENSE, {"cp_comm": "a2a"}, "workload.cp_comm: is accepted only with cp of 2 or more"),
