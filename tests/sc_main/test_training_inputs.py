@@ -129,8 +129,9 @@ def test_a_step_that_does_not_fit_is_refused_with_the_sum_and_what_fits(keys, fi
         assert run("dgx_h100", tmp_path / "s.yaml", "--explain", *sets).returncode == 0
 
 
-def test_fp8_weights_are_refused(tmp_path):
+@pytest.mark.parametrize("platform", ["dgx_a100", "dgx_h100"])  # without and with a rate for fp8
+def test_fp8_weights_are_refused(platform, tmp_path):
     (tmp_path / "s.yaml").write_text(HEAD.replace("tiny.json", "tiny.json, dtype: fp8") + BATCH)
-    result = run("dgx_a100", tmp_path / "s.yaml", "--out", tmp_path / "out", "--quiet")
+    result = run(platform, tmp_path / "s.yaml", "--out", tmp_path / "out", "--quiet")
     assert result.returncode == 2 and result.stderr.count("\n") == 1 and not (tmp_path / "out").exists(), result.stderr
     assert result.stderr.startswith(f"{tmp_path}/s.yaml:"), result.stderr

@@ -302,6 +302,11 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   if (!setting.compute.profile.empty())
     throw InputError(place_of(source.root, "compute.profile"),
                      "compute.profile: profiles have no times for a backward pass; not accepted with kind: training");
+  constexpr double kLeastBytes = 2;
+  if (bytes_of(model.dtype) < kLeastBytes)
+    throw InputError(place_of(source.root, "model.dtype"),
+                     std::string("model.dtype: ").append(name_of(model.dtype)) +
+                         "; training has no recipes for narrow types; accepted: bf16, fp16, tf32");
   const auto is_narrow = [](const transformer::LayerShape& l) { return l.attention || l.mlp || l.experts; };
   if (std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
     throw InputError(
