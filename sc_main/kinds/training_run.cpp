@@ -59,10 +59,27 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
     schedule.times = stage_times(*plans_);
     schedule_ = make_schedule(schedule);
   }
+  check_labels();
   memory_ = std::make_unique<MemoryPlan>(scenario.model, spec(), schedule_);
   check_memory();
   step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_,
                                          add_ranks(gpus_, TrainingStep::kStreams), executor);
+}
+
+void TrainingRun::check_labels() const {
+  for (const std::vector<Slot>& slots : schedule_.slots)
+    if (slots.size() > TrainingStep::kMostSlots)
+      throw InputError(scenario_.workload_origin,
+                       fmt::format("workload: {} slots on a pipeline rank; accepted: at most {}; use a smaller "
+                                   "global_batch or fewer virtual_stages",
+                                   slots.size(), TrainingStep::kMostSlots));
+  for (std::uint32_t s = 0; s < plans_->stages(); ++s)
+    for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
+      if (plans_->plan(kind, s).steps.size() > TrainingStep::kMostSlotSteps)
+        throw InputError(scenario_.workload_origin,
+                         fmt::format("workload: virtual stage {} has {} steps in a slot; accepted: at most {}; use a "
+                                     "larger pp or more virtual_stages",
+                                     s, plans_->plan(kind, s).steps.size(), TrainingStep::kMostSlotSteps));
 }
 
 void TrainingRun::check_memory() const {

@@ -39,6 +39,8 @@ class TrainingRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
+  /// @throws InputError: a schedule or a slot too long for the labels of jobs
+  void check_labels() const;
   /// @throws InputError: a rank does not fit
   void check_memory() const;
   /// The smallest change of the scenario with which it fits, for an error.

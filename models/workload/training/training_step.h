@@ -35,6 +35,10 @@ class TrainingStep : private JobClient, private JobNamer {
   enum Stream : std::size_t { kCompute, kTp, kDp, kWeights, kHostStream };
   static const std::vector<const char*> kStreams;
 
+  // Most slots of a pipeline rank, and most steps of a slot: a job's label has so many bits for their numbers.
+  static constexpr std::size_t kMostSlots = 1u << 17, kMostSlotSteps = (1u << 13) - 1;
+
+  /// @pre at most kMostSlots and kMostSlotSteps
   /// @param ranks  with the streams kStreams, in the order of the mesh
   TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
                const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
