@@ -25,6 +25,9 @@ DATASET = "".join(json.dumps({"input_toks": 40 + i, "output_toks": 1 + i, "arriv
 DENSE = ("embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "gate_up_proj", "act_fn", "down_proj", "final_layernorm")
 PREFILL = {"kind": "disaggregated_prefill", "requests": {"count": 2, "prompt_tokens": 256}, "chunk_tokens": 128,
            "prefill": {"tp": 2, "pp": 1}, "decode": {"tp": 2, "pp": 1, "steps": 2}}
+SERVING = {"kind": "serving", "requests": {"count": 4, "arrivals": "poisson", "rate_per_s": 100, "prompt_tokens": 100, "output_tokens": 4},
+           "scheduler": {"preset": "vllm"}, "host": {"preset": "vllm_v1"}}
+TRAINING = {"kind": "training", "seq_tokens": 128, "global_batch": 8, "micro_batch": 1}
 
 
 @dataclass
@@ -86,6 +89,16 @@ def bases() -> list[Base]:
         Base("profile", "plx_box", {"model": model, "compute": {"profile": "bundle"}, "workload": PREFILL}, tiny | profile()),
         Base("llmservingsim", "plx_box", CLUSTER, {"models/org_tiny.json": MODEL, "d.jsonl": DATASET},
              ("--cluster-config", "s.yaml", "--dataset", "d.jsonl", "--models", "models")),
+        Base("serving", "plx_box", {"model": model, "workload": SERVING | {"instances": [{"name": "a", "tp": 2, "pp": 2}]}}, tiny),
+        Base("pair", "plx_box", {"model": model, "workload": SERVING | {"instances": [
+            {"name": "p", "role": "prefill", "tp": 2, "pp": 1, "gpus": [0, 1]}, {"name": "d", "role": "decode", "tp": 2, "pp": 1, "gpus": [4, 5]}]}}, tiny),
+        Base("training", "dgx_h100", {"model": model, "workload": TRAINING | {"tp": 2, "sequence_parallel": True, "pp": 2, "schedule": "1f1b"}}, tiny),
+        Base("virtual", "plx_box", {"model": model, "workload": TRAINING | {
+            "pp": 2, "virtual_stages": 2, "schedule": "interleaved", "software": "megatron_2021", "recompute": "selective", "zero_stage": 0}}, tiny),
+        Base("shards", "dgx_a100", {"model": model, "workload": TRAINING | {"zero_stage": 3, "software": "torchtitan", "recompute": "full"}}, tiny),
+        Base("routed", "dgx_h100", {"model": model, "workload": TRAINING | {"ep": 4, "cp": 2, "steps": 2}}, {"models/tiny.json": EXPERTS}),
+        Base("table", "dgx_h100", {"model": model, "workload": TRAINING | {"pp": 2, "dp": 1, "global_batch": 2, "schedule": "./slots.txt"}},
+             tiny | {"slots.txt": "rank 0: F0 F1 B0 B1\nrank 1: F0 I0 F1 W0 B1\n"}),
         Base("layer", "dgx_h100", {"model": model, "workload": {"kind": "layer", "phase": "prefill", "tp": 4, "tokens": 256}}, tiny),
         Base("decode", "plx_box", {"model": model, "workload": {"kind": "layer", "phase": "decode", "tp": 2, "batch": 8,
                                                                 "context_tokens": 500, "library": "vllm"}}, {"models/tiny.json": EXPERTS}),
