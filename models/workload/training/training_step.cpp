@@ -11,25 +11,6 @@ namespace {
 
 /// Slots of a pipeline rank whose jobs are emitted before they can begin.
 constexpr std::uint32_t kSlotsAhead = 2;
-/// Fused Adam in bf16 with 32-bit state, of each parameter: reads gradient, master weight and two moments, writes the
-/// last three and the weight (4 + 4 + 8, 4 + 8 + 2 bytes).
-constexpr double kAdamBytes = 30;
-constexpr Bytes kNormBytes = 4;
-/// Detail of a label: the embedding or the head.
-constexpr std::uint32_t kEndsDetail = (1u << 13) - 1;
-
-constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
-
-constexpr std::array<const char*, transformer::kRankGroups> kGroupLetters{"TP", "EP", "CP"};
-
-constexpr TrafficClass class_of(RankGroup group) {
-  switch (group) {
-    case RankGroup::tp: return TrafficClass::tp;
-    case RankGroup::ep: return TrafficClass::ep;
-    case RankGroup::cp: return TrafficClass::cp;
-  }
-  return TrafficClass::tp;
-}
 
 collective::Request request(const Software& software, TrafficClass traffic) {
   collective::Request request;
@@ -41,6 +22,15 @@ collective::Request request(const Software& software, TrafficClass traffic) {
 }
 
 }  // namespace
+
+TrafficClass TrainingStep::class_of(RankGroup group) {
+  switch (group) {
+    case RankGroup::tp: return TrafficClass::tp;
+    case RankGroup::ep: return TrafficClass::ep;
+    case RankGroup::cp: return TrafficClass::cp;
+  }
+  return TrafficClass::tp;
+}
 
 const std::vector<const char*> TrainingStep::kStreams{"compute", "tp", "dp", "weights", "host"};
 
@@ -538,88 +528,6 @@ void TrainingStep::send(const Slot& slot, std::uint32_t index, std::uint32_t ran
   ++live_;
 }
 
-void TrainingStep::reduce(std::uint32_t p, std::uint32_t b, const LayerEnds& ends) {
-  const GradientBucket& bucket = buckets_[p][b];
-  for (const auto& communicator : reducing(bucket).all()) {
-    const std::uint32_t first = communicator->rank(0).number;
-    if (place(first, Dimension::pp) != p || communicator->size() == 1) continue;
-    std::vector<JobRef> after;
-    for (const Rank* rank : communicator->ranks()) {
-      const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank->number, bucket.layers.back()});
-      after.push_back(end != ends.end() ? end->second : ranks_[rank->number].last);
-    }
-    const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(spec_.gradients));
-    const collective::Operation operation =
-        spec_.zero_stage == 0 ? collective::Operation::all_reduce : collective::Operation::reduce_scatter;
-    executor_.collective(*communicator, communicator->choose(operation, bytes), label(kGradients, 0, b, first), *this,
-                         jobs_, after);
-    live_ += static_cast<std::int64_t>(jobs_.size());
-    for (std::size_t m = 0; m < jobs_.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs_[m];
-  }
-}
-
-void TrainingStep::gather_bucket(std::uint32_t p, std::uint32_t b) {
-  const GradientBucket& bucket = buckets_[p][b];
-  for (const auto& communicator : gathering(bucket).all()) {
-    const std::uint32_t first = communicator->rank(0).number;
-    if (place(first, Dimension::pp) != p || communicator->size() == 1) continue;
-    std::vector<JobRef> after;
-    for (const Rank* rank : communicator->ranks()) after.push_back(ranks_[rank->number].last);
-    const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(model_.dtype));
-    executor_.collective(*communicator, communicator->choose(collective::Operation::all_gather, bytes),
-                         label(kGather, 0, b, first), *this, jobs_, after);
-    live_ += static_cast<std::int64_t>(jobs_.size());
-    for (std::size_t m = 0; m < jobs_.size(); ++m) {
-      std::vector<JobRef>& gathered = gathered_[communicator->rank(m).number];
-      gathered.resize(buckets_[p].size());
-      gathered[b] = jobs_[m];
-    }
-  }
-}
-
-void TrainingStep::emit_flush() {
-  // Parameters whose optimizer state a rank holds.
-  const auto owned = [&](std::uint32_t rank) {
-    std::uint64_t common = 0, experts = 0;
-    for (const GradientBucket& bucket : buckets_[place(rank, Dimension::pp)])
-      (bucket.experts ? experts : common) += bucket.parameters;
-    return spec_.zero_stage == 0
-               ? common + experts
-               : ceil_div(common, dp_.of(rank).size()) + ceil_div(experts, expert_dp_.of(rank).size());
-  };
-  const auto run = [&](What what, std::uint32_t rank, double bytes, const std::vector<JobRef>& after) {
-    Rank& r = mesh_.rank(rank);
-    ranks_[rank].last = executor_.kernel(r, r.stream(kCompute), gpu::chain_of(kernels_.memory_bound(bytes)),
-                                         label(what, 0, 0, rank), *this, after);
-    ++live_;
-  };
-  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank)
-    if (spec_.grad_norm != GradientNorm::none)
-      run(kNorm, rank, static_cast<double>(owned(rank)) * bytes_of(spec_.gradients), reduced_[rank]);
-  for (const Communicators* communicators : {&tp_, &norm_}) {
-    for (const auto& communicator : communicators->all()) {
-      if (spec_.grad_norm == GradientNorm::none || communicator->size() == 1) continue;
-      executor_.collective(*communicator, communicator->choose(collective::Operation::all_reduce, kNormBytes),
-                           label(kNormReduce, 0, communicators == &norm_, communicator->rank(0).number), *this, jobs_);
-      live_ += static_cast<std::int64_t>(jobs_.size());
-    }
-  }
-  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
-    std::vector<JobRef> after = reduced_[rank];
-    if (spec_.grad_norm != GradientNorm::none) {
-      after.push_back(ranks_[rank].last);
-      wait_on_host(rank, after, 0);
-    }
-    run(kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)), after);
-  }
-
-  if (spec_.zero_stage == 1 || spec_.zero_stage == 2)
-    for (std::uint32_t p = 0; p < spec_.pp(); ++p)
-      for (auto b = static_cast<std::uint32_t>(buckets_[p].size()); b-- > 0;) gather_bucket(p, b);  // in forward order
-  ++steps_emitted_;
-  if (steps_emitted_ < spec_.steps) begin_step();
-}
-
 JobLabel TrainingStep::label(What what, std::uint32_t slot, std::uint32_t detail, std::uint32_t rank, bool first,
                              bool last) const {
   return JobLabel::of(*this, Fields{what, slot, detail, rank, first, last, steps_emitted_});
@@ -706,116 +614,6 @@ void TrainingStep::on_job_done(const Job& job) {
   }
   if (done())
     for (RankAccount& each : accounts_) each.begin(now, RankAccount::bit(TrafficClass::dp));
-}
-
-std::string TrainingStep::suffix(const Fields& f) const {
-  std::string text;
-  for (const auto& [dimension, letters] :
-       {std::pair{Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
-    if (mesh_.size(dimension) > 1) text += fmt::format("_{}[{}]", letters, place(f.rank, dimension));
-  if (spec_.steps > 1) text += fmt::format("_Step[{}]", static_cast<std::uint32_t>(f.step));
-  return text;
-}
-
-std::string TrainingStep::unit(std::uint32_t stage, std::uint32_t micro_batch) const {
-  std::string text = fmt::format("MB[{}]", micro_batch);
-  const std::vector<std::uint32_t>& rank_of = schedule_.rank_of;
-  if (spec_.virtual_stages() > 1)
-    text += fmt::format("_V[{}]", std::count(rank_of.begin(), rank_of.begin() + stage, rank_of[stage]));
-  return text;
-}
-
-std::string TrainingStep::name(std::uint64_t arguments) const {
-  const auto f = JobLabel::fields_of<Fields>(arguments);
-  const std::uint32_t p = place(f.rank, Dimension::pp), t = place(f.rank, Dimension::tp);
-  const std::string end = suffix(f);
-  const auto place_of = [&](const SlotStep& step) {
-    if (step.layer == SlotStep::kEnds) return std::string("Ends");
-    return fmt::format("Layer[{}]_{}", step.layer, step.part == transformer::LayerPart::mlp ? "Mlp" : "Attn");
-  };
-  const auto letter = [&] { return kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)]; };
-  const auto bucket = [&](const char* what) {
-    return fmt::format("DP_{}_PP[{}]_TP[{}]_Bucket[{}]{}", what, p, t, static_cast<std::uint32_t>(f.detail), end);
-  };
-  switch (f.what) {
-    case kSlot:
-      return fmt::format("{}_PP[{}]_TP[{}]_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), end);
-    case kKernels:
-      return fmt::format("{}_PP[{}]_TP[{}]_{}_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
-                         place_of(step_of(f)), end);
-    case kCollective:
-    case kBeside:
-      return fmt::format("{}_{}_PP[{}]_{}_{}_{}{}", kGroupLetters[static_cast<std::size_t>(step_of(f).group)],
-                         collective::initials(step_of(f).operation), p, unit(slot_of(f).stage, slot_of(f).micro_batch),
-                         letter(), place_of(step_of(f)), end);
-    case kSend:
-    case kReceive: {
-      const Slot& slot = slot_of(f);
-      const std::uint32_t from = f.what == kSend ? slot.stage : source(slot);
-      const std::uint32_t to = f.what == kSend ? destination(slot) : slot.stage;
-      return fmt::format("PP_{}_FromP[{}]_ToP[{}]_TP[{}]_{}{}", slot.kind == SlotKind::forward ? "Act" : "Grad",
-                         schedule_.rank_of[from], schedule_.rank_of[to], t, unit(from, slot.micro_batch), end);
-    }
-    case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
-    case kGather: return bucket("AG");
-    case kLayerGather: {
-      const std::string layer =
-          f.detail == kEndsDetail ? "Ends" : fmt::format("Layer[{}]", static_cast<std::uint32_t>(f.detail));
-      return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
-                         letter(), layer, end);
-    }
-    case kHost:
-    case kHostWait: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
-    case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
-    case kNormReduce:
-      return f.detail == 0 ? fmt::format("GradNorm_AR_PP[{}]{}", p, end) : fmt::format("GradNorm_AR_TP[{}]{}", t, end);
-    default: return fmt::format("Adam_PP[{}]_TP[{}]{}", p, t, end);
-  }
-}
-
-std::string TrainingStep::task(std::uint64_t arguments) const {
-  const auto f = JobLabel::fields_of<Fields>(arguments);
-  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return name(arguments);
-  const SlotStep& step = step_of(f);
-  std::string text = step.kernels != nullptr ? "" : std::string(collective::initials(step.operation)) + " ";
-  if (step.layer == SlotStep::kEnds) return text + "ends";
-  return text + fmt::format("{} L{}", step.part == transformer::LayerPart::mlp ? "mlp" : "attention", step.layer);
-}
-
-std::string TrainingStep::work(std::uint64_t arguments) const {
-  const auto f = JobLabel::fields_of<Fields>(arguments);
-  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return {};
-  return fmt::format("{}_{}", kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)],
-                     unit(slot_of(f).stage, slot_of(f).micro_batch));
-}
-
-const char* TrainingStep::kind(std::uint64_t arguments) const {
-  const auto f = JobLabel::fields_of<Fields>(arguments);
-  switch (f.what) {
-    case kCollective:
-    case kBeside: return railyard::name(class_of(step_of(f).group));
-    case kSend:
-    case kReceive: return "pp";
-    case kGradients:
-    case kGather: return "dp";
-    case kLayerGather: return "weights";
-    case kHost:
-    case kHostWait: return "host";
-    case kNormReduce: return f.detail == 0 ? "tp" : "dp";
-    default: return "compute";
-  }
-}
-
-Recorded TrainingStep::recorded(std::uint64_t arguments) const {
-  switch (JobLabel::fields_of<Fields>(arguments).what) {
-    case kHost:
-    case kHostWait:
-    case kKernels: return Recorded::never;
-    case kCollective:
-    case kLayerGather:
-    case kBeside: return Recorded::detail;
-    default: return Recorded::stage;
-  }
 }
 
 std::uint64_t TrainingStep::expected_jobs() const {

@@ -80,6 +80,10 @@ class TrainingStep : private JobClient, private JobNamer {
   struct Fields {
     std::uint64_t what : 5, slot : 17, detail : 13, rank : 17, first : 1, last : 1, step : 10;
   };
+  /// Detail of a label: the embedding or the head.
+  static constexpr std::uint32_t kEndsDetail = kMostSlotSteps;
+  static constexpr Bytes kNormBytes = 4;  ///< the norm of gradients
+  static TrafficClass class_of(RankGroup group);
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
 
   /// Sends from one pipeline rank to another one, of activations or of gradients.

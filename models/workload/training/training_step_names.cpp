@@ -1,0 +1,126 @@
+// Names of the jobs of a training step (training_step.h), and their kinds and rows in outputs.
+#include "workload/training/training_step.h"
+
+#include <fmt/format.h>
+
+namespace railyard::workload::training {
+
+namespace {
+
+constexpr std::array<const char*, 4> kSlotLetters{"F", "B", "B", "W"};
+
+constexpr std::array<const char*, transformer::kRankGroups> kGroupLetters{"TP", "EP", "CP"};
+
+}  // namespace
+
+std::string TrainingStep::suffix(const Fields& f) const {
+  std::string text;
+  for (const auto& [dimension, letters] :
+       {std::pair{Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
+    if (mesh_.size(dimension) > 1) text += fmt::format("_{}[{}]", letters, place(f.rank, dimension));
+  if (spec_.steps > 1) text += fmt::format("_Step[{}]", static_cast<std::uint32_t>(f.step));
+  return text;
+}
+
+std::string TrainingStep::unit(std::uint32_t stage, std::uint32_t micro_batch) const {
+  std::string text = fmt::format("MB[{}]", micro_batch);
+  const std::vector<std::uint32_t>& rank_of = schedule_.rank_of;
+  if (spec_.virtual_stages() > 1)
+    text += fmt::format("_V[{}]", std::count(rank_of.begin(), rank_of.begin() + stage, rank_of[stage]));
+  return text;
+}
+
+std::string TrainingStep::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const std::uint32_t p = place(f.rank, Dimension::pp), t = place(f.rank, Dimension::tp);
+  const std::string end = suffix(f);
+  const auto place_of = [&](const SlotStep& step) {
+    if (step.layer == SlotStep::kEnds) return std::string("Ends");
+    return fmt::format("Layer[{}]_{}", step.layer, step.part == transformer::LayerPart::mlp ? "Mlp" : "Attn");
+  };
+  const auto letter = [&] { return kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)]; };
+  const auto bucket = [&](const char* what) {
+    return fmt::format("DP_{}_PP[{}]_TP[{}]_Bucket[{}]{}", what, p, t, static_cast<std::uint32_t>(f.detail), end);
+  };
+  switch (f.what) {
+    case kSlot:
+      return fmt::format("{}_PP[{}]_TP[{}]_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch), end);
+    case kKernels:
+      return fmt::format("{}_PP[{}]_TP[{}]_{}_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
+                         place_of(step_of(f)), end);
+    case kCollective:
+    case kBeside:
+      return fmt::format("{}_{}_PP[{}]_{}_{}_{}{}", kGroupLetters[static_cast<std::size_t>(step_of(f).group)],
+                         collective::initials(step_of(f).operation), p, unit(slot_of(f).stage, slot_of(f).micro_batch),
+                         letter(), place_of(step_of(f)), end);
+    case kSend:
+    case kReceive: {
+      const Slot& slot = slot_of(f);
+      const std::uint32_t from = f.what == kSend ? slot.stage : source(slot);
+      const std::uint32_t to = f.what == kSend ? destination(slot) : slot.stage;
+      return fmt::format("PP_{}_FromP[{}]_ToP[{}]_TP[{}]_{}{}", slot.kind == SlotKind::forward ? "Act" : "Grad",
+                         schedule_.rank_of[from], schedule_.rank_of[to], t, unit(from, slot.micro_batch), end);
+    }
+    case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
+    case kGather: return bucket("AG");
+    case kLayerGather: {
+      const std::string layer =
+          f.detail == kEndsDetail ? "Ends" : fmt::format("Layer[{}]", static_cast<std::uint32_t>(f.detail));
+      return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
+                         letter(), layer, end);
+    }
+    case kHost:
+    case kHostWait: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
+    case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
+    case kNormReduce:
+      return f.detail == 0 ? fmt::format("GradNorm_AR_PP[{}]{}", p, end) : fmt::format("GradNorm_AR_TP[{}]{}", t, end);
+    default: return fmt::format("Adam_PP[{}]_TP[{}]{}", p, t, end);
+  }
+}
+
+std::string TrainingStep::task(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return name(arguments);
+  const SlotStep& step = step_of(f);
+  std::string text = step.kernels != nullptr ? "" : std::string(collective::initials(step.operation)) + " ";
+  if (step.layer == SlotStep::kEnds) return text + "ends";
+  return text + fmt::format("{} L{}", step.part == transformer::LayerPart::mlp ? "mlp" : "attention", step.layer);
+}
+
+std::string TrainingStep::work(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return {};
+  return fmt::format("{}_{}", kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)],
+                     unit(slot_of(f).stage, slot_of(f).micro_batch));
+}
+
+const char* TrainingStep::kind(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  switch (f.what) {
+    case kCollective:
+    case kBeside: return railyard::name(class_of(step_of(f).group));
+    case kSend:
+    case kReceive: return "pp";
+    case kGradients:
+    case kGather: return "dp";
+    case kLayerGather: return "weights";
+    case kHost:
+    case kHostWait: return "host";
+    case kNormReduce: return f.detail == 0 ? "tp" : "dp";
+    default: return "compute";
+  }
+}
+
+Recorded TrainingStep::recorded(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kHost:
+    case kHostWait:
+    case kKernels: return Recorded::never;
+    case kCollective:
+    case kLayerGather:
+    case kBeside: return Recorded::detail;
+    default: return Recorded::stage;
+  }
+}
+
+}  // namespace railyard::workload::training
