@@ -25,6 +25,7 @@ using workload::training::SlotKind;
 using workload::training::SlotPlan;
 using workload::training::SlotPlans;
 using workload::training::StageTimes;
+using workload::training::TrainingJobs;
 using workload::training::TrainingSpec;
 using workload::training::TrainingStep;
 
@@ -68,18 +69,18 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
 
 void TrainingRun::check_labels() const {
   for (const std::vector<Slot>& slots : schedule_.slots)
-    if (slots.size() > TrainingStep::kMostSlots)
+    if (slots.size() > TrainingJobs::kMostSlots)
       throw InputError(scenario_.workload_origin,
                        fmt::format("workload: {} slots on a pipeline rank; accepted: at most {}; use a smaller "
                                    "global_batch or fewer virtual_stages",
-                                   slots.size(), TrainingStep::kMostSlots));
+                                   slots.size(), TrainingJobs::kMostSlots));
   for (std::uint32_t s = 0; s < plans_->stages(); ++s)
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
-      if (plans_->plan(kind, s).steps.size() > TrainingStep::kMostSlotSteps)
+      if (plans_->plan(kind, s).steps.size() > TrainingJobs::kMostSlotSteps)
         throw InputError(scenario_.workload_origin,
                          fmt::format("workload: virtual stage {} has {} steps in a slot; accepted: at most {}; use a "
                                      "larger pp or more virtual_stages",
-                                     s, plans_->plan(kind, s).steps.size(), TrainingStep::kMostSlotSteps));
+                                     s, plans_->plan(kind, s).steps.size(), TrainingJobs::kMostSlotSteps));
 }
 
 void TrainingRun::check_memory() const {

@@ -17,6 +17,29 @@ std::string name_of(const Slot& slot) {
   return fmt::format("{} of virtual stage {}, micro-batch {}", letter_of(slot.kind), slot.stage, slot.micro_batch);
 }
 
+namespace {
+
+/// The stage, if it is on another rank than the slot.
+std::uint32_t elsewhere(std::uint32_t stage, const Slot& slot, const Schedule& schedule) {
+  return schedule.rank_of[stage] == schedule.rank_of[slot.stage] ? kNoStage : stage;
+}
+
+}  // namespace
+
+std::uint32_t source_of(const Slot& slot, const Schedule& schedule) {
+  if (slot.kind == SlotKind::forward && slot.stage > 0) return elsewhere(slot.stage - 1, slot, schedule);
+  if (gives_input_gradients(slot) && slot.stage + 1 < schedule.stages())
+    return elsewhere(slot.stage + 1, slot, schedule);
+  return kNoStage;
+}
+
+std::uint32_t destination_of(const Slot& slot, const Schedule& schedule) {
+  if (slot.kind == SlotKind::forward && slot.stage + 1 < schedule.stages())
+    return elsewhere(slot.stage + 1, slot, schedule);
+  if (gives_input_gradients(slot) && slot.stage > 0) return elsewhere(slot.stage - 1, slot, schedule);
+  return kNoStage;
+}
+
 Needs::Needs(const Slot& slot, std::uint32_t stages) {
   switch (slot.kind) {
     case SlotKind::forward:

@@ -20,6 +20,12 @@ inline bool gives_input_gradients(const Slot& slot) {
   return slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_inputs;
 }
 
+// The virtual stage, on another rank, that gives a slot its input, or that takes its output. kNoStage: none, or on the
+// same rank.
+constexpr std::uint32_t kNoStage = ~0u;
+std::uint32_t source_of(const Slot& slot, const Schedule& schedule);
+std::uint32_t destination_of(const Slot& slot, const Schedule& schedule);
+
 /// The slots that a slot needs. The first is of the same virtual stage; the second, if there is one, is of the virtual
 /// stage before (forward) or after (backward). An I among them means the gradients of inputs, from an I or a B.
 class Needs {

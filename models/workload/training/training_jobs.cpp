@@ -1,7 +1,9 @@
-// Names of the jobs of a training step (training_step.h), and their kinds and rows in outputs.
-#include "workload/training/training_step.h"
+#include "workload/training/training_jobs.h"
 
 #include <fmt/format.h>
+#include <algorithm>
+
+#include "workload/training/schedule_slots.h"
 
 namespace railyard::workload::training {
 
@@ -13,7 +15,16 @@ constexpr std::array<const char*, transformer::kRankGroups> kGroupLetters{"TP", 
 
 }  // namespace
 
-std::string TrainingStep::suffix(const Fields& f) const {
+TrafficClass TrainingJobs::class_of(transformer::RankGroup group) {
+  switch (group) {
+    case transformer::RankGroup::tp: return TrafficClass::tp;
+    case transformer::RankGroup::ep: return TrafficClass::ep;
+    case transformer::RankGroup::cp: return TrafficClass::cp;
+  }
+  return TrafficClass::tp;
+}
+
+std::string TrainingJobs::suffix(const Fields& f) const {
   std::string text;
   for (const auto& [dimension, letters] :
        {std::pair{Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
@@ -22,7 +33,7 @@ std::string TrainingStep::suffix(const Fields& f) const {
   return text;
 }
 
-std::string TrainingStep::unit(std::uint32_t stage, std::uint32_t micro_batch) const {
+std::string TrainingJobs::unit(std::uint32_t stage, std::uint32_t micro_batch) const {
   std::string text = fmt::format("MB[{}]", micro_batch);
   const std::vector<std::uint32_t>& rank_of = schedule_.rank_of;
   if (spec_.virtual_stages() > 1)
@@ -30,7 +41,7 @@ std::string TrainingStep::unit(std::uint32_t stage, std::uint32_t micro_batch) c
   return text;
 }
 
-std::string TrainingStep::name(std::uint64_t arguments) const {
+std::string TrainingJobs::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   const std::uint32_t p = place(f.rank, Dimension::pp), t = place(f.rank, Dimension::tp);
   const std::string end = suffix(f);
@@ -56,8 +67,8 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
     case kSend:
     case kReceive: {
       const Slot& slot = slot_of(f);
-      const std::uint32_t from = f.what == kSend ? slot.stage : source(slot);
-      const std::uint32_t to = f.what == kSend ? destination(slot) : slot.stage;
+      const std::uint32_t from = f.what == kSend ? slot.stage : source_of(slot, schedule_);
+      const std::uint32_t to = f.what == kSend ? destination_of(slot, schedule_) : slot.stage;
       return fmt::format("PP_{}_FromP[{}]_ToP[{}]_TP[{}]_{}{}", slot.kind == SlotKind::forward ? "Act" : "Grad",
                          schedule_.rank_of[from], schedule_.rank_of[to], t, unit(from, slot.micro_batch), end);
     }
@@ -78,7 +89,7 @@ std::string TrainingStep::name(std::uint64_t arguments) const {
   }
 }
 
-std::string TrainingStep::task(std::uint64_t arguments) const {
+std::string TrainingJobs::task(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return name(arguments);
   const SlotStep& step = step_of(f);
@@ -87,14 +98,14 @@ std::string TrainingStep::task(std::uint64_t arguments) const {
   return text + fmt::format("{} L{}", step.part == transformer::LayerPart::mlp ? "mlp" : "attention", step.layer);
 }
 
-std::string TrainingStep::work(std::uint64_t arguments) const {
+std::string TrainingJobs::work(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return {};
   return fmt::format("{}_{}", kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)],
                      unit(slot_of(f).stage, slot_of(f).micro_batch));
 }
 
-const char* TrainingStep::kind(std::uint64_t arguments) const {
+const char* TrainingJobs::kind(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   switch (f.what) {
     case kCollective:
@@ -111,7 +122,7 @@ const char* TrainingStep::kind(std::uint64_t arguments) const {
   }
 }
 
-Recorded TrainingStep::recorded(std::uint64_t arguments) const {
+Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kHost:
     case kHostWait:

@@ -1,0 +1,106 @@
+#include "workload/program/rank_programs.h"
+
+#include <algorithm>
+
+namespace railyard::workload {
+
+RankPrograms::RankPrograms(std::vector<Rank*> ranks, std::size_t compute, Host host, Executor& executor,
+                           JobClient& client)
+    : ranks_(std::move(ranks)),
+      compute_(compute),
+      host_(std::move(host)),
+      executor_(executor),
+      client_(client),
+      states_(ranks_.size()) {}
+
+void RankPrograms::kernels(std::uint32_t rank, const gpu::SharedChain& chain, std::uint32_t launches,
+                           const JobLabel& label) {
+  launch(rank, launches);
+  ++live_;
+  State& state = states_[rank];
+  Rank& r = *ranks_[rank];
+  state.last = executor_.kernel(r, r.stream(compute_), chain, label, client_, state.waits);
+  state.waits.clear();
+}
+
+void RankPrograms::collective(Communicator& communicator, collective::Operation operation, Bytes bytes,
+                              const JobLabel& label) {
+  const std::vector<Rank*>& members = communicator.ranks();
+  std::size_t longest = 0;
+  for (const Rank* rank : members) launch(rank->number, 1);
+  for (const Rank* rank : members) longest = std::max(longest, states_[rank->number].waits.size());
+  std::vector<JobRef> after;
+  for (std::size_t n = 0; n < longest; ++n)
+    for (const Rank* rank : members) {
+      const std::vector<JobRef>& waits = states_[rank->number].waits;
+      after.push_back(n < waits.size() ? waits[n] : JobRef());
+    }
+  start(communicator, operation, bytes, label, after);
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    states_[members[m]->number].last = jobs_[m];
+    states_[members[m]->number].waits.clear();
+  }
+}
+
+const std::vector<JobRef>& RankPrograms::start(Communicator& communicator, collective::Operation operation, Bytes bytes,
+                                               const JobLabel& label, const std::vector<JobRef>& after) {
+  executor_.collective(communicator, communicator.choose(operation, bytes), label, client_, jobs_, after);
+  live_ += static_cast<std::int64_t>(jobs_.size());
+  return jobs_;
+}
+
+JobRef RankPrograms::send(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
+                          const std::vector<JobRef>& after) {
+  ++live_;
+  return executor_.send(pair, exchange, label, client_, after);
+}
+
+JobRef RankPrograms::receive(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
+                             const std::vector<JobRef>& after) {
+  ++live_;
+  return executor_.receive(pair, exchange, label, client_, after);
+}
+
+std::vector<JobRef> RankPrograms::last_of(const Communicator& communicator) const {
+  std::vector<JobRef> jobs;
+  for (const Rank* rank : communicator.ranks()) jobs.push_back(states_[rank->number].last);
+  return jobs;
+}
+
+void RankPrograms::wait_on_host(std::uint32_t rank, std::vector<JobRef>& jobs, const JobLabel& label) {
+  if (!host_launches()) return;
+  State& state = states_[rank];
+  Rank& r = *ranks_[rank];
+  ++live_;
+  ++state.waits_left;
+  state.queued = Time();
+  jobs.push_back(executor_.host(r, r.stream(host_.stream), launch_time(1), label, client_, jobs));
+}
+
+void RankPrograms::host_waited(std::uint32_t rank) {
+  done();
+  State& state = states_[rank];
+  if (--state.waits_left > 0) return;
+  state.launched = executor_.fabric().now() + state.queued;
+  state.queued = Time();
+}
+
+void RankPrograms::launch(std::uint32_t rank, std::uint32_t kernels) {
+  if (!host_launches() || kernels == 0) return;
+  State& state = states_[rank];
+  const Time duration = launch_time(kernels), now = executor_.fabric().now();
+  Time takes = duration;
+  if (state.waits_left > 0) {
+    state.queued += duration;
+  } else {
+    const Time before = later(state.launched, now);
+    state.launched += duration;
+    if (state.launched <= now) return;  // launched long ago
+    takes = state.launched - before;
+  }
+  Rank& r = *ranks_[rank];
+  ++live_;
+  state.waits.push_back(executor_.host(r, r.stream(host_.stream), takes, host_.label(rank), client_));
+}
+
+}  // namespace railyard::workload

@@ -1,0 +1,90 @@
+// The programs of ranks: what a framework issues on each rank, job after job, into the compute streams of their GPUs.
+//
+//   programs.wait_for(rank, received);                       // the next job of the rank begins after this one
+//   programs.kernels(rank, chain, 7, label);                 // 7 kernels in one job
+//   programs.collective(tp, Operation::all_reduce, bytes, label);
+//   programs.start(dp, Operation::reduce_scatter, bytes, label, ends);  // in another stream, beside the programs
+//
+// A framework that launches eagerly issues kernels and collectives one by one, in program order. Each takes the host of
+// its rank `host_us`, and a job begins when the host has launched all of its kernels. The host runs ahead of the GPU,
+// unless the program makes the host wait for jobs (wait_on_host()).
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "workload/jobs.h"
+
+namespace railyard::workload {
+
+class RankPrograms {
+ public:
+  /// How the hosts of the ranks launch kernels.
+  struct Host {
+    double launch_us = 0;                               ///< of a kernel or collective; 0: the host takes no time
+    std::size_t stream = 0;                             ///< of a rank's host
+    std::function<JobLabel(std::uint32_t rank)> label;  ///< of its launches
+  };
+
+  /// @param compute  the stream of the programs
+  /// @param client   of all jobs; calls done() or host_waited() when one of them ends
+  RankPrograms(std::vector<Rank*> ranks, std::size_t compute, Host host, Executor& executor, JobClient& client);
+
+  /// The latest job of a rank's program.
+  const JobRef& last(std::uint32_t rank) const { return states_[rank].last; }
+  /// The jobs for which the rank's next job waits.
+  std::vector<JobRef>& waits(std::uint32_t rank) { return states_[rank].waits; }
+  void wait_for(std::uint32_t rank, JobRef job) { states_[rank].waits.push_back(job); }
+  void wait_for(std::uint32_t rank, const std::vector<JobRef>& jobs) {
+    states_[rank].waits.insert(states_[rank].waits.end(), jobs.begin(), jobs.end());
+  }
+
+  /// @param launches  of the host; 0: the kernels are launched already
+  void kernels(std::uint32_t rank, const gpu::SharedChain& chain, std::uint32_t launches, const JobLabel& label);
+  /// @pre the communicator runs in the stream of the programs
+  void collective(Communicator& communicator, collective::Operation operation, Bytes bytes, const JobLabel& label);
+  /// A collective beside the programs. @param after  as in Executor::collective()
+  /// @return the jobs of its members, until the next call
+  const std::vector<JobRef>& start(Communicator& communicator, collective::Operation operation, Bytes bytes,
+                                   const JobLabel& label, const std::vector<JobRef>& after = {});
+  JobRef send(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
+              const std::vector<JobRef>& after);
+  JobRef receive(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
+                 const std::vector<JobRef>& after);
+  /// The latest jobs of the members' programs, for collectives that start after them.
+  std::vector<JobRef> last_of(const Communicator& communicator) const;
+
+  /// The host waits for the jobs, then goes on to launch kernels. The last of `jobs` becomes the wait.
+  void wait_on_host(std::uint32_t rank, std::vector<JobRef>& jobs, const JobLabel& label);
+  bool host_launches() const { return host_.launch_us > 0; }
+
+  /// A job has ended.
+  void done() { --live_; }
+  /// A job of wait_on_host() has ended.
+  void host_waited(std::uint32_t rank);
+  /// Jobs that are emitted and not done.
+  std::int64_t live() const { return live_; }
+
+ private:
+  struct State {
+    JobRef last;
+    std::vector<JobRef> waits;
+    Time launched;                 ///< when the host has launched all that is emitted; without what is queued
+    Time queued;                   ///< launches after the last wait of the host
+    std::uint32_t waits_left = 0;  ///< jobs of wait_on_host() that are not done
+  };
+  /// The host launches so many kernels of a rank; its next job waits for that.
+  void launch(std::uint32_t rank, std::uint32_t kernels);
+  Time launch_time(std::uint32_t kernels) const { return Time::seconds(kernels * host_.launch_us * 1e-6); }
+
+  std::vector<Rank*> ranks_;
+  const std::size_t compute_;
+  const Host host_;
+  Executor& executor_;
+  JobClient& client_;
+  std::vector<State> states_;  ///< by rank
+  std::int64_t live_ = 0;
+  std::vector<JobRef> jobs_;  ///< kept to avoid allocations
+};
+
+}  // namespace railyard::workload

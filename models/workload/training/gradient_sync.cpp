@@ -1,0 +1,166 @@
+#include "workload/training/gradient_sync.h"
+
+#include <algorithm>
+
+#include "workload/training/nccl_request.h"
+
+namespace railyard::workload::training {
+
+using Jobs = TrainingJobs;
+
+namespace {
+
+/// Fused Adam in bf16 with 32-bit state, of each parameter: reads gradient, master weight and two moments, writes the
+/// last three and the weight (4 + 4 + 8, 4 + 8 + 2 bytes).
+constexpr double kAdamBytes = 30;
+
+}  // namespace
+
+GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
+                           const SlotPlans& plans, const gpu::KernelTimer& kernels, const Mesh& mesh,
+                           const Streams& streams, const Communicators& tp, transport::Fabric& fabric,
+                           const TrainingJobs& jobs, RankPrograms& programs)
+    : spec_(spec),
+      model_(model),
+      kernels_(kernels),
+      mesh_(mesh),
+      jobs_(jobs),
+      programs_(programs),
+      tp_(tp),
+      reduced_(mesh.size()),
+      gathered_(mesh.size()) {
+  const collective::Request dp = nccl_request(spec.software, TrafficClass::dp);
+  const collective::Request weights =
+      nccl_request(spec.software, spec.zero_stage == 3 ? TrafficClass::weights : TrafficClass::dp);
+  const std::vector<Dimension> all{Dimension::cp, Dimension::ep, Dimension::dp};
+  const std::vector<Dimension> of_experts{Dimension::cp, Dimension::dp};
+  dp_ = mesh.connect(all, streams.gradients, dp, fabric);
+  weights_ = mesh.connect(all, streams.weights, weights, fabric);
+  expert_dp_ = mesh.connect(of_experts, streams.gradients, dp, fabric);
+  expert_weights_ = mesh.connect(of_experts, streams.weights, dp, fabric);
+  norm_ = mesh.connect({Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, streams.compute, dp, fabric);
+  for (const std::vector<Slot>& slots : schedule.slots) {
+    std::vector<std::pair<std::uint32_t, transformer::Stage>> stages;  // in the order of their last gradients
+    std::vector<std::uint32_t> last(schedule.stages(), ~0u);
+    for (std::uint32_t i = 0; i < slots.size(); ++i)
+      if (slots[i].kind == SlotKind::backward || slots[i].kind == SlotKind::backward_weights) last[slots[i].stage] = i;
+    for (std::uint32_t i = 0; i < slots.size(); ++i)
+      if (last[slots[i].stage] == i) stages.emplace_back(slots[i].stage, plans.stage(slots[i].stage));
+    buckets_.push_back(gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.bucket_parameters));
+    buckets_of_.emplace_back();
+    for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
+      for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
+    last_gradients_.push_back(std::move(last));
+  }
+}
+
+void GradientSync::begin_step() {
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r) reduced_[r].assign(buckets_[pipeline_rank(r)].size(), JobRef());
+}
+
+bool GradientSync::has_last_gradients(std::uint32_t p, std::uint32_t stage, std::uint32_t index) const {
+  return last_gradients_[p][stage] == index;
+}
+
+void GradientSync::wait_for_weights(std::uint32_t rank, std::uint32_t layer) {
+  const std::vector<JobRef>& gathered = gathered_[rank];
+  if (gathered.empty()) return;
+  for (const std::uint32_t b : buckets_of_[pipeline_rank(rank)].at(layer)) programs_.wait_for(rank, gathered[b]);
+}
+
+void GradientSync::reduce(std::uint32_t p, std::optional<std::uint32_t> stage, const LayerEnds& ends) {
+  for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
+    if (!stage || buckets_[p][b].stage == *stage) reduce_bucket(p, b, ends);
+}
+
+void GradientSync::reduce_bucket(std::uint32_t p, std::uint32_t b, const LayerEnds& ends) {
+  const GradientBucket& bucket = buckets_[p][b];
+  const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(spec_.gradients));
+  const collective::Operation operation =
+      spec_.zero_stage == 0 ? collective::Operation::all_reduce : collective::Operation::reduce_scatter;
+  for (const auto& communicator : reducing(bucket).all()) {
+    const std::uint32_t first = communicator->rank(0).number;
+    if (pipeline_rank(first) != p || communicator->size() == 1) continue;
+    std::vector<JobRef> after;
+    for (const Rank* rank : communicator->ranks()) {
+      const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank->number, bucket.layers.back()});
+      after.push_back(end != ends.end() ? end->second : programs_.last(rank->number));
+    }
+    const std::vector<JobRef>& jobs =
+        programs_.start(*communicator, operation, bytes, jobs_.label(Jobs::kGradients, 0, b, first), after);
+    for (std::size_t m = 0; m < jobs.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs[m];
+  }
+}
+
+void GradientSync::gather_bucket(std::uint32_t p, std::uint32_t b) {
+  const GradientBucket& bucket = buckets_[p][b];
+  const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(model_.dtype));
+  for (const auto& communicator : gathering(bucket).all()) {
+    const std::uint32_t first = communicator->rank(0).number;
+    if (pipeline_rank(first) != p || communicator->size() == 1) continue;
+    const std::vector<JobRef>& jobs =
+        programs_.start(*communicator, collective::Operation::all_gather, bytes,
+                        jobs_.label(Jobs::kGather, 0, b, first), programs_.last_of(*communicator));
+    for (std::size_t m = 0; m < jobs.size(); ++m) {
+      std::vector<JobRef>& gathered = gathered_[communicator->rank(m).number];
+      gathered.resize(buckets_[p].size());
+      gathered[b] = jobs[m];
+    }
+  }
+}
+
+std::uint64_t GradientSync::owned(std::uint32_t rank) const {
+  std::uint64_t common = 0, experts = 0;
+  for (const GradientBucket& bucket : buckets_[pipeline_rank(rank)])
+    (bucket.experts ? experts : common) += bucket.parameters;
+  return spec_.zero_stage == 0 ? common + experts
+                               : ceil_div(common, dp_.of(rank).size()) + ceil_div(experts, expert_dp_.of(rank).size());
+}
+
+void GradientSync::end_step() {
+  const bool has_norm = spec_.grad_norm != GradientNorm::none;
+  const auto run = [&](Jobs::What what, std::uint32_t rank, double bytes) {
+    programs_.kernels(rank, gpu::chain_of(kernels_.memory_bound(bytes)), 0, jobs_.label(what, 0, 0, rank));
+  };
+  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
+    if (!has_norm) break;
+    programs_.wait_for(rank, reduced_[rank]);
+    run(Jobs::kNorm, rank, static_cast<double>(owned(rank)) * bytes_of(spec_.gradients));
+  }
+  for (const Communicators* communicators : {&tp_, &std::as_const(norm_)})
+    for (const auto& communicator : communicators->all())
+      if (has_norm && communicator->size() > 1)
+        programs_.start(*communicator, collective::Operation::all_reduce, kNormBytes,
+                        jobs_.label(Jobs::kNormReduce, 0, communicators == &norm_, communicator->rank(0).number));
+  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
+    std::vector<JobRef>& waits = programs_.waits(rank);
+    waits = reduced_[rank];
+    if (has_norm) {
+      waits.push_back(programs_.last(rank));
+      programs_.wait_on_host(rank, waits, jobs_.label(Jobs::kHostWait, 0, 0, rank));
+    }
+    run(Jobs::kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)));
+  }
+  if (spec_.zero_stage == 1 || spec_.zero_stage == 2)
+    for (std::uint32_t p = 0; p < spec_.pp(); ++p)
+      for (auto b = static_cast<std::uint32_t>(buckets_[p].size()); b-- > 0;) gather_bucket(p, b);  // in forward order
+}
+
+std::vector<GroupTraffic> GradientSync::traffic() const {
+  std::vector<GroupTraffic> all;
+  const double bytes = (bytes_of(spec_.gradients) + bytes_of(model_.dtype)) * spec_.steps;
+  for (const bool experts : {false, true}) {
+    double most = 0;
+    for (const std::vector<GradientBucket>& buckets : buckets_) {
+      double parameters = 0;
+      for (const GradientBucket& bucket : buckets)
+        if (bucket.experts == experts) parameters += static_cast<double>(bucket.parameters);
+      most = std::max(most, parameters);
+    }
+    if (most > 0) all.push_back({experts ? &expert_dp_ : &dp_, most * bytes});
+  }
+  all.push_back({&norm_, static_cast<double>(kNormBytes)});
+  return all;
+}
+
+}  // namespace railyard::workload::training

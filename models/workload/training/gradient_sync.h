@@ -1,0 +1,87 @@
+// What data-parallel ranks do together: gradients are reduced bucket by bucket (gradient_buckets.h), the norm of all
+// gradients is computed, the optimizer runs, and the weights are gathered (zero_stage 1 and 2). Gradients of experts are
+// reduced over the ranks that hold the same experts.
+//
+// A bucket is reduced when the program of each rank has produced its last gradient; bucket and backward slots overlap.
+// Gathers run beside the forward slots of the next step, which wait for the layers that they need.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "workload/parallel/mesh.h"
+#include "workload/program/rank_programs.h"
+#include "workload/training/gradient_buckets.h"
+#include "workload/training/training_jobs.h"
+
+namespace railyard::workload::training {
+
+/// What the members of communicators send, at the most.
+struct GroupTraffic {
+  const Communicators* communicators;
+  double bytes_per_rank;
+};
+
+class GradientSync {
+ public:
+  /// Streams of a rank: for gradients and for weights.
+  struct Streams {
+    std::size_t compute, gradients, weights;
+  };
+  /// The last job of a rank in a layer, by (rank, layer).
+  using LayerEnds = std::map<std::pair<std::uint32_t, std::uint32_t>, JobRef>;
+
+  /// @param tp  communicators of the tensor-parallel ranks, in the stream of the programs
+  GradientSync(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
+               const SlotPlans& plans, const gpu::KernelTimer& kernels, const Mesh& mesh, const Streams& streams,
+               const Communicators& tp, transport::Fabric& fabric, const TrainingJobs& jobs, RankPrograms& programs);
+
+  void begin_step();
+  const std::vector<GradientBucket>& buckets(std::uint32_t pipeline_rank) const { return buckets_[pipeline_rank]; }
+  /// Whether the slot is the last one of its pipeline rank that adds to the gradients of a virtual stage.
+  bool has_last_gradients(std::uint32_t pipeline_rank, std::uint32_t stage, std::uint32_t index) const;
+  /// A forward slot waits for the weights of a layer that the step before has updated.
+  void wait_for_weights(std::uint32_t rank, std::uint32_t layer);
+  /// Reduces the buckets of a virtual stage, or of all.
+  /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
+  void reduce(std::uint32_t pipeline_rank, std::optional<std::uint32_t> stage, const LayerEnds& ends);
+  /// After all slots of all ranks.
+  void end_step();
+  /// All data-parallel ranks, in the stream of weights.
+  const Communicators& weights() const { return weights_; }
+  /// Of all steps.
+  std::vector<GroupTraffic> traffic() const;
+
+ private:
+  static constexpr Bytes kNormBytes = 4;  ///< the norm of gradients
+
+  const Communicators& reducing(const GradientBucket& bucket) const { return bucket.experts ? expert_dp_ : dp_; }
+  const Communicators& gathering(const GradientBucket& bucket) const {
+    return bucket.experts ? expert_weights_ : weights_;
+  }
+  void reduce_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
+  /// The weights of a bucket, after the optimizer.
+  void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
+  /// Parameters whose optimizer state a rank holds.
+  std::uint64_t owned(std::uint32_t rank) const;
+  std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.place(rank, Dimension::pp); }
+
+  const TrainingSpec& spec_;
+  const transformer::ModelShape& model_;
+  const gpu::KernelTimer& kernels_;
+  const Mesh& mesh_;
+  const TrainingJobs& jobs_;
+  RankPrograms& programs_;
+  const Communicators& tp_;
+  /// Gradients and weights: of experts, and of all else.
+  Communicators dp_, weights_, expert_dp_, expert_weights_;
+  Communicators norm_;                                ///< ranks with the same place in tensor parallelism
+  std::vector<std::vector<GradientBucket>> buckets_;  ///< by pipeline rank
+  std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> buckets_of_;  ///< by pipeline rank: layer -> buckets
+  std::vector<std::vector<std::uint32_t>> last_gradients_;  ///< by pipeline rank and stage: last such slot
+  std::vector<std::vector<JobRef>> reduced_;                ///< by rank and bucket, in this step
+  std::vector<std::vector<JobRef>> gathered_;               ///< by rank and bucket, in the step before
+};
+
+}  // namespace railyard::workload::training

@@ -1,0 +1,38 @@
+// Weights that data-parallel ranks divide among themselves (zero_stage 3): before a layer runs, its weights are gathered,
+// beside the layers before it. A gather begins when the layer `prefetch_layers` before the gathered layer begins.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "workload/parallel/mesh.h"
+#include "workload/program/rank_programs.h"
+#include "workload/training/training_jobs.h"
+
+namespace railyard::workload::training {
+
+class ParameterShards {
+ public:
+  /// @param weights  communicators of the data-parallel ranks
+  ParameterShards(const TrainingSpec& spec, const transformer::ModelShape& model, const Mesh& mesh,
+                  const Communicators& weights, const TrainingJobs& jobs, RankPrograms& programs);
+
+  /// The programs of these ranks have come to the end of a layer.
+  void end_layer(const std::vector<std::uint32_t>& ranks);
+  /// Gathers the weights of a layer or an end on the ranks of a pipeline rank; their programs wait for them.
+  /// @param layer  SlotStep::kEnds: the embedding, or the head
+  void gather(std::uint32_t pipeline_rank, std::uint32_t slot, std::uint32_t layer, bool is_head);
+
+ private:
+  /// Weights of a tensor-parallel rank.
+  Bytes weight_bytes(std::uint32_t layer, bool is_head) const;
+
+  const TrainingSpec& spec_;
+  const transformer::ModelShape& model_;
+  const TrainingJobs& jobs_;
+  RankPrograms& programs_;
+  std::vector<std::vector<Communicator*>> weights_at_;  ///< by pipeline rank; of two ranks or more
+  std::vector<std::deque<JobRef>> ends_;                ///< by rank: of the latest layers, the oldest first
+};
+
+}  // namespace railyard::workload::training
