@@ -23,7 +23,7 @@ class Walk {
     add(traffic_class);
     for (const transport::Window from : group_.members)
       for (const transport::Window to : group_.members)
-        if (from != to) add_path(fabric_.path(from, to, traffic_class), to);
+        if (from != to) add_path(fabric_.path(from, to, traffic_class), from, to);
   }
 
   Footprint result() {
@@ -65,13 +65,13 @@ class Walk {
     return number;
   }
 
-  void add_path(const transport::Path& path, transport::Window to) {
+  void add_path(const transport::Path& path, transport::Window from, transport::Window to) {
     for (const std::uint64_t word :
          {path.fixed.fs(), path.limit.bytes_per_second(), static_cast<std::uint64_t>(number_of(path.meter)),
           path.engine_payload_bytes, path.request_bytes, path.completion_payload_bytes, path.asked_ahead_bytes,
           path.inline_bytes, static_cast<std::uint64_t>(path.hops_to_inline), path.inline_fixed.fs(),
           static_cast<std::uint64_t>(path.hops_to_stage), path.chunk_bytes, path.chunk_start.fs(),
-          path.smallest_transaction_bytes, path.stripe_bytes, stripe_of(path, to)})
+          path.smallest_transaction_bytes, path.stripe_bytes, stripe_of(path, from, to)})
       add(word);
     add(path.lanes.size());
     for (const transport::Lane& lane : path.lanes) {
@@ -87,13 +87,13 @@ class Walk {
   }
 
   /// The place of a memory's first byte in the cycle of the address interleave.
-  static std::uint64_t stripe_of(const transport::Path& path, transport::Window to) {
+  static std::uint64_t stripe_of(const transport::Path& path, transport::Window from, transport::Window to) {
     std::uint64_t sum = 0, divisor = 0;
     for (const transport::Lane& lane : path.lanes) {
       sum += lane.weight;
       divisor = std::gcd(divisor, std::uint64_t(lane.weight));
     }
-    return path.stripe_bytes == 0 ? 0 : transport::window_base(to) % (path.stripe_bytes * (sum / divisor));
+    return path.stripe_bytes == 0 ? 0 : transport::interleave_base(from, to, path.stripe_bytes * (sum / divisor));
   }
 
   void add_port(const transport::LinkEnd& end) {

@@ -145,7 +145,11 @@ const nvlink::Stripes& Gpu::stripes_over(transport::GroupId group) const {
 void Gpu::send_over_nvlink(Message& message, std::uint64_t address, Bytes bytes) {
   const nvlink::Stripes& stripes =
       of_group(message.kind) ? stripes_over(message.group) : stripes_to(message.destination);
-  stripes.split(address, bytes, on_plane_);
+  const std::uint64_t base =
+      of_group(message.kind)
+          ? 0
+          : transport::interleave_base(window(), transport::window_of(address), stripes.cycle_bytes());
+  stripes.split(base + address % transport::window_base(1), bytes, on_plane_);
   Part part = whole_of(message);
   part.address = address;
   part.bytes = bytes;

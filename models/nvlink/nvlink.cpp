@@ -36,11 +36,10 @@ Stripes::Stripes(const std::vector<std::uint32_t>& links_per_plane, Bytes granul
 
 void Stripes::split(std::uint64_t offset, Bytes bytes, std::vector<Bytes>& on_plane) const {
   on_plane.assign(links_.size(), 0);
-  const Bytes cycle_bytes = granule_ * pattern_.size();
-  const Bytes cycles = bytes / cycle_bytes;
+  const Bytes cycles = bytes / cycle_bytes();
   for (std::size_t p = 0; p < links_.size(); ++p) on_plane[p] = cycles * links_[p] * granule_;
   std::uint64_t at = offset;
-  const std::uint64_t end = offset + bytes % cycle_bytes;
+  const std::uint64_t end = offset + bytes % cycle_bytes();
   while (at < end) {
     const std::uint64_t granule_end = std::min<std::uint64_t>(end, (at / granule_ + 1) * granule_);
     on_plane[pattern_[at / granule_ % pattern_.size()]] += granule_end - at;

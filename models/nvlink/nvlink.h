@@ -54,6 +54,8 @@ class Stripes {
   std::size_t planes() const { return links_.size(); }
   std::uint32_t links(std::size_t plane) const { return links_[plane]; }
   Bytes granule_bytes() const { return granule_; }
+  /// Bytes after which the pattern repeats.
+  Bytes cycle_bytes() const { return granule_ * pattern_.size(); }
   /// No plane has links.
   bool empty() const { return pattern_.empty(); }
   /// The plane of offset 0. @pre not empty

@@ -86,3 +86,13 @@ def test_refusals(form, keys, message, tmp_path):
     result = run("dgx_h100", scenario(tmp_path, form, **keys), "--out", tmp_path / "out")
     assert result.returncode == 2 and not (tmp_path / "out").exists()
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("keys", [{"tp": 4, "sequence_parallel": True}, {"tp": 2, "pp": 2}, {"zero_stage": 3, "dp": 4}])
+def test_equal_placements_take_equal_time(keys, tmp_path):
+    """All GPUs of a server have the same links to all switch planes, so four neighbours are alike wherever they begin."""
+    times = set()
+    for begin in range(5):
+        _, ranks = step(tmp_path, DENSE, dp=keys.get("dp", 1), placement=[begin + r for r in range(4)], **{k: v for k, v in keys.items() if k != "dp"})
+        times.add(tuple(rank["step_s"] for rank in ranks))
+    assert len(times) == 1

@@ -15,6 +15,12 @@ namespace railyard::transport {
 constexpr unsigned kWindowBits = 40;  // 1 TiB each
 using Window = std::uint32_t;
 constexpr std::uint64_t window_base(Window window) { return static_cast<std::uint64_t>(window) << kWindowBits; }
+/// Place of a memory's first byte in an interleave of addresses, as another memory sees it. It depends only on the
+/// distance between the two, so groups of GPUs that are alike have alike traffic.
+constexpr std::uint64_t interleave_base(Window from, Window to, Bytes cycle_bytes) {
+  const std::uint64_t distance = to >= from ? (to - from) % cycle_bytes : cycle_bytes - (from - to) % cycle_bytes;
+  return window_base(1) % cycle_bytes * distance % cycle_bytes;
+}
 constexpr Window window_of(std::uint64_t address) { return static_cast<Window>(address >> kWindowBits); }
 /// An address that a network switch decodes: InfiniBand's local identifier of the NIC's port.
 using Lid = std::uint32_t;
