@@ -123,6 +123,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
   Simulation simulation(scenario, jobs);
+  simulation.workload().check_fits();
   check_engine_options(options, simulation.workload());
   print_notes(options, scenario);
   if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(simulation.workload())));
@@ -227,7 +228,8 @@ int platform_main(const char* platform, int argc, char** argv) {
         sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which would leave files
     if (options.check) {
       JobsCsv none;
-      const Simulation all_but_run(scenario, none);
+      Simulation all_but_run(scenario, none);
+      all_but_run.workload().check_fits();
       print_notes(options, scenario);
       if (!options.quiet) std::cout << options.input() << ": ok\n";
       return kExitDone;

@@ -7,8 +7,8 @@
 #include "base/input_error.h"
 #include "transformer/parameters.h"
 #include "transformer/training_flops.h"
-#include "workload/training/schedule_gantt.h"
 #include "workload/training/schedule_ideal.h"
+#include "workload/training/schedule_slots.h"
 #include "workload/training/schedule_text.h"
 
 namespace railyard {
@@ -29,23 +29,6 @@ using workload::training::TrainingJobs;
 using workload::training::TrainingSpec;
 using workload::training::TrainingStep;
 
-namespace {
-
-constexpr std::array<const char*, 4> kSlotNames{"forward", "backward", "backward_inputs", "backward_weights"};
-
-/// Times of the slots of each virtual stage: kernels, without collectives.
-std::vector<StageTimes> stage_times(const SlotPlans& plans) {
-  std::vector<StageTimes> times;
-  for (std::uint32_t s = 0; s < plans.stages(); ++s) {
-    const auto time = [&](SlotKind kind) { return Time::seconds(plans.plan(kind, s).kernels_s); };
-    times.push_back(
-        {time(SlotKind::forward), time(SlotKind::backward_inputs), time(SlotKind::backward_weights), {}, {}});
-  }
-  return times;
-}
-
-}  // namespace
-
 TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor), kernels_(group().gpu), timer_(scenario.model, spec().tp(), kernels_) {
   if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
@@ -57,14 +40,23 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
     schedule_ = *spec().table;
   } else {
     ScheduleSpec schedule = spec().schedule;
-    schedule.times = stage_times(*plans_);
+    schedule.times = stage_times();
     schedule_ = make_schedule(schedule);
   }
   check_labels();
   memory_ = std::make_unique<MemoryPlan>(scenario.model, spec(), schedule_);
-  check_memory();
   step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_,
                                          add_ranks(gpus_, TrainingStep::kStreams), executor);
+}
+
+std::vector<StageTimes> TrainingRun::stage_times() const {
+  std::vector<StageTimes> times;
+  for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
+    const auto time = [&](SlotKind kind) { return Time::seconds(plans_->plan(kind, s).kernels_s); };
+    times.push_back(
+        {time(SlotKind::forward), time(SlotKind::backward_inputs), time(SlotKind::backward_weights), {}, {}});
+  }
+  return times;
 }
 
 void TrainingRun::check_labels() const {
@@ -83,7 +75,7 @@ void TrainingRun::check_labels() const {
                                      s, plans_->plan(kind, s).steps.size(), TrainingJobs::kMostSlotSteps));
 }
 
-void TrainingRun::check_memory() const {
+void TrainingRun::check_fits() const {
   const PeakMemory& peak = memory_->largest();
   const double limit = group().gpu.hbm.visible_bytes();
   if (static_cast<double>(peak.total()) <= limit) return;
@@ -263,7 +255,7 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value {
          if (r.spec().table) return {};
          StageTimes mean;
-         const std::vector<StageTimes> all = stage_times(*r.plans_);
+         const std::vector<StageTimes> all = r.stage_times();
          TimeSum f, b, w;
          for (const StageTimes& t : all) {
            f.add(t.forward);
@@ -349,41 +341,6 @@ std::string TrainingRun::table() const {
   return text;
 }
 
-Value TrainingRun::explain() {
-  Value e;
-  e["title"] = title();
-  e["model_flops"] = model_flops();
-  e["stages"] = Value::empty_list();
-  for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
-    Value stage = {{"rank", schedule_.rank_of[s]},
-                   {"layers", plans_->stage(s).layers},
-                   {"parameters_per_rank",
-                    transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp(), spec().ep()).total()}};
-    for (const SlotKind kind :
-         {SlotKind::forward, SlotKind::backward, SlotKind::backward_inputs, SlotKind::backward_weights})
-      stage[fmt::format("{}_kernels_s", kSlotNames[static_cast<std::size_t>(kind)])] = plans_->plan(kind, s).kernels_s;
-    e["stages"].push_back(stage);
-  }
-  return e;
-}
-
-std::string TrainingRun::explain_text(const Value& e) const {
-  std::string text = e["title"].text() + "\n\n";
-  text += fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", "stage", "rank", "layers", "parameters/rank",
-                      "forward", "backward");
-  std::uint32_t s = 0;
-  for (const Value& stage : e["stages"].items())
-    text +=
-        fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12}\n", s++, stage["rank"].integer(), stage["layers"].integer(),
-                    stage["parameters_per_rank"].integer(), duration_text(stage["forward_kernels_s"].real()),
-                    duration_text(stage["backward_kernels_s"].real()));
-  text += "\nmemory of a rank at its peak\n";
-  for (std::uint32_t p = 0; p < spec().pp(); ++p)
-    text += fmt::format("  pipeline rank {}: {}; activations of {:.2f} micro-batches\n", p, sum_text(memory_->peak(p)),
-                        memory_->peak(p).micro_batches);
-  return text + "\n" + gantt_of(schedule_, run_schedule(schedule_, stage_times(*plans_)));
-}
-
 void TrainingRun::write_tables(const OutputDirectory& directory) {
   const workload::Mesh& mesh = step_->mesh();
   auto ranks = fmt::output_file(directory.file("ranks.csv"));
@@ -407,8 +364,7 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
   for (std::uint32_t p = 0; p < schedule_.ranks(); ++p)
     for (std::size_t i = 0; i < schedule_.slots[p].size(); ++i) {
       const Slot& slot = schedule_.slots[p][i];
-      slots.print("{},{},{},{},{}\n", p, i, kSlotNames[static_cast<std::size_t>(slot.kind)], slot.stage,
-                  slot.micro_batch);
+      slots.print("{},{},{},{},{}\n", p, i, name_of(slot.kind), slot.stage, slot.micro_batch);
     }
   // In the form that workload.schedule reads.
   fmt::output_file(directory.file("schedule.txt")).print("{}", table_of(schedule_, schedule_text()));

@@ -4,6 +4,7 @@
 
 #include "gpu/kernels/kernel_timer.h"
 #include "sc_main/kinds/workload_run.h"
+#include "workload/training/schedule_times.h"
 #include "workload/training/training_step.h"
 
 namespace railyard {
@@ -12,9 +13,11 @@ class TrainingRun : public WorkloadRun {
  public:
   using Spec = workload::training::TrainingSpec;
 
-  /// @throws InputError: a step that does not fit in memory, or a data type without a tensor rate
+  /// @throws InputError: a data type without a tensor rate; a schedule or a slot too long for the labels of jobs
   TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
+  /// @throws InputError: a rank does not fit in memory
+  void check_fits() const override;
   void start() override { step_->start(); }
   bool done() const override { return step_->done(); }
   std::string progress() const override;
@@ -41,10 +44,13 @@ class TrainingRun : public WorkloadRun {
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   /// @throws InputError: a schedule or a slot too long for the labels of jobs
   void check_labels() const;
-  /// @throws InputError: a rank does not fit
-  void check_memory() const;
   /// The smallest change of the scenario with which it fits, for an error.
   std::string what_fits() const;
+  /// Kernels of the slots of each virtual stage, without collectives.
+  std::vector<workload::training::StageTimes> stage_times() const;
+  /// Of --explain: what a rank sends in a step to the other ranks of each of its groups.
+  Value sent_by_group() const;
+  Value memory_terms() const;
   const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
   std::string title() const;
   /// The name of the schedule.

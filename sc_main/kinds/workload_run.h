@@ -41,6 +41,8 @@ class WorkloadRun {
 
   /// The value of workload.kind.
   const char* kind() const;
+  /// Before a run, not before --explain, which shows the arithmetic. @throws InputError: ranks that do not fit in memory
+  virtual void check_fits() const {}
   /// Schedules the first events. Called once, before the simulation starts.
   virtual void start() = 0;
 

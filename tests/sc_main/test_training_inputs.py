@@ -1,8 +1,10 @@
 """Bad input of `workload.kind: training`: one line that names the place, what is wrong and what is accepted, and exit status 2."""
 
+import json
+
 import pytest
 
-from platform_runs import ROOT, run
+from platform_runs import ROOT, run, succeed
 
 HEAD = f"""\
 model: {{config: {ROOT}/tests/models/tiny.json}}
@@ -126,7 +128,12 @@ def test_a_step_that_does_not_fit_is_refused_with_the_sum_and_what_fits(keys, fi
     assert said.endswith(f", but H100-SXM5-80GB has 84.90 GB; {fits}"), said
     if change is not None:
         sets = [part for key in change for part in ("--set", f"workload.{key}")]
-        assert run("dgx_h100", tmp_path / "s.yaml", "--explain", *sets).returncode == 0
+        assert run("dgx_h100", tmp_path / "s.yaml", "--check", *sets).returncode == 0
+    explained = succeed("dgx_h100", tmp_path / "s.yaml", "--explain", "--json")
+    memory, = json.loads(explained.stdout)["memory"]
+    terms = sum(value for key, value in memory.items() if key.endswith("_bytes") and key not in ["total_bytes", "capacity_bytes"])
+    assert not memory["fits"] and terms == memory["total_bytes"] > memory["capacity_bytes"]
+    assert fits in succeed("dgx_h100", tmp_path / "s.yaml", "--explain").stdout
 
 
 @pytest.mark.parametrize("platform", ["dgx_a100", "dgx_h100"])  # without and with a rate for fp8

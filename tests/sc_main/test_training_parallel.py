@@ -69,6 +69,21 @@ def test_the_ring_hides_behind_attention(tmp_path):
     assert exposed["p2p"] < 0.5 * exposed["all_gather"]
 
 
+@pytest.mark.parametrize("form, keys", [
+    (DENSE, {"tp": 2, "sequence_parallel": True, "zero_stage": 0}), (DENSE, {"tp": 2, "pp": 2, "recompute": "full"}),
+    (DENSE, {"cp": 2, "cp_comm": "all_gather"}), (DENSE, {"zero_stage": 2, "micro_batch": 2}), (DENSE, {"zero_stage": 3, "reshard_after_forward": False}),
+    (ROUTED, {"ep": 4, "dp": 8})])
+def test_explained_bytes_cross_the_links(form, keys, tmp_path):
+    """Rings send each byte once to each rank that needs it. Small all-reduces (the norm of gradients, numbers of the loss) use the
+    protocol LL, which sends a flag with each four bytes."""
+    explained = json.loads(succeed("dgx_h100", scenario(tmp_path, form, **keys), "--explain", "--json").stdout)
+    found, _ = step(tmp_path, form, **keys)
+    for group in explained["sent"]:
+        sent = found[group["group"]] + (found.get("weights", 0) if group["group"] == "dp" else 0)
+        assert sent / 8 == pytest.approx(group["bytes_per_rank"], rel=1e-3), group
+    assert {group["group"] for group in explained["sent"]} | {"weights"} >= {name for name, sent in found.items() if sent > 0}
+
+
 @pytest.mark.parametrize("form, keys, message", [
     (DENSE, {"ep": 2}, "workload.ep: model has no experts; accepted: 1"),
     (ROUTED, {"ep": 3, "dp": 6}, "workload.ep: 3 does not divide the 8 experts of model"),

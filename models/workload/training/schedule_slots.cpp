@@ -13,6 +13,11 @@ char letter_of(SlotKind kind) {
   }
 }
 
+const char* name_of(SlotKind kind) {
+  static constexpr std::array<const char*, 4> kNames{"forward", "backward", "backward_inputs", "backward_weights"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 std::string name_of(const Slot& slot) {
   return fmt::format("{} of virtual stage {}, micro-batch {}", letter_of(slot.kind), slot.stage, slot.micro_batch);
 }

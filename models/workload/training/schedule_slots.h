@@ -12,6 +12,9 @@ namespace railyard::workload::training {
 /// F, B, I (backward of inputs) or W (backward of weights), as in tables, messages and charts.
 char letter_of(SlotKind kind);
 
+/// forward, backward, backward_inputs or backward_weights, as in outputs.
+const char* name_of(SlotKind kind);
+
 /// "B of virtual stage 3, micro-batch 5"
 std::string name_of(const Slot& slot);
 

@@ -1,0 +1,159 @@
+// --explain of workload.kind: training: parameters, FLOPs and kernels of the stages, memory, what a rank sends to its
+// groups, and the schedule.
+#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+
+#include "sc_main/kinds/training_run.h"
+#include "transformer/parameters.h"
+#include "workload/bench/collective_bench.h"
+#include "workload/training/schedule_gantt.h"
+#include "workload/training/schedule_slots.h"
+
+namespace railyard {
+
+using transformer::RankGroup;
+using workload::training::GradientBucket;
+using workload::training::PeakMemory;
+using workload::training::Slot;
+using workload::training::SlotKind;
+using workload::training::SlotPlan;
+using workload::training::SlotStep;
+
+namespace {
+
+constexpr std::array kSlotKinds{SlotKind::forward, SlotKind::backward, SlotKind::backward_inputs,
+                                SlotKind::backward_weights};
+
+/// Bytes that each of n ranks sends in a collective, if each byte is sent once to each rank that needs it.
+double sent(collective::Operation operation, Bytes bytes, std::uint32_t n) {
+  if (operation == collective::Operation::send_recv) return static_cast<double>(bytes);
+  return static_cast<double>(bytes) * workload::collective_bench::busbw_factor(operation, n);
+}
+
+}  // namespace
+
+Value TrainingRun::memory_terms() const {
+  const double limit = group().gpu.hbm.visible_bytes();
+  Value all = Value::empty_list();
+  for (std::uint32_t p = 0; p < spec().pp(); ++p) {
+    const PeakMemory& peak = memory_->peak(p);
+    all.push_back({{"pipeline_rank", p},
+                   {"weights_bytes", peak.state.weights},
+                   {"gradients_bytes", peak.state.gradients},
+                   {"optimizer_bytes", peak.state.optimizer},
+                   {"gathered_bytes", peak.gathered},
+                   {"activations_bytes", peak.activations},
+                   {"recomputed_bytes", peak.buffers},
+                   {"software_bytes", peak.reserved},
+                   {"total_bytes", peak.total()},
+                   {"capacity_bytes", limit},
+                   {"fits", static_cast<double>(peak.total()) <= limit},
+                   {"micro_batches", peak.micro_batches}});
+  }
+  return all;
+}
+
+Value TrainingRun::sent_by_group() const {
+  Value all = Value::empty_list();
+  const auto add = [&](const char* group, std::uint32_t ranks, const char* formula, const std::vector<double>& bytes) {
+    all.push_back({{"group", group},
+                   {"ranks", ranks},
+                   {"bytes_per_rank", *std::max_element(bytes.begin(), bytes.end())},
+                   {"formula", formula}});
+  };
+  // By pipeline rank.
+  const auto of_layers = [&](RankGroup group, std::uint32_t ranks) {
+    std::vector<double> bytes(spec().pp());
+    for (std::uint32_t p = 0; p < spec().pp(); ++p)
+      for (const Slot& slot : schedule_.slots[p])
+        for (const SlotStep& step : plans_->plan(slot.kind, slot.stage).steps)
+          if (step.kernels == nullptr && step.group == group) bytes[p] += sent(step.operation, step.bytes, ranks);
+    return bytes;
+  };
+  constexpr const char* kOfCollectives =
+      "micro-batches x layers x (2 (n-1)/n of what is all-reduced + (n-1)/n of what is gathered, scattered or "
+      "exchanged)";
+  if (spec().tp() > 1) add("tp", spec().tp(), kOfCollectives, of_layers(RankGroup::tp, spec().tp()));
+  if (spec().cp() > 1) add("cp", spec().cp(), kOfCollectives, of_layers(RankGroup::cp, spec().cp()));
+  if (spec().ep() > 1) add("ep", spec().ep(), kOfCollectives, of_layers(RankGroup::ep, spec().ep()));
+  if (spec().pp() > 1) {
+    std::vector<double> bytes(spec().pp());
+    for (std::uint32_t p = 0; p < spec().pp(); ++p)
+      for (const Slot& slot : schedule_.slots[p])
+        if (destination_of(slot, schedule_) != workload::training::kNoStage)
+          bytes[p] += static_cast<double>(step_->activation_bytes());
+    add("pp", spec().pp(), "micro-batches x (activations to the next stage + their gradients to the stage before)",
+        bytes);
+  }
+  if (spec().replicas() == 1) return all;
+  const double gradient = bytes_of(spec().gradients), weight = bytes_of(scenario_.model.dtype);
+  const double gathers = spec().reshard_after_forward ? 2 : 1;
+  std::vector<double> bytes(spec().pp());
+  for (std::uint32_t p = 0; p < spec().pp(); ++p)
+    for (const GradientBucket& bucket : step_->buckets(p)) {
+      const double n = bucket.experts ? spec().expert_replicas() : spec().replicas();
+      double each = gradient + (spec().zero_stage == 0 ? gradient : weight);
+      if (spec().zero_stage == 2) each = gradient * spec().micro_batches() + weight;
+      if (spec().zero_stage == 3) each = (gradient + gathers * weight) * spec().micro_batches();
+      bytes[p] += each * static_cast<double>(bucket.parameters) * (n - 1) / n;
+    }
+  constexpr std::array<const char*, 4> kOfReplicas{
+      "2 (n-1)/n x gradients, all-reduced", "(n-1)/n x (gradients scattered + weights gathered)",
+      "(n-1)/n x (micro-batches x gradients scattered + weights gathered)",
+      "(n-1)/n x micro-batches x (gradients scattered + weights gathered in each pass)"};
+  add("dp", spec().replicas(), kOfReplicas[spec().zero_stage], bytes);
+  return all;
+}
+
+Value TrainingRun::explain() {
+  Value e;
+  e["title"] = title();
+  e["micro_batches"] = spec().micro_batches();
+  e["model_flops"] = model_flops();
+  e["stages"] = Value::empty_list();
+  for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
+    Value stage = {{"rank", schedule_.rank_of[s]},
+                   {"layers", plans_->stage(s).layers},
+                   {"parameters_per_rank",
+                    transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp(), spec().ep()).total()}};
+    for (const SlotKind kind : kSlotKinds) {
+      const SlotPlan& plan = plans_->plan(kind, s);
+      stage[fmt::format("{}_flops", name_of(kind))] = plan.flops;
+      stage[fmt::format("{}_kernels_s", name_of(kind))] = plan.kernels_s;
+    }
+    e["stages"].push_back(stage);
+  }
+  e["memory"] = memory_terms();
+  e["sent"] = sent_by_group();
+  return e;
+}
+
+std::string TrainingRun::explain_text(const Value& e) const {
+  std::string text = e["title"].text() + "\n\n";
+  text += fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12} {:>14} {:>15}\n", "stage", "rank", "layers",
+                      "parameters/rank", "forward", "backward", "forward TFLOP", "backward TFLOP");
+  std::uint32_t s = 0;
+  for (const Value& stage : e["stages"].items())
+    text +=
+        fmt::format("{:>5} {:>5} {:>7} {:>16} {:>12} {:>12} {:>14.2f} {:>15.2f}\n", s++, stage["rank"].integer(),
+                    stage["layers"].integer(), stage["parameters_per_rank"].integer(),
+                    duration_text(stage["forward_kernels_s"].real()), duration_text(stage["backward_kernels_s"].real()),
+                    stage["forward_flops"].real() * 1e-12, stage["backward_flops"].real() * 1e-12);
+  text += "times and FLOPs of a rank and a micro-batch, kernels only\n\nmemory of a rank at its peak\n";
+  for (std::uint32_t p = 0; p < spec().pp(); ++p)
+    text += fmt::format("  pipeline rank {}: {}; activations of {:.2f} micro-batches\n", p, sum_text(memory_->peak(p)),
+                        memory_->peak(p).micro_batches);
+  const PeakMemory& largest = memory_->largest();
+  const double limit = group().gpu.hbm.visible_bytes(), left = limit - static_cast<double>(largest.total());
+  text += fmt::format(
+      "  {} has {:.2f} GB: {:.2f} GB {}\n", group().gpu.name, limit * 1e-9, std::abs(left) * 1e-9,
+      left < 0 ? "too little, " + what_fits() : "are left on pipeline rank " + std::to_string(largest.pipeline_rank));
+  if (!e["sent"].items().empty()) text += "\na rank sends in a step, on the pipeline rank that sends most\n";
+  for (const Value& group : e["sent"].items())
+    text += fmt::format("  {} of {} ranks: {:.3f} GB = {}\n", group["group"].text(), group["ranks"].integer(),
+                        group["bytes_per_rank"].real() * 1e-9, group["formula"].text());
+  return text + "\n" + gantt_of(schedule_, run_schedule(schedule_, stage_times()));
+}
+
+}  // namespace railyard
