@@ -33,13 +33,13 @@ const char* name_of(Simulation& simulation, transport::Window memory) {
   return "";
 }
 
-/// Dense tensor rates and the HBM rate, including overrides of the scenario: the upper limits of its kernels.
+/// Dense tensor rates, the HBM rate and the rate of an NVLink, including overrides of the scenario.
 Value peaks_of(const gpu::GpuDatasheet& gpu) {
   Value tflops = Value::empty_group();
   for (std::size_t type = 0; type < kDataTypes; ++type)
     if (const double per_clock = gpu.sm.flop_per_clock[type]; per_clock > 0)
       tflops[std::string(kDataTypeNames[type])] = gpu.sm.count * gpu.sm.clock_mhz * per_clock * 1e-6;
-  return {{"hbm_gb_per_s", gpu.hbm.gb_per_s}, {"tflops", tflops}};
+  return {{"hbm_gb_per_s", gpu.hbm.gb_per_s}, {"nvlink_gb_per_s", gpu.nvlink.gb_per_s}, {"tflops", tflops}};
 }
 
 void add_route(Value& routes, Simulation& simulation, const RouteOfInterest& r) {

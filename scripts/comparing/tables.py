@@ -115,6 +115,11 @@ def parts(metrics: dict) -> dict[str, float]:
             found |= {f"decode step: {name}": value for name, value in decode.items()}
             found |= {"decode step: kernels and the rest": _left(step - sum(decode.values()), step), "decode step": step}
         return found
+    if _has(metrics, "step_s", "kernels_s", "bubble_s", "host_s", "optimizer_s"):
+        step = {"kernels": metrics["kernels_s"]}
+        step |= {f"exposed {name.partition('.')[2]}": metrics[name] for name in metrics if name.startswith("exposed_s.") and _has(metrics, name)}
+        step |= {name: metrics[f"{name}_s"] for name in ("bubble", "host", "optimizer")}
+        return {f"step: {name}": value for name, value in step.items()} | {"step": metrics["step_s"]}
     if _has(metrics, "layer_s", "kernels_s", "collectives_s"):
         layer = {"kernels": metrics["kernels_s"], "collectives": metrics["collectives_s"]}
         if rest := _left(metrics["layer_s"] - sum(layer.values()), metrics["layer_s"]):

@@ -1,0 +1,165 @@
+#!/usr/bin/python3
+"""Finds the fastest mapping (TP x CP x EP x PP x DP, virtual stages, micro-batch, ZeRO stage, recomputation) of a training step.
+
+  scripts/plan.py --model scenarios/models/llama-3.1-70b.json --platform dgx_h100 --nodes 16 --batch 128 --seq 8192 --out out/plan70b
+  scripts/plan.py --base scenario.yaml --fix tp=8 --fix micro_batch=1 --top 6 --out out/plan
+
+All mappings are enumerated. Rules refuse those that cannot run; memory refuses those that do not fit (`--explain` of the executable). A
+closed form ranks the rest, and the best --top are simulated, with at least one of each tp and with the mappings that people would choose
+without a search. OUT gets decision.md, decision.html, plan.csv, and results.sqlite with the runs, which compare.py and report.py read.
+The same command goes on after Ctrl-C. docs/planning.md explains the page. Exit status: 0 done, 1 some runs failed, 2 bad input.
+"""
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Sequence
+
+import runner
+import sweep as sweeps
+from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line, positive
+
+try:
+    import yaml
+    from planning import decision, machine, references, simulate, space
+    from planning.candidates import Candidates
+    from planning.explain import Explainer
+except ImportError as missing:
+    sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
+
+TOP = 12
+
+
+class PlanError(Exception):
+    """Bad input of a plan."""
+
+
+def fixed(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    if key not in space.AXES:
+        nearest = machine.nearest(key, space.AXES)
+        raise argparse.ArgumentTypeError(f"'{key}' is not an axis{nearest}; accepted: {', '.join(space.AXES)}")
+    if not value:
+        raise argparse.ArgumentTypeError(f"'{text}' has no value; accepted: {key}=VALUE")
+    return key, value
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(description=__doc__)
+    parser.add_argument("--model", type=pathlib.Path, metavar="CONFIG", help="config.json of the model")
+    parser.add_argument("--platform", metavar="NAME", help="platform executable")
+    parser.add_argument("--nodes", type=positive, metavar="N", help="servers")
+    parser.add_argument("--gpu", metavar="NAME", help="GPU datasheet (default: the platform's)")
+    parser.add_argument("--batch", type=positive, metavar="N", help="sequences of a step")
+    parser.add_argument("--seq", type=positive, metavar="N", help="tokens of a sequence")
+    parser.add_argument("--base", type=pathlib.Path, metavar="SCENARIO", help="a scenario of workload.kind training in place of the options above")
+    parser.add_argument("--fix", type=fixed, action="append", default=[], metavar="AXIS=VALUE", help="only this value of an axis; repeatable")
+    parser.add_argument("--allow", choices=[space.ACROSS_SERVERS], action="append", default=[], help="also tensor parallelism over servers")
+    parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"mappings to simulate (default {TOP})")
+    parser.add_argument("--no-what-if", action="store_true", help="do not simulate what would change the decision")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", default=ROOT / "out" / "plan", help="folder for all results (default out/plan)")
+    parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel processes (default: number of processors)")
+    parser.add_argument("--backend", type=sweeps.backend, default="local", metavar="local|slurm|COMMAND", help="where simulations run, as for sweep.py")
+    parser.add_argument("--json", action="store_true", help="the decision as JSON on stdout")
+    parser.add_executables()
+    options = parser.parse_args(arguments)
+    given = [options.model, options.platform, options.nodes, options.batch, options.seq]
+    if options.base and any(given):
+        parser.error("--base already names model, machine and batch; not accepted with --model, --platform, --nodes, --batch or --seq")
+    if not options.base and not all(given):
+        parser.error("--model, --platform, --nodes, --batch and --seq are needed, or --base")
+    return options
+
+
+def base_scenario(options: argparse.Namespace) -> dict:
+    """The scenario of every mapping; paths are absolute."""
+    if options.base:
+        with open(options.base, encoding="utf-8") as file:
+            try:
+                scenario = yaml.safe_load(file)
+            except yaml.YAMLError as error:
+                raise PlanError(f"{options.base}: {str(error).splitlines()[0]}") from error
+        kind = scenario.get("workload", {}).get("kind") if isinstance(scenario, dict) else None
+        if kind != "training":
+            raise PlanError(f"{options.base}: workload.kind is {kind}; accepted: training")
+        folder = options.base.resolve().parent
+        scenario["model"]["config"] = str(folder / scenario["model"]["config"])
+        for axis in (*space.AXES, "dp", "schedule", "sequence_parallel", "stage_layers", "placement"):
+            scenario["workload"].pop(axis, None)
+        return scenario
+    group = {"servers": options.nodes} | ({"gpu": options.gpu} if options.gpu else {})
+    return {"schema_version": 1, "platform": options.platform, "model": {"config": str(options.model.resolve())},
+            "machine": {"groups": {"node": group}}, "workload": {"kind": "training", "seq_tokens": options.seq, "global_batch": options.batch}}
+
+
+def axes_of(question: space.Question, options: argparse.Namespace) -> dict[str, tuple]:
+    values = space.axes(question, frozenset(options.allow))
+    for axis, text in options.fix:
+        value = text if axis == "recompute" else int(text) if text.isdigit() else None
+        if value is None or (axis == "recompute" and value not in space.RECOMPUTE):
+            raise PlanError(f"--fix {axis}={text}: not a value of {axis}; accepted: {', '.join(map(str, values[axis]))}")
+        values[axis] = (value,)
+    return values
+
+
+def progress(what: str):
+    def show(done: int, count: int) -> None:
+        if sys.stderr.isatty() or done == count:
+            end = "\n" if done == count else ""
+            print(f"\r{what}: {done} of {count}", end=end, file=sys.stderr, flush=True)
+    return show
+
+
+def plan(options: argparse.Namespace) -> int:
+    scenario = base_scenario(options)
+    executable = options.bin.resolve() / scenario["platform"]
+    if not os.access(executable, os.X_OK):
+        raise PlanError(f"no platform executable '{scenario['platform']}' in {options.bin}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    base = options.out / "base.yaml"
+    text = yaml.safe_dump(scenario, sort_keys=False)
+    if not base.exists() or base.read_text(encoding="utf-8") != text:
+        base.write_text(text, encoding="utf-8")
+    facts = machine.facts_of(executable, base)
+    question = machine.question(facts, scenario)
+    divided = space.divide(question, axes_of(question, options))
+    if not divided.legal:
+        reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
+        raise PlanError(f"no mapping is legal; refused: {reasons}")
+    explainer = Explainer(executable, base, options.out / "explained.json", options.jobs)
+    candidates = Candidates.of(divided, question, explainer.ask([m.settings(question) for m in divided.legal], progress("memory and kernels")))
+    if not candidates.fit:
+        raise PlanError(candidates.nothing_fits())
+    chosen = candidates.best(options.top)
+    named = references.references(question, divided.legal, candidates.fits, candidates.seconds, pathlib.Path(scenario["model"]["config"]).stem,
+                                  facts.gpu)
+    runs = simulate.Runs(options, base, question)
+    done = runs.of([*chosen, *(mapping for _, mapping in named)])
+    what_if = {} if options.no_what_if else runs.what_if(done, simulate.changes(facts, scenario))
+    result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if)
+    (options.out / "decision.md").write_text(result.markdown(), encoding="utf-8")
+    (options.out / "decision.html").write_text(result.html(), encoding="utf-8")
+    with open(options.out / "plan.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(candidates.table(done))
+    print(json.dumps(result.json(), indent=2) if options.json else result.text())
+    return 0 if all(run.summary for run in done.values()) else sweeps.NOT_ALL_DONE
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse_options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with one_line("plan.py", PlanError, machine.MachineError), contextlib.suppress(BrokenPipeError):
+            sys.exit(plan(options))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

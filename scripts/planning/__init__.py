@@ -1,0 +1,1 @@
+"""Finds the fastest mapping of a training step onto a machine (plan.py)."""

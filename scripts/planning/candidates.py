@@ -1,0 +1,70 @@
+"""The legal mappings with what is known of them before a run: memory, and the estimate of a step."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping as MappingOf
+from dataclasses import dataclass
+
+from .estimate import estimate
+from .explain import TERMS, Facts
+from .space import AXES, Mapping, Question, Space
+
+GB = 1e-9
+
+
+@dataclass
+class Candidates:
+    question: Question
+    facts: dict[Mapping, Facts]  # of legal mappings
+    fit: list[Mapping]  # the fastest estimate first
+    no_memory: list[Mapping]  # the smallest lack first
+    refused: Counter[str]  # by the executable, by message
+    estimates: dict[Mapping, float]  # s; of mappings that fit
+
+    @staticmethod
+    def of(space: Space, question: Question, answers: Iterable[Facts]) -> "Candidates":
+        facts = dict(zip(space.legal, answers))
+        refused = Counter(found.error.partition("error: ")[2] or found.error for found in facts.values() if found.error)
+        asked = {mapping: found for mapping, found in facts.items() if not found.error}
+        estimates = {mapping: estimate(mapping, found).step_s for mapping, found in asked.items() if found.fits}
+        lacking = {mapping: found.largest["total_bytes"] for mapping, found in asked.items() if not found.fits}
+        return Candidates(question, asked, sorted(estimates, key=lambda m: (estimates[m], m)), sorted(lacking, key=lambda m: (lacking[m], m)),
+                          refused, estimates)
+
+    def fits(self, mapping: Mapping) -> bool:
+        return mapping in self.estimates
+
+    def seconds(self, mapping: Mapping) -> float:
+        return self.estimates[mapping]
+
+    def best(self, count: int) -> list[Mapping]:
+        """The fastest estimates; the fastest of each tp is among them."""
+        of_each_tp = list({mapping.tp: mapping for mapping in reversed(self.fit)}.values())
+        rest = [mapping for mapping in self.fit if mapping not in of_each_tp]
+        return sorted([*of_each_tp, *rest[:max(0, count - len(of_each_tp))]], key=self.fit.index)
+
+    def memory(self, mapping: Mapping) -> str:
+        """`weights 4.54 + gradients 9.08 + ... = 44.94 GB`, on the rank that needs most."""
+        largest = self.facts[mapping].largest
+        terms = [f"{name} {GB * largest[f'{name}_bytes']:.2f}" for name in TERMS if largest[f"{name}_bytes"]]
+        return " + ".join(terms) + f" = {GB * largest['total_bytes']:.2f} GB"
+
+    def lack(self, mapping: Mapping) -> float:
+        """GB."""
+        largest = self.facts[mapping].largest
+        return GB * (largest["total_bytes"] - largest["capacity_bytes"])
+
+    def nothing_fits(self) -> str:
+        if not self.no_memory:
+            message, count = self.refused.most_common(1)[0]
+            return f"no mapping can run; {count} are refused: {message}"
+        best = self.no_memory[0]
+        return f"no mapping fits in memory; {best.label} lacks least: {self.lack(best):.2f} GB ({self.memory(best)})"
+
+    def table(self, done: MappingOf) -> list[list]:
+        """plan.csv: all mappings that are legal for the executable."""
+        rows: list[list] = [[*AXES, "dp", "fits", "memory_bytes", "estimate_s", "step_s"]]
+        for mapping in [*self.fit, *self.no_memory]:
+            run = done.get(mapping)
+            rows.append([*(getattr(mapping, axis) for axis in AXES), mapping.dp(self.question), self.fits(mapping),
+                         self.facts[mapping].largest["total_bytes"], self.estimates.get(mapping), run.step_s if run and run.summary else None])
+        return rows

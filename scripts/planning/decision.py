@@ -1,0 +1,173 @@
+"""The decision as text, Markdown, HTML and JSON."""
+
+from collections.abc import Mapping as MappingOf, Sequence
+from dataclasses import asdict, dataclass
+
+from comparing.tables import duration, parts
+from reporting.markup import element, written
+from reporting.page import POLICY, style
+
+from .candidates import GB, Candidates
+from .estimate import rank_correlation
+from .machine import Facts
+from .simulate import RECONSIDERED, Run
+from .space import Mapping, Question, Space
+
+SHOWN_REFUSED = 5
+Rows = list[list[str]]
+
+
+@dataclass
+class Decision:
+    scenario: dict
+    facts: Facts
+    question: Question
+    space: Space
+    candidates: Candidates
+    done: dict[Mapping, Run]  # the fastest first
+    references: list[tuple[str, Mapping]]
+    what_if: dict[str, list[Run]]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for run in self.done.values() if run.summary]
+
+    @property
+    def winner(self) -> Run:
+        return self.runs[0]
+
+    def title(self) -> str:
+        q = self.question
+        return (f"{self.winner.summary['model']}, {q.batch} sequences of {q.seq_tokens} tokens, on {q.gpus} {self.facts.gpu} "
+                f"({self.scenario['platform']})")
+
+    def sentence(self) -> str:
+        run, metrics = self.winner, self.winner.metrics
+        return (f"Fastest of the simulated mappings: {run.mapping.label}, dp {run.mapping.dp(self.question)}: a step of {duration(run.step_s)}, "
+                f"{metrics['tokens_per_s_per_gpu']:.0f} tokens/s on each GPU, MFU {100 * metrics['mfu']:.1f} %.")
+
+    # -- tables: a head, then rows
+
+    def simulated(self) -> Rows:
+        names = {mapping: name for name, mapping in self.references}
+        rows = [["mapping", "dp", "step", "tokens/s/GPU", "MFU", "memory", "bubble", "exposed", "estimate", ""]]
+        for run in self.runs:
+            metrics = run.metrics
+            exposed = ", ".join(f"{key.partition('.')[2]} {100 * value / run.step_s:.1f} %" for key, value in metrics.items()
+                                if key.startswith("exposed_s.") and value > 0.0005 * run.step_s)
+            error = self.candidates.seconds(run.mapping) / run.step_s - 1
+            rows.append([run.mapping.label, str(run.mapping.dp(self.question)), duration(run.step_s), f"{metrics['tokens_per_s_per_gpu']:.0f}",
+                         f"{100 * metrics['mfu']:.1f} %", f"{GB * metrics['memory.peak_bytes']:.1f} GB", f"{100 * metrics['bubble_fraction']:.1f} %",
+                         exposed, f"{100 * error:+.1f} %", names.get(run.mapping, "")])
+        return rows
+
+    def sieves(self) -> Rows:
+        rows = [["mappings", "count"], ["all combinations", str(self.space.total)]]
+        rows += [[f"refused: {reason}", str(count)] for reason, count in self.space.refused.items()]
+        rows += [[f"refused by the executable: {reason}", str(count)] for reason, count in self.candidates.refused.items()]
+        rows += [["do not fit in memory", str(len(self.candidates.no_memory))], ["fit", str(len(self.candidates.fit))],
+                 ["simulated", str(len(self.runs))]]
+        return rows
+
+    def memory(self) -> Rows:
+        rows = [["mapping", "memory of the rank that needs most", "lacks"]]
+        rows.append([self.winner.mapping.label, self.candidates.memory(self.winner.mapping), ""])
+        rows += [[mapping.label, self.candidates.memory(mapping), f"{self.candidates.lack(mapping):.2f} GB"]
+                 for mapping in self.candidates.no_memory[:SHOWN_REFUSED]]
+        return rows
+
+    def moved(self) -> Rows:
+        """Where the time of other mappings goes, beside the winner's."""
+        others = self.runs[1:2] + [self.done[mapping] for _, mapping in self.references if self.done[mapping].summary]
+        others = [run for run in dict.fromkeys(other.mapping for other in others) if run != self.winner.mapping]
+        columns = [self.winner, *(self.done[mapping] for mapping in others)]
+        found = [parts(run.metrics) for run in columns]
+        names = [name for name in dict.fromkeys(name for part in found for name in part) if any(part.get(name) for part in found)]
+        rows = [["mean of all ranks", *(run.mapping.label for run in columns)]]
+        return rows + [[name, *(duration(part.get(name, 0.0)) for part in found)] for name in names]
+
+    def front(self) -> Rows:
+        """The mappings than which no other simulated one has both a shorter step and less memory."""
+        rows, least = [["mapping", "step", "memory"]], float("inf")
+        for run in self.runs:
+            if (memory := run.metrics["memory.peak_bytes"]) < least:
+                least = memory
+                rows.append([run.mapping.label, duration(run.step_s), f"{GB * memory:.1f} GB"])
+        return rows
+
+    def changed(self) -> Rows:
+        rows = [["change", "fastest", "step", "winner as given"]]
+        for change, runs in self.what_if.items():
+            own = next((run for run in runs if run.mapping == self.winner.mapping), None)
+            best = next((run for run in runs if run.summary), None)
+            beside = "cannot run" if own is None or own.summary is None else duration(own.step_s)
+            rows.append([change, best.mapping.label if best else "none can run", duration(best.step_s) if best else "", beside])
+        return rows
+
+    def agreement(self) -> str:
+        estimates = [self.candidates.seconds(run.mapping) for run in self.runs]
+        errors = [abs(estimate / run.step_s - 1) for estimate, run in zip(estimates, self.runs)]
+        correlation = rank_correlation(estimates, [run.step_s for run in self.runs])
+        text = f"The closed form is {100 * sum(errors) / len(errors):.1f} % off the simulated steps on average"
+        return text + (f"; rank correlation {correlation:.2f}." if correlation is not None else ".")
+
+    def sections(self) -> list[tuple[str, str, Rows]]:
+        found = [
+            ("Simulated mappings", "The last columns: how far the estimate is off, and mappings that people choose without a search.", self.simulated()),
+            ("Where the time goes", "The winner, the next, and the references.", self.moved()),
+            ("Step time against memory", "No other simulated mapping has both a shorter step and less memory.", self.front()),
+            ("From all mappings to the simulated ones", self.agreement(), self.sieves()),
+            ("Memory", f"The winner, and the {SHOWN_REFUSED} mappings that lack least.", self.memory()),
+        ]
+        if self.what_if:
+            found.insert(3, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change.", self.changed()))
+        return found
+
+    # -- forms
+
+    def text(self) -> str:
+        return f"{self.title()}\n{self.sentence()}\n\n" + aligned(self.simulated())
+
+    def markdown(self) -> str:
+        text = f"# {self.title()}\n\n{self.sentence()}\n"
+        for title, note, rows in self.sections():
+            head, *body = rows
+            text += f"\n## {title}\n\n{note}\n\n| " + " | ".join(head) + " |\n|" + " --- |" * len(head) + "\n"
+            text += "".join("| " + " | ".join(row) + " |\n" for row in body)
+        return text
+
+    def html(self) -> str:
+        def table(rows: Rows):
+            head, *body = rows
+            texts = [not any(row[i][:1].isdigit() for row in body) for i in range(len(head))]
+            of_row = lambda tag, row: element("tr", *(element(tag, cell, class_="text" if text else None) for cell, text in zip(row, texts)))
+            return element("table", element("thead", of_row("th", head)), element("tbody", *(of_row("td", row) for row in body)))
+        parts_of_page = [element("section", element("h2", title), element("p", note), element("div", table(rows), class_="scroll"))
+                         for title, note, rows in self.sections()]
+        page = element("html",
+                       element("head", element("meta", charset="utf-8"), element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+                               element("title", self.title()), element("style", style("drawing.css") + style("page.css"))),
+                       element("body", element("main", element("h1", self.title()), element("p", self.sentence()), *parts_of_page)), lang="en")
+        return "<!doctype html>\n" + written(page) + "\n"
+
+    def json(self) -> dict:
+        def one(run: Run) -> dict:
+            return {"mapping": asdict(run.mapping) | {"dp": run.mapping.dp(self.question)}, "step_s": run.step_s,
+                    "estimate_s": self.candidates.seconds(run.mapping), "metrics": run.metrics, "directory": str(run.directory)}
+        estimates = [self.candidates.seconds(run.mapping) for run in self.runs]
+        errors = [estimate / run.step_s - 1 for estimate, run in zip(estimates, self.runs)]
+        return {
+            "winner": one(self.winner),
+            "simulated": [one(run) for run in self.runs],
+            "references": [{"name": name, **one(self.done[mapping])} for name, mapping in self.references if self.done[mapping].summary],
+            "counts": {"all": self.space.total, "legal": len(self.space.legal), "refused": dict(self.space.refused),
+                       "refused_by_executable": dict(self.candidates.refused), "fit": len(self.candidates.fit), "simulated": len(self.runs)},
+            "estimate_error": {"mean_ratio": sum(map(abs, errors)) / len(errors), "worst_ratio": max(errors, key=abs)},
+            "rank_correlation": rank_correlation(estimates, [run.step_s for run in self.runs]),
+            "what_if": {change: [one(run) for run in runs if run.summary] for change, runs in self.what_if.items()},
+        }
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)

@@ -1,0 +1,49 @@
+"""A closed form for the time of a step, from `--explain`. It ranks mappings; it is not a result.
+
+  slot      forward and backward kernels of the slowest pipeline rank, and its tensor-parallel transfers at the rate of their path
+  pipeline  (m + (p - 1) / v) slots: 1F1B, with v virtual stages interleaved (Narayanan et al., arXiv 2104.04473)
+  pp        blocking sends: each boundary adds its transfers to each slot. Interleaved sends run beside kernels
+  dp        gradients that the last backward slot does not hide, and the gather of the weights
+"""
+
+from dataclasses import dataclass
+
+from scipy import stats
+
+from .explain import Facts
+from .space import Mapping
+
+
+@dataclass(frozen=True)
+class Estimate:
+    kernels_s: float
+    tp_s: float
+    bubble_s: float
+    pp_s: float
+    dp_s: float
+
+    @property
+    def step_s(self) -> float:
+        return self.kernels_s + self.tp_s + self.bubble_s + self.pp_s + self.dp_s
+
+
+def estimate(mapping: Mapping, facts: Facts) -> Estimate:
+    micro_batches, pp, virtual = facts.answer["micro_batches"], mapping.pp, mapping.virtual_stages
+    forward, backward = [0.0] * pp, [0.0] * pp
+    for stage in facts.answer["stages"]:
+        forward[stage["rank"]] += stage["forward_kernels_s"]
+        backward[stage["rank"]] += stage["backward_kernels_s"]
+    kernels = max(f + b for f, b in zip(forward, backward))
+    transfers = sum(facts.sent(group) / facts.rate(group) for group in ("tp", "ep")) / micro_batches
+    bubble = (pp - 1) / virtual * (kernels + transfers)
+    pipeline = facts.sent("pp") / facts.rate("pp") * (1 if virtual == 1 else (pp - 1) / (micro_batches * virtual))
+    reduced = facts.sent("dp") / facts.rate("dp")
+    largest = facts.largest
+    scattered = largest["gradients_bytes"] / (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 1.0
+    exposed = max(0.0, scattered * reduced - max(backward) / virtual) + (1 - scattered) * reduced
+    return Estimate(micro_batches * kernels, micro_batches * transfers, bubble, pipeline, exposed)
+
+
+def rank_correlation(first: list[float], second: list[float]) -> float | None:
+    """Spearman's; None for fewer than three values."""
+    return float(stats.spearmanr(first, second).statistic) if len(first) >= 3 else None

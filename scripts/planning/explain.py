@@ -1,0 +1,75 @@
+"""What the executable says of a mapping without a run: memory by pipeline rank, kernels of the stages, bytes by group, rates of paths.
+
+Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import runner
+from sweeping.identity import contents
+
+TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomputed", "software")
+
+
+@dataclass
+class Facts:
+    """`--explain --json`, or the message of a refusal."""
+
+    answer: dict
+    error: str = ""
+
+    @property
+    def largest(self) -> dict:
+        """The memory of the pipeline rank that needs most."""
+        return max(self.answer["memory"], key=lambda rank: rank["total_bytes"])
+
+    @property
+    def fits(self) -> bool:
+        return all(rank["fits"] for rank in self.answer["memory"])
+
+    def sent(self, group: str) -> float:
+        """Bytes that a rank sends in a step."""
+        return next((found["bytes_per_rank"] for found in self.answer["sent"] if found["group"] == group), 0.0)
+
+    def rate(self, group: str) -> float:
+        """Bytes per second of the path between neighbours of the group; infinite without a path."""
+        return next((1e9 * route["payload_gb_per_s"] for route in self.answer["routes"] if route["class"] == group), float("inf"))
+
+
+class Explainer:
+    """Asks a platform executable about many settings of one scenario, in parallel."""
+
+    def __init__(self, executable: pathlib.Path, scenario: pathlib.Path, store: pathlib.Path, workers: int) -> None:
+        self.executable, self.scenario, self.store, self.workers = executable, scenario, store, workers
+        self.base = [contents(str(executable)), scenario.read_text(encoding="utf-8")]
+        self.known: dict[str, dict] = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
+
+    def _key(self, settings: dict) -> str:
+        return hashlib.sha256(json.dumps([self.base, settings], sort_keys=True).encode()).hexdigest()[:16]
+
+    def _ask(self, settings: dict) -> dict:
+        command = [str(self.executable), str(self.scenario), "--explain", "--json", *runner.set_options(settings)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"}
+        answer = json.loads(done.stdout)
+        return {key: answer[key] for key in ("micro_batches", "stages", "memory", "sent", "routes")}
+
+    def ask(self, all_settings: Iterable[dict], progress: Callable[[int, int], None]) -> list[Facts]:
+        wanted = [(self._key(settings), settings) for settings in all_settings]
+        missing = {key: settings for key, settings in wanted if key not in self.known}
+        try:
+            with concurrent.futures.ThreadPoolExecutor(self.workers) as pool:
+                for done, (key, answer) in enumerate(zip(missing, pool.map(self._ask, missing.values())), 1):
+                    self.known[key] = answer
+                    progress(done, len(missing))
+        finally:
+            if missing:
+                self.store.write_text(json.dumps(self.known), encoding="utf-8")
+        return [Facts(self.known[key], self.known[key].get("error", "")) for key, _ in wanted]

@@ -1,0 +1,60 @@
+"""The machine and the model of a plan, as the executable and the model's config.json describe them."""
+
+import difflib
+import json
+import pathlib
+import subprocess
+from dataclasses import dataclass
+
+import run_files
+
+from .space import Model, Question
+
+
+class MachineError(Exception):
+    """A machine or a model for which nothing can be planned."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    gpu: str
+    gpus: int
+    server_gpus: int
+    nvlink_gb_per_s: float  # of a link; 0: none
+    cable_gb_per_s: float  # of a NIC's cable; 0: none
+
+
+def nearest(word: str, words: tuple[str, ...]) -> str:
+    found = difflib.get_close_matches(word, words, 1)
+    return f"; nearest: {found[0]}" if found else ""
+
+
+def facts_of(executable: pathlib.Path, scenario: pathlib.Path) -> Facts:
+    """@throws MachineError with the executable's message"""
+    done = subprocess.run([str(executable), str(scenario), "--describe", "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MachineError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{executable.name}: exit status {done.returncode}")
+    machine = json.loads(done.stdout)
+    gpus = [device["name"] for device in machine["devices"] if device["kind"] == "gpu"]
+    first = gpus[0].partition(".")[0]
+    cables = [link["gb_per_s"] for link in machine["links"] if link["name"].startswith("IB_Cable")]
+    group = machine["groups"][0]
+    return Facts(group["gpu"], len(gpus), sum(name.partition(".")[0] == first for name in gpus), group["peak"]["nvlink_gb_per_s"],
+                 min(cables, default=0.0))
+
+
+def _model(path: str) -> Model:
+    config = run_files.json_file(path, {None: run_files.Any}, "config of a model")
+
+    def size(*names: str) -> int | None:
+        return next((config[name] for name in names if isinstance(config.get(name), int)), None)
+
+    layers, heads = size("num_hidden_layers", "n_layer", "n_layers"), size("num_attention_heads", "n_head", "n_heads")
+    if layers is None or heads is None:
+        raise MachineError(f"{path}: the number of layers or heads is missing")
+    return Model(layers, heads, size("num_key_value_heads") or heads, size("num_local_experts", "num_experts", "n_routed_experts") or 0)
+
+
+def question(facts: Facts, scenario: dict) -> Question:
+    workload = scenario["workload"]
+    return Question(facts.gpus, facts.server_gpus, _model(scenario["model"]["config"]), workload["global_batch"], workload["seq_tokens"])

@@ -1,0 +1,33 @@
+"""Mappings that people would choose without a search. They are simulated beside the best of the search."""
+
+from collections.abc import Callable
+
+from .space import Mapping, Question
+
+# Published mappings of a model on a GPU: model, GPU, GPUs, name, mapping, source
+PUBLISHED = (
+    ("llama-3.1-70b", "H100", 64, "NVIDIA's recipe in bf16", Mapping(4, 2, 1, 4, 5, 1, 1, "none"),
+     "NVIDIA NeMo, performance guide for 25.02: Llama 3 70B on 64 H100, TP 4, PP 4, CP 2, virtual 5"),
+)
+
+
+def least_that_fits(candidates: list[Mapping], fits: Callable[[Mapping], bool]) -> Mapping | None:
+    """Of these mappings the one with the fewest pipeline stages that fits in memory."""
+    return next((mapping for mapping in sorted(candidates, key=lambda m: m.pp) if fits(mapping)), None)
+
+
+def references(question: Question, legal: list[Mapping], fits: Callable[[Mapping], bool], seconds: Callable[[Mapping], float],
+               model: str, gpu: str) -> list[tuple[str, Mapping]]:
+    """@param seconds  the estimate of a step"""
+    tp = max((m.tp for m in legal if m.tp <= question.nvlink_gpus), default=0)
+    plain = [m for m in legal if (m.tp, m.cp, m.ep, m.virtual_stages, m.recompute) == (tp, 1, 1, 1, "none")]
+    found: list[tuple[str, Mapping | None]] = []
+    for stage, name in ((0, "textbook rule, plain data parallelism"), (1, "textbook rule, distributed optimizer")):
+        found.append((name, least_that_fits([m for m in plain if m.zero_stage == stage and m.micro_batch == 1], fits)))
+    least = found[0][1]
+    tuned = [m for m in plain if least and m.zero_stage == 0 and m.pp == least.pp and fits(m)]
+    found.append(("Megatron's takeaways, micro-batch tuned", min(tuned, key=seconds, default=None)))
+    for of_model, of_gpu, gpus, name, mapping, _ in PUBLISHED:
+        if model == of_model and gpu.startswith(of_gpu) and question.gpus % gpus == 0 and mapping in legal and fits(mapping):
+            found.append((name, mapping))
+    return [(name, mapping) for name, mapping in found if mapping is not None]

@@ -1,0 +1,103 @@
+"""Simulates mappings as a sweep in OUT, and what would change the decision."""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import sys
+from collections.abc import Mapping as MappingOf, Sequence
+from dataclasses import dataclass
+
+import summaries
+import sweep as sweeps
+from sweeping.plan import Sweep
+from sweeping.store import Store
+
+from .machine import Facts
+from .space import Mapping, Question
+
+AS_GIVEN = "as given"
+RECONSIDERED = 4  # of the fastest mappings, for each change
+GROUPS = "machine.overrides."
+
+
+@dataclass(frozen=True)
+class Run:
+    """A simulated mapping, or the message of a failure."""
+
+    mapping: Mapping
+    summary: dict | None
+    error: str
+    directory: pathlib.Path
+
+    @property
+    def metrics(self) -> dict:
+        return summaries.metrics(self.summary)
+
+    @property
+    def step_s(self) -> float:
+        return self.metrics["step_s"]
+
+
+def changes(facts: Facts, scenario: dict) -> dict[str, dict[str, object]]:
+    """What might change, and the settings for it."""
+    found: dict[str, dict[str, object]] = {}
+    if facts.cable_gb_per_s and facts.gpus > facts.server_gpus:
+        for factor in (0.5, 2):
+            rate = factor * facts.cable_gb_per_s
+            found[f"network x {factor:g}"] = {f"{GROUPS}{part}.gb_per_s": rate for part in ("nic", "ib_cable", "ib_switch")}
+    if facts.nvlink_gb_per_s:
+        found["NVLink x 0.5"] = {GROUPS + "gpu.nvlink.gb_per_s": 0.5 * facts.nvlink_gb_per_s}
+    batch, seq = scenario["workload"]["global_batch"], scenario["workload"]["seq_tokens"]
+    found |= {f"batch x {factor:g}": {"workload.global_batch": int(factor * batch)} for factor in (0.5, 4) if factor * batch >= 1}
+    found["sequence x 4"] = {"workload.seq_tokens": 4 * seq}
+    return found
+
+
+class Runs:
+    def __init__(self, options: argparse.Namespace, base: pathlib.Path, question: Question) -> None:
+        self.options, self.base, self.question = options, base, question
+
+    def _sweep(self, mappings: Sequence[Mapping], changed: MappingOf[str, dict], again: Sequence[Mapping]) -> pathlib.Path:
+        """The sweep file: all mappings as given, and some of them with each change."""
+        named = {mapping.label: {"set": mapping.settings(self.question)} for mapping in mappings}
+        content = {"schema_version": 1, "scenario": self.base.name, "axes": {"mapping": {"choices": named}}, "objective": {"minimise": "step_s"}}
+        if changed:
+            content["axes"]["change"] = {"choices": {AS_GIVEN: {"set": {}}} | {name: {"set": settings} for name, settings in changed.items()}}
+            content["where"] = f"change == {AS_GIVEN!r} or mapping in {[mapping.label for mapping in again]!r}"
+        path = self.base.with_name("plan.yaml")
+        path.write_text(json.dumps(content, indent=1), encoding="utf-8")  # JSON is YAML
+        return path
+
+    def _run(self, file: pathlib.Path) -> dict[tuple[str, str], tuple[dict | None, str, pathlib.Path]]:
+        """Summary, error and folder by mapping and change."""
+        options = self.options
+        words = [str(file), "--out", str(options.out), "--bin", str(options.bin), "--backend", options.backend, "--workers", str(options.jobs)]
+        parsed = sweeps.parse_options(words)
+        with contextlib.redirect_stdout(sys.stderr):
+            if sweeps.sweep_all(parsed) == sweeps.INTERRUPTED:
+                raise KeyboardInterrupt
+        store = Store(parsed.out.resolve())
+        found = {}
+        for job in sweeps.make_jobs(Sweep(file), parsed.bin):
+            outcome = store.outcome(job.id)
+            key = str(job.point.values["mapping"]), str(job.point.values.get("change", AS_GIVEN))
+            found[key] = outcome.summary, outcome.error, store.points / job.id
+        return found
+
+    def of(self, mappings: Sequence[Mapping]) -> dict[Mapping, Run]:
+        """The fastest first; failed ones last."""
+        mappings = list(dict.fromkeys(mappings))
+        found = self._run(self._sweep(mappings, {}, []))
+        runs = [Run(mapping, *found[mapping.label, AS_GIVEN]) for mapping in mappings]
+        return {run.mapping: run for run in sorted(runs, key=lambda run: (run.summary is None, run.step_s if run.summary else 0.0))}
+
+    def what_if(self, done: MappingOf[Mapping, Run], changed: MappingOf[str, dict]) -> dict[str, list[Run]]:
+        """By change: the fastest mappings, run again with it; the fastest first, failed ones last."""
+        again = [run.mapping for run in done.values() if run.summary][:RECONSIDERED]
+        found = self._run(self._sweep(list(done), changed, again))
+        by_change = {}
+        for change in changed:
+            runs = [Run(mapping, *found[mapping.label, change]) for mapping in again]
+            by_change[change] = sorted(runs, key=lambda run: (run.summary is None, run.step_s if run.summary else 0.0))
+        return by_change

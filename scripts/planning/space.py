@@ -1,0 +1,139 @@
+"""The mappings of a training step onto GPUs: all combinations of the axes, and the rules that a mapping must satisfy.
+
+Rules are applied in their order, and a mapping is counted under the first rule that refuses it. So legal and refused mappings together
+are all combinations.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "micro_batch", "zero_stage", "recompute")
+MOST_CP = 4
+VIRTUAL_STAGES = (1, 2, 4, 5)
+MICRO_BATCHES = (1, 2, 4)
+RECOMPUTE = ("none", "selective", "full")
+ACROSS_SERVERS = "tp_across_servers"
+
+
+@dataclass(frozen=True)
+class Model:
+    """What rules need of a model."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    experts: int  # 0: dense
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is given: the machine, the model and the batch."""
+
+    gpus: int
+    nvlink_gpus: int  # of a domain in which all GPUs have NVLink to each other, or of a server
+    model: Model
+    batch: int  # sequences of a step
+    seq_tokens: int
+    zero_stages: tuple[int, ...] = (0, 1)  # that the software has
+
+
+@dataclass(frozen=True, order=True)
+class Mapping:
+    tp: int
+    cp: int
+    ep: int
+    pp: int
+    virtual_stages: int
+    micro_batch: int
+    zero_stage: int
+    recompute: str
+
+    def dp(self, question: Question) -> int:
+        return question.gpus // (self.tp * self.cp * self.pp)
+
+    def micro_batches(self, question: Question) -> int:
+        return question.batch // (self.micro_batch * self.dp(question))
+
+    @property
+    def schedule(self) -> str:
+        return "interleaved" if self.virtual_stages > 1 else "1f1b"
+
+    @property
+    def label(self) -> str:
+        """Axes that are not at their simplest value: `tp 8 pp 4 v 2 zero 1`."""
+        words = [("tp", self.tp, 0), ("cp", self.cp, 1), ("ep", self.ep, 1), ("pp", self.pp, 0), ("v", self.virtual_stages, 1),
+                 ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none")]
+        return " ".join(f"{name} {value}" for name, value, simplest in words if value != simplest)
+
+    def settings(self, question: Question) -> dict[str, object]:
+        """Keys of a scenario."""
+        keys = {axis: getattr(self, axis) for axis in AXES}
+        keys |= {"dp": self.dp(question), "schedule": self.schedule, "sequence_parallel": self.tp > 1}
+        return {f"workload.{key}": value for key, value in keys.items()}
+
+
+def _powers(limit: int) -> tuple[int, ...]:
+    return tuple(1 << n for n in range(limit.bit_length()) if 1 << n <= limit)
+
+
+def axes(question: Question, allowed: frozenset[str] = frozenset()) -> dict[str, tuple]:
+    """The values of each axis."""
+    model = question.model
+    return {
+        "tp": _powers(min(question.gpus, model.heads) if ACROSS_SERVERS in allowed else min(question.gpus, question.nvlink_gpus)),
+        "cp": _powers(min(MOST_CP, question.gpus)),
+        "ep": _powers(model.experts) if model.experts else (1,),
+        "pp": _powers(min(model.layers, question.gpus)),
+        "virtual_stages": VIRTUAL_STAGES,
+        "micro_batch": MICRO_BATCHES,
+        "zero_stage": question.zero_stages,
+        "recompute": RECOMPUTE,
+    }
+
+
+Rule = tuple[str, Callable[[Mapping, Question], bool]]  # what is wrong, and whether it is
+
+RULES: tuple[Rule, ...] = (
+    ("tp x cp x pp does not divide the GPUs", lambda m, q: q.gpus % (m.tp * m.cp * m.pp) != 0),
+    ("tp does not divide the attention heads", lambda m, q: q.model.heads % m.tp != 0),
+    ("tp and the KV heads do not divide each other", lambda m, q: q.model.kv_heads % m.tp != 0 and m.tp % q.model.kv_heads != 0),
+    ("virtual stages without a pipeline", lambda m, q: m.virtual_stages > 1 and m.pp == 1),
+    ("more virtual stages than layers", lambda m, q: m.pp * m.virtual_stages > q.model.layers),
+    ("cp does not divide half a sequence", lambda m, q: m.cp > 1 and q.seq_tokens % (2 * m.cp) != 0),
+    ("tp does not divide the tokens of a micro-batch", lambda m, q: m.micro_batch * q.seq_tokens // m.cp % m.tp != 0),
+    ("ep does not divide the experts", lambda m, q: m.ep > 1 and q.model.experts % m.ep != 0),
+    ("ep does not divide the data-parallel ranks", lambda m, q: m.dp(q) % m.ep != 0),
+    ("micro_batch x dp does not divide the batch", lambda m, q: q.batch % (m.micro_batch * m.dp(q)) != 0),
+    ("interleaving needs a multiple of pp micro-batches", lambda m, q: m.virtual_stages > 1 and m.micro_batches(q) % m.pp != 0),
+    ("zero_stage 1 without replicas", lambda m, q: m.zero_stage > 0 and m.dp(q) * m.cp == 1),
+)
+
+
+@dataclass
+class Space:
+    """All mappings, divided by the rules."""
+
+    total: int = 0
+    legal: list[Mapping] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)  # by rule, in the order of the rules
+
+
+def combinations(values: dict[str, tuple]) -> Iterator[Mapping]:
+    for combination in itertools.product(*(values[axis] for axis in AXES)):
+        yield Mapping(*combination)
+
+
+def divide(question: Question, values: dict[str, tuple]) -> Space:
+    space = Space()
+    counts = dict.fromkeys((text for text, _ in RULES), 0)
+    for mapping in combinations(values):
+        space.total += 1
+        wrong = next((text for text, is_wrong in RULES if is_wrong(mapping, question)), None)
+        if wrong is None:
+            space.legal.append(mapping)
+        else:
+            counts[wrong] += 1
+    space.refused = Counter({text: count for text, count in counts.items() if count})
+    return space

@@ -1,0 +1,115 @@
+"""plan.py: which mappings there are, which fit, and which is the fastest."""
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from platform_runs import BIN, ROOT, run
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import plan  # noqa: E402
+from planning import space  # noqa: E402
+from planning.estimate import rank_correlation  # noqa: E402
+
+TINY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "intermediate_size": 11008, "num_hidden_layers": 4,
+        "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16"}
+
+
+def planned(folder, *words, platform="dgx_h100"):
+    (folder / "tiny.json").write_text(json.dumps(TINY))
+    command = [ROOT / "scripts" / "plan.py", "--model", folder / "tiny.json", "--platform", platform, "--nodes", "1", "--batch", "16", "--seq", "4096",
+               "--out", folder / "out", "--jobs", "2", "--bin", BIN, *words]
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+
+
+def question(draw):
+    model = space.Model(draw.randint(1, 8), draw.choice([4, 6, 8]), draw.choice([1, 2, 4]), draw.choice([0, 4, 6]))
+    return space.Question(draw.choice([1, 2, 6, 8, 16]), draw.choice([2, 4, 8]), model, draw.randint(1, 24), draw.choice([8, 12, 512]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_legal_and_refused_mappings_are_all_combinations(seed):
+    asked = question(random.Random(seed))
+    values = space.axes(asked, frozenset({space.ACROSS_SERVERS} if seed % 2 else set()))
+    divided = space.divide(asked, values)
+    everything = [space.Mapping(*combination) for combination in itertools.product(*values.values())]
+    assert divided.total == len(everything) == len(divided.legal) + sum(divided.refused.values())
+    legal = {mapping for mapping in everything if not any(is_wrong(mapping, asked) for _, is_wrong in space.RULES)}
+    assert set(divided.legal) == legal and len(divided.legal) == len(legal)
+
+
+def test_the_executable_agrees_with_the_rules(tmp_path):
+    """What the rules call legal runs or lacks memory; what they refuse, the executable refuses. Some rules are choices of the plan."""
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    base = {"schema_version": 1, "platform": "dgx_h100", "model": {"config": "tiny.json"},
+            "workload": {"kind": "training", "seq_tokens": 4096, "global_batch": 12}}
+    (tmp_path / "s.yaml").write_text(json.dumps(base))
+    asked = space.Question(8, 8, space.Model(4, 32, 4, 0), 12, 4096)
+    everything = list(space.combinations(space.axes(asked)))
+    random.Random(1).shuffle(everything)
+    for mapping in everything[:40]:
+        wrong = next((text for text, is_wrong in space.RULES if is_wrong(mapping, asked)), None)
+        if wrong in ("zero_stage 1 without replicas", "tp x cp x pp does not divide the GPUs", "virtual stages without a pipeline"):
+            continue
+        sets = [word for key, value in mapping.settings(asked).items() for word in ("--set", f"{key}={json.dumps(value)}")]
+        result = run("dgx_h100", tmp_path / "s.yaml", "--check", *sets)
+        lacks_memory = "pipeline rank" in result.stderr and "needs weights" in result.stderr
+        assert (result.returncode == 0 or lacks_memory) == (wrong is None), (mapping, wrong, result.stderr)
+
+
+def test_the_winner_is_that_of_all_mappings(tmp_path):
+    fixed = [f"--fix={axis}" for axis in ("cp=1", "recompute=none", "zero_stage=1", "micro_batch=1", "virtual_stages=1")]
+    chosen, whole = (planned(tmp_path, *fixed, "--no-what-if", "--json", "--top", top) for top in (4, 100))
+    assert chosen.returncode == whole.returncode == 0, whole.stderr
+    chosen, whole = json.loads(chosen.stdout), json.loads(whole.stdout)
+    assert whole["counts"]["simulated"] >= whole["counts"]["fit"] > 3
+    assert chosen["winner"]["step_s"] <= 1.02 * whole["winner"]["step_s"]
+    assert whole["rank_correlation"] >= 0.9
+    assert {run["mapping"]["tp"] for run in chosen["simulated"]} == {run["mapping"]["tp"] for run in whole["simulated"]}
+    assert chosen["winner"]["step_s"] == min(run["step_s"] for run in chosen["simulated"])
+    for run_of_plan in whole["simulated"]:
+        assert run_of_plan["estimate_s"] == pytest.approx(run_of_plan["step_s"], rel=0.35)
+
+
+def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
+    words = ["--fix", "cp=1", "--fix", "recompute=none", "--fix", "pp=1", "--fix", "micro_batch=1", "--fix", "zero_stage=1", "--top", "2"]
+    assert planned(tmp_path, *words).returncode == 0
+    names = ["decision.md", "decision.html", "plan.csv"]
+    first = [(tmp_path / "out" / name).read_bytes() for name in names]
+    again = planned(tmp_path, *words)
+    assert again.returncode == 0 and "0 of " in again.stderr
+    assert [(tmp_path / "out" / name).read_bytes() for name in names] == first
+    page = first[1].decode()
+    assert "What would change it" in page and "http" not in page.replace("http-equiv", "")
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--fix", "tpp=1"], "plan.py: error: argument --fix: 'tpp' is not an axis; nearest: tp; accepted: tp, cp, "),
+    (["--fix", "tp=x"], "plan.py: error: --fix tp=x: not a value of tp; accepted: 1, 2, 4, 8"),
+    (["--fix", "tp=3"], "plan.py: error: no mapping is legal; refused: "),
+    (["--batch", "0"], "plan.py: error: argument --batch: '0' is not an integer of at least 1"),
+    (["--seq", "4000000", "--fix", "micro_batch=1"], "plan.py: error: no mapping fits in memory; "),
+    (["--base", "s.yaml"], "plan.py: error: --base already names model, machine and batch; "),
+])
+def test_bad_input_is_one_line(words, message, tmp_path):
+    result = planned(tmp_path, *words)
+    assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith(message), result.stderr
+    assert not (tmp_path / "out" / "decision.md").exists()
+
+
+def test_a_base_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        plan.main(["--base", str(ROOT / "scenarios" / "disagg_llama3_70b_plx.yaml"), "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+
+
+def test_rank_correlation():
+    assert rank_correlation([1, 2], [1, 2]) is None
+    assert rank_correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
