@@ -485,3 +485,111 @@ BOOST_AUTO_TEST_CASE(an_idle_sglang_expects_the_first_share_again) {
     BOOST_TEST(text(step(scheduler)) == (more == 0 ? "2:1400" : "1:1"));
   }
 }
+
+namespace {
+
+/// A block for a token; remembers the tokens that have memory.
+struct Memory : WholeSequences {
+  std::uint32_t blocks(std::uint64_t tokens) const override { return static_cast<std::uint32_t>(tokens); }
+  void on_held(std::uint64_t tokens) override { held += tokens; }
+  void on_freed(std::uint64_t tokens) override { held -= tokens; }
+  std::uint64_t held = 0;
+};
+
+SchedulerSpec whole_sequences() {
+  SchedulerSpec spec;
+  spec.reserve = Reserve::ahead;
+  spec.preemption = Preemption::never;
+  spec.prefix_caching = false;
+  return spec;
+}
+
+/// Numbers of the requests that take memory.
+std::vector<std::uint32_t> reserved(Scheduler& scheduler) {
+  std::vector<std::uint32_t> numbers;
+  for (const Reservation& r : scheduler.reserve()) numbers.push_back(r.request);
+  return numbers;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(whole_prompts_take_memory_in_turn_and_keep_it_until_they_are_read) {
+  SchedulerSpec spec = whole_sequences();
+  spec.max_batched_tokens = 100;
+  spec.prompts_in_turn = true;
+  Memory memory;
+  Scheduler scheduler(spec, 1 + 500, &memory);
+  for (std::uint32_t r = 0; r < 4; ++r) scheduler.add(r, request(r == 1 ? 150 : 250, 9), {}, RequestPart::prompt);
+  BOOST_TEST((reserved(scheduler) == std::vector<std::uint32_t>{0, 1}));  // request 3 would fit, but not before 2
+  BOOST_TEST(memory.held == 400u);
+  BOOST_TEST(scheduler.pool().free() == 100u);
+  // A batch has chunks of one prompt, though the budget has room for the next one.
+  std::uint32_t chunk = 0;
+  for (const char* tokens : {"0:100", "0:100", "0:50"}) {
+    const ScheduledBatch batch = step(scheduler);
+    BOOST_TEST(text(batch) == tokens);
+    BOOST_TEST(batch.items.front().chunk == chunk++);
+  }
+  BOOST_TEST(reserved(scheduler).empty());  // computed, but not read
+  scheduler.release(0);
+  BOOST_TEST((reserved(scheduler) == std::vector<std::uint32_t>{2}));
+  for (const char* tokens : {"1:100", "1:50", "2:100", "2:100", "2:50"}) BOOST_TEST(text(step(scheduler)) == tokens);
+  for (const std::uint32_t r : {1u, 2u}) scheduler.release(r);
+  BOOST_TEST((reserved(scheduler) == std::vector<std::uint32_t>{3}));
+  run_to_end(scheduler);
+  scheduler.release(3);
+  BOOST_TEST(memory.held == 0u);
+  BOOST_TEST(scheduler.pool().free() == 500u);
+}
+
+BOOST_AUTO_TEST_CASE(an_eager_scheduler_composes_when_the_last_batch_begins) {
+  SchedulerSpec spec = whole_sequences();
+  spec.max_batched_tokens = 100;
+  spec.is_eager = true;
+  Memory memory;
+  Scheduler scheduler(spec, 1 + 1000, &memory);
+  scheduler.add(0, request(300, 1), {}, RequestPart::prompt);
+  scheduler.reserve();
+  std::vector<ScheduledBatch> batches;
+  for (int i = 0; i < 3; ++i) {
+    BOOST_TEST_REQUIRE(scheduler.may_compose());
+    batches.push_back(scheduler.compose());
+    BOOST_TEST(!scheduler.may_compose());
+    scheduler.begun(batches.back());  // none of the batches is complete
+  }
+  for (const ScheduledBatch& batch : batches) scheduler.complete(batch);
+  BOOST_TEST(scheduler.empty());
+}
+
+BOOST_AUTO_TEST_CASE(requests_that_decode_together_stay_together) {
+  // Two groups, at most three requests: the third joins the second group, the fourth the first group that has a batch to
+  // compose when a last token has been scheduled.
+  SchedulerSpec spec = whole_sequences();
+  spec.groups = 2;
+  spec.max_batched_tokens = spec.max_seqs = 3;
+  Memory memory;
+  Scheduler scheduler(spec, 1 + 1000, &memory);
+  const auto arrive = [&](std::uint32_t number, std::uint32_t output) {
+    scheduler.add(number, request(10, output), {}, RequestPart::answer);
+    scheduler.reserve();
+    scheduler.arrived(number);
+  };
+  arrive(0, 3);
+  arrive(1, 4);
+  ScheduledBatch first = scheduler.compose();
+  BOOST_TEST(text(first) == "0:1 1:1");
+  arrive(2, 9);
+  arrive(3, 9);
+  ScheduledBatch second = scheduler.compose();
+  BOOST_TEST(text(second) == "2:1");
+  BOOST_TEST(!scheduler.may_compose());
+  scheduler.complete(first);
+  first = scheduler.compose();
+  BOOST_TEST(text(first) == "0:1 1:1");  // the last token of request 0, whose slot is taken until now
+  scheduler.complete(second);
+  second = scheduler.compose();
+  BOOST_TEST(text(second) == "2:1 3:1");
+  BOOST_TEST((scheduler.complete(first) == std::vector<std::uint32_t>{0}));
+  BOOST_TEST(text(scheduler.compose()) == "1:1");
+  BOOST_TEST(memory.held == (10u + 4) + (10 + 9) + (10 + 9));
+}

@@ -2,9 +2,7 @@
 
 namespace railyard::workload::inference {
 
-BlockPool::BlockPool(std::uint32_t blocks) : blocks_(blocks) {
-  for (Block block = 1; block < blocks; ++block) append(block);
-}
+BlockPool::BlockPool(std::uint32_t blocks) : total_(blocks - 1), blocks_(1), free_(total_) {}
 
 BlockPool::Block BlockPool::find(Content content) const {
   const auto found = index_.find(content);
@@ -16,9 +14,15 @@ void BlockPool::share(Block block) {
 }
 
 BlockPool::Block BlockPool::take() {
-  const Block block = first_;
-  unlink(block);
-  if (blocks_[block].is_full) forget(block);
+  Block block = first_;
+  if (blocks_.size() <= total_) {
+    block = static_cast<Block>(blocks_.size());
+    blocks_.emplace_back();
+    --free_;
+  } else {
+    unlink(block);
+    if (blocks_[block].is_full) forget(block);
+  }
   blocks_[block].references = 1;
   return block;
 }

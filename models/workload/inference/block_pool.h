@@ -2,8 +2,8 @@
 // and an index of full blocks by their content. A block without references keeps its content until it is taken again,
 // so a later request with the same prefix, or a preempted request, finds it.
 //
-// Free blocks are taken in the order in which they were released. Block 0 is reserved, as vLLM's null block. Plain C++;
-// no SystemC.
+// Free blocks are taken in the order in which they were released. Block 0 is reserved, as vLLM's null block. Blocks can also
+// be held by number, without content, for memory that is not paged. Plain C++; no SystemC.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class BlockPool {
   explicit BlockPool(std::uint32_t blocks);
 
   /// Blocks without the reserved block.
-  std::uint32_t total() const { return static_cast<std::uint32_t>(blocks_.size()) - 1; }
+  std::uint32_t total() const { return total_; }
   /// Blocks without references, with or without content.
   std::uint32_t free() const { return free_; }
   std::uint32_t held() const { return total() - free_; }
@@ -40,6 +40,10 @@ class BlockPool {
   /// Removes a reference. The block becomes the last free block if this was its last reference.
   void release(Block block);
 
+  /// Takes blocks by number; such blocks have no content. @pre free() >= count
+  void hold(std::uint32_t count) { free_ -= count; }
+  void give_back(std::uint32_t count) { free_ += count; }
+
  private:
   struct State {
     Content content = 0;
@@ -52,13 +56,14 @@ class BlockPool {
   void unlink(Block block);
   void forget(Block block);
 
-  std::vector<State> blocks_;
+  std::uint32_t total_;
+  std::vector<State> blocks_;  ///< that have been taken at least once; blocks behind them come first
   struct Same {
     Block first, last;
   };
   std::unordered_map<Content, Same> index_;
   Block first_ = kNone, last_ = kNone;
-  std::uint32_t free_ = 0;
+  std::uint32_t free_;
 };
 
 }  // namespace railyard::workload::inference

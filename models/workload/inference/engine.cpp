@@ -12,10 +12,10 @@ constexpr Bytes kTokenIdBytes = 4;
 
 }  // namespace
 
-Engine::Engine(Instance& instance, BatchSource& batches, const EngineSpec& spec, Executor& executor,
+Engine::Engine(Instance& instance, Scheduler& scheduler, const EngineSpec& spec, Executor& executor,
                EngineClient& client)
     : instance_(instance),
-      batches_(batches),
+      scheduler_(scheduler),
       spec_(spec),
       executor_(executor),
       client_(client),
@@ -35,7 +35,7 @@ void Engine::added(std::uint32_t request) {
 
 void Engine::wake() {
   // Never during an emission: the jobs of two passes must not interleave in a stream.
-  if (is_awake_ || !batches_.may_compose()) return;
+  if (is_awake_ || !scheduler_.may_compose()) return;
   is_awake_ = true;
   executor_.fabric().calendar().at(executor_.fabric().now(), *this, 0, 0);
 }
@@ -46,9 +46,9 @@ void Engine::on_event(std::uint32_t, std::uint64_t) {
 }
 
 void Engine::compose() {
-  while (batches_.may_compose()) {
+  while (scheduler_.may_compose()) {
     Iteration next;
-    next.batch = batches_.compose();
+    next.batch = scheduler_.compose();
     client_.on_asked(next.batch);
     if (next.batch.items.empty()) return;
     const std::uint32_t group = next.batch.group;
@@ -56,6 +56,9 @@ void Engine::compose() {
     for (const ScheduledBatch::Item& item : next.batch.items)
       if (item.is_first) executor_.passed(this, item.request);
     next.composed = executor_.fabric().now();
+    next.running = scheduler_.running();
+    next.waiting = scheduler_.waiting();
+    next.blocks_held = scheduler_.pool().held();
     Pass pass = plan(next);
     client_.on_composed(composed_, next);
     ++composed_;
@@ -92,7 +95,7 @@ Pass Engine::plan(Iteration& iteration) {
 void Engine::on_pass_begun(std::uint32_t pass) {
   Iteration& iteration = in_flight_[pass - completed_];
   iteration.begun = executor_.fabric().now();
-  batches_.begun(iteration.batch);
+  scheduler_.begun(iteration.batch);
   client_.on_batch_begun(pass, iteration.batch);
   for (const ScheduledBatch::Item& item : iteration.batch.items)
     if (item.is_first) client_.on_begun(item.request);
@@ -138,7 +141,7 @@ void Engine::complete() {
   step_seconds_ += (now - later(iteration.composed, step_done_)).seconds();
   step_done_ = now;
   client_.on_iteration(completed_++, iteration);
-  const std::vector<std::uint32_t> finished = batches_.complete(iteration.batch);
+  const std::vector<std::uint32_t> finished = scheduler_.complete(iteration.batch);
   auto next = finished.begin();
   for (const ScheduledBatch::Item& item : iteration.batch.items) {
     if (!item.samples) continue;
@@ -146,7 +149,7 @@ void Engine::complete() {
     if (next != finished.end() && *next == item.request) client_.on_finished(*next++);
   }
   client_.on_batch_done(iteration.batch);
-  if (batches_.empty()) stages_.occupied(false, executor_.fabric().now());
+  if (scheduler_.empty()) stages_.occupied(false, executor_.fabric().now());
   wake();
 }
 

@@ -1,6 +1,6 @@
-// A serving engine: an instance that runs the batches of a BatchSource.
+// A serving engine: an instance that runs the batches of its scheduler.
 //
-// The engine asks for a batch whenever the source may compose one: at the end of the instant at which something has
+// The engine asks for a batch whenever the scheduler may compose one: at the end of the instant at which something has
 // changed, so that all arrivals and tokens of the instant count. A batch passes through the stages (pipeline.h). It is
 // complete when its sampled tokens are known: at the end of the last stage, or when the token ids have arrived at stage
 // 0, where the scheduler is.
@@ -11,9 +11,9 @@
 #include <optional>
 #include <vector>
 
-#include "workload/inference/batch_source.h"
 #include "workload/inference/cuda_graphs.h"
 #include "workload/inference/pipeline.h"
+#include "workload/inference/scheduler.h"
 #include "workload/inference/stage_times.h"
 
 namespace railyard::workload::inference {
@@ -42,7 +42,7 @@ struct Iteration {
   Time composed, begun;
   std::uint32_t prompts = 0, decodes = 0;
   std::uint64_t padded_tokens = 0;  ///< tokens for which everything but attention runs
-  // State of the scheduler at the composition, as far as it has one.
+  // State of the scheduler at the composition.
   std::size_t running = 0, waiting = 0;  ///< requests
   std::uint32_t blocks_held = 0;
   std::uint32_t tokens_back = 0;  ///< ranks of stage 0 that have the batch's token ids
@@ -50,9 +50,9 @@ struct Iteration {
 
 class EngineClient {
  public:
-  /// A batch has been composed; its jobs follow. The client may fill in the state of its scheduler.
-  virtual void on_composed(std::uint32_t pass, Iteration& iteration) = 0;
-  /// The source has been asked for a batch, which may have no items.
+  /// A batch has been composed; its jobs follow.
+  virtual void on_composed(std::uint32_t pass, const Iteration& iteration) = 0;
+  /// The scheduler has been asked for a batch, which may have no items.
   virtual void on_asked(const ScheduledBatch& batch) = 0;
   /// During emission: see PassClient::on_attention_emitted().
   virtual void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
@@ -66,7 +66,7 @@ class EngineClient {
   /// All tokens of a batch are known. Called before on_token() of its requests.
   virtual void on_iteration(std::uint32_t number, const Iteration& iteration) = 0;
   virtual void on_token(std::uint32_t request) = 0;
-  /// The request has left the source of batches.
+  /// The request has left the scheduler.
   virtual void on_finished(std::uint32_t request) = 0;
   /// on_token() and on_finished() have been called for all requests of the batch.
   virtual void on_batch_done(const ScheduledBatch& batch) = 0;
@@ -77,11 +77,11 @@ class EngineClient {
 
 class Engine : private PassClient, private JobClient, private JobNamer, private transport::CalendarClient {
  public:
-  Engine(Instance& instance, BatchSource& batches, const EngineSpec& spec, Executor& executor, EngineClient& client);
+  Engine(Instance& instance, Scheduler& scheduler, const EngineSpec& spec, Executor& executor, EngineClient& client);
 
-  /// The request has been added to the source of batches.
+  /// The request has been added to the scheduler.
   void added(std::uint32_t request);
-  /// The source may be able to compose a batch that it could not compose before.
+  /// The scheduler may be able to compose a batch that it could not compose before.
   void changed() { wake(); }
 
   const Pipeline& pipeline() const { return pipeline_; }
@@ -130,7 +130,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
   Instance& instance_;
-  BatchSource& batches_;
+  Scheduler& scheduler_;
   EngineSpec spec_;
   Executor& executor_;
   EngineClient& client_;

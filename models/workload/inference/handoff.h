@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "workload/inference/batch.h"
-#include "workload/inference/batch_source.h"
+#include "workload/inference/scheduled_batch.h"
 
 namespace railyard::workload::inference {
 

@@ -44,12 +44,12 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
 }
 
 void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
-  kv_->set_limit(limit_ratio, new_tokens);
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const transformer::Stage& s = stages_[r / tp()];
     rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
                                 activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
   }
+  kv_->set_limit(limit_ratio, new_tokens);
 }
 
 void Instance::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,

@@ -47,7 +47,7 @@ class Instance {
 
   KvCache& kv() { return *kv_; }
   const KvCache& kv() const { return *kv_; }
-  /// Allocates weights and activations. KV cache can fill the rest, up to `limit_ratio` of each GPU's memory.
+  /// Allocates weights and activations. KV cache that is not paged can fill the rest, up to `limit_ratio` of each GPU's memory.
   /// `new_tokens` of a sequence run in one pass.
   void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens);
 

@@ -1,5 +1,8 @@
 #include "workload/inference/kv_cache.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace railyard::workload::inference {
 
 KvCache::KvCache(const transformer::ModelShape& model, const std::vector<transformer::Stage>& stages, std::uint32_t tp,
@@ -19,22 +22,34 @@ KvCache::HeadRange KvCache::heads(std::uint32_t t) const {
 }
 
 void KvCache::set_limit(double limit_ratio, std::uint64_t new_tokens) {
-  limit_ratio_ = limit_ratio;
   new_tokens_ = new_tokens;
-}
-
-bool KvCache::hold(std::uint64_t tokens) {
+  room_.assign(stages_.size(), std::numeric_limits<Bytes>::max());
+  Bytes tokens = std::numeric_limits<std::uint32_t>::max() - 1;
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     const gpu::Hbm& hbm = ranks_[r]->gpu->hbm();
-    const double limit = static_cast<double>(hbm.capacity()) * limit_ratio_;
-    if (static_cast<double>(hbm.used() + sequence(r / tp_, tokens)) > limit) return false;
+    const auto limit = static_cast<Bytes>(static_cast<double>(hbm.capacity()) * limit_ratio);
+    const std::uint32_t p = r / tp_;
+    room_[p] = std::min(room_[p], limit - std::min(limit, hbm.used()));
+    tokens = std::min(tokens, room_[p] / bytes_per_token_[p]);
   }
-  for (std::uint32_t r = 0; r < ranks_.size(); ++r) ranks_[r]->gpu->hbm().allocate(sequence(r / tp_, tokens));
-  for (std::uint32_t p = 0; p < held_.size(); ++p) held_[p] += sequence(p, tokens);
-  return true;
+  blocks_ = static_cast<std::uint32_t>(tokens);
 }
 
-void KvCache::free(std::uint64_t tokens) {
+std::uint32_t KvCache::blocks(std::uint64_t tokens) const {
+  std::uint32_t most = 0;
+  for (std::uint32_t p = 0; p < room_.size(); ++p) {
+    const unsigned __int128 share = static_cast<unsigned __int128>(sequence(p, tokens)) * blocks_;
+    most = std::max(most, static_cast<std::uint32_t>((share + room_[p] - 1) / room_[p]));
+  }
+  return most;
+}
+
+void KvCache::on_held(std::uint64_t tokens) {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) ranks_[r]->gpu->hbm().allocate(sequence(r / tp_, tokens));
+  for (std::uint32_t p = 0; p < held_.size(); ++p) held_[p] += sequence(p, tokens);
+}
+
+void KvCache::on_freed(std::uint64_t tokens) {
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) ranks_[r]->gpu->hbm().free(sequence(r / tp_, tokens));
   for (std::uint32_t p = 0; p < held_.size(); ++p) held_[p] -= sequence(p, tokens);
 }

@@ -1,9 +1,23 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "workload/inference/serving_spec.h"
 
 namespace railyard::workload::inference {
+
+namespace {
+
+/// An engine before paged KV cache.
+SchedulerSpec whole_sequences() {
+  SchedulerSpec scheduler;
+  scheduler.reserve = Reserve::ahead;
+  scheduler.preemption = Preemption::never;
+  scheduler.prefix_caching = false;
+  return scheduler;
+}
+
+}  // namespace
 
 ServingSpec as_serving(const PrefillSpec& spec) {
   ServingSpec serving;
@@ -16,18 +30,21 @@ ServingSpec as_serving(const PrefillSpec& spec) {
 
   InstanceSpec prefill;
   prefill.name = "prefill";
-  prefill.batching = Batching::prompts_in_turn;
   prefill.part = RequestPart::prompt;
   prefill.mapping = spec.prefill;
+  prefill.scheduler = whole_sequences();
   prefill.scheduler.max_batched_tokens = std::min(spec.chunk_tokens, longest);
-  prefill.scheduler.max_in_flight = spec.prefill.pp;
+  prefill.scheduler.max_seqs = std::numeric_limits<std::uint32_t>::max();
+  prefill.scheduler.prompts_in_turn = true;
+  prefill.scheduler.is_eager = true;
   InstanceSpec decode;
   decode.name = "decode";
-  decode.batching = Batching::decode_groups;
   decode.part = RequestPart::answer;
   decode.mapping = spec.decode;
-  decode.scheduler.max_seqs = spec.max_batch;
-  decode.scheduler.max_in_flight = spec.decode.pp;
+  decode.scheduler = whole_sequences();
+  decode.scheduler.max_batched_tokens = decode.scheduler.max_seqs = spec.max_batch;
+  decode.scheduler.groups = spec.decode.pp;
+  decode.scheduler.is_eager = decode.scheduler.placeholders = spec.host.async;
   serving.instances = {prefill, decode};
 
   serving.memory.memory_limit_ratio = spec.memory_limit_ratio;

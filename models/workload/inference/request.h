@@ -15,6 +15,9 @@ struct Request {
   std::uint32_t priority = 0;       ///< lower values first, for a scheduler with priorities
 };
 
+/// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
+enum class RequestPart : std::uint8_t { all, prompt, answer };
+
 /// Identifies the tokens of a prompt for prefix caching. Two prompts whose first n ids are equal have the same first
 /// n x block_tokens tokens.
 struct PromptContent {

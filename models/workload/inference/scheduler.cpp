@@ -13,33 +13,27 @@ namespace {
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint32_t>::max();
 
 // SGLang (managers/schedule_policy.py, schedule_batch.py, scheduler.py; defaults of v0.4): the expected share of what a
-// running request may still generate starts at 0.7 and falls to 14 % of that in 600 decode steps; of one request at most
-// 4096 tokens are expected; a retraction makes room for 20 steps.
+// running request may still generate starts at 0.7 and falls to 14 % of that in 600 decode steps; a retraction
+// makes room for 20 steps.
 constexpr double kFirstExpectedRatio = 0.7, kLeastExpectedRatio = 0.14 * kFirstExpectedRatio;
 constexpr double kExpectedDecay = (kFirstExpectedRatio - kLeastExpectedRatio) / 600;
-constexpr std::uint64_t kMostExpectedTokens = 4096;
 constexpr std::uint64_t kRetractSteps = 20;
-
-/// splitmix64's finaliser over a running value.
-std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
-  std::uint64_t z = seed + 0x9e3779b97f4a7c15ull * (value + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
-
-constexpr std::uint64_t kShared = 1, kOwn = 2;  // first value of a block's content
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerSpec& spec, std::uint32_t blocks)
+Scheduler::Scheduler(const SchedulerSpec& spec, std::uint32_t blocks, WholeSequences* whole)
     : spec_(spec),
       pool_(blocks),
+      whole_(whole),
+      groups_(spec.groups),
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)),
       expected_ratio_(kFirstExpectedRatio) {}
 
-bool Scheduler::can_hold(const Request& request) const {
-  const std::uint64_t all = std::uint64_t{request.prompt_tokens} + request.output_tokens;
+bool Scheduler::can_hold(const Request& request, RequestPart part) const {
+  // Memory ahead has been checked before the run.
+  if (is_ahead()) return true;
+  const std::uint64_t all =
+      std::uint64_t{request.prompt_tokens} + (part == RequestPart::prompt ? 1 : request.output_tokens);
   if (blocks_for(all) > pool_.total()) return false;
   return spec_.chunked_prefill ||
          (spec_.preemption == Preemption::never ? request.prompt_tokens : all) <= spec_.max_batched_tokens;
@@ -59,18 +53,37 @@ void Scheduler::add(std::uint32_t number, const Request& request, PromptContent 
     ++sequence->known;
     sequence->kv = Sequence::Kv::elsewhere;
   }
-  enqueue(*sequence, false);
+  if (is_ahead()) {
+    before_memory_.push_back(sequence.get());
+  } else {
+    enqueue(*sequence, false);
+  }
   sequences_.emplace(number, std::move(sequence));
 }
 
+bool Scheduler::may_step(const Group& group) const {
+  return spec_.is_eager ? group.composed == group.begun : group.composed - group.done < spec_.max_in_flight;
+}
+
+bool Scheduler::may_compose() const {
+  return !sequences_.empty() &&
+         std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) { return may_step(group); });
+}
+
 ScheduledBatch Scheduler::compose() {
-  ScheduledBatch batch = next_batch();
-  if (!batch.items.empty()) ++in_flight_;
+  ScheduledBatch batch;
+  for (std::uint32_t group = 0; group < groups_.size() && batch.items.empty(); ++group) {
+    if (groups_.size() > 1 && !may_step(groups_[group])) continue;  // the caller knows that some group may
+    batch = next_batch(group);
+    if (!batch.items.empty()) ++groups_[group].composed;
+  }
   return batch;
 }
 
-ScheduledBatch Scheduler::next_batch() {
+ScheduledBatch Scheduler::next_batch(std::uint32_t group) {
   ScheduledBatch batch;
+  batch.group = group;
+  const std::size_t slots = free_slots();
   ++compositions_;
   refusal_ = Refusal::none;
   std::uint64_t budget = spec_.max_batched_tokens;
@@ -79,7 +92,7 @@ ScheduledBatch Scheduler::next_batch() {
   if (!batch.preempted.empty()) {
     refusal_ = Refusal::blocks;
   } else {
-    run_waiting(batch, budget);
+    run_waiting(batch, budget, slots);
   }
   if (is_mixed || !batch.items.empty()) return batch;
   std::uint64_t unlimited = kUnlimited;
@@ -105,7 +118,9 @@ void Scheduler::run_running(ScheduledBatch& batch, std::uint64_t& budget, Which 
     Sequence& s = *running_[i];
     const bool is_prompt = s.computed < s.prefill;
     const std::uint64_t tokens = std::min(below_threshold(reach(s) - s.computed), budget);
-    if (tokens == 0 || (which == Which::prompts && !is_prompt) || (which == Which::decodes && is_prompt)) {
+    const bool is_left_out = s.group != batch.group || (spec_.prompts_in_turn && !batch.items.empty()) ||
+                             (which == Which::prompts && !is_prompt) || (which == Which::decodes && is_prompt);
+    if (tokens == 0 || is_left_out) {
       ++i;
       continue;
     }
@@ -129,14 +144,22 @@ void Scheduler::run_running(ScheduledBatch& batch, std::uint64_t& budget, Which 
   }
 }
 
-void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
+std::size_t Scheduler::free_slots() const {
+  const auto open = [](const Sequence* s) { return s->computed < s->all - 1; };
+  // Groups give a slot away as soon as the last token of its request is in a batch.
+  const auto taken =
+      is_ahead() ? static_cast<std::size_t>(std::count_if(running_.begin(), running_.end(), open)) : running_.size();
+  return spec_.max_seqs - std::min<std::size_t>(spec_.max_seqs, taken);
+}
+
+void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::size_t slots) {
   while (!waiting_.empty()) {
     Sequence& s = *waiting_.front();
-    if (budget == 0) {
+    if (budget == 0 || (spec_.prompts_in_turn && !batch.items.empty())) {
       refusal_ = Refusal::budget;
       return;
     }
-    if (running_.size() >= spec_.max_seqs) {
+    if (slots == 0) {
       refusal_ = Refusal::slots;
       return;
     }
@@ -171,110 +194,11 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget) {
     waiting_.pop_front();
     running_.push_back(&s);
     s.is_running = true;
+    s.group = batch.group;
     schedule(batch, s, tokens);
     budget -= tokens;
+    --slots;
   }
-}
-
-void Scheduler::begin_with(Sequence& s, std::vector<BlockPool::Block> hits) {
-  for (const BlockPool::Block block : hits) pool_.share(block);
-  s.filled = hits.size();
-  s.blocks = std::move(hits);
-  s.computed = s.filled * spec_.block_tokens;
-  if (!s.has_started) s.counts.cached_tokens = s.computed;
-}
-
-bool Scheduler::reserve_for_kv(ScheduledBatch& batch) {
-  Sequence& s = *waiting_.front();
-  std::vector<BlockPool::Block> hits = find_prefix(s);
-  if (!may_start(s, hits, s.known)) return false;
-  begin_with(s, std::move(hits));
-  grow(s, s.prompt - s.computed);
-  s.kv = Sequence::Kv::arriving;
-  reserved_.push_back(&s);
-  waiting_.pop_front();
-  batch.reservations.push_back({s.number, s.computed});
-  return true;
-}
-
-void Scheduler::arrived(std::uint32_t number) {
-  Sequence& s = *sequences_.at(number);
-  s.kv = Sequence::Kv::arrived;
-  s.computed = s.prompt;
-  fill_blocks(s, s.prompt);
-  // Its turn has come already: before all requests that came after it.
-  const auto place =
-      std::find_if(waiting_.begin(), waiting_.end(), [&](const Sequence* other) { return is_before(s, *other); });
-  waiting_.insert(place, &s);
-}
-
-void Scheduler::release(std::uint32_t number) {
-  const auto kept = kept_.find(number);
-  release_blocks(*kept->second);
-  kept_.erase(kept);
-}
-
-bool Scheduler::grow(Sequence& s, std::uint64_t tokens) {
-  const std::uint64_t needed = blocks_for(s.computed + tokens);
-  if (needed > s.blocks.size() + pool_.free()) return false;
-  while (s.blocks.size() < needed) s.blocks.push_back(pool_.take());
-  return true;
-}
-
-std::uint64_t Scheduler::reserved_answer(const Sequence& s) const {
-  const std::uint64_t rest = s.all - s.known;
-  if (spec_.reserve == Reserve::full_output) return rest;
-  if (spec_.reserve != Reserve::expected_output) return 0;
-  const std::uint64_t most = std::min(rest, kMostExpectedTokens);
-  if (!s.is_running || s.last_prefill == compositions_) return most;
-  return static_cast<std::uint64_t>(expected_ratio_ * static_cast<double>(most));
-}
-
-bool Scheduler::may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const {
-  const std::uint64_t wanted = blocks_for(spec_.reserve == Reserve::chunk ? tokens : s.known + reserved_answer(s));
-  std::uint64_t needed = wanted - std::min<std::uint64_t>(wanted, hits.size() + s.blocks.size());
-  // A block of the prefix that nobody holds is free now, and will not be.
-  for (const BlockPool::Block block : hits) needed += pool_.references(block) == 0 ? 1 : 0;
-  if (!running_.empty()) needed += watermark_;
-  if (spec_.reserve == Reserve::full_output || spec_.reserve == Reserve::expected_output) {
-    for (const auto* others : {&running_, &reserved_}) {
-      for (const Sequence* other : *others) {
-        const std::uint64_t blocks = other == &s ? 0 : blocks_for(other->known + reserved_answer(*other));
-        needed += blocks - std::min<std::uint64_t>(blocks, other->blocks.size());
-      }
-    }
-  }
-  return needed <= pool_.free();
-}
-
-BlockPool::Content Scheduler::content(Sequence& s, std::size_t block) {
-  while (s.contents.size() <= block) {
-    const std::uint64_t begin = s.contents.size() * spec_.block_tokens, end = begin + spec_.block_tokens;
-    const std::uint64_t grain = s.content.block_tokens;
-    std::uint64_t value = s.contents.empty() ? 0 : s.contents.back();
-    // The last id may stand for more tokens than the prompt has; the block's other tokens are of the answer.
-    if (end <= std::min(s.prompt, s.content.ids.size() * grain)) {
-      value = mixed(mixed(value, kShared), begin % grain);
-      for (std::uint64_t i = begin / grain; i * grain < end; ++i) value = mixed(value, s.content.ids[i]);
-    } else {
-      value = mixed(mixed(value, kOwn), s.number);
-    }
-    s.contents.push_back(value);
-  }
-  return s.contents[block];
-}
-
-std::vector<BlockPool::Block> Scheduler::find_prefix(Sequence& s) {
-  std::vector<BlockPool::Block> hits;
-  if (!spec_.prefix_caching) return hits;
-  // At least one token is computed: the model produces a token only from the one before.
-  const std::uint64_t most = (s.known - 1) / spec_.block_tokens;
-  while (hits.size() < most) {
-    const BlockPool::Block block = pool_.find(content(s, hits.size()));
-    if (block == BlockPool::kNone) break;
-    hits.push_back(block);
-  }
-  return hits;
 }
 
 void Scheduler::schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens) {
@@ -284,6 +208,7 @@ void Scheduler::schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t token
   item.start = s.computed;
   item.is_first = !s.has_started;
   item.is_decode = tokens == 1 && s.computed >= s.prompt;
+  if (!item.is_decode) item.chunk = s.chunks++;
   s.has_started = true;
   if (s.computed < s.prefill) s.last_prefill = compositions_;
   s.counts.recomputed_tokens += repeated(s, tokens);
@@ -350,18 +275,6 @@ void Scheduler::retract(ScheduledBatch& batch) {
   expected_ratio_ = std::min(1.0, static_cast<double>(generated) / static_cast<double>(most));
 }
 
-void Scheduler::fill_blocks(Sequence& s, std::uint64_t tokens) {
-  if (!spec_.prefix_caching) return;
-  for (; (s.filled + 1) * spec_.block_tokens <= tokens; ++s.filled)
-    pool_.fill(s.blocks[s.filled], content(s, s.filled));
-}
-
-void Scheduler::release_blocks(Sequence& s) {
-  // The tail first: the beginning of a sequence is more likely to be needed again.
-  for (; !s.blocks.empty(); s.blocks.pop_back()) pool_.release(s.blocks.back());
-  s.filled = 0;
-}
-
 bool Scheduler::is_before(const Sequence& a, const Sequence& b) const {
   return a.priority != b.priority ? a.priority < b.priority : a.number < b.number;
 }
@@ -380,7 +293,7 @@ void Scheduler::enqueue(Sequence& s, bool at_head) {
 
 std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
   std::vector<std::uint32_t> done;
-  --in_flight_;
+  ++groups_[batch.group].done;
   left_.clear();
   for (const ScheduledBatch::Item& item : batch.items) {
     if (!item.samples) continue;  // the request may have left, if it was preempted after its last token was scheduled
@@ -396,9 +309,10 @@ std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
 }
 
 std::string Scheduler::blocked() const {
-  if (waiting_.empty()) return "";
-  return fmt::format("{} requests wait, request {} first: {} of {} blocks are free", waiting_.size(), first_waiting(),
-                     pool_.free(), pool_.total());
+  const std::deque<Sequence*>& queue = is_ahead() ? before_memory_ : waiting_;
+  if (queue.empty()) return "";
+  return fmt::format("{} requests wait, request {} first: {} of {} blocks are free", queue.size(),
+                     queue.front()->number, pool_.free(), pool_.total());
 }
 
 const Scheduler::Counts& Scheduler::counts(std::uint32_t number) const {

@@ -18,17 +18,21 @@
 // Prompt and answer may run on two instances. The one with the prompts keeps the blocks of a request that has left until
 // they have been read. In the other one a request waits for its turn, takes blocks for its prompt, and runs when the KV
 // has arrived, as with vLLM's NixlConnector. If it is preempted there, it computes its prompt again.
+//
+// Engines before paged KV cache are settings of the same rules (workload.kind: disaggregated_prefill): memory for a whole
+// sequence before its first batch, prompts one by one, and requests that decode together staying together.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "workload/inference/batch_source.h"
 #include "workload/inference/block_pool.h"
 #include "workload/inference/request.h"
+#include "workload/inference/scheduled_batch.h"
 
 namespace railyard::workload::inference {
 
@@ -37,8 +41,9 @@ enum class QueuePolicy : std::uint8_t { fcfs, priority };
 enum class BatchMix : std::uint8_t { mixed, prefill_first };
 /// Blocks that must be free for a request to start: for its first chunk; for all its known tokens; for these, its answer,
 /// and the decaying share that SGLang expects of the running requests' answers (with BatchMix::prefill_first); or for the
-/// answers of all running requests and its own.
-enum class Reserve : std::uint8_t { chunk, sequence, expected_output, full_output };
+/// answers of all running requests and its own. `ahead`: the request takes memory for all its tokens in this instance before
+/// it can be in a batch, and keeps it; the memory is not paged.
+enum class Reserve : std::uint8_t { chunk, sequence, expected_output, full_output, ahead };
 /// never: a running request without blocks waits. With Reserve::full_output this does not occur; otherwise requests may
 /// wait for each other for ever.
 enum class Preemption : std::uint8_t { recompute, never };
@@ -55,34 +60,72 @@ struct SchedulerSpec {
   double watermark_ratio = 0;  ///< share of all blocks that stays free when a request starts beside others
   bool prefix_caching = true;
   std::uint32_t block_tokens = 16;
-  std::uint32_t max_in_flight = 1;  ///< batches
-  bool placeholders = false;        ///< a request may run on a token that is not known yet
+  std::uint32_t max_in_flight = 1;  ///< batches, of each group
+  bool is_eager = false;  ///< instead of max_in_flight: a batch is composed as soon as the one before has begun
+  /// A request stays in the group of its first batch, so requests that decode together stay together. With one group for
+  /// each pipeline stage, all stages can work at the same time.
+  std::uint32_t groups = 1;
+  bool prompts_in_turn = false;  ///< a batch has a chunk of one prompt
+  bool placeholders = false;     ///< a request may run on a token that is not known yet
 };
 
 /// Why the first waiting request did not start.
 enum class Refusal : std::uint8_t { none, slots, budget, blocks };
 
-class Scheduler : public BatchSource {
+/// Memory that is not paged, for Reserve::ahead: a sequence has memory for all its tokens, or none.
+class WholeSequences {
+ public:
+  /// Blocks of the pool for a sequence of so many tokens.
+  virtual std::uint32_t blocks(std::uint64_t tokens) const = 0;
+  /// A sequence of so many tokens has taken memory, or has given it back.
+  virtual void on_held(std::uint64_t tokens) = 0;
+  virtual void on_freed(std::uint64_t tokens) = 0;
+
+ protected:
+  ~WholeSequences() = default;
+};
+
+class Scheduler {
  public:
   /// @param blocks  including the reserved block
+  /// @param whole   with Reserve::ahead; else null
   /// @pre each request fits: ceil(all its tokens / block_tokens) < blocks; without chunked_prefill also all its tokens <=
   /// max_batched_tokens, or its prompt if nobody is preempted
-  Scheduler(const SchedulerSpec& spec, std::uint32_t blocks);
+  Scheduler(const SchedulerSpec& spec, std::uint32_t blocks, WholeSequences* whole = nullptr);
 
   /// Whether the request meets the precondition above.
-  bool can_hold(const Request& request) const override;
-  /// @pre of the part `answer`: the request has at least two output tokens
+  bool can_hold(const Request& request, RequestPart part = RequestPart::all) const;
+  /// Whether the part `answer` of a request needs this instance. If memory is taken ahead, nobody can tell before the first
+  /// token whether that token ends the answer.
+  bool computes_answer(const Request& request) const { return is_ahead() || request.output_tokens > 1; }
+  /// @pre computes_answer(), for the part `answer`
   void add(std::uint32_t number, const Request& request, PromptContent content = {},
-           RequestPart part = RequestPart::all) override;
-  void arrived(std::uint32_t number) override;
-  void release(std::uint32_t number) override;
-  std::string blocked() const override;
-  bool may_compose() const override { return in_flight_ < spec_.max_in_flight && !sequences_.empty(); }
-  ScheduledBatch compose() override;
-  std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
-  bool empty() const override { return sequences_.empty(); }
+           RequestPart part = RequestPart::all);
+  /// With Reserve::ahead, takes memory for waiting requests, first come first served. Call when a request has been added or
+  /// memory has been released.
+  std::vector<Reservation> reserve();
+  /// All KV of a request of the part `answer` has arrived in its reservation. @pre it has at least two output tokens
+  void arrived(std::uint32_t number);
+  /// The KV of a request of the part `prompt`, which has left, has been read; or the request, whose KV has arrived, has
+  /// no answer to compute.
+  void release(std::uint32_t number);
+  /// For a stall report: requests that wait. Empty if there are none.
+  std::string blocked() const;
+
+  /// Whether there may be a batch to compose.
+  bool may_compose() const;
+  /// The next batch; without items if nothing can run now (there may be reservations all the same).
+  ScheduledBatch compose();
+  /// The first kernel of a batch begins.
+  void begun(const ScheduledBatch& batch) { ++groups_[batch.group].begun; }
+  /// The tokens of a batch are known. Batches of a group complete in the order of their composition.
+  /// @return requests that have left, in the order of the batch
+  std::vector<std::uint32_t> complete(const ScheduledBatch& batch);
+  /// Whether no request is here.
+  bool empty() const { return sequences_.empty(); }
 
   const SchedulerSpec& spec() const { return spec_; }
+  bool is_ahead() const { return spec_.reserve == Reserve::ahead; }
   const BlockPool& pool() const { return pool_; }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }
@@ -111,11 +154,14 @@ class Scheduler : public BatchSource {
     std::uint64_t prefill = 0;       ///< tokens known when it started, or returned after a preemption
     std::uint64_t last_prefill = 0;  ///< composition that last computed some of them
     std::uint32_t sampling = 0;      ///< tokens that batches in flight produce
+    std::uint32_t chunks = 0;        ///< of the prompt, in batches so far
+    std::uint32_t group = 0;
     bool has_started = false, is_running = false;
     bool keeps_blocks = false;  ///< when it leaves
     enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived } kv = Kv::here;
     PromptContent content;
     std::vector<BlockPool::Block> blocks;
+    std::uint64_t whole = 0;                   ///< tokens for which memory that is not paged is held
     std::size_t filled = 0;                    ///< blocks with content
     std::vector<BlockPool::Content> contents;  ///< of the first blocks, as far as they were needed
     Counts counts;
@@ -128,10 +174,17 @@ class Scheduler : public BatchSource {
   /// Tokens of a chunk, limited by long_prefill_threshold_tokens.
   std::uint64_t below_threshold(std::uint64_t tokens) const;
 
-  ScheduledBatch next_batch();
+  /// Batches of a group.
+  struct Group {
+    std::uint32_t composed = 0, begun = 0, done = 0;
+  };
+  bool may_step(const Group& group) const;
+  ScheduledBatch next_batch(std::uint32_t group);
   enum class Which : std::uint8_t { all, prompts, decodes };
   void run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which);
-  void run_waiting(ScheduledBatch& batch, std::uint64_t& budget);
+  void run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::size_t slots);
+  /// Slots of max_seqs that are free.
+  std::size_t free_slots() const;
   /// Takes blocks for the prompt of the first waiting request. @return false if there are not enough
   bool reserve_for_kv(ScheduledBatch& batch);
   /// Takes blocks for `tokens` more tokens. @return false if there are not enough; then none are taken
@@ -160,14 +213,16 @@ class Scheduler : public BatchSource {
 
   SchedulerSpec spec_;
   BlockPool pool_;
+  WholeSequences* whole_;
+  std::vector<Group> groups_;
   std::uint32_t watermark_;  ///< blocks
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> sequences_;
   std::vector<Sequence*> running_;  ///< in order of admission
   std::deque<Sequence*> waiting_;
-  std::vector<Sequence*> reserved_;  ///< have blocks, and do not run yet: their KV arrives or has arrived
+  std::deque<Sequence*> before_memory_;  ///< with Reserve::ahead: wait for memory, and are in the queue only after that
+  std::vector<Sequence*> reserved_;      ///< have memory, and do not run yet: their KV arrives or has arrived
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> kept_;  ///< have left; their blocks are being read
   std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
-  std::uint32_t in_flight_ = 0;                     ///< batches
   Refusal refusal_ = Refusal::none;
   std::uint64_t compositions_ = 0;
   double expected_ratio_;  ///< share of answers that Reserve::expected_output counts

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "workload/inference/decode_groups.h"
-#include "workload/inference/prompt_queue.h"
-
 namespace railyard::workload::inference {
 
 namespace {
@@ -21,53 +18,43 @@ Service::Side::Side(Service& owner, std::size_t its_place, const transformer::Mo
     : service(owner),
       place(its_place),
       instance(spec().name, model, spec().mapping, owner.spec_.host, placed.gpus, executor),
-      batches(make_batches(placed.blocks)),
-      scheduler(dynamic_cast<Scheduler*>(batches.get())),
-      engine(instance, *batches, engine_spec(), executor, *this) {
-  if (scheduler != nullptr && is_first()) ttft.emplace(instance.pp());
-  load(placed.blocks);
-}
-
-std::unique_ptr<BatchSource> Service::Side::make_batches(std::uint32_t blocks) {
-  const SchedulerSpec& s = spec().scheduler;
-  switch (spec().batching) {
-    case Batching::prompts_in_turn: return std::make_unique<PromptQueue>(s.max_batched_tokens, instance.kv());
-    case Batching::decode_groups:
-      return std::make_unique<DecodeGroups>(instance.pp(), s.max_seqs, service.spec_.host.async, instance.kv());
-    default: return std::make_unique<Scheduler>(s, blocks);
-  }
+      scheduler(spec().scheduler, load(placed.blocks), &instance.kv()),
+      engine(instance, scheduler, engine_spec(), executor, *this) {
+  if (is_paged() && is_first()) ttft.emplace(instance.pp());
 }
 
 EngineSpec Service::Side::engine_spec() const {
+  const SchedulerSpec& s = spec().scheduler;
   EngineSpec engine;
   engine.pp_send = service.spec_.pp_send;
   engine.host = service.spec_.host;
-  engine.max_in_flight = spec().scheduler.max_in_flight;
-  switch (spec().batching) {
-    case Batching::prompts_in_turn:
-      engine.names = PassNames::prefill;
-      engine.token_ids = TokenIds::stay;
-      engine.names_requests = service.spec_.names_requests;
-      break;
-    case Batching::decode_groups:
-      engine.names = PassNames::decode;
-      engine.token_ids = TokenIds::to_next_batch;
-      break;
-    default: engine.graphs = service.spec_.cudagraph; break;
+  engine.max_in_flight = s.groups * s.max_in_flight;
+  if (is_paged()) {
+    engine.graphs = service.spec_.cudagraph;
+  } else if (spec().part == RequestPart::answer) {
+    engine.names = PassNames::decode;
+    engine.token_ids = TokenIds::to_next_batch;
+  } else {
+    engine.names = PassNames::prefill;
+    engine.token_ids = TokenIds::stay;
+    engine.names_requests = service.spec_.names_requests;
   }
   return engine;
 }
 
-void Service::Side::load(std::uint32_t blocks) {
+std::uint32_t Service::Side::load(std::uint32_t paged_blocks) {
   const SchedulerSpec& s = spec().scheduler;
-  const double limit_ratio = service.spec_.memory.memory_limit_ratio;
-  switch (spec().batching) {
-    case Batching::prompts_in_turn: instance.load(limit_ratio, s.max_batched_tokens, 1, s.max_batched_tokens); break;
-    case Batching::decode_groups: instance.load(limit_ratio, s.max_seqs, s.max_seqs, 1); break;
-    default:
-      instance.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), blocks, s.block_tokens);
-      break;
+  if (is_paged()) {
+    instance.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens);
+    return paged_blocks;
   }
+  const double limit_ratio = service.spec_.memory.memory_limit_ratio;
+  if (spec().part == RequestPart::answer) {
+    instance.load(limit_ratio, s.max_batched_tokens, s.max_seqs, 1);
+  } else {
+    instance.load(limit_ratio, s.max_batched_tokens, 1, s.max_batched_tokens);
+  }
+  return instance.kv().blocks() + 1;
 }
 
 Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<Placed>& placed,
@@ -146,7 +133,8 @@ void Service::start() {
 }
 
 bool Service::can_hold(const Request& request) const {
-  return std::all_of(sides_.begin(), sides_.end(), [&](const auto& side) { return side->batches->can_hold(request); });
+  return std::all_of(sides_.begin(), sides_.end(),
+                     [&](const auto& side) { return side->scheduler.can_hold(request, side->spec().part); });
 }
 
 void Service::on_queued(std::uint32_t request, PromptContent content) {
@@ -160,7 +148,7 @@ void Service::on_queued(std::uint32_t request, PromptContent content) {
 }
 
 bool Service::is_handed_over(const Request& request) const {
-  return handoff_ && sides_[1]->batches->computes_answer(request);
+  return handoff_ && sides_[1]->scheduler.computes_answer(request);
 }
 
 void Service::admit(std::uint32_t request) {
@@ -172,9 +160,9 @@ void Service::admit(std::uint32_t request) {
 }
 
 void Service::Side::add(std::uint32_t request, const Request& what, PromptContent content) {
-  batches->add(request, what, std::move(content), spec().part);
+  scheduler.add(request, what, std::move(content), spec().part);
   if (ttft) ttft->queued(request, service.fabric_.now());
-  if (scheduler != nullptr) {
+  if (is_paged()) {
     if (is_first()) service.admitted(request);
     engine.added(request);
   }
@@ -183,7 +171,7 @@ void Service::Side::add(std::uint32_t request, const Request& what, PromptConten
 }
 
 void Service::Side::reserve() {
-  for (const Reservation& reservation : batches->reserve()) on_reserved(reservation);
+  for (const Reservation& reservation : scheduler.reserve()) on_reserved(reservation);
 }
 
 void Service::Side::on_reserved(const Reservation& reservation) {
@@ -203,29 +191,25 @@ void Service::Side::on_reserved(const Reservation& reservation) {
 
 void Service::Side::report() {
   const Time now = service.fabric_.now();
-  if (scheduler == nullptr) {
+  if (!is_paged()) {
     if (service.listener_ == nullptr || instance.kv().held(0) == reported_kv) return;
     reported_kv = instance.kv().held(0);
     for (std::uint32_t p = 0; p < instance.pp(); ++p)
       service.listener_->on_kv_promised(spec().name, p, instance.kv().held(p), now);
     return;
   }
-  const EngineLoad load{scheduler->running(), scheduler->waiting(), scheduler->pool().held()};
+  const EngineLoad load{scheduler.running(), scheduler.waiting(), scheduler.pool().held()};
   if (service.engine_listeners_.empty() || load == reported) return;
   reported = load;
   for (EngineListener* listener : service.engine_listeners_) listener->on_load(place, load, now);
 }
 
-void Service::Side::on_composed(std::uint32_t pass, Iteration& iteration) {
+void Service::Side::on_composed(std::uint32_t pass, const Iteration& iteration) {
   if (is_first() && service.pushes()) service.handoff_->composed(pass, iteration.batch);
-  if (scheduler == nullptr) return;
-  iteration.running = scheduler->running();
-  iteration.waiting = scheduler->waiting();
-  iteration.blocks_held = scheduler->pool().held();
 }
 
 void Service::Side::on_asked(const ScheduledBatch& batch) {
-  if (ttft) ttft->composed(batch, *scheduler, service.fabric_.now());
+  if (ttft) ttft->composed(batch, scheduler, service.fabric_.now());
   for (const Reservation& reservation : batch.reservations) on_reserved(reservation);
   report();
 }
@@ -264,13 +248,11 @@ void Service::Side::on_token(std::uint32_t request) {
 }
 
 void Service::Side::on_finished(std::uint32_t request) {
-  if (scheduler != nullptr) {
-    Scheduler::Counts& all = service.api_server_.on_way(request).counts;
-    const Scheduler::Counts& counts = scheduler->counts(request);
-    all.preemptions += counts.preemptions;
-    all.recomputed_tokens += counts.recomputed_tokens;
-    if (is_first()) all.cached_tokens = counts.cached_tokens;
-  }
+  Scheduler::Counts& all = service.api_server_.on_way(request).counts;
+  const Scheduler::Counts& counts = scheduler.counts(request);
+  all.preemptions += counts.preemptions;
+  all.recomputed_tokens += counts.recomputed_tokens;
+  if (is_first()) all.cached_tokens = counts.cached_tokens;
   is_last() ? service.finish(request) : service.hand_over(request);
 }
 
@@ -301,7 +283,7 @@ void Service::first_token(std::uint32_t request) {
 void Service::hand_over(std::uint32_t request) {
   const Request& what = api_server_.on_way(request).request;
   if (!is_handed_over(what)) {
-    sides_[0]->batches->release(request);
+    sides_[0]->scheduler.release(request);
     contents_.erase(request);
     api_server_.leave(request);
   } else if (pushes()) {
@@ -315,15 +297,15 @@ void Service::on_kv_arrived(std::uint32_t request) {
   Side &prefill = *sides_[0], &decode = *sides_[1];
   Served& served = api_server_.on_way(request);
   served.times.kv_landed = fabric_.now();
-  prefill.batches->release(request);
+  prefill.scheduler.release(request);
   prefill.report();
   if (served.request.output_tokens > 1) {
     api_server_.tell(request, RequestPhase::decode_queued);
-    decode.batches->arrived(request);
+    decode.scheduler.arrived(request);
     decode.engine.added(request);
   } else {
     served.times.decode_begun = fabric_.now();
-    decode.batches->release(request);
+    decode.scheduler.release(request);
     finish(request);
   }
   prefill.reserve();
@@ -349,7 +331,7 @@ void Service::count(std::uint32_t& requests, int more, Phase phase) {
 std::vector<std::string> Service::blocked() const {
   std::vector<std::string> lines;
   for (const auto& side : sides_)
-    if (const std::string line = side->batches->blocked(); !line.empty())
+    if (const std::string line = side->scheduler.blocked(); !line.empty())
       lines.push_back(fmt::format("{}: {}", side->spec().name, line));
   return lines;
 }

@@ -1,5 +1,5 @@
-// Serves requests, with one instance that prefills and decodes, or with one instance for each. An instance forms batches
-// by continuous batching (scheduler.h), or by the simpler rules of disaggregated prefill (prompt_queue.h, decode_groups.h).
+// Serves requests, with one instance that prefills and decodes, or with one instance for each. A scheduler forms the
+// batches of each instance (scheduler.h).
 //
 // The API server puts requests into the queue of the first instance. With two instances, the first one produces the
 // first token and keeps the KV until it has been read. There are two orders:
@@ -43,7 +43,7 @@ class Service : private ApiServerClient, private HandoffClient {
   /// An instance of the spec on the machine.
   struct Placed {
     std::vector<gpu::Gpu*> gpus;  ///< of its ranks
-    std::uint32_t blocks = 0;     ///< of its KV cache, including the reserved block; only with continuous batching
+    std::uint32_t blocks = 0;     ///< of its paged KV cache, including the reserved block
   };
   /// @param placed  one for each instance of the spec
   Service(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<Placed>& placed,
@@ -53,9 +53,9 @@ class Service : private ApiServerClient, private HandoffClient {
   std::vector<transport::Traffic> traffic();
   /// There can be several sinks. Call before the simulation starts.
   void add_sink(ServiceSink& sink);
-  /// Phases of requests, and memory that instances without blocks promise to them.
+  /// Phases of requests, and memory that is not paged and that instances promise to them.
   void follow_requests(RequestListener& listener);
-  /// Load of the engines with continuous batching.
+  /// Load of the engines with paged KV cache.
   void follow_engines(EngineListener& listener) { engine_listeners_.push_back(&listener); }
   /// The two phases: time in which at least one request is in the first instance and has no token, and time in which at
   /// least one request is between the begin of its first decode step and its last token.
@@ -68,8 +68,7 @@ class Service : private ApiServerClient, private HandoffClient {
   std::size_t instances() const { return sides_.size(); }
   Instance& instance(std::size_t place) { return sides_[place]->instance; }
   Engine& engine(std::size_t place) { return sides_[place]->engine; }
-  /// @pre the instance uses continuous batching
-  const Scheduler& scheduler(std::size_t place) const { return *sides_[place]->scheduler; }
+  const Scheduler& scheduler(std::size_t place) const { return sides_[place]->scheduler; }
   /// Duration of the first phase.
   Time prefill_window() const { return window_; }
   /// Requests that wait, for a stall report.
@@ -83,9 +82,10 @@ class Service : private ApiServerClient, private HandoffClient {
     const InstanceSpec& spec() const { return service.spec_.instances[place]; }
     bool is_first() const { return place == 0; }
     bool is_last() const { return place + 1 == service.sides_.size(); }
-    std::unique_ptr<BatchSource> make_batches(std::uint32_t blocks);
+    bool is_paged() const { return spec().scheduler.reserve != Reserve::ahead; }
     EngineSpec engine_spec() const;
-    void load(std::uint32_t blocks);
+    /// Allocates memory. @return blocks of the KV cache, including the reserved block
+    std::uint32_t load(std::uint32_t paged_blocks);
 
     /// A request enters the queue.
     void add(std::uint32_t request, const Request& what, PromptContent content);
@@ -95,7 +95,7 @@ class Service : private ApiServerClient, private HandoffClient {
     /// Reports load and memory.
     void report();
 
-    void on_composed(std::uint32_t pass, Iteration& iteration) override;
+    void on_composed(std::uint32_t pass, const Iteration& iteration) override;
     void on_asked(const ScheduledBatch& batch) override;
     void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                               JobRef job) override;
@@ -110,10 +110,9 @@ class Service : private ApiServerClient, private HandoffClient {
     Service& service;
     std::size_t place;
     Instance instance;
-    std::unique_ptr<BatchSource> batches;
-    Scheduler* scheduler;  ///< the same; null without continuous batching
+    Scheduler scheduler;
     Engine engine;
-    std::optional<TtftClock> ttft;  ///< of the first instance, with continuous batching
+    std::optional<TtftClock> ttft;  ///< of the first instance, if it is paged
     EngineLoad reported;
     Bytes reported_kv = 0;  ///< promised on a rank of stage 0
   };

@@ -30,16 +30,8 @@ struct KvBlocks {
   Origin where;
 };
 
-/// How an instance forms batches.
-enum class Batching : std::uint8_t {
-  continuous,       ///< scheduler.h
-  prompts_in_turn,  ///< prompt_queue.h: chunks of max_batched_tokens
-  decode_groups,    ///< decode_groups.h: at most max_seqs requests
-};
-
 struct InstanceSpec {
   std::string name;
-  Batching batching = Batching::continuous;
   RequestPart part = RequestPart::all;
   std::uint32_t group = 0;  ///< of the machine
   Mapping mapping;
