@@ -61,16 +61,15 @@ BOOST_AUTO_TEST_CASE(kernels_that_wait_for_their_launch_wait_for_the_host) {
   BOOST_TEST((part(slow, TtftPart::host) > Time::ms(25)));
 }
 
-BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_a_slot_and_the_next_one_behind_it) {
+BOOST_AUTO_TEST_CASE(all_of_the_queue_waits_for_a_slot) {
   auto served = serve({list("{prompt_tokens: 512, output_tokens: 3}, {prompt_tokens: 512, output_tokens: 3}, "
                             "{prompt_tokens: 512, output_tokens: 1}"),
                        "workload.scheduler.max_seqs=1"});
   const Time first = served[0].times.last_token, second = served[1].times.last_token;
   check_only(served[1], {TtftPart::queue_slots, TtftPart::prefill_kernels});
   BOOST_TEST(part(served[1], TtftPart::queue_slots).fs() == first.fs());
-  check_only(served[2], {TtftPart::queue_behind, TtftPart::queue_slots, TtftPart::prefill_kernels});
-  BOOST_TEST(part(served[2], TtftPart::queue_behind).fs() == first.fs());
-  BOOST_TEST(part(served[2], TtftPart::queue_slots).fs() == (second - first).fs());
+  check_only(served[2], {TtftPart::queue_slots, TtftPart::prefill_kernels});
+  BOOST_TEST(part(served[2], TtftPart::queue_slots).fs() == second.fs());
 }
 
 BOOST_AUTO_TEST_CASE(lower_priorities_are_served_first) {
@@ -81,19 +80,36 @@ BOOST_AUTO_TEST_CASE(lower_priorities_are_served_first) {
   BOOST_TEST((served[1].times.prefill_begun == served[2].times.last_token));
 }
 
-BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_the_budget) {
-  auto served = serve({list("{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 512, output_tokens: 1}"),
+BOOST_AUTO_TEST_CASE(all_of_the_queue_waits_for_the_budget) {
+  auto served = serve({list("{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 512, output_tokens: 1}, "
+                            "{prompt_tokens: 512, output_tokens: 1}"),
                        "workload.scheduler.max_batched_tokens=512"});
-  check_only(served[1], {TtftPart::queue_budget, TtftPart::prefill_kernels});
-  BOOST_TEST(part(served[1], TtftPart::queue_budget).fs() == served[0].times.first_token.fs());
+  for (const std::size_t r : {1, 2}) {
+    check_only(served[r], {TtftPart::queue_budget, TtftPart::prefill_kernels});
+    BOOST_TEST(part(served[r], TtftPart::queue_budget).fs() == served[r - 1].times.first_token.fs());
+  }
 }
 
-BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_blocks) {
-  // 33 blocks hold one prompt of 512 tokens and its answer.
-  auto served = serve({list("{prompt_tokens: 512, output_tokens: 4}, {prompt_tokens: 480, output_tokens: 1}"),
+BOOST_AUTO_TEST_CASE(a_short_prompt_waits_behind_one_that_does_not_fit) {
+  // Prompts are not cut: 300 tokens do not fit beside 300, though the next prompt of 100 would.
+  auto served = serve({list("{prompt_tokens: 300, output_tokens: 1}, {prompt_tokens: 300, output_tokens: 1}, "
+                            "{prompt_tokens: 100, output_tokens: 1}"),
+                       "workload.scheduler={max_batched_tokens: 512, max_seqs: 64, chunked_prefill: false}"});
+  check_only(served[1], {TtftPart::queue_budget, TtftPart::prefill_kernels});
+  check_only(served[2], {TtftPart::queue_behind, TtftPart::prefill_kernels});
+  for (const std::size_t r : {1, 2}) BOOST_TEST(served[r].times.first_token.fs() == served[1].times.first_token.fs());
+  BOOST_TEST(part(served[2], TtftPart::queue_behind).fs() == served[0].times.first_token.fs());
+}
+
+BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_blocks_and_the_next_one_behind_it) {
+  // 33 blocks hold one prompt of 512 tokens and its answer. One block is left, enough for the third request alone.
+  auto served = serve({list("{prompt_tokens: 496, output_tokens: 4}, {prompt_tokens: 480, output_tokens: 1}, "
+                            "{prompt_tokens: 8, output_tokens: 1}"),
                        "workload.kv_blocks=34", "workload.scheduler.preset=trtllm"});
   check_only(served[1], {TtftPart::queue_blocks, TtftPart::prefill_kernels});
+  check_only(served[2], {TtftPart::queue_behind, TtftPart::prefill_kernels});
   BOOST_TEST(part(served[1], TtftPart::queue_blocks).fs() == served[0].times.last_token.fs());
+  BOOST_TEST(part(served[2], TtftPart::queue_behind).fs() == served[0].times.last_token.fs());
 }
 
 BOOST_AUTO_TEST_CASE(an_arrival_waits_for_the_next_step) {

@@ -86,11 +86,13 @@ ScheduledBatch Scheduler::next_batch(std::uint32_t group) {
   const std::size_t slots = free_slots();
   ++compositions_;
   refusal_ = Refusal::none;
+  refuses_all_ = false;
   std::uint64_t budget = spec_.max_batched_tokens;
   const bool is_mixed = spec_.mix == BatchMix::mixed;
   run_running(batch, budget, is_mixed ? Which::all : Which::prompts);
   if (!batch.preempted.empty()) {
     refusal_ = Refusal::blocks;
+    refuses_all_ = true;
   } else {
     run_waiting(batch, budget, slots);
   }
@@ -157,10 +159,12 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::s
     Sequence& s = *waiting_.front();
     if (budget == 0 || (spec_.prompts_in_turn && !batch.items.empty())) {
       refusal_ = Refusal::budget;
+      refuses_all_ = true;
       return;
     }
     if (slots == 0) {
       refusal_ = Refusal::slots;
+      refuses_all_ = true;
       return;
     }
     if (s.kv == Sequence::Kv::elsewhere) {

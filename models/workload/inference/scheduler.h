@@ -131,6 +131,8 @@ class Scheduler {
   std::size_t waiting() const { return waiting_.size(); }
   /// Why compose() left the first waiting request in the queue; none if the queue is empty.
   Refusal refusal() const { return refusal_; }
+  /// Whether compose() could not have started any other waiting request either.
+  bool refuses_all() const { return refuses_all_; }
   /// The first waiting request. @pre waiting() > 0
   std::uint32_t first_waiting() const { return waiting_.front()->number; }
 
@@ -224,6 +226,7 @@ class Scheduler {
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> kept_;  ///< have left; their blocks are being read
   std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
   Refusal refusal_ = Refusal::none;
+  bool refuses_all_ = false;
   std::uint64_t compositions_ = 0;
   double expected_ratio_;  ///< share of answers that Reserve::expected_output counts
 };

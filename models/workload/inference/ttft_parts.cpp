@@ -44,9 +44,14 @@ TtftClock::Request* TtftClock::find(std::uint32_t number) {
   return found == requests_.end() ? nullptr : &found->second;
 }
 
+const TtftClock::Clock* TtftClock::shared(const Request& request) {
+  if (request.pass) return &pass(*request.pass);
+  return request.in_queue ? &queue_ : nullptr;
+}
+
 void TtftClock::settle(Request& request, Time now) {
-  if (request.pass) {
-    const TtftTimes times = pass(*request.pass).at(now);
+  if (const Clock* const clock = shared(request)) {
+    const TtftTimes times = clock->at(now);
     request.times.add(times, request.before);
     request.before = times;
     request.since = now;
@@ -58,12 +63,20 @@ void TtftClock::settle(Request& request, Time now) {
 void TtftClock::join(Request& request, std::uint32_t number, Time now) {
   settle(request, now);
   request.pass = number;
+  request.in_queue = false;
   request.before = pass(number).at(now);
+}
+
+void TtftClock::enter_queue(Request& request, Time now) {
+  wait(request, request.part, now);
+  request.in_queue = true;
+  request.before = queue_.at(now);
 }
 
 void TtftClock::wait(Request& request, TtftPart part, Time now) {
   settle(request, now);
   request.pass.reset();
+  request.in_queue = false;
   request.next.clear();
   request.part = part;
 }
@@ -78,9 +91,9 @@ void TtftClock::queued(std::uint32_t number, Time now) {
 void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler, Time now) {
   new_.insert(new_.end(), batch.preempted.begin(), batch.preempted.end());
   for (const std::uint32_t number : new_)
-    if (Request* const request = find(number)) wait(*request, TtftPart::queue_behind, now);
+    if (Request* const request = find(number)) enter_queue(*request, now);
   new_.clear();
-  if (Request* const head = head_ ? find(*head_) : nullptr; head != nullptr) wait(*head, TtftPart::queue_behind, now);
+  if (Request* const head = head_ ? find(*head_) : nullptr; head != nullptr) enter_queue(*head, now);
   head_.reset();
 
   if (!batch.items.empty()) {
@@ -102,6 +115,8 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
     }
   }
   if (scheduler.waiting() == 0) return;
+  queue_.turn(scheduler.refuses_all() ? queue_part(scheduler.refusal()) : TtftPart::queue_behind, now);
+  if (scheduler.refuses_all()) return;
   head_ = scheduler.first_waiting();
   if (Request* const head = find(*head_)) wait(*head, queue_part(scheduler.refusal()), now);
 }

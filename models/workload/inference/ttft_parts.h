@@ -5,10 +5,10 @@
 //                    launches its kernels, and nothing else is missing
 //   step_alignment   not in a batch, because the engine composes batches only between steps: from the entry into the
 //                    queue until the next composition, or from one chunk of the prompt to the next
-//   queue_slots      the first request in the queue: max_seqs requests are running
-//   queue_budget     the same, the batch's tokens are used up
-//   queue_blocks     the same, too few KV blocks are free
-//   queue_behind     in the queue behind another request
+//   queue_slots      in the queue: max_seqs requests are running
+//   queue_budget     the same, the batch's tokens are used up; or the first request in the queue does not fit in the rest
+//   queue_blocks     the first request in the queue: too few KV blocks are free; all of the queue, if requests lose theirs
+//   queue_behind     behind a request that does not fit in blocks or tokens: nobody passes it
 //   queue_pipeline   in a batch, which waits at a stage for an earlier batch
 //   prefill_kernels  kernels of a batch with a chunk of the prompt
 //   tp               its tensor-parallel collectives, including their gates
@@ -99,14 +99,18 @@ class TtftClock {
   };
   struct Request : Clock {
     std::optional<std::uint32_t> pass;  ///< whose parts count instead of its own
-    TtftTimes before;                   ///< times of the pass when it began to count
+    bool in_queue = false;              ///< the parts of the queue count
+    TtftTimes before;                   ///< times of the pass or the queue when it began to count
     std::vector<std::uint32_t> next;    ///< passes with later chunks that have not begun
   };
 
   TtftPart part_of(PassActivity activity) const;
   Pass& pass(std::uint32_t number) { return passes_[number - first_]; }
   Request* find(std::uint32_t number);
+  /// The clock whose parts count for a request; null: its own.
+  const Clock* shared(const Request& request);
   void join(Request& request, std::uint32_t pass, Time now);
+  void enter_queue(Request& request, Time now);
   /// The request waits outside of batches.
   void wait(Request& request, TtftPart part, Time now);
   /// Adds the times until now.
@@ -115,7 +119,8 @@ class TtftClock {
   std::uint32_t stages_;
   std::unordered_map<std::uint32_t, Request> requests_;
   std::vector<std::uint32_t> new_;     ///< queued since the last composition
-  std::optional<std::uint32_t> head_;  ///< of the queue, after the last composition
+  std::optional<std::uint32_t> head_;  ///< of the queue, if it alone was refused in the last composition
+  Clock queue_;                        ///< of all requests in the queue but this one
   std::deque<Pass> passes_;            ///< in flight
   std::uint32_t first_ = 0;            ///< number of the oldest one
 };
