@@ -3,7 +3,8 @@
 //
 //   request   a request reaches the queue `request_us` after its arrival: API server, tokenizer
 //   step      before the first kernel of a step: `step_us`, plus `sequence_us` for each sequence: scheduler, inputs
-//   layer     if kernels are launched one by one, each layer's launch takes `layer_us`; its kernels begin after that
+//   layer     in batches that are not one CUDA graph (inference/cuda_graphs.h), each layer's launch takes `layer_us`; its
+//             kernels begin after that
 //   token     an output token reaches the client `token_us` after the end of its step: detokenizer, streaming
 //
 // A synchronous engine prepares a step when the previous step has left the GPUs, so a step takes the sum of host and
@@ -19,9 +20,6 @@
 namespace railyard::workload {
 
 struct Host {
-  /// The largest decode batch that is launched as one CUDA graph: the largest size captured by vLLM V1.
-  static constexpr std::uint64_t kLargestGraph = 512;
-
   std::string name;  ///< name of the preset
   bool async = false;
   double step_us = 0;
@@ -34,12 +32,8 @@ struct Host {
   Time token() const { return us(token_us); }
   /// Time until the first kernel of a step can begin.
   Time step(std::uint64_t sequences) const { return us(step_us + sequence_us * static_cast<double>(sequences)); }
-  /// Time between the launches of two layers whose kernels are launched one by one.
+  /// Time between the launches of two layers.
   Time layer() const { return us(layer_us); }
-  /// The same in prefill, whose attention is outside of graphs.
-  Time prefill_layer() const { return us(layer_us); }
-  /// The same in a decode step; 0 in a graph.
-  Time decode_layer(std::uint64_t sequences) const { return sequences <= kLargestGraph ? Time() : us(layer_us); }
 
  private:
   static Time us(double microseconds) { return Time::seconds(microseconds * 1e-6); }

@@ -75,6 +75,42 @@ BOOST_AUTO_TEST_CASE(a_batch_of_nine_takes_the_dense_time_of_sixteen) {
   BOOST_TEST((bench.pass_time(nine, 16) <= bench.pass_time(sixteen)));
 }
 
+BOOST_AUTO_TEST_CASE(the_host_launches_what_is_not_in_a_graph) {
+  // Six layers. Launches of 5 ms are longer than kernels, so a pass takes six launches and the kernels of the last layer;
+  // attention is launched with the layer's other kernels. A synchronous host launches nothing before the pass before is over.
+  const Time launches = Time::ms(5) * 6;
+  struct Launched {
+    const char* graphs;
+    bool prompt, decodes;
+  };
+  for (const Launched& mode : {Launched{"{mode: full}", true, false},
+                               {"{mode: piecewise}", true, true},
+                               {"{mode: none}", true, true},
+                               {"{mode: full, max_tokens: 1}", true, true}}) {
+    BOOST_TEST_INFO_SCOPE(mode.graphs);
+    const std::vector<std::string> sets{"workload.requests={count: 2, prompt_tokens: 100, output_tokens: 4}",
+                                        "workload.scheduler.max_in_flight=1",
+                                        std::string("workload.cudagraph=") + mode.graphs};
+    ServingBench graphs(serving_scenario(sets));
+    graphs.run();
+    std::vector<std::string> with_host = sets;
+    with_host.push_back("workload.host={preset: none, layer_us: 5000}");
+    ServingBench bench(serving_scenario(with_host));
+    bench.run();
+    const std::vector<Time> alone = gaps(graphs), took = gaps(bench);
+    BOOST_TEST_REQUIRE(took.size() == 4u);  // both prompts, then three steps
+    for (std::size_t i = 0; i < took.size(); ++i) {
+      if (i == 0 ? mode.prompt : mode.decodes) {
+        BOOST_TEST((took[i] > launches), "step " << i);
+        BOOST_TEST((took[i] < launches + alone[i]), "step " << i);
+      } else {
+        BOOST_TEST((took[i] == alone[i]), "step " << i);
+      }
+    }
+    BOOST_TEST(graphs.steps[1].padded_tokens == 2u);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_synchronous_step_takes_host_and_gpu_time) {
   const Time h = Time::us(300);
   ServingBench bench(serving_scenario({host(false, 300), "workload.requests={prompt_tokens: 512, output_tokens: 30}"}));

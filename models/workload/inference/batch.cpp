@@ -27,7 +27,6 @@ Pass plan_pass(Instance& instance, const Batch& batch, const Host& host, std::ui
       pass.layers[layer.kind].push_back({step.part, step.kernels.chain(), step.operation, step.bytes});
   if (batch.outputs() != 0) pass.head = timer.head(batch.outputs()).chain();
   pass.prepare = host.step(batch.sequences());
-  pass.launch = batch.chunks.empty() ? host.decode_layer(batch.sequences()) : host.prefill_layer();
   pass.host_is_async = host.async;
   return pass;
 }

@@ -81,9 +81,9 @@ Pass Engine::plan(Iteration& iteration) {
   }
   iteration.prompts = static_cast<std::uint32_t>(batch.chunks.size());
   iteration.decodes = static_cast<std::uint32_t>(batch.contexts.size());
-  iteration.padded_tokens = spec_.graphs ? spec_.graphs->padded(batch.tokens()) : batch.tokens();
+  iteration.padded_tokens = spec_.graphs.padded(batch.tokens());
   Pass pass = plan_pass(instance_, batch, spec_.host, iteration.padded_tokens);
-  if (spec_.graphs) pass.launch = spec_.graphs->mode == CudaGraphs::Mode::none ? spec_.host.layer() : Time();
+  if (spec_.graphs.launches_layers(!batch.chunks.empty(), batch.tokens())) pass.launch = spec_.host.layer();
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {
     pass.index = batch.chunks.front().index;

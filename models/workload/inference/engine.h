@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include "workload/inference/cuda_graphs.h"
@@ -29,8 +28,7 @@ struct EngineSpec {
   PassNames names = PassNames::iteration;
   PpSend pp_send = PpSend::shard;
   Host host;
-  /// None: prompts are launched layer by layer, decodes as one graph without padding (workload/host.h).
-  std::optional<CudaGraphs> graphs;
+  CudaGraphs graphs;
   TokenIds token_ids = TokenIds::to_first_stage;
   std::uint32_t max_in_flight = 1;  ///< batches, for the causes of idle stages
   bool names_requests = false;      ///< names of passes contain the request

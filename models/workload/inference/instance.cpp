@@ -24,7 +24,7 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
       stages_(transformer::stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
-  const bool launches = host.step(1) != Time() || host.prefill_layer() != Time();
+  const bool launches = host.step(1) != Time() || host.layer() != Time();
   std::vector<Rank*> ranks;
   std::uint32_t layer = 0;
   for (std::uint32_t p = 0; p < mapping.pp; ++p) {

@@ -29,9 +29,9 @@ EngineSpec Service::Side::engine_spec() const {
   engine.pp_send = service.spec_.pp_send;
   engine.host = service.spec_.host;
   engine.max_in_flight = s.groups * s.max_in_flight;
-  if (is_paged()) {
-    engine.graphs = service.spec_.cudagraph;
-  } else if (spec().part == RequestPart::answer) {
+  engine.graphs = service.spec_.cudagraph;
+  if (is_paged()) return engine;
+  if (spec().part == RequestPart::answer) {
     engine.names = PassNames::decode;
     engine.token_ids = TokenIds::to_next_batch;
   } else {

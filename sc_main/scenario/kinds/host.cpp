@@ -18,7 +18,7 @@ Record<HostSection> host_record() {
   us("step_us", &HostSection::step_us, "time to prepare a step: scheduler, inputs, sampling");
   us("sequence_us", &HostSection::sequence_us, "additional time to prepare a step, per sequence");
   us("layer_us", &HostSection::layer_us,
-     "time to launch a layer if kernels are launched one by one: prefill, and decode batches above 512");
+     "time to launch a layer in batches that are not one CUDA graph: those with prompts, and those above 512 tokens");
   us("request_us", &HostSection::request_us,
      "time from the arrival of a request until it is queued: API server, tokenizer");
   us("token_us", &HostSection::token_us,

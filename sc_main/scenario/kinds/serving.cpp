@@ -91,7 +91,8 @@ Record<ServingSection> serving_record() {
   Record<CudaGraphs> graphs;
   graphs.choice("mode", &CudaGraphs::mode, {"full", "piecewise", "none"},
                 "full: a batch of decodes is one graph, other batches as with piecewise; piecewise: everything but "
-                "attention is captured; none: the host launches each kernel");
+                "attention is captured, and the host launches attention in each layer; none: the host launches all "
+                "kernels");
   graphs.add("max_tokens", &CudaGraphs::max_tokens, "tokens of the largest captured batch").range(1, 1 << 20);
   r.nested("cudagraph", &Section::cudagraph, graphs, "CUDA graphs: captured batches are padded to the next size");
   r.nested("host", &Section::written_host, host_record(), "host software of the serving engine");
