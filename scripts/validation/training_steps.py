@@ -57,6 +57,7 @@ class Step:
     recompute: str = "none"
     recomputed_layers: int = 0  # full: the first layers of each virtual stage; 0: all
     tp_overlap: bool = False
+    attention_ratios: dict = field(default_factory=dict)  # by GPU, in place of the datasheet's: other attention kernels
     options: dict = field(default_factory=dict)  # further keys of the workload
 
     @property
@@ -168,6 +169,9 @@ def experiment(step: Step, value: Callable[[dict], float], unit: float) -> Exper
     if step.gemm not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate of {step.gemm}")
     machine_gpus = machine["groups"]["node"]["servers"] * systems.gpus_per_server(platform)
+    if gpu.name in step.attention_ratios:
+        changed = machine.setdefault("overrides", {}).setdefault("gpu", {})
+        changed["kernel"] = {"attention_ratio": step.attention_ratios[gpu.name]}
 
     def one(chosen: Step) -> Experiment:
         text, files = scenario(chosen, machine, machine_gpus)
