@@ -84,7 +84,7 @@ void LayerTimer::add_elementwise(Segment& segment, const char* name, double elem
 }
 
 void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens,
-                          std::uint64_t width) {
+                          std::uint64_t width, std::optional<DataType> result) {
   gpu::KernelSpec spec;
   spec.op = op;
   spec.dtype = model_.dtype;
@@ -92,6 +92,7 @@ void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, 
   spec.width = width;
   spec.residual = !form().dropout;
   spec.gated = model_.gated_mlp;
+  spec.result_dtype = result;
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
 }
 
@@ -105,8 +106,8 @@ std::uint32_t LayerTimer::norms(LayerPart part) const {
   return 0;
 }
 
-void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens) {
-  add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden);
+void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens, std::optional<DataType> result) {
+  add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden, result);
 }
 
 void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
@@ -119,9 +120,10 @@ void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
   segment.add("qk_norm", gpu::kernel_time(timer_.gpu(), spec));
 }
 
-Segment LayerTimer::norm(LayerPart part, std::uint64_t tokens) {
+Segment LayerTimer::norm(LayerPart part, std::uint64_t tokens, bool narrow) {
   Segment segment;
-  for (std::uint32_t i = 0; i < norms(part); ++i) add_norm(segment, tokens);
+  for (std::uint32_t i = 1; i <= norms(part); ++i)
+    add_norm(segment, tokens, narrow && i == norms(part) ? std::optional(form().narrow->dtype) : std::nullopt);
   return measured(segment, static_cast<double>(tokens), part == LayerPart::head);
 }
 
@@ -208,8 +210,9 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
 Segment LayerTimer::attention_output(const LayerPass& pass) {
   Segment segment;
   const std::uint64_t tokens = pass.dense_tokens();
-  add_gemm(segment, "o_proj", tokens, model_.hidden, std::uint64_t(heads_.query) * heads_.dim,
-           model_.kinds[pass.kind].attention);
+  const std::uint64_t attended = std::uint64_t(heads_.query) * heads_.dim;
+  add_narrowing(segment, tokens, attended);
+  add_projection(segment, "o_proj", tokens, model_.hidden, attended, model_.kinds[pass.kind].attention);
   return measured(segment, static_cast<double>(tokens));
 }
 
@@ -218,7 +221,7 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
   const std::uint64_t tokens = pass.dense_tokens();
   const double t = static_cast<double>(tokens);
   const LayerShape& layer = model_.kinds[pass.kind];
-  add_gemm(segment, "qkv", tokens, qkv_width(), model_.hidden, layer.attention);
+  add_projection(segment, "qkv", tokens, qkv_width(), model_.hidden, layer.attention);
   add_qk_norm(segment, tokens);
   if (model_.rotary || !training_) {
     gpu::KernelSpec rotary;
@@ -235,9 +238,10 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
 
 void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width,
                          const std::optional<WeightFormat>& format) {
-  add_gemm(segment, "gate_up", tokens, projections() * width, model_.hidden, format);
+  add_projection(segment, "gate_up", tokens, projections() * width, model_.hidden, format);
   add_rows(segment, "activation", gpu::KernelOp::activation, tokens, width);
-  add_gemm(segment, "down", tokens, model_.hidden, width, format);
+  add_narrowing(segment, tokens, width);
+  add_projection(segment, "down", tokens, model_.hidden, width, format);
 }
 
 Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
@@ -298,9 +302,11 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   const std::optional<WeightFormat>& format = model_.kinds[kind].experts;
   const Experts e = experts(tokens, ep);
   add_sort(segment, "sort", e, ep);
-  add_gemm(segment, "gate_up", e.rows, projections() * ffn_, model_.hidden, format, e.active);
+  add_narrowing(segment, e.routed, model_.hidden);
+  add_projection(segment, "gate_up", e.rows, projections() * ffn_, model_.hidden, format, e.active);
   add_rows(segment, "activation", gpu::KernelOp::activation, e.routed, ffn_);
-  add_gemm(segment, "down", e.rows, model_.hidden, ffn_, format, e.active);
+  add_narrowing(segment, e.routed, ffn_);
+  add_projection(segment, "down", e.rows, model_.hidden, ffn_, format, e.active);
   add_sort(segment, "unsort", e, ep);
   return segment;
 }
@@ -313,7 +319,9 @@ Segment LayerTimer::combine(std::uint64_t tokens) {
 
 Segment LayerTimer::shared_experts(std::uint64_t tokens, std::uint32_t kind) {
   Segment segment;
-  if (shared_ffn_ > 0) add_mlp(segment, tokens, shared_ffn_, model_.kinds[kind].mlp);
+  if (shared_ffn_ == 0) return segment;
+  add_narrowing(segment, tokens, model_.hidden);
+  add_mlp(segment, tokens, shared_ffn_, model_.kinds[kind].mlp);
   return segment;
 }
 

@@ -28,6 +28,8 @@
 // rotary embedding has no kernel between qkv and attention. TrainingForm adds dropout and unfused attention; the
 // dropout inside a flash kernel takes no time of its own.
 //
+// Training may run the projections with narrow operands: narrow_products.h says which kernels narrow them.
+//
 // Models with a narrow dtype (fp8, fp4) are assumed to have static scales, so quantising activations needs no extra
 // kernel. If the config gives weights a format with dynamic scales, a kernel before each of their products finds the
 // scales of its rows. Weights in a type that the tensor cores lack (fp8 on A100) are widened to the model's dtype in
@@ -122,11 +124,15 @@ class LayerTimer {
   /// products are bursts.
   void set_training(const TrainingForm& form) { training_ = form; }
   /// The default form if there is no training.
-  TrainingForm form() const { return training_.value_or(TrainingForm()); }
+  const TrainingForm& form() const {
+    static const TrainingForm kDefault;
+    return training_ ? *training_ : kDefault;
+  }
 
   // Pieces of a layer; layer_plan.h puts them together.
   /// Norms before a part. They may run on fewer tokens than the part (sequence parallelism).
-  Segment norm(LayerPart part, std::uint64_t tokens);
+  /// @param narrow  the last norm writes operands of narrow products
+  Segment norm(LayerPart part, std::uint64_t tokens, bool narrow = false);
   Segment attention_body(const LayerPass& pass);
   // The parts of attention_body(), in order.
   Segment attention_input(const LayerPass& pass);
@@ -149,6 +155,10 @@ class LayerTimer {
   /// Dropout, and the bias of the part's last projection.
   Segment dropout_backward(LayerPart part, std::uint64_t tokens, Direction direction);
   Segment norm_backward(LayerPart part, std::uint64_t tokens);
+  // Narrow operands as wide as the residual stream; narrow_steps.h puts them into a layer. @pre the form has narrow products
+  Segment hidden_amax(std::uint64_t tokens);
+  Segment cast_hidden(std::uint64_t tokens, std::uint32_t copies);
+  Segment transpose_hidden(std::uint64_t tokens);
   /// @param direction  backward, dgrad or wgrad
   PartBackward attention_backward(const LayerPass& pass, Direction direction);
   // The parts of attention_backward(), in order.
@@ -215,7 +225,9 @@ class LayerTimer {
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
   PartBackward mlp_backward(const Experts& rows, std::uint64_t width, Direction direction);
-  void add_norm(Segment& segment, std::uint64_t tokens);
+  /// The same, where a kernel must narrow the gradient of the result first.
+  Segment whole_mlp_backward(const Experts& rows, std::uint64_t width, Direction direction);
+  void add_norm(Segment& segment, std::uint64_t tokens, std::optional<DataType> result = std::nullopt);
   /// @pre all sequences of the pass are equal
   Segment unfused_attention(const LayerPass& pass);
   Segment unfused_attention_backward(const LayerPass& pass);
@@ -224,17 +236,29 @@ class LayerTimer {
   /// A kernel that reads or writes this many bytes for each logit of this rank.
   void add_logits(Segment& segment, const char* name, std::uint64_t tokens, double bytes_per_logit);
   /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
-  void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width);
+  void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width,
+                std::optional<DataType> result = std::nullopt);
   std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }
   /// Number of matrices in the first half of the MLP.
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
+  /// A product of qkv, o_proj or MLP, which training may run with narrow operands.
+  void add_projection(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                      const std::optional<WeightFormat>& format, std::uint32_t groups = 1);
+  enum class Product : std::uint8_t { projection, wide };
   /// Gradients of C[m,n] = A[m,k] B[k,n].
   Segment gemm_dgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                     std::uint32_t groups = 1);
+                     std::uint32_t groups = 1, Product product = Product::projection);
   Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                     std::uint32_t groups = 1);
+                     std::uint32_t groups = 1, Product product = Product::projection);
+  /// Kernels that narrow an operand of two products; none without narrow products.
+  void add_narrowing(Segment& segment, std::uint64_t rows, std::uint64_t width);
+  void add_narrowing(Segment& segment, std::uint64_t rows, std::uint64_t width, std::uint32_t copies);
+  void add_amax(Segment& segment, std::uint64_t rows, std::uint64_t width);
+  void add_cast(Segment& segment, std::uint64_t rows, std::uint64_t width, std::uint32_t copies);
+  /// Weights [k, n] of one product, if they are narrowed before each.
+  void add_weight_cast(Segment& segment, std::uint64_t n, std::uint64_t k, std::uint32_t groups);
   /// The gradient of a bias: the sum of the gradients of all rows.
   void add_bias_wgrad(Segment& segment, Direction direction, const char* name, double elements);
   /// `elements` in the model's data type; the previous kernel wrote them or the next kernel reads them

@@ -11,18 +11,20 @@ Segment PartBackward::joined() const {
 }
 
 Segment LayerTimer::gemm_dgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                               std::uint32_t groups) {
+                               std::uint32_t groups, Product product) {
   Segment segment;
-  if (has_dgrad(direction)) add_gemm(segment, name, m, k, n, std::nullopt, groups);
+  if (!has_dgrad(direction)) return segment;
+  product == Product::projection ? add_projection(segment, name, m, k, n, std::nullopt, groups)
+                                 : add_gemm(segment, name, m, k, n, std::nullopt, groups);
   return segment;
 }
 
 Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
-                               std::uint32_t groups) {
+                               std::uint32_t groups, Product product) {
   Segment segment;
   if (!has_wgrad(direction)) return segment;
   gpu::KernelSpec spec;
-  spec.dtype = model_.dtype;
+  spec.dtype = product == Product::projection && form().narrow ? form().narrow->dtype : model_.dtype;
   spec.m = k;
   spec.n = n;
   spec.k = m;
@@ -96,6 +98,7 @@ PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Directi
   PartBackward part;
   const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
   if (has_dgrad(direction) && model_.rotary) add_elementwise(part.body, "rotary_dgrad", rotated);
+  if (has_dgrad(direction)) add_narrowing(part.body, tokens, qkv_width());
   part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_width(), model_.hidden);
   part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_width(), model_.hidden);
   if (model_.qkv_bias)
@@ -113,12 +116,20 @@ PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Dir
     add_elementwise(part.body, "activation_dgrad",
                     static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * width));
   const std::uint64_t widened = projections() * width;
+  if (has_dgrad(direction)) add_narrowing(part.body, e.routed, widened);
   part.input_dgrad = gemm_dgrad(direction, "gate_up_dgrad", e.rows, widened, model_.hidden, e.active);
   part.input_wgrad = gemm_wgrad(direction, "gate_up_wgrad", e.rows, widened, model_.hidden, e.active);
   if (model_.mlp_bias)
     add_bias_wgrad(part.input_wgrad, direction, "gate_up_bias_wgrad",
                    static_cast<double>(e.routed) * static_cast<double>(widened));
   return part;
+}
+
+Segment LayerTimer::whole_mlp_backward(const Experts& e, std::uint64_t width, Direction direction) {
+  Segment segment;
+  if (has_dgrad(direction)) add_narrowing(segment, e.routed, model_.hidden);
+  segment.append(mlp_backward(e, width, direction).joined());
+  return segment;
 }
 
 PartBackward LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction) {
@@ -133,7 +144,7 @@ PartBackward LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind, 
 }
 
 Segment LayerTimer::shared_experts_backward(std::uint64_t tokens, Direction direction) {
-  return shared_ffn_ > 0 ? mlp_backward({tokens, 1, tokens}, shared_ffn_, direction).joined() : Segment();
+  return shared_ffn_ > 0 ? whole_mlp_backward({tokens, 1, tokens}, shared_ffn_, direction) : Segment();
 }
 
 Segment LayerTimer::combine_backward(std::uint64_t tokens, Direction direction) {
@@ -146,7 +157,7 @@ Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direc
   Segment segment;
   const Experts e = experts(tokens, ep);
   if (has_dgrad(direction)) add_sort(segment, "unsort_dgrad", e, ep);
-  segment.append(mlp_backward(e, ffn_, direction).joined());
+  segment.append(whole_mlp_backward(e, ffn_, direction));
   if (has_dgrad(direction)) add_sort(segment, "sort_dgrad", e, ep);
   return segment;
 }
@@ -154,8 +165,8 @@ Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direc
 Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction) {
   Segment segment;
   if (has_dgrad(direction)) add_permutation(segment, "permute_dgrad", tokens);
-  segment.append(gemm_dgrad(direction, "router_dgrad", tokens, model_.experts, model_.hidden));
-  segment.append(gemm_wgrad(direction, "router_wgrad", tokens, model_.experts, model_.hidden));
+  segment.append(gemm_dgrad(direction, "router_dgrad", tokens, model_.experts, model_.hidden, 1, Product::wide));
+  segment.append(gemm_wgrad(direction, "router_wgrad", tokens, model_.experts, model_.hidden, 1, Product::wide));
   return segment;
 }
 

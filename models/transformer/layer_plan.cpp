@@ -2,6 +2,7 @@
 
 #include "transformer/context_steps.h"
 #include "transformer/expert_steps.h"
+#include "transformer/narrow_steps.h"
 #include "transformer/step_list.h"
 
 namespace railyard::transformer {
@@ -15,11 +16,11 @@ bool sends_to_experts(const StepList& steps, const ModelShape& model, const Laye
 /// Without a timer only the collectives.
 void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass) {
   for (const LayerPart part : {LayerPart::attention, LayerPart::mlp}) {
-    if (timer != nullptr) steps.add(part, timer->norm(part, steps.divided_tokens()));
     if (part == LayerPart::mlp && sends_to_experts(steps, model, pass)) {
+      if (timer != nullptr) steps.add(part, timer->norm(part, steps.divided_tokens()));
       add_expert_steps(steps, timer, model, pass.kind);
     } else {
-      steps.gather(part);
+      add_part_input(steps, timer, model, part, pass.kind);
       if (part == LayerPart::attention && steps.split().cp > 1) {
         if (timer != nullptr) steps.add(part, timer->attention_input(pass));
         add_context_core(steps, timer, model, pass);
@@ -41,7 +42,7 @@ void add_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, c
     if (part == LayerPart::mlp && sends_to_experts(steps, model, pass)) {
       add_expert_steps_backward(steps, timer, model, direction);
     } else {
-      if (has_dgrad(direction)) steps.gather(part);
+      if (has_dgrad(direction)) add_part_gradient(steps, timer, model, part, pass.kind);
       PartBackward kernels;
       if (part == LayerPart::mlp) {
         kernels = timer.mlp_backward(steps.tokens(), pass.kind, direction);
@@ -52,7 +53,8 @@ void add_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, c
       } else {
         kernels = timer.attention_backward(pass, direction);
       }
-      steps.add_backward(part, kernels, timer.form(), direction);
+      add_input_transpose(kernels, steps, timer, model, part, pass.kind);
+      steps.add_backward(part, kernels, timer.form(), direction, has_narrow_ends(model, part, pass.kind));
     }
     if (has_dgrad(direction)) steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
   }

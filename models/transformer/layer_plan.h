@@ -19,6 +19,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "collective/spec.h"
@@ -37,6 +38,13 @@ struct LayerSplit {
   std::uint32_t ep = 1;            ///< ranks with other tokens and other experts; must divide the experts
   std::uint32_t cp = 1;            ///< ranks with other tokens of the same sequences
   ContextExchange exchange = ContextExchange::p2p;
+  /// Type in which sequence parallelism gathers inputs of narrow products and gradients of their results; none: the
+  /// model's.
+  std::optional<DataType> gathered = std::nullopt;
+
+  void gather_for(const TrainingForm& form) {
+    if (form.narrow && form.narrow->gathers_narrow()) gathered = form.narrow->dtype;
+  }
 };
 
 /// The ranks of a collective: those that differ in one dimension of parallelism only.

@@ -147,6 +147,17 @@ RankParameters rank_parameters(const ModelShape& m, const Stage& stage, std::uin
   return {all - experts / tp, experts / (tp * ep)};
 }
 
+std::uint64_t rank_projection_weights(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint32_t ep) {
+  std::uint64_t weights = 0;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) {
+    const LayerShape& layer = m.layer(l);
+    weights += attention_weights(m);
+    weights += m.routes(layer) ? m.experts / ep * mlp_weights(m, m.ffn) + mlp_weights(m, m.shared_ffn)
+                               : mlp_weights(m, dense_width(m));
+  }
+  return weights / tp;
+}
+
 Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
   Formatted sum;
   for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) add_layer(sum, m, m.layer(l));

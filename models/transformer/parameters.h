@@ -68,6 +68,8 @@ struct RankParameters {
   std::uint64_t total() const { return common + experts; }
 };
 RankParameters rank_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep);
+/// Of the parameters of a rank: weights of qkv, output projections and MLPs. @pre ep divides the experts
+std::uint64_t rank_projection_weights(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep);
 Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 
 /// KV heads on one rank: its share, rounded up, and at least one (heads are replicated if tp exceeds their number).

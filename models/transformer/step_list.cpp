@@ -7,7 +7,10 @@ namespace railyard::transformer {
 using collective::Operation;
 
 StepList::StepList(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split)
-    : tokens_(tokens), split_(split), activations_(hidden_bytes(model, tokens)) {}
+    : tokens_(tokens),
+      split_(split),
+      activations_(hidden_bytes(model, tokens)),
+      narrow_activations_(split.gathered ? stored_bytes(tokens * model.hidden, *split.gathered) : activations_) {}
 
 void StepList::add(LayerPart part, const Segment& kernels) {
   if (kernels.kernels.empty()) return;
@@ -17,14 +20,14 @@ void StepList::add(LayerPart part, const Segment& kernels) {
   steps_.back().kernels.append(kernels);
 }
 
-void StepList::add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form,
-                            Direction direction) {
+void StepList::add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form, Direction direction,
+                            bool narrow) {
   const bool has_product = !kernels.input_wgrad.kernels.empty();
   const bool gathers_again = !form.keep_gathered && sequence_parallel() && has_product;
   const Segment& beside = has_dgrad(direction) ? kernels.input_dgrad : kernels.body;
   if (has_dgrad(direction)) add(part, kernels.body);
   if (gathers_again) {
-    gather(part);
+    narrow ? gather_narrow(part) : gather(part);
     steps_.back().beside_next = !beside.kernels.empty();
   }
   add(part, beside);
@@ -48,6 +51,11 @@ void StepList::add(LayerPart part, RankGroup group, Operation operation, Bytes b
 
 void StepList::gather(LayerPart part) {
   if (split_.sequence_parallel) add(part, Operation::all_gather, activations_);
+}
+
+void StepList::gather_narrow(LayerPart part, std::uint32_t directions) {
+  if (!split_.gathered) return gather(part);
+  if (split_.sequence_parallel) add(part, Operation::all_gather, directions * narrow_activations_);
 }
 
 void StepList::reduce(LayerPart part) {

@@ -20,7 +20,9 @@ class StepList {
   /// Joins the kernels to the last step if it is of the same part and does not run beside a collective.
   void add(LayerPart part, const Segment& kernels);
   /// A part's backward kernels, and the sum of the gradients of its input over the ranks if there is dgrad.
-  void add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form, Direction direction);
+  /// @param narrow  the input of the part's first product was gathered narrow
+  void add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form, Direction direction,
+                    bool narrow = false);
   /// A collective over tensor-parallel ranks.
   void add(LayerPart part, collective::Operation operation, Bytes bytes);
   /// A collective of any group of two ranks or more.
@@ -28,6 +30,8 @@ class StepList {
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
   /// Before kernels that need all tokens.
   void gather(LayerPart part);
+  /// The same in the type of narrow products, if the split has one. @param directions  copies of each number
+  void gather_narrow(LayerPart part, std::uint32_t directions = 1);
   /// After kernels that leave partial sums of all tokens.
   void reduce(LayerPart part);
 
@@ -36,7 +40,7 @@ class StepList {
  private:
   const std::uint64_t tokens_;
   const LayerSplit split_;
-  const Bytes activations_;
+  const Bytes activations_, narrow_activations_;
   std::vector<LayerStep> steps_;
 };
 

@@ -5,6 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+
+#include "transformer/narrow_products.h"
 
 namespace railyard::transformer {
 
@@ -38,6 +41,7 @@ struct TrainingForm {
   /// In a whole backward pass, the ranks sum the gradient of a projection's input while its wgrad product runs
   /// (Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication). Otherwise they do so after it.
   bool reduce_beside_wgrad = false;
+  std::optional<NarrowProducts> narrow;  ///< none: products in the model's type
 };
 
 }  // namespace railyard::transformer

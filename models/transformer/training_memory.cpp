@@ -28,6 +28,10 @@ class Tensors {
     add_bytes(name,
               std::max(stored_bytes(rows * width, model_.dtype), stored_bytes(rows * width, kNarrowestActivation)));
   }
+  /// Operand of a product of qkv, o_proj or MLP, in one direction.
+  void add_operand(const char* name, std::uint64_t rows, std::uint64_t width) {
+    form_.narrow ? add_bytes(name, stored_bytes(rows * width, form_.narrow->dtype)) : add(name, rows, width);
+  }
   void add_bytes(const char* name, Bytes bytes) {
     if (bytes > 0) tensors_.push_back({name, bytes});
   }
@@ -40,32 +44,35 @@ class Tensors {
   void attention() {
     const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
     add("attention.norm_input", (model_.norms + 1) / 2 * divided(), model_.hidden);
-    add("attention.qkv_input", gathered(), model_.hidden);
+    add_operand("attention.qkv_input", gathered(), model_.hidden);
     if (model_.qk_norm > 0) add("attention.qk_norm_input", tokens(), (heads + keys) * d);
     add("attention.queries", tokens(), heads * d);
     add("attention.keys", tokens(), keys * d);
     add("attention.values", tokens(), keys * d);
     if (form_.recompute == Recompute::none) attention_core(heads);
-    add("attention.o_proj_input", tokens(), heads * d);
+    // A flash kernel's backward pass reads its output in 16 bits.
+    if (form_.narrow && form_.attention == AttentionForm::flash) add("attention.output", tokens(), heads * d);
+    add_operand("attention.o_proj_input", tokens(), heads * d);
     add_mask("attention.dropout_mask", divided() * model_.hidden);
   }
   void mlp(const LayerShape& layer) {
     add("mlp.norm_input", model_.norms / 2 * divided(), model_.hidden);
     const bool routes = model_.routes(layer);
     // Attention and MLP that share a norm have the same input.
-    if (model_.norms > 1) add("mlp.input", routes ? router_tokens() : gathered(), model_.hidden);
+    if (model_.norms > 1) add_input(layer);
     if (routes) {
       const std::uint64_t routed = tokens() * model_.experts_per_token;
       add_bytes("mlp.router_scores", router_tokens() * model_.experts * kFp32Bytes);
-      add("mlp.routed_input", routed, model_.hidden);
+      add_operand("mlp.routed_input", routed, model_.hidden);
       add("mlp.activation_input", routed, projections() * part_of(model_.ffn));
-      add("mlp.down_input", routed, part_of(model_.ffn));
+      add_operand("mlp.down_input", routed, part_of(model_.ffn));
       add("mlp.combine_input", router_tokens() * model_.experts_per_token, model_.hidden);
       add("mlp.shared_activation_input", tokens(), projections() * part_of(model_.shared_ffn));
-      add("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
+      if (form_.narrow && model_.shared_ffn > 0) add_operand("mlp.shared_input", tokens(), model_.hidden);
+      add_operand("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
     } else {
       add("mlp.activation_input", tokens(), projections() * part_of(dense_width()));
-      add("mlp.down_input", tokens(), part_of(dense_width()));
+      add_operand("mlp.down_input", tokens(), part_of(dense_width()));
     }
     add_mask("mlp.dropout_mask", divided() * model_.hidden);
   }
@@ -74,33 +81,39 @@ class Tensors {
 
   void attention_products() {
     const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
-    add("attention.qkv_input", gathered(), model_.hidden);
-    add("attention.qkv_gradient", tokens(), (heads + 2 * keys) * d);
-    add("attention.o_proj_input", tokens(), heads * d);
-    add("attention.o_proj_gradient", tokens(), model_.hidden);
+    add_operand("attention.qkv_input", gathered(), model_.hidden);
+    add_operand("attention.qkv_gradient", tokens(), (heads + 2 * keys) * d);
+    add_operand("attention.o_proj_input", tokens(), heads * d);
+    add_operand("attention.o_proj_gradient", tokens(), model_.hidden);
   }
   void mlp_products(const LayerShape& layer) {
     if (!model_.routes(layer)) {
-      if (model_.norms > 1) add("mlp.input", gathered(), model_.hidden);
-      add("mlp.gate_up_gradient", tokens(), projections() * part_of(dense_width()));
-      add("mlp.down_input", tokens(), part_of(dense_width()));
-      add("mlp.down_gradient", tokens(), model_.hidden);
+      if (model_.norms > 1) add_input(layer);
+      add_operand("mlp.gate_up_gradient", tokens(), projections() * part_of(dense_width()));
+      add_operand("mlp.down_input", tokens(), part_of(dense_width()));
+      add_operand("mlp.down_gradient", tokens(), model_.hidden);
       return;
     }
     const std::uint64_t routed = tokens() * model_.experts_per_token;
-    if (model_.norms > 1) add("mlp.input", router_tokens(), model_.hidden);
+    if (model_.norms > 1) add_input(layer);
     add("mlp.router_gradient", router_tokens(), model_.experts);
-    add("mlp.routed_input", routed, model_.hidden);
-    add("mlp.gate_up_gradient", routed, projections() * part_of(model_.ffn));
-    add("mlp.down_input", routed, part_of(model_.ffn));
-    add("mlp.down_gradient", routed, model_.hidden);
+    add_operand("mlp.routed_input", routed, model_.hidden);
+    add_operand("mlp.gate_up_gradient", routed, projections() * part_of(model_.ffn));
+    add_operand("mlp.down_input", routed, part_of(model_.ffn));
+    add_operand("mlp.down_gradient", routed, model_.hidden);
     if (model_.shared_ffn == 0) return;
-    add("mlp.shared_gate_up_gradient", tokens(), projections() * part_of(model_.shared_ffn));
-    add("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
-    add("mlp.shared_down_gradient", tokens(), model_.hidden);
+    if (form_.narrow) add_operand("mlp.shared_input", tokens(), model_.hidden);
+    add_operand("mlp.shared_gate_up_gradient", tokens(), projections() * part_of(model_.shared_ffn));
+    add_operand("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
+    add_operand("mlp.shared_down_gradient", tokens(), model_.hidden);
   }
 
  private:
+  /// The input of the MLP; a router reads it in 16 bits.
+  void add_input(const LayerShape& layer) {
+    model_.routes(layer) ? add("mlp.input", router_tokens(), model_.hidden)
+                         : add_operand("mlp.input", gathered(), model_.hidden);
+  }
   /// Tokens that a rank routes: with expert parallelism only its own, and it gathers their copies.
   std::uint64_t router_tokens() const { return split_.ep > 1 ? divided() : tokens(); }
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }

@@ -14,6 +14,9 @@
 // a number, but a flash kernel generates its mask again. A mixture of experts keeps the routed copies of its tokens and
 // the gathered input of the router.
 //
+// Narrow products (narrow_products.h) keep their inputs in the narrow type, in the direction of wgrad. A flash kernel keeps
+// its output in 16 bits as well, and a router its input.
+//
 // Between the dgrad and the wgrad pass of a layer (zero-bubble schedules), the inputs of all products and the gradients
 // of their outputs are kept: 32sbh of a GPT layer (Qi et al., arXiv 2401.10241, table 1).
 #pragma once

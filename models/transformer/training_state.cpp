@@ -11,6 +11,11 @@ TrainingState training_state(std::uint64_t parameters, const StatePrecision& pre
           owned(1) * (kMoments * precision.optimizer + copy(precision.weights) + copy(precision.gradients))};
 }
 
+Bytes narrow_weight_bytes(std::uint64_t weights, const TrainingForm& form) {
+  if (!form.narrow || form.narrow->weight_cast == WeightCast::product) return 0;
+  return form.narrow->copies() * stored_bytes(weights, form.narrow->dtype);
+}
+
 Bytes gathered_weights(const ModelShape& model, std::uint32_t first, std::uint32_t layers, std::uint32_t tp,
                        const StatePrecision& precision) {
   return ceil_div(layers_parameters(model, first, layers), tp) * precision.weights;

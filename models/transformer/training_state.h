@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "transformer/parameters.h"
+#include "transformer/training_form.h"
 
 namespace railyard::transformer {
 
@@ -40,6 +41,9 @@ struct TrainingState {
 
 /// State of a rank with so many parameters before data parallelism divides them; shards are rounded up.
 TrainingState training_state(std::uint64_t parameters, const StatePrecision& precision, const StateSharding& sharding);
+
+/// Narrow copies of so many weights that a rank keeps for a step (NarrowProducts::copies(), WeightCast::step).
+Bytes narrow_weight_bytes(std::uint64_t weights, const TrainingForm& form);
 
 /// Stage 3: the gathered weights of the layers [first, first + layers) on a rank.
 Bytes gathered_weights(const ModelShape& model, std::uint32_t first, std::uint32_t layers, std::uint32_t tp,

@@ -33,7 +33,7 @@ KernelTime rotary_time(const GpuDatasheet& gpu, const KernelSpec& spec, double e
 KernelTime quantize_time(const GpuDatasheet& gpu, const KernelSpec& spec, double elements) {
   constexpr double kWholeTensorPasses = 2;
   const double passes = spec.dynamic ? kWholeTensorPasses : 1;
-  KernelTime time = flat_time(gpu, spec, elements * (passes * kActivationBytes + bytes_of(spec.dtype)));
+  KernelTime time = flat_time(gpu, spec, elements * (passes * kActivationBytes + spec.copies * bytes_of(spec.dtype)));
   if (spec.dynamic) time.fixed_seconds += gpu.kernel.dynamic_scale_us * kSecondsPerUs;
   time.longest_cta_seconds = elements / (kCastsPerClock * gpu.sm.count * gpu.clock_hz());
   time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
@@ -45,7 +45,10 @@ KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
   const double narrow = bytes_of(spec.dtype), wide = std::max(narrow, kActivationBytes);
   switch (spec.op) {
     case KernelOp::rotary: return rotary_time(gpu, spec, wide);
-    case KernelOp::norm: return row_time(gpu, spec, width * wide, 2, (spec.residual ? 4 : 2) * elements * wide);
+    case KernelOp::norm: {
+      const double result = spec.result_dtype ? bytes_of(*spec.result_dtype) : wide;
+      return row_time(gpu, spec, width * wide, 2, elements * ((spec.residual ? 3 : 1) * wide + result));
+    }
     case KernelOp::activation: return row_time(gpu, spec, width * wide, 1, (spec.gated ? 3 : 2) * elements * wide);
     case KernelOp::softmax: return row_time(gpu, spec, width * wide, 3, 2 * elements * wide);
     case KernelOp::residual_add: return flat_time(gpu, spec, 3 * elements * wide);

@@ -6,7 +6,8 @@
 //   attention_backward  the same; gradients of queries, keys and values; scores are recomputed
 //   attention_decode    heads, sequences (one or a few tokens after kv_start keys each), split_context
 //   rotary              tokens, heads; kv_cache: also writes the tokens' keys and values to the cache
-//   norm                tokens x width; residual: also adds and writes back the residual stream
+//   norm                tokens x width; residual: also adds and writes back the residual stream; result_dtype: of the
+//                       normalised numbers
 //   activation          tokens x width results; gated (SwiGLU, GeGLU): two inputs per result
 //   residual_add softmax embedding     tokens x width
 //   sampling            tokens x width logits
@@ -79,10 +80,11 @@ struct KernelSpec : GemmShape {
 
   std::uint64_t tokens = 0, width = 0;  ///< rows, and elements per row
   bool residual = false, gated = false, dynamic = false, kv_cache = false;
-  double load_bytes = 16;   ///< bytes per load of a thread; 2 in scalar 16-bit kernels
-  bool cold = false;        ///< operands and results are in HBM; otherwise they may be in L2
-  std::uint64_t bytes = 0;  ///< copy
-  double host_us = 20;      ///< launches host and synchronous: time of a call in the framework
+  std::uint32_t copies = 1;  ///< quantize: results, if a second one is for products along the other dimension
+  double load_bytes = 16;    ///< bytes per load of a thread; 2 in scalar 16-bit kernels
+  bool cold = false;         ///< operands and results are in HBM; otherwise they may be in L2
+  std::uint64_t bytes = 0;   ///< copy
+  double host_us = 20;       ///< launches host and synchronous: time of a call in the framework
 };
 
 /// @throws std::domain_error if the GPU has no tensor rate for the data type

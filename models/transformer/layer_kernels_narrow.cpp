@@ -1,0 +1,74 @@
+// Products of narrow operands in training, and the kernels that narrow them (narrow_products.h).
+#include "transformer/layer_kernels.h"
+
+namespace railyard::transformer {
+
+void LayerTimer::add_narrowing(Segment& segment, std::uint64_t rows, std::uint64_t width, std::uint32_t copies) {
+  const std::optional<NarrowProducts>& narrow = form().narrow;
+  if (!narrow) return;
+  if (narrow->finds_amax()) add_amax(segment, rows, width);
+  add_cast(segment, rows, width, copies);
+}
+
+void LayerTimer::add_narrowing(Segment& segment, std::uint64_t rows, std::uint64_t width) {
+  if (form().narrow) add_narrowing(segment, rows, width, form().narrow->copies());
+}
+
+void LayerTimer::add_amax(Segment& segment, std::uint64_t rows, std::uint64_t width) {
+  add_elementwise(segment, "amax", static_cast<double>(rows) * static_cast<double>(width));
+}
+
+void LayerTimer::add_cast(Segment& segment, std::uint64_t rows, std::uint64_t width, std::uint32_t copies) {
+  const NarrowProducts& narrow = *form().narrow;
+  gpu::KernelSpec spec;
+  spec.op = gpu::KernelOp::quantize;
+  spec.dtype = narrow.dtype;
+  spec.tokens = rows;
+  spec.width = width;
+  if (narrow.recipe == ScalingRecipe::rowwise) {
+    segment.add("quantize", gpu::kernel_time(timer_.gpu(), spec));
+    if (copies > 1) segment.add("quantize_columns", gpu::kernel_time(timer_.gpu(), spec));
+    return;
+  }
+  spec.copies = copies;
+  segment.add("quantize", gpu::kernel_time(timer_.gpu(), spec));
+}
+
+void LayerTimer::add_weight_cast(Segment& segment, std::uint64_t n, std::uint64_t k, std::uint32_t groups) {
+  const std::optional<NarrowProducts>& narrow = form().narrow;
+  if (!narrow || narrow->weight_cast == WeightCast::step) return;
+  const double weights = static_cast<double>(groups) * static_cast<double>(n) * static_cast<double>(k);
+  if (narrow->finds_amax()) segment.add("weight_amax", timer_.memory_bound(0, weights * element_bytes_));
+  segment.add("weight_quantize", timer_.memory_bound(0, weights * (element_bytes_ + bytes_of(narrow->dtype))));
+}
+
+Segment LayerTimer::hidden_amax(std::uint64_t tokens) {
+  Segment segment;
+  add_amax(segment, tokens, model_.hidden);
+  return segment;
+}
+
+Segment LayerTimer::cast_hidden(std::uint64_t tokens, std::uint32_t copies) {
+  Segment segment;
+  add_cast(segment, tokens, model_.hidden, copies);
+  return segment;
+}
+
+Segment LayerTimer::transpose_hidden(std::uint64_t tokens) {
+  Segment segment;
+  segment.add("transpose",
+              timer_.memory_bound(2 * static_cast<double>(tokens) * model_.hidden * bytes_of(form().narrow->dtype)));
+  return segment;
+}
+
+void LayerTimer::add_projection(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+                                const std::optional<WeightFormat>& format, std::uint32_t groups) {
+  const std::optional<NarrowProducts>& narrow = form().narrow;
+  if (!narrow) return add_gemm(segment, name, m, n, k, format, groups);
+  add_weight_cast(segment, n, k, groups);
+  gpu::GemmShape shape{m, n, k, narrow->dtype, groups};
+  shape.steady = true;
+  segment.add(name, timer_.gemm(shape));
+}
+
+}  // namespace railyard::transformer
