@@ -1,0 +1,129 @@
+// Shares of SMs and bandwidth among the kernels and claims of a GPU. The rules are in sm_array.h.
+#include <algorithm>
+
+#include "gpu/fair_share.h"
+#include "gpu/sm_array.h"
+
+namespace railyard::gpu {
+
+namespace {
+
+constexpr double kLeastRatio = 0.05;  ///< least share of a bandwidth that messages leave to kernels
+
+}  // namespace
+
+bool SmArray::may_move(const Kernel& kernel, const Progress& at) {
+  return kernel.state == State::waiting || kernel.yields || at.done == 0;
+}
+
+std::vector<SmClient*> SmArray::admit_claims(Time now, const std::vector<Progress>& at) {
+  std::vector<SmClient*> told;
+  while (true) {
+    Claim* first = nullptr;
+    for (Claim& claim : claims_)
+      if (claim.state == State::waiting && (first == nullptr || claim.order < first->order)) first = &claim;
+    if (first == nullptr) return told;
+    double free = count() - claimed_sms();
+    for (std::size_t i = 0; i < kernels_.size(); ++i)
+      if (kernels_[i].state == State::running && !may_move(kernels_[i], at[i]) && !fits_beside(*first, running(i, at)))
+        free -= held(kernels_[i], running(i, at));
+    if (free < first->sms) {
+      for (std::size_t i = 0; i < kernels_.size(); ++i)
+        if (kernels_[i].state == State::running && !may_move(kernels_[i], at[i]) &&
+            !fits_beside(*first, running(i, at)))
+          kernels_[i].asked_sms = std::min(first->sms - free, held(kernels_[i], running(i, at)));
+      return told;
+    }
+    first->state = State::running;
+    claim_wait_seconds_ += since(now, first->asked).seconds();
+    if (first->client != nullptr) told.push_back(first->client);
+  }
+}
+
+std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
+  std::vector<KernelShare> given(kernels_.size());
+  std::vector<std::size_t> here;
+  for (std::size_t i = 0; i < kernels_.size(); ++i)
+    if (kernels_[i].state != State::free) here.push_back(i);
+
+  std::vector<double> wants, room;
+  std::vector<std::size_t> rivals;  // kernels that cannot share SMs with some other kernel
+  double capacity = 0;
+  for (const std::size_t i : here) {
+    given[i].sms = room_for(running(i, at));
+    const bool rival = std::any_of(here.begin(), here.end(),
+                                   [&](std::size_t j) { return j != i && !beside(running(i, at), running(j, at)); });
+    if (!rival) continue;
+    rivals.push_back(i);
+    wants.push_back(std::min(wanted(running(i, at)), given[i].sms));
+    capacity = std::max(capacity, given[i].sms);
+  }
+  const std::vector<double> fair = fair_shares(capacity, wants);
+  for (std::size_t r = 0; r < rivals.size(); ++r) given[rivals[r]].sms = fair[r];
+
+  // A running kernel keeps its SMs until the end of a wave; the other kernels share the rest.
+  std::vector<std::size_t> movable;
+  std::vector<double> movable_wants;
+  for (const std::size_t i : here) {
+    Kernel& kernel = kernels_[i];
+    const auto rival = std::find(rivals.begin(), rivals.end(), i);
+    const double has = kernel.state == State::running ? held(kernel, running(i, at)) : 0;
+    const bool less = given[i].sms < has;
+    if (!may_move(kernel, at[i]) && (less || running(i, at).persistent)) {
+      if (less) kernel.asked_sms = std::max(kernel.asked_sms, has - given[i].sms);
+      given[i].sms = kernel.share.sms;
+      capacity -= has;
+    } else if (rival != rivals.end()) {
+      movable.push_back(i);
+      movable_wants.push_back(wants[static_cast<std::size_t>(rival - rivals.begin())]);
+    }
+  }
+  const std::vector<double> left = fair_shares(std::max(0.0, capacity), movable_wants);
+  for (std::size_t m = 0; m < movable.size(); ++m) given[movable[m]].sms = left[m];
+  return given;
+}
+
+KernelShare SmArray::bandwidth_left() const {
+  const double hbm = sheet_.hbm.gb_per_s * sheet_.hbm.stream_ratio * 1e9, l2 = sheet_.l2_bytes_per_s();
+  return {0, std::max(kLeastRatio, 1 - traffic_shared_ / l2), std::max(kLeastRatio, 1 - traffic_shared_ / hbm)};
+}
+
+void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<KernelShare>& given) const {
+  const KernelShare left = bandwidth_left();
+  const auto present = [](const Kernel& kernel) { return kernel.state != State::free; };
+  if (std::count_if(kernels_.begin(), kernels_.end(), present) == 1) {  // the most frequent case: it gets what is left
+    for (KernelShare& share : given) {
+      share.hbm_ratio = std::min(1.0, std::max(kLeastRatio, left.hbm_ratio));
+      share.l2_ratio = std::min(1.0, std::max(kLeastRatio, left.l2_ratio));
+    }
+    return;
+  }
+  // The demand of each kernel for a bandwidth, as a share of the rate that a kernel alone reaches.
+  std::vector<double> hbm, l2;
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    hbm.push_back(0);
+    l2.push_back(0);
+    if (kernels_[i].state == State::free || given[i].sms < 1) continue;
+    const KernelTime& time = running(i, at);
+    const double body = time.seconds_on({given[i].sms, 1, 1}) - time.fixed_seconds - time.after_seconds;
+    if (body <= 0) continue;
+    hbm.back() = time.hbm_seconds / body * kernels_[i].speed;
+    l2.back() = time.l2_seconds / body * kernels_[i].speed;
+  }
+  const auto ratios = [](double left, const std::vector<double>& uses) {
+    const std::vector<double> fair = fair_shares(left, uses);
+    double all = 0;
+    for (const double share : fair) all += share;
+    std::vector<double> ratio;
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      ratio.push_back(std::min(1.0, std::max(kLeastRatio, left - (all - fair[i]))));
+    return ratio;
+  };
+  const std::vector<double> hbm_ratio = ratios(left.hbm_ratio, hbm), l2_ratio = ratios(left.l2_ratio, l2);
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    given[i].hbm_ratio = hbm_ratio[i];
+    given[i].l2_ratio = l2_ratio[i];
+  }
+}
+
+}  // namespace railyard::gpu
