@@ -39,4 +39,7 @@ NcclGraph nvls_graph(const NcclLinks& links);
 /// Number of CTAs of rings and trees that follows from the graph.
 std::uint32_t ring_channels(const NcclLinks& links, const NcclGraph& rings);
 
+/// Most threads of a CTA, by protocol [Simple, LL, LL128], as in the enum.
+inline constexpr std::uint32_t kNcclMostThreads[] = {512, 512, 640};
+
 }  // namespace railyard::collective

@@ -1,0 +1,265 @@
+// NCCL's choice of algorithm, protocol, channels and threads: nccl_plan() of tuner.h.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "collective/nccl_graph.h"
+#include "collective/tuner.h"
+
+namespace railyard::collective {
+
+namespace {
+
+// ---- NCCL's own constants for its choice (v2.29.2, the version of the open tables for Hopper and Blackwell).
+// Arrays over protocols are [Simple, LL, LL128], as in the enum.
+
+constexpr std::size_t kProtocols = 3;
+using PerProtocol = std::array<double, kProtocols>;
+
+constexpr PerProtocol kRingBaseUs{8.4, 6.6, 14.0}, kTreeBaseUs{8.4, 6.8, 14.0};
+struct HopUs {
+  PerProtocol tree, ring;
+  double nvls;
+  double nvls_tree;
+};
+constexpr HopUs kNvlinkHopUs{{4.0, 0.6, 1.25}, {3.4, 0.6, 1.9}, 25, 25};
+constexpr HopUs kPcieHopUs{{4.0, 1.0, 1.9}, {5.7, 1.0, 2.5}, 0, 0};
+constexpr HopUs kNetworkHopUs{{14, 5.0, 8.5}, {14, 2.7, 4.0}, 18, 20.9};
+// Per inner hop of a ring across servers, by CPU: Intel and others, AMD. Simple: three times this.
+constexpr double kNetworkOverheadUs[2] = {1, 2};
+// Rings across servers have a plateau: in Simple, from kPlateauBytes per channel and rank on, the latency of an
+// all-reduce counts more.
+constexpr double kPlateau = 1.4, kVoltaPlateau = 1.9;
+constexpr Bytes kPlateauBytes = 64;
+
+// By generation and [one server, two servers, more].
+constexpr double kLlMostGbPerS[4] = {39, 87.7, 141, 282};  // one server
+constexpr double kRingLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {34.5, 34.6, 34.5}};
+constexpr double kTreeLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
+constexpr double kTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
+constexpr double kNvlsTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}};
+constexpr double kNvlsEfficiency[4] = {0, 0, 0.85, 0.74};
+// LL between servers: by CPU (Intel and others, AMD), and [two servers, more].
+constexpr double kLlNetworkMostGbPerS[2][2] = {{39, 20.4}, {22.5, 19}};
+// For servers with one GPU: this GPU receives from both children of the tree.
+constexpr double kPlainTreeShare = 0.85;
+constexpr double kNever = 1e30;
+// Correction for the middle of the size range, in which a single tree is slower than its bandwidth; by floor(log2(bytes
+// / 64)). Trees use one entry fewer than in-switch trees.
+constexpr std::uint32_t kTreeSizes = 23, kNvlsTreeSizes = 24;
+constexpr double kTreeCorrection[kProtocols][kNvlsTreeSizes] = {
+    {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
+    {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
+    {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1}};
+// Planned rate of a link, by generation of NVLink (index) and of PCIe x16.
+constexpr double kNvlinkGbPerS[6] = {0, 18, 20, 20, 20.6, 40.1};
+double pcie_gb_per_s(std::uint32_t generation) { return 3.0 * std::pow(2, static_cast<double>(generation) - 1); }
+
+constexpr std::uint32_t kThreadThreshold[kProtocols] = {64, 8, 8};  // bytes per thread; LL rings: times the ranks
+constexpr std::uint32_t kLeastThreads = 64;
+constexpr std::uint32_t kBlackwellNvlsTreeChannels = 32;
+
+std::size_t scale_of(std::uint32_t servers) { return servers == 1 ? 0 : servers == 2 ? 1 : 2; }
+/// Rounded down.
+std::uint32_t log2_of(std::uint64_t value) {
+  std::uint32_t log2 = 0;
+  while (value >>= 1) ++log2;
+  return log2;
+}
+
+/// The links that a search for graphs divides among channels.
+NcclLinks links_of(const Site& site) {
+  const gpu::GpuDatasheet& gpu = *site.gpu;
+  const double pcie = pcie_gb_per_s(gpu.pcie.generation) * gpu.pcie.lanes / 16;
+  NcclLinks links;
+  links.generation = nccl_generation(gpu.architecture);
+  links.gpus = std::max(1u, site.ranks / site.servers);
+  links.gpu = site.nvlink ? kNvlinkGbPerS[std::min<std::uint32_t>(gpu.nvlink.generation, 5)] * gpu.nvlink.links : pcie;
+  links.gpu_to_nic = !site.nvlink;
+  links.nics = site.servers > 1 ? site.nics : 0;
+  links.nic = std::min(site.network_gb_per_s, pcie);
+  return links;
+}
+
+/// Rings inside one server use the number of channels in the datasheet, also over PCIe and NVLink bridges.
+NcclGraph rings_of(const Site& site, const NcclLinks& links) {
+  NcclGraph rings = ring_graph(links);
+  if (site.servers > 1) return rings;
+  const double all = site.nvlink ? rings.channels * rings.intra : links.gpu;
+  rings.channels = std::max(1u, site.gpu->collective.channels / 2);
+  rings.intra = rings.inter = all / rings.channels;
+  return rings;
+}
+
+/// NCCL plans two servers with the rate inside a server, and more servers with the rate of the network.
+double planned_gb_per_s(const Site& site, const NcclGraph& graph) {
+  return graph.channels * (site.servers <= 2 ? graph.intra : graph.inter);
+}
+
+double ll_most_gb_per_s(const Site& site, NcclGeneration generation) {
+  if (site.servers == 1) return kLlMostGbPerS[static_cast<std::size_t>(generation)];
+  return kLlNetworkMostGbPerS[site.amd_hosts ? 1 : 0][site.servers == 2 ? 0 : 1];
+}
+
+/// `channels`, or fewer by the user's limit.
+std::uint32_t limited(const Site& site, std::uint32_t channels) {
+  return std::max(1u, site.most_channels > 0 ? std::min(channels, site.most_channels) : channels);
+}
+
+/// Number of CTAs of rings and trees.
+std::uint32_t most_channels(const Site& site) {
+  const std::uint32_t most = limited(site, site.gpu->collective.channels);
+  if (site.servers == 1) return most;
+  const NcclLinks links = links_of(site);
+  return std::min(most, ring_channels(links, ring_graph(links)));
+}
+
+double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
+  const auto p = static_cast<std::size_t>(protocol);
+  const NcclLinks links = links_of(site);
+  const NcclGraph graph = rings_of(site, links);
+  const auto g = static_cast<std::size_t>(links.generation);
+  const std::size_t scale = scale_of(site.servers);
+  const double n = site.ranks, servers = site.servers;
+  const bool all_reduce = op == Operation::all_reduce, broadcast = op == Operation::broadcast;
+  const double steps = all_reduce ? 2 * (n - 1) : broadcast ? n : n - 1;
+  const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
+  double gb_per_s = planned_gb_per_s(site, graph);
+  if (protocol == Protocol::ll) gb_per_s = std::min(ll_most_gb_per_s(site, links.generation), 0.5 * gb_per_s);
+  if (protocol == Protocol::ll128) gb_per_s = std::min(0.92 * gb_per_s, graph.channels * kRingLl128GbPerS[g][scale]);
+  double latency_us = kRingBaseUs[p];
+  if (broadcast && site.servers == 1) {
+    latency_us += hop.ring[p];  // if all channels run in the same direction
+  } else if (broadcast) {
+    latency_us += steps * (protocol == Protocol::simple ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
+  } else {
+    const double over_network = (all_reduce ? 2 : 1) * (servers - 1);
+    const double post = kNetworkOverheadUs[site.amd_hosts ? 1 : 0];
+    const double overhead = site.servers > 1 ? post * (protocol == Protocol::simple ? 3 : 1) : 0;
+    const double network = (links.gpus == 1 ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
+    latency_us += (steps - over_network) * std::max(hop.ring[p], overhead) + over_network * network;
+    const bool plateau = protocol == Protocol::simple && site.servers > 1 && all_reduce &&
+                         bytes / (most_channels(site) * site.ranks) >= kPlateauBytes;
+    if (plateau) latency_us *= links.generation == NcclGeneration::volta ? kVoltaPlateau : kPlateau;
+  }
+  return latency_us + static_cast<double>(bytes) * steps / (1000 * gb_per_s * n);
+}
+
+/// Share of a tree's bandwidth that NCCL expects at a size.
+double tree_share(Protocol protocol, Bytes bytes, std::uint32_t sizes) {
+  const std::uint32_t size = log2_of(bytes / 64);
+  return bytes >= 64 && size < sizes ? kTreeCorrection[static_cast<std::size_t>(protocol)][size] : 1;
+}
+
+double tree_us(const Site& site, Bytes bytes, Protocol protocol) {
+  const auto p = static_cast<std::size_t>(protocol);
+  const NcclLinks links = links_of(site);
+  const NcclGraph graph = tree_graph(links, rings_of(site, links));
+  const auto g = static_cast<std::size_t>(links.generation);
+  const std::size_t scale = scale_of(site.servers);
+  const double channels = graph.channels;
+  const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
+  double gb_per_s = std::min(0.92 * planned_gb_per_s(site, graph), channels * kTreeGbPerS[g][scale]);
+  if (protocol == Protocol::ll) gb_per_s = std::min(gb_per_s / 3.8, ll_most_gb_per_s(site, links.generation));
+  if (protocol == Protocol::ll128)
+    gb_per_s = std::min(gb_per_s * (site.servers > 1 ? 120.0 / 128 : 7.0 / 9), channels * kTreeLl128GbPerS[g][scale]);
+  if (links.gpus == 1) gb_per_s *= kPlainTreeShare;
+  gb_per_s *= 0.5 * tree_share(protocol, bytes, kTreeSizes);
+  const double latency_us =
+      kTreeBaseUs[p] + 2 * ((links.gpus - 1) * hop.tree[p] + log2_of(site.servers) * kNetworkHopUs.tree[p]);
+  return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
+}
+
+/// Planned time of an all-reduce in the switches.
+double nvls_us(const Site& site, Bytes bytes, Algorithm algorithm) {
+  const NcclLinks links = links_of(site);
+  const NcclGraph graph = nvls_graph(links);
+  if (graph.channels < 2) return kNever;
+  const auto g = static_cast<std::size_t>(links.generation);
+  const double n = site.ranks, heads = graph.channels;
+  const bool over_network = algorithm == Algorithm::nvls_tree;
+  double head = 2 * graph.intra * kNvlsEfficiency[g] * (heads - 1) / heads;
+  head = std::min(head, graph.inter * (over_network && site.servers == 2 ? 2 : 1));
+  double latency_us = kNvlinkHopUs.nvls;
+  if (over_network) {
+    head = std::min(head, kNvlsTreeGbPerS[g][scale_of(site.servers)]);
+    latency_us += 2 * log2_of(site.servers) * kNetworkHopUs.nvls_tree;
+  }
+  double gb_per_s = heads * head * n / (2 * (n - 1));
+  const bool grace = site.gpu->c2c.gb_per_s > 0;
+  if (over_network && links.generation == NcclGeneration::blackwell && !grace)
+    gb_per_s *= tree_share(Protocol::simple, bytes, kNvlsTreeSizes);
+  return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
+}
+
+double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm, Protocol protocol) {
+  switch (algorithm) {
+    case Algorithm::ring: return ring_us(site, op, bytes, protocol);
+    case Algorithm::tree: return tree_us(site, bytes, protocol);
+    case Algorithm::nvls:
+    case Algorithm::nvls_tree: return nvls_us(site, bytes, algorithm);
+    default: return kNever;
+  }
+}
+
+/// Number of CTAs of in-switch kernels.
+std::uint32_t nvls_channels(const Site& site) {
+  const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
+  return limited(site, blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : site.gpu->collective.nvls_channels);
+}
+
+/// Whether NCCL considers this combination.
+bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol protocol) {
+  const NcclGeneration g = nccl_generation(site.gpu->architecture);
+  if (protocol == Protocol::ll128 && (!site.nvlink || g == NcclGeneration::volta)) return false;
+  switch (algorithm) {
+    case Algorithm::ring: return op != Operation::all_to_all && op != Operation::send_recv;
+    case Algorithm::tree: return op == Operation::all_reduce;
+    case Algorithm::nvls:
+    case Algorithm::nvls_tree:
+      // All-gathers use the switch only with registered buffers; nccl-tests does not register them.
+      return protocol == Protocol::simple && op == Operation::all_reduce && site.multicast &&
+             kNvlsEfficiency[static_cast<std::size_t>(g)] > 0 && site.ranks / site.servers > 2 &&
+             (algorithm == Algorithm::nvls) == (site.servers == 1);
+    default: return false;
+  }
+}
+
+}  // namespace
+
+Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
+               std::optional<Protocol> protocol) {
+  Plan best;
+  best.algorithm = algorithm.value_or(Algorithm::ring);
+  best.protocol = protocol.value_or(Protocol::simple);
+  double least = 1e29;
+  for (const Algorithm a : {Algorithm::ring, Algorithm::tree, Algorithm::nvls, Algorithm::nvls_tree}) {
+    for (const Protocol p : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
+      if ((algorithm && *algorithm != a) || (protocol && *protocol != p)) continue;
+      if (!allowed(site, operation, a, p)) continue;
+      const double t = time_us(site, operation, bytes, a, p);
+      if (t >= least) continue;
+      least = t;
+      best.algorithm = a;
+      best.protocol = p;
+    }
+  }
+  const auto p = static_cast<std::size_t>(best.protocol);
+  best.threads = kNcclMostThreads[p];
+  const bool in_switch = best.algorithm == Algorithm::nvls || best.algorithm == Algorithm::nvls_tree;
+  best.channels = in_switch ? nvls_channels(site) : most_channels(site);
+  const Bytes threshold = static_cast<Bytes>(kThreadThreshold[p]) *
+                          (best.protocol == Protocol::ll && best.algorithm == Algorithm::ring ? site.ranks : 1);
+  while (!in_switch && bytes < best.channels * best.threads * threshold) {
+    if (best.channels >= 2) {
+      --best.channels;
+    } else if (best.threads > kLeastThreads && best.threads % (2 * kLeastThreads) == 0) {
+      best.threads /= 2;
+    } else {
+      break;
+    }
+  }
+  return best;
+}
+
+}  // namespace railyard::collective
