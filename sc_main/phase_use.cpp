@@ -15,6 +15,7 @@ void PhaseUse::on_phase_begun(std::size_t phase) {
   Window& window = windows_[phase];
   window.open = true;
   window.since = fabric_.now();
+  fabric_.charge_until_now();
   for (std::size_t link = 0; link < links_.size(); ++link) window.busy_before[link] = links_[link].busy(window.since);
 }
 
@@ -23,6 +24,7 @@ void PhaseUse::on_phase_ended(std::size_t phase) {
   window.open = false;
   const Time now = fabric_.now();
   window.lasted += now - window.since;
+  fabric_.charge_until_now();
   for (std::size_t link = 0; link < links_.size(); ++link)
     window.busy[link] += links_[link].busy(now) - window.busy_before[link];
 }

@@ -29,7 +29,7 @@ class PhaseUse final : public workload::PhaseListener {
     bool open = false;
     std::vector<Time> busy, busy_before;  ///< by link
   };
-  const transport::Fabric& fabric_;
+  transport::Assembly& fabric_;
   const std::vector<std::string> phases_;
   const std::vector<LinkRow> links_;
   std::vector<Window> windows_;

@@ -37,6 +37,10 @@ void Assembly::model_as_fluid(const LinkEnd& link) {
   fluid_->add(*link.device, link.port);
 }
 
+void Assembly::charge_until_now() {
+  if (fluid_ != nullptr) fluid_->charge_until_now();
+}
+
 void Assembly::add_listener(FabricListener& listener) {
   listeners_.add(listener);
   context_.listener = context_.listener == nullptr ? &listener : &listeners_;  // a single listener is called directly

@@ -42,6 +42,8 @@ class Assembly final : public Fabric, private LinkObserver {
   void watch_memories(MemoryObserver* memories) { ledger_.watch_memories(memories); }
   /// Enables queries of charged time during the run: replayed courses then keep their charges by time.
   void follow_charges() { charges_followed_ = true; }
+  /// Fluid links charge a message when it has left its source. Call before a query of charged time during the run.
+  void charge_until_now();
   /// Checks every step from now on (study/invariants.h). Debug builds check from the start.
   void watch_invariants();
   /// With invariants: checks that nothing is in flight.

@@ -68,6 +68,33 @@ BOOST_AUTO_TEST_CASE(a_ring_takes_its_closed_form) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_line_is_charged_while_bytes_leave) {
+  // Two messages of 10 and 4 us share the line of a switch from 4 us on, each at half of the rate. The short one ends at
+  // 12 us, the long one at 14 us.
+  Simulation s;
+  transport::Switch& sw = s.add_switch();
+  for (int i = 0; i < 3; ++i) Simulation::attach(s.node(), sw, ideal(gb(10), Time()));
+  s.fabric.model_as_fluid();
+  s.send(Time(), 0, 2, 100'000);
+  s.send(Time::us(4), 1, 2, 40'000);
+  const transport::Device::Port &shared = sw.port(PortId(2)), &own = s.nodes[0].port(PortId(0));
+  const auto within = [](Time now, Time from, Time to) { return since(sooner(now, to), from); };
+  const auto is = [](Time charged, Time expected) {
+    return charged <= expected + Time::ns(1) && expected <= charged + Time::ns(1);
+  };
+  for (std::uint64_t half_us = 1; half_us <= 40; ++half_us)
+    s.at(Time::ns(500 * half_us), [&] {
+      s.fabric.charge_until_now();
+      const Time now = s.fabric.now();
+      BOOST_TEST(is(shared.busy_until(now), within(now, Time(), Time::us(14))));
+      const Time halved = Time::fs(within(now, Time::us(4), Time::us(12)).fs() / 2);
+      BOOST_TEST(
+          is(own.busy_until(now), within(now, Time(), Time::us(4)) + halved + within(now, Time::us(12), Time::us(14))));
+    });
+  s.run();
+  BOOST_TEST((shared.counters.busy == Time::us(14) && own.counters.busy == Time::us(10)));
+}
+
 BOOST_AUTO_TEST_CASE(acks_of_the_other_direction_take_their_share) {
   // Two members send each other all they have: 272 bytes of a packet one way, 16 of its answer the other.
   constexpr Bytes kBytes = 64 << 20;

@@ -187,7 +187,7 @@ void Device::start(Port& p, Transaction& t, std::uint8_t channel) {
   ++counters.transactions;
   counters.payload_bytes += t.carried_bytes();
   counters.wire_bytes += cost.bytes;
-  counters.charge(later(free_before, now()), p.egress.free());
+  counters.charge(p.egress.free(), p.egress.free() - later(free_before, now()));
   counters.queued_bytes -= t.carried_bytes();
   blame(p, t, free_before, crossing.owed);
   if (context_.listener != nullptr) {

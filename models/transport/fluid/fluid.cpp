@@ -124,6 +124,7 @@ void Fluid::drain(FluidStream& stream, Time from) {
   if (alone == sized.drain) alone = stream.way->price().advance(sized.slowest_bytes, stream.carry);
   if (from > message.started) message.waited_at(stream.way->crossings()[0].port->counters(), from - message.started);
   stream.begun = from;
+  stream.whole = alone;
   stream.drain_from(from, alone);
 }
 
@@ -132,13 +133,17 @@ void Fluid::settle(FluidStream& stream) {
     Message& message = *stream.front;
     const Time left = message.left_at;
     stream.book_wait(left);
-    for (const FluidWay::Charge& charge : stream.way->sized(message.bytes).charges) {
+    const std::vector<FluidWay::Charge>& charges = stream.way->sized(message.bytes).charges;
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      const FluidWay::Charge& charge = charges[i];
       PortCounters& counters = charge.port->counters();
       ++counters.transactions;
       counters.payload_bytes += charge.payload_bytes;
       counters.wire_bytes += charge.wire_bytes;
-      counters.busy += sooner(charge.busy, left - stream.begun);  // a line may have been faster before
+      const Time all = sooner(charge.busy, left - stream.begun);  // a line may have been faster before
+      counters.charge(left, stream.charged.empty() ? all : since(all, stream.charged[i]));
     }
+    stream.charged.clear();
     message.landed = message.to_land;
     stream.front_left();
     if (stream.front != nullptr) {
@@ -146,6 +151,21 @@ void Fluid::settle(FluidStream& stream) {
     } else {
       rates_.leave(stream);
       if (!rates_.settled()) solve_soon();
+    }
+  }
+}
+
+void Fluid::charge_until_now() {
+  for (FluidStream& stream : streams_) {
+    settle(stream);
+    if (stream.front == nullptr || stream.begun >= now()) continue;
+    const std::vector<FluidWay::Charge>& charges = stream.way->sized(stream.front->bytes).charges;
+    stream.charged.resize(charges.size());
+    const Time left = since(stream.whole, stream.rest(now()));
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      const Time all = sooner(share(charges[i].busy, left.fs(), stream.whole.fs()), now() - stream.begun);
+      charges[i].port->counters().charge(now(), since(all, stream.charged[i]));
+      stream.charged[i] = later(stream.charged[i], all);
     }
   }
 }

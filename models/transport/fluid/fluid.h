@@ -35,6 +35,8 @@ class Fluid : private CalendarClient {
   /// are not fluid, or it crosses no link (a copy within a memory)
   bool send(Message& message);
   void links_changed();
+  /// Ports are charged for a message when it has left its source. This charges them for the bytes that have left by now.
+  void charge_until_now();
 
  private:
   static constexpr std::uint32_t kWakeTag = 0;

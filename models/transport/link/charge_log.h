@@ -14,16 +14,14 @@ class ChargeLog {
   /// @param from  the first instant of the collective; times in the log are relative to it
   explicit ChargeLog(Time from) : from_(from) {}
 
-  /// Charges must be in order and must not overlap.
-  void add(Time begin, Time end) {
-    begin = begin - from_;
-    end = end - from_;
-    const Time in_all = charged() + (end - begin);
-    if (!intervals_.empty() && intervals_.back().end == begin) {
-      intervals_.back() = {end, in_all};
-    } else if (end != begin) {
-      intervals_.push_back({end, in_all});
-    }
+  /// Adds a charge that ends at `end`. Where it would overlap earlier charges, these move to earlier times, because a line
+  /// is charged at most all the time. @pre ends are in order
+  void add(Time end, Time time) {
+    if (time == Time()) return;
+    const Interval latest{end - from_, charged() + time};
+    while (!intervals_.empty() && latest.end <= intervals_.back().end + (latest.in_all - intervals_.back().in_all))
+      intervals_.pop_back();
+    intervals_.push_back(latest);
   }
   std::size_t size() const { return intervals_.size(); }
   /// The charged time that lies later than `after` the first instant.

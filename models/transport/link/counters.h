@@ -29,9 +29,10 @@ struct PortCounters {
   /// in the struct, because starting trains do not need it.
   std::array<TimeSum, kMaxClasses> waited{};
 
-  void charge(Time begin, Time end) {
-    busy += end - begin;
-    if (log != nullptr) log->add(begin, end);
+  /// @param end  of the charged time
+  void charge(Time end, Time time) {
+    busy += time;
+    if (log != nullptr) log->add(end, time);
   }
   /// The part of `busy` that lies after `now`: later charges of the replayed collective.
   Time ahead(Time now) const { return replayed != nullptr ? replayed->charged_after(now - replayed_from) : Time(); }

@@ -20,12 +20,11 @@ class Meter {
   void take(Time when, Bytes bytes) {
     if (when > free_) clock_.reset();
     const Time time = clock_.advance(bytes);
-    const Time begin = later(free_, when);
-    free_ = begin + time;
+    free_ = later(free_, when) + time;
     ++counters.transactions;
     counters.payload_bytes += bytes;
     counters.wire_bytes += bytes;
-    counters.charge(begin, free_);
+    counters.charge(free_, time);
   }
   /// Time charged until `now`. The counted bytes can take time beyond `now`.
   Time busy_until(Time now) const { return counters.busy - since(free_, now) - counters.ahead(now); }
