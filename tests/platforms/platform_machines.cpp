@@ -156,3 +156,22 @@ BOOST_AUTO_TEST_CASE(two_channels_of_a_gpu_use_two_nics_at_once) {
   BOOST_TEST(took(16, 2).seconds() == took(16, 1).seconds(), boost::test_tools::tolerance(0.01));
   BOOST_TEST(took(8, 2).seconds() == 2 * took(8, 1).seconds(), boost::test_tools::tolerance(0.01));
 }
+
+BOOST_AUTO_TEST_CASE(no_message_over_planes_of_different_rates_is_faster_than_alone) {
+  struct Running : test::Simulation {
+    Running(const std::string& yaml, const std::string& platform) : machine(machine_of(yaml, platform), fabric) {}
+    platforms::Machine machine;
+  };
+  for (const auto& [platform, gpu] :
+       {std::pair{"dgx_a100", "A800-SXM4-80GB"}, {"dgx_h100", "H100-SXM5-80GB"}, {"dgx_b200", "B200-SXM-180GB"}}) {
+    Running s(std::string("machine: {groups: {node: {gpu: ") + gpu + "}}}\n", platform);
+    const std::vector<Bytes> sizes{0, 1, 300, 5'000, 100'000};
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      s.send(Time::us(100 * i), s.machine.gpu(GpuId(0)).window(), s.machine.gpu(GpuId(3)).window(), sizes[i]);
+    s.run();
+    BOOST_TEST_CONTEXT(gpu) {
+      BOOST_TEST((s.took[0] == s.alone[0]));  // one packet, always on the same plane
+      for (std::size_t i = 1; i < sizes.size(); ++i) BOOST_TEST((s.took[i] >= s.alone[i]), sizes[i] << " bytes");
+    }
+  }
+}

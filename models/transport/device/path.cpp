@@ -236,12 +236,14 @@ Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
     };
     return later(take(in, first) + take(on, bytes), take(in, bytes) + take(on, last));
   }
+  // A message without bytes is one packet on the first lane.
+  if (bytes == 0 && !path.lanes.empty()) return path.fixed + lane_time(path, path.lanes.front(), 0, transaction_bytes);
   // Every lane carries its part of the whole rounds of stripes. In the last round, some lane carries more than its even
   // share; which lane depends on the address. No message is faster than the lane that finishes its share first.
   const Bytes round = path.stripe_bytes * weights(path);
   const Bytes whole = round == 0 ? bytes : bytes / round * round;
   Time time;
-  if (whole != 0 || bytes == 0)
+  if (whole != 0)
     for (const Lane& lane : path.lanes)
       time = later(time, lane_time(path, lane, lane_share(path, lane, whole), transaction_bytes));
   if (whole == bytes) return path.fixed + time;
