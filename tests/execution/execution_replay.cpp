@@ -8,18 +8,6 @@ using namespace railyard::test;
 
 namespace {
 
-/// Small thread blocks that nothing but HBM limits.
-gpu::SharedChain stream_of(const gpu::GpuDatasheet& sheet, Time duration) {
-  gpu::KernelTime kernel;
-  kernel.ctas = kernel.sms = sheet.sm.count;
-  kernel.hbm_seconds = kernel.seconds = duration.seconds();
-  kernel.bytes = sheet.hbm.gb_per_s * 1e9 * duration.seconds();
-  kernel.limit = gpu::KernelLimit::hbm;
-  kernel.cta.threads = 128;
-  kernel.cta.registers_kib = 8;
-  return gpu::chain_of(kernel);
-}
-
 constexpr std::uint32_t kFirst = 1, kSecond = 2, kThird = 3, kLong = 10, kShort = 11;
 
 struct Outcome {
@@ -51,7 +39,7 @@ Outcome collectives_beside_kernels(bool replay) {
   };
   const auto stream = [&](std::uint32_t rank, Time duration, std::uint32_t number) {
     bench.executor.kernel(*bench.ranks[rank], bench.ranks[rank]->stream(JobBench::kComm),
-                          stream_of(bench.ranks[rank]->gpu->datasheet(), duration), bench.label(number), bench);
+                          hbm_kernel_of(duration, bench.ranks[rank]->gpu->datasheet()), bench.label(number), bench);
   };
   Outcome outcome;
   bench.fabric.follow_charges();

@@ -34,18 +34,6 @@ struct Outcome {
 
 constexpr std::uint32_t kBeside = 1000, kLate = 2000;
 
-/// Small thread blocks that nothing but HBM limits.
-gpu::SharedChain reading(const gpu::GpuDatasheet& sheet, Time duration) {
-  gpu::KernelTime kernel;
-  kernel.ctas = kernel.sms = sheet.sm.count;
-  kernel.hbm_seconds = kernel.seconds = duration.seconds();
-  kernel.bytes = sheet.hbm.gb_per_s * 1e9 * duration.seconds();
-  kernel.limit = gpu::KernelLimit::hbm;
-  kernel.cta.threads = 128;
-  kernel.cta.registers_kib = 8;
-  return gpu::chain_of(kernel);
-}
-
 struct Groups {
   std::string platform;
   std::vector<std::string> machine;
@@ -76,7 +64,7 @@ Outcome run(const Groups& groups, const std::vector<Step>& steps, bool replay) {
     Communicator& group = communicators[step.group];
     const auto read = [&bench, &group, s](std::uint32_t member, Time duration) {
       Rank& rank = group.rank(member);
-      bench.executor.kernel(rank, rank.stream(JobBench::kComm), reading(rank.gpu->datasheet(), duration),
+      bench.executor.kernel(rank, rank.stream(JobBench::kComm), hbm_kernel_of(duration, rank.gpu->datasheet()),
                             bench.label(kBeside + 2 * s + (member == 0 ? 0 : 1)), bench);
     };
     bench.later_on(step.at - Time::us(10), [=] { read(0, Time::us(60)); });

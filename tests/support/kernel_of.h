@@ -21,4 +21,16 @@ inline gpu::SharedChain kernel_of(Time duration, std::uint64_t sms) {
   return gpu::chain_of(kernel_time_of(duration, sms));
 }
 
+/// Small thread blocks that nothing but HBM limits.
+inline gpu::SharedChain hbm_kernel_of(Time duration, const gpu::GpuDatasheet& sheet) {
+  gpu::KernelTime kernel;
+  kernel.ctas = kernel.sms = sheet.sm.count;
+  kernel.hbm_seconds = kernel.seconds = duration.seconds();
+  kernel.bytes = sheet.hbm.gb_per_s * 1e9 * duration.seconds();
+  kernel.limit = gpu::KernelLimit::hbm;
+  kernel.cta.threads = 128;
+  kernel.cta.registers_kib = 8;
+  return gpu::chain_of(kernel);
+}
+
 }  // namespace railyard::test
