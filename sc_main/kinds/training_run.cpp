@@ -170,7 +170,9 @@ double TrainingRun::hardware_flops() const {
 
 double TrainingRun::peak_flops() const {
   const gpu::GpuDatasheet& gpu = group().gpu;
-  return gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] * gpu.sm.count * gpu.clock_hz() *
+  const auto& narrow = spec().form.narrow;
+  const DataType products = narrow ? narrow->dtype : scenario_.model.dtype;
+  return gpu.sm.flop_per_clock[static_cast<std::size_t>(products)] * gpu.sm.count * gpu.clock_hz() *
          static_cast<double>(gpus_.size());
 }
 
@@ -214,6 +216,10 @@ void TrainingRun::add_setup(Value& setup) const {
   setup["schedule"] = s.table ? "file" : name_of(s.schedule.kind);
   setup["sequence_parallel"] = s.sequence_parallel;
   setup["zero_stage"] = s.zero_stage;
+  if (s.form.narrow) {
+    setup["gemm"] = name_of(s.form.narrow->dtype);
+    setup["recipe"] = transformer::name_of(s.form.narrow->recipe);
+  }
   setup["recompute"] = name_of(s.form.recompute);
   setup["steps"] = s.steps;
 }
@@ -237,7 +243,7 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value {
          return r.model_flops() / r.step_s() / static_cast<double>(r.gpus_.size()) * 1e-12;
        }},
-      {"mfu", "", "FLOPs of the model / what the tensor cores could do in `step_s`",
+      {"mfu", "", "FLOPs of the model / what the tensor cores could do in `step_s` in the type of the products",
        [](const Run& r) -> Value { return r.model_flops() / r.step_s() / r.peak_flops(); }},
       {"hfu", "", "the same with the FLOPs that the GPUs run, also those of recomputation",
        [](const Run& r) -> Value { return r.hardware_flops() / r.step_s() / r.peak_flops(); }},
@@ -272,8 +278,8 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        }},
       {"memory.peak_bytes", "B", "memory of the rank that needs most, at its peak",
        [](const Run& r) -> Value { return r.memory_->largest().total(); }},
-      {"memory.weights_peak_bytes", "B", "of it: weights",
-       [](const Run& r) -> Value { return r.memory_->largest().state.weights; }},
+      {"memory.weights_peak_bytes", "B", "of it: weights, with narrow copies of them",
+       [](const Run& r) -> Value { return r.memory_->largest().state.weights + r.memory_->largest().narrow_weights; }},
       {"memory.gradients_peak_bytes", "B", "of it: gradients",
        [](const Run& r) -> Value { return r.memory_->largest().state.gradients; }},
       {"memory.optimizer_peak_bytes", "B", "of it: state of the optimizer",

@@ -136,6 +136,27 @@ def test_a_step_that_does_not_fit_is_refused_with_the_sum_and_what_fits(keys, fi
     assert fits in succeed("dgx_h100", tmp_path / "s.yaml", "--explain").stdout
 
 
+@pytest.mark.parametrize("platform, precision, line", [
+    ("dgx_a100", "{gemm: fp8}", "21: error: workload.precision.gemm: fp8; A100-SXM4-80GB has no tensor rate for fp8; accepted: bf16"),
+    ("dgx_h100", "{gemm: mxfp8}", "21: error: workload.precision.gemm: mxfp8; H100-SXM5-80GB has no tensor rate for mxfp8; accepted: bf16, fp8"),
+    ("dgx_h100", "{gemm: fp16}", "21: error: workload.precision.gemm: fp16; model.dtype is bf16; accepted: bf16, fp8, mxfp8, nvfp4"),
+    ("dgx_h100", "{gemm: fp8, recipe: mxfp8}",
+     "34: error: workload.precision.recipe: mxfp8; recipes of gemm: fp8: delayed, tensorwise, rowwise, blockwise"),
+    ("dgx_b200", "{gemm: nvfp4, recipe: delayed}", "36: error: workload.precision.recipe: delayed; recipes of gemm: nvfp4: nvfp4"),
+    ("dgx_h100", "{recipe: delayed}", "23: error: workload.precision.recipe: needs precision.gemm: fp8, mxfp8 or nvfp4"),
+    ("dgx_h100", "{gemm: fp8, recipe: rows}",
+     "34: error: workload.precision.recipe: unknown value 'rows'; accepted: delayed, tensorwise, rowwise, blockwise, mxfp8, nvfp4"),
+])
+def test_products_that_are_refused(platform, precision, line, tmp_path):
+    assert refusal(tmp_path, BATCH + f"  precision: {precision}\n", platform) == f"s.yaml:7:{line}"
+
+
+def test_zero_stage_3_casts_weights_before_each_product(tmp_path):
+    text = BATCH + "  zero_stage: 3\n  software: torchtitan\n  precision: {gemm: fp8, weight_cast: step}\n"
+    assert refusal(tmp_path, text) == ("s.yaml:9:39: error: workload.precision.weight_cast: step; zero_stage 3 keeps no weights; "
+                                       "accepted: product")
+
+
 @pytest.mark.parametrize("platform", ["dgx_a100", "dgx_h100"])  # without and with a rate for fp8
 def test_fp8_weights_are_refused(platform, tmp_path):
     (tmp_path / "s.yaml").write_text(HEAD.replace("tiny.json", "tiny.json, dtype: fp8") + BATCH)

@@ -9,7 +9,8 @@ std::vector<LayerStep> plan_layer(const transformer::ModelShape& model, const La
   transformer::LayerPass pass;
   (spec.phase == Phase::decode ? pass.decodes : pass.prefills).assign(spec.batch, {spec.tokens, spec.context_tokens});
   pass.kind = model.kind(common_layer(model));
-  const transformer::LayerSplit split{spec.tp, spec.sequence_parallel};
+  transformer::LayerSplit split{spec.tp, spec.sequence_parallel};
+  split.gather_for(spec.form);
 
   std::vector<LayerStep> steps;
   const auto add = [&](const std::string& prefix, const std::vector<transformer::LayerStep>& plan) {

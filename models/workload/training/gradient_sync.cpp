@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "transformer/training_state.h"
 #include "workload/training/nccl_request.h"
 
 namespace railyard::workload::training {
@@ -51,7 +52,18 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
     for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
       for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
     last_gradients_.push_back(std::move(last));
+    std::uint64_t weights = 0;
+    for (const auto& [number, stage] : stages) weights += rank_projection_weights(model, stage, spec.tp(), spec.ep());
+    narrowing_bytes_.push_back(narrowing_bytes(weights));
   }
+}
+
+double GradientSync::narrowing_bytes(std::uint64_t weights) const {
+  const auto& narrow = spec_.form.narrow;
+  if (!narrow || narrow->weight_cast == transformer::WeightCast::product) return 0;
+  const double reads = narrow->finds_amax() ? 2 : 1;
+  return static_cast<double>(weights) * reads * bytes_of(model_.dtype) +
+         static_cast<double>(narrow_weight_bytes(weights, spec_.form));
 }
 
 void GradientSync::begin_step() {
@@ -139,7 +151,8 @@ void GradientSync::end_step() {
       waits.push_back(programs_.last(rank));
       programs_.wait_on_host(rank, waits, jobs_.label(Jobs::kHostWait, 0, 0, rank));
     }
-    run(Jobs::kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)));
+    run(Jobs::kOptimizer, rank,
+        kAdamBytes * static_cast<double>(owned(rank)) + narrowing_bytes_[pipeline_rank(rank)]);
   }
   if (spec_.zero_stage == 1 || spec_.zero_stage == 2)
     for (std::uint32_t p = 0; p < spec_.pp(); ++p)

@@ -65,6 +65,8 @@ class GradientSync {
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
   /// Parameters whose optimizer state a rank holds.
   std::uint64_t owned(std::uint32_t rank) const;
+  /// HBM traffic of the optimizer that writes narrow weights for the next step, from gathered ones.
+  double narrowing_bytes(std::uint64_t weights) const;
   std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.place(rank, Dimension::pp); }
 
   const TrainingSpec& spec_;
@@ -80,6 +82,7 @@ class GradientSync {
   std::vector<std::vector<GradientBucket>> buckets_;  ///< by pipeline rank
   std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> buckets_of_;  ///< by pipeline rank: layer -> buckets
   std::vector<std::vector<std::uint32_t>> last_gradients_;  ///< by pipeline rank and stage: last such slot
+  std::vector<double> narrowing_bytes_;                     ///< by pipeline rank
   std::vector<std::vector<JobRef>> reduced_;                ///< by rank and bucket, in this step
   std::vector<std::vector<JobRef>> gathered_;               ///< by rank and bucket, in the step before
 };

@@ -85,16 +85,19 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
     PeakMemory peak;
     peak.pipeline_rank = p;
     transformer::RankParameters parameters;
+    std::uint64_t projections = 0;
     Bytes of_micro_batch = 0;
     for (std::uint32_t s = 0; s < stages.size(); ++s) {
       if (schedule.rank_of[s] != p) continue;
       const transformer::RankParameters of_stage = rank_parameters(model, stages[s], spec.tp(), spec.ep());
       parameters.common += of_stage.common;
       parameters.experts += of_stage.experts;
+      projections += rank_projection_weights(model, stages[s], spec.tp(), spec.ep());
       of_micro_batch += stages_[s].kept;
     }
     peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.replicas()});
     peak.state += training_state(parameters.experts, precision, {spec.zero_stage, spec.expert_replicas()});
+    peak.narrow_weights = narrow_weight_bytes(projections, spec.form);
     if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p, precision);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
     Bytes held = 0;
@@ -151,6 +154,7 @@ Bytes MemoryPlan::freed(const Slot& slot) const {
 std::string sum_text(const PeakMemory& peak) {
   std::string text;
   for (const auto& [name, bytes] : {std::pair{"weights", peak.state.weights},
+                                    {"narrow weights", peak.narrow_weights},
                                     {"gradients", peak.state.gradients},
                                     {"optimizer", peak.state.optimizer},
                                     {"gathered weights", peak.gathered},

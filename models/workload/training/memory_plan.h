@@ -27,6 +27,7 @@ struct StageMemory {
 struct PeakMemory {
   std::uint32_t pipeline_rank = 0;
   transformer::TrainingState state;
+  Bytes narrow_weights = 0;  ///< copies of weights for narrow products
   Bytes activations = 0;     ///< of all micro-batches in flight
   Bytes buffers = 0;         ///< recomputed activations
   Bytes gathered = 0;        ///< weights of whole layers (zero_stage 3)
@@ -34,7 +35,7 @@ struct PeakMemory {
   std::size_t slot = 0;      ///< position of the slot that begins at the peak
   double micro_batches = 0;  ///< kept activations / those of one micro-batch in all stages of the rank
 
-  Bytes total() const { return state.total() + activations + buffers + gathered + reserved; }
+  Bytes total() const { return state.total() + narrow_weights + activations + buffers + gathered + reserved; }
 };
 
 class MemoryPlan {
@@ -49,7 +50,7 @@ class MemoryPlan {
   /// Held for the whole step.
   Bytes fixed(std::uint32_t pipeline_rank) const {
     const PeakMemory& peak = peaks_[pipeline_rank];
-    return peak.state.total() + peak.gathered + peak.reserved;
+    return peak.state.total() + peak.narrow_weights + peak.gathered + peak.reserved;
   }
 
   /// Bytes that a slot allocates when it begins, and frees when it ends.

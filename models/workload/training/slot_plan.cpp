@@ -31,6 +31,9 @@ void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
   }
 }
 
+// Maxima of a projection: input, weight and result; gradients of result and input (TransformerEngine, fp8.py).
+constexpr Bytes kProjections = 4, kForwardMaxima = 3, kBackwardMaxima = 2, kFp32Bytes = 4;
+
 constexpr std::array<Direction, 4> kDirections{Direction::forward, Direction::backward, Direction::dgrad,
                                                Direction::wgrad};
 
@@ -75,6 +78,16 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       step.bytes = transformer::hidden_bytes(model, spec.rank_tokens());
       plan.steps.push_back(step);
     };
+    // Delayed scales: a slot ends with the maxima of its tensors, of all ranks of the tensor-parallel group.
+    const auto reduce_maxima = [&](SlotPlan& plan, std::uint32_t layers) {
+      if (!spec.form.narrow || spec.form.narrow->recipe != transformer::ScalingRecipe::delayed || spec.tp() == 1)
+        return;
+      SlotStep step;
+      step.operation = collective::Operation::all_reduce;
+      step.bytes = Bytes{layers} * kProjections * kFp32Bytes *
+                   (direction == Direction::forward ? kForwardMaxima : kBackwardMaxima);
+      plan.steps.push_back(step);
+    };
     for (std::uint32_t s = 0; s < stages(); ++s) {
       const transformer::Stage& stage = stages_[s];
       const std::uint32_t last = stage.first_layer + stage.layers;
@@ -84,6 +97,7 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
         if (stage.first) end(plan, false);
         for (std::uint32_t l = stage.first_layer; l < last; ++l) layer(plan, l);
         if (stage.last) end(plan, true);
+        reduce_maxima(plan, stage.layers);
       } else {
         if (is_sharded && !stage.last && transformer::has_dgrad(direction)) gather(plan);
         if (stage.last) end(plan, true);
@@ -95,6 +109,7 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
           layer(plan, l);
         }
         if (stage.first) end(plan, false);
+        if (transformer::has_dgrad(direction)) reduce_maxima(plan, stage.layers);
       }
     }
   }

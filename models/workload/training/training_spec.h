@@ -79,7 +79,11 @@ struct TrainingSpec {
   std::uint64_t micro_batch_tokens() const { return micro_batch * seq_tokens; }
   /// Of a micro-batch, on a context-parallel rank.
   std::uint64_t rank_tokens() const { return micro_batch_tokens() / cp(); }
-  transformer::LayerSplit split() const { return {tp(), sequence_parallel, ep(), cp(), cp_comm}; }
+  transformer::LayerSplit split() const {
+    transformer::LayerSplit split{tp(), sequence_parallel, ep(), cp(), cp_comm};
+    split.gather_for(form);
+    return split;
+  }
   /// The layers that run again together with this layer of the stage; none: the layer does not run again.
   LayerRange recomputed_with(const transformer::Stage& stage, std::uint32_t layer) const;
 };

@@ -3,6 +3,7 @@
 
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/precision.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/requests.h"
 #include "workload/bench/layer_spec.h"
@@ -15,6 +16,7 @@ using workload::layer::Phase;
 namespace {
 
 struct LayerSection : LayerSpec {
+  PrecisionSection precision;
   std::optional<collective::Library> written_library;  ///< nullopt: depends on the phase
 };
 
@@ -43,6 +45,7 @@ Record<LayerSection> layer_record() {
   r.choice(
       "recompute", within(&Section::form, &TrainingForm::recompute), words_of(transformer::kRecomputeNames),
       "training: what the backward pass runs again; selective: attention between its projections; full: the layer");
+  r.group("precision", precision_record(&Section::precision), "training: number format of products");
   r.choice("library", &Section::written_library, words_of(collective::kLibraryNames),
            "library of the collectives, as for kind: collective")
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
@@ -67,7 +70,7 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   if (written.phase == Phase::training)
     refuse_with_phase("context_tokens");
   else
-    for (const char* key : {"attention", "dropout", "recompute"}) refuse_with_phase(key);
+    for (const char* key : {"attention", "dropout", "recompute", "precision"}) refuse_with_phase(key);
 
   LayerSpec spec = written;
   spec.library = written.written_library.value_or(written.phase == Phase::training ? collective::Library::nccl
@@ -82,6 +85,8 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
                          " has quantised weights, which cannot be trained; not accepted with phase: training");
   check_heads(spec.tp, model, "workload.tp", source);
   const platforms::GroupSpec& group = machine.groups.front();
+  if (written.phase == Phase::training)
+    spec.form.narrow = resolve_narrow(written.precision, true, model.dtype, group.gpu, source);
   const std::uint32_t gpus = group.servers * machine.board.gpus;
   if (spec.tp > gpus)
     refuse_workload(source, "tp",

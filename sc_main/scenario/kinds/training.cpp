@@ -5,6 +5,7 @@
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/precision.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/requests.h"
 #include "sc_main/scenario/table/words.h"
@@ -38,6 +39,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<double> host_key, reserved_key;
   std::optional<std::uint32_t> ctas_key;
   double memory_limit_stages = 1;
+  PrecisionSection precision;
 };
 
 Record<TrainingSection> training_record() {
@@ -139,12 +141,12 @@ Record<TrainingSection> training_record() {
   r.add("reserved_bytes", &Section::reserved_key, "memory of CUDA context, NCCL buffers and workspaces")
       .range(0, 1e12)
       .fallback(kOfSoftware);
-  Record<Section> precision;
+  Record<Section> precision = precision_record(&Section::precision);
   precision
       .choice("gradients", &Section::gradients_key, words_of(workload::training::kGradientFormatNames),
               "number format in which gradients are accumulated and reduced")
       .fallback(kOfSoftware);
-  r.group("precision", precision, "number formats; products and weights have model.dtype");
+  r.group("precision", precision, "number formats; weights have model.dtype");
   r.choice("grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
            "norm of all gradients. before: every rank waits for it before the optimizer");
   return r;
@@ -378,6 +380,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
         source, "recompute_layers",
         std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) + " layers of a stage");
   resolve_software(spec, written, model.dtype, source);
+  spec.form.narrow = resolve_narrow(written.precision, spec.zero_stage < 3, model.dtype, group.gpu, source);
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
   check_groups_used({0}, machine, source);
