@@ -39,7 +39,7 @@ Value TrainingRun::memory_terms() const {
   for (std::uint32_t p = 0; p < spec().pp(); ++p) {
     const PeakMemory& peak = memory_->peak(p);
     all.push_back({{"pipeline_rank", p},
-                   {"weights_bytes", peak.state.weights},
+                   {"weights_bytes", peak.state.weights + peak.narrow_weights},
                    {"gradients_bytes", peak.state.gradients},
                    {"optimizer_bytes", peak.state.optimizer},
                    {"gathered_bytes", peak.gathered},

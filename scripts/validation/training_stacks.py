@@ -10,6 +10,9 @@ Rules, by source:
                           Triton FlashAttention of 2022 (scripts/train/benchmarking/submit_benchmarks.py: attn_impl triton)
   torchtitan, fms-fsdp    FSDP: stage 3. Rows that name no full activation checkpointing recompute half of each layer's products
   MaxText, Pax            XLA: stage 3, recomputation of the products that the policy does not save
+FP8: NeMo, MLPerf, XLA     delayed scales (NeMo 24.07 to dgxc-benchmarking 25.02: fp8_hybrid, fp8_amax_history_len)
+     Megatron-Bridge       scales of current tensors (bf16_with_fp8_current_scaling_mixed, its default on Hopper)
+     torchtitan            the same (torchao float8, dynamic tensorwise)
 A policy that recomputes a share of each layer becomes full recomputation of this share of the layers.
 """
 
@@ -45,6 +48,14 @@ def gemm_of(row: Row) -> str:
     return gemm
 
 
+def recipe_of(row: Row) -> str:
+    """What has a scale of its own in fp8; empty: the default, delayed scales of tensors."""
+    if gemm_of(row) != "fp8":
+        return ""
+    current = row["precision"].lower() == "fp8-cs" or re.search(r"Megatron-Bridge|torchtitan", row["source"])
+    return "tensorwise" if current else ""
+
+
 def parallel(row: Row) -> dict:
     """Sizes of the groups, 1 where none is printed, and what the columns say of batches."""
     sizes = {name: row.integer(name) or 1 for name in ("tp", "pp", "cp", "ep")}
@@ -66,7 +77,7 @@ def recomputed(found: Step, part: float) -> Step:
 def step(row: Row, stack: str, software: str, fp32_gradients: bool, **more) -> Step:
     sizes = parallel(row)
     shape = shape_of(row, sizes["seq"], sizes["tp"])
-    return Step(row=row, stack=stack, software=software, shape=shape, gemm=gemm_of(row), fp32_gradients=fp32_gradients,
+    return Step(row=row, stack=stack, software=software, shape=shape, gemm=gemm_of(row), recipe=recipe_of(row), fp32_gradients=fp32_gradients,
                 **({"global_batch": row.integer("gbs")} | sizes | more))
 
 

@@ -58,6 +58,7 @@ class Step:
     recomputed_layers: int = 0  # full: the first layers of each virtual stage; 0: all
     tp_overlap: bool = False
     attention_ratios: dict = field(default_factory=dict)  # by GPU, in place of the datasheet's: other attention kernels
+    recipe: str = ""  # fp8: of its scales; empty: the default
     options: dict = field(default_factory=dict)  # further keys of the workload
 
     @property
@@ -74,7 +75,7 @@ class Step:
 
     @property
     def operation(self) -> str:
-        words = [f"{self.stack} {self.gemm}"]
+        words = [f"{self.stack} {self.gemm}" + (f" {self.recipe}" if self.recipe else "")]
         words += ["TP overlap"] if self.tp_overlap else []
         words += ["tuned"] if self.tuned else []
         return ", ".join(words)
@@ -119,6 +120,7 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
     weights = "fp16" if step.gemm == "fp16" else "bf16"
     model, files = step.shape.section(weights)
     precision = {"gradients": "fp32" if step.fp32_gradients else "as_parameters"} | ({"gemm": step.gemm} if step.gemm != weights else {})
+    precision |= {"recipe": step.recipe} if step.recipe else {}
     workload = {"kind": "training", "software": step.software, "seq_tokens": step.seq, "global_batch": step.global_batch,
                 "micro_batch": step.micro_batch, "tp": step.tp, "pp": step.pp, "dp": step.dp, "zero_stage": step.zero_stage,
                 "recompute": step.recompute, "precision": precision}

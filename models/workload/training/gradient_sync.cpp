@@ -151,8 +151,7 @@ void GradientSync::end_step() {
       waits.push_back(programs_.last(rank));
       programs_.wait_on_host(rank, waits, jobs_.label(Jobs::kHostWait, 0, 0, rank));
     }
-    run(Jobs::kOptimizer, rank,
-        kAdamBytes * static_cast<double>(owned(rank)) + narrowing_bytes_[pipeline_rank(rank)]);
+    run(Jobs::kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)) + narrowing_bytes_[pipeline_rank(rank)]);
   }
   if (spec_.zero_stage == 1 || spec_.zero_stage == 2)
     for (std::uint32_t p = 0; p < spec_.pp(); ++p)
