@@ -18,7 +18,7 @@ PER_SECOND = {"tok/s": 1.0, "tokens/s": 1.0, "tok/s/GPU": 1.0}
 # Tokens of prompt and answer -> requests (TensorRT-LLM v1.0, docs/source/developer-guide/perf-overview.md)
 OFFLINE_REQUESTS = ((256, 30000), (2500, 3000), (5500, 1500), (22000, 1000))
 USUAL_PROMPT, USUAL_ANSWER = 6, 200  # of gpt-fast
-OFFLINE_HOST = {"preset": "vllm_v1", "request_us": 0, "token_us": 0}
+OFFLINE_HOST = {"preset": "trtllm", "request_us": 0}
 
 
 def map_row(row: Row) -> Experiment:

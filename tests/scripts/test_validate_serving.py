@@ -65,7 +65,9 @@ def test_the_first_wave_of_a_loop_counts_a_tenth_and_the_last_nothing():
 def test_hosts_follow_the_version_of_vllm():
     assert workload(LOOP)["host"]["async"] is False
     assert "async" not in workload(LOOP | {"backend_version": "0.14.1"})["host"]
-    assert "async" not in workload(LOOP | {"backend": "trtllm", "backend_version": "0.8"})["host"]
+    assert workload(LOOP | {"backend_version": ""})["host"]["async"] is False
+    assert "async" not in workload(LOOP | {"backend": "sglang", "backend_version": "0.5.1"})["host"]
+    assert workload(LOOP | {"backend": "trtllm", "backend_version": "0.8"})["host"] == {"preset": "trtllm"}
 
 
 def test_engines_by_name():
