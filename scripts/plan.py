@@ -49,6 +49,16 @@ def fixed(text: str) -> tuple[str, str]:
     return key, value
 
 
+def ratio(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a ratio above 0 and up to 1")
+    return value
+
+
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("--model", type=pathlib.Path, metavar="CONFIG", help="config.json of the model")
@@ -61,6 +71,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fix", type=fixed, action="append", default=[], metavar="AXIS=VALUE", help="only this value of an axis; repeatable")
     parser.add_argument("--allow", choices=[space.ACROSS_SERVERS], action="append", default=[], help="also tensor parallelism over servers")
     parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"mappings to simulate (default {TOP})")
+    parser.add_argument("--memory-limit", type=ratio, default=1.0, metavar="RATIO", help="share of a GPU's memory that a mapping may use (default 1)")
     parser.add_argument("--no-what-if", action="store_true", help="do not simulate what would change the decision")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", default=ROOT / "out" / "plan", help="folder for all results (default out/plan)")
     parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel processes (default: number of processors)")
@@ -132,7 +143,8 @@ def plan(options: argparse.Namespace) -> int:
         reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
         raise PlanError(f"no mapping is legal; refused: {reasons}")
     explainer = Explainer(executable, base, options.out / "explained.json", options.jobs)
-    candidates = Candidates.of(divided, question, explainer.ask([m.settings(question) for m in divided.legal], progress("memory and kernels")))
+    answers = explainer.ask([m.settings(question) for m in divided.legal], progress("memory and kernels"))
+    candidates = Candidates.of(divided, question, options.memory_limit, answers)
     if not candidates.fit:
         raise PlanError(candidates.nothing_fits())
     chosen = candidates.best(options.top)

@@ -14,6 +14,7 @@ GB = 1e-9
 @dataclass
 class Candidates:
     question: Question
+    limit: float  # share of a GPU's memory that may be used
     facts: dict[Mapping, Facts]  # of legal mappings
     fit: list[Mapping]  # the fastest estimate first
     no_memory: list[Mapping]  # the smallest lack first
@@ -21,13 +22,13 @@ class Candidates:
     estimates: dict[Mapping, float]  # s; of mappings that fit
 
     @staticmethod
-    def of(space: Space, question: Question, answers: Iterable[Facts]) -> "Candidates":
+    def of(space: Space, question: Question, limit: float, answers: Iterable[Facts]) -> "Candidates":
         facts = dict(zip(space.legal, answers))
         refused = Counter(found.error.partition("error: ")[2] or found.error for found in facts.values() if found.error)
         asked = {mapping: found for mapping, found in facts.items() if not found.error}
-        estimates = {mapping: estimate(mapping, found).step_s for mapping, found in asked.items() if found.fits}
-        lacking = {mapping: found.largest["total_bytes"] for mapping, found in asked.items() if not found.fits}
-        return Candidates(question, asked, sorted(estimates, key=lambda m: (estimates[m], m)), sorted(lacking, key=lambda m: (lacking[m], m)),
+        estimates = {mapping: estimate(mapping, found).step_s for mapping, found in asked.items() if found.fits(limit)}
+        lacking = {mapping: found.largest["total_bytes"] for mapping, found in asked.items() if not found.fits(limit)}
+        return Candidates(question, limit, asked, sorted(estimates, key=lambda m: (estimates[m], m)), sorted(lacking, key=lambda m: (lacking[m], m)),
                           refused, estimates)
 
     def fits(self, mapping: Mapping) -> bool:
@@ -51,7 +52,7 @@ class Candidates:
     def lack(self, mapping: Mapping) -> float:
         """GB."""
         largest = self.facts[mapping].largest
-        return GB * (largest["total_bytes"] - largest["capacity_bytes"])
+        return GB * (largest["total_bytes"] - self.limit * largest["capacity_bytes"])
 
     def nothing_fits(self) -> str:
         if not self.no_memory:

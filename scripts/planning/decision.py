@@ -50,7 +50,7 @@ class Decision:
 
     def simulated(self) -> Rows:
         names = {mapping: name for name, mapping in self.references}
-        rows = [["mapping", "dp", "step", "tokens/s/GPU", "MFU", "memory", "bubble", "exposed", "estimate", ""]]
+        rows = [["mapping", "dp", "step", "tokens/s/GPU", "MFU", "memory", "bubble", "exposed", "estimate", "also known as"]]
         for run in self.runs:
             metrics = run.metrics
             exposed = ", ".join(f"{key.partition('.')[2]} {100 * value / run.step_s:.1f} %" for key, value in metrics.items()
@@ -113,7 +113,7 @@ class Decision:
 
     def sections(self) -> list[tuple[str, str, Rows]]:
         found = [
-            ("Simulated mappings", "The last columns: how far the estimate is off, and mappings that people choose without a search.", self.simulated()),
+            ("Simulated mappings", "Estimate: how far the closed form is off. The last column names mappings that people choose without a search.", self.simulated()),
             ("Where the time goes", "The winner, the next, and the references.", self.moved()),
             ("Step time against memory", "No other simulated mapping has both a shorter step and less memory.", self.front()),
             ("From all mappings to the simulated ones", self.agreement(), self.sieves()),

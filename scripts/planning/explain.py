@@ -29,9 +29,9 @@ class Facts:
         """The memory of the pipeline rank that needs most."""
         return max(self.answer["memory"], key=lambda rank: rank["total_bytes"])
 
-    @property
-    def fits(self) -> bool:
-        return all(rank["fits"] for rank in self.answer["memory"])
+    def fits(self, limit: float) -> bool:
+        """@param limit  share of the memory that may be used"""
+        return all(rank["total_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
 
     def sent(self, group: str) -> float:
         """Bytes that a rank sends in a step."""

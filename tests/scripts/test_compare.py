@@ -388,3 +388,9 @@ def test_bad_input_is_one_line(tmp_path):
     (spoiled / "scenario.yaml").write_text("- 1\n")
     assert refused(written, spoiled) == f"{spoiled}/scenario.yaml:1:1: error: scenario: expected a mapping\n"
     assert refused(good, other, "--links", "0").endswith("'0' is not an integer of at least 1\n")
+
+
+def test_parts_of_a_training_step_add_up():
+    metrics = {"step_s": 10.0, "kernels_s": 6.0, "bubble_s": 1.0, "host_s": 0.5, "optimizer_s": 0.25, "exposed_s.tp": 2.0, "exposed_s.dp": 0.25}
+    found = tables.parts(metrics)
+    assert found.pop("step") == sum(found.values()) and found["step: exposed tp"] == 2.0

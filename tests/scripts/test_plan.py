@@ -95,6 +95,7 @@ def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
     (["--fix", "tp=3"], "plan.py: error: no mapping is legal; refused: "),
     (["--batch", "0"], "plan.py: error: argument --batch: '0' is not an integer of at least 1"),
     (["--seq", "4000000", "--fix", "micro_batch=1"], "plan.py: error: no mapping fits in memory; "),
+    (["--memory-limit", "2"], "plan.py: error: argument --memory-limit: '2' is not a ratio above 0 and up to 1"),
     (["--base", "s.yaml"], "plan.py: error: --base already names model, machine and batch; "),
 ])
 def test_bad_input_is_one_line(words, message, tmp_path):
