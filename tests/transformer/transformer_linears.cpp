@@ -1,0 +1,55 @@
+// The matrices of a dense model and their shards.
+#define BOOST_TEST_MODULE transformer_linears
+#include <boost/test/unit_test.hpp>
+
+#include "tests/transformer/training_models.h"
+#include "tests/transformer/transformer_models.h"
+#include "transformer/linears.h"
+
+using namespace railyard;
+using namespace railyard::transformer;
+using namespace railyard::test;
+
+namespace {
+
+Stage all_of(const ModelShape& model) { return {model.layers, true, true, 0}; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(one_shard_and_the_whole_parameters_are_all_parameters) {
+  const ModelShape model = llama_70b();
+  for (const std::uint32_t tp : {1u, 2u, 8u}) {
+    const DividedParameters one = divided_parameters(model, all_of(model), tp, 1);
+    BOOST_TEST(one.shards + one.whole == rank_parameters(model, all_of(model), tp));
+    BOOST_TEST(one.whole == (2ull * model.layers + 1) * model.hidden / tp);
+  }
+}
+
+// Rows of 2 x 28672, 10240, 8192 and 128256 are multiples of 8 x 16; 64 shards of 10240 rows have 160 each, of 128256 rows
+// 2004, padded to 2016.
+BOOST_AUTO_TEST_CASE(shards_have_padded_rows) {
+  const ModelShape model = llama_70b();
+  const DividedParameters one = divided_parameters(model, all_of(model), 1, 1);
+  BOOST_TEST(divided_parameters(model, all_of(model), 1, 8).shards == one.shards / 8);
+  BOOST_TEST(divided_parameters(model, all_of(model), 1, 8).whole == one.whole);
+  BOOST_TEST(shard_of({10240, 8192}, 64).rows == 160u);
+  BOOST_TEST(shard_of({128256, 8192}, 64).rows == 2016u);
+  BOOST_TEST(divided_parameters(model, all_of(model), 1, 64).shards ==
+             one.shards / 64 + 2 * (2016 - 2004) * std::uint64_t(model.hidden));
+}
+
+BOOST_AUTO_TEST_CASE(kernels_use_matrices) {
+  BOOST_TEST((linear_use("gate_up_wgrad")->linear == Linear::fc1));
+  BOOST_TEST((linear_use("gate_up_wgrad")->product == Product::wgrad));
+  BOOST_TEST((linear_use("o_proj")->product == Product::fprop));
+  BOOST_TEST(!linear_use("qkv_bias_wgrad"));
+  BOOST_TEST(!linear_use("rmsnorm"));
+}
+
+BOOST_AUTO_TEST_CASE(matrices_of_one_shape_share_a_buffer_unless_they_are_neighbours) {
+  const Matrix a{4, 8}, b{2, 8};
+  BOOST_TEST(held_elements({a, b, a, b}, 0) == 48u);
+  BOOST_TEST(held_elements({a, b, a, b}, 1) == 48u);
+  BOOST_TEST(held_elements({a, b, a, b}, 2) == 2 * 32u + 2 * 16u);
+  BOOST_TEST(held_elements({a, a, a, a}, 2) == 3 * 32u);
+}
