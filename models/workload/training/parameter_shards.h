@@ -1,13 +1,12 @@
 // Weights that data-parallel ranks divide among themselves (zero_stage 3): before a layer runs, its weights are gathered,
-// beside the layers before it. A gather begins when the layer `prefetch_layers` before the gathered layer begins.
+// beside the layers before it. All slots of a run are one chain of layers (weight_chain.h), `prefetch_layers` ahead.
 #pragma once
 
-#include <deque>
 #include <vector>
 
 #include "workload/parallel/mesh.h"
-#include "workload/program/rank_programs.h"
 #include "workload/training/training_jobs.h"
+#include "workload/training/weight_chain.h"
 
 namespace railyard::workload::training {
 
@@ -18,7 +17,7 @@ class ParameterShards {
                   const Communicators& weights, const TrainingJobs& jobs, RankPrograms& programs);
 
   /// The programs of these ranks have come to the end of a layer.
-  void end_layer(const std::vector<std::uint32_t>& ranks);
+  void end_layer(const std::vector<std::uint32_t>& ranks) { chain_.next_unit(ranks); }
   /// Gathers the weights of a layer or an end on the ranks of a pipeline rank; their programs wait for them.
   /// @param layer  SlotStep::kEnds: the embedding, or the head
   void gather(std::uint32_t pipeline_rank, std::uint32_t slot, std::uint32_t layer, bool is_head);
@@ -30,9 +29,8 @@ class ParameterShards {
   const TrainingSpec& spec_;
   const transformer::ModelShape& model_;
   const TrainingJobs& jobs_;
-  RankPrograms& programs_;
+  WeightChain chain_;
   std::vector<std::vector<Communicator*>> weights_at_;  ///< by pipeline rank; of two ranks or more
-  std::vector<std::deque<JobRef>> ends_;                ///< by rank: of the latest layers, the oldest first
 };
 
 }  // namespace railyard::workload::training
