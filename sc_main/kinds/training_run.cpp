@@ -136,7 +136,7 @@ std::vector<TrafficClass> TrainingRun::classes() const {
   std::vector<TrafficClass> classes{TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
   if (spec().ep() > 1) classes.push_back(TrafficClass::ep);
   if (spec().cp() > 1) classes.push_back(TrafficClass::cp);
-  if (spec().zero_stage == 3) classes.push_back(TrafficClass::weights);
+  if (spec().zero_stage == 3 || spec().gtp() > 1) classes.push_back(TrafficClass::weights);
   return classes;
 }
 
@@ -144,6 +144,7 @@ std::vector<RouteOfInterest> TrainingRun::routes() {
   std::vector<RouteOfInterest> routes;
   const workload::Mesh& mesh = step_->mesh();
   for (const auto& [dimension, traffic] : {std::pair{Dimension::tp, TrafficClass::tp},
+                                           {Dimension::gtp, TrafficClass::weights},
                                            {Dimension::cp, TrafficClass::cp},
                                            {Dimension::ep, TrafficClass::ep},
                                            {Dimension::pp, TrafficClass::pp},
@@ -165,7 +166,7 @@ double TrainingRun::hardware_flops() const {
   for (std::uint32_t s = 0; s < plans_->stages(); ++s)
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
       flops += plans_->plan(kind, s).flops * spec().tp();
-  return flops * spec().micro_batches() * spec().replicas();
+  return flops * spec().micro_batches() * spec().replicas() * spec().gtp();
 }
 
 double TrainingRun::peak_flops() const {
@@ -190,11 +191,12 @@ double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, Traffi
 
 std::string TrainingRun::title() const {
   const Spec& s = spec();
+  const std::string divided = s.gtp() > 1 ? fmt::format(" x gtp {}", s.gtp()) : "";
   const std::string context = s.cp() > 1 ? fmt::format(" x cp {}", s.cp()) : "";
   const std::string experts = s.ep() > 1 ? fmt::format(" (ep {})", s.ep()) : "";
-  return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {}{} x pp {} x dp {}{}, {} micro-batches, {}",
-                     scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), context,
-                     s.pp(), s.dp(), experts, s.micro_batches(), schedule_text());
+  return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {}{}{} x pp {} x dp {}{}, {} micro-batches, {}",
+                     scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), divided,
+                     context, s.pp(), s.dp(), experts, s.micro_batches(), schedule_text());
 }
 
 std::string TrainingRun::schedule_text() const {
@@ -212,6 +214,7 @@ void TrainingRun::add_setup(Value& setup) const {
   setup["dp"] = s.dp();
   setup["cp"] = s.cp();
   setup["ep"] = s.ep();
+  if (s.gtp() > 1) setup["gtp"] = s.gtp();
   setup["virtual_stages"] = s.virtual_stages();
   setup["schedule"] = s.table ? "file" : name_of(s.schedule.kind);
   setup["sequence_parallel"] = s.sequence_parallel;
@@ -290,6 +293,39 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value { return r.memory_->largest().gathered; }},
       {"memory.buffers_peak_bytes", "B", "of it: recomputed activations, and what the software keeps for itself",
        [](const Run& r) -> Value { return r.memory_->largest().buffers + r.memory_->largest().reserved; }},
+      {"gtp.bytes_per_element", "B",
+       "with gtp: sent by a rank for each element of its matrices and micro-batch, over (size - 1) / size, without "
+       "padding "
+       "and embedding",
+       [](const Run& r) -> Value {
+         if (!r.divides_weights()) return {};
+         return r.step_->divided_weights()->bytes_per_element();
+       }},
+      {"gtp.gather_hidden_ratio", "", "share of the gathers of matrices that runs beside other jobs",
+       [](const Run& r) -> Value {
+         if (!r.divides_weights()) return {};
+         return 1 - r.gtp().gather_exposed_s / r.gtp().gathers_s;
+       }},
+      {"gtp.scatter_hidden_ratio", "", "the same of the scatters of gradients",
+       [](const Run& r) -> Value {
+         if (!r.divides_weights()) return {};
+         return 1 - r.gtp().scatter_exposed_s / r.gtp().scatters_s;
+       }},
+      {"gtp.gather_exposed_s", "s", "the compute stream waits for gathers of matrices, mean of all ranks",
+       [](const Run& r) -> Value {
+         if (!r.divides_weights()) return {};
+         return r.gtp().gather_exposed_s;
+       }},
+      {"gtp.scatter_exposed_s", "s", "the same for scatters of gradients",
+       [](const Run& r) -> Value {
+         if (!r.divides_weights()) return {};
+         return r.gtp().scatter_exposed_s;
+       }},
+      {"gtp.cache_peak_bytes", "B", "buffers of gathered matrices and of whole gradients",
+       [](const Run& r) -> Value {
+         if (!r.divides_weights()) return {};
+         return r.memory_->largest().gathered;
+       }},
       {"stage_s.[stage]", "s", "kernels and exposed tensor-parallel transfers, mean of the pipeline rank's ranks",
        [](const Run& r) {
          Value all = Value::empty_group();
@@ -352,7 +388,7 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
   auto ranks = fmt::output_file(directory.file("ranks.csv"));
   ranks.print("rank,gpu,pp,tp,dp,step_s,kernels_s,bubble_s,host_s,optimizer_s");
   for (const TrafficClass c : classes()) ranks.print(",exposed_{}_s", name(c));
-  for (const Dimension d : {Dimension::cp, Dimension::ep})
+  for (const Dimension d : {Dimension::cp, Dimension::ep, Dimension::gtp})
     if (mesh.size(d) > 1) ranks.print(",{}", workload::kDimensionNames[static_cast<std::size_t>(d)]);
   ranks.print("\n");
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
@@ -361,10 +397,11 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
                 mesh.place(r, Dimension::pp), mesh.place(r, Dimension::tp), mesh.place(r, Dimension::dp), step_s(),
                 a.kernels_s() / steps(), a.bubble_s() / steps(), a.host_s() / steps(), a.optimizer_s() / steps());
     for (const TrafficClass c : classes()) ranks.print(",{:.15f}", a.exposed_s(c) / steps());
-    for (const Dimension d : {Dimension::cp, Dimension::ep})
+    for (const Dimension d : {Dimension::cp, Dimension::ep, Dimension::gtp})
       if (mesh.size(d) > 1) ranks.print(",{}", mesh.place(r, d));
     ranks.print("\n");
   }
+  if (divides_weights()) write_gtp_table(directory.file("gtp.csv"), *step_, scenario_.model.layers, steps());
   auto slots = fmt::output_file(directory.file("schedule.csv"));
   slots.print("rank,position,kind,virtual_stage,micro_batch\n");
   for (std::uint32_t p = 0; p < schedule_.ranks(); ++p)

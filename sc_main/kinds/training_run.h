@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/kernels/kernel_timer.h"
+#include "sc_main/kinds/training_gtp.h"
 #include "sc_main/kinds/workload_run.h"
 #include "workload/training/schedule_times.h"
 #include "workload/training/training_step.h"
@@ -56,6 +57,8 @@ class TrainingRun : public WorkloadRun {
   /// The name of the schedule.
   std::string schedule_text() const;
   double steps() const { return spec().steps; }
+  bool divides_weights() const { return step_->divided_weights() != nullptr; }
+  GtpTimes gtp() const { return gtp_times(*step_, scenario_.model.layers, steps()); }
   double step_s() const { return step_->end().seconds() / steps(); }
   /// FLOPs of a step over all ranks, without recomputation.
   double model_flops() const;

@@ -57,7 +57,7 @@ struct TrainingBench : JobBench {
     scenario.model.layers = schedule.stages();
     spec.seq_tokens = 8;
     spec.global_batch = schedule.micro_batches;
-    spec.sizes = {1, 1, 1, 1, schedule.ranks()};
+    spec.sizes = {1, 1, 1, 1, schedule.ranks(), 1};
     spec.stage_layers.assign(schedule.stages(), 1);
     spec.grad_norm = workload::training::GradientNorm::none;
     spec.pp_overlap = pp_overlap;

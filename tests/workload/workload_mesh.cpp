@@ -14,7 +14,8 @@ using workload::RankOrder;
 
 namespace {
 
-constexpr std::array<Dimension, 5> kAll{Dimension::tp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp};
+constexpr std::array<Dimension, 6> kAll{Dimension::tp, Dimension::gtp, Dimension::cp,
+                                        Dimension::ep, Dimension::dp,  Dimension::pp};
 
 /// Ranks 0 to n-1, for numbers only.
 std::vector<Rank*> numbered(std::deque<Rank>& storage, std::uint32_t n) {
@@ -29,7 +30,7 @@ BOOST_AUTO_TEST_CASE(ranks_are_numbered_as_megatron_numbers_them) {
   // Megatron-LM, order tp-cp-ep-dp-pp, TP 2, DP 3, PP 2: the tensor-parallel groups are pairs of neighbours, the data-parallel
   // groups take every second rank of a stage, the pipelines every sixth rank.
   std::deque<Rank> storage;
-  const Mesh mesh(numbered(storage, 12), {2, 1, 1, 3, 2});
+  const Mesh mesh(numbered(storage, 12), {2, 1, 1, 3, 2, 1});
   const auto group = [&](std::uint32_t rank, Dimension d) {
     std::vector<std::uint32_t> members;
     for (std::uint32_t place = 0; place < mesh.size(d); ++place) members.push_back(mesh.moved(rank, d, place));
@@ -43,7 +44,7 @@ BOOST_AUTO_TEST_CASE(ranks_are_numbered_as_megatron_numbers_them) {
 
 BOOST_AUTO_TEST_CASE(places_in_all_dimensions_tell_every_rank_apart) {
   std::deque<Rank> storage;
-  const Mesh mesh(numbered(storage, 2 * 3 * 2 * 3 * 2), {2, 3, 2, 3, 2});
+  const Mesh mesh(numbered(storage, 2 * 3 * 2 * 3 * 2 * 2), {2, 3, 2, 3, 2, 2});
   std::set<std::vector<std::uint32_t>> places;
   for (std::uint32_t r = 0; r < mesh.size(); ++r) {
     std::vector<std::uint32_t> place;
@@ -58,7 +59,7 @@ BOOST_AUTO_TEST_CASE(places_in_all_dimensions_tell_every_rank_apart) {
 
 BOOST_AUTO_TEST_CASE(every_rank_is_in_one_communicator_of_each_dimension) {
   JobBench b;
-  const Mesh mesh(b.ranks, {2, 1, 1, 2, 1});
+  const Mesh mesh(b.ranks, {2, 1, 1, 2, 1, 1});
   for (const Dimension d : {Dimension::tp, Dimension::dp}) {
     const Communicators groups = mesh.connect({d}, JobBench::kComm, {}, b.fabric);
     BOOST_TEST(groups.all().size() == 2u);
@@ -68,13 +69,13 @@ BOOST_AUTO_TEST_CASE(every_rank_is_in_one_communicator_of_each_dimension) {
       BOOST_TEST((&groups.of(r).rank(mesh.place(r, d)) == b.ranks[r]));
     }
   }
-  BOOST_CHECK_THROW(Mesh(b.ranks, {3, 1, 1, 1, 1}), std::logic_error);
+  BOOST_CHECK_THROW(Mesh(b.ranks, {3, 1, 1, 1, 1, 1}), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(an_order_of_ranks_puts_its_first_dimension_on_adjacent_ranks) {
   std::deque<Rank> storage;
-  const RankOrder order{Dimension::tp, Dimension::pp, Dimension::dp, Dimension::cp, Dimension::ep};
-  const Mesh mesh(numbered(storage, 2 * 3 * 2), {2, 1, 1, 3, 2}, order);
+  const RankOrder order{Dimension::tp, Dimension::gtp, Dimension::pp, Dimension::dp, Dimension::cp, Dimension::ep};
+  const Mesh mesh(numbered(storage, 2 * 3 * 2), {2, 1, 1, 3, 2, 1}, order);
   for (std::uint32_t r = 0; r < mesh.size(); ++r) {
     BOOST_TEST(mesh.place(r, Dimension::tp) == r % 2);
     BOOST_TEST(mesh.place(r, Dimension::pp) == r / 2 % 2);
@@ -84,11 +85,22 @@ BOOST_AUTO_TEST_CASE(an_order_of_ranks_puts_its_first_dimension_on_adjacent_rank
 
 BOOST_AUTO_TEST_CASE(groups_of_two_dimensions_have_all_ranks_that_differ_only_there) {
   std::deque<Rank> storage;
-  const Mesh mesh(numbered(storage, 2 * 2 * 3), {2, 2, 1, 3, 1});
+  const Mesh mesh(numbered(storage, 2 * 2 * 3), {2, 2, 1, 3, 1, 1});
   const auto groups = mesh.groups({Dimension::dp, Dimension::cp});
   BOOST_TEST(groups.size() == 2u);
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     BOOST_TEST(groups[g].size() == 6u);
     for (std::uint32_t i = 0; i < groups[g].size(); ++i) BOOST_TEST(groups[g][i] == 2 * i + g);
   }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_divide_weights_are_next_to_tensor_parallel_ranks) {
+  std::deque<Rank> storage;
+  const Mesh mesh(numbered(storage, 2 * 4 * 3), {2, 1, 1, 3, 1, 4});
+  for (std::uint32_t r = 0; r < mesh.size(); ++r) {
+    BOOST_TEST(mesh.place(r, Dimension::tp) == r % 2);
+    BOOST_TEST(mesh.place(r, Dimension::gtp) == r / 2 % 4);
+    BOOST_TEST(mesh.place(r, Dimension::dp) == r / 8);
+  }
+  BOOST_TEST((mesh.groups({Dimension::gtp})[1] == std::vector<std::uint32_t>{1, 3, 5, 7}));
 }

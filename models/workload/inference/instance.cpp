@@ -39,7 +39,7 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
     }
   }
   kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
-  mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp});
+  mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp, 1});
   tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(), executor.fabric());
 }
 

@@ -2,10 +2,10 @@
 // differ in some dimensions only.
 //
 // Ranks are numbered along the dimensions in an order that the workload chooses, innermost first. Megatron-LM's order is
-// tp-cp-ep-dp-pp: ranks of a tensor-parallel group are adjacent, pipeline stages are furthest apart. With sizes TP, CP,
-// EP, DP and places tp, cp, ep, dp, pp:
+// tp-cp-ep-dp-pp: ranks of a tensor-parallel group are adjacent, pipeline stages are furthest apart. Ranks that divide
+// weights (gtp) come next to tp. With sizes TP, GTP, CP, EP, DP and places tp, gtp, cp, ep, dp, pp:
 //
-//   rank = (((pp DP + dp) EP + ep) CP + cp) TP + tp
+//   rank = ((((pp DP + dp) EP + ep) CP + cp) GTP + gtp) TP + tp
 #pragma once
 
 #include <array>

@@ -7,13 +7,15 @@
 
 namespace railyard::workload {
 
-enum class Dimension : std::uint8_t { tp, cp, ep, dp, pp };
-constexpr std::size_t kDimensions = 5;
-constexpr std::array<const char*, kDimensions> kDimensionNames{"tp", "cp", "ep", "dp", "pp"};
+/// gtp: ranks that divide the weights of a tensor-parallel rank among themselves, each with a micro-batch of its own.
+enum class Dimension : std::uint8_t { tp, cp, ep, dp, pp, gtp };
+constexpr std::size_t kDimensions = 6;
+constexpr std::array<const char*, kDimensions> kDimensionNames{"tp", "cp", "ep", "dp", "pp", "gtp"};
 
 /// Dimensions from the innermost to the outermost, each once.
 using RankOrder = std::array<Dimension, kDimensions>;
-constexpr RankOrder kMegatronOrder{Dimension::tp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp};
+constexpr RankOrder kMegatronOrder{Dimension::tp, Dimension::gtp, Dimension::cp,
+                                   Dimension::ep, Dimension::dp,  Dimension::pp};
 
 using MeshSizes = std::array<std::uint32_t, kDimensions>;  ///< by Dimension, each at least 1
 

@@ -1,25 +1,31 @@
 #include "workload/training/gradient_buckets.h"
 
+#include "transformer/linears.h"
+
 namespace railyard::workload::training {
 
 namespace {
 
-void add_buckets(std::vector<GradientBucket>& buckets, const transformer::ModelShape& model,
-                 const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages, std::uint32_t tp,
-                 std::uint32_t ep, std::uint64_t least_parameters, bool experts) {
+enum class Held : std::uint8_t { common, experts, whole };
+
+/// @param parameters_of  parameters of a part of the model that a rank reduces in buckets of this kind
+template <class Counted>
+void add_buckets(std::vector<GradientBucket>& buckets,
+                 const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
+                 std::uint64_t least_parameters, Held held, const Counted& parameters_of) {
   GradientBucket bucket;
   const auto close = [&](std::uint32_t stage) {
     if (bucket.parameters > 0) {
       bucket.stage = stage;
-      bucket.experts = experts;
+      bucket.experts = held == Held::experts;
+      bucket.whole = held == Held::whole;
       buckets.push_back(std::move(bucket));
     }
     bucket = {};
   };
   for (const auto& [number, stage] : stages) {
     const auto add = [&, number = number](const transformer::Stage& part) {
-      const transformer::RankParameters of_part = rank_parameters(model, part, tp, ep);
-      bucket.parameters += experts ? of_part.experts : of_part.common;
+      bucket.parameters += parameters_of(part);
       if (least_parameters > 0 && bucket.parameters >= least_parameters) close(number);
     };
     if (stage.layers == 0) add(stage);
@@ -36,9 +42,22 @@ void add_buckets(std::vector<GradientBucket>& buckets, const transformer::ModelS
 
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
-                                             std::uint32_t tp, std::uint32_t ep, std::uint64_t least_parameters) {
+                                             std::uint32_t tp, std::uint32_t ep, std::uint32_t gtp,
+                                             std::uint64_t least_parameters) {
   std::vector<GradientBucket> buckets;
-  for (const bool experts : {false, true}) add_buckets(buckets, model, stages, tp, ep, least_parameters, experts);
+  using transformer::Stage;
+  if (gtp == 1) {
+    add_buckets(buckets, stages, least_parameters, Held::common,
+                [&](const Stage& part) { return rank_parameters(model, part, tp, ep).common; });
+    add_buckets(buckets, stages, least_parameters, Held::experts,
+                [&](const Stage& part) { return rank_parameters(model, part, tp, ep).experts; });
+    return buckets;
+  }
+  add_buckets(buckets, stages, least_parameters, Held::common,
+              [&](const Stage& part) { return divided_parameters(model, part, tp, gtp).shards; });
+  // Few parameters: one bucket.
+  add_buckets(buckets, stages, 0, Held::whole,
+              [&](const Stage& part) { return divided_parameters(model, part, tp, gtp).whole; });
   return buckets;
 }
 

@@ -1,7 +1,8 @@
 // Buckets of gradients: parameters whose gradients are reduced in one collective over the data-parallel ranks, as in
 // Megatron-LM's distributed data parallel and PyTorch's DDP. A bucket has whole layers, in the order in which the
 // backward pass produces their gradients, and at least `least_parameters` of a model-parallel rank. With expert
-// parallelism, experts have buckets of their own, because fewer ranks hold the same experts.
+// parallelism, experts have buckets of their own, because fewer ranks hold the same experts. If ranks divide matrices
+// (gtp), buckets have the gradients of shards; what they do not divide is in buckets of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,15 @@ struct GradientBucket {
   std::vector<std::uint32_t> layers;  ///< of the model, in the order of the backward pass; none: ends only
   std::uint32_t stage = 0;            ///< virtual stage of the last of these layers and ends
   bool experts = false;               ///< parameters of experts that not all data-parallel ranks hold
+  bool whole = false;                 ///< parameters that ranks do not divide although they divide matrices (gtp)
 };
 
 /// @param stages  virtual stages of a rank, in the order in which their last backward slots run
-/// @param tp, ep  tensor-parallel and expert-parallel ranks
+/// @param tp, ep, gtp  tensor-parallel and expert-parallel ranks, and ranks that divide matrices
 /// @param least_parameters  of a bucket; 0: one bucket
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
-                                             std::uint32_t tp, std::uint32_t ep, std::uint64_t least_parameters);
+                                             std::uint32_t tp, std::uint32_t ep, std::uint32_t gtp,
+                                             std::uint64_t least_parameters);
 
 }  // namespace railyard::workload::training

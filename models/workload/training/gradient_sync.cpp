@@ -39,7 +39,13 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
   weights_ = mesh.connect(all, streams.weights, weights, fabric);
   expert_dp_ = mesh.connect(of_experts, streams.gradients, dp, fabric);
   expert_weights_ = mesh.connect(of_experts, streams.weights, dp, fabric);
-  norm_ = mesh.connect({Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, streams.compute, dp, fabric);
+  if (spec.gtp() > 1) {
+    const std::vector<Dimension> of_whole{Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp};
+    whole_dp_ = mesh.connect(of_whole, streams.gradients, dp, fabric);
+    whole_weights_ = mesh.connect(of_whole, streams.weights, dp, fabric);
+  }
+  norm_ = mesh.connect({Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, streams.compute,
+                       dp, fabric);
   for (const std::vector<Slot>& slots : schedule.slots) {
     std::vector<std::pair<std::uint32_t, transformer::Stage>> stages;  // in the order of their last gradients
     std::vector<std::uint32_t> last(schedule.stages(), ~0u);
@@ -47,7 +53,7 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
       if (slots[i].kind == SlotKind::backward || slots[i].kind == SlotKind::backward_weights) last[slots[i].stage] = i;
     for (std::uint32_t i = 0; i < slots.size(); ++i)
       if (last[slots[i].stage] == i) stages.emplace_back(slots[i].stage, plans.stage(slots[i].stage));
-    buckets_.push_back(gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.bucket_parameters));
+    buckets_.push_back(gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.gtp(), spec.bucket_parameters));
     buckets_of_.emplace_back();
     for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
       for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
@@ -122,11 +128,12 @@ void GradientSync::gather_bucket(std::uint32_t p, std::uint32_t b) {
 }
 
 std::uint64_t GradientSync::owned(std::uint32_t rank) const {
-  std::uint64_t common = 0, experts = 0;
-  for (const GradientBucket& bucket : buckets_[pipeline_rank(rank)])
-    (bucket.experts ? experts : common) += bucket.parameters;
-  return spec_.zero_stage == 0 ? common + experts
-                               : ceil_div(common, dp_.of(rank).size()) + ceil_div(experts, expert_dp_.of(rank).size());
+  std::map<const Communicators*, std::uint64_t> parameters;  // by the ranks that reduce them
+  for (const GradientBucket& bucket : buckets_[pipeline_rank(rank)]) parameters[&reducing(bucket)] += bucket.parameters;
+  std::uint64_t sum = 0;
+  for (const auto& [communicators, reduced] : parameters)
+    sum += spec_.zero_stage == 0 ? reduced : ceil_div(reduced, communicators->of(rank).size());
+  return sum;
 }
 
 void GradientSync::end_step() {
@@ -161,15 +168,15 @@ void GradientSync::end_step() {
 std::vector<GroupTraffic> GradientSync::traffic() const {
   std::vector<GroupTraffic> all;
   const double bytes = (bytes_of(spec_.gradients) + bytes_of(model_.dtype)) * spec_.steps;
-  for (const bool experts : {false, true}) {
+  for (const Communicators* communicators : {&dp_, &expert_dp_, &whole_dp_}) {
     double most = 0;
     for (const std::vector<GradientBucket>& buckets : buckets_) {
       double parameters = 0;
       for (const GradientBucket& bucket : buckets)
-        if (bucket.experts == experts) parameters += static_cast<double>(bucket.parameters);
+        if (&reducing(bucket) == communicators) parameters += static_cast<double>(bucket.parameters);
       most = std::max(most, parameters);
     }
-    if (most > 0) all.push_back({experts ? &expert_dp_ : &dp_, most * bytes});
+    if (most > 0) all.push_back({communicators, most * bytes});
   }
   all.push_back({&norm_, static_cast<double>(kNormBytes)});
   return all;

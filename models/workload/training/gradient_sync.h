@@ -1,6 +1,6 @@
 // What data-parallel ranks do together: gradients are reduced bucket by bucket (gradient_buckets.h), the norm of all
 // gradients is computed, the optimizer runs, and the weights are gathered (zero_stage 1 and 2). Gradients of experts are
-// reduced over the ranks that hold the same experts.
+// reduced over the ranks that hold the same experts, gradients of shards (gtp) over those with the same shard.
 //
 // A bucket is reduced when the program of each rank has produced its last gradient; bucket and backward slots overlap.
 // Gathers run beside the forward slots of the next step, which wait for the layers that they need.
@@ -56,9 +56,11 @@ class GradientSync {
  private:
   static constexpr Bytes kNormBytes = 4;  ///< the norm of gradients
 
-  const Communicators& reducing(const GradientBucket& bucket) const { return bucket.experts ? expert_dp_ : dp_; }
+  const Communicators& reducing(const GradientBucket& bucket) const {
+    return bucket.experts ? expert_dp_ : bucket.whole ? whole_dp_ : dp_;
+  }
   const Communicators& gathering(const GradientBucket& bucket) const {
-    return bucket.experts ? expert_weights_ : weights_;
+    return bucket.experts ? expert_weights_ : bucket.whole ? whole_weights_ : weights_;
   }
   void reduce_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
   /// The weights of a bucket, after the optimizer.
@@ -76,8 +78,8 @@ class GradientSync {
   const TrainingJobs& jobs_;
   RankPrograms& programs_;
   const Communicators& tp_;
-  /// Gradients and weights: of experts, and of all else.
-  Communicators dp_, weights_, expert_dp_, expert_weights_;
+  /// Gradients and weights: of experts, of what gtp ranks do not divide, and of all else.
+  Communicators dp_, weights_, expert_dp_, expert_weights_, whole_dp_, whole_weights_;
   Communicators norm_;                                ///< ranks with the same place in tensor parallelism
   std::vector<std::vector<GradientBucket>> buckets_;  ///< by pipeline rank
   std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> buckets_of_;  ///< by pipeline rank: layer -> buckets

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "transformer/linears.h"
+
 namespace railyard::workload::training {
 
 using transformer::KeptTensor;
@@ -10,6 +12,34 @@ using transformer::Recompute;
 using transformer::TrainingForm;
 
 namespace {
+
+/// Whole matrices of the ranks that divide them (gtp): buffers of gathers, which all chains of a pass share, and of the
+/// chain of recomputed layers; and two gradients, of which one is computed and one scattered.
+Bytes gathered_matrices(const transformer::ModelShape& model, const TrainingSpec& spec,
+                        const std::vector<transformer::Stage>& stages, const std::vector<std::uint32_t>& rank_of,
+                        std::uint32_t pipeline_rank) {
+  std::uint64_t held = 0, largest = 0;
+  for (std::uint32_t s = 0; s < stages.size(); ++s) {
+    if (rank_of[s] != pipeline_rank) continue;
+    const auto matrices = [&](const transformer::Stage& stage) {
+      std::vector<transformer::Matrix> all;
+      for (const transformer::Linear linear : linears_of(stage)) {
+        transformer::Matrix whole = shard_of(matrix_of(model, linear, spec.tp()), spec.gtp());
+        whole.rows *= spec.gtp();
+        all.push_back(whole);
+      }
+      return all;
+    };
+    const std::vector<transformer::Matrix> chain = matrices(stages[s]);
+    std::uint64_t of_stage = held_elements(chain, spec.gtp_shards.prefetch_depth);
+    if (spec.form.recompute == Recompute::full)
+      of_stage += held_elements(matrices({stages[s].layers, false, false, 0}), spec.gtp_shards.prefetch_depth);
+    held = std::max(held, of_stage);
+    for (const transformer::Matrix& matrix : chain) largest = std::max(largest, matrix.elements());
+  }
+  constexpr std::uint64_t kGradients = 2;
+  return (held + kGradients * largest) * static_cast<Bytes>(bytes_of(model.dtype));
+}
 
 StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpec& spec,
                          const transformer::Stage& stage) {
@@ -86,11 +116,18 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
     peak.pipeline_rank = p;
     transformer::RankParameters parameters;
     std::uint64_t projections = 0;
+    std::uint64_t whole = 0;  // of ranks that divide all else
     Bytes of_micro_batch = 0;
     for (std::uint32_t s = 0; s < stages.size(); ++s) {
       if (schedule.rank_of[s] != p) continue;
       const transformer::RankParameters of_stage = rank_parameters(model, stages[s], spec.tp(), spec.ep());
-      parameters.common += of_stage.common;
+      if (spec.gtp() > 1) {
+        const transformer::DividedParameters divided = divided_parameters(model, stages[s], spec.tp(), spec.gtp());
+        parameters.common += divided.shards;
+        whole += divided.whole;
+      } else {
+        parameters.common += of_stage.common;
+      }
       parameters.experts += of_stage.experts;
       projections += rank_projection_weights(model, stages[s], spec.tp(), spec.ep());
       of_micro_batch += stages_[s].kept;
@@ -98,6 +135,8 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
     peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.replicas()});
     peak.state += training_state(parameters.experts, precision, {spec.zero_stage, spec.expert_replicas()});
     peak.narrow_weights = narrow_weight_bytes(projections, spec.form);
+    peak.state += training_state(whole, precision, {spec.zero_stage, spec.replicas() * spec.gtp()});
+    if (spec.gtp() > 1) peak.gathered = gathered_matrices(model, spec, stages, schedule.rank_of, p);
     if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p, precision);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
     Bytes held = 0;

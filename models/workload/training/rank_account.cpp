@@ -4,9 +4,12 @@
 
 namespace railyard::workload::training {
 
-void RankAccount::transferred(TrafficClass traffic, Time begun, Time now) {
+void RankAccount::transferred(TrafficClass traffic, Time begun, Time now, std::uint32_t tag) {
   transfers_[number(traffic)].add(now - begun);
-  beside_.push_back({begun, now, traffic});
+  beside_.push_back({begun, now, traffic, tag});
+  if (tag == kNoTag) return;
+  if (tagged_.size() <= tag) tagged_.resize(tag + 1);
+  tagged_[tag].transfers.add(now - begun);
 }
 
 void RankAccount::begin(Time now, std::uint32_t waited_for) {
@@ -35,6 +38,7 @@ void RankAccount::divide_wait(Time now, std::uint32_t waited_for) {
     for (const Interval& i : beside_) {
       if ((waited_for & bit(i.traffic)) == 0 || !covers(i)) continue;
       part = &exposed_[number(i.traffic)];
+      if (i.tag != kNoTag) tagged_[i.tag].exposed.add(to - from);
       break;
     }
     part->add(to - from);

@@ -19,10 +19,16 @@ class RankAccount {
  public:
   enum class Busy : std::uint8_t { kernel, optimizer };
 
+  /// Of transfers with the same tag.
+  struct Tagged {
+    TimeSum transfers, exposed;
+  };
+  static constexpr std::uint32_t kNoTag = ~0u;
+
   /// A transfer beside the compute stream was under way from `begun` until now.
-  void transferred(TrafficClass traffic, Time begun, Time now);
+  void transferred(TrafficClass traffic, Time begun, Time now, std::uint32_t tag = kNoTag);
   /// The host prepared a kernel from `begun` until now.
-  void launched(Time begun, Time now) { launches_.push_back({begun, now, TrafficClass::tp}); }
+  void launched(Time begun, Time now) { launches_.push_back({begun, now, TrafficClass::tp, kNoTag}); }
   /// The compute stream begins a job at `now`, after it waited for transfers of these classes.
   /// @param waited_for  one bit for each class, by number
   void begin(Time now, std::uint32_t waited_for);
@@ -40,6 +46,7 @@ class RankAccount {
   double exposed_s(TrafficClass c) const { return exposed_[number(c)].seconds(); }
   /// Transfers of the class, exposed or hidden.
   double transfers_s(TrafficClass c) const { return transfers_[number(c)].seconds(); }
+  Tagged tagged(std::uint32_t tag) const { return tag < tagged_.size() ? tagged_[tag] : Tagged(); }
   /// Sum of all parts: the time from the begin of the run to the last job's end.
   TimeSum counted() const;
 
@@ -47,12 +54,14 @@ class RankAccount {
   struct Interval {
     Time begun, ended;
     TrafficClass traffic;
+    std::uint32_t tag;
   };
   void divide_wait(Time now, std::uint32_t waited_for);
 
   Time last_end_, begun_;  ///< of jobs of the compute stream
   TimeSum kernels_, optimizer_, host_, bubble_;
   std::array<TimeSum, kTrafficClasses.size()> exposed_, transfers_;
+  std::vector<Tagged> tagged_;
   std::vector<Interval> beside_, launches_;  ///< since the last job of the compute stream ended
 };
 

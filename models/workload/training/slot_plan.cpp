@@ -12,20 +12,57 @@ using transformer::LayerStep;
 
 namespace {
 
+/// Divides kernels so that each product with a matrix is a step of its own. Kernels beside a collective have one product
+/// at the most and stay together.
+std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, WgradOrder order) {
+  std::vector<LayerStep> divided;
+  std::optional<transformer::LinearUse> last;  // of the last step of `divided`, where the next one may go before it
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const LayerStep& step = steps[i];
+    if (step.is_collective() || (i > 0 && steps[i - 1].beside_next)) {
+      divided.push_back(step);
+      last.reset();
+      continue;
+    }
+    bool begins = true;
+    for (const transformer::NamedKernel& kernel : step.kernels.kernels) {
+      const auto use = transformer::linear_use(kernel.name);
+      if (use || begins) divided.push_back({step.part, {}});
+      divided.back().kernels.add(kernel.name, kernel.time);
+      if (order == WgradOrder::before_dgrad && use && last && use->linear == last->linear &&
+          last->product == transformer::Product::dgrad)
+        std::swap(divided[divided.size() - 2], divided.back());
+      last = use;
+      begins = use.has_value();
+    }
+  }
+  return divided;
+}
+
+std::optional<transformer::LinearUse> use_of(const LayerStep& step) {
+  for (const transformer::NamedKernel& kernel : step.kernels.kernels)
+    if (const auto use = transformer::linear_use(kernel.name)) return use;
+  return {};
+}
+
 /// Steps of a layer or an end, with their kernels as chains. Slots of equal layers share the chains.
 struct Planned {
-  explicit Planned(std::vector<LayerStep> plan) : steps(std::move(plan)) {
+  Planned(std::vector<LayerStep> plan, const TrainingSpec& spec)
+      : steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : std::move(plan)),
+        has_uses(spec.gtp() > 1) {
     for (const LayerStep& step : steps) chains.push_back(step.kernels.chain());
   }
   std::vector<LayerStep> steps;
   std::vector<gpu::SharedChain> chains;
+  bool has_uses;
 };
 
 void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
   for (std::size_t i = 0; i < planned.steps.size(); ++i) {
     const LayerStep& step = planned.steps[i];
     plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
-                          static_cast<std::uint32_t>(step.kernels.kernels.size()), step.group});
+                          static_cast<std::uint32_t>(step.kernels.kernels.size()), step.group,
+                          planned.has_uses ? use_of(step) : std::nullopt});
     plan.kernels_s += step.kernels.seconds;
     plan.flops += step.kernels.flops;
   }
@@ -53,20 +90,22 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       pass.kind = model.kind(number);
       auto found = layers.find(pass.kind);
       if (found == layers.end())
-        found = layers.emplace(pass.kind, plan_layer(model, timer, pass, split, direction)).first;
+        found = layers.emplace(pass.kind, Planned(plan_layer(model, timer, pass, split, direction), spec)).first;
       append(plan, found->second, number);
     };
     const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
       pass.kind = model.kind(number);
       auto found = again.find(pass.kind);
-      if (found == again.end()) found = again.emplace(pass.kind, plan_recompute(model, timer, pass, split)).first;
+      if (found == again.end())
+        found = again.emplace(pass.kind, Planned(plan_recompute(model, timer, pass, split), spec)).first;
       append(plan, found->second, number);
     };
     const auto end = [&](SlotPlan& plan, bool head) {
       const std::uint64_t tokens = spec.rank_tokens();
       append(plan,
              Planned(head ? plan_head(model, timer, tokens, split, direction)
-                          : plan_embedding(model, timer, tokens, split, direction)),
+                          : plan_embedding(model, timer, tokens, split, direction),
+                     spec),
              SlotStep::kEnds);
     };
     // A rank receives its share of the activations; the slot begins with the gather of all of them.

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "transformer/layer_plan.h"
+#include "transformer/linears.h"
 #include "transformer/parameters.h"
 #include "workload/training/schedule.h"
 #include "workload/training/training_spec.h"
@@ -26,6 +28,7 @@ struct SlotStep {
   bool beside_next = false;    ///< a collective that runs beside the next step; the step after that waits for both
   std::uint32_t launches = 0;  ///< kernels that the host launches one by one
   transformer::RankGroup group = transformer::RankGroup::tp;  ///< of a collective
+  std::optional<transformer::LinearUse> use;                  ///< gtp: each product with a matrix is a step of its own
 };
 
 struct SlotPlan {

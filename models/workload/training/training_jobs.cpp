@@ -27,7 +27,7 @@ TrafficClass TrainingJobs::class_of(transformer::RankGroup group) {
 std::string TrainingJobs::suffix(const Fields& f) const {
   std::string text;
   for (const auto& [dimension, letters] :
-       {std::pair{Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
+       {std::pair{Dimension::gtp, "GTP"}, {Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
     if (mesh_.size(dimension) > 1) text += fmt::format("_{}[{}]", letters, place(f.rank, dimension));
   if (spec_.steps > 1) text += fmt::format("_Step[{}]", static_cast<std::uint32_t>(f.step));
   return text;
@@ -80,6 +80,18 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
       return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
                          letter(), layer, end);
     }
+    case kMatrixGather:
+    case kMatrixScatter:
+    case kAddGradient: {
+      const SlotStep& step = step_of(f);
+      const char* const linear = transformer::kLinearNames[static_cast<std::size_t>(step.use->linear)];
+      const std::string matrix =
+          step.layer == SlotStep::kEnds ? std::string(linear) : fmt::format("Layer[{}]_{}", step.layer, linear);
+      const char* const what = f.what == kMatrixGather ? "AG" : f.what == kMatrixScatter ? "RS" : "Add";
+      const bool again = slot_of(f).kind != SlotKind::forward && step.use->product == transformer::Product::fprop;
+      return fmt::format("GTP_{}_{}_{}_PP[{}]_TP[{}]_{}{}", what, matrix, again ? "R" : letter(), p, t,
+                         unit(slot_of(f).stage, slot_of(f).micro_batch), end);
+    }
     case kHost:
     case kHostWait: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
     case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
@@ -114,7 +126,9 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kReceive: return "pp";
     case kGradients:
     case kGather: return "dp";
-    case kLayerGather: return "weights";
+    case kLayerGather:
+    case kMatrixGather:
+    case kMatrixScatter: return "weights";
     case kHost:
     case kHostWait: return "host";
     case kNormReduce: return f.detail == 0 ? "tp" : "dp";
@@ -126,9 +140,12 @@ Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kHost:
     case kHostWait:
+    case kAddGradient:
     case kKernels: return Recorded::never;
     case kCollective:
     case kLayerGather:
+    case kMatrixGather:
+    case kMatrixScatter:
     case kBeside: return Recorded::detail;
     default: return Recorded::stage;
   }

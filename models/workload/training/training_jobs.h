@@ -6,10 +6,12 @@
 //   TP_AR_PP[p]_MB[m]_F_Layer[l]_Attn          collectives of its layers; EP_..., CP_...
 //   PP_Act_FromP[p]_ToP[q]_TP[t]_MB[m]         activations to the next stage; PP_Grad_...: gradients back
 //   Weights_AG_PP[p]_TP[t]_MB[m]_F_Layer[l]    weights of a layer (zero_stage 3)
+//   GTP_AG_Layer[l]_Qkv_F_PP[p]_TP[t]_MB[m]    a matrix (gtp), for a product of F or B; R: for a recomputed layer
+//   GTP_RS_Layer[l]_Qkv_B_PP[p]_TP[t]_MB[m]    the gradient of a matrix
 //   DP_RS_PP[p]_TP[t]_Bucket[b]                gradients; DP_AG_...: weights
 //   GradNorm_PP[p]_TP[t], Adam_PP[p]_TP[t]     the end of the step
 //
-// Suffixes _V[v], _CP[c], _EP[e], _DP[d], _Step[i] where there are several.
+// Suffixes _V[v], _GTP[g], _CP[c], _EP[e], _DP[d], _Step[i] where there are several.
 #pragma once
 
 #include <string>
@@ -38,8 +40,11 @@ class TrainingJobs : public JobNamer {
     kNorm,        ///< kernel
     kNormReduce,  ///< over the tensor-parallel ranks, then over all others, so that each keeps to its own links
     kOptimizer,
-    kGather,       ///< of the weights of a bucket
-    kLayerGather,  ///< of the weights of a layer
+    kGather,         ///< of the weights of a bucket
+    kLayerGather,    ///< of the weights of a layer
+    kMatrixGather,   ///< of the matrix that a step of a slot uses (gtp)
+    kMatrixScatter,  ///< of the gradient that a step of a slot computes (gtp)
+    kAddGradient,    ///< the kernel that adds its result
     kHost,
     kHostWait,  ///< the host has waited for the norm, or for a slot's exchange with other stages
     kSlot       ///< all of a slot on a rank: a row, not a job

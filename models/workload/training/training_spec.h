@@ -1,4 +1,4 @@
-// workload.kind: training, typed and validated: optimizer steps of a model on tp x cp x ep x dp x pp ranks. Plain data;
+// workload.kind: training, typed and validated: optimizer steps of a model on tp x gtp x cp x ep x dp x pp ranks. Plain data;
 // no SystemC.
 #pragma once
 
@@ -35,11 +35,22 @@ struct LayerRange {
   std::uint32_t begin = 0, end = 0;
 };
 
+/// Where the gradient of a matrix is computed.
+enum class WgradOrder : std::uint8_t { after_dgrad, before_dgrad };
+constexpr std::array<const char*, 2> kWgradOrderNames{"after_dgrad", "before_dgrad"};
+
+/// Generalized tensor parallelism: ranks keep shards of each matrix and gather it just before they use it. How many ranks:
+/// TrainingSpec::gtp().
+struct WeightShards {
+  std::uint32_t prefetch_depth = 1;  ///< matrices that are gathered before the matrix in use
+  WgradOrder wgrad_order = WgradOrder::after_dgrad;
+};
+
 struct TrainingSpec {
   std::uint64_t seq_tokens = 0;
   std::uint32_t global_batch = 1;  ///< sequences of a step
   std::uint32_t micro_batch = 1;   ///< sequences of a micro-batch
-  MeshSizes sizes{1, 1, 1, 1, 1};
+  MeshSizes sizes{1, 1, 1, 1, 1, 1};
   RankOrder order = kMegatronOrder;
   std::vector<std::uint32_t> placement;  ///< GPU of each rank
   bool sequence_parallel = false;
@@ -53,6 +64,7 @@ struct TrainingSpec {
   std::uint32_t zero_stage = 1;
   std::uint32_t prefetch_layers = 1;  ///< zero_stage 3: layers whose weights are gathered before the layer that runs
   bool reshard_after_forward = true;  ///< zero_stage 3: weights are gathered again for the backward slot
+  WeightShards gtp_shards;            ///< with gtp() of 2 or more
   std::uint32_t steps = 1;
   GradientNorm grad_norm = GradientNorm::before;
   Software software;                    ///< with the scenario's own keys applied
@@ -61,11 +73,13 @@ struct TrainingSpec {
   DataType gradients = DataType::tf32;  ///< tf32: 32 bits
 
   std::uint32_t tp() const { return sizes[static_cast<std::size_t>(Dimension::tp)]; }
+  /// Ranks that divide the weights of a tensor-parallel rank. Each has micro-batches of its own.
+  std::uint32_t gtp() const { return sizes[static_cast<std::size_t>(Dimension::gtp)]; }
   std::uint32_t cp() const { return sizes[static_cast<std::size_t>(Dimension::cp)]; }
   std::uint32_t ep() const { return sizes[static_cast<std::size_t>(Dimension::ep)]; }
   /// Replicas of all weights but those of experts, as Megatron-LM counts: each of the ep ranks has a replica.
   std::uint32_t dp() const { return sizes[static_cast<std::size_t>(Dimension::dp)] * ep(); }
-  /// Ranks that hold the same parameters: of an expert, and of all else.
+  /// Ranks that hold the same parameters: of an expert, and of all else (with gtp: the same shards).
   std::uint32_t expert_replicas() const { return replicas() / ep(); }
   std::uint32_t replicas() const { return dp() * cp(); }
   std::uint32_t pp() const { return sizes[static_cast<std::size_t>(Dimension::pp)]; }
@@ -75,7 +89,7 @@ struct TrainingSpec {
     return product;
   }
   std::uint32_t virtual_stages() const { return static_cast<std::uint32_t>(stage_layers.size()) / pp(); }
-  std::uint32_t micro_batches() const { return global_batch / (micro_batch * dp()); }
+  std::uint32_t micro_batches() const { return global_batch / (micro_batch * dp() * gtp()); }
   std::uint64_t micro_batch_tokens() const { return micro_batch * seq_tokens; }
   /// Of a micro-batch, on a context-parallel rank.
   std::uint64_t rank_tokens() const { return micro_batch_tokens() / cp(); }

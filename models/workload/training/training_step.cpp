@@ -49,6 +49,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       slot_times_(ranks.size()),
       accounts_(ranks.size()) {
   if (has_ring()) connect_ring(executor.fabric());
+  if (spec.gtp() > 1) divide_weights(kernels, executor.fabric());
   for (const auto& [group, communicators] :
        {std::pair{RankGroup::tp, &tp_}, {RankGroup::ep, &ep_}, {RankGroup::cp, &cp_}})
     for (const auto& communicator : communicators->all())
@@ -75,6 +76,14 @@ void TrainingStep::connect_ring(transport::Fabric& fabric) {
                                                    std::vector<std::size_t>{to[r], from[next]},
                                                    nccl_request(spec_.software, TrafficClass::cp), fabric));
   }
+}
+
+void TrainingStep::divide_weights(const gpu::KernelTimer& kernels, transport::Fabric& fabric) {
+  const std::size_t first = mesh_.rank(0).streams.size();
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r)
+    for (const char* stream : {"weights_again", "scatter"}) mesh_.rank(r).add_stream(stream);
+  divided_ = std::make_unique<DividedWeights>(
+      spec_, model_, kernels, mesh_, DividedWeights::Streams{kWeights, first, first + 1}, fabric, jobs_, programs_);
 }
 
 Bytes TrainingStep::activation_bytes() const {
@@ -144,8 +153,23 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), true);
   for (const GroupTraffic& group : gradients_.traffic())
     among(*group.communicators, TrafficClass::dp, group.bytes_per_rank, false);
+  if (divided_ != nullptr)
+    for (const Communicators* communicators : {&divided_->gathers(), &divided_->scatters()})
+      among(*communicators, TrafficClass::weights, most_weight_bytes(), false);
   pipeline_.add_traffic(all);
   return all;
+}
+
+double TrainingStep::most_weight_bytes() const {
+  double most = 0;
+  for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
+    double bytes = 0;
+    for (const Slot& slot : schedule_.slots[p])
+      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
+        if (step.use) bytes += static_cast<double>(divided_->gathered_bytes(step.use->linear));
+    most = std::max(most, bytes);
+  }
+  return most * spec_.steps;
 }
 
 double TrainingStep::most_bytes(RankGroup group) const {
@@ -201,8 +225,19 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const bool completes =
       gives_gradients && (spec_.zero_stage >= 2 || gradients_.has_last_gradients(p, slot.stage, index));
   const bool gathers = spec_.zero_stage == 3 && (is_forward || spec_.reshard_after_forward);
-  pipeline_.before_slot(p, index);
   GradientSync::LayerEnds layer_ends;
+  // A layer ends with the kernel that adds its last gradient. The embedding counts as part of the first layer.
+  const auto add_gradients = [&](const SlotStep* added) {
+    if (added == nullptr || !completes) return;
+    const transformer::Stage& stage = plans_.stage(slot.stage);
+    const std::uint32_t of = added->layer != SlotStep::kEnds ? added->layer
+                             : added->use->linear == transformer::Linear::embedding
+                                 ? stage.first_layer
+                                 : stage.first_layer + stage.layers - 1;
+    for (const std::uint32_t rank : ranks) layer_ends[{rank, of}] = programs_.last(rank);
+  };
+  pipeline_.before_slot(p, index);
+  if (divided_ != nullptr) divided_->begin_slot(p);
   const auto begins =
       std::find_if(plan.steps.begin(), plan.steps.end(), [](const SlotStep& step) { return !step.beside_next; });
   std::size_t beside_until = 0;
@@ -224,10 +259,13 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
       beside_until = i + 2;
       continue;
     }
+    if (divided_ != nullptr) divided_->before_step(p, index, detail, step, slot.kind);
     emit_step(p, index, detail, step, &step == &*begins, i + 1 == plan.steps.size());
     if (completes && step.layer != SlotStep::kEnds)
       for (const std::uint32_t rank : ranks) layer_ends[{rank, step.layer}] = programs_.last(rank);
+    if (divided_ != nullptr && gives_gradients) add_gradients(divided_->after_step(p, index, detail, step));
   }
+  if (divided_ != nullptr) add_gradients(divided_->end_slot(p));
   pipeline_.after_slot(p, index);
   if (!spec_.software.dp_overlap) layer_ends.clear();
   if (completes && (spec_.software.dp_overlap || spec_.zero_stage >= 2)) gradients_.reduce(p, slot.stage, layer_ends);
@@ -276,9 +314,10 @@ void TrainingStep::on_job_begun(const Job& job) {
   if (f.what == Jobs::kNorm || f.what == Jobs::kOptimizer) waits = kDpBit;
   if (f.what == Jobs::kKernels || f.what == Jobs::kCollective) {
     waits = f.first ? kPpBit : kTpBit | kCpBit;
-    if (spec_.zero_stage == 3) waits |= RankAccount::bit(TrafficClass::weights);
+    if (spec_.zero_stage == 3 || divided_ != nullptr) waits |= RankAccount::bit(TrafficClass::weights);
     if (f.step > 0) waits |= kDpBit;  // weights of the step before are being gathered
   }
+  if (f.what == Jobs::kAddGradient) waits = RankAccount::bit(TrafficClass::weights);
   accounts_[r].begin(executor_.fabric().now(), waits);
   if (!f.first) return;
   slot_times_[r] = {job.begun_at(), job.ready_at()};
@@ -304,6 +343,7 @@ void TrainingStep::account(const Job& job) {
   const Time now = end_;
   RankAccount& account = accounts_[job.rank().number];
   switch (f.what) {
+    case Jobs::kAddGradient:
     case Jobs::kKernels: account.end_kernel(now, RankAccount::Busy::kernel); break;
     case Jobs::kNorm:
     case Jobs::kOptimizer: account.end_kernel(now, RankAccount::Busy::optimizer); break;
@@ -313,6 +353,13 @@ void TrainingStep::account(const Job& job) {
     case Jobs::kHost:
     case Jobs::kHostWait: account.launched(job.begun_at(), now); break;
     case Jobs::kLayerGather: account.transferred(TrafficClass::weights, job.collective()->last_entry(), now); break;
+    case Jobs::kMatrixGather:
+    case Jobs::kMatrixScatter: {
+      const SlotStep& step = jobs_.step_of(f);
+      const std::uint32_t tag = divided_->tag(step, DividedWeights::use_of(step, jobs_.slot_of(f).kind));
+      account.transferred(TrafficClass::weights, job.collective()->last_entry(), now, tag);
+      break;
+    }
     case Jobs::kNormReduce:
       account.end_collective(now, f.detail == 0 ? TrafficClass::tp : TrafficClass::dp, job.collective()->last_entry(),
                              true);

@@ -5,11 +5,11 @@
 //
 // pipeline_exchange.h sends and receives. In the backward slots of the last micro-batch, gradients are reduced bucket by
 // bucket; when all slots are over, the optimizer runs and the weights are gathered (gradient_sync.h). With zero_stage 3,
-// weights are gathered layer by layer (parameter_shards.h). Jobs are emitted a few slots ahead, so the number of jobs in
+// weights are gathered layer by layer (parameter_shards.h); with gtp, matrix by matrix (divided_weights.h). Jobs are emitted a few slots ahead, so the number of jobs in
 // memory does not grow with micro-batches and steps.
 //
 // Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
-// (gradients), weights (gathers of parameters), host (launches), cp_to and cp_from (ring of keys and values), and one for
+// (gradients), weights (gathers of parameters), weights_again and scatter (gtp), host (launches), cp_to and cp_from (ring of keys and values), and one for
 // each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad): pp_act_to_1,
 // pp_act_from_0, pp_grad_to_0, ...
 #pragma once
@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "workload/training/divided_weights.h"
 #include "workload/training/gradient_sync.h"
 #include "workload/training/memory_plan.h"
 #include "workload/training/parameter_shards.h"
@@ -51,6 +52,8 @@ class TrainingStep : private JobClient {
   const std::vector<GradientBucket>& buckets(std::uint32_t pipeline_rank) const {
     return gradients_.buckets(pipeline_rank);
   }
+  /// Null: ranks do not divide matrices (gtp).
+  const DividedWeights* divided_weights() const { return divided_.get(); }
   /// End of the last step.
   Time end() const { return end_; }
   /// Bytes of the activations that a rank sends to the next stage.
@@ -71,6 +74,7 @@ class TrainingStep : private JobClient {
 
   bool has_ring() const { return spec_.cp() > 1 && spec_.cp_comm == transformer::ContextExchange::p2p; }
   void connect_ring(transport::Fabric& fabric);
+  void divide_weights(const gpu::KernelTimer& kernels, transport::Fabric& fabric);
   /// The rank that is so many steps further in the ring.
   std::uint32_t around(std::uint32_t rank, std::uint32_t steps) const {
     return mesh_.moved(rank, Dimension::cp, (place(rank, Dimension::cp) + steps) % spec_.cp());
@@ -78,6 +82,8 @@ class TrainingStep : private JobClient {
   void allow_reuse();
   /// Of the collectives of a group, on the rank with most.
   double most_bytes(RankGroup group) const;
+  /// Of the gathers, or of the scatters, of matrices, on the rank with most; an upper bound.
+  double most_weight_bytes() const;
   void begin_step();
   /// Emits what is wanted, unless a call further up does so.
   void emit();
@@ -108,6 +114,7 @@ class TrainingStep : private JobClient {
   GradientSync gradients_;
   ParameterShards shards_;
   PipelineExchange pipeline_;
+  std::unique_ptr<DividedWeights> divided_;           ///< with gtp
   std::vector<std::unique_ptr<Communicator>> ring_;   ///< by rank: to the next context-parallel rank (p2p)
   std::vector<std::vector<std::uint32_t>> ranks_at_;  ///< by pipeline rank
   std::vector<std::array<std::vector<Communicator*>, transformer::kRankGroups>>

@@ -25,7 +25,8 @@ constexpr std::uint32_t kMostSequences = 1u << 20, kMostMicroBatches = 8192;
 
 struct TrainingSection : TrainingSpec {
   TrainingSection() { form.keep_gathered = false; }
-  std::uint32_t written_tp = 1, written_cp = 1, written_ep = 1, written_pp = 1, written_virtual_stages = 1;
+  std::uint32_t written_tp = 1, written_gtp = 1, written_cp = 1, written_ep = 1, written_pp = 1,
+                written_virtual_stages = 1;
   std::optional<std::uint32_t> written_dp, written_group;
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
@@ -51,6 +52,24 @@ Record<TrainingSection> training_record() {
       .required();
   r.add("micro_batch", &Section::micro_batch, "sequences of a micro-batch").range(1, kMostSequences);
   r.add("tp", &Section::written_tp, "tensor-parallel ranks; must divide the attention heads").range(1, kMostRanks);
+  const auto shards = [](auto member) { return within(&Section::gtp_shards, member); };
+  using workload::training::WeightShards;
+  Record<Section> gtp;
+  gtp.add("size", &Section::written_gtp,
+          "ranks that divide the weights of a tensor-parallel rank among themselves; each has micro-batches of its "
+          "own; 1: "
+          "weights are not divided")
+      .range(1, kMostRanks)
+      .required();
+  gtp.add("prefetch_depth", shards(&WeightShards::prefetch_depth),
+          "matrices that are gathered before the matrix in use")
+      .range(0, 64);
+  gtp.choice(
+      "wgrad_order", shards(&WeightShards::wgrad_order), words_of(workload::training::kWgradOrderNames),
+      "whether the gradient of a matrix is computed after or before that of its input; before_dgrad needs tp: 1");
+  r.group("gtp", gtp,
+          "generalized tensor parallelism: a rank keeps a shard of each matrix, its gradient and its optimizer state; "
+          "matrices are gathered one by one just before their products, and gradients reduce-scattered after them");
   r.add("sequence_parallel", &Section::sequence_parallel,
         "norms on tokens / tp, between a reduce-scatter and an all-gather; tp must divide the tokens");
   r.add("pp", &Section::written_pp, "pipeline ranks").range(1, kMostRanks);
@@ -81,7 +100,7 @@ Record<TrainingSection> training_record() {
         "and dp")
       .range(1, kMostRanks);
   r.number_or("dp", "auto", &Section::written_dp,
-              "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp cp pp)")
+              "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp gtp cp pp)")
       .range(1, 1u << 16);
   r.add("zero_stage", &Section::zero_stage,
         "0: gradients are all-reduced; 1: the optimizer's state is divided among replicas: gradients are "
@@ -105,7 +124,7 @@ Record<TrainingSection> training_record() {
   r.add("recompute_layers", &Section::recompute_layers, "recompute: full; see recompute_method").range(1, kMostLayers);
   r.word("rank_order", &Section::written_order,
          {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-pp-ep-dp", "tp-pp-cp-ep-dp"},
-         "dimensions of parallelism, from adjacent ranks to ranks far apart");
+         "dimensions of parallelism, from adjacent ranks to ranks far apart; gtp follows tp");
   r.number_or("placement", "auto", &Section::written_placement, "GPU of each rank; auto: GPU r for rank r")
       .range(0, kMostGpus);
   r.add("software", &Section::written_software,
@@ -155,9 +174,12 @@ Record<TrainingSection> training_record() {
 workload::RankOrder order_of(const std::string& text) {
   workload::RankOrder order{};
   std::size_t place = 0;
-  for (std::size_t begin = 0; begin < text.size(); begin += 3, ++place)
-    for (std::size_t d = 0; d < workload::kDimensions; ++d)
-      if (text.compare(begin, 2, workload::kDimensionNames[d]) == 0) order[place] = static_cast<Dimension>(d);
+  for (std::size_t begin = 0; begin < text.size(); begin += 3)
+    for (std::size_t d = 0; d < workload::kDimensions; ++d) {
+      if (text.compare(begin, 2, workload::kDimensionNames[d]) != 0) continue;
+      order[place++] = static_cast<Dimension>(d);
+      if (static_cast<Dimension>(d) == Dimension::tp) order[place++] = Dimension::gtp;
+    }
   return order;
 }
 
@@ -229,6 +251,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
     refuse_workload(source, "cp", "needs attention: flash");
   spec.form.reduce_beside_wgrad = software.reduce_beside_wgrad;
   take(software.launch, written.launch_key);
+  if (spec.gtp() > 1 && spec.gtp_shards.prefetch_depth == 0 && software.launch == Launch::graph)
+    refuse_workload(source, "gtp.prefetch_depth", "0 needs launch: eager; accepted with launch: graph: 1 or more");
   take(software.host_us, written.host_key);
   take(software.nvls, written.nvls_key);
   take(software.reserved_bytes, written.reserved_key);
@@ -269,6 +293,16 @@ void check_experts(const TrainingSection& written, std::uint64_t dp, const trans
     refuse_workload(source, "ep", "with tp of 2 or more, ep needs sequence_parallel: true");
   if (written.zero_stage == 3)
     refuse_workload(source, "zero_stage", "3 needs ep: 1; accepted with ep of 2 or more: 0, 1 and 2");
+}
+
+void check_gtp(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
+  if (written.written_gtp == 1) return;
+  if (model.experts > 0)
+    refuse_workload(source, "gtp.size", model.name + " has experts, whose weights are not divided; accepted: 1");
+  if (written.zero_stage == 3)
+    refuse_workload(source, "zero_stage", "3 needs gtp.size: 1; accepted with gtp: 0, 1 and 2");
+  if (written.gtp_shards.wgrad_order == workload::training::WgradOrder::before_dgrad && written.written_tp > 1)
+    refuse_workload(source, "gtp.wgrad_order", "before_dgrad needs tp: 1; accepted with tp of 2 or more: after_dgrad");
 }
 
 void check_context(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
@@ -318,12 +352,14 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
 
   const platforms::GroupSpec& group = machine.groups.front();
   const std::uint32_t gpus = group.servers * machine.board.gpus;
-  const std::uint64_t model_ranks = std::uint64_t(written.written_tp) * written.written_cp * written.written_pp;
+  const std::uint64_t model_ranks =
+      std::uint64_t(written.written_tp) * written.written_gtp * written.written_cp * written.written_pp;
+  const std::string divided = written.written_gtp > 1 ? " x gtp " + std::to_string(written.written_gtp) : "";
   const std::string context = written.written_cp > 1 ? " x cp " + std::to_string(written.written_cp) : "";
   const std::string degrees =
-      "tp " + std::to_string(written.written_tp) + context + " x pp " + std::to_string(written.written_pp);
+      "tp " + std::to_string(written.written_tp) + divided + context + " x pp " + std::to_string(written.written_pp);
   if (!written.written_dp && (model_ranks > gpus || gpus % model_ranks != 0))
-    refuse_workload(source, "tp",
+    refuse_workload(source, written.written_gtp > 1 ? "gtp.size" : "tp",
                     degrees + " = " + std::to_string(model_ranks) + " does not divide the " + std::to_string(gpus) +
                         " GPUs of the machine; set workload.dp to use fewer, or machine.groups." + group.name +
                         ".servers");
@@ -334,15 +370,17 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                         " GPUs; the machine has " + std::to_string(gpus) + "; set machine.groups." + group.name +
                         ".servers to " + std::to_string(ceil_div(model_ranks * dp, machine.board.gpus)) + " or more");
   check_experts(written, dp, model, source);
+  check_gtp(written, model, source);
   check_context(written, model, source);
-  spec.sizes = {written.written_tp, written.written_cp, written.written_ep,
-                static_cast<std::uint32_t>(dp / written.written_ep), written.written_pp};
+  spec.sizes = {written.written_tp, written.written_cp,
+                written.written_ep, static_cast<std::uint32_t>(dp / written.written_ep),
+                written.written_pp, written.written_gtp};
   spec.order = order_of(written.written_order);
-  const std::uint64_t together = std::uint64_t(spec.micro_batch) * spec.dp();
+  const std::uint64_t together = std::uint64_t(spec.micro_batch) * spec.dp() * spec.gtp();
   if (spec.global_batch % together != 0)
     refuse_workload(source, "global_batch",
                     std::to_string(spec.global_batch) + " is not a multiple of micro_batch " +
-                        std::to_string(spec.micro_batch) + " x dp " + std::to_string(dp) + " = " +
+                        std::to_string(spec.micro_batch) + divided + " x dp " + std::to_string(dp) + " = " +
                         std::to_string(together));
   if (spec.micro_batches() > kMostMicroBatches)
     refuse_workload(source, "global_batch",
@@ -381,6 +419,8 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
         std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) + " layers of a stage");
   resolve_software(spec, written, model.dtype, source);
   spec.form.narrow = resolve_narrow(written.precision, spec.zero_stage < 3, model.dtype, group.gpu, source);
+  if (spec.form.narrow && spec.gtp() > 1)
+    refuse_workload(source, "precision.gemm", "narrow products need gtp.size: 1; accepted with gtp: bf16");
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
   check_groups_used({0}, machine, source);

@@ -1,0 +1,137 @@
+#include "workload/training/divided_weights.h"
+
+#include <utility>
+
+#include "workload/training/nccl_request.h"
+
+namespace railyard::workload::training {
+
+using Jobs = TrainingJobs;
+using transformer::Linear;
+using transformer::Product;
+
+DividedWeights::DividedWeights(const TrainingSpec& spec, const transformer::ModelShape& model,
+                               const gpu::KernelTimer& kernels, const Mesh& mesh, const Streams& streams,
+                               transport::Fabric& fabric, const TrainingJobs& jobs, RankPrograms& programs)
+    : spec_(spec),
+      model_(model),
+      kernels_(kernels),
+      jobs_(jobs),
+      programs_(programs),
+      chains_{WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs),
+              WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs)},
+      places_(spec.pp()) {
+  const collective::Request request = nccl_request(spec.software, TrafficClass::weights);
+  gathers_ = mesh.connect({Dimension::gtp}, streams.gathers, request, fabric);
+  gathers_again_ = mesh.connect({Dimension::gtp}, streams.gathers_again, request, fabric);
+  scatters_ = mesh.connect({Dimension::gtp}, streams.scatters, request, fabric);
+  for (std::size_t g = 0; g < gathers_.all().size(); ++g) {
+    Place& place = places_[mesh.place(gathers_.all()[g]->rank(0).number, Dimension::pp)];
+    place.gathers.push_back(gathers_.all()[g].get());
+    place.gathers_again.push_back(gathers_again_.all()[g].get());
+    place.scatters.push_back(scatters_.all()[g].get());
+    for (const Rank* rank : gathers_.all()[g]->ranks()) place.ranks.push_back(rank->number);
+  }
+}
+
+std::uint64_t DividedWeights::shard_elements(Linear linear) const {
+  return shard_of(matrix_of(model_, linear, spec_.tp()), spec_.gtp()).elements();
+}
+
+Bytes DividedWeights::gathered_bytes(Linear linear) const {
+  return shard_elements(linear) * spec_.gtp() * static_cast<Bytes>(bytes_of(model_.dtype));
+}
+
+DividedWeights::Use DividedWeights::use_of(const SlotStep& step, SlotKind kind) {
+  switch (step.use->product) {
+    case Product::fprop: return kind == SlotKind::forward ? kForward : kRecomputed;
+    case Product::dgrad: return kBackward;
+    case Product::wgrad: return kScatter;
+  }
+  return kForward;
+}
+
+std::uint32_t DividedWeights::tag(const SlotStep& step, Use use) const {
+  std::uint32_t place = step.layer;
+  if (step.layer == SlotStep::kEnds) place = model_.layers + (step.use->linear == Linear::head ? 1 : 0);
+  return place * kUses + use;
+}
+
+void DividedWeights::count(Linear linear) {
+  if (linear != Linear::embedding)
+    moved_bytes_ += static_cast<double>(matrix_of(model_, linear, spec_.tp()).elements()) * bytes_of(model_.dtype);
+}
+
+double DividedWeights::bytes_per_element() const {
+  double elements = 0;
+  for (const transformer::Stage& stage : transformer::stages_of(spec_.stage_layers))
+    for (const Linear linear : linears_of(stage))
+      if (linear != Linear::embedding)
+        elements += static_cast<double>(matrix_of(model_, linear, spec_.tp()).elements());
+  return moved_bytes_ / elements / spec_.micro_batches() / spec_.steps;
+}
+
+void DividedWeights::begin_slot(std::uint32_t p) {
+  Place& place = places_[p];
+  for (const Chain chain : {kPass, kAgain}) {
+    chains_[chain].restart(place.ranks);
+    place.used[chain].reset();
+  }
+}
+
+void DividedWeights::before_step(std::uint32_t p, std::uint32_t slot, std::uint32_t detail, const SlotStep& step,
+                                 SlotKind kind) {
+  if (!step.use) return;
+  Place& place = places_[p];
+  const Chain chain = use_of(step, kind) == kRecomputed ? kAgain : kPass;
+  const std::pair use{step.layer, step.use->linear};
+  if (place.used[chain] != use) {
+    chains_[chain].next_unit(place.ranks);
+    place.used[chain] = use;
+    place.has[chain] = false;
+  }
+  if (step.use->product == Product::wgrad || std::exchange(place.has[chain], true)) return;
+  count(step.use->linear);
+  for (Communicator* communicator : chain == kAgain ? place.gathers_again : place.gathers)
+    chains_[chain].gather(*communicator, gathered_bytes(step.use->linear),
+                          jobs_.label(Jobs::kMatrixGather, slot, detail, communicator->rank(0).number));
+}
+
+const SlotStep* DividedWeights::after_step(std::uint32_t p, std::uint32_t slot, std::uint32_t detail,
+                                           const SlotStep& step) {
+  if (!step.use || step.use->product != Product::wgrad) return nullptr;
+  Place& place = places_[p];
+  Scatter scatter{slot, detail, &step, {}};
+  count(step.use->linear);
+  for (Communicator* communicator : place.scatters) {
+    const std::vector<JobRef>& jobs =
+        programs_.start(*communicator, collective::Operation::reduce_scatter, gathered_bytes(step.use->linear),
+                        jobs_.label(Jobs::kMatrixScatter, slot, detail, communicator->rank(0).number),
+                        programs_.last_of(*communicator));
+    scatter.jobs.insert(scatter.jobs.end(), jobs.begin(), jobs.end());
+  }
+  const SlotStep* added = add(place);
+  place.pending = std::move(scatter);
+  return added;
+}
+
+const SlotStep* DividedWeights::end_slot(std::uint32_t p) { return add(places_[p]); }
+
+const SlotStep* DividedWeights::add(Place& place) {
+  if (!place.pending) return nullptr;
+  const Scatter& scatter = *place.pending;
+  const SlotStep* step = scatter.step;
+  // Reads the scattered gradient, and reads and writes the sum over micro-batches.
+  const double bytes =
+      static_cast<double>(shard_elements(step->use->linear)) * (bytes_of(model_.dtype) + 2 * bytes_of(spec_.gradients));
+  const gpu::SharedChain kernel = gpu::chain_of(kernels_.memory_bound(bytes));
+  for (std::size_t i = 0; i < place.ranks.size(); ++i) {
+    programs_.wait_for(place.ranks[i], scatter.jobs[i]);
+    programs_.kernels(place.ranks[i], kernel, 1,
+                      jobs_.label(Jobs::kAddGradient, scatter.slot, scatter.detail, place.ranks[i]));
+  }
+  place.pending.reset();
+  return step;
+}
+
+}  // namespace railyard::workload::training

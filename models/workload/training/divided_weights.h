@@ -1,0 +1,91 @@
+// Matrices that gtp ranks divide among themselves (generalized tensor parallelism). Beside the programs of the ranks:
+//
+//   gathers   a slot's forward, backward and recomputed passes are chains of matrices (weight_chain.h)
+//   scatters  the gradient of a matrix, summed over the ranks: each rank gets that of its shard. A kernel adds it to the
+//             shard's gradients when the next gradient is there, so that the scatter runs beside the products between
+//             the two; the last one of a slot is added at once
+//
+// A product waits for its own gather only. Gradients of data-parallel ranks wait for the kernels that add.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "gpu/kernels/kernel_timer.h"
+#include "transformer/linears.h"
+#include "workload/parallel/mesh.h"
+#include "workload/training/training_jobs.h"
+#include "workload/training/weight_chain.h"
+
+namespace railyard::workload::training {
+
+class DividedWeights {
+ public:
+  /// Streams of a rank: gathers, gathers for recomputed layers, scatters.
+  struct Streams {
+    std::size_t gathers, gathers_again, scatters;
+  };
+
+  /// @pre gtp ranks divide weights
+  DividedWeights(const TrainingSpec& spec, const transformer::ModelShape& model, const gpu::KernelTimer& kernels,
+                 const Mesh& mesh, const Streams& streams, transport::Fabric& fabric, const TrainingJobs& jobs,
+                 RankPrograms& programs);
+
+  // Around the jobs of a slot of a pipeline rank.
+  void begin_slot(std::uint32_t pipeline_rank);
+  void before_step(std::uint32_t pipeline_rank, std::uint32_t slot, std::uint32_t detail, const SlotStep& step,
+                   SlotKind kind);
+  /// @return the step whose gradients the latest job of each rank adds
+  const SlotStep* after_step(std::uint32_t pipeline_rank, std::uint32_t slot, std::uint32_t detail,
+                             const SlotStep& step);
+  const SlotStep* end_slot(std::uint32_t pipeline_rank);
+
+  const Communicators& gathers() const { return gathers_; }
+  const Communicators& scatters() const { return scatters_; }
+  /// What a gather or scatter is for.
+  enum Use : std::uint32_t { kForward, kRecomputed, kBackward, kScatter, kUses };
+  static constexpr std::array<const char*, kUses> kUseNames{"forward", "recomputed", "backward", "gradients"};
+  static Use use_of(const SlotStep& step, SlotKind kind);
+  /// A number for each use and each layer; the embedding follows the layers, then the head.
+  std::uint32_t tag(const SlotStep& step, Use use) const;
+  /// Gathered and scattered in a step of the optimizer on a rank, without padding, over the elements of its whole matrices and the
+  /// micro-batches. The embedding does not count: it has no gathers in a backward pass.
+  double bytes_per_element() const;
+  /// Bytes of a whole matrix: its padded shards.
+  Bytes gathered_bytes(transformer::Linear linear) const;
+
+ private:
+  using Linear = transformer::Linear;
+  enum Chain : std::size_t { kPass, kAgain };
+  /// A scatter whose result is not added yet.
+  struct Scatter {
+    std::uint32_t slot, detail;
+    const SlotStep* step;
+    std::vector<JobRef> jobs;  ///< in the order of the pipeline rank's ranks
+  };
+  /// Of a pipeline rank.
+  struct Place {
+    std::vector<std::uint32_t> ranks;
+    std::vector<Communicator*> gathers, gathers_again, scatters;
+    std::array<std::optional<std::pair<std::uint32_t, Linear>>, 2> used;  ///< by chain: layer, matrix
+    std::array<bool, 2> has;                                              ///< by chain: it is gathered
+    std::optional<Scatter> pending;
+  };
+  /// Counts a gather or scatter on the ranks of a pipeline rank.
+  void count(Linear linear);
+  std::uint64_t shard_elements(transformer::Linear linear) const;
+  const SlotStep* add(Place& place);
+
+  const TrainingSpec& spec_;
+  const transformer::ModelShape& model_;
+  const gpu::KernelTimer& kernels_;
+  const TrainingJobs& jobs_;
+  RankPrograms& programs_;
+  Communicators gathers_, gathers_again_, scatters_;
+  std::array<WeightChain, 2> chains_;
+  std::vector<Place> places_;  ///< by pipeline rank
+  double moved_bytes_ = 0;     ///< one rank of each pipeline rank, without padding
+};
+
+}  // namespace railyard::workload::training

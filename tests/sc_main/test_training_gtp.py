@@ -1,0 +1,150 @@
+"""workload.gtp: ranks that divide matrices. Bytes on links, each matrix once per use, what is exposed, memory, bad input."""
+
+import collections
+import json
+import re
+
+import pytest
+
+from platform_runs import ROOT, rows, run, succeed, summary
+
+HIDDEN, FFN, VOCAB, HEADS, KV_HEADS, HEAD = 4096, 16384, 32000, 32, 16, 128
+SEQUENCES = 16
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": HIDDEN,
+         "intermediate_size": FFN, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "vocab_size": VOCAB,
+         "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
+MATRICES = {"Qkv": HIDDEN * (HEADS + 2 * KV_HEADS) * HEAD, "Proj": HIDDEN * HEADS * HEAD, "Fc1": 2 * HIDDEN * FFN, "Fc2": HIDDEN * FFN}
+LAYER = sum(MATRICES.values())
+END = VOCAB * HIDDEN
+
+
+def step(folder, *options, layers=2, out="out", **keys):
+    """Runs a step on eight H100. Returns the folder of its results."""
+    (folder / "model.json").write_text(json.dumps(MODEL | {"num_hidden_layers": layers}))
+    workload = {"kind": "training", "seq_tokens": 4096, "global_batch": SEQUENCES, "nvls": False, "grad_norm": "none"} | keys
+    scenario = folder / "scenario.yaml"
+    scenario.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "workload": workload}))
+    succeed("dgx_h100", scenario, "--out", folder / out, "--quiet", *options)
+    return folder / out
+
+
+def sent(out):
+    return {row["class"]: row["bytes"] for row in summary(out)["traffic"]}
+
+
+def outputs(out):
+    """Everything but the wall time and the folder of a run."""
+    found = {path.name: path.read_text() for path in out.iterdir() if path.suffix in (".csv", ".txt") and path.name != "command.txt"}
+    found["summary"] = {key: value for key, value in summary(out).items() if key not in ("simulator", "scenario")}
+    return found
+
+
+def test_one_rank_divides_nothing(tmp_path):
+    plain = step(tmp_path, "--jobs", "all", out="plain", dp=8)
+    one = step(tmp_path, "--jobs", "all", out="one", dp=8, gtp={"size": 1})
+    assert outputs(plain) == outputs(one)
+
+
+@pytest.mark.parametrize("keys, gathers", [
+    ({"gtp": {"size": 8}}, 2),
+    ({"gtp": {"size": 4, "prefetch_depth": 2}}, 2),
+    ({"gtp": {"size": 8}, "recompute": "full"}, 3),
+    ({"gtp": {"size": 2}, "tp": 2, "sequence_parallel": True, "zero_stage": 2}, 2),
+    ({"gtp": {"size": 2}, "pp": 2, "schedule": "zb_h1"}, 2),
+    ({"gtp": {"size": 8, "wgrad_order": "before_dgrad"}}, 2)])
+def test_each_element_is_gathered_forward_and_backward_and_scattered(keys, gathers, tmp_path):
+    out = step(tmp_path, layers=4, **keys)
+    size = keys["gtp"]["size"]
+    # The matrices of tp ranks are those of the model; each of 8 / tp ranks has a micro-batch of its own. bf16.
+    passes = SEQUENCES * (size - 1) * 2 / size
+    of_layers, head, embedding = 4 * LAYER * (gathers + 1), END * 3, END * 2
+    assert sent(out)["weights"] == passes * (of_layers + head + embedding)
+    expected = 2 * (of_layers + head) / (4 * LAYER + END)
+    assert summary(out)["metrics"]["gtp"]["bytes_per_element"] == pytest.approx(expected, rel=1e-12)
+    if gathers == 2:
+        assert expected == 6
+
+
+def test_gradients_are_reduced_over_ranks_with_the_same_shard(tmp_path):
+    out = step(tmp_path, gtp={"size": 4}, dp=2, zero_stage=0)
+    shards, whole = (2 * LAYER + 2 * END) // 4, (2 * 2 + 1) * HIDDEN
+    # All-reduces of 4 bytes: 4 groups of 2 ranks for the shards, one of all ranks for the norms. The latter is small: NCCL's protocol LL sends a
+    # flag with each number.
+    assert sent(out)["dp"] == 4 * 2 * (4 * shards * (2 - 1) + 2 * whole * (8 - 1))
+
+
+def test_shards_are_padded_to_16_rows(tmp_path):
+    plain = step(tmp_path, gtp={"size": 8}, out="plain")
+    out = tmp_path / "padded"
+    # 32001 rows: 4001 for each of 8 ranks, padded to 4016; 4000 need no padding.
+    (tmp_path / "model.json").write_text(json.dumps(MODEL | {"num_hidden_layers": 2, "vocab_size": VOCAB + 1}))
+    succeed("dgx_h100", tmp_path / "scenario.yaml", "--out", out, "--quiet")
+    assert sent(out)["weights"] - sent(plain)["weights"] == SEQUENCES * 7 / 8 * 2 * 5 * 8 * 16 * HIDDEN
+    memory = [summary(folder)["metrics"]["memory"]["weights_peak_bytes"] for folder in (out, plain)]
+    assert memory[0] - memory[1] == 2 * 2 * 16 * HIDDEN
+
+
+def test_each_matrix_is_gathered_and_scattered_once_for_each_use(tmp_path):
+    out = step(tmp_path, "--jobs", "all", gtp={"size": 8}, recompute="full", micro_batch=1)
+    names = collections.Counter(re.sub(r"_GTP\[\d\]", "", row["name"]) for row in rows(out / "jobs.csv") if row["name"].startswith("GTP_"))
+    assert len(set(names.values())) == 1  # each on as many ranks
+    places = [f"Layer[{layer}]_{name}" for layer in range(2) for name in MATRICES]
+    expected = {f"GTP_{what}_{place}_{slot}_PP[0]_TP[0]_MB[{batch}]" for batch in range(SEQUENCES // 8)
+                for what, slot, matrices in [("AG", "F", ["Embedding", *places, "Head"]), ("AG", "R", places),
+                                             ("AG", "B", [*places, "Head"]), ("RS", "B", ["Embedding", *places, "Head"])]
+                for place in matrices}
+    assert set(names) == expected
+
+
+def exposed(out):
+    return {(row["layer"], row["use"]): float(row["exposed_s"]) for row in rows(out / "gtp.csv")}
+
+
+def test_only_the_first_gather_of_a_chain_is_exposed_if_products_are_longer(tmp_path):
+    """The embedding takes no time beside its neighbours: forward, the gather after its own is exposed, too; backward, both last scatters."""
+    found = exposed(step(tmp_path, gtp={"size": 8}, seq_tokens=65536, global_batch=8, layers=4, recompute="selective"))
+    assert found["embedding", "forward"] > 0
+    first = {("embedding", "forward"), ("0", "forward"), ("head", "backward"), ("0", "gradients"), ("embedding", "gradients")}
+    assert {place for place, seconds in found.items() if seconds > 0} <= first
+
+
+def test_prefetch_hides_gathers(tmp_path):
+    times = [summary(step(tmp_path, out=f"out{depth}", layers=4, launch="eager", host_us=0, gtp={"size": 8, "prefetch_depth": depth}))["metrics"]
+             for depth in range(3)]
+    assert times[0]["step_s"] > times[1]["step_s"] >= times[2]["step_s"]
+    assert times[0]["gtp"]["gather_hidden_ratio"] < times[1]["gtp"]["gather_hidden_ratio"]
+
+
+@pytest.mark.parametrize("depth, held", [(0, 1), (3, 1), (4, 2), (8, 3)])
+def test_neighbours_of_a_chain_do_not_share_buffers(depth, held, tmp_path):
+    """A layer has four shapes; a fifth matrix is the first of the next layer."""
+    out = step(tmp_path, layers=8, launch="eager", gtp={"size": 8, "prefetch_depth": depth})
+    found = summary(out)["metrics"]["gtp"]["cache_peak_bytes"]
+    # Embedding and head are far from each other and share a buffer. Two whole gradients as large as the largest matrix.
+    assert found == 2 * (held * LAYER + END + 2 * max(END, *MATRICES.values()))
+
+
+def test_memory_of_shards(tmp_path):
+    whole = summary(step(tmp_path, out="plain", dp=8, zero_stage=0))["metrics"]["memory"]
+    shards = summary(step(tmp_path, out="divided", gtp={"size": 8}, zero_stage=0))["metrics"]["memory"]
+    norms = 5 * HIDDEN
+    for key, size in [("weights", 2), ("gradients", 4), ("optimizer", 12)]:
+        assert shards[f"{key}_peak_bytes"] - size * norms == (whole[f"{key}_peak_bytes"] - size * norms) / 8
+
+
+@pytest.mark.parametrize("text, line", [
+    ("  gtp: {size: 3}\n", "workload.gtp.size: tp 1 x gtp 3 x pp 1 = 3 does not divide the 8 GPUs of the machine"),
+    ("  gtp: {size: 8}\n  precision: {gemm: fp8}\n", "workload.precision.gemm: narrow products need gtp.size: 1; accepted with gtp: bf16"),
+    ("  gtp: {size: 8}\n  zero_stage: 3\n", "8:15: error: workload.zero_stage: 3 needs gtp.size: 1; accepted with gtp: 0, 1 and 2"),
+    ("  gtp: {size: 8, prefetch_depth: 0}\n  launch: graph\n", "7:34: error: workload.gtp.prefetch_depth: 0 needs launch: eager"),
+    ("  gtp: {size: 4, wgrad_order: before_dgrad}\n  tp: 2\n", "7:31: error: workload.gtp.wgrad_order: before_dgrad needs tp: 1"),
+    ("  gtp: {prefetch_depth: 1}\n", "workload.gtp"),
+    ("  gtp: {size: 8, prefetch: 1}\n", "workload.gtp.prefetch: unknown key; accepted: size, prefetch_depth, wgrad_order"),
+])
+def test_bad_input(text, line, tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(f"model: {{config: {ROOT}/tests/models/tiny.json}}\nmachine: {{groups: {{node: {{servers: 1}}}}}}\n"
+                        "workload:\n  kind: training\n  seq_tokens: 512\n  global_batch: 16\n" + text)
+    result = run("dgx_h100", scenario, "--out", tmp_path / "out", "--quiet")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    assert line in result.stderr, result.stderr
