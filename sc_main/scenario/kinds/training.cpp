@@ -342,7 +342,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   if (bytes_of(model.dtype) < kLeastBytes)
     throw InputError(place_of(source.root, "model.dtype"),
                      std::string("model.dtype: ").append(name_of(model.dtype)) +
-                         "; training has no recipes for narrow types; accepted: bf16, fp16, tf32");
+                         "; accepted: bf16, fp16, tf32, and workload.precision.gemm for narrow products");
   const auto is_narrow = [](const transformer::LayerShape& l) { return l.attention || l.mlp || l.experts; };
   if (std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
     throw InputError(
