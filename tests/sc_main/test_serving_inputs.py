@@ -38,7 +38,7 @@ POOL = "accepted: up to 32, all that a request can have"
     (REQUEST + "  scheduler: {preset: vlm}\n",
      "6:23: error: workload.scheduler.preset: unknown value 'vlm'; accepted: vllm, sglang, trtllm (did you mean 'vllm'?)"),
     (REQUEST + "  host: {preset: vllm_v2}\n",
-     "6:18: error: workload.host.preset: unknown value 'vllm_v2'; accepted: none, vllm_2023_eager, vllm_v1 (did you mean 'vllm_v1'?)"),
+     "6:18: error: workload.host.preset: unknown value 'vllm_v2'; accepted: none, trtllm, vllm_2023_eager, vllm_v1 (did you mean 'vllm_v1'?)"),
     (REQUEST + "  slo: {ttft_s: 0}\n",
      "6:17: error: workload.slo.ttft_s: '0' is out of range; accepted: 1e-06 to 1000000 (seconds)"),
     (REQUEST + "  slo: {tpot_s: -1}\n",
