@@ -99,7 +99,8 @@ bool SmArray::beside(const KernelTime& a, const KernelTime& b) const {
 }
 
 double SmArray::wanted(const KernelTime& kernel) const {
-  return std::min<double>(count(), std::ceil(static_cast<double>(kernel.ctas) / kernel.ctas_per_sm));
+  const double most = kernel.most_sms > 0 ? kernel.most_sms : count();
+  return std::min(most, std::ceil(static_cast<double>(kernel.ctas) / kernel.ctas_per_sm));
 }
 
 double SmArray::occupied(const Kernel& kernel, const KernelTime& running) const {

@@ -42,14 +42,14 @@ struct Problem {
   double operand_bytes, compulsory_bytes;
   std::array<double, kSplits.size()> steps;      // steps of the main loop, for each split
   double weight_bytes = 0, widening_cycles = 0;  // per weight
+  std::uint32_t sms = 0;
 };
 
 /// HBM traffic: every operand once. If A and B exceed L2: the mean of this and of what the blocks of tiles of all waves
 /// read.
 double hbm_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::uint32_t split) {
   if (p.operand_bytes <= working_bytes(p.gpu)) return p.compulsory_bytes;
-  const double wave =
-      static_cast<double>(std::min<std::uint64_t>(p.gpu.sm.count, rows * columns * split * p.shape.groups));
+  const double wave = static_cast<double>(std::min<std::uint64_t>(p.sms, rows * columns * split * p.shape.groups));
   const double wide = std::min(static_cast<double>(rows), std::max(1.0, std::round(std::sqrt(wave * tile.n / tile.m))));
   const double high = std::min(static_cast<double>(columns), std::ceil(wave / wide));
   const double blocks = std::ceil(rows / wide) * std::ceil(columns / high);
@@ -80,7 +80,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const GpuDatasheet& gpu = p.gpu;
   const std::uint32_t split = kSplits[split_place];
   const std::uint64_t ctas = rows * columns * split * shape.groups;
-  const double waves = static_cast<double>(ceil_div(ctas, gpu.sm.count));
+  const double waves = static_cast<double>(ceil_div(ctas, p.sms));
   const double step = kStepBytes / p.element_bytes;
   const double steps = p.steps[split_place];
   const double area = static_cast<double>(tile.m) * tile.n;
@@ -119,7 +119,8 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   time.after_seconds = split > 1 ? gpu.kernel.split_k_us * kSecondsPerUs : 0;
   time.fixed_seconds = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
   time.overlap_exponent = gpu.kernel.overlap_exponent;
-  time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
+  time.most_sms = shape.most_sms;
+  time.seconds = time.seconds_on({static_cast<double>(p.sms)});
   if (time.seconds < best.time.seconds) best = c;
 }
 
@@ -181,6 +182,7 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
             0,
             0,
             {}};
+  p.sms = shape.most_sms > 0 ? std::min(shape.most_sms, gpu.sm.count) : gpu.sm.count;
   p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
   p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;
   p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
@@ -216,8 +218,7 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
     const std::uint64_t tiles = rows * columns * shape.groups;
     for (std::size_t place = 0; place < kSplits.size(); ++place) {
       const std::uint32_t split = kSplits[place];
-      if (split > 1 &&
-          (!shape.split_k || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * gpu.sm.count))
+      if (split > 1 && (!shape.split_k || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.sms))
         break;
       try_tile(p, tile, rows, columns, place, best);
     }
@@ -225,8 +226,8 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
 
   KernelTime time = best.time;
   time.limit = limit_of(best);
-  time.tail_efficiency = static_cast<double>(time.ctas) / (static_cast<double>(time.waves) * gpu.sm.count);
-  time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(time.ctas, gpu.sm.count));
+  time.tail_efficiency = static_cast<double>(time.ctas) / (static_cast<double>(time.waves) * p.sms);
+  time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(time.ctas, p.sms));
   time.cta = footprint(gpu, time);
   // CUTLASS 3 and cuBLAS loop over tiles from Hopper on (TMA, clusters).
   time.persistent = gpu.architecture == "hopper" || gpu.architecture == "blackwell";

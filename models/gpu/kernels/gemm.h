@@ -31,15 +31,16 @@ struct GemmShape {
   /// Number of weight matrices that consecutive kernels use in turn (benchmarks). They hit in L2 if all of them fit.
   /// 0: weights are never in L2, as in a pass over many layers.
   std::uint32_t weight_copies = 0;
-  bool split_k = true;  ///< K may be split to use idle SMs; some libraries (DeepGEMM) never split
-  bool steady = false;  ///< the GPU has been at its power limit for long: eta = sustained from the start
+  bool split_k = true;         ///< K may be split to use idle SMs; some libraries (DeepGEMM) never split
+  bool steady = false;         ///< the GPU has been at its power limit for long: eta = sustained from the start
+  std::uint32_t most_sms = 0;  ///< launched for at most this number of SMs (cuBLASLt, SM_COUNT_TARGET); 0: all
   double weight_bytes =
       0;  ///< bytes of one weight in memory, with scales; 0: those of dtype. Narrower ones are widened on the SMs
 
   bool operator==(const GemmShape& o) const {
     return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups &&
            result_dtype == o.result_dtype && weight_copies == o.weight_copies && split_k == o.split_k &&
-           steady == o.steady && weight_bytes == o.weight_bytes;
+           steady == o.steady && most_sms == o.most_sms && weight_bytes == o.weight_bytes;
   }
 };
 

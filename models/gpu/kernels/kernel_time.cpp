@@ -6,6 +6,7 @@
 namespace railyard::gpu {
 
 double KernelTime::cta_seconds_on(double on) const {
+  if (most_sms > 0) on = std::min<double>(on, most_sms);
   const double slots = std::floor(on) * ctas_per_sm;
   const auto grid = static_cast<double>(ctas);
   if (sm_seconds == 0) return std::ceil(grid / std::max(1.0, slots)) * longest_cta_seconds;

@@ -55,6 +55,7 @@ struct KernelTime {
   std::uint32_t ctas_per_sm = 1;  ///< CTAs that run on one SM at the same time
   CtaFootprint cta;               ///< footprint of each CTA; all zero: fits beside any other kernel
   bool persistent = false;        ///< CTAs loop over tiles until the kernel ends, so it gives up no SM earlier
+  std::uint32_t most_sms = 0;     ///< the kernel was launched for at most this number of SMs; 0: for all
   double clock_ratio = 1;         ///< clock under the power limit, relative to the datasheet's
   double l2_seconds = 0;          ///< time of the L2 traffic at the full L2 rate
   double hbm_seconds = 0;         ///< time of the HBM traffic at the full HBM rate
