@@ -71,6 +71,7 @@ void plan_point_to_point(CollectiveSpec& spec, const Request& request, const Sit
   const std::uint32_t per_peer = std::max(1u, std::min(kChannelsPerPeer, c.channels / std::min(peers, 8u)));
   const Bytes each = to_all ? spec.bytes / std::max(1u, site.ranks) : spec.bytes;
   spec.channels = std::min(c.channels, per_peer * peers);
+  if (site.most_channels > 0) spec.channels = std::min(spec.channels, site.most_channels);
   spec.protocol = request.protocol.value_or(each <= kLlPointToPointBytes ? Protocol::ll : Protocol::simple);
   spec.cost = cost_of(site, spec.protocol, kNcclMostThreads[static_cast<std::size_t>(spec.protocol)]);
   if (to_all && spec.protocol == Protocol::simple) spec.cost.channel_rate = Rate::gb_per_s(c.p2p_gb_per_s);
