@@ -14,7 +14,9 @@ using workload::overlap::MethodResult;
 OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  bench_ = std::make_unique<workload::overlap::OverlapBench>(spec(), add_ranks(gpus_, {"compute", "comm"}), executor_);
+  std::vector<const char*> streams{"compute", "comm"};
+  if (spec().options.engine == transport::Engine::sm) streams.push_back("receive");
+  bench_ = std::make_unique<workload::overlap::OverlapBench>(spec(), add_ranks(gpus_, streams), executor_);
 }
 
 std::uint64_t OverlapRun::expected_jobs() const {

@@ -27,6 +27,28 @@ def test_overlapped_is_between_the_longer_part_and_both(sets, tmp_path):
     assert 1 <= found["fused"]["kernel_us"] / found["fused"]["kernel_alone_us"] < 1.02
 
 
+@pytest.mark.parametrize("sets, method", [([], "ring"), (["workload.engine=sm", "workload.comm_sms=4"], "ring"), (SCATTER, "pipelined"),
+                                          ([], "bulk"), (SCATTER, "bulk"), (BESIDE, "bulk")])
+def test_a_method_takes_at_least_its_products_or_its_traffic_and_at_most_both(sets, method, tmp_path):
+    found = methods(tmp_path / "out", *sets, f"workload.methods=[{method}]")[method]
+    moves = [row for row in rows(tmp_path / "out" / "jobs.csv") if row["name"].startswith(("Shard", "Collective")) and row["rank"] == "0"]
+    traffic = sum(float(row["end_s"]) - float(row["start_s"]) for row in moves) * 1e6
+    assert found["kernel_us"] <= found["time_us"] < found["kernel_us"] + traffic
+
+
+def test_a_ring_that_sends_after_the_product_hides_nothing(tmp_path):
+    found = methods(tmp_path / "out", "workload.methods=[ring]", "workload.order=after_gemm")["ring"]
+    shards = [row for row in rows(tmp_path / "out" / "jobs.csv") if row["name"].startswith("Shard_ring_Rank[0]")]
+    assert len(shards) == 7
+    copies = sum(float(row["end_s"]) - float(row["start_s"]) for row in shards) * 1e6
+    assert found["time_us"] == pytest.approx(found["kernel_us"] + copies, rel=1e-6)
+
+
+def test_one_split_is_serial(tmp_path):
+    found = methods(tmp_path / "out", *SCATTER, "workload.methods=[serial, pipelined]", "workload.splits=1", "workload.comm_sms=24")
+    assert found["pipelined"]["time_us"] == pytest.approx(found["serial"]["time_us"], rel=1e-3)
+
+
 def test_a_collective_beside_takes_its_sms_from_the_product(tmp_path):
     found = methods(tmp_path / "out", *BESIDE)
     assert found["beside"]["time_us"] < found["serial"]["time_us"]
@@ -63,6 +85,10 @@ def test_written_and_documented(tmp_path):
     (["workload.gemm.n=49153"], "workload.gemm.n", "not a multiple of the 8 ranks"),
     (["workload.methods=[gemm, beside]"], "workload.methods.1", "beside is not accepted with op: all_gather_gemm"),
     (["workload.collective_bytes=5"], "workload.collective_bytes", "is given by the matrix product"),
+    (["workload.methods=[pipelined]"], "workload.methods.0", "pipelined is not accepted with op: all_gather_gemm"),
+    (["workload.methods=[bulk]", "workload.comm_sms=108"], "workload.comm_sms", "expected less than the 108 SMs of A800-SXM4-80GB, got"),
+    (SCATTER + ["workload.methods=[pipelined]", "workload.splits=3"], "workload.splits", "3 pieces for 8 ranks: gemm.m, 4096, is not a multiple"),
+    (["workload.order=first"], "workload.order", "accepted: send_first, after_gemm"),
     (["workload.gemm.dtype=fp8"], "workload.gemm.dtype", "A800-SXM4-80GB has no tensor rate for fp8; accepted: fp16, bf16, tf32, int8"),
 ])
 def test_refused(sets, where, what, tmp_path):

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "gpu/kernels/gemm.h"
+#include "workload/linear/coupled_product.h"
 
 namespace railyard::workload::overlap {
 
@@ -20,17 +21,36 @@ enum class Operation : std::uint8_t {
 constexpr std::array<const char*, 3> kOperationNames{"all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"};
 constexpr const char* name_of(Operation operation) { return kOperationNames[static_cast<std::size_t>(operation)]; }
 
-/// How product and collective are run.
-enum class Method : std::uint8_t {
-  gemm,        ///< only the product
-  collective,  ///< only NCCL's collective
-  serial,      ///< one after the other
-  decomposed,  ///< tp smaller products; copy engines move a shard during another product (asynchronous TP)
-  fused,       ///< one product whose tiles wait for their shard, or send it when they are done
-  beside,      ///< both at the same time in two streams, the collective first
-};
-constexpr std::array<const char*, 6> kMethodNames{"gemm", "collective", "serial", "decomposed", "fused", "beside"};
+/// How product and collective are run: one of them alone, or both by a method of linear/coupled_product.h.
+enum class Method : std::uint8_t { gemm, collective, serial, decomposed, fused, beside, ring, pipelined, bulk };
+constexpr std::array<const char*, 9> kMethodNames{"gemm",   "collective", "serial",    "decomposed", "fused",
+                                                  "beside", "ring",       "pipelined", "bulk"};
 constexpr const char* name_of(Method method) { return kMethodNames[static_cast<std::size_t>(method)]; }
+constexpr bool has_both(Method method) { return method > Method::collective; }
+/// @pre has_both()
+constexpr linear::Method linear_method(Method method) {
+  switch (method) {
+    case Method::beside: return linear::Method::beside;
+    case Method::decomposed: return linear::Method::decomposed;
+    case Method::fused: return linear::Method::fused;
+    case Method::ring: return linear::Method::ring;
+    case Method::pipelined: return linear::Method::pipelined;
+    case Method::bulk: return linear::Method::bulk;
+    default: return linear::Method::serial;
+  }
+}
+constexpr linear::Coupling coupling_of(Operation operation) {
+  switch (operation) {
+    case Operation::all_gather_gemm: return linear::Coupling::gather;
+    case Operation::gemm_reduce_scatter: return linear::Coupling::scatter;
+    case Operation::gemm_all_reduce: break;
+  }
+  return linear::Coupling::apart;
+}
+/// Whether a method is for an operation.
+constexpr bool accepts(Operation operation, Method method) {
+  return !has_both(method) || linear::couples(linear_method(method), coupling_of(operation));
+}
 
 struct OverlapSpec {
   Operation operation = Operation::all_gather_gemm;
@@ -38,6 +58,7 @@ struct OverlapSpec {
   gpu::GemmShape product;           ///< of all ranks
   Bytes collective_bytes = 0;       ///< as counted by nccl-tests
   std::vector<Method> methods;      ///< in the order of the runs
+  linear::Options options;
 };
 
 }  // namespace railyard::workload::overlap

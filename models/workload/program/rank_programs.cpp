@@ -15,7 +15,7 @@ RankPrograms::RankPrograms(std::vector<Rank*> ranks, std::size_t compute, Host h
 
 void RankPrograms::kernels(std::uint32_t rank, const gpu::SharedChain& chain, std::uint32_t launches,
                            const JobLabel& label) {
-  launch(rank, launches);
+  wait_for(rank, launch(rank, launches));
   ++live_;
   State& state = states_[rank];
   Rank& r = *ranks_[rank];
@@ -27,7 +27,7 @@ void RankPrograms::collective(Communicator& communicator, collective::Operation 
                               const JobLabel& label) {
   const std::vector<Rank*>& members = communicator.ranks();
   std::size_t longest = 0;
-  for (const Rank* rank : members) launch(rank->number, 1);
+  for (const Rank* rank : members) wait_for(rank->number, launch(rank->number, 1));
   for (const Rank* rank : members) longest = std::max(longest, states_[rank->number].waits.size());
   std::vector<JobRef> after;
   for (std::size_t n = 0; n < longest; ++n)
@@ -61,6 +61,13 @@ JobRef RankPrograms::receive(Communicator& pair, const execution::Exchange& exch
   return executor_.receive(pair, exchange, label, client_, after);
 }
 
+JobRef RankPrograms::copy(std::uint32_t rank, std::size_t stream, execution::Copy copy, const JobLabel& label,
+                          const std::vector<JobRef>& after) {
+  ++live_;
+  Rank& r = *ranks_[rank];
+  return executor_.copy(r, r.stream(stream), std::move(copy), label, client_, after);
+}
+
 std::vector<JobRef> RankPrograms::last_of(const Communicator& communicator) const {
   std::vector<JobRef> jobs;
   for (const Rank* rank : communicator.ranks()) jobs.push_back(states_[rank->number].last);
@@ -85,8 +92,8 @@ void RankPrograms::host_waited(std::uint32_t rank) {
   state.queued = Time();
 }
 
-void RankPrograms::launch(std::uint32_t rank, std::uint32_t kernels) {
-  if (!host_launches() || kernels == 0) return;
+JobRef RankPrograms::launch(std::uint32_t rank, std::uint32_t kernels) {
+  if (!host_launches() || kernels == 0) return {};
   State& state = states_[rank];
   const Time duration = launch_time(kernels), now = executor_.fabric().now();
   Time takes = duration;
@@ -95,12 +102,12 @@ void RankPrograms::launch(std::uint32_t rank, std::uint32_t kernels) {
   } else {
     const Time before = later(state.launched, now);
     state.launched += duration;
-    if (state.launched <= now) return;  // launched long ago
+    if (state.launched <= now) return {};  // launched long ago
     takes = state.launched - before;
   }
   Rank& r = *ranks_[rank];
   ++live_;
-  state.waits.push_back(executor_.host(r, r.stream(host_.stream), takes, host_.label(rank), client_));
+  return executor_.host(r, r.stream(host_.stream), takes, host_.label(rank), client_);
 }
 
 }  // namespace railyard::workload

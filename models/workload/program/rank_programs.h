@@ -34,7 +34,10 @@ class RankPrograms {
   const JobRef& last(std::uint32_t rank) const { return states_[rank].last; }
   /// The jobs for which the rank's next job waits.
   std::vector<JobRef>& waits(std::uint32_t rank) { return states_[rank].waits; }
-  void wait_for(std::uint32_t rank, JobRef job) { states_[rank].waits.push_back(job); }
+  /// No job: no wait.
+  void wait_for(std::uint32_t rank, JobRef job) {
+    if (job.job != nullptr) states_[rank].waits.push_back(job);
+  }
   void wait_for(std::uint32_t rank, const std::vector<JobRef>& jobs) {
     states_[rank].waits.insert(states_[rank].waits.end(), jobs.begin(), jobs.end());
   }
@@ -51,6 +54,12 @@ class RankPrograms {
               const std::vector<JobRef>& after);
   JobRef receive(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
                  const std::vector<JobRef>& after);
+  /// Messages from a rank's memory, in one of its streams.
+  JobRef copy(std::uint32_t rank, std::size_t stream, execution::Copy copy, const JobLabel& label,
+              const std::vector<JobRef>& after);
+  /// The host launches so many kernels of a rank, after all that it launches so far.
+  /// @return its job; none if the kernels were launched long ago
+  JobRef launch(std::uint32_t rank, std::uint32_t kernels);
   /// The latest jobs of the members' programs, for collectives that start after them.
   std::vector<JobRef> last_of(const Communicator& communicator) const;
 
@@ -73,8 +82,6 @@ class RankPrograms {
     Time queued;                   ///< launches after the last wait of the host
     std::uint32_t waits_left = 0;  ///< jobs of wait_on_host() that are not done
   };
-  /// The host launches so many kernels of a rank; its next job waits for that.
-  void launch(std::uint32_t rank, std::uint32_t kernels);
   Time launch_time(std::uint32_t kernels) const { return Time::seconds(kernels * host_.launch_us * 1e-6); }
 
   std::vector<Rank*> ranks_;

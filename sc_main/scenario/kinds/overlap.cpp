@@ -1,5 +1,6 @@
 // workload.kind: overlap
 #include <algorithm>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -12,10 +13,13 @@
 namespace railyard::scenario {
 
 using namespace workload::overlap;
+namespace linear = workload::linear;
 
 namespace {
 
-struct OverlapSection : OverlapSpec, RanksSection {};
+struct OverlapSection : OverlapSpec, RanksSection {
+  std::optional<std::uint32_t> comm_sms;
+};
 
 Record<OverlapSection> overlap_record() {
   constexpr double kMostElements = 1 << 24;
@@ -45,9 +49,10 @@ Record<OverlapSection> overlap_record() {
   r.custom(
        "methods",
        "methods to run product and collective; each listed method is run. gemm, collective: one of them alone; "
-       "decomposed: "
-       "products of one shard each; fused: one kernel; beside: at the same time",
-       "list of gemm, collective, serial, decomposed, fused, beside",
+       "decomposed: products of one shard each; fused: one kernel; ring: chunks go round a ring; pipelined: a "
+       "collective "
+       "after each piece of the product; beside: at the same time; bulk: the same, on SMs that the product leaves free",
+       "list of gemm, collective, serial, decomposed, fused, beside, ring, pipelined, bulk",
        [words] {
          return list_schema({{"enum", words}});
        },
@@ -59,6 +64,15 @@ Record<OverlapSection> overlap_record() {
          });
        })
       .fallback("all methods of the operation");
+  const auto option = [](auto member) { return within(&OverlapSection::options, member); };
+  r.choice("engine", option(&linear::Options::engine), {"sm", "copy_engine"}, "ring: what moves chunks");
+  r.choice("order", option(&linear::Options::order), words_of(linear::kRingOrderNames),
+           "ring: a chunk is passed on while it is multiplied, or after that");
+  r.add("splits", option(&linear::Options::splits), "pipelined: pieces of the product").range(1, 64);
+  r.add("comm_sms", &OverlapSection::comm_sms,
+        "SMs that transfers use and products leave free: of a ring by SMs, pipelined, bulk")
+      .range(1, 1024)
+      .fallback("1 in a ring, otherwise 16");
   return r;
 }
 
@@ -87,17 +101,26 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   if (spec.collective_bytes == 0)
     spec.collective_bytes = static_cast<Bytes>(gathers ? number(product.m) * number(product.k) * element
                                                        : number(product.m) * number(product.n) * result);
-  std::vector<Method> all{Method::gemm, Method::collective, Method::serial};
-  if (gathers || scatters) {
-    all.insert(all.end(), {Method::decomposed, Method::fused});
-  } else {
-    all.push_back(Method::beside);
+  if (spec.methods.empty()) {
+    spec.methods = {Method::gemm, Method::collective, Method::serial};
+    if (gathers || scatters) {
+      spec.methods.insert(spec.methods.end(), {Method::decomposed, Method::fused});
+    } else {
+      spec.methods.push_back(Method::beside);
+    }
   }
-  if (spec.methods.empty()) spec.methods = all;
+  const auto runs = [&](Method method) {
+    return std::find(spec.methods.begin(), spec.methods.end(), method) != spec.methods.end();
+  };
   for (std::size_t i = 0; i < spec.methods.size(); ++i)
-    if (std::find(all.begin(), all.end(), spec.methods[i]) == all.end())
+    if (!accepts(spec.operation, spec.methods[i]))
       refuse_workload(source, "methods." + std::to_string(i),
                       std::string(name_of(spec.methods[i])) + " is not accepted with op: " + name_of(spec.operation));
+  if (runs(Method::pipelined) && spec.product.m % (spec.options.splits * tp) != 0)
+    refuse_workload(source, "splits",
+                    std::to_string(spec.options.splits) + " pieces for " + std::to_string(tp) + " ranks: gemm.m, " +
+                        std::to_string(spec.product.m) + ", is not a multiple of both together");
+  if (written.comm_sms) spec.options.ring_sms = spec.options.comm_sms = *written.comm_sms;
   for (const std::uint32_t gpu : spec.gpus) {
     std::uint32_t group = 0, first = 0;
     while (gpu - first >= machine.groups[group].servers * machine.board.gpus)
@@ -105,6 +128,12 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
     const gpu::GpuDatasheet& sheet = machine.groups[group].gpu;
     if (sheet.sm.flop_per_clock[static_cast<std::size_t>(spec.product.dtype)] <= 0)
       refuse_workload(source, "gemm.dtype", no_tensor_rate(sheet, spec.product.dtype));
+    // A ring by SMs sends and receives.
+    const std::uint32_t most_sms = std::max(2 * spec.options.ring_sms, spec.options.comm_sms);
+    if (most_sms >= sheet.sm.count)
+      refuse_workload(source, "comm_sms",
+                      "expected less than the " + std::to_string(sheet.sm.count) + " SMs of " + sheet.name + ", got " +
+                          std::to_string(most_sms));
     if (sheet.name != machine.groups[0].gpu.name)
       refuse_workload(source, "ranks",
                       "all GPUs need the same datasheet, got " + machine.groups[0].gpu.name + " and " + sheet.name);

@@ -1,0 +1,101 @@
+#include "workload/linear/emission.h"
+
+#include <algorithm>
+
+namespace railyard::workload::linear {
+
+using Work = Action::Work;
+
+CoupledRanks::CoupledRanks(std::vector<Rank*> ranks, Streams streams, const collective::Request& request,
+                           transport::Fabric& fabric, const Communicator* same)
+    : ranks_(std::move(ranks)), streams_(streams), request_(request), fabric_(fabric), same_(same) {}
+
+Communicator& CoupledRanks::communicator(bool beside, std::uint32_t sms) {
+  std::unique_ptr<Communicator>& found = communicators_[{beside, sms}];
+  if (found == nullptr) {
+    collective::Request request = request_;
+    if (sms > 0) {
+      request.most_channels = sms;
+      request.protocol = collective::Protocol::simple;  // kernels of the overlap's own send no flags between data
+    }
+    found = std::make_unique<Communicator>(ranks_, beside ? streams_.send : streams_.compute, request, fabric_);
+    if (same_ != nullptr) found->share_reuse(*same_);
+  }
+  return *found;
+}
+
+Communicator& CoupledRanks::pair(std::uint32_t from, std::uint32_t to, std::uint32_t sms) {
+  std::unique_ptr<Communicator>& found = pairs_[{from, to, sms}];
+  if (found == nullptr) {
+    collective::Request request = request_;
+    request.most_channels = sms;
+    found = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]},
+                                           std::vector<std::size_t>{streams_.send, streams_.receive}, request, fabric_);
+  }
+  return *found;
+}
+
+JobRef CoupledRanks::emit_shard(const Action& action, std::uint32_t rank, RankPrograms& programs, const Labels& labels,
+                                std::vector<JobRef> after, const std::vector<JobRef>& ready) {
+  const auto to = static_cast<std::uint32_t>((rank + action.to) % ranks_.size());
+  Rank& sender = *ranks_[rank];
+  after.push_back(programs.launch(sender.number, 1));
+  const JobLabel label = labels(action, false, false, rank);
+  if (!action.by_sms)
+    return programs.copy(sender.number, streams_.send, {{{*ranks_[to]->memory, action.bytes}}, request_.traffic_class},
+                         label, after);
+  Communicator& communicator = pair(rank, to, action.sms);
+  const execution::Exchange exchange{0, 1, 0, action.bytes};
+  programs.receive(communicator, exchange, labels(action, false, false, to), ready);
+  return programs.send(communicator, exchange, label, after);
+}
+
+void CoupledRanks::emit(const Plan& plan, RankPrograms& programs, const Labels& labels) {
+  const auto ranks = static_cast<std::uint32_t>(ranks_.size());
+  const auto in_program = [](const Action& action) { return !action.beside; };
+  const auto first = std::find_if(plan.actions.begin(), plan.actions.end(), in_program);
+  std::vector<std::vector<JobRef>> start(ranks);  // by rank: what the program waits for before the plan
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    start[r] = programs.waits(ranks_[r]->number);
+    start[r].push_back(programs.last(ranks_[r]->number));
+  }
+  std::vector<std::vector<JobRef>> jobs;  // by action and rank
+  for (const Action& action : plan.actions) {
+    const bool is_first = &action == &*first, is_last = &action == &plan.actions.back();
+    std::vector<JobRef>& done = jobs.emplace_back(ranks);
+    const auto waits_of = [&](std::uint32_t r) {
+      std::vector<JobRef> waits = action.beside ? start[r] : std::vector<JobRef>();
+      for (const Wait& wait : action.waits) waits.push_back(jobs[wait.action][(r + wait.from) % ranks]);
+      return waits;
+    };
+    if (action.work == Work::collective) {
+      Communicator& all = communicator(action.beside, action.sms);
+      const JobLabel label = labels(action, is_first, is_last, 0);
+      if (action.beside) {
+        std::vector<JobRef> after;
+        const std::size_t waits = waits_of(0).size();
+        for (std::size_t n = 0; n < waits; ++n)
+          for (std::uint32_t r = 0; r < ranks; ++r) after.push_back(waits_of(r)[n]);
+        for (std::uint32_t r = 0; r < ranks; ++r) after.push_back(programs.launch(ranks_[r]->number, 1));
+        done = programs.start(all, plan.operation, action.bytes, label, after);
+      } else {
+        for (std::uint32_t r = 0; r < ranks; ++r) programs.wait_for(ranks_[r]->number, waits_of(r));
+        programs.collective(all, plan.operation, action.bytes, label);
+        done = programs.last_of(all);
+      }
+      continue;
+    }
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      if (action.work == Work::shard) {
+        done[r] = emit_shard(action, r, programs, labels, waits_of(r), start[(r + action.to) % ranks]);
+        continue;
+      }
+      const std::uint32_t number = ranks_[r]->number;
+      programs.wait_for(number, waits_of(r));
+      programs.kernels(number, action.kernels, 1, labels(action, is_first, is_last, r));
+      done[r] = programs.last(number);
+    }
+  }
+}
+
+}  // namespace railyard::workload::linear

@@ -1,0 +1,114 @@
+// Coupled products against their closed forms, on links with a rate and a latency only, and kernels that only SMs limit.
+#include "tests/support/systemc_main.h"
+#include "tests/support/training_bench.h"
+#include "workload/linear/emission.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload::linear;
+
+namespace {
+
+constexpr std::uint32_t kRanks = 4;
+constexpr Bytes kBytes = 40'000'000;
+
+/// Four ranks on GPUs of one server. A product of 1/n of the rows takes 1/n of the time.
+struct LinearBench : JobBench {
+  LinearBench() : JobBench(training_machine(), kRanks, {"compute", "send", "receive"}) {
+    product.ranks = kRanks;
+    product.bytes = kBytes;
+    product.gpu = &ranks[0]->gpu->datasheet();
+  }
+
+  /// Time of the plan; the product takes `whole`.
+  Time run(Coupling coupling, Method method, Time whole, const Options& options) {
+    product.coupling = coupling;
+    product.operation =
+        coupling == Coupling::gather ? collective::Operation::all_gather : collective::Operation::reduce_scatter;
+    const std::uint32_t sms = product.gpu->sm.count;
+    product.part = [whole, sms](std::uint32_t parts, std::uint32_t) {
+      return kernel_time_of(Time::fs(whole.fs() / parts), sms);
+    };
+    workload::RankPrograms programs(ranks, 0, {}, executor, *this);
+    CoupledRanks coupled(ranks, {0, 1, 2}, {}, fabric);
+    Time begun, ended;
+    std::int64_t emitted = 0;
+    when_done = [&](const Job&) {
+      programs.done();
+      ended = fabric.now();
+    };
+    later_on(fabric.now() + Time::us(1), [&] {
+      begun = fabric.now();
+      coupled.emit(plan_of(product, method, options), programs,
+                   [&](const Action&, bool, bool, std::uint32_t) { return label(0); });
+      emitted = programs.live();
+    });
+    JobBench::run();
+    BOOST_TEST(emitted > 0);
+    BOOST_TEST(programs.live() == 0);
+    return ended - begun;
+  }
+  /// The collective alone.
+  Time collective(Coupling coupling, Bytes bytes) {
+    const Bytes all = std::exchange(product.bytes, bytes);
+    const Time with = run(coupling, Method::serial, Time::us(1), {});
+    product.bytes = all;
+    return with - Time::us(1);
+  }
+
+  CoupledProduct product;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_ring_takes_one_product_and_the_longer_of_product_and_chunk_for_each_other_rank) {
+  LinearBench b;
+  const Time chunk = b.alone(0, 1, kBytes / kRanks);
+  for (const std::uint64_t percent : {20, 100, 300}) {
+    const Time part = Time::fs(chunk.fs() / 100 * percent);
+    const Time whole = part * kRanks;
+    const Time hidden = b.run(Coupling::gather, Method::ring, whole, {});
+    BOOST_TEST((hidden == part + later(part, chunk) * (kRanks - 1)));
+    Options after;
+    after.order = RingOrder::after_gemm;
+    BOOST_TEST((b.run(Coupling::gather, Method::ring, whole, after) == whole + chunk * (kRanks - 1)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_pipelined_product_takes_its_pieces_and_reduce_scatters_in_turn) {
+  LinearBench b;
+  for (const std::uint32_t splits : {1u, 2u, 4u, 8u}) {
+    const Time scatter = b.collective(Coupling::scatter, kBytes / splits);
+    for (const std::uint64_t percent : {20, 100, 300}) {
+      const Time piece = Time::fs(scatter.fs() / 100 * percent);
+      Options options;
+      options.splits = splits;
+      options.comm_sms = 0;
+      const Time time = b.run(Coupling::scatter, Method::pipelined, piece * splits, options);
+      BOOST_TEST((time == piece + later(piece, scatter) * (splits - 1) + scatter));
+      if (splits == 1) BOOST_TEST((time == b.run(Coupling::scatter, Method::serial, piece, {})));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_method_takes_at_least_its_longer_part_and_at_most_both) {
+  LinearBench b;
+  for (const Coupling coupling : {Coupling::gather, Coupling::scatter}) {
+    const Time traffic = b.collective(coupling, kBytes);
+    for (const std::uint64_t percent : {20, 100, 300}) {
+      const Time whole = Time::fs(traffic.fs() / 100 * percent);
+      const Time serial = b.run(coupling, Method::serial, whole, {});
+      BOOST_TEST((serial == whole + traffic));
+      for (const Method method : {Method::beside, Method::decomposed, Method::ring, Method::pipelined, Method::bulk}) {
+        if (!couples(method, coupling)) continue;
+        BOOST_TEST_CONTEXT("method " << static_cast<int>(method) << " at " << percent) {
+          Options options;
+          options.comm_sms = 0;
+          const Time time = b.run(coupling, method, whole, options);
+          BOOST_TEST((time >= later(whole, traffic)));
+          BOOST_TEST((time <= serial));
+        }
+      }
+    }
+  }
+}
