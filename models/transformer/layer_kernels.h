@@ -46,6 +46,7 @@
 #include "gpu/kernels/kernel_spec.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/layer_profile.h"
+#include "transformer/linears.h"
 #include "transformer/model_shape.h"
 #include "transformer/training_form.h"
 
@@ -165,6 +166,8 @@ class LayerTimer {
   Segment attention_output_backward(const LayerPass& pass, Direction direction);
   Segment attention_core_backward(const LayerPass& pass);
   PartBackward attention_input_backward(const LayerPass& pass, Direction direction);
+  /// A product of a dense layer's matrix with so many rows of tokens, launched for at most so many SMs (0: all).
+  gpu::KernelTime product(const LinearUse& use, std::uint64_t tokens, std::uint32_t most_sms);
   /// Adds gradients of queries, keys and values of this pass to those of others. @pre context parallelism
   Segment merge_attention_backward(const LayerPass& pass);
   PartBackward mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction);
@@ -193,6 +196,7 @@ class LayerTimer {
   /// Experts that `tokens` tokens reach when routed evenly: E (1 - (1 - k/E)^tokens), rounded; 0 for a dense model.
   std::uint32_t active_experts(std::uint64_t tokens) const;
 
+  const gpu::GpuDatasheet& gpu() const { return timer_.gpu(); }
   /// Null: times come from formulas.
   const LayerProfile* profile() const { return profile_.get(); }
   /// Requests outside the measured range of the profile.

@@ -107,6 +107,23 @@ PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Directi
   return part;
 }
 
+gpu::KernelTime LayerTimer::product(const LinearUse& use, std::uint64_t tokens, std::uint32_t most_sms) {
+  Matrix matrix = matrix_of(model_, use.linear, model_.heads / heads_.query);
+  // The dense layers of a model with experts.
+  if (use.linear == Linear::fc1) matrix.rows = projections() * dense_ffn();
+  if (use.linear == Linear::fc2) matrix.columns = dense_ffn();
+  gpu::GemmShape shape{tokens, matrix.rows, matrix.columns, form().narrow ? form().narrow->dtype : model_.dtype};
+  if (use.product == transformer::Product::dgrad) std::swap(shape.n, shape.k);
+  if (use.product == transformer::Product::wgrad) {
+    shape.m = matrix.columns;
+    shape.k = tokens;
+    shape.result_dtype = DataType::tf32;  // 32 bits
+  }
+  shape.steady = training_.has_value();
+  shape.most_sms = most_sms;
+  return timer_.gemm(shape);
+}
+
 PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Direction direction) {
   PartBackward part;
   part.body.append(gemm_dgrad(direction, "down_dgrad", e.rows, model_.hidden, width, e.active));

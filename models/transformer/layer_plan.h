@@ -14,8 +14,8 @@
 //
 // With sequence parallelism, a rank that keeps only its own tokens of an input gathers this input again for the product
 // of wgrad (TrainingForm::keep_gathered). As in Megatron-LM, this gather runs beside the product before: in a backward
-// pass beside the dgrad product of the same projection. TrainingForm::reduce_beside_wgrad lets the all-reduce or
-// reduce-scatter of a backward pass run beside the wgrad product.
+// pass beside the dgrad product of the same projection. TrainingForm::input_reduce puts the all-reduce or
+// reduce-scatter of a backward pass after the wgrad product, beside it or before it.
 #pragma once
 
 #include <array>

@@ -31,9 +31,10 @@ void StepList::add_backward(LayerPart part, const PartBackward& kernels, const T
     steps_.back().beside_next = !beside.kernels.empty();
   }
   add(part, beside);
-  if (form.reduce_beside_wgrad && direction == Direction::backward && has_product && split_.tp > 1) {
+  const InputReduce input_reduce = form.input_reduce[static_cast<std::size_t>(part)];
+  if (input_reduce != InputReduce::after_wgrad && direction == Direction::backward && has_product && split_.tp > 1) {
     reduce(part);
-    steps_.back().beside_next = true;
+    steps_.back().beside_next = input_reduce == InputReduce::beside_wgrad;
     add(part, kernels.input_wgrad);
     return;
   }

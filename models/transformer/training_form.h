@@ -29,6 +29,13 @@ enum class AttentionForm : std::uint8_t {
 constexpr std::array<const char*, 2> kAttentionFormNames{"flash", "unfused"};
 constexpr const char* name_of(AttentionForm form) { return kAttentionFormNames[static_cast<std::size_t>(form)]; }
 
+/// Where a whole backward pass sums the gradient of the input of a part's first projection over the ranks.
+enum class InputReduce : std::uint8_t {
+  after_wgrad,
+  beside_wgrad,  ///< while the wgrad product runs (Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication)
+  after_dgrad    ///< before the wgrad product
+};
+
 struct TrainingForm {
   AttentionForm attention = AttentionForm::flash;
   /// Of embeddings, softmax, and the outputs of attention and MLP. The kernel after attention or MLP also adds bias and
@@ -38,10 +45,8 @@ struct TrainingForm {
   /// Sequence parallelism: the gathered input of a column-parallel projection is kept for its wgrad product. Otherwise
   /// the rank keeps its own tokens and gathers the input again (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
   bool keep_gathered = true;
-  /// In a whole backward pass, the ranks sum the gradient of a projection's input while its wgrad product runs
-  /// (Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication). Otherwise they do so after it.
-  bool reduce_beside_wgrad = false;
-  std::optional<NarrowProducts> narrow;  ///< none: products in the model's type
+  std::array<InputReduce, 4> input_reduce{};  ///< by LayerPart
+  std::optional<NarrowProducts> narrow;       ///< none: products in the model's type
 };
 
 }  // namespace railyard::transformer

@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_summed_beside_a_product) {
   const LayerPass pass = whole_sequences(1);
   const ModelShape dense = llama_8b(), routed = mixtral_8x7b();
   TrainingForm form = gathering_again();
-  form.reduce_beside_wgrad = true;
+  form.input_reduce.fill(InputReduce::beside_wgrad);
   for (const ModelShape* model : {&dense, &routed}) {
     for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
       LayerTimer serial(*model, split.tp, gpu), overlapped(*model, split.tp, gpu);

@@ -47,24 +47,27 @@ std::optional<transformer::LinearUse> use_of(const LayerStep& step) {
 
 /// Steps of a layer or an end, with their kernels as chains. Slots of equal layers share the chains.
 struct Planned {
-  Planned(std::vector<LayerStep> plan, const TrainingSpec& spec)
-      : steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : std::move(plan)),
-        has_uses(spec.gtp() > 1) {
-    for (const LayerStep& step : steps) chains.push_back(step.kernels.chain());
+  Planned(const std::vector<LayerStep>& plan, const TrainingSpec& spec, transformer::LayerTimer& timer)
+      : steps(coupled_steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : plan, spec,
+                            timer)) {
+    for (CoupledStep& step : steps) {
+      chains.push_back(step.layer.kernels.chain());
+      if (spec.gtp() > 1 && step.coupled == nullptr) step.use = use_of(step.layer);
+    }
   }
-  std::vector<LayerStep> steps;
+  std::vector<CoupledStep> steps;
   std::vector<gpu::SharedChain> chains;
-  bool has_uses;
 };
 
 void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
   for (std::size_t i = 0; i < planned.steps.size(); ++i) {
-    const LayerStep& step = planned.steps[i];
+    const CoupledStep& coupled = planned.steps[i];
+    const LayerStep& step = coupled.layer;
     plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
-                          static_cast<std::uint32_t>(step.kernels.kernels.size()), step.group,
-                          planned.has_uses ? use_of(step) : std::nullopt});
-    plan.kernels_s += step.kernels.seconds;
-    plan.flops += step.kernels.flops;
+                          static_cast<std::uint32_t>(step.kernels.kernels.size()), step.group, coupled.use,
+                          coupled.coupled, coupled.comm_sms});
+    plan.kernels_s += step.kernels.seconds + (coupled.coupled != nullptr ? coupled.coupled->kernels_s() : 0);
+    plan.flops += step.kernels.flops + coupled.flops;
   }
 }
 
@@ -90,14 +93,14 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       pass.kind = model.kind(number);
       auto found = layers.find(pass.kind);
       if (found == layers.end())
-        found = layers.emplace(pass.kind, Planned(plan_layer(model, timer, pass, split, direction), spec)).first;
+        found = layers.emplace(pass.kind, Planned(plan_layer(model, timer, pass, split, direction), spec, timer)).first;
       append(plan, found->second, number);
     };
     const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
       pass.kind = model.kind(number);
       auto found = again.find(pass.kind);
       if (found == again.end())
-        found = again.emplace(pass.kind, Planned(plan_recompute(model, timer, pass, split), spec)).first;
+        found = again.emplace(pass.kind, Planned(plan_recompute(model, timer, pass, split), spec, timer)).first;
       append(plan, found->second, number);
     };
     const auto end = [&](SlotPlan& plan, bool head) {
@@ -105,7 +108,7 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       append(plan,
              Planned(head ? plan_head(model, timer, tokens, split, direction)
                           : plan_embedding(model, timer, tokens, split, direction),
-                     spec),
+                     spec, timer),
              SlotStep::kEnds);
     };
     // A rank receives its share of the activations; the slot begins with the gather of all of them.

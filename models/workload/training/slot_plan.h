@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "transformer/layer_plan.h"
-#include "transformer/linears.h"
 #include "transformer/parameters.h"
+#include "workload/training/coupled_steps.h"
 #include "workload/training/schedule.h"
 #include "workload/training/training_spec.h"
 
@@ -20,7 +20,7 @@ namespace railyard::workload::training {
 struct SlotStep {
   static constexpr std::uint32_t kEnds = ~0u;
 
-  gpu::SharedChain kernels;  ///< null: a collective
+  gpu::SharedChain kernels;  ///< null: a collective, or a collective and its product
   collective::Operation operation = collective::Operation::all_reduce;
   Bytes bytes = 0;              ///< of a collective, as nccl-tests counts
   std::uint32_t layer = kEnds;  ///< layer of the model; kEnds: embedding or head
@@ -29,6 +29,8 @@ struct SlotStep {
   std::uint32_t launches = 0;  ///< kernels that the host launches one by one
   transformer::RankGroup group = transformer::RankGroup::tp;  ///< of a collective
   std::optional<transformer::LinearUse> use;                  ///< gtp: each product with a matrix is a step of its own
+  std::shared_ptr<const linear::Plan> coupled;                ///< the collective together with the product of `use`
+  std::uint32_t comm_sms = 0;  ///< of a collective beside kernels; 0: the library's choice
 };
 
 struct SlotPlan {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transformer/training_form.h"
+#include "workload/training/tp_overlap.h"
 
 namespace railyard::workload::training {
 
@@ -40,7 +41,8 @@ struct Software {
   bool bias_activation_fused = true;  ///< bias and activation of the MLP are one kernel
   bool bias_dropout_fused = true;     ///< bias, dropout and residual are one kernel
   bool dropout = false;
-  bool reduce_beside_wgrad = false;  ///< tensor-parallel sums of input gradients run beside wgrad products
+  OverlapWord tp_overlap = OverlapWord::none;  ///< with sequence parallelism
+  bool reduce_beside_wgrad = false;            ///< tensor-parallel sums of input gradients run beside wgrad products
   Launch launch = Launch::eager;
   double host_us = 0;  ///< of each eager launch
   PipelineOverlap pp_overlap = PipelineOverlap::none;

@@ -47,6 +47,9 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
   const std::string end = suffix(f);
   const auto place_of = [&](const SlotStep& step) {
     if (step.layer == SlotStep::kEnds) return std::string("Ends");
+    if (step.coupled != nullptr)
+      return fmt::format("Layer[{}]_{}", step.layer,
+                         transformer::kLinearNames[static_cast<std::size_t>(step.use->linear)]);
     return fmt::format("Layer[{}]_{}", step.layer, step.part == transformer::LayerPart::mlp ? "Mlp" : "Attn");
   };
   const auto letter = [&] { return kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)]; };
@@ -60,6 +63,7 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
       return fmt::format("{}_PP[{}]_TP[{}]_{}_{}{}", letter(), p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
                          place_of(step_of(f)), end);
     case kCollective:
+    case kShard:
     case kBeside:
       return fmt::format("{}_{}_PP[{}]_{}_{}_{}{}", kGroupLetters[static_cast<std::size_t>(step_of(f).group)],
                          collective::initials(step_of(f).operation), p, unit(slot_of(f).stage, slot_of(f).micro_batch),
@@ -101,18 +105,22 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
   }
 }
 
+bool TrainingJobs::is_of_layer(const Fields& f) {
+  return f.what == kKernels || f.what == kCollective || f.what == kBeside || f.what == kShard;
+}
+
 std::string TrainingJobs::task(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return name(arguments);
+  if (!is_of_layer(f)) return name(arguments);
   const SlotStep& step = step_of(f);
-  std::string text = step.kernels != nullptr ? "" : std::string(collective::initials(step.operation)) + " ";
+  std::string text = f.what == kKernels ? "" : std::string(collective::initials(step.operation)) + " ";
   if (step.layer == SlotStep::kEnds) return text + "ends";
   return text + fmt::format("{} L{}", step.part == transformer::LayerPart::mlp ? "mlp" : "attention", step.layer);
 }
 
 std::string TrainingJobs::work(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  if (f.what != kKernels && f.what != kCollective && f.what != kBeside) return {};
+  if (!is_of_layer(f)) return {};
   return fmt::format("{}_{}", kSlotLetters[static_cast<std::size_t>(slot_of(f).kind)],
                      unit(slot_of(f).stage, slot_of(f).micro_batch));
 }
@@ -121,6 +129,7 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   switch (f.what) {
     case kCollective:
+    case kShard:
     case kBeside: return railyard::name(class_of(step_of(f).group));
     case kSend:
     case kReceive: return "pp";
@@ -146,6 +155,7 @@ Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
     case kLayerGather:
     case kMatrixGather:
     case kMatrixScatter:
+    case kShard:
     case kBeside: return Recorded::detail;
     default: return Recorded::stage;
   }

@@ -4,6 +4,7 @@
 //   F_PP[p]_TP[t]_MB[m]                        a slot: all of it is a row
 //   F_PP[p]_TP[t]_MB[m]_Layer[l]_Attn          kernels
 //   TP_AR_PP[p]_MB[m]_F_Layer[l]_Attn          collectives of its layers; EP_..., CP_...
+//   TP_AG_PP[p]_MB[m]_F_Layer[l]_Qkv           the same, or a shard, of a product that it overlaps (tp_overlap)
 //   PP_Act_FromP[p]_ToP[q]_TP[t]_MB[m]         activations to the next stage; PP_Grad_...: gradients back
 //   Weights_AG_PP[p]_TP[t]_MB[m]_F_Layer[l]    weights of a layer (zero_stage 3)
 //   GTP_AG_Layer[l]_Qkv_F_PP[p]_TP[t]_MB[m]    a matrix (gtp), for a product of F or B; R: for a recomputed layer
@@ -34,6 +35,7 @@ class TrainingJobs : public JobNamer {
     kKernels,     ///< of a step of a slot
     kCollective,  ///< of a step of a slot
     kBeside,      ///< the same, beside kernels
+    kShard,       ///< of a coupled product, from another rank; its label has the rank to which it goes
     kSend,        ///< of activations or their gradients
     kReceive,
     kGradients,   ///< reduction of a bucket
@@ -82,6 +84,8 @@ class TrainingJobs : public JobNamer {
 
  private:
   std::uint32_t place(std::uint32_t rank, Dimension d) const { return mesh_.place(rank, d); }
+  /// Kernels, collectives and shards of a step of a slot.
+  static bool is_of_layer(const Fields& f);
   /// "MB[3]", with the virtual stage if a rank has several.
   std::string unit(std::uint32_t stage, std::uint32_t micro_batch) const;
   /// The other coordinates of a rank and the step, where there are several.

@@ -14,6 +14,7 @@
 #include "workload/parallel/sizes.h"
 #include "workload/training/schedule_spec.h"
 #include "workload/training/software.h"
+#include "workload/training/tp_overlap.h"
 
 namespace railyard::workload::training {
 
@@ -65,6 +66,8 @@ struct TrainingSpec {
   std::uint32_t prefetch_layers = 1;  ///< zero_stage 3: layers whose weights are gathered before the layer that runs
   bool reshard_after_forward = true;  ///< zero_stage 3: weights are gathered again for the backward slot
   WeightShards gtp_shards;            ///< with gtp() of 2 or more
+  TpOverlap tp_overlap;
+  bool tp_direct = true;  ///< tensor-parallel ranks reach each other over NVLink
   std::uint32_t steps = 1;
   GradientNorm grad_norm = GradientNorm::before;
   Software software;                    ///< with the scenario's own keys applied

@@ -37,12 +37,12 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       tp_(mesh_.connect({Dimension::tp}, kCompute, nccl_request(spec.software, TrafficClass::tp), executor.fabric())),
       ep_(mesh_.connect({Dimension::ep}, kCompute, nccl_request(spec.software, TrafficClass::ep), executor.fabric())),
       cp_(mesh_.connect({Dimension::cp}, kCompute, nccl_request(spec.software, TrafficClass::cp), executor.fabric())),
-      beside_(mesh_.connect({Dimension::tp}, kTp, nccl_request(spec.software, TrafficClass::tp), executor.fabric())),
       gradients_(spec_, model_, schedule_, plans, kernels, mesh_, {kCompute, kDp, kWeights}, tp_, executor.fabric(),
                  jobs_, programs_),
       shards_(spec_, model_, mesh_, gradients_.weights(), jobs_, programs_),
       pipeline_(spec_, schedule_, activation_bytes(), mesh_, nccl_request(spec.software, TrafficClass::pp),
                 executor.fabric(), jobs_, programs_),
+      coupled_at_(spec.pp()),
       ranks_at_(spec.pp()),
       groups_at_(spec.pp()),
       beside_jobs_(ranks.size()),
@@ -55,6 +55,10 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
     for (const auto& communicator : communicators->all())
       groups_at_[place(communicator->rank(0).number, Dimension::pp)][static_cast<std::size_t>(group)].push_back(
           communicator.get());
+  // A collective beside kernels ends before the next collective of its member begins, so both share what is replayed.
+  for (const auto& tp : tp_.all())
+    coupled_at_[place(tp->rank(0).number, Dimension::pp)].push_back(std::make_unique<linear::CoupledRanks>(
+        tp->ranks(), linear::Streams{kCompute, kTp, kTp}, tp->request(), executor.fabric(), tp.get()));
   for (std::uint32_t r = 0; r < ranks.size(); ++r) {
     ranks_at_[place(r, Dimension::pp)].push_back(r);
     ranks[r]->gpu->hbm().allocate(memory.fixed(place(r, Dimension::pp)));
@@ -119,8 +123,6 @@ void TrainingStep::allow_reuse() {
   allow(tp_, TrafficClass::tp);
   allow(ep_, TrafficClass::ep);
   if (!has_ring()) allow(cp_, TrafficClass::cp);
-  // A collective beside kernels ends before the next collective of its member begins.
-  for (std::size_t g = 0; g < tp_.all().size(); ++g) beside_.all()[g]->share_reuse(*tp_.all()[g]);
 }
 
 std::vector<transport::Traffic> TrainingStep::traffic() const {
@@ -273,6 +275,7 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
 
 void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
                              bool first, bool last) {
+  if (step.coupled != nullptr) return emit_coupled(p, index, detail, step, first, last);
   if (step.kernels != nullptr) {
     for (const std::uint32_t rank : ranks_at_[p])
       programs_.kernels(rank, step.kernels, step.launches,
@@ -284,13 +287,28 @@ void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t
                          jobs_.label(Jobs::kCollective, index, detail, communicator->rank(0).number, first, last));
 }
 
+void TrainingStep::emit_coupled(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
+                                bool first, bool last) {
+  using Work = linear::Action::Work;
+  for (const auto& group : coupled_at_[p])
+    group->emit(
+        *step.coupled, programs_, [&](const linear::Action& action, bool is_first, bool is_last, std::uint32_t rank) {
+          const Jobs::What what = action.work == Work::shard        ? Jobs::kShard
+                                  : action.work != Work::collective ? Jobs::kKernels
+                                  : action.beside                   ? Jobs::kBeside
+                                                                    : Jobs::kCollective;
+          const std::size_t to = (rank + action.to) % group->ranks().size();  // of a shard
+          return jobs_.label(what, index, detail, group->ranks()[to]->number, first && is_first, last && is_last);
+        });
+}
+
 void TrainingStep::emit_beside(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step) {
-  for (const Communicator* tp : groups_at_[p][static_cast<std::size_t>(RankGroup::tp)]) {
-    const std::uint32_t first = tp->rank(0).number;
+  for (const auto& group : coupled_at_[p]) {
+    Communicator& tp = group->communicator(true, step.comm_sms);
     const std::vector<JobRef>& jobs =
-        programs_.start(beside_.of(first), step.operation, step.bytes, jobs_.label(Jobs::kBeside, index, detail, first),
-                        programs_.last_of(*tp));
-    for (std::uint32_t m = 0; m < tp->size(); ++m) beside_jobs_[tp->rank(m).number] = {jobs[m]};
+        programs_.start(tp, step.operation, step.bytes, jobs_.label(Jobs::kBeside, index, detail, tp.rank(0).number),
+                        programs_.last_of(tp));
+    for (std::uint32_t m = 0; m < tp.size(); ++m) beside_jobs_[tp.rank(m).number] = {jobs[m]};
   }
 }
 
@@ -367,6 +385,7 @@ void TrainingStep::account(const Job& job) {
     case Jobs::kBeside:
       account.transferred(Jobs::class_of(jobs_.step_of(f).group), job.collective()->last_entry(), now);
       break;
+    case Jobs::kShard: accounts_[f.rank].transferred(TrafficClass::tp, job.begun_at(), now); break;
     case Jobs::kSend:
     case Jobs::kReceive: account.transferred(TrafficClass::pp, job.collective()->last_entry(), now); break;
     case Jobs::kGradients:
@@ -394,7 +413,11 @@ std::uint64_t TrainingStep::expected_jobs() const {
   std::uint64_t jobs = 0;
   for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
     std::uint64_t of_rank = 2 + 2 * gradients_.buckets(p).size();
-    for (const Slot& slot : schedule_.slots[p]) of_rank += plans_.plan(slot.kind, slot.stage).steps.size() + 2;
+    for (const Slot& slot : schedule_.slots[p]) {
+      of_rank += 2;
+      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
+        of_rank += step.coupled != nullptr ? step.coupled->actions.size() : 1;
+    }
     jobs += of_rank * mesh_.size() / spec_.pp();
   }
   return jobs * spec_.steps;

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "workload/linear/emission.h"
 #include "workload/training/divided_weights.h"
 #include "workload/training/gradient_sync.h"
 #include "workload/training/memory_plan.h"
@@ -92,6 +93,8 @@ class TrainingStep : private JobClient {
   /// A step of a slot, on all ranks of a pipeline rank.
   void emit_step(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
                  bool first, bool last);
+  void emit_coupled(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
+                    bool first, bool last);
   void emit_beside(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
   void emit_ring(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
   std::uint32_t place(std::uint32_t rank, Dimension d) const { return mesh_.place(rank, d); }
@@ -110,11 +113,13 @@ class TrainingStep : private JobClient {
   Mesh mesh_;
   TrainingJobs jobs_;
   RankPrograms programs_;
-  Communicators tp_, ep_, cp_, beside_;
+  Communicators tp_, ep_, cp_;
   GradientSync gradients_;
   ParameterShards shards_;
   PipelineExchange pipeline_;
-  std::unique_ptr<DividedWeights> divided_;           ///< with gtp
+  std::unique_ptr<DividedWeights> divided_;  ///< with gtp
+  /// By pipeline rank: tensor-parallel groups with their collectives beside kernels, and their coupled products.
+  std::vector<std::vector<std::unique_ptr<linear::CoupledRanks>>> coupled_at_;
   std::vector<std::unique_ptr<Communicator>> ring_;   ///< by rank: to the next context-parallel rank (p2p)
   std::vector<std::vector<std::uint32_t>> ranks_at_;  ///< by pipeline rank
   std::vector<std::array<std::vector<Communicator*>, transformer::kRankGroups>>

@@ -25,6 +25,9 @@ Record<Software> software_record() {
   r.add("reduce_beside_wgrad", &Software::reduce_beside_wgrad,
         "tensor-parallel sums of input gradients run beside the products for weight gradients")
       .required();
+  r.choice("tp_overlap", &Software::tp_overlap, words_of(kOverlapWordNames),
+           "with sequence_parallel: how products overlap with their tensor-parallel collectives")
+      .required();
   r.choice("launch", &Software::launch, words_of(kLaunchNames),
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .required();

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/precision.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/requests.h"
+#include "sc_main/scenario/kinds/tp_overlap.h"
 #include "sc_main/scenario/table/words.h"
 #include "workload/training/schedule_text.h"
 #include "workload/training/training_spec.h"
@@ -39,6 +42,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<transformer::AttentionForm> attention_key;
   std::optional<double> host_key, reserved_key;
   std::optional<std::uint32_t> ctas_key;
+  std::optional<workload::training::TpOverlap> tp_overlap_key;
   double memory_limit_stages = 1;
   PrecisionSection precision;
 };
@@ -134,6 +138,18 @@ Record<TrainingSection> training_record() {
   const char* const kOfSoftware = "of the software";
   r.add("pp_overlap", &Section::pp_overlap_key,
         "sends and receives of the pipeline run beside kernels; otherwise the next slot waits for both")
+      .fallback(kOfSoftware);
+  r.custom(
+       "tp_overlap",
+       "sequence_parallel: how products overlap with their collectives, for all of them or by product (default and "
+       "qkv, proj, fc1, fc2 with _fprop, _dgrad, _wgrad). ring, decomposed, fused: with the gather before a product; "
+       "pipelined, decomposed, fused: with the reduce-scatter after it; bulk: collectives beside the products of qkv "
+       "and fc1 backward; userbuffers: Transformer Engine's choice for each",
+       "none, ring, pipelined, bulk, decomposed, fused or userbuffers; or a mapping of products to them",
+       tp_overlap_schema,
+       [](Section& section, const Node& node, const std::string& path) {
+         section.tp_overlap_key = read_tp_overlap(node, path);
+       })
       .fallback(kOfSoftware);
   r.choice("pp_send", &Section::pp_send_key, words_of(workload::training::kPipelineSendNames),
            "without sequence_parallel: what a rank sends to the next stage. shard: 1/tp of the activations, gathered "
@@ -249,7 +265,6 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.form.attention = software.attention;
   if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)
     refuse_workload(source, "cp", "needs attention: flash");
-  spec.form.reduce_beside_wgrad = software.reduce_beside_wgrad;
   take(software.launch, written.launch_key);
   if (spec.gtp() > 1 && spec.gtp_shards.prefetch_depth == 0 && software.launch == Launch::graph)
     refuse_workload(source, "gtp.prefetch_depth", "0 needs launch: eager; accepted with launch: graph: 1 or more");
@@ -423,6 +438,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
     refuse_workload(source, "precision.gemm", "narrow products need gtp.size: 1; accepted with gtp: bf16");
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
+  resolve_tp_overlap(spec, written.tp_overlap_key, machine, source);
   check_groups_used({0}, machine, source);
   return spec;
 }

@@ -1,0 +1,31 @@
+// The steps of a layer with its products coupled to their tensor-parallel collectives, as tp_overlap says.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transformer/layer_plan.h"
+#include "workload/training/training_spec.h"
+
+namespace railyard::workload::training {
+
+/// A step of the layer's plan. With `coupled`, it is a collective and the product before or after it.
+struct CoupledStep {
+  transformer::LayerStep layer;
+  std::shared_ptr<const linear::Plan> coupled;
+  std::optional<transformer::LinearUse> use;  ///< of the coupled product
+  double flops = 0;                           ///< of the coupled product
+  std::uint32_t comm_sms = 0;                 ///< of a bulk collective; 0: the library's choice
+
+  explicit CoupledStep(transformer::LayerStep step) : layer(std::move(step)) {}
+};
+
+/// An all-gather and the product that begins the kernels after it, or a reduce-scatter and the product that ends the
+/// kernels before it, become one step if tp_overlap has a method for the product. Bulk collectives get their SMs, and
+/// the products beside them leave these free.
+/// @param timer  of the model on the tensor-parallel rank
+std::vector<CoupledStep> coupled_steps(const std::vector<transformer::LayerStep>& steps, const TrainingSpec& spec,
+                                       transformer::LayerTimer& timer);
+
+}  // namespace railyard::workload::training

@@ -1,0 +1,97 @@
+#include "sc_main/scenario/kinds/tp_overlap.h"
+
+#include <nlohmann/json.hpp>
+
+#include "sc_main/scenario/table/words.h"
+
+namespace railyard::scenario {
+
+using workload::training::kOverlapWordNames;
+using workload::training::OverlapWord;
+using workload::training::TpOverlap;
+
+namespace {
+
+constexpr const char* kDefault = "default";
+
+std::vector<std::string> words_for(std::size_t product) {
+  std::vector<std::string> words;
+  for (std::size_t w = 0; w < kOverlapWordNames.size(); ++w)
+    if (TpOverlap::accepts(TpOverlap::use_of(product), static_cast<OverlapWord>(w)))
+      words.emplace_back(kOverlapWordNames[w]);
+  return words;
+}
+
+OverlapWord read_word(const std::vector<std::string>& words, const Node& node, const std::string& path) {
+  Field field;
+  field.choices = words;
+  const std::string& word = words[read_choice(field, node, path)];
+  const auto found = std::find(kOverlapWordNames.begin(), kOverlapWordNames.end(), word);
+  return static_cast<OverlapWord>(found - kOverlapWordNames.begin());
+}
+
+}  // namespace
+
+nlohmann::json tp_overlap_schema() {
+  nlohmann::json products = {{kDefault, {{"enum", words_of(kOverlapWordNames)}}}};
+  for (std::size_t p = 0; p < TpOverlap::kProducts; ++p) products[TpOverlap::name_of(p)] = {{"enum", words_for(p)}};
+  return {{"anyOf",
+           {{{"enum", words_of(kOverlapWordNames)}},
+            {{"type", "object"}, {"properties", products}, {"additionalProperties", false}}}}};
+}
+
+TpOverlap read_tp_overlap(const Node& node, const std::string& path) {
+  TpOverlap overlap;
+  if (node.kind != Node::Kind::mapping) {
+    overlap.set_all(read_word(words_of(kOverlapWordNames), node, path));
+    return overlap;
+  }
+  if (const Entry* entry = node.find(kDefault))
+    overlap.set_all(read_word(words_of(kOverlapWordNames), *entry->value, path + "." + kDefault));
+  std::vector<std::string> names{kDefault};
+  for (std::size_t p = 0; p < TpOverlap::kProducts; ++p) names.push_back(TpOverlap::name_of(p));
+  for (const Entry& entry : node.entries) {
+    const auto found = std::find(names.begin(), names.end(), entry.key);
+    if (found == names.end())
+      throw InputError(entry.origin, path + ": unknown key " + in_quotes(entry.key) + suggestion(entry.key, names));
+    if (entry.key == kDefault) continue;
+    const auto product = static_cast<std::size_t>(found - names.begin()) - 1;
+    overlap.set(product, read_word(words_for(product), *entry.value, path + "." + entry.key));
+  }
+  return overlap;
+}
+
+void resolve_tp_overlap(workload::training::TrainingSpec& spec, const std::optional<TpOverlap>& written,
+                        const platforms::MachineSpec& machine, const Source& source) {
+  if (written) {
+    spec.tp_overlap = *written;
+  } else if (spec.sequence_parallel) {
+    spec.tp_overlap.set_all(spec.software.tp_overlap);
+  }
+  const platforms::GroupSpec& group = machine.groups.front();
+  spec.tp_direct = !group.nvlink_planes.empty();
+  spec.form.input_reduce = spec.tp_overlap.input_reduce(spec.software.reduce_beside_wgrad);
+  if (!spec.tp_overlap.any()) return;
+  const auto refuse = [&](const std::string& text) { refuse_workload(source, "tp_overlap", text); };
+  if (!spec.sequence_parallel) refuse("needs sequence_parallel: true");
+  if (spec.form.narrow && !spec.form.narrow->gathers_narrow())
+    refuse("needs a recipe of precision whose gathers are narrow, but activations are narrowed after their gather");
+  const std::uint64_t pieces = std::uint64_t{TpOverlap::kOptions.splits} * spec.tp(), tokens = spec.rank_tokens();
+  if (spec.tp_overlap.uses(OverlapWord::pipelined) && tokens % pieces != 0)
+    refuse("pipelined needs tokens in " + std::to_string(TpOverlap::kOptions.splits) + " pieces for tp " +
+           std::to_string(spec.tp()) + ", but a micro-batch of a rank has " + std::to_string(tokens) + " tokens");
+  if (TpOverlap::kOptions.comm_sms >= group.gpu.sm.count)
+    refuse("its collectives use " + std::to_string(TpOverlap::kOptions.comm_sms) + " SMs, but " + group.gpu.name +
+           " has " + std::to_string(group.gpu.sm.count));
+  if (!spec.tp_overlap.has_userbuffers()) return;
+  for (std::uint32_t r = 0; r < spec.ranks(); r += spec.tp()) {
+    const std::uint32_t server = spec.placement[r] / machine.board.gpus;
+    for (std::uint32_t t = 1; t < spec.tp(); ++t)
+      if (spec.placement[r + t] / machine.board.gpus != server)
+        refuse("userbuffers need the tensor-parallel ranks of a group in one server, but ranks " + std::to_string(r) +
+               " and " + std::to_string(r + t) + " are in servers " + std::to_string(server) + " and " +
+               std::to_string(spec.placement[r + t] / machine.board.gpus));
+  }
+}
+
+}  // namespace railyard::scenario

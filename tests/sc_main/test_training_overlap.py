@@ -1,0 +1,101 @@
+"""workload.tp_overlap: products that overlap with their tensor-parallel collectives. Bytes, times, jobs, bad input."""
+
+import json
+
+import pytest
+
+from platform_runs import rows, run, succeed, summary
+
+HIDDEN, FFN, LAYERS, TOKENS, TP = 8192, 28672, 2, 4096, 8
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": HIDDEN,
+         "intermediate_size": FFN, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 32000, "num_hidden_layers": LAYERS,
+         "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
+METHODS = ["none", "ring", "pipelined", "bulk", "decomposed", "fused", "userbuffers"]
+
+
+def scenario(folder, **keys):
+    (folder / "model.json").write_text(json.dumps(MODEL))
+    workload = {"kind": "training", "seq_tokens": TOKENS, "global_batch": 2, "tp": TP, "sequence_parallel": True, "launch": "graph",
+                "nvls": False, "grad_norm": "none"} | keys
+    path = folder / "scenario.yaml"
+    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "workload": workload}))
+    return path
+
+
+def step(folder, *options, out="out", **keys):
+    succeed("dgx_h100", scenario(folder, **keys), "--out", folder / out, "--quiet", *options)
+    return folder / out
+
+
+def tp_bytes(out):
+    return next(row["bytes"] for row in summary(out)["traffic"] if row["class"] == "tp")
+
+
+@pytest.mark.parametrize("keys", [{}, {"recompute": "full"}, {"keep_gathered": True}, {"pp": 2, "tp": 4, "schedule": "zb_h1"}, {"steps": 2}])
+def test_methods_move_the_same_bytes_and_parts_add_up(keys, tmp_path):
+    sent = {}
+    for method in METHODS:
+        out = step(tmp_path, out=method, tp_overlap=method, **keys)
+        sent[method] = tp_bytes(out)
+        metrics = summary(out)["metrics"]
+        for row in rows(out / "ranks.csv"):
+            parts = sum(float(value) for key, value in row.items() if key.startswith("exposed_") or key in ("kernels_s", "bubble_s", "host_s", "optimizer_s"))
+            assert parts == pytest.approx(float(row["step_s"]), abs=1e-12)
+        assert metrics["kernels_s"] <= metrics["step_s"]
+    # NCCL sends smaller vectors by LL128, which adds 8 bytes to every 120.
+    assert set(sent.values()) == {sent["none"]}
+
+
+def test_userbuffers_hide_most_traffic_of_long_products(tmp_path):
+    none, overlapped = (summary(step(tmp_path, out=method, tp_overlap=method))["metrics"] for method in ("none", "userbuffers"))
+    assert overlapped["step_s"] < none["step_s"]
+    assert overlapped["exposed_s"]["tp"] < 0.6 * none["exposed_s"]["tp"]
+    assert overlapped["hidden_ratio"]["tp"] > none["hidden_ratio"]["tp"]
+
+
+def test_faster_links_are_never_slower(tmp_path):
+    for method in METHODS:
+        times = [summary(step(tmp_path, "--set", f"machine.overrides.nvlink.gb_per_s={rate}", out=f"{method}{rate}", tp_overlap=method))["metrics"]["step_s"]
+                 for rate in (12.5, 25, 100)]
+        assert times == sorted(times, reverse=True)
+
+
+def test_each_shard_is_a_job_of_its_product(tmp_path):
+    out = step(tmp_path, "--jobs", "all", tp_overlap={"fc1_fprop": "ring"})
+    shards = [row for row in rows(out / "jobs.csv") if row["name"].startswith("TP_AG_") and "_Fc1" in row["name"]]
+    micro_batches = 2
+    assert len(shards) == TP * (TP - 1) * LAYERS * micro_batches
+    assert {int(row["bytes"]) for row in shards} == {TOKENS * HIDDEN * 2 // TP}
+    assert not [row for row in rows(out / "jobs.csv") if row["name"].startswith("TP_") and "_Qkv" in row["name"]]
+
+
+def test_a_default_and_single_products(tmp_path):
+    alike = step(tmp_path, out="alike", tp_overlap={"default": "userbuffers", "fc1_fprop": "ring"})  # which userbuffers has anyway
+    word = step(tmp_path, out="word", tp_overlap="userbuffers")
+    assert (alike / "jobs.csv").read_bytes() == (word / "jobs.csv").read_bytes()
+    software = step(tmp_path, out="software")
+    none = step(tmp_path, out="none", tp_overlap="none")
+    assert (software / "jobs.csv").read_bytes() == (none / "jobs.csv").read_bytes()
+
+
+def test_narrow_gathers_overlap_too(tmp_path):
+    precision = {"gemm": "fp8", "recipe": "delayed"}
+    none, ring = (summary(step(tmp_path, out=method, tp_overlap=method, precision=precision))["metrics"] for method in ("none", "ring"))
+    assert ring["exposed_s"]["tp"] < none["exposed_s"]["tp"]
+
+
+@pytest.mark.parametrize("keys, where, what", [
+    ({"tp_overlap": "rings"}, "workload.tp_overlap", "did you mean 'ring'?"),
+    ({"tp_overlap": {"fc3_fprop": "ring"}}, "workload.tp_overlap", "did you mean 'fc1_fprop'?"),
+    ({"tp_overlap": {"proj_fprop": "ring"}}, "workload.tp_overlap.proj_fprop", "accepted: none, pipelined, decomposed, fused, userbuffers"),
+    ({"tp_overlap": {"fc2_wgrad": "bulk"}}, "workload.tp_overlap.fc2_wgrad", "accepted: none, userbuffers"),
+    ({"tp_overlap": "ring", "sequence_parallel": False}, "workload.tp_overlap", "needs sequence_parallel: true"),
+    ({"tp_overlap": "pipelined", "seq_tokens": 4104}, "workload.tp_overlap", "4 pieces for tp 8, but a micro-batch of a rank has 4104 tokens"),
+    ({"tp_overlap": "ring", "precision": {"gemm": "fp8", "recipe": "rowwise"}}, "workload.tp_overlap", "needs a recipe of precision whose gathers are narrow"),
+    ({"tp_overlap": "userbuffers", "tp": 2, "placement": [0, 8]}, "workload.tp_overlap", "ranks 0 and 1 are in servers 0 and 1")])
+def test_refused(keys, where, what, tmp_path):
+    servers = ["--set", "machine.groups.node.servers=2"] if "placement" in keys else []
+    result = run("dgx_h100", scenario(tmp_path, **({"dp": 1} | keys)), "--out", tmp_path / "out", *servers)
+    assert result.returncode == 2, result.stderr
+    assert where in result.stderr and what in result.stderr, result.stderr
+    assert not (tmp_path / "out").exists()
