@@ -145,6 +145,7 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
       tp_bytes +=
           2 * static_cast<double>(step.bytes) * model_.layers / spec_.pp() * spec_.micro_batches() * spec_.steps;
   among(tp_, TrafficClass::tp, tp_bytes, true);
+  if (const double shards = most_shard_bytes(); shards > 0) among(tp_, TrafficClass::tp, shards, false);
   if (has_ring()) {
     for (const auto& pair : ring_)
       all.push_back({pair->rank(0).gpu->window(), pair->rank(1).gpu->window(), number(TrafficClass::cp),
@@ -169,6 +170,20 @@ double TrainingStep::most_weight_bytes() const {
     for (const Slot& slot : schedule_.slots[p])
       for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
         if (step.use) bytes += static_cast<double>(divided_->gathered_bytes(step.use->linear));
+    most = std::max(most, bytes);
+  }
+  return most * spec_.steps;
+}
+
+double TrainingStep::most_shard_bytes() const {
+  double most = 0;
+  for (const std::vector<Slot>& slots : schedule_.slots) {
+    double bytes = 0;
+    for (const Slot& slot : slots)
+      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
+        if (step.coupled != nullptr)
+          for (const linear::Action& action : step.coupled->actions)
+            if (action.work == linear::Action::Work::shard) bytes += static_cast<double>(action.bytes);
     most = std::max(most, bytes);
   }
   return most * spec_.steps;

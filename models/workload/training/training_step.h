@@ -83,6 +83,8 @@ class TrainingStep : private JobClient {
   void allow_reuse();
   /// Of the collectives of a group, on the rank with most.
   double most_bytes(RankGroup group) const;
+  /// Of the shards of coupled products, on the rank with most. They are not replayed.
+  double most_shard_bytes() const;
   /// Of the gathers, or of the scatters, of matrices, on the rank with most; an upper bound.
   double most_weight_bytes() const;
   void begin_step();
