@@ -29,6 +29,7 @@ import run_files
 WORKERS = os.cpu_count() or 1
 LONGEST_NAME = 120  # of a directory
 ERROR_FILE = "error.txt"
+TOO_LONG = "longer than the limit of wall time"  # begins the error of a run that its limit ended
 _HOST = socket.gethostname().split(".")[0]
 _SCRATCH = re.compile(r"\..*\.(?P<host>[^.]*)\.(?P<pid>\d+)")  # what _scratch_name makes
 _INTERRUPTED = {status for number in (signal.SIGINT, signal.SIGTERM) for status in (-number, 128 + number)}
@@ -39,7 +40,8 @@ _DIE_WITH_PARENT = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which(
 @dataclass(frozen=True)
 class Point:
     """One run. Paths inside `scenario` are absolute, overridden, or name one of `files`, whose texts are written beside the scenario.
-    `overrides` are `--set` keys and their values, `options` further words of the command line."""
+    `overrides` are `--set` keys and their values, `options` further words of the command line. A run that takes longer than `limit_s` of
+    wall time is ended, and has failed."""
 
     name: str
     platform: str
@@ -47,6 +49,7 @@ class Point:
     overrides: dict = field(default_factory=dict)
     options: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Result:
     """What became of a point: a summary, or the message of a failure."""
 
     point: Point
-    directory: pathlib.Path
+    directory: pathlib.Path | None  # None: nothing ran
     summary: dict | None
     error: str
     interrupted: bool = False  # and so neither done nor failed
@@ -75,6 +78,10 @@ def set_options(overrides: dict) -> list[str]:
     return [word for key, text in texts.items() for word in ("--set", f"{key}={text}")]
 
 
+class _TooLong(Exception):
+    """A run that took longer than its limit."""
+
+
 class _Processes:
     """The processes under way; after `stop` none starts."""
 
@@ -83,8 +90,8 @@ class _Processes:
         self.running: set[subprocess.Popen] = set()
         self.stopped = False
 
-    def run(self, command: list[str], cwd: pathlib.Path) -> tuple[int, str]:
-        """@return exit status and stderr"""
+    def run(self, command: list[str], cwd: pathlib.Path, limit_s: float | None) -> tuple[int, str]:
+        """@return exit status and stderr; @throws _TooLong"""
         with self.lock:
             if self.stopped:
                 return -signal.SIGTERM, "interrupted"
@@ -92,9 +99,15 @@ class _Processes:
             process = subprocess.Popen(_DIE_WITH_PARENT + command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE, text=True, start_new_session=True)
             self.running.add(process)
-        _, stderr = process.communicate()
-        with self.lock:
-            self.running.discard(process)
+        try:
+            _, stderr = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired as over:
+            process.kill()
+            process.communicate()
+            raise _TooLong(f"{TOO_LONG}, {limit_s:g} s") from over
+        finally:
+            with self.lock:
+                self.running.discard(process)
         return process.returncode, stderr
 
     def stop(self) -> None:
@@ -151,10 +164,14 @@ def _run_point(point: Point, final: pathlib.Path, executable: pathlib.Path, proc
         if not os.access(executable, os.X_OK):
             why = os.strerror(errno.EACCES if executable.exists() else errno.ENOENT)
             return Result(point, final, None, f"{executable}: {why}")
-        status, stderr = processes.run(command, scratch)
+        summary = None
+        try:
+            status, stderr = processes.run(command, scratch, point.limit_s)
+            message = _message(point, status, stderr)
+        except _TooLong as error:
+            status, message = None, str(error)
         if processes.stopped or status in _INTERRUPTED:
             return Result(point, final, None, "interrupted", interrupted=True)
-        summary, message = None, _message(point, status, stderr)
         if status == 0:
             try:
                 summary, message = run_files.json_file(scratch / "out" / "summary.json", {}, "summary of a run"), ""

@@ -11,23 +11,29 @@ Rules turn every row of the tables (by default those of validation/) into a scen
 are reported by system, operation and size: <=64KiB, <=4MiB, >4MiB; rows M of matrix products; tokens S or bytes of KV cache of
 attention. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row without a rule is skipped, with the reason
 in rows.csv. --list shows each row's scenario, or the reason, and runs nothing.
+
+--out DIR keeps each run as soon as it is over. Ctrl-C ends the validation and writes the rows that are over; the same command goes on. A run
+is done again only if its scenario, an input or the executable has changed.
 """
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import os
 import pathlib
-import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import runner
 from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
-    from validation import CLASSES, comparison, report, rows, serving
+    from sweeping.source import SweepError
+    from validation import CLASSES, comparison, report, rows, runs, serving
 except ImportError as missing:
     sys.exit(f"validate.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -47,7 +53,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", nargs="+", action="extend", metavar="FILE", help="tables of rows (default: those of validation/)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--list", action="store_true", help="print each row's group and scenario, or why it is skipped; run nothing")
-    parser.add_argument("--out", metavar="DIR", help="folder for rows.csv, the scatter plot, the digest and all runs")
+    parser.add_argument("--out", metavar="DIR", help="folder for rows.csv, the scatter plot, the digest and all runs; keeps runs for the next call")
     parser.add_argument("--digest", metavar="FILE", help="write the section of CLASS into this page, and its figure next to the page")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN",
                         help="only rows whose group SYSTEM/OP/SIZE begins with the pattern (with * and ?); repeatable: any pattern")
@@ -57,6 +63,9 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="class serving: a clone of casys-kaist/LLMServingSim, for rows of its traces")
     parser.add_executables()
     parser.add_argument("--workers", type=positive, default=runner.WORKERS, metavar="N", help="parallel runs (default: number of processors)")
+    parser.add_argument("--limit-s", type=positive, metavar="S",
+                        help="skip rows whose run takes longer than this wall time, in seconds; runs that should be fast go first")
+    parser.add_argument("--retry-failed", action="store_true", help="run again what failed, or took too long, in --out DIR")
     options = parser.parse_args(arguments)
     if options.llmservingsim and options.validation_class != "serving":
         parser.error("--llmservingsim is for class serving")
@@ -109,11 +118,14 @@ def write_page(path: pathlib.Path, name: str, title: str, outcomes: Sequence[com
     path.write_text(report.put_section(page, name, report.digest(title, outcomes, figure.name)), encoding="utf-8")
 
 
-def replace_directory(made: pathlib.Path, wanted: pathlib.Path) -> None:
-    """Puts a finished directory where an older one may be."""
-    if wanted.exists():
-        shutil.rmtree(wanted)
-    made.rename(wanted)
+@contextlib.contextmanager
+def folder(wanted: str | None) -> Iterator[pathlib.Path]:
+    """The folder of the runs: the one that is wanted, or one for this call only."""
+    if wanted:
+        yield pathlib.Path(wanted).resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="validate.") as scratch:
+        yield pathlib.Path(scratch)
 
 
 def validate(options: argparse.Namespace) -> None:
@@ -127,22 +139,20 @@ def validate(options: argparse.Namespace) -> None:
     points = comparison.assign_points(validation_class, outcomes)
     if points and not any((pathlib.Path(options.bin) / point.platform).exists() for point in points):
         raise rows.InputError(f"validate.py: error: no platform executables in {options.bin}; build them, or say where with --bin")
-    wanted = pathlib.Path(options.out).resolve() if options.out else None
-    if wanted:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix=".validate.", dir=wanted.parent if wanted else None))
-    try:
-        results = runner.run(points, scratch / "runs", options.bin, options.workers, show_progress)
-        comparison.compare(outcomes, results)
-        if wanted:
-            report.write_rows(scratch / "rows.csv", outcomes)
-            write_page(scratch / "digest.md", name, validation_class.TITLE, outcomes)
-            scratch.chmod(0o755)
-            replace_directory(scratch, wanted)
-        if options.digest:
+    if options.limit_s:
+        points = [replace(point, limit_s=options.limit_s) for point in reversed(points)]
+    with folder(options.out) as directory:
+        done = runs.run(points, directory, options.bin.resolve(), options.workers, options.retry_failed, show_progress)
+        comparison.compare(outcomes, done.results)
+        if options.out:
+            report.write_rows(directory / "rows.csv", outcomes)
+            write_page(directory / "digest.md", name, validation_class.TITLE, outcomes)
+        if options.digest and done.complete:
             write_page(pathlib.Path(options.digest), name, validation_class.TITLE, outcomes)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    if not done.complete:
+        missing = sum(result.interrupted for result in done.results)
+        goes_on = "the same command goes on" if options.out else "nothing kept without --out"
+        sys.exit(print(f"validate.py: interrupted: {missing} of {len(points)} runs are missing; {goes_on}", file=sys.stderr) or INTERRUPTED)
     if options.json:
         print(json.dumps(report.as_json(name, outcomes), indent=2))
     else:
@@ -151,8 +161,9 @@ def validate(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with one_line("validate.py", rows.InputError, complete=True):
+        with one_line("validate.py", rows.InputError, SweepError, complete=True):
             validate(options)
     except KeyboardInterrupt:
         sys.exit(print("validate.py: interrupted; nothing written", file=sys.stderr) or INTERRUPTED)

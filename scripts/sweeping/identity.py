@@ -5,6 +5,9 @@ import hashlib
 import json
 import os
 import pathlib
+from collections.abc import Iterator
+
+from runner import Point
 
 from .keys import names_input
 from .plan import SweepPoint
@@ -31,10 +34,30 @@ def _setting(key: str, value: object) -> object:
 
 
 def identity(point: SweepPoint, executables: pathlib.Path) -> str:
+    return _hash(point.platform, executables, point.scenario.text, point.settings, {})
+
+
+def identity_of_run(point: Point, executables: pathlib.Path) -> str:
+    """The id of a point whose scenario is a mapping."""
+    settings = dict(_leaves(point.scenario)) | point.overrides
+    return _hash(point.platform, executables, json.dumps(point.scenario, sort_keys=True), settings, point.files)
+
+
+def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The scalars of a scenario, by key in the format of --set."""
+    if isinstance(value, (dict, list)):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(entry, f"{prefix}.{key}" if prefix else key)
+    else:
+        yield prefix, value
+
+
+def _hash(platform: str, executables: pathlib.Path, scenario: str, settings: dict, files: dict[str, str]) -> str:
     parts = {
-        "platform": point.platform,
-        "executable": contents(str(executables / point.platform)),
-        "scenario": point.scenario.text,
-        "settings": [[key, _setting(key, value)] for key, value in point.settings.items()],
+        "platform": platform,
+        "executable": contents(str(executables / platform)),
+        "scenario": scenario,
+        "settings": [[key, _setting(key, value)] for key, value in settings.items()],
     }
+    parts |= {"files": files} if files else {}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:DIGITS]

@@ -1,11 +1,12 @@
 """From rows to outcomes: the runner runs experiments, and every row is compared, or skipped with the reason."""
 
 import math
+import pathlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from runner import Point, Result
+from runner import TOO_LONG, Point, Result
 
 from .experiment import SIZE_ORDER, Experiment, merge, size_class
 from .figures import figures
@@ -25,6 +26,7 @@ class Outcome:
     experiment: Experiment | None = None
     point: Point | None = None
     points: tuple[Point, ...] = ()
+    directory: pathlib.Path | None = None  # of the run, if there was one
     predicted: float | None = None
     chosen: str = ""  # choices of the run, such as algorithm and protocol
     skipped: str = ""
@@ -71,7 +73,13 @@ def compare(outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
     for outcome in outcomes:
         if not outcome.point:
             continue
-        result = choose(outcome, [by_name[point.name] for point in outcome.points])
+        candidates = [by_name[point.name] for point in outcome.points]
+        unknown = next((result for result in candidates if result.interrupted or result.error.startswith(TOO_LONG)), None)
+        if unknown:  # it may be the fastest of the candidates
+            outcome.skipped = unknown.error
+            continue
+        result = choose(outcome, candidates)
+        outcome.directory = result.directory
         if result.failed:
             outcome.skipped = f"the run failed: {result.error}"
             continue

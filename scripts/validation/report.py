@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from reporting import figures as reporting_figures
 from reporting import scatter
-from runner import directory_name
 
 from .comparison import Outcome, figures_of, grouped
 from .figures import FIGURES
@@ -31,7 +30,7 @@ def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for one in outcomes:
-            scenario = f"runs/{directory_name(one.point.name)}/scenario.yaml" if one.point else ""
+            scenario = f"{one.directory.relative_to(path.parent)}/scenario.yaml" if one.directory else ""
             numbers = ["", one.row["value"], ""] if one.skipped else [f"{one.predicted:.6g}", one.row["value"], f"{one.error:.6g}"]
             group = one.group if one.experiment else ""
             writer.writerow([one.row["id"], scenario, *numbers, one.skipped, one.row["unit"], one.row["metric"], one.row["n_gpus"],

@@ -4,9 +4,11 @@ import csv
 import json
 import math
 import pathlib
+import signal
 import stat
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree
 
 import pytest
@@ -150,8 +152,7 @@ def test_json_counts_every_row(tmp_path, binaries):
 def test_out_holds_rows_plot_digest_and_runs(tmp_path, binaries):
     table = write_table(tmp_path / "table.csv", *records())
     out = tmp_path / "out"
-    for _ in range(2):  # an older one is replaced
-        assert validate("--rows", table, "--out", out, "--bin", binaries).returncode == 0
+    assert validate("--rows", table, "--out", out, "--bin", binaries).returncode == 0
     with open(out / "rows.csv", newline="", encoding="utf-8") as file:
         written = {line["id"]: line for line in csv.DictReader(file)}
     assert len(written) == len(records())
@@ -159,14 +160,64 @@ def test_out_holds_rows_plot_digest_and_runs(tmp_path, binaries):
     assert json.loads((out / written["slow"]["scenario"]).read_text())["workload"]["sizes_bytes"] == [1000, 3000, 7000000]
     assert (written["slow"]["n_gpus"], written["slow"]["bytes"], written["slow"]["chosen"]) == ("8", "3000", "ring ll x24")
     assert written["refused"]["skip_reason"] == "the run failed: scenario.yaml:1:1: error: no broadcast; give another op"
-    assert written["board"]["skip_reason"].startswith("the run failed: ") and "No such file" in written["board"]["skip_reason"]
+    assert written["board"]["skip_reason"].startswith("the run failed: ") and "no such executable" in written["board"]["skip_reason"]
     assert written["else"]["skip_reason"] == "belongs to another class: category '4-training'"
     assert written["zero"]["skip_reason"] == "measured value 0 is not positive"
     assert "8 measured rows: 3 compared, 5 skipped" in (out / "digest.md").read_text()
-    assert not list(tmp_path.glob(".validate*"))
     figure = xml.etree.ElementTree.parse(out / "digest_fabric.svg").getroot()
     points = [part.get("d") for part in figure.iter("{http://www.w3.org/2000/svg}path") if part.get("class", "").startswith("points ")]
     assert "".join(points).count("M") == 3
+
+
+COUNTED = EXECUTABLE.replace("workload =", "open(os.environ['COUNT'], 'a').write('x'); workload =", 1)
+
+
+def test_a_second_call_runs_only_what_is_missing(tmp_path, binaries, monkeypatch):
+    (binaries / "dgx_h100").write_text(COUNTED)
+    count = tmp_path / "count"
+    monkeypatch.setenv("COUNT", str(count))
+    table, out = write_table(tmp_path / "table.csv", *records()), tmp_path / "out"
+
+    def rows_after(*options):
+        assert validate("--rows", table, "--out", out, "--bin", binaries, *options).returncode == 0
+        return (out / "rows.csv").read_text()
+
+    first = rows_after()
+    assert count.read_text() == "xx"  # all_reduce in one run, broadcast
+    assert rows_after() == first and count.read_text() == "xx"
+    assert rows_after("--retry-failed") == first and count.read_text() == "xxx"
+    (binaries / "dgx_h100").write_text(COUNTED + "\n")
+    assert rows_after() != first and count.read_text() == "xxxxx"  # the same figures below other ids
+
+
+def test_rows_that_take_too_long_are_skipped(tmp_path, binaries):
+    (binaries / "dgx_h100").write_text(EXECUTABLE.replace("import json", "import time, json").replace("os.mkdir", "time.sleep(60); os.mkdir"))
+    table = write_table(tmp_path / "table.csv", records()[0], records()[3])
+    result = validate("--rows", table, "--out", tmp_path / "out", "--bin", binaries, "--limit-s", 1)
+    assert result.returncode == 0
+    with open(tmp_path / "out" / "rows.csv", newline="", encoding="utf-8") as file:
+        reasons = {line["id"]: line["skip_reason"] for line in csv.DictReader(file)}
+    assert reasons["right"] == "longer than the limit of wall time, 1 s" and reasons["refused"].startswith("the run failed")
+
+
+def test_an_interrupted_validation_keeps_rows_and_goes_on(tmp_path, binaries):
+    slow, table, out = tmp_path / "slow", write_table(tmp_path / "table.csv", *records()[:1], COLLECTIVE | {"id": "two", "n_gpus": "4"}), tmp_path / "out"
+    wait = f"while any(name[0] != '.' for name in os.listdir('..')) and os.path.exists({str(slow)!r}): time.sleep(0.05)\n"
+    (binaries / "dgx_h100").write_text(EXECUTABLE.replace("import json", "import time, json").replace("os.mkdir", wait + "os.mkdir"))
+    slow.touch()
+    command = [SCRIPT, "fabric", "--rows", table, "--out", out, "--bin", binaries, "--workers", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not list(out.glob("points/[!.]*/out")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "1 of 2 runs are missing; the same command goes on" in told
+    with open(out / "rows.csv", newline="", encoding="utf-8") as file:
+        assert sorted(line["skip_reason"] for line in csv.DictReader(file)) == ["", "not run: interrupted"]
+    slow.unlink()
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout)["rows"] == 2 and again.stderr.count("[") == 1
 
 
 def test_digest_replaces_its_own_section(tmp_path, binaries):
