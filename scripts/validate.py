@@ -27,6 +27,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import ModuleType
 
 import runner
 from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
@@ -110,12 +111,14 @@ def print_list(outcomes: Sequence[comparison.Outcome]) -> None:
             print(f"{outcome.row['id']}  {outcome.group}  {one.platform}  {json.dumps(one.scenario)}")
 
 
-def write_page(path: pathlib.Path, name: str, title: str, outcomes: Sequence[comparison.Outcome]) -> None:
+def write_page(path: pathlib.Path, name: str, validation_class: ModuleType, outcomes: Sequence[comparison.Outcome]) -> None:
     figure = path.with_name(f"{path.stem}_{name}.svg")
     if any(not outcome.skipped for outcome in outcomes):
-        report.draw(figure, title, outcomes)
+        report.draw(figure, validation_class.TITLE, outcomes)
     page = path.read_text(encoding="utf-8") if path.exists() else "# Validation\n"
-    path.write_text(report.put_section(page, name, report.digest(title, outcomes, figure.name)), encoding="utf-8")
+    first = validation_class.targets(outcomes) if hasattr(validation_class, "targets") else []
+    section = report.digest(validation_class.TITLE, outcomes, figure.name, first)
+    path.write_text(report.put_section(page, name, section), encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -146,9 +149,9 @@ def validate(options: argparse.Namespace) -> None:
         comparison.compare(outcomes, done.results)
         if options.out:
             report.write_rows(directory / "rows.csv", outcomes)
-            write_page(directory / "digest.md", name, validation_class.TITLE, outcomes)
+            write_page(directory / "digest.md", name, validation_class, outcomes)
         if options.digest and done.complete:
-            write_page(pathlib.Path(options.digest), name, validation_class.TITLE, outcomes)
+            write_page(pathlib.Path(options.digest), name, validation_class, outcomes)
     if not done.complete:
         missing = sum(result.interrupted for result in done.results)
         goes_on = "the same command goes on" if options.out else "nothing kept without --out"

@@ -14,6 +14,13 @@ from .figures import FIGURES
 from .rows import BYTES_PER_SECOND, SECONDS
 
 COLUMNS = ("id", "scenario", "predicted", "measured", "error", "skip_reason", "unit", "metric", "n_gpus", "bytes", "chosen", "group", "file")
+# Axes of the scatter plot: units of rows, and the unit that is shown
+PLOTS = (
+    ("time, us", SECONDS, 1e-6),
+    ("bandwidth, GB/s", BYTES_PER_SECOND, 1e9),
+    ("tokens/s per GPU", {"tok/s/GPU": 1}, 1),
+    ("TFLOP/s per GPU", {"TFLOP/s": 1}, 1),
+)
 HEADINGS = {"median_abs_err": "median", "p90_abs_err": "90th percentile", "mean_abs_ln_err": "mean of abs ln", "bias": "bias"}
 
 
@@ -44,7 +51,7 @@ def draw(path: pathlib.Path, title: str, outcomes: Sequence[Outcome]) -> None:
     last = scatter.COLORS - 1
     color = {system: min(i, last) for i, system in enumerate(systems)}
     clouds = []
-    for unit, factors, shown in (("time, us", SECONDS, 1e-6), ("bandwidth, GB/s", BYTES_PER_SECOND, 1e9)):
+    for unit, factors, shown in PLOTS:
         groups = collections.defaultdict(list)
         for one in compared:
             if one.row["unit"] in factors:
@@ -87,13 +94,14 @@ def _skipped(outcomes: Sequence[Outcome]) -> list[str]:
     return lines + [""]
 
 
-def digest(title: str, outcomes: Sequence[Outcome], figure: str) -> str:
-    """The class's section of docs/validation.md."""
+def digest(title: str, outcomes: Sequence[Outcome], figure: str, first: Sequence[str] = ()) -> str:
+    """The class's section of docs/validation.md. @param first  lines of the class's own, before the tables"""
     compared = sum(not one.skipped for one in outcomes)
     lines = [f"## {title}", "", f"{len(outcomes)} measured rows: {compared} compared, {len(outcomes) - compared} skipped.", ""]
     lines += _table("all", outcomes, lambda one: "all rows")
     if compared:
         lines += [f"![Predicted against measured]({figure})", ""]
+    lines += first
     lines += ["### By system and GPUs", ""]
     lines += _table("system, GPUs x servers", outcomes, _machine)
     lines += ["### By operation", ""]

@@ -18,8 +18,9 @@ from .rows import SECONDS, Row, Unmapped
 from .training_recipes import filled
 from .training_stacks import step_of
 from .training_steps import Step, experiment
+from .training_targets import lines as targets  # noqa: F401  of the digest
 
-TITLE = "Training steps"
+TITLE = "Steps of published training runs"
 TABLES = ("training.csv", "training_vtrain.csv", "training_pipelines.csv")
 TRAINING, PIPELINES = "4-training", "6-overlap-pipeline"
 PER_SECOND = {"tok/s/GPU": 1.0, "seq/s": 1.0, "samples/s": 1.0}
