@@ -189,6 +189,12 @@ double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, Traffi
   return sum / static_cast<double>(gpus_.size()) / steps();
 }
 
+const workload::training::HeldMemory& TrainingRun::largest_held() const {
+  std::uint32_t rank = 0;
+  while (step_->mesh().place(rank, Dimension::pp) != memory_->largest().pipeline_rank) ++rank;
+  return step_->memory().peak(rank);
+}
+
 std::string TrainingRun::title() const {
   const Spec& s = spec();
   const std::string divided = s.gtp() > 1 ? fmt::format(" x gtp {}", s.gtp()) : "";
@@ -281,6 +287,8 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        }},
       {"memory.peak_bytes", "B", "memory of the rank that needs most, at its peak",
        [](const Run& r) -> Value { return r.memory_->largest().total(); }},
+      {"memory.peak_at_s", "s", "when it holds so much for the first time; without activations: 0",
+       [](const Run& r) -> Value { return r.largest_held().at.seconds(); }},
       {"memory.weights_peak_bytes", "B", "of it: weights, with narrow copies of them",
        [](const Run& r) -> Value { return r.memory_->largest().state.weights + r.memory_->largest().narrow_weights; }},
       {"memory.gradients_peak_bytes", "B", "of it: gradients",
@@ -383,6 +391,10 @@ std::string TrainingRun::table() const {
   return text;
 }
 
+void TrainingRun::open_tables(const OutputDirectory& directory) {
+  memory_csv_.emplace(directory.file("memory.csv"), *memory_, *step_);
+}
+
 void TrainingRun::write_tables(const OutputDirectory& directory) {
   const workload::Mesh& mesh = step_->mesh();
   auto ranks = fmt::output_file(directory.file("ranks.csv"));
@@ -401,6 +413,8 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
       if (mesh.size(d) > 1) ranks.print(",{}", mesh.place(r, d));
     ranks.print("\n");
   }
+  memory_csv_.reset();
+  write_memory_peak(directory.file("memory_peak.csv"), *memory_, *step_);
   if (divides_weights()) write_gtp_table(directory.file("gtp.csv"), *step_, scenario_.model.layers, steps());
   auto slots = fmt::output_file(directory.file("schedule.csv"));
   slots.print("rank,position,kind,virtual_stage,micro_batch\n");

@@ -4,6 +4,7 @@
 
 #include "gpu/kernels/kernel_timer.h"
 #include "sc_main/kinds/training_gtp.h"
+#include "sc_main/kinds/training_memory.h"
 #include "sc_main/kinds/workload_run.h"
 #include "workload/training/schedule_times.h"
 #include "workload/training/training_step.h"
@@ -35,6 +36,7 @@ class TrainingRun : public WorkloadRun {
   static const Metrics<TrainingRun>& declared_metrics();
   void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
   std::string table() const override;
+  void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;
 
   const workload::training::TrainingStep& step() const { return *step_; }
@@ -52,6 +54,8 @@ class TrainingRun : public WorkloadRun {
   /// Of --explain: what a rank sends in a step to the other ranks of each of its groups.
   Value sent_by_group() const;
   Value memory_terms() const;
+  /// At the peak, by the rank that needs most; the first of equal ranks.
+  const workload::training::HeldMemory& largest_held() const;
   const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
   std::string title() const;
   /// The name of the schedule.
@@ -75,6 +79,7 @@ class TrainingRun : public WorkloadRun {
   workload::training::Schedule schedule_;
   std::unique_ptr<workload::training::MemoryPlan> memory_;
   std::unique_ptr<workload::training::TrainingStep> step_;
+  std::optional<MemoryTable> memory_csv_;
 };
 
 }  // namespace railyard

@@ -50,6 +50,30 @@ def test_the_parts_of_each_ranks_step_add_up(trained):
         assert mean == pytest.approx(exposed[part] if part in exposed else metrics[part], abs=1e-15)
 
 
+@pytest.mark.parametrize("keys", [["tp=2", "pp=2", "sequence_parallel=true"], ["pp=4", "schedule=zb_h1", "recompute=selective", "attention=unfused"],
+                                  ["pp=2", "schedule=interleaved", "virtual_stages=3", "recompute=full", "steps=2"], ["dp=8", "zero_stage=3"]])
+def test_memory_over_time_ends_where_it_begins_and_peaks_where_the_list_says(keys, tmp_path):
+    out = train(tmp_path, *keys)
+    events, parts = rows(out / "memory.csv"), rows(out / "memory_peak.csv")
+    numbers = [name for name in events[0] if name.endswith("_bytes")]
+    totals = {rank["rank"]: [] for rank in rows(out / "ranks.csv")}
+    for row in events:
+        held = {name: int(row[name]) for name in numbers}
+        assert held["total_bytes"] == sum(value for name, value in held.items() if name != "total_bytes")
+        totals[row["rank"]].append((float(row["time_s"]), held["total_bytes"]))
+    slots = sum(row["kind"] == "compute" and row["name"][1] == "_" for row in rows(out / "jobs.csv"))
+    assert len(events) == len(totals) + 2 * slots  # a claim and a release for each slot
+    for rank, times in totals.items():
+        assert times == sorted(times, key=lambda event: event[0])
+        assert times[0][1] == times[-1][1] == min(total for _, total in times)
+        peak = max(total for _, total in times)
+        mine = [part for part in parts if part["rank"] == rank]
+        assert sum(int(part["bytes"]) for part in mine) == peak
+        assert {float(part["time_s"]) for part in mine} == {next(time for time, total in times if total == peak)}
+    metrics = summary(out)["metrics"]["memory"]
+    assert metrics["peak_bytes"] == max(total for times in totals.values() for _, total in times)
+
+
 def test_places_of_ranks_follow_the_order(trained):
     places = [(int(row["pp"]), int(row["dp"]), int(row["tp"])) for row in rows(trained / "ranks.csv")]
     assert places == [(p, d, t) for p in range(2) for d in range(2) for t in range(2)]

@@ -142,9 +142,7 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
     Bytes held = 0;
     for (std::size_t i = 0; i < schedule.slots[p].size(); ++i) {
       const Slot& slot = schedule.slots[p][i];
-      const StageMemory& memory = stages_[slot.stage];
-      const bool recomputes = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_inputs;
-      const Bytes buffers = recomputes ? memory.recomputed : 0;
+      const Bytes buffers = recomputed(slot);
       held += taken(slot) - buffers;
       if (held + buffers > peak.activations + peak.buffers) {
         peak.activations = held;
@@ -176,6 +174,11 @@ Bytes MemoryPlan::taken(const Slot& slot) const {
     case SlotKind::backward_weights: return 0;
   }
   return 0;
+}
+
+Bytes MemoryPlan::recomputed(const Slot& slot) const {
+  const bool recomputes = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_inputs;
+  return recomputes ? stages_[slot.stage].recomputed : 0;
 }
 
 Bytes MemoryPlan::freed(const Slot& slot) const {

@@ -56,6 +56,8 @@ class MemoryPlan {
   /// Bytes that a slot allocates when it begins, and frees when it ends.
   Bytes taken(const Slot& slot) const;
   Bytes freed(const Slot& slot) const;
+  /// Of both: recomputed activations.
+  Bytes recomputed(const Slot& slot) const;
 
  private:
   std::vector<StageMemory> stages_;

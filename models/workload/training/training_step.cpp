@@ -29,9 +29,9 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       model_(model),
       schedule_(schedule),
       plans_(plans),
-      memory_(memory),
       executor_(executor),
       mesh_(ranks, spec.sizes, spec.order),
+      memory_(memory, mesh_),
       jobs_(spec_, schedule_, plans, mesh_),
       programs_(ranks, kCompute, host_of(spec.software, jobs_), executor, *this),
       tp_(mesh_.connect({Dimension::tp}, kCompute, nccl_request(spec.software, TrafficClass::tp), executor.fabric())),
@@ -59,10 +59,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
   for (const auto& tp : tp_.all())
     coupled_at_[place(tp->rank(0).number, Dimension::pp)].push_back(std::make_unique<linear::CoupledRanks>(
         tp->ranks(), linear::Streams{kCompute, kTp, kTp}, tp->request(), executor.fabric(), tp.get()));
-  for (std::uint32_t r = 0; r < ranks.size(); ++r) {
-    ranks_at_[place(r, Dimension::pp)].push_back(r);
-    ranks[r]->gpu->hbm().allocate(memory.fixed(place(r, Dimension::pp)));
-  }
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[place(r, Dimension::pp)].push_back(r);
 }
 
 void TrainingStep::connect_ring(transport::Fabric& fabric) {
@@ -354,7 +351,7 @@ void TrainingStep::on_job_begun(const Job& job) {
   accounts_[r].begin(executor_.fabric().now(), waits);
   if (!f.first) return;
   slot_times_[r] = {job.begun_at(), job.ready_at()};
-  job.rank().gpu->hbm().allocate(memory_.taken(jobs_.slot_of(f)));
+  memory_.begin_slot(r, jobs_.slot_of(f), jobs_.slot_row(f, r), executor_.fabric().now());
   if (f.step != jobs_.step()) return;
   Progress& progress = progress_[place(r, Dimension::pp)];
   progress.wanted = std::max<std::uint32_t>(progress.wanted, f.slot + 1 + kSlotsAhead);
@@ -413,7 +410,7 @@ void TrainingStep::end_slot(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
   const std::uint32_t rank = job.rank().number;
   ++slots_done_;
-  job.rank().gpu->hbm().free(memory_.freed(jobs_.slot_of(f)));
+  memory_.end_slot(rank, jobs_.slot_of(f), jobs_.slot_row(f, rank), end_);
   const SlotTimes& times = slot_times_[rank];
   JobRecord record;
   record.label = jobs_.slot_row(f, rank);

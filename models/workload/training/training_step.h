@@ -21,7 +21,7 @@
 #include "workload/linear/emission.h"
 #include "workload/training/divided_weights.h"
 #include "workload/training/gradient_sync.h"
-#include "workload/training/memory_plan.h"
+#include "workload/training/memory_ledger.h"
 #include "workload/training/parameter_shards.h"
 #include "workload/training/pipeline_exchange.h"
 #include "workload/training/rank_account.h"
@@ -55,6 +55,8 @@ class TrainingStep : private JobClient {
   }
   /// Null: ranks do not divide matrices (gtp).
   const DividedWeights* divided_weights() const { return divided_.get(); }
+  MemoryLedger& memory() { return memory_; }
+  const MemoryLedger& memory() const { return memory_; }
   /// End of the last step.
   Time end() const { return end_; }
   /// Bytes of the activations that a rank sends to the next stage.
@@ -110,9 +112,9 @@ class TrainingStep : private JobClient {
   const transformer::ModelShape model_;
   const Schedule schedule_;
   const SlotPlans& plans_;
-  const MemoryPlan& memory_;
   Executor& executor_;
   Mesh mesh_;
+  MemoryLedger memory_;
   TrainingJobs jobs_;
   RankPrograms programs_;
   Communicators tp_, ep_, cp_;

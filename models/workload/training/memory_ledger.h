@@ -1,0 +1,56 @@
+// Memory of the ranks of a training step over time: what each slot claims when it begins and releases when it ends, as the
+// plan says (memory_plan.h), the instant at which a rank holds most, and what it holds then. Peaks come from jobs that
+// ran, so that they check the plan.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "workload/parallel/mesh.h"
+#include "workload/training/memory_plan.h"
+
+namespace railyard::workload::training {
+
+/// What a rank holds beside the state of weights, gradients and optimizer, after an event.
+struct HeldMemory {
+  Time at;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Bytes> kept;  ///< by virtual stage and micro-batch
+  Bytes activations = 0;                                          ///< sum of `kept`
+  Bytes recomputed = 0;                                           ///< by the slot that runs
+  JobLabel slot;                                                  ///< that began or ended; without a namer: none yet
+
+  Bytes total() const { return activations + recomputed; }
+};
+
+/// Does not influence the run.
+class MemoryListener {
+ public:
+  /// @param claims  the slot begins; otherwise it has ended
+  virtual void on_memory(std::uint32_t rank, const HeldMemory& held, bool claims) = 0;
+
+ protected:
+  ~MemoryListener() = default;
+};
+
+class MemoryLedger {
+ public:
+  /// Claims what a rank holds for the whole step.
+  MemoryLedger(const MemoryPlan& plan, const Mesh& mesh);
+
+  void begin_slot(std::uint32_t rank, const Slot& slot, JobLabel label, Time now);
+  void end_slot(std::uint32_t rank, const Slot& slot, JobLabel label, Time now);
+  /// At the first instant at which the rank held most.
+  const HeldMemory& peak(std::uint32_t rank) const { return peaks_[rank]; }
+  void add_listener(MemoryListener& listener) { listeners_.push_back(&listener); }
+
+ private:
+  void tell(std::uint32_t rank, bool claims);
+
+  const MemoryPlan& plan_;
+  const Mesh& mesh_;
+  std::vector<HeldMemory> held_, peaks_;  ///< by rank
+  std::vector<MemoryListener*> listeners_;
+};
+
+}  // namespace railyard::workload::training
