@@ -56,7 +56,8 @@ Value TrainingRun::memory_terms() const {
 
 Value TrainingRun::sent_by_group() const {
   Value all = Value::empty_list();
-  const auto add = [&](const char* group, std::uint32_t ranks, const char* formula, const std::vector<double>& bytes) {
+  const auto add = [&](const char* group, std::uint32_t ranks, const std::string& formula,
+                       const std::vector<double>& bytes) {
     all.push_back({{"group", group},
                    {"ranks", ranks},
                    {"bytes_per_rank", *std::max_element(bytes.begin(), bytes.end())},
@@ -86,13 +87,20 @@ Value TrainingRun::sent_by_group() const {
     add("pp", spec().pp(), "micro-batches x (activations to the next stage + their gradients to the stage before)",
         bytes);
   }
-  if (spec().replicas() == 1) return all;
+  const std::uint32_t n_gtp = spec().gtp();
+  if (n_gtp > 1) {
+    std::vector<double> bytes(spec().pp());
+    for (std::uint32_t p = 0; p < spec().pp(); ++p) bytes[p] = step_->divided_weight_bytes(p) * (n_gtp - 1) / n_gtp;
+    add("gtp", n_gtp,
+        "micro-batches x (n-1)/n x (matrices gathered in each pass + their gradients scattered), rows padded", bytes);
+  }
+  if (spec().replicas() * n_gtp == 1) return all;
   const double gradient = bytes_of(spec().gradients), weight = bytes_of(scenario_.model.dtype);
   const double gathers = spec().reshard_after_forward ? 2 : 1;
   std::vector<double> bytes(spec().pp());
   for (std::uint32_t p = 0; p < spec().pp(); ++p)
     for (const GradientBucket& bucket : step_->buckets(p)) {
-      const double n = bucket.experts ? spec().expert_replicas() : spec().replicas();
+      const double n = bucket.experts ? spec().expert_replicas() : spec().replicas() * (bucket.whole ? n_gtp : 1);
       double each = gradient + (spec().zero_stage == 0 ? gradient : weight);
       if (spec().zero_stage == 2) each = gradient * spec().micro_batches() + weight;
       if (spec().zero_stage == 3) each = (gradient + gathers * weight) * spec().micro_batches();
@@ -102,7 +110,14 @@ Value TrainingRun::sent_by_group() const {
       "2 (n-1)/n x gradients, all-reduced", "(n-1)/n x (gradients scattered + weights gathered)",
       "(n-1)/n x (micro-batches x gradients scattered + weights gathered)",
       "(n-1)/n x micro-batches x (gradients scattered + weights gathered in each pass)"};
-  add("dp", spec().replicas(), kOfReplicas[spec().zero_stage], bytes);
+  const std::string formula = kOfReplicas[spec().zero_stage];
+  if (n_gtp == 1)
+    add("dp", spec().replicas(), formula, bytes);
+  else if (spec().replicas() == 1)
+    add("dp", n_gtp, formula + ", of norms and biases", bytes);
+  else
+    add("dp", spec().replicas(), formula + fmt::format("; n = {} for norms and biases", n_gtp * spec().replicas()),
+        bytes);
   return all;
 }
 

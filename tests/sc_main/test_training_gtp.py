@@ -45,6 +45,12 @@ def test_one_rank_divides_nothing(tmp_path):
     assert outputs(plain) == outputs(one)
 
 
+def test_none_divides_nothing(tmp_path):
+    plain = step(tmp_path, "--jobs", "all", out="plain", dp=8)
+    none = step(tmp_path, "--jobs", "all", out="none", dp=8, gtp="none")
+    assert outputs(plain) == outputs(none)
+
+
 @pytest.mark.parametrize("keys, gathers", [
     ({"gtp": {"size": 8}}, 2),
     ({"gtp": {"size": 4, "prefetch_depth": 2}}, 2),
@@ -139,6 +145,7 @@ def test_memory_of_shards(tmp_path):
     ("  gtp: {size: 8, prefetch_depth: 0}\n  launch: graph\n", "7:34: error: workload.gtp.prefetch_depth: 0 needs launch: eager"),
     ("  gtp: {size: 4, wgrad_order: before_dgrad}\n  tp: 2\n", "7:31: error: workload.gtp.wgrad_order: before_dgrad needs tp: 1"),
     ("  gtp: {prefetch_depth: 1}\n", "workload.gtp"),
+    ("  gtp: all\n", "7:8: error: workload.gtp: expected a mapping or 'none', got 'all'"),
     ("  gtp: {size: 8, prefetch: 1}\n", "workload.gtp.prefetch: unknown key; accepted: size, prefetch_depth, wgrad_order"),
 ])
 def test_bad_input(text, line, tmp_path):

@@ -42,6 +42,13 @@ Bytes DividedWeights::gathered_bytes(Linear linear) const {
   return shard_elements(linear) * spec_.gtp() * static_cast<Bytes>(bytes_of(model_.dtype));
 }
 
+double DividedWeights::bytes_of_slot(const SlotPlan& plan) const {
+  double bytes = 0;
+  for (const SlotStep& step : plan.steps)
+    if (step.use) bytes += static_cast<double>(gathered_bytes(step.use->linear));
+  return bytes;
+}
+
 DividedWeights::Use DividedWeights::use_of(const SlotStep& step, SlotKind kind) {
   switch (step.use->product) {
     case Product::fprop: return kind == SlotKind::forward ? kForward : kRecomputed;

@@ -52,8 +52,8 @@ class DividedWeights {
   /// Gathered and scattered in a step of the optimizer on a rank, without padding, over the elements of its whole matrices and the
   /// micro-batches. The embedding does not count: it has no gathers in a backward pass.
   double bytes_per_element() const;
-  /// Bytes of a whole matrix: its padded shards.
-  Bytes gathered_bytes(transformer::Linear linear) const;
+  /// Of the matrices that a slot gathers and the gradients that it scatters, with padding.
+  double bytes_of_slot(const SlotPlan& plan) const;
 
  private:
   using Linear = transformer::Linear;
@@ -74,6 +74,8 @@ class DividedWeights {
   };
   /// Counts a gather or scatter on the ranks of a pipeline rank.
   void count(Linear linear);
+  /// Bytes of a whole matrix: its padded shards.
+  Bytes gathered_bytes(Linear linear) const;
   std::uint64_t shard_elements(transformer::Linear linear) const;
   const SlotStep* add(Place& place);
 

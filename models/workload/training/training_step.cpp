@@ -153,23 +153,20 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), true);
   for (const GroupTraffic& group : gradients_.traffic())
     among(*group.communicators, TrafficClass::dp, group.bytes_per_rank, false);
-  if (divided_ != nullptr)
+  if (divided_ != nullptr) {
+    double most = 0;
+    for (std::uint32_t p = 0; p < spec_.pp(); ++p) most = std::max(most, divided_weight_bytes(p) * spec_.steps);
     for (const Communicators* communicators : {&divided_->gathers(), &divided_->scatters()})
-      among(*communicators, TrafficClass::weights, most_weight_bytes(), false);
+      among(*communicators, TrafficClass::weights, most, false);
+  }
   pipeline_.add_traffic(all);
   return all;
 }
 
-double TrainingStep::most_weight_bytes() const {
-  double most = 0;
-  for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
-    double bytes = 0;
-    for (const Slot& slot : schedule_.slots[p])
-      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
-        if (step.use) bytes += static_cast<double>(divided_->gathered_bytes(step.use->linear));
-    most = std::max(most, bytes);
-  }
-  return most * spec_.steps;
+double TrainingStep::divided_weight_bytes(std::uint32_t p) const {
+  double bytes = 0;
+  for (const Slot& slot : schedule_.slots[p]) bytes += divided_->bytes_of_slot(plans_.plan(slot.kind, slot.stage));
+  return bytes;
 }
 
 double TrainingStep::most_shard_bytes() const {

@@ -61,6 +61,8 @@ class TrainingStep : private JobClient {
   Time end() const { return end_; }
   /// Bytes of the activations that a rank sends to the next stage.
   Bytes activation_bytes() const;
+  /// Of the matrices that the ranks of a pipeline rank gather in a step, and of their gradients (gtp).
+  double divided_weight_bytes(std::uint32_t pipeline_rank) const;
   std::vector<transport::Traffic> traffic() const;
 
  private:
@@ -87,8 +89,6 @@ class TrainingStep : private JobClient {
   double most_bytes(RankGroup group) const;
   /// Of the shards of coupled products, on the rank with most. They are not replayed.
   double most_shard_bytes() const;
-  /// Of the gathers, or of the scatters, of matrices, on the rank with most; an upper bound.
-  double most_weight_bytes() const;
   void begin_step();
   /// Emits what is wanted, unless a call further up does so.
   void emit();

@@ -71,9 +71,10 @@ Record<TrainingSection> training_record() {
   gtp.choice(
       "wgrad_order", shards(&WeightShards::wgrad_order), words_of(workload::training::kWgradOrderNames),
       "whether the gradient of a matrix is computed after or before that of its input; before_dgrad needs tp: 1");
-  r.group("gtp", gtp,
-          "generalized tensor parallelism: a rank keeps a shard of each matrix, its gradient and its optimizer state; "
-          "matrices are gathered one by one just before their products, and gradients reduce-scattered after them");
+  r.group_or(
+      "gtp", "none", gtp,
+      "generalized tensor parallelism: a rank keeps a shard of each matrix, its gradient and its optimizer state; "
+      "matrices are gathered one by one just before their products, and gradients reduce-scattered after them");
   r.add("sequence_parallel", &Section::sequence_parallel,
         "norms on tokens / tp, between a reduce-scatter and an all-gather; tp must divide the tokens");
   r.add("pp", &Section::written_pp, "pipeline ranks").range(1, kMostRanks);

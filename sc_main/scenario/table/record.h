@@ -39,9 +39,10 @@ struct Field {
   double most = 0;
   bool takes_zero = false;  ///< 0 is accepted below `least`, and means none
   bool is_required = false;
-  bool is_partial = false;                ///< mapping: required members can be omitted (what-if overrides)
-  bool is_inherited = false;              ///< datasheets: if omitted, the value of the sheet's family applies
-  std::vector<std::string> choices;       ///< of a choice or a boolean; of a number: words accepted instead ("auto")
+  bool is_partial = false;    ///< mapping: required members can be omitted (what-if overrides)
+  bool is_inherited = false;  ///< datasheets: if omitted, the value of the sheet's family applies
+  std::vector<std::string>
+      choices;  ///< of a choice or a boolean; of a number or mapping: words accepted instead ("auto")
   std::shared_ptr<const Fields> members;  ///< of a mapping, or of each item of a list or of named structs
   std::shared_ptr<const std::vector<Fields>> alternatives;  ///< of variants and forms
   std::string tag;                                          ///< of forms: the key whose word selects the form
@@ -239,6 +240,22 @@ class Record {
   /// Members of this struct that are written under a separate key.
   Field& group(const char* key, const Record<T>& members, const char* doc) {
     return mapping(key, members.fields(), doc, [](void* record) { return std::vector<void*>{record}; });
+  }
+
+  /// The same, or a word that leaves these members as they are.
+  Field& group_or(const char* key, const char* word, const Record<T>& members, const char* doc) {
+    Field& field = group(key, members, doc);
+    field.choices = {word};
+    field.default_text = word;
+    field.store = [of_members = std::move(field.store)](const Field& self, void* record, const Node& node,
+                                                        const std::string& path) {
+      if (is_word(self, node)) return;
+      if (node.kind != Node::Kind::mapping)
+        throw InputError(node.origin,
+                         path + ": expected a mapping or '" + self.choices.front() + "', got " + node.described());
+      of_members(self, record, node, path);
+    };
+    return field;
   }
 
   /// A mapping whose members are stored in every record listed by `targets`.

@@ -36,7 +36,7 @@ std::string type_text(const Field& field) {
     case Field::Kind::text: return "text";
     case Field::Kind::choice: return fmt::format("{}", fmt::join(field.choices, " | "));
     case Field::Kind::integers: return "list of integers";
-    case Field::Kind::mapping: return "mapping";
+    case Field::Kind::mapping: return field.choices.empty() ? "mapping" : field.choices.front() + " or mapping";
     case Field::Kind::list: return "list";
     case Field::Kind::named: return "mapping";
     case Field::Kind::variants:
@@ -81,7 +81,10 @@ json schema_of(const Field& field, bool is_partial) {
     case Field::Kind::text: schema = {{"type", {"string", "number"}}, {"minLength", 1}}; break;
     case Field::Kind::choice: schema = {{"enum", field.choices}}; break;
     case Field::Kind::integers: schema = {{"type", "array"}, {"items", number_schema(field)}}; break;
-    case Field::Kind::mapping: schema = schema_of_fields(*field.members, is_partial); break;
+    case Field::Kind::mapping:
+      schema = schema_of_fields(*field.members, is_partial);
+      if (!field.choices.empty()) schema = {{"anyOf", {json{{"enum", field.choices}}, schema}}};
+      break;
     case Field::Kind::list:
       schema = {{"type", "array"}, {"items", schema_of_fields(*field.members, is_partial)}};
       break;

@@ -19,6 +19,7 @@ void for_each_leaf(const Fields& fields, const std::string& prefix, bool is_part
     const std::string path = prefix.empty() ? field.key : prefix + "." + field.key;
     const bool partial = is_partial || field.is_partial;
     if (field.kind == Field::Kind::mapping) {
+      if (!field.choices.empty()) visit(path, form, field);
       for_each_leaf(*field.members, path, partial, visit, form);
     } else if (field.kind == Field::Kind::list) {
       for_each_leaf(*field.members, path + "[]", partial, visit, form);
