@@ -83,6 +83,6 @@ def _tensor_parallel(row):
     shape = shape_of(Row(row.file, row.line, {"model": f"Llama3 {words[1]}"}, row.value), seq, tp)
     step = Step(row=row, stack="torchtitan", software="torchtitan_compile", shape=shape, gpus=row.integer("n_gpus"), seq=seq,
                 global_batch=micro_batch * sharded, micro_batch=micro_batch, tp=tp, sequence_parallel=True, zero_stage=3,
-                recompute="full", tp_overlap="async" in row["kind"], gemm="fp8" if "fp8" in row["kind"] else "bf16", fp32_gradients=True)
+                recompute="full", tp_overlap="decomposed" if "async" in row["kind"] else "none", gemm="fp8" if "fp8" in row["kind"] else "bf16", fp32_gradients=True)
     step = step if words[4].lower() == "full ac" else recomputed(step, HALF)
     return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))

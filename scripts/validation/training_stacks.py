@@ -101,7 +101,7 @@ def nvidia(row: Row, stack: str, fp32_gradients: bool, overlap: bool = True) -> 
     tp = row.integer("tp") or 1
     fsdp = re.search(r"FSDP=([1-9]\d*)", row["extra"])
     return step(row, stack, "megatron_core", fp32_gradients, sequence_parallel=tp > 1, zero_stage=3 if fsdp else 1,
-                tp_overlap=overlap and tp > 1, options={"dp_overlap": True})
+                tp_overlap="userbuffers" if overlap and tp > 1 else "none", options={"dp_overlap": True})
 
 
 def megatron_core(row: Row) -> Step:
@@ -134,7 +134,7 @@ def torchtitan(row: Row) -> Step:
     words = row.text("model", "extra")
     compiled = re.search("compile", words) or row["precision"] != "bf16" or sizes["cp"] > 1
     found = step(row, "torchtitan", "torchtitan_compile" if compiled else "torchtitan", True, zero_stage=3,
-                 attention_ratios=FLASH_2, sequence_parallel=sizes["tp"] > 1, tp_overlap=bool(re.search("AsyncTP", words)),
+                 attention_ratios=FLASH_2, sequence_parallel=sizes["tp"] > 1, tp_overlap="decomposed" if re.search("AsyncTP", words) else "none",
                  global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]))
     full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
     return replace(found, recompute="full") if full else recomputed(found, HALF)

@@ -56,7 +56,7 @@ class Step:
     zero_stage: int = 0
     recompute: str = "none"
     recomputed_layers: int = 0  # full: the first layers of each virtual stage; 0: all
-    tp_overlap: bool = False
+    tp_overlap: str = "none"
     attention_ratios: dict = field(default_factory=dict)  # by GPU, in place of the datasheet's: other attention kernels
     recipe: str = ""  # fp8: of its scales; empty: the default
     options: dict = field(default_factory=dict)  # further keys of the workload
@@ -76,7 +76,7 @@ class Step:
     @property
     def operation(self) -> str:
         words = [f"{self.stack} {self.gemm}" + (f" {self.recipe}" if self.recipe else "")]
-        words += ["TP overlap"] if self.tp_overlap else []
+        words += ["TP overlap"] if self.tp_overlap != "none" else []
         words += ["tuned"] if self.tuned else []
         return ", ".join(words)
 
@@ -125,7 +125,7 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
                 "micro_batch": step.micro_batch, "tp": step.tp, "pp": step.pp, "dp": step.dp, "zero_stage": step.zero_stage,
                 "recompute": step.recompute, "precision": precision}
     workload |= {"recompute_method": "block", "recompute_layers": step.recomputed_layers} if step.recomputed_layers else {}
-    workload |= {"sequence_parallel": True} if step.sequence_parallel else {}
+    workload |= {"sequence_parallel": True, "tp_overlap": step.tp_overlap} if step.sequence_parallel else {}
     workload |= {name: size for name, size in (("cp", step.cp), ("ep", step.ep)) if size > 1}
     if step.pp > 1:
         workload |= {"schedule": "interleaved", "virtual_stages": step.virtual} if step.virtual > 1 else {"schedule": "1f1b"}
