@@ -70,18 +70,24 @@ class Planner {
       const std::uint32_t job = shard(i, p_.direct ? p_.ranks - i : 1, waits);
       there.push_back({job, p_.direct ? i : p_.ranks - 1});
     }
-    for (std::uint32_t i = 0; i < p_.ranks; ++i)
+    for (std::uint32_t i = 0; i < p_.ranks; ++i) {
       product(i, step(i, fused), i > 0 ? std::vector<Wait>{there[i]} : std::vector<Wait>());
+      if (fused && i > 0) plan_.actions.back().launches = 0;
+    }
   }
 
   void scatter_in_steps(bool fused) {
-    for (std::uint32_t i = 0; i < p_.ranks; ++i) product(i, step(i, fused), {});
+    for (std::uint32_t i = 0; i < p_.ranks; ++i) {
+      product(i, step(i, fused), {});
+      if (fused && i > 0) plan_.actions.back().launches = 0;
+    }
     std::vector<Wait> sums;
     for (std::uint32_t i = 0; i + 1 < p_.ranks; ++i) {
       std::vector<Wait> waits{{i, 0}};
       if (i > 0) waits.push_back({last(), p_.direct ? 0 : p_.ranks - 1});
       const std::uint32_t to = p_.direct ? i + 1 : 1;
       const std::uint32_t job = shard(i, to, waits);
+      if (fused) plan_.actions.back().launches = 0;  // its tiles are stored into the other rank's memory
       if (p_.direct || i + 2 == p_.ranks) sums.push_back({job, p_.ranks - to});
     }
     const double tensors = p_.direct ? p_.ranks + 1.0 : 3.0;  // all partial results (in a ring two), and their sum

@@ -86,6 +86,7 @@ struct Action {
   std::uint32_t to = 0;      ///< shard: rank r sends to rank (r + to) mod t
   bool by_sms = false;       ///< shard: by SMs, not by copy engines
   std::uint32_t sms = 0;     ///< most CTAs of a collective or of a shard by SMs; 0: NCCL's choice
+  std::uint32_t launches = 1;  ///< by the host; 0: a part of a kernel that is launched already
   std::vector<Wait> waits;
 };
 

@@ -39,7 +39,7 @@ JobRef CoupledRanks::emit_shard(const Action& action, std::uint32_t rank, RankPr
                                 std::vector<JobRef> after, const std::vector<JobRef>& ready) {
   const auto to = static_cast<std::uint32_t>((rank + action.to) % ranks_.size());
   Rank& sender = *ranks_[rank];
-  after.push_back(programs.launch(sender.number, 1));
+  after.push_back(programs.launch(sender.number, action.launches));
   const JobLabel label = labels(action, false, false, rank);
   if (!action.by_sms)
     return programs.copy(sender.number, streams_.send, {{{*ranks_[to]->memory, action.bytes}}, request_.traffic_class},
@@ -92,7 +92,7 @@ void CoupledRanks::emit(const Plan& plan, RankPrograms& programs, const Labels& 
       }
       const std::uint32_t number = ranks_[r]->number;
       programs.wait_for(number, waits_of(r));
-      programs.kernels(number, action.kernels, 1, labels(action, is_first, is_last, r));
+      programs.kernels(number, action.kernels, action.launches, labels(action, is_first, is_last, r));
       done[r] = programs.last(number);
     }
   }
