@@ -79,13 +79,13 @@ struct Wait {
 struct Action {
   enum class Work : std::uint8_t { product, sum, shard, collective };
   Work work = Work::product;
-  std::uint32_t step = 0;    ///< of several of the same work
-  gpu::SharedChain kernels;  ///< product, sum
-  bool beside = false;       ///< in a stream beside the products; shards always are
-  Bytes bytes = 0;           ///< shard: sent by a rank; collective: as nccl-tests counts
-  std::uint32_t to = 0;      ///< shard: rank r sends to rank (r + to) mod t
-  bool by_sms = false;       ///< shard: by SMs, not by copy engines
-  std::uint32_t sms = 0;     ///< most CTAs of a collective or of a shard by SMs; 0: NCCL's choice
+  std::uint32_t step = 0;      ///< of several of the same work
+  gpu::SharedChain kernels;    ///< product, sum
+  bool beside = false;         ///< in a stream beside the products; shards always are
+  Bytes bytes = 0;             ///< shard: sent by a rank; collective: as nccl-tests counts
+  std::uint32_t to = 0;        ///< shard: rank r sends to rank (r + to) mod t
+  bool by_sms = false;         ///< shard: by SMs, not by copy engines
+  std::uint32_t sms = 0;       ///< most CTAs of a collective or of a shard by SMs; 0: NCCL's choice
   std::uint32_t launches = 1;  ///< by the host; 0: a part of a kernel that is launched already
   std::vector<Wait> waits;
 };
