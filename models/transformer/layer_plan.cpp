@@ -1,5 +1,7 @@
 #include "transformer/layer_plan.h"
 
+#include <cstring>
+
 #include "transformer/context_steps.h"
 #include "transformer/expert_steps.h"
 #include "transformer/narrow_steps.h"
@@ -9,18 +11,33 @@ namespace railyard::transformer {
 
 namespace {
 
+/// The kernels that come before the first one of this name.
+Segment before(const char* name, const Segment& segment) {
+  Segment part;
+  for (const NamedKernel& kernel : segment.kernels) {
+    if (std::strcmp(kernel.name, name) == 0) break;
+    part.add(kernel.name, kernel.time);
+  }
+  return part;
+}
+
 bool sends_to_experts(const StepList& steps, const ModelShape& model, const LayerPass& pass) {
   return steps.split().ep > 1 && model.routes(model.kinds[pass.kind]);
 }
 
-/// Without a timer only the collectives.
-void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass) {
+/// Without a timer only the collectives. @param stops_early  see plan_recompute()
+void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass,
+                 bool stops_early = false) {
   for (const LayerPart part : {LayerPart::attention, LayerPart::mlp}) {
     if (part == LayerPart::mlp && sends_to_experts(steps, model, pass)) {
       if (timer != nullptr) steps.add(part, timer->norm(part, steps.divided_tokens()));
       add_expert_steps(steps, timer, model, pass.kind);
     } else {
       add_part_input(steps, timer, model, part, pass.kind);
+      if (part == LayerPart::mlp && stops_early && !model.routes(model.kinds[pass.kind])) {
+        steps.add(part, before("down", timer->mlp_body(steps.tokens(), pass.kind)));
+        return;
+      }
       if (part == LayerPart::attention && steps.split().cp > 1) {
         if (timer != nullptr) steps.add(part, timer->attention_input(pass));
         add_context_core(steps, timer, model, pass);
@@ -71,7 +88,7 @@ std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, co
 }
 
 std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
-                                      const LayerSplit& split) {
+                                      const LayerSplit& split, bool stops_early) {
   StepList steps(model, pass.dense_tokens(), split);
   switch (timer.form().recompute) {
     case Recompute::none: break;
@@ -79,7 +96,7 @@ std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer
       split.cp > 1 ? add_context_core(steps, &timer, model, pass)
                    : steps.add(LayerPart::attention, timer.attention_core(pass));
       break;
-    case Recompute::full: add_forward(steps, &timer, model, pass); break;
+    case Recompute::full: add_forward(steps, &timer, model, pass, stops_early); break;
   }
   return steps.take();
 }

@@ -70,8 +70,10 @@ std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, co
                                   const LayerSplit& split, Direction direction = Direction::forward);
 
 /// The forward steps that a backward pass (or dgrad) runs again before its own, by the form of the timer.
+/// @param stops_early  full recomputation of a layer without experts ends with the input of its last product, because no
+/// backward kernel needs the result (PyTorch 2.1, torch.utils.checkpoint: set_checkpoint_early_stop)
 std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
-                                      const LayerSplit& split);
+                                      const LayerSplit& split, bool stops_early = false);
 
 /// The collectives of plan_layer(), without kernel times. Forward, backward and dgrad have the same collectives in different order.
 std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/input_error.h"
+#include "gpu/kernels/flash_attention.h"
 #include "transformer/parameters.h"
 #include "transformer/training_flops.h"
 #include "workload/training/schedule_ideal.h"
@@ -30,7 +31,9 @@ using workload::training::TrainingSpec;
 using workload::training::TrainingStep;
 
 TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
-    : WorkloadRun(scenario, machine, executor), kernels_(group().gpu), timer_(scenario.model, spec().tp(), kernels_) {
+    : WorkloadRun(scenario, machine, executor),
+      kernels_(gpu::with_flash_attention(group().gpu, spec().software.flash_attention)),
+      timer_(scenario.model, spec().tp(), kernels_) {
   if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
     throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario.model.dtype));
   for (const std::uint32_t gpu : spec().placement) gpus_.push_back(GpuId(gpu));

@@ -6,8 +6,7 @@ Rules, by source:
   Megatron-LM v0.8        megatron_core with sequence parallelism, distributed optimizer, and all overlaps
   NeMo, MLPerf            the same, as NVIDIA's recipes say; gradients are reduced in bf16 (grad_sync_dtype)
   vTrain                  megatron_deepspeed, full recomputation, one bucket
-  llm-foundry             FSDP FULL_SHARD: stage 3. AC: full recomputation. amp_bf16 reduces gradients in fp32, bf16 in bf16. Attention by the
-                          Triton FlashAttention of 2022 (scripts/train/benchmarking/submit_benchmarks.py: attn_impl triton)
+  llm-foundry             FSDP FULL_SHARD: stage 3. AC: full recomputation. amp_bf16 reduces gradients in fp32, bf16 in bf16
   torchtitan, fms-fsdp    FSDP: stage 3. Rows that name no full activation checkpointing recompute half of each layer's products
   MaxText, Pax            XLA: stage 3, recomputation of the products that the policy does not save
 FP8: NeMo, MLPerf, XLA     delayed scales (NeMo 24.07 to dgxc-benchmarking 25.02: fp8_hybrid, fp8_amax_history_len)
@@ -27,14 +26,6 @@ from .training_steps import Step
 # "FP8-CS" scales tensors by their current maxima, "MX" blocks of 32
 PRECISIONS = {"fp16": "fp16", "bf16": "bf16", "amp_bf16": "bf16", "fp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 HALF = 0.5
-# attention_ratio of other attention kernels than those of the GPU's datasheet (FlashAttention-2 on A100, -3 on H100). The ratio is 1.21 (A100)
-# or 1.43 (H100) times the forward share of the tensor peak on heads of 128: the rest are exponentials (models/gpu/kernels/attention.h).
-# FlashAttention-1: 30 to 50 % of an A100's peak forward, 25 to 35 % backward (Dao, arXiv 2307.08691, section 1). The middles, 40 and 30 %, take
-# as long as 37 % forward and 0.86 of that rate backward, which the model has, for two forward passes and a backward pass. The kernels use
-# mma.sync, which reaches 63 % of an H100's peak (Hazy Research, GPUs Go Brrr, 2024): 23 %.
-FLASH_1 = {"A100-SXM4-40GB": 0.446, "A100-SXM4-80GB": 0.446, "H100-SXM5-80GB": 0.325}
-# FlashAttention-2 on H100, as PyTorch's scaled_dot_product_attention calls it: 370 of 989 TFLOP/s (Shah et al., arXiv 2407.08608, figure 5)
-FLASH_2 = {"H100-SXM5-80GB": 0.535}
 # Shares of a layer's products that XLA's policies recompute. MaxText saves those of attention (remat_policy custom, save_qkv_proj), so
 # gate and up run again; Pax saves QKV and both output products (SAVE_QKV_OUT_PROJ), so the first of the MLP runs again.
 PAX_SHARE = 8 / 24
@@ -125,8 +116,11 @@ def vtrain(row: Row) -> Step:
 
 
 def llm_foundry(row: Row) -> Step:
-    return step(row, "MPT", "llm_foundry", row["precision"].startswith("amp"), zero_stage=3,
-                recompute="full" if "AC=True" in row["extra"] else "none", attention_ratios=FLASH_1)
+    checkpoints = "AC=True" in row["extra"]
+    amp = row["precision"].startswith("amp")
+    # The rows without amp are the table of pytorch:1.13.1, the image of submit_benchmarks.py, whose checkpoints recompute whole layers.
+    return step(row, "MPT", "llm_foundry", amp, zero_stage=3, recompute="full" if checkpoints else "none",
+                options={} if amp or not checkpoints else {"recompute_stops_early": False})
 
 
 def torchtitan(row: Row) -> Step:
@@ -134,7 +128,7 @@ def torchtitan(row: Row) -> Step:
     words = row.text("model", "extra")
     compiled = re.search("compile", words) or row["precision"] != "bf16" or sizes["cp"] > 1
     found = step(row, "torchtitan", "torchtitan_compile" if compiled else "torchtitan", True, zero_stage=3,
-                 attention_ratios=FLASH_2, sequence_parallel=sizes["tp"] > 1, tp_overlap="decomposed" if re.search("AsyncTP", words) else "none",
+                 sequence_parallel=sizes["tp"] > 1, tp_overlap="decomposed" if re.search("AsyncTP", words) else "none",
                  global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]))
     full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
     return replace(found, recompute="full") if full else recomputed(found, HALF)
@@ -143,7 +137,7 @@ def torchtitan(row: Row) -> Step:
 def fms_fsdp(row: Row) -> Step:
     sizes = parallel(row)
     hybrid = "HSDP" in row["extra"]
-    return step(row, "fms-fsdp", "torchtitan", True, zero_stage=3, attention_ratios=FLASH_2, recompute="none" if hybrid else "full",
+    return step(row, "fms-fsdp", "torchtitan", True, zero_stage=3, recompute="none" if hybrid else "full",
                 global_batch=sizes["micro_batch"] * sizes["gpus"], options={"hsdp": 8} if hybrid else {})
 
 

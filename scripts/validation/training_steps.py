@@ -57,7 +57,6 @@ class Step:
     recompute: str = "none"
     recomputed_layers: int = 0  # full: the first layers of each virtual stage; 0: all
     tp_overlap: str = "none"
-    attention_ratios: dict = field(default_factory=dict)  # by GPU, in place of the datasheet's: other attention kernels
     recipe: str = ""  # fp8: of its scales; empty: the default
     options: dict = field(default_factory=dict)  # further keys of the workload
 
@@ -171,13 +170,10 @@ def experiment(step: Step, value: Callable[[dict], float], unit: float) -> Exper
     if step.gemm not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate of {step.gemm}")
     machine_gpus = machine["groups"]["node"]["servers"] * systems.gpus_per_server(platform)
-    if gpu.name in step.attention_ratios:
-        changed = machine.setdefault("overrides", {}).setdefault("gpu", {})
-        changed["kernel"] = {"attention_ratio": step.attention_ratios[gpu.name]}
 
     def one(chosen: Step) -> Experiment:
         text, files = scenario(chosen, machine, machine_gpus)
-        cost = chosen.gpus * chosen.shape.layers * chosen.global_batch / (chosen.micro_batch * chosen.dp)
+        cost = chosen.gpus * chosen.shape.layers / chosen.pp * chosen.global_batch / (chosen.micro_batch * chosen.dp)  # kernels
         words = f"micro-batch {chosen.micro_batch}" + (f", {chosen.virtual} virtual stages" if chosen.pp > 1 else "")
         return Experiment(step.operation, platform, text, None, lambda result: value(result.summary["metrics"]), unit, cost,
                           lambda result: words if step.tuned else "", size_class=step.size_class, files=files, seconds=seconds)

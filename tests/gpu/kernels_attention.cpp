@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "gpu/kernels/attention.h"
+#include "gpu/kernels/flash_attention.h"
 #include "tests/gpu/kernels_datasheets.h"
 
 using namespace railyard;
@@ -86,6 +87,25 @@ BOOST_AUTO_TEST_CASE(long_prompts_reach_the_saturated_rate) {
   const double pair_clocks = (512 / 4096.0 + 0.85 / 16) / gpu.kernel.attention_ratio;
   const double clocks = 64 * s * (gpu.kernel.attention_row_clocks + s / 2 * pair_clocks);
   BOOST_TEST(time.seconds == clocks / (132 * 1830e6), boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(versions_of_flash_attention_reach_published_rates) {
+  // 16 sequences of 4096 tokens, 32 heads of 128, as figure 5 of FlashAttention-3: 370 TFLOP/s on H100 without a mask;
+  // FlashAttention-1 on A100: 30 to 50 % of 312 TFLOP/s.
+  const AttentionHeads heads{32, 32, 128};
+  const std::vector<AttentionSequence> batch(16, {4096, 0});
+  const auto tflops = [&](const GpuDatasheet& gpu) {
+    return 16 * attention_flops(heads, {4096, 0}, false) / prefill_attention_time(gpu, heads, batch, false).seconds /
+           1e12;
+  };
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB"), a100 = gpu_datasheet("A100-SXM4-80GB");
+  BOOST_TEST(tflops(with_flash_attention(h100, 2)) == 370, boost::test_tools::tolerance(0.1));
+  BOOST_TEST(tflops(with_flash_attention(h100, 3)) == tflops(h100));
+  BOOST_TEST(tflops(with_flash_attention(h100, 1)) < tflops(with_flash_attention(h100, 2)));
+  const double first = tflops(with_flash_attention(a100, 1));
+  BOOST_TEST((first > 0.3 * 312 && first < 0.5 * 312), first);
+  BOOST_TEST(tflops(with_flash_attention(a100, 2)) == tflops(a100));
+  BOOST_TEST(flash_attention_versions(gpu_datasheet("B200-SXM-180GB")).empty());
 }
 
 BOOST_AUTO_TEST_CASE(decode_reads_every_requests_kv_once) {

@@ -54,6 +54,7 @@ def refusal(tmp_path, text, platform="dgx_h100"):
      "7:13: error: workload.schedule: unknown '1f1' (did you mean '1f1b'?), or a path with a /"),
     (BATCH + "  schedule: ./missing.txt\n", "7:13: error: workload.schedule:"),
     (BATCH + "  zero_stage: 1\n  software: megatron_2021\n", "7:15: error: workload.zero_stage: 1; megatron_2021 has zero stages 0"),
+    (BATCH + "  flash_attention: 4\n", "7:20: error: workload.flash_attention: '4' is out of range; accepted: 1 to 3"),
     (BATCH + "  software: megatron_cor\n", "7:13: error: workload.software:"),
     (BATCH + "  pp: 2\n  recompute: full\n  recompute_layers: 4\n",
      "9:21: error: workload.recompute_layers: 4 is more than the 3 layers of a stage"),
@@ -107,6 +108,15 @@ def test_a_schedule_that_cannot_run_is_refused_at_its_slot(rows, line, tmp_path)
         return
     (tmp_path / "s.yaml").write_text(HEAD + text)
     assert run("dgx_h100", tmp_path / "s.yaml", "--quiet").returncode == 0
+
+
+@pytest.mark.parametrize("platform, text, line", [
+    ("dgx_a100", "  flash_attention: 3\n", "7:20: error: workload.flash_attention: 3 of megatron_core has no rate on A100-SXM4-80GB; accepted: 1, 2"),
+    ("dgx_b200", "  software: torchtitan\n  zero_stage: 3\n",
+     "workload.flash_attention: 2 of torchtitan has no rate on B200-SXM-180GB; accepted: software with flash_attention: auto"),
+])
+def test_a_version_of_flash_attention_without_a_rate_is_refused(tmp_path, platform, text, line):
+    assert line in refusal(tmp_path, BATCH + text, platform)
 
 
 def test_an_unknown_key_of_a_software_datasheet_is_refused(tmp_path):

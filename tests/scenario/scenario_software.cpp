@@ -54,6 +54,7 @@ BOOST_AUTO_TEST_CASE(values_are_those_of_the_sources) {
   const Software old = shipped("megatron_2021"), core = shipped("megatron_core");
   BOOST_TEST(
       (old.attention == transformer::AttentionForm::unfused && core.attention == transformer::AttentionForm::flash));
+  BOOST_TEST((!core.flash_attention && shipped("torchtitan").flash_attention == 2u));
   BOOST_TEST((old.dropout && !core.dropout));
   BOOST_TEST((old.gradients == GradientFormat::as_parameters && core.gradients == GradientFormat::fp32));
   BOOST_TEST((old.pp_overlap == PipelineOverlap::none && core.pp_overlap == PipelineOverlap::interleaved));
@@ -81,6 +82,7 @@ BOOST_AUTO_TEST_CASE(faulty_files_are_refused) {
   BOOST_TEST(contains(refusal("launch:", "launch: graphs\n"), "did you mean 'graph'"));
   BOOST_TEST(contains(refusal("pp_overlap:", "pp_overlap: true\n"), "none, interleaved, all"));
   BOOST_TEST(contains(refusal("attention:", ""), "attention: is required"));
+  BOOST_TEST(contains(refusal("flash_attention:", "flash_attention: 4\n"), "flash_attention: '4' is out of range"));
   BOOST_TEST(contains(refusal("source:", ""), "source: is required"));
   BOOST_TEST(contains(refusal("nccl_ctas:", "nccl_ctas: many\n"), "nccl_ctas: expected "));
 }

@@ -115,17 +115,6 @@ def test_mpt_is_sharded_and_its_positions_follow_the_sequence():
     assert one.scenario["machine"]["nic"] == {"datasheet": "connectx6_roce", "per_server": 8}
 
 
-def test_attention_of_fsdp_stacks_has_the_rate_of_their_kernels():
-    def ratio(columns, **changes):
-        return mapped(columns, **changes).scenario["machine"]["overrides"]["gpu"]["kernel"]["attention_ratio"]
-
-    # Dao, arXiv 2307.08691, section 1: 30 to 50 % of an A100's peak forward, 25 to 35 % backward. On heads of 128, exponentials cost a share.
-    exponentials = 0.85 * 2048 / 64
-    assert 0.30 < ratio(MPT) * 128 / (128 + exponentials) < 0.50
-    assert ratio(MPT, system="MosaicML h100_80gb 400G IB") < ratio(TITAN) < 0.91  # FlashAttention-1, -2 and, in the datasheet, -3
-    assert "overrides" not in mapped(KORTHIKANTI).scenario["machine"]
-
-
 def test_torchtitan_has_the_memory_that_its_rows_name():
     one = mapped(TITAN)
     asked = one.scenario["workload"]

@@ -243,6 +243,25 @@ BOOST_AUTO_TEST_CASE(recompute_runs_attention_or_the_layer_again) {
   BOOST_TEST((work_of(again(Recompute::full)) == work_of(plan_layer(model, timer, pass, split))));
 }
 
+BOOST_AUTO_TEST_CASE(recompute_that_stops_early_leaves_out_the_last_product) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const ModelShape model = llama_8b();
+  const LayerSplit split{8, true};
+  LayerTimer timer(model, split.tp, gpu);
+  TrainingForm form;
+  form.recompute = Recompute::full;
+  timer.set_training(form);
+  const LayerPass pass = whole_sequences(2);
+  std::vector<std::string> all = names_of(plan_recompute(model, timer, pass, split));
+  BOOST_TEST_REQUIRE((all.size() > 2 && all[all.size() - 2] == "down" && all.back() == "RS"));
+  all.resize(all.size() - 2);
+  BOOST_TEST((names_of(plan_recompute(model, timer, pass, split, true)) == all));
+  const double down = 2.0 * static_cast<double>(pass.tokens()) * model.ffn * model.hidden / split.tp;
+  BOOST_TEST(flops_of(plan_recompute(model, timer, pass, split)) -
+                 flops_of(plan_recompute(model, timer, pass, split, true)) ==
+             down);
+}
+
 BOOST_AUTO_TEST_CASE(a_gpt_layer_has_the_kernels_of_megatron) {
   gpu::KernelTimer gpu(gpu_datasheet("A100-SXM4-80GB"));
   const ModelShape model = gpt_22b();

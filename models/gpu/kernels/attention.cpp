@@ -1,10 +1,12 @@
 #include "gpu/kernels/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/units.h"
 #include "gpu/kernels/attention_blocks.h"
+#include "gpu/kernels/flash_attention.h"
 
 namespace railyard::gpu {
 namespace {
@@ -24,17 +26,33 @@ constexpr double kExposedExponentials = 0.85;  // FlashAttention-2 and -3 papers
 constexpr double kBackwardWork = 2.5;          // products, relative to the forward pass
 constexpr double kBackwardRate = 0.86;         // rate, relative to the forward pass; the same papers
 
+struct FlashVersion {
+  const char* architecture;
+  std::uint32_t version;
+  double peak_share;  // of the tensor peak with heads of kMeasuredDim; 0: attention_ratio of the datasheet
+};
+constexpr std::array<FlashVersion, 6> kFlashVersions{{{"ampere", 1, 0.368},
+                                                      {"ampere", 2, 0},
+                                                      {"ada", 2, 0},
+                                                      {"hopper", 1, 0.62 * 0.368},
+                                                      {"hopper", 2, 370.0 / 989.4},
+                                                      {"hopper", 3, 0}}};
+
 double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
 
 /// FLOPs of a query-key pair: score and value.
 double pair_flops(const AttentionHeads& heads) { return kFlopsPerProduct * (heads.dim + value_dim(heads)); }
 
+/// Numbers of a head that take as long as the exposed exponentials of a query-key pair.
+double exponential_dim(const GpuDatasheet& gpu) {
+  return kExposedExponentials * gpu.tensor_flop_per_clock() / (2 * kFlopsPerProduct * kExponentialsPerClock);
+}
+
 /// FLOP per SM and clock, from the mean size of keys and values: products plus the exponentials that they do not hide.
 double attention_flop_per_clock(const GpuDatasheet& gpu, double dim) {
   const double tensor = gpu.tensor_flop_per_clock();
-  const double exponential_dim = kExposedExponentials * tensor / (2 * kFlopsPerProduct * kExponentialsPerClock);
   dim = std::min(kWidestGainingDim, dim);
-  return gpu.kernel.attention_ratio * tensor * dim / (dim + exponential_dim);
+  return gpu.kernel.attention_ratio * tensor * dim / (dim + exponential_dim(gpu));
 }
 
 /// FLOP/s of all SMs.
@@ -94,6 +112,20 @@ double query_token_bytes(const AttentionHeads& heads) {
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> flash_attention_versions(const GpuDatasheet& gpu) {
+  std::vector<std::uint32_t> versions;
+  for (const FlashVersion& v : kFlashVersions)
+    if (gpu.architecture == v.architecture) versions.push_back(v.version);
+  return versions;
+}
+
+GpuDatasheet with_flash_attention(GpuDatasheet gpu, std::optional<std::uint32_t> version) {
+  for (const FlashVersion& v : kFlashVersions)
+    if (gpu.architecture == v.architecture && version == v.version && v.peak_share > 0)
+      gpu.kernel.attention_ratio = v.peak_share * (kMeasuredDim + exponential_dim(gpu)) / kMeasuredDim;
+  return gpu;
+}
 
 std::uint64_t query_rows(const GpuDatasheet& gpu) { return small_shared_memory(gpu) ? 64 : 128; }
 

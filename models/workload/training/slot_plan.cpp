@@ -100,7 +100,11 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       pass.kind = model.kind(number);
       auto found = again.find(pass.kind);
       if (found == again.end())
-        found = again.emplace(pass.kind, Planned(plan_recompute(model, timer, pass, split), spec, timer)).first;
+        found = again
+                    .emplace(pass.kind,
+                             Planned(plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early),
+                                     spec, timer))
+                    .first;
       append(plan, found->second, number);
     };
     const auto end = [&](SlotPlan& plan, bool head) {

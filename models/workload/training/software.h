@@ -38,9 +38,12 @@ inline constexpr std::array<const char*, 2> kGradientFormatNames{"as_parameters"
 struct Software {
   std::string name;
   transformer::AttentionForm attention = transformer::AttentionForm::flash;
+  std::optional<std::uint32_t>
+      flash_attention;                ///< version of FlashAttention; none: the kernels of the GPU's datasheet
   bool bias_activation_fused = true;  ///< bias and activation of the MLP are one kernel
   bool bias_dropout_fused = true;     ///< bias, dropout and residual are one kernel
   bool dropout = false;
+  bool recompute_stops_early = false;          ///< full recomputation of a layer leaves out its last product
   OverlapWord tp_overlap = OverlapWord::none;  ///< with sequence parallelism
   bool reduce_beside_wgrad = false;            ///< tensor-parallel sums of input gradients run beside wgrad products
   Launch launch = Launch::eager;

@@ -17,10 +17,18 @@ Record<Software> software_record() {
   r.choice("attention", &Software::attention, words_of(transformer::kAttentionFormNames),
            "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
       .required();
+  r.number_or(
+       "flash_attention", "auto", &Software::flash_attention,
+       "version of FlashAttention; auto: the kernels of the GPU's datasheet, version 3 on Hopper, 2 on Ampere and Ada")
+      .range(1, 3)
+      .required();
   r.add("bias_activation_fused", &Software::bias_activation_fused, "bias and activation of the MLP are one kernel")
       .required();
   r.add("bias_dropout_fused", &Software::bias_dropout_fused, "bias, dropout and residual are one kernel").required();
   r.add("dropout", &Software::dropout, "dropout after attention and MLP, and of the softmax if attention is unfused")
+      .required();
+  r.add("recompute_stops_early", &Software::recompute_stops_early,
+        "full recomputation of a layer without experts leaves out its last product, whose result nothing needs")
       .required();
   r.add("reduce_beside_wgrad", &Software::reduce_beside_wgrad,
         "tensor-parallel sums of input gradients run beside the products for weight gradients")

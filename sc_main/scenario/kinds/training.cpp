@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gpu/kernels/flash_attention.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
@@ -34,14 +35,14 @@ struct TrainingSection : TrainingSpec {
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
   std::string written_software = "megatron_core";
-  std::optional<bool> pp_overlap_key, dp_overlap_key, dropout_key, nvls_key;
+  std::optional<bool> pp_overlap_key, dp_overlap_key, dropout_key, nvls_key, stops_early_key;
   std::optional<std::uint64_t> bucket_key;
   std::optional<workload::training::PipelineSend> pp_send_key;
   std::optional<workload::training::GradientFormat> gradients_key;
   std::optional<workload::training::Launch> launch_key;
   std::optional<transformer::AttentionForm> attention_key;
   std::optional<double> host_key, reserved_key;
-  std::optional<std::uint32_t> ctas_key;
+  std::optional<std::uint32_t> ctas_key, flash_key;
   std::optional<workload::training::TpOverlap> tp_overlap_key;
   double memory_limit_stages = 1;
   PrecisionSection precision;
@@ -165,6 +166,13 @@ Record<TrainingSection> training_record() {
   r.choice("attention", &Section::attention_key, words_of(transformer::kAttentionFormNames),
            "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
       .fallback(kOfSoftware);
+  r.add("recompute_stops_early", &Section::stops_early_key,
+        "recompute: full leaves out the last product of a layer without experts, whose result nothing needs")
+      .fallback(kOfSoftware);
+  r.add("flash_attention", &Section::flash_key,
+        "version of FlashAttention, of those with a rate on the GPU: 1 and 2 on Ampere, 2 on Ada, 1 to 3 on Hopper")
+      .range(1, 3)
+      .fallback(kOfSoftware);
   r.add("dropout", &Section::dropout_key, "dropout after attention and MLP").fallback(kOfSoftware);
   r.choice("launch", &Section::launch_key, words_of(workload::training::kLaunchNames),
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
@@ -251,7 +259,21 @@ void check_empty_stages(const TrainingSpec& spec, const Source& source) {
   }
 }
 
-void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights, const Source& source) {
+void check_flash_attention(const workload::training::Software& software, const gpu::GpuDatasheet& gpu,
+                           const Source& source) {
+  if (!software.flash_attention) return;
+  std::string accepted;
+  for (const std::uint32_t version : gpu::flash_attention_versions(gpu)) {
+    if (version == *software.flash_attention) return;
+    accepted += (accepted.empty() ? "" : ", ") + std::to_string(version);
+  }
+  refuse_workload(source, "flash_attention",
+                  std::to_string(*software.flash_attention) + " of " + software.name + " has no rate on " + gpu.name +
+                      "; accepted: " + (accepted.empty() ? "software with flash_attention: auto" : accepted));
+}
+
+void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights,
+                      const gpu::GpuDatasheet& gpu, const Source& source) {
   using namespace workload::training;
   Software& software = spec.software;
   software = load_software({written.written_software, "workload.software", place_of(source.root, "workload.software")});
@@ -266,6 +288,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.form.attention = software.attention;
   if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)
     refuse_workload(source, "cp", "needs attention: flash");
+  take(software.recompute_stops_early, written.stops_early_key);
   take(software.launch, written.launch_key);
   if (spec.gtp() > 1 && spec.gtp_shards.prefetch_depth == 0 && software.launch == Launch::graph)
     refuse_workload(source, "gtp.prefetch_depth", "0 needs launch: eager; accepted with launch: graph: 1 or more");
@@ -274,6 +297,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   take(software.reserved_bytes, written.reserved_key);
   take(software.gradients, written.gradients_key);
   if (written.ctas_key) software.nccl_ctas = written.ctas_key;
+  if (written.flash_key) software.flash_attention = written.flash_key;
+  check_flash_attention(software, gpu, source);
   if (!software.has_zero_stage(spec.zero_stage)) {
     std::string accepted;
     for (const std::uint32_t stage : software.zero_stages)
@@ -433,7 +458,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
     refuse_workload(
         source, "recompute_layers",
         std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) + " layers of a stage");
-  resolve_software(spec, written, model.dtype, source);
+  resolve_software(spec, written, model.dtype, group.gpu, source);
   spec.form.narrow = resolve_narrow(written.precision, spec.zero_stage < 3, model.dtype, group.gpu, source);
   if (spec.form.narrow && spec.gtp() > 1)
     refuse_workload(source, "precision.gemm", "narrow products need gtp.size: 1; accepted with gtp: bf16");
