@@ -122,8 +122,8 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
     precision |= {"recipe": step.recipe} if step.recipe else {}
     workload = {"kind": "training", "software": step.software, "seq_tokens": step.seq, "global_batch": step.global_batch,
                 "micro_batch": step.micro_batch, "tp": step.tp, "pp": step.pp, "dp": step.dp, "zero_stage": step.zero_stage,
-                "recompute": step.recompute, "precision": precision}
-    workload |= {"recompute_method": "block", "recompute_layers": step.recomputed_layers} if step.recomputed_layers else {}
+                "recompute": {"method": "block", "layers": step.recomputed_layers} if step.recomputed_layers else step.recompute,
+                "precision": precision}
     workload |= {"sequence_parallel": True, "tp_overlap": step.tp_overlap} if step.sequence_parallel else {}
     workload |= {name: size for name, size in (("cp", step.cp), ("ep", step.ep)) if size > 1}
     if step.pp > 1:

@@ -42,7 +42,6 @@ PIPELINE = {"id": "O-1", "category": "6-overlap-pipeline", "system": "A100 SXM R
 LAYER = COMMON | {"system": "8xA100-80GB", "model": "GPT 22B single layer", "n_gpus": "8", "precision": "fp16", "seq": "2048", "mbs": "4", "tp": "8",
                   "hidden": "6144", "heads": "64", "metric": "layer_bwd", "unit": "ms", "extra": "selective recompute",
                   "source": "Korthikanti et al. 2022 Table 4"}
-RECOMPUTE = ("recompute", "recompute_method", "recompute_layers")
 
 
 def row(columns):
@@ -119,7 +118,7 @@ def test_torchtitan_has_the_memory_that_its_rows_name():
     one = mapped(TITAN)
     asked = one.scenario["workload"]
     assert part(asked, "software", "global_batch", "zero_stage") == {"software": "torchtitan", "global_batch": 256, "zero_stage": 3}
-    assert part(asked, *RECOMPUTE) == {"recompute": "full", "recompute_method": "block", "recompute_layers": 16}
+    assert part(asked, "recompute") == {"recompute": {"method": "block", "layers": 16}}
     assert one.scenario["machine"]["overrides"]["gpu"]["hbm"] == {"capacity_gb": 96, "visible_gb": 96, "gb_per_s": 2400}
     assert workload(TITAN, model="Llama3.1 8B FSDP+compile")["software"] == "torchtitan_compile"
     long = workload(TITAN, model="Llama3.1 8B FSDP4 CP2", n_gpus="8", mbs="1", cp="2", precision="fp8")
@@ -131,11 +130,11 @@ def test_xla_recomputes_a_share_of_the_layers_and_shards_within_groups():
     asked = workload(MAXTEXT)
     assert part(asked, "software", "hsdp", "zero_stage") == {"software": "xla_fsdp", "hsdp": 128, "zero_stage": 3}
     # gate and up, 2 x 8192 x 28672, of 855.6 million weights of a layer
-    assert part(asked, *RECOMPUTE) == {"recompute": "full", "recompute_method": "block", "recompute_layers": round(80 * 2 * 8192 * 28672 / 855638016)}
+    assert part(asked, "recompute") == {"recompute": {"method": "block", "layers": round(80 * 2 * 8192 * 28672 / 855638016)}}
     assert "hsdp" not in workload(MAXTEXT, n_gpus="128", gbs="256")
     pax = workload(MAXTEXT, model="paxml gpt5b", n_gpus="16", gbs="64", mbs="4", seq="2048", extra="FSDP+DP, MBS=4",
                    source="NVIDIA/dgxc-benchmarking v24.11.1:paxml/README_5b.md")
-    assert part(pax, "hsdp", *RECOMPUTE) == {"hsdp": 8, "recompute": "full", "recompute_method": "block", "recompute_layers": 8}
+    assert part(pax, "hsdp", "recompute") == {"hsdp": 8, "recompute": {"method": "block", "layers": 8}}
 
 
 def test_zero_bubble_schedules_have_their_limits_and_shorter_ends():

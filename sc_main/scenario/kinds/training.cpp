@@ -10,6 +10,7 @@
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/precision.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
+#include "sc_main/scenario/kinds/recompute.h"
 #include "sc_main/scenario/kinds/requests.h"
 #include "sc_main/scenario/kinds/tp_overlap.h"
 #include "sc_main/scenario/table/words.h"
@@ -46,6 +47,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<workload::training::TpOverlap> tp_overlap_key;
   double memory_limit_stages = 1;
   PrecisionSection precision;
+  RecomputeSection recompute;
 };
 
 Record<TrainingSection> training_record() {
@@ -121,13 +123,16 @@ Record<TrainingSection> training_record() {
   r.add("keep_gathered", within(&Section::form, &transformer::TrainingForm::keep_gathered),
         "sequence_parallel: keep gathered inputs for the gradients of weights; otherwise gather them again, beside the "
         "product for the gradients of inputs");
-  r.choice("recompute", within(&Section::form, &transformer::TrainingForm::recompute),
-           words_of(transformer::kRecomputeNames),
-           "what a backward slot computes again. selective: the core of attention; full: whole layers");
-  r.choice("recompute_method", &Section::recompute_method, words_of(workload::training::kRecomputeMethodNames),
-           "recompute: full. uniform: all layers, in groups of recompute_layers of which the first input is kept; "
-           "block: the first recompute_layers of each virtual stage");
-  r.add("recompute_layers", &Section::recompute_layers, "recompute: full; see recompute_method").range(1, kMostLayers);
+  r.custom(
+       "recompute",
+       "what a backward slot computes again. selective: the core of attention; full: every layer, one by one; method "
+       "uniform: every layer, in groups of `layers` of which the first input is kept; method block: the first "
+       "`layers` layers of each virtual stage",
+       "none, selective, full or {method: uniform or block, layers}", recompute_schema,
+       [](Section& section, const Node& node, const std::string& path) {
+         section.recompute = read_recompute(node, path);
+       })
+      .fallback("none");
   r.word("rank_order", &Section::written_order,
          {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-pp-ep-dp", "tp-pp-cp-ep-dp"},
          "dimensions of parallelism, from adjacent ranks to ranks far apart; gtp follows tp");
@@ -449,15 +454,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                            "pp x virtual_stages is " + std::to_string(stages), model, "workload.stage_layers", source);
   resolve_schedule(spec, written, source);
   check_empty_stages(spec, source);
-  if (spec.form.recompute != transformer::Recompute::full)
-    for (const char* key : {"recompute_method", "recompute_layers"})
-      if (value_at(source.root, std::string("workload.") + key))
-        refuse_workload(source, key, "is accepted only with recompute: full");
-  const std::uint32_t most = *std::max_element(spec.stage_layers.begin(), spec.stage_layers.end());
-  if (spec.recompute_layers > most)
-    refuse_workload(
-        source, "recompute_layers",
-        std::to_string(spec.recompute_layers) + " is more than the " + std::to_string(most) + " layers of a stage");
+  resolve_recompute(written.recompute, spec, source);
   resolve_software(spec, written, model.dtype, group.gpu, source);
   spec.form.narrow = resolve_narrow(written.precision, spec.zero_stage < 3, model.dtype, group.gpu, source);
   if (spec.form.narrow && spec.gtp() > 1)
