@@ -59,6 +59,8 @@ def refusal(tmp_path, text, platform="dgx_h100"):
     (BATCH + "  pp: 2\n  recompute: {method: block, layers: 4}\n",
      "8:38: error: workload.recompute.layers: 4 is more than the 3 layers of a stage"),
     (BATCH + "  recompute: {method: block}\n", "7:14: error: workload.recompute.layers: is required; layers of a group, or of each virtual stage"),
+    (BATCH + "  grad_norm: post_validation\n",
+     "7:14: error: workload.grad_norm: post_validation needs pp of 2 or more; accepted with pp: 1: none and before"),
     (BATCH + "  recompute: selectiv\n",
      "7:14: error: workload.recompute: unknown value 'selectiv'; accepted: none, selective, full (did you mean 'selective'?)"),
     (BATCH + "  group_micro_batches: 4\n",

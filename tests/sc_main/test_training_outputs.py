@@ -168,7 +168,20 @@ def test_tensor_parallel_bytes_of_a_layer(keys, gathers_again, tp, tmp_path):
                     out=str(layers), model={**TINY, "num_hidden_layers": layers})
         sent[layers] = traffic(out)["tp"]
     of_layer = (4 * 2 + gathers_again) * (tp - 1) * seq * HIDDEN * BYTES // tp
-    assert sent[3] - sent[1] == 2 * batches * tp * of_layer
+    # Norms of two layers, in fp32, once a step: a small all-reduce, whose protocol LL sends a flag with each four bytes.
+    norms = 2 * 2 * HIDDEN * 4 * 2 * 2 * (tp - 1) if "sequence_parallel=true" in keys else 0
+    assert sent[3] - sent[1] == 2 * batches * tp * of_layer + norms
+
+
+@pytest.mark.parametrize("tp, dp, schedule", [(1, 1, "1f1b"), (2, 2, "1f1b"), (2, 1, "zbv")])
+def test_first_and_last_stage_add_the_gradients_of_tied_embeddings(tp, dp, schedule, tmp_path):
+    keys = [f"tp={tp}", f"dp={dp}", "pp=2", f"schedule={schedule}", f"virtual_stages={2 if schedule == 'zbv' else 1}"]
+    tied, untied = (train(tmp_path, *keys, out=str(tie), model={**TINY, "tie_word_embeddings": tie}) for tie in (True, False))
+    # A V-shaped schedule has both stages on the same rank. Two ranks that all-reduce send their gradients of 4 bytes once each.
+    pairs = 0 if schedule == "zbv" else tp * dp
+    assert traffic(tied)["pp"] - traffic(untied)["pp"] == pairs * 2 * TINY["vocab_size"] // tp * HIDDEN * 4
+    reduced = {row["name"] for row in rows(tied / "jobs.csv") if "Embedding" in row["name"]}
+    assert len(reduced) == pairs
 
 
 def test_shares_of_activations_are_gathered_by_their_receivers(tmp_path):

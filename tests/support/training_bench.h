@@ -49,7 +49,9 @@ struct TrainingBench : JobBench {
   using TrainingStep = workload::training::TrainingStep;
 
   /// @param times  of each virtual stage; their transfers are not used
-  TrainingBench(workload::training::Schedule its_schedule, const std::vector<StageTimes>& times, bool pp_overlap)
+  TrainingBench(workload::training::Schedule its_schedule, const std::vector<StageTimes>& times, bool pp_overlap,
+                workload::training::GradientNorm grad_norm = workload::training::GradientNorm::none,
+                std::uint32_t steps = 1)
       : JobBench(training_machine(), its_schedule.ranks(), TrainingStep::kStreams),
         schedule(std::move(its_schedule)),
         stage_times(times),
@@ -59,7 +61,8 @@ struct TrainingBench : JobBench {
     spec.global_batch = schedule.micro_batches;
     spec.sizes = {1, 1, 1, 1, schedule.ranks(), 1};
     spec.stage_layers.assign(schedule.stages(), 1);
-    spec.grad_norm = workload::training::GradientNorm::none;
+    spec.grad_norm = grad_norm;
+    spec.steps = steps;
     spec.pp_overlap = pp_overlap;
     std::vector<std::array<workload::training::SlotPlan, 4>> slots;
     for (const StageTimes& stage : times) {

@@ -51,6 +51,7 @@ const std::vector<std::vector<std::string>>& mappings() {
       {"pp=4", "schedule=zb_h2", "stage_layers=[2,2,1,1]"},
       {"pp=4", "schedule=zb_auto", "memory_limit_stages=1.5"},
       {"pp=2", "schedule=gpipe", "recompute={method: block, layers: 2}"},
+      {"pp=4", "schedule=zb_h2", "grad_norm=post_validation", "steps=3"},
       {"pp=2", "schedule=naive", "rank_order=tp-pp-cp-ep-dp"},
       {"tp=4", "pp=2", "pp_send=full", "dropout=true"}};
   return all;

@@ -147,6 +147,36 @@ BOOST_AUTO_TEST_CASE(equal_stages_take_the_closed_form_and_a_few_transfers) {
   }
 }
 
+// A barrier between steps adds the skew of zb_h2, by which the last stage begins later. Without a barrier, a step takes
+// the longest stage's own window (Qi et al., arXiv 2401.10241, section 4).
+BOOST_AUTO_TEST_CASE(only_a_barrier_adds_the_skew_of_zb_h2_to_a_step) {
+  for (const std::uint32_t p : {2u, 3u, 4u}) {
+    const Shape shape{Kind::zb_h2, p, 8, 1};
+    const std::vector<StageTimes> times(p, kEqual);
+    const Schedule schedule = make_schedule(spec_of(shape, times));
+    const double window = closed_form_step(spec_of(shape, times), kEqual)->seconds();
+    const double skew = (p - 1) * kEqual.forward.seconds();
+    double waits = 0;  // transfers on the longest path, and the end of the step
+    const auto period = [&](GradientNorm norm) {
+      TrainingBench two(schedule, times, true, norm, 2), four(schedule, times, true, norm, 4);
+      waits = four.step->account(0).optimizer_s() / 4 +
+              four.alone(0, 1, four.step->activation_bytes()).seconds() * 2 * (2 * shape.m + 2 * p);
+      return (four.step->end() - two.step->end()).seconds() / 2;
+    };
+    for (const GradientNorm norm : {GradientNorm::none, GradientNorm::post_validation}) {
+      const double step = period(norm);
+      BOOST_TEST(step >= window);
+      BOOST_TEST(step <= window + waits);
+    }
+    const double with_barrier = period(GradientNorm::before);
+    // The last stage has no bubble, but begins later.
+    const double last_stage = shape.m * kEqual.all().seconds() + skew;
+    BOOST_TEST(with_barrier >= last_stage);
+    BOOST_TEST(with_barrier <= last_stage + waits);
+    BOOST_TEST(waits < 0.3 * skew);
+  }
+}
+
 // Without pp_overlap the next slot waits until the result has left, too. A result this small leaves before the other rank
 // receives it.
 BOOST_AUTO_TEST_CASE(without_overlap_a_slot_waits_for_the_send_before_it) {

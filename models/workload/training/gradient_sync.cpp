@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "transformer/shared_gradients.h"
 #include "transformer/training_state.h"
 #include "workload/training/nccl_request.h"
 
@@ -44,8 +45,8 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
     whole_dp_ = mesh.connect(of_whole, streams.gradients, dp, fabric);
     whole_weights_ = mesh.connect(of_whole, streams.weights, dp, fabric);
   }
-  norm_ = mesh.connect({Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}, streams.compute,
-                       dp, fabric);
+  connect_norms(streams.compute, dp, fabric);
+  connect_ends(schedule, streams.compute, fabric);
   for (const std::vector<Slot>& slots : schedule.slots) {
     std::vector<std::pair<std::uint32_t, transformer::Stage>> stages;  // in the order of their last gradients
     std::vector<std::uint32_t> last(schedule.stages(), ~0u);
@@ -58,10 +59,49 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
     for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
       for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
     last_gradients_.push_back(std::move(last));
-    std::uint64_t weights = 0;
+    std::uint64_t weights = 0, shared = 0;
+    for (const auto& [number, stage] : stages)
+      shared += transformer::shared_gradients(model, stage, spec.sequence_parallel);
+    shared_gradients_.push_back(spec.tp() > 1 ? shared : 0);
     for (const auto& [number, stage] : stages) weights += rank_projection_weights(model, stage, spec.tp(), spec.ep());
     narrowing_bytes_.push_back(narrowing_bytes(weights));
   }
+}
+
+void GradientSync::connect_norms(std::size_t stream, const collective::Request& request, transport::Fabric& fabric) {
+  std::vector<Dimension> dimensions{Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp};
+  if (spec_.grad_norm != GradientNorm::post_validation) {
+    dimensions.push_back(Dimension::pp);
+    norm_ = mesh_.connect(dimensions, stream, request, fabric);
+    return;
+  }
+  norm_ = mesh_.connect(dimensions, stream, request, fabric);
+  norm_pass_.resize(spec_.pp() - 1);
+  const collective::Request pp = nccl_request(spec_.software, TrafficClass::pp);
+  for (const std::vector<std::uint32_t>& line : mesh_.groups({Dimension::pp}))
+    for (std::uint32_t p = 0; p + 1 < spec_.pp(); ++p) {
+      Rank &from = mesh_.rank(line[p]), &to = mesh_.rank(line[p + 1]);
+      const std::vector<std::size_t> of{from.streams.size(), to.streams.size()};
+      from.add_stream("norm_to");
+      to.add_stream("norm_from");
+      norm_pass_[p].add(std::make_unique<Communicator>(std::vector<Rank*>{&from, &to}, of, pp, fabric),
+                        {line[p], line[p + 1]});
+    }
+}
+
+void GradientSync::connect_ends(const Schedule& schedule, std::size_t stream, transport::Fabric& fabric) {
+  const std::uint32_t first = schedule.rank_of.front(), last = schedule.rank_of.back();
+  if (!model_.tied_embeddings || first == last) return;
+  const collective::Request pp = nccl_request(spec_.software, TrafficClass::pp);
+  for (const std::vector<std::uint32_t>& line : mesh_.groups({Dimension::pp}))
+    tied_.add(std::make_unique<Communicator>(std::vector<Rank*>{&mesh_.rank(line[first]), &mesh_.rank(line[last])},
+                                             std::vector<std::size_t>{stream, stream}, pp, fabric),
+              {line[first], line[last]});
+}
+
+Bytes GradientSync::tied_bytes() const {
+  const auto bytes = static_cast<std::uint64_t>(bytes_of(spec_.gradients));
+  return ceil_div(transformer::tied_gradients(model_, spec_.tp() * spec_.gtp()) * bytes, gradient_parts());
 }
 
 double GradientSync::narrowing_bytes(std::uint64_t weights) const {
@@ -136,29 +176,63 @@ std::uint64_t GradientSync::owned(std::uint32_t rank) const {
   return sum;
 }
 
-void GradientSync::end_step() {
-  const bool has_norm = spec_.grad_norm != GradientNorm::none;
-  const auto run = [&](Jobs::What what, std::uint32_t rank, double bytes) {
-    programs_.kernels(rank, gpu::chain_of(kernels_.memory_bound(bytes)), 0, jobs_.label(what, 0, 0, rank));
+void GradientSync::reduce_parts() {
+  const auto add = [&](Communicator& communicator, Bytes bytes, Jobs::What what) {
+    if (communicator.size() == 1 || bytes == 0) return;
+    for (const Rank* rank : communicator.ranks()) programs_.wait_for(rank->number, reduced_[rank->number]);
+    programs_.collective(communicator, collective::Operation::all_reduce, bytes,
+                         jobs_.label(what, 0, 0, communicator.rank(0).number));
   };
+  const auto bytes = static_cast<std::uint64_t>(bytes_of(spec_.gradients));
+  for (const auto& communicator : tp_.all())
+    add(*communicator,
+        ceil_div(shared_gradients_[pipeline_rank(communicator->rank(0).number)] * bytes, gradient_parts()),
+        Jobs::kSharedGradients);
+  for (const auto& communicator : tied_.all()) add(*communicator, tied_bytes(), Jobs::kTiedGradients);
+}
+
+std::vector<JobRef> GradientSync::find_norm() {
+  std::vector<JobRef> last(mesh_.size());
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
-    if (!has_norm) break;
     programs_.wait_for(rank, reduced_[rank]);
-    run(Jobs::kNorm, rank, static_cast<double>(owned(rank)) * bytes_of(spec_.gradients));
+    programs_.kernels(
+        rank, gpu::chain_of(kernels_.memory_bound(static_cast<double>(owned(rank)) * bytes_of(spec_.gradients))), 0,
+        jobs_.label(Jobs::kNorm, 0, 0, rank));
+    last[rank] = programs_.last(rank);
   }
   for (const Communicators* communicators : {&tp_, &std::as_const(norm_)})
-    for (const auto& communicator : communicators->all())
-      if (has_norm && communicator->size() > 1)
-        programs_.start(*communicator, collective::Operation::all_reduce, kNormBytes,
-                        jobs_.label(Jobs::kNormReduce, 0, communicators == &norm_, communicator->rank(0).number));
+    for (const auto& communicator : communicators->all()) {
+      if (communicator->size() == 1) continue;
+      const std::vector<JobRef>& jobs =
+          programs_.start(*communicator, collective::Operation::all_reduce, kNormBytes,
+                          jobs_.label(Jobs::kNormReduce, 0, communicators == &norm_, communicator->rank(0).number));
+      for (std::size_t m = 0; m < jobs.size(); ++m) last[communicator->rank(m).number] = jobs[m];
+    }
+  return last;
+}
+
+void GradientSync::end_step() {
+  reduce_parts();
+  std::vector<JobRef> own;
+  if (spec_.grad_norm != GradientNorm::none) own = find_norm();
+  std::vector<JobRef> norms(mesh_.size());  // of the stages before, by rank
+  for (const Communicators& pass : norm_pass_)
+    for (const auto& pair : pass.all()) {
+      const std::uint32_t from = pair->rank(0).number, to = pair->rank(1).number;
+      const execution::Exchange exchange{0, 1, jobs_.step(), kNormBytes};
+      programs_.send(*pair, exchange, jobs_.label(Jobs::kNormPass, 0, 0, from), {own[from], norms[from]});
+      norms[to] = programs_.receive(*pair, exchange, jobs_.label(Jobs::kNormPass, 0, 1, to), {own[to]});
+    }
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
     std::vector<JobRef>& waits = programs_.waits(rank);
     waits = reduced_[rank];
-    if (has_norm) {
+    if (!norm_pass_.empty()) waits.push_back(norms[rank]);
+    if (spec_.grad_norm == GradientNorm::before) {
       waits.push_back(programs_.last(rank));
       programs_.wait_on_host(rank, waits, jobs_.label(Jobs::kHostWait, 0, 0, rank));
     }
-    run(Jobs::kOptimizer, rank, kAdamBytes * static_cast<double>(owned(rank)) + narrowing_bytes_[pipeline_rank(rank)]);
+    const double bytes = kAdamBytes * static_cast<double>(owned(rank)) + narrowing_bytes_[pipeline_rank(rank)];
+    programs_.kernels(rank, gpu::chain_of(kernels_.memory_bound(bytes)), 0, jobs_.label(Jobs::kOptimizer, 0, 0, rank));
   }
   if (spec_.zero_stage == 1 || spec_.zero_stage == 2)
     for (std::uint32_t p = 0; p < spec_.pp(); ++p)

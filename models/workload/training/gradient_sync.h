@@ -50,6 +50,9 @@ class GradientSync {
   void end_step();
   /// All data-parallel ranks, in the stream of weights.
   const Communicators& weights() const { return weights_; }
+  /// Of first and last stage, if they reduce gradients of tied embeddings; in the stream of the programs.
+  const Communicators& tied() const { return tied_; }
+  Bytes tied_bytes() const;
   /// Of all steps.
   std::vector<GroupTraffic> traffic() const;
 
@@ -62,6 +65,14 @@ class GradientSync {
   const Communicators& gathering(const GradientBucket& bucket) const {
     return bucket.experts ? expert_weights_ : bucket.whole ? whole_weights_ : weights_;
   }
+  void connect_ends(const Schedule& schedule, std::size_t stream, transport::Fabric& fabric);
+  void connect_norms(std::size_t stream, const collective::Request& request, transport::Fabric& fabric);
+  /// Gradients are divided among replicas while they add up.
+  std::uint64_t gradient_parts() const { return spec_.zero_stage >= 2 ? spec_.replicas() : 1; }
+  /// Gradients that tensor-parallel ranks, or first and last stage, have parts of.
+  void reduce_parts();
+  /// @return by rank: the last job that its norm needs
+  std::vector<JobRef> find_norm();
   void reduce_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
   /// The weights of a bucket, after the optimizer.
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
@@ -80,8 +91,12 @@ class GradientSync {
   const Communicators& tp_;
   /// Gradients and weights: of experts, of what gtp ranks do not divide, and of all else.
   Communicators dp_, weights_, expert_dp_, expert_weights_, whole_dp_, whole_weights_;
-  Communicators norm_;                                ///< ranks with the same place in tensor parallelism
-  std::vector<std::vector<GradientBucket>> buckets_;  ///< by pipeline rank
+  Communicators norm_;  ///< ranks with the same place in tensor parallelism; post_validation: and the same stage
+  Communicators tied_;
+  /// Post-validation: from each stage to the next one, by pipeline rank of the sender.
+  std::vector<Communicators> norm_pass_;
+  std::vector<std::uint64_t> shared_gradients_;                                  ///< by pipeline rank
+  std::vector<std::vector<GradientBucket>> buckets_;                             ///< by pipeline rank
   std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> buckets_of_;  ///< by pipeline rank: layer -> buckets
   std::vector<std::vector<std::uint32_t>> last_gradients_;  ///< by pipeline rank and stage: last such slot
   std::vector<double> narrowing_bytes_;                     ///< by pipeline rank

@@ -98,6 +98,12 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
     }
     case kHost:
     case kHostWait: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
+    case kSharedGradients: return fmt::format("TP_AR_PP[{}]_Norms{}", p, end);
+    case kTiedGradients: return fmt::format("PP_AR_TP[{}]_Embedding{}", t, end);
+    case kNormPass: {
+      const auto from = static_cast<std::uint32_t>(p - f.detail);
+      return fmt::format("GradNorm_FromP[{}]_ToP[{}]_TP[{}]{}", from, from + 1, t, end);
+    }
     case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
     case kNormReduce:
       return f.detail == 0 ? fmt::format("GradNorm_AR_PP[{}]{}", p, end) : fmt::format("GradNorm_AR_TP[{}]{}", t, end);
@@ -132,7 +138,10 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kShard:
     case kBeside: return railyard::name(class_of(step_of(f).group));
     case kSend:
-    case kReceive: return "pp";
+    case kReceive:
+    case kTiedGradients:
+    case kNormPass: return "pp";
+    case kSharedGradients: return "tp";
     case kGradients:
     case kGather: return "dp";
     case kLayerGather:

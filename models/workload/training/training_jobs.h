@@ -10,6 +10,7 @@
 //   GTP_AG_Layer[l]_Qkv_F_PP[p]_TP[t]_MB[m]    a matrix (gtp), for a product of F or B; R: for a recomputed layer
 //   GTP_RS_Layer[l]_Qkv_B_PP[p]_TP[t]_MB[m]    the gradient of a matrix
 //   DP_RS_PP[p]_TP[t]_Bucket[b]                gradients; DP_AG_...: weights
+//   TP_AR_PP[p]_Norms, PP_AR_TP[t]_Embedding   gradients that tensor-parallel ranks, or first and last stage, add
 //   GradNorm_PP[p]_TP[t], Adam_PP[p]_TP[t]     the end of the step
 //
 // Suffixes _V[v], _GTP[g], _CP[c], _EP[e], _DP[d], _Step[i] where there are several.
@@ -38,9 +39,12 @@ class TrainingJobs : public JobNamer {
     kShard,       ///< of a coupled product, from another rank; its label has the rank to which it goes
     kSend,        ///< of activations or their gradients
     kReceive,
-    kGradients,   ///< reduction of a bucket
-    kNorm,        ///< kernel
-    kNormReduce,  ///< over the tensor-parallel ranks, then over all others, so that each keeps to its own links
+    kGradients,        ///< reduction of a bucket
+    kNorm,             ///< kernel
+    kNormReduce,       ///< over the tensor-parallel ranks, then over all others, so that each keeps to its own links
+    kSharedGradients,  ///< all-reduce over tensor-parallel ranks (transformer/shared_gradients.h)
+    kTiedGradients,    ///< all-reduce between first and last stage
+    kNormPass,         ///< detail 0: the norm of all stages up to this one is sent to the next stage; 1: received there
     kOptimizer,
     kGather,         ///< of the weights of a bucket
     kLayerGather,    ///< of the weights of a layer

@@ -21,9 +21,12 @@ namespace railyard::workload::training {
 /// When the norm of all gradients is known.
 enum class GradientNorm : std::uint8_t {
   none,
-  before  ///< before the optimizer: every rank waits for the norm
+  before,  ///< before the optimizer: every rank waits for the norm
+  /// A rank waits for the norm of its own and of earlier stages only; the norm of all stages is checked afterwards (Qi et
+  /// al., arXiv 2401.10241, section 4). No step is taken back.
+  post_validation
 };
-constexpr std::array<const char*, 2> kGradientNormNames{"none", "before"};
+constexpr std::array<const char*, 3> kGradientNormNames{"none", "before", "post_validation"};
 
 /// Which layers of a virtual stage are recomputed in full (Megatron-LM, --recompute-method).
 enum class RecomputeMethod : std::uint8_t {

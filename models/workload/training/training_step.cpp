@@ -159,6 +159,8 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
     for (const Communicators* communicators : {&divided_->gathers(), &divided_->scatters()})
       among(*communicators, TrafficClass::weights, most, false);
   }
+  if (!gradients_.tied().all().empty())
+    among(gradients_.tied(), TrafficClass::pp, static_cast<double>(gradients_.tied_bytes()) * spec_.steps, false);
   pipeline_.add_traffic(all);
   return all;
 }
@@ -220,6 +222,9 @@ void TrainingStep::emit_slots(std::uint32_t p) {
   emit_slot(p, progress.emitted++);
   if (progress.emitted < schedule_.slots[p].size()) return;
   progress.ended = true;
+  if (spec_.grad_norm != GradientNorm::before)  // the end of the step must not wait for slots of other stages
+    for (std::uint32_t other = 0; other < spec_.pp(); ++other)
+      progress_[other].wanted = static_cast<std::uint32_t>(schedule_.slots[other].size());
   if (!spec_.software.dp_overlap && spec_.zero_stage < 2) gradients_.reduce(p, std::nullopt, {});
   if (++ended_ < spec_.pp()) return;
   gradients_.end_step();
@@ -338,7 +343,8 @@ void TrainingStep::on_job_begun(const Job& job) {
   constexpr std::uint32_t kTpBit = RankAccount::bit(TrafficClass::tp), kPpBit = RankAccount::bit(TrafficClass::pp),
                           kDpBit = RankAccount::bit(TrafficClass::dp), kCpBit = RankAccount::bit(TrafficClass::cp);
   std::uint32_t waits = 0;
-  if (f.what == Jobs::kNorm || f.what == Jobs::kOptimizer) waits = kDpBit;
+  if (f.what == Jobs::kNorm || f.what == Jobs::kSharedGradients || f.what == Jobs::kTiedGradients) waits = kDpBit;
+  if (f.what == Jobs::kOptimizer) waits = spec_.grad_norm == GradientNorm::post_validation ? kDpBit | kPpBit : kDpBit;
   if (f.what == Jobs::kKernels || f.what == Jobs::kCollective) {
     waits = f.first ? kPpBit : kTpBit | kCpBit;
     if (spec_.zero_stage == 3 || divided_ != nullptr) waits |= RankAccount::bit(TrafficClass::weights);
@@ -395,6 +401,13 @@ void TrainingStep::account(const Job& job) {
       account.transferred(Jobs::class_of(jobs_.step_of(f).group), job.collective()->last_entry(), now);
       break;
     case Jobs::kShard: accounts_[f.rank].transferred(TrafficClass::tp, job.begun_at(), now); break;
+    case Jobs::kSharedGradients:
+      account.end_collective(now, TrafficClass::tp, job.collective()->last_entry(), false);
+      break;
+    case Jobs::kTiedGradients:
+      account.end_collective(now, TrafficClass::pp, job.collective()->last_entry(), true);
+      break;
+    case Jobs::kNormPass:
     case Jobs::kSend:
     case Jobs::kReceive: account.transferred(TrafficClass::pp, job.collective()->last_entry(), now); break;
     case Jobs::kGradients:

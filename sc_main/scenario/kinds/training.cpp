@@ -196,8 +196,10 @@ Record<TrainingSection> training_record() {
               "number format in which gradients are accumulated and reduced")
       .fallback(kOfSoftware);
   r.group("precision", precision, "number formats; weights have model.dtype");
-  r.choice("grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
-           "norm of all gradients. before: every rank waits for it before the optimizer");
+  r.choice(
+      "grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
+      "norm of all gradients. before: every rank waits for it before the optimizer; post_validation: a rank waits for "
+      "the norm of its own and earlier stages only, needs pp of 2 or more");
   return r;
 }
 
@@ -453,6 +455,8 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
       resolve_stage_layers(written.written_stage_layers, static_cast<std::uint32_t>(stages),
                            "pp x virtual_stages is " + std::to_string(stages), model, "workload.stage_layers", source);
   resolve_schedule(spec, written, source);
+  if (spec.grad_norm == workload::training::GradientNorm::post_validation && spec.pp() == 1)
+    refuse_workload(source, "grad_norm", "post_validation needs pp of 2 or more; accepted with pp: 1: none and before");
   check_empty_stages(spec, source);
   resolve_recompute(written.recompute, spec, source);
   resolve_software(spec, written, model.dtype, group.gpu, source);
