@@ -55,8 +55,8 @@ Matrix matrix_of(const ModelShape& m, Linear linear, std::uint32_t tp) {
   return {};
 }
 
-Matrix shard_of(const Matrix& matrix, std::uint32_t ranks) {
-  return {ceil_div(ceil_div(matrix.rows, ranks), kShardRows) * kShardRows, matrix.columns};
+Matrix shard_of(const Matrix& matrix, std::uint32_t ranks, std::uint64_t rows) {
+  return {ceil_div(ceil_div(matrix.rows, ranks), rows) * rows, matrix.columns};
 }
 
 std::vector<Linear> linears_of(const Stage& stage) {
@@ -68,19 +68,19 @@ std::vector<Linear> linears_of(const Stage& stage) {
   return linears;
 }
 
-DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp,
-                                     std::uint32_t ranks) {
+DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ranks,
+                                     std::uint64_t rows) {
   DividedParameters parameters;
   for (const Linear linear : linears_of(stage))
     if (linear != Linear::head || owns_head(model, stage))
-      parameters.shards += shard_of(matrix_of(model, linear, tp), ranks).elements();
+      parameters.shards += shard_of(matrix_of(model, linear, tp), ranks, rows).elements();
   // All that is no matrix. As in rank_parameters(), copies on tensor-parallel ranks are counted once over the group.
   parameters.whole = (rank_parameters(model, stage, 1) - elements(model, stage, 1)) / tp;
   return parameters;
 }
 
-std::uint64_t held_elements(const std::vector<Matrix>& chain, std::uint32_t ahead) {
-  std::vector<std::pair<Matrix, std::uint64_t>> buffers;  // by shape: most that are held together
+Bytes held_bytes(const std::vector<GatheredMatrix>& chain, std::uint32_t ahead) {
+  std::vector<std::pair<GatheredMatrix, std::uint64_t>> buffers;  // most that are held together
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const auto begin = chain.begin() + static_cast<std::ptrdiff_t>(i);
     const auto end = begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(ahead + 1, chain.size() - i));
@@ -92,8 +92,8 @@ std::uint64_t held_elements(const std::vector<Matrix>& chain, std::uint32_t ahea
     else
       same->second = std::max(same->second, together);
   }
-  std::uint64_t sum = 0;
-  for (const auto& [matrix, count] : buffers) sum += count * matrix.elements();
+  Bytes sum = 0;
+  for (const auto& [gathered, count] : buffers) sum += count * stored_bytes(gathered.matrix.elements(), gathered.type);
   return sum;
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/data_type.h"
 #include "transformer/model_shape.h"
 #include "transformer/parameters.h"
 
@@ -22,6 +23,8 @@ namespace railyard::transformer {
 enum class Linear : std::uint8_t { qkv, proj, fc1, fc2, embedding, head };
 constexpr std::array<const char*, 6> kLinearNames{"Qkv", "Proj", "Fc1", "Fc2", "Embedding", "Head"};
 constexpr std::array<Linear, 4> kLayerLinears{Linear::qkv, Linear::proj, Linear::fc1, Linear::fc2};
+
+constexpr bool is_of_layer(Linear linear) { return linear < Linear::embedding; }
 
 /// What a kernel computes with a matrix: the output, the gradient of the input, or the gradient of the matrix.
 enum class Product : std::uint8_t { fprop, dgrad, wgrad };
@@ -45,8 +48,10 @@ Matrix matrix_of(const ModelShape& model, Linear linear, std::uint32_t tp);
 
 /// Rows of a shard are a multiple of it, so that tiles of the tensor cores end with the shard.
 constexpr std::uint64_t kShardRows = 16;
-/// The shard of each of `ranks` ranks, padded.
-Matrix shard_of(const Matrix& matrix, std::uint32_t ranks);
+/// The same, where gathers have blocks of scales: mxfp8 has a scale for 32 numbers, in backward passes of one column.
+constexpr std::uint64_t shard_rows(DataType gathered) { return gathered == DataType::mxfp8 ? 32 : kShardRows; }
+/// The shard of each of `ranks` ranks, padded. @param rows  of a shard are a multiple of it
+Matrix shard_of(const Matrix& matrix, std::uint32_t ranks, std::uint64_t rows = kShardRows);
 
 /// Parameters of a stage on a rank, of `ranks` ranks that divide its matrices.
 struct DividedParameters {
@@ -54,13 +59,18 @@ struct DividedParameters {
   std::uint64_t whole = 0;   ///< the same on all these ranks
 };
 /// @pre a dense model
-DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp,
-                                     std::uint32_t ranks);
+DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ranks,
+                                     std::uint64_t rows = kShardRows);
 
 /// The matrices of a stage, in the order of its forward pass.
 std::vector<Linear> linears_of(const Stage& stage);
-/// Elements of whole matrices that a chain of gathers holds at once: each matrix and the `ahead` matrices after it.
-/// Matrices of the same shape share a buffer unless they are held together.
-std::uint64_t held_elements(const std::vector<Matrix>& chain, std::uint32_t ahead);
+struct GatheredMatrix {
+  Matrix matrix;
+  DataType type = DataType::bf16;
+  bool operator==(const GatheredMatrix& o) const { return matrix == o.matrix && type == o.type; }
+};
+/// Bytes of whole matrices that a chain of gathers holds at once: each matrix and the `ahead` matrices after it.
+/// Matrices of the same shape and type share a buffer unless they are held together.
+Bytes held_bytes(const std::vector<GatheredMatrix>& chain, std::uint32_t ahead);
 
 }  // namespace railyard::transformer

@@ -305,9 +305,8 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
       {"memory.buffers_peak_bytes", "B", "of it: recomputed activations, and what the software keeps for itself",
        [](const Run& r) -> Value { return r.memory_->largest().buffers + r.memory_->largest().reserved; }},
       {"gtp.bytes_per_element", "B",
-       "with gtp: sent by a rank for each element of its matrices and micro-batch, over (size - 1) / size, without "
-       "padding "
-       "and embedding",
+       "with gtp: sent by a rank for each element of its layers' matrices and micro-batch, over (size - 1) / size, "
+       "without padding",
        [](const Run& r) -> Value {
          if (!r.divides_weights()) return {};
          return r.step_->divided_weights()->bytes_per_element();

@@ -18,13 +18,13 @@ LAYER = sum(MATRICES.values())
 END = VOCAB * HIDDEN
 
 
-def step(folder, *options, layers=2, out="out", **keys):
-    """Runs a step on eight H100. Returns the folder of its results."""
+def step(folder, *options, layers=2, out="out", platform="dgx_h100", **keys):
+    """Runs a step on eight GPUs. Returns the folder of its results."""
     (folder / "model.json").write_text(json.dumps(MODEL | {"num_hidden_layers": layers}))
     workload = {"kind": "training", "seq_tokens": 4096, "global_batch": SEQUENCES, "nvls": False, "grad_norm": "none"} | keys
     scenario = folder / "scenario.yaml"
-    scenario.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "workload": workload}))
-    succeed("dgx_h100", scenario, "--out", folder / out, "--quiet", *options)
+    scenario.write_text(json.dumps({"schema_version": 1, "platform": platform, "model": {"config": "model.json"}, "workload": workload}))
+    succeed(platform, scenario, "--out", folder / out, "--quiet", *options)
     return folder / out
 
 
@@ -65,10 +65,43 @@ def test_each_element_is_gathered_forward_and_backward_and_scattered(keys, gathe
     passes = SEQUENCES * (size - 1) * 2 / size
     of_layers, head, embedding = 4 * LAYER * (gathers + 1), END * 3, END * 2
     assert sent(out)["weights"] == passes * (of_layers + head + embedding)
-    expected = 2 * (of_layers + head) / (4 * LAYER + END)
-    assert summary(out)["metrics"]["gtp"]["bytes_per_element"] == pytest.approx(expected, rel=1e-12)
-    if gathers == 2:
-        assert expected == 6
+    assert summary(out)["metrics"]["gtp"]["bytes_per_element"] == 2 * (gathers + 1)
+
+
+@pytest.mark.parametrize("gemm, gtp, bytes_per_element", [
+    ("mxfp8", {}, 4.0625), ("nvfp4", {}, 3.125), ("nvfp4", {"gather_dtype": "nvfp4", "prefetch_depth": 3}, 3.125),
+    ("mxfp8", {"quantize": "per_gather"}, 4.0625), ("mxfp8", {"gather_dtype": "bf16"}, 6), ("fp8", {}, 4)])
+def test_narrow_gathers_move_fewer_bytes(gemm, gtp, bytes_per_element, tmp_path):
+    """mxfp8: 1 + 1/32 bytes in each direction, nvfp4: 1/2 + 1/16. Gradients have 2 bytes, as have embedding and head."""
+    out = step(tmp_path, platform="dgx_b200", gtp={"size": 8} | gtp, precision={"gemm": gemm})
+    # NCCL sends the smallest gathers with as many bytes of flags (protocol LL).
+    flags = 2 * 2 * MATRICES["Proj"] * 9 / 16 if gemm == "nvfp4" else 0
+    assert sent(out)["weights"] == SEQUENCES * 7 / 8 * (2 * LAYER * bytes_per_element + END * (6 + 4) + flags)
+    assert summary(out)["metrics"]["gtp"]["bytes_per_element"] == bytes_per_element
+
+
+@pytest.mark.parametrize("gemm, copies, width", [("bf16", 1, 2), ("mxfp8", 2, 33 / 32)])
+def test_kept_matrices_are_gathered_once_a_step(gemm, copies, width, tmp_path):
+    batches = SEQUENCES // 8
+    keys = {"platform": "dgx_b200", "precision": {"gemm": gemm}}
+    again = step(tmp_path, out="again", gtp={"size": 8}, **keys)
+    out = step(tmp_path, gtp={"size": 8, "keep_gathered": "step"}, **keys)
+    ends = 2 * END + batches * 2 * END
+    assert sent(out)["weights"] == 7 * (2 * LAYER * (copies * width + batches * 2) + 2 * ends)
+    assert summary(out)["metrics"]["gtp"]["bytes_per_element"] == 2 + copies * width / batches
+    # All whole matrices, and two gradients of the largest one.
+    assert summary(out)["metrics"]["gtp"]["cache_peak_bytes"] == 2 * LAYER * copies * width + 2 * 2 * END + 2 * 2 * max(END, *MATRICES.values())
+    assert summary(out)["metrics"]["step_s"] <= summary(again)["metrics"]["step_s"]
+
+
+def test_all_to_all_adds_in_32_bits(tmp_path):
+    ring, exchanged = [step(tmp_path, "--jobs", "all", out=reduce, gtp={"size": 8, "reduce": reduce}) for reduce in ("ring", "all_to_all_fp32")]
+    assert sent(ring)["weights"] == sent(exchanged)["weights"]
+    metrics = [summary(out)["metrics"] for out in (ring, exchanged)]
+    # Receives a whole gradient, and reads 8 parts of it, not one sum.
+    assert metrics[1]["gtp"]["cache_peak_bytes"] - metrics[0]["gtp"]["cache_peak_bytes"] == 2 * max(END, *MATRICES.values())
+    names = [{row["name"].split("_")[1] for row in rows(out / "jobs.csv") if row["name"].startswith("GTP_")} for out in (ring, exchanged)]
+    assert names == [{"AG", "RS"}, {"AG", "A2A"}]
 
 
 def test_gradients_are_reduced_over_ranks_with_the_same_shard(tmp_path):
@@ -140,18 +173,31 @@ def test_memory_of_shards(tmp_path):
 
 @pytest.mark.parametrize("text, line", [
     ("  gtp: {size: 3}\n", "workload.gtp.size: tp 1 x gtp 3 x pp 1 = 3 does not divide the 8 GPUs of the machine"),
-    ("  gtp: {size: 8}\n  precision: {gemm: fp8}\n", "workload.precision.gemm: narrow products need gtp.size: 1; accepted with gtp: bf16"),
+    ("  gtp: {size: 8, gather_dtype: mxfp8}\n", "7:32: error: workload.gtp.gather_dtype: mxfp8; H100-SXM5-80GB has no tensor rate for mxfp8; accepted: auto, bf16"),
+    ("  gtp: {size: 8, gather_dtype: fp8}\n", "7:32: error: workload.gtp.gather_dtype: unknown value 'fp8'; accepted: auto, bf16, mxfp8, nvfp4"),
+    ("  gtp: {size: 8, quantize: per_gather}\n", "7:28: error: workload.gtp.quantize: per_gather needs narrow gathers"),
+    ("  gtp: {size: 8, gather_dtype: bf16}\n  precision: {gemm: fp8, weight_cast: step}\n",
+     "8:39: error: workload.precision.weight_cast: step; gtp with gather_dtype: bf16 keeps no weights; accepted: product"),
+    ("  gtp: {size: 8}\n  precision: {gemm: fp8, weight_cast: product}\n",
+     "8:39: error: workload.precision.weight_cast: product needs gtp.gather_dtype: bf16; accepted: step"),
     ("  gtp: {size: 8}\n  zero_stage: 3\n", "8:15: error: workload.zero_stage: 3 needs gtp.size: 1; accepted with gtp: 0, 1 and 2"),
     ("  gtp: {size: 8, prefetch_depth: 0}\n  launch: graph\n", "7:34: error: workload.gtp.prefetch_depth: 0 needs launch: eager"),
     ("  gtp: {size: 4, wgrad_order: before_dgrad}\n  tp: 2\n", "7:31: error: workload.gtp.wgrad_order: before_dgrad needs tp: 1"),
     ("  gtp: {prefetch_depth: 1}\n", "workload.gtp"),
     ("  gtp: all\n", "7:8: error: workload.gtp: expected a mapping or 'none', got 'all'"),
-    ("  gtp: {size: 8, prefetch: 1}\n", "workload.gtp.prefetch: unknown key; accepted: size, prefetch_depth, wgrad_order"),
+    ("  gtp: {size: 8, prefetch: 1}\n", "workload.gtp.prefetch: unknown key; accepted: size, prefetch_depth, wgrad_order, gather_dtype, quantize, keep_gathered, reduce"),
 ])
-def test_bad_input(text, line, tmp_path):
+def test_bad_input(text, line, tmp_path, platform="dgx_h100"):
     scenario = tmp_path / "s.yaml"
     scenario.write_text(f"model: {{config: {ROOT}/tests/models/tiny.json}}\nmachine: {{groups: {{node: {{servers: 1}}}}}}\n"
                         "workload:\n  kind: training\n  seq_tokens: 512\n  global_batch: 16\n" + text)
-    result = run("dgx_h100", scenario, "--out", tmp_path / "out", "--quiet")
+    result = run(platform, scenario, "--out", tmp_path / "out", "--quiet")
     assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
     assert line in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("gemm, gather", [("nvfp4", "mxfp8"), ("bf16", "nvfp4")])
+def test_products_that_cannot_use_gathered_weights(gemm, gather, tmp_path):
+    test_bad_input(f"  gtp: {{size: 8, gather_dtype: {gather}}}\n  precision: {{gemm: {gemm}}}\n",
+                   f"7:32: error: workload.gtp.gather_dtype: {gather}; products in {gemm} cannot use it; accepted: auto, bf16, or "
+                   f"precision.gemm: {gather}", tmp_path, "dgx_b200")

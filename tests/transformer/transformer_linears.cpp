@@ -47,9 +47,10 @@ BOOST_AUTO_TEST_CASE(kernels_use_matrices) {
 }
 
 BOOST_AUTO_TEST_CASE(matrices_of_one_shape_share_a_buffer_unless_they_are_neighbours) {
-  const Matrix a{4, 8}, b{2, 8};
-  BOOST_TEST(held_elements({a, b, a, b}, 0) == 48u);
-  BOOST_TEST(held_elements({a, b, a, b}, 1) == 48u);
-  BOOST_TEST(held_elements({a, b, a, b}, 2) == 2 * 32u + 2 * 16u);
-  BOOST_TEST(held_elements({a, a, a, a}, 2) == 3 * 32u);
+  const GatheredMatrix a{{4, 8}, DataType::bf16}, b{{2, 8}, DataType::bf16}, narrow{{4, 8}, DataType::mxfp8};
+  BOOST_TEST(held_bytes({a, b, a, b}, 0) == 96u);
+  BOOST_TEST(held_bytes({a, b, a, b}, 1) == 96u);
+  BOOST_TEST(held_bytes({a, b, a, b}, 2) == 2 * 64u + 2 * 32u);
+  BOOST_TEST(held_bytes({a, a, a, a}, 2) == 3 * 64u);
+  BOOST_TEST(held_bytes({a, narrow}, 0) == 64u + 33u);
 }

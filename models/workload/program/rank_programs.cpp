@@ -23,6 +23,13 @@ void RankPrograms::kernels(std::uint32_t rank, const gpu::SharedChain& chain, st
   state.waits.clear();
 }
 
+JobRef RankPrograms::kernels_beside(std::uint32_t rank, std::size_t stream, const gpu::SharedChain& chain,
+                                    const JobLabel& label, const std::vector<JobRef>& after) {
+  ++live_;
+  Rank& r = *ranks_[rank];
+  return executor_.kernel(r, r.stream(stream), chain, label, client_, after);
+}
+
 void RankPrograms::collective(Communicator& communicator, collective::Operation operation, Bytes bytes,
                               const JobLabel& label) {
   const std::vector<Rank*>& members = communicator.ranks();

@@ -46,6 +46,9 @@ class RankPrograms {
   void kernels(std::uint32_t rank, const gpu::SharedChain& chain, std::uint32_t launches, const JobLabel& label);
   /// @pre the communicator runs in the stream of the programs
   void collective(Communicator& communicator, collective::Operation operation, Bytes bytes, const JobLabel& label);
+  /// Kernels beside the programs, in another stream of the rank.
+  JobRef kernels_beside(std::uint32_t rank, std::size_t stream, const gpu::SharedChain& chain, const JobLabel& label,
+                        const std::vector<JobRef>& after);
   /// A collective beside the programs. @param after  as in Executor::collective()
   /// @return the jobs of its members, until the next call
   const std::vector<JobRef>& start(Communicator& communicator, collective::Operation operation, Bytes bytes,

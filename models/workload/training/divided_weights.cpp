@@ -18,6 +18,7 @@ DividedWeights::DividedWeights(const TrainingSpec& spec, const transformer::Mode
       kernels_(kernels),
       jobs_(jobs),
       programs_(programs),
+      streams_(streams),
       chains_{WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs),
               WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs)},
       places_(spec.pp()) {
@@ -35,17 +36,26 @@ DividedWeights::DividedWeights(const TrainingSpec& spec, const transformer::Mode
 }
 
 std::uint64_t DividedWeights::shard_elements(Linear linear) const {
-  return shard_of(matrix_of(model_, linear, spec_.tp()), spec_.gtp()).elements();
+  return shard_of(matrix_of(model_, linear, spec_.tp()), spec_.gtp(), spec_.shard_rows()).elements();
 }
 
-Bytes DividedWeights::gathered_bytes(Linear linear) const {
-  return shard_elements(linear) * spec_.gtp() * static_cast<Bytes>(bytes_of(model_.dtype));
+void DividedWeights::begin_step() {
+  for (Place& place : places_) place.kept.clear();
 }
 
-double DividedWeights::bytes_of_slot(const SlotPlan& plan) const {
+bool DividedWeights::is_kept(std::set<Gathered>& kept, const SlotStep& step) const {
+  if (spec_.gtp_shards.keep_gathered == GatheredFor::micro_batch || step.use->product == Product::wgrad) return false;
+  const bool columns =
+      step.use->product == Product::dgrad && type_of(*step.use) != model_.dtype && spec_.form.narrow->copies() > 1;
+  return !kept.insert({step.layer, step.use->linear, columns}).second;
+}
+
+double DividedWeights::bytes_of(const std::vector<Slot>& slots, const SlotPlans& plans) const {
   double bytes = 0;
-  for (const SlotStep& step : plan.steps)
-    if (step.use) bytes += static_cast<double>(gathered_bytes(step.use->linear));
+  std::set<Gathered> kept;
+  for (const Slot& slot : slots)
+    for (const SlotStep& step : plans.plan(slot.kind, slot.stage).steps)
+      if (step.use && !is_kept(kept, step)) bytes += static_cast<double>(moved_bytes(*step.use));
   return bytes;
 }
 
@@ -64,17 +74,17 @@ std::uint32_t DividedWeights::tag(const SlotStep& step, Use use) const {
   return place * kUses + use;
 }
 
-void DividedWeights::count(Linear linear) {
-  if (linear != Linear::embedding)
-    moved_bytes_ += static_cast<double>(matrix_of(model_, linear, spec_.tp()).elements()) * bytes_of(model_.dtype);
+void DividedWeights::count(const transformer::LinearUse& use) {
+  if (is_of_layer(use.linear))
+    moved_bytes_ +=
+        static_cast<double>(matrix_of(model_, use.linear, spec_.tp()).elements()) * railyard::bytes_of(type_of(use));
 }
 
 double DividedWeights::bytes_per_element() const {
   double elements = 0;
   for (const transformer::Stage& stage : transformer::stages_of(spec_.stage_layers))
     for (const Linear linear : linears_of(stage))
-      if (linear != Linear::embedding)
-        elements += static_cast<double>(matrix_of(model_, linear, spec_.tp()).elements());
+      if (is_of_layer(linear)) elements += static_cast<double>(matrix_of(model_, linear, spec_.tp()).elements());
   return moved_bytes_ / elements / spec_.micro_batches() / spec_.steps;
 }
 
@@ -98,10 +108,39 @@ void DividedWeights::before_step(std::uint32_t p, std::uint32_t slot, std::uint3
     place.has[chain] = false;
   }
   if (step.use->product == Product::wgrad || std::exchange(place.has[chain], true)) return;
-  count(step.use->linear);
-  for (Communicator* communicator : chain == kAgain ? place.gathers_again : place.gathers)
-    chains_[chain].gather(*communicator, gathered_bytes(step.use->linear),
-                          jobs_.label(Jobs::kMatrixGather, slot, detail, communicator->rank(0).number));
+  if (is_kept(place.kept, step)) return;
+  count(*step.use);
+  const bool casts = spec_.gtp_shards.quantize == ShardCast::per_gather && type_of(*step.use) != model_.dtype;
+  for (Communicator* communicator : chain == kAgain ? place.gathers_again : place.gathers) {
+    std::vector<JobRef> after = chains_[chain].starts(*communicator);
+    if (casts)
+      after = cast_shards(*communicator, chain == kAgain ? streams_.gathers_again : streams_.gathers, step,
+                          std::move(after), slot, detail);
+    chains_[chain].gather(*communicator, moved_bytes(*step.use),
+                          jobs_.label(Jobs::kMatrixGather, slot, detail, communicator->rank(0).number), after);
+  }
+}
+
+std::vector<JobRef> DividedWeights::cast_shards(Communicator& gathers, std::size_t stream, const SlotStep& step,
+                                                std::vector<JobRef> after, std::uint32_t slot, std::uint32_t detail) {
+  const double elements = static_cast<double>(shard_elements(step.use->linear)),
+               read = railyard::bytes_of(model_.dtype);
+  const auto run = [&](double bytes) {
+    const gpu::SharedChain kernel = gpu::chain_of(kernels_.memory_bound(elements * bytes));
+    for (std::uint32_t m = 0; m < gathers.size(); ++m) {
+      const std::uint32_t rank = gathers.rank(m).number;
+      after[m] = programs_.kernels_beside(rank, stream, kernel, jobs_.label(Jobs::kNarrowShard, slot, detail, rank),
+                                          {after[m]});
+    }
+  };
+  if (spec_.form.narrow->finds_amax()) {
+    constexpr Bytes kMaximumBytes = 4;  // fp32
+    run(read);
+    after = programs_.start(gathers, collective::Operation::all_reduce, kMaximumBytes,
+                            jobs_.label(Jobs::kShardMaximum, slot, detail, gathers.rank(0).number), after);
+  }
+  run(read + railyard::bytes_of(type_of(*step.use)));
+  return after;
 }
 
 const SlotStep* DividedWeights::after_step(std::uint32_t p, std::uint32_t slot, std::uint32_t detail,
@@ -109,10 +148,10 @@ const SlotStep* DividedWeights::after_step(std::uint32_t p, std::uint32_t slot, 
   if (!step.use || step.use->product != Product::wgrad) return nullptr;
   Place& place = places_[p];
   Scatter scatter{slot, detail, &step, {}};
-  count(step.use->linear);
+  count(*step.use);
   for (Communicator* communicator : place.scatters) {
     const std::vector<JobRef>& jobs =
-        programs_.start(*communicator, collective::Operation::reduce_scatter, gathered_bytes(step.use->linear),
+        programs_.start(*communicator, scatter_operation(spec_.gtp_shards.reduce), moved_bytes(*step.use),
                         jobs_.label(Jobs::kMatrixScatter, slot, detail, communicator->rank(0).number),
                         programs_.last_of(*communicator));
     scatter.jobs.insert(scatter.jobs.end(), jobs.begin(), jobs.end());
@@ -128,9 +167,10 @@ const SlotStep* DividedWeights::add(Place& place) {
   if (!place.pending) return nullptr;
   const Scatter& scatter = *place.pending;
   const SlotStep* step = scatter.step;
-  // Reads the scattered gradient, and reads and writes the sum over micro-batches.
-  const double bytes =
-      static_cast<double>(shard_elements(step->use->linear)) * (bytes_of(model_.dtype) + 2 * bytes_of(spec_.gradients));
+  // Reads the scattered gradient, or those of all ranks, and reads and writes the sum over micro-batches.
+  const std::uint32_t received = spec_.gtp_shards.reduce == ShardReduce::all_to_all_fp32 ? spec_.gtp() : 1;
+  const double bytes = static_cast<double>(shard_elements(step->use->linear)) *
+                       (received * railyard::bytes_of(model_.dtype) + 2 * railyard::bytes_of(spec_.gradients));
   const gpu::SharedChain kernel = gpu::chain_of(kernels_.memory_bound(bytes));
   for (std::size_t i = 0; i < place.ranks.size(); ++i) {
     programs_.wait_for(place.ranks[i], scatter.jobs[i]);

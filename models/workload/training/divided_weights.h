@@ -10,6 +10,8 @@
 
 #include <array>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "gpu/kernels/kernel_timer.h"
@@ -32,6 +34,8 @@ class DividedWeights {
                  const Mesh& mesh, const Streams& streams, transport::Fabric& fabric, const TrainingJobs& jobs,
                  RankPrograms& programs);
 
+  /// Of the optimizer.
+  void begin_step();
   // Around the jobs of a slot of a pipeline rank.
   void begin_slot(std::uint32_t pipeline_rank);
   void before_step(std::uint32_t pipeline_rank, std::uint32_t slot, std::uint32_t detail, const SlotStep& step,
@@ -49,11 +53,11 @@ class DividedWeights {
   static Use use_of(const SlotStep& step, SlotKind kind);
   /// A number for each use and each layer; the embedding follows the layers, then the head.
   std::uint32_t tag(const SlotStep& step, Use use) const;
-  /// Gathered and scattered in a step of the optimizer on a rank, without padding, over the elements of its whole matrices and the
-  /// micro-batches. The embedding does not count: it has no gathers in a backward pass.
+  /// Matrices of layers, gathered and scattered in a step of the optimizer on a rank, without padding, over their
+  /// elements and the micro-batches. Embedding and head do not count: they have the model's type.
   double bytes_per_element() const;
-  /// Of the matrices that a slot gathers and the gradients that it scatters, with padding.
-  double bytes_of_slot(const SlotPlan& plan) const;
+  /// Of the matrices that a rank gathers in these slots of a step, and of the gradients that it scatters, with padding.
+  double bytes_of(const std::vector<Slot>& slots, const SlotPlans& plans) const;
 
  private:
   using Linear = transformer::Linear;
@@ -64,6 +68,8 @@ class DividedWeights {
     const SlotStep* step;
     std::vector<JobRef> jobs;  ///< in the order of the pipeline rank's ranks
   };
+  /// A gathered matrix: layer, matrix, and whether it is along columns, where that differs.
+  using Gathered = std::tuple<std::uint32_t, Linear, bool>;
   /// Of a pipeline rank.
   struct Place {
     std::vector<std::uint32_t> ranks;
@@ -71,11 +77,25 @@ class DividedWeights {
     std::array<std::optional<std::pair<std::uint32_t, Linear>>, 2> used;  ///< by chain: layer, matrix
     std::array<bool, 2> has;                                              ///< by chain: it is gathered
     std::optional<Scatter> pending;
+    std::set<Gathered> kept;  ///< until the end of the step
   };
   /// Counts a gather or scatter on the ranks of a pipeline rank.
-  void count(Linear linear);
-  /// Bytes of a whole matrix: its padded shards.
-  Bytes gathered_bytes(Linear linear) const;
+  void count(const transformer::LinearUse& use);
+  /// Whether a product finds its matrix in memory. If not, the matrix will be there.
+  bool is_kept(std::set<Gathered>& kept, const SlotStep& step) const;
+  /// Bytes of a whole matrix or gradient: its padded shards.
+  Bytes whole_bytes(Linear linear, DataType type) const {
+    return spec_.gtp() * stored_bytes(shard_elements(linear), type);
+  }
+  Bytes moved_bytes(const transformer::LinearUse& use) const { return whole_bytes(use.linear, type_of(use)); }
+  /// Gradients are scattered in the model's type.
+  DataType type_of(const transformer::LinearUse& use) const {
+    return use.product == transformer::Product::wgrad ? model_.dtype : spec_.gathered(use.linear, model_.dtype);
+  }
+  /// Makes the shards of a matrix narrow, before its gather.
+  /// @param after, return  by member
+  std::vector<JobRef> cast_shards(Communicator& gathers, std::size_t stream, const SlotStep& step,
+                                  std::vector<JobRef> after, std::uint32_t slot, std::uint32_t detail);
   std::uint64_t shard_elements(transformer::Linear linear) const;
   const SlotStep* add(Place& place);
 
@@ -84,6 +104,7 @@ class DividedWeights {
   const gpu::KernelTimer& kernels_;
   const TrainingJobs& jobs_;
   RankPrograms& programs_;
+  const Streams streams_;
   Communicators gathers_, gathers_again_, scatters_;
   std::array<WeightChain, 2> chains_;
   std::vector<Place> places_;  ///< by pipeline rank

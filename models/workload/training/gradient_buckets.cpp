@@ -43,7 +43,7 @@ void add_buckets(std::vector<GradientBucket>& buckets,
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
                                              std::uint32_t tp, std::uint32_t ep, std::uint32_t gtp,
-                                             std::uint64_t least_parameters) {
+                                             std::uint64_t shard_rows, std::uint64_t least_parameters) {
   std::vector<GradientBucket> buckets;
   using transformer::Stage;
   if (gtp == 1) {
@@ -54,7 +54,7 @@ std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& mode
     return buckets;
   }
   add_buckets(buckets, stages, least_parameters, Held::common,
-              [&](const Stage& part) { return divided_parameters(model, part, tp, gtp).shards; });
+              [&](const Stage& part) { return divided_parameters(model, part, tp, gtp, shard_rows).shards; });
   // Few parameters: one bucket.
   add_buckets(buckets, stages, 0, Held::whole,
               [&](const Stage& part) { return divided_parameters(model, part, tp, gtp).whole; });

@@ -22,10 +22,11 @@ struct GradientBucket {
 
 /// @param stages  virtual stages of a rank, in the order in which their last backward slots run
 /// @param tp, ep, gtp  tensor-parallel and expert-parallel ranks, and ranks that divide matrices
+/// @param shard_rows  rows of a shard of a matrix are a multiple of it
 /// @param least_parameters  of a bucket; 0: one bucket
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
                                              std::uint32_t tp, std::uint32_t ep, std::uint32_t gtp,
-                                             std::uint64_t least_parameters);
+                                             std::uint64_t shard_rows, std::uint64_t least_parameters);
 
 }  // namespace railyard::workload::training

@@ -54,7 +54,8 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
       if (slots[i].kind == SlotKind::backward || slots[i].kind == SlotKind::backward_weights) last[slots[i].stage] = i;
     for (std::uint32_t i = 0; i < slots.size(); ++i)
       if (last[slots[i].stage] == i) stages.emplace_back(slots[i].stage, plans.stage(slots[i].stage));
-    buckets_.push_back(gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.gtp(), spec.bucket_parameters));
+    buckets_.push_back(
+        gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.gtp(), spec.shard_rows(), spec.bucket_parameters));
     buckets_of_.emplace_back();
     for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
       for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
@@ -64,7 +65,7 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
       shared += transformer::shared_gradients(model, stage, spec.sequence_parallel);
     shared_gradients_.push_back(spec.tp() > 1 ? shared : 0);
     for (const auto& [number, stage] : stages) weights += rank_projection_weights(model, stage, spec.tp(), spec.ep());
-    narrowing_bytes_.push_back(narrowing_bytes(weights));
+    narrowing_bytes_.push_back(narrowing_bytes(ceil_div(weights, spec.gtp())));
   }
 }
 
@@ -106,7 +107,9 @@ Bytes GradientSync::tied_bytes() const {
 
 double GradientSync::narrowing_bytes(std::uint64_t weights) const {
   const auto& narrow = spec_.form.narrow;
-  if (!narrow || narrow->weight_cast == transformer::WeightCast::product) return 0;
+  if (!narrow || narrow->weight_cast == transformer::WeightCast::product ||
+      spec_.gtp_shards.quantize == ShardCast::per_gather)
+    return 0;
   const double reads = narrow->finds_amax() ? 2 : 1;
   return static_cast<double>(weights) * reads * bytes_of(model_.dtype) +
          static_cast<double>(narrow_weight_bytes(weights, spec_.form));

@@ -78,7 +78,7 @@ class GradientSync {
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
   /// Parameters whose optimizer state a rank holds.
   std::uint64_t owned(std::uint32_t rank) const;
-  /// HBM traffic of the optimizer that writes narrow weights for the next step, from gathered ones.
+  /// HBM traffic of the optimizer that writes narrow weights for the next step, from gathered ones or from shards (gtp).
   double narrowing_bytes(std::uint64_t weights) const;
   std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.place(rank, Dimension::pp); }
 

@@ -14,31 +14,38 @@ using transformer::TrainingForm;
 namespace {
 
 /// Whole matrices of the ranks that divide them (gtp): buffers of gathers, which all chains of a pass share, and of the
-/// chain of recomputed layers; and two gradients, of which one is computed and one scattered.
+/// chain of recomputed layers, or all matrices if they stay; and two gradients, of which one is computed and one
+/// scattered, and what a rank receives of all ranks to add in 32 bits.
 Bytes gathered_matrices(const transformer::ModelShape& model, const TrainingSpec& spec,
                         const std::vector<transformer::Stage>& stages, const std::vector<std::uint32_t>& rank_of,
                         std::uint32_t pipeline_rank) {
-  std::uint64_t held = 0, largest = 0;
+  Bytes held = 0, kept = 0;
+  std::uint64_t largest = 0;
   for (std::uint32_t s = 0; s < stages.size(); ++s) {
     if (rank_of[s] != pipeline_rank) continue;
     const auto matrices = [&](const transformer::Stage& stage) {
-      std::vector<transformer::Matrix> all;
+      std::vector<transformer::GatheredMatrix> all;
       for (const transformer::Linear linear : linears_of(stage)) {
-        transformer::Matrix whole = shard_of(matrix_of(model, linear, spec.tp()), spec.gtp());
+        transformer::Matrix whole = shard_of(matrix_of(model, linear, spec.tp()), spec.gtp(), spec.shard_rows());
         whole.rows *= spec.gtp();
-        all.push_back(whole);
+        all.push_back({whole, spec.gathered(linear, model.dtype)});
       }
       return all;
     };
-    const std::vector<transformer::Matrix> chain = matrices(stages[s]);
-    std::uint64_t of_stage = held_elements(chain, spec.gtp_shards.prefetch_depth);
+    const std::vector<transformer::GatheredMatrix> chain = matrices(stages[s]);
+    Bytes of_stage = held_bytes(chain, spec.gtp_shards.prefetch_depth);
     if (spec.form.recompute == Recompute::full)
-      of_stage += held_elements(matrices({stages[s].layers, false, false, 0}), spec.gtp_shards.prefetch_depth);
+      of_stage += held_bytes(matrices({stages[s].layers, false, false, 0}), spec.gtp_shards.prefetch_depth);
+    if (spec.gtp_shards.keep_gathered == GatheredFor::step) {
+      const std::uint32_t directions = spec.gtp_shards.narrow ? spec.form.narrow->copies() : 1;
+      for (const auto& [matrix, type] : chain)
+        kept += (type == model.dtype ? 1 : directions) * stored_bytes(matrix.elements(), type);
+    }
     held = std::max(held, of_stage);
-    for (const transformer::Matrix& matrix : chain) largest = std::max(largest, matrix.elements());
+    for (const auto& [matrix, type] : chain) largest = std::max(largest, matrix.elements());
   }
-  constexpr std::uint64_t kGradients = 2;
-  return (held + kGradients * largest) * static_cast<Bytes>(bytes_of(model.dtype));
+  const std::uint64_t gradients = spec.gtp_shards.reduce == ShardReduce::all_to_all_fp32 ? 3 : 2;
+  return (kept > 0 ? kept : held) + gradients * stored_bytes(largest, model.dtype);
 }
 
 StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpec& spec,
@@ -122,7 +129,8 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       if (schedule.rank_of[s] != p) continue;
       const transformer::RankParameters of_stage = rank_parameters(model, stages[s], spec.tp(), spec.ep());
       if (spec.gtp() > 1) {
-        const transformer::DividedParameters divided = divided_parameters(model, stages[s], spec.tp(), spec.gtp());
+        const transformer::DividedParameters divided =
+            divided_parameters(model, stages[s], spec.tp(), spec.gtp(), spec.shard_rows());
         parameters.common += divided.shards;
         whole += divided.whole;
       } else {
@@ -134,7 +142,8 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
     }
     peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.replicas()});
     peak.state += training_state(parameters.experts, precision, {spec.zero_stage, spec.expert_replicas()});
-    peak.narrow_weights = narrow_weight_bytes(projections, spec.form);
+    if (spec.gtp_shards.quantize == ShardCast::at_optimizer)
+      peak.narrow_weights = narrow_weight_bytes(ceil_div(projections, spec.gtp()), spec.form);
     peak.state += training_state(whole, precision, {spec.zero_stage, spec.replicas() * spec.gtp()});
     if (spec.gtp() > 1) peak.gathered = gathered_matrices(model, spec, stages, schedule.rank_of, p);
     if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p, precision);

@@ -12,6 +12,8 @@ using transformer::LayerStep;
 
 namespace {
 
+constexpr std::string_view kWeightKernels = "weight_";  // LayerTimer::add_weight_cast()
+
 /// Divides kernels so that each product with a matrix is a step of its own. Kernels beside a collective have one product
 /// at the most and stay together.
 std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, WgradOrder order) {
@@ -24,10 +26,13 @@ std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, 
       last.reset();
       continue;
     }
-    bool begins = true;
+    bool begins = true, has_cast = false;
     for (const transformer::NamedKernel& kernel : step.kernels.kernels) {
       const auto use = transformer::linear_use(kernel.name);
-      if (use || begins) divided.push_back({step.part, {}});
+      // A product's own kernels that narrow its weights need them, too.
+      const bool casts = std::string_view(kernel.name).substr(0, kWeightKernels.size()) == kWeightKernels;
+      if ((use || casts || begins) && !has_cast) divided.push_back({step.part, {}});
+      has_cast = casts;
       divided.back().kernels.add(kernel.name, kernel.time);
       if (order == WgradOrder::before_dgrad && use && last && use->linear == last->linear &&
           last->product == transformer::Product::dgrad)

@@ -84,6 +84,8 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
       return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
                          letter(), layer, end);
     }
+    case kNarrowShard:
+    case kShardMaximum:
     case kMatrixGather:
     case kMatrixScatter:
     case kAddGradient: {
@@ -91,7 +93,12 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
       const char* const linear = transformer::kLinearNames[static_cast<std::size_t>(step.use->linear)];
       const std::string matrix =
           step.layer == SlotStep::kEnds ? std::string(linear) : fmt::format("Layer[{}]_{}", step.layer, linear);
-      const char* const what = f.what == kMatrixGather ? "AG" : f.what == kMatrixScatter ? "RS" : "Add";
+      const char* const what = f.what == kNarrowShard    ? "Cast"
+                               : f.what == kShardMaximum ? "AR"
+                               : f.what == kMatrixGather ? "AG"
+                               : f.what == kMatrixScatter
+                                   ? collective::initials(scatter_operation(spec_.gtp_shards.reduce))
+                                   : "Add";
       const bool again = slot_of(f).kind != SlotKind::forward && step.use->product == transformer::Product::fprop;
       return fmt::format("GTP_{}_{}_{}_PP[{}]_TP[{}]_{}{}", what, matrix, again ? "R" : letter(), p, t,
                          unit(slot_of(f).stage, slot_of(f).micro_batch), end);
@@ -145,6 +152,7 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kGradients:
     case kGather: return "dp";
     case kLayerGather:
+    case kShardMaximum:
     case kMatrixGather:
     case kMatrixScatter: return "weights";
     case kHost:
@@ -159,9 +167,11 @@ Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
     case kHost:
     case kHostWait:
     case kAddGradient:
+    case kNarrowShard:
     case kKernels: return Recorded::never;
     case kCollective:
     case kLayerGather:
+    case kShardMaximum:
     case kMatrixGather:
     case kMatrixScatter:
     case kShard:

@@ -8,6 +8,7 @@
 //   PP_Act_FromP[p]_ToP[q]_TP[t]_MB[m]         activations to the next stage; PP_Grad_...: gradients back
 //   Weights_AG_PP[p]_TP[t]_MB[m]_F_Layer[l]    weights of a layer (zero_stage 3)
 //   GTP_AG_Layer[l]_Qkv_F_PP[p]_TP[t]_MB[m]    a matrix (gtp), for a product of F or B; R: for a recomputed layer
+//   GTP_Cast_..., GTP_AR_...                   its shard made narrow, and the maximum of all shards before
 //   GTP_RS_Layer[l]_Qkv_B_PP[p]_TP[t]_MB[m]    the gradient of a matrix
 //   DP_RS_PP[p]_TP[t]_Bucket[b]                gradients; DP_AG_...: weights
 //   TP_AR_PP[p]_Norms, PP_AR_TP[t]_Embedding   gradients that tensor-parallel ranks, or first and last stage, add
@@ -48,6 +49,8 @@ class TrainingJobs : public JobNamer {
     kOptimizer,
     kGather,         ///< of the weights of a bucket
     kLayerGather,    ///< of the weights of a layer
+    kNarrowShard,    ///< kernel for the gather of a narrow matrix (gtp)
+    kShardMaximum,   ///< of a matrix, over its shards
     kMatrixGather,   ///< of the matrix that a step of a slot uses (gtp)
     kMatrixScatter,  ///< of the gradient that a step of a slot computes (gtp)
     kAddGradient,    ///< the kernel that adds its result

@@ -9,6 +9,7 @@
 
 #include "base/data_type.h"
 #include "transformer/layer_plan.h"
+#include "transformer/linears.h"
 #include "transformer/parameters.h"
 #include "transformer/training_form.h"
 #include "workload/parallel/sizes.h"
@@ -43,11 +44,40 @@ struct LayerRange {
 enum class WgradOrder : std::uint8_t { after_dgrad, before_dgrad };
 constexpr std::array<const char*, 2> kWgradOrderNames{"after_dgrad", "before_dgrad"};
 
+/// When shards are made narrow for narrow gathers.
+enum class ShardCast : std::uint8_t {
+  at_optimizer,  ///< once a step; narrow shards stay in memory
+  per_gather     ///< before each gather; where a tensor has one scale, ranks agree on its maximum first
+};
+constexpr std::array<const char*, 2> kShardCastNames{"at_optimizer", "per_gather"};
+
+/// How long gathered matrices stay.
+enum class GatheredFor : std::uint8_t {
+  micro_batch,  ///< each pass of a micro-batch gathers them again
+  step          ///< until the optimizer
+};
+constexpr std::array<const char*, 2> kGatheredForNames{"micro_batch", "step"};
+
+/// How ranks sum the gradient of a matrix.
+enum class ShardReduce : std::uint8_t {
+  ring,             ///< NCCL's reduce-scatter: adds in 16 bits on the way
+  all_to_all_fp32,  ///< each rank receives its part from all ranks, and adds in 32 bits
+};
+constexpr std::array<const char*, 2> kShardReduceNames{"ring", "all_to_all_fp32"};
+
+constexpr collective::Operation scatter_operation(ShardReduce reduce) {
+  return reduce == ShardReduce::ring ? collective::Operation::reduce_scatter : collective::Operation::all_to_all;
+}
+
 /// Generalized tensor parallelism: ranks keep shards of each matrix and gather it just before they use it. How many ranks:
 /// TrainingSpec::gtp().
 struct WeightShards {
   std::uint32_t prefetch_depth = 1;  ///< matrices that are gathered before the matrix in use
   WgradOrder wgrad_order = WgradOrder::after_dgrad;
+  bool narrow = false;  ///< matrices of layers are gathered in the type of narrow products
+  ShardCast quantize = ShardCast::at_optimizer;
+  GatheredFor keep_gathered = GatheredFor::micro_batch;
+  ShardReduce reduce = ShardReduce::ring;
 };
 
 struct TrainingSpec {
@@ -81,6 +111,14 @@ struct TrainingSpec {
   std::uint32_t tp() const { return sizes[static_cast<std::size_t>(Dimension::tp)]; }
   /// Ranks that divide the weights of a tensor-parallel rank. Each has micro-batches of its own.
   std::uint32_t gtp() const { return sizes[static_cast<std::size_t>(Dimension::gtp)]; }
+  /// Type in which these ranks gather a matrix: products with embedding and head have the model's type.
+  DataType gathered(transformer::Linear linear, DataType model) const {
+    return gtp_shards.narrow && transformer::is_of_layer(linear) ? form.narrow->dtype : model;
+  }
+  /// Rows of a shard are a multiple of it.
+  std::uint64_t shard_rows() const {
+    return gtp_shards.narrow ? transformer::shard_rows(form.narrow->dtype) : transformer::kShardRows;
+  }
   std::uint32_t cp() const { return sizes[static_cast<std::size_t>(Dimension::cp)]; }
   std::uint32_t ep() const { return sizes[static_cast<std::size_t>(Dimension::ep)]; }
   /// Replicas of all weights but those of experts, as Megatron-LM counts: each of the ep ranks has a replica.

@@ -166,9 +166,7 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
 }
 
 double TrainingStep::divided_weight_bytes(std::uint32_t p) const {
-  double bytes = 0;
-  for (const Slot& slot : schedule_.slots[p]) bytes += divided_->bytes_of_slot(plans_.plan(slot.kind, slot.stage));
-  return bytes;
+  return divided_->bytes_of(schedule_.slots[p], plans_);
 }
 
 double TrainingStep::most_shard_bytes() const {
@@ -201,6 +199,7 @@ void TrainingStep::begin_step() {
   progress_.assign(spec_.pp(), {0, kSlotsAhead, false});
   ended_ = 0;
   gradients_.begin_step();
+  if (divided_ != nullptr) divided_->begin_step();
   pipeline_.begin_step();
 }
 
@@ -386,11 +385,14 @@ void TrainingStep::account(const Job& job) {
     case Jobs::kHost:
     case Jobs::kHostWait: account.launched(job.begun_at(), now); break;
     case Jobs::kLayerGather: account.transferred(TrafficClass::weights, job.collective()->last_entry(), now); break;
+    case Jobs::kNarrowShard:
+    case Jobs::kShardMaximum:
     case Jobs::kMatrixGather:
     case Jobs::kMatrixScatter: {
       const SlotStep& step = jobs_.step_of(f);
       const std::uint32_t tag = divided_->tag(step, DividedWeights::use_of(step, jobs_.slot_of(f).kind));
-      account.transferred(TrafficClass::weights, job.collective()->last_entry(), now, tag);
+      const Time begun = f.what == Jobs::kNarrowShard ? job.begun_at() : job.collective()->last_entry();
+      account.transferred(TrafficClass::weights, begun, now, tag);
       break;
     }
     case Jobs::kNormReduce:

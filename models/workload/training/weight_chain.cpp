@@ -13,12 +13,17 @@ void WeightChain::next_unit(const std::vector<std::uint32_t>& ranks) {
   }
 }
 
-void WeightChain::gather(Communicator& communicator, Bytes bytes, const JobLabel& label) {
+std::vector<JobRef> WeightChain::starts(const Communicator& communicator) const {
   std::vector<JobRef> after;
   for (const Rank* rank : communicator.ranks()) {
     const std::deque<JobRef>& begins = begins_[rank->number];
     after.push_back(begins.size() > ahead_ ? begins.front() : JobRef());
   }
+  return after;
+}
+
+void WeightChain::gather(Communicator& communicator, Bytes bytes, const JobLabel& label,
+                         const std::vector<JobRef>& after) {
   const std::vector<JobRef>& jobs =
       programs_.start(communicator, collective::Operation::all_gather, bytes, label, after);
   for (std::size_t m = 0; m < jobs.size(); ++m) programs_.wait_for(communicator.rank(m).number, jobs[m]);

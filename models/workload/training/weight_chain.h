@@ -19,8 +19,14 @@ class WeightChain {
   void restart(const std::vector<std::uint32_t>& ranks);
   /// The programs of these ranks come to their next unit.
   void next_unit(const std::vector<std::uint32_t>& ranks);
+  /// The jobs after which the gather of the unit begins, by member.
+  std::vector<JobRef> starts(const Communicator& communicator) const;
   /// Gathers the unit; the programs of the members wait for that.
-  void gather(Communicator& communicator, Bytes bytes, const JobLabel& label);
+  void gather(Communicator& communicator, Bytes bytes, const JobLabel& label) {
+    gather(communicator, bytes, label, starts(communicator));
+  }
+  /// The same, after other jobs. @param after  by member
+  void gather(Communicator& communicator, Bytes bytes, const JobLabel& label, const std::vector<JobRef>& after);
 
  private:
   const std::uint32_t ahead_;

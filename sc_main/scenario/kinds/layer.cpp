@@ -86,7 +86,7 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   check_heads(spec.tp, model, "workload.tp", source);
   const platforms::GroupSpec& group = machine.groups.front();
   if (written.phase == Phase::training)
-    spec.form.narrow = resolve_narrow(written.precision, true, model.dtype, group.gpu, source);
+    spec.form.narrow = resolve_narrow(written.precision, "", model.dtype, group.gpu, source);
   const std::uint32_t gpus = group.servers * machine.board.gpus;
   if (spec.tp > gpus)
     refuse_workload(source, "tp",

@@ -27,8 +27,8 @@ std::vector<ScalingRecipe> recipes_of(DataType type) {
 
 }  // namespace
 
-std::optional<NarrowProducts> resolve_narrow(const PrecisionSection& written, bool keeps_weights, DataType model,
-                                             const gpu::GpuDatasheet& gpu, const Source& source) {
+std::optional<NarrowProducts> resolve_narrow(const PrecisionSection& written, const std::string& frees_weights,
+                                             DataType model, const gpu::GpuDatasheet& gpu, const Source& source) {
   const DataType type = written.gemm ? kTypes[static_cast<std::size_t>(*written.gemm)] : model;
   const std::string name(name_of(type));
   if (written.gemm.value_or(ProductFormat::bf16) < ProductFormat::fp8) {
@@ -60,9 +60,9 @@ std::optional<NarrowProducts> resolve_narrow(const PrecisionSection& written, bo
     refuse_workload(source, "precision.recipe",
                     std::string(name_of(narrow.recipe)) + "; recipes of gemm: " + name + ": " + accepted);
   }
-  narrow.weight_cast = written.weight_cast.value_or(keeps_weights ? WeightCast::step : WeightCast::product);
-  if (narrow.weight_cast == WeightCast::step && !keeps_weights)
-    refuse_workload(source, "precision.weight_cast", "step; zero_stage 3 keeps no weights; accepted: product");
+  narrow.weight_cast = written.weight_cast.value_or(frees_weights.empty() ? WeightCast::step : WeightCast::product);
+  if (narrow.weight_cast == WeightCast::step && !frees_weights.empty())
+    refuse_workload(source, "precision.weight_cast", "step; " + frees_weights + " keeps no weights; accepted: product");
   narrow.one_layout = gpu.architecture != "blackwell";
   return narrow;
 }

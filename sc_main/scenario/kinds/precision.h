@@ -38,9 +38,9 @@ Record<Section> precision_record(PrecisionSection Section::*precision) {
   return r;
 }
 
-/// @param keeps_weights  whole weights stay in memory during a step
-std::optional<transformer::NarrowProducts> resolve_narrow(const PrecisionSection& written, bool keeps_weights,
-                                                          DataType model, const gpu::GpuDatasheet& gpu,
-                                                          const Source& source);
+/// @param frees_weights  the setting by which whole weights do not stay in memory during a step; "": they do
+std::optional<transformer::NarrowProducts> resolve_narrow(const PrecisionSection& written,
+                                                          const std::string& frees_weights, DataType model,
+                                                          const gpu::GpuDatasheet& gpu, const Source& source);
 
 }  // namespace railyard::scenario

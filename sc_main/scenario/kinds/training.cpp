@@ -28,6 +28,10 @@ namespace {
 constexpr std::size_t kLongestSchedule = 64u << 20;
 constexpr std::uint32_t kMostSequences = 1u << 20, kMostMicroBatches = 8192;
 
+/// Number format in which gtp ranks gather matrices of layers.
+enum class GatherFormat : std::uint8_t { automatic, bf16, mxfp8, nvfp4 };
+constexpr std::array<const char*, 4> kGatherFormatNames{"auto", "bf16", "mxfp8", "nvfp4"};
+
 struct TrainingSection : TrainingSpec {
   TrainingSection() { form.keep_gathered = false; }
   std::uint32_t written_tp = 1, written_gtp = 1, written_cp = 1, written_ep = 1, written_pp = 1,
@@ -42,6 +46,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<workload::training::GradientFormat> gradients_key;
   std::optional<workload::training::Launch> launch_key;
   std::optional<transformer::AttentionForm> attention_key;
+  GatherFormat gather_dtype = GatherFormat::automatic;
   std::optional<double> host_key, reserved_key;
   std::optional<std::uint32_t> ctas_key, flash_key;
   std::optional<workload::training::TpOverlap> tp_overlap_key;
@@ -74,6 +79,19 @@ Record<TrainingSection> training_record() {
   gtp.choice(
       "wgrad_order", shards(&WeightShards::wgrad_order), words_of(workload::training::kWgradOrderNames),
       "whether the gradient of a matrix is computed after or before that of its input; before_dgrad needs tp: 1");
+  gtp.choice(
+      "gather_dtype", &Section::gather_dtype, words_of(kGatherFormatNames),
+      "number format in which matrices of layers are gathered. auto: that of their products (precision.gemm); mxfp8 "
+      "and nvfp4 need products in this format; bf16: products narrow gathered matrices themselves");
+  gtp.choice("quantize", shards(&WeightShards::quantize), words_of(workload::training::kShardCastNames),
+             "narrow gathers: when a rank makes its shards narrow. at_optimizer: once a step; per_gather: before each "
+             "gather");
+  gtp.choice("keep_gathered", shards(&WeightShards::keep_gathered), words_of(workload::training::kGatheredForNames),
+             "how long gathered matrices stay. micro_batch: each pass gathers them again; step: until the optimizer");
+  gtp.choice(
+      "reduce", shards(&WeightShards::reduce), words_of(workload::training::kShardReduceNames),
+      "how gradients of matrices are summed. ring: a reduce-scatter; all_to_all_fp32: each rank receives its part "
+      "from all ranks and adds in 32 bits");
   r.group_or(
       "gtp", "none", gtp,
       "generalized tensor parallelism: a rank keeps a shard of each matrix, its gradient and its optimizer state; "
@@ -353,6 +371,39 @@ void check_gtp(const TrainingSection& written, const transformer::ModelShape& mo
     refuse_workload(source, "gtp.wgrad_order", "before_dgrad needs tp: 1; accepted with tp of 2 or more: after_dgrad");
 }
 
+/// Products, and the gathers of their matrices. @pre all sizes are known
+void resolve_formats(TrainingSpec& spec, const TrainingSection& written, DataType model, const gpu::GpuDatasheet& gpu,
+                     const Source& source) {
+  const bool wide = written.gather_dtype == GatherFormat::bf16;
+  const std::string frees_weights = spec.zero_stage == 3     ? "zero_stage 3"
+                                    : spec.gtp() > 1 && wide ? "gtp with gather_dtype: bf16"
+                                                             : "";
+  spec.form.narrow = resolve_narrow(written.precision, frees_weights, model, gpu, source);
+  if (spec.gtp() == 1) return;
+  const auto& narrow = spec.form.narrow;
+  spec.gtp_shards.narrow = narrow && !wide;
+  const std::string gather(kGatherFormatNames[static_cast<std::size_t>(written.gather_dtype)]);
+  if (wide && model != DataType::bf16)
+    refuse_workload(source, "gtp.gather_dtype",
+                    "bf16; model.dtype is " + std::string(name_of(model)) + "; accepted: auto");
+  if (written.gather_dtype > GatherFormat::bf16) {
+    const DataType type = written.gather_dtype == GatherFormat::mxfp8 ? DataType::mxfp8 : DataType::nvfp4;
+    if (gpu.sm.flop_per_clock[static_cast<std::size_t>(type)] <= 0)
+      refuse_workload(source, "gtp.gather_dtype",
+                      gather + "; " + gpu.name + " has no tensor rate for " + gather + "; accepted: auto, bf16");
+    const std::string products(name_of(narrow ? narrow->dtype : model));
+    if (products != gather)
+      refuse_workload(
+          source, "gtp.gather_dtype",
+          gather + "; products in " + products + " cannot use it; accepted: auto, bf16, or precision.gemm: " + gather);
+  }
+  if (!spec.gtp_shards.narrow && spec.gtp_shards.quantize == workload::training::ShardCast::per_gather)
+    refuse_workload(source, "gtp.quantize",
+                    "per_gather needs narrow gathers: precision.gemm of fp8, mxfp8 or nvfp4, and gather_dtype: auto");
+  if (spec.gtp_shards.narrow && narrow->weight_cast == transformer::WeightCast::product)
+    refuse_workload(source, "precision.weight_cast", "product needs gtp.gather_dtype: bf16; accepted: step");
+}
+
 void check_context(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
   using transformer::ContextExchange;
   const std::uint32_t cp = written.written_cp;
@@ -460,9 +511,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   check_empty_stages(spec, source);
   resolve_recompute(written.recompute, spec, source);
   resolve_software(spec, written, model.dtype, group.gpu, source);
-  spec.form.narrow = resolve_narrow(written.precision, spec.zero_stage < 3, model.dtype, group.gpu, source);
-  if (spec.form.narrow && spec.gtp() > 1)
-    refuse_workload(source, "precision.gemm", "narrow products need gtp.size: 1; accepted with gtp: bf16");
+  resolve_formats(spec, written, model.dtype, group.gpu, source);
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
   resolve_tp_overlap(spec, written.tp_overlap_key, machine, source);
