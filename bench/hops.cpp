@@ -1,8 +1,8 @@
-// Speed of the fabric: hop-transactions per second (user time) with 1, 100 and 10 000 messages in flight, on 8 GPUs around one
-// switch and on 1024 endpoints of a leaf-spine; and how the stock PEQ of TLM-2.0 takes the same number of pending events.
-// Each figure is the best of three, each in a process of its own, because the kernel elaborates once; on a shared machine
-// ratios mean more than figures. With thousands of messages on a thousand endpoints a hop costs cache misses: every port,
-// queue and transaction it meets has left the cache since it was met last.
+// Speed of the fabric: hop-transactions per second (user time) with 1, 100 and 10 000 messages in flight, on 8 GPUs
+// around one switch and on 1024 endpoints of a leaf-spine; and how the stock PEQ of TLM-2.0 takes the same number of
+// pending events. Each figure is the best of three, each in a process of its own, because the kernel elaborates once;
+// on a shared machine ratios mean more than figures. With thousands of messages on a thousand endpoints a hop costs
+// cache misses: every port, queue and transaction it meets has left the cache since it was met last.
 #include <tlm_utils/peq_with_cb_and_phase.h>
 #include <algorithm>
 #include <cstdio>
@@ -23,7 +23,7 @@ double user_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SE
 
 /// A machine that keeps a number of messages in flight: each that lands starts another, to a destination that moves on.
 struct Load : MessageClient, CalendarClient {
-  explicit Load(Bytes transaction_bytes) : fabric(ChannelPlan(), transaction_bytes) {}
+  explicit Load(Bytes transaction_bytes) : fabric(VcPlan(), transaction_bytes) {}
 
   void build_one_switch() {
     Switch& sw = switches.emplace_back("switch", fabric.context(), Switch::DecodeBy::window);
@@ -60,7 +60,7 @@ struct Load : MessageClient, CalendarClient {
     m.source = number % n;
     m.destination = (m.source + 1 + (number / n * 7 + started++) % (n - 1)) % n;
     m.bytes = kMessageBytes;
-    m.channel = number / n % 4;
+    m.queue_pair = number / n % 4;
     m.client = this;
     m.cookie = number;
     fabric.send(m);

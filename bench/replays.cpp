@@ -1,6 +1,6 @@
-// Cost of a job of a replayed collective: 16 servers of 8 H100, a communicator for each server, and all-reduces of 32 MiB
-// that follow each other on all of them at the same time. Processor time; the first collectives, which are simulated, are
-// told apart from the rest.
+// Cost of a job of a replayed collective: 16 servers of 8 H100, a communicator for each server, and all-reduces of 32
+// MiB that follow each other on all of them at the same time. Processor time; the first collectives, which are
+// simulated, are told apart from the rest.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -73,7 +73,7 @@ class Replays : private execution::JobSink, execution::JobClient, execution::Job
   const char* kind(std::uint64_t) const override { return "bench"; }
   execution::Recorded recorded(std::uint64_t) const override { return execution::Recorded::never; }
 
-  transport::Assembly fabric_{transport::ChannelPlan(), 0};
+  transport::Assembly fabric_{transport::VcPlan(), 0};
   platforms::Machine machine_;
   execution::Executor executor_;
   std::deque<execution::Communicator> groups_;

@@ -112,9 +112,9 @@ std::uint32_t Machine::nic_modulo(GpuId gpu, std::uint32_t number) const {
   return places_[gpu].slot / gpus * nics + number % nics;
 }
 
-NicId Machine::nic_of(GpuId gpu, std::uint32_t channel) const {
+NicId Machine::nic_of(GpuId gpu, std::uint32_t queue_pair) const {
   const NicShare& share = nics_of_gpu_[gpu];
-  return NicId(places_[gpu].server * nics_per_server_ + share.first + channel % share.count);
+  return NicId(places_[gpu].server * nics_per_server_ + share.first + queue_pair % share.count);
 }
 
 transport::Meter* Machine::far_pair(const GpuPlace& a, const GpuPlace& b) const {
@@ -134,7 +134,7 @@ std::vector<Machine::FarPair> Machine::far_pairs() const {
 }
 
 gpu::Egress Machine::egress(transport::Window source, transport::Window destination, std::uint8_t,
-                            std::uint32_t channel) const {
+                            std::uint32_t queue_pair) const {
   gpu::Egress egress;
   if (source == destination) return egress;
   const GpuPlace& from = places_[GpuId(source)];
@@ -163,8 +163,8 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
     return has_lost_links_ ? way_left(source, destination, egress) : egress;
   }
   egress.via = gpu::Egress::Via::nic;
-  egress.nic = nics_[nic_of(GpuId(source), channel)];
-  egress.remote = nics_[nic_of(beside, channel)]->lid();
+  egress.nic = nics_[nic_of(GpuId(source), queue_pair)];
+  egress.remote = nics_[nic_of(beside, queue_pair)]->lid();
   egress.one_of_several = nics_of_gpu_[GpuId(source)].count > 1 || nics_of_gpu_[beside].count > 1;
   return has_lost_links_ ? way_left(source, destination, egress) : egress;
 }
@@ -194,13 +194,13 @@ GpuId Machine::served_with(transport::Window memory) const {
   return GpuId(server * spec_.board.gpus + slot);
 }
 
-infiniband::Nic& Machine::nic_at(transport::Window memory, std::uint32_t channel) const {
-  return *nics_[nic_of(served_with(memory), channel)];
+infiniband::Nic& Machine::nic_at(transport::Window memory, std::uint32_t queue_pair) const {
+  return *nics_[nic_of(served_with(memory), queue_pair)];
 }
 
 void Machine::HostPort::send(transport::Message& message) {
-  machine_.nic_at(host_, message.channel)
-      .post_from_host(message, machine_.nic_at(message.destination, message.channel).lid());
+  machine_.nic_at(host_, message.queue_pair)
+      .post_from_host(message, machine_.nic_at(message.destination, message.queue_pair).lid());
 }
 
 transport::Path Machine::HostPort::path_to(transport::Window destination, std::uint8_t, transport::Engine) const {

@@ -122,8 +122,8 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   void assign_nic(GpuId gpu, std::uint32_t nic_in_server) { nics_of_gpu_[gpu] = {nic_in_server, 1}; }
   /// A NIC of the GPU's tray: `number` modulo the number of NICs that the GPU reaches over PCIe.
   std::uint32_t nic_modulo(GpuId gpu, std::uint32_t number) const;
-  /// The NIC of a GPU's messages on one channel. If the GPU has several NICs, its queue pairs are spread over them.
-  NicId nic_of(GpuId gpu, std::uint32_t channel = 0) const;
+  /// The NIC of a GPU's messages on one queue pair. If the GPU has several NICs, its queue pairs are spread over them.
+  NicId nic_of(GpuId gpu, std::uint32_t queue_pair = 0) const;
 
   /// Two GPUs of a server below different sockets, and the rate limit that they share.
   struct FarPair {
@@ -156,13 +156,13 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
     transport::Window host_;
   };
   gpu::Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class,
-                     std::uint32_t channel) const override;
+                     std::uint32_t queue_pair) const override;
   transport::Window first_host() const { return static_cast<transport::Window>(gpus_.size()) + nics_of(spec_); }
   /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
   /// branch.
   GpuId served_with(transport::Window memory) const;
-  /// The NIC of a memory on one channel.
-  infiniband::Nic& nic_at(transport::Window memory, std::uint32_t channel) const;
+  /// The NIC of a memory on one queue pair.
+  infiniband::Nic& nic_at(transport::Window memory, std::uint32_t queue_pair) const;
   void build_host_ports();
   /// The NICs at the GPU's own branch, or else at the nearest branch before it that has NICs. These NICs are divided
   /// equally among the GPUs they serve; if there are fewer NICs than GPUs, GPUs share them in turn.

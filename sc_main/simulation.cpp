@@ -12,8 +12,8 @@ namespace railyard {
 
 namespace {
 
-transport::ChannelPlan channel_plan(const FabricSpec& spec) {
-  transport::ChannelPlan plan;
+transport::VcPlan vc_plan(const FabricSpec& spec) {
+  transport::VcPlan plan;
   for (std::size_t c = 0; c < spec.classes.size(); ++c) plan.assign(c, spec.classes[c]);
   return plan;
 }
@@ -56,7 +56,7 @@ void check_network(const Scenario& scenario) {
 
 Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : scenario_(scenario), jobs_(sink) {
   check_network(scenario_);
-  fabric_ = std::make_unique<transport::Assembly>(channel_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
+  fabric_ = std::make_unique<transport::Assembly>(vc_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
   executor_ = std::make_unique<execution::Executor>(*fabric_, jobs_);
   workload_ = make_workload_run(scenario_, *machine_, *executor_);

@@ -28,7 +28,7 @@ std::vector<std::string> stall_report(Simulation& simulation) {
   std::vector<std::string> lines;
   for (const Stall& stall : stalls)
     lines.push_back(
-        fmt::format("{} waits at {} for credit of channel {}: {} bytes are outstanding, the buffer holds {}",
+        fmt::format("{} waits at {} for credit of virtual channel {}: {} bytes are outstanding, the buffer holds {}",
                     who(simulation, stall), place(stall), stall.transaction->virtual_channel, stall.outstanding,
                     stall.device->port(stall.port).egress.link().buffer_bytes));
   std::string cycle;

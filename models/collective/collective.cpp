@@ -286,8 +286,7 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   }
   message.traffic_class = spec_.traffic_class;
   message.source_reads = reads_operands_ ? 2 : 1;
-  message.channel =
-      spec_.channel + number % program_->threads();  // a slow writer does not delay the messages of other threads
+  message.queue_pair = number % program_->threads();  // a slow writer does not delay the messages of other threads
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;

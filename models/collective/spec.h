@@ -70,18 +70,16 @@ struct CollectiveSpec {
   bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
   bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
-  std::uint32_t channel =
-      0;        ///< of the messages of thread 0; thread t uses channel + t. Messages of one channel keep their order
   Time launch;  ///< from the entry to the first action
   Time host;    ///< least time from entry to end of a member: calls from a slow host
   StepCost cost;
 
   /// All fields, to compare and to sort by.
   auto key() const {
-    return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
-                                          slots, barriers_before, barriers_after, both_directions, one_way,
-                                          traffic_class, channel, launch, host),
-                          cost.key());
+    return std::tuple_cat(
+        std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes, slots,
+                        barriers_before, barriers_after, both_directions, one_way, traffic_class, launch, host),
+        cost.key());
   }
 };
 

@@ -65,7 +65,7 @@ void Job::post() {
   message.source = *rank_->memory;
   message.traffic_class = copy_.traffic_class;
   message.engine = copy_.engine;
-  message.channel = copy_.channel;
+  message.queue_pair = copy_.queue_pair;
   message.client = this;
   for (const Transfer& transfer : copy_.transfers) {
     message.destination = transfer.destination;

@@ -27,8 +27,8 @@ struct Copy {
   std::vector<Transfer> transfers;
   std::uint8_t traffic_class = 0;
   transport::Engine engine = transport::Engine::copy_engine;
-  std::uint32_t channel = 0;  ///< a queue pair: messages of one channel keep their order
-  Time start{};               ///< time of the engine before the first byte; occupies the stream
+  std::uint32_t queue_pair = 0;  ///< messages of one queue pair keep their order
+  Time start{};                  ///< time of the engine before the first byte; occupies the stream
 };
 
 /// A transfer between two members of a communicator.

@@ -57,7 +57,7 @@ bool Gpu::send_again(Message& message, std::uint64_t address, Bytes bytes) {
     send_over_nvlink(message, address, bytes);
     return true;
   }
-  const Egress egress = policy_.egress(message.source, message.destination, message.traffic_class, message.channel);
+  const Egress egress = policy_.egress(message.source, message.destination, message.traffic_class, message.queue_pair);
   switch (egress.via) {
     case Egress::Via::local: copy_locally(message); break;
     case Egress::Via::nvlink: send_over_nvlink(message, address, bytes); break;
@@ -220,7 +220,7 @@ transport::Path Gpu::path_of(const Message& message) const {
 }
 
 transport::Path Gpu::read_path_of(const Message& message) const {
-  const Egress::Via via = policy_.egress(window(), message.destination, message.traffic_class, message.channel).via;
+  const Egress::Via via = policy_.egress(window(), message.destination, message.traffic_class, message.queue_pair).via;
   transport::Path path;
   if (via == Egress::Via::local || via == Egress::Via::none) return path;
   if (via == Egress::Via::pcie) return pull_path(message.destination);

@@ -32,15 +32,15 @@ struct Egress {
   pcie::HostMemory* host = nullptr;      ///< via bounce: the host memory to bounce off
   infiniband::Nic* nic = nullptr;        ///< via nic: the NIC that sends
   transport::Lid remote = 0;             ///< via nic: the NIC of the destination
-  bool one_of_several = false;           ///< via nic: other channels use other NICs
+  bool one_of_several = false;           ///< via nic: other queue pairs use other NICs
   transport::Meter* far_pair = nullptr;  ///< via pcie: the limit of two GPUs below different sockets; null: no limit
 };
 
-/// Chooses the egress by source, destination, class and channel. The machine implements it, as it holds the boards.
+/// Chooses the egress by source, destination, class and queue pair. The machine implements it, as it holds the boards.
 class EgressPolicy {
  public:
   virtual Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class,
-                        std::uint32_t channel) const = 0;
+                        std::uint32_t queue_pair) const = 0;
 
  protected:
   ~EgressPolicy() = default;

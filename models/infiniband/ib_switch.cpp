@@ -21,7 +21,7 @@ std::uint64_t hash_of_queue_pair(const Transaction& t, std::uint64_t seed) {
   if (t.message != nullptr) {
     mix(t.message->source);
     mix(t.message->destination);
-    mix(t.message->channel << 8 | t.message->traffic_class);
+    mix(t.message->queue_pair << 8 | t.message->traffic_class);
   }
   return hash ^ hash >> 32;
 }

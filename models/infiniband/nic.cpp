@@ -59,8 +59,7 @@ void Nic::start_work() {
   posts_.pop_front();
   const std::uint32_t number = flow_of(*work.message, work.message->source);
   if (number == queue_pairs_.size())
-    queue_pairs_.push_back(
-        {add_requester(network()), work.remote, context_.plan.channel_of[work.message->traffic_class]});
+    queue_pairs_.push_back({add_requester(network()), work.remote, context_.plan.vc_of[work.message->traffic_class]});
   queue_pairs_[number].remote = work.remote;
   queued(network(), static_cast<std::int64_t>(work.bytes));
   pull(number, *work.message, work.bytes);
@@ -86,7 +85,7 @@ void Nic::transmit(Transaction& t) {
   t.ingress = PortId();  // the bytes now belong to the NIC
   t.operation = Operation::write;
   t.engine_payload_bytes = 0;
-  t.virtual_channel = qp.channel;
+  t.virtual_channel = qp.vc;
   t.address = t.message->address;
   t.lid = qp.remote;
   queued(network(), -static_cast<std::int64_t>(t.payload_bytes));  // counted when its work request was posted

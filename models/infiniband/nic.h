@@ -2,7 +2,7 @@
 // (transport/reader.h: read requests of MRRS; tags and buffer limit the number in flight) and sends the read data as
 // packets of the MTU. The receiving NIC writes the memory of the destination GPU over PCIe. No message is staged
 // completely: reads, network and writes are coupled train by train. A queue pair is a flow of the reader: source,
-// destination, class, channel.
+// destination, class, queue pair.
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ class Nic : public transport::Reader {
   struct QueuePair {
     std::uint32_t transmit_requester = 0;
     transport::Lid remote = 0;
-    std::uint8_t channel = 0;
+    std::uint8_t vc = 0;
   };
   static constexpr std::uint32_t kPostTag = kFirstReaderTag;
   static constexpr std::uint32_t kTransmitTag = kFirstReaderTag + 1;
@@ -79,7 +79,7 @@ class Nic : public transport::Reader {
   transport::Lid lid_;
   NicTiming timing_;
   std::vector<QueuePair> queue_pairs_;  ///< by flow
-  std::array<std::optional<std::uint32_t>, transport::kClassChannels> forward_requesters_;
+  std::array<std::optional<std::uint32_t>, transport::kClassVcs> forward_requesters_;
   transport::Ring<WorkRequest> posts_;         ///< doorbells rung, in order
   transport::Ring<WorkRequest> inline_posts_;  ///< work requests that carry their data
 };

@@ -17,7 +17,7 @@ class InFlight {
     bytes_ += bytes;
     trains_.push_back({tail, bytes});
     for (std::size_t i = trains_.size() - 1; i > 0 && trains_[i].tail < trains_[i - 1].tail; --i)
-      std::swap(trains_[i], trains_[i - 1]);  // a train of a faster channel overtakes
+      std::swap(trains_[i], trains_[i - 1]);  // a train of a faster virtual channel overtakes
   }
   /// Bytes in flight at the latest start.
   Bytes bytes() const { return bytes_; }

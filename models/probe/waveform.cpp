@@ -98,13 +98,13 @@ void Waveform::attach_credit(PortProbe& probe, const std::string& name) {
   if (link.buffer_bytes == 0) return;  // an unlimited buffer has no credits
   std::array<bool, transport::kVirtualChannels> used{};
   const bool reads = carries_responses(*probe.device, *probe.port->peer);
-  const transport::ChannelPlan& plan = probe.device->context().plan;
+  const transport::VcPlan& plan = probe.device->context().plan;
   for (std::size_t c = 0; c < class_names_.size(); ++c) {
     if (class_names_[c].empty()) continue;
-    used[plan.channel_of[c]] = true;
-    if (reads && !link.sinks_responses) used[plan.response_channel_of(c)] = true;
+    used[plan.vc_of[c]] = true;
+    if (reads && !link.sinks_responses) used[plan.response_vc_of(c)] = true;
   }
-  used[transport::kRequestChannel] = reads && link.packet.credit_unit_bytes == 0;  // PCIe's take headers only
+  used[transport::kRequestVc] = reads && link.packet.credit_unit_bytes == 0;  // PCIe's take headers only
   for (std::size_t vc = 0; vc < used.size(); ++vc)
     if (used[vc])
       probe.outstanding[vc] = vcd_.add_wire(name + "vc" + std::to_string(vc) + ".outstanding_bytes", kByteBits);
@@ -237,12 +237,12 @@ void Waveform::on_start(const Device& device, PortId port, const transport::Tran
   vcd_.add(p.outstanding[t.virtual_channel], now, static_cast<std::int64_t>(crossing.credit_bytes));
 }
 
-void Waveform::on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) {
+void Waveform::on_credit(const Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now, Time usable) {
   if (level_ != Level::all) return;
   const PortProbe& p = probe(device, port);
-  if (!p.outstanding[channel].valid()) return;
+  if (!p.outstanding[vc].valid()) return;
   advance(now);
-  vcd_.add(p.outstanding[channel], usable, -static_cast<std::int64_t>(bytes));
+  vcd_.add(p.outstanding[vc], usable, -static_cast<std::int64_t>(bytes));
 }
 
 }  // namespace railyard::probe

@@ -35,7 +35,7 @@
 //     prefill0.plx0.port3.tx.transactions   transactions started so far
 //     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes without returned credit, if the buffer at the far end
 //                                                    is
-//                                           finite; channel 7 carries read responses
+//                                           finite; virtual channel 7 carries read responses
 // A port that is not followed has no listener_mark; its traffic may be computed without transactions (replay).
 // Changes of one instant are written once; their order has no meaning.
 #pragma once
@@ -138,7 +138,7 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
   void on_start(const transport::Device& device, PortId port, const transport::Transaction& transaction, Time now,
                 const transport::Crossing& crossing) override;
   void on_queue(const transport::Device& device, PortId port, Bytes queued, Time now) override;
-  void on_credit(const transport::Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now,
+  void on_credit(const transport::Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now,
                  Time usable) override;
 
   void attach(transport::Device& device, PortId port);

@@ -10,7 +10,7 @@
 
 namespace railyard::transport {
 
-Assembly::Assembly(const ChannelPlan& plan, Bytes transaction_bytes)
+Assembly::Assembly(const VcPlan& plan, Bytes transaction_bytes)
     : Fabric(plan, transaction_bytes),
       recovery_(std::make_unique<Recovery>(context_, routes_)),
       faults_(std::make_unique<Faults>(context_, static_cast<LinkObserver&>(*this), *recovery_)) {

@@ -17,7 +17,7 @@ class Recovery;
 class Assembly final : public Fabric, private LinkObserver {
  public:
   /// @param transaction_bytes  payload per transaction; 0: automatic, by path
-  Assembly(const ChannelPlan& plan, Bytes transaction_bytes);
+  Assembly(const VcPlan& plan, Bytes transaction_bytes);
   ~Assembly();
 
   // Parts of the fabric.

@@ -6,7 +6,7 @@
 
 namespace railyard::transport {
 
-Fabric::Fabric(const ChannelPlan& plan, Bytes transaction_bytes)
+Fabric::Fabric(const VcPlan& plan, Bytes transaction_bytes)
     : calendar_("calendar"),
       context_{calendar_, pool_, ledger_, plan, nullptr},
       routes_(transaction_bytes),

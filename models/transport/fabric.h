@@ -56,9 +56,9 @@ class Fabric {
   }
 
  protected:
-  Fabric(const ChannelPlan& plan, Bytes transaction_bytes);
+  Fabric(const VcPlan& plan, Bytes transaction_bytes);
   ~Fabric();
-  /// Bytes of credit that have not been returned, over all ports and channels; zero if nothing is in flight.
+  /// Bytes of credit that have not been returned, over all ports and virtual channels; zero if nothing is in flight.
   Bytes unreturned_credit() const;
 
   Calendar calendar_;

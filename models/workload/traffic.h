@@ -14,7 +14,7 @@ namespace railyard {
 
 // One line for each class: name, virtual channel, weight, priority, text. These settings are the defaults of
 // fabric.classes. NCCL uses one InfiniBand service level for all communicators unless a user sets another one, so all
-// classes of collectives share channel 0. The KV cache is sent by another library and has channel 1.
+// classes of collectives share virtual channel 0. The KV cache is sent by another library and has virtual channel 1.
 #define RAILYARD_TRAFFIC_CLASSES(LINE)                                                           \
   LINE(tp, 0, 1, 0, "tensor-parallel collectives")                                               \
   LINE(pp, 0, 1, 0, "activations between pipeline stages")                                       \
@@ -25,7 +25,7 @@ namespace railyard {
   LINE(weights, 0, 1, 0, "gathers of weights layer by layer; shares the virtual channel of tp")
 
 enum class TrafficClass : std::uint8_t {
-#define RAILYARD_LINE(name, channel, weight, priority, text) name,
+#define RAILYARD_LINE(name, vc, weight, priority, text) name,
   RAILYARD_TRAFFIC_CLASSES(RAILYARD_LINE)
 #undef RAILYARD_LINE
 };
@@ -39,8 +39,8 @@ struct TrafficClassFacts {
 
 /// By number of the class.
 constexpr std::array kTrafficClasses{
-#define RAILYARD_LINE(name, channel, weight, priority, text) \
-  TrafficClassFacts{TrafficClass::name, #name, text, {channel, weight, priority}},
+#define RAILYARD_LINE(name, vc, weight, priority, text) \
+  TrafficClassFacts{TrafficClass::name, #name, text, {vc, weight, priority}},
     RAILYARD_TRAFFIC_CLASSES(RAILYARD_LINE)
 #undef RAILYARD_LINE
 };

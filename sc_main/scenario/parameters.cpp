@@ -77,10 +77,11 @@ Record<MachineSection> machine_record() {
 Record<transport::ClassSpec> class_record(const transport::ClassSpec& defaults) {
   using transport::ClassSpec;
   Record<ClassSpec> r(defaults);
-  r.add("vc", &ClassSpec::virtual_channel, "virtual channel").range(0, transport::kClassChannels - 1);
-  r.add("weight", &ClassSpec::weight, "weight of the channel when channels of the same priority share a link")
+  r.add("vc", &ClassSpec::virtual_channel, "virtual channel").range(0, transport::kClassVcs - 1);
+  r.add("weight", &ClassSpec::weight,
+        "weight of the virtual channel when virtual channels of the same priority share a link")
       .range(1, 1024);
-  r.add("priority", &ClassSpec::priority, "priority of the channel; higher goes first")
+  r.add("priority", &ClassSpec::priority, "priority of the virtual channel; higher goes first")
       .range(0, transport::kPriorities - 1);
   return r;
 }

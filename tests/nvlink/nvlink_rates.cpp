@@ -1,5 +1,5 @@
-// What shipped machines reach over NVLink, by engine, one way and both ways, against what is measured on them. One set of
-// protocol parameters per NVLink generation (links/nvlink*.yaml) has to give all of it.
+// What shipped machines reach over NVLink, by engine, one way and both ways, against what is measured on them. One set
+// of protocol parameters per NVLink generation (links/nvlink*.yaml) has to give all of it.
 #include "tests/support/machine_of.h"
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
@@ -25,7 +25,7 @@ class Box : private test::FreshKernel, public transport::MessageClient, private 
   Time took, alone;              ///< of the message delivered last
 
   Box(const std::string& platform, const std::string& gpu)
-      : fabric(transport::ChannelPlan(), 0),
+      : fabric(transport::VcPlan(), 0),
         machine(test::machine_of("machine: {groups: {node: {gpu: " + gpu + "}}}\n", platform), fabric) {}
 
   void send(transport::Window source, transport::Window destination, Engine engine,
@@ -142,8 +142,9 @@ void check(double gb_per_s, double low, double high) {
 
 }  // namespace
 
-// Measured: p2pBandwidthLatencyTest (HGX A100, HGX H100: NVIDIA/nccl issue 1264), nvbandwidth (H100, H200, B200, GB200), NCCL ring
-// all-reduce bus bandwidths (Azure ND A100 v4, ml-engineering; H200 with NVLS off; aiconfigurator tables for B200).
+// Measured: p2pBandwidthLatencyTest (HGX A100, HGX H100: NVIDIA/nccl issue 1264), nvbandwidth (H100, H200, B200,
+// GB200), NCCL ring all-reduce bus bandwidths (Azure ND A100 v4, ml-engineering; H200 with NVLS off; aiconfigurator
+// tables for B200).
 
 BOOST_AUTO_TEST_CASE(copy_engines_one_way_and_both_ways) {
   check(one_way("dgx_a100", "A100-SXM4-80GB", kCopy), 269.6, 276.6);
@@ -199,7 +200,8 @@ BOOST_AUTO_TEST_CASE(a_lone_chunk_takes_what_its_path_says) {
     for (const Bytes stripes : {1, 28, 500}) {
       BOOST_TEST_INFO("kind " << static_cast<int>(kind) << ", " << stripes << " stripes over the planes");
       Box box("dgx_h100", "H100-SXM5-80GB");
-      // A multicast's own copy would meet its acknowledgements, which a path does not know; a reduction's own operand would not.
+      // A multicast's own copy would meet its acknowledgements, which a path does not know; a reduction's own operand
+      // would not.
       box.fabric.add_group({1, 2, 3, 4, 5, 6, 7});
       box.send(0, 1, kSm, kind, stripes * 18 * 256);
       box.run();

@@ -17,7 +17,7 @@ namespace {
 /// A machine on a fabric that runs nothing.
 struct Elaborated : private test::FreshKernel {
   explicit Elaborated(const std::string& yaml, const std::string& platform = "plx_box")
-      : fabric(transport::ChannelPlan(), 0), machine(machine_of(yaml, platform), fabric) {}
+      : fabric(transport::VcPlan(), 0), machine(machine_of(yaml, platform), fabric) {}
 
   /// What the links from GPU to GPU carry, wire bytes: the slowest hop of each lane, summed.
   double gb_per_s(std::uint32_t from, std::uint32_t to) const {
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(racks_meet_over_c2c_and_their_nics) {
   BOOST_TEST(std::string(hops.back().device->name()) == "rack1.root35");
 }
 
-BOOST_AUTO_TEST_CASE(a_gpus_channels_spread_over_its_nics) {
+BOOST_AUTO_TEST_CASE(a_gpus_queue_pairs_spread_over_its_nics) {
   const Elaborated e("machine: {nic: {per_server: 16}}\n", "dgx_h100");
   for (std::uint32_t g = 0; g < 8; ++g) {
     BOOST_TEST(e.machine.nic_of(GpuId(g), 0).value() == 2 * g);
@@ -122,8 +122,8 @@ BOOST_AUTO_TEST_CASE(a_gpus_channels_spread_over_its_nics) {
   for (const transport::Hop& hop : path.lanes[0].hops) BOOST_TEST(hop.one_of_several);
 }
 
-BOOST_AUTO_TEST_CASE(two_channels_of_a_gpu_use_two_nics_at_once) {
-  // One message alone, and two of its size on different channels: with a NIC each they take no longer.
+BOOST_AUTO_TEST_CASE(two_queue_pairs_of_a_gpu_use_two_nics_at_once) {
+  // One message alone, and two of its size on different queue pairs: with a NIC each they take no longer.
   const auto took = [](std::uint32_t nics, std::uint32_t messages) {
     struct Sender : transport::MessageClient {
       void on_delivered(transport::Message& message) override { last = std::max(last, message.finished); }
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(two_channels_of_a_gpu_use_two_nics_at_once) {
       message.source = 0;
       message.destination = 8;
       message.bytes = 16 << 20;
-      message.channel = m;
+      message.queue_pair = m;
       message.client = &client;
       starter.messages.push_back(message);
     }

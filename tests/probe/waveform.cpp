@@ -86,8 +86,8 @@ class Contention : public Simulation {
   }
 
  private:
-  static transport::ChannelPlan plan() {
-    transport::ChannelPlan p;
+  static transport::VcPlan plan() {
+    transport::VcPlan p;
     p.assign(0, {0, 1, 0});
     p.assign(1, {1, 1, 1});
     return p;

@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(classes_of_traffic) {
   for (const TrafficClassFacts& c : kTrafficClasses) {
     BOOST_TEST_CONTEXT(c.name) {
       BOOST_TEST(&c == &kTrafficClasses[number(c.traffic_class)]);
-      BOOST_TEST(c.defaults.virtual_channel < transport::kClassChannels);
+      BOOST_TEST(c.defaults.virtual_channel < transport::kClassVcs);
       BOOST_TEST(c.defaults.weight >= 1u);
       BOOST_TEST(c.defaults.priority < transport::kPriorities);
     }

@@ -25,7 +25,7 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   explicit JobBench(const Scenario& its_scenario = tiny_scenario(), std::uint32_t gpus = 4,
                     const std::vector<const char*>& streams = {"compute", "comm"})
       : scenario(its_scenario),
-        fabric(transport::ChannelPlan(), 0),
+        fabric(transport::VcPlan(), 0),
         machine(scenario.machine, fabric),
         executor(fabric, records) {
     for (std::uint32_t g = 0; g < gpus; ++g) {

@@ -19,7 +19,7 @@ class Network : public Simulation {
   };
   std::vector<Watched> watched;
 
-  Network(std::uint32_t seed, Bytes transaction_bytes, const transport::ChannelPlan& plan)
+  Network(std::uint32_t seed, Bytes transaction_bytes, const transport::VcPlan& plan)
       : Simulation(transaction_bytes, plan), random_(seed) {}
 
   enum class Shape { tree, chain };
@@ -68,7 +68,7 @@ class Network : public Simulation {
     transport::Window from, to;
     Bytes bytes;
     std::uint8_t traffic_class;
-    std::uint32_t channel;
+    std::uint32_t queue_pair;
   };
   /// Random pairs, sizes from 0 to `max_bytes` (small sizes are more likely), classes and start times within `window`.
   std::vector<Shot> random_traffic(std::size_t messages, Bytes max_bytes, Time window) {
@@ -80,7 +80,7 @@ class Network : public Simulation {
       shot.bytes = below(4) == 0 ? below(max_bytes + 1) : below(max_bytes / 16 + 1);
       shot.at = Time::fs(below(window.fs()));
       shot.traffic_class = static_cast<std::uint8_t>(below(4));
-      shot.channel = static_cast<std::uint32_t>(below(2));
+      shot.queue_pair = static_cast<std::uint32_t>(below(2));
       shots.push_back(shot);
     }
     return shots;
@@ -88,7 +88,7 @@ class Network : public Simulation {
   /// Sends all messages, from `begin` on. @return the number of the first message
   std::size_t send_all(const std::vector<Shot>& shots, Time begin = Time()) {
     const std::size_t first = landed.size();
-    for (const Shot& s : shots) send(begin + s.at, s.from, s.to, s.bytes, s.traffic_class, s.channel);
+    for (const Shot& s : shots) send(begin + s.at, s.from, s.to, s.bytes, s.traffic_class, s.queue_pair);
     return first;
   }
   void add_traffic(std::size_t messages, Bytes max_bytes, Time window) {

@@ -45,7 +45,7 @@ struct FreshKernel {
 
 class Simulation : private FreshKernel, public transport::MessageClient {
  public:
-  explicit Simulation(Bytes transaction_bytes = 0, const transport::ChannelPlan& plan = {})
+  explicit Simulation(Bytes transaction_bytes = 0, const transport::VcPlan& plan = {})
       : fabric(plan, transaction_bytes) {
     fabric.watch_invariants();
   }
@@ -88,13 +88,13 @@ class Simulation : private FreshKernel, public transport::MessageClient {
 
   /// Sends at `when`. @return the message's number, the index of its times
   std::size_t send(Time when, transport::Window source, transport::Window destination, Bytes bytes,
-                   std::uint8_t traffic_class = 0, std::uint32_t channel = 0) {
+                   std::uint8_t traffic_class = 0, std::uint32_t queue_pair = 0) {
     transport::Message message;
     message.source = source;
     message.destination = destination;
     message.bytes = bytes;
     message.traffic_class = traffic_class;
-    message.channel = channel;
+    message.queue_pair = queue_pair;
     return send(when, message);
   }
   std::size_t send(Time when, transport::Message message) {

@@ -1,4 +1,5 @@
-// fabric.classes means the same on every protocol: shares by weight, and a higher priority waits for one packet at most.
+// fabric.classes means the same on every protocol: shares by weight, and a higher priority waits for one packet at
+// most.
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
 
@@ -29,7 +30,7 @@ std::vector<Wire> wires() {
 /// Nodes 0 and 1 send to 2 and 3 over the one link between two switches. `to_node_2` is the rate of the last link to
 /// node 2.
 struct Shared : Simulation {
-  Shared(const transport::PacketFormat& packet, const transport::ChannelPlan& plan, Rate to_node_2 = gb(50))
+  Shared(const transport::PacketFormat& packet, const transport::VcPlan& plan, Rate to_node_2 = gb(50))
       : Simulation(0, plan) {
     transport::LinkDirection link = ideal(gb(50), Time::ns(100), kBuffer, Time::ns(100));
     link.packet = packet;
@@ -44,17 +45,17 @@ struct Shared : Simulation {
   }
 };
 
-transport::ChannelPlan plan_of(const transport::ClassSpec& first, const transport::ClassSpec& second) {
-  transport::ChannelPlan plan;
+transport::VcPlan plan_of(const transport::ClassSpec& first, const transport::ClassSpec& second) {
+  transport::VcPlan plan;
   plan.assign(0, first);
   plan.assign(1, second);
   return plan;
 }
 
-/// A memory (0) whose link of 20 GB/s is the slowest, with a peer (1) below its switch. NICs read from it what goes to the far
-/// memories 2 and 3, one NIC for each; `first_nic` is the rate of the first one's link.
+/// A memory (0) whose link of 20 GB/s is the slowest, with a peer (1) below its switch. NICs read from it what goes to
+/// the far memories 2 and 3, one NIC for each; `first_nic` is the rate of the first one's link.
 struct SourceLink : Simulation {
-  SourceLink(const transport::ChannelPlan& plan, Rate first_nic) : Simulation(4096, plan) {
+  SourceLink(const transport::VcPlan& plan, Rate first_nic) : Simulation(4096, plan) {
     const auto wide = [](Rate rate) { return ideal(rate, Time::ns(100), 262'144, Time::ns(100)); };
     transport::Switch& network = add_switch(transport::Switch::DecodeBy::lid);
     transport::Switch& near = add_switch();
@@ -106,15 +107,15 @@ BOOST_AUTO_TEST_CASE(what_a_nic_reads_shares_its_sources_link_as_its_class) {
 }
 
 BOOST_AUTO_TEST_CASE(answers_of_a_class_with_its_own_channel_pass_blocked_ones) {
-  // The first NIC's link takes 2 GB/s: what it has asked for fills the switch's buffer. In the same channel the other NIC's bytes
-  // stand behind; in another they take what the first leaves of 20 GB/s: 2, and the buffer's 256 KiB.
+  // The first NIC's link takes 2 GB/s: what it has asked for fills the switch's buffer. In the same virtual channel the
+  // other NIC's bytes stand behind; in another they take what the first leaves of 20 GB/s: 2, and the buffer's 256 KiB.
   constexpr Bytes kEach = 5'000'000;
-  for (const std::uint8_t channel : {0, 1}) {
-    SourceLink s(plan_of({0, 1, 0}, {channel, 1, 0}), gb(2));
+  for (const std::uint8_t vc : {0, 1}) {
+    SourceLink s(plan_of({0, 1, 0}, {vc, 1, 0}), gb(2));
     s.send(Time(), 0, 2, kEach, 0);
     s.send(Time(), 0, 3, kEach, 1);
     s.run();
-    if (channel == 0) {
+    if (vc == 0) {
       BOOST_TEST(s.took[1].seconds() > 5 * s.alone[1].seconds());
     } else {
       BOOST_TEST(s.took[1].seconds() == (kEach + 262'144) / 18e9, tt::tolerance(0.01));
@@ -124,22 +125,22 @@ BOOST_AUTO_TEST_CASE(answers_of_a_class_with_its_own_channel_pass_blocked_ones) 
 
 BOOST_AUTO_TEST_CASE(a_class_with_its_own_channel_passes_a_blocked_class) {
   // Class 0 goes to node 2, whose link takes 2 GB/s. Its writes fill the buffer of the right switch and block their
-  // channel of the shared link. The last class goes to node 3: in the same channel it waits, in another channel it gets
-  // the 48 GB/s that class 0 leaves, after the buffer has been filled.
+  // virtual channel of the shared link. The last class goes to node 3: in the same virtual channel it waits, in another
+  // virtual channel it gets the 48 GB/s that class 0 leaves, after the buffer has been filled.
   constexpr Bytes kEach = 5'000'000;
   constexpr std::uint8_t kLast = transport::kMaxClasses - 1;
   for (const Wire& wire : wires()) {
-    for (std::uint8_t channel = 0; channel < transport::kClassChannels; ++channel) {
-      transport::ChannelPlan plan;
+    for (std::uint8_t vc = 0; vc < transport::kClassVcs; ++vc) {
+      transport::VcPlan plan;
       plan.assign(0, {0, 1, 0});
-      plan.assign(kLast, {channel, 1, 0});
+      plan.assign(kLast, {vc, 1, 0});
       Shared s(wire.packet, plan, gb(2));
       s.send(Time(), 0, 2, kEach, 0);
       const std::size_t other = s.send(Time(), 1, 3, kEach, kLast);
       s.run();
       const double takes = s.took[other].seconds() / s.alone[other].seconds();
-      BOOST_TEST_CONTEXT(wire.name << ", channel " << int(channel)) {
-        if (channel == 0) {
+      BOOST_TEST_CONTEXT(wire.name << ", virtual channel " << int(vc)) {
+        if (vc == 0) {
           BOOST_TEST(takes > 5);
         } else {
           BOOST_TEST(takes == 50. / 48 * (kEach + kBuffer) / kEach, tt::tolerance(0.02));
@@ -150,7 +151,8 @@ BOOST_AUTO_TEST_CASE(a_class_with_its_own_channel_passes_a_blocked_class) {
 }
 
 BOOST_AUTO_TEST_CASE(requests_and_answers_never_stop_each_other) {
-  // Two memories write to and read from each other over NICs and directly, in every pair of channels, through small buffers.
+  // Two memories write to and read from each other over NICs and directly, in every pair of virtual channels, through
+  // small buffers.
   for (const std::uint8_t first : {0, 5})
     for (const std::uint8_t second : {0, 5}) {
       SourceLink s(plan_of({first, 1, 0}, {second, 2, 1}), gb(2));

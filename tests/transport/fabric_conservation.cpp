@@ -7,8 +7,8 @@ using test::Network;
 
 namespace {
 
-transport::ChannelPlan four_classes() {
-  transport::ChannelPlan plan;
+transport::VcPlan four_classes() {
+  transport::VcPlan plan;
   plan.assign(0, {0, 1, 0});
   plan.assign(1, {1, 3, 0});
   plan.assign(2, {2, 1, 1});

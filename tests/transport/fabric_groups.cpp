@@ -20,7 +20,7 @@ struct Star : Simulation {
   transport::GroupSwitch sw;
 
   Star(std::size_t n, const transport::LinkDirection& link, Bytes cut, const transport::ReductionUnit& unit = {},
-       const transport::ChannelPlan& plan = {})
+       const transport::VcPlan& plan = {})
       : Simulation(cut, plan), sw("crossbar", fabric.context()) {
     fabric.add_device(sw);
     std::vector<transport::Window> all;
@@ -122,9 +122,9 @@ BOOST_AUTO_TEST_CASE(a_slow_reducer_sets_the_pace_of_results) {
 }
 
 BOOST_AUTO_TEST_CASE(a_copy_that_waits_holds_the_input_and_no_other_output) {
-  // Member 3 is busy with writes from 4 and 5 that go first; the multicast's other copies do not wait for it, and its sender's next
-  // messages to 1 wait only for the buffer that the late copy holds.
-  transport::ChannelPlan plan;
+  // Member 3 is busy with writes from 4 and 5 that go first; the multicast's other copies do not wait for it, and its
+  // sender's next messages to 1 wait only for the buffer that the late copy holds.
+  transport::VcPlan plan;
   plan.assign(1, {1, 1, 1});
   Star s(6, ideal(gb(1), Time::ns(100), 1'000), 1'000, {}, plan);
   const auto group = s.fabric.add_group({1, 2, 3});
@@ -140,8 +140,8 @@ BOOST_AUTO_TEST_CASE(a_copy_that_waits_holds_the_input_and_no_other_output) {
   s.run();
   // The writes leave the line at 10.1 us, the copy's tail at 11.1.
   BOOST_TEST(s.landed[copies].fs() == Time::ns(11'200).fs());
-  // The input's 1000 B count in whole trains. The first follows the multicast at once, at 2.5 us; the second not at 3.5, because
-  // the late copy still holds the multicast's share, but when the first's tail has left, at 3.6 us.
+  // The input's 1000 B count in whole trains. The first follows the multicast at once, at 2.5 us; the second not at
+  // 3.5, because the late copy still holds the multicast's share, but when the first's tail has left, at 3.6 us.
   BOOST_TEST(s.landed[first].fs() == Time::ns(3'700).fs());
   BOOST_TEST(s.landed[second].fs() == Time::ns(4'800).fs());
   for (const std::uint32_t member : {1, 2}) BOOST_TEST(s.down(member) == (member == 1 ? 3'000u : 1'000u));
@@ -153,7 +153,7 @@ namespace {
 struct Crowd : Star {
   std::vector<std::vector<transport::Window>> groups;
   Crowd(std::uint32_t seed, std::size_t n, const transport::LinkDirection& link, Bytes cut,
-        const transport::ReductionUnit& unit, const transport::ChannelPlan& plan)
+        const transport::ReductionUnit& unit, const transport::VcPlan& plan)
       : Star(n, link, cut, unit, plan) {
     std::mt19937_64 random(seed);
     const auto below = [&](std::uint64_t limit) { return random() % limit; };
@@ -173,7 +173,7 @@ struct Crowd : Star {
       m.group = static_cast<transport::GroupId>(below(groups.size()));
       m.bytes = 1 + below(20'000);
       m.traffic_class = static_cast<std::uint8_t>(below(2));
-      m.channel = static_cast<std::uint32_t>(below(3));
+      m.queue_pair = static_cast<std::uint32_t>(below(3));
       Simulation::send(Time::fs(below(Time::us(2).fs())), m);
     }
   }
@@ -210,7 +210,7 @@ struct Crowd : Star {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(everything_at_once_through_tiny_buffers_arrives_and_is_conserved) {
-  transport::ChannelPlan plan;
+  transport::VcPlan plan;
   plan.assign(1, {1, 2, 1});
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
     BOOST_TEST_INFO("seed " << seed);

@@ -22,8 +22,7 @@ struct Nics : Simulation {
   };
   static constexpr transport::Window kFirstNicWindow = 100;
 
-  Nics(std::size_t count, const Parameters& p, Bytes cut, const transport::ChannelPlan& plan = {})
-      : Simulation(cut, plan) {
+  Nics(std::size_t count, const Parameters& p, Bytes cut, const transport::VcPlan& plan = {}) : Simulation(cut, plan) {
     transport::Switch& ib = add_switch(transport::Switch::DecodeBy::lid);
     for (std::uint32_t i = 0; i < count; ++i) {
       transport::Switch& plx = add_switch();
@@ -170,7 +169,7 @@ BOOST_AUTO_TEST_CASE(incast_of_two_nics_shares_the_receivers_port) {
 }
 
 BOOST_AUTO_TEST_CASE(classes_share_a_nic_by_weight) {
-  transport::ChannelPlan plan;
+  transport::VcPlan plan;
   plan.assign(0, {0, 1, 0});
   plan.assign(1, {1, 3, 0});
   for (const bool tags_bind : {false, true}) {
@@ -185,7 +184,7 @@ BOOST_AUTO_TEST_CASE(classes_share_a_nic_by_weight) {
 }
 
 BOOST_AUTO_TEST_CASE(a_channel_blocked_in_the_network_does_not_stop_another) {
-  transport::ChannelPlan plan;
+  transport::VcPlan plan;
   plan.assign(0, {0, 1, 0});
   plan.assign(1, {1, 1, 0});
   Nics s(5, real_links(), 4096, plan);

@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(automatic_transactions_are_a_quarter_microsecond_in_whole_p
   BOOST_TEST(bytes_of(1000) == 4096u);  // the packet wins
 }
 
-BOOST_AUTO_TEST_CASE(messages_of_one_channel_keep_their_order_and_follow_without_a_gap) {
+BOOST_AUTO_TEST_CASE(messages_of_one_queue_pair_keep_their_order_and_follow_without_a_gap) {
   Line s({ideal(gb(50), Time::ns(100)), ideal(gb(50), Time::ns(100))}, 4096);
   for (int i = 0; i < 5; ++i) s.send(Time(), 0, 1, 50'000);
   s.run();

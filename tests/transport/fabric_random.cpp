@@ -1,7 +1,8 @@
-// Properties of the fabric on thousands of random cases: networks of mixed links (rates, latencies, buffers, packets) in stars,
-// chains, trees and leaf-spines, with random classes on random channels, weights and priorities, under random traffic. Each
-// network takes several rounds, each beginning when the one before is over. The invariants (transport/invariants.h) are
-// watched throughout: bytes in = bytes out for every message at every device, bounded credit, no line faster than its rate.
+// Properties of the fabric on thousands of random cases: networks of mixed links (rates, latencies, buffers, packets)
+// in stars, chains, trees and leaf-spines, with random classes on random virtual channels, weights and priorities,
+// under random traffic. Each network takes several rounds, each beginning when the one before is over. The invariants
+// (transport/invariants.h) are watched throughout: bytes in = bytes out for every message at every device, bounded
+// credit, no line faster than its rate.
 #include "tests/support/network.h"
 #include "tests/support/systemc_main.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 constexpr Time kGap = Time::us(2);  // longer than any credit of these networks takes to come home
 
-transport::ChannelPlan random_plan(std::mt19937& random) {
-  transport::ChannelPlan plan;
+transport::VcPlan random_plan(std::mt19937& random) {
+  transport::VcPlan plan;
   for (std::size_t c = 0; c < transport::kMaxClasses; ++c) {
     plan.assign(c, {static_cast<std::uint8_t>(random() % 3), static_cast<std::uint32_t>(1 + random() % 4),
                     static_cast<std::uint8_t>(random() % 2)});
@@ -42,7 +43,7 @@ struct Case {
   Time next_round() const { return net.landed.empty() ? Time() : net.fabric.now() + kGap; }
 
   std::mt19937 random;
-  transport::ChannelPlan plan;
+  transport::VcPlan plan;
   Network net;
 };
 

@@ -26,7 +26,7 @@ Outcome outcome(const Simulation& s) {
 }
 
 Outcome random_network(std::uint64_t tie_seed) {
-  transport::ChannelPlan plan;
+  transport::VcPlan plan;
   plan.assign(1, {1, 2, 0});
   Network s(42, 4096, plan);
   s.grow_tree(4, 10);
@@ -38,8 +38,8 @@ Outcome random_network(std::uint64_t tie_seed) {
 
 constexpr Bytes kCut = 8192;
 
-/// Nothing but ties: at one instant everybody sends to everybody (each to its next neighbour first), to one, or through one
-/// uplink. Who goes first among equals is the calendar's choice.
+/// Nothing but ties: at one instant everybody sends to everybody (each to its next neighbour first), to one, or through
+/// one uplink. Who goes first among equals is the calendar's choice.
 Outcome ties(std::uint64_t tie_seed, int kind) {
   Simulation s(kCut);
   transport::Switch& left = s.add_switch();

@@ -26,10 +26,10 @@ double delay(const LeafSpine& s, std::size_t message) {
 }
 
 /// Nodes 0 and 1 of one leaf send to 2 and 3 of the other. @return the mean of their delays
-double delay_of_two_elephants(Routing routing, std::uint32_t channel) {
+double delay_of_two_elephants(Routing routing, std::uint32_t queue_pair) {
   LeafSpine s(ideal_network(), routing, 4096);
   s.send(Time(), 0, 2, kElephant);
-  s.send(Time(), 1, 3, kElephant, 0, channel);
+  s.send(Time(), 1, 3, kElephant, 0, queue_pair);
   s.run();
   BOOST_TEST(std::abs(delay(s, 0) - delay(s, 1)) < 0.01);
   return 0.5 * (delay(s, 0) + delay(s, 1));
@@ -39,19 +39,19 @@ double delay_of_two_elephants(Routing routing, std::uint32_t channel) {
 
 BOOST_AUTO_TEST_CASE(ecmp_halves_two_elephants_that_collide) {
   int collided = 0, apart = 0;
-  for (std::uint32_t channel = 0; channel < 8; ++channel) {
-    const double delay = delay_of_two_elephants(Routing::ecmp, channel);
+  for (std::uint32_t queue_pair = 0; queue_pair < 8; ++queue_pair) {
+    const double delay = delay_of_two_elephants(Routing::ecmp, queue_pair);
     (delay > 0.5 ? collided : apart) += 1;
     BOOST_TEST(std::abs(delay - (delay > 0.5 ? 1 : 0)) < 0.01);
-    BOOST_TEST(delay_of_two_elephants(Routing::ecmp, channel) == delay);  // a queue pair keeps its port
+    BOOST_TEST(delay_of_two_elephants(Routing::ecmp, queue_pair) == delay);  // a queue pair keeps its port
   }
   BOOST_TEST(collided > 0);
   BOOST_TEST(apart > 0);
 }
 
 BOOST_AUTO_TEST_CASE(adaptive_routing_gives_both_the_full_rate) {
-  for (std::uint32_t channel = 0; channel < 3; ++channel)
-    BOOST_TEST(delay_of_two_elephants(Routing::adaptive, channel) < 0.01);
+  for (std::uint32_t queue_pair = 0; queue_pair < 3; ++queue_pair)
+    BOOST_TEST(delay_of_two_elephants(Routing::adaptive, queue_pair) < 0.01);
 }
 
 BOOST_AUTO_TEST_CASE(deterministic_routing_goes_by_destination) {

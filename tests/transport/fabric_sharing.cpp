@@ -9,8 +9,8 @@ using test::Simulation;
 
 namespace {
 
-transport::ChannelPlan plan_of(const std::vector<transport::ClassSpec>& classes) {
-  transport::ChannelPlan plan;
+transport::VcPlan plan_of(const std::vector<transport::ClassSpec>& classes) {
+  transport::VcPlan plan;
   for (std::size_t c = 0; c < classes.size(); ++c) plan.assign(c, classes[c]);
   return plan;
 }
@@ -18,7 +18,7 @@ transport::ChannelPlan plan_of(const std::vector<transport::ClassSpec>& classes)
 /// Nodes around one switch, all links alike.
 struct Star : Simulation {
   Star(std::size_t count, const transport::LinkDirection& link, Bytes transaction_bytes,
-       const transport::ChannelPlan& plan = {})
+       const transport::VcPlan& plan = {})
       : Simulation(transaction_bytes, plan) {
     transport::Switch& sw = add_switch();
     for (std::size_t i = 0; i < count; ++i) attach(node(), sw, link);
@@ -28,7 +28,7 @@ struct Star : Simulation {
 /// Nodes 0..n-1 and n..2n-1 below two switches that share one link of the nodes' rate.
 struct Dumbbell : Simulation {
   Dumbbell(std::size_t per_side, const transport::LinkDirection& link, Bytes transaction_bytes,
-           const transport::ChannelPlan& plan = {})
+           const transport::VcPlan& plan = {})
       : Simulation(transaction_bytes, plan) {
     transport::Switch& left = add_switch();
     transport::Switch& right = add_switch();
@@ -107,9 +107,9 @@ BOOST_AUTO_TEST_CASE(incast_shares_the_output_equally) {
 BOOST_AUTO_TEST_CASE(a_small_message_waits_for_a_train_not_for_the_bulk) {
   Star s(3, ideal(gb(50), Time::ns(250), 262'144, Time::ns(50)), 0);
   s.send(Time(), 0, 1, 256 << 20);
-  s.send(Time::ms(1), 0, 2, 65'536);  // another destination is another channel
+  s.send(Time::ms(1), 0, 2, 65'536);  // another destination is another queue pair
   s.send(Time::ms(2), 0, 1, 65'536, 0, 1);
-  s.send(Time::ms(3), 0, 1, 65'536, 0, 0);  // behind the bulk: this is what a channel is
+  s.send(Time::ms(3), 0, 1, 65'536, 0, 0);  // behind the bulk: this is what a queue pair is
   s.run();
   const Time train = gb(50).time_for(12'480);
   for (const std::size_t i : {1, 2}) BOOST_TEST((s.took[i] <= s.alone[i] * 2 + train), "took " << s.took[i].seconds());
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(head_of_line_blocking_is_seen_and_a_channel_of_its_own_remo
     BOOST_TEST(s.alone[victim].fs() == (Time::us(20) + Time::ns(200)).fs());
     return s.took[victim].seconds() / s.alone[victim].seconds();
   };
-  // In one channel its trains queue in turn with those that leave at a third of the rate: three times as long.
+  // In one virtual channel its trains queue in turn with those that leave at a third of the rate: three times as long.
   BOOST_TEST(waited(0) == 3.0, boost::test_tools::tolerance(0.05));
   // In its own it only shares 0's own link with a flow that takes a third of it.
   BOOST_TEST(waited(1) == 1.5, boost::test_tools::tolerance(0.05));

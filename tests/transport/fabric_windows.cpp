@@ -1,4 +1,5 @@
-// Back-pressure: a buffer smaller than rate x round trip gives exactly W/RTT, whatever the train size; a larger one the line.
+// Back-pressure: a buffer smaller than rate x round trip gives exactly W/RTT, whatever the train size; a larger one the
+// line.
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
 
@@ -57,7 +58,7 @@ BOOST_AUTO_TEST_CASE(throughput_follows_the_window_up_to_the_line) {
 }
 
 BOOST_AUTO_TEST_CASE(channels_have_windows_of_their_own) {
-  transport::ChannelPlan plan;
+  transport::VcPlan plan;
   plan.assign(0, {0, 1, 0});
   plan.assign(1, {1, 1, 0});
   Simulation s(1000, plan);

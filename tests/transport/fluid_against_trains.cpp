@@ -28,8 +28,7 @@ struct Outcome {
 };
 
 /// Packets are small, so that trains are in their limit.
-Outcome run(const Builder& build, const std::vector<Sent>& traffic, bool fluid,
-            const transport::ChannelPlan& plan = {}) {
+Outcome run(const Builder& build, const std::vector<Sent>& traffic, bool fluid, const transport::VcPlan& plan = {}) {
   Simulation s(4096, plan);
   build(s);
   if (fluid) s.fabric.model_as_fluid();
@@ -66,8 +65,8 @@ Builder star(std::uint32_t nodes, const transport::LinkDirection& each) {
   };
 }
 
-/// Rounds in which every node sends one message to a random other one, within `spread` of each other; sizes are spread evenly
-/// over their logarithm.
+/// Rounds in which every node sends one message to a random other one, within `spread` of each other; sizes are spread
+/// evenly over their logarithm.
 std::vector<Sent> random_rounds(std::uint32_t seed, std::size_t rounds, std::uint32_t nodes, double least, double most,
                                 Time spread) {
   std::mt19937_64 random(seed);
@@ -108,7 +107,8 @@ BOOST_AUTO_TEST_CASE(random_messages_take_what_they_take_as_trains) {
 }
 
 BOOST_AUTO_TEST_CASE(a_bottleneck_is_shared_max_min) {
-  // Eight senders with lines of 1 to 50 GB/s into one of 100: the slow ones are served, the fast ones share what is left.
+  // Eight senders with lines of 1 to 50 GB/s into one of 100: the slow ones are served, the fast ones share what is
+  // left.
   const std::vector<std::uint64_t> rates{1, 2, 5, 10, 20, 50, 50, 50};
   const Builder build = [&](Simulation& s) {
     transport::Switch& sw = crossbar(s);
@@ -152,8 +152,9 @@ BOOST_AUTO_TEST_CASE(a_port_shares_by_input_first) {
 }
 
 BOOST_AUTO_TEST_CASE(an_all_to_all_keeps_its_slowest_link_busy) {
-  // A PCIe box: four GPUs of 26 GB/s at each of two switches, 40 GB/s between them. Far messages come in by one input of a
-  // receiver's switch and near ones by three, but have their bottleneck in between: taking turns there would hold them up.
+  // A PCIe box: four GPUs of 26 GB/s at each of two switches, 40 GB/s between them. Far messages come in by one input
+  // of a receiver's switch and near ones by three, but have their bottleneck in between: taking turns there would hold
+  // them up.
   constexpr Bytes kEach = 2'000'000;
   const auto line = test::ideal(gb(26), Time::ns(100), 65'536, Time::ns(100)),
              middle = test::ideal(gb(40), Time::ns(300), 65'536, Time::ns(300));
@@ -180,8 +181,8 @@ BOOST_AUTO_TEST_CASE(an_all_to_all_keeps_its_slowest_link_busy) {
 }
 
 BOOST_AUTO_TEST_CASE(random_traffic_over_random_trees_takes_what_it_takes_as_trains) {
-  // Two to four switches of two to five nodes below one in the middle, lines of 10 to 60 GB/s, every node with a message or two.
-  // What a node sends second stands behind a blocked front more often than not: see below.
+  // Two to four switches of two to five nodes below one in the middle, lines of 10 to 60 GB/s, every node with a
+  // message or two. What a node sends second stands behind a blocked front more often than not: see below.
   for (const std::uint32_t most : {1u, 2u}) {
     std::vector<double> errors, ends;
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
@@ -233,7 +234,7 @@ BOOST_AUTO_TEST_CASE(random_traffic_over_random_trees_takes_what_it_takes_as_tra
 }
 
 BOOST_AUTO_TEST_CASE(weights_and_priorities_hold) {
-  transport::ChannelPlan plan;
+  transport::VcPlan plan;
   plan.assign(0, {0, 1, 0});
   plan.assign(1, {1, 3, 0});
   plan.assign(2, {2, 1, 1});
@@ -267,8 +268,9 @@ BOOST_AUTO_TEST_CASE(the_same_traffic_takes_the_same_time_again) {
 }
 
 BOOST_AUTO_TEST_CASE(what_stands_behind_a_blocked_front_is_not_held_up) {
-  // Known gap. Node 0 sends to 8, which seven others want, too, and to 9, which nobody else wants. As trains, what is for 8 fills
-  // the switch's buffer, and what is for 9 waits for the same credits; fluid lets it pass at what the first leaves of the line.
+  // Known gap. Node 0 sends to 8, which seven others want, too, and to 9, which nobody else wants. As trains, what is
+  // for 8 fills the switch's buffer, and what is for 9 waits for the same credits; fluid lets it pass at what the first
+  // leaves of the line.
   std::vector<Sent> traffic;
   for (transport::Window n = 0; n < 8; ++n) traffic.push_back({Time(), n, 8, 10'000'000, 0});
   traffic.push_back({Time(), 0, 9, 10'000'000, 0});
@@ -279,15 +281,16 @@ BOOST_AUTO_TEST_CASE(what_stands_behind_a_blocked_front_is_not_held_up) {
 }
 
 BOOST_AUTO_TEST_CASE(the_depth_of_a_buffer_is_not_felt) {
-  // Known gap. What is left of a fast link's burst in a buffer keeps a slow output busy while its sender does something else;
-  // fluid has sent nothing ahead. A buffer that is too small for its round trip, however, does set the pace.
+  // Known gap. What is left of a fast link's burst in a buffer keeps a slow output busy while its sender does something
+  // else; fluid has sent nothing ahead. A buffer that is too small for its round trip, however, does set the pace.
   const Builder deep = [](Simulation& s) {
     transport::Switch& sw = crossbar(s);
     Simulation::attach(s.node(), sw, test::ideal(gb(50), Time::ns(100)));
     Simulation::attach(s.node(), sw, test::ideal(gb(10), Time::ns(100)));
     Simulation::attach(s.node(), sw, test::ideal(gb(50), Time::ns(100)));
   };
-  // With ample buffers the line of node 0 is shared evenly and free after 400 us, though node 1 takes 1 ms for its part.
+  // With ample buffers the line of node 0 is shared evenly and free after 400 us, though node 1 takes 1 ms for its
+  // part.
   const std::vector<Sent> traffic{{Time(), 0, 1, 10'000'000, 0}, {Time(), 0, 2, 10'000'000, 0}};
   const Outcome train = run(deep, traffic, false), fluid = run(deep, traffic, true);
   BOOST_TEST(train.took[0].seconds() == fluid.took[0].seconds(), boost::test_tools::tolerance(0.002));

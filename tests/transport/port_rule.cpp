@@ -1,4 +1,5 @@
-// The port rule at its edges, without a kernel: every "may start" is refused one femtosecond before and accepted on the tick.
+// The port rule at its edges, without a kernel: every "may start" is refused one femtosecond before and accepted on the
+// tick.
 #define BOOST_TEST_MODULE port_rule
 #include <boost/test/unit_test.hpp>
 #include <map>
@@ -24,36 +25,36 @@ LinkDirection link(Rate rate, Time latency, Bytes buffer = 0, Time credit_latenc
   return l;
 }
 
-ChannelPlan plan_with(std::initializer_list<ClassSpec> classes) {
-  ChannelPlan plan;
+VcPlan plan_with(std::initializer_list<ClassSpec> classes) {
+  VcPlan plan;
   std::size_t n = 0;
   for (const ClassSpec& spec : classes) plan.assign(n++, spec);
   return plan;
 }
 
-/// A port and what waits for it: trains of known wire bytes, by (channel, requester).
+/// A port and what waits for it: trains of known wire bytes, by (virtual channel, requester).
 struct Bench {
-  explicit Bench(const LinkDirection& l, const ChannelPlan& plan = {}) : kind(l, plan) {}
+  explicit Bench(const LinkDirection& l, const VcPlan& plan = {}) : kind(l, plan) {}
 
-  void offer(std::uint8_t channel, std::uint32_t requester, Bytes wire_bytes, Time tail = Time(), Bytes packet = 0,
+  void offer(std::uint8_t vc, std::uint32_t requester, Bytes wire_bytes, Time tail = Time(), Bytes packet = 0,
              Bytes packets = 0) {
-    waiting[{channel, requester}] = {{wire_bytes, packet, 0, wire_bytes, packets}, tail};
-    port.add(channel, requester, Time());
+    waiting[{vc, requester}] = {{wire_bytes, packet, 0, wire_bytes, packets}, tail};
+    port.add(vc, requester, Time());
   }
   EgressPort::Choice ask(Time now) {
     clock = now;
-    return port.choose(now, [&](std::uint8_t channel, std::uint32_t requester) -> const WireCost& {
-      return waiting.at({channel, requester}).cost;
+    return port.choose(now, [&](std::uint8_t vc, std::uint32_t requester) -> const WireCost& {
+      return waiting.at({vc, requester}).cost;
     });
   }
   /// Starts what is chosen at `now`; it must exist.
   Crossing go(Time now) {
     last = ask(now);
     BOOST_TEST_REQUIRE(last.found);
-    const Train train = waiting.at({last.channel, last.requester});
-    waiting.erase({last.channel, last.requester});
+    const Train train = waiting.at({last.vc, last.requester});
+    waiting.erase({last.vc, last.requester});
     port.remove(last, now);
-    return port.start(last.channel, now, train.cost, train.tail);
+    return port.start(last.vc, now, train.cost, train.tail);
   }
   /// Not before `when`, and then.
   Crossing go_exactly_at(Time when) {
@@ -101,7 +102,8 @@ BOOST_AUTO_TEST_CASE(a_trickling_tail_arrives_late_but_charges_line_time_only) {
 }
 
 BOOST_AUTO_TEST_CASE(credit_is_usable_one_credit_latency_after_its_tail_left) {
-  // W = 1000 B at 1 GB/s and RTT 1000 ns: pace and credit agree, so take trains of W and let the receiver keep them longer.
+  // W = 1000 B at 1 GB/s and RTT 1000 ns: pace and credit agree, so take trains of W and let the receiver keep them
+  // longer.
   Bench b(link(gb(1), Time::ns(600), 1000, Time::ns(400)));
   for (std::uint32_t n = 0; n < 3; ++n) b.offer(0, n, 1000);
   b.go(Time());
@@ -137,9 +139,9 @@ BOOST_AUTO_TEST_CASE(pace_of_one_channel_leaves_the_line_to_another) {
   b.offer(0, 1, 100);
   b.offer(1, 0, 100);
   b.go_exactly_at(Time::ns(100));
-  BOOST_TEST(b.last.channel == 1);
+  BOOST_TEST(b.last.vc == 1);
   b.go_exactly_at(Time::ns(200));
-  BOOST_TEST(b.last.channel == 0);
+  BOOST_TEST(b.last.vc == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_channel_without_credit_never_holds_the_port) {
@@ -148,9 +150,9 @@ BOOST_AUTO_TEST_CASE(a_channel_without_credit_never_holds_the_port) {
   b.offer(0, 0, 1000);
   b.go(Time());
   b.go(Time::us(1));
-  BOOST_TEST(b.last.channel == 1);
+  BOOST_TEST(b.last.vc == 1);
   b.go(Time::us(2));  // the high priority has 2000 B outstanding and no credit
-  BOOST_TEST(b.last.channel == 0);
+  BOOST_TEST(b.last.vc == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_higher_priority_waits_for_the_packet_boundary_only) {
@@ -202,8 +204,8 @@ BOOST_AUTO_TEST_CASE(weights_share_wire_bytes) {
     const Bytes enough = 400 * std::max(size[0], size[1]);
     while (moved[0] + moved[1] < enough) {
       now = b.go(now).line_free;
-      moved[b.last.channel] += size[b.last.channel];
-      b.offer(b.last.channel, 0, size[b.last.channel]);
+      moved[b.last.vc] += size[b.last.vc];
+      b.offer(b.last.vc, 0, size[b.last.vc]);
     }
     BOOST_TEST_INFO("trains of " << size[0] << " and " << size[1]);
     BOOST_TEST(static_cast<double>(moved[1]) / static_cast<double>(moved[0]) == 3.0,
@@ -217,7 +219,7 @@ BOOST_AUTO_TEST_CASE(an_idle_channel_saves_no_turns) {
   b.offer(0, 0, 10'000);
   b.offer(1, 0, 100);
   now = b.go(now).line_free;
-  now = b.go(now).line_free;  // both served; channel 1 may have deficit left
+  now = b.go(now).line_free;  // both served; virtual channel 1 may have deficit left
   for (int i = 0; i < 50; ++i) {
     b.offer(0, 0, 100);
     now = b.go(now).line_free;
@@ -228,9 +230,9 @@ BOOST_AUTO_TEST_CASE(an_idle_channel_saves_no_turns) {
   b.offer(1, 0, 100);
   for (int i = 0; i < 1000; ++i) {
     now = b.go(now).line_free;
-    (b.last.channel == 0 ? moved0 : moved1) += 100;
+    (b.last.vc == 0 ? moved0 : moved1) += 100;
     ahead = std::max(ahead, moved1 > moved0 ? moved1 - moved0 : moved0 - moved1);
-    b.offer(b.last.channel, 0, 100);
+    b.offer(b.last.vc, 0, 100);
   }
   BOOST_TEST(ahead <= 10'000u);
 }
@@ -264,7 +266,8 @@ BOOST_AUTO_TEST_CASE(owed_acks_go_in_front_of_the_next_train_unless_the_line_was
 }
 
 BOOST_AUTO_TEST_CASE(a_port_is_quiet_when_nothing_it_has_done_can_be_told) {
-  // 1 B/ns: 1000 B until 1000 ns, their credit home at 1700 ns, and 800 B of acks owed until the line has been idle for as long.
+  // 1 B/ns: 1000 B until 1000 ns, their credit home at 1700 ns, and 800 B of acks owed until the line has been idle for
+  // as long.
   Bench b(link(gb(1), Time::ns(100), 4096, Time::ns(100)));
   b.offer(0, 0, 1000);
   BOOST_TEST((b.port.quiet_from(Time()) == Time::max()));
@@ -291,28 +294,28 @@ BOOST_AUTO_TEST_CASE(a_stream_is_rounded_once_not_train_by_train) {
 }
 
 BOOST_AUTO_TEST_CASE(responses_go_as_their_class_and_requests_as_the_highest) {
-  const ChannelPlan plan = plan_with({{0, 1, 0}, {1, 5, 2}, {2, 1, 1}});
-  for (const std::uint8_t channel : {0, 1, 2}) {
-    BOOST_TEST(plan.response_channel_of(channel) == response_channel(channel));
-    BOOST_TEST(plan.priority[response_channel(channel)] == plan.priority[channel]);
-    BOOST_TEST(plan.weight[response_channel(channel)] == plan.weight[channel]);
+  const VcPlan plan = plan_with({{0, 1, 0}, {1, 5, 2}, {2, 1, 1}});
+  for (const std::uint8_t vc : {0, 1, 2}) {
+    BOOST_TEST(plan.response_vc_of(vc) == response_vc(vc));
+    BOOST_TEST(plan.priority[response_vc(vc)] == plan.priority[vc]);
+    BOOST_TEST(plan.weight[response_vc(vc)] == plan.weight[vc]);
   }
-  BOOST_TEST(plan.priority[kRequestChannel] == 2);
+  BOOST_TEST(plan.priority[kRequestVc] == 2);
 }
 
 BOOST_AUTO_TEST_CASE(an_idle_port_forgets_turns_of_channels_and_requesters) {
   Bench b(link(gb(1), Time()), plan_with({{0, 1, 0}, {1, 3, 0}}));
   const auto order = [&](Time begin) {
     std::vector<std::pair<int, std::uint32_t>> went;
-    const auto offer = [&](std::uint8_t channel, std::uint32_t requester, Bytes bytes, Time now) {
-      b.waiting[{channel, requester}] = {{bytes, 0, 0, bytes, 0}, Time()};
-      b.port.add(channel, requester, now);
+    const auto offer = [&](std::uint8_t vc, std::uint32_t requester, Bytes bytes, Time now) {
+      b.waiting[{vc, requester}] = {{bytes, 0, 0, bytes, 0}, Time()};
+      b.port.add(vc, requester, now);
     };
     Time now = begin;
     offer(0, 0, 100, now);
     for (int i = 0; i < 9; ++i) {
       const Crossing c = b.go(now);
-      went.emplace_back(b.last.channel, b.last.requester);
+      went.emplace_back(b.last.vc, b.last.requester);
       // The others come while the line is busy: what they find is not theirs to forget.
       if (i == 0)
         for (std::uint32_t r = 0; r < 4; ++r) offer(r < 2 ? 0 : 1, 1 + r, 100 + 40 * r, now);
@@ -323,7 +326,7 @@ BOOST_AUTO_TEST_CASE(an_idle_port_forgets_turns_of_channels_and_requesters) {
     return went;
   };
   const auto first = order(Time());
-  b.offer(1, 3, 5000);  // a larger train than any, last of a channel that another began with
+  b.offer(1, 3, 5000);  // a larger train than any, last of a virtual channel that another began with
   b.go(Time::us(100));
   BOOST_TEST((order(Time::us(200)) == first));
   b.offer(0, 2, 10);

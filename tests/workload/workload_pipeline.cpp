@@ -19,7 +19,7 @@ struct Stages : FreshKernel, PassClient {
 
   Stages(std::uint32_t stages, const std::vector<std::string>& sets = {})
       : scenario(tiny_scenario(with_stages(stages, sets))),
-        fabric(transport::ChannelPlan(), scenario.fabric.transaction_bytes),
+        fabric(transport::VcPlan(), scenario.fabric.transaction_bytes),
         machine(scenario.machine, fabric),
         executor(fabric, records),
         grid("prefill", scenario.model, scenario.spec<workload::inference::PrefillSpec>().prefill,

@@ -124,14 +124,13 @@ void Device::lose(Transaction& t) {
 tlm::tlm_sync_enum Device::Port::nb_transport_bw(Transaction& transaction, [[maybe_unused]] Phase& phase,
                                                  sc_core::sc_time& delay) {
   sc_assert(phase == Phase::credit);
-  const std::uint8_t channel = transaction.virtual_channel;
+  const std::uint8_t vc = transaction.virtual_channel;
   const Time now = owner.now();
   held_up_by = peer->credit_waited_for_;
-  const Time usable =
-      egress.credit(channel, transaction.credit_bytes, transaction.packets, now + Time::fs(delay.value()));
+  const Time usable = egress.credit(vc, transaction.credit_bytes, transaction.packets, now + Time::fs(delay.value()));
   if (owner.context_.listener != nullptr)
-    owner.context_.listener->on_credit(owner, id, channel, transaction.credit_bytes, now, usable);
-  if (egress.starved(channel)) owner.wake(*this, usable);
+    owner.context_.listener->on_credit(owner, id, vc, transaction.credit_bytes, now, usable);
+  if (egress.starved(vc)) owner.wake(*this, usable);
   return tlm::TLM_ACCEPTED;
 }
 
@@ -141,17 +140,16 @@ void Device::return_credit(Transaction& transaction, Time leaves) {
   ports_[transaction.ingress.value()].backward->nb_transport_bw(transaction, phase, delay);
 }
 
-void Device::request(PortId out, std::uint8_t channel, std::uint32_t requester) {
+void Device::request(PortId out, std::uint8_t vc, std::uint32_t requester) {
   Port& p = ports_[out.value()];
-  if (p.egress.add(channel, requester, now())) p.held_up_by = nullptr;
+  if (p.egress.add(vc, requester, now())) p.held_up_by = nullptr;
   serve(out);
 }
 
 std::vector<const Transaction*> Device::waiting(PortId out) {
   std::vector<const Transaction*> fronts;
-  for (std::uint8_t channel = 0; channel < kVirtualChannels; ++channel)
-    for (const std::uint32_t requester : port(out).egress.requesters(channel))
-      fronts.push_back(&front(out, channel, requester));
+  for (std::uint8_t vc = 0; vc < kVirtualChannels; ++vc)
+    for (const std::uint32_t requester : port(out).egress.requesters(vc)) fronts.push_back(&front(out, vc, requester));
   return fronts;
 }
 
@@ -165,8 +163,8 @@ void Device::serve(PortId out) {
   Port& p = ports_[out.value()];
   while (p.egress.waiting()) {
     const EgressPort::Choice choice =
-        p.egress.choose(now(), [&](std::uint8_t channel, std::uint32_t requester) -> const WireCost& {
-          return cost_of(p.egress, front(out, channel, requester));
+        p.egress.choose(now(), [&](std::uint8_t vc, std::uint32_t requester) -> const WireCost& {
+          return cost_of(p.egress, front(out, vc, requester));
         });
     if (!choice.found) {
       p.counters.peak_queued_bytes = std::max(p.counters.peak_queued_bytes, p.counters.queued_bytes);
@@ -174,14 +172,14 @@ void Device::serve(PortId out) {
       return;
     }
     p.egress.remove(choice, now());
-    start(p, take(out, choice.channel, choice.requester), choice.channel);
+    start(p, take(out, choice.vc, choice.requester), choice.vc);
   }
 }
 
-void Device::start(Port& p, Transaction& t, std::uint8_t channel) {
+void Device::start(Port& p, Transaction& t, std::uint8_t vc) {
   const WireCost cost = cost_of(p.egress, t);
   const Time free_before = p.egress.free();
-  const Crossing crossing = p.egress.start(channel, now(), cost, t.tail);
+  const Crossing crossing = p.egress.start(vc, now(), cost, t.tail);
 
   PortCounters& counters = p.counters;
   ++counters.transactions;

@@ -51,7 +51,7 @@ struct FabricContext {
   Calendar& calendar;
   TransactionPool& pool;
   MessageLedger& ledger;
-  ChannelPlan plan;
+  VcPlan plan;
   FabricListener* listener = nullptr;
   LossObserver* losses = nullptr;      ///< null: no link can fail in this run
   std::vector<Endpoint*> endpoints{};  ///< by window; null if a window has no endpoint
@@ -150,15 +150,15 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   // Functions that depend on the kind of device.
   /// Schedules the processing of a received transaction. Called when its head is sent.
   virtual void receive(Transaction& transaction) = 0;
-  /// The front transaction of (channel, requester) for an output.
-  virtual const Transaction& front(PortId out, std::uint8_t channel, std::uint32_t requester) = 0;
+  /// The front transaction of (virtual channel, requester) for an output.
+  virtual const Transaction& front(PortId out, std::uint8_t vc, std::uint32_t requester) = 0;
   /// Removes the front; the next transaction of its queue can become a requester.
-  virtual Transaction& take(PortId out, std::uint8_t channel, std::uint32_t requester) = 0;
+  virtual Transaction& take(PortId out, std::uint8_t vc, std::uint32_t requester) = 0;
   /// The transaction's tail leaves this device at `leaves`: returns the resources that it held.
   virtual void departed(Transaction& transaction, PortId out, Time leaves) = 0;
 
-  /// A transaction of (channel, requester) is at its front and waits for `out`.
-  void request(PortId out, std::uint8_t channel, std::uint32_t requester);
+  /// A transaction of (virtual channel, requester) is at its front and waits for `out`.
+  void request(PortId out, std::uint8_t vc, std::uint32_t requester);
   void serve(PortId out);
   void queued(PortId out, std::int64_t more_bytes);
   /// A transaction begins to wait for a port.
@@ -191,7 +191,7 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   PortCounters* credit_waited_for_ = nullptr;  ///< the port for which the credit being returned has waited
   /// If links can fail, a transaction is received only when its head arrives, because it may never arrive.
   void head_arrived(Transaction& transaction);
-  void start(Port& out, Transaction& transaction, std::uint8_t channel);
+  void start(Port& out, Transaction& transaction, std::uint8_t vc);
   /// Attributes a transaction's wait to ports: time with a busy line to this port, time without credit to the
   /// downstream port for which the credit waited.
   void blame(Port& out, Transaction& transaction, Time line_free, Time owed);

@@ -26,7 +26,7 @@ std::uint32_t Endpoint::add_requester(PortId out) {
 std::uint32_t Endpoint::requester_of(PortId out, const RequesterKey& key) {
   const std::uint64_t packed =
       static_cast<std::uint64_t>(key.source) << 48 ^ static_cast<std::uint64_t>(key.target) << 28 ^
-      static_cast<std::uint64_t>(key.traffic_class) << 24 ^ static_cast<std::uint64_t>(key.kind) << 20 ^ key.channel;
+      static_cast<std::uint64_t>(key.traffic_class) << 24 ^ static_cast<std::uint64_t>(key.kind) << 20 ^ key.queue;
   Outlet& o = outlet(out);
   if (packed == o.latest_key && o.latest != kNobody) return o.latest;
   const auto [found, fresh] = o.by_key.try_emplace(packed, static_cast<std::uint32_t>(o.requesters.size()));
@@ -37,21 +37,21 @@ std::uint32_t Endpoint::requester_of(PortId out, const RequesterKey& key) {
 }
 
 std::uint32_t Endpoint::requester_of(PortId out, const Message& m) {
-  return requester_of(out, {false, m.kind, m.traffic_class, m.source, m.target(), m.channel});
+  return requester_of(out, {false, m.kind, m.traffic_class, m.source, m.target(), m.queue_pair});
 }
 
-std::uint32_t Endpoint::responder_of(PortId out, std::uint8_t channel) {
-  std::uint32_t& responder = outlet(out).responders[channel - kFirstResponseChannel];
+std::uint32_t Endpoint::responder_of(PortId out, std::uint8_t vc) {
+  std::uint32_t& responder = outlet(out).responders[vc - kFirstResponseVc];
   if (responder == kNobody) {
     responder = add_requester(out);
-    outlet(out).requesters[responder].key.channel = channel;
+    outlet(out).requesters[responder].key.queue = vc;
   }
   return responder;
 }
 
 void Endpoint::add_requester(PortId out, const RequesterKey& key) {
   if (key.own) {
-    responder_of(out, static_cast<std::uint8_t>(key.channel));
+    responder_of(out, static_cast<std::uint8_t>(key.queue));
   } else {
     requester_of(out, key);
   }
@@ -113,7 +113,7 @@ bool Endpoint::stage(PortId out, Requester& requester) {
   t->engine_payload_bytes = part.engine_payload_bytes;
   t->traffic_class = message.traffic_class;
   t->virtual_channel =
-      part.operation == Operation::read_request ? kRequestChannel : context_.plan.channel_of[message.traffic_class];
+      part.operation == Operation::read_request ? kRequestVc : context_.plan.vc_of[message.traffic_class];
   t->first_of_message = part.first;
   t->head = later(now(), part.written);
   // Bytes that the source has not written yet do not wait for the port.
@@ -227,7 +227,7 @@ void Endpoint::respond(Transaction& t) {
 void Endpoint::answer(Transaction& t) {
   t.operation = t.operation == Operation::read_request ? Operation::read_response : Operation::reduce_response;
   t.address = t.reply_to;
-  t.virtual_channel = context_.plan.response_channel_of(t.traffic_class);
+  t.virtual_channel = context_.plan.response_vc_of(t.traffic_class);
   t.engine_payload_bytes = completion_payload_bytes();
   enqueue(t.egress, responder_of(t.egress, t.virtual_channel), t);
 }

@@ -1,7 +1,7 @@
 // A device at the edge of the fabric. It injects messages, which are cut into transactions only when their turn comes,
-// and sinks arriving transactions. Its requesters are ordered queues (a queue pair, a copy engine, a channel): one per
-// (class, destination, channel) and port. A small message on its own channel waits for one train of a bulk message, not
-// for the whole message.
+// and sinks arriving transactions. Its requesters are ordered queues (a queue pair, a copy engine): one per
+// (class, destination, queue pair) and port. A small message on its own queue pair waits for one train of a bulk
+// message, not for the whole message.
 #pragma once
 
 #include <array>
@@ -15,19 +15,19 @@
 
 namespace railyard::transport {
 
-/// What an ordered queue at a port of an endpoint is for: messages of one kind, class and channel from one memory to one
-/// target, or work of the endpoint itself, such as answers to reads.
+/// What an ordered queue at a port of an endpoint is for: messages of one kind, class and queue pair from one memory to
+/// one target, or work of the endpoint itself, such as answers to reads.
 struct RequesterKey {
   bool own = true;
   MessageKind kind = MessageKind::write;
   std::uint8_t traffic_class = 0;
   Window source = 0;
-  std::uint32_t target = 0;   ///< a memory or a group, by kind
-  std::uint32_t channel = 0;  ///< of messages; of answers: their virtual channel
+  std::uint32_t target = 0;  ///< a memory or a group, by kind
+  std::uint32_t queue = 0;   ///< of messages: their queue pair; of answers: their virtual channel
 
   bool operator==(const RequesterKey& o) const {
-    return std::tie(own, kind, traffic_class, source, target, channel) ==
-           std::tie(o.own, o.kind, o.traffic_class, o.source, o.target, o.channel);
+    return std::tie(own, kind, traffic_class, source, target, queue) ==
+           std::tie(o.own, o.kind, o.traffic_class, o.source, o.target, o.queue);
   }
 };
 
@@ -98,8 +98,8 @@ class Endpoint : public Device {
 
   /// A memory: answers requests and stores all other transactions.
   void receive(Transaction& transaction) override;
-  const Transaction& front(PortId out, std::uint8_t channel, std::uint32_t requester) override;
-  Transaction& take(PortId out, std::uint8_t channel, std::uint32_t requester) override;
+  const Transaction& front(PortId out, std::uint8_t vc, std::uint32_t requester) override;
+  Transaction& take(PortId out, std::uint8_t vc, std::uint32_t requester) override;
   void departed(Transaction& transaction, PortId out, Time leaves) override;
   void on_own_event(std::uint32_t tag, std::uint64_t data) override;
 
@@ -124,15 +124,15 @@ class Endpoint : public Device {
     std::vector<Requester> requesters;
     std::uint64_t latest_key = 0;  ///< latest key that was looked up, and its number
     std::uint32_t latest = kNobody;
-    std::uint32_t taken = kNobody;                         ///< requester of the transaction just taken
-    std::array<std::uint32_t, kClassChannels> responders;  ///< by response channel
+    std::uint32_t taken = kNobody;                    ///< requester of the transaction just taken
+    std::array<std::uint32_t, kClassVcs> responders;  ///< by response virtual channel
     std::unordered_map<std::uint64_t, std::uint32_t> by_key;
     Outlet() { responders.fill(kNobody); }
   };
   Outlet& outlet(PortId out);
   std::uint32_t requester_of(PortId out, const RequesterKey& key);
-  /// The requester of answers on a response channel.
-  std::uint32_t responder_of(PortId out, std::uint8_t channel);
+  /// The requester of answers on a response virtual channel.
+  std::uint32_t responder_of(PortId out, std::uint8_t vc);
   /// Cuts the next transaction of a requester without a ready one; false if no bytes are left.
   bool stage(PortId out, Requester& requester);
   /// Delays a staged transaction's head until its part's meter is free, and attributes the wait to the meter.

@@ -207,7 +207,7 @@ void GroupSwitch::result(Fork& fork) {
   }
   release(fork);
   t.operation = Operation::reduce_response;
-  t.virtual_channel = context_.plan.response_channel_of(t.traffic_class);
+  t.virtual_channel = context_.plan.response_vc_of(t.traffic_class);
   t.address = t.reply_to;
   t.egress = t.ingress;
   t.head = start;

@@ -27,8 +27,7 @@ class FabricListener {
   /// Bytes waiting to start on that port changed.
   virtual void on_queue(const Device& device, PortId port, Bytes queued, Time now) = 0;
   /// Credit for `bytes` on the wire came back to that port at `now`; it is usable from `usable` on.
-  virtual void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now,
-                         Time usable) = 0;
+  virtual void on_credit(const Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now, Time usable) = 0;
 
  protected:
   ~FabricListener() = default;
@@ -52,8 +51,8 @@ class FabricListeners final : public FabricListener {
   void on_queue(const Device& device, PortId port, Bytes queued, Time now) override {
     for (FabricListener* listener : listeners_) listener->on_queue(device, port, queued, now);
   }
-  void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) override {
-    for (FabricListener* listener : listeners_) listener->on_credit(device, port, channel, bytes, now, usable);
+  void on_credit(const Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now, Time usable) override {
+    for (FabricListener* listener : listeners_) listener->on_credit(device, port, vc, bytes, now, usable);
   }
 
  private:

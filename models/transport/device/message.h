@@ -66,8 +66,7 @@ struct Message {
   Bytes bytes = 0;         ///< multicast: per member; reduce: of the result; both at least 1
   Bytes offset = 0;        ///< of the first byte in the destination's memory; determines its memory stripes
   std::uint8_t traffic_class = 0;
-  std::uint32_t channel =
-      0;  ///< below 2^20; messages of one (class, destination, channel) keep their order, like a queue pair
+  std::uint32_t queue_pair = 0;  ///< below 2^20; messages of one (class, destination, queue pair) keep their order
   Engine engine = Engine::sm;
   MessageKind kind = MessageKind::write;
   Rate source_rate;  ///< rate at which the engine writes; zero: as fast as the link

@@ -19,11 +19,11 @@ Reader::Reader(sc_core::sc_module_name name, FabricContext& context, Window wind
 std::uint32_t Reader::flow_of(const Message& message, Window memory) {
   const std::uint64_t key = static_cast<std::uint64_t>(memory) << 44 ^
                             static_cast<std::uint64_t>(message.destination) << 24 ^
-                            static_cast<std::uint64_t>(message.traffic_class) << 20 ^ message.channel;
+                            static_cast<std::uint64_t>(message.traffic_class) << 20 ^ message.queue_pair;
   const auto [found, fresh] = by_key_.try_emplace(key, static_cast<std::uint32_t>(flows_.size()));
   if (fresh) {
     Flow& flow = flows_.emplace_back();
-    flow.channel = context_.plan.channel_of[message.traffic_class];
+    flow.vc = context_.plan.vc_of[message.traffic_class];
     flow.memory = memory;
     set_pace(flow);
   }
@@ -57,20 +57,20 @@ void Reader::give_up(Flow& flow, std::uint32_t number) {
     unread(work.left_bytes);
     context_.losses->on_lost(*work.message, work.message->address, work.left_bytes);
   }
-  channels_[flow.channel].waiting.erase(number);
-  if (channels_[flow.channel].waiting.empty()) waiting_channels_ &= ~(1u << flow.channel);
+  vcs_[flow.vc].waiting.erase(number);
+  if (vcs_[flow.vc].waiting.empty()) waiting_vcs_ &= ~(1u << flow.vc);
 }
 
 void Reader::take_back(PortId out) {
   if (out == read_port_)
-    for (Channel& c : channels_) c.staged = false;
+    for (VcState& c : vcs_) c.staged = false;
   Endpoint::take_back(out);
 }
 
 void Reader::read_lost(Transaction& t) {
   if (t.requester == 0) return;  // a read of another engine
   reads_.give_back(now(), t.payload_bytes);
-  let_go(flows_[flow_of(t)].channel, t.payload_bytes, now());
+  let_go(flows_[flow_of(t)].vc, t.payload_bytes, now());
   unread(t.payload_bytes);
   read();
 }
@@ -84,23 +84,23 @@ void Reader::pull(std::uint32_t number, Message& message, Bytes bytes) {
   }
   const bool idle = flow.work.empty();
   flow.work.push_back({&message, bytes, true});
-  Channel& c = channels_[flow.channel];
+  VcState& c = vcs_[flow.vc];
   if (!c.made) {
     c.requester = add_requester(read_port_);
     c.made = true;
   }
-  if (c.waiting.empty()) {  // an idle channel does not accumulate turns
-    std::uint64_t least = waiting_channels_ == 0 ? 0 : ~0ull;
-    for (std::uint32_t others = waiting_channels_; others != 0; others &= others - 1)
-      least = std::min(least, channels_[__builtin_ctz(others)].served);
+  if (c.waiting.empty()) {  // an idle virtual channel does not accumulate turns
+    std::uint64_t least = waiting_vcs_ == 0 ? 0 : ~0ull;
+    for (std::uint32_t others = waiting_vcs_; others != 0; others &= others - 1)
+      least = std::min(least, vcs_[__builtin_ctz(others)].served);
     c.served = std::max(c.served, least);
-    waiting_channels_ |= 1u << flow.channel;
+    waiting_vcs_ |= 1u << flow.vc;
   }
   if (idle) c.waiting.insert(number);
   read();
 }
 
-Time Reader::readable(Channel& c, Bytes bytes) {
+Time Reader::readable(VcState& c, Bytes bytes) {
   largest_read_ = std::max(largest_read_, bytes);
   Time when = later(now(), pace_);
   // As in the port rule, limits are counted in whole trains.
@@ -114,9 +114,9 @@ void Reader::read() {
     int best = -1;
     Bytes best_bytes = 0;
     Time retry = Time::max();
-    for (std::uint32_t left = waiting_channels_; left != 0; left &= left - 1) {
+    for (std::uint32_t left = waiting_vcs_; left != 0; left &= left - 1) {
       const int number = __builtin_ctz(left);
-      Channel& c = channels_[number];
+      VcState& c = vcs_[number];
       if (c.staged) continue;
       const Bytes bytes = next_read(c.waiting.next([&](std::uint32_t flow) { return next_read(flow); }));
       const Time when = readable(c, bytes);
@@ -126,7 +126,7 @@ void Reader::read() {
       }
       const auto& priority = context_.plan.priority;
       if (best < 0 || priority[number] > priority[best] ||
-          (priority[number] == priority[best] && c.served < channels_[best].served)) {
+          (priority[number] == priority[best] && c.served < vcs_[best].served)) {
         best = number;
         best_bytes = bytes;
       }
@@ -138,7 +138,7 @@ void Reader::read() {
       }
       return;
     }
-    stage_read(channels_[best], static_cast<std::uint8_t>(best), best_bytes);
+    stage_read(vcs_[best], static_cast<std::uint8_t>(best), best_bytes);
   }
 }
 
@@ -147,14 +147,14 @@ Bytes Reader::next_read(std::uint32_t flow) const {
   return std::min(work.message->transaction_bytes, work.left_bytes);
 }
 
-void Reader::stage_read(Channel& c, std::uint8_t channel, Bytes bytes) {
+void Reader::stage_read(VcState& c, std::uint8_t vc, Bytes bytes) {
   const std::uint32_t number = c.waiting.next([&](std::uint32_t flow) { return next_read(flow); });
   Flow& flow = flows_[number];
   Work& work = flow.work.front();
   const Message& message = *work.message;
   reads_.take(bytes);
   if (limits_.buffer_bytes != 0) c.buffer.take(bytes);
-  c.served += bytes * kWeightScale / context_.plan.weight[channel];
+  c.served += bytes * kWeightScale / context_.plan.weight[vc];
   if (flow.paced) {
     if (now() > pace_) flow.pace.reset();
     pace_ = now() + flow.pace.advance(bytes);
@@ -168,7 +168,7 @@ void Reader::stage_read(Channel& c, std::uint8_t channel, Bytes bytes) {
   t->payload_bytes = bytes;
   t->engine_payload_bytes = limits_.request_bytes;
   t->traffic_class = message.traffic_class;
-  t->virtual_channel = kRequestChannel;
+  t->virtual_channel = kRequestVc;
   t->first_of_message = work.first;
   t->head = t->tail = now();
   work.first = false;
@@ -177,7 +177,7 @@ void Reader::stage_read(Channel& c, std::uint8_t channel, Bytes bytes) {
   if (work.left_bytes == 0) {
     flow.work.pop_front();
     if (flow.work.empty()) c.waiting.erase(number);
-    if (c.waiting.empty()) waiting_channels_ &= ~(1u << channel);
+    if (c.waiting.empty()) waiting_vcs_ &= ~(1u << vc);
   }
   c.staged = true;
   enqueue(read_port_, c.requester, *t);
@@ -193,7 +193,7 @@ void Reader::departed(Transaction& t, PortId out, Time leaves) {
   const std::uint32_t flow = own_read ? flow_of(t) : 0;
   Endpoint::departed(t, out, leaves);
   if (!own_read) return;
-  channels_[flows_[flow].channel].staged = false;
+  vcs_[flows_[flow].vc].staged = false;
   read();
 }
 

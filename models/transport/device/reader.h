@@ -1,10 +1,10 @@
 // An endpoint that reads the bytes it moves: an engine that reads a message's bytes from other memories, limited by its
 // tags and its buffer. NICs read the bytes they send (GPUDirect); copy engines of GPUs read from host memory or a peer.
 //
-// Messages of one flow (memory, destination, class, channel) keep their order. Flows of a virtual channel take turns;
-// virtual channels share by priority and weight as at a port. A device that forwards read bytes has a buffer per
-// virtual channel, so a blocked channel does not block other channels. Like a link with a small buffer, a reader with
-// few tags is paced: exactly tags x MRRS per no-load read round trip, at any transaction size.
+// Messages of one flow (memory, destination, class, virtual channel) keep their order. Flows of a virtual channel take
+// turns; virtual channels share by priority and weight as at a port. A device that forwards read bytes has a buffer per
+// virtual channel, so a blocked virtual channel does not block other virtual channels. Like a link with a small buffer,
+// a reader with few tags is paced: exactly tags x MRRS per no-load read round trip, at any transaction size.
 #pragma once
 
 #include <array>
@@ -52,8 +52,8 @@ class Reader : public Endpoint {
   /// A completion's head was sent to this engine: its tags are free at its tail. Its buffer space is held until
   /// let_go().
   void completed(Transaction& transaction);
-  void let_go(std::uint8_t channel, Bytes bytes, Time when) {
-    if (limits_.buffer_bytes != 0) channels_[channel].buffer.give_back(when, bytes);
+  void let_go(std::uint8_t vc, Bytes bytes, Time when) {
+    if (limits_.buffer_bytes != 0) vcs_[vc].buffer.give_back(when, bytes);
   }
   /// Stages the read requests that tags, buffers and pace allow now; otherwise schedules a retry.
   void read();
@@ -72,12 +72,12 @@ class Reader : public Endpoint {
   struct Flow {
     Window memory = 0;
     Ring<Work> work;
-    std::uint8_t channel = 0;
+    std::uint8_t vc = 0;
     ByteClock pace;  ///< of reads from its memory, if no other memory's reads use the tags
     bool paced = false;
   };
   /// The flows of a virtual channel take turns; one read request is staged at a time.
-  struct Channel {
+  struct VcState {
     RequesterSet waiting;
     CreditWindow buffer;
     std::uint32_t requester = 0;
@@ -90,11 +90,12 @@ class Reader : public Endpoint {
   void give_up(Flow& flow, std::uint32_t number);
   /// Sets the pace of a flow's reads by the tags and the buffer on the path from its memory.
   void set_pace(Flow& flow);
-  void stage_read(Channel& channel, std::uint8_t number, Bytes bytes);
+  void stage_read(VcState& state, std::uint8_t number, Bytes bytes);
   /// Size of a flow's next read. @pre the flow has bytes to read
   Bytes next_read(std::uint32_t flow) const;
-  /// The instant from which this channel can read `bytes` more; Time::max(): only after a departure or a completion.
-  Time readable(Channel& channel, Bytes bytes);
+  /// The instant from which this virtual channel can read `bytes` more; Time::max(): only after a departure or a
+  /// completion.
+  Time readable(VcState& state, Bytes bytes);
   /// Tags and buffer divided by the no-load time for which a read of MRRS holds them, or the rate of requests by header
   /// credits if this is lower; zero: no limit.
   Rate read_limit(const Path& read, const std::vector<Hop>& request) const;
@@ -103,8 +104,8 @@ class Reader : public Endpoint {
   ReadLimits limits_;
   std::vector<Flow> flows_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_key_;
-  std::array<Channel, kClassChannels> channels_;
-  std::uint32_t waiting_channels_ = 0;  ///< bit per channel: a flow has bytes to read
+  std::array<VcState, kClassVcs> vcs_;
+  std::uint32_t waiting_vcs_ = 0;  ///< bit per virtual channel: a flow has bytes to read
   CreditWindow reads_;
   Bytes largest_read_ = 0;
   Time pace_;                 ///< no read can start earlier

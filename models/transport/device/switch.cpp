@@ -9,8 +9,8 @@ PortId Switch::decode(std::uint64_t address, Lid lid, PortId ingress) const {
   return decoder_.find(decode_by_ == DecodeBy::window ? window_of(address) : lid, ingress);
 }
 
-TransactionQueue& Switch::queue(PortId out, std::uint8_t channel, std::uint32_t input) {
-  const std::size_t row = (queues_by_ == Queues::by_input ? 0 : out.value() * kVirtualChannels) + channel;
+TransactionQueue& Switch::queue(PortId out, std::uint8_t vc, std::uint32_t input) {
+  const std::size_t row = (queues_by_ == Queues::by_input ? 0 : out.value() * kVirtualChannels) + vc;
   if (row >= queues_.size()) queues_.resize(row + 1);
   if (queues_[row].empty()) queues_[row].resize(ports());
   return queues_[row][input];
@@ -78,20 +78,20 @@ void Switch::take_back(PortId out) {
   }
 }
 
-const Transaction& Switch::front(PortId out, std::uint8_t channel, std::uint32_t requester) {
-  return *queue(out, channel, requester).front();
+const Transaction& Switch::front(PortId out, std::uint8_t vc, std::uint32_t requester) {
+  return *queue(out, vc, requester).front();
 }
 
-Transaction& Switch::take(PortId out, std::uint8_t channel, std::uint32_t requester) {
-  return *queue(out, channel, requester).pop();
+Transaction& Switch::take(PortId out, std::uint8_t vc, std::uint32_t requester) {
+  return *queue(out, vc, requester).pop();
 }
 
 void Switch::departed(Transaction& t, PortId out, Time leaves) {
   const std::uint32_t input = t.ingress.value();
-  const std::uint8_t channel = t.virtual_channel;
+  const std::uint8_t vc = t.virtual_channel;
   left(t, out, leaves);
-  TransactionQueue& q = queue(out, channel, input);
-  if (!q.empty()) request(q.front()->egress, channel, input);
+  TransactionQueue& q = queue(out, vc, input);
+  if (!q.empty()) request(q.front()->egress, vc, input);
 }
 
 void Switch::left(Transaction& t, PortId, Time leaves) { return_credit(t, leaves); }

@@ -1,7 +1,7 @@
 // A switch. At each output, the switch arbitrates among inputs whose front transaction is decoded to this output.
 // Transactions cut through. Kinds of switches differ in the organisation of input buffers: with one queue per virtual
-// channel, a blocked front blocks the queue; with one queue per virtual channel and output (virtual output queues), it
-// does not. Buffer space and credits are per input and channel in both kinds.
+// virtual channel, a blocked front blocks the queue; with one queue per virtual channel and output (virtual output
+// queues), it does not. Buffer space and credits are per input and virtual channel in both kinds.
 #pragma once
 
 #include <vector>
@@ -51,8 +51,8 @@ class Switch : public Device {
 
  protected:
   void receive(Transaction& transaction) override;
-  const Transaction& front(PortId out, std::uint8_t channel, std::uint32_t requester) override;
-  Transaction& take(PortId out, std::uint8_t channel, std::uint32_t requester) override;
+  const Transaction& front(PortId out, std::uint8_t vc, std::uint32_t requester) override;
+  Transaction& take(PortId out, std::uint8_t vc, std::uint32_t requester) override;
   void departed(Transaction& transaction, PortId out, Time leaves) override;
   void on_own_event(std::uint32_t tag, std::uint64_t data) override;
   /// The earliest start of a transaction towards `out`: its head is here or, towards a faster link, its first packet is
@@ -73,7 +73,7 @@ class Switch : public Device {
  private:
   /// No path is left from here: frees the buffer and reports the bytes as lost.
   void give_up(Transaction& transaction);
-  TransactionQueue& queue(PortId out, std::uint8_t channel, std::uint32_t input);
+  TransactionQueue& queue(PortId out, std::uint8_t vc, std::uint32_t input);
   AddressDecoder decoder_;
   DecodeBy decode_by_;
   Queues queues_by_;

@@ -42,7 +42,7 @@ FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
 }
 
 FluidStream& Fluid::stream_of(const Message& m) {
-  const FluidStream::Key key{m.way(), m.channel};
+  const FluidStream::Key key{m.way(), m.queue_pair};
   if (m.source >= latest_.size()) latest_.resize(m.source + 1, nullptr);
   FluidStream*& latest = latest_[m.source];
   if (latest != nullptr && latest->key == key) return *latest;

@@ -1,15 +1,15 @@
 // Fluid fidelity: messages as streams of bytes with max-min rates instead of trains. Use it for bulk traffic at large
 // scale, if single trains do not matter. Trains are the reference.
 //
-// Messages of one (source, target, class, engine, channel) form a stream, in order, as in a queue pair. A stream drains
+// Messages of one (source, target, class, engine, queue pair) form a stream, in order. A stream drains
 // its front message at its rate (rates.h), which is solved again when streams start and end. A message takes its time
 // without contention (path.h), exact to the femtosecond, with the time of its slowest stage multiplied by alone rate /
 // rate.
 //
 // Differences to trains: buffers fill and drain in no time, so no train waits behind a blocked front; a shallow buffer
-// limits a channel to W/RTT, but has no other effect; messages that share a line arrive together instead of train by
-// train. A stream occupies all links of its path at the same time, from the start of its first byte until its last byte
-// has left the source. Switches with a choice of paths select by destination.
+// limits a virtual channel to W/RTT, but has no other effect; messages that share a line arrive together instead of
+// train by train. A stream occupies all links of its path at the same time, from the start of its first byte until its
+// last byte has left the source. Switches with a choice of paths select by destination.
 //
 // A stream that shares no link costs one event per message, and no look-up.
 #pragma once
@@ -35,7 +35,8 @@ class Fluid : private CalendarClient {
   /// are not fluid, or it crosses no link (a copy within a memory)
   bool send(Message& message);
   void links_changed();
-  /// Ports are charged for a message when it has left its source. This charges them for the bytes that have left by now.
+  /// Ports are charged for a message when it has left its source. This charges them for the bytes that have left by
+  /// now.
   void charge_until_now();
 
  private:

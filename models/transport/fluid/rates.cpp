@@ -18,7 +18,7 @@ bool same(double a, double b) { return a == b || std::abs(a - b) <= kSame * std:
 
 std::tuple<std::uint8_t, std::uint32_t, std::uint32_t> order(const FluidPort::Member& m) {
   const FluidCrossing& c = m.flow->way->crossings()[m.crossing];
-  return {c.channel, c.requester, m.flow->number};
+  return {c.vc, c.requester, m.flow->number};
 }
 bool before(const FluidPort::Member& a, const FluidPort::Member& b) { return order(a) < order(b); }
 
@@ -114,7 +114,7 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
     const FluidCrossing& crossing = m.flow->way->crossings()[m.crossing];
     const bool own = crossing.requester == FluidCrossing::kOwn;
     Claim& claim = claims_.emplace_back();
-    claim.channel = crossing.channel;
+    claim.vc = crossing.vc;
     claim.requester = own ? m.flow->number : crossing.requester;
     claim.demand = elsewhere(*m.flow, share_of(*m.flow, rule), m.crossing) * crossing.wire;
     claim.window = crossing.window;

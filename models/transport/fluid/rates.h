@@ -30,7 +30,7 @@ struct FluidPort {
   Meter* meter = nullptr;
   FluidPort* reverse = nullptr;  ///< null for a meter
   double limit = 0;              ///< of the engine at this port, a NIC's read tags, in wire bytes per second; 0: none
-  std::vector<Member> members;   ///< ordered by channel, requester and number of the flow
+  std::vector<Member> members;   ///< ordered by virtual channel, requester and number of the flow
   std::array<bool, 2> asked{};   ///< waits in the queue of solve(), by rule
 
   const LinkDirection& link() const { return port->egress.link(); }
@@ -59,7 +59,7 @@ struct FluidFlow {
 
 class FluidRates {
  public:
-  explicit FluidRates(const ChannelPlan& plan) : plan_(plan) {}
+  explicit FluidRates(const VcPlan& plan) : plan_(plan) {}
 
   /// @param alone  no other stream uses its links, in either direction: it gets its demand
   void join(FluidFlow& flow, bool alone);
@@ -84,7 +84,7 @@ class FluidRates {
   /// Sets the flow's rate by its offers, and queues its other ports if the rate changes.
   void accept(FluidFlow& flow, const FluidPort* from, Rule rule);
 
-  const ChannelPlan& plan_;
+  const VcPlan& plan_;
   PortShares shares_;
   std::vector<Claim> claims_;
   std::array<std::vector<FluidPort*>, 2> asked_;  ///< in order, by rule

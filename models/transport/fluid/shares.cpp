@@ -45,29 +45,29 @@ void PortShares::divide(std::vector<Part>& parts, double capacity) {
   }
 }
 
-void PortShares::divide_evenly(std::vector<Claim>& claims, const Part& channel) {
+void PortShares::divide_evenly(std::vector<Claim>& claims, const Part& part) {
   streams_.clear();
-  for (std::size_t c = channel.begin; c < channel.end; ++c) streams_.push_back({c, c + 1, claims[c].demand});
-  divide(streams_, channel.room);
+  for (std::size_t c = part.begin; c < part.end; ++c) streams_.push_back({c, c + 1, claims[c].demand});
+  divide(streams_, part.room);
   for (const Part& stream : streams_) claims[stream.begin].offer = stream.room;
 }
 
-void PortShares::divide_by_turns(std::vector<Claim>& claims, const Part& channel) {
+void PortShares::divide_by_turns(std::vector<Claim>& claims, const Part& part) {
   double granted = 0;
-  for (std::size_t c = channel.begin; c < channel.end; ++c) granted += std::min(claims[c].granted, claims[c].demand);
-  if (granted > channel.room) {  // another channel has taken the granted rates
-    divide_evenly(claims, channel);
+  for (std::size_t c = part.begin; c < part.end; ++c) granted += std::min(claims[c].granted, claims[c].demand);
+  if (granted > part.room) {  // another virtual channel has taken the granted rates
+    divide_evenly(claims, part);
     return;
   }
   requesters_.clear();
-  for (std::size_t c = channel.begin; c < channel.end;) {
+  for (std::size_t c = part.begin; c < part.end;) {
     Part& requester = requesters_.emplace_back();
     requester.begin = c;
-    for (; c < channel.end && claims[c].requester == claims[requester.begin].requester; ++c)
+    for (; c < part.end && claims[c].requester == claims[requester.begin].requester; ++c)
       requester.demand += claims[c].demand - std::min(claims[c].granted, claims[c].demand);
     requester.end = c;
   }
-  divide(requesters_, channel.room - granted);
+  divide(requesters_, part.room - granted);
   for (const Part& requester : requesters_) {
     streams_.clear();
     for (std::size_t c = requester.begin; c < requester.end; ++c)
@@ -80,38 +80,38 @@ void PortShares::divide_by_turns(std::vector<Claim>& claims, const Part& channel
   }
 }
 
-void PortShares::share(std::vector<Claim>& claims, const ChannelPlan& plan, double line, Rule rule) {
-  channels_.clear();
+void PortShares::share(std::vector<Claim>& claims, const VcPlan& plan, double line, Rule rule) {
+  vcs_.clear();
   for (std::size_t c = 0; c < claims.size();) {
-    Part& channel = channels_.emplace_back();
-    channel.begin = c;
-    const std::uint8_t vc = claims[c].channel;
-    for (; c < claims.size() && claims[c].channel == vc; ++c) {
-      channel.demand += claims[c].demand;
-      channel.window = std::min(channel.window, claims[c].window);
+    Part& part = vcs_.emplace_back();
+    part.begin = c;
+    const std::uint8_t vc = claims[c].vc;
+    for (; c < claims.size() && claims[c].vc == vc; ++c) {
+      part.demand += claims[c].demand;
+      part.window = std::min(part.window, claims[c].window);
     }
-    channel.end = c;
-    channel.demand = std::min(channel.demand, channel.window);
-    channel.weight = plan.weight[vc];
-    channel.priority = plan.priority[vc];
+    part.end = c;
+    part.demand = std::min(part.demand, part.window);
+    part.weight = plan.weight[vc];
+    part.priority = plan.priority[vc];
   }
   double left = line;
   for (int priority = static_cast<int>(kPriorities) - 1; priority >= 0; --priority) {
     rank_.clear();
     double asked = 0;
-    for (const Part& channel : channels_) {
-      if (channel.priority != priority) continue;
-      rank_.push_back(channel);
-      asked += channel.demand;
+    for (const Part& part : vcs_) {
+      if (part.priority != priority) continue;
+      rank_.push_back(part);
+      asked += part.demand;
     }
     if (rank_.empty()) continue;
     divide(rank_, left);
-    for (Part& channel : rank_) {
-      channel.room = std::min(channel.room, channel.window);
+    for (Part& part : rank_) {
+      part.room = std::min(part.room, part.window);
       if (rule == Rule::evenly) {
-        divide_evenly(claims, channel);
+        divide_evenly(claims, part);
       } else {
-        divide_by_turns(claims, channel);
+        divide_by_turns(claims, part);
       }
     }
     left = std::max(0.0, left - asked);

@@ -46,7 +46,7 @@ void FluidWay::rebuild() {
     FluidCrossing& metered = crossings_.emplace_back();
     metered.port = path_.meter->fluid;
     metered.requester = FluidCrossing::kOwn;
-    metered.channel = context_.plan.channel_of[example_.traffic_class];
+    metered.vc = context_.plan.vc_of[example_.traffic_class];
   }
 
   double slowest = path_.limit != Rate() ? 1 / static_cast<double>(path_.limit.bytes_per_second()) : 0;
@@ -84,9 +84,8 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   if (hop.link().pace(flow_of(hop.operation), cost) != PacedBy::line)
     crossing.window = hop.link().trains_per_second(flow_of(hop.operation), cost) * bytes;
   crossing.owed = share * owed / whole;
-  const ChannelPlan& plan = context_.plan;
-  crossing.channel =
-      answers(hop) ? plan.response_channel_of(example_.traffic_class) : plan.channel_of[example_.traffic_class];
+  const VcPlan& plan = context_.plan;
+  crossing.vc = answers(hop) ? plan.response_vc_of(example_.traffic_class) : plan.vc_of[example_.traffic_class];
   if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read from a memory on the path
   const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;  // a NIC sends the bytes that it
                                                                                         // has read

@@ -20,7 +20,7 @@ struct FluidCrossing {
   double window = std::numeric_limits<double>::infinity();  ///< limit by its credits, in wire bytes per second
   double owed = 0;              ///< bytes on the opposite direction per byte of payload: acks, read requests
   std::uint32_t requester = 0;  ///< an input port, or one of the following
-  std::uint8_t channel = 0;
+  std::uint8_t vc = 0;
 
   static constexpr std::uint32_t kOwn = 0xffffffffu;        ///< a separate queue of the stream
   static constexpr std::uint32_t kResponder = 0xfffffffeu;  ///< one queue for all answers to reads

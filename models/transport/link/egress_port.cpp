@@ -4,23 +4,23 @@
 
 namespace railyard::transport {
 
-EgressPort::Channel& EgressPort::first_use(std::uint8_t vc) {
+EgressPort::VcState& EgressPort::first_use(std::uint8_t vc) {
   used_ |= 1u << vc;
-  if (lead_ == kNoChannel) {
+  if (lead_ == kNoVc) {
     lead_ = vc;
-    return made(lead_channel_, vc);
+    return made(lead_state_, vc);
   }
-  if (others_ == nullptr) others_ = std::make_unique<std::array<std::unique_ptr<Channel>, kVirtualChannels>>();
-  (*others_)[vc] = std::make_unique<Channel>();
+  if (others_ == nullptr) others_ = std::make_unique<std::array<std::unique_ptr<VcState>, kVirtualChannels>>();
+  (*others_)[vc] = std::make_unique<VcState>();
   return made(*(*others_)[vc], vc);
 }
 
-EgressPort::Channel& EgressPort::made(Channel& channel, std::uint8_t vc) {
-  if (kind_->window(vc).room.packets != 0) channel.headers = std::make_unique<Headers>();
-  return channel;
+EgressPort::VcState& EgressPort::made(VcState& state, std::uint8_t vc) {
+  if (kind_->window(vc).room.packets != 0) state.headers = std::make_unique<Headers>();
+  return state;
 }
 
-Time EgressPort::settled_from(Channel& c, Time now) {
+Time EgressPort::settled_from(VcState& c, Time now) {
   const Time bytes = c.credit.below(1, now);
   return c.headers == nullptr ? bytes : later(bytes, c.headers->credit.below(1, now));
 }
@@ -33,13 +33,13 @@ void EgressPort::become(PortKind& kind) {
 void EgressPort::fail() {
   failed_ = true;
   for (std::uint8_t vc = 0; vc < kVirtualChannels; ++vc)
-    if (used(vc) != nullptr) channel(vc).waiting = RequesterSet();
-  waiting_channels_ = starved_ = 0;
+    if (used(vc) != nullptr) state(vc).waiting = RequesterSet();
+  waiting_vcs_ = starved_ = 0;
 }
 
 bool EgressPort::add(std::uint8_t vc, std::uint32_t requester, Time now) {
-  Channel& c = channel(vc);
-  const bool idle = waiting_channels_ == 0 && now > free_[0];
+  VcState& c = state(vc);
+  const bool idle = waiting_vcs_ == 0 && now > free_[0];
   bool home = false;
   if (idle) forget_turns();
   if (c.waiting.empty()) {
@@ -51,13 +51,13 @@ bool EgressPort::add(std::uint8_t vc, std::uint32_t requester, Time now) {
     }
   }
   c.waiting.insert(requester, now == c.served_at && requester == c.waiting.last());
-  waiting_channels_ |= 1u << vc;
+  waiting_vcs_ |= 1u << vc;
   return idle && home;
 }
 
 void EgressPort::forget_turns() {
   for (std::uint32_t all = used_; all != 0; all &= all - 1) {
-    Channel& c = channel(static_cast<std::uint8_t>(__builtin_ctz(all)));
+    VcState& c = state(static_cast<std::uint8_t>(__builtin_ctz(all)));
     c.waiting.forget();
     c.deficit = 0;
   }
@@ -67,15 +67,15 @@ void EgressPort::forget_turns() {
 }
 
 void EgressPort::remove(const Choice& choice, Time now) {
-  Channel& c = channel(choice.channel);
+  VcState& c = state(choice.vc);
   c.waiting.erase(choice.requester);
   c.waiting.served(choice.requester, choice.wire_bytes);
   c.served_at = now;
-  if (c.waiting.empty()) waiting_channels_ &= static_cast<std::uint16_t>(~(1u << choice.channel));
+  if (c.waiting.empty()) waiting_vcs_ &= static_cast<std::uint16_t>(~(1u << choice.vc));
 }
 
 Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time tail_here) {
-  Channel& c = channel(vc);
+  VcState& c = state(vc);
   const LinkDirection& link = kind_->link;
   const std::uint8_t priority = kind_->plan.priority[vc];
 
@@ -128,11 +128,11 @@ Crossing EgressPort::start(std::uint8_t vc, Time now, const WireCost& cost, Time
 }
 
 Time EgressPort::quiet_from(Time now) {
-  if (waiting_channels_ != 0) return Time::max();
+  if (waiting_vcs_ != 0) return Time::max();
   Time from = free_[0] + Time::fs(1);
   if (debt_ != 0) from = later(from, free_[0] + kind_->debt.time_for(debt_));
   for (std::uint32_t all = used_; all != 0; all &= all - 1) {
-    Channel& c = channel(static_cast<std::uint8_t>(__builtin_ctz(all)));
+    VcState& c = state(static_cast<std::uint8_t>(__builtin_ctz(all)));
     from = later(from, later(c.pace, settled_from(c, now)));
   }
   return from;
@@ -150,7 +150,7 @@ Bytes EgressPort::packets_outstanding(std::uint8_t vc) const {
   return used(vc) != nullptr && used(vc)->headers != nullptr ? used(vc)->headers->credit.outstanding() : 0;
 }
 Bytes EgressPort::most_packets_outstanding(std::uint8_t vc) const {
-  const Channel* c = used(vc);
+  const VcState* c = used(vc);
   return kind_->window(vc).room.packets + (c != nullptr && c->headers != nullptr ? 2 * c->headers->largest : 0);
 }
 Bytes EgressPort::packets_unreturned(std::uint8_t vc) const {
@@ -161,12 +161,12 @@ Time EgressPort::credit(std::uint8_t vc, Bytes bytes, Bytes packets, Time left) 
   const Time usable = left + kind_->link.credit_latency;
   // Unlimited room needs no records: no train ever waits for it.
   const Room& room = kind_->window(vc).room;
-  if (room.bytes != 0) channel(vc).credit.give_back(usable, bytes);
-  if (room.packets != 0) channel(vc).headers->credit.give_back(usable, packets);
+  if (room.bytes != 0) state(vc).credit.give_back(usable, bytes);
+  if (room.packets != 0) state(vc).headers->credit.give_back(usable, packets);
   return usable;
 }
 
-Time EgressPort::credit_time(std::uint8_t vc, Channel& c, const WireCost& cost, Time now) {
+Time EgressPort::credit_time(std::uint8_t vc, VcState& c, const WireCost& cost, Time now) {
   const Room& room = kind_->window(vc).room;
   Time when = now;
   if (room.bytes != 0) {

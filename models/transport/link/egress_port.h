@@ -2,14 +2,16 @@
 // rule is the same for all protocols. Plain C++ without SystemC, so tests can check every boundary to one femtosecond.
 //
 // b = wire bytes, R = line rate, D = b/R, L = latency, W = buffer per virtual channel at the far end, RTT = latency
-// plus credit latency, Rv = min(R, W/RTT). If the far end also counts packets (PCIe's header credits, H per channel),
-// they are a second window besides W: a train of n packets takes at least n RTT/H, and starts while fewer than H are
-// outstanding.
-//  1. Eligible at T: its head is here; it is the front of its (requester, channel) queue; outstanding < W + the
-//     channel's largest train so far (the same as outstanding <= W with W counted in whole trains); T >= pace of its
-//     channel; T >= free of its priority; if a lower priority is being charged, T is one of its packet boundaries.
-//  2. Chosen at T, never earlier: highest priority, then deficit round robin over channels by weight in wire bytes,
-//     then round robin over requesters, also fair in wire bytes. A channel without credit never blocks the port.
+// plus credit latency, Rv = min(R, W/RTT). If the far end also counts packets (PCIe's header credits, H per virtual
+// channel), they are a second window besides W: a train of n packets takes at least n RTT/H, and starts while fewer
+// than H are outstanding.
+//  1. Eligible at T: its head is here; it is the front of its (requester, virtual channel) queue; outstanding < W + the
+//     virtual channel's largest train so far (the same as outstanding <= W with W counted in whole trains); T >= pace
+//     of its virtual channel; T >= free of its priority; if a lower priority is being charged, T is one of its packet
+//     boundaries.
+//  2. Chosen at T, never earlier: highest priority, then deficit round robin over virtual channels by weight in wire
+//  bytes, then round robin over requesters, also fair in wire bytes. A virtual channel without credit never blocks the
+//  port.
 //  3. The start s = T charges only line time, even if the tail arrives slowly: free[q] = max(free[q], s) + D, q <= p.
 //  4. The train arrives over [s + L, max(s + b/Rv, tail here) + L].
 //  5. A started train is never re-timed. Its credit returns when its tail leaves the next device, plus credit latency.
@@ -48,40 +50,41 @@ class EgressPort {
 
   // -- waiting requesters
   /// The front of a requester waits for the port. An idle port forgets its turns, so its behaviour depends only on the
-  /// traffic since it was last quiet. @return true if the port was idle and all credit of the channel was returned
-  bool add(std::uint8_t channel, std::uint32_t requester, Time now);
-  bool waiting() const { return waiting_channels_ != 0; }
-  std::vector<std::uint32_t> requesters(std::uint8_t channel) const {
-    return used(channel) != nullptr ? used(channel)->waiting.all() : std::vector<std::uint32_t>();
+  /// traffic since it was last quiet. @return true if the port was idle and all credit of the virtual channel was
+  /// returned
+  bool add(std::uint8_t vc, std::uint32_t requester, Time now);
+  bool waiting() const { return waiting_vcs_ != 0; }
+  std::vector<std::uint32_t> requesters(std::uint8_t vc) const {
+    return used(vc) != nullptr ? used(vc)->waiting.all() : std::vector<std::uint32_t>();
   }
-  bool waiting(std::uint8_t channel) const { return (waiting_channels_ >> channel & 1u) != 0; }
+  bool waiting(std::uint8_t vc) const { return (waiting_vcs_ >> vc & 1u) != 0; }
 
   // -- the choice
   struct Choice {
     bool found = false;
-    std::uint8_t channel = 0;
+    std::uint8_t vc = 0;
     std::uint32_t requester = 0;
     Bytes wire_bytes = 0;
     Time retry =
         Time::max();  ///< not found: the earliest instant at which another choice can succeed; max: after a credit
   };
-  /// @param cost_of  cost of the front transaction of (channel, requester) on this link
+  /// @param cost_of  cost of the front transaction of (virtual channel, requester) on this link
   template <class CostOf>
   Choice choose(Time now, CostOf&& cost_of);
 
   /// Uses the turn of the chosen requester. @pre chosen at `now`
   void remove(const Choice& choice, Time now);
   /// Charges the port. @pre the choice was made at `now`; @param tail_here time at which its tail is (or was) here
-  Crossing start(std::uint8_t channel, Time now, const WireCost& cost, Time tail_here);
+  Crossing start(std::uint8_t vc, Time now, const WireCost& cost, Time tail_here);
 
   // -- credits and debts
   /// Returns a credit whose tail left the next device at `left`. @return the time from which it is usable: left +
   /// credit latency
-  Time credit(std::uint8_t channel, Bytes bytes, Bytes packets, Time left);
-  /// True once after a channel lacked credit with no return in flight.
-  bool starved(std::uint8_t channel) {
-    const bool was = starved_ >> channel & 1u;
-    starved_ &= static_cast<std::uint16_t>(~(1u << channel));
+  Time credit(std::uint8_t vc, Bytes bytes, Bytes packets, Time left);
+  /// True once after a virtual channel lacked credit with no return in flight.
+  bool starved(std::uint8_t vc) {
+    const bool was = starved_ >> vc & 1u;
+    starved_ &= static_cast<std::uint16_t>(~(1u << vc));
     return was;
   }
   /// Adds acks and flow control that this direction sends for data received on the opposite direction.
@@ -100,16 +103,16 @@ class EgressPort {
   PortKind& kind() const { return *kind_; }
   const LinkDirection& link() const { return kind_->link; }
   Time free(std::uint8_t priority = 0) const { return free_[priority]; }
-  Bytes outstanding(std::uint8_t channel) const;
-  /// Upper limit of outstanding(): the buffer plus two of the channel's largest trains, because W is counted in whole
-  /// trains and a train can start while less than that is outstanding.
-  Bytes most_outstanding(std::uint8_t channel) const;
+  Bytes outstanding(std::uint8_t vc) const;
+  /// Upper limit of outstanding(): the buffer plus two of the virtual channel's largest trains, because W is counted in
+  /// whole trains and a train can start while less than that is outstanding.
+  Bytes most_outstanding(std::uint8_t vc) const;
   /// Outstanding bytes after every credit in flight has returned.
-  Bytes unreturned(std::uint8_t channel) const;
+  Bytes unreturned(std::uint8_t vc) const;
   /// The same for packets, if the far end counts them.
-  Bytes packets_outstanding(std::uint8_t channel) const;
-  Bytes most_packets_outstanding(std::uint8_t channel) const;
-  Bytes packets_unreturned(std::uint8_t channel) const;
+  Bytes packets_outstanding(std::uint8_t vc) const;
+  Bytes most_packets_outstanding(std::uint8_t vc) const;
+  Bytes packets_unreturned(std::uint8_t vc) const;
 
  private:
   struct Headers {
@@ -117,7 +120,7 @@ class EgressPort {
     Bytes largest = 0;        ///< largest number of packets of a train since all credit was returned
     std::uint64_t carry = 0;  ///< remainder of the stream at H/RTT
   };
-  struct Channel {
+  struct VcState {
     RequesterSet waiting;
     CreditWindow credit;
     Bytes largest = 0;  ///< largest train since all credit was returned
@@ -127,43 +130,46 @@ class EgressPort {
     std::uint64_t window_carry = 0;    ///< remainder of the stream at b/Rv
     std::unique_ptr<Headers> headers;  ///< null: the far end does not count packets
   };
-  /// The first channel in use is stored in the port, because most ports use only one channel.
-  Channel& channel(std::uint8_t vc) {
-    if (vc == lead_) return lead_channel_;
+  /// The first virtual channel in use is stored in the port, because most ports use only one virtual channel.
+  VcState& state(std::uint8_t vc) {
+    if (vc == lead_) return lead_state_;
     return (used_ >> vc & 1u) != 0 ? *(*others_)[vc] : first_use(vc);
   }
-  /// Null if the channel was never used.
-  const Channel* used(std::uint8_t vc) const {
-    if (vc == lead_) return &lead_channel_;
+  /// Null if the virtual channel was never used.
+  const VcState* used(std::uint8_t vc) const {
+    if (vc == lead_) return &lead_state_;
     return (used_ >> vc & 1u) != 0 ? (*others_)[vc].get() : nullptr;
   }
-  Channel& first_use(std::uint8_t vc);
+  VcState& first_use(std::uint8_t vc);
   /// Called when the port was idle.
   void forget_turns();
 
-  Channel& made(Channel& channel, std::uint8_t vc);
-  /// The instant at which every credit of a channel is returned; max: some return is not in flight yet.
-  static Time settled_from(Channel& channel, Time now);
-  /// The instant at which this channel's front has credit; max if this needs a credit that is not in flight yet.
-  Time credit_time(std::uint8_t vc, Channel& channel, const WireCost& cost, Time now);
+  VcState& made(VcState& state, std::uint8_t vc);
+  /// The instant at which every credit of a virtual channel is returned; max: some return is not in flight yet.
+  static Time settled_from(VcState& state, Time now);
+  /// The instant at which this virtual channel's front has credit; max if this needs a credit that is not in flight
+  /// yet.
+  Time credit_time(std::uint8_t vc, VcState& state, const WireCost& cost, Time now);
   /// The next packet boundary of the current charge below `priority`.
   Time next_packet_boundary(std::size_t priority, Time now) const;
 
-  static constexpr std::uint8_t kNoChannel = kVirtualChannels;
+  static constexpr std::uint8_t kNoVc = kVirtualChannels;
 
   // Members that every transaction touches come first.
   PortKind* kind_ = nullptr;
-  std::uint16_t used_ = 0, waiting_channels_ = 0, starved_ = 0, had_deficit_ = 0;  ///< a bit per channel
-  std::uint8_t turn_ = 0;                                                          ///< deficit round robin pointer
-  std::uint8_t lead_ = kNoChannel;                                                 ///< the first channel used
+  std::uint16_t used_ = 0, waiting_vcs_ = 0, starved_ = 0, had_deficit_ = 0;  ///< a bit per virtual channel
+  std::uint8_t turn_ = 0;                                                     ///< deficit round robin pointer
+  std::uint8_t lead_ = kNoVc;                                                 ///< the first virtual channel used
   bool failed_ = false;
   std::array<Time, kPriorities> free_{};
   std::uint64_t line_carry_ = 0;
   Bytes debt_ = 0;
-  Bytes quantum_ = 0;  ///< the largest train since the port was idle, so that each round serves at least one channel
-  Channel lead_channel_;
-  std::unique_ptr<std::array<std::unique_ptr<Channel>, kVirtualChannels>> others_;  ///< null: at most one channel is in
-                                                                                    ///< use
+  Bytes quantum_ =
+      0;  ///< the largest train since the port was idle, so that each round serves at least one virtual channel
+  VcState lead_state_;
+  std::unique_ptr<std::array<std::unique_ptr<VcState>, kVirtualChannels>>
+      others_;  ///< null: at most one virtual channel is in
+                ///< use
   struct Grid {
     Time from, packet;
   };
@@ -173,12 +179,12 @@ class EgressPort {
 template <class CostOf>
 EgressPort::Choice EgressPort::choose(Time now, CostOf&& cost_of) {
   Choice choice;
-  // A channel without waiting trains loses its deficit when other channels are served.
-  for (std::uint32_t gone = had_deficit_ & ~waiting_channels_; gone != 0; gone &= gone - 1)
-    channel(static_cast<std::uint8_t>(__builtin_ctz(gone))).deficit = 0;
-  had_deficit_ &= waiting_channels_;
+  // A virtual channel without waiting trains loses its deficit when other virtual channels are served.
+  for (std::uint32_t gone = had_deficit_ & ~waiting_vcs_; gone != 0; gone &= gone - 1)
+    state(static_cast<std::uint8_t>(__builtin_ctz(gone))).deficit = 0;
+  had_deficit_ &= waiting_vcs_;
   for (int p = static_cast<int>(kPriorities) - 1; p >= 0; --p) {
-    std::uint32_t left = waiting_channels_ & kind_->channels_at[p];
+    std::uint32_t left = waiting_vcs_ & kind_->vcs_at[p];
     if (left == 0) continue;
     if (now < free_[p]) {  // every lower priority is charged at least until then
       choice.retry = sooner(choice.retry, free_[p]);
@@ -192,11 +198,11 @@ EgressPort::Choice EgressPort::choose(Time now, CostOf&& cost_of) {
       }
     }
     std::uint32_t eligible = 0;
-    std::array<Bytes, kVirtualChannels> bytes;  // of the channels in `left`
+    std::array<Bytes, kVirtualChannels> bytes;  // of the virtual channels in `left`
     std::array<std::uint32_t, kVirtualChannels> requester;
     for (; left != 0; left &= left - 1) {
       const auto vc = static_cast<std::uint8_t>(__builtin_ctz(left));
-      Channel& c = channel(vc);
+      VcState& c = state(vc);
       requester[vc] = c.waiting.next([&](std::uint32_t r) { return cost_of(vc, r).bytes; });
       const WireCost& cost = cost_of(vc, requester[vc]);
       bytes[vc] = cost.bytes;
@@ -214,17 +220,17 @@ EgressPort::Choice EgressPort::choose(Time now, CostOf&& cost_of) {
     std::uint8_t vc = static_cast<std::uint8_t>(__builtin_ctz(eligible));
     if ((eligible & (eligible - 1)) != 0) {
       for (std::uint32_t e = eligible; e != 0; e &= e - 1) quantum_ = std::max(quantum_, bytes[__builtin_ctz(e)]);
-      for (vc = turn_; (eligible >> vc & 1u) == 0 || channel(vc).deficit < bytes[vc];) {
+      for (vc = turn_; (eligible >> vc & 1u) == 0 || state(vc).deficit < bytes[vc];) {
         const std::uint32_t after = eligible >> (vc + 1) << (vc + 1);
         vc = static_cast<std::uint8_t>(__builtin_ctz(after != 0 ? after : eligible));
-        channel(vc).deficit += quantum_ * kind_->plan.weight[vc];
+        state(vc).deficit += quantum_ * kind_->plan.weight[vc];
       }
       had_deficit_ |= eligible;
-      channel(vc).deficit -= bytes[vc];
+      state(vc).deficit -= bytes[vc];
       turn_ = vc;
     }
     choice.found = true;
-    choice.channel = vc;
+    choice.vc = vc;
     choice.requester = requester[vc];
     choice.wire_bytes = bytes[vc];
     return choice;

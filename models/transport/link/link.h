@@ -62,7 +62,7 @@ struct PacketFormat {
   bool operator==(const PacketFormat& other) const;
 };
 
-/// The amount that a sender can have outstanding on one channel without new credits; 0: unlimited.
+/// The amount that a sender can have outstanding on one virtual channel without new credits; 0: unlimited.
 struct Room {
   Bytes bytes = 0;
   Bytes packets = 0;

@@ -1,5 +1,5 @@
-// Shared data of all ports on the same kind of link: the link, the rules for its channels, and recent answers to
-// frequent queries of ports. A fabric of thousands of ports has only a few kinds. Sharing keeps the data that a
+// Shared data of all ports on the same kind of link: the link, the rules for its virtual channels, and recent answers
+// to frequent queries of ports. A fabric of thousands of ports has only a few kinds. Sharing keeps the data that a
 // transaction touches on its path small enough for the cache.
 #pragma once
 
@@ -14,11 +14,11 @@
 namespace railyard::transport {
 
 struct PortKind {
-  PortKind(const LinkDirection& direction, const ChannelPlan& channels)
-      : link(direction), plan(channels), line(direction.rate), debt(line) {
+  PortKind(const LinkDirection& direction, const VcPlan& vcs)
+      : link(direction), plan(vcs), line(direction.rate), debt(line) {
     for (std::size_t f = 0; f < kFlows; ++f) windows_[f] = Window(link, static_cast<Flow>(f));
-    for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) channels_at[plan.priority[vc]] |= 1u << vc;
-    one_priority = channels_at[0] == (1u << kVirtualChannels) - 1;
+    for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) vcs_at[plan.priority[vc]] |= 1u << vc;
+    one_priority = vcs_at[0] == (1u << kVirtualChannels) - 1;
   }
 
   /// Wire bytes of a transaction; `first_of_message` as in PacketFormat::cost().
@@ -51,17 +51,15 @@ struct PortKind {
     bool paced_by_bytes = false;
     BytePrice by_bytes, by_packets;
   };
-  Window& window(std::uint8_t channel) {
-    const Flow flow = channel < kRequestChannel    ? Flow::posted
-                      : channel == kRequestChannel ? Flow::request
-                                                   : Flow::response;
+  Window& window(std::uint8_t vc) {
+    const Flow flow = vc < kRequestVc ? Flow::posted : vc == kRequestVc ? Flow::request : Flow::response;
     return windows_[static_cast<std::size_t>(flow)];
   }
 
   const LinkDirection link;
-  const ChannelPlan plan;
-  std::array<std::uint32_t, kPriorities> channels_at{};  ///< bit per channel, by priority
-  bool one_priority = true;                              ///< all channels have the lowest priority
+  const VcPlan plan;
+  std::array<std::uint32_t, kPriorities> vcs_at{};  ///< bit per virtual channel, by priority
+  bool one_priority = true;                         ///< all virtual channels have the lowest priority
   BytePrice line;
   BytePrice debt;  ///< the same line, for acks and DLLPs
 
@@ -82,7 +80,7 @@ struct PortKind {
 /// All kinds of ports of one fabric.
 class PortKinds {
  public:
-  PortKind& of(const LinkDirection& link, const ChannelPlan& plan) {
+  PortKind& of(const LinkDirection& link, const VcPlan& plan) {
     const auto found =
         std::find_if(kinds_.begin(), kinds_.end(), [&](const PortKind& k) { return k.link == link && k.plan == plan; });
     return found != kinds_.end() ? *found : kinds_.emplace_back(link, plan);

@@ -4,7 +4,7 @@
 // - Bytes in = bytes out at every device on a message's path: its source sends all bytes, its destination receives all.
 //   A multicast leaves the switches n times, a reduction one n-th of the bytes that entered. (Not if links can fail.)
 // - A train takes at least the time of its bytes at the line rate plus the latency; no line is charged beyond now.
-// - Outstanding bytes of a channel never exceed the far buffer plus two of its largest trains (egress_port.h).
+// - Outstanding bytes of a virtual channel never exceed the far buffer plus two of its largest trains (egress_port.h).
 // - At the end nothing is in flight: no message, no transaction, no credit, no byte in a queue.
 #pragma once
 
@@ -28,7 +28,7 @@ class Invariants final : public FabricListener {
   void on_start(const Device& device, PortId port, const Transaction& transaction, Time now,
                 const Crossing& crossing) override;
   void on_queue(const Device&, PortId, Bytes, Time) override {}
-  void on_credit(const Device& device, PortId port, std::uint8_t channel, Bytes bytes, Time now, Time usable) override;
+  void on_credit(const Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now, Time usable) override;
 
  private:
   struct Passage {

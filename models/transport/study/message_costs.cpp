@@ -163,7 +163,7 @@ void MessageCosts::add(Load& load, const Message& message) {
   load.least_latency_ = sooner(load.least_latency_, its.latency);
   load.bytes_[&its] += message.bytes;
   if (message.source_rate == Rate()) return;
-  Time& written = load.written_[{&its, message.channel}];
+  Time& written = load.written_[{&its, message.queue_pair}];
   written += message.source_rate.time_for(message.bytes);
   load.most_written_ = later(load.most_written_, written);
 }

@@ -81,7 +81,7 @@ class MessageCosts {
     Time since_;
     Time first_sent_ = Time::max(), least_latency_ = Time::max();
     std::unordered_map<const Way*, Bytes> bytes_;
-    std::map<std::pair<const Way*, std::uint32_t>, Time> written_;  ///< by path and channel
+    std::map<std::pair<const Way*, std::uint32_t>, Time> written_;  ///< by path and queue pair
     Time most_written_;
   };
   /// Adds a message that has arrived. A message that was sent before the load began does not count.

@@ -6,7 +6,7 @@ namespace railyard::transport {
 
 namespace {
 
-/// `holder` waits in the far buffer of the channel for which `waiter` has no credit.
+/// `holder` waits in the far buffer of the virtual channel for which `waiter` has no credit.
 bool holds_up(const Stall& holder, const Stall& waiter) {
   const Device::Port& port = waiter.device->port(waiter.port);
   return holder.device == port.peer && holder.transaction->ingress == port.peer_port &&

@@ -13,7 +13,7 @@ struct Stall {
   const Device* device = nullptr;
   PortId port;
   const Transaction* transaction = nullptr;
-  Bytes outstanding = 0;  ///< bytes outstanding on its channel; its window is the link's buffer
+  Bytes outstanding = 0;  ///< bytes outstanding on its virtual channel; its window is the link's buffer
 };
 
 /// All waiting fronts, device by device.

@@ -151,7 +151,7 @@ void PointToPoint::send(std::uint32_t f, std::uint32_t message) {
   copy.transfers = {{*flow.destination->memory, points_[finished_].bytes}};
   copy.traffic_class = number(TrafficClass::pp);
   copy.engine = spec_.engine;
-  copy.channel = f;
+  copy.queue_pair = f;
   copy.start = flow.start;
   executor_.copy(*flow.source, flow.source->stream(kCopies), std::move(copy), label(kMessage, f, message), *this);
 }
