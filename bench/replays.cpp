@@ -34,7 +34,7 @@ class Replays : private execution::JobSink, execution::JobClient, execution::Job
         rank.add_stream("tp");
         ranks.push_back(&rank);
       }
-      groups_.emplace_back(ranks, 0, collective::Request(), fabric_);
+      groups_.emplace_back(ranks, 0, collective::CollectiveRequest(), fabric_);
     }
   }
 

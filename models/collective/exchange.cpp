@@ -13,11 +13,11 @@ namespace railyard::collective {
 
 namespace {
 
-enum class Phase : std::uint8_t { flags, whole, scatter, gather, from_root };
+enum class Round : std::uint8_t { flags, whole, scatter, gather, from_root };
 
 class Exchange final : public Program {
  public:
-  Exchange(const CollectiveSpec& spec, std::uint32_t members, std::vector<Phase> phases)
+  Exchange(const CollectiveSpec& spec, std::uint32_t members, std::vector<Round> phases)
       : Program(1, std::max(1u, members - 1)),
         phases_(std::move(phases)),
         members_(members),
@@ -32,7 +32,7 @@ class Exchange final : public Program {
 
   void describe(std::uint32_t member, std::uint32_t, std::uint32_t index, Action& action) const override {
     if (index > 0) {
-      if (phases_[index - 1] != Phase::from_root) {
+      if (phases_[index - 1] != Round::from_root) {
         action.wait(0, members_ - 1, index);
       } else if (member != root_) {
         action.wait((root_ + members_ - member) % members_ - 1, 1, index);
@@ -40,31 +40,31 @@ class Exchange final : public Program {
       action.work_bytes = work(member, phases_[index - 1]);
     }
     if (index == phases_.size()) return;
-    const Phase phase = phases_[index];
-    if (phase == Phase::from_root && member != root_) return;
+    const Round phase = phases_[index];
+    if (phase == Round::from_root && member != root_) return;
     for (std::uint32_t k = 1; k < members_; ++k) {
       const std::uint32_t to = (member + k) % members_;
       const std::uint32_t lane = members_ - k - 1;  // the lane of `to` for transfers from this member
       switch (phase) {
-        case Phase::flags: action.send_flag(to, 0, lane); break;
-        case Phase::whole:
-        case Phase::from_root: action.send(to, 0, lane, vector_); break;
-        case Phase::scatter: action.send(to, 0, lane, vector_.part(members_, to)); break;
-        case Phase::gather: action.send(to, 0, lane, vector_.part(members_, member)); break;
+        case Round::flags: action.send_flag(to, 0, lane); break;
+        case Round::whole:
+        case Round::from_root: action.send(to, 0, lane, vector_); break;
+        case Round::scatter: action.send(to, 0, lane, vector_.part(members_, to)); break;
+        case Round::gather: action.send(to, 0, lane, vector_.part(members_, member)); break;
       }
     }
   }
 
  private:
   /// Bytes that are read and summed, or copied, after a phase has arrived.
-  Bytes work(std::uint32_t member, Phase phase) const {
+  Bytes work(std::uint32_t member, Round phase) const {
     switch (phase) {
-      case Phase::whole: return vector_.bytes * members_;
-      case Phase::scatter: return vector_.part(members_, member).bytes * members_;
+      case Round::whole: return vector_.bytes * members_;
+      case Round::scatter: return vector_.part(members_, member).bytes * members_;
       default: return 0;
     }
   }
-  std::vector<Phase> phases_;
+  std::vector<Round> phases_;
   std::uint32_t members_, channels_, root_;
   Range vector_;
 };
@@ -72,16 +72,16 @@ class Exchange final : public Program {
 }  // namespace
 
 std::unique_ptr<Program> make_exchange(const CollectiveSpec& spec, const Group& group) {
-  std::vector<Phase> phases(spec.barriers_before, Phase::flags);
+  std::vector<Round> phases(spec.barriers_before, Round::flags);
   if (spec.algorithm == Algorithm::one_shot) {
-    phases.push_back(Phase::whole);
+    phases.push_back(Round::whole);
   } else if (spec.operation == Operation::broadcast) {
-    phases.push_back(Phase::from_root);
+    phases.push_back(Round::from_root);
   } else {
-    if (spec.operation != Operation::all_gather) phases.push_back(Phase::scatter);
-    if (spec.operation != Operation::reduce_scatter) phases.push_back(Phase::gather);
+    if (spec.operation != Operation::all_gather) phases.push_back(Round::scatter);
+    if (spec.operation != Operation::reduce_scatter) phases.push_back(Round::gather);
   }
-  phases.insert(phases.end(), spec.barriers_after, Phase::flags);
+  phases.insert(phases.end(), spec.barriers_after, Round::flags);
   return std::make_unique<Exchange>(spec, group.size(), std::move(phases));
 }
 

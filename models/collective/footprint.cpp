@@ -80,7 +80,7 @@ class Walk {
       for (const transport::Hop& hop : lane.hops) {
         found_.spread |= hop.one_of_several;
         add(number_of(hop));
-        add(static_cast<std::uint64_t>(hop.operation));
+        add(static_cast<std::uint64_t>(hop.kind));
         add(hop.answers_reads ? 1 : 0);
       }
     }

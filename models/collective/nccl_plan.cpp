@@ -227,9 +227,9 @@ bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol proto
 
 }  // namespace
 
-Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
-               std::optional<Protocol> protocol) {
-  Plan best;
+NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
+                   std::optional<Protocol> protocol) {
+  NcclPlan best;
   best.algorithm = algorithm.value_or(Algorithm::ring);
   best.protocol = protocol.value_or(Protocol::simple);
   double least = 1e29;

@@ -58,13 +58,13 @@ StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t threads) {
   return cost;
 }
 
-Time launch_of(const Request& request, const Site& site, double width) {
+Time launch_of(const CollectiveRequest& request, const Site& site, double width) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   return us((request.in_graph ? c.graph_launch_us : c.launch_us) + c.wide_launch_us * width);
 }
 
 /// NCCL's sends and receives: each peer gets its share of the channels.
-void plan_point_to_point(CollectiveSpec& spec, const Request& request, const Site& site) {
+void plan_point_to_point(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   const bool to_all = spec.operation == Operation::all_to_all;
   const std::uint32_t peers = to_all ? std::max(1u, site.ranks - 1) : 1;
@@ -114,7 +114,7 @@ Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
   return chunk;
 }
 
-void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group, const Site& site) {
+void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Group& group, const Site& site) {
   if (spec.operation == Operation::all_to_all || spec.operation == Operation::send_recv ||
       request.algorithm == Algorithm::direct || request.algorithm == Algorithm::pxn) {
     spec.algorithm = request.algorithm.value_or(spec.operation == Operation::all_to_all && site.nvlink &&
@@ -124,7 +124,7 @@ void plan_nccl(CollectiveSpec& spec, const Request& request, const Group& group,
     plan_point_to_point(spec, request, site);
     return;
   }
-  const Plan plan = nccl_plan(site, spec.operation, spec.bytes, request.algorithm, request.protocol);
+  const NcclPlan plan = nccl_plan(site, spec.operation, spec.bytes, request.algorithm, request.protocol);
   spec.algorithm = plan.algorithm;
   spec.protocol = plan.protocol;
   spec.channels = plan.channels;
@@ -171,13 +171,13 @@ Bytes one_shot_most(std::uint32_t ranks) {
 // The workspace of TensorRT-LLM's one-shot kernel. Above this size TensorRT-LLM uses NCCL.
 Bytes trtllm_most(std::uint32_t ranks) { return ranks <= 2 ? 4 << 20 : ranks <= 4 ? 1 << 20 : 256 << 10; }
 
-bool has_custom_kernel(const Request& request, const Site& site) {
+bool has_custom_kernel(const CollectiveRequest& request, const Site& site) {
   return request.library != Library::nccl && request.operation == Operation::all_reduce && site.servers == 1 &&
          request.bytes <= (request.library == Library::trtllm ? trtllm_most(site.ranks) : kCustomMostBytes) &&
          (site.nvlink || site.ranks <= 2);  // over PCIe the custom kernels serve only two ranks
 }
 
-void plan_custom(CollectiveSpec& spec, const Request& request, const Site& site) {
+void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   const bool one_shot = request.library == Library::trtllm || request.bytes <= one_shot_most(site.ranks);
   spec.algorithm = request.algorithm.value_or(one_shot ? Algorithm::one_shot : Algorithm::two_shot);
@@ -228,7 +228,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   return site;
 }
 
-CollectiveSpec choose(const Request& request, const Group& group, const Site& site) {
+CollectiveSpec choose(const CollectiveRequest& request, const Group& group, const Site& site) {
   CollectiveSpec spec;
   spec.operation = request.operation;
   spec.bytes = request.bytes;
@@ -245,7 +245,7 @@ CollectiveSpec choose(const Request& request, const Group& group, const Site& si
   return spec;
 }
 
-Time least_launch(const Request& request, const Site& site) {
+Time least_launch(const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   return us(request.in_graph ? c.graph_launch_us : std::min(c.launch_us, c.graph_launch_us));
 }

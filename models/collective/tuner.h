@@ -19,7 +19,7 @@ class Fabric;
 
 namespace railyard::collective {
 
-struct Request {
+struct CollectiveRequest {
   Operation operation = Operation::all_reduce;
   Bytes bytes = 0;
   std::uint32_t root = 0;
@@ -48,18 +48,18 @@ struct Site {
 Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const transport::Fabric& fabric);
 
 /// NCCL's choice.
-struct Plan {
+struct NcclPlan {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
   std::uint32_t channels = 1, threads = 512;
 };
 /// @param algorithm, protocol  fixed by the caller, or none: NCCL chooses
-Plan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
-               std::optional<Protocol> protocol);
+NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
+                   std::optional<Protocol> protocol);
 
 /// Everything for Collective::prepare().
-CollectiveSpec choose(const Request& request, const Group& group, const Site& site);
+CollectiveSpec choose(const CollectiveRequest& request, const Group& group, const Site& site);
 /// The least launch time of choose(), over all operations and sizes.
-Time least_launch(const Request& request, const Site& site);
+Time least_launch(const CollectiveRequest& request, const Site& site);
 
 }  // namespace railyard::collective

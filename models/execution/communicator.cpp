@@ -5,7 +5,7 @@
 namespace railyard::execution {
 
 Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams,
-                           const collective::Request& request, transport::Fabric& fabric)
+                           const collective::CollectiveRequest& request, transport::Fabric& fabric)
     : ranks_(std::move(ranks)),
       streams_(std::move(streams)),
       request_(request),
@@ -14,7 +14,7 @@ Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> st
   if (size() > 1) collective::add_multicast_groups(group_, gpus(), fabric_);
 }
 
-Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::Request& request,
+Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::CollectiveRequest& request,
                            transport::Fabric& fabric)
     : Communicator(ranks, std::vector<std::size_t>(ranks.size(), stream), request, fabric) {}
 
@@ -36,7 +36,7 @@ const collective::Site& Communicator::site() {
 const collective::CollectiveSpec& Communicator::choose(collective::Operation operation, Bytes bytes) {
   const auto [found, fresh] = chosen_.try_emplace({operation, bytes});
   if (fresh) {
-    collective::Request request = request_;
+    collective::CollectiveRequest request = request_;
     request.operation = operation;
     request.bytes = bytes;
     found->second = collective::choose(request, group_, site());

@@ -20,10 +20,10 @@ class Communicator {
   /// @param ranks    at least one; a single rank has no peers
   /// @param streams  by member: index of the stream of its rank in which the member runs
   /// @param request  properties that all collectives of this communicator share
-  Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams, const collective::Request& request,
+  Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams, const collective::CollectiveRequest& request,
                transport::Fabric& fabric);
   /// The same stream for all members.
-  Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::Request& request,
+  Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::CollectiveRequest& request,
                transport::Fabric& fabric);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
@@ -31,7 +31,7 @@ class Communicator {
   Rank& rank(std::uint32_t member) const { return *ranks_[member]; }
   gpu::Stream& stream(std::uint32_t member) const { return ranks_[member]->stream(streams_[member]); }
   const collective::Group& group() const { return group_; }
-  const collective::Request& request() const { return request_; }
+  const collective::CollectiveRequest& request() const { return request_; }
   /// The paths between the members. @pre the machine is elaborated
   const collective::Site& site();
 
@@ -66,7 +66,7 @@ class Communicator {
 
   std::vector<Rank*> ranks_;
   std::vector<std::size_t> streams_;
-  collective::Request request_;
+  collective::CollectiveRequest request_;
   transport::Fabric& fabric_;
   collective::Group group_;
   std::optional<collective::Site> site_;

@@ -67,7 +67,7 @@ void Job::post() {
   message.engine = copy_.engine;
   message.queue_pair = copy_.queue_pair;
   message.client = this;
-  for (const Transfer& transfer : copy_.transfers) {
+  for (const CopyTarget& transfer : copy_.transfers) {
     message.destination = transfer.destination;
     message.bytes = transfer.bytes;
     executor_->fabric_.send(message);
@@ -293,7 +293,7 @@ JobRef Executor::copy(Rank& rank, gpu::Stream& stream, Copy copy, const JobLabel
                       const std::vector<JobRef>& after) {
   Job& job = acquire(Job::Kind::copy, rank, stream, label, client);
   job.copy_ = std::move(copy);
-  for (const Transfer& transfer : job.copy_.transfers) job.bytes_ += transfer.bytes;
+  for (const CopyTarget& transfer : job.copy_.transfers) job.bytes_ += transfer.bytes;
   return push(job, after);
 }
 

@@ -17,14 +17,14 @@
 
 namespace railyard::execution {
 
-struct Transfer {
+struct CopyTarget {
   transport::Window destination = 0;
   Bytes bytes = 0;
 };
 
 /// Messages from a rank's memory to other memories.
 struct Copy {
-  std::vector<Transfer> transfers;
+  std::vector<CopyTarget> transfers;
   std::uint8_t traffic_class = 0;
   transport::Engine engine = transport::Engine::copy_engine;
   std::uint32_t queue_pair = 0;  ///< messages of one queue pair keep their order

@@ -101,7 +101,7 @@ void Gpu::fetch(Message& message, pcie::HostMemory& from, Bytes bytes) {
 }
 
 void Gpu::receive(transport::Transaction& t) {
-  if (t.ingress == pcie() && t.operation == transport::Operation::read_response) {
+  if (t.ingress == pcie() && t.kind == transport::TransactionKind::read_response) {
     completed(t);
     const std::uint32_t flow = flow_of(t);
     if (flow < fetched_from_.size() && fetched_from_[flow] != nullptr)

@@ -3,8 +3,8 @@
 namespace railyard::infiniband {
 
 using transport::Message;
-using transport::Operation;
 using transport::Transaction;
+using transport::TransactionKind;
 
 Nic::Nic(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, transport::Lid lid,
          const NicTiming& timing)
@@ -67,7 +67,7 @@ void Nic::start_work() {
 
 void Nic::receive(Transaction& t) {
   if (t.ingress == pcie()) {
-    sc_assert(t.operation == Operation::read_response);
+    sc_assert(t.kind == TransactionKind::read_response);
     return_credit(t, t.tail);
     completed(t);
     const bool faster_out = ports_[kPciePort].receive_rate < ports_[kNetworkPort].egress.link().rate;
@@ -83,7 +83,7 @@ void Nic::receive(Transaction& t) {
 void Nic::transmit(Transaction& t) {
   const QueuePair& qp = queue_pairs_[flow_of(t)];
   t.ingress = PortId();  // the bytes now belong to the NIC
-  t.operation = Operation::write;
+  t.kind = TransactionKind::write;
   t.engine_payload_bytes = 0;
   t.virtual_channel = qp.vc;
   t.address = t.message->address;

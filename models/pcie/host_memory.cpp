@@ -93,7 +93,7 @@ void HostMemory::start(std::uint32_t tag, Message& message, Staged& staged) {
 }
 
 void HostMemory::receive(Transaction& t) {
-  if (asks(t.operation) || t.message->destination == window()) {
+  if (asks(t.kind) || t.message->destination == window()) {
     Endpoint::receive(t);
     return;
   }

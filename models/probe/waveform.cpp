@@ -230,7 +230,7 @@ void Waveform::on_start(const Device& device, PortId port, const transport::Tran
   }
   if (level_ != Level::all) return;
   if (p.traffic_class.valid() && t.traffic_class < class_names_.size()) {
-    const bool is_read = transport::asks(t.operation);
+    const bool is_read = transport::asks(t.kind);
     vcd_.text_until(p.traffic_class, free, (is_read ? read_names_ : class_names_)[t.traffic_class]);
   }
   vcd_.change(p.transactions, now, p.port->counters.transactions);

@@ -6,6 +6,7 @@
 namespace railyard::workload {
 
 using execution::Communicator;
+using execution::CopyTarget;
 using execution::Executor;
 using execution::Job;
 using execution::JobClient;
@@ -15,6 +16,5 @@ using execution::JobRecord;
 using execution::JobRef;
 using execution::Rank;
 using execution::Recorded;
-using execution::Transfer;
 
 }  // namespace railyard::workload

@@ -21,12 +21,12 @@ struct Outcome {
   }
 };
 
-/// Three all-reduces of four GPUs, the first alone; beside the second a kernel runs on one GPU that was there before, and one on
-/// another GPU begins amid it; the third is over when a last one begins.
+/// Three all-reduces of four GPUs, the first alone; beside the second a kernel runs on one GPU that was there before,
+/// and one on another GPU begins amid it; the third is over when a last one begins.
 Outcome collectives_beside_kernels(bool replay) {
   JobBench bench;
   for (Rank* rank : bench.ranks) rank->gpu->sms().set_speed(1);
-  collective::Request request;
+  collective::CollectiveRequest request;
   request.library = collective::Library::vllm;
   request.in_graph = true;
   Communicator all(bench.ranks, JobBench::kCompute, request, bench.fabric);

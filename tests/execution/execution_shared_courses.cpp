@@ -50,7 +50,8 @@ Outcome run(const Groups& groups, const std::vector<Step>& steps, bool replay) {
   for (const auto& gpus : groups.gpus) {
     std::vector<Rank*> ranks;
     for (const std::uint32_t gpu : gpus) ranks.push_back(bench.ranks[gpu]);
-    pointers.push_back(&communicators.emplace_back(ranks, JobBench::kCompute, collective::Request(), bench.fabric));
+    pointers.push_back(
+        &communicators.emplace_back(ranks, JobBench::kCompute, collective::CollectiveRequest(), bench.fabric));
   }
   if (replay) {
     Communicator::allow_reuse(pointers, {}, bench.fabric);
@@ -192,7 +193,7 @@ BOOST_AUTO_TEST_CASE(communicators_of_one_stream_replay_beside_each_other_and_of
     std::deque<Communicator> both;
     std::vector<Communicator*> pointers;
     for (const auto& [traffic_class, stream] : {std::pair<std::uint8_t, std::size_t>{0, 0}, {1, other_stream}}) {
-      collective::Request request;
+      collective::CollectiveRequest request;
       request.traffic_class = traffic_class;
       pointers.push_back(&both.emplace_back(bench.ranks, stream, request, bench.fabric));
     }

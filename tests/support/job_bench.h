@@ -12,13 +12,13 @@
 namespace railyard::test {
 
 using execution::Communicator;
+using execution::CopyTarget;
 using execution::Executor;
 using execution::Job;
 using execution::JobClient;
 using execution::JobLabel;
 using execution::JobRef;
 using execution::Rank;
-using execution::Transfer;
 
 struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   /// @param gpus  number of ranks, one on each of the machine's first GPUs
@@ -43,7 +43,7 @@ struct JobBench : FreshKernel, JobClient, execution::JobNamer {
   }
   JobRef copy(std::uint32_t from, std::vector<std::uint32_t> to, Bytes bytes, std::uint32_t number,
               const std::vector<JobRef>& after = {}) {
-    std::vector<Transfer> transfers;
+    std::vector<CopyTarget> transfers;
     for (const std::uint32_t rank : to) transfers.push_back({windows[rank], bytes});
     return executor.copy(*ranks[from], ranks[from]->stream(kComm), {transfers}, label(number), *this, after);
   }

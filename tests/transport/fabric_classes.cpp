@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(a_higher_priority_goes_first) {
     const std::size_t bulk = s.send(Time::us(10), 1, 3, 5'000'000, 1);
     const std::size_t small = s.send(Time::us(200), 1, 3, 512, 1);
     s.run();
-    const Time packet = gb(50).time_for(wire.packet.cost(transport::Operation::write, 4096, 0, true).bytes);
+    const Time packet = gb(50).time_for(wire.packet.cost(transport::TransactionKind::write, 4096, 0, true).bytes);
     BOOST_TEST((s.took[small] <= s.alone[small] + packet * 2), s.took[small].fs() - s.alone[small].fs());
     BOOST_TEST(s.took[bulk].seconds() == s.alone[bulk].seconds(), tt::tolerance(0.01));
   }

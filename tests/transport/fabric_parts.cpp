@@ -150,18 +150,18 @@ BOOST_AUTO_TEST_CASE(packets_cost_what_the_format_says) {
   format.overhead_bytes = 24;
   format.first_overhead_bytes = 16;
   format.reverse_bytes_per_packet = 8;
-  const WireCost one = format.cost(Operation::write, 256, 0, false);
+  const WireCost one = format.cost(TransactionKind::write, 256, 0, false);
   BOOST_TEST(one.bytes == 280u);
   BOOST_TEST(one.first_packet == 280u);
   BOOST_TEST(one.reverse_debt == 8u);
-  const WireCost two = format.cost(Operation::write, 257, 0, true);
+  const WireCost two = format.cost(TransactionKind::write, 257, 0, true);
   BOOST_TEST(two.bytes == 257u + 48 + 16);
   BOOST_TEST(two.first_packet == 256u + 24 + 16);
   BOOST_TEST(two.reverse_debt == 16u);
-  BOOST_TEST(format.cost(Operation::write, 256, 128, false).bytes == 256u + 48);   // a smaller engine
-  BOOST_TEST(format.cost(Operation::write, 256, 4096, false).bytes == 256u + 24);  // a larger one does not help
-  BOOST_TEST(format.cost(Operation::write, 0, 0, false).bytes == 24u);             // an empty message is a header
-  BOOST_TEST(PacketFormat().cost(Operation::write, 0, 0, false).bytes == 1u);
+  BOOST_TEST(format.cost(TransactionKind::write, 256, 128, false).bytes == 256u + 48);   // a smaller engine
+  BOOST_TEST(format.cost(TransactionKind::write, 256, 4096, false).bytes == 256u + 24);  // a larger one does not help
+  BOOST_TEST(format.cost(TransactionKind::write, 0, 0, false).bytes == 24u);             // an empty message is a header
+  BOOST_TEST(PacketFormat().cost(TransactionKind::write, 0, 0, false).bytes == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(packets_share_acks_and_the_line_with_the_data_link_layer) {
@@ -175,26 +175,26 @@ BOOST_AUTO_TEST_CASE(packets_share_acks_and_the_line_with_the_data_link_layer) {
   format.reduced_payload_bytes = 64;
   format.reverse_bytes_per_packet = 16;
   format.packets_per_ack = 4;
-  BOOST_TEST(format.cost(Operation::write, 4096, 0, false).reverse_debt == 16u / 4 * 16);
-  BOOST_TEST(format.cost(Operation::write, 4096, 128, false).reverse_debt == 32u / 4 * 16);
-  BOOST_TEST(format.cost(Operation::multicast, 4096, 0, false).reverse_debt == 16u * 16);  // one each
-  BOOST_TEST(format.cost(Operation::multicast, 4096, 0, false).bytes ==
-             format.cost(Operation::write, 4096, 0, false).bytes);
-  BOOST_TEST(format.cost(Operation::read_request, 4096, 0, false).bytes == 2u * 16);
-  BOOST_TEST(format.cost(Operation::read_request, 4096, 128, false).bytes ==
+  BOOST_TEST(format.cost(TransactionKind::write, 4096, 0, false).reverse_debt == 16u / 4 * 16);
+  BOOST_TEST(format.cost(TransactionKind::write, 4096, 128, false).reverse_debt == 32u / 4 * 16);
+  BOOST_TEST(format.cost(TransactionKind::multicast, 4096, 0, false).reverse_debt == 16u * 16);  // one each
+  BOOST_TEST(format.cost(TransactionKind::multicast, 4096, 0, false).bytes ==
+             format.cost(TransactionKind::write, 4096, 0, false).bytes);
+  BOOST_TEST(format.cost(TransactionKind::read_request, 4096, 0, false).bytes == 2u * 16);
+  BOOST_TEST(format.cost(TransactionKind::read_request, 4096, 128, false).bytes ==
              32u * 16);  // an engine that asks for less at once
-  BOOST_TEST(format.cost(Operation::reduce_request, 4096, 128, false).bytes == 32u * 16);
-  BOOST_TEST(format.cost(Operation::read_response, 4096, 0, false).bytes == 4096u + 32 * 16);
-  BOOST_TEST(format.cost(Operation::reduce_response, 4096, 0, false).bytes == 4096u + 64 * 16);
+  BOOST_TEST(format.cost(TransactionKind::reduce_request, 4096, 128, false).bytes == 32u * 16);
+  BOOST_TEST(format.cost(TransactionKind::read_response, 4096, 0, false).bytes == 4096u + 32 * 16);
+  BOOST_TEST(format.cost(TransactionKind::reduce_response, 4096, 0, false).bytes == 4096u + 64 * 16);
   // A read's data is its own answer.
-  for (const Operation op :
-       {Operation::read_request, Operation::read_response, Operation::reduce_request, Operation::reduce_response})
+  for (const TransactionKind op : {TransactionKind::read_request, TransactionKind::read_response,
+                                   TransactionKind::reduce_request, TransactionKind::reduce_response})
     BOOST_TEST(format.cost(op, 4096, 0, false).reverse_debt == 0u);
 
-  const Bytes bare = format.cost(Operation::write, 4096, 0, false).bytes;
+  const Bytes bare = format.cost(TransactionKind::write, 4096, 0, false).bytes;
   format.line_interval_bytes = 8 * 16;
   format.line_bytes_per_interval = 16;
-  const WireCost shared = format.cost(Operation::write, 4096, 0, false);
+  const WireCost shared = format.cost(TransactionKind::write, 4096, 0, false);
   BOOST_TEST(shared.bytes == bare + bare / 8);
   BOOST_TEST(shared.first_packet == 272u + 272 / 8);
   BOOST_TEST(shared.reverse_debt == 64u + 64 / 8);

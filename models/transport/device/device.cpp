@@ -26,7 +26,7 @@ class ChildScope {
 };
 
 const WireCost& cost_of(const EgressPort& egress, const Transaction& t) {
-  return egress.kind().cost(t.operation, t.payload_bytes, t.engine_payload_bytes, t.first_of_message);
+  return egress.kind().cost(t.kind, t.payload_bytes, t.engine_payload_bytes, t.first_of_message);
 }
 
 }  // namespace
@@ -115,9 +115,9 @@ void Device::head_arrived(Transaction& t) {
 
 void Device::lose(Transaction& t) {
   Message& message = *t.message;
-  const bool read = t.operation == Operation::read_request || t.operation == Operation::read_response;
+  const bool read = t.kind == TransactionKind::read_request || t.kind == TransactionKind::read_response;
   if (read) context_.losses->on_read_lost(t);
-  context_.losses->on_lost(message, t.operation == Operation::write ? t.address : message.address, t.payload_bytes);
+  context_.losses->on_lost(message, t.kind == TransactionKind::write ? t.address : message.address, t.payload_bytes);
   context_.pool.release(&t);
 }
 

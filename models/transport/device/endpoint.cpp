@@ -65,9 +65,9 @@ Endpoint::Part Endpoint::whole_of(Message& message) const {
   part.rate = message.source_rate;
   switch (message.kind) {
     case MessageKind::write: return part;
-    case MessageKind::read: part.operation = Operation::read_request; break;
-    case MessageKind::multicast: part.operation = Operation::multicast; break;
-    case MessageKind::reduce: part.operation = Operation::reduce_request; break;
+    case MessageKind::read: part.kind = TransactionKind::read_request; break;
+    case MessageKind::multicast: part.kind = TransactionKind::multicast; break;
+    case MessageKind::reduce: part.kind = TransactionKind::reduce_request; break;
   }
   part.group = message.group;
   part.reply_to = window_base(window_);
@@ -85,7 +85,7 @@ void Endpoint::inject(PortId out, const Part& part) {
   requester.parts.push_back(part);
   requester.parts.back().whole_bytes = part.bytes;
   requester.parts.back().stalled_before = ports_[out.value()].stalled;
-  queued(out, asks(part.operation) ? 0 : static_cast<std::int64_t>(part.bytes));
+  queued(out, asks(part.kind) ? 0 : static_cast<std::int64_t>(part.bytes));
   if (idle && stage(out, requester)) request_staged(out, number);
 }
 
@@ -104,7 +104,7 @@ bool Endpoint::stage(PortId out, Requester& requester) {
   const Message& message = *part.message;
   Transaction* t = context_.pool.acquire();
   t->message = part.message;
-  t->operation = part.operation;
+  t->kind = part.kind;
   t->address = part.address;
   t->lid = part.lid;
   t->reply_to = part.reply_to;
@@ -113,7 +113,7 @@ bool Endpoint::stage(PortId out, Requester& requester) {
   t->engine_payload_bytes = part.engine_payload_bytes;
   t->traffic_class = message.traffic_class;
   t->virtual_channel =
-      part.operation == Operation::read_request ? kRequestVc : context_.plan.vc_of[message.traffic_class];
+      part.kind == TransactionKind::read_request ? kRequestVc : context_.plan.vc_of[message.traffic_class];
   t->first_of_message = part.first;
   t->head = later(now(), part.written);
   // Bytes that the source has not written yet do not wait for the port.
@@ -158,7 +158,7 @@ void Endpoint::take_back(PortId out) {
     }
     for (; !requester.parts.empty(); requester.parts.pop_front()) {
       const Part& part = requester.parts.front();
-      queued(out, asks(part.operation) ? 0 : -static_cast<std::int64_t>(part.bytes));
+      queued(out, asks(part.kind) ? 0 : -static_cast<std::int64_t>(part.bytes));
       context_.losses->on_lost(*part.message, part.address, part.bytes);
     }
   }
@@ -209,7 +209,7 @@ void Endpoint::count_left(Message& message, Bytes bytes, Time leaves) {
 }
 
 void Endpoint::receive(Transaction& t) {
-  if (asks(t.operation)) {
+  if (asks(t.kind)) {
     respond(t);
   } else {
     land(t);
@@ -225,7 +225,7 @@ void Endpoint::respond(Transaction& t) {
 }
 
 void Endpoint::answer(Transaction& t) {
-  t.operation = t.operation == Operation::read_request ? Operation::read_response : Operation::reduce_response;
+  t.kind = t.kind == TransactionKind::read_request ? TransactionKind::read_response : TransactionKind::reduce_response;
   t.address = t.reply_to;
   t.virtual_channel = context_.plan.response_vc_of(t.traffic_class);
   t.engine_payload_bytes = completion_payload_bytes();

@@ -69,7 +69,7 @@ class Endpoint : public Device {
     Time stalled_before;    ///< stall time of the port at the injection
     std::uint64_t address = 0;
     Lid lid = 0;
-    Operation operation = Operation::write;
+    TransactionKind kind = TransactionKind::write;
     std::uint64_t reply_to = 0;
     GroupId group = 0;
     Bytes engine_payload_bytes = 0;

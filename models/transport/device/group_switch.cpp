@@ -79,12 +79,12 @@ void GroupSwitch::release(Fork& fork) {
 }
 
 void GroupSwitch::receive(Transaction& t) {
-  switch (t.operation) {
-    case Operation::multicast: copy(t, false); break;
-    case Operation::reduce_request:
+  switch (t.kind) {
+    case TransactionKind::multicast: copy(t, false); break;
+    case TransactionKind::reduce_request:
       context_.calendar.at(t.head, *this, kRequestTag, reinterpret_cast<std::uint64_t>(&t));
       break;
-    case Operation::reduce_response: {
+    case TransactionKind::reduce_response: {
       const PortId out = decode(t.fork->origin->reply_to, 0, t.ingress);
       context_.calendar.at(ready(t, out), *this, kOperandTag, reinterpret_cast<std::uint64_t>(&t));
       break;
@@ -107,7 +107,7 @@ void GroupSwitch::copy(Transaction& t, bool at_once) {
 }
 
 void GroupSwitch::left(Transaction& t, PortId out, Time leaves) {
-  if (t.fork == nullptr && t.operation == Operation::reduce_response) {
+  if (t.fork == nullptr && t.kind == TransactionKind::reduce_response) {
     Unit& u = unit(out);
     u.slots.give_back(leaves, t.payload_bytes);
     if (!u.waiting.empty()) reserve(out);
@@ -122,7 +122,7 @@ void GroupSwitch::left(Transaction& t, PortId out, Time leaves) {
   if (--fork.copies != 0) return;
   Transaction& origin = *fork.origin;
   return_credit(origin, fork.left);
-  if (origin.operation != Operation::multicast) return;  // a reduction continues
+  if (origin.kind != TransactionKind::multicast) return;  // a reduction continues
   t.fork = nullptr;
   context_.pool.release(&origin);
   release(fork);
@@ -206,7 +206,7 @@ void GroupSwitch::result(Fork& fork) {
     t.tail = later(t.tail, u.free);
   }
   release(fork);
-  t.operation = Operation::reduce_response;
+  t.kind = TransactionKind::reduce_response;
   t.virtual_channel = context_.plan.response_vc_of(t.traffic_class);
   t.address = t.reply_to;
   t.egress = t.ingress;
@@ -241,8 +241,8 @@ const GroupSwitch& switch_of(const Endpoint& source, PortId out) {
   return *found;
 }
 
-std::vector<Hop> walk_to_member(const Endpoint& source, PortId out, Window member, Operation operation) {
-  std::vector<Hop> hops = walk(source, out, window_base(member), 0, operation);
+std::vector<Hop> walk_to_member(const Endpoint& source, PortId out, Window member, TransactionKind kind) {
+  std::vector<Hop> hops = walk(source, out, window_base(member), 0, kind);
   if (hops.size() != 2 || arrival(hops, window_base(member)).endpoint == nullptr)
     throw std::logic_error(std::string(source.name()) + ": a member of a group is not at a port of the switch");
   return hops;
@@ -256,7 +256,7 @@ void add_multicast_lane(Path& path, const Endpoint& source, PortId out, const st
   Lane lane;
   lane.weight = weight;
   for (const Window member : members) {
-    std::vector<Hop> hops = walk_to_member(source, out, member, Operation::multicast);
+    std::vector<Hop> hops = walk_to_member(source, out, member, TransactionKind::multicast);
     if (lane.hops.empty() || slower(hops, lane.hops)) lane.hops = std::move(hops);
   }
   path.lanes.push_back(std::move(lane));
@@ -267,9 +267,10 @@ void add_reduction_lane(Path& path, const Endpoint& source, PortId out, const st
   const GroupSwitch& sw = switch_of(source, out);
   Path slowest;
   for (const Window member : members) {
-    const Arrival memory = arrival(walk_to_member(source, out, member, Operation::reduce_request), window_base(member));
+    const Arrival memory =
+        arrival(walk_to_member(source, out, member, TransactionKind::reduce_request), window_base(member));
     Path read = read_path(source, out, *memory.endpoint, memory.port, memory.endpoint->read_latency());
-    for (Hop& hop : read.lanes[0].hops) hop.operation = Operation::reduce_response;
+    for (Hop& hop : read.lanes[0].hops) hop.kind = TransactionKind::reduce_response;
     if (slowest.lanes.empty() || slower(read.lanes[0].hops, slowest.lanes[0].hops) || read.fixed > slowest.fixed)
       slowest = std::move(read);
   }

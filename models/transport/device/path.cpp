@@ -37,7 +37,7 @@ struct Stage {
   ByteClock line;
   PacedBy paced_by = PacedBy::line;
   bool stores = false;  ///< the incoming link is slower: the first packet must be complete
-  Operation operation = Operation::write;
+  TransactionKind kind = TransactionKind::write;
   bool answers_reads = false;
   Time latency;      ///< to the next stage
   Time run;          ///< start of the run
@@ -49,14 +49,15 @@ struct Stage {
 };
 
 WireCost cost_at(const Hop& hop, const Path& path, Bytes payload, bool first) {
-  return hop.link().packet.cost(hop.operation, payload, path.packet_limit(hop.operation), first);
+  return hop.link().packet.cost(hop.kind, payload, path.packet_limit(hop.kind), first);
 }
 
 Bytes taken(const Stage& stage, const Path& path, Bytes payload, bool first, bool acks, Bytes& first_packet) {
-  const WireCost cost = stage.link.packet.cost(stage.operation, payload, path.packet_limit(stage.operation), first);
+  const WireCost cost = stage.link.packet.cost(stage.kind, payload, path.packet_limit(stage.kind), first);
   first_packet = cost.first_packet;
   if (!acks || !stage.answers_reads || stage.paced_by != PacedBy::line) return amount(stage.paced_by, cost);
-  return cost.bytes + stage.link.packet.cost(Operation::read_request, payload, path.request_bytes, first).reverse_debt;
+  return cost.bytes +
+         stage.link.packet.cost(TransactionKind::read_request, payload, path.request_bytes, first).reverse_debt;
 }
 
 /// The earliest start of the current transaction at stage k: its arrival from the previous stage.
@@ -103,10 +104,10 @@ Time lane_time(const Path& path, const Lane& lane, Bytes bytes, Bytes transactio
     Stage& stage = stages.emplace_back();
     stage.link = hop.link();
     stage.line = ByteClock(stage.link.rate);
-    stage.paced_by = stage.link.pace(flow_of(hop.operation), cost_at(hop, path, transaction_bytes, false));
-    stage.clock = ByteClock(price(stage.link, flow_of(hop.operation), stage.paced_by));
+    stage.paced_by = stage.link.pace(credit_type_of(hop.kind), cost_at(hop, path, transaction_bytes, false));
+    stage.clock = ByteClock(price(stage.link, credit_type_of(hop.kind), stage.paced_by));
     stage.stores = into != Rate() && into < stage.link.rate;
-    stage.operation = hop.operation;
+    stage.kind = hop.kind;
     stage.answers_reads = hop.answers_reads;
     stage.latency = stage.link.latency;
     into = stage.link.rate;
@@ -136,12 +137,12 @@ Time lane_time(const Path& path, const Lane& lane, Bytes bytes, Bytes transactio
 
 }  // namespace
 
-std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, Operation operation) {
+std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, TransactionKind kind) {
   std::vector<Hop> hops;
   const Device* at = &device;
   while (out.valid()) {
     if (hops.size() == kMaxHops) throw std::logic_error(std::string("routing loop at ") + at->name());
-    hops.push_back({at, out, operation, at->has_choice(lid)});
+    hops.push_back({at, out, kind, at->has_choice(lid)});
     const Device::Port& port = at->port(out);
     if (port.peer == nullptr) throw std::logic_error(std::string("unconnected port at ") + at->name());
     at = port.peer;
@@ -159,7 +160,7 @@ Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, Po
   Path path;
   Rate into;
   Time request;
-  for (const Hop& hop : walk(requester, out, window_base(memory.window()), 0, Operation::read_request)) {
+  for (const Hop& hop : walk(requester, out, window_base(memory.window()), 0, TransactionKind::read_request)) {
     const LinkDirection& link = hop.link();
     if (into != Rate() && into < link.rate) path.fixed += request;  // towards a faster link, a packet must be complete
     path.fixed += link.latency;
@@ -168,7 +169,8 @@ Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, Po
   }
   path.fixed += memory_latency;
   path.completion_payload_bytes = memory.completion_payload_bytes();
-  path.lanes.push_back({walk(memory, memory_port, window_base(requester.window()), 0, Operation::read_response), 1});
+  path.lanes.push_back(
+      {walk(memory, memory_port, window_base(requester.window()), 0, TransactionKind::read_response), 1});
   for (Hop& hop : path.lanes[0].hops) hop.answers_reads = true;
   return path;
 }
@@ -266,7 +268,7 @@ Time last_byte_time(const Path& path, Bytes transaction_bytes) {
 
 double payload_rate(const Path& path, const Hop& hop, Bytes transaction_bytes) {
   const WireCost cost = cost_at(hop, path, transaction_bytes, false);
-  return hop.link().trains_per_second(flow_of(hop.operation), cost) * static_cast<double>(transaction_bytes);
+  return hop.link().trains_per_second(credit_type_of(hop.kind), cost) * static_cast<double>(transaction_bytes);
 }
 
 Rate payload_rate(const Path& path, Bytes transaction_bytes) {

@@ -14,7 +14,7 @@ class Endpoint;
 struct Hop {
   const Device* device = nullptr;  ///< the sending device
   PortId port;                     ///< egress port of the bytes
-  Operation operation = Operation::write;
+  TransactionKind kind = TransactionKind::write;
   bool one_of_several = false;  ///< other ports are equivalent, and the choice is made at run time
   bool answers_reads = false;   ///< read requests cross in the opposite direction, and this direction carries their
                                 ///< acks
@@ -53,16 +53,16 @@ struct Path {
   Bytes smallest_transaction_bytes = 64;
 
   /// Payload per packet, or per request, of an operation's engine; 0: the links' limit.
-  Bytes packet_limit(Operation operation) const {
-    if (operation == Operation::read_response) return completion_payload_bytes;
-    return operation == Operation::read_request ? request_bytes : engine_payload_bytes;
+  Bytes packet_limit(TransactionKind kind) const {
+    if (kind == TransactionKind::read_response) return completion_payload_bytes;
+    return kind == TransactionKind::read_request ? request_bytes : engine_payload_bytes;
   }
 };
 
 /// The hops from `device` through its port `out` to the home of `address` (and `lid`), or to the switch that cannot
 /// decode it.
 std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid,
-                      Operation operation = Operation::write);
+                      TransactionKind kind = TransactionKind::write);
 
 /// True if no hop's link has failed.
 bool is_open(const std::vector<Hop>& hops);

@@ -161,7 +161,7 @@ void Reader::stage_read(VcState& c, std::uint8_t vc, Bytes bytes) {
   }
   Transaction* t = context_.pool.acquire();
   t->message = work.message;
-  t->operation = Operation::read_request;
+  t->kind = TransactionKind::read_request;
   t->address = window_base(flow.memory);
   t->reply_to = window_base(window());
   t->requester = number + 1;
@@ -189,7 +189,7 @@ void Reader::completed(Transaction& t) {
 }
 
 void Reader::departed(Transaction& t, PortId out, Time leaves) {
-  const bool own_read = out == read_port_ && t.operation == Operation::read_request;
+  const bool own_read = out == read_port_ && t.kind == TransactionKind::read_request;
   const std::uint32_t flow = own_read ? flow_of(t) : 0;
   Endpoint::departed(t, out, leaves);
   if (!own_read) return;
@@ -216,10 +216,11 @@ Rate Reader::read_limit(const Path& read, const std::vector<Hop>& request) const
   for (const Hop& hop : read.lanes[0].hops) {
     const LinkDirection& link = hop.link();
     held += link.latency;
-    slowest = later(
-        slowest,
-        link.rate.time_for(
-            link.packet.cost(Operation::read_response, asked_at(link), read.completion_payload_bytes, false).bytes));
+    slowest =
+        later(slowest,
+              link.rate.time_for(
+                  link.packet.cost(TransactionKind::read_response, asked_at(link), read.completion_payload_bytes, false)
+                      .bytes));
   }
   held += slowest;
   if (held == Time()) return Rate();
@@ -234,9 +235,9 @@ Rate Reader::read_limit(const Path& read, const std::vector<Hop>& request) const
   }
   for (const Hop& hop : request) {
     const LinkDirection& link = hop.link();
-    const WireCost one = link.packet.cost(Operation::read_request, asked_at(link), limits_.request_bytes, false);
-    if (link.pace(transport::Flow::request, one) != PacedBy::headers) continue;
-    const auto asked = static_cast<std::uint64_t>(link.trains_per_second(transport::Flow::request, one) *
+    const WireCost one = link.packet.cost(TransactionKind::read_request, asked_at(link), limits_.request_bytes, false);
+    if (link.pace(transport::CreditType::request, one) != PacedBy::headers) continue;
+    const auto asked = static_cast<std::uint64_t>(link.trains_per_second(transport::CreditType::request, one) *
                                                   static_cast<double>(asked_at(link)));
     limit = limit == 0 ? asked : std::min(limit, asked);
   }
@@ -245,7 +246,7 @@ Rate Reader::read_limit(const Path& read, const std::vector<Hop>& request) const
 
 Path Reader::pull_path(Window memory) const {
   const std::uint64_t address = window_base(memory);
-  const std::vector<Hop> request = walk(*this, read_port_, address, 0, Operation::read_request);
+  const std::vector<Hop> request = walk(*this, read_port_, address, 0, TransactionKind::read_request);
   const Arrival at = arrival(request, address);
   if (at.endpoint == nullptr) SC_REPORT_FATAL(name(), "the source memory of a message is not reachable over PCIe");
   Path path = read_path(*this, read_port_, *at.endpoint, at.port, at.endpoint->read_latency());

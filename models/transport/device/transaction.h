@@ -46,7 +46,7 @@ struct Transaction {
   Lid lid = 0;                  ///< destination port on the network; decoded by InfiniBand switches
   GroupId group = 0;  ///< multicast and reduction: the group of memories; the address is an offset in each of them
   std::uint32_t packets = 0;  ///< number of packets in the receiver's header credits on the current link
-  Operation operation = Operation::write;
+  TransactionKind kind = TransactionKind::write;
   std::uint8_t traffic_class = 0;
   std::uint8_t virtual_channel = 0;
   bool first_of_message = false;
@@ -54,7 +54,7 @@ struct Transaction {
   PortId egress;   ///< output port selected by that device's decoder
 
   /// Payload bytes that cross the link; 0 for a request, which only names payload.
-  Bytes carried_bytes() const { return asks(operation) ? 0 : payload_bytes; }
+  Bytes carried_bytes() const { return asks(kind) ? 0 : payload_bytes; }
 };
 
 enum class Phase : std::uint8_t { head, credit };

@@ -75,7 +75,7 @@ void InitiatorAdapter::send(Message& message) {
 
 void InitiatorAdapter::read(Message& wanted) {
   const std::uint64_t address = window_base(wanted.destination) + wanted.offset;
-  const Arrival memory = arrival(walk(*this, kOut, address, 0, Operation::read_request), address);
+  const Arrival memory = arrival(walk(*this, kOut, address, 0, TransactionKind::read_request), address);
   const Path path = read_path(*this, kOut, *memory.endpoint, memory.port, memory.endpoint->read_latency());
   Message& message = *context_.ledger.acquire(wanted);
   message.started = now();
@@ -87,7 +87,7 @@ void InitiatorAdapter::read(Message& wanted) {
   part.message = &message;
   part.bytes = message.bytes;
   part.address = address;
-  part.operation = Operation::read_request;
+  part.kind = TransactionKind::read_request;
   part.reply_to = window_base(window());
   inject(kOut, part);
 }
@@ -99,7 +99,7 @@ Path InitiatorAdapter::path_to(Window destination, std::uint8_t, Engine) const {
 }
 
 void InitiatorAdapter::receive(Transaction& t) {
-  if (t.operation != Operation::read_response)
+  if (t.kind != TransactionKind::read_response)
     SC_REPORT_FATAL(name(), "an initiator was written to or read from; it has no memory");
   land(t);
 }
@@ -116,7 +116,7 @@ TargetAdapter::TargetAdapter(sc_core::sc_module_name name, Assembly& fabric, Win
 }
 
 void TargetAdapter::receive(Transaction& t) {
-  context_.calendar.at(t.operation == Operation::write ? t.tail : t.head, *this, kArriveTag,
+  context_.calendar.at(t.kind == TransactionKind::write ? t.tail : t.head, *this, kArriveTag,
                        reinterpret_cast<std::uint64_t>(&t));
 }
 
@@ -136,7 +136,7 @@ void TargetAdapter::serve_target() {
     arrived_.pop_front();
     access(t);
     t.tail = later(t.tail, now());
-    if (t.operation == Operation::write) {
+    if (t.kind == TransactionKind::write) {
       land(t);
     } else {
       return_credit(t, t.tail);
@@ -151,7 +151,7 @@ void TargetAdapter::access(Transaction& t) {
   zeros_.assign(std::max<Bytes>(zeros_.size(), t.payload_bytes), 0);
   const auto length = static_cast<unsigned>(t.payload_bytes);
   tlm::tlm_generic_payload payload;
-  payload.set_command(t.operation == Operation::write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  payload.set_command(t.kind == TransactionKind::write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
   payload.set_address(t.address - window_base(window()));
   payload.set_data_ptr(zeros_.data());
   payload.set_data_length(length);

@@ -8,9 +8,9 @@ namespace railyard::transport {
 
 namespace {
 
-bool answers(const Hop& hop) { return hop.answers_reads || hop.operation == Operation::reduce_response; }
-Operation question(const Hop& hop) {
-  return hop.operation == Operation::reduce_response ? Operation::reduce_request : Operation::read_request;
+bool answers(const Hop& hop) { return hop.answers_reads || hop.kind == TransactionKind::reduce_response; }
+TransactionKind question(const Hop& hop) {
+  return hop.kind == TransactionKind::reduce_response ? TransactionKind::reduce_request : TransactionKind::read_request;
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ void FluidWay::rebuild() {
     if (time <= slowest) continue;
     slowest = time;
     slowest_ = i;
-    slowest_by_ = hop.link().pace(flow_of(hop.operation), train_at(hop));
-    price_ = railyard::transport::price(hop.link(), flow_of(hop.operation), slowest_by_);
+    slowest_by_ = hop.link().pace(credit_type_of(hop.kind), train_at(hop));
+    price_ = railyard::transport::price(hop.link(), credit_type_of(hop.kind), slowest_by_);
   }
   rate_ = 1 / slowest;
   last_byte_ = last_byte_time(path_, transaction_bytes_);
@@ -81,8 +81,8 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
     owed += static_cast<double>(asked.bytes);
   }
   crossing.wire = share * bytes / whole;
-  if (hop.link().pace(flow_of(hop.operation), cost) != PacedBy::line)
-    crossing.window = hop.link().trains_per_second(flow_of(hop.operation), cost) * bytes;
+  if (hop.link().pace(credit_type_of(hop.kind), cost) != PacedBy::line)
+    crossing.window = hop.link().trains_per_second(credit_type_of(hop.kind), cost) * bytes;
   crossing.owed = share * owed / whole;
   const VcPlan& plan = context_.plan;
   crossing.vc = answers(hop) ? plan.response_vc_of(example_.traffic_class) : plan.vc_of[example_.traffic_class];
@@ -104,7 +104,7 @@ void FluidWay::add_multicast() {
   for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
     const Hop first = path_.lanes[lane].hops.front();
     for (const Window member : context_.groups.at(example_.group)) {
-      const std::vector<Hop> hops = walk(*first.device, first.port, window_base(member), 0, Operation::multicast);
+      const std::vector<Hop> hops = walk(*first.device, first.port, window_base(member), 0, TransactionKind::multicast);
       for (std::size_t h = 0; h < hops.size(); ++h) add(hops[h], h == 0 ? nullptr : &hops[h - 1], lane);
     }
   }
@@ -118,7 +118,7 @@ void FluidWay::add_reduction() {
       // A member's operand arrives at the port from which requests to this member leave.
       const Hop request = walk(*home.peer, home.peer_port, window_base(member), 0).back();
       const Device::Port& out = request.device->port(request.port);
-      add({out.peer, out.peer_port, Operation::reduce_response, false}, nullptr, lane);
+      add({out.peer, out.peer_port, TransactionKind::reduce_response, false}, nullptr, lane);
     }
     add(result, nullptr, lane);
   }
@@ -131,15 +131,15 @@ Bytes FluidWay::lane_bytes(std::uint32_t lane, Bytes bytes) const {
 }
 
 WireCost FluidWay::train_at(const Hop& hop) const {
-  return hop.link().packet.cost(hop.operation, transaction_bytes_, path_.packet_limit(hop.operation), false);
+  return hop.link().packet.cost(hop.kind, transaction_bytes_, path_.packet_limit(hop.kind), false);
 }
 
-Bytes FluidWay::taken(PacedBy by, const LinkDirection& link, Operation operation, Bytes payload) const {
+Bytes FluidWay::taken(PacedBy by, const LinkDirection& link, TransactionKind kind, Bytes payload) const {
   const Bytes transactions = std::max<Bytes>(1, ceil_div(payload, transaction_bytes_));
   const Bytes last = payload - (transactions - 1) * transaction_bytes_;
-  const Bytes engine = path_.packet_limit(operation);
+  const Bytes engine = path_.packet_limit(kind);
   const auto of = [&](Bytes bytes, bool is_first) {
-    return amount(by, link.packet.cost(operation, bytes, engine, is_first));
+    return amount(by, link.packet.cost(kind, bytes, engine, is_first));
   };
   const Bytes first = of(std::min(payload, transaction_bytes_), true);
   if (transactions == 1) return first;
@@ -159,7 +159,7 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
     const Leg& leg = legs_[i];
     const Bytes payload = lane_bytes(leg.lane, bytes);
     if (payload == 0 && bytes != 0) continue;
-    const Bytes wire = taken(PacedBy::line, leg.hop.link(), leg.hop.operation, payload);
+    const Bytes wire = taken(PacedBy::line, leg.hop.link(), leg.hop.kind, payload);
     charge(*crossings_[i].port, payload, wire);
     if (answers(leg.hop)) {
       FluidPort& back = *crossings_[i].port->reverse;
@@ -172,7 +172,7 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
   if (slowest_ < legs_.size()) {
     const Leg& leg = legs_[slowest_];
     const Bytes payload = ceil_div(bytes * path_.lanes[leg.lane].weight, weights_);
-    sized.slowest_bytes = taken(slowest_by_, leg.hop.link(), leg.hop.operation, payload);
+    sized.slowest_bytes = taken(slowest_by_, leg.hop.link(), leg.hop.kind, payload);
   }
   sized.uncontended = uncontended_time(path_, bytes, transaction_bytes_);
   sized.drain = sooner(price_.time_for(sized.slowest_bytes), sized.uncontended);

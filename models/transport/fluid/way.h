@@ -79,7 +79,7 @@ class FluidWay {
   /// Cost of a whole transaction on a hop.
   WireCost train_at(const Hop& hop) const;
   /// Amount in the unit of a limit: wire bytes, buffer or headers.
-  Bytes taken(PacedBy by, const LinkDirection& link, Operation operation, Bytes payload) const;
+  Bytes taken(PacedBy by, const LinkDirection& link, TransactionKind kind, Bytes payload) const;
 
   const FabricContext& context_;
   const Routes& routes_;

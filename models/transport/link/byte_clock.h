@@ -64,9 +64,9 @@ class BytePrice {
 
 /// Price in the unit that limits the pace on a link: of a byte on the line, of a byte in the far buffer, or of a
 /// packet.
-inline BytePrice price(const LinkDirection& link, Flow flow, PacedBy by) {
+inline BytePrice price(const LinkDirection& link, CreditType type, PacedBy by) {
   if (by == PacedBy::line) return BytePrice(link.rate);
-  const Room room = link.room(flow);
+  const Room room = link.room(type);
   return BytePrice(link.round_trip().fs(), by == PacedBy::buffer ? room.bytes : room.packets);
 }
 

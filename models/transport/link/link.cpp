@@ -41,7 +41,7 @@ auto members(const PacketFormat& p) {
 }
 auto members(const LinkDirection& l) {
   static_assert(sizeof(LinkDirection) ==
-                sizeof(Rate) + 2 * sizeof(Time) + (2 + kFlows) * sizeof(Bytes) + sizeof(PacketFormat));
+                sizeof(Rate) + 2 * sizeof(Time) + (2 + kCreditTypes) * sizeof(Bytes) + sizeof(PacketFormat));
   return std::tie(l.rate, l.latency, l.credit_latency, l.buffer_bytes, l.headers, l.sinks_responses, l.packet);
 }
 
@@ -50,31 +50,31 @@ auto members(const LinkDirection& l) {
 bool PacketFormat::operator==(const PacketFormat& other) const { return members(*this) == members(other); }
 bool LinkDirection::operator==(const LinkDirection& other) const { return members(*this) == members(other); }
 
-WireCost PacketFormat::cost(Operation operation, Bytes payload, Bytes engine_payload_bytes,
+WireCost PacketFormat::cost(TransactionKind kind, Bytes payload, Bytes engine_payload_bytes,
                             bool first_of_message) const {
   Packets packets;
   WireCost cost;
-  switch (operation) {
-    case Operation::write:
-    case Operation::multicast:
+  switch (kind) {
+    case TransactionKind::write:
+    case TransactionKind::multicast:
       packets = packed(payload, limited(max_payload_bytes, engine_payload_bytes), overhead_bytes,
                        first_of_message ? first_overhead_bytes : 0, credit_unit_bytes);
       cost.reverse_debt =
-          per_interval(packets.count, operation == Operation::write ? packets_per_ack : 1, reverse_bytes_per_packet);
+          per_interval(packets.count, kind == TransactionKind::write ? packets_per_ack : 1, reverse_bytes_per_packet);
       break;
-    case Operation::read_request:
-    case Operation::reduce_request: {
+    case TransactionKind::read_request:
+    case TransactionKind::reduce_request: {
       const Bytes each = limited(max_read_request_bytes, engine_payload_bytes);
       packets.count = each == 0 ? 1 : std::max<Bytes>(1, ceil_div(payload, each));
       packets.bytes = packets.count * read_request_bytes;
       packets.first = read_request_bytes;
       break;
     }
-    case Operation::read_response:
+    case TransactionKind::read_response:
       packets = packed(payload, limited(response_payload_bytes, engine_payload_bytes), response_overhead_bytes, 0,
                        credit_unit_bytes);
       break;
-    case Operation::reduce_response:
+    case TransactionKind::reduce_response:
       packets = packed(payload, reduced_payload_bytes != 0 ? reduced_payload_bytes : response_payload_bytes,
                        response_overhead_bytes, 0, credit_unit_bytes);
       break;
@@ -92,13 +92,13 @@ WireCost PacketFormat::cost(Operation operation, Bytes payload, Bytes engine_pay
   return cost;
 }
 
-Room LinkDirection::room(Flow flow) const {
-  if (flow == Flow::response && sinks_responses) return {};
-  return {buffer_bytes, headers[static_cast<std::size_t>(flow)]};
+Room LinkDirection::room(CreditType type) const {
+  if (type == CreditType::response && sinks_responses) return {};
+  return {buffer_bytes, headers[static_cast<std::size_t>(type)]};
 }
 
-PacedBy LinkDirection::pace(Flow flow, const WireCost& train) const {
-  const Room r = room(flow);
+PacedBy LinkDirection::pace(CreditType type, const WireCost& train) const {
+  const Room r = room(type);
   const double round = round_trip().seconds();
   double longest = static_cast<double>(train.bytes) / static_cast<double>(rate.bytes_per_second());
   PacedBy by = PacedBy::line;
@@ -114,11 +114,11 @@ PacedBy LinkDirection::pace(Flow flow, const WireCost& train) const {
   return by;
 }
 
-double LinkDirection::trains_per_second(Flow flow, const WireCost& train) const {
-  const PacedBy by = pace(flow, train);
+double LinkDirection::trains_per_second(CreditType type, const WireCost& train) const {
+  const PacedBy by = pace(type, train);
   const auto each = static_cast<double>(amount(by, train));
   if (by == PacedBy::line) return static_cast<double>(rate.bytes_per_second()) / each;
-  const Room r = room(flow);
+  const Room r = room(type);
   return static_cast<double>(by == PacedBy::buffer ? r.bytes : r.packets) / round_trip().seconds() / each;
 }
 

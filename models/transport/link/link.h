@@ -9,21 +9,28 @@
 
 namespace railyard::transport {
 
-/// The operation of a transaction at its destination. A multicast is a write that a switch copies to every member of a
+/// What a transaction does at its destination. A multicast is a write that a switch copies to every member of a
 /// group. A reduce request is a read that the switch sends to all members; reduce responses are the operands and the
 /// result.
-enum class Operation : std::uint8_t { write, read_request, read_response, multicast, reduce_request, reduce_response };
-/// A receiver has separate room for each flow: written data, requests and responses.
-enum class Flow : std::uint8_t { posted, request, response };
-constexpr std::size_t kFlows = 3;
-constexpr Flow flow_of(Operation operation) {
-  if (operation == Operation::read_request) return Flow::request;
-  return operation == Operation::read_response || operation == Operation::reduce_response ? Flow::response
-                                                                                          : Flow::posted;
+enum class TransactionKind : std::uint8_t {
+  write,
+  read_request,
+  read_response,
+  multicast,
+  reduce_request,
+  reduce_response
+};
+/// A receiver has separate room for each credit type: written data, requests and responses.
+enum class CreditType : std::uint8_t { posted, request, response };
+constexpr std::size_t kCreditTypes = 3;
+constexpr CreditType credit_type_of(TransactionKind kind) {
+  if (kind == TransactionKind::read_request) return CreditType::request;
+  return kind == TransactionKind::read_response || kind == TransactionKind::reduce_response ? CreditType::response
+                                                                                            : CreditType::posted;
 }
 /// True for a request, which names payload but carries none.
-constexpr bool asks(Operation operation) {
-  return operation == Operation::read_request || operation == Operation::reduce_request;
+constexpr bool asks(TransactionKind kind) {
+  return kind == TransactionKind::read_request || kind == TransactionKind::reduce_request;
 }
 
 /// Bytes and packets that one transaction occupies on one link.
@@ -58,7 +65,7 @@ struct PacketFormat {
 
   /// @param engine_payload_bytes  the sending engine's own packet limit (128 B for an SM store); for a request, the
   /// payload per request; 0: the link's limit
-  WireCost cost(Operation operation, Bytes payload, Bytes engine_payload_bytes, bool first_of_message) const;
+  WireCost cost(TransactionKind kind, Bytes payload, Bytes engine_payload_bytes, bool first_of_message) const;
   bool operator==(const PacketFormat& other) const;
 };
 
@@ -82,18 +89,18 @@ struct LinkDirection {
                  ///< pipeline
   Time credit_latency;     ///< return time of a credit: wire and PHY
   Bytes buffer_bytes = 0;  ///< per virtual channel at the far end; 0: unlimited
-  std::array<Bytes, kFlows>
-      headers{};                 ///< packets per virtual channel at the far end, by flow (PCIe's header credits); 0:
-                                 ///< unlimited
+  std::array<Bytes, kCreditTypes>
+      headers{};  ///< packets per virtual channel at the far end, by credit type (PCIe's header credits); 0:
+                  ///< unlimited
   bool sinks_responses = false;  ///< the far end reserves room for all its requests: responses need no credit
   PacketFormat packet;
 
   Time round_trip() const { return latency + credit_latency; }
-  Room room(Flow flow) const;
+  Room room(CreditType type) const;
   /// The limit of a long stream of such trains: the line's rate, or buffer or headers per round trip.
-  PacedBy pace(Flow flow, const WireCost& train) const;
+  PacedBy pace(CreditType type, const WireCost& train) const;
   /// Number of such trains per second at that limit.
-  double trains_per_second(Flow flow, const WireCost& train) const;
+  double trains_per_second(CreditType type, const WireCost& train) const;
   bool operator==(const LinkDirection& other) const;
 };
 

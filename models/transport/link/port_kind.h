@@ -16,18 +16,18 @@ namespace railyard::transport {
 struct PortKind {
   PortKind(const LinkDirection& direction, const VcPlan& vcs)
       : link(direction), plan(vcs), line(direction.rate), debt(line) {
-    for (std::size_t f = 0; f < kFlows; ++f) windows_[f] = Window(link, static_cast<Flow>(f));
+    for (std::size_t f = 0; f < kCreditTypes; ++f) windows_[f] = Window(link, static_cast<CreditType>(f));
     for (std::size_t vc = 0; vc < kVirtualChannels; ++vc) vcs_at[plan.priority[vc]] |= 1u << vc;
     one_priority = vcs_at[0] == (1u << kVirtualChannels) - 1;
   }
 
   /// Wire bytes of a transaction; `first_of_message` as in PacketFormat::cost().
-  const WireCost& cost(Operation operation, Bytes payload, Bytes engine_payload_bytes, bool first_of_message) {
-    Cost& last = costs_[(static_cast<std::size_t>(operation) * 2 + (first_of_message ? 1 : 0)) % costs_.size()];
-    if (payload != last.payload || operation != last.operation || first_of_message != last.first_of_message ||
+  const WireCost& cost(TransactionKind kind, Bytes payload, Bytes engine_payload_bytes, bool first_of_message) {
+    Cost& last = costs_[(static_cast<std::size_t>(kind) * 2 + (first_of_message ? 1 : 0)) % costs_.size()];
+    if (payload != last.payload || kind != last.kind || first_of_message != last.first_of_message ||
         engine_payload_bytes != last.engine_payload_bytes) {
-      last = {link.packet.cost(operation, payload, engine_payload_bytes, first_of_message), payload,
-              engine_payload_bytes, operation, first_of_message};
+      last = {link.packet.cost(kind, payload, engine_payload_bytes, first_of_message), payload, engine_payload_bytes,
+              kind, first_of_message};
     }
     return last.cost;
   }
@@ -39,11 +39,11 @@ struct PortKind {
     return packet_time_;
   }
 
-  /// A receiver's room for a flow, and the time of its round trip if this can limit more than the line.
+  /// A receiver's room for a credit type, and the time of its round trip if this can limit more than the line.
   struct Window {
     Window() = default;
-    Window(const LinkDirection& link, Flow flow)
-        : room(link.room(flow)), paced_by_bytes(room.bytes != 0 && link.rate.time_for(room.bytes) < link.round_trip()) {
+    Window(const LinkDirection& link, CreditType type)
+        : room(link.room(type)), paced_by_bytes(room.bytes != 0 && link.rate.time_for(room.bytes) < link.round_trip()) {
       if (paced_by_bytes) by_bytes = BytePrice(link.round_trip().fs(), room.bytes);
       if (room.packets != 0) by_packets = BytePrice(std::max<std::uint64_t>(1, link.round_trip().fs()), room.packets);
     }
@@ -52,8 +52,10 @@ struct PortKind {
     BytePrice by_bytes, by_packets;
   };
   Window& window(std::uint8_t vc) {
-    const Flow flow = vc < kRequestVc ? Flow::posted : vc == kRequestVc ? Flow::request : Flow::response;
-    return windows_[static_cast<std::size_t>(flow)];
+    const CreditType type = vc < kRequestVc    ? CreditType::posted
+                            : vc == kRequestVc ? CreditType::request
+                                               : CreditType::response;
+    return windows_[static_cast<std::size_t>(type)];
   }
 
   const LinkDirection link;
@@ -68,11 +70,11 @@ struct PortKind {
     WireCost cost;
     Bytes payload = ~Bytes(0);
     Bytes engine_payload_bytes = 0;
-    Operation operation = Operation::write;
+    TransactionKind kind = TransactionKind::write;
     bool first_of_message = false;
   };
   std::array<Cost, 8> costs_;  ///< the latest cost per operation, for a message's first transaction and for the rest
-  std::array<Window, kFlows> windows_;
+  std::array<Window, kCreditTypes> windows_;
   Bytes packet_bytes_ = 0;
   Time packet_time_;
 };

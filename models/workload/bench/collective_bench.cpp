@@ -28,8 +28,8 @@ std::uint64_t count(Operation operation, ElementType type, Bytes bytes, std::uin
   return by_part ? elements / ranks : elements;
 }
 
-collective::Request request_of(const CollectiveBenchSpec& test) {
-  collective::Request request;
+collective::CollectiveRequest request_of(const CollectiveBenchSpec& test) {
+  collective::CollectiveRequest request;
   request.operation = test.operation;
   request.library = test.library;
   request.algorithm = test.algorithm;

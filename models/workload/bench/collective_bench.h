@@ -32,7 +32,7 @@ double busbw_factor(collective::Operation operation, std::uint32_t ranks);
 /// Elements in the column "count". For all-gather, reduce-scatter and all-to-all: elements in one rank's part.
 std::uint64_t count(collective::Operation operation, ElementType type, Bytes bytes, std::uint32_t ranks);
 /// Forced properties, for every size; the library's rules choose the rest.
-collective::Request request_of(const CollectiveBenchSpec& test);
+collective::CollectiveRequest request_of(const CollectiveBenchSpec& test);
 
 class CollectiveBench : private JobClient, private JobNamer {
  public:

@@ -9,8 +9,8 @@ namespace railyard::workload::layer {
 
 namespace {
 
-collective::Request request_of(const LayerSpec& spec) {
-  collective::Request request;
+collective::CollectiveRequest request_of(const LayerSpec& spec) {
+  collective::CollectiveRequest request;
   request.library = spec.library;
   request.in_graph = spec.phase != Phase::training;
   request.traffic_class = number(TrafficClass::tp);

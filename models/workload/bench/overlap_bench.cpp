@@ -11,25 +11,25 @@ gpu::KernelSpec gemm_of(const OverlapSpec& spec) {
   const auto tp = static_cast<std::uint32_t>(spec.gpus.size());
   gpu::KernelSpec kernel;
   static_cast<gpu::GemmShape&>(kernel) = spec.product;
-  if (spec.operation == Operation::all_gather_gemm) kernel.n /= tp;
-  if (spec.operation == Operation::gemm_reduce_scatter) kernel.k /= tp;
+  if (spec.operation == OverlapOperation::all_gather_gemm) kernel.n /= tp;
+  if (spec.operation == OverlapOperation::gemm_reduce_scatter) kernel.k /= tp;
   kernel.launch = gpu::KernelLaunch::stream;
   return kernel;
 }
 
 namespace {
 
-collective::Operation collective_of(Operation operation) {
+collective::Operation collective_of(OverlapOperation operation) {
   switch (operation) {
-    case Operation::all_gather_gemm: return collective::Operation::all_gather;
-    case Operation::gemm_reduce_scatter: return collective::Operation::reduce_scatter;
-    case Operation::gemm_all_reduce: break;
+    case OverlapOperation::all_gather_gemm: return collective::Operation::all_gather;
+    case OverlapOperation::gemm_reduce_scatter: return collective::Operation::reduce_scatter;
+    case OverlapOperation::gemm_all_reduce: break;
   }
   return collective::Operation::all_reduce;
 }
 
-collective::Request tp_request() {
-  collective::Request request;
+collective::CollectiveRequest tp_request() {
+  collective::CollectiveRequest request;
   request.traffic_class = number(TrafficClass::tp);
   return request;
 }

@@ -112,7 +112,7 @@ void Engine::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint
   if (spec_.token_ids == TokenIds::stay || instance_.pp() == 1 || !instance_.stage(stage).last) return;
   const ScheduledBatch& batch = in_flight_.back().batch;
   Rank& rank = instance_.rank(stage, t);
-  const Transfer tokens{instance_.rank(0, t).gpu->window(), kTokenIdBytes * batch.items.size()};
+  const CopyTarget tokens{instance_.rank(0, t).gpu->window(), kTokenIdBytes * batch.items.size()};
   const JobRef send = executor_.copy(rank, rank.stream(Instance::kPp), {{tokens}, number(TrafficClass::pp)},
                                      JobLabel::of(*this, Fields{pass, stage, t}), *this, {job});
   if (spec_.token_ids == TokenIds::to_next_batch) token_sends_[batch.group].push_back(send);

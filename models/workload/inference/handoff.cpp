@@ -126,7 +126,7 @@ void Handoff::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std:
 void Handoff::emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer,
                    const std::vector<JobRef>& after) {
   Part& of = part(fields.part);
-  std::vector<Transfer> transfers;
+  std::vector<CopyTarget> transfers;
   for (const HandoffPlan::Share& share : plan_.shares(fields.rank)) {
     const Bytes bytes = plan_.bytes(share, first_layer, last_layer, of.tokens);
     if (bytes > 0) transfers.push_back({*decode_.rank(share.decode_rank).memory, bytes});

@@ -8,8 +8,8 @@ namespace railyard::workload::inference {
 
 namespace {
 
-collective::Request tp_request() {
-  collective::Request request;
+collective::CollectiveRequest tp_request() {
+  collective::CollectiveRequest request;
   request.library = collective::Library::vllm;
   request.in_graph = true;
   request.traffic_class = number(TrafficClass::tp);

@@ -203,7 +203,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     client_.on_stage_emitted(number, p, t, last[t]);
     if (stage.last) continue;
     Rank& rank = instance_.rank(p, t);
-    Transfer transfer{instance_.rank(p + 1, t).gpu->window(), hidden};
+    CopyTarget transfer{instance_.rank(p + 1, t).gpu->window(), hidden};
     if (pp_send_ == PpSend::shard) transfer.bytes = hidden / tp + (t < hidden % tp ? 1 : 0);
     incoming[t] = executor_.copy(rank, rank.stream(Instance::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
                                  label(kActivation, t, 0, false), *this, {last[t]});

@@ -46,7 +46,7 @@ class Planner {
     plan_.operation = product.operation;
   }
 
-  Plan take() { return std::move(plan_); }
+  ProductPlan take() { return std::move(plan_); }
 
   void serial() {
     if (p_.coupling == Coupling::scatter) {
@@ -182,19 +182,19 @@ class Planner {
 
   const CoupledProduct& p_;
   const Options& options_;
-  Plan plan_;
+  ProductPlan plan_;
 };
 
 }  // namespace
 
-double Plan::kernels_s() const {
+double ProductPlan::kernels_s() const {
   double seconds = 0;
   for (const Action& action : actions)
     if (action.kernels != nullptr) seconds += action.kernels->seconds;
   return seconds;
 }
 
-Plan plan_of(const CoupledProduct& product, Method method, const Options& options) {
+ProductPlan plan_of(const CoupledProduct& product, Method method, const Options& options) {
   Planner planner(product, options);
   switch (method) {
     case Method::serial: planner.serial(); break;

@@ -90,14 +90,14 @@ struct Action {
   std::vector<Wait> waits;
 };
 
-struct Plan {
+struct ProductPlan {
   std::vector<Action> actions;
   collective::Operation operation = collective::Operation::all_gather;  ///< of actions that are collectives
   double kernels_s() const;  ///< products and sums of a rank, each alone on its GPU
 };
 
 /// @pre the method is for this coupling
-Plan plan_of(const CoupledProduct& product, Method method, const Options& options);
+ProductPlan plan_of(const CoupledProduct& product, Method method, const Options& options);
 
 /// Whether a method is for a coupling.
 constexpr bool couples(Method method, Coupling coupling) {

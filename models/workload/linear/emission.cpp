@@ -6,14 +6,14 @@ namespace railyard::workload::linear {
 
 using Work = Action::Work;
 
-CoupledRanks::CoupledRanks(std::vector<Rank*> ranks, Streams streams, const collective::Request& request,
+CoupledRanks::CoupledRanks(std::vector<Rank*> ranks, Streams streams, const collective::CollectiveRequest& request,
                            transport::Fabric& fabric, const Communicator* same)
     : ranks_(std::move(ranks)), streams_(streams), request_(request), fabric_(fabric), same_(same) {}
 
 Communicator& CoupledRanks::communicator(bool beside, std::uint32_t sms) {
   std::unique_ptr<Communicator>& found = communicators_[{beside, sms}];
   if (found == nullptr) {
-    collective::Request request = request_;
+    collective::CollectiveRequest request = request_;
     if (sms > 0) {
       request.most_channels = sms;
       request.protocol = collective::Protocol::simple;  // kernels of the overlap's own send no flags between data
@@ -27,7 +27,7 @@ Communicator& CoupledRanks::communicator(bool beside, std::uint32_t sms) {
 Communicator& CoupledRanks::pair(std::uint32_t from, std::uint32_t to, std::uint32_t sms) {
   std::unique_ptr<Communicator>& found = pairs_[{from, to, sms}];
   if (found == nullptr) {
-    collective::Request request = request_;
+    collective::CollectiveRequest request = request_;
     request.most_channels = sms;
     found = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]},
                                            std::vector<std::size_t>{streams_.send, streams_.receive}, request, fabric_);
@@ -50,7 +50,7 @@ JobRef CoupledRanks::emit_shard(const Action& action, std::uint32_t rank, RankPr
   return programs.send(communicator, exchange, label, after);
 }
 
-void CoupledRanks::emit(const Plan& plan, RankPrograms& programs, const Labels& labels) {
+void CoupledRanks::emit(const ProductPlan& plan, RankPrograms& programs, const Labels& labels) {
   const auto ranks = static_cast<std::uint32_t>(ranks_.size());
   const auto in_program = [](const Action& action) { return !action.beside; };
   const auto first = std::find_if(plan.actions.begin(), plan.actions.end(), in_program);

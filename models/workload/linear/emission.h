@@ -22,8 +22,8 @@ class CoupledRanks {
  public:
   /// @param request  properties of all collectives
   /// @param same     replays are shared with it (Communicator::share_reuse()); null: nothing is replayed
-  CoupledRanks(std::vector<Rank*> ranks, Streams streams, const collective::Request& request, transport::Fabric& fabric,
-               const Communicator* same = nullptr);
+  CoupledRanks(std::vector<Rank*> ranks, Streams streams, const collective::CollectiveRequest& request,
+               transport::Fabric& fabric, const Communicator* same = nullptr);
 
   const std::vector<Rank*>& ranks() const { return ranks_; }
   /// For collectives of at most so many CTAs, in the Simple protocol; 0: NCCL's choice of both.
@@ -33,9 +33,9 @@ class CoupledRanks {
 
   /// @param rank  position in ranks(); of a collective: 0
   using Labels = std::function<JobLabel(const Action& action, bool first, bool last, std::uint32_t rank)>;
-  /// Emits the plan after the jobs that the ranks' programs have so far. `first` and `last` mark the plan's outermost jobs in
-  /// the programs.
-  void emit(const Plan& plan, RankPrograms& programs, const Labels& labels);
+  /// Emits the plan after the jobs that the ranks' programs have so far. `first` and `last` mark the plan's outermost
+  /// jobs in the programs.
+  void emit(const ProductPlan& plan, RankPrograms& programs, const Labels& labels);
 
  private:
   /// Of two ranks: the first sends shards to the second by SMs.
@@ -46,7 +46,7 @@ class CoupledRanks {
 
   std::vector<Rank*> ranks_;
   const Streams streams_;
-  const collective::Request request_;
+  const collective::CollectiveRequest request_;
   transport::Fabric& fabric_;
   const Communicator* const same_;
   std::map<std::pair<bool, std::uint32_t>, std::unique_ptr<Communicator>> communicators_;

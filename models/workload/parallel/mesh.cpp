@@ -40,7 +40,7 @@ std::vector<std::vector<std::uint32_t>> Mesh::groups(const std::vector<Dimension
 }
 
 Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_t stream,
-                            const collective::Request& request, transport::Fabric& fabric) const {
+                            const collective::CollectiveRequest& request, transport::Fabric& fabric) const {
   Communicators communicators;
   for (const std::vector<std::uint32_t>& group : groups(dimensions)) {
     std::vector<Rank*> members;

@@ -1,9 +1,9 @@
 // The ranks of a parallel workload: their places in each dimension of parallelism, and the communicators of ranks that
 // differ in some dimensions only.
 //
-// Ranks are numbered along the dimensions in an order that the workload chooses, innermost first. Megatron-LM's order is
-// tp-cp-ep-dp-pp: ranks of a tensor-parallel group are adjacent, pipeline stages are furthest apart. Ranks that divide
-// weights (gtp) come next to tp. With sizes TP, GTP, CP, EP, DP and places tp, gtp, cp, ep, dp, pp:
+// Ranks are numbered along the dimensions in an order that the workload chooses, innermost first. Megatron-LM's order
+// is tp-cp-ep-dp-pp: ranks of a tensor-parallel group are adjacent, pipeline stages are furthest apart. Ranks that
+// divide weights (gtp) come next to tp. With sizes TP, GTP, CP, EP, DP and places tp, gtp, cp, ep, dp, pp:
 //
 //   rank = ((((pp DP + dp) EP + ep) CP + cp) GTP + gtp) TP + tp
 #pragma once
@@ -56,7 +56,7 @@ class Mesh {
   /// Creates the communicators of groups().
   /// @param stream  index of the stream of each rank in which these collectives run
   Communicators connect(const std::vector<Dimension>& dimensions, std::size_t stream,
-                        const collective::Request& request, transport::Fabric& fabric) const;
+                        const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
 
  private:
   /// Distance between ranks whose places differ by one.

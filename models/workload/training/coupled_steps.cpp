@@ -98,7 +98,7 @@ class Coupler {
     product.bytes = collective.bytes;
     product.gpu = &gpu_;
     CoupledStep& step = out_.emplace_back(collective);
-    step.coupled = std::make_shared<const linear::Plan>(plan_of(product, *method_of(use), TpOverlap::kOptions));
+    step.coupled = std::make_shared<const linear::ProductPlan>(plan_of(product, *method_of(use), TpOverlap::kOptions));
     step.use = use;
     step.flops = whole.flops;
   }

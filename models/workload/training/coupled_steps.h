@@ -13,7 +13,7 @@ namespace railyard::workload::training {
 /// A step of the layer's plan. With `coupled`, it is a collective and the product before or after it.
 struct CoupledStep {
   transformer::LayerStep layer;
-  std::shared_ptr<const linear::Plan> coupled;
+  std::shared_ptr<const linear::ProductPlan> coupled;
   std::optional<transformer::LinearUse> use;  ///< of the coupled product
   double flops = 0;                           ///< of the coupled product
   std::uint32_t comm_sms = 0;                 ///< of a bulk collective; 0: the library's choice

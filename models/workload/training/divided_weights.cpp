@@ -22,7 +22,7 @@ DividedWeights::DividedWeights(const TrainingSpec& spec, const transformer::Mode
       chains_{WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs),
               WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs)},
       places_(spec.pp()) {
-  const collective::Request request = nccl_request(spec.software, TrafficClass::weights);
+  const collective::CollectiveRequest request = nccl_request(spec.software, TrafficClass::weights);
   gathers_ = mesh.connect({Dimension::gtp}, streams.gathers, request, fabric);
   gathers_again_ = mesh.connect({Dimension::gtp}, streams.gathers_again, request, fabric);
   scatters_ = mesh.connect({Dimension::gtp}, streams.scatters, request, fabric);

@@ -31,8 +31,8 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
       tp_(tp),
       reduced_(mesh.size()),
       gathered_(mesh.size()) {
-  const collective::Request dp = nccl_request(spec.software, TrafficClass::dp);
-  const collective::Request weights =
+  const collective::CollectiveRequest dp = nccl_request(spec.software, TrafficClass::dp);
+  const collective::CollectiveRequest weights =
       nccl_request(spec.software, spec.zero_stage == 3 ? TrafficClass::weights : TrafficClass::dp);
   const std::vector<Dimension> all{Dimension::cp, Dimension::ep, Dimension::dp};
   const std::vector<Dimension> of_experts{Dimension::cp, Dimension::dp};
@@ -69,7 +69,8 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
   }
 }
 
-void GradientSync::connect_norms(std::size_t stream, const collective::Request& request, transport::Fabric& fabric) {
+void GradientSync::connect_norms(std::size_t stream, const collective::CollectiveRequest& request,
+                                 transport::Fabric& fabric) {
   std::vector<Dimension> dimensions{Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp};
   if (spec_.grad_norm != GradientNorm::post_validation) {
     dimensions.push_back(Dimension::pp);
@@ -78,7 +79,7 @@ void GradientSync::connect_norms(std::size_t stream, const collective::Request& 
   }
   norm_ = mesh_.connect(dimensions, stream, request, fabric);
   norm_pass_.resize(spec_.pp() - 1);
-  const collective::Request pp = nccl_request(spec_.software, TrafficClass::pp);
+  const collective::CollectiveRequest pp = nccl_request(spec_.software, TrafficClass::pp);
   for (const std::vector<std::uint32_t>& line : mesh_.groups({Dimension::pp}))
     for (std::uint32_t p = 0; p + 1 < spec_.pp(); ++p) {
       Rank &from = mesh_.rank(line[p]), &to = mesh_.rank(line[p + 1]);
@@ -93,7 +94,7 @@ void GradientSync::connect_norms(std::size_t stream, const collective::Request& 
 void GradientSync::connect_ends(const Schedule& schedule, std::size_t stream, transport::Fabric& fabric) {
   const std::uint32_t first = schedule.rank_of.front(), last = schedule.rank_of.back();
   if (!model_.tied_embeddings || first == last) return;
-  const collective::Request pp = nccl_request(spec_.software, TrafficClass::pp);
+  const collective::CollectiveRequest pp = nccl_request(spec_.software, TrafficClass::pp);
   for (const std::vector<std::uint32_t>& line : mesh_.groups({Dimension::pp}))
     tied_.add(std::make_unique<Communicator>(std::vector<Rank*>{&mesh_.rank(line[first]), &mesh_.rank(line[last])},
                                              std::vector<std::size_t>{stream, stream}, pp, fabric),

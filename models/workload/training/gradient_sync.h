@@ -1,6 +1,6 @@
 // What data-parallel ranks do together: gradients are reduced bucket by bucket (gradient_buckets.h), the norm of all
-// gradients is computed, the optimizer runs, and the weights are gathered (zero_stage 1 and 2). Gradients of experts are
-// reduced over the ranks that hold the same experts, gradients of shards (gtp) over those with the same shard.
+// gradients is computed, the optimizer runs, and the weights are gathered (zero_stage 1 and 2). Gradients of experts
+// are reduced over the ranks that hold the same experts, gradients of shards (gtp) over those with the same shard.
 //
 // A bucket is reduced when the program of each rank has produced its last gradient; bucket and backward slots overlap.
 // Gathers run beside the forward slots of the next step, which wait for the layers that they need.
@@ -66,7 +66,7 @@ class GradientSync {
     return bucket.experts ? expert_weights_ : bucket.whole ? whole_weights_ : weights_;
   }
   void connect_ends(const Schedule& schedule, std::size_t stream, transport::Fabric& fabric);
-  void connect_norms(std::size_t stream, const collective::Request& request, transport::Fabric& fabric);
+  void connect_norms(std::size_t stream, const collective::CollectiveRequest& request, transport::Fabric& fabric);
   /// Gradients are divided among replicas while they add up.
   std::uint64_t gradient_parts() const { return spec_.zero_stage >= 2 ? spec_.replicas() : 1; }
   /// Gradients that tensor-parallel ranks, or first and last stage, have parts of.
@@ -78,7 +78,8 @@ class GradientSync {
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
   /// Parameters whose optimizer state a rank holds.
   std::uint64_t owned(std::uint32_t rank) const;
-  /// HBM traffic of the optimizer that writes narrow weights for the next step, from gathered ones or from shards (gtp).
+  /// HBM traffic of the optimizer that writes narrow weights for the next step, from gathered ones or from shards
+  /// (gtp).
   double narrowing_bytes(std::uint64_t weights) const;
   std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.place(rank, Dimension::pp); }
 

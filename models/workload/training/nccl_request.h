@@ -7,8 +7,8 @@
 
 namespace railyard::workload::training {
 
-inline collective::Request nccl_request(const Software& software, TrafficClass traffic) {
-  collective::Request request;
+inline collective::CollectiveRequest nccl_request(const Software& software, TrafficClass traffic) {
+  collective::CollectiveRequest request;
   request.traffic_class = number(traffic);
   request.in_graph = software.launch == Launch::graph;
   request.nvls = software.nvls;

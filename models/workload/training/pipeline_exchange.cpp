@@ -10,8 +10,8 @@ namespace railyard::workload::training {
 using Jobs = TrainingJobs;
 
 PipelineExchange::PipelineExchange(const TrainingSpec& spec, const Schedule& schedule, Bytes activation_bytes,
-                                   const Mesh& mesh, const collective::Request& request, transport::Fabric& fabric,
-                                   const TrainingJobs& jobs, RankPrograms& programs)
+                                   const Mesh& mesh, const collective::CollectiveRequest& request,
+                                   transport::Fabric& fabric, const TrainingJobs& jobs, RankPrograms& programs)
     : spec_(spec),
       schedule_(schedule),
       activation_bytes_(activation_bytes),
@@ -29,7 +29,7 @@ PipelineExchange::Link PipelineExchange::link(std::uint32_t from_stage, std::uin
   return {schedule_.rank_of[from_stage], schedule_.rank_of[to_stage], to_stage < from_stage};
 }
 
-void PipelineExchange::connect(const collective::Request& request, transport::Fabric& fabric) {
+void PipelineExchange::connect(const collective::CollectiveRequest& request, transport::Fabric& fabric) {
   std::set<Link> links;
   for (const std::vector<Slot>& slots : schedule_.slots)
     for (const Slot& slot : slots)

@@ -4,8 +4,8 @@
 //
 // With pp_overlap, sends and receives run beside kernels, and only a receive delays a slot. Otherwise a rank sends what
 // a slot produced and receives what its next slot needs at the same time, and waits for both; the host waits with it
-// (Megatron-LM, p2p_communication.py: torch.cuda.synchronize after batch_isend_irecv), so launches cannot run ahead into
-// the next slot. With virtual stages, forward and backward slots that take turns do so in pairs (Megatron-LM,
+// (Megatron-LM, p2p_communication.py: torch.cuda.synchronize after batch_isend_irecv), so launches cannot run ahead
+// into the next slot. With virtual stages, forward and backward slots that take turns do so in pairs (Megatron-LM,
 // send_forward_backward_recv_forward_backward): one by one, a cycle of ranks would wait for each other.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace railyard::workload::training {
 class PipelineExchange {
  public:
   PipelineExchange(const TrainingSpec& spec, const Schedule& schedule, Bytes activation_bytes, const Mesh& mesh,
-                   const collective::Request& request, transport::Fabric& fabric, const TrainingJobs& jobs,
+                   const collective::CollectiveRequest& request, transport::Fabric& fabric, const TrainingJobs& jobs,
                    RankPrograms& programs);
 
   void begin_step();
@@ -49,7 +49,7 @@ class PipelineExchange {
   };
 
   Link link(std::uint32_t from_stage, std::uint32_t to_stage) const;
-  void connect(const collective::Request& request, transport::Fabric& fabric);
+  void connect(const collective::CollectiveRequest& request, transport::Fabric& fabric);
   void order_arrivals();
   /// Whether this slot is the backward slot of a pair of slots that exchange together.
   bool ends_pair(std::uint32_t pipeline_rank, std::uint32_t index) const;

@@ -29,7 +29,7 @@ struct SlotStep {
   std::uint32_t launches = 0;  ///< kernels that the host launches one by one
   transformer::RankGroup group = transformer::RankGroup::tp;  ///< of a collective
   std::optional<transformer::LinearUse> use;                  ///< gtp: each product with a matrix is a step of its own
-  std::shared_ptr<const linear::Plan> coupled;                ///< the collective together with the product of `use`
+  std::shared_ptr<const linear::ProductPlan> coupled;         ///< the collective together with the product of `use`
   std::uint32_t comm_sms = 0;  ///< of a collective beside kernels; 0: the library's choice
 };
 

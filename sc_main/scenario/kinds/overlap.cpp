@@ -82,8 +82,8 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
   OverlapSpec spec = written;
   spec.gpus = resolve_ranks(written, machine, source);
   const auto tp = spec.gpus.size();
-  const bool gathers = spec.operation == Operation::all_gather_gemm,
-             scatters = spec.operation == Operation::gemm_reduce_scatter;
+  const bool gathers = spec.operation == OverlapOperation::all_gather_gemm,
+             scatters = spec.operation == OverlapOperation::gemm_reduce_scatter;
   const auto divide = [&](const char* key, std::uint64_t number) {
     if (number % tp != 0)
       refuse_workload(source, std::string("gemm.") + key,
