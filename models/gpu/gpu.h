@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu/datasheet.h"
+#include "gpu/hbm.h"
 #include "gpu/sm_array.h"
 #include "nvlink/nvlink.h"
 #include "pcie/copy_engine.h"

@@ -208,21 +208,4 @@ class SmArray : private transport::CalendarClient {
   std::vector<SmListener*> listeners_;
 };
 
-/// HBM as a capacity: allocated bytes and their peak.
-class Hbm {
- public:
-  explicit Hbm(Bytes capacity) : capacity_(capacity) {}
-  void allocate(Bytes bytes) {
-    used_ += bytes;
-    peak_ = std::max(peak_, used_);
-  }
-  void free(Bytes bytes) { used_ -= bytes; }
-  Bytes capacity() const { return capacity_; }
-  Bytes used() const { return used_; }
-  Bytes peak() const { return peak_; }
-
- private:
-  Bytes capacity_, used_ = 0, peak_ = 0;
-};
-
 }  // namespace railyard::gpu

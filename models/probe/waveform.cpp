@@ -118,6 +118,7 @@ void Waveform::attach(gpu::Gpu& gpu) {
   probe.active = vcd_.add_wire(name + ".sm.active", bits_for(gpu.sms().count()));
   if (level_ != Level::summary) {
     probe.clock = vcd_.add_real(name + ".sm.clock_mhz");
+    probe.used = vcd_.add_wire(name + ".hbm.used_bytes", kByteBits);
     probe.hbm = vcd_.add_real(name + ".hbm.gb_per_s");
     probe.l2 = vcd_.add_real(name + ".l2.gb_per_s");
     for (const std::string& c : class_names_)
@@ -160,6 +161,11 @@ void Waveform::on_load(std::size_t engine, const workload::EngineLoad& load, Tim
 void Waveform::start() {
   if (calendar_ == nullptr) throw std::logic_error("waveform: started without a fabric");
   vcd_.start();
+  for (GpuProbe& probe : gpus_) {
+    if (!probe.used.valid()) continue;
+    probe.on_used(probe.gpu->hbm().used());
+    probe.gpu->hbm().add_listener(probe);
+  }
   write_view(from_);
 }
 
@@ -177,6 +183,12 @@ void Waveform::GpuProbe::on_sms(const gpu::SmState& s) {
   owner.vcd_.change_real(clock, now, s.clock_ratio * gpu->datasheet().sm.clock_mhz);
   owner.vcd_.change_real(hbm, now, s.hbm_gb_per_s);
   owner.vcd_.change_real(l2, now, s.l2_gb_per_s);
+}
+
+void Waveform::GpuProbe::on_used(Bytes bytes) {
+  const Time now = owner.now();
+  owner.advance(now);
+  owner.vcd_.change(used, now, bytes);
 }
 
 void Waveform::GpuProbe::on_ctas(const gpu::Stream* stream, std::uint64_t ctas) {

@@ -22,20 +22,19 @@
 //     prefill0.plx0.uplink.tx.busy          only for shared links: NIC ports, and links between two switches
 //   links
 //     prefill0.gpu3.sm.clock_mhz            clock of the running kernels, under the power limit
+//     prefill0.gpu3.hbm.used_bytes          memory that ranks have allocated: weights, activations, KV cache
 //     prefill0.gpu3.hbm.gb_per_s            HBM traffic of kernels and messages
 //     prefill0.gpu3.l2.gb_per_s             the same for L2
 //     prefill0.gpu3.outbound.kv_bytes       bytes of messages that were sent and have not landed, by class
 //     prefill0.plx0.port3.tx.busy           every port: the line is charged
 //     prefill0.plx0.port3.tx.queue_bytes    payload that waits to start
-//     prefill0.plx0.port3.tx.bytes_in_flight   payload that has started and whose tail has not reached the next device.
-//                                              The
-//                                           value is updated when a train starts, and when the last train arrives
+//     prefill0.plx0.port3.tx.bytes_in_flight   payload that has started and whose tail has not reached the next device,
+//                                           as of the last start of a train, or of the arrival of the last train
 //   all
 //     prefill0.plx0.port3.tx.class          class of the train on the line: "kv", or "kv:read" for a read request
 //     prefill0.plx0.port3.tx.transactions   transactions started so far
 //     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes without returned credit, if the buffer at the far end
-//                                                    is
-//                                           finite; virtual channel 7 carries read responses
+//                                           is finite; virtual channel 7 carries read responses
 // A port that is not followed has no listener_mark; its traffic may be computed without transactions (replay).
 // Changes of one instant are written once; their order has no meaning.
 #pragma once
@@ -110,13 +109,14 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
     Bytes queued = 0, drawn_queued = 0;
     bool queue_moved = false;  ///< changed at this instant: the port is in queues_
   };
-  struct GpuProbe : gpu::SmListener {
+  struct GpuProbe : gpu::SmListener, gpu::HbmListener {
     explicit GpuProbe(Waveform& waveform) : owner(waveform) {}
     void on_sms(const gpu::SmState& state) override;
     void on_ctas(const gpu::Stream* stream, std::uint64_t ctas) override;
+    void on_used(Bytes used) override;
     Waveform& owner;
-    const gpu::Gpu* gpu = nullptr;
-    Signal active, clock, hbm, l2;
+    gpu::Gpu* gpu = nullptr;
+    Signal active, clock, used, hbm, l2;
     std::vector<Signal> outbound;  ///< by class
   };
   struct StreamProbe : gpu::StreamListener {

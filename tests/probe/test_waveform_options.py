@@ -36,7 +36,7 @@ def test_each_level_holds_the_one_before(tmp_path):
     levels = [set(waveform(tmp_path, "--vcd-level", level)[0]) for level in ("summary", "links", "all")]
     assert levels[0] < levels[1] < levels[2]
     assert {"prefill0.gpu3.sm.active", "prefill0.gpu3.stream.compute.state", "prefill0.gpu3.stream.compute.ctas"} <= levels[0]
-    for name in ["sm.clock_mhz", "hbm.gb_per_s", "l2.gb_per_s", "outbound.kv_bytes", "pcie.tx.busy", "pcie.tx.queue_bytes"]:
+    for name in ["sm.clock_mhz", "hbm.used_bytes", "hbm.gb_per_s", "l2.gb_per_s", "outbound.kv_bytes", "pcie.tx.busy", "pcie.tx.queue_bytes"]:
         assert f"prefill0.gpu3.{name}" in levels[1] - levels[0]
     assert "prefill0.gpu3.pcie.tx.class" in levels[2] - levels[1]
 
