@@ -59,6 +59,51 @@ void add_route(Value& routes, Simulation& simulation, const RouteOfInterest& r) 
   routes.push_back(route);
 }
 
+/// Ranks with GPUs, and the sets of ranks that communicate, if the workload has several such groups.
+void add_ranks(Value& m, Simulation& simulation) {
+  const std::vector<RankSets> groups = simulation.workload().rank_sets();
+  if (groups.empty()) return;
+  m["ranks"] = Value::empty_list();
+  for (const execution::Rank& rank : simulation.workload().executor().ranks())
+    if (rank.gpu != nullptr) m["ranks"].push_back({{"rank", rank.number}, {"gpu", rank.gpu->name()}});
+  m["rank_groups"] = Value::empty_list();
+  for (const RankSets& group : groups) {
+    Value sets = Value::empty_list();
+    for (const std::vector<std::uint32_t>& set : group.ranks) {
+      Value ranks = Value::empty_list();
+      for (const std::uint32_t rank : set) ranks.push_back(rank);
+      sets.push_back(std::move(ranks));
+    }
+    m["rank_groups"].push_back({{"group", group.group}, {"sets", std::move(sets)}});
+  }
+}
+
+/// "0 1 2 3", or "0 8 .. 56" for more than eight evenly spaced ranks.
+std::string ranks_text(const Value::List& ranks) {
+  constexpr std::size_t kMostInFull = 8;
+  const bool in_full = ranks.size() <= kMostInFull;
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (in_full || i < 2 || i + 1 == ranks.size())
+      text += fmt::format("{}{}{}", i == 0 ? "" : " ", !in_full && i + 1 == ranks.size() ? ".. " : "",
+                          ranks[i].integer());
+  return text;
+}
+
+std::string rank_groups_text(const Value& m) {
+  std::string text = "\n  groups of ranks\n";
+  for (const Value& group : m["rank_groups"].items()) {
+    const Value::List& sets = group["sets"].items();
+    const Value::List& first = sets.front().items();
+    const auto gpu = [&](const Value& rank) {
+      return m["ranks"].items()[static_cast<std::size_t>(rank.integer())]["gpu"].text();
+    };
+    text += fmt::format("  {:<17} {} of {} ranks, the first: {} ({} to {})\n", group["group"].text(), sets.size(),
+                        first.size(), ranks_text(first), gpu(first.front()), gpu(first.back()));
+  }
+  return text;
+}
+
 }  // namespace
 
 Value describe(Simulation& simulation) {
@@ -88,6 +133,7 @@ Value describe(Simulation& simulation) {
                           {"credit_latency_ns", row.link().credit_latency.seconds() * 1e9},
                           {"buffer_bytes", row.link().buffer_bytes}});
   }
+  add_ranks(m, simulation);
   m["routes"] = Value::empty_list();
   for (const RouteOfInterest& route : simulation.workload().routes()) add_route(m["routes"], simulation, route);
   return m;
@@ -108,6 +154,7 @@ std::string describe_text(const Value& m) {
         "  {:<26} {:<3} {:<28} {:<24} {:>9.2f} {:>7.1f} ns {:>12}\n", l["name"].text(), l["direction"].text(),
         l["from"].text(), l["to"].text(), l["gb_per_s"].real(), l["latency_ns"].real(),
         l["buffer_bytes"].integer() == 0 ? "ample" : fmt::format("{} KiB", l["buffer_bytes"].integer() / 1024));
+  if (m.contains("rank_groups")) text += rank_groups_text(m);
   text += "\n  routes\n";
   for (const Value& r : m["routes"].items()) {
     text += fmt::format("  {} [{}]: {:.2f} GB/s of payload, {:.2f} us for the first byte, transactions of {} bytes\n",

@@ -8,6 +8,7 @@
 #include "gpu/kernels/flash_attention.h"
 #include "transformer/parameters.h"
 #include "transformer/training_flops.h"
+#include "workload/training/schedule_gantt.h"
 #include "workload/training/schedule_ideal.h"
 #include "workload/training/schedule_slots.h"
 #include "workload/training/schedule_text.h"
@@ -157,6 +158,29 @@ std::vector<RouteOfInterest> TrainingRun::routes() {
     routes.push_back({fmt::format("rank 0 to rank {}", other), traffic, gpus_[0].value(), gpus_[other].value()});
   }
   return routes;
+}
+
+std::vector<RankSets> TrainingRun::rank_sets() {
+  std::vector<RankSets> all;
+  const workload::Mesh& mesh = step_->mesh();
+  const auto add = [&](const char* group, const std::vector<Dimension>& dimensions) {
+    std::vector<std::vector<std::uint32_t>> sets = mesh.groups(dimensions);
+    if (sets.front().size() > 1) all.push_back({group, std::move(sets)});
+  };
+  for (const Dimension d : {Dimension::tp, Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::pp, Dimension::dp})
+    add(workload::kDimensionNames[static_cast<std::size_t>(d)], {d});
+  // Gradients of experts are reduced over dp and cp, all others over ep as well, those that gtp does not divide over gtp.
+  if (spec().cp() > 1 || spec().ep() > 1) add("gradients", {Dimension::cp, Dimension::ep, Dimension::dp});
+  if (spec().cp() > 1 && spec().ep() > 1) add("expert gradients", {Dimension::cp, Dimension::dp});
+  if (spec().gtp() > 1)
+    add("whole gradients", {Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp});
+  if (scenario_.model.tied_embeddings && spec().pp() > 1) {
+    RankSets ends{"embeddings", {}};
+    for (const std::vector<std::uint32_t>& line : mesh.groups({Dimension::pp}))
+      ends.ranks.push_back({line[schedule_.rank_of.front()], line[schedule_.rank_of.back()]});
+    all.push_back(std::move(ends));
+  }
+  return all;
 }
 
 double TrainingRun::model_flops() const {
@@ -390,7 +414,9 @@ std::string TrainingRun::table() const {
   const PeakMemory& peak = memory_->largest();
   text += fmt::format("\n  memory, pipeline rank {}: {}, of {:.2f} GB\n", peak.pipeline_rank, sum_text(peak),
                       group().gpu.hbm.visible_bytes() * 1e-9);
-  return text;
+  if (spec().pp() == 1) return text;
+  return text + "\n  slots of the last step, on the first rank of each pipeline rank\n" +
+         gantt_of(schedule_, step_->slot_times());
 }
 
 void TrainingRun::open_tables(const OutputDirectory& directory) {

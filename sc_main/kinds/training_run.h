@@ -27,6 +27,7 @@ class TrainingRun : public WorkloadRun {
   std::uint64_t expected_jobs() const override { return step_->expected_jobs(); }
   std::vector<TrafficClass> classes() const override;
   std::vector<RouteOfInterest> routes() override;
+  std::vector<RankSets> rank_sets() override;
   std::vector<transport::Traffic> traffic() override { return step_->traffic(); }
   /// A few seconds of processor time: steps are compared by the hundred.
   double affordable_hops() const override { return 2e7; }

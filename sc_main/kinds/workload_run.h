@@ -33,6 +33,12 @@ struct RouteOfInterest {
   transport::Window from = 0, to = 0;
 };
 
+/// Sets of ranks that communicate, for --describe.
+struct RankSets {
+  std::string group;                              ///< "tp"
+  std::vector<std::vector<std::uint32_t>> ranks;  ///< of each set, in the order of its members
+};
+
 class WorkloadRun {
  public:
   WorkloadRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
@@ -66,6 +72,8 @@ class WorkloadRun {
   /// Index of the rank on each GPU, in brackets: "[0][3]". GPUs without a rank are omitted.
   std::map<GpuId, std::string> rank_names() const;
   virtual std::vector<RouteOfInterest> routes() = 0;
+  /// The process groups of a kind that has several.
+  virtual std::vector<RankSets> rank_sets() { return {}; }
   /// Estimated traffic on the fabric, for fabric.fidelity: auto. If it is unknown, the list is empty and trains are
   /// used.
   virtual std::vector<transport::Traffic> traffic() { return {}; }

@@ -74,6 +74,61 @@ def test_memory_over_time_ends_where_it_begins_and_peaks_where_the_list_says(key
     assert metrics["peak_bytes"] == max(total for times in totals.values() for _, total in times)
 
 
+def wire(vcd, name):
+    """[(instant in fs, value)] of a wire."""
+    scopes, mark, now, changes = [], None, 0, []
+    for line in vcd.read_text().splitlines():
+        if line.startswith("$scope"):
+            scopes.append(line.split()[2])
+        elif line.startswith("$upscope"):
+            scopes.pop()
+        elif line.startswith("$var") and ".".join(scopes[1:] + [line.split()[4].split("[")[0]]) == name:
+            mark = line.split()[3]
+        elif line.startswith("#"):
+            now = int(line[1:])
+        elif line.startswith("b") and line.split()[1] == mark:
+            changes.append((now, int(line.split()[0][1:], 2)))
+    return changes
+
+
+def test_the_waveform_shows_the_memory_of_each_gpu(tmp_path):
+    out = train(tmp_path, "tp=2", "pp=2", options=["--vcd", "--vcd-filter", "*.hbm.used_bytes"])
+    gpus = {row["rank"]: row["gpu"] for row in rows(out / "ranks.csv")}
+    for rank, gpu in gpus.items():
+        shown = dict(wire(out / "trace.vcd", f"{gpu}.hbm.used_bytes"))  # the last change of an instant holds
+        held = {round(float(row["time_s"]) * 1e15): int(row["total_bytes"]) for row in rows(out / "memory.csv") if row["rank"] == rank}
+        times, value = sorted(shown), 0
+        for instant, total in held.items():
+            value = shown[max(time for time in times if time <= instant)]
+            assert value == total, (rank, instant)
+
+
+def test_describe_shows_the_groups_of_ranks(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(f"model: {{config: {ROOT / 'tests' / 'models' / 'tiny.json'}}}\nmachine: {{groups: {{node: {{servers: 2}}}}}}\n"
+                        f"workload: {{kind: training, seq_tokens: {SEQ}, global_batch: 8, tp: 2, pp: 2, cp: 2}}\n")
+    machine = json.loads(succeed("dgx_h100", scenario, "--describe", "--json").stdout)
+    sets = {group["group"]: group["sets"] for group in machine["rank_groups"]}
+    assert sets["tp"][:2] == [[0, 1], [2, 3]] and sets["cp"][:2] == [[0, 2], [1, 3]]
+    assert sets["dp"][0] == [0, 4] and sets["pp"][0] == [0, 8] and sets["gradients"][0] == [0, 2, 4, 6]
+    for group, all_sets in sets.items():
+        assert sorted(rank for one in all_sets for rank in one) == list(range(16)), group
+    assert [rank["gpu"] for rank in machine["ranks"]] == [f"node{server}.gpu{gpu}" for server in range(2) for gpu in range(8)]
+    text = succeed("dgx_h100", scenario, "--describe").stdout
+    assert "pp                8 of 2 ranks, the first: 0 8 (node0.gpu0 to node1.gpu0)" in text
+
+
+def test_the_table_draws_the_slots_as_they_ran(tmp_path):
+    out = train(tmp_path, "pp=4", "schedule=1f1b")
+    scenario = tmp_path / "s.yaml"
+    text = succeed("dgx_h100", scenario, "--set", "workload.pp=4").stdout
+    chart = [line.split("|")[1] for line in text.splitlines() if line.startswith("rank ")]
+    assert len(chart) == 4 and chart[0].startswith("F0") and all("B0" in line for line in chart)
+    # Columns follow the times of the run: a rank's slots begin in the order of schedule.csv.
+    of_rank = [row for row in rows(out / "schedule.csv") if row["rank"] == "3"]
+    assert [row["kind"][0].upper() for row in of_rank] == [letter for letter in chart[3] if letter in "FB"]
+
+
 def test_places_of_ranks_follow_the_order(trained):
     places = [(int(row["pp"]), int(row["dp"]), int(row["tp"])) for row in rows(trained / "ranks.csv")]
     assert places == [(p, d, t) for p in range(2) for d in range(2) for t in range(2)]

@@ -46,7 +46,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       ranks_at_(spec.pp()),
       groups_at_(spec.pp()),
       beside_jobs_(ranks.size()),
-      slot_times_(ranks.size()),
+      slot_begins_(ranks.size()),
       accounts_(ranks.size()) {
   if (has_ring()) connect_ring(executor.fabric());
   if (spec.gtp() > 1) divide_weights(kernels, executor.fabric());
@@ -60,6 +60,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
     coupled_at_[place(tp->rank(0).number, Dimension::pp)].push_back(std::make_unique<linear::CoupledRanks>(
         tp->ranks(), linear::Streams{kCompute, kTp, kTp}, tp->request(), executor.fabric(), tp.get()));
   for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[place(r, Dimension::pp)].push_back(r);
+  for (const std::vector<Slot>& slots : schedule.slots) last_step_.emplace_back(slots.size());
 }
 
 void TrainingStep::connect_ring(transport::Fabric& fabric) {
@@ -352,7 +353,7 @@ void TrainingStep::on_job_begun(const Job& job) {
   if (f.what == Jobs::kAddGradient) waits = RankAccount::bit(TrafficClass::weights);
   accounts_[r].begin(executor_.fabric().now(), waits);
   if (!f.first) return;
-  slot_times_[r] = {job.begun_at(), job.ready_at()};
+  slot_begins_[r] = {job.begun_at(), job.ready_at()};
   memory_.begin_slot(r, jobs_.slot_of(f), jobs_.slot_row(f, r), executor_.fabric().now());
   if (f.step != jobs_.step()) return;
   Progress& progress = progress_[place(r, Dimension::pp)];
@@ -423,7 +424,9 @@ void TrainingStep::end_slot(const Job& job) {
   const std::uint32_t rank = job.rank().number;
   ++slots_done_;
   memory_.end_slot(rank, jobs_.slot_of(f), jobs_.slot_row(f, rank), end_);
-  const SlotTimes& times = slot_times_[rank];
+  const SlotBegin& times = slot_begins_[rank];
+  const std::uint32_t p = place(rank, Dimension::pp);
+  if (rank == ranks_at_[p].front()) last_step_[p][f.slot] = {times.begun, end_};
   JobRecord record;
   record.label = jobs_.slot_row(f, rank);
   record.rank = rank;
@@ -431,6 +434,21 @@ void TrainingStep::end_slot(const Job& job) {
   record.end = end_;
   record.queued = times.begun - times.ready;
   executor_.record(record);
+}
+
+ScheduleTimes TrainingStep::slot_times() const {
+  ScheduleTimes all;
+  all.slots = last_step_;
+  Time first = Time::max(), last;
+  for (const auto& slots : last_step_)
+    for (const SlotTimes& slot : slots) {
+      first = std::min(first, slot.start);
+      last = std::max(last, slot.end);
+    }
+  for (auto& slots : all.slots)
+    for (SlotTimes& slot : slots) slot = {slot.start - first, slot.end - first};
+  all.makespan = last - first;
+  return all;
 }
 
 std::uint64_t TrainingStep::expected_jobs() const {

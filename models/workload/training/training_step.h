@@ -5,13 +5,13 @@
 //
 // pipeline_exchange.h sends and receives. In the backward slots of the last micro-batch, gradients are reduced bucket by
 // bucket; when all slots are over, the optimizer runs and the weights are gathered (gradient_sync.h). With zero_stage 3,
-// weights are gathered layer by layer (parameter_shards.h); with gtp, matrix by matrix (divided_weights.h). Jobs are emitted a few slots ahead, so the number of jobs in
-// memory does not grow with micro-batches and steps.
+// weights are gathered layer by layer (parameter_shards.h); with gtp, matrix by matrix (divided_weights.h). Jobs are
+// emitted a few slots ahead, so the number of jobs in memory does not grow with micro-batches and steps.
 //
 // Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
-// (gradients), weights (gathers of parameters), weights_again and scatter (gtp), host (launches), cp_to and cp_from (ring of keys and values), and one for
-// each pipeline rank and direction with which it exchanges activations (act) or their gradients (grad): pp_act_to_1,
-// pp_act_from_0, pp_grad_to_0, ...
+// (gradients), weights (gathers of parameters), weights_again and scatter (gtp), host (launches), cp_to and cp_from
+// (ring of keys and values), and one for each pipeline rank and direction with which it exchanges activations (act) or
+// their gradients (grad): pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
 #pragma once
 
 #include <memory>
@@ -25,6 +25,7 @@
 #include "workload/training/parameter_shards.h"
 #include "workload/training/pipeline_exchange.h"
 #include "workload/training/rank_account.h"
+#include "workload/training/schedule_times.h"
 
 namespace railyard::workload::training {
 
@@ -59,6 +60,8 @@ class TrainingStep : private JobClient {
   const MemoryLedger& memory() const { return memory_; }
   /// End of the last step.
   Time end() const { return end_; }
+  /// Of the last step: the slots of the first rank of each pipeline rank, from the first start.
+  ScheduleTimes slot_times() const;
   /// Bytes of the activations that a rank sends to the next stage.
   Bytes activation_bytes() const;
   /// Of the matrices that the ranks of a pipeline rank gather in a step, and of their gradients (gtp).
@@ -73,7 +76,7 @@ class TrainingStep : private JobClient {
     bool ended = false;        ///< all of them are emitted, and the reductions of gradients after them
   };
   /// Of the latest slot of a rank.
-  struct SlotTimes {
+  struct SlotBegin {
     Time begun, ready;
   };
 
@@ -129,9 +132,10 @@ class TrainingStep : private JobClient {
   std::vector<std::array<std::vector<Communicator*>, transformer::kRankGroups>>
       groups_at_;  ///< by pipeline rank and RankGroup
   std::vector<std::vector<JobRef>>
-      beside_jobs_;                    ///< by rank: last collective beside kernels, or both sides of a ring exchange
-  std::vector<SlotTimes> slot_times_;  ///< by rank
-  std::vector<Progress> progress_;     ///< by pipeline rank
+      beside_jobs_;                     ///< by rank: last collective beside kernels, or both sides of a ring exchange
+  std::vector<SlotBegin> slot_begins_;  ///< by rank
+  std::vector<std::vector<SlotTimes>> last_step_;  ///< by pipeline rank; of its first rank
+  std::vector<Progress> progress_;                 ///< by pipeline rank
   std::vector<RankAccount> accounts_;
   std::uint32_t ended_ = 0;  ///< pipeline ranks whose slots of this step are all emitted
   std::uint64_t slots_done_ = 0;
