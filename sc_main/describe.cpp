@@ -85,8 +85,8 @@ std::string ranks_text(const Value::List& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (in_full || i < 2 || i + 1 == ranks.size())
-      text += fmt::format("{}{}{}", i == 0 ? "" : " ", !in_full && i + 1 == ranks.size() ? ".. " : "",
-                          ranks[i].integer());
+      text +=
+          fmt::format("{}{}{}", i == 0 ? "" : " ", !in_full && i + 1 == ranks.size() ? ".. " : "", ranks[i].integer());
   return text;
 }
 

@@ -97,21 +97,29 @@ Value TrainingRun::sent_by_group() const {
   if (spec().replicas() * n_gtp == 1) return all;
   const double gradient = bytes_of(spec().gradients), weight = bytes_of(scenario_.model.dtype);
   const double gathers = spec().reshard_after_forward ? 2 : 1;
+  const double groups = static_cast<double>(spec().replicas()) / spec().state_shards();  // that divide state (hsdp)
   std::vector<double> bytes(spec().pp());
   for (std::uint32_t p = 0; p < spec().pp(); ++p)
     for (const GradientBucket& bucket : step_->buckets(p)) {
-      const double n = bucket.experts ? spec().expert_replicas() : spec().replicas() * (bucket.whole ? n_gtp : 1);
+      const double n = bucket.experts ? spec().expert_replicas() : spec().state_shards() * (bucket.whole ? n_gtp : 1);
       double each = gradient + (spec().zero_stage == 0 ? gradient : weight);
       if (spec().zero_stage == 2) each = gradient * spec().micro_batches() + weight;
       if (spec().zero_stage == 3) each = (gradient + gathers * weight) * spec().micro_batches();
       bytes[p] += each * static_cast<double>(bucket.parameters) * (n - 1) / n;
+      const double times = spec().zero_stage >= 2 ? spec().micro_batches() : 1;
+      bytes[p] += 2 * times * gradient * static_cast<double>(bucket.parameters) / n * (groups - 1) / groups;
     }
   constexpr std::array<const char*, 4> kOfReplicas{
       "2 (n-1)/n x gradients, all-reduced", "(n-1)/n x (gradients scattered + weights gathered)",
       "(n-1)/n x (micro-batches x gradients scattered + weights gathered)",
       "(n-1)/n x micro-batches x (gradients scattered + weights gathered in each pass)"};
   const std::string formula = kOfReplicas[spec().zero_stage];
-  if (n_gtp == 1)
+  if (groups > 1)
+    add("dp", spec().replicas(),
+        formula +
+            fmt::format(", n = {}, + 2 ({}-1)/{} x gradients / n, all-reduced", spec().state_shards(), groups, groups),
+        bytes);
+  else if (n_gtp == 1)
     add("dp", spec().replicas(), formula, bytes);
   else if (spec().replicas() == 1)
     add("dp", n_gtp, formula + ", of norms and biases", bytes);

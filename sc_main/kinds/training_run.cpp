@@ -172,8 +172,12 @@ std::vector<RankSets> TrainingRun::rank_sets() {
   // Gradients of experts are reduced over dp and cp, all others over ep as well, those that gtp does not divide over gtp.
   if (spec().cp() > 1 || spec().ep() > 1) add("gradients", {Dimension::cp, Dimension::ep, Dimension::dp});
   if (spec().cp() > 1 && spec().ep() > 1) add("expert gradients", {Dimension::cp, Dimension::dp});
-  if (spec().gtp() > 1)
-    add("whole gradients", {Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp});
+  if (spec().state_shards() < spec().replicas()) {
+    const auto replicas = mesh.groups({Dimension::cp, Dimension::dp});
+    all.push_back({"state shards", workload::adjacent(replicas, spec().state_shards())});
+    all.push_back({"same shard", workload::across(replicas, spec().state_shards())});
+  }
+  if (spec().gtp() > 1) add("whole gradients", {Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp});
   if (scenario_.model.tied_embeddings && spec().pp() > 1) {
     RankSets ends{"embeddings", {}};
     for (const std::vector<std::uint32_t>& line : mesh.groups({Dimension::pp}))
@@ -252,6 +256,7 @@ void TrainingRun::add_setup(Value& setup) const {
   setup["schedule"] = s.table ? "file" : name_of(s.schedule.kind);
   setup["sequence_parallel"] = s.sequence_parallel;
   setup["zero_stage"] = s.zero_stage;
+  if (s.state_shards() < s.replicas()) setup["hsdp"] = s.hsdp;
   if (s.form.narrow) {
     setup["gemm"] = name_of(s.form.narrow->dtype);
     setup["recipe"] = transformer::name_of(s.form.narrow->recipe);

@@ -74,6 +74,7 @@ def test_the_ring_hides_behind_attention(tmp_path):
 @pytest.mark.parametrize("form, keys", [
     (DENSE, {"tp": 2, "sequence_parallel": True, "zero_stage": 0}), (DENSE, {"tp": 2, "pp": 2, "recompute": "full"}),
     (DENSE, {"cp": 2, "cp_comm": "all_gather"}), (DENSE, {"zero_stage": 2, "micro_batch": 2}), (DENSE, {"zero_stage": 3, "reshard_after_forward": False}),
+    (WIDE, {"zero_stage": 3, "hsdp": 4}), (WIDE, {"zero_stage": 1, "hsdp": 2}), (WIDE, {"zero_stage": 2, "hsdp": 2, "tp": 2, "sequence_parallel": True}),
     (WIDE, {"gtp": {"size": 4}, "dp": 2, "zero_stage": 0}), (WIDE, {"gtp": {"size": 2}, "tp": 2, "sequence_parallel": True, "zero_stage": 0}),
     (WIDE, {"gtp": {"size": 2}, "zero_stage": 2, "recompute": "full"}),
     (ROUTED, {"ep": 4, "dp": 8})])
@@ -99,6 +100,9 @@ def test_explained_bytes_cross_the_links(form, keys, tmp_path):
     (DENSE, {"cp_comm": "a2a"}, "workload.cp_comm: is accepted only with cp of 2 or more"),
     (DENSE, {"cp": 4, "tp": 2, "cp_comm": "a2a"},
      "workload.cp_comm: a2a divides heads, but cp 4 does not divide the 4 heads and 2 KV heads of a tensor-parallel rank; set p2p or all_gather"),
+    (DENSE, {"zero_stage": 0, "hsdp": 4}, "workload.hsdp: zero_stage 0 divides no state; accepted with zero_stage: 1, 2 and 3"),
+    (DENSE, {"hsdp": 3}, "workload.hsdp: 3 does not divide the 8 data-parallel replicas (dp x cp)"),
+    (ROUTED, {"ep": 2, "hsdp": 2}, "workload.hsdp: needs ep: 1 and gtp.size: 1"),
     (DENSE, {"cp": 2, "attention": "unfused"}, "workload.cp: needs attention: flash"),
     (DENSE, {"cp": 4, "pp": 2, "dp": 2}, "workload.dp: tp 1 x cp 4 x pp 2 x dp 2 needs 16 GPUs; the machine has 8"),
 ])
@@ -106,6 +110,20 @@ def test_refusals(form, keys, message, tmp_path):
     result = run("dgx_h100", scenario(tmp_path, form, **keys), "--out", tmp_path / "out")
     assert result.returncode == 2 and not (tmp_path / "out").exists()
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("zero_stage", [1, 2, 3])
+def test_state_that_all_replicas_divide_is_the_plain_step(zero_stage, tmp_path):
+    assert step(tmp_path, DENSE, zero_stage=zero_stage, hsdp=8) == step(tmp_path, DENSE, zero_stage=zero_stage)
+
+
+@pytest.mark.parametrize("zero_stage", [1, 2, 3])
+def test_state_of_a_group_is_that_of_so_many_replicas(zero_stage, tmp_path):
+    memory = {}
+    for name, keys in {"four groups": {"hsdp": 2}, "two ranks": {"dp": 2, "global_batch": SEQUENCES // 4}}.items():
+        explained = json.loads(succeed("dgx_h100", scenario(tmp_path, DENSE, zero_stage=zero_stage, **keys), "--explain", "--json").stdout)
+        memory[name] = explained["memory"]
+    assert memory["four groups"] == memory["two ranks"]
 
 
 @pytest.mark.parametrize("keys", [{"tp": 4, "sequence_parallel": True}, {"tp": 2, "pp": 2}, {"zero_stage": 3, "dp": 4}])

@@ -39,10 +39,34 @@ std::vector<std::vector<std::uint32_t>> Mesh::groups(const std::vector<Dimension
   return groups;
 }
 
+std::vector<std::vector<std::uint32_t>> adjacent(const std::vector<std::vector<std::uint32_t>>& sets,
+                                                 std::uint32_t size) {
+  std::vector<std::vector<std::uint32_t>> parts;
+  for (const std::vector<std::uint32_t>& set : sets)
+    for (auto first = set.begin(); first != set.end(); first += size) parts.emplace_back(first, first + size);
+  return parts;
+}
+
+std::vector<std::vector<std::uint32_t>> across(const std::vector<std::vector<std::uint32_t>>& sets,
+                                               std::uint32_t size) {
+  std::vector<std::vector<std::uint32_t>> parts;
+  for (const std::vector<std::uint32_t>& set : sets)
+    for (std::size_t place = 0; place < size; ++place) {
+      parts.emplace_back();
+      for (std::size_t i = place; i < set.size(); i += size) parts.back().push_back(set[i]);
+    }
+  return parts;
+}
+
 Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_t stream,
                             const collective::CollectiveRequest& request, transport::Fabric& fabric) const {
+  return connect_sets(groups(dimensions), stream, request, fabric);
+}
+
+Communicators Mesh::connect_sets(const std::vector<std::vector<std::uint32_t>>& sets, std::size_t stream,
+                                 const collective::CollectiveRequest& request, transport::Fabric& fabric) const {
   Communicators communicators;
-  for (const std::vector<std::uint32_t>& group : groups(dimensions)) {
+  for (const std::vector<std::uint32_t>& group : sets) {
     std::vector<Rank*> members;
     for (const std::uint32_t rank : group) members.push_back(ranks_[rank]);
     communicators.add(std::make_unique<Communicator>(std::move(members), stream, request, fabric), group);

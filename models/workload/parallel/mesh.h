@@ -35,6 +35,12 @@ class Communicators {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> of_;  ///< by rank: number of the communicator, place in it
 };
 
+/// Divides each set into sets of so many adjacent members. @pre `size` divides the sizes
+std::vector<std::vector<std::uint32_t>> adjacent(const std::vector<std::vector<std::uint32_t>>& sets,
+                                                 std::uint32_t size);
+/// The members with the same place in each of these.
+std::vector<std::vector<std::uint32_t>> across(const std::vector<std::vector<std::uint32_t>>& sets, std::uint32_t size);
+
 class Mesh {
  public:
   /// @pre the number of ranks is the product of the sizes
@@ -53,8 +59,11 @@ class Mesh {
   /// order of their first ranks.
   std::vector<std::vector<std::uint32_t>> groups(const std::vector<Dimension>& dimensions) const;
 
-  /// Creates the communicators of groups().
+  /// Creates a communicator for each set of ranks. @pre every rank is in one set
   /// @param stream  index of the stream of each rank in which these collectives run
+  Communicators connect_sets(const std::vector<std::vector<std::uint32_t>>& sets, std::size_t stream,
+                             const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
+  /// Of groups().
   Communicators connect(const std::vector<Dimension>& dimensions, std::size_t stream,
                         const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
 

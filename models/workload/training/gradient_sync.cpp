@@ -45,6 +45,7 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
     whole_dp_ = mesh.connect(of_whole, streams.gradients, dp, fabric);
     whole_weights_ = mesh.connect(of_whole, streams.weights, dp, fabric);
   }
+  if (spec.state_shards() < spec.replicas()) connect_shards(streams, dp, weights, fabric);
   connect_norms(streams.compute, dp, fabric);
   connect_ends(schedule, streams.compute, fabric);
   for (const std::vector<Slot>& slots : schedule.slots) {
@@ -67,6 +68,15 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
     for (const auto& [number, stage] : stages) weights += rank_projection_weights(model, stage, spec.tp(), spec.ep());
     narrowing_bytes_.push_back(narrowing_bytes(ceil_div(weights, spec.gtp())));
   }
+}
+
+void GradientSync::connect_shards(const Streams& streams, const collective::CollectiveRequest& gradients,
+                                  const collective::CollectiveRequest& weights, transport::Fabric& fabric) {
+  const auto replicas = mesh_.groups({Dimension::cp, Dimension::dp});
+  const auto shards = adjacent(replicas, spec_.state_shards());
+  dp_ = mesh_.connect_sets(shards, streams.gradients, gradients, fabric);
+  weights_ = mesh_.connect_sets(shards, streams.weights, weights, fabric);
+  same_shard_ = mesh_.connect_sets(across(replicas, spec_.state_shards()), streams.gradients, gradients, fabric);
 }
 
 void GradientSync::connect_norms(std::size_t stream, const collective::CollectiveRequest& request,
@@ -150,6 +160,21 @@ void GradientSync::reduce_bucket(std::uint32_t p, std::uint32_t b, const LayerEn
     }
     const std::vector<JobRef>& jobs =
         programs_.start(*communicator, operation, bytes, jobs_.label(Jobs::kGradients, 0, b, first), after);
+    for (std::size_t m = 0; m < jobs.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs[m];
+  }
+  reduce_shards(p, b);
+}
+
+void GradientSync::reduce_shards(std::uint32_t p, std::uint32_t b) {
+  const Bytes bytes =
+      ceil_div(buckets_[p][b].parameters * static_cast<std::uint64_t>(bytes_of(spec_.gradients)), spec_.state_shards());
+  for (const auto& communicator : same_shard_.all()) {
+    const std::uint32_t first = communicator->rank(0).number;
+    if (pipeline_rank(first) != p) continue;
+    std::vector<JobRef> after;
+    for (const Rank* rank : communicator->ranks()) after.push_back(reduced_[rank->number][b]);
+    const std::vector<JobRef>& jobs = programs_.start(*communicator, collective::Operation::all_reduce, bytes,
+                                                      jobs_.label(Jobs::kShardGradients, 0, b, first), after);
     for (std::size_t m = 0; m < jobs.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs[m];
   }
 }
@@ -254,7 +279,10 @@ std::vector<GroupTraffic> GradientSync::traffic() const {
         if (&reducing(bucket) == communicators) parameters += static_cast<double>(bucket.parameters);
       most = std::max(most, parameters);
     }
-    if (most > 0) all.push_back({communicators, most * bytes});
+    if (most == 0) continue;
+    all.push_back({communicators, most * bytes});
+    if (!same_shard_.all().empty())
+      all.push_back({&same_shard_, 2 * most * bytes_of(spec_.gradients) * spec_.steps / spec_.state_shards()});
   }
   all.push_back({&norm_, static_cast<double>(kNormBytes)});
   return all;

@@ -1,6 +1,7 @@
 // What data-parallel ranks do together: gradients are reduced bucket by bucket (gradient_buckets.h), the norm of all
 // gradients is computed, the optimizer runs, and the weights are gathered (zero_stage 1 and 2). Gradients of experts
-// are reduced over the ranks that hold the same experts, gradients of shards (gtp) over those with the same shard.
+// are reduced over the ranks that hold the same experts, gradients of shards (gtp) over those with the same shard. With
+// hsdp, groups of ranks divide state: gradients are reduce-scattered in a group, then all-reduced over the groups.
 //
 // A bucket is reduced when the program of each rank has produced its last gradient; bucket and backward slots overlap.
 // Gathers run beside the forward slots of the next step, which wait for the layers that they need.
@@ -48,7 +49,7 @@ class GradientSync {
   void reduce(std::uint32_t pipeline_rank, std::optional<std::uint32_t> stage, const LayerEnds& ends);
   /// After all slots of all ranks.
   void end_step();
-  /// All data-parallel ranks, in the stream of weights.
+  /// The ranks that divide state, in the stream of weights.
   const Communicators& weights() const { return weights_; }
   /// Of first and last stage, if they reduce gradients of tied embeddings; in the stream of the programs.
   const Communicators& tied() const { return tied_; }
@@ -65,15 +66,20 @@ class GradientSync {
   const Communicators& gathering(const GradientBucket& bucket) const {
     return bucket.experts ? expert_weights_ : bucket.whole ? whole_weights_ : weights_;
   }
+  /// With hsdp.
+  void connect_shards(const Streams& streams, const collective::CollectiveRequest& gradients,
+                      const collective::CollectiveRequest& weights, transport::Fabric& fabric);
   void connect_ends(const Schedule& schedule, std::size_t stream, transport::Fabric& fabric);
   void connect_norms(std::size_t stream, const collective::CollectiveRequest& request, transport::Fabric& fabric);
   /// Gradients are divided among replicas while they add up.
-  std::uint64_t gradient_parts() const { return spec_.zero_stage >= 2 ? spec_.replicas() : 1; }
+  std::uint64_t gradient_parts() const { return spec_.zero_stage >= 2 ? spec_.state_shards() : 1; }
   /// Gradients that tensor-parallel ranks, or first and last stage, have parts of.
   void reduce_parts();
   /// @return by rank: the last job that its norm needs
   std::vector<JobRef> find_norm();
   void reduce_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
+  /// hsdp: after reduce_bucket().
+  void reduce_shards(std::uint32_t pipeline_rank, std::uint32_t bucket);
   /// The weights of a bucket, after the optimizer.
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
   /// Parameters whose optimizer state a rank holds.
@@ -92,7 +98,8 @@ class GradientSync {
   const Communicators& tp_;
   /// Gradients and weights: of experts, of what gtp ranks do not divide, and of all else.
   Communicators dp_, weights_, expert_dp_, expert_weights_, whole_dp_, whole_weights_;
-  Communicators norm_;  ///< ranks with the same place in tensor parallelism; post_validation: and the same stage
+  Communicators same_shard_;  ///< gradients; ranks with the same shard (hsdp)
+  Communicators norm_;        ///< ranks with the same place in tensor parallelism; post_validation: and the same stage
   Communicators tied_;
   /// Post-validation: from each stage to the next one, by pipeline rank of the sender.
   std::vector<Communicators> norm_pass_;

@@ -140,7 +140,7 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       projections += rank_projection_weights(model, stages[s], spec.tp(), spec.ep());
       of_micro_batch += stages_[s].kept;
     }
-    peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.replicas()});
+    peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.state_shards()});
     peak.state += training_state(parameters.experts, precision, {spec.zero_stage, spec.expert_replicas()});
     if (spec.gtp_shards.quantize == ShardCast::at_optimizer)
       peak.narrow_weights = narrow_weight_bytes(ceil_div(projections, spec.gtp()), spec.form);

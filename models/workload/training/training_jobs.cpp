@@ -77,6 +77,7 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
                          schedule_.rank_of[from], schedule_.rank_of[to], t, unit(from, slot.micro_batch), end);
     }
     case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
+    case kShardGradients: return bucket("AR");
     case kGather: return bucket("AG");
     case kLayerGather: {
       const std::string layer =
@@ -150,6 +151,7 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kNormPass: return "pp";
     case kSharedGradients: return "tp";
     case kGradients:
+    case kShardGradients:
     case kGather: return "dp";
     case kLayerGather:
     case kShardMaximum:

@@ -41,6 +41,7 @@ class TrainingJobs : public JobNamer {
     kSend,        ///< of activations or their gradients
     kReceive,
     kGradients,        ///< reduction of a bucket
+    kShardGradients,   ///< of a shard of a bucket, over the groups that divide state (hsdp)
     kNorm,             ///< kernel
     kNormReduce,       ///< over the tensor-parallel ranks, then over all others, so that each keeps to its own links
     kSharedGradients,  ///< all-reduce over tensor-parallel ranks (transformer/shared_gradients.h)

@@ -96,6 +96,7 @@ struct TrainingSpec {
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   std::uint32_t recompute_layers = 1;  ///< only with full recomputation
   std::uint32_t zero_stage = 1;
+  std::uint32_t hsdp = 0;  ///< replicas that divide state among themselves; other groups hold the same. 0: all
   std::uint32_t prefetch_layers = 1;  ///< zero_stage 3: layers whose weights are gathered before the layer that runs
   bool reshard_after_forward = true;  ///< zero_stage 3: weights are gathered again for the backward slot
   WeightShards gtp_shards;            ///< with gtp() of 2 or more
@@ -126,6 +127,8 @@ struct TrainingSpec {
   /// Ranks that hold the same parameters: of an expert, and of all else (with gtp: the same shards).
   std::uint32_t expert_replicas() const { return replicas() / ep(); }
   std::uint32_t replicas() const { return dp() * cp(); }
+  /// Ranks that divide gradients, optimizer state or weights, by zero_stage.
+  std::uint32_t state_shards() const { return hsdp > 0 ? hsdp : replicas(); }
   std::uint32_t pp() const { return sizes[static_cast<std::size_t>(Dimension::pp)]; }
   std::uint32_t ranks() const {
     std::uint32_t product = 1;

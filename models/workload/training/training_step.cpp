@@ -414,6 +414,7 @@ void TrainingStep::account(const Job& job) {
     case Jobs::kSend:
     case Jobs::kReceive: account.transferred(TrafficClass::pp, job.collective()->last_entry(), now); break;
     case Jobs::kGradients:
+    case Jobs::kShardGradients:
     case Jobs::kGather: account.transferred(TrafficClass::dp, job.collective()->last_entry(), now); break;
     default: break;
   }

@@ -133,6 +133,11 @@ Record<TrainingSection> training_record() {
         "reduce-scattered, weights gathered after the step; 2: gradients, too, after each backward slot; 3: weights, "
         "too: each layer's are gathered just before it runs")
       .range(0, 3);
+  r.add("hsdp", &Section::hsdp,
+        "ranks that divide state by zero_stage; further groups of so many ranks hold the same state and all-reduce "
+        "gradients with them (hybrid sharding)")
+      .range(2, kMostRanks)
+      .fallback("all replicas");
   r.add("prefetch_layers", &Section::prefetch_layers,
         "zero_stage 3: layers whose weights are gathered before the layer that runs")
       .range(0, 64);
@@ -361,6 +366,17 @@ void check_experts(const TrainingSection& written, std::uint64_t dp, const trans
     refuse_workload(source, "zero_stage", "3 needs ep: 1; accepted with ep of 2 or more: 0, 1 and 2");
 }
 
+void check_hsdp(const TrainingSection& written, const TrainingSpec& spec, const Source& source) {
+  if (written.hsdp == 0) return;
+  if (written.zero_stage == 0)
+    refuse_workload(source, "hsdp", "zero_stage 0 divides no state; accepted with zero_stage: 1, 2 and 3");
+  if (written.written_ep > 1 || written.written_gtp > 1) refuse_workload(source, "hsdp", "needs ep: 1 and gtp.size: 1");
+  if (spec.replicas() % written.hsdp != 0)
+    refuse_workload(source, "hsdp",
+                    std::to_string(written.hsdp) + " does not divide the " + std::to_string(spec.replicas()) +
+                        " data-parallel replicas (dp x cp)");
+}
+
 void check_gtp(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
   if (written.written_gtp == 1) return;
   if (model.experts > 0)
@@ -475,6 +491,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                 written.written_ep, static_cast<std::uint32_t>(dp / written.written_ep),
                 written.written_pp, written.written_gtp};
   spec.order = order_of(written.written_order);
+  check_hsdp(written, spec, source);
   const std::uint64_t together = std::uint64_t(spec.micro_batch) * spec.dp() * spec.gtp();
   if (spec.global_batch % together != 0)
     refuse_workload(source, "global_batch",
