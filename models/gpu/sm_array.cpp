@@ -39,6 +39,7 @@ void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
   slot->tell = before.tell + 1;
   slot->state = State::waiting;
   slot->chain = std::move(chain);
+  slot->timed = {};
   slot->client = &client;
   slot->stream = stream;
   slot->speed = speed_ratio_;
@@ -128,8 +129,10 @@ double SmArray::seconds(const Kernel& kernel, std::uint32_t index) const {
   KernelShare share = kernel.share;
   if (index != kernel.index) share.sms = room_for(time);
   if (share.sms >= count() && share.l2_ratio == 1 && share.hbm_ratio == 1) return time.seconds;
-  // Without any room, a waiting claim or kernel is served before this kernel begins; one SM avoids a division by zero.
-  return time.seconds_on({std::max(1.0, share.sms), share.l2_ratio, share.hbm_ratio});
+  if (kernel.timed.index != index || !same(kernel.timed.share, share))
+    // Without any room, a waiting claim or kernel is served before this kernel begins; one SM avoids a division by zero.
+    kernel.timed = {index, share, time.seconds_on({std::max(1.0, share.sms), share.l2_ratio, share.hbm_ratio})};
+  return kernel.timed.seconds;
 }
 
 SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {

@@ -126,6 +126,12 @@ class SmArray : private transport::CalendarClient {
     Time from;                ///< ... at the last change of the share
     KernelShare share;
     double uncovered_sms = 0;  ///< SMs without a claim or an earlier kernel, so that each SM counts as active once
+    /// The latest result of seconds() with less than the whole GPU, which each event asks for several times.
+    struct {
+      std::uint32_t index = ~0u;
+      KernelShare share;
+      double seconds = 0;
+    } mutable timed;
     std::uint32_t end = 0, boundary = 0, tell = 0;  ///< generations: an event of an older generation is ignored
   };
   struct Claim {
