@@ -16,9 +16,4 @@ Bytes narrow_weight_bytes(std::uint64_t weights, const TrainingForm& form) {
   return form.narrow->copies() * stored_bytes(weights, form.narrow->dtype);
 }
 
-Bytes gathered_weights(const ModelShape& model, std::uint32_t first, std::uint32_t layers, std::uint32_t tp,
-                       const StatePrecision& precision) {
-  return ceil_div(layers_parameters(model, first, layers), tp) * precision.weights;
-}
-
 }  // namespace railyard::transformer

@@ -45,8 +45,4 @@ TrainingState training_state(std::uint64_t parameters, const StatePrecision& pre
 /// Narrow copies of so many weights that a rank keeps for a step (NarrowProducts::copies(), WeightCast::step).
 Bytes narrow_weight_bytes(std::uint64_t weights, const TrainingForm& form);
 
-/// Stage 3: the gathered weights of the layers [first, first + layers) on a rank.
-Bytes gathered_weights(const ModelShape& model, std::uint32_t first, std::uint32_t layers, std::uint32_t tp,
-                       const StatePrecision& precision);
-
 }  // namespace railyard::transformer

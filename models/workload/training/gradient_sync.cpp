@@ -39,7 +39,7 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
   dp_ = mesh.connect(all, streams.gradients, dp, fabric);
   weights_ = mesh.connect(all, streams.weights, weights, fabric);
   expert_dp_ = mesh.connect(of_experts, streams.gradients, dp, fabric);
-  expert_weights_ = mesh.connect(of_experts, streams.weights, dp, fabric);
+  expert_weights_ = mesh.connect(of_experts, streams.weights, weights, fabric);
   if (spec.gtp() > 1) {
     const std::vector<Dimension> of_whole{Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp};
     whole_dp_ = mesh.connect(of_whole, streams.gradients, dp, fabric);

@@ -51,6 +51,7 @@ class GradientSync {
   void end_step();
   /// The ranks that divide state, in the stream of weights.
   const Communicators& weights() const { return weights_; }
+  const Communicators& expert_weights() const { return expert_weights_; }
   /// Of first and last stage, if they reduce gradients of tied embeddings; in the stream of the programs.
   const Communicators& tied() const { return tied_; }
   Bytes tied_bytes() const;

@@ -93,20 +93,24 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
   return memory;
 }
 
+Bytes weight_bytes(const transformer::ModelShape& model, const TrainingSpec& spec, const transformer::Stage& part) {
+  return rank_parameters(model, part, spec.tp(), spec.ep()).total() * static_cast<Bytes>(bytes_of(model.dtype));
+}
+
 /// Zero stage 3: the layer that runs and those before which it is gathered, or all layers if they stay until the backward
 /// slot; and the larger end.
 Bytes gathered(const transformer::ModelShape& model, const TrainingSpec& spec,
                const std::vector<transformer::Stage>& stages, const std::vector<std::uint32_t>& rank_of,
-               std::uint32_t pipeline_rank, const transformer::StatePrecision& precision) {
+               std::uint32_t pipeline_rank) {
   Bytes layers = 0, most = 0, end = 0;
   for (std::uint32_t s = 0; s < stages.size(); ++s) {
     if (rank_of[s] != pipeline_rank) continue;
     const transformer::Stage& stage = stages[s];
     const std::uint32_t together = std::min(stage.layers, spec.prefetch_layers + 1);
-    layers += gathered_weights(model, stage.first_layer, stage.layers, spec.tp(), precision);
-    most = std::max(most, gathered_weights(model, stage.first_layer, together, spec.tp(), precision));
-    if (stage.first) end = std::max(end, rank_weight_bytes(model, {0, true, false, 0}, spec.tp()));
-    if (stage.last) end = std::max(end, rank_weight_bytes(model, {0, false, true, 0}, spec.tp()));
+    layers += weight_bytes(model, spec, {stage.layers, false, false, stage.first_layer});
+    most = std::max(most, weight_bytes(model, spec, {together, false, false, stage.first_layer}));
+    if (stage.first) end = std::max(end, weight_bytes(model, spec, {0, true, false, 0}));
+    if (stage.last) end = std::max(end, weight_bytes(model, spec, {0, false, true, 0}));
   }
   return (spec.reshard_after_forward ? most : layers) + end;
 }
@@ -146,7 +150,7 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       peak.narrow_weights = narrow_weight_bytes(ceil_div(projections, spec.gtp()), spec.form);
     peak.state += training_state(whole, precision, {spec.zero_stage, spec.replicas() * spec.gtp()});
     if (spec.gtp() > 1) peak.gathered = gathered_matrices(model, spec, stages, schedule.rank_of, p);
-    if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p, precision);
+    if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
     Bytes held = 0;
     for (std::size_t i = 0; i < schedule.slots[p].size(); ++i) {

@@ -12,9 +12,10 @@ namespace railyard::workload::training {
 
 class ParameterShards {
  public:
-  /// @param weights  communicators of the data-parallel ranks
+  /// @param weights, experts  communicators of the ranks that divide the weights of experts, and all others
   ParameterShards(const TrainingSpec& spec, const transformer::ModelShape& model, const Mesh& mesh,
-                  const Communicators& weights, const TrainingJobs& jobs, RankPrograms& programs);
+                  const Communicators& weights, const Communicators& experts, const TrainingJobs& jobs,
+                  RankPrograms& programs);
 
   /// The programs of these ranks have come to the end of a layer.
   void end_layer(const std::vector<std::uint32_t>& ranks) { chain_.next_unit(ranks); }
@@ -23,14 +24,11 @@ class ParameterShards {
   void gather(std::uint32_t pipeline_rank, std::uint32_t slot, std::uint32_t layer, bool is_head);
 
  private:
-  /// Weights of a tensor-parallel rank.
-  Bytes weight_bytes(std::uint32_t layer, bool is_head) const;
-
   const TrainingSpec& spec_;
   const transformer::ModelShape& model_;
   const TrainingJobs& jobs_;
   WeightChain chain_;
-  std::vector<std::vector<Communicator*>> weights_at_;  ///< by pipeline rank; of two ranks or more
+  std::vector<std::vector<Communicator*>> weights_at_, experts_at_;  ///< by pipeline rank; of two ranks or more
 };
 
 }  // namespace railyard::workload::training

@@ -79,11 +79,12 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
     case kGradients: return bucket(spec_.zero_stage == 0 ? "AR" : "RS");
     case kShardGradients: return bucket("AR");
     case kGather: return bucket("AG");
+    case kExpertGather:
     case kLayerGather: {
       const std::string layer =
           f.detail == kEndsDetail ? "Ends" : fmt::format("Layer[{}]", static_cast<std::uint32_t>(f.detail));
-      return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
-                         letter(), layer, end);
+      return fmt::format("Weights_AG_PP[{}]_TP[{}]_{}_{}_{}{}{}", p, t, unit(slot_of(f).stage, slot_of(f).micro_batch),
+                         letter(), layer, f.what == kExpertGather ? "_Experts" : "", end);
     }
     case kNarrowShard:
     case kShardMaximum:
@@ -154,6 +155,7 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kShardGradients:
     case kGather: return "dp";
     case kLayerGather:
+    case kExpertGather:
     case kShardMaximum:
     case kMatrixGather:
     case kMatrixScatter: return "weights";
@@ -173,6 +175,7 @@ Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
     case kKernels: return Recorded::never;
     case kCollective:
     case kLayerGather:
+    case kExpertGather:
     case kShardMaximum:
     case kMatrixGather:
     case kMatrixScatter:

@@ -6,7 +6,7 @@
 //   TP_AR_PP[p]_MB[m]_F_Layer[l]_Attn          collectives of its layers; EP_..., CP_...
 //   TP_AG_PP[p]_MB[m]_F_Layer[l]_Qkv           the same, or a shard, of a product that it overlaps (tp_overlap)
 //   PP_Act_FromP[p]_ToP[q]_TP[t]_MB[m]         activations to the next stage; PP_Grad_...: gradients back
-//   Weights_AG_PP[p]_TP[t]_MB[m]_F_Layer[l]    weights of a layer (zero_stage 3)
+//   Weights_AG_PP[p]_TP[t]_MB[m]_F_Layer[l]    weights of a layer (zero_stage 3); with _Experts: of its experts (ep)
 //   GTP_AG_Layer[l]_Qkv_F_PP[p]_TP[t]_MB[m]    a matrix (gtp), for a product of F or B; R: for a recomputed layer
 //   GTP_Cast_..., GTP_AR_...                   its shard made narrow, and the maximum of all shards before
 //   GTP_RS_Layer[l]_Qkv_B_PP[p]_TP[t]_MB[m]    the gradient of a matrix
@@ -50,6 +50,7 @@ class TrainingJobs : public JobNamer {
     kOptimizer,
     kGather,         ///< of the weights of a bucket
     kLayerGather,    ///< of the weights of a layer
+    kExpertGather,   ///< of the weights of its experts, over other ranks (ep)
     kNarrowShard,    ///< kernel for the gather of a narrow matrix (gtp)
     kShardMaximum,   ///< of a matrix, over its shards
     kMatrixGather,   ///< of the matrix that a step of a slot uses (gtp)

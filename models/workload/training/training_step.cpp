@@ -39,7 +39,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       cp_(mesh_.connect({Dimension::cp}, kCompute, nccl_request(spec.software, TrafficClass::cp), executor.fabric())),
       gradients_(spec_, model_, schedule_, plans, kernels, mesh_, {kCompute, kDp, kWeights}, tp_, executor.fabric(),
                  jobs_, programs_),
-      shards_(spec_, model_, mesh_, gradients_.weights(), jobs_, programs_),
+      shards_(spec_, model_, mesh_, gradients_.weights(), gradients_.expert_weights(), jobs_, programs_),
       pipeline_(spec_, schedule_, activation_bytes(), mesh_, nccl_request(spec.software, TrafficClass::pp),
                 executor.fabric(), jobs_, programs_),
       coupled_at_(spec.pp()),
@@ -385,6 +385,7 @@ void TrainingStep::account(const Job& job) {
       break;
     case Jobs::kHost:
     case Jobs::kHostWait: account.launched(job.begun_at(), now); break;
+    case Jobs::kExpertGather:
     case Jobs::kLayerGather: account.transferred(TrafficClass::weights, job.collective()->last_entry(), now); break;
     case Jobs::kNarrowShard:
     case Jobs::kShardMaximum:

@@ -362,8 +362,6 @@ void check_experts(const TrainingSection& written, std::uint64_t dp, const trans
   if (dp % ep != 0) refuse_workload(source, "ep", std::to_string(ep) + " does not divide dp " + std::to_string(dp));
   if (written.written_tp > 1 && !written.sequence_parallel)
     refuse_workload(source, "ep", "with tp of 2 or more, ep needs sequence_parallel: true");
-  if (written.zero_stage == 3)
-    refuse_workload(source, "zero_stage", "3 needs ep: 1; accepted with ep of 2 or more: 0, 1 and 2");
 }
 
 void check_hsdp(const TrainingSection& written, const TrainingSpec& spec, const Source& source) {
