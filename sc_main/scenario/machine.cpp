@@ -211,6 +211,15 @@ void resolve_nics(const MachineSection& written, MachineSpec& machine, const Sou
   }
 }
 
+/// A GPU with another capacity shows CUDA the same share of it.
+void derive_visible_memory(const std::vector<GroupSpec>& before, std::vector<GroupSpec>& groups) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto& old = before[g].gpu.hbm;
+    auto& hbm = groups[g].gpu.hbm;
+    if (hbm.visible_gb == old.visible_gb) hbm.visible_gb *= hbm.capacity_gb / old.capacity_gb;
+  }
+}
+
 }  // namespace
 
 MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
@@ -233,7 +242,9 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
   const auto apply_overrides = [&] {
     if (overrides) read_fields(override_fields(), &machine, *overrides, "machine.overrides", true);
   };
+  const std::vector<GroupSpec> before = machine.groups;
   apply_overrides();
+  derive_visible_memory(before, machine.groups);
   check_c2c(machine, source);
   derive_rates(machine);
   apply_overrides();

@@ -51,6 +51,18 @@ BOOST_AUTO_TEST_CASE(roles_keep_the_workloads_order_and_fill_in) {
   BOOST_TEST(m.groups[1].servers == 2u);
 }
 
+BOOST_AUTO_TEST_CASE(another_capacity_shows_cuda_the_same_share_of_it) {
+  const auto hbm = [](const std::string& overrides) {
+    const std::string yaml =
+        "machine: {groups: {node: {gpu: H100-SXM5-80GB}}, overrides: {gpu: {hbm: {" + overrides + "}}}}\n";
+    return machine_of(yaml).groups[0].gpu.hbm;
+  };
+  const auto plain = hbm("");
+  BOOST_TEST(hbm("capacity_gb: 40").visible_gb == plain.visible_gb / 2);
+  BOOST_TEST(hbm("capacity_gb: 40, visible_gb: 39").visible_gb == 39);
+  BOOST_TEST(hbm("visible_gb: 39").capacity_gb == plain.capacity_gb);
+}
+
 BOOST_AUTO_TEST_CASE(groups_that_cannot_be_are_refused) {
   BOOST_TEST(refusal_of("machine: {groups: {prefil: {}}}\n", "plx_box", {"prefill", "decode"}) ==
              "s.yaml:1:20: error: machine.groups.prefil: the workload has no such group (did you mean 'prefill'?)");
