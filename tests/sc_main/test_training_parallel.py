@@ -14,6 +14,7 @@ ROUTED = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "int
 DENSE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "intermediate_size": 4096}
 
 WIDE = DENSE | {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 16, "intermediate_size": 16384}  # no matrix is small for NCCL
+WIDE_ROUTED = ROUTED | {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 16}
 
 
 def scenario(folder, form, **keys):
@@ -77,7 +78,7 @@ def test_the_ring_hides_behind_attention(tmp_path):
     (WIDE, {"zero_stage": 3, "hsdp": 4}), (WIDE, {"zero_stage": 1, "hsdp": 2}), (WIDE, {"zero_stage": 2, "hsdp": 2, "tp": 2, "sequence_parallel": True}),
     (WIDE, {"gtp": {"size": 4}, "dp": 2, "zero_stage": 0}), (WIDE, {"gtp": {"size": 2}, "tp": 2, "sequence_parallel": True, "zero_stage": 0}),
     (WIDE, {"gtp": {"size": 2}, "zero_stage": 2, "recompute": "full"}),
-    (ROUTED, {"ep": 4, "dp": 8}), (ROUTED, {"ep": 4, "zero_stage": 3})])
+    (ROUTED, {"ep": 4, "dp": 8}), (WIDE_ROUTED, {"ep": 4, "zero_stage": 3})])
 def test_explained_bytes_cross_the_links(form, keys, tmp_path):
     """Rings send each byte once to each rank that needs it. Small all-reduces (the norm of gradients, numbers of the loss) use the
     protocol LL, which sends a flag with each four bytes."""
