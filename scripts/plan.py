@@ -100,7 +100,7 @@ def base_scenario(options: argparse.Namespace) -> dict:
             raise PlanError(f"{options.base}: workload.kind is {kind}; accepted: training")
         folder = options.base.resolve().parent
         scenario["model"]["config"] = str(folder / scenario["model"]["config"])
-        for axis in (*space.AXES, "dp", "schedule", "sequence_parallel", "stage_layers", "placement"):
+        for axis in (*space.AXES, "dp", "sequence_parallel", "stage_layers", "placement"):
             scenario["workload"].pop(axis, None)
         return scenario
     group = {"servers": options.nodes} | ({"gpu": options.gpu} if options.gpu else {})
@@ -111,8 +111,9 @@ def base_scenario(options: argparse.Namespace) -> dict:
 def axes_of(question: space.Question, options: argparse.Namespace) -> dict[str, tuple]:
     values = space.axes(question, frozenset(options.allow))
     for axis, text in options.fix:
-        value = text if axis == "recompute" else int(text) if text.isdigit() else None
-        if value is None or (axis == "recompute" and value not in space.RECOMPUTE):
+        words = {"recompute": space.RECOMPUTE, "schedule": space.SCHEDULES}.get(axis)
+        value = text if words else int(text) if text.isdigit() else None
+        if value is None or (words and value not in words):
             raise PlanError(f"--fix {axis}={text}: not a value of {axis}; accepted: {', '.join(map(str, values[axis]))}")
         values[axis] = (value,)
     return values
@@ -152,7 +153,7 @@ def plan(options: argparse.Namespace) -> int:
                                   facts.gpu)
     runs = simulate.Runs(options, base, question)
     done = runs.of([*chosen, *(mapping for _, mapping in named)])
-    what_if = {} if options.no_what_if else runs.what_if(done, simulate.changes(facts, scenario))
+    what_if = {} if options.no_what_if else runs.what_if(done, simulate.changes(facts, scenario), candidates.fits_into(simulate.MEMORY_FACTOR))
     result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if)
     (options.out / "decision.md").write_text(result.markdown(), encoding="utf-8")
     (options.out / "decision.html").write_text(result.html(), encoding="utf-8")

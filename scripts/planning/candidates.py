@@ -37,6 +37,10 @@ class Candidates:
     def seconds(self, mapping: Mapping) -> float:
         return self.estimates[mapping]
 
+    def fits_into(self, factor: float) -> list[Mapping]:
+        """The mappings that fit into a part of the memory, the fastest estimate first."""
+        return [mapping for mapping in self.fit if self.facts[mapping].fits(factor * self.limit)]
+
     def best(self, count: int) -> list[Mapping]:
         """The fastest estimates; the fastest of each tp is among them."""
         of_each_tp = list({mapping.tp: mapping for mapping in reversed(self.fit)}.values())

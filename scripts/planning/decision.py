@@ -120,7 +120,7 @@ class Decision:
             ("Memory", f"The winner, and the {SHOWN_REFUSED} mappings that lack least.", self.memory()),
         ]
         if self.what_if:
-            found.insert(3, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change.", self.changed()))
+            found.insert(3, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change; with less memory, mappings that fit.", self.changed()))
         return found
 
     # -- forms

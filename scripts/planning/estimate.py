@@ -1,9 +1,12 @@
 """A closed form for the time of a step, from `--explain`. It ranks mappings; it is not a result.
 
   slot      forward and backward kernels of the slowest pipeline rank, and its tensor-parallel transfers at the rate of their path
-  pipeline  (m + (p - 1) / v) slots: 1F1B, with v virtual stages interleaved (Narayanan et al., arXiv 2104.04473)
-  pp        blocking sends: each boundary adds its transfers to each slot. Interleaved sends run beside kernels
-  dp        gradients that the last backward slot does not hide, and the gather of the weights
+  pipeline  (m + (p - 1) / v) slots: 1F1B, with v virtual stages interleaved (Narayanan et al., arXiv 2104.04473). With F, I and W for the
+            times of forward, gradients of inputs and of weights: zb_h1 idles (p - 1) (F + I - W), as does zbv, in half-sized slots (Qi et
+            al., arXiv 2401.10241)
+  pp        blocking sends: each boundary adds its transfers to each slot. Sends of all other schedules run beside kernels
+  dp        gradients that the last backward slot does not hide, and the gather of the weights; zero_stage 2 and 3: what the kernels of all
+            micro-batches do not hide
 """
 
 from dataclasses import dataclass
@@ -29,17 +32,21 @@ class Estimate:
 
 def estimate(mapping: Mapping, facts: Facts) -> Estimate:
     micro_batches, pp, virtual = facts.answer["micro_batches"], mapping.pp, mapping.virtual_stages
-    forward, backward = [0.0] * pp, [0.0] * pp
+    forward, backward, weights = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for stage in facts.answer["stages"]:
         forward[stage["rank"]] += stage["forward_kernels_s"]
         backward[stage["rank"]] += stage["backward_kernels_s"]
+        weights[stage["rank"]] += stage["backward_weights_kernels_s"]
     kernels = max(f + b for f, b in zip(forward, backward))
     transfers = sum(facts.sent(group) / facts.rate(group) for group in ("tp", "ep")) / micro_batches
-    bubble = (pp - 1) / virtual * (kernels + transfers)
-    pipeline = facts.sent("pp") / facts.rate("pp") * (1 if virtual == 1 else (pp - 1) / (micro_batches * virtual))
+    hidden = 2 * max(weights) if mapping.schedule.startswith("zb") else 0.0  # weights' gradients fill the bubble
+    bubble = (pp - 1) / virtual * max(0.0, kernels + transfers - hidden)
+    pipeline = facts.sent("pp") / facts.rate("pp") * (1 if mapping.schedule == "1f1b" else (pp - 1) / (micro_batches * virtual))
     reduced = facts.sent("dp") / facts.rate("dp")
     largest = facts.largest
     scattered = largest["gradients_bytes"] / (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 1.0
+    if mapping.zero_stage >= 2:
+        return Estimate(micro_batches * kernels, micro_batches * transfers, bubble, pipeline, max(0.0, reduced - micro_batches * kernels))
     exposed = max(0.0, scattered * reduced - max(backward) / virtual) + (1 - scattered) * reduced
     return Estimate(micro_batches * kernels, micro_batches * transfers, bubble, pipeline, exposed)
 

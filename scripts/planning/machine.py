@@ -7,8 +7,13 @@ import subprocess
 from dataclasses import dataclass
 
 import run_files
+import yaml
+from command_line import ROOT
 
 from .space import Model, Question
+
+
+SOFTWARE = ROOT / "platforms" / "datasheets" / "software"
 
 
 class MachineError(Exception):
@@ -22,6 +27,7 @@ class Facts:
     server_gpus: int
     nvlink_gb_per_s: float  # of a link; 0: none
     cable_gb_per_s: float  # of a NIC's cable; 0: none
+    names: tuple[str, ...] = ()  # of the GPUs
 
 
 def nearest(word: str, words: tuple[str, ...]) -> str:
@@ -40,7 +46,7 @@ def facts_of(executable: pathlib.Path, scenario: pathlib.Path) -> Facts:
     cables = [link["gb_per_s"] for link in machine["links"] if link["name"].startswith("IB_Cable")]
     group = machine["groups"][0]
     return Facts(group["gpu"], len(gpus), sum(name.partition(".")[0] == first for name in gpus), group["peak"]["nvlink_gb_per_s"],
-                 min(cables, default=0.0))
+                 min(cables, default=0.0), tuple(gpus))
 
 
 def _model(path: str) -> Model:
@@ -55,6 +61,17 @@ def _model(path: str) -> Model:
     return Model(layers, heads, size("num_key_value_heads") or heads, size("num_local_experts", "num_experts", "n_routed_experts") or 0)
 
 
+def _zero_stages(software: str) -> tuple[int, ...]:
+    """Of a shipped datasheet, or of the user's."""
+    path = pathlib.Path(software) if software.endswith(".yaml") else SOFTWARE / f"{software}.yaml"
+    try:
+        return tuple(yaml.safe_load(path.read_text(encoding="utf-8"))["zero_stages"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise MachineError(f"{path}: no zero_stages of the software can be read: {error}") from error
+
+
 def question(facts: Facts, scenario: dict) -> Question:
     workload = scenario["workload"]
-    return Question(facts.gpus, facts.server_gpus, _model(scenario["model"]["config"]), workload["global_batch"], workload["seq_tokens"])
+    divided = workload.get("gtp", "none")
+    return Question(facts.gpus, facts.server_gpus, _model(scenario["model"]["config"]), workload["global_batch"], workload["seq_tokens"],
+                    _zero_stages(workload.get("software", "megatron_core")), divided.get("size", 1) if isinstance(divided, dict) else 1)

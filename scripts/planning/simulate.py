@@ -19,6 +19,10 @@ from .space import Mapping, Question
 AS_GIVEN = "as given"
 RECONSIDERED = 4  # of the fastest mappings, for each change
 GROUPS = "machine.overrides."
+KERNELS_LONGER = 1.1
+KERNELS_CHANGE = "kernels + 10 %"
+MEMORY_FACTOR = 0.5
+MEMORY_CHANGE = f"memory x {MEMORY_FACTOR:g}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ def changes(facts: Facts, scenario: dict) -> dict[str, dict[str, object]]:
             found[f"network x {factor:g}"] = {f"{GROUPS}{part}.gb_per_s": rate for part in ("nic", "ib_cable", "ib_switch")}
     if facts.nvlink_gb_per_s:
         found["NVLink x 0.5"] = {GROUPS + "gpu.nvlink.gb_per_s": 0.5 * facts.nvlink_gb_per_s}
+    slower = [{"at_us": 0, "gpu": name, "slow_ratio": round(1 / KERNELS_LONGER, 6)} for name in facts.names]
+    found[KERNELS_CHANGE] = {"events": slower}
     batch, seq = scenario["workload"]["global_batch"], scenario["workload"]["seq_tokens"]
     found |= {f"batch x {factor:g}": {"workload.global_batch": int(factor * batch)} for factor in (0.5, 4) if factor * batch >= 1}
     found["sequence x 4"] = {"workload.seq_tokens": 4 * seq}
@@ -58,13 +64,14 @@ class Runs:
     def __init__(self, options: argparse.Namespace, base: pathlib.Path, question: Question) -> None:
         self.options, self.base, self.question = options, base, question
 
-    def _sweep(self, mappings: Sequence[Mapping], changed: MappingOf[str, dict], again: Sequence[Mapping]) -> pathlib.Path:
+    def _sweep(self, mappings: Sequence[Mapping], changed: MappingOf[str, dict], again: MappingOf[str, Sequence[Mapping]]) -> pathlib.Path:
         """The sweep file: all mappings as given, and some of them with each change."""
         named = {mapping.label: {"set": mapping.settings(self.question)} for mapping in mappings}
         content = {"schema_version": 1, "scenario": self.base.name, "axes": {"mapping": {"choices": named}}, "objective": {"minimise": "step_s"}}
         if changed:
             content["axes"]["change"] = {"choices": {AS_GIVEN: {"set": {}}} | {name: {"set": settings} for name, settings in changed.items()}}
-            content["where"] = f"change == {AS_GIVEN!r} or mapping in {[mapping.label for mapping in again]!r}"
+            pairs = [f"change == {name!r} and mapping in {[mapping.label for mapping in again[name]]!r}" for name in changed]
+            content["where"] = " or ".join([f"change == {AS_GIVEN!r}", *pairs])
         path = self.base.with_name("plan.yaml")
         path.write_text(json.dumps(content, indent=1), encoding="utf-8")  # JSON is YAML
         return path
@@ -88,16 +95,24 @@ class Runs:
     def of(self, mappings: Sequence[Mapping]) -> dict[Mapping, Run]:
         """The fastest first; failed ones last."""
         mappings = list(dict.fromkeys(mappings))
-        found = self._run(self._sweep(mappings, {}, []))
+        found = self._run(self._sweep(mappings, {}, {}))
         runs = [Run(mapping, *found[mapping.label, AS_GIVEN]) for mapping in mappings]
         return {run.mapping: run for run in sorted(runs, key=lambda run: (run.summary is None, run.step_s if run.summary else 0.0))}
 
-    def what_if(self, done: MappingOf[Mapping, Run], changed: MappingOf[str, dict]) -> dict[str, list[Run]]:
-        """By change: the fastest mappings, run again with it; the fastest first, failed ones last."""
-        again = [run.mapping for run in done.values() if run.summary][:RECONSIDERED]
-        found = self._run(self._sweep(list(done), changed, again))
+    def what_if(self, done: MappingOf[Mapping, Run], changed: MappingOf[str, dict], in_less_memory: Sequence[Mapping]) -> dict[str, list[Run]]:
+        """By change: the fastest mappings, run again with it; the fastest first, failed ones last. With less memory others fit.
+
+        @param in_less_memory  mappings that fit into MEMORY_FACTOR of the memory, the fastest estimate first
+        """
+        fastest = [run.mapping for run in done.values() if run.summary][:RECONSIDERED]
+        again = dict.fromkeys(changed, fastest)
+        if in_less_memory:
+            ordered = dict.fromkeys([mapping for mapping in fastest if mapping in in_less_memory] + list(in_less_memory))
+            again[MEMORY_CHANGE] = list(ordered)[:RECONSIDERED]
+        mappings = list(dict.fromkeys([*done, *again.get(MEMORY_CHANGE, [])]))
+        found = self._run(self._sweep(mappings, changed | ({MEMORY_CHANGE: {}} if in_less_memory else {}), again))
         by_change = {}
-        for change in changed:
-            runs = [Run(mapping, *found[mapping.label, change]) for mapping in again]
+        for change, of_change in again.items():
+            runs = [Run(mapping, *found[mapping.label, change]) for mapping in of_change]
             by_change[change] = sorted(runs, key=lambda run: (run.summary is None, run.step_s if run.summary else 0.0))
         return by_change

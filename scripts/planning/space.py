@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "micro_batch", "zero_stage", "recompute")
+AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute")
 MOST_CP = 4
 VIRTUAL_STAGES = (1, 2, 4, 5)
+SCHEDULES = ("1f1b", "interleaved", "zb_h1", "zbv")
 MICRO_BATCHES = (1, 2, 4)
 RECOMPUTE = ("none", "selective", "full")
 ACROSS_SERVERS = "tp_across_servers"
@@ -37,6 +38,7 @@ class Question:
     batch: int  # sequences of a step
     seq_tokens: int
     zero_stages: tuple[int, ...] = (0, 1)  # that the software has
+    gtp: int = 1  # ranks that divide each matrix; no axis, as the base scenario has it
 
 
 @dataclass(frozen=True, order=True)
@@ -46,31 +48,28 @@ class Mapping:
     ep: int
     pp: int
     virtual_stages: int
+    schedule: str
     micro_batch: int
     zero_stage: int
     recompute: str
 
     def dp(self, question: Question) -> int:
-        return question.gpus // (self.tp * self.cp * self.pp)
+        return question.gpus // (self.tp * self.cp * self.pp * question.gtp)
 
     def micro_batches(self, question: Question) -> int:
-        return question.batch // (self.micro_batch * self.dp(question))
-
-    @property
-    def schedule(self) -> str:
-        return "interleaved" if self.virtual_stages > 1 else "1f1b"
+        return question.batch // (self.micro_batch * self.dp(question) * question.gtp)
 
     @property
     def label(self) -> str:
         """Axes that are not at their simplest value: `tp 8 pp 4 v 2 zero 1`."""
         words = [("tp", self.tp, 0), ("cp", self.cp, 1), ("ep", self.ep, 1), ("pp", self.pp, 0), ("v", self.virtual_stages, 1),
-                 ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none")]
-        return " ".join(f"{name} {value}" for name, value, simplest in words if value != simplest)
+                 ("", self.schedule, "1f1b" if self.virtual_stages == 1 else "interleaved"), ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none")]
+        return " ".join(f"{name} {value}".strip() for name, value, simplest in words if value != simplest)
 
     def settings(self, question: Question) -> dict[str, object]:
         """Keys of a scenario."""
         keys = {axis: getattr(self, axis) for axis in AXES}
-        keys |= {"dp": self.dp(question), "schedule": self.schedule, "sequence_parallel": self.tp > 1}
+        keys |= {"dp": self.dp(question), "sequence_parallel": self.tp > 1}
         return {f"workload.{key}": value for key, value in keys.items()}
 
 
@@ -87,27 +86,33 @@ def axes(question: Question, allowed: frozenset[str] = frozenset()) -> dict[str,
         "ep": _powers(model.experts) if model.experts else (1,),
         "pp": _powers(min(model.layers, question.gpus)),
         "virtual_stages": VIRTUAL_STAGES,
+        "schedule": SCHEDULES,
         "micro_batch": MICRO_BATCHES,
         "zero_stage": question.zero_stages,
         "recompute": RECOMPUTE,
     }
 
 
+VIRTUAL_STAGES_OF: dict[str, Callable[[int], bool]] = {
+    "1f1b": lambda v: v == 1, "interleaved": lambda v: v > 1, "zb_h1": lambda v: v == 1, "zbv": lambda v: v == 2}
+
 Rule = tuple[str, Callable[[Mapping, Question], bool]]  # what is wrong, and whether it is
 
 RULES: tuple[Rule, ...] = (
-    ("tp x cp x pp does not divide the GPUs", lambda m, q: q.gpus % (m.tp * m.cp * m.pp) != 0),
+    ("tp x cp x pp does not divide the GPUs", lambda m, q: q.gpus % (m.tp * m.cp * m.pp * q.gtp) != 0),
     ("tp does not divide the attention heads", lambda m, q: q.model.heads % m.tp != 0),
     ("tp and the KV heads do not divide each other", lambda m, q: q.model.kv_heads % m.tp != 0 and m.tp % q.model.kv_heads != 0),
     ("virtual stages without a pipeline", lambda m, q: m.virtual_stages > 1 and m.pp == 1),
+    ("the schedule needs another number of virtual stages", lambda m, q: not VIRTUAL_STAGES_OF[m.schedule](m.virtual_stages)),
+    ("zero bubble without a pipeline", lambda m, q: m.schedule == "zb_h1" and m.pp == 1),
     ("more virtual stages than layers", lambda m, q: m.pp * m.virtual_stages > q.model.layers),
     ("cp does not divide half a sequence", lambda m, q: m.cp > 1 and q.seq_tokens % (2 * m.cp) != 0),
     ("tp does not divide the tokens of a micro-batch", lambda m, q: m.micro_batch * q.seq_tokens // m.cp % m.tp != 0),
     ("ep does not divide the experts", lambda m, q: m.ep > 1 and q.model.experts % m.ep != 0),
     ("ep does not divide the data-parallel ranks", lambda m, q: m.dp(q) % m.ep != 0),
-    ("micro_batch x dp does not divide the batch", lambda m, q: q.batch % (m.micro_batch * m.dp(q)) != 0),
-    ("interleaving needs a multiple of pp micro-batches", lambda m, q: m.virtual_stages > 1 and m.micro_batches(q) % m.pp != 0),
-    ("zero_stage 1 without replicas", lambda m, q: m.zero_stage > 0 and m.dp(q) * m.cp == 1),
+    ("micro_batch x dp does not divide the batch", lambda m, q: q.batch % (m.micro_batch * m.dp(q) * q.gtp) != 0),
+    ("interleaving needs a multiple of pp micro-batches", lambda m, q: m.schedule == "interleaved" and m.micro_batches(q) % m.pp != 0),
+    ("state is divided without replicas", lambda m, q: m.zero_stage > 0 and m.dp(q) * m.cp == 1),
 )
 
 

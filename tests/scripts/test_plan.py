@@ -55,7 +55,7 @@ def test_the_executable_agrees_with_the_rules(tmp_path):
     random.Random(1).shuffle(everything)
     for mapping in everything[:40]:
         wrong = next((text for text, is_wrong in space.RULES if is_wrong(mapping, asked)), None)
-        if wrong in ("zero_stage 1 without replicas", "tp x cp x pp does not divide the GPUs", "virtual stages without a pipeline"):
+        if wrong in ("state is divided without replicas", "tp x cp x pp does not divide the GPUs", "virtual stages without a pipeline"):
             continue
         sets = [word for key, value in mapping.settings(asked).items() for word in ("--set", f"{key}={json.dumps(value)}")]
         result = run("dgx_h100", tmp_path / "s.yaml", "--check", *sets)
@@ -64,7 +64,7 @@ def test_the_executable_agrees_with_the_rules(tmp_path):
 
 
 def test_the_winner_is_that_of_all_mappings(tmp_path):
-    fixed = [f"--fix={axis}" for axis in ("cp=1", "recompute=none", "zero_stage=1", "micro_batch=1", "virtual_stages=1")]
+    fixed = [f"--fix={axis}" for axis in ("cp=1", "recompute=none", "zero_stage=1", "micro_batch=1", "virtual_stages=1", "schedule=1f1b")]
     chosen, whole = (planned(tmp_path, *fixed, "--no-what-if", "--json", "--top", top) for top in (4, 100))
     assert chosen.returncode == whole.returncode == 0, whole.stderr
     chosen, whole = json.loads(chosen.stdout), json.loads(whole.stdout)
@@ -108,6 +108,33 @@ def test_a_base_of_another_kind_is_refused(tmp_path):
     with pytest.raises(SystemExit) as stopped:
         plan.main(["--base", str(ROOT / "scenarios" / "disagg_llama3_70b_plx.yaml"), "--out", str(tmp_path / "out")])
     assert stopped.value.code == 2
+
+
+def test_fsdp_and_divided_matrices_of_a_base_scenario(tmp_path):
+    """ZeRO stages come from the software, and gtp stays as it is."""
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    for name, keys, words in (("fsdp", {"software": "torchtitan"}, ["--fix", "zero_stage=3"]), ("gtp", {"gtp": {"size": 2}}, ["--fix", "zero_stage=0"])):
+        base = tmp_path / f"{name}.yaml"
+        workload = {"kind": "training", "seq_tokens": 4096, "global_batch": 16} | keys
+        base.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "tiny.json"}, "workload": workload}))
+        command = [ROOT / "scripts" / "plan.py", "--base", base, "--out", tmp_path / name, "--bin", BIN, "--jobs", "2", "--top", "2", "--json", "--no-what-if",
+                   "--fix", "cp=1", "--fix", "recompute=none", "--fix", "micro_batch=1", "--fix", "pp=1", *words]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        winner = json.loads(done.stdout)["winner"]["mapping"]
+        gpus = winner["tp"] * winner["cp"] * winner["pp"] * winner["dp"] * (2 if name == "gtp" else 1)
+        assert gpus == 8 and winner["zero_stage"] == (3 if name == "fsdp" else 0)
+
+
+def test_what_would_change_it_asks_for_slower_kernels_and_less_memory(tmp_path):
+    done = planned(tmp_path, *[f"--fix={axis}" for axis in ("cp=1", "recompute=none", "pp=1", "micro_batch=1", "zero_stage=1")], "--top", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    steps = {run["mapping"]["tp"]: run["step_s"] for run in answer["simulated"]}
+    for run in answer["what_if"]["kernels + 10 %"]:
+        assert steps[run["mapping"]["tp"]] < run["step_s"] <= 1.1001 * steps[run["mapping"]["tp"]]
+    for run in answer["what_if"]["memory x 0.5"]:
+        assert run["step_s"] == steps.get(run["mapping"]["tp"], run["step_s"])
 
 
 def test_rank_correlation():
