@@ -268,26 +268,29 @@ void TrainingRun::add_setup(Value& setup) const {
 const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
   using Run = TrainingRun;
   static const Metrics<Run> metrics{
-      {"step_s", "s", "time of a step; with several steps their mean",
-       [](const Run& r) -> Value { return r.step_s(); }},
+      {"step_s", "s",
+       "time of a step; with several steps their mean. This and what follows from it: nothing if the run was "
+       "interrupted",
+       [](const Run& r) { return r.of_a_step(r.step_s()); }},
       {"tokens_per_s", "1/s", "tokens of all sequences / `step_s`",
-       [](const Run& r) -> Value {
-         return static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) / r.step_s();
+       [](const Run& r) {
+         return r.of_a_step(static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) /
+                            r.step_s());
        }},
       {"tokens_per_s_per_gpu", "1/s", "the same / ranks",
-       [](const Run& r) -> Value {
-         return static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) / r.step_s() /
-                static_cast<double>(r.gpus_.size());
+       [](const Run& r) {
+         return r.of_a_step(static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) /
+                            r.step_s() / static_cast<double>(r.gpus_.size()));
        }},
       {"model_tflops_per_gpu", "TFLOP/s",
        "FLOPs of the model (6 for each multiplied parameter and token, and causal attention) / (`step_s` x ranks)",
-       [](const Run& r) -> Value {
-         return r.model_flops() / r.step_s() / static_cast<double>(r.gpus_.size()) * 1e-12;
+       [](const Run& r) {
+         return r.of_a_step(r.model_flops() / r.step_s() / static_cast<double>(r.gpus_.size()) * 1e-12);
        }},
       {"mfu", "", "FLOPs of the model / what the tensor cores could do in `step_s` in the type of the products",
-       [](const Run& r) -> Value { return r.model_flops() / r.step_s() / r.peak_flops(); }},
+       [](const Run& r) { return r.of_a_step(r.model_flops() / r.step_s() / r.peak_flops()); }},
       {"hfu", "", "the same with the FLOPs that the GPUs run, also those of recomputation",
-       [](const Run& r) -> Value { return r.hardware_flops() / r.step_s() / r.peak_flops(); }},
+       [](const Run& r) { return r.of_a_step(r.hardware_flops() / r.step_s() / r.peak_flops()); }},
       {"kernels_s", "s", "kernels of a step except the optimizer's, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::kernels_s); }},
       {"optimizer_s", "s", "kernels of gradient norm and optimizer, mean of all ranks",
@@ -297,7 +300,7 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
       {"bubble_s", "s", "the compute stream waits for other stages, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s); }},
       {"bubble_fraction", "", "`bubble_s` / `step_s`",
-       [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s) / r.step_s(); }},
+       [](const Run& r) { return r.of_a_step(r.mean(&RankAccount::bubble_s) / r.step_s()); }},
       {"bubble_ideal_fraction", "", "the same by the schedule's formula, for equal stages without transfers",
        [](const Run& r) -> Value {
          if (r.spec().table) return {};
@@ -402,10 +405,13 @@ std::string TrainingRun::table() const {
   const double step = step_s();
   std::string text = title() + "\n\n";
   const double tokens = static_cast<double>(spec().global_batch) * static_cast<double>(spec().seq_tokens);
-  text += fmt::format(
-      "  step {}; {:.0f} tokens/s, {:.0f} on each GPU; {:.1f} model TFLOP/s on each GPU, {:.1f} % of peak\n\n",
-      duration_text(step), tokens / step, tokens / step / static_cast<double>(gpus_.size()),
-      model_flops() / step / static_cast<double>(gpus_.size()) * 1e-12, 100 * model_flops() / step / peak_flops());
+  if (!done())
+    text += fmt::format("  not finished: {}. Figures are of the part that ran\n\n", progress());
+  else
+    text += fmt::format(
+        "  step {}; {:.0f} tokens/s, {:.0f} on each GPU; {:.1f} model TFLOP/s on each GPU, {:.1f} % of peak\n\n",
+        duration_text(step), tokens / step, tokens / step / static_cast<double>(gpus_.size()),
+        model_flops() / step / static_cast<double>(gpus_.size()) * 1e-12, 100 * model_flops() / step / peak_flops());
   const auto line = [&](const std::string& what, double seconds) {
     text += fmt::format("  {:<42} {:>12} {:>6.1f} %\n", what, duration_text(seconds), 100 * seconds / step);
   };
@@ -419,7 +425,7 @@ std::string TrainingRun::table() const {
   const PeakMemory& peak = memory_->largest();
   text += fmt::format("\n  memory, pipeline rank {}: {}, of {:.2f} GB\n", peak.pipeline_rank, sum_text(peak),
                       group().gpu.hbm.visible_bytes() * 1e-9);
-  if (spec().pp() == 1) return text;
+  if (spec().pp() == 1 || !done()) return text;
   return text + "\n  slots of the last step, on the first rank of each pipeline rank\n" +
          gantt_of(schedule_, step_->slot_times());
 }

@@ -64,6 +64,8 @@ class TrainingRun : public WorkloadRun {
   double steps() const { return spec().steps; }
   bool divides_weights() const { return step_->divided_weights() != nullptr; }
   GtpTimes gtp() const { return gtp_times(*step_, scenario_.model.layers, steps()); }
+  /// A number that is not known before the last step is done.
+  Value of_a_step(double number) const { return done() ? Value(number) : Value(); }
   double step_s() const { return step_->end().seconds() / steps(); }
   /// FLOPs of a step over all ranks, without recomputation.
   double model_flops() const;

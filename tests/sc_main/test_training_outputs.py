@@ -2,10 +2,13 @@
 
 import decimal
 import json
+import signal
+import subprocess
+import time
 
 import pytest
 
-from platform_runs import ROOT, rows, run, succeed, summary
+from platform_runs import BIN, ROOT, rows, run, succeed, summary
 
 TINY = json.loads((ROOT / "tests" / "models" / "tiny.json").read_text())
 HIDDEN, SEQ, BYTES = TINY["hidden_size"], 512, 2
@@ -127,6 +130,20 @@ def test_the_table_draws_the_slots_as_they_ran(tmp_path):
     # Columns follow the times of the run: a rank's slots begin in the order of schedule.csv.
     of_rank = [row for row in rows(out / "schedule.csv") if row["rank"] == "3"]
     assert [row["kind"][0].upper() for row in of_rank] == [letter for letter in chart[3] if letter in "FB"]
+
+
+def test_an_interrupted_step_has_no_time(tmp_path):
+    out = tmp_path / "out"
+    process = subprocess.Popen([str(BIN / "dgx_h100"), str(ROOT / "scenarios" / "training" / "llama3_70b_128.yaml"), "--out", str(out)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (out.exists() or any(tmp_path.glob("*.partial-*"))):
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    table, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT and "not finished: " in table and "tokens/s" not in table
+    metrics = summary(out)["metrics"]
+    assert all(metrics[name] is None for name in ("step_s", "tokens_per_s", "mfu", "bubble_fraction")) and metrics["kernels_s"] > 0
 
 
 def test_places_of_ranks_follow_the_order(trained):
