@@ -6,8 +6,9 @@ import types
 from . import batch_rows, closed_loop_rows, load_rows, published_rows, trace_rows
 from .experiment import Experiment
 from .rows import Row, Unmapped
+from .serving_targets import lines as targets
 
-TITLE = "Serving engines under real traffic"
+TITLE = "Requests on serving engines"
 TABLES = ("serving_load.csv", "serving_closed_loop.csv", "serving_batches.csv", "serving_published.csv")
 
 
@@ -40,4 +41,4 @@ def point_name(row: Row, experiment: Experiment) -> str:
 
 def with_clone(clone: pathlib.Path) -> types.SimpleNamespace:
     """The class, with traces and profiles from a clone of casys-kaist/LLMServingSim."""
-    return types.SimpleNamespace(TITLE=TITLE, TABLES=TABLES, map_row=lambda row: map_row(row, clone), point_name=point_name)
+    return types.SimpleNamespace(TITLE=TITLE, TABLES=TABLES, targets=targets, map_row=lambda row: map_row(row, clone), point_name=point_name)

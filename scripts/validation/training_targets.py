@@ -5,27 +5,13 @@ eight steps of Korthikanti's tables; vTrain's own mean errors, with profiled ker
 """
 
 import pathlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from . import targets
 from .comparison import Outcome
-from .figures import percentile
+from .targets import Target
 
 SERVER_GPUS = 8
-STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
-    "median": lambda sizes: percentile(sizes, 0.5),
-    "90th percentile": lambda sizes: percentile(sizes, 0.9),
-    "mean": lambda sizes: sum(sizes) / len(sizes),
-}
-
-
-@dataclass(frozen=True)
-class Target:
-    """Rows of one group, and the largest value of some statistics of their |error|."""
-
-    name: str
-    belongs: Callable[[Outcome], bool]
-    limits: dict[str, float]
 
 
 def _table(one: Outcome) -> str:
@@ -66,15 +52,4 @@ TARGETS = (
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
     """The table of the targets, for the digest."""
-    headings = [name for statistic in STATISTICS for name in (statistic, "target")]
-    made = ["### Targets", "", "|error| over the rows compared, beside the largest value that it should have.", "",
-            "| rows of | rows | " + " | ".join(headings) + " |", "| --- |" + " ---: |" * (len(headings) + 1)]
-    for target in TARGETS:
-        sizes = [abs(one.error) for one in outcomes if not one.skipped and target.belongs(one)]
-        if not sizes:
-            continue
-        cells = []
-        for name, statistic in STATISTICS.items():
-            cells += [f"{100 * statistic(sizes):.1f} %", f"{100 * target.limits[name]:.4g} %" if name in target.limits else ""]
-        made.append(f"| {target.name} | {len(sizes)} | " + " | ".join(cells) + " |")
-    return made + [""]
+    return targets.lines(TARGETS, outcomes)

@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from validation import CLASSES, closed_loop_rows, comparison, load_rows, published_rows, rows, serving  # noqa: E402
+from validation import CLASSES, closed_loop_rows, comparison, load_rows, published_rows, rows, serving, serving_targets  # noqa: E402
 
 COMMON = {"id": "S-1", "category": "5-inference", "value": "18", "unit": "ms"}
 LOAD = COMMON | {"system": "H100-SXM5-80GB", "model": "meta-llama/Llama-3.1-70B-Instruct", "tp": "4", "pp": "1", "precision": "bf16",
@@ -128,3 +128,16 @@ def test_only_traces_of_the_shipped_tables_are_skipped():
     assert {outcome.skipped for outcome in outcomes} == {"", "needs a clone of casys-kaist/LLMServingSim: --llmservingsim DIR"}
     for table in serving.TABLES:
         assert any(not outcome.skipped and outcome.row.file.endswith(table) for outcome in outcomes)
+
+
+def test_every_target_but_those_of_the_clone_has_rows_of_its_own():
+    files = [str(ROOT / "validation" / table) for table in serving.TABLES]
+    outcomes = [one for one in comparison.map_rows(CLASSES["serving"], [row for file in files for row in rows.read(file)]) if not one.skipped]
+    for one in outcomes:
+        assert sum(target.belongs(one) for target in serving_targets.TARGETS) <= 1
+    assert {target.name for target in serving_targets.TARGETS if not any(target.belongs(one) for one in outcomes)} == {
+        f"ShareGPT-300 on an RTX 4090, kernel profile, {name}" for name in ("TPOT", "TTFT", "Latency")}
+    for one in outcomes:
+        one.predicted = 1.25 * one.row.value
+    table = serving.targets(outcomes)
+    assert len(table) == len(serving_targets.TARGETS) - 3 + 7 and all("| 25.0 % |" in line for line in table[6:-1])
