@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "collective/custom_all_reduce.h"
 #include "collective/nccl_graph.h"
 #include "collective/program.h"
 #include "infiniband/nic.h"
@@ -161,25 +162,14 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
       request, site, static_cast<double>(plan.threads) / kNcclMostThreads[static_cast<std::size_t>(plan.protocol)]);
 }
 
-/// Largest vector of a serving engine's own kernel. NCCL runs larger vectors, other operations and several servers.
-constexpr Bytes kCustomMostBytes = 8 << 20;
-// Largest vector of a one-shot all-reduce, by ranks (vllm-project/vllm csrc/custom_all_reduce.cuh); always with two
-// ranks.
-Bytes one_shot_most(std::uint32_t ranks) {
-  return ranks <= 2 ? kCustomMostBytes : ranks <= 4 ? (512 << 10) - 1 : (256 << 10) - 1;
-}
-// The workspace of TensorRT-LLM's one-shot kernel. Above this size TensorRT-LLM uses NCCL.
-Bytes trtllm_most(std::uint32_t ranks) { return ranks <= 2 ? 4 << 20 : ranks <= 4 ? 1 << 20 : 256 << 10; }
-
 bool has_custom_kernel(const CollectiveRequest& request, const Site& site) {
-  return request.library != Library::nccl && request.operation == Operation::all_reduce && site.servers == 1 &&
-         request.bytes <= (request.library == Library::trtllm ? trtllm_most(site.ranks) : kCustomMostBytes) &&
-         (site.nvlink || site.ranks <= 2);  // over PCIe the custom kernels serve only two ranks
+  const Bytes most = custom_sizes(request.library, site).most();
+  return request.operation == Operation::all_reduce && most > 0 && request.bytes <= most;
 }
 
 void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
-  const bool one_shot = request.library == Library::trtllm || request.bytes <= one_shot_most(site.ranks);
+  const bool one_shot = request.bytes <= custom_sizes(request.library, site).one_shot;
   spec.algorithm = request.algorithm.value_or(one_shot ? Algorithm::one_shot : Algorithm::two_shot);
   spec.protocol = Protocol::ll;  // data or flags are polled, without a fence
   spec.channels = c.channels;

@@ -8,9 +8,9 @@ namespace railyard::workload::inference {
 
 namespace {
 
-collective::CollectiveRequest tp_request() {
+collective::CollectiveRequest tp_request(collective::Library library) {
   collective::CollectiveRequest request;
-  request.library = collective::Library::vllm;
+  request.library = library;
   request.in_graph = true;
   request.traffic_class = number(TrafficClass::tp);
   return request;
@@ -19,7 +19,8 @@ collective::CollectiveRequest tp_request() {
 }  // namespace
 
 Instance::Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping,
-                   const Host& host, const std::vector<gpu::Gpu*>& gpus, Executor& executor)
+                   const Host& host, collective::Library library, const std::vector<gpu::Gpu*>& gpus,
+                   Executor& executor)
     : model_(model),
       stages_(transformer::stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
@@ -40,7 +41,7 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
   }
   kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
   mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp, 1});
-  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(), executor.fabric());
+  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(library), executor.fabric());
 }
 
 void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {

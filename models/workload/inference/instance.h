@@ -23,9 +23,10 @@ class Instance {
   enum Stream : std::size_t { kCompute, kPp, kKv, kHost };
 
   /// @param name  of the group of ranks
-  /// @param gpus  GPU of each rank p*tp+t; all have the same datasheet
+  /// @param library  of tensor-parallel collectives
+  /// @param gpus     GPU of each rank p*tp+t; all have the same datasheet
   Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
-           const std::vector<gpu::Gpu*>& gpus, Executor& executor);
+           collective::Library library, const std::vector<gpu::Gpu*>& gpus, Executor& executor);
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 

@@ -49,8 +49,11 @@ SchedulerSpec trtllm(const gpu::GpuDatasheet&) {
 struct Preset {
   const char* name;
   SchedulerSpec (*make)(const gpu::GpuDatasheet&);
+  collective::Library library;  ///< of the engine's collectives
 };
-constexpr Preset kPresets[] = {{"vllm", vllm}, {"sglang", sglang}, {"trtllm", trtllm}};
+constexpr Preset kPresets[] = {{"vllm", vllm, collective::Library::vllm},
+                               {"sglang", sglang, collective::Library::sglang},
+                               {"trtllm", trtllm, collective::Library::trtllm}};
 
 template <class T>
 void take(T& to, const std::optional<T>& written) {
@@ -78,7 +81,7 @@ Record<SchedulerSection> scheduler_record() {
   Record<S> r;
   std::vector<std::string> names;
   for (const Preset& preset : kPresets) names.emplace_back(preset.name);
-  r.word("preset", &S::preset, names, "defaults of an engine, for all keys below").fallback("vllm");
+  r.word("preset", &S::preset, names, "engine: its collectives, and the defaults of all keys below").fallback("vllm");
   r.choice("policy", &S::policy, {"fcfs", "priority"},
            "order of the queue: by arrival, or by the requests' priority and then by arrival")
       .fallback("from the preset");
@@ -118,8 +121,11 @@ Record<SchedulerSection> scheduler_record() {
 void resolve_scheduler(InstanceSpec& instance, const SchedulerSection& common, const SchedulerSection& own,
                        const SchedulerSetting& setting, const std::string& key, const Source& source) {
   instance.scheduler_preset = own.preset.value_or(common.preset.value_or(kPresets[0].name));
-  for (const Preset& preset : kPresets)
-    if (instance.scheduler_preset == preset.name) instance.scheduler = preset.make(setting.gpu);
+  for (const Preset& preset : kPresets) {
+    if (instance.scheduler_preset != preset.name) continue;
+    instance.scheduler = preset.make(setting.gpu);
+    instance.library = preset.library;
+  }
   SchedulerSpec& spec = instance.scheduler;
   apply(spec, common);
   apply(spec, own);
