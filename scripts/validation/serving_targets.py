@@ -16,6 +16,10 @@ def _operation(pattern: str) -> Callable[[Outcome], bool]:
     return lambda one: re.fullmatch(pattern, one.experiment.operation) is not None
 
 
+def _trace(metric: str) -> Callable[[Outcome], bool]:
+    return lambda one: one.row["system"] == "RTX 4090" and one.experiment.operation == f"trace {metric}, profile"
+
+
 def _median(name: str, pattern: str, most: float) -> Target:
     return Target(name, _operation(pattern), {"median": most})
 
@@ -29,7 +33,7 @@ def _closed_loops() -> list[Target]:
 
 
 TARGETS = (
-    *(Target(f"ShareGPT-300 on an RTX 4090, kernel profile, {name}", _operation(f"trace {name}, profile"), {"mean": most})
+    *(Target(f"ShareGPT-300 on an RTX 4090, kernel profile, {name}", _trace(name), {"mean": most})
       for name, most in (("TPOT", 0.02), ("TTFT", 0.03), ("Latency", 0.03))),
     _median("vLLM 0.15.1 under load, end to end, mean of a stage", "under load E2E mean", 0.08),
     _median("vLLM 0.15.1 under load, ITL, mean of a stage", "under load ITL mean", 0.08),
