@@ -104,6 +104,21 @@ def test_all_to_all_adds_in_32_bits(tmp_path):
     assert names == [{"AG", "RS"}, {"AG", "A2A"}]
 
 
+def test_each_gather_finds_its_maximum(tmp_path):
+    """nvfp4 scales by the maximum of the whole matrix: each gather of a layer waits for an all-reduce of one 32-bit number."""
+    each, once = [step(tmp_path, "--jobs", "all", out=when, platform="dgx_b200", gtp={"size": 8, "quantize": when}, precision={"gemm": "nvfp4"})
+                  for when in ("per_gather", "at_optimizer")]
+    found = [{row["name"]: row for row in rows(out / "jobs.csv") if row["name"].startswith("GTP_A")} for out in (each, once)]
+    maxima = {name: row for name, row in found[0].items() if name.startswith("GTP_AR")}
+    gathers = [name for name in found[0] if name.startswith("GTP_AG_Layer")]
+    assert set(maxima) == {name.replace("_AG_", "_AR_") for name in gathers} and len(gathers) > 0
+    assert not any(name.startswith("GTP_AR") for name in found[1])
+    for name, row in maxima.items():
+        assert int(row["bytes"]) == 4
+        assert float(row["end_s"]) <= float(found[0][name.replace("_AR_", "_AG_")]["start_s"])
+    assert summary(each)["metrics"]["step_s"] > summary(once)["metrics"]["step_s"]
+
+
 def test_gradients_are_reduced_over_ranks_with_the_same_shard(tmp_path):
     out = step(tmp_path, gtp={"size": 4}, dp=2, zero_stage=0)
     shards, whole = (2 * LAYER + 2 * END) // 4, (2 * 2 + 1) * HIDDEN
