@@ -143,7 +143,7 @@ def test_an_interrupted_step_has_no_time(tmp_path):
     table, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT and "not finished: " in table and "tokens/s" not in table
     metrics = summary(out)["metrics"]
-    assert all(metrics[name] is None for name in ("step_s", "tokens_per_s", "mfu", "bubble_fraction")) and metrics["kernels_s"] > 0
+    assert not {"step_s", "tokens_per_s", "mfu", "bubble_fraction"} & set(metrics) and metrics["kernels_s"] > 0
 
 
 def test_places_of_ranks_follow_the_order(trained):
