@@ -1,7 +1,7 @@
 // An endpoint that reads the bytes it moves: an engine that reads a message's bytes from other memories, limited by its
 // tags and its buffer. NICs read the bytes they send (GPUDirect); copy engines of GPUs read from host memory or a peer.
 //
-// Messages of one flow (memory, destination, class, virtual channel) keep their order. Flows of a virtual channel take
+// Messages of one flow (memory, destination, class, queue pair) keep their order. Flows of a virtual channel take
 // turns; virtual channels share by priority and weight as at a port. A device that forwards read bytes has a buffer per
 // virtual channel, so a blocked virtual channel does not block other virtual channels. Like a link with a small buffer,
 // a reader with few tags is paced: exactly tags x MRRS per no-load read round trip, at any transaction size.

@@ -30,10 +30,8 @@ struct Claim {
 
 class PortShares {
  public:
-  enum class Rule : std::uint8_t {
-    evenly,
-    by_turns
-  };  ///< all streams of a virtual channel equally, or as described above
+  /// All streams of a virtual channel equally, or as described above.
+  enum class Rule : std::uint8_t { evenly, by_turns };
   /// Fills in the offers. If each claim takes the smaller of demand and offer, the sum never exceeds the line.
   /// The smallest window of a virtual channel's claims is the window of the virtual channel.
   /// @param claims  ordered by (virtual channel, requester)

@@ -10,8 +10,8 @@
 //     of its virtual channel; T >= free of its priority; if a lower priority is being charged, T is one of its packet
 //     boundaries.
 //  2. Chosen at T, never earlier: highest priority, then deficit round robin over virtual channels by weight in wire
-//  bytes, then round robin over requesters, also fair in wire bytes. A virtual channel without credit never blocks the
-//  port.
+//     bytes, then round robin over requesters, also fair in wire bytes. A virtual channel without credit never blocks
+//     the port.
 //  3. The start s = T charges only line time, even if the tail arrives slowly: free[q] = max(free[q], s) + D, q <= p.
 //  4. The train arrives over [s + L, max(s + b/Rv, tail here) + L].
 //  5. A started train is never re-timed. Its credit returns when its tail leaves the next device, plus credit latency.

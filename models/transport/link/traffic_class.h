@@ -11,14 +11,14 @@
 namespace railyard::transport {
 
 constexpr std::size_t kMaxClasses = 8;
-/// Channels that classes write on.
+/// Virtual channels that classes write on.
 constexpr std::uint8_t kClassVcs = 6;
 /// Read requests ride alone: they pass what waits for a full buffer, and what they wait for themselves blocks nothing
 /// else.
 constexpr std::uint8_t kRequestVc = kClassVcs;
 /// Read responses ride apart from both and always sink, so that requests and responses cannot deadlock. Each class
 /// virtual channel has a response virtual channel with its weight and priority, and a buffer of its own: what PCIe
-/// keeps for the completions of a virtual virtual channel, beside what it keeps for writes.
+/// keeps for the completions of a virtual channel, beside what it keeps for writes.
 constexpr std::uint8_t kFirstResponseVc = kRequestVc + 1;
 constexpr std::uint8_t response_vc(std::uint8_t class_vc) {
   return static_cast<std::uint8_t>(kFirstResponseVc + class_vc);
