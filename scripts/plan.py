@@ -33,6 +33,7 @@ except ImportError as missing:
     sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
 
 TOP = 12
+DEFAULT_ZERO_STAGE = 1  # of a scenario that names none
 
 
 class PlanError(Exception):
@@ -102,6 +103,9 @@ def base_scenario(options: argparse.Namespace) -> dict:
         scenario["model"]["config"] = str(folder / scenario["model"]["config"])
         for axis in (*space.AXES, "dp", "sequence_parallel", "stage_layers", "placement"):
             scenario["workload"].pop(axis, None)
+        stages = machine.zero_stages(machine.software_of(scenario))
+        if DEFAULT_ZERO_STAGE not in stages:
+            scenario["workload"]["zero_stage"] = stages[0]
         return scenario
     group = {"servers": options.nodes} | ({"gpu": options.gpu} if options.gpu else {})
     return {"schema_version": 1, "platform": options.platform, "model": {"config": str(options.model.resolve())},

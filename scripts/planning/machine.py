@@ -61,7 +61,11 @@ def _model(path: str) -> Model:
     return Model(layers, heads, size("num_key_value_heads") or heads, size("num_local_experts", "num_experts", "n_routed_experts") or 0)
 
 
-def _zero_stages(software: str) -> tuple[int, ...]:
+def software_of(scenario: dict) -> str:
+    return scenario["workload"].get("software", "megatron_core")
+
+
+def zero_stages(software: str) -> tuple[int, ...]:
     """Of a shipped datasheet, or of the user's."""
     path = pathlib.Path(software) if software.endswith(".yaml") else SOFTWARE / f"{software}.yaml"
     try:
@@ -74,4 +78,4 @@ def question(facts: Facts, scenario: dict) -> Question:
     workload = scenario["workload"]
     divided = workload.get("gtp", "none")
     return Question(facts.gpus, facts.server_gpus, _model(scenario["model"]["config"]), workload["global_batch"], workload["seq_tokens"],
-                    _zero_stages(workload.get("software", "megatron_core")), divided.get("size", 1) if isinstance(divided, dict) else 1)
+                    zero_stages(software_of(scenario)), divided.get("size", 1) if isinstance(divided, dict) else 1)

@@ -118,7 +118,7 @@ def test_fsdp_and_divided_matrices_of_a_base_scenario(tmp_path):
         workload = {"kind": "training", "seq_tokens": 4096, "global_batch": 16} | keys
         base.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "tiny.json"}, "workload": workload}))
         command = [ROOT / "scripts" / "plan.py", "--base", base, "--out", tmp_path / name, "--bin", BIN, "--jobs", "2", "--top", "2", "--json", "--no-what-if",
-                   "--fix", "cp=1", "--fix", "recompute=none", "--fix", "micro_batch=1", "--fix", "pp=1", *words]
+                   "--fix", "cp=1", "--fix", "recompute=none", "--fix", "micro_batch=1", "--fix", "pp=1", "--fix", "tp=2", *words]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         winner = json.loads(done.stdout)["winner"]["mapping"]
@@ -127,7 +127,7 @@ def test_fsdp_and_divided_matrices_of_a_base_scenario(tmp_path):
 
 
 def test_what_would_change_it_asks_for_slower_kernels_and_less_memory(tmp_path):
-    done = planned(tmp_path, *[f"--fix={axis}" for axis in ("cp=1", "recompute=none", "pp=1", "micro_batch=1", "zero_stage=1")], "--top", "2", "--json")
+    done = planned(tmp_path, *[f"--fix={axis}" for axis in ("tp=4", "cp=1", "recompute=none", "pp=1", "micro_batch=1", "zero_stage=1")], "--top", "2", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     steps = {run["mapping"]["tp"]: run["step_s"] for run in answer["simulated"]}
