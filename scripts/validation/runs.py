@@ -25,6 +25,17 @@ class Runs:
     complete: bool
 
 
+def _kept(store: Store, points: Sequence[runner.Point], ids: dict[str, str]) -> dict[str, runner.Result]:
+    """The results in the store, by the names of their points."""
+    over = store.over()
+    found = {}
+    for point in points:
+        if (identity := ids.get(point.name)) in over:
+            outcome = store.outcome(identity)
+            found[point.name] = runner.Result(point, store.points / identity, outcome.summary, outcome.error)
+    return found
+
+
 def run(points: Sequence[runner.Point], directory: pathlib.Path, executables: pathlib.Path, workers: int, retry_failed: bool,
         report: Callable[[runner.Result, int, int], None]) -> Runs:
     """Runs what has no result yet. Ctrl-C ends it, and leaves what is over. @throws SweepError when another process runs in `directory`"""
@@ -36,13 +47,10 @@ def run(points: Sequence[runner.Point], directory: pathlib.Path, executables: pa
         if retry_failed:
             store.forget_failed()
         ids = {point.name: identity_of_run(point, executables) for point in points if os.access(executables / point.platform, os.X_OK)}
-        over = store.over()
         for point in points:
             if point.name not in ids:
                 results[point.name] = runner.Result(point, None, None, f"{executables / point.platform}: no such executable")
-            elif ids[point.name] in over:
-                outcome = store.outcome(ids[point.name])
-                results[point.name] = runner.Result(point, store.points / ids[point.name], outcome.summary, outcome.error)
+        results |= _kept(store, points, ids)
         missing = [point for point in points if point.name not in results]
         if missing:
             kept = store.keep_executables(executables, [point.platform for point in missing])
@@ -55,6 +63,7 @@ def run(points: Sequence[runner.Point], directory: pathlib.Path, executables: pa
                             report(results[missing[index].name], len(results), len(points))
             except KeyboardInterrupt:
                 complete = False
+                results |= _kept(store, missing, ids)  # also a run that ended as the interruption came
     unknown = [point for point in points if point.name not in results]
     results |= {point.name: runner.Result(point, None, None, MISSING, interrupted=True) for point in unknown}
     return Runs([results[point.name] for point in points], complete)
