@@ -36,7 +36,7 @@ std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic) {
   const std::uint32_t down_ports = leaf_down_ports(spec);
   if (!spec.rail_optimized) return nic / down_ports;
   const std::uint32_t rails = spec.nics_per_server;
-  const auto leaves_per_rail = static_cast<std::uint32_t>(ceil_div(servers_of(spec), down_ports));
+  const auto leaves_per_rail = static_cast<std::uint32_t>(ceil_div(whole_servers_of(spec), down_ports));
   return nic % rails * leaves_per_rail + nic / rails / down_ports;
 }
 
@@ -48,19 +48,20 @@ Machine::~Machine() {
 Machine::Machine(const MachineSpec& spec, transport::Assembly& fabric)
     : spec_(spec), fabric_(fabric), nics_per_server_(spec.nics_per_server), memory_traffic_(fabric) {
   fabric_.set_router(this);
-  const std::uint32_t gpus = servers_of(spec_) * spec_.board.gpus;
+  const std::uint32_t gpus = windows_of_gpus(spec_);
 
   std::uint32_t server = 0;
   for (std::uint32_t g = 0; g < spec_.groups.size(); ++g) {
     first_gpu_of_group_.push_back(server * spec_.board.gpus);
     for (std::uint32_t s = 0; s < spec_.groups[g].servers; ++s, ++server) {
-      const std::string name = spec_.groups[g].name + std::to_string(s);
-      servers_.push_back(std::make_unique<Server>(name.c_str(), spec_, g, server * spec_.board.gpus,
-                                                  server * nics_per_server_, gpus, fabric_,
+      // Only machines of one group are folded.
+      const std::string name = spec_.groups[g].name + std::to_string(spec_.part ? number_in_whole(spec_, server) : s);
+      servers_.push_back(std::make_unique<Server>(name.c_str(), spec_, g, server, fabric_,
                                                   static_cast<const gpu::EgressPolicy&>(*this)));
       for (std::uint32_t slot = 0; slot < spec_.board.gpus; ++slot) {
         gpus_.push_back(servers_.back()->gpus[slot].get());
-        places_.push_back({g, server, slot, s * spec_.board.gpus + slot});
+        places_.push_back(
+            {g, server, slot, (spec_.part ? number_in_whole(spec_, server) : s) * spec_.board.gpus + slot});
       }
       for (auto& nic : servers_.back()->nics) nics_.push_back(nic.get());
     }
@@ -69,7 +70,10 @@ Machine::Machine(const MachineSpec& spec, transport::Assembly& fabric)
   for (std::uint32_t g = 0; g < gpus; ++g) nics_of_gpu_[GpuId(g)] = nearest_nics(GpuId(g));
   if (spec_.board.nvlink_planes.empty() && spec_.root_complex.far_peer_gb_per_s > 0)
     far_pairs_.assign(gpus * spec_.board.gpus, transport::Meter(Rate::gb_per_s(spec_.root_complex.far_peer_gb_per_s)));
-  for (gpu::Gpu* gpu : gpus_) memory_traffic_.add(*gpu);
+  for (gpu::Gpu* gpu : gpus_) {
+    memory_traffic_.add(*gpu);
+    if (spec_.part) memory_traffic_.add_window(gpu->window_beyond(), *gpu);
+  }
   fabric_.watch_memories(&memory_traffic_);
   build_host_ports();
   if (spec_.network == NetworkKind::single_switch) {
@@ -90,6 +94,7 @@ GpuId Machine::gpu_in_group(std::uint32_t group, std::uint32_t index_in_group) c
 }
 
 std::uint32_t Machine::index_in_group(NicId id) const {
+  if (spec_.part) return nics_[id]->lid();
   const std::uint32_t first_server = first_gpu_of_group_[group_of(id)] / spec_.board.gpus;
   return id.value() - first_server * nics_per_server_;
 }
@@ -140,6 +145,13 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
   const GpuPlace& from = places_[GpuId(source)];
   const GpuId beside = served_with(destination);
   const GpuPlace& to = places_[beside];
+  if (is_beyond(destination)) {
+    egress.via = gpu::Egress::Via::nic;
+    egress.nic = nics_[nic_of(GpuId(source), queue_pair)];
+    egress.remote = lid_beyond(*nics_[nic_of(beside, queue_pair)]);
+    egress.one_of_several = nics_of_gpu_[GpuId(source)].count > 1 || nics_of_gpu_[beside].count > 1;
+    return egress;
+  }
   if (destination >= gpus_.size()) {
     const std::uint32_t gpus_each = spec_.board.gpus / spec_.board.trays;
     if (from.server == to.server && from.slot / gpus_each == to.slot / gpus_each) {
@@ -182,9 +194,10 @@ void Machine::attach(transport::Endpoint& device, std::uint32_t server, std::uin
 
 GpuId Machine::served_with(transport::Window memory) const {
   if (memory < gpus_.size()) return GpuId(memory);
+  if (is_beyond(memory)) return GpuId(memory - first_beyond());
   const auto attached = attached_.find(memory);
   if (attached != attached_.end()) return attached->second;
-  if (memory < first_host() || memory >= first_free_window())
+  if (memory < first_host() || memory >= first_beyond())
     throw std::logic_error("window " + std::to_string(memory) + " belongs to no memory");
   const std::uint32_t server = (memory - first_host()) / spec_.board.sockets,
                       socket = (memory - first_host()) % spec_.board.sockets;
@@ -216,6 +229,10 @@ void Machine::build_host_ports() {
   }
 }
 
+transport::Lid Machine::lid_beyond(const infiniband::Nic& nic) const {
+  return spec_.part && spec_.part->over_spines ? nic.lid() + whole_servers_of(spec_) * nics_per_server_ : nic.lid();
+}
+
 transport::LinkDirection Machine::to_switch() const {
   LinkDatasheet cable = spec_.ib_cable;
   cable.gb_per_s = std::min(cable.gb_per_s, spec_.nic.gb_per_s);
@@ -234,17 +251,21 @@ void Machine::build_single_switch() {
   fabric_.add_device(sw);
   const transport::LinkDirection down = to_nic();
   for (infiniband::Nic* nic : nics_) {
-    const PortId port = sw.add_port("port" + std::to_string(sw.ports()), down);
+    const PortId port = sw.add_port("port" + std::to_string(nic->lid()), down);
     transport::Device::connect(*nic, nic->add_port("network", to_switch()), sw, port);
     sw.decoder().map(nic->lid(), port);
   }
 }
 
 void Machine::build_leaf_spine() {
-  std::vector<std::vector<infiniband::Nic*>> below(leaf_of(spec_, nics_of(spec_) - 1) + 1);
-  for (std::uint32_t n = 0; n < nics_.size(); ++n) below[leaf_of(spec_, n)].push_back(nics_[NicId(n)]);
-  std::size_t widest = 1;
-  for (const auto& leaf : below) widest = std::max(widest, leaf.size());
+  const std::uint32_t all = whole_servers_of(spec_) * nics_per_server_;
+  const bool over_spines = spec_.part && spec_.part->over_spines;
+  std::vector<std::size_t> nics_below(leaf_of(spec_, all - 1) + 1);
+  std::vector<std::size_t> place_below;  // of a NIC at its leaf
+  for (std::uint32_t n = 0; n < all; ++n) place_below.push_back(nics_below[leaf_of(spec_, n)]++);
+  const std::size_t widest = *std::max_element(nics_below.begin(), nics_below.end());
+  std::map<std::uint32_t, std::vector<infiniband::Nic*>> below;  // by leaf, of those that are built
+  for (infiniband::Nic* nic : nics_) below[leaf_of(spec_, nic->lid())].push_back(nic);
   const auto spines = spec_.spines != 0
                           ? spec_.spines
                           : static_cast<std::uint32_t>(std::min<std::size_t>(widest, leaf_down_ports(spec_)));
@@ -259,11 +280,11 @@ void Machine::build_leaf_spine() {
     return *network_.back();
   };
   for (std::uint32_t s = 0; s < spines; ++s) spines_.push_back(&add_switch("spine" + std::to_string(s)));
-  for (std::size_t l = 0; l < below.size(); ++l) {
+  for (const auto& [l, nics] : below) {
     infiniband::IbSwitch& leaf = add_switch("leaf" + std::to_string(l));
     leaves_.push_back(&leaf);
-    for (infiniband::Nic* nic : below[l]) {
-      const PortId port = leaf.add_port("port" + std::to_string(leaf.ports()), down);
+    for (infiniband::Nic* nic : nics) {
+      const PortId port = leaf.add_port("port" + std::to_string(place_below[nic->lid()]), down);
       transport::Device::connect(*nic, nic->add_port("network", to_switch()), leaf, port);
       leaf.decoder().map(nic->lid(), port);
     }
@@ -271,10 +292,21 @@ void Machine::build_leaf_spine() {
       const PortId up = leaf.add_port("up" + std::to_string(s), between);
       const PortId port = spines_[s]->add_port("port" + std::to_string(l), between);
       transport::Device::connect(leaf, up, *spines_[s], port);
-      for (infiniband::Nic* nic : below[l]) spines_[s]->decoder().map(nic->lid(), port);
+      for (infiniband::Nic* nic : nics) {
+        spines_[s]->decoder().map(nic->lid(), port);
+        spines_[s]->decoder().map(lid_beyond(*nic), port);
+      }
     }
-    for (std::uint32_t n = 0; n < nics_.size(); ++n)
-      if (leaf_of(spec_, n) != l) leaf.map_to_group(nics_[NicId(n)]->lid(), leaf_of(spec_, n));
+    std::uint32_t other = 0;
+    for (const auto& [m, far] : below) {
+      for (const infiniband::Nic* nic : far) {
+        if (m != l) leaf.map_to_group(nic->lid(), other);
+        if (m != l || over_spines) leaf.map_to_group(lid_beyond(*nic), other);
+      }
+      ++other;
+    }
+    for (infiniband::Nic* nic : nics) leaf.decoder().map(lid_beyond(*nic), leaf.decoder().find(nic->lid()));
+    if (over_spines) leaf.let_turn_around();
   }
   route_leaves();
   for (auto& device : network_) fabric_.add_device(*device);

@@ -9,7 +9,8 @@
 //              Every GPU has one link to each NVSwitch of the rack
 //
 // NICs are numbered by server, then by PLX. Order of windows in the address space: GPUs, NICs, memories of CPU sockets,
-// devices attached by users.
+// in a folded machine the GPUs again (BuiltPart), devices attached by users. A LID is the number of its NIC in the whole
+// machine; in a folded machine, LIDs from the number of all NICs on lead to the same NICs over a spine.
 #pragma once
 
 #include <deque>
@@ -51,12 +52,19 @@ std::uint32_t leaf_down_ports(const MachineSpec& spec);
 /// Otherwise leaves are filled server by server. The last NIC is on the last leaf.
 std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic);
 
+/// Windows of GPUs come first.
+inline std::uint32_t windows_of_gpus(const MachineSpec& spec) { return servers_of(spec) * spec.board.gpus; }
+/// Of a folded machine: the first of the GPUs' windows for messages from other servers (gpu::Gpu::window_beyond()).
+inline transport::Window first_beyond_of(const MachineSpec& spec) {
+  return windows_of_gpus(spec) + nics_of(spec) + servers_of(spec) * spec.board.sockets;
+}
+
 /// One server. Its devices are its child modules, so names look like prefill0.plx1.port2.
 class Server : public sc_core::sc_module {
  public:
-  Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t first_gpu,
-         std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Assembly& fabric,
-         const gpu::EgressPolicy& policy);
+  /// @param server  number in the machine, counted over servers that are built
+  Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t server,
+         transport::Assembly& fabric, const gpu::EgressPolicy& policy);
 
   std::vector<std::unique_ptr<gpu::Gpu>> gpus;
   std::vector<std::unique_ptr<infiniband::Nic>> nics;
@@ -71,8 +79,7 @@ class Server : public sc_core::sc_module {
 
  private:
   transport::Switch& switch_at(std::uint32_t branch) const;
-  void build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine,
-                   transport::Assembly& fabric);
+  void build_hosts(const MachineSpec& spec, std::uint32_t server, transport::Assembly& fabric);
   void build_pcie(const MachineSpec& spec, const GroupSpec& group_spec);
   void build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec);
   /// Calls on_gpu or on_nic for each GPU and NIC of a branch.
@@ -105,7 +112,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   ///                ends
   void attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch, const LinkDatasheet& link);
   /// The first window after the machine's own windows.
-  transport::Window first_free_window() const { return first_host() + servers_of(spec_) * spec_.board.sockets; }
+  transport::Window first_free_window() const { return first_beyond() + (spec_.part ? windows_of_gpus(spec_) : 0); }
 
   /// HBM traffic of messages, by GPU.
   const gpu::MemoryTraffic& memory_traffic() const { return memory_traffic_; }
@@ -157,7 +164,12 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   };
   gpu::Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class,
                      std::uint32_t queue_pair) const override;
-  transport::Window first_host() const { return static_cast<transport::Window>(gpus_.size()) + nics_of(spec_); }
+  transport::Window first_host() const { return windows_of_gpus(spec_) + nics_of(spec_); }
+  transport::Window first_beyond() const { return first_beyond_of(spec_); }
+  /// Whether a window is a GPU's memory as messages from other servers reach it, in a folded machine.
+  bool is_beyond(transport::Window window) const { return window >= first_beyond() && window < first_free_window(); }
+  /// LID of a NIC for messages to the next copy of a folded machine.
+  transport::Lid lid_beyond(const infiniband::Nic& nic) const;
   /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
   /// branch.
   GpuId served_with(transport::Window memory) const;

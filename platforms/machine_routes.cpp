@@ -29,7 +29,7 @@ void Machine::route_leaves() {
       for (std::uint32_t s = 0; s < spines_.size(); ++s)  // port l of a spine leads to leaf l
         if (!is_lost(*leaves_[from], PortId(first_up + s)) && !is_lost(*spines_[s], PortId(to)))
           up.push_back(PortId(first_up + s));
-      if (to != from) leaves_[from]->set_group(to, std::move(up));
+      if (to != from || (spec_.part && spec_.part->over_spines)) leaves_[from]->set_group(to, std::move(up));
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -155,6 +156,14 @@ struct GroupSpec {
   bool bridged = false;  ///< NVLink joins GPUs 2i and 2i + 1 of a server; there is no NVSwitch
 };
 
+/// The part of a machine that is built, for one that is folded: copies of the part do what the part does. Messages to the
+/// memory of a copy leave by their NIC and come back by the NIC of the part's own memory.
+struct BuiltPart {
+  std::uint32_t servers = 0;           ///< of the whole machine
+  std::vector<std::uint32_t> numbers;  ///< in the whole machine, of each server that is built, ascending
+  bool over_spines = false;            ///< the way to the next copy crosses a spine; otherwise only a leaf
+};
+
 struct MachineSpec {
   BoardDatasheet board;
   std::vector<GroupSpec> groups;  ///< in the order of the scenario
@@ -168,6 +177,7 @@ struct MachineSpec {
   infiniband::Routing routing = infiniband::Routing::deterministic;  ///< choice among the paths up from a leaf
   std::uint64_t seed = 1;                                            ///< of ECMP's hash
   std::uint32_t spines = 0;                                          ///< 0: enough for a non-blocking tree
+  std::optional<BuiltPart> part;                                     ///< none: all of the machine is built
 
   /// gpu_pcie and nvlink are those of the first group. Each GroupSpec has the values of its group.
   LinkDatasheet gpu_pcie, nic_pcie, plx_uplink, plx_cascade, socket_link, nvlink, ib_cable;
@@ -181,13 +191,23 @@ struct MachineSpec {
   InfiniBandProtocol infiniband;
 };
 
-/// Numbers of servers and NICs of the whole machine.
+/// Numbers of servers and NICs that are built.
 inline std::uint32_t servers_of(const MachineSpec& spec) {
   std::uint32_t servers = 0;
   for (const GroupSpec& group : spec.groups) servers += group.servers;
   return servers;
 }
 inline std::uint32_t nics_of(const MachineSpec& spec) { return servers_of(spec) * spec.nics_per_server; }
+/// Numbers of servers of the whole machine, and the number in it of a server that is built.
+inline std::uint32_t whole_servers_of(const MachineSpec& spec) {
+  return spec.part ? spec.part->servers : servers_of(spec);
+}
+inline std::uint32_t servers_of_whole(const MachineSpec& spec, const GroupSpec& group) {
+  return spec.part ? spec.part->servers : group.servers;
+}
+inline std::uint32_t number_in_whole(const MachineSpec& spec, std::uint32_t server) {
+  return spec.part ? spec.part->numbers[server] : server;
+}
 
 /// The socket to whose root complex a GPU is connected.
 std::uint32_t socket_of(const MachineSpec& spec, std::uint32_t slot);

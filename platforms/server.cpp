@@ -56,10 +56,11 @@ transport::PacketFormat nvlink_format(const NvLinkProtocol& p) {
 
 }  // namespace
 
-Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t first_gpu,
-               std::uint32_t first_nic, std::uint32_t gpus_in_machine, transport::Assembly& fabric,
-               const gpu::EgressPolicy& policy)
+Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint32_t group, std::uint32_t server,
+               transport::Assembly& fabric, const gpu::EgressPolicy& policy)
     : sc_module(name) {
+  const std::uint32_t first_gpu = server * spec.board.gpus, first_nic = server * spec.nics_per_server;
+  const transport::Lid first_lid = number_in_whole(spec, server) * spec.nics_per_server;
   transport::FabricContext& context = fabric.context();
   const GroupSpec& group_spec = spec.groups[group];
   const PcieProtocol& pcie = spec.pcie;
@@ -67,7 +68,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
 
   gpu::Gpu::Config config;
   config.datasheet = &group_spec.gpu;
-  config.server = first_gpu / spec.board.gpus;
+  config.server = server;
   config.amd_host = spec.board.amd;
   config.nvlink_planes = group_spec.nvlink_planes;
   config.nvlink_rate = Rate::gb_per_s(group_spec.nvlink.gb_per_s);
@@ -86,6 +87,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   }
   config.pcie = to_branch(spec, group_spec.gpu_pcie, host_format(spec));
   for (std::uint32_t slot = 0; slot < spec.board.gpus; ++slot) {
+    config.beyond = first_beyond_of(spec) + first_gpu + slot;
     gpus.push_back(
         std::make_unique<gpu::Gpu>(("gpu" + std::to_string(slot)).c_str(), context, first_gpu + slot, config, policy));
     fabric.add_device(*gpus.back());
@@ -100,7 +102,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   timing.buffer_bytes = whole(spec.nic.buffer_bytes);
   for (std::uint32_t n = 0; n < spec.nics_per_server; ++n) {
     nics.push_back(std::make_unique<infiniband::Nic>(("nic" + std::to_string(n)).c_str(), context,
-                                                     gpus_in_machine + first_nic + n, first_nic + n, timing));
+                                                     windows_of_gpus(spec) + first_nic + n, first_lid + n, timing));
     nics.back()->add_port("pcie", to_branch(spec, spec.nic_pcie, pcie_format(spec)));
     fabric.add_device(*nics.back());
   }
@@ -120,7 +122,12 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   build_nvlink(spec, group_spec);
   build_uplinks(spec);
   join_sockets(spec);
-  build_hosts(spec, first_gpu, gpus_in_machine, fabric);
+  build_hosts(spec, server, fabric);
+  if (!spec.part) return;
+  for (const auto& gpu : gpus) {
+    for (auto& s : plx) s->decoder().map_beside(gpu->window_beyond(), gpu->window());
+    for (auto& root : roots) root->decoder().map_beside(gpu->window_beyond(), gpu->window());
+  }
 }
 
 template <class OnGpu, class OnNic>
@@ -168,8 +175,7 @@ void Server::attach(const MachineSpec& spec, transport::Endpoint& device, std::u
   transport::Device::connect(device, device.add_port("pcie", to_branch(spec, link, pcie_format(spec))), sw, port);
 }
 
-void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::uint32_t gpus_in_machine,
-                         transport::Assembly& fabric) {
+void Server::build_hosts(const MachineSpec& spec, std::uint32_t server, transport::Assembly& fabric) {
   pcie::HostMemory::Config config;
   config.read_latency = Time::nanoseconds(spec.host_memory.read_latency_ns);
   config.completion_bytes = whole(spec.pcie.host_completion_bytes);
@@ -180,7 +186,7 @@ void Server::build_hosts(const MachineSpec& spec, std::uint32_t first_gpu, std::
   const LinkDatasheet dram{spec.host_memory.gb_per_s, 0, spec.host_memory.buffer_bytes};
   const transport::LinkDirection in = direction(dram, transport::PacketFormat(), 0, spec.host_memory.buffer_bytes);
   const transport::LinkDirection out = direction(dram, transport::PacketFormat(), 0, spec.root_complex.buffer_bytes);
-  const transport::Window first = gpus_in_machine + nics_of(spec) + first_gpu / spec.board.gpus * spec.board.sockets;
+  const transport::Window first = windows_of_gpus(spec) + nics_of(spec) + server * spec.board.sockets;
   for (std::uint32_t s = 0; s < roots.size(); ++s) {
     hosts.push_back(
         std::make_unique<pcie::HostMemory>(("host" + std::to_string(s)).c_str(), fabric.context(), first + s, config));

@@ -90,8 +90,9 @@ Value setup(Simulation& simulation) {
   Value asked;
   const platforms::MachineSpec& machine = simulation.scenario().machine;
   for (const platforms::GroupSpec& group : machine.groups)
-    asked["groups"][group.name] = {
-        {"gpu", group.gpu.name}, {"servers", group.servers}, {"gpus", group.servers * machine.board.gpus}};
+    asked["groups"][group.name] = {{"gpu", group.gpu.name},
+                                   {"servers", servers_of_whole(machine, group)},
+                                   {"gpus", servers_of_whole(machine, group) * machine.board.gpus}};
   simulation.workload().add_setup(asked);
   return asked;
 }
@@ -131,6 +132,15 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
   for (const platforms::GroupSpec& group : scenario.machine.groups)
     s["calibration"][group.gpu.name] = group.gpu.calibration;
   if (const Value compute = workload.compute(); !compute.is_nothing()) s["compute"] = compute;
+  if (const Fold& fold = simulation.fold(); fold.asked) {
+    s["simulation"]["fold"] = fold.copies > 1;
+    s["simulation"]["why_not"] = fold.why_not;
+    s["simulation"]["replicas"] = fold.copies;
+    s["simulation"]["simulated_gpus"] = simulation.machine().gpus();
+    s["simulation"]["represented_gpus"] = simulation.machine().gpus() * fold.copies;
+    s["simulation"]["exact"] = fold.exact;
+    s["simulation"]["bound"] = fold.bound;
+  }
   s["complete"] = workload.complete();
   Value& metrics = s["metrics"];
   add_metrics(metrics, common_metrics(), simulation);

@@ -46,6 +46,9 @@ struct MachineEvent {
   double ratio = 1;  ///< relative to the original rate or speed; fail: 0
 };
 
+/// Whether copies of a part of the machine are simulated once (sc_main/fold.h).
+enum class Folding : std::uint8_t { off, automatic, require };
+
 struct Scenario {
   std::string path;      ///< as given on the command line
   std::string name;      ///< name in outputs
@@ -56,6 +59,8 @@ struct Scenario {
   std::vector<std::string> notes;  ///< lines for stderr about inputs that have no effect
   platforms::MachineSpec machine;
   FabricSpec fabric;
+  Folding fold = Folding::off;
+  Origin fold_origin;
   std::vector<MachineEvent> events;
   std::any workload;  ///< the spec of its kind, for example a workload::layer::LayerSpec
   /// Positions of workload, mappings, the model's data type and network, for errors that only later arithmetic finds.

@@ -56,10 +56,12 @@ void check_network(const Scenario& scenario) {
 
 Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : scenario_(scenario), jobs_(sink) {
   check_network(scenario_);
+  fold_ = fold_copies(scenario_);
   fabric_ = std::make_unique<transport::Assembly>(vc_plan(scenario_.fabric), scenario_.fabric.transaction_bytes);
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
   executor_ = std::make_unique<execution::Executor>(*fabric_, jobs_);
   workload_ = make_workload_run(scenario_, *machine_, *executor_);
+  if (fold_.copies > 1) judge(fold_, workload_->traffic(), *machine_, *fabric_);
   events_ = std::make_unique<MachineEvents>(*this);
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
   workload_->follow_phases(*phase_use_);

@@ -8,6 +8,7 @@
 
 #include "platforms/machine.h"
 #include "sc_main/events.h"
+#include "sc_main/fold.h"
 #include "sc_main/kinds/workload_run.h"
 #include "sc_main/scenario.h"
 #include "transport/assembly.h"
@@ -28,7 +29,9 @@ class Simulation : private transport::CalendarClient {
   /// the calendar at the first instant, so models can send at once.
   void run(std::function<bool(Time)> hook);
 
+  /// With the part of the machine that is simulated, if it is folded.
   const Scenario& scenario() const { return scenario_; }
+  const Fold& fold() const { return fold_; }
   transport::Assembly& fabric() { return *fabric_; }
   platforms::Machine& machine() { return *machine_; }
   WorkloadRun& workload() { return *workload_; }
@@ -58,6 +61,7 @@ class Simulation : private transport::CalendarClient {
   void on_event(std::uint32_t, std::uint64_t) override { workload_->start(); }
 
   Scenario scenario_;
+  Fold fold_;
   JobEnds jobs_;
   std::unique_ptr<transport::Assembly> fabric_;
   std::unique_ptr<platforms::Machine> machine_;

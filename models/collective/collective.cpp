@@ -15,6 +15,7 @@ constexpr std::uint32_t kDoneTag = 2;      ///< a member is done: notify its cli
 constexpr std::uint32_t kPostTag = 3;      ///< a proxy posts a transfer
 constexpr std::uint32_t kArriveTag = 4;    ///< a proxy has seen an arrival
 constexpr std::uint32_t kHostTag = 5;      ///< the host has issued its next call
+constexpr std::uint32_t kLeftTag = 6;      ///< a transfer of a member that does not exist has left
 
 /// Channels begin together and then drift apart by one action per kActionsToDriftOne actions, up to their slots. The
 /// value is the same for all GPUs; it was chosen with rings of 1 MiB to 16 GiB on A100, H100 and B200.
@@ -52,23 +53,27 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     program_ = make_program(spec_, group);
     // A reducing step reads two operands: the received data and its own.
     reads_operands_ = spec.operation == Operation::all_reduce || spec.operation == Operation::reduce_scatter;
+    fold();
   }
   if (reuse != nullptr && spec.launch < reuse->least_launch())
     throw std::logic_error("a collective has a shorter launch than the least launch of its group");
   client_ = &client;
-  members_.assign(group.size(), Member());
-  threads_.assign(static_cast<std::size_t>(group.size()) * program_->threads(), Thread());
+  members_.assign(running_.empty() ? group.size() : running_.size(), Member());
+  threads_.assign(members_.size() * program_->threads(), Thread());
   lanes_.assign(threads_.size() * program_->lanes(), Lane());
-  for (std::uint32_t m = 0; m < group.size(); ++m) {
+  free_from_.assign(group.folded() ? members_.size() : 0, Time());
+  unfinished_.assign(seen_.size(), 0);
+  for (const std::uint32_t client : client_of_) ++unfinished_[client];
+  for (std::uint32_t m = 0; m < running(); ++m) {
     for (std::uint32_t t = 0; t < program_->threads(); ++t) {
       Thread& thread = threads_[thread_of(m, t)];
-      thread.actions = program_->actions(m, t);
+      thread.actions = program_->actions(member_of(m), t);
       if (thread.actions != 0) ++members_[m].threads_left;
     }
   }
   entered_ = done_ = told_ = put_off_ = 0;
   status_ = Status::ok;
-  first_turn_ = fabric_.calendar().take_turns(2ull * group.size());
+  first_turn_ = fabric_.calendar().take_turns(2ull * running());
   trails_.clear();
   begun_ = false;
   replayed_ = nullptr;
@@ -77,7 +82,41 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
   first_entry_ = last_entry_ = Time();
 }
 
+void Collective::fold() {
+  running_.clear();
+  number_of_.clear();
+  seen_.clear();
+  client_of_.clear();
+  beyond_.clear();
+  if (!group_->folded()) return;
+  const bool all_run = !program_->is_alike();
+  number_of_.resize(group_->size());
+  for (std::uint32_t m = 0; m < group_->size(); ++m) {
+    if (all_run || group_->exists(m)) {
+      number_of_[m] = static_cast<std::uint32_t>(running_.size());
+      running_.push_back(m);
+    }
+    if (group_->exists(m)) seen_.push_back(number_of_[m]);
+  }
+  for (std::uint32_t m = 0; m < group_->size() && !all_run; ++m) number_of_[m] = number_of_[group_->like[m]];
+  for (const std::uint32_t m : running_) {
+    const auto client = std::find(seen_.begin(), seen_.end(), number_of_[group_->like[m]]);
+    client_of_.push_back(static_cast<std::uint32_t>(client - seen_.begin()));
+  }
+  beyond_.resize(seen_.size());
+  for (std::uint32_t m = 0; m < group_->size(); ++m)
+    if (!group_->exists(m)) beyond_[client_of_[number_of_[m]]] = group_->members[m];
+}
+
 void Collective::enter(std::uint32_t member) {
+  const std::uint32_t number = seen(member);
+  enter_one(number);
+  if (!group_->folded() || program_->is_alike()) return;
+  for (std::uint32_t other = 0; other < running(); ++other)
+    if (other != number && group_->like[member_of(other)] == member_of(number)) enter_one(other);
+}
+
+void Collective::enter_one(std::uint32_t member) {
   Member& m = members_[member];
   m.entered = true;
   m.entered_at = fabric_.now();
@@ -141,7 +180,8 @@ void Collective::forget_course() { course_.reset(); }
 
 const Action& Collective::current(std::uint32_t thread) {
   action_.clear();
-  program_->describe(thread / program_->threads(), thread % program_->threads(), threads_[thread].next, action_);
+  program_->describe(member_of(thread / program_->threads()), thread % program_->threads(), threads_[thread].next,
+                     action_);
   return action_;
 }
 
@@ -190,11 +230,11 @@ bool Collective::may_start(std::uint32_t number, const Action& action) {
 template <class With>
 void Collective::for_each_lane(std::uint32_t member, const Transfer& t, With with) {
   if (t.kind != Transfer::Kind::multicast) {
-    with(lane(thread_of(t.kind == Transfer::Kind::reduce ? member : t.to, t.thread), t.lane));
+    with(lane(thread_of(t.kind == Transfer::Kind::reduce ? member : number_of(t.to), t.thread), t.lane));
     return;
   }
-  for (std::uint32_t m = 0; m < size(); ++m)
-    if (group_->server_of(m) == group_->server_of(member)) with(lane(thread_of(m, t.thread), t.lane));
+  for (std::uint32_t m = 0; m < running(); ++m)
+    if (server_of(m) == server_of(member)) with(lane(thread_of(m, t.thread), t.lane));
 }
 
 Time Collective::preparation(std::uint32_t member, std::uint32_t thread, const Action& action) const {
@@ -245,7 +285,7 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
   for (const Transfer& t : action.transfers) {
     ++members_[member].under_way;
     for_each_lane(member, t, [](Lane& to) { ++to.sent; });
-    if (t.kind <= Transfer::Kind::flag && t.to == member) {
+    if (t.kind <= Transfer::Kind::flag && t.to == member_of(member)) {
       put_off(Time(), kArriveTag, pack(number, thread_of(member, t.thread), t.lane, false));
     } else if (!leaves_server(member, t)) {
       const bool watched = t.kind == Transfer::Kind::multicast || (t.kind == Transfer::Kind::write && each != Rate());
@@ -272,9 +312,9 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
 void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool tell_left) {
   const std::uint32_t member = number / program_->threads();
   const bool in_switch = t.kind == Transfer::Kind::reduce || t.kind == Transfer::Kind::multicast;
-  const std::uint32_t to = in_switch ? member : t.to;
+  const std::uint32_t from = member_of(member), to = in_switch ? from : t.to;
   transport::Message message;
-  message.source = group_->members[member];
+  message.source = group_->members[group_->exists(from) ? from : group_->like[from]];
   message.destination = group_->members[to];
   message.bytes = t.kind == Transfer::Kind::flag ? t.range.bytes : spec_.cost.wire_bytes(t.range.bytes);
   message.offset = t.range.offset;
@@ -282,7 +322,7 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
     message.bytes = std::max<Bytes>(1, message.bytes);
     message.kind =
         t.kind == Transfer::Kind::reduce ? transport::MessageKind::reduce : transport::MessageKind::multicast;
-    message.group = group_->multicast_group[group_->server_of(member)];
+    message.group = group_->multicast_group[server_of(member)];
   }
   message.traffic_class = spec_.traffic_class;
   message.source_reads = reads_operands_ ? 2 : 1;
@@ -290,10 +330,32 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;
-  message.cookie = pack(number, thread_of(to, t.thread), t.lane, t.kind == Transfer::Kind::multicast);
+  message.cookie = pack(number, thread_of(number_of(to), t.thread), t.lane, t.kind == Transfer::Kind::multicast);
+  if (!group_->exists(from)) {
+    message.destination =
+        leaves_server(member, t) ? beyond_[client_of_[number_of(to)]] : group_->members[group_->like[to]];
+    post_unseen(number, message);
+    return;
+  }
   const transport::Message& sent = fabric_.send(message);
   if (course_ && fabric_.memories() != nullptr)
     fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
+}
+
+void Collective::post_unseen(std::uint32_t number, const transport::Message& message) {
+  const auto alone = [&](Bytes bytes) {
+    transport::Message one = message;
+    one.bytes = bytes;
+    return later(fabric_.uncontended(one),
+                 message.source_rate == Rate() ? Time() : message.source_rate.time_for(bytes));
+  };
+  Time& free = free_from_[number / program_->threads()];
+  const Time from = later(free, fabric_.now()), takes = alone(message.bytes);
+  free = from + (alone(2 * message.bytes) - takes);
+  const std::uint32_t to = thread_in(message.cookie) / program_->threads();
+  const bool far = server_of(number / program_->threads()) != server_of(to);
+  put_off(from + takes + (far ? spec_.cost.network_receive : Time()) - fabric_.now(), kArriveTag, message.cookie);
+  if (message.tell_left) put_off(from + takes - fabric_.now(), kLeftTag, number);
 }
 
 void Collective::complete(std::uint32_t number, const Action& action) {
@@ -335,10 +397,13 @@ void Collective::add_ahead(std::uint32_t number, const Action& action) {
 void Collective::on_left(transport::Message& message) {
   if (status_ != Status::ok) return;
   const std::uint32_t number = sender_in(message.cookie);
-  Thread& thread = threads_[number];
-  if (--thread.leaving != 0) return;
+  if (--threads_[number].leaving != 0) return;
   if (causes_ != nullptr) causes_->on_left(message);
-  thread.busy = false;
+  left(number);
+}
+
+void Collective::left(std::uint32_t number) {
+  threads_[number].busy = false;
   const Action& action = current(number);
   add_ahead(number, action);
   complete(number, action);
@@ -347,6 +412,7 @@ void Collective::on_left(transport::Message& message) {
 }
 
 bool Collective::on_cut_off(const transport::Message& message) {
+  // Links of a folded group cannot fail, so numbers are those of clients.
   if (!client_->on_cut_off(*this, sender_in(message.cookie) / program_->threads())) return false;
   abort(Status::undeliverable);
   return true;
@@ -372,7 +438,8 @@ void Collective::on_delivered(transport::Message& message) {
   }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(),
                       to = thread_in(message.cookie) / program_->threads();
-  if (spec_.cost.network_receive != Time() && group_->server_of(from) != group_->server_of(to)) {
+  const bool far = server_of(from) != server_of(to) || message.destination != group_->members[member_of(to)];
+  if (spec_.cost.network_receive != Time() && far) {
     put_off(spec_.cost.network_receive, kArriveTag, message.cookie);
   } else {
     land(message.cookie);
@@ -390,10 +457,10 @@ void Collective::land(std::uint64_t mark) {
     return;
   }
   const std::uint32_t which = thread % program_->threads();
-  for (std::uint32_t m = 0; m < size(); ++m)
-    if (group_->server_of(m) == group_->server_of(from)) arrive(thread_of(m, which), lane_in(mark));
-  for (std::uint32_t m = 0; m < size(); ++m)
-    if (group_->server_of(m) == group_->server_of(from)) check_done(m);
+  for (std::uint32_t m = 0; m < running(); ++m)
+    if (server_of(m) == server_of(from)) arrive(thread_of(m, which), lane_in(mark));
+  for (std::uint32_t m = 0; m < running(); ++m)
+    if (server_of(m) == server_of(from)) check_done(m);
 }
 
 void Collective::abort(Status status) {
@@ -418,7 +485,7 @@ void Collective::drain() {
   if (put_off_ != 0) return;
   for (const Member& member : members_)
     if (member.under_way != 0) return;
-  for (std::uint32_t m = 0; m < size(); ++m)
+  for (std::uint32_t m = 0; m < running(); ++m)
     if (members_[m].entered && !members_[m].done) finish(m);
 }
 
@@ -436,22 +503,25 @@ void Collective::check_done(std::uint32_t member) {
 void Collective::finish(std::uint32_t member) {
   members_[member].done = true;
   if (causes_ != nullptr) {
-    trails_.resize(size());
+    trails_.resize(running());
     trails_[member] = causes_->trail_of(*this);
   }
   fabric_.calendar().at_last(fabric_.now(), turn(member, true), *this, kDoneTag, member);
   if (course_) course_->done.emplace_back(fabric_.now() - course_from_, member);
-  if (++done_ != size() || !course_) return;
+  if (++done_ != running() || !course_) return;
   course_->trails = trails_;
   reuse_->keep(course_key(), std::move(*course_), fabric_.now(), fabric_.now() - course_from_);
   course_.reset();
 }
 
 void Collective::tell_done(std::uint32_t member) {
-  if (causes_ != nullptr) causes_->on_ended(trails_[member]);
   CollectiveClient& client = *client_;
-  client.on_member_done(*this, member);
-  if (++told_ == size()) client.on_collective_done(*this);
+  const std::uint32_t of_client = client_of_.empty() ? member : client_of_[member];
+  if (unfinished_.empty() || --unfinished_[of_client] == 0) {
+    if (causes_ != nullptr) causes_->on_ended(trails_[member]);
+    client.on_member_done(*this, of_client);
+  }
+  if (++told_ == running()) client.on_collective_done(*this);
 }
 
 void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
@@ -485,6 +555,9 @@ void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
     }
     case kArriveTag: land(data); break;
     case kHostTag: check_done(static_cast<std::uint32_t>(data)); break;
+    case kLeftTag:
+      if (--threads_[data].leaving == 0) left(static_cast<std::uint32_t>(data));
+      break;
   }
 }
 

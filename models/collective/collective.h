@@ -14,6 +14,12 @@
 // A member takes part from the moment its stream enters. Earlier arrivals are kept for it, and its peers wait for its
 // transfers. If all costs are zero, only the graph remains. Ring with chunk c = S/n in one slice: exactly 2(n-1)(c/B +
 // alpha); in slices s: (2n-3) max(c/B, s/B + alpha) + c/B + alpha.
+//
+// Of a folded group (spec.h), clients see only the members that exist. If all members do the same (Program::is_alike),
+// only these run: what one of them sends to a member that does not exist leaves its server, comes back, and arrives as
+// what the member before it sends. Otherwise, as in a tree, all members run. What a member sends that does not exist then
+// takes the time that such a message takes without contention, one after the other. A member that exists ends for its
+// client when the last member like it ends.
 #pragma once
 
 #include <cstdint>
@@ -68,12 +74,13 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void abort(Status status);
 
   const CollectiveSpec& spec() const { return spec_; }
-  std::uint32_t size() const { return group_->size(); }
-  Time entered(std::uint32_t member) const { return members_[member].entered_at; }
-  bool has_entered(std::uint32_t member) const { return members_[member].entered; }
+  /// Members that clients see.
+  std::uint32_t size() const { return group_->folded() ? static_cast<std::uint32_t>(seen_.size()) : group_->size(); }
+  Time entered(std::uint32_t member) const { return members_[seen(member)].entered_at; }
+  bool has_entered(std::uint32_t member) const { return members_[seen(member)].entered; }
   Time first_entry() const { return first_entry_; }
   Time last_entry() const { return last_entry_; }
-  bool all_entered() const { return entered_ == size(); }
+  bool all_entered() const { return entered_ == running(); }
   Status status() const { return status_; }
   std::uint64_t cookie = 0;  ///< for the client's use
 
@@ -101,6 +108,17 @@ class Collective : private transport::MessageClient, private transport::Calendar
     std::uint32_t blocked = kNobody;  ///< sending thread that waits for room
   };
   static constexpr std::uint32_t kNobody = ~0u;
+
+  // Members that run are numbered from 0. The program and the group have a number for each member.
+  std::uint32_t running() const { return static_cast<std::uint32_t>(members_.size()); }
+  std::uint32_t member_of(std::uint32_t number) const { return running_.empty() ? number : running_[number]; }
+  std::uint32_t number_of(std::uint32_t member) const { return number_of_.empty() ? member : number_of_[member]; }
+  /// The number of a member that clients see.
+  std::uint32_t seen(std::uint32_t member) const { return seen_.empty() ? member : seen_[member]; }
+  std::uint32_t server_of(std::uint32_t number) const { return group_->server_of(member_of(number)); }
+  /// Decides which members of a folded group run.
+  void fold();
+  void enter_one(std::uint32_t number);
 
   std::uint32_t thread_of(std::uint32_t member, std::uint32_t thread) const {
     return member * program_->threads() + thread;
@@ -134,6 +152,10 @@ class Collective : private transport::MessageClient, private transport::Calendar
   bool transfer(std::uint32_t thread, const Action& action);
   /// Gives a transfer of a thread to the fabric.
   void post(std::uint32_t thread, const Transfer& transfer, Rate rate, bool tell_left);
+  /// The same for the thread of a member that does not exist.
+  void post_unseen(std::uint32_t thread, const transport::Message& message);
+  /// All transfers of a thread's action have left.
+  void left(std::uint32_t thread);
   void complete(std::uint32_t thread, const Action& action);
   void arrive(std::uint32_t thread, std::uint32_t lane);
   /// A transfer has landed and its receiver (or the receiver's proxy) has seen it.
@@ -141,7 +163,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   /// The current action of a thread, written into action_.
   const Action& current(std::uint32_t thread);
   bool leaves_server(std::uint32_t member, const Transfer& transfer) const {
-    return transfer.kind <= Transfer::Kind::flag && group_->server_of(member) != group_->server_of(transfer.to);
+    return transfer.kind <= Transfer::Kind::flag && server_of(member) != group_->server_of(transfer.to);
   }
   /// Of an aborted collective: ends the members that have entered, once nothing is under way.
   void drain();
@@ -152,7 +174,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void finish(std::uint32_t member);
   void tell_done(std::uint32_t member);
   /// Order of a member's start or end among the last events of an instant.
-  std::uint64_t turn(std::uint32_t member, bool end) const { return first_turn_ + (end ? size() : 0) + member; }
+  std::uint64_t turn(std::uint32_t member, bool end) const { return first_turn_ + (end ? running() : 0) + member; }
 
   void on_delivered(transport::Message& message) override;
   void on_left(transport::Message& message) override;
@@ -167,6 +189,12 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::unique_ptr<Program> program_;
   bool reads_operands_ = false;
   CollectiveClient* client_ = nullptr;
+  // Of a folded group, else empty: members by number, numbers by member, numbers of the members that clients see.
+  std::vector<std::uint32_t> running_, number_of_, seen_;
+  std::vector<std::uint32_t> client_of_;   ///< by number: the client's member that it is like
+  std::vector<std::uint32_t> unfinished_;  ///< by client's member
+  std::vector<transport::Window> beyond_;  ///< by client's member: its memory for messages from another server
+  std::vector<Time> free_from_;  ///< by number: when a member that does not exist has sent what it had to send
   std::vector<Member> members_;
   std::vector<Thread> threads_;
   std::vector<Lane> lanes_;

@@ -26,6 +26,9 @@ class Exchange final : public Program {
         vector_{0, spec.bytes} {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
+  bool is_alike() const override {
+    return std::find(phases_.begin(), phases_.end(), Round::from_root) == phases_.end();
+  }
   std::uint32_t actions(std::uint32_t, std::uint32_t) const override {
     return members_ == 1 ? 0 : static_cast<std::uint32_t>(phases_.size()) + 1;
   }

@@ -15,13 +15,37 @@ Group group_of(const std::vector<gpu::Gpu*>& gpus) {
   return group;
 }
 
+Group folded_group_of(const std::vector<gpu::Gpu*>& gpus, const std::vector<FoldedMember>& members) {
+  Group group;
+  std::vector<std::uint32_t> existing(gpus.size());
+  for (std::uint32_t m = 0; m < members.size(); ++m)
+    if (members[m].copy == 0) existing[members[m].gpu] = m;
+  std::uint32_t server = 0;
+  for (std::uint32_t m = 0; m < members.size(); ++m) {
+    const gpu::Gpu& gpu = *gpus[members[m].gpu];
+    if (m > 0 && (gpu.server() != gpus[members[m - 1].gpu]->server() || members[m].copy != members[m - 1].copy))
+      ++server;
+    group.members.push_back(members[m].copy == 0 ? gpu.window() : gpu.window_beyond());
+    group.server.push_back(server);
+    group.like.push_back(existing[members[m].gpu]);
+  }
+  return group;
+}
+
 void add_multicast_groups(Group& group, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric) {
   for (const gpu::Gpu* gpu : gpus)
     if (!gpu->multicasts()) return;
   std::vector<std::vector<transport::Window>> members(group.servers());
-  for (std::uint32_t m = 0; m < group.size(); ++m) members[group.server_of(m)].push_back(group.members[m]);
-  for (const std::vector<transport::Window>& of_server : members)
-    group.multicast_group.push_back(fabric.add_group(of_server));
+  std::vector<std::uint32_t> first(group.servers(), group.size());
+  for (std::uint32_t m = group.size(); m-- > 0;) first[group.server_of(m)] = m;
+  for (std::uint32_t m = 0; m < group.size(); ++m)
+    if (group.exists(m)) members[group.server_of(m)].push_back(group.members[m]);
+  group.multicast_group.resize(group.servers());
+  for (std::uint32_t s = 0; s < group.servers(); ++s)
+    if (group.exists(first[s])) group.multicast_group[s] = fabric.add_group(members[s]);
+  for (std::uint32_t s = 0; s < group.servers(); ++s)
+    if (!group.exists(first[s]))
+      group.multicast_group[s] = group.multicast_group[group.server_of(group.like[first[s]])];
 }
 
 }  // namespace railyard::collective

@@ -18,6 +18,7 @@ class Hierarchical final : public Program {
         chunks_(loops_of(spec, ceil_div(spec.bytes, local_), spec.channels)) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
+  bool is_alike() const override { return true; }
   std::uint32_t actions(std::uint32_t, std::uint32_t thread) const override {
     if (local_ * servers_ == 1) return 0;
     return thread == kRail ? chunks_ * (steps_ + 1) : chunks_;

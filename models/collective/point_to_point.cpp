@@ -20,6 +20,7 @@ class Direct final : public Program {
       : Program(1, std::max(1u, members - 1)), members_(members), channels_(spec.channels), vector_{0, spec.bytes} {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
+  bool is_alike() const override { return true; }
   std::uint32_t actions(std::uint32_t, std::uint32_t) const override { return batches() + (members_ > 1 ? 1 : 0); }
 
   void describe(std::uint32_t member, std::uint32_t, std::uint32_t index, Action& action) const override {
@@ -51,6 +52,7 @@ class Pxn final : public Program {
         vector_{0, spec.bytes} {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
+  bool is_alike() const override { return true; }
   std::uint32_t actions(std::uint32_t, std::uint32_t thread) const override {
     if (members_ == 1) return 0;
     return thread == kSend ? servers_ : thread == kForward ? servers_ - 1 : 1;

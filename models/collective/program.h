@@ -70,6 +70,8 @@ class Program {
   virtual std::uint32_t actions(std::uint32_t member, std::uint32_t thread) const = 0;
   /// Fills `action`. @pre the action has been cleared with clear()
   virtual void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const = 0;
+  /// Whether all members, or all with the same place on their servers, do the same at the same time.
+  virtual bool is_alike() const { return false; }
 
  protected:
   Program(std::uint32_t threads, std::uint32_t lanes) : threads_(threads), lanes_(lanes) {}

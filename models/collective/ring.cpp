@@ -23,16 +23,19 @@ struct Bundle {
 
 class Ring final : public Program {
  public:
-  Ring(const CollectiveSpec& spec, std::vector<Bundle> bundles, std::uint32_t members)
+  /// @param even  all chunks are as long as the longest: of a folded group, the member that runs sends each of them
+  Ring(const CollectiveSpec& spec, std::vector<Bundle> bundles, std::uint32_t members, bool even)
       : Program(static_cast<std::uint32_t>(bundles.size()), 1),
         bundles_(std::move(bundles)),
         members_(members),
         steps_(spec.operation == Operation::all_reduce ? 2 * (members - 1) : members - 1),
         slices_(spec.slices),
-        broadcasts_(spec.operation == Operation::broadcast) {}
+        broadcasts_(spec.operation == Operation::broadcast),
+        even_(even) {}
 
   std::uint32_t channels(std::uint32_t thread) const override { return bundles_[thread].channels; }
 
+  bool is_alike() const override { return !broadcasts_; }
   std::uint32_t actions(std::uint32_t, std::uint32_t thread) const override {
     if (members_ == 1) return 0;
     return bundles_[thread].loops * slices_ * (broadcasts_ ? 1 : steps_ + 1);
@@ -60,7 +63,9 @@ class Ring final : public Program {
     const std::uint32_t slice = in_loop - step * slices_;
     if (step > 0) action.wait(0, 1, (loop * steps_ + step - 1) * slices_ + slice + 1);
     const std::uint32_t chunk = (position + 2 * members_ - step) % members_;
-    const Range piece = b.range.part(members_, chunk).part(b.loops, loop).part(slices_, slice);
+    Range of_chunk = b.range.part(members_, chunk);
+    if (even_) of_chunk.bytes = b.range.part(members_, 0).bytes;
+    const Range piece = of_chunk.part(b.loops, loop).part(slices_, slice);
     if (step < steps_) {
       action.send(next, thread, 0, piece);
     } else {
@@ -71,7 +76,7 @@ class Ring final : public Program {
  private:
   std::vector<Bundle> bundles_;
   std::uint32_t members_, steps_, slices_;
-  bool broadcasts_;
+  bool broadcasts_, even_;
 };
 
 }  // namespace
@@ -100,7 +105,7 @@ std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& grou
     const Bytes longest = spec.operation == Operation::broadcast ? b.range.bytes : ceil_div(b.range.bytes, n);
     b.loops = loops_of(spec, longest, b.channels);
   }
-  return std::make_unique<Ring>(spec, std::move(bundles), n);
+  return std::make_unique<Ring>(spec, std::move(bundles), n, group.folded());
 }
 
 }  // namespace railyard::collective

@@ -89,16 +89,22 @@ struct CollectiveSpec {
 gpu::CtaFootprint cta_of(const CollectiveSpec& spec);
 
 /// The members of a collective: their memories in rank order, and the server of each. Members of a server are
-/// contiguous.
+/// contiguous. A folded group has members that are alike: they do the same at the same time, on servers that are alike.
+/// One of them, `like[m]`, runs for all. The memory of another member is then that of like[m], as messages from outside
+/// of its server reach it (platforms::Machine::beyond()).
 struct Group {
   std::vector<transport::Window> members;
   std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: one server
   std::vector<transport::GroupId>
-      multicast_group;  ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
+      multicast_group;              ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
+  std::vector<std::uint32_t> like;  ///< by member; empty: the group is not folded
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(members.size()); }
   std::uint32_t servers() const { return server.empty() ? 1 : server.back() + 1; }
   std::uint32_t server_of(std::uint32_t member) const { return server.empty() ? 0 : server[member]; }
+  bool folded() const { return !like.empty(); }
+  /// Whether this member exists in the machine.
+  bool exists(std::uint32_t member) const { return like.empty() || like[member] == member; }
   /// Members per server if this number is the same for all servers; otherwise 0.
   std::uint32_t members_per_server() const;
 };

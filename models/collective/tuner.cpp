@@ -196,10 +196,9 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   site.gpu = &gpus.front()->datasheet();
   site.ranks = group.size();
   site.servers = group.servers();
-  site.nvlink = gpus.size() > 1;
-  for (std::size_t i = 1; i < gpus.size(); ++i)
-    if (group.server_of(static_cast<std::uint32_t>(i)) == 0)
-      site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(gpus[i]->window());
+  site.nvlink = group.size() > 1;
+  for (std::uint32_t m = 1; m < group.size(); ++m)
+    if (group.server_of(m) == 0) site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(group.members[m]);
   site.multicast = !group.multicast_group.empty();
   site.amd_hosts = gpus.front()->has_amd_host();
   std::set<const transport::Device*> nics;  // of the senders

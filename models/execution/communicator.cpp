@@ -18,6 +18,17 @@ Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, const c
                            transport::Fabric& fabric)
     : Communicator(ranks, std::vector<std::size_t>(ranks.size(), stream), request, fabric) {}
 
+Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream,
+                           const std::vector<collective::FoldedMember>& members,
+                           const collective::CollectiveRequest& request, transport::Fabric& fabric)
+    : ranks_(std::move(ranks)),
+      streams_(ranks_.size(), stream),
+      request_(request),
+      fabric_(fabric),
+      group_(collective::folded_group_of(gpus(), members)) {
+  collective::add_multicast_groups(group_, gpus(), fabric_);
+}
+
 std::vector<gpu::Gpu*> Communicator::gpus() const {
   std::vector<gpu::Gpu*> gpus;
   for (const Rank* rank : ranks_) gpus.push_back(rank->gpu);

@@ -26,7 +26,14 @@ class Communicator {
   Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::CollectiveRequest& request,
                transport::Fabric& fabric);
 
+  /// A folded communicator (collective/spec.h): its ranks are those that exist.
+  Communicator(std::vector<Rank*> ranks, std::size_t stream, const std::vector<collective::FoldedMember>& members,
+               const collective::CollectiveRequest& request, transport::Fabric& fabric);
+
+  /// Ranks that exist.
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
+  /// Members of its collectives, also those that do not exist.
+  std::uint32_t members() const { return group_.size(); }
   const std::vector<Rank*>& ranks() const { return ranks_; }
   Rank& rank(std::uint32_t member) const { return *ranks_[member]; }
   gpu::Stream& stream(std::uint32_t member) const { return ranks_[member]->stream(streams_[member]); }

@@ -60,14 +60,18 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
     transport::LinkDirection pcie;
     Bytes pcie_write_bytes = 0;  ///< payload per packet of the GPU's writes; 0: the link's
     transport::ReadLimits pcie_reads;
-    std::uint32_t server = 0;  ///< the server of the GPU
-    bool amd_host = false;     ///< the server has AMD CPUs
+    std::uint32_t server = 0;      ///< the server of the GPU
+    transport::Window beyond = 0;  ///< window_beyond()
+    bool amd_host = false;         ///< the server has AMD CPUs
   };
   Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config,
       const EgressPolicy& policy);
 
   /// GPUs of one server reach each other without a network.
   std::uint32_t server() const { return config_.server; }
+  /// Of a folded machine: the window under which messages from another server reach this memory, in place of the like
+  /// memory of a server that is not built.
+  transport::Window window_beyond() const { return config_.beyond; }
   bool has_amd_host() const { return config_.amd_host; }
   const GpuDatasheet& datasheet() const { return *config_.datasheet; }
   SmArray& sms() { return sms_; }

@@ -30,6 +30,8 @@ void MemoryTraffic::add(Gpu& gpu) {
 }
 
 void MemoryTraffic::add_part(std::vector<Part>& parts, Window window, std::uint32_t reads, std::uint32_t writes) const {
+  if (!same_.empty())
+    if (const auto found = same_.find(window); found != same_.end()) window = found->second;
   if (window < memories_.size() && memories_[window] != nullptr) parts.push_back({window, reads, writes});
 }
 

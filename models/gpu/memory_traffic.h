@@ -13,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "gpu/gpu.h"
@@ -29,6 +30,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   explicit MemoryTraffic(transport::Fabric& fabric) : fabric_(fabric) {}
   /// @pre all ports of the GPU have been added; the GPU outlives this object
   void add(Gpu& gpu);
+  /// The GPU's memory has another window, too.
+  void add_window(transport::Window window, const Gpu& gpu) { same_.emplace(window, gpu.window()); }
 
   /// HBM traffic of all completed messages.
   Bytes bytes(const Gpu& gpu) const { return memories_[gpu.window()]->bytes; }
@@ -97,7 +100,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   void tell(Memory& memory);
 
   transport::Fabric& fabric_;
-  std::vector<std::unique_ptr<Memory>> memories_;  ///< by window; null if the window is not a GPU's
+  std::vector<std::unique_ptr<Memory>> memories_;                  ///< by window; null if the window is not a GPU's
+  std::unordered_map<transport::Window, transport::Window> same_;  ///< other windows of GPUs
   std::vector<Demand> demands_;
   std::vector<std::uint32_t> free_;
   std::vector<Part> parts_;  ///< scratch space of on_over(), to avoid allocations

@@ -1,5 +1,7 @@
 #include "infiniband/ib_switch.h"
 
+#include <algorithm>
+
 namespace railyard::infiniband {
 
 using transport::Lid;
@@ -38,14 +40,16 @@ void IbSwitch::set_group(std::uint32_t group, Ports ports) {
   groups_[group] = std::move(ports);
 }
 
-const IbSwitch::Ports* IbSwitch::group_of(Lid lid) const {
+const IbSwitch::Ports* IbSwitch::group_of(Lid lid, PortId ingress) const {
   if (lid >= group_of_lid_.size() || group_of_lid_[lid] == kNoGroup) return nullptr;
   const Ports& ports = groups_[group_of_lid_[lid]];
-  return ports.empty() ? nullptr : &ports;
+  const bool from_above =
+      turns_around_ && ingress.valid() && std::find(ports.begin(), ports.end(), ingress) != ports.end();
+  return ports.empty() || from_above ? nullptr : &ports;
 }
 
 PortId IbSwitch::decode(std::uint64_t address, Lid lid, PortId ingress) const {
-  const Ports* ports = group_of(lid);
+  const Ports* ports = group_of(lid, ingress);
   return ports != nullptr ? (*ports)[lid % ports->size()] : Switch::decode(address, lid, ingress);
 }
 
@@ -55,8 +59,9 @@ bool IbSwitch::has_choice(Lid lid) const {
 }
 
 PortId IbSwitch::route(const Transaction& t) {
-  if (!has_choice(t.lid)) return Switch::route(t);
-  const Ports& ports = *group_of(t.lid);
+  const Ports* const group = has_choice(t.lid) ? group_of(t.lid, t.ingress) : nullptr;
+  if (group == nullptr) return Switch::route(t);
+  const Ports& ports = *group;
   return routing_ == Routing::ecmp ? ports[hash_of_queue_pair(t, seed_) % ports.size()] : first_free(ports);
 }
 

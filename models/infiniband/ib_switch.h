@@ -22,11 +22,15 @@ class IbSwitch : public transport::Switch {
            std::uint64_t seed = 0)
       : Switch(name, context, DecodeBy::lid), routing_(routing), seed_(seed) {}
 
-  /// Trains to this LID leave through a port of the group. @pre decoder() does not map the LID
+  /// Trains to this LID leave through a port of the group. @pre decoder() does not map the LID, or trains turn around
   void map_to_group(transport::Lid lid, std::uint32_t group);
   void set_group(std::uint32_t group, std::vector<PortId> ports);
 
   /// The port by destination. With ecmp and adaptive routing: one of the possible ports.
+  /// decoder() may map LIDs that have a group as well: their trains turn around in the next tier. Those that come in by a
+  /// port of the group leave through the decoder's port.
+  void let_turn_around() { turns_around_ = true; }
+
   PortId decode(std::uint64_t address, transport::Lid lid, PortId ingress) const override;
   bool has_choice(transport::Lid lid) const override;
 
@@ -39,12 +43,13 @@ class IbSwitch : public transport::Switch {
   static constexpr std::uint32_t kChooseTag = kFirstSwitchTag;
   using Ports = std::vector<PortId>;
 
-  /// Null if the LID has one port, or no path.
-  const Ports* group_of(transport::Lid lid) const;
+  /// Null if the LID has one port, or no path, or if a train that comes from above goes down.
+  const Ports* group_of(transport::Lid lid, PortId ingress = PortId()) const;
   PortId first_free(const Ports& ports);
 
   Routing routing_;
   std::uint64_t seed_;
+  bool turns_around_ = false;
   std::vector<Ports> groups_;
   std::vector<std::uint32_t> group_of_lid_;
   std::uint32_t turn_ = 0;  ///< next port to prefer among equal ones

@@ -29,7 +29,9 @@ class Fabric {
   }
   /// Payload per transaction on this path.
   Bytes transaction_bytes(const Path& path) const { return routes_.transaction_bytes(path); }
-  /// Time of a write without contention.
+  /// Time of a message without contention.
+  Time uncontended(const Message& message) { return routes_.uncontended(message); }
+  /// Of a write.
   Time uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes,
                    Engine engine = Engine::sm);
 

@@ -50,7 +50,7 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
   check_labels();
   memory_ = std::make_unique<MemoryPlan>(scenario.model, spec(), schedule_);
   step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_,
-                                         add_ranks(gpus_, TrainingStep::kStreams), executor);
+                                         add_ranks(gpus_, TrainingStep::kStreams, spec().numbers), executor);
 }
 
 std::vector<StageTimes> TrainingRun::stage_times() const {
@@ -205,7 +205,7 @@ double TrainingRun::peak_flops() const {
   const auto& narrow = spec().form.narrow;
   const DataType products = narrow ? narrow->dtype : scenario_.model.dtype;
   return gpu.sm.flop_per_clock[static_cast<std::size_t>(products)] * gpu.sm.count * gpu.clock_hz() *
-         static_cast<double>(gpus_.size());
+         static_cast<double>(spec().ranks());
 }
 
 double TrainingRun::mean(double (RankAccount::*part)() const) const {
@@ -280,12 +280,12 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
       {"tokens_per_s_per_gpu", "1/s", "the same / ranks",
        [](const Run& r) {
          return r.of_a_step(static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) /
-                            r.step_s() / static_cast<double>(r.gpus_.size()));
+                            r.step_s() / static_cast<double>(r.spec().ranks()));
        }},
       {"model_tflops_per_gpu", "TFLOP/s",
        "FLOPs of the model (6 for each multiplied parameter and token, and causal attention) / (`step_s` x ranks)",
        [](const Run& r) {
-         return r.of_a_step(r.model_flops() / r.step_s() / static_cast<double>(r.gpus_.size()) * 1e-12);
+         return r.of_a_step(r.model_flops() / r.step_s() / static_cast<double>(r.spec().ranks()) * 1e-12);
        }},
       {"mfu", "", "FLOPs of the model / what the tensor cores could do in `step_s` in the type of the products",
        [](const Run& r) { return r.of_a_step(r.model_flops() / r.step_s() / r.peak_flops()); }},
@@ -410,8 +410,8 @@ std::string TrainingRun::table() const {
   else
     text += fmt::format(
         "  step {}; {:.0f} tokens/s, {:.0f} on each GPU; {:.1f} model TFLOP/s on each GPU, {:.1f} % of peak\n\n",
-        duration_text(step), tokens / step, tokens / step / static_cast<double>(gpus_.size()),
-        model_flops() / step / static_cast<double>(gpus_.size()) * 1e-12, 100 * model_flops() / step / peak_flops());
+        duration_text(step), tokens / step, tokens / step / static_cast<double>(spec().ranks()),
+        model_flops() / step / static_cast<double>(spec().ranks()) * 1e-12, 100 * model_flops() / step / peak_flops());
   const auto line = [&](const std::string& what, double seconds) {
     text += fmt::format("  {:<42} {:>12} {:>6.1f} %\n", what, duration_text(seconds), 100 * seconds / step);
   };

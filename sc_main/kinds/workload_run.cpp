@@ -42,7 +42,7 @@ std::string machine_text(const Scenario& scenario) {
   std::string text;
   for (const platforms::GroupSpec& group : groups)
     text += fmt::format("{}{}{} x {}", text.empty() ? "" : ", ", groups.size() > 1 ? group.name + " " : "",
-                        group.servers * scenario.machine.board.gpus, group.gpu.name);
+                        servers_of_whole(scenario.machine, group) * scenario.machine.board.gpus, group.gpu.name);
   return fmt::format("{} ({})", scenario.platform, text);
 }
 
@@ -95,11 +95,12 @@ Value WorkloadRun::memory() const {
 }
 
 std::vector<execution::Rank*> WorkloadRun::add_ranks(const std::vector<GpuId>& gpus,
-                                                     const std::vector<const char*>& streams) {
+                                                     const std::vector<const char*>& streams,
+                                                     const std::vector<std::uint32_t>& numbers) {
   std::vector<execution::Rank*> ranks;
   for (std::uint32_t r = 0; r < gpus.size(); ++r) {
     ranks.push_back(&executor_.add_rank(machine_.spec().groups[machine_.place(gpus[r]).group].name, r,
-                                        fmt::format("[{}]", r), machine_.gpu(gpus[r])));
+                                        fmt::format("[{}]", numbers.empty() ? r : numbers[r]), machine_.gpu(gpus[r])));
     for (const char* stream : streams) ranks.back()->add_stream(stream);
   }
   return ranks;

@@ -122,7 +122,9 @@ class WorkloadRun {
 
  protected:
   /// Adds ranks on these GPUs, numbered from 0 within the groups of the machine, with these streams.
-  std::vector<execution::Rank*> add_ranks(const std::vector<GpuId>& gpus, const std::vector<const char*>& streams);
+  /// @param numbers  in names of links and waveforms; empty: as in `gpus`
+  std::vector<execution::Rank*> add_ranks(const std::vector<GpuId>& gpus, const std::vector<const char*>& streams,
+                                          const std::vector<std::uint32_t>& numbers = {});
 
   const Scenario& scenario_;
   platforms::Machine& machine_;

@@ -68,6 +68,7 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   result.workload =
       kind.resolve(written.workload.section.get(), {result.model, result.machine, written.compute, source});
   result.workload_origin = place_of(source.root, "workload");
+  result.fold_origin = place_of(source.root, "simulation.fold");
   result.prefill_origin = place_of(source.root, "workload.prefill");
   result.decode_origin = place_of(source.root, "workload.decode");
   result.model_origin = place_of(source.root, "model");

@@ -103,6 +103,15 @@ Record<FabricSpec> fabric_record() {
   return r;
 }
 
+Record<Scenario> simulation_record() {
+  Record<Scenario> r;
+  r.choice(
+      "fold", &Scenario::fold, {"off", "auto", "require"},
+      "data-parallel replicas that are alike run once. auto: where this is possible; require: or the run ends with "
+      "the reason");
+  return r;
+}
+
 Record<EventItem> event_record() {
   Record<EventItem> r;
   r.add("at_us", &EventItem::at_us, "time of the event from the start of the run")
@@ -141,6 +150,7 @@ const Record<ScenarioFile>& scenario_table() {
     r.nested("machine", &ScenarioFile::machine, machine_record(), "the machine");
     r.nested("compute", &ScenarioFile::compute, compute_record(), "kernel times");
     r.nested("fabric", of_scenario(&Scenario::fabric), fabric_record(), "how bytes move");
+    r.nested("simulation", &ScenarioFile::scenario, simulation_record(), "how much of the machine is simulated");
     r.list("events", &ScenarioFile::events, event_record(), "faults and rate changes during the run");
     r.forms("workload", &ScenarioFile::workload, "kind", workload_forms(), "the workload of the run",
             "kind of workload")

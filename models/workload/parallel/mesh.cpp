@@ -13,8 +13,8 @@ void Communicators::add(std::unique_ptr<Communicator> communicator, const std::v
   all_.push_back(std::move(communicator));
 }
 
-Mesh::Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order)
-    : ranks_(std::move(ranks)), sizes_(sizes), strides_() {
+Mesh::Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order, std::uint32_t copies)
+    : ranks_(std::move(ranks)), sizes_(sizes), strides_(), order_(order), copies_(copies) {
   std::uint32_t product = 1;
   for (const Dimension d : order) {
     strides_[static_cast<std::size_t>(d)] = product;
@@ -60,7 +60,35 @@ std::vector<std::vector<std::uint32_t>> across(const std::vector<std::vector<std
 
 Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_t stream,
                             const collective::CollectiveRequest& request, transport::Fabric& fabric) const {
-  return connect_sets(groups(dimensions), stream, request, fabric);
+  if (copies_ == 1 || std::find(dimensions.begin(), dimensions.end(), Dimension::dp) == dimensions.end())
+    return connect_sets(groups(dimensions), stream, request, fabric);
+  Communicators communicators;
+  for (const std::vector<std::uint32_t>& group : groups(dimensions)) {
+    std::vector<Rank*> members;
+    for (const std::uint32_t rank : group) members.push_back(ranks_[rank]);
+    communicators.add(std::make_unique<Communicator>(std::move(members), stream, with_copies(group), request, fabric),
+                      group);
+  }
+  return communicators;
+}
+
+std::vector<collective::FoldedMember> Mesh::with_copies(const std::vector<std::uint32_t>& ranks) const {
+  const auto number = [&](const collective::FoldedMember& member) {  // in the whole mesh
+    std::uint32_t number = 0, stride = 1;
+    for (const Dimension d : order_) {
+      const std::uint32_t whole = size(d) * (d == Dimension::dp ? copies_ : 1);
+      number += (place(ranks[member.gpu], d) + (d == Dimension::dp ? member.copy * size(d) : 0)) * stride;
+      stride *= whole;
+    }
+    return number;
+  };
+  std::vector<std::pair<std::uint32_t, collective::FoldedMember>> all;
+  for (std::uint32_t copy = 0; copy < copies_; ++copy)
+    for (std::uint32_t r = 0; r < ranks.size(); ++r) all.push_back({number({r, copy}), {r, copy}});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<collective::FoldedMember> members;
+  for (const auto& each : all) members.push_back(each.second);
+  return members;
 }
 
 Communicators Mesh::connect_sets(const std::vector<std::vector<std::uint32_t>>& sets, std::size_t stream,

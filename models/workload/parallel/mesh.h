@@ -6,6 +6,9 @@
 // divide weights (gtp) come next to tp. With sizes TP, GTP, CP, EP, DP and places tp, gtp, cp, ep, dp, pp:
 //
 //   rank = ((((pp DP + dp) EP + ep) CP + cp) GTP + gtp) TP + tp
+//
+// A folded mesh has only the ranks with the first places in dp; the other ranks are copies of these. Communicators over dp
+// know of all.
 #pragma once
 
 #include <array>
@@ -43,8 +46,10 @@ std::vector<std::vector<std::uint32_t>> across(const std::vector<std::vector<std
 
 class Mesh {
  public:
+  /// @param copies  of a folded mesh, this one included: the whole has copies x the size in dp
   /// @pre the number of ranks is the product of the sizes
-  Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order = kMegatronOrder);
+  Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order = kMegatronOrder,
+       std::uint32_t copies = 1);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   std::uint32_t size(Dimension d) const { return sizes_[static_cast<std::size_t>(d)]; }
@@ -68,11 +73,15 @@ class Mesh {
                         const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
 
  private:
+  /// The members of a folded communicator over dp: these ranks and their copies, in the order of the whole mesh.
+  std::vector<collective::FoldedMember> with_copies(const std::vector<std::uint32_t>& ranks) const;
   /// Distance between ranks whose places differ by one.
   std::uint32_t stride(Dimension d) const { return strides_[static_cast<std::size_t>(d)]; }
 
   std::vector<Rank*> ranks_;
   MeshSizes sizes_, strides_;
+  RankOrder order_;
+  std::uint32_t copies_;
 };
 
 }  // namespace railyard::workload

@@ -152,7 +152,7 @@ void GradientSync::reduce_bucket(std::uint32_t p, std::uint32_t b, const LayerEn
       spec_.zero_stage == 0 ? collective::Operation::all_reduce : collective::Operation::reduce_scatter;
   for (const auto& communicator : reducing(bucket).all()) {
     const std::uint32_t first = communicator->rank(0).number;
-    if (pipeline_rank(first) != p || communicator->size() == 1) continue;
+    if (pipeline_rank(first) != p || communicator->members() == 1) continue;
     std::vector<JobRef> after;
     for (const Rank* rank : communicator->ranks()) {
       const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank->number, bucket.layers.back()});
@@ -184,7 +184,7 @@ void GradientSync::gather_bucket(std::uint32_t p, std::uint32_t b) {
   const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(model_.dtype));
   for (const auto& communicator : gathering(bucket).all()) {
     const std::uint32_t first = communicator->rank(0).number;
-    if (pipeline_rank(first) != p || communicator->size() == 1) continue;
+    if (pipeline_rank(first) != p || communicator->members() == 1) continue;
     const std::vector<JobRef>& jobs =
         programs_.start(*communicator, collective::Operation::all_gather, bytes,
                         jobs_.label(Jobs::kGather, 0, b, first), programs_.last_of(*communicator));
@@ -201,7 +201,7 @@ std::uint64_t GradientSync::owned(std::uint32_t rank) const {
   for (const GradientBucket& bucket : buckets_[pipeline_rank(rank)]) parameters[&reducing(bucket)] += bucket.parameters;
   std::uint64_t sum = 0;
   for (const auto& [communicators, reduced] : parameters)
-    sum += spec_.zero_stage == 0 ? reduced : ceil_div(reduced, communicators->of(rank).size());
+    sum += spec_.zero_stage == 0 ? reduced : ceil_div(reduced, communicators->of(rank).members());
   return sum;
 }
 
@@ -231,7 +231,7 @@ std::vector<JobRef> GradientSync::find_norm() {
   }
   for (const Communicators* communicators : {&tp_, &std::as_const(norm_)})
     for (const auto& communicator : communicators->all()) {
-      if (communicator->size() == 1) continue;
+      if (communicator->members() == 1) continue;
       const std::vector<JobRef>& jobs =
           programs_.start(*communicator, collective::Operation::all_reduce, kNormBytes,
                           jobs_.label(Jobs::kNormReduce, 0, communicators == &norm_, communicator->rank(0).number));

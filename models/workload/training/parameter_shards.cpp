@@ -13,7 +13,7 @@ ParameterShards::ParameterShards(const TrainingSpec& spec, const transformer::Mo
       experts_at_(spec.pp()) {
   for (const auto& [communicators, at] : {std::pair{&weights, &weights_at_}, {&experts, &experts_at_}})
     for (const auto& communicator : communicators->all())
-      if (communicator->size() > 1)
+      if (communicator->members() > 1)
         (*at)[mesh.place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
 }
 

@@ -86,7 +86,9 @@ struct TrainingSpec {
   std::uint32_t micro_batch = 1;   ///< sequences of a micro-batch
   MeshSizes sizes{1, 1, 1, 1, 1, 1};
   RankOrder order = kMegatronOrder;
-  std::vector<std::uint32_t> placement;  ///< GPU of each rank
+  std::uint32_t copies = 1;              ///< of a folded mesh (parallel/mesh.h): so many times the replicas that run
+  std::vector<std::uint32_t> placement;  ///< GPU of each rank that runs
+  std::vector<std::uint32_t> numbers;    ///< of each rank that runs, in the whole mesh; empty: they are its ranks
   bool sequence_parallel = false;
   transformer::ContextExchange cp_comm = transformer::ContextExchange::p2p;
   std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
@@ -134,6 +136,12 @@ struct TrainingSpec {
     std::uint32_t product = 1;
     for (const std::uint32_t size : sizes) product *= size;
     return product;
+  }
+  /// Sizes of the mesh of ranks that run.
+  MeshSizes running_sizes() const {
+    MeshSizes running = sizes;
+    running[static_cast<std::size_t>(Dimension::dp)] /= copies;
+    return running;
   }
   std::uint32_t virtual_stages() const { return static_cast<std::uint32_t>(stage_layers.size()) / pp(); }
   std::uint32_t micro_batches() const { return global_batch / (micro_batch * dp() * gtp()); }

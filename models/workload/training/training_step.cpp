@@ -1,6 +1,7 @@
 #include "workload/training/training_step.h"
 
 #include <algorithm>
+#include <map>
 
 #include "workload/training/nccl_request.h"
 
@@ -30,7 +31,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       schedule_(schedule),
       plans_(plans),
       executor_(executor),
-      mesh_(ranks, spec.sizes, spec.order),
+      mesh_(ranks, spec.running_sizes(), spec.order, spec.copies),
       memory_(memory, mesh_),
       jobs_(spec_, schedule_, plans, mesh_),
       programs_(ranks, kCompute, host_of(spec.software, jobs_), executor, *this),
@@ -130,9 +131,12 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
     for (const auto& communicator : communicators.all()) {
       const std::vector<transport::Window>& members = communicator->group().members;
       const double to_each = bytes_per_rank / static_cast<double>(members.size());
-      for (const transport::Window a : members)
-        for (const transport::Window b : members)
-          if (a != b) all.push_back({a, b, number(c), to_each, reused ? group : transport::Traffic::kNobody});
+      std::map<transport::Window, double> destinations;  // copies of a member have one
+      for (const transport::Window b : members) destinations[b] += to_each;
+      for (const Rank* a : communicator->ranks())
+        for (const auto& [b, bytes] : destinations)
+          if (a->gpu->window() != b)
+            all.push_back({a->gpu->window(), b, number(c), bytes, reused ? group : transport::Traffic::kNobody});
       ++group;
     }
   };

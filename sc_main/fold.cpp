@@ -1,0 +1,159 @@
+#include "sc_main/fold.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/input_error.h"
+#include "transport/assembly.h"
+#include "workload/training/training_spec.h"
+
+namespace railyard {
+
+using workload::Dimension;
+using workload::training::TrainingSpec;
+
+namespace {
+
+/// One way to fold: where the GPUs of the copies are.
+struct Candidate {
+  std::vector<std::uint32_t> placement;  ///< GPU of each rank of the part, in the whole machine
+  std::vector<std::uint32_t> numbers;    ///< of each rank of the part, in the whole mesh
+  /// By copy: the server that stands for each server of the part.
+  std::vector<std::map<std::uint32_t, std::uint32_t>> servers;
+};
+
+/// A rank's number in a mesh with other sizes, at the same places but for dp.
+std::uint32_t number_in(const TrainingSpec& spec, std::uint32_t rank, std::uint32_t copies, std::uint32_t& copy) {
+  std::uint32_t number = 0, stride = 1;
+  for (const Dimension d : spec.order) {
+    std::uint32_t size = spec.sizes[static_cast<std::size_t>(d)], place = rank % size;
+    rank /= size;
+    if (d == Dimension::dp) {
+      size /= copies;
+      copy = place / size;
+      place %= size;
+    }
+    number += place * stride;
+    stride *= size;
+  }
+  return number;
+}
+
+/// None: copies share servers, or are not placed alike.
+std::optional<Candidate> candidate(const TrainingSpec& spec, std::uint32_t copies, std::uint32_t gpus_per_server) {
+  Candidate found;
+  const std::uint32_t ranks = spec.ranks();
+  found.numbers.resize(ranks / copies);
+  std::vector<std::vector<std::uint32_t>> gpus(copies, std::vector<std::uint32_t>(ranks / copies));
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    std::uint32_t copy = 0;
+    const std::uint32_t number = number_in(spec, rank, copies, copy);
+    gpus[copy][number] = spec.placement[rank];
+    if (copy == 0) found.numbers[number] = rank;
+  }
+  found.placement = gpus.front();
+  found.servers.resize(copies);
+  std::set<std::uint32_t> taken;
+  for (std::uint32_t copy = 0; copy < copies; ++copy) {
+    std::set<std::uint32_t> own;
+    for (std::uint32_t r = 0; r < ranks / copies; ++r) {
+      const std::uint32_t mine = gpus[copy][r], first = gpus.front()[r];
+      const auto [at, fresh] = found.servers[copy].try_emplace(first / gpus_per_server, mine / gpus_per_server);
+      if (at->second != mine / gpus_per_server || mine % gpus_per_server != first % gpus_per_server) return {};
+      own.insert(mine / gpus_per_server);
+    }
+    if (own.size() != found.servers[copy].size()) return {};
+    for (const std::uint32_t server : own)
+      if (!taken.insert(server).second) return {};
+  }
+  return found;
+}
+
+/// Whether like NICs of copies are on different leaves.
+bool crosses_spines(const platforms::MachineSpec& machine, const Candidate& candidate) {
+  if (machine.network == platforms::NetworkKind::single_switch) return false;
+  const auto leaf = [&](std::uint32_t server, std::uint32_t nic) {
+    return platforms::leaf_of(machine, server * machine.nics_per_server + nic);
+  };
+  for (const auto& servers : candidate.servers)
+    for (const auto& [first, other] : servers)
+      for (std::uint32_t nic = 0; nic < machine.nics_per_server; ++nic)
+        if (leaf(first, nic) != leaf(other, nic)) return true;
+  return false;
+}
+
+std::string why_not(const Scenario& scenario) {
+  const auto* spec = scenario.if_spec<TrainingSpec>();
+  if (spec == nullptr) return "only workload.kind training has replicas";
+  if (spec->sizes[static_cast<std::size_t>(Dimension::dp)] == 1) return "there is one replica";
+  if (spec->state_shards() < spec->replicas()) return "replicas of hsdp have different neighbours";
+  if (!scenario.events.empty()) return "events make replicas different";
+  return "";
+}
+
+}  // namespace
+
+Fold fold_copies(Scenario& scenario) {
+  Fold fold;
+  if (scenario.fold == Folding::off) return fold;
+  fold.asked = true;
+  fold.why_not = why_not(scenario);
+  platforms::MachineSpec& machine = scenario.machine;
+  const std::uint32_t gpus = machine.board.gpus;
+  std::optional<Candidate> best;
+  if (fold.why_not.empty()) {
+    const auto& spec = scenario.spec<TrainingSpec>();
+    const std::uint32_t dp = spec.sizes[static_cast<std::size_t>(Dimension::dp)];
+    for (std::uint32_t copies = dp; copies > 1 && !best; --copies) {
+      if (dp % copies != 0) continue;
+      best = candidate(spec, copies, gpus);
+      fold.copies = best ? copies : 1;
+    }
+    if (!best) fold.why_not = "replicas share servers, or are placed differently";
+  }
+  if (!best) {
+    if (scenario.fold == Folding::require)
+      throw InputError(scenario.fold_origin, "simulation.fold: " + fold.why_not + "; accepted here: off and auto");
+    return fold;
+  }
+  platforms::BuiltPart part;
+  part.servers = platforms::servers_of(machine);
+  part.over_spines = crosses_spines(machine, *best);
+  std::map<std::uint32_t, std::uint32_t> index;
+  for (const auto& [server, same] : best->servers.front()) {
+    index[server] = static_cast<std::uint32_t>(part.numbers.size());
+    part.numbers.push_back(server);
+  }
+  TrainingSpec spec = scenario.spec<TrainingSpec>();
+  spec.copies = fold.copies;
+  spec.numbers = best->numbers;
+  spec.placement.clear();
+  for (const std::uint32_t gpu : best->placement) spec.placement.push_back(index[gpu / gpus] * gpus + gpu % gpus);
+  scenario.workload = std::move(spec);
+  machine.groups.front().servers = static_cast<std::uint32_t>(part.numbers.size());
+  machine.part = std::move(part);
+  return fold;
+}
+
+void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
+           const transport::Assembly& fabric) {
+  std::set<const transport::Device*> spines;
+  for (const auto& device : machine.network())
+    if (std::string(device->name()).find("spine") != std::string::npos) spines.insert(device.get());
+  const auto crosses = [&](const transport::Traffic& t) {
+    for (const transport::Lane& lane : fabric.path(t.source, t.destination, t.traffic_class).lanes)
+      for (const transport::Hop& hop : lane.hops)
+        if (spines.count(hop.device) != 0) return true;
+    return false;
+  };
+  fold.exact = spines.empty() || std::none_of(traffic.begin(), traffic.end(), crosses);
+  if (!fold.exact)
+    fold.bound =
+        "messages cross spines: the longest way to a neighbour stands for all, and uplinks carry the traffic of this "
+        "part only";
+}
+
+}  // namespace railyard

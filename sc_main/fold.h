@@ -1,0 +1,34 @@
+// Folding: data-parallel replicas that are alike do the same at the same time, so one part of them runs for all. The part
+// is the least number of replicas that shares no server with the others. Only its servers are built, with the switches
+// that they reach. What a rank sends to the next copy leaves by its NIC and comes back by its NIC, as the copy before it
+// would send (collective/collective.h, platforms::BuiltPart).
+//
+// The results are those of the whole machine if no message crosses a spine. Otherwise the way to the next copy crosses a
+// spine for all copies, also where most neighbours share a leaf, and uplinks carry the traffic of the part only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "platforms/machine.h"
+#include "sc_main/scenario.h"
+#include "transport/study/fidelity_choice.h"
+
+namespace railyard {
+
+struct Fold {
+  bool asked = false;
+  std::uint32_t copies = 1;  ///< 1: all of the machine is simulated
+  std::string why_not;       ///< if it is; "": folded
+  bool exact = true;         ///< results are those of the whole machine
+  std::string bound;         ///< how they may differ
+};
+
+/// Folds the scenario if it asks for it: the machine becomes its part, the workload that of the part.
+/// @throws InputError: folding is required, and not possible
+Fold fold_copies(Scenario& scenario);
+/// Whether the results are those of the whole machine. @param traffic  of the part
+void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
+           const transport::Assembly& fabric);
+
+}  // namespace railyard

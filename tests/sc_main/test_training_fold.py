@@ -1,0 +1,124 @@
+"""simulation.fold: replicas that are alike run once. Results against those of the whole machine; what cannot be folded."""
+
+import json
+
+import pytest
+
+from platform_runs import rows, run, succeed, summary
+
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096,
+         "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "num_hidden_layers": 4,
+         "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
+# Eight servers of eight GPUs. Without a norm of gradients, all that ranks do together is a ring.
+WORKLOAD = {"kind": "training", "seq_tokens": 1024, "global_batch": 32, "tp": 8, "sequence_parallel": True, "pp": 2, "grad_norm": "none"}
+
+
+def scenario(folder, servers=8, machine=None, **keys):
+    (folder / "model.json").write_text(json.dumps(MODEL))
+    path = folder / "scenario.yaml"
+    path.write_text(json.dumps({
+        "schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "fabric": {"fidelity": "fluid"},
+        "machine": {"groups": {"node": {"servers": servers}}} | (machine or {}), "workload": WORKLOAD | keys}))
+    return path
+
+
+def both(folder, path, *options):
+    """Runs the whole machine and its part. Returns the folders of their results."""
+    for fold in ("off", "require"):
+        succeed("dgx_h100", path, "--out", folder / fold, "--quiet", "--set", f"simulation.fold={fold}", *options)
+    return folder / "off", folder / "require"
+
+
+def refused(result, why):
+    assert result.returncode == 2 and result.stderr.count("\n") == 1 and why in result.stderr, result.stderr
+
+
+def by(column, table, but=()):
+    return {tuple(row[c] for c in column): {key: value for key, value in row.items() if key not in but} for row in table}
+
+
+@pytest.mark.parametrize("keys, replicas", [
+    ({}, 4),
+    ({"zero_stage": 0}, 4),
+    ({"zero_stage": 2}, 4),
+    ({"zero_stage": 3, "software": "torchtitan", "pp": 1}, 8),
+    ({"schedule": "zb_h1"}, 4),
+    ({"schedule": "interleaved", "virtual_stages": 2}, 4),
+    ({"schedule": "gpipe", "steps": 2}, 4),
+    ({"tp": 4, "pp": 4}, 2),  # two replicas on each server
+    ({"tp": 4, "pp": 2, "cp": 2}, 4),
+    ({"tp": 2, "gtp": {"size": 4}}, 4),
+    ({"rank_order": "tp-cp-ep-pp-dp"}, 4)])
+def test_a_part_does_what_the_whole_does(tmp_path, keys, replicas):
+    whole, part = both(tmp_path, scenario(tmp_path, **keys))
+    told = summary(part)
+    assert told["simulation"] == {"fold": True, "why_not": "", "replicas": replicas, "simulated_gpus": 64 // replicas,
+                                  "represented_gpus": 64, "exact": True, "bound": ""}
+    assert told["setup"] == summary(whole)["setup"] and told["memory"].keys() <= summary(whole)["memory"].keys()
+    for metric in ("step_s", "tokens_per_s_per_gpu", "mfu", "hfu", "memory"):
+        assert told["metrics"][metric] == summary(whole)["metrics"][metric], metric
+    numbers = ("rank", "dp")
+    all_ranks = by(["gpu"], rows(whole / "ranks.csv"), numbers)
+    assert by(["gpu"], rows(part / "ranks.csv"), numbers).items() <= all_ranks.items()
+    waits = ("waited_tp_s", "waited_pp_s", "waited_dp_s", "waited_weights_s", "waited_cp_s")  # of two busy links, either is named
+    all_links = by(["name", "direction"], rows(whole / "links.csv"), waits)
+    links = by(["name", "direction"], rows(part / "links.csv"), waits)
+    assert len(links) == len(all_links) // replicas and links.items() <= all_links.items()
+
+
+@pytest.mark.parametrize("keys", [{}, {"grad_norm": "post_validation"}, {"pp": 1, "zero_stage": 0}])
+def test_trees_take_their_time_without_contention(tmp_path, keys):
+    """The norm crosses a tree, in which members differ. All of them run; those that do not exist send at their best."""
+    whole, part = both(tmp_path, scenario(tmp_path, **({"grad_norm": "before"} | keys)))
+    assert summary(part)["metrics"]["step_s"] == pytest.approx(summary(whole)["metrics"]["step_s"], rel=1e-6)
+
+
+def test_trains_agree(tmp_path):
+    whole, part = both(tmp_path, scenario(tmp_path, global_batch=8), "--set", "fabric.fidelity=train")
+    assert summary(part)["metrics"]["step_s"] == pytest.approx(summary(whole)["metrics"]["step_s"], rel=1e-6)
+
+
+def test_a_ring_of_uneven_chunks_is_as_slow_as_its_longest(tmp_path):
+    """Gradients that 4 ranks do not divide evenly."""
+    whole, part = both(tmp_path, scenario(tmp_path, bucket_parameters=1000003))
+    assert summary(part)["metrics"]["step_s"] == pytest.approx(summary(whole)["metrics"]["step_s"], rel=1e-9)
+
+
+def test_ways_over_spines_are_told(tmp_path):
+    """Leaves of eight servers: some neighbours share a leaf, others do not, and the longer way stands for all."""
+    path = scenario(tmp_path, machine={"network": {"kind": "rail_optimized"}, "overrides": {"ib_switch": {"ports": 16}}}, servers=16, pp=1)
+    whole, part = both(tmp_path, path)
+    told = summary(part)
+    assert not told["simulation"]["exact"] and "spines" in told["simulation"]["bound"]
+    ratio = told["metrics"]["step_s"] / summary(whole)["metrics"]["step_s"]
+    assert 1 <= ratio < 1.02
+
+
+def test_one_leaf_is_exact(tmp_path):
+    path = scenario(tmp_path, machine={"network": {"kind": "rail_optimized"}}, pp=1)
+    whole, part = both(tmp_path, path)
+    assert summary(part)["simulation"]["exact"]
+    assert summary(part)["metrics"]["step_s"] == summary(whole)["metrics"]["step_s"]
+
+
+@pytest.mark.parametrize("keys, events, why", [
+    ({"hsdp": 2, "pp": 1, "zero_stage": 3, "software": "torchtitan"}, None, "replicas of hsdp"),
+    ({"dp": 1, "pp": 4, "tp": 8, "cp": 2}, None, "there is one replica"),
+    ({}, [{"at_us": 1, "gpu": "node0.gpu0", "slow_ratio": 0.9}], "events make replicas different"),
+    # Each replica has one GPU of each server.
+    ({"pp": 1, "placement": [r % 8 * 8 + r // 8 for r in range(64)]}, None, "replicas share servers")])
+def test_what_cannot_be_folded_is_refused_or_runs_whole(tmp_path, keys, events, why):
+    path = scenario(tmp_path, **keys)
+    if events:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"events": events}))
+    refused(run("dgx_h100", path, "--set", "simulation.fold=require"), "simulation.fold: " + why)
+    succeed("dgx_h100", path, "--out", tmp_path / "auto", "--quiet", "--set", "simulation.fold=auto")
+    told = summary(tmp_path / "auto")["simulation"]
+    assert not told["fold"] and why in told["why_not"] and told["simulated_gpus"] == told["represented_gpus"] == 64
+
+
+def test_only_training_has_replicas(tmp_path):
+    path = tmp_path / "scenario.yaml"
+    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "simulation": {"fold": "require"},
+                                "workload": {"kind": "collective", "op": "all_reduce", "ranks": 8, "sizes_bytes": [1024]}}))
+    refused(run("dgx_h100", path), "only workload.kind training has replicas")
