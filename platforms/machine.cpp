@@ -8,18 +8,6 @@
 
 namespace railyard::platforms {
 
-namespace {
-
-transport::PacketFormat network_format(const InfiniBandProtocol& p) {
-  infiniband::Protocol protocol;
-  protocol.mtu_bytes = whole(p.mtu_bytes);
-  protocol.packet_overhead_bytes = whole(p.packet_overhead_bytes);
-  protocol.first_overhead_bytes = whole(p.first_overhead_bytes);
-  return protocol.packet_format();
-}
-
-}  // namespace
-
 std::uint32_t first_nic_at(const MachineSpec& spec, std::uint32_t branch) {
   return static_cast<std::uint32_t>(ceil_div(branch * spec.nics_per_server, branches_of(spec.board)));
 }
@@ -28,16 +16,6 @@ std::uint32_t socket_of(const MachineSpec& spec, std::uint32_t slot) {
   const std::uint32_t branch = slot / (spec.board.gpus / branches_of(spec.board));
   if (spec.board.pcie_switches == 0) return branch;
   return spec.uplink == Uplink::dual_root ? branch * spec.board.sockets / spec.board.pcie_switches : 0;
-}
-
-std::uint32_t leaf_down_ports(const MachineSpec& spec) { return std::max(1u, spec.ib_switch.ports / 2); }
-
-std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic) {
-  const std::uint32_t down_ports = leaf_down_ports(spec);
-  if (!spec.rail_optimized) return nic / down_ports;
-  const std::uint32_t rails = spec.nics_per_server;
-  const auto leaves_per_rail = static_cast<std::uint32_t>(ceil_div(whole_servers_of(spec), down_ports));
-  return nic % rails * leaves_per_rail + nic / rails / down_ports;
 }
 
 Machine::~Machine() {
@@ -79,7 +57,7 @@ Machine::Machine(const MachineSpec& spec, transport::Assembly& fabric)
   if (spec_.network == NetworkKind::single_switch) {
     build_single_switch();
   } else {
-    build_leaf_spine();
+    build_fat_tree();
   }
 }
 
@@ -227,89 +205,6 @@ void Machine::build_host_ports() {
       host->set_beyond(host_ports_.back());
     }
   }
-}
-
-transport::Lid Machine::lid_beyond(const infiniband::Nic& nic) const {
-  return spec_.part && spec_.part->over_spines ? nic.lid() + whole_servers_of(spec_) * nics_per_server_ : nic.lid();
-}
-
-transport::LinkDirection Machine::to_switch() const {
-  LinkDatasheet cable = spec_.ib_cable;
-  cable.gb_per_s = std::min(cable.gb_per_s, spec_.nic.gb_per_s);
-  return direction(cable, network_format(spec_.infiniband), spec_.ib_switch.hop_ns, spec_.ib_switch.buffer_bytes);
-}
-
-transport::LinkDirection Machine::to_nic() const {
-  LinkDatasheet cable = spec_.ib_cable;
-  cable.gb_per_s = std::min(cable.gb_per_s, spec_.nic.gb_per_s);
-  return direction(cable, network_format(spec_.infiniband), spec_.nic.receive_ns, spec_.nic.buffer_bytes);
-}
-
-void Machine::build_single_switch() {
-  network_.push_back(std::make_unique<infiniband::IbSwitch>("ib0", fabric_.context()));
-  infiniband::IbSwitch& sw = *network_.back();
-  fabric_.add_device(sw);
-  const transport::LinkDirection down = to_nic();
-  for (infiniband::Nic* nic : nics_) {
-    const PortId port = sw.add_port("port" + std::to_string(nic->lid()), down);
-    transport::Device::connect(*nic, nic->add_port("network", to_switch()), sw, port);
-    sw.decoder().map(nic->lid(), port);
-  }
-}
-
-void Machine::build_leaf_spine() {
-  const std::uint32_t all = whole_servers_of(spec_) * nics_per_server_;
-  const bool over_spines = spec_.part && spec_.part->over_spines;
-  std::vector<std::size_t> nics_below(leaf_of(spec_, all - 1) + 1);
-  std::vector<std::size_t> place_below;  // of a NIC at its leaf
-  for (std::uint32_t n = 0; n < all; ++n) place_below.push_back(nics_below[leaf_of(spec_, n)]++);
-  const std::size_t widest = *std::max_element(nics_below.begin(), nics_below.end());
-  std::map<std::uint32_t, std::vector<infiniband::Nic*>> below;  // by leaf, of those that are built
-  for (infiniband::Nic* nic : nics_) below[leaf_of(spec_, nic->lid())].push_back(nic);
-  const auto spines = spec_.spines != 0
-                          ? spec_.spines
-                          : static_cast<std::uint32_t>(std::min<std::size_t>(widest, leaf_down_ports(spec_)));
-
-  const transport::LinkDirection down = to_nic();
-  transport::LinkDirection between = to_switch();
-  between.rate = Rate::gb_per_s(std::min(spec_.ib_switch.gb_per_s, spec_.ib_cable.gb_per_s));
-
-  const auto add_switch = [&](const std::string& name) -> infiniband::IbSwitch& {
-    network_.push_back(
-        std::make_unique<infiniband::IbSwitch>(name.c_str(), fabric_.context(), spec_.routing, spec_.seed));
-    return *network_.back();
-  };
-  for (std::uint32_t s = 0; s < spines; ++s) spines_.push_back(&add_switch("spine" + std::to_string(s)));
-  for (const auto& [l, nics] : below) {
-    infiniband::IbSwitch& leaf = add_switch("leaf" + std::to_string(l));
-    leaves_.push_back(&leaf);
-    for (infiniband::Nic* nic : nics) {
-      const PortId port = leaf.add_port("port" + std::to_string(place_below[nic->lid()]), down);
-      transport::Device::connect(*nic, nic->add_port("network", to_switch()), leaf, port);
-      leaf.decoder().map(nic->lid(), port);
-    }
-    for (std::uint32_t s = 0; s < spines; ++s) {
-      const PortId up = leaf.add_port("up" + std::to_string(s), between);
-      const PortId port = spines_[s]->add_port("port" + std::to_string(l), between);
-      transport::Device::connect(leaf, up, *spines_[s], port);
-      for (infiniband::Nic* nic : nics) {
-        spines_[s]->decoder().map(nic->lid(), port);
-        spines_[s]->decoder().map(lid_beyond(*nic), port);
-      }
-    }
-    std::uint32_t other = 0;
-    for (const auto& [m, far] : below) {
-      for (const infiniband::Nic* nic : far) {
-        if (m != l) leaf.map_to_group(nic->lid(), other);
-        if (m != l || over_spines) leaf.map_to_group(lid_beyond(*nic), other);
-      }
-      ++other;
-    }
-    for (infiniband::Nic* nic : nics) leaf.decoder().map(lid_beyond(*nic), leaf.decoder().find(nic->lid()));
-    if (over_spines) leaf.let_turn_around();
-  }
-  route_leaves();
-  for (auto& device : network_) fabric_.add_device(*device);
 }
 
 }  // namespace railyard::platforms

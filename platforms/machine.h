@@ -48,9 +48,13 @@ struct GpuPlace {
 std::uint32_t first_nic_at(const MachineSpec& spec, std::uint32_t branch);
 /// Number of a leaf's ports towards NICs. The same number of ports leads to spines.
 std::uint32_t leaf_down_ports(const MachineSpec& spec);
-/// The leaf of a NIC in a leaf-spine network. Rail-optimised: NIC r of every server connects to the leaves of rail r.
+/// The leaf of a NIC in a fat tree. Rail-optimised: NIC r of every server connects to the leaves of rail r.
 /// Otherwise leaves are filled server by server. The last NIC is on the last leaf.
 std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic);
+/// Three tiers: the pod of a NIC, the leaves of a pod, and the cores that a spine of each pod reaches.
+std::uint32_t pod_of(const MachineSpec& spec, std::uint32_t nic);
+std::uint32_t leaves_of_pod(const MachineSpec& spec);
+std::uint32_t cores_of_spine(const MachineSpec& spec);
 
 /// Windows of GPUs come first.
 inline std::uint32_t windows_of_gpus(const MachineSpec& spec) { return servers_of(spec) * spec.board.gpus; }
@@ -179,10 +183,26 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   /// The NICs at the GPU's own branch, or else at the nearest branch before it that has NICs. These NICs are divided
   /// equally among the GPUs they serve; if there are fewer NICs than GPUs, GPUs share them in turn.
   NicShare nearest_nics(GpuId gpu) const;
+  struct Leaf {
+    infiniband::IbSwitch* device = nullptr;
+    std::vector<infiniband::Nic*> nics;
+  };
+  /// Two tiers: the only one. Port l of a spine leads to leaf l of its pod, port p of a core to pod p.
+  struct Pod {
+    std::vector<infiniband::IbSwitch*> spines;
+    std::vector<Leaf> leaves;
+  };
   void build_single_switch();
-  void build_leaf_spine();
-  /// The paths from each leaf to every other leaf over working links.
-  void route_leaves();
+  void build_fat_tree();
+  /// @param place_below  by NIC of the whole machine: its place at its leaf
+  void build_leaf(std::uint32_t number, const std::vector<infiniband::Nic*>& nics,
+                  const std::vector<std::size_t>& place_below, Pod& pod);
+  void build_cores();
+  infiniband::IbSwitch& add_switch(const std::string& name);
+  /// Which way the switches of a fat tree send to each NIC.
+  void map_lids();
+  /// The paths up from leaves and spines, over working links.
+  void route_network();
   /// After link failures: the wanted egress if it still works, or another egress that joins the two memories: PCIe
   /// instead of NVLink, or the next NICs of their servers.
   gpu::Egress way_left(transport::Window source, transport::Window destination, const gpu::Egress& wanted) const;
@@ -190,6 +210,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   void on_links_changed() override;
   transport::LinkDirection to_switch() const;
   transport::LinkDirection to_nic() const;
+  transport::LinkDirection between_switches() const;
 
   MachineSpec spec_;
   transport::Assembly& fabric_;
@@ -197,7 +218,8 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   gpu::MemoryTraffic memory_traffic_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
-  std::vector<infiniband::IbSwitch*> spines_, leaves_;
+  std::vector<Pod> pods_;
+  std::vector<infiniband::IbSwitch*> cores_;  ///< by spine of a pod, then by number
   mutable std::vector<transport::Meter> far_pairs_;  ///< by server, lower slot and higher slot; empty: no limits
   std::deque<HostPort> host_ports_;
   Table<GpuId, gpu::Gpu*> gpus_;

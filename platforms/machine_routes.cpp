@@ -17,21 +17,7 @@ void Machine::on_links_changed() {
   has_lost_links_ = !fabric_.faults().lost().empty();
   if (!has_lost_links_) return;
   ways_left_.clear();
-  route_leaves();
-}
-
-void Machine::route_leaves() {
-  const auto is_lost = [](const transport::Device& device, PortId port) { return device.port(port).egress.failed(); };
-  for (std::uint32_t from = 0; from < leaves_.size(); ++from) {
-    const auto first_up = static_cast<std::uint32_t>(leaves_[from]->ports() - spines_.size());
-    for (std::uint32_t to = 0; to < leaves_.size(); ++to) {
-      std::vector<PortId> up;
-      for (std::uint32_t s = 0; s < spines_.size(); ++s)  // port l of a spine leads to leaf l
-        if (!is_lost(*leaves_[from], PortId(first_up + s)) && !is_lost(*spines_[s], PortId(to)))
-          up.push_back(PortId(first_up + s));
-      if (to != from || (spec_.part && spec_.part->over_spines)) leaves_[from]->set_group(to, std::move(up));
-    }
-  }
+  route_network();
 }
 
 gpu::Egress Machine::way_left(transport::Window source, transport::Window destination,

@@ -156,12 +156,15 @@ struct GroupSpec {
   bool bridged = false;  ///< NVLink joins GPUs 2i and 2i + 1 of a server; there is no NVSwitch
 };
 
+/// Of the network's switches.
+enum class Tier : std::uint8_t { leaf, spine, core };
+
 /// The part of a machine that is built, for one that is folded: copies of the part do what the part does. Messages to the
 /// memory of a copy leave by their NIC and come back by the NIC of the part's own memory.
 struct BuiltPart {
   std::uint32_t servers = 0;           ///< of the whole machine
   std::vector<std::uint32_t> numbers;  ///< in the whole machine, of each server that is built, ascending
-  bool over_spines = false;            ///< the way to the next copy crosses a spine; otherwise only a leaf
+  Tier turns_at = Tier::leaf;          ///< the tier at which the way to the next copy turns around
 };
 
 struct MachineSpec {
@@ -176,7 +179,10 @@ struct MachineSpec {
   bool rail_optimized = false;                                       ///< leaf r joins NIC r of every server
   infiniband::Routing routing = infiniband::Routing::deterministic;  ///< choice among the paths up from a leaf
   std::uint64_t seed = 1;                                            ///< of ECMP's hash
-  std::uint32_t spines = 0;                                          ///< 0: enough for a non-blocking tree
+  std::uint32_t tiers = 2;                                           ///< of a fat tree: 2 or 3
+  std::uint32_t spines = 0;      ///< of each pod; 0: enough for a non-blocking tree
+  std::uint32_t pod_leaves = 0;  ///< three tiers; 0: half of a switch's ports
+  std::uint32_t cores = 0;       ///< three tiers: cores that a spine reaches; 0: enough for a non-blocking tree
   std::optional<BuiltPart> part;                                     ///< none: all of the machine is built
 
   /// gpu_pcie and nvlink are those of the first group. Each GroupSpec has the values of its group.

@@ -72,17 +72,18 @@ std::optional<Candidate> candidate(const TrainingSpec& spec, std::uint32_t copie
   return found;
 }
 
-/// Whether like NICs of copies are on different leaves.
-bool crosses_spines(const platforms::MachineSpec& machine, const Candidate& candidate) {
-  if (machine.network == platforms::NetworkKind::single_switch) return false;
-  const auto leaf = [&](std::uint32_t server, std::uint32_t nic) {
-    return platforms::leaf_of(machine, server * machine.nics_per_server + nic);
-  };
+/// The highest tier between like NICs of two copies.
+platforms::Tier tier_between(const platforms::MachineSpec& machine, const Candidate& candidate) {
+  platforms::Tier tier = platforms::Tier::leaf;
+  if (machine.network == platforms::NetworkKind::single_switch) return tier;
   for (const auto& servers : candidate.servers)
     for (const auto& [first, other] : servers)
-      for (std::uint32_t nic = 0; nic < machine.nics_per_server; ++nic)
-        if (leaf(first, nic) != leaf(other, nic)) return true;
-  return false;
+      for (std::uint32_t n = 0; n < machine.nics_per_server; ++n) {
+        const std::uint32_t a = first * machine.nics_per_server + n, b = other * machine.nics_per_server + n;
+        if (leaf_of(machine, a) != leaf_of(machine, b)) tier = std::max(tier, platforms::Tier::spine);
+        if (pod_of(machine, a) != pod_of(machine, b)) tier = platforms::Tier::core;
+      }
+  return tier;
 }
 
 std::string why_not(const Scenario& scenario) {
@@ -121,7 +122,7 @@ Fold fold_copies(Scenario& scenario) {
   }
   platforms::BuiltPart part;
   part.servers = platforms::servers_of(machine);
-  part.over_spines = crosses_spines(machine, *best);
+  part.turns_at = tier_between(machine, *best);
   std::map<std::uint32_t, std::uint32_t> index;
   for (const auto& [server, same] : best->servers.front()) {
     index[server] = static_cast<std::uint32_t>(part.numbers.size());
@@ -140,16 +141,16 @@ Fold fold_copies(Scenario& scenario) {
 
 void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
            const transport::Assembly& fabric) {
-  std::set<const transport::Device*> spines;
-  for (const auto& device : machine.network())
-    if (std::string(device->name()).find("spine") != std::string::npos) spines.insert(device.get());
-  const auto crosses = [&](const transport::Traffic& t) {
-    for (const transport::Lane& lane : fabric.path(t.source, t.destination, t.traffic_class).lanes)
-      for (const transport::Hop& hop : lane.hops)
-        if (spines.count(hop.device) != 0) return true;
+  std::set<const transport::Device*> switches;
+  for (const auto& device : machine.network()) switches.insert(device.get());
+  const auto crosses_spine = [&](const transport::Traffic& t) {
+    for (const transport::Lane& lane : fabric.path(t.source, t.destination, t.traffic_class).lanes) {
+      const auto is_switch = [&](const transport::Hop& hop) { return switches.count(hop.device) != 0; };
+      if (std::count_if(lane.hops.begin(), lane.hops.end(), is_switch) > 1) return true;
+    }
     return false;
   };
-  fold.exact = spines.empty() || std::none_of(traffic.begin(), traffic.end(), crosses);
+  fold.exact = std::none_of(traffic.begin(), traffic.end(), crosses_spine);
   if (!fold.exact)
     fold.bound =
         "messages cross spines: the longest way to a neighbour stands for all, and uplinks carry the traffic of this "

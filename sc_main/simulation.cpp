@@ -28,7 +28,8 @@ void expect_listed_classes(const WorkloadRun& workload, const transport::Message
           fmt::format("{}: messages of class {}, which the kind does not list", workload.kind(), c.name));
 }
 
-/// Every NIC needs a port of the single switch. In two tiers, every leaf needs a port of every spine, and vice versa.
+/// Every NIC needs a port of the single switch. Every leaf needs a port of every spine of its pod, and vice versa; every
+/// spine a port of its cores, and every core a port of each pod.
 void check_network(const Scenario& scenario) {
   const platforms::MachineSpec& m = scenario.machine;
   const platforms::IbSwitchDatasheet& sw = m.ib_switch;
@@ -43,10 +44,21 @@ void check_network(const Scenario& scenario) {
     return;
   }
   const std::uint32_t leaves = platforms::leaf_of(m, nics - 1) + 1;
-  if (leaves > sw.ports)
-    refuse(fmt::format(
-        "{} NICs need {} leaf switches of type {}, but a spine has {} ports; two tiers connect at most {} NICs", nics,
-        leaves, sw.name, sw.ports, sw.ports * platforms::leaf_down_ports(m)));
+  if (m.tiers == 2 && leaves > sw.ports)
+    refuse(fmt::format("{} NICs need {} leaf switches of type {}, but a spine has {} ports; two tiers connect at most {} "
+                       "NICs; use tiers: 3",
+                       nics, leaves, sw.name, sw.ports, sw.ports * platforms::leaf_down_ports(m)));
+  if (m.tiers == 3) {
+    const std::uint32_t of_pod = platforms::leaves_of_pod(m), cores = platforms::cores_of_spine(m);
+    const auto pods = static_cast<std::uint32_t>(ceil_div(leaves, of_pod));
+    if (of_pod + cores > sw.ports)
+      refuse(fmt::format("a spine needs {} ports to the leaves of its pod and {} to cores, but {} has {}; use a smaller "
+                         "pod_leaves or cores",
+                         of_pod, cores, sw.name, sw.ports));
+    if (pods > sw.ports)
+      refuse(fmt::format("{} NICs need {} pods of {} leaves, but a core of type {} has {} ports", nics, pods, of_pod,
+                         sw.name, sw.ports));
+  }
   if (m.spines > platforms::leaf_down_ports(m))
     refuse(fmt::format("{} spines are too many; a leaf of type {} has {} ports to spines", m.spines, sw.name,
                        platforms::leaf_down_ports(m)));

@@ -50,7 +50,7 @@ const IbSwitch::Ports* IbSwitch::group_of(Lid lid, PortId ingress) const {
 
 PortId IbSwitch::decode(std::uint64_t address, Lid lid, PortId ingress) const {
   const Ports* ports = group_of(lid, ingress);
-  return ports != nullptr ? (*ports)[lid % ports->size()] : Switch::decode(address, lid, ingress);
+  return ports != nullptr ? (*ports)[lid / stride_ % ports->size()] : Switch::decode(address, lid, ingress);
 }
 
 bool IbSwitch::has_choice(Lid lid) const {

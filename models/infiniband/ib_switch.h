@@ -30,6 +30,8 @@ class IbSwitch : public transport::Switch {
   /// decoder() may map LIDs that have a group as well: their trains turn around in the next tier. Those that come in by a
   /// port of the group leave through the decoder's port.
   void let_turn_around() { turns_around_ = true; }
+  /// Deterministic routing: so many LIDs after each other take the same port of their group, the next ones the next port.
+  void set_stride(std::uint32_t stride) { stride_ = stride; }
 
   PortId decode(std::uint64_t address, transport::Lid lid, PortId ingress) const override;
   bool has_choice(transport::Lid lid) const override;
@@ -50,6 +52,7 @@ class IbSwitch : public transport::Switch {
   Routing routing_;
   std::uint64_t seed_;
   bool turns_around_ = false;
+  std::uint32_t stride_ = 1;
   std::vector<Ports> groups_;
   std::vector<std::uint32_t> group_of_lid_;
   std::uint32_t turn_ = 0;  ///< next port to prefer among equal ones

@@ -170,11 +170,15 @@ void resolve_network(const MachineSection& written, MachineSpec& machine, const 
                                               : nics_of(machine) <= machine.ib_switch.ports;
   machine.network = is_single ? NetworkKind::single_switch : NetworkKind::leaf_spine;
   if (written.network_kind == NetworkWord::rail_optimized) machine.rail_optimized = true;
-  if (machine.network == NetworkKind::leaf_spine) return;
   const auto is_written = [&](const char* part) { return value_at(source.root, key + part) != nullptr; };
+  for (const char* part : {".pod_leaves", ".cores"})
+    if (machine.tiers == 2 && is_written(part))
+      throw InputError(place_of(source.root, key + part), key + part + ": needs machine.network.tiers: 3");
+  if (machine.network == NetworkKind::leaf_spine) return;
   for (const auto& [part, refused] : {std::pair{".rail_optimized", machine.rail_optimized},
                                       {".routing", is_written(".routing")},
-                                      {".spines", is_written(".spines")}}) {
+                                      {".spines", is_written(".spines")},
+                                      {".tiers", machine.tiers == 3}}) {
     if (refused)
       throw InputError(place_of(source.root, key + part), key + part + ": needs machine.network.kind: leaf_spine");
   }

@@ -2,6 +2,7 @@
 #include "tests/support/systemc_main.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "platforms/machine.h"
@@ -41,6 +42,48 @@ struct Elaborated : private test::FreshKernel {
 };
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(three_tiers_reach_all_nics_over_the_nearest_switches) {
+  // Switches of four ports: two NICs on a leaf, two leaves and two spines in a pod, two cores for each spine. 16 NICs.
+  const Elaborated e(
+      "machine:\n"
+      "  groups: {node: {servers: 8}}\n"
+      "  nic: {per_server: 2}\n"
+      "  network: {kind: leaf_spine, tiers: 3}\n"
+      "  overrides: {ib_switch: {ports: 4}}\n");
+  std::set<const transport::Device*> switches;
+  for (const auto& device : e.machine.network()) switches.insert(device.get());
+  BOOST_TEST(switches.size() == 8u + 4 * 2 + 4);  // leaves, spines, cores
+  const std::uint32_t each = e.machine.spec().board.gpus;
+  for (std::uint32_t from = 0; from < 8; ++from)
+    for (std::uint32_t to = 0; to < 8; ++to) {
+      if (from == to) continue;
+      const transport::Path path = e.path(from * each, to * each);
+      const auto& hops = path.lanes.front().hops;
+      const auto crossed =
+          std::count_if(hops.begin(), hops.end(), [&](const auto& hop) { return switches.count(hop.device) != 0; });
+      BOOST_TEST(crossed == (from / 2 == to / 2 ? 3 : 5));  // a server fills a leaf, a pod has two servers
+      BOOST_TEST(transport::arrival(hops, transport::window_base(to * each)).endpoint != nullptr);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_shift_by_a_pod_uses_every_core_once) {
+  const Elaborated e(
+      "machine:\n"
+      "  groups: {node: {servers: 8}}\n"
+      "  nic: {per_server: 2}\n"
+      "  network: {kind: leaf_spine, tiers: 3}\n"
+      "  overrides: {ib_switch: {ports: 4}}\n");
+  std::map<std::pair<const transport::Device*, std::uint32_t>, std::uint32_t> uses;
+  const std::uint32_t each = e.machine.spec().board.gpus;
+  for (std::uint32_t from = 0; from < 8; ++from)
+    for (const std::uint32_t slot : {0u, each / 2}) {  // one for each NIC
+      const transport::Path path = e.path(from * each + slot, (from + 2) % 8 * each + slot);
+      for (const transport::Hop& hop : path.lanes.front().hops)
+        if (dynamic_cast<const infiniband::IbSwitch*>(hop.device) != nullptr) ++uses[{hop.device, hop.port.value()}];
+    }
+  for (const auto& [port, flows] : uses) BOOST_TEST(flows == 1u);
+}
 
 BOOST_AUTO_TEST_CASE(every_board_reaches_its_nvlink_rate_between_all_gpus) {
   struct Board {

@@ -200,7 +200,7 @@ def test_memory_exceeded_says_by_how_much_and_what_fits(tmp_path):
 
 @pytest.mark.parametrize("sets, why", [
     ({"machine.network": "{kind: single_switch}"}, "2048 NICs need more than the 64 ports of one qm9700; use kind: leaf_spine"),
-    ({"machine.groups.prefill.servers": 129}, "2056 NICs need 72 leaf switches of type qm9700, but a spine has 64 ports; two tiers connect at most 2048 NICs"),
+    ({"machine.groups.prefill.servers": 129}, "2056 NICs need 72 leaf switches of type qm9700, but a spine has 64 ports; two tiers connect at most 2048 NICs; use tiers: 3"),
     ({"machine.network.spines": 40}, "40 spines are too many; a leaf of type qm9700 has 32 ports to spines")])
 def test_a_network_that_cannot_be_cabled_is_refused(sets, why):
     scenario = ROOT / "scenarios" / "dgx_h100_rail_optimized.yaml"

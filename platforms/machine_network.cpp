@@ -1,0 +1,226 @@
+// The network between servers: one switch, or a fat tree of two or three tiers. Leaf, pod and core switches are built only
+// where NICs that are built need them; with folding these are a part of the whole (BuiltPart).
+#include <algorithm>
+#include <map>
+
+#include "platforms/link_direction.h"
+#include "platforms/machine.h"
+#include "transport/assembly.h"
+#include "transport/faults.h"
+
+namespace railyard::platforms {
+
+namespace {
+
+transport::PacketFormat network_format(const InfiniBandProtocol& p) {
+  infiniband::Protocol protocol;
+  protocol.mtu_bytes = whole(p.mtu_bytes);
+  protocol.packet_overhead_bytes = whole(p.packet_overhead_bytes);
+  protocol.first_overhead_bytes = whole(p.first_overhead_bytes);
+  return protocol.packet_format();
+}
+
+}  // namespace
+
+std::uint32_t leaf_down_ports(const MachineSpec& spec) { return std::max(1u, spec.ib_switch.ports / 2); }
+
+std::uint32_t leaf_of(const MachineSpec& spec, std::uint32_t nic) {
+  const std::uint32_t down_ports = leaf_down_ports(spec);
+  if (!spec.rail_optimized) return nic / down_ports;
+  const std::uint32_t rails = spec.nics_per_server;
+  const auto leaves_per_rail = static_cast<std::uint32_t>(ceil_div(whole_servers_of(spec), down_ports));
+  return nic % rails * leaves_per_rail + nic / rails / down_ports;
+}
+
+std::uint32_t pod_of(const MachineSpec& spec, std::uint32_t nic) {
+  return spec.tiers == 3 ? leaf_of(spec, nic) / leaves_of_pod(spec) : 0;
+}
+
+std::uint32_t leaves_of_pod(const MachineSpec& spec) {
+  return spec.pod_leaves != 0 ? spec.pod_leaves : leaf_down_ports(spec);
+}
+
+std::uint32_t cores_of_spine(const MachineSpec& spec) {
+  if (spec.cores != 0) return spec.cores;
+  return std::min(leaves_of_pod(spec), std::max(1u, spec.ib_switch.ports - leaves_of_pod(spec)));
+}
+
+transport::Lid Machine::lid_beyond(const infiniband::Nic& nic) const {
+  const bool turns_above_leaf = spec_.part && spec_.part->turns_at != Tier::leaf;
+  return turns_above_leaf ? nic.lid() + whole_servers_of(spec_) * nics_per_server_ : nic.lid();
+}
+
+transport::LinkDirection Machine::to_switch() const {
+  LinkDatasheet cable = spec_.ib_cable;
+  cable.gb_per_s = std::min(cable.gb_per_s, spec_.nic.gb_per_s);
+  return direction(cable, network_format(spec_.infiniband), spec_.ib_switch.hop_ns, spec_.ib_switch.buffer_bytes);
+}
+
+transport::LinkDirection Machine::to_nic() const {
+  LinkDatasheet cable = spec_.ib_cable;
+  cable.gb_per_s = std::min(cable.gb_per_s, spec_.nic.gb_per_s);
+  return direction(cable, network_format(spec_.infiniband), spec_.nic.receive_ns, spec_.nic.buffer_bytes);
+}
+
+transport::LinkDirection Machine::between_switches() const {
+  transport::LinkDirection between = to_switch();
+  between.rate = Rate::gb_per_s(std::min(spec_.ib_switch.gb_per_s, spec_.ib_cable.gb_per_s));
+  return between;
+}
+
+infiniband::IbSwitch& Machine::add_switch(const std::string& name) {
+  network_.push_back(
+      std::make_unique<infiniband::IbSwitch>(name.c_str(), fabric_.context(), spec_.routing, spec_.seed));
+  return *network_.back();
+}
+
+void Machine::build_single_switch() {
+  network_.push_back(std::make_unique<infiniband::IbSwitch>("ib0", fabric_.context()));
+  infiniband::IbSwitch& sw = *network_.back();
+  fabric_.add_device(sw);
+  const transport::LinkDirection down = to_nic();
+  for (infiniband::Nic* nic : nics_) {
+    const PortId port = sw.add_port("port" + std::to_string(nic->lid()), down);
+    transport::Device::connect(*nic, nic->add_port("network", to_switch()), sw, port);
+    sw.decoder().map(nic->lid(), port);
+  }
+}
+
+void Machine::build_fat_tree() {
+  const std::uint32_t all = whole_servers_of(spec_) * nics_per_server_;
+  std::vector<std::size_t> nics_below(leaf_of(spec_, all - 1) + 1);
+  std::vector<std::size_t> place_below;  // of a NIC at its leaf
+  for (std::uint32_t n = 0; n < all; ++n) place_below.push_back(nics_below[leaf_of(spec_, n)]++);
+  const std::size_t widest = *std::max_element(nics_below.begin(), nics_below.end());
+  const auto spines = spec_.spines != 0
+                          ? spec_.spines
+                          : static_cast<std::uint32_t>(std::min<std::size_t>(widest, leaf_down_ports(spec_)));
+
+  std::map<std::uint32_t, std::vector<infiniband::Nic*>> below;   // by leaf
+  std::map<std::uint32_t, std::vector<std::uint32_t>> leaves_in;  // by pod
+  for (infiniband::Nic* nic : nics_) below[leaf_of(spec_, nic->lid())].push_back(nic);
+  for (const auto& [leaf, nics] : below) leaves_in[pod_of(spec_, nics.front()->lid())].push_back(leaf);
+  for (const auto& [pod, leaves] : leaves_in) {
+    pods_.emplace_back();
+    for (std::uint32_t s = 0; s < spines; ++s)
+      pods_.back().spines.push_back(&add_switch("spine" + std::to_string(pod * spines + s)));
+  }
+  std::uint32_t pod = 0;
+  for (const auto& [number, leaves] : leaves_in) {
+    for (const std::uint32_t leaf : leaves) build_leaf(leaf, below[leaf], place_below, pods_[pod]);
+    ++pod;
+  }
+  if (spec_.tiers == 3) build_cores();
+  map_lids();
+  route_network();
+  for (auto& device : network_) fabric_.add_device(*device);
+}
+
+void Machine::build_leaf(std::uint32_t number, const std::vector<infiniband::Nic*>& nics,
+                         const std::vector<std::size_t>& place_below, Pod& pod) {
+  infiniband::IbSwitch& leaf = add_switch("leaf" + std::to_string(number));
+  pod.leaves.push_back({&leaf, nics});
+  for (infiniband::Nic* nic : nics) {
+    const PortId port = leaf.add_port("port" + std::to_string(place_below[nic->lid()]), to_nic());
+    transport::Device::connect(*nic, nic->add_port("network", to_switch()), leaf, port);
+    leaf.decoder().map(nic->lid(), port);
+  }
+  const transport::LinkDirection between = between_switches();
+  for (std::uint32_t s = 0; s < pod.spines.size(); ++s) {
+    const PortId up = leaf.add_port("up" + std::to_string(s), between);
+    const PortId port = pod.spines[s]->add_port("port" + std::to_string(number), between);
+    transport::Device::connect(leaf, up, *pod.spines[s], port);
+  }
+}
+
+void Machine::build_cores() {
+  const transport::LinkDirection between = between_switches();
+  const std::uint32_t cores = cores_of_spine(spec_);
+  for (std::uint32_t s = 0; s < pods_.front().spines.size(); ++s)
+    for (std::uint32_t c = 0; c < cores; ++c) {
+      infiniband::IbSwitch& core = add_switch("core" + std::to_string(s * cores + c));
+      cores_.push_back(&core);
+      for (std::uint32_t p = 0; p < pods_.size(); ++p) {
+        infiniband::IbSwitch& spine = *pods_[p].spines[s];
+        const PortId up = spine.add_port("up" + std::to_string(c), between);
+        const PortId port = core.add_port("port" + std::to_string(p), between);
+        transport::Device::connect(spine, up, core, port);
+      }
+    }
+}
+
+void Machine::map_lids() {
+  const Tier turns_at = spec_.part ? spec_.part->turns_at : Tier::leaf;
+  std::uint32_t far_leaf = 0;
+  for (std::uint32_t q = 0; q < pods_.size(); ++q) {
+    for (std::uint32_t m = 0; m < pods_[q].leaves.size(); ++m, ++far_leaf) {
+      const Leaf& to = pods_[q].leaves[m];
+      for (const infiniband::Nic* nic : to.nics) {
+        const PortId at_leaf = to.device->decoder().find(nic->lid());
+        for (const transport::Lid lid : {nic->lid(), lid_beyond(*nic)}) {
+          const bool own_goes_up = lid != nic->lid();
+          for (std::uint32_t p = 0; p < pods_.size(); ++p) {
+            for (Leaf& from : pods_[p].leaves)
+              if (from.device != to.device || own_goes_up) from.device->map_to_group(lid, far_leaf);
+            for (infiniband::IbSwitch* spine : pods_[p].spines)
+              if (p != q || (own_goes_up && turns_at == Tier::core)) spine->map_to_group(lid, q);
+          }
+          to.device->decoder().map(lid, at_leaf);
+          for (infiniband::IbSwitch* spine : pods_[q].spines) spine->decoder().map(lid, PortId(m));
+          for (infiniband::IbSwitch* core : cores_) core->decoder().map(lid, PortId(q));
+        }
+      }
+      if (turns_at != Tier::leaf) to.device->let_turn_around();
+    }
+    for (infiniband::IbSwitch* spine : pods_[q].spines)
+      if (turns_at == Tier::core) spine->let_turn_around();
+  }
+}
+
+// A path up is chosen by the place of a NIC among those that share the path's leaf or pod, so that neighbours take
+// different paths.
+void Machine::route_network() {
+  const auto open = [](const transport::Device& device, std::size_t port) {
+    return !device.port(PortId(static_cast<std::uint32_t>(port))).egress.failed();
+  };
+  const std::size_t spines = pods_.empty() ? 0 : pods_.front().spines.size();
+  const std::size_t cores = spines == 0 ? 0 : cores_.size() / spines;  // of a spine
+  const std::uint32_t neighbours = spec_.rail_optimized ? nics_per_server_ : 1;
+  /// Ports of spine s of pod p to the cores from which pod q is reached.
+  const auto ways = [&](std::size_t s, std::size_t p, std::size_t q) {
+    std::vector<PortId> up;
+    for (std::size_t c = 0; c < cores; ++c) {
+      const std::size_t port = pods_[p].leaves.size() + c;
+      if (open(*pods_[p].spines[s], port) && open(*cores_[s * cores + c], q))
+        up.push_back(PortId(static_cast<std::uint32_t>(port)));
+    }
+    return up;
+  };
+  const Tier turns_at = spec_.part ? spec_.part->turns_at : Tier::leaf;
+  for (std::size_t p = 0; p < pods_.size(); ++p) {
+    for (std::size_t s = 0; s < spines; ++s) {
+      pods_[p].spines[s]->set_stride(neighbours * static_cast<std::uint32_t>(spines));
+      for (std::uint32_t q = 0; q < pods_.size() && cores > 0; ++q)
+        if (q != p || turns_at == Tier::core) pods_[p].spines[s]->set_group(q, ways(s, p, q));
+    }
+    for (Leaf& from : pods_[p].leaves) {
+      from.device->set_stride(neighbours);
+      std::uint32_t far_leaf = 0;
+      for (std::size_t q = 0; q < pods_.size(); ++q)
+        for (std::size_t m = 0; m < pods_[q].leaves.size(); ++m, ++far_leaf) {
+          const bool itself = pods_[q].leaves[m].device == from.device;
+          if (itself && turns_at == Tier::leaf) continue;
+          std::vector<PortId> up;
+          for (std::size_t s = 0; s < spines; ++s) {
+            const std::size_t port = from.nics.size() + s;
+            const bool over_core = p != q || (itself && turns_at == Tier::core);
+            if (open(*from.device, port) && open(*pods_[q].spines[s], m) && (!over_core || !ways(s, p, q).empty()))
+              up.push_back(PortId(static_cast<std::uint32_t>(port)));
+          }
+          from.device->set_group(far_leaf, std::move(up));
+        }
+    }
+  }
+}
+
+}  // namespace railyard::platforms
