@@ -219,7 +219,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
   std::vector<Pod> pods_;
-  std::vector<infiniband::IbSwitch*> cores_;  ///< by spine of a pod, then by number
+  std::vector<infiniband::IbSwitch*> cores_;         ///< by spine of a pod, then by number
   mutable std::vector<transport::Meter> far_pairs_;  ///< by server, lower slot and higher slot; empty: no limits
   std::deque<HostPort> host_ports_;
   Table<GpuId, gpu::Gpu*> gpus_;

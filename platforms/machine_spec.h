@@ -180,10 +180,10 @@ struct MachineSpec {
   infiniband::Routing routing = infiniband::Routing::deterministic;  ///< choice among the paths up from a leaf
   std::uint64_t seed = 1;                                            ///< of ECMP's hash
   std::uint32_t tiers = 2;                                           ///< of a fat tree: 2 or 3
-  std::uint32_t spines = 0;      ///< of each pod; 0: enough for a non-blocking tree
-  std::uint32_t pod_leaves = 0;  ///< three tiers; 0: half of a switch's ports
-  std::uint32_t cores = 0;       ///< three tiers: cores that a spine reaches; 0: enough for a non-blocking tree
-  std::optional<BuiltPart> part;                                     ///< none: all of the machine is built
+  std::uint32_t spines = 0;                                          ///< of each pod; 0: enough for a non-blocking tree
+  std::uint32_t pod_leaves = 0;                                      ///< three tiers; 0: half of a switch's ports
+  std::uint32_t cores = 0;        ///< three tiers: cores that a spine reaches; 0: enough for a non-blocking tree
+  std::optional<BuiltPart> part;  ///< none: all of the machine is built
 
   /// gpu_pcie and nvlink are those of the first group. Each GroupSpec has the values of its group.
   LinkDatasheet gpu_pcie, nic_pcie, plx_uplink, plx_cascade, socket_link, nvlink, ib_cable;

@@ -45,16 +45,18 @@ void check_network(const Scenario& scenario) {
   }
   const std::uint32_t leaves = platforms::leaf_of(m, nics - 1) + 1;
   if (m.tiers == 2 && leaves > sw.ports)
-    refuse(fmt::format("{} NICs need {} leaf switches of type {}, but a spine has {} ports; two tiers connect at most {} "
-                       "NICs; use tiers: 3",
-                       nics, leaves, sw.name, sw.ports, sw.ports * platforms::leaf_down_ports(m)));
+    refuse(
+        fmt::format("{} NICs need {} leaf switches of type {}, but a spine has {} ports; two tiers connect at most {} "
+                    "NICs; use tiers: 3",
+                    nics, leaves, sw.name, sw.ports, sw.ports * platforms::leaf_down_ports(m)));
   if (m.tiers == 3) {
     const std::uint32_t of_pod = platforms::leaves_of_pod(m), cores = platforms::cores_of_spine(m);
     const auto pods = static_cast<std::uint32_t>(ceil_div(leaves, of_pod));
     if (of_pod + cores > sw.ports)
-      refuse(fmt::format("a spine needs {} ports to the leaves of its pod and {} to cores, but {} has {}; use a smaller "
-                         "pod_leaves or cores",
-                         of_pod, cores, sw.name, sw.ports));
+      refuse(
+          fmt::format("a spine needs {} ports to the leaves of its pod and {} to cores, but {} has {}; use a smaller "
+                      "pod_leaves or cores",
+                      of_pod, cores, sw.name, sw.ports));
     if (pods > sw.ports)
       refuse(fmt::format("{} NICs need {} pods of {} leaves, but a core of type {} has {} ports", nics, pods, of_pod,
                          sw.name, sw.ports));

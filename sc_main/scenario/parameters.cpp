@@ -56,7 +56,8 @@ Record<MachineSection> machine_record() {
                  "pair, by a hash; adaptive: for each transaction, the port that is free first");
   network
       .add("tiers", of_machine(&MachineSpec::tiers),
-           "tiers of a fat tree. 2: leaves and spines; 3: pods of leaves and spines, joined by cores. Spine s of every pod "
+           "tiers of a fat tree. 2: leaves and spines; 3: pods of leaves and spines, joined by cores. Spine s of every "
+           "pod "
            "reaches the same cores")
       .range(2, 3);
   network.add("spines", of_machine(&MachineSpec::spines), "number of spine switches, with three tiers in each pod")
@@ -65,7 +66,9 @@ Record<MachineSection> machine_record() {
   network.add("pod_leaves", of_machine(&MachineSpec::pod_leaves), "three tiers: leaves of a pod")
       .range(1, 1024)
       .fallback("half of a switch's ports");
-  network.add("cores", of_machine(&MachineSpec::cores), "three tiers: cores that a spine reaches; fewer oversubscribe the pods")
+  network
+      .add("cores", of_machine(&MachineSpec::cores),
+           "three tiers: cores that a spine reaches; fewer oversubscribe the pods")
       .range(1, 1024)
       .fallback("enough for a non-blocking tree");
 
