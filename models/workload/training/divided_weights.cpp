@@ -21,7 +21,8 @@ DividedWeights::DividedWeights(const TrainingSpec& spec, const transformer::Mode
       streams_(streams),
       chains_{WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs),
               WeightChain(spec.gtp_shards.prefetch_depth, mesh.size(), programs)},
-      places_(spec.pp()) {
+      places_(spec.pp()),
+      order_(mesh.size()) {
   const collective::CollectiveRequest request = nccl_request(spec.software, TrafficClass::weights);
   gathers_ = mesh.connect({Dimension::gtp}, streams.gathers, request, fabric);
   gathers_again_ = mesh.connect({Dimension::gtp}, streams.gathers_again, request, fabric);
@@ -45,9 +46,27 @@ void DividedWeights::begin_step() {
 
 bool DividedWeights::is_kept(std::set<Gathered>& kept, const SlotStep& step) const {
   if (spec_.gtp_shards.keep_gathered == GatheredFor::micro_batch || step.use->product == Product::wgrad) return false;
-  const bool columns =
-      step.use->product == Product::dgrad && type_of(*step.use) != model_.dtype && spec_.form.narrow->copies() > 1;
-  return !kept.insert({step.layer, step.use->linear, columns}).second;
+  return !kept.insert({step.layer, step.use->linear, along_columns(step)}).second;
+}
+
+bool DividedWeights::along_columns(const SlotStep& step) const {
+  return step.use->product == Product::dgrad && type_of(*step.use) != model_.dtype && spec_.form.narrow->copies() > 1;
+}
+
+WeightOrder::Copy DividedWeights::copy_of(const SlotStep& step, SlotKind kind) const {
+  const bool kept = spec_.gtp_shards.keep_gathered == GatheredFor::step;
+  return {step.layer, step.use->linear, kept ? std::uint32_t(along_columns(step)) : use_of(step, kind)};
+}
+
+void DividedWeights::kernels_begin(std::uint32_t rank, const SlotStep& step, SlotKind kind) const {
+  if (step.use && step.use->product != Product::wgrad) order_.use(rank, copy_of(step, kind));
+}
+
+void DividedWeights::reduction_begins(std::uint32_t rank, const GradientBucket& bucket) {
+  if (bucket.whole) return;
+  const std::uint64_t micro_batches = spec_.zero_stage >= 2 ? 1 : spec_.micro_batches();  // of a reduction
+  for (const std::uint32_t layer : bucket.layers)
+    order_.reduce(rank, layer, micro_batches * transformer::kLayerLinears.size());
 }
 
 double DividedWeights::bytes_of(const std::vector<Slot>& slots, const SlotPlans& plans) const {

@@ -5,7 +5,8 @@
 //             shard's gradients when the next gradient is there, so that the scatter runs beside the products between
 //             the two; the last one of a slot is added at once
 //
-// A product waits for its own gather only. Gradients of data-parallel ranks wait for the kernels that add.
+// A product waits for its own gather only. Gradients of data-parallel ranks wait for the kernels that add. Both is
+// asserted when jobs begin (weight_order.h).
 #pragma once
 
 #include <array>
@@ -17,8 +18,10 @@
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/linears.h"
 #include "workload/parallel/mesh.h"
+#include "workload/training/gradient_buckets.h"
 #include "workload/training/training_jobs.h"
 #include "workload/training/weight_chain.h"
+#include "workload/training/weight_order.h"
 
 namespace railyard::workload::training {
 
@@ -45,6 +48,18 @@ class DividedWeights {
                              const SlotStep& step);
   const SlotStep* end_slot(std::uint32_t pipeline_rank);
 
+  // Of jobs, when they begin or end.
+  /// Kernels of a slot's step. @throws std::logic_error if their matrix has not landed
+  void kernels_begin(std::uint32_t rank, const SlotStep& step, SlotKind kind) const;
+  void gathered(std::uint32_t rank, const SlotStep& step, SlotKind kind) { order_.land(rank, copy_of(step, kind)); }
+  void added(std::uint32_t rank, const SlotStep& step) { order_.add(rank, step.layer); }
+  /// @throws std::logic_error if gradients of its layers are not added
+  void reduction_begins(std::uint32_t rank, const GradientBucket& bucket);
+  void slot_ends(std::uint32_t rank) {
+    if (spec_.gtp_shards.keep_gathered == GatheredFor::micro_batch) order_.forget(rank);
+  }
+  void step_ends(std::uint32_t rank) { order_.forget(rank); }
+
   const Communicators& gathers() const { return gathers_; }
   const Communicators& scatters() const { return scatters_; }
   /// What a gather or scatter is for.
@@ -70,6 +85,10 @@ class DividedWeights {
   };
   /// A gathered matrix: layer, matrix, and whether it is along columns, where that differs.
   using Gathered = std::tuple<std::uint32_t, Linear, bool>;
+  /// Of a pass, or of all passes that a kept matrix serves.
+  WeightOrder::Copy copy_of(const SlotStep& step, SlotKind kind) const;
+  /// Whether the product needs the matrix along columns, as another copy.
+  bool along_columns(const SlotStep& step) const;
   /// Of a pipeline rank.
   struct Place {
     std::vector<std::uint32_t> ranks;
@@ -108,7 +127,8 @@ class DividedWeights {
   Communicators gathers_, gathers_again_, scatters_;
   std::array<WeightChain, 2> chains_;
   std::vector<Place> places_;  ///< by pipeline rank
-  double moved_bytes_ = 0;     ///< one rank of each pipeline rank, without padding
+  WeightOrder order_;
+  double moved_bytes_ = 0;  ///< one rank of each pipeline rank, without padding
 };
 
 }  // namespace railyard::workload::training

@@ -343,6 +343,7 @@ void TrainingStep::emit_ring(std::uint32_t p, std::uint32_t index, std::uint32_t
 void TrainingStep::on_job_begun(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
   const std::uint32_t r = job.rank().number;
+  if (divided_ != nullptr) check_order(f, r);
   if (&job.stream() != &mesh_.rank(r).stream(kCompute)) return;
   constexpr std::uint32_t kTpBit = RankAccount::bit(TrafficClass::tp), kPpBit = RankAccount::bit(TrafficClass::pp),
                           kDpBit = RankAccount::bit(TrafficClass::dp), kCpBit = RankAccount::bit(TrafficClass::cp);
@@ -365,6 +366,12 @@ void TrainingStep::on_job_begun(const Job& job) {
   emit();
 }
 
+void TrainingStep::check_order(const Jobs::Fields& f, std::uint32_t rank) {
+  if (f.what == Jobs::kKernels) divided_->kernels_begin(rank, jobs_.step_of(f), jobs_.slot_of(f).kind);
+  if (f.what == Jobs::kGradients)
+    divided_->reduction_begins(rank, gradients_.buckets(place(rank, Dimension::pp))[f.detail]);
+}
+
 void TrainingStep::on_job_done(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
   end_ = executor_.fabric().now();
@@ -380,10 +387,12 @@ void TrainingStep::account(const Job& job) {
   const Time now = end_;
   RankAccount& account = accounts_[job.rank().number];
   switch (f.what) {
-    case Jobs::kAddGradient:
+    case Jobs::kAddGradient: divided_->added(job.rank().number, jobs_.step_of(f)); [[fallthrough]];
     case Jobs::kKernels: account.end_kernel(now, RankAccount::Busy::kernel); break;
-    case Jobs::kNorm:
-    case Jobs::kOptimizer: account.end_kernel(now, RankAccount::Busy::optimizer); break;
+    case Jobs::kOptimizer:
+      if (divided_ != nullptr) divided_->step_ends(job.rank().number);
+      [[fallthrough]];
+    case Jobs::kNorm: account.end_kernel(now, RankAccount::Busy::optimizer); break;
     case Jobs::kCollective:
       account.end_collective(now, Jobs::class_of(jobs_.step_of(f).group), job.collective()->last_entry(), false);
       break;
@@ -399,6 +408,7 @@ void TrainingStep::account(const Job& job) {
       const std::uint32_t tag = divided_->tag(step, DividedWeights::use_of(step, jobs_.slot_of(f).kind));
       const Time begun = f.what == Jobs::kNarrowShard ? job.begun_at() : job.collective()->last_entry();
       account.transferred(TrafficClass::weights, begun, now, tag);
+      if (f.what == Jobs::kMatrixGather) divided_->gathered(job.rank().number, step, jobs_.slot_of(f).kind);
       break;
     }
     case Jobs::kNormReduce:
@@ -429,6 +439,7 @@ void TrainingStep::end_slot(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
   const std::uint32_t rank = job.rank().number;
   ++slots_done_;
+  if (divided_ != nullptr) divided_->slot_ends(rank);
   memory_.end_slot(rank, jobs_.slot_of(f), jobs_.slot_row(f, rank), end_);
   const SlotBegin& times = slot_begins_[rank];
   const std::uint32_t p = place(rank, Dimension::pp);

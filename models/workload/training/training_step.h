@@ -108,6 +108,8 @@ class TrainingStep : private JobClient {
 
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
+  /// With gtp. @throws std::logic_error if the job begins too early
+  void check_order(const TrainingJobs::Fields& fields, std::uint32_t rank);
   void account(const Job& job);
   void end_slot(const Job& job);
 
