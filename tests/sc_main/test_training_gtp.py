@@ -186,6 +186,34 @@ def test_memory_of_shards(tmp_path):
         assert shards[f"{key}_peak_bytes"] - size * norms == (whole[f"{key}_peak_bytes"] - size * norms) / 8
 
 
+# FSDP and GTP are the same chain of gathers with different units: whole layers with their norms, or single matrices without. FSDP also gathers the
+# embedding backward, and GTP reduces norms at the end of the step.
+BF16_GRADIENTS = {"global_batch": 8, "precision": {"gradients": "as_parameters"}}
+FSDP = {"dp": 8, "zero_stage": 3} | BF16_GRADIENTS
+
+
+@pytest.mark.parametrize("keys, passes, parameters", [
+    (FSDP, 3, LAYER + 2 * HIDDEN), (FSDP | {"reshard_after_forward": False}, 2, LAYER + 2 * HIDDEN), ({"gtp": {"size": 8}} | BF16_GRADIENTS, 3, LAYER)])
+def test_fsdp_and_gtp_send_the_same_bytes_for_a_layer(keys, passes, parameters, tmp_path):
+    few, more = (sent(step(tmp_path, out=f"out{layers}", layers=layers, **keys)) for layers in (2, 4))
+    norms = more["dp"] - few["dp"] if "gtp" in keys else 0
+    assert sum(more.values()) - sum(few.values()) - norms == 2 * 2 * passes * 7 * parameters
+    assert norms <= 2 * 2 * 2 * 4 * 7 * 2 * HIDDEN  # two collectives of at most 4 bytes, and as many bytes of flags
+
+
+def test_fsdp_and_gtp_take_the_same_time_on_slow_links(tmp_path):
+    """Both take the sum of the gathers and the last product, because these gathers are 50 times longer than products."""
+    slow = ["--jobs", "all", "--set", "machine.overrides.nvlink.gb_per_s=0.1", "--set", "fabric.transaction_bytes=1048576"]
+    eager = {"layers": 4, "launch": "eager", "host_us": 0}
+    fsdp, gtp = (step(tmp_path, *slow, out=out, **eager, **keys) for out, keys in (("fsdp", FSDP), ("gtp", {"gtp": {"size": 8}} | BF16_GRADIENTS)))
+    times = [{row["name"]: float(row["end_s"]) - float(row["start_s"]) for row in rows(out / "jobs.csv")} for out in (fsdp, gtp)]
+    forward = [next(seconds for name, seconds in found.items() if name.startswith("F_")) for found in times]
+    assert forward[0] == pytest.approx(forward[1], rel=1e-3)
+    embedding = times[1]["GTP_AG_Embedding_F_PP[0]_TP[0]_MB[0]_GTP[0]"]
+    steps = [summary(out)["metrics"]["step_s"] for out in (fsdp, gtp)]
+    assert steps[0] - embedding == pytest.approx(steps[1], rel=1e-3)
+
+
 @pytest.mark.parametrize("text, line", [
     ("  gtp: {size: 3}\n", "workload.gtp.size: tp 1 x gtp 3 x pp 1 = 3 does not divide the 8 GPUs of the machine"),
     ("  gtp: {size: 8, gather_dtype: mxfp8}\n", "7:32: error: workload.gtp.gather_dtype: mxfp8; H100-SXM5-80GB has no tensor rate for mxfp8; accepted: auto, bf16"),

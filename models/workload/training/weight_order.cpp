@@ -8,9 +8,10 @@ namespace railyard::workload::training {
 
 void WeightOrder::use(std::uint32_t rank, const Copy& copy) const {
   if (landed_[rank].count(copy) > 0) return;
-  throw std::logic_error(fmt::format("rank {}: a product with {} of layer {} begins before the matrix has landed", rank,
-                                     transformer::kLinearNames[static_cast<std::size_t>(std::get<1>(copy))],
-                                     static_cast<std::int32_t>(std::get<0>(copy))));
+  const auto& [layer, linear, pass] = copy;
+  throw std::logic_error(fmt::format("rank {}: a product with {}{} begins before the matrix has landed", rank,
+                                     transformer::kLinearNames[static_cast<std::size_t>(linear)],
+                                     is_of_layer(linear) ? fmt::format(" of layer {}", layer) : ""));
 }
 
 void WeightOrder::reduce(std::uint32_t rank, std::uint32_t layer, std::uint64_t gradients) {
