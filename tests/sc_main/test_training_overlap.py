@@ -46,6 +46,20 @@ def test_methods_move_the_same_bytes_and_parts_add_up(keys, tmp_path):
     assert set(sent.values()) == {sent["none"]}
 
 
+@pytest.mark.parametrize("keys, passes", [({}, 3), ({"recompute": "full"}, 4), ({"pp": 2, "tp": 2, "schedule": "zb_h1"}, 3)])
+def test_methods_move_the_same_bytes_where_ranks_divide_weights(keys, passes, tmp_path):
+    """A run ends with an error if a product begins before its matrix has landed."""
+    traffic, steps = set(), {}
+    for method in METHODS:
+        out = step(tmp_path, out=method, tp_overlap=method, **{"tp": 4, "gtp": {"size": 2}} | keys)
+        traffic.add(tuple((row["class"], row["bytes"]) for row in summary(out)["traffic"]))
+        metrics = summary(out)["metrics"]
+        assert metrics["gtp"]["bytes_per_element"] == 2 * passes
+        steps[method] = metrics["step_s"]
+    assert len(traffic) == 1
+    assert steps["fused"] < steps["decomposed"] < steps["ring"] < steps["none"]
+
+
 def test_userbuffers_hide_most_traffic_of_long_products(tmp_path):
     none, overlapped = (summary(step(tmp_path, out=method, tp_overlap=method))["metrics"] for method in ("none", "userbuffers"))
     assert overlapped["step_s"] < none["step_s"]
