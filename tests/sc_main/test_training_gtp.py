@@ -104,6 +104,18 @@ def test_all_to_all_adds_in_32_bits(tmp_path):
     assert names == [{"AG", "RS"}, {"AG", "A2A"}]
 
 
+def test_switches_add_gradients(tmp_path):
+    """A rank receives its shard of the sum. Switches read whole gradients, the own shard among them: 8/7 of what a ring sends."""
+    ring, switches = [step(tmp_path, out=reduce, nvls=True, gtp={"size": 8, "reduce": reduce}) for reduce in ("ring", "nvls")]
+    scattered = SEQUENCES * 2 * (2 * LAYER + 2 * END)
+    flags = sent(switches)["weights"] - (sent(ring)["weights"] - scattered * 7 / 8 + scattered / 8)  # of 16 bytes: a rank's part of a chunk is ready
+    assert flags % 16 == 0 and 0 < flags < 1e-4 * scattered
+    assert summary(switches)["metrics"]["gtp"]["bytes_per_element"] == pytest.approx(4 + 2 * 8 / 7)
+    links = [{row["name"]: float(row["bytes"]) for row in rows(out / "links.csv") if row["direction"] == "tx" and "NVLink" in row["name"]}
+             for out in (ring, switches)]
+    assert sum(links[1].values()) - sum(links[0].values()) == pytest.approx(scattered / 8, rel=0.01)
+
+
 def test_each_gather_finds_its_maximum(tmp_path):
     """nvfp4 scales by the maximum of the whole matrix: each gather of a layer waits for an all-reduce of one 32-bit number."""
     each, once = [step(tmp_path, "--jobs", "all", out=when, platform="dgx_b200", gtp={"size": 8, "quantize": when}, precision={"gemm": "nvfp4"})
@@ -223,6 +235,8 @@ def test_fsdp_and_gtp_take_the_same_time_on_slow_links(tmp_path):
      "8:39: error: workload.precision.weight_cast: step; gtp with gather_dtype: bf16 keeps no weights; accepted: product"),
     ("  gtp: {size: 8}\n  precision: {gemm: fp8, weight_cast: product}\n",
      "8:39: error: workload.precision.weight_cast: product needs gtp.gather_dtype: bf16; accepted: step"),
+    ("  gtp: {size: 2, reduce: nvls}\n", "7:26: error: workload.gtp.reduce: nvls needs workload.nvls: true; accepted: ring, all_to_all_fp32"),
+    ("  gtp: {size: 2, reduce: nvls}\n  nvls: true\n", "7:26: error: workload.gtp.reduce: nvls needs gtp.size of 3 or more"),
     ("  gtp: {size: 8}\n  zero_stage: 3\n", "8:15: error: workload.zero_stage: 3 needs gtp.size: 1; accepted with gtp: 0, 1 and 2"),
     ("  gtp: {size: 8, prefetch_depth: 0}\n  launch: graph\n", "7:34: error: workload.gtp.prefetch_depth: 0 needs launch: eager"),
     ("  gtp: {size: 4, wgrad_order: before_dgrad}\n  tp: 2\n", "7:31: error: workload.gtp.wgrad_order: before_dgrad needs tp: 1"),
@@ -244,3 +258,10 @@ def test_products_that_cannot_use_gathered_weights(gemm, gather, tmp_path):
     test_bad_input(f"  gtp: {{size: 8, gather_dtype: {gather}}}\n  precision: {{gemm: {gemm}}}\n",
                    f"7:32: error: workload.gtp.gather_dtype: {gather}; products in {gemm} cannot use it; accepted: auto, bf16, or "
                    f"precision.gemm: {gather}", tmp_path, "dgx_b200")
+
+
+def test_switches_add_within_a_server_only(tmp_path):
+    (tmp_path / "s.yaml").write_text(f"model: {{config: {ROOT}/tests/models/tiny.json}}\nmachine: {{groups: {{node: {{servers: 2}}}}}}\nworkload:\n  kind: training\n"
+                                     "  seq_tokens: 512\n  global_batch: 16\n  nvls: true\n  gtp: {size: 16, reduce: nvls}\n")
+    result = run("dgx_h100", tmp_path / "s.yaml", "--out", tmp_path / "out", "--quiet")
+    assert result.returncode == 2 and "8:27: error: workload.gtp.reduce: nvls needs the ranks of a group in one server, but ranks 0 and 8" in result.stderr, result.stderr

@@ -26,7 +26,9 @@ DividedWeights::DividedWeights(const TrainingSpec& spec, const transformer::Mode
   const collective::CollectiveRequest request = nccl_request(spec.software, TrafficClass::weights);
   gathers_ = mesh.connect({Dimension::gtp}, streams.gathers, request, fabric);
   gathers_again_ = mesh.connect({Dimension::gtp}, streams.gathers_again, request, fabric);
-  scatters_ = mesh.connect({Dimension::gtp}, streams.scatters, request, fabric);
+  collective::CollectiveRequest reduction = request;
+  if (spec.gtp_shards.reduce == ShardReduce::nvls) reduction.algorithm = collective::Algorithm::nvls;
+  scatters_ = mesh.connect({Dimension::gtp}, streams.scatters, reduction, fabric);
   for (std::size_t g = 0; g < gathers_.all().size(); ++g) {
     Place& place = places_[mesh.place(gathers_.all()[g]->rank(0).number, Dimension::pp)];
     place.gathers.push_back(gathers_.all()[g].get());
@@ -94,9 +96,11 @@ std::uint32_t DividedWeights::tag(const SlotStep& step, Use use) const {
 }
 
 void DividedWeights::count(const transformer::LinearUse& use) {
-  if (is_of_layer(use.linear))
-    moved_bytes_ +=
-        static_cast<double>(matrix_of(model_, use.linear, spec_.tp()).elements()) * railyard::bytes_of(type_of(use));
+  if (!is_of_layer(use.linear)) return;
+  // Switches read all of a gradient, the own shard, too; otherwise a rank sends all but its own shard.
+  const bool all = use.product == Product::wgrad && spec_.gtp_shards.reduce == ShardReduce::nvls;
+  moved_bytes_ += static_cast<double>(matrix_of(model_, use.linear, spec_.tp()).elements()) *
+                  railyard::bytes_of(type_of(use)) * (all ? static_cast<double>(spec_.gtp()) / (spec_.gtp() - 1) : 1);
 }
 
 double DividedWeights::bytes_per_element() const {

@@ -62,11 +62,13 @@ constexpr std::array<const char*, 2> kGatheredForNames{"micro_batch", "step"};
 enum class ShardReduce : std::uint8_t {
   ring,             ///< NCCL's reduce-scatter: adds in 16 bits on the way
   all_to_all_fp32,  ///< each rank receives its part from all ranks, and adds in 32 bits
+  nvls,             ///< NCCL's reduce-scatter with registered buffers: NVSwitches add
 };
-constexpr std::array<const char*, 2> kShardReduceNames{"ring", "all_to_all_fp32"};
+constexpr std::array<const char*, 3> kShardReduceNames{"ring", "all_to_all_fp32", "nvls"};
 
 constexpr collective::Operation scatter_operation(ShardReduce reduce) {
-  return reduce == ShardReduce::ring ? collective::Operation::reduce_scatter : collective::Operation::all_to_all;
+  return reduce == ShardReduce::all_to_all_fp32 ? collective::Operation::all_to_all
+                                                : collective::Operation::reduce_scatter;
 }
 
 /// Generalized tensor parallelism: ranks keep shards of each matrix and gather it just before they use it. How many ranks:

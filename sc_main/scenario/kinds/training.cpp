@@ -6,6 +6,7 @@
 
 #include "gpu/kernels/flash_attention.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/kinds/gtp_sums.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/precision.h"
@@ -91,7 +92,7 @@ Record<TrainingSection> training_record() {
   gtp.choice(
       "reduce", shards(&WeightShards::reduce), words_of(workload::training::kShardReduceNames),
       "how gradients of matrices are summed. ring: a reduce-scatter; all_to_all_fp32: each rank receives its part "
-      "from all ranks and adds in 32 bits");
+      "from all ranks and adds in 32 bits; nvls: a reduce-scatter in which NVSwitches add");
   r.group_or(
       "gtp", "none", gtp,
       "generalized tensor parallelism: a rank keeps a shard of each matrix, its gradient and its optimizer state; "
@@ -530,6 +531,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
   resolve_tp_overlap(spec, written.tp_overlap_key, machine, source);
+  check_gtp_sums(spec, machine, source);
   check_groups_used({0}, machine, source);
   return spec;
 }
