@@ -122,7 +122,8 @@ void Collective::enter_one(std::uint32_t member) {
   m.entered_at = fabric_.now();
   if (entered_++ == 0) first_entry_ = fabric_.now();
   last_entry_ = fabric_.now();
-  if (causes_ != nullptr) causes_->on_entered(*this, member);
+  // A member that does not exist enters as the member does that it is like.
+  if (causes_ != nullptr) causes_->on_entered(*this, client_of_.empty() ? member : client_of_[member]);
   // Starts come last at their instant, in the order of members. So the order of entries at one instant does not matter.
   if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member, Time());
   ++put_off_;

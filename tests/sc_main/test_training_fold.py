@@ -84,6 +84,17 @@ def test_a_ring_of_uneven_chunks_is_as_slow_as_its_longest(tmp_path):
     assert summary(part)["metrics"]["step_s"] == pytest.approx(summary(whole)["metrics"]["step_s"], rel=1e-9)
 
 
+def test_observers_change_nothing(tmp_path):
+    """With trees, in which members run that do not exist."""
+    path = scenario(tmp_path, global_batch=8, grad_norm="before")
+    options = ("--quiet", "--jobs", "all", "--set", "simulation.fold=require")
+    succeed("dgx_h100", path, "--out", tmp_path / "alone", *options)
+    succeed("dgx_h100", path, "--out", tmp_path / "watched", *options, "--why", "--timeline", "--vcd")
+    for file in ("jobs.csv", "ranks.csv", "links.csv", "memory.csv"):
+        assert (tmp_path / "alone" / file).read_bytes() == (tmp_path / "watched" / file).read_bytes(), file
+    assert summary(tmp_path / "watched")["metrics"] == summary(tmp_path / "alone")["metrics"]
+
+
 def test_ways_over_spines_are_told(tmp_path):
     """Leaves of eight servers: some neighbours share a leaf, others do not, and the longer way stands for all."""
     path = scenario(tmp_path, machine={"network": {"kind": "rail_optimized"}, "overrides": {"ib_switch": {"ports": 16}}}, servers=16, pp=1)
