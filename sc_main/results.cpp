@@ -97,6 +97,14 @@ Value setup(Simulation& simulation) {
   return asked;
 }
 
+std::string fold_text(Simulation& simulation) {
+  const Fold& fold = simulation.fold();
+  if (fold.copies == 1) return fmt::format("  not folded: {}\n", fold.why_not);
+  const std::size_t gpus = simulation.machine().gpus();
+  return fmt::format("  folded: {} GPUs run for {}; {}\n", gpus, gpus * fold.copies,
+                     fold.exact ? "results are those of the whole machine" : fold.bound);
+}
+
 const char* fidelity_word(transport::Fidelity fidelity) {
   switch (fidelity) {
     case transport::Fidelity::train: return "train";
@@ -216,6 +224,7 @@ std::string table(Simulation& simulation, const Value& s) {
       duration_text(simulation.finished().seconds()), sim["wall_s"].real(), sim["transactions"].real() * 1e-6,
       sim["replayed_transactions"].real() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].real()),
       sim["peak_rss_bytes"].real() * 1e-6);
+  if (simulation.fold().asked) text += fold_text(simulation);
   return text;
 }
 

@@ -128,6 +128,15 @@ def test_what_cannot_be_folded_is_refused_or_runs_whole(tmp_path, keys, events, 
     assert not told["fold"] and why in told["why_not"] and told["simulated_gpus"] == told["represented_gpus"] == 64
 
 
+def test_the_table_says_what_runs(tmp_path):
+    path = scenario(tmp_path, global_batch=8)
+    assert "\n  folded: 16 GPUs run for 64; results are those of the whole machine\n" in succeed(
+        "dgx_h100", path, "--set", "simulation.fold=auto").stdout
+    assert "\n  not folded: there is one replica\n" in succeed(
+        "dgx_h100", path, "--set", "simulation.fold=auto", "--set", "workload.pp=4", "--set", "workload.cp=2", "--set", "workload.dp=1").stdout
+    assert "folded" not in succeed("dgx_h100", path).stdout
+
+
 def test_only_training_has_replicas(tmp_path):
     path = tmp_path / "scenario.yaml"
     path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "simulation": {"fold": "require"},
