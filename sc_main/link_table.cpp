@@ -18,7 +18,7 @@ class Namer {
     for (std::uint32_t n = 0; n < machine_.nics(); ++n) add_nic(NicId(n));
     for (const auto& server : machine_.servers()) add_server(*server);
     for (const auto& pair : machine_.far_pairs()) add_far_pair(pair);
-    for (const auto& device : machine_.network()) add_spine(*device);
+    for (const auto& device : machine_.network()) add_cables_down(*device);
     return std::move(rows_);
   }
 
@@ -89,12 +89,23 @@ class Namer {
     rows_.push_back({"Far_Peers", fmt::format("Far_Peers_{}_{}", gpu_name(pair.one), gpu_name(pair.other)), "both",
                      nullptr, PortId(), nullptr, pair.meter, port(pair.one) + " " + port(pair.other)});
   }
-  void add_spine(const infiniband::IbSwitch& device) {
-    const std::string name = device.name();
-    if (name.rfind("spine", 0) != 0) return;  // each cable once, from its upper end
-    for (std::uint32_t p = 0; p < device.ports(); ++p) {
-      const std::string leaf = device.port(PortId(p)).peer->name();
-      both("IB_Spine_Leaf", fmt::format("IB_Spine[{}]_Leaf[{}]", name.substr(5), leaf.substr(4)), device, PortId(p));
+  /// Cables from a switch down to the next tier: each cable once, from its upper end.
+  void add_cables_down(const infiniband::IbSwitch& device) {
+    struct Tiers {
+      std::string upper, lower;   // in names of devices
+      const char *above, *below;  // in names of links
+    };
+    for (const Tiers& t : {Tiers{"spine", "leaf", "Spine", "Leaf"}, {"core", "spine", "Core", "Spine"}}) {
+      const std::string name = device.name();
+      if (name.rfind(t.upper, 0) != 0) continue;
+      for (std::uint32_t p = 0; p < device.ports(); ++p) {
+        const std::string peer = device.port(PortId(p)).peer->name();
+        if (peer.rfind(t.lower, 0) != 0) continue;
+        both(
+            fmt::format("IB_{}_{}", t.above, t.below),
+            fmt::format("IB_{}[{}]_{}[{}]", t.above, name.substr(t.upper.size()), t.below, peer.substr(t.lower.size())),
+            device, PortId(p));
+      }
     }
   }
 

@@ -93,6 +93,9 @@ def bases() -> list[Base]:
         Base("pair", "plx_box", {"model": model, "workload": SERVING | {"instances": [
             {"name": "p", "role": "prefill", "tp": 2, "pp": 1, "gpus": [0, 1]}, {"name": "d", "role": "decode", "tp": 2, "pp": 1, "gpus": [4, 5]}]}}, tiny),
         Base("training", "dgx_h100", {"model": model, "workload": TRAINING | {"tp": 2, "sequence_parallel": True, "pp": 2, "schedule": "1f1b"}}, tiny),
+        Base("training_folded", "dgx_h100", {
+            "model": model, "simulation": {"fold": "require"}, "workload": TRAINING | {"tp": 2, "pp": 2, "dp": 8, "schedule": "1f1b"},
+            "machine": {"groups": {"node": {"servers": 4}}, "network": {"kind": "rail_optimized", "tiers": 3, "pod_leaves": 2, "spines": 4, "cores": 2}}}, tiny),
         Base("virtual", "plx_box", {"model": model, "workload": TRAINING | {
             "pp": 2, "virtual_stages": 2, "schedule": "interleaved", "software": "megatron_2021", "recompute": "selective", "zero_stage": 0}}, tiny),
         Base("shards", "dgx_a100", {"model": model, "workload": TRAINING | {"zero_stage": 3, "software": "torchtitan", "recompute": "full"}}, tiny),

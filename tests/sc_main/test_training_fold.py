@@ -128,6 +128,20 @@ def test_what_cannot_be_folded_is_refused_or_runs_whole(tmp_path, keys, events, 
     assert not told["fold"] and why in told["why_not"] and told["simulated_gpus"] == told["represented_gpus"] == 64
 
 
+def test_every_link_of_three_tiers_has_one_name(tmp_path):
+    """Two servers in each pod: the way to the next replica crosses a core."""
+    network = {"kind": "leaf_spine", "tiers": 3, "pod_leaves": 2}
+    path = scenario(tmp_path, servers=4, machine={"network": network, "overrides": {"ib_switch": {"ports": 16}}}, pp=1, global_batch=8)
+    whole, part = both(tmp_path, path)
+    for folder, pods in ((whole, 2), (part, 1)):
+        names = [row["name"] for row in rows(folder / "links.csv") if row["direction"] == "tx"]
+        assert len(set(names)) == len(names)
+        # Eight spines in a pod; each reaches two cores.
+        assert sum(name.startswith("IB_Core") for name in names) == 8 * 2 * pods
+    assert not summary(part)["simulation"]["exact"]
+    assert 1 <= summary(part)["metrics"]["step_s"] / summary(whole)["metrics"]["step_s"] < 1.02
+
+
 def test_the_table_says_what_runs(tmp_path):
     path = scenario(tmp_path, global_batch=8)
     assert "\n  folded: 16 GPUs run for 64; results are those of the whole machine\n" in succeed(
