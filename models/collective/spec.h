@@ -91,7 +91,7 @@ gpu::CtaFootprint cta_of(const CollectiveSpec& spec);
 /// The members of a collective: their memories in rank order, and the server of each. Members of a server are
 /// contiguous. A folded group has members that are alike: they do the same at the same time, on servers that are alike.
 /// One of them, `like[m]`, runs for all. The memory of another member is then that of like[m], as messages from outside
-/// of its server reach it (platforms::Machine::beyond()).
+/// of its server reach it (gpu::Gpu::window_beyond()).
 struct Group {
   std::vector<transport::Window> members;
   std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: one server
