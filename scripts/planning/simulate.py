@@ -17,6 +17,7 @@ from .machine import Facts
 from .space import Mapping, Question
 
 AS_GIVEN = "as given"
+FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once
 RECONSIDERED = 4  # of the fastest mappings, for each change
 GROUPS = "machine.overrides."
 KERNELS_LONGER = 1.1
@@ -66,7 +67,7 @@ class Runs:
 
     def _sweep(self, mappings: Sequence[Mapping], changed: MappingOf[str, dict], again: MappingOf[str, Sequence[Mapping]]) -> pathlib.Path:
         """The sweep file: all mappings as given, and some of them with each change."""
-        named = {mapping.label: {"set": mapping.settings(self.question)} for mapping in mappings}
+        named = {mapping.label: {"set": mapping.settings(self.question) | FOLDED} for mapping in mappings}
         content = {"schema_version": 1, "scenario": self.base.name, "axes": {"mapping": {"choices": named}}, "objective": {"minimise": "step_s"}}
         if changed:
             content["axes"]["change"] = {"choices": {AS_GIVEN: {"set": {}}} | {name: {"set": settings} for name, settings in changed.items()}}
