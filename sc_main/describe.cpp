@@ -118,6 +118,7 @@ Value describe(Simulation& simulation) {
                            {"calibration", g.gpu.calibration},
                            {"source", g.gpu.source},
                            {"peak", peaks_of(g.gpu)}});
+  if (spec.part) m["stands_for_servers"] = spec.part->servers;
   m["devices"] = Value::empty_list();
   for (const transport::Device* d : simulation.fabric().devices())
     m["devices"].push_back({{"name", d->name()}, {"kind", kind_of(*d)}, {"ports", d->ports()}});
@@ -144,6 +145,8 @@ std::string describe_text(const Value& m) {
   for (const Value& g : m["groups"].items())
     text += fmt::format("  group {}: {} server{} of {} ({} constants)\n", g["name"].text(), g["servers"].integer(),
                         g["servers"].integer() == 1 ? "" : "s", g["gpu"].text(), g["calibration"].text());
+  if (m.contains("stands_for_servers"))
+    text += fmt::format("  folded: these servers run for {}\n", m["stands_for_servers"].integer());
   text += fmt::format("\n  {:<28} {:<14} {:>5}\n", "device", "kind", "ports");
   for (const Value& d : m["devices"].items())
     text += fmt::format("  {:<28} {:<14} {:>5}\n", d["name"].text(), d["kind"].text(), d["ports"].integer());

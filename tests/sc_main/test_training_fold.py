@@ -128,6 +128,13 @@ def test_what_cannot_be_folded_is_refused_or_runs_whole(tmp_path, keys, events, 
     assert not told["fold"] and why in told["why_not"] and told["simulated_gpus"] == told["represented_gpus"] == 64
 
 
+def test_a_description_says_what_a_part_stands_for(tmp_path):
+    path = scenario(tmp_path)
+    text = succeed("dgx_h100", path, "--describe", "--set", "simulation.fold=auto").stdout
+    assert "group node: 2 servers of" in text and "folded: these servers run for 8\n" in text and "node4.gpu0" in text and "node1.gpu0" not in text
+    assert "folded" not in succeed("dgx_h100", path, "--describe").stdout
+
+
 def test_every_link_of_three_tiers_has_one_name(tmp_path):
     """Two servers in each pod: the way to the next replica crosses a core."""
     network = {"kind": "leaf_spine", "tiers": 3, "pod_leaves": 2}
