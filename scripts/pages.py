@@ -16,6 +16,7 @@ What a page may contain:
                       neither is a page without commands
   <!-- figures from COMMAND -->   the output of this command is not shown; numbers in prose may also come from it
   figures             ![...](PAGE/NAME) in PAGE.md; the commands write the same bytes to out/PAGE/figures/NAME
+  <!-- commands take minutes -->  the tests of the project leave the page out
   <!-- drawn by COMMAND -->       before a figure: this command makes the figure. It needs a display and runs only with --write
 """
 
