@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from command_line import ROOT
 
+from . import chakra as encoding
+
 MODEL = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "num_hidden_layers": 4, "hidden_size": 1024,
     "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 2816, "vocab_size": 8192, "tie_word_embeddings": False,
@@ -56,6 +58,28 @@ def profile() -> dict[str, str]:
 
 def shipped(path: str) -> str:
     return (ROOT / "platforms" / "datasheets" / path).read_text(encoding="utf-8")
+
+
+SIMAI = """HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 1 pp: 2 vpp: 1 ga: 2 all_gpus: 8 checkpoints: 0 checkpoint_initiates: 0 pp_comm: 4096
+6
+grads -1 0 NONE 0 0 NONE 0 0 REDUCESCATTER 65536 100
+a -1 5000 ALLGATHER 8192 4000 REDUCESCATTER 8192 4000 NONE 0 100
+b -1 5000 REDUCESCATTER 8192 4000 ALLGATHER 8192 4000 NONE 0 100
+a -1 5000 ALLGATHER 8192 4000 REDUCESCATTER 8192 4000 NONE 0 100
+b -1 5000 REDUCESCATTER 8192 4000 ALLGATHER 8192 4000 NONE 0 100
+end -1 0 ALLREDUCE 4 0 NONE 0 0 NONE 0 100
+"""
+
+
+def chakra_trace(rank: int) -> bytes:
+    """A Chakra trace with a node of each type."""
+    peer = {"comm_dst": 1 - rank} if rank == 0 else {"comm_src": 0}
+    nodes = [encoding.node(1, encoding.COMP, micros=3), encoding.node(2, encoding.COMP, data=[1], num_ops=10**9, tensor_size=10**6),
+             encoding.node(3, encoding.COLL, data=[2], comm_type=encoding.ALL_REDUCE, comm_size=65536, pg_name="pair"),
+             encoding.node(4, encoding.SEND if rank == 0 else encoding.RECV, ctrl=[3], comm_size=4096, comm_tag=1, **peer),
+             encoding.node(5, encoding.MEM_STORE, data=[3], tensor_size=4096), encoding.node(6, encoding.METADATA, data=[5]),
+             encoding.node(7, encoding.COMP, ctrl=[6], micros=2, is_cpu_op=True)]
+    return encoding.trace(nodes)
 
 
 def bases() -> list[Base]:
@@ -116,6 +140,9 @@ def bases() -> list[Base]:
         Base("kernel", "plx_box", {"machine": {"groups": {"node": {"gpu": "H100-PCIe-80GB"}}}, "workload": {"kind": "kernel", "kernels": kernels}}),
         Base("overlap", "dgx_a100", {"workload": {"kind": "overlap", "op": "gemm_all_reduce", "gemm": {"m": 512, "n": 1024, "k": 256},
                                                   "collective_bytes": 65536, "methods": ["gemm", "serial", "beside"], "ranks": 4}}),
+        Base("chakra", "dgx_h100", {"workload": {"kind": "trace", "format": "chakra", "prefix": "t", "groups": "groups.json"}},
+             {"t.0.et": chakra_trace(0), "t.1.et": chakra_trace(1), "groups.json": {"pair": [0, 1]}}),
+        Base("simai", "plx_box", {"workload": {"kind": "trace", "format": "simai", "file": "w.txt"}}, {"w.txt": SIMAI}),
         Base("gather", "dgx_h100", {"workload": {"kind": "overlap", "op": "all_gather_gemm", "gemm": {"m": 512, "n": 1024, "k": 256}, "ranks": 4}}),
     ]
 

@@ -55,7 +55,7 @@ def make(rng: random.Random, folder: pathlib.Path, executables: pathlib.Path, gr
     if 0.72 <= way < 0.92 and files:  # what the scenario names
         name = rng.choice(sorted(files))
         path = folder / name
-        if not isinstance(files[name], str) and rng.random() < 0.6:
+        if isinstance(files[name], (dict, list)) and rng.random() < 0.6:
             path.write_bytes(mutate.dumped(rng, mutate.tree(rng, files[name])))
         elif rng.random() < 0.85:
             path.write_bytes(mutate.text(rng, path.read_bytes()))

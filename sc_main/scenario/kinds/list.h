@@ -11,5 +11,6 @@
   LINE(point_to_point) \
   LINE(kernel) \
   LINE(layer) \
-  LINE(overlap)
+  LINE(overlap) \
+  LINE(trace)
 // clang-format on

@@ -1,0 +1,241 @@
+#include "workload/execution_trace/player.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+#include "gpu/kernels/kernel_chain.h"
+
+namespace railyard::workload::execution_trace {
+
+namespace {
+
+collective::CollectiveRequest request_of(TrafficClass traffic_class) {
+  collective::CollectiveRequest request;
+  request.traffic_class = number(traffic_class);
+  return request;
+}
+
+}  // namespace
+
+std::vector<std::string> TracePlayer::streams(const Trace& trace) {
+  std::vector<std::string> names{"compute", "host", "send", "receive", "store"};
+  std::size_t groups = 0;
+  for (const RankTrace& rank : trace.ranks) groups = std::max(groups, rank.groups.size());
+  for (std::size_t g = 0; g < groups; ++g) names.push_back(fmt::format("comm{}", g));
+  return names;
+}
+
+std::uint64_t TracePlayer::jobs_of(const Order& order) {
+  std::uint64_t jobs = 0;
+  for (const Emission& e : order.emissions)
+    jobs += e.meeting == Emission::kAlone ? 1 : order.meetings[e.meeting].ranks.size();
+  return jobs;
+}
+
+TracePlayer::TracePlayer(const TraceSpec& spec, std::vector<Rank*> ranks, std::vector<Rank*> hosts,
+                         std::vector<gpu::Stream*> loads, Executor& executor)
+    : spec_(spec),
+      ranks_(std::move(ranks)),
+      hosts_(std::move(hosts)),
+      loads_(std::move(loads)),
+      executor_(executor),
+      communicators_(spec.trace->groups.size()),
+      results_(ranks_.size()),
+      jobs_(jobs_of(*spec.order)) {
+  const Trace& trace = *spec_.trace;
+  for (const Meeting& meeting : spec_.order->meetings) {
+    if (meeting.is_exchange || communicators_[meeting.group]) continue;
+    const CommGroup& group = trace.groups[meeting.group];
+    std::vector<Rank*> members;
+    std::vector<std::size_t> streams;
+    for (const std::uint32_t rank : group.ranks) {
+      const std::vector<std::uint32_t>& groups = trace.ranks[rank].groups;
+      members.push_back(ranks_[rank]);
+      streams.push_back(
+          kGroups + static_cast<std::size_t>(std::find(groups.begin(), groups.end(), meeting.group) - groups.begin()));
+    }
+    communicators_[meeting.group] =
+        std::make_unique<Communicator>(members, streams, request_of(group.traffic_class), executor_.fabric());
+  }
+}
+
+std::vector<Communicator::OtherTraffic> TracePlayer::other_traffic() const {
+  std::vector<Communicator::OtherTraffic> others;
+  for (const Meeting& meeting : spec_.order->meetings)
+    if (meeting.is_exchange)
+      others.emplace_back(*ranks_[meeting.ranks[0]]->memory, *ranks_[meeting.ranks[1]]->memory,
+                          number(TrafficClass::pp));
+  for (const Emission& e : spec_.order->emissions) {
+    if (e.meeting != Emission::kAlone) continue;
+    const transport::Window gpu = *ranks_[e.rank]->memory, host = *hosts_[e.rank]->memory;
+    if (node(e.rank, e.node).kind == NodeKind::load) others.emplace_back(host, gpu, number(TrafficClass::pp));
+    if (node(e.rank, e.node).kind == NodeKind::store) others.emplace_back(gpu, host, number(TrafficClass::pp));
+  }
+  std::sort(others.begin(), others.end());
+  others.erase(std::unique(others.begin(), others.end()), others.end());
+  return others;
+}
+
+void TracePlayer::start() {
+  std::vector<Communicator*> communicators;
+  for (const auto& communicator : communicators_)
+    if (communicator) communicators.push_back(communicator.get());
+  Communicator::allow_reuse(communicators, other_traffic(), executor_.fabric());
+  executor_.measure(kMetric, 0);
+  refs_.resize(ranks_.size());
+  for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) refs_[rank].resize(spec_.trace->nodes(rank).size());
+  for (const Emission& e : spec_.order->emissions) {
+    if (e.meeting == Emission::kAlone) {
+      emit_alone(e.rank, e.node);
+    } else if (spec_.order->meetings[e.meeting].is_exchange) {
+      emit_exchange(e.meeting);
+    } else {
+      emit_collective(e.meeting);
+    }
+  }
+  refs_.clear();
+}
+
+std::vector<JobRef> TracePlayer::after(std::uint32_t rank, std::uint32_t index) const {
+  std::vector<JobRef> jobs;
+  for (const std::uint32_t on : node(rank, index).after) jobs.push_back(refs_[rank][on]);
+  return jobs;
+}
+
+gpu::SharedChain TracePlayer::roofline(std::uint32_t rank, const TraceNode& node) const {
+  const gpu::GpuDatasheet& gpu = ranks_[rank]->gpu->datasheet();
+  gpu::KernelTime time;
+  time.flops = node.flops;
+  time.bytes = node.hbm_bytes;
+  time.sms = gpu.sm.count;
+  time.ctas = gpu.sm.count;
+  time.waves = 1;
+  const double flop_per_s_of_sm = gpu.sm.flop_per_clock[static_cast<std::size_t>(spec_.dtype)] * gpu.sm.clock_mhz * 1e6;
+  time.sm_seconds = node.flops / flop_per_s_of_sm;
+  time.hbm_seconds = node.hbm_bytes / (gpu.hbm.gb_per_s * 1e9);
+  const double tensor_seconds = time.sm_seconds / gpu.sm.count;
+  time.seconds = std::max(tensor_seconds, time.hbm_seconds);
+  time.limit = time.hbm_seconds > tensor_seconds ? gpu::KernelLimit::hbm : gpu::KernelLimit::tensor;
+  return gpu::chain_of(time);
+}
+
+void TracePlayer::emit_alone(std::uint32_t rank, std::uint32_t index) {
+  const TraceNode& n = node(rank, index);
+  Rank& owner = *ranks_[rank];
+  const JobLabel label = JobLabel::of(*this, Fields{rank, index});
+  const std::vector<JobRef> jobs = after(rank, index);
+  JobRef& ref = refs_[rank][index];
+  const Time start = Time::seconds(owner.gpu->datasheet().copy.engine_us * 1e-6);
+  switch (n.kind) {
+    case NodeKind::compute:
+      ref = n.by_roofline ? executor_.kernel(owner, owner.stream(kCompute), roofline(rank, n), label, *this, jobs)
+                          : executor_.delay(owner, owner.stream(kCompute), n.duration, label, *this, jobs);
+      break;
+    case NodeKind::host: ref = executor_.host(owner, owner.stream(kHost), n.duration, label, *this, jobs); break;
+    case NodeKind::load: {
+      execution::Copy copy{{{*owner.memory, n.bytes}}, number(TrafficClass::pp)};
+      copy.start = start;
+      ref = executor_.copy(*hosts_[rank], *loads_[rank], std::move(copy), label, *this, jobs);
+      break;
+    }
+    case NodeKind::store: {
+      execution::Copy copy{{{*hosts_[rank]->memory, n.bytes}}, number(TrafficClass::pp)};
+      copy.start = start;
+      ref = executor_.copy(owner, owner.stream(kStore), std::move(copy), label, *this, jobs);
+      break;
+    }
+    default: break;  // the others meet, or take no time
+  }
+}
+
+void TracePlayer::emit_collective(std::uint32_t number) {
+  const Meeting& meeting = spec_.order->meetings[number];
+  Communicator& communicator = *communicators_[meeting.group];
+  const TraceNode& first = node(meeting.ranks[0], meeting.nodes[0]);
+  const std::size_t members = meeting.ranks.size();
+  std::vector<JobRef> jobs, waits;
+  for (std::size_t m = 0; m < members; ++m) {
+    const std::vector<JobRef> mine = after(meeting.ranks[m], meeting.nodes[m]);
+    if (waits.size() < mine.size() * members) waits.resize(mine.size() * members);
+    for (std::size_t i = 0; i < mine.size(); ++i) waits[i * members + m] = mine[i];
+  }
+  executor_.collective(communicator, communicator.choose(first.operation, first.bytes),
+                       JobLabel::of(*this, Fields{kIsMeeting | number, 0}), *this, jobs, waits);
+  for (std::size_t m = 0; m < members; ++m) refs_[meeting.ranks[m]][meeting.nodes[m]] = jobs[m];
+}
+
+Communicator& TracePlayer::pair(std::uint32_t from, std::uint32_t to) {
+  std::unique_ptr<Communicator>& pair = pairs_[{from, to}];
+  if (!pair)
+    pair = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]},
+                                          std::vector<std::size_t>{kSend, kReceive}, request_of(TrafficClass::pp),
+                                          executor_.fabric());
+  return *pair;
+}
+
+void TracePlayer::emit_exchange(std::uint32_t number) {
+  const Meeting& meeting = spec_.order->meetings[number];
+  const std::uint32_t from = meeting.ranks[0], to = meeting.ranks[1];
+  Communicator& communicator = pair(from, to);
+  execution::Exchange exchange;
+  exchange.to = 1;
+  exchange.bytes = node(from, meeting.nodes[0]).bytes;
+  refs_[from][meeting.nodes[0]] =
+      executor_.send(communicator, exchange, JobLabel::of(*this, Fields{kIsMeeting | number, 0}), *this,
+                     after(from, meeting.nodes[0]));
+  refs_[to][meeting.nodes[1]] = executor_.receive(
+      communicator, exchange, JobLabel::of(*this, Fields{kIsMeeting | number, 1}), *this, after(to, meeting.nodes[1]));
+}
+
+std::pair<std::uint32_t, std::uint32_t> TracePlayer::place_of(const Fields& fields) const {
+  if ((fields.place & kIsMeeting) == 0) return {fields.place, fields.index};
+  const Meeting& meeting = spec_.order->meetings[fields.place & ~kIsMeeting];
+  return {meeting.ranks[fields.index], meeting.nodes[fields.index]};
+}
+
+void TracePlayer::on_job_done(const Job& job) {
+  const auto [rank, index] = place_of(job.label().as<Fields>());
+  RankResult& result = results_[rank];
+  end_ = result.end = executor_.fabric().now();
+  if (node(rank, index).kind == NodeKind::compute) result.compute += end_ - job.begun_at();
+  ++result.nodes;
+  if (++finished_ == jobs_) executor_.measured(kMetric, 0);
+}
+
+std::string TracePlayer::name(std::uint64_t arguments) const {
+  const auto fields = JobLabel::fields_of<Fields>(arguments);
+  const auto [rank, index] = place_of(fields);
+  const TraceNode& n = node(rank, index);
+  if (n.kind == NodeKind::collective)
+    return fmt::format("{}_Node[{}]_Group[{}]", n.name, n.id,
+                       spec_.trace->groups[spec_.trace->ranks[rank].groups[n.group]].name);
+  return fmt::format("{}_Node[{}]_Rank[{}]", n.name, n.id, rank);
+}
+
+std::string TracePlayer::task(std::uint64_t arguments) const {
+  const auto [rank, index] = place_of(JobLabel::fields_of<Fields>(arguments));
+  return node(rank, index).name;
+}
+
+const char* TracePlayer::kind(std::uint64_t arguments) const {
+  const auto [rank, index] = place_of(JobLabel::fields_of<Fields>(arguments));
+  const TraceNode& n = node(rank, index);
+  switch (n.kind) {
+    case NodeKind::compute: return "compute";
+    case NodeKind::collective:
+      return railyard::name(spec_.trace->groups[spec_.trace->ranks[rank].groups[n.group]].traffic_class);
+    case NodeKind::send:
+    case NodeKind::receive: return railyard::name(TrafficClass::pp);
+    case NodeKind::load:
+    case NodeKind::store: return railyard::name(TrafficClass::pp);
+    default: return "host";
+  }
+}
+
+std::uint64_t TracePlayer::of_member(std::uint64_t arguments, std::uint32_t member) const {
+  auto fields = JobLabel::fields_of<Fields>(arguments);
+  if ((fields.place & kIsMeeting) != 0) fields.index = member;
+  return JobLabel::of(*this, fields).arguments;
+}
+
+}  // namespace railyard::workload::execution_trace
