@@ -215,6 +215,14 @@ class Ordering {
 
 }  // namespace
 
+std::string plain_name(const std::string& name) {
+  constexpr std::size_t kLongest = 120;
+  std::string plain = name.substr(0, kLongest);
+  for (char& c : plain)
+    if (c <= ' ' || c > '~' || c == ',' || c == '"') c = '_';
+  return plain;
+}
+
 std::string text_of(const TraceNode& node) { return fmt::format("node {} ('{}')", node.id, node.name); }
 
 void sort_nodes(Program& program) {

@@ -50,6 +50,9 @@ void sort_nodes(Program& program);
 /// @throws TraceError: members of a group that disagree, a send without its receive, ranks that wait for each other
 Order order_of(const Trace& trace);
 
+/// A name for tables: other characters than those of ASCII, commas and quotes become _, and long names are cut.
+std::string plain_name(const std::string& name);
+
 /// "node 7 ('all_reduce')"
 std::string text_of(const TraceNode& node);
 

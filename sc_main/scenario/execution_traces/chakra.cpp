@@ -208,7 +208,7 @@ void RankFile::set_exchange(TraceNode& node, const Attributes& attributes) {
 TraceNode RankFile::converted(const chakra::Node& raw) {
   TraceNode node;
   node.id = raw.id();
-  node.name = raw.name();
+  node.name = workload::execution_trace::plain_name(raw.name());
   const Attributes attributes(raw);
   switch (raw.type()) {
     case chakra::METADATA_NODE: node.kind = NodeKind::none; break;

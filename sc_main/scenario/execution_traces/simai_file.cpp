@@ -9,6 +9,7 @@
 
 #include "sc_main/scenario/table/lines.h"
 #include "sc_main/scenario/table/words.h"
+#include "workload/execution_trace/order.h"
 
 namespace railyard::scenario {
 
@@ -184,7 +185,7 @@ class Reader {
     if (tokens.size() != kColumns)
       throw lines_.error(fmt::format("a row has {} columns, got {}", kColumns, tokens.size()));
     SimaiRow row;
-    row.name = tokens[0].text;
+    row.name = workload::execution_trace::plain_name(tokens[0].text);
     row.line = lines_.place().line;
     number(tokens[1], "a dependency", -1e9, 1e9);  // no simulator of this format reads it
     row.forward = work(tokens[2], tokens[3], tokens[4]);
