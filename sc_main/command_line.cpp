@@ -176,6 +176,8 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
       ->needs(vcd);
   app.add_flag("--timeline", o.timeline, "Writes timeline.json.gz for ui.perfetto.dev: jobs, messages, links");
   app.add_flag("--why", o.why, "Prints the critical path and the time without each cost; writes why.json, why.csv");
+  app.add_option("--export-et", o.export_et, "Writes all jobs as Chakra traces: PREFIX.R.et, PREFIX.groups.json")
+      ->option_text("PREFIX");
   JobsLevel jobs = JobsLevel::all;
   auto* jobs_option = add_choice<JobsLevel>(
       app, "--jobs", jobs, {{"all", JobsLevel::all}, {"stage", JobsLevel::stage}, {"none", JobsLevel::none}},
@@ -222,6 +224,8 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     for (const auto& [wanted, name] :
          {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}, {o.iterations, "--iterations"}})
       if (wanted && o.out.empty()) throw CLI::ValidationError(name, "needs --out DIR");
+    if (o.why && !o.export_et.empty())
+      throw CLI::ValidationError("--export-et", "is not accepted with --why; run twice");
     if (log_interval->count() != 0) {
       if (!(log_interval_s >= kLeastLogSeconds && log_interval_s < kLongestRunSeconds))
         throw CLI::ValidationError("--log-interval",

@@ -25,6 +25,7 @@ struct Options {
   VcdLevel vcd_level = VcdLevel::links;
   std::vector<std::string> vcd_filters;
   Time vcd_from, vcd_to = Time::max();
+  std::string export_et;  ///< prefix of the files; empty: none
   bool iterations = false;
   std::optional<Time> log_interval;
   std::optional<JobsLevel> jobs;  ///< absent: depends on the number of jobs

@@ -12,6 +12,7 @@
 #include "base/input_error.h"
 #include "sc_main/command_line.h"
 #include "sc_main/describe.h"
+#include "sc_main/export_trace.h"
 #include "sc_main/jobs_csv.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/progress.h"
@@ -141,6 +142,8 @@ int run(const Options& options, const Scenario& scenario) {
   if (out) tracing = std::make_unique<Tracing>(options, *out, simulation, jobs);
   std::unique_ptr<Why> why;
   if (options.why) why = std::make_unique<Why>(simulation);
+  std::unique_ptr<TraceExport> exported;
+  if (!options.export_et.empty()) exported = std::make_unique<TraceExport>(simulation);
 
   const auto begun = Clock::now();
   {
@@ -173,6 +176,7 @@ int run(const Options& options, const Scenario& scenario) {
     if (why) why->write(*out);
     out->commit();
   }
+  if (exported && simulation.workload().done()) exported->write(options.export_et);
   if (interrupted != 0) {
     fmt::print(stderr, "interrupted at {:.6f} s: {}\n", simulation.end().seconds(), simulation.workload().progress());
     return 128 + interrupted;

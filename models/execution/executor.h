@@ -100,6 +100,7 @@ class Executor : private collective::CollectiveClient {
   /// enters by itself. Then small differences between members last from one collective to the next: no collective equals
   /// an earlier one, and none is replayed. A member that enters early sends at most what its peers' buffers take.
   void members_begin_together() { members_begin_together_ = true; }
+  bool begin_together() const { return members_begin_together_; }
   /// Before the first job: replays no collective, not even where communicators allow it. Results are the same.
   void simulate_every_collective() { replays_ = false; }
   bool replays() const { return replays_; }

@@ -78,9 +78,10 @@ class Job final : public gpu::Task,
   Time reached_at() const { return reached_at_; }  ///< it reached the front of its stream
   Time ready_at() const { return ready_at_; }      ///< all jobs for which it waits were done
   Time begun_at() const { return begun_at_; }
-  Time duration() const { return duration_; }  ///< of a finished kernel, including slow-down by sharing its GPU
-  Bytes bytes() const { return bytes_; }       ///< of a copy: all its messages
-  Time start() const { return copy_.start; }   ///< of a copy: start time of its engine
+  Time duration() const { return duration_; }   ///< of a finished kernel, including slow-down by sharing its GPU
+  Bytes bytes() const { return bytes_; }        ///< of a copy: all its messages
+  const Copy& copied() const { return copy_; }  ///< of a copy or a send
+  Time start() const { return copy_.start; }    ///< of a copy: start time of its engine
   std::uint8_t traffic_class() const { return copy_.traffic_class; }  ///< of a copy or a send
   const collective::Collective* collective() const { return collective_; }
   std::uint32_t member() const { return member_; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/os.h>
 #include <algorithm>
+#include <set>
 
 namespace railyard {
 
@@ -39,6 +40,20 @@ std::string TraceRun::progress() const {
 }
 
 double TraceRun::done_ratio() const { return player_->jobs() == 0 ? 1 : done_of(player_->finished(), player_->jobs()); }
+
+std::vector<TrafficClass> TraceRun::classes() const {
+  std::set<std::uint8_t> numbers{number(TrafficClass::tp), number(TrafficClass::pp)};
+  for (const CommGroup& group : trace().groups) numbers.insert(number(group.traffic_class));
+  for (const Program& program : trace().programs) {
+    for (const TraceNode& node : program.nodes) {
+      if (node.spec) numbers.insert(node.spec->traffic_class);
+      if (node.engine) numbers.insert(node.engine->traffic_class);
+    }
+  }
+  std::vector<TrafficClass> classes;
+  for (const std::uint8_t number : numbers) classes.push_back(static_cast<TrafficClass>(number));
+  return classes;
+}
 
 std::vector<RouteOfInterest> TraceRun::routes() {
   std::vector<RouteOfInterest> routes;

@@ -17,9 +17,7 @@ class TraceRun : public WorkloadRun {
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override { return spec().order->emissions.size(); }
-  std::vector<TrafficClass> classes() const override {
-    return {TrafficClass::tp, TrafficClass::pp, TrafficClass::dp, TrafficClass::ep};
-  }
+  std::vector<TrafficClass> classes() const override;
   std::vector<RouteOfInterest> routes() override;
   std::vector<RankSets> rank_sets() override;
   Value explain() override;

@@ -15,6 +15,13 @@ namespace {
 template <class T>
 using Smallest = std::priority_queue<T, std::vector<T>, std::greater<T>>;
 
+/// Nodes of the same rank that are emitted before this node.
+std::vector<std::uint32_t> emitted_before(const TraceNode& node) {
+  std::vector<std::uint32_t> nodes = node.after;
+  if (node.behind) nodes.push_back(*node.behind);
+  return nodes;
+}
+
 /// Finds who meets whom, and orders all ranks together.
 class Ordering {
  public:
@@ -133,11 +140,11 @@ class Ordering {
     for (const Program& program : trace_.programs) {
       auto& followers = followers_.emplace_back(program.nodes.size());
       for (std::uint32_t i = 0; i < program.nodes.size(); ++i)
-        for (const std::uint32_t on : program.nodes[i].after) followers[on].push_back(i);
+        for (const std::uint32_t on : emitted_before(program.nodes[i])) followers[on].push_back(i);
     }
     each_node([&](std::uint32_t rank, std::uint32_t i, const TraceNode& n) {
-      waits_[first_[rank] + i] = static_cast<std::uint32_t>(n.after.size());
-      if (n.after.empty()) ready_.push({i, rank});
+      waits_[first_[rank] + i] = static_cast<std::uint32_t>(emitted_before(n).size());
+      if (waits_[first_[rank] + i] == 0) ready_.push({i, rank});
     });
     std::size_t done = 0;
     while (!ready_.empty()) {
@@ -178,8 +185,8 @@ class Ordering {
     while (seen.insert({rank, index}).second) {
       chain.push_back({rank, index});
       if (waits_[first_[rank] + index] != 0) {
-        const TraceNode& n = node(rank, index);
-        index = *std::find_if(n.after.begin(), n.after.end(), [&](std::uint32_t on) { return stuck(rank, on); });
+        const std::vector<std::uint32_t> before = emitted_before(node(rank, index));
+        index = *std::find_if(before.begin(), before.end(), [&](std::uint32_t on) { return stuck(rank, on); });
       } else {  // it is ready, and a member of its meeting is not
         const Meeting& meeting = order_.meetings[meeting_of(rank, index)];
         for (std::size_t m = 0; m < meeting.ranks.size(); ++m) {
@@ -231,8 +238,9 @@ void sort_nodes(Program& program) {
   std::vector<std::uint32_t> waits(nodes.size());
   Smallest<std::pair<std::uint64_t, std::uint32_t>> ready;
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-    waits[i] = static_cast<std::uint32_t>(nodes[i].after.size());
-    for (const std::uint32_t on : nodes[i].after) followers[on].push_back(i);
+    const std::vector<std::uint32_t> before = emitted_before(nodes[i]);
+    waits[i] = static_cast<std::uint32_t>(before.size());
+    for (const std::uint32_t on : before) followers[on].push_back(i);
     if (waits[i] == 0) ready.push({nodes[i].id, i});
   }
   std::vector<TraceNode> sorted;
@@ -254,6 +262,7 @@ void sort_nodes(Program& program) {
       }
     }
     node.after.assign(after.begin(), after.end());
+    if (node.behind) node.behind = place[*node.behind];
   }
   if (sorted.size() < nodes.size()) {
     const auto stuck = std::find_if(waits.begin(), waits.end(), [](std::uint32_t n) { return n != 0; });

@@ -22,7 +22,12 @@ std::vector<std::string> TracePlayer::streams(const Trace& trace) {
   std::size_t groups = 0;
   for (const RankTrace& rank : trace.ranks) groups = std::max(groups, rank.groups.size());
   for (std::size_t g = 0; g < groups; ++g) names.push_back(fmt::format("comm{}", g));
+  names.insert(names.end(), trace.streams.begin(), trace.streams.end());
   return names;
+}
+
+std::size_t TracePlayer::stream_of(const TraceNode& node, std::size_t usual) const {
+  return node.stream == 0 ? usual : own_streams_ + node.stream - 1;
 }
 
 std::uint64_t TracePlayer::jobs_of(const Order& order) {
@@ -41,6 +46,7 @@ TracePlayer::TracePlayer(const TraceSpec& spec, std::vector<Rank*> ranks, std::v
       executor_(executor),
       communicators_(spec.trace->groups.size()),
       results_(ranks_.size()),
+      own_streams_(streams(*spec.trace).size() - spec.trace->streams.size()),
       jobs_(jobs_of(*spec.order)) {
   const Trace& trace = *spec_.trace;
   for (const Meeting& meeting : spec_.order->meetings) {
@@ -48,11 +54,12 @@ TracePlayer::TracePlayer(const TraceSpec& spec, std::vector<Rank*> ranks, std::v
     const CommGroup& group = trace.groups[meeting.group];
     std::vector<Rank*> members;
     std::vector<std::size_t> streams;
-    for (const std::uint32_t rank : group.ranks) {
+    for (std::size_t m = 0; m < group.ranks.size(); ++m) {
+      const std::uint32_t rank = group.ranks[m];
       const std::vector<std::uint32_t>& groups = trace.ranks[rank].groups;
+      const auto slot = std::find(groups.begin(), groups.end(), meeting.group) - groups.begin();
       members.push_back(ranks_[rank]);
-      streams.push_back(
-          kGroups + static_cast<std::size_t>(std::find(groups.begin(), groups.end(), meeting.group) - groups.begin()));
+      streams.push_back(stream_of(node(rank, meeting.nodes[m]), kGroups + static_cast<std::size_t>(slot)));
     }
     communicators_[meeting.group] =
         std::make_unique<Communicator>(members, streams, request_of(group.traffic_class), executor_.fabric());
@@ -63,13 +70,15 @@ std::vector<Communicator::OtherTraffic> TracePlayer::other_traffic() const {
   std::vector<Communicator::OtherTraffic> others;
   for (const Meeting& meeting : spec_.order->meetings)
     if (meeting.is_exchange)
-      others.emplace_back(*ranks_[meeting.ranks[0]]->memory, *ranks_[meeting.ranks[1]]->memory,
-                          number(TrafficClass::pp));
+      others.emplace_back(*ranks_[meeting.ranks[0]]->memory, *ranks_[meeting.ranks[1]]->memory, class_of(meeting));
   for (const Emission& e : spec_.order->emissions) {
     if (e.meeting != Emission::kAlone) continue;
     const transport::Window gpu = *ranks_[e.rank]->memory, host = *hosts_[e.rank]->memory;
-    if (node(e.rank, e.node).kind == NodeKind::load) others.emplace_back(host, gpu, number(TrafficClass::pp));
-    if (node(e.rank, e.node).kind == NodeKind::store) others.emplace_back(gpu, host, number(TrafficClass::pp));
+    const TraceNode& n = node(e.rank, e.node);
+    const std::uint8_t traffic_class = n.engine ? n.engine->traffic_class : number(TrafficClass::pp);
+    if (n.kind == NodeKind::load) others.emplace_back(host, gpu, traffic_class);
+    if (n.kind == NodeKind::store) others.emplace_back(gpu, host, traffic_class);
+    for (const auto& [rank, bytes] : n.messages) others.emplace_back(gpu, *ranks_[rank]->memory, traffic_class);
   }
   std::sort(others.begin(), others.end());
   others.erase(std::unique(others.begin(), others.end()), others.end());
@@ -81,6 +90,7 @@ void TracePlayer::start() {
   for (const auto& communicator : communicators_)
     if (communicator) communicators.push_back(communicator.get());
   Communicator::allow_reuse(communicators, other_traffic(), executor_.fabric());
+  if (spec_.trace->members_begin_together) executor_.members_begin_together();
   executor_.measure(kMetric, 0);
   refs_.resize(ranks_.size());
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) refs_[rank].resize(spec_.trace->nodes(rank).size());
@@ -119,29 +129,46 @@ gpu::SharedChain TracePlayer::roofline(std::uint32_t rank, const TraceNode& node
   return gpu::chain_of(time);
 }
 
+execution::Copy TracePlayer::copy_of(const TraceNode& node, std::uint32_t rank) const {
+  execution::Copy copy;
+  copy.traffic_class = number(TrafficClass::pp);
+  copy.start = Time::seconds(ranks_[rank]->gpu->datasheet().copy.engine_us * 1e-6);
+  if (node.engine) {
+    copy.traffic_class = node.engine->traffic_class;
+    copy.engine = node.engine->engine;
+    copy.queue_pair = node.engine->queue_pair;
+    copy.start = node.engine->start;
+  }
+  return copy;
+}
+
 void TracePlayer::emit_alone(std::uint32_t rank, std::uint32_t index) {
   const TraceNode& n = node(rank, index);
   Rank& owner = *ranks_[rank];
   const JobLabel label = JobLabel::of(*this, Fields{rank, index});
   const std::vector<JobRef> jobs = after(rank, index);
+  const auto stream = [&](std::size_t usual) -> gpu::Stream& { return owner.stream(stream_of(n, usual)); };
+  const auto copied = [&](Rank& from, gpu::Stream& in, std::vector<execution::CopyTarget> targets) {
+    execution::Copy copy = copy_of(n, rank);
+    copy.transfers = std::move(targets);
+    return executor_.copy(from, in, std::move(copy), label, *this, jobs);
+  };
   JobRef& ref = refs_[rank][index];
-  const Time start = Time::seconds(owner.gpu->datasheet().copy.engine_us * 1e-6);
   switch (n.kind) {
     case NodeKind::compute:
-      ref = n.by_roofline ? executor_.kernel(owner, owner.stream(kCompute), roofline(rank, n), label, *this, jobs)
-                          : executor_.delay(owner, owner.stream(kCompute), n.duration, label, *this, jobs);
+      if (n.kernels || n.by_roofline) {
+        ref = executor_.kernel(owner, stream(kCompute), n.kernels ? n.kernels : roofline(rank, n), label, *this, jobs);
+      } else {
+        ref = executor_.delay(owner, stream(kCompute), n.duration, label, *this, jobs);
+      }
       break;
-    case NodeKind::host: ref = executor_.host(owner, owner.stream(kHost), n.duration, label, *this, jobs); break;
-    case NodeKind::load: {
-      execution::Copy copy{{{*owner.memory, n.bytes}}, number(TrafficClass::pp)};
-      copy.start = start;
-      ref = executor_.copy(*hosts_[rank], *loads_[rank], std::move(copy), label, *this, jobs);
-      break;
-    }
-    case NodeKind::store: {
-      execution::Copy copy{{{*hosts_[rank]->memory, n.bytes}}, number(TrafficClass::pp)};
-      copy.start = start;
-      ref = executor_.copy(owner, owner.stream(kStore), std::move(copy), label, *this, jobs);
+    case NodeKind::host: ref = executor_.host(owner, stream(kHost), n.duration, label, *this, jobs); break;
+    case NodeKind::load: ref = copied(*hosts_[rank], *loads_[rank], {{*owner.memory, n.bytes}}); break;
+    case NodeKind::store: ref = copied(owner, stream(kStore), {{*hosts_[rank]->memory, n.bytes}}); break;
+    case NodeKind::copy: {
+      std::vector<execution::CopyTarget> targets;
+      for (const auto& [to, bytes] : n.messages) targets.push_back({*ranks_[to]->memory, bytes});
+      ref = copied(owner, stream(kSend), std::move(targets));
       break;
     }
     default: break;  // the others meet, or take no time
@@ -152,6 +179,12 @@ void TracePlayer::emit_collective(std::uint32_t number) {
   const Meeting& meeting = spec_.order->meetings[number];
   Communicator& communicator = *communicators_[meeting.group];
   const TraceNode& first = node(meeting.ranks[0], meeting.nodes[0]);
+  emit_together(number, communicator, first.spec ? *first.spec : communicator.choose(first.operation, first.bytes));
+}
+
+void TracePlayer::emit_together(std::uint32_t number, Communicator& communicator,
+                                const collective::CollectiveSpec& spec) {
+  const Meeting& meeting = spec_.order->meetings[number];
   const std::size_t members = meeting.ranks.size();
   std::vector<JobRef> jobs, waits;
   for (std::size_t m = 0; m < members; ++m) {
@@ -159,27 +192,44 @@ void TracePlayer::emit_collective(std::uint32_t number) {
     if (waits.size() < mine.size() * members) waits.resize(mine.size() * members);
     for (std::size_t i = 0; i < mine.size(); ++i) waits[i * members + m] = mine[i];
   }
-  executor_.collective(communicator, communicator.choose(first.operation, first.bytes),
-                       JobLabel::of(*this, Fields{kIsMeeting | number, 0}), *this, jobs, waits);
+  executor_.collective(communicator, spec, JobLabel::of(*this, Fields{kIsMeeting | number, 0}), *this, jobs, waits);
   for (std::size_t m = 0; m < members; ++m) refs_[meeting.ranks[m]][meeting.nodes[m]] = jobs[m];
 }
 
-Communicator& TracePlayer::pair(std::uint32_t from, std::uint32_t to) {
-  std::unique_ptr<Communicator>& pair = pairs_[{from, to}];
-  if (!pair)
-    pair = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]},
-                                          std::vector<std::size_t>{kSend, kReceive}, request_of(TrafficClass::pp),
+std::uint8_t TracePlayer::class_of(const Meeting& exchange) const {
+  const TraceNode& n = node(exchange.ranks[0], exchange.nodes[0]);
+  if (n.engine) return n.engine->traffic_class;
+  return n.spec ? n.spec->traffic_class : number(TrafficClass::pp);
+}
+
+Communicator& TracePlayer::pair(const Meeting& exchange) {
+  const std::uint32_t from = exchange.ranks[0], to = exchange.ranks[1];
+  const std::vector<std::size_t> streams{stream_of(node(from, exchange.nodes[0]), kSend),
+                                         stream_of(node(to, exchange.nodes[1]), kReceive)};
+  const std::uint8_t traffic_class = class_of(exchange);
+  std::unique_ptr<Communicator>& pair = pairs_[{from, to, streams[0], streams[1], traffic_class}];
+  if (!pair) {
+    collective::CollectiveRequest request;
+    request.traffic_class = traffic_class;
+    pair = std::make_unique<Communicator>(std::vector<Rank*>{ranks_[from], ranks_[to]}, streams, request,
                                           executor_.fabric());
+  }
   return *pair;
 }
 
 void TracePlayer::emit_exchange(std::uint32_t number) {
   const Meeting& meeting = spec_.order->meetings[number];
   const std::uint32_t from = meeting.ranks[0], to = meeting.ranks[1];
-  Communicator& communicator = pair(from, to);
+  Communicator& communicator = pair(meeting);
+  const TraceNode& n = node(from, meeting.nodes[0]);
+  if (n.spec) {
+    emit_together(number, communicator, *n.spec);
+    return;
+  }
   execution::Exchange exchange;
   exchange.to = 1;
-  exchange.bytes = node(from, meeting.nodes[0]).bytes;
+  exchange.bytes = n.bytes;
+  if (n.engine) exchange.engine = n.engine->engine;
   refs_[from][meeting.nodes[0]] =
       executor_.send(communicator, exchange, JobLabel::of(*this, Fields{kIsMeeting | number, 0}), *this,
                      after(from, meeting.nodes[0]));
@@ -226,6 +276,7 @@ const char* TracePlayer::kind(std::uint64_t arguments) const {
       return railyard::name(spec_.trace->groups[spec_.trace->ranks[rank].groups[n.group]].traffic_class);
     case NodeKind::send:
     case NodeKind::receive: return railyard::name(TrafficClass::pp);
+    case NodeKind::copy:
     case NodeKind::load:
     case NodeKind::store: return railyard::name(TrafficClass::pp);
     default: return "host";

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "workload/execution_trace/player_spec.h"
@@ -60,9 +61,15 @@ class TracePlayer : private JobClient, private JobNamer {
   void emit_alone(std::uint32_t rank, std::uint32_t index);
   void emit_collective(std::uint32_t number);
   void emit_exchange(std::uint32_t number);
+  /// All members of a meeting as a collective.
+  void emit_together(std::uint32_t number, Communicator& communicator, const collective::CollectiveSpec& spec);
   std::vector<JobRef> after(std::uint32_t rank, std::uint32_t index) const;
   gpu::SharedChain roofline(std::uint32_t rank, const TraceNode& node) const;
-  Communicator& pair(std::uint32_t from, std::uint32_t to);
+  /// The communicator of a sender and a receiver.
+  Communicator& pair(const Meeting& exchange);
+  std::uint8_t class_of(const Meeting& exchange) const;
+  execution::Copy copy_of(const TraceNode& node, std::uint32_t rank) const;
+  std::size_t stream_of(const TraceNode& node, std::size_t usual) const;
   std::vector<Communicator::OtherTraffic> other_traffic() const;
   /// Rank and node of a job.
   std::pair<std::uint32_t, std::uint32_t> place_of(const Fields& fields) const;
@@ -80,9 +87,13 @@ class TracePlayer : private JobClient, private JobNamer {
   std::vector<gpu::Stream*> loads_;
   Executor& executor_;
   std::vector<std::unique_ptr<Communicator>> communicators_;  ///< by group; null: not used
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> pairs_;
+  /// By sender, receiver, their streams, and class.
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::size_t, std::size_t, std::uint8_t>,
+           std::unique_ptr<Communicator>>
+      pairs_;
   std::vector<std::vector<JobRef>> refs_;  ///< by rank and node, while jobs are emitted
   std::vector<RankResult> results_;
+  std::size_t own_streams_;  ///< index of the first stream of Trace::streams
   std::uint64_t jobs_ = 0, finished_ = 0;
   Time end_;
 };

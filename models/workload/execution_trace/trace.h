@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective/spec.h"
+#include "gpu/kernels/kernel_chain.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::execution_trace {
@@ -18,9 +21,17 @@ enum class NodeKind : std::uint8_t {
   collective,  ///< one member of a collective
   send,
   receive,
+  copy,   ///< messages to other GPUs, where no node receives them
   load,   ///< from the memory of the GPU's host to the GPU
   store,  ///< from the GPU to the memory of its host
   none    ///< takes no time; passes its dependencies on
+};
+
+struct CopyEngine {
+  transport::Engine engine = transport::Engine::copy_engine;
+  std::uint32_t queue_pair = 0;
+  Time start;  ///< before the first byte
+  std::uint8_t traffic_class = 0;
 };
 
 struct TraceNode {
@@ -37,6 +48,14 @@ struct TraceNode {
   std::uint32_t peer = 0;            ///< send, receive: place in RankTrace::peers
   std::uint64_t tag = 0;             ///< send, receive
   std::vector<std::uint32_t> after;  ///< nodes of the same program for which this node waits
+
+  // Of a run that Railyard exported; otherwise the player decides.
+  std::uint32_t stream = 0;                        ///< place in Trace::streams, counted from 1; 0: the kind's stream
+  std::optional<std::uint32_t> behind;             ///< node before it in this stream
+  gpu::SharedChain kernels;                        ///< of a compute node
+  std::optional<collective::CollectiveSpec> spec;  ///< of a collective, or of a send and a receive by SMs
+  std::optional<CopyEngine> engine;  ///< of a send and a receive by a copy engine; of a copy, load or store
+  std::vector<std::pair<std::uint32_t, Bytes>> messages;  ///< of a copy: rank and bytes
 };
 
 /// Several ranks may run the same program.
@@ -61,6 +80,8 @@ struct Trace {
   std::vector<Program> programs;
   std::vector<RankTrace> ranks;
   std::vector<CommGroup> groups;
+  std::vector<std::string> streams;     ///< of a run that Railyard exported
+  bool members_begin_together = false;  ///< see Executor
 
   const std::vector<TraceNode>& nodes(std::uint32_t rank) const { return programs[ranks[rank].program].nodes; }
 };

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chakra.pb.h"
+#include "sc_main/scenario/execution_traces/own_attributes.h"
 #include "sc_main/scenario/table/words.h"
 #include "workload/execution_trace/order.h"
 
@@ -73,6 +74,9 @@ class RankFile {
     return attributes.find(name) == nullptr ? fallback : whole(node, attributes, name, most);
   }
   std::uint32_t group_slot(const TraceNode& node, const Attributes& attributes);
+  /// What Railyard wrote itself (own_attributes.h).
+  void set_own(TraceNode& node, const Attributes& attributes);
+  void set_own_copy(TraceNode& node, const chakra::Int64List& numbers);
   void connect(std::vector<std::vector<std::uint64_t>> depends);
 
   std::string path_;
@@ -196,7 +200,8 @@ void RankFile::set_exchange(TraceNode& node, const Attributes& attributes) {
   if (own != rank_)
     throw error(node,
                 fmt::format("{} is {}, but the file is that of rank {}", sends ? "comm_src" : "comm_dst", own, rank_));
-  if (peer >= ranks || peer == rank_)
+  const bool is_copy = attributes.find(own::kCopy) != nullptr || attributes.find(own::kSkip) != nullptr;
+  if (peer >= ranks || (peer == rank_ && !is_copy))
     throw error(node, fmt::format("{} is {}; accepted: another rank, 0 to {}", other, peer, ranks - 1));
   node.bytes = whole(node, attributes, "comm_size", kMostBytes);
   node.tag = whole_or(0, node, attributes, "comm_tag", std::numeric_limits<std::int64_t>::max());
@@ -232,7 +237,59 @@ TraceNode RankFile::converted(const chakra::Node& raw) {
       throw error(node, fmt::format("its type is {}; accepted: 1 to 7, from METADATA_NODE to COMM_COLL_NODE",
                                     static_cast<int>(raw.type())));
   }
+  set_own(node, attributes);
   return node;
+}
+
+void RankFile::set_own(TraceNode& node, const Attributes& attributes) {
+  if (const auto* name = attributes.find(own::kStream)) {
+    std::vector<std::string>& streams = trace_.streams;
+    const std::string stream = workload::execution_trace::plain_name(name->string_val());
+    const auto found = std::find(streams.begin(), streams.end(), stream);
+    node.stream = static_cast<std::uint32_t>(found - streams.begin()) + 1;
+    if (found == streams.end()) streams.push_back(stream);
+  }
+  if (attributes.find(own::kDuration) != nullptr && (node.kind == NodeKind::compute || node.kind == NodeKind::host)) {
+    node.duration = Time::fs(whole(node, attributes, own::kDuration, std::numeric_limits<std::int64_t>::max()));
+    node.by_roofline = false;
+  }
+  if (const auto* numbers = attributes.find(own::kKernels); numbers != nullptr && node.kind == NodeKind::compute) {
+    const auto& values = numbers->double_list().values();
+    const auto chain = own::chain_of({values.begin(), values.end()});
+    if (!chain) throw error(node, fmt::format("the attribute {} holds no kernels", own::kKernels));
+    node.kernels = std::make_shared<gpu::KernelChain>(*chain);
+  }
+  if (const auto* numbers = attributes.find(own::kCollective)) {
+    const auto& values = numbers->int64_list().values();
+    node.spec = own::spec_of({values.begin(), values.end()});
+    const bool is_exchange = node.kind == NodeKind::send || node.kind == NodeKind::receive;
+    if (!node.spec ||
+        (is_exchange && !(node.spec->operation == collective::Operation::send_recv && node.spec->one_way)))
+      throw error(node, fmt::format("the attribute {} holds no collective", own::kCollective));
+    node.bytes = node.spec->bytes;
+    node.operation = node.spec->operation;
+  }
+  if (const auto* numbers = attributes.find(own::kCopy)) set_own_copy(node, numbers->int64_list());
+  if (const auto* skip = attributes.find(own::kSkip); skip != nullptr && skip->bool_val()) node.kind = NodeKind::none;
+}
+
+void RankFile::set_own_copy(TraceNode& node, const chakra::Int64List& numbers) {
+  const auto& values = numbers.values();
+  constexpr int kHead = 4;
+  const auto within = [&](int i, std::int64_t most) { return values[i] >= 0 && values[i] <= most; };
+  const std::int64_t ranks = static_cast<std::int64_t>(trace_.ranks.size());
+  bool is_right = values.size() >= kHead && values.size() % 2 == 0 && within(0, 1) && within(1, 1 << 30) &&
+                  within(2, std::numeric_limits<std::int64_t>::max()) &&
+                  within(3, static_cast<std::int64_t>(kTrafficClasses.size()) - 1);
+  for (int i = kHead; is_right && i < values.size(); i += 2)
+    is_right = within(i, ranks - 1) && within(i + 1, static_cast<std::int64_t>(kMostBytes));
+  if (!is_right) throw error(node, fmt::format("the attribute {} holds no copy", own::kCopy));
+  node.engine = workload::execution_trace::CopyEngine{static_cast<transport::Engine>(values[0]),
+                                                      static_cast<std::uint32_t>(values[1]), Time::fs(values[2]),
+                                                      static_cast<std::uint8_t>(values[3])};
+  for (int i = kHead; i < values.size(); i += 2)
+    node.messages.push_back({static_cast<std::uint32_t>(values[i]), static_cast<Bytes>(values[i + 1])});
+  if (!node.messages.empty()) node.kind = NodeKind::copy;
 }
 
 void RankFile::read() {
@@ -255,6 +312,8 @@ void RankFile::read() {
     if (message == 0) {
       chakra::GlobalMetadata metadata;
       if (!metadata.ParseFromString(bytes)) throw error("is no Chakra trace: it does not begin with metadata");
+      for (const chakra::AttributeProto& a : metadata.attr())
+        if (a.name() == own::kTogether) trace_.members_begin_together = a.bool_val();
       continue;
     }
     chakra::Node raw;
@@ -286,6 +345,18 @@ void RankFile::connect(std::vector<std::vector<std::uint64_t>> depends) {
       if (found == places.end())
         throw error(program_.nodes[i], fmt::format("depends on node {}, which is not in the file", on));
       program_.nodes[i].after.push_back(found->second);
+    }
+  }
+  std::map<std::uint32_t, std::map<std::uint64_t, std::uint32_t>> streams;  // nodes by id
+  for (std::uint32_t i = 0; i < program_.nodes.size(); ++i) {
+    const TraceNode& node = program_.nodes[i];
+    if (node.stream != 0 && node.kind != NodeKind::none) streams[node.stream][node.id] = i;
+  }
+  for (const auto& [stream, nodes] : streams) {
+    std::optional<std::uint32_t> before;
+    for (const auto& [id, i] : nodes) {
+      program_.nodes[i].behind = before;
+      before = i;
     }
   }
 }
