@@ -54,11 +54,19 @@ class Ordering {
     // By group and member, in the order of its program.
     std::vector<std::vector<std::vector<std::uint32_t>>> entered(trace_.groups.size());
     for (std::size_t g = 0; g < entered.size(); ++g) entered[g].resize(trace_.groups[g].ranks.size());
+    std::vector<std::vector<std::uint32_t>> member_of;  // by rank and its groups
+    for (const RankTrace& rank : trace_.ranks) member_of.emplace_back(rank.groups.size());
+    for (std::uint32_t g = 0; g < trace_.groups.size(); ++g) {
+      const std::vector<std::uint32_t>& ranks = trace_.groups[g].ranks;
+      for (std::uint32_t m = 0; m < ranks.size(); ++m) {
+        const std::vector<std::uint32_t>& groups = trace_.ranks[ranks[m]].groups;
+        for (std::size_t slot = 0; slot < groups.size(); ++slot)
+          if (groups[slot] == g) member_of[ranks[m]][slot] = m;
+      }
+    }
     each_node([&](std::uint32_t rank, std::uint32_t i, const TraceNode& n) {
       if (n.kind != NodeKind::collective) return;
-      const std::uint32_t g = trace_.ranks[rank].groups[n.group];
-      const std::vector<std::uint32_t>& ranks = trace_.groups[g].ranks;
-      entered[g][static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin())].push_back(i);
+      entered[trace_.ranks[rank].groups[n.group]][member_of[rank][n.group]].push_back(i);
     });
     for (std::uint32_t g = 0; g < entered.size(); ++g) match_group(g, entered[g]);
   }

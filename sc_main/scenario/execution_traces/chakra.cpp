@@ -135,11 +135,11 @@ std::uint32_t RankFile::group_slot(const TraceNode& node, const Attributes& attr
     if (std::find(values.begin(), values.end(), false) != values.end())
       throw error(node, "involved_dim names some dimensions of a network; accepted: all of them, or pg_name");
   }
+  const auto slot = std::find(mine_.groups.begin(), mine_.groups.end(), group);
+  if (slot != mine_.groups.end()) return static_cast<std::uint32_t>(slot - mine_.groups.begin());
   const std::vector<std::uint32_t>& ranks = trace_.groups[group].ranks;
   if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end())
     throw error(node, fmt::format("rank {} is not in group {}", rank_, trace_.groups[group].name));
-  const auto slot = std::find(mine_.groups.begin(), mine_.groups.end(), group);
-  if (slot != mine_.groups.end()) return static_cast<std::uint32_t>(slot - mine_.groups.begin());
   mine_.groups.push_back(group);
   return static_cast<std::uint32_t>(mine_.groups.size() - 1);
 }

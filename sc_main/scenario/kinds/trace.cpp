@@ -1,5 +1,9 @@
 // workload.kind: trace
+#include <algorithm>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "sc_main/scenario/execution_traces/chakra.h"
 #include "sc_main/scenario/execution_traces/simai.h"
