@@ -157,6 +157,9 @@ std::vector<RouteOfInterest> TrainingRun::routes() {
     const std::uint32_t other = mesh.moved(0, dimension, 1);
     routes.push_back({fmt::format("rank 0 to rank {}", other), traffic, gpus_[0].value(), gpus_[other].value()});
   }
+  if (spec().copies > 1 && mesh.size(Dimension::dp) == 1)
+    routes.push_back(
+        {"rank 0 to its next replica", TrafficClass::dp, gpus_[0].value(), machine_.gpu(gpus_[0]).window_beyond()});
   return routes;
 }
 

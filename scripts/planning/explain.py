@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import runner
 from sweeping.identity import contents
 
+FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once, and answer once
 TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomputed", "software")
 
 
@@ -54,7 +55,7 @@ class Explainer:
         return hashlib.sha256(json.dumps([self.base, settings], sort_keys=True).encode()).hexdigest()[:16]
 
     def _ask(self, settings: dict) -> dict:
-        command = [str(self.executable), str(self.scenario), "--explain", "--json", *runner.set_options(settings)]
+        command = [str(self.executable), str(self.scenario), "--explain", "--json", *runner.set_options(settings | FOLDED)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"}

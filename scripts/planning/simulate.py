@@ -13,11 +13,11 @@ import sweep as sweeps
 from sweeping.plan import Sweep
 from sweeping.store import Store
 
+from .explain import FOLDED
 from .machine import Facts
 from .space import Mapping, Question
 
 AS_GIVEN = "as given"
-FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once
 RECONSIDERED = 4  # of the fastest mappings, for each change
 GROUPS = "machine.overrides."
 KERNELS_LONGER = 1.1
