@@ -1,6 +1,7 @@
 """workload.kind: trace from outside: Chakra execution traces and SimAI's text workloads take the times that their parts take elsewhere."""
 
 import json
+import random
 import sys
 
 import pytest
@@ -133,6 +134,51 @@ def test_observers_change_nothing_and_the_critical_path_covers_the_run(tmp_path)
     assert play_chakra(tmp_path, ranks, "--why", "--timeline", "--vcd") == plain
     assert (tmp_path / "out" / "jobs.csv").read_bytes() == jobs
     assert len(rows(tmp_path / "out" / "jobs.csv")) == 9
+
+
+def random_trace(rng, count):
+    """Ranks that agree: collectives and transfers are drawn for all ranks together, one after the other; each node waits for some before it."""
+    groups = {str(g): sorted(rng.sample(range(count), rng.randint(2, count))) for g in range(3)}
+    ranks = [[] for _ in range(count)]
+
+    def add(rank, kind, **attributes):
+        before = range(1, len(ranks[rank]) + 1)
+        after = rng.sample(before, min(len(before), rng.randint(0, 2)))
+        ranks[rank].append(node(len(ranks[rank]) + 1, kind, data=after, **attributes))
+
+    for _ in range(40):
+        what = rng.random()
+        if what < 0.4:
+            add(rng.randrange(count), COMP, micros=rng.randint(1, 50), is_cpu_op=rng.random() < 0.3)
+        elif what < 0.6:
+            name = rng.choice(sorted(groups))
+            operation, size = rng.choice((0, 2, 6, 7)), rng.choice((512, 65536, 1 << 20))
+            for rank in groups[name]:
+                add(rank, COLL, comm_type=operation, comm_size=size, pg_name=name)
+        elif what < 0.9:
+            sender, receiver = rng.sample(range(count), 2)
+            tag = rng.randint(0, 2)
+            add(sender, SEND, comm_dst=receiver, comm_size=(64, 65536, 1 << 20)[tag], comm_tag=tag)
+            add(receiver, RECV, comm_src=sender, comm_size=(64, 65536, 1 << 20)[tag], comm_tag=tag)
+        else:
+            add(rng.randrange(count), rng.choice((MEM_LOAD, MEM_STORE)), tensor_size=rng.choice((4096, 1 << 20)))
+    return [nodes or [node(1, METADATA)] for nodes in ranks], groups
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_trace_whose_ranks_agree_runs_to_its_end(seed, tmp_path):
+    ranks, groups = random_trace(random.Random(seed), 6)
+    prefix = chakra.write(tmp_path, ranks)
+    (tmp_path / "groups.json").write_text(json.dumps(groups))
+    result = run("dgx_h100", scenario(tmp_path, f"format: chakra, prefix: {prefix}, groups: {tmp_path}/groups.json"), "--out", tmp_path / "out", "--quiet")
+    assert result.returncode == 0, result.stderr
+    done = summary(tmp_path / "out")
+    assert done["complete"]
+    jobs = rows(tmp_path / "out" / "jobs.csv")
+    compute = {rank: sum(float(row["end_s"]) - float(row["start_s"]) for row in jobs if row["rank"] == str(rank) and row["kind"] == "compute")
+               for rank in range(6)}
+    assert done["metrics"]["makespan_s"] >= max(compute.values())
+    assert done["metrics"]["compute_s"] == pytest.approx(sum(compute.values()) / 6, abs=1e-12)
 
 
 @pytest.mark.parametrize("ranks, groups, words", [
