@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(refused_collectives) {
              "--set workload.both_directions=true: error: workload.both_directions: needs workload.algorithm: ring");
   BOOST_TEST(refuse("workload.kind=colective") ==
              "--set workload.kind=colective: error: workload.kind: unknown value 'colective'; accepted: "
-             "disaggregated_prefill, serving, training, collective, p2p, kernel, layer, overlap "
+             "disaggregated_prefill, serving, training, collective, p2p, kernel, layer, overlap, trace "
              "(did you mean 'collective'?)");
   BOOST_TEST(refuse("workload.op=allreduce") ==
              "--set workload.op=allreduce: error: workload.op: unknown value 'allreduce'; accepted: all_reduce, "
