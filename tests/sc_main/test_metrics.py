@@ -23,6 +23,7 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
     "kernel": [("plx_box", "kernels_h100_l40s.yaml")],
     "layer": [("dgx_h100", "layers/decode.yaml")],
     "overlap": [("dgx_a100", "overlap_tp8_a800.yaml", "workload.gemm={m: 1024, n: 4096, k: 1024}")],
+    "trace": [("dgx_h100", "trace_simai.yaml")],
 }
 
 
