@@ -34,7 +34,7 @@ from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
     from sweeping.source import SweepError
-    from validation import CLASSES, comparison, report, rows, runs, serving
+    from validation import CLASSES, comparison, orderings, report, rows, runs, serving
 except ImportError as missing:
     sys.exit(f"validate.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -53,6 +53,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("validation_class", choices=list(CLASSES), metavar="CLASS", help="class of rows: " + ", ".join(CLASSES))
     parser.add_argument("--rows", nargs="+", action="extend", metavar="FILE", help="tables of rows (default: those of validation/)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--orderings", action="store_true",
+                        help="class training: print how often the model says which of two mappings of a step is faster, in place of errors")
     parser.add_argument("--list", action="store_true", help="print each row's group and scenario, or why it is skipped; run nothing")
     parser.add_argument("--out", metavar="DIR", help="folder for rows.csv, the scatter plot, the digest and all runs; keeps runs for the next call")
     parser.add_argument("--digest", metavar="FILE", help="write the section of CLASS into this page, and its figure next to the page")
@@ -70,6 +72,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.llmservingsim and options.validation_class != "serving":
         parser.error("--llmservingsim is for class serving")
+    if options.orderings and options.validation_class != "training":
+        parser.error("--orderings is for class training")
     if options.list and (options.json or options.out or options.digest):
         parser.error("--list runs nothing; it goes without --json, --out and --digest")
     return options
@@ -156,7 +160,9 @@ def validate(options: argparse.Namespace) -> None:
         missing = sum(result.interrupted for result in done.results)
         goes_on = "the same command goes on" if options.out else "nothing kept without --out"
         sys.exit(print(f"validate.py: interrupted: {missing} of {len(points)} runs are missing; {goes_on}", file=sys.stderr) or INTERRUPTED)
-    if options.json:
+    if options.orderings:
+        print(json.dumps(orderings.as_json(outcomes), indent=2) if options.json else "\n".join(orderings.lines(outcomes) or ["no pairs"]))
+    elif options.json:
         print(json.dumps(report.as_json(name, outcomes), indent=2))
     else:
         print_table(name, outcomes)

@@ -7,7 +7,7 @@ eight steps of Korthikanti's tables; vTrain's own mean errors, with profiled ker
 import pathlib
 from collections.abc import Sequence
 
-from . import targets
+from . import orderings, targets
 from .comparison import Outcome
 from .targets import Target
 
@@ -51,5 +51,5 @@ TARGETS = (
 
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """The table of the targets, for the digest."""
-    return targets.lines(TARGETS, outcomes)
+    """The tables of the targets and of the orderings, for the digest."""
+    return targets.lines(TARGETS, outcomes) + orderings.lines(outcomes)

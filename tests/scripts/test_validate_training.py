@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import runner  # noqa: E402
-from validation import CLASSES, comparison, experiment, rows, training, training_flops, training_layer_rows, training_models  # noqa: E402
+from validation import CLASSES, comparison, experiment, orderings, rows, training, training_flops, training_layer_rows, training_models  # noqa: E402
 
 TABLES = [ROOT / "validation" / table for table in training.TABLES]
 COMMON = {"id": "T-1", "category": "4-training", "value": "10", "unit": "s", "metric": "step_time", "extra": ""}
@@ -371,3 +371,40 @@ def test_steps_know_the_datasheets_of_their_software():
             if one.experiment and one.experiment.scenario["workload"]["kind"] == "training":
                 used.add(one.experiment.scenario["workload"]["software"])
     assert used == software
+
+
+# --- which of two mappings is faster
+
+def outcome_of(columns, predicted, **changes):
+    """A row that has been compared."""
+    its_row = row(columns | changes)
+    return comparison.Outcome(its_row, experiment=training.map_row(its_row), predicted=predicted)
+
+
+def test_rows_that_differ_in_mapping_are_a_pair():
+    one, two = outcome_of(VTRAIN, 11, value="10"), outcome_of(VTRAIN, 12, id="T-2", tp="4", pp="1", value="12")
+    (pair,) = orderings.pairs([two, one])
+    assert (pair.low, pair.high, pair.right) == (one, two, True)
+    assert pair.text == "T-1 and T-2: measured x 1.20, predicted x 1.09"
+    two.predicted = 10.5
+    assert not orderings.pairs([one, two])[0].right
+
+
+@pytest.mark.parametrize("changes", [{"gbs": "32"}, {"n_gpus": "8"}, {"layers": "48"}, {"seq": "2048"}, {"extra": VTRAIN["extra"] + " and more", "metric": "step_time"}])
+def test_other_rows_are_no_pair(changes):
+    one, two = outcome_of(VTRAIN, 11, value="10"), outcome_of(VTRAIN, 12, id="T-2", tp="4", pp="1", value="12", **changes)
+    assert not orderings.pairs([one, two])
+
+
+def test_rows_within_the_noise_of_measurements_are_no_pair():
+    one, two = outcome_of(VTRAIN, 11, value="10"), outcome_of(VTRAIN, 12, id="T-2", tp="4", pp="1", value="10.5")
+    assert not orderings.pairs([one, two])
+
+
+def test_orderings_are_counted_by_table_and_source():
+    found = [outcome_of(VTRAIN, 11, value="10"), outcome_of(VTRAIN, 12, id="T-2", tp="4", pp="1", value="12"),
+             outcome_of(VTRAIN, 10.9, id="T-3", tp="1", pp="4", value="14")]
+    told = orderings.lines(found)
+    assert "| table.csv, VIA-Research/vTrain | 3 | 33.3 % |" in told and "| all | 3 | 33.3 % |" in told
+    assert orderings.as_json(found)["all"] == {"pairs": 3, "right_share": pytest.approx(1 / 3)}
+    assert not orderings.lines(found[:1])
