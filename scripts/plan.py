@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Finds the fastest mapping (TP x CP x EP x PP x DP, virtual stages, micro-batch, ZeRO stage, recomputation) of a training step.
+"""Finds the fastest mapping (TP x CP x EP x PP x DP, virtual stages, micro-batch, ZeRO stage, recomputation, overlap) of a training step.
 
   scripts/plan.py --model scenarios/models/llama-3.1-70b.json --platform dgx_h100 --nodes 16 --batch 128 --seq 8192 --out out/plan70b
   scripts/plan.py --base scenario.yaml --fix tp=8 --fix micro_batch=1 --top 6 --out out/plan
@@ -76,6 +76,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-what-if", action="store_true", help="do not simulate what would change the decision")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", default=ROOT / "out" / "plan", help="folder for all results (default out/plan)")
     parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel processes (default: number of processors)")
+    parser.add_argument("--limit-s", type=positive, metavar="S", help="leave out mappings whose simulation takes longer than this wall time, in seconds")
     parser.add_argument("--backend", type=sweeps.backend, default="local", metavar="local|slurm|COMMAND", help="where simulations run, as for sweep.py")
     parser.add_argument("--json", action="store_true", help="the decision as JSON on stdout")
     parser.add_executables()
@@ -115,7 +116,7 @@ def base_scenario(options: argparse.Namespace) -> dict:
 def axes_of(question: space.Question, options: argparse.Namespace) -> dict[str, tuple]:
     values = space.axes(question, frozenset(options.allow))
     for axis, text in options.fix:
-        words = {"recompute": space.RECOMPUTE, "schedule": space.SCHEDULES}.get(axis)
+        words = {"recompute": space.RECOMPUTE, "schedule": space.SCHEDULES, "tp_overlap": space.TP_OVERLAP}.get(axis)
         value = text if words else int(text) if text.isdigit() else None
         if value is None or (words and value not in words):
             raise PlanError(f"--fix {axis}={text}: not a value of {axis}; accepted: {', '.join(map(str, values[axis]))}")
@@ -148,8 +149,8 @@ def plan(options: argparse.Namespace) -> int:
         reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
         raise PlanError(f"no mapping is legal; refused: {reasons}")
     explainer = Explainer(executable, base, options.out / "explained.json", options.jobs)
-    answers = explainer.ask([m.settings(question) for m in divided.legal], progress("memory and kernels"))
-    candidates = Candidates.of(divided, question, options.memory_limit, answers)
+    facts_of = explainer.about(divided.legal, question, options.memory_limit, progress("memory and kernels"))
+    candidates = Candidates.of(question, options.memory_limit, facts_of)
     if not candidates.fit:
         raise PlanError(candidates.nothing_fits())
     chosen = candidates.best(options.top)
@@ -157,6 +158,8 @@ def plan(options: argparse.Namespace) -> int:
                                   facts.gpu)
     runs = simulate.Runs(options, base, question)
     done = runs.of([*chosen, *(mapping for _, mapping in named)])
+    if not any(run.summary for run in done.values()):
+        raise PlanError(f"no mapping could be simulated; {chosen[0].label}: {done[chosen[0]].error}")
     what_if = {} if options.no_what_if else runs.what_if(done, simulate.changes(facts, scenario), candidates.fits_into(simulate.MEMORY_FACTOR))
     result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if)
     (options.out / "decision.md").write_text(result.markdown(), encoding="utf-8")

@@ -18,6 +18,7 @@ import pathlib
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import runner
 from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
@@ -58,6 +59,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="an option for sbatch, for example --sbatch=--partition=cpu; repeatable")
     parser.add_argument("--task-s", type=float, default=TASK_S, metavar="S",
                         help=f"intended duration of a task of a cluster, in seconds (default {TASK_S:g})")
+    parser.add_argument("--limit-s", type=positive, metavar="S", help="a point that takes longer than this wall time, in seconds, has failed")
     parser.add_argument("--retry-failed", action="store_true", help="run failed points again")
     parser.add_argument("--list", action="store_true", help="only list the points and their state; run nothing")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write the runs as CSV")
@@ -87,7 +89,7 @@ def run(options: argparse.Namespace, store: Store, jobs: list[Job], ranking: Ran
     """Runs what is missing."""
     over = store.over()
     known = [job for job in jobs if job.id in over]
-    missing = list({job.id: job for job in jobs if job.id not in over}.values())
+    missing = list({job.id: replace(job, limit_s=options.limit_s) for job in jobs if job.id not in over}.values())
     for job in known:
         ranking.add(job, store.outcome(job.id))
     print(f"{len(missing)} of {len(jobs)} points to run", file=sys.stderr)

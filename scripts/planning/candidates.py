@@ -1,12 +1,12 @@
 """The legal mappings with what is known of them before a run: memory, and the estimate of a step."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping as MappingOf
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 
 from .estimate import estimate
 from .explain import TERMS, Facts
-from .space import AXES, Mapping, Question, Space
+from .space import AXES, Mapping, Question
 
 GB = 1e-9
 
@@ -22,8 +22,7 @@ class Candidates:
     estimates: dict[Mapping, float]  # s; of mappings that fit
 
     @staticmethod
-    def of(space: Space, question: Question, limit: float, answers: Iterable[Facts]) -> "Candidates":
-        facts = dict(zip(space.legal, answers))
+    def of(question: Question, limit: float, facts: MappingOf[Mapping, Facts]) -> "Candidates":
         refused = Counter(found.error.partition("error: ")[2] or found.error for found in facts.values() if found.error)
         asked = {mapping: found for mapping, found in facts.items() if not found.error}
         estimates = {mapping: estimate(mapping, found).step_s for mapping, found in asked.items() if found.fits(limit)}

@@ -1,5 +1,6 @@
 """The decision as text, Markdown, HTML and JSON."""
 
+from collections import Counter
 from collections.abc import Mapping as MappingOf, Sequence
 from dataclasses import asdict, dataclass
 
@@ -67,7 +68,8 @@ class Decision:
         rows += [[f"refused by the executable: {reason}", str(count)] for reason, count in self.candidates.refused.items()]
         rows += [["do not fit in memory", str(len(self.candidates.no_memory))], ["fit", str(len(self.candidates.fit))],
                  ["simulated", str(len(self.runs))]]
-        return rows
+        failed = Counter(run.error for run in self.done.values() if not run.summary)
+        return rows + [[f"not simulated: {error}", str(count)] for error, count in failed.items()]
 
     def memory(self) -> Rows:
         rows = [["mapping", "memory of the rank that needs most", "lacks"]]

@@ -1,6 +1,7 @@
 """A closed form for the time of a step, from `--explain`. It ranks mappings; it is not a result.
 
-  slot      forward and backward kernels of the slowest pipeline rank, and its tensor-parallel transfers at the rate of their path
+  slot      forward and backward kernels of the slowest pipeline rank, and its tensor-parallel transfers at the rate of their path; of
+            transfers beside their products the last piece of PIECES stays, or what is longer than the kernels
   pipeline  (m + (p - 1) / v) slots: 1F1B, with v virtual stages interleaved (Narayanan et al., arXiv 2104.04473). With F, I and W for the
             times of forward, gradients of inputs and of weights: zb_h1 idles (p - 1) (F + I - W), as does zbv, in half-sized slots (Qi et
             al., arXiv 2401.10241)
@@ -15,6 +16,9 @@ from scipy import stats
 
 from .explain import Facts
 from .space import Mapping
+
+
+PIECES = 4  # of a product that overlaps with its collective (Transformer Engine, userbuffers)
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,10 @@ def estimate(mapping: Mapping, facts: Facts) -> Estimate:
         backward[stage["rank"]] += stage["backward_kernels_s"]
         weights[stage["rank"]] += stage["backward_weights_kernels_s"]
     kernels = max(f + b for f, b in zip(forward, backward))
-    transfers = sum(facts.sent(group) / facts.rate(group) for group in ("tp", "ep")) / micro_batches
+    tensor, expert = (facts.sent(group) / facts.rate(group) / micro_batches for group in ("tp", "ep"))
+    if mapping.tp_overlap != "none":
+        tensor = max(tensor / PIECES, tensor - kernels)
+    transfers = tensor + expert
     hidden = 2 * max(weights) if mapping.schedule.startswith("zb") else 0.0  # weights' gradients fill the bubble
     bubble = (pp - 1) / virtual * max(0.0, kernels + transfers - hidden)
     pipeline = facts.sent("pp") / facts.rate("pp") * (1 if mapping.schedule == "1f1b" else (pp - 1) / (micro_batches * virtual))

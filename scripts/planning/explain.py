@@ -1,6 +1,7 @@
 """What the executable says of a mapping without a run: memory by pipeline rank, kernels of the stages, bytes by group, rates of paths.
 
-Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again.
+Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Products that overlap with
+collectives need the memory of those that do not, so only mappings that fit without overlap are asked about it.
 """
 
 import concurrent.futures
@@ -9,10 +10,12 @@ import json
 import pathlib
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import runner
 from sweeping.identity import contents
+
+from .space import TP_OVERLAP, Mapping, Question
 
 FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once, and answer once
 TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomputed", "software")
@@ -61,6 +64,15 @@ class Explainer:
             return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"}
         answer = json.loads(done.stdout)
         return {key: answer[key] for key in ("micro_batches", "stages", "memory", "sent", "routes")}
+
+    def about(self, mappings: Iterable[Mapping], question: Question, limit: float, progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
+        """@param limit  share of the memory that may be used"""
+        plain = {mapping: replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in mappings}
+        first = list(dict.fromkeys(plain.values()))
+        facts = dict(zip(first, self.ask([mapping.settings(question) for mapping in first], progress)))
+        overlapped = [mapping for mapping, same in plain.items() if mapping != same and not facts[same].error and facts[same].fits(limit)]
+        facts |= dict(zip(overlapped, self.ask([mapping.settings(question) for mapping in overlapped], progress)))
+        return {mapping: facts.get(mapping, facts[same]) for mapping, same in plain.items()}
 
     def ask(self, all_settings: Iterable[dict], progress: Callable[[int, int], None]) -> list[Facts]:
         wanted = [(self._key(settings), settings) for settings in all_settings]

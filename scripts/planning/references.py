@@ -6,7 +6,7 @@ from .space import Mapping, Question
 
 # Published mappings of a model on a GPU: model, GPU, GPUs, name, mapping, source
 PUBLISHED = (
-    ("llama-3.1-70b", "H100", 64, "NVIDIA's recipe in bf16", Mapping(4, 2, 1, 4, 5, "interleaved", 1, 1, "none"),
+    ("llama-3.1-70b", "H100", 64, "NVIDIA's recipe in bf16", Mapping(4, 2, 1, 4, 5, "interleaved", 1, 1, "none", "userbuffers"),
      "NVIDIA NeMo, performance guide for 25.02: Llama 3 70B on 64 H100, TP 4, PP 4, CP 2, virtual 5"),
 )
 
@@ -20,7 +20,7 @@ def references(question: Question, legal: list[Mapping], fits: Callable[[Mapping
                model: str, gpu: str) -> list[tuple[str, Mapping]]:
     """@param seconds  the estimate of a step"""
     tp = max((m.tp for m in legal if m.tp <= question.nvlink_gpus), default=0)
-    plain = [m for m in legal if (m.tp, m.cp, m.ep, m.schedule, m.recompute) == (tp, 1, 1, "1f1b", "none")]
+    plain = [m for m in legal if (m.tp, m.cp, m.ep, m.schedule, m.recompute, m.tp_overlap) == (tp, 1, 1, "1f1b", "none", "none")]
     found: list[tuple[str, Mapping | None]] = []
     for stage, name in ((0, "textbook rule, plain data parallelism"), (1, "textbook rule, distributed optimizer")):
         found.append((name, least_that_fits([m for m in plain if m.zero_stage == stage and m.micro_batch == 1], fits)))

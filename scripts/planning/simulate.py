@@ -71,7 +71,10 @@ class Runs:
         content = {"schema_version": 1, "scenario": self.base.name, "axes": {"mapping": {"choices": named}}, "objective": {"minimise": "step_s"}}
         if changed:
             content["axes"]["change"] = {"choices": {AS_GIVEN: {"set": {}}} | {name: {"set": settings} for name, settings in changed.items()}}
-            pairs = [f"change == {name!r} and mapping in {[mapping.label for mapping in again[name]]!r}" for name in changed]
+            alike: dict[tuple[str, ...], list[str]] = {}
+            for name in changed:
+                alike.setdefault(tuple(mapping.label for mapping in again[name]), []).append(name)
+            pairs = [f"change in {names!r} and mapping in {list(labels)!r}" for labels, names in alike.items()]
             content["where"] = " or ".join([f"change == {AS_GIVEN!r}", *pairs])
         path = self.base.with_name("plan.yaml")
         path.write_text(json.dumps(content, indent=1), encoding="utf-8")  # JSON is YAML
@@ -81,6 +84,7 @@ class Runs:
         """Summary, error and folder by mapping and change."""
         options = self.options
         words = [str(file), "--out", str(options.out), "--bin", str(options.bin), "--backend", options.backend, "--workers", str(options.jobs)]
+        words += ["--limit-s", str(options.limit_s)] if options.limit_s else []
         parsed = sweeps.parse_options(words)
         with contextlib.redirect_stdout(sys.stderr):
             if sweeps.sweep_all(parsed) == sweeps.INTERRUPTED:

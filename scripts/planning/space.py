@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute")
+AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute", "tp_overlap")
 MOST_CP = 4
 VIRTUAL_STAGES = (1, 2, 4, 5)
 SCHEDULES = ("1f1b", "interleaved", "zb_h1", "zbv")
 MICRO_BATCHES = (1, 2, 4)
 RECOMPUTE = ("none", "selective", "full")
+TP_OVERLAP = ("none", "userbuffers")
 ACROSS_SERVERS = "tp_across_servers"
 
 
@@ -52,6 +53,7 @@ class Mapping:
     micro_batch: int
     zero_stage: int
     recompute: str
+    tp_overlap: str = TP_OVERLAP[0]
 
     def dp(self, question: Question) -> int:
         return question.gpus // (self.tp * self.cp * self.pp * question.gtp)
@@ -63,7 +65,8 @@ class Mapping:
     def label(self) -> str:
         """Axes that are not at their simplest value: `tp 8 pp 4 v 2 zero 1`."""
         words = [("tp", self.tp, 0), ("cp", self.cp, 1), ("ep", self.ep, 1), ("pp", self.pp, 0), ("v", self.virtual_stages, 1),
-                 ("", self.schedule, "1f1b" if self.virtual_stages == 1 else "interleaved"), ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none")]
+                 ("", self.schedule, "1f1b" if self.virtual_stages == 1 else "interleaved"), ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none"),
+                 ("", self.tp_overlap, "none")]
         return " ".join(f"{name} {value}".strip() for name, value, simplest in words if value != simplest)
 
     def settings(self, question: Question) -> dict[str, object]:
@@ -90,6 +93,7 @@ def axes(question: Question, allowed: frozenset[str] = frozenset()) -> dict[str,
         "micro_batch": MICRO_BATCHES,
         "zero_stage": question.zero_stages,
         "recompute": RECOMPUTE,
+        "tp_overlap": TP_OVERLAP,
     }
 
 
@@ -112,6 +116,8 @@ RULES: tuple[Rule, ...] = (
     ("ep does not divide the data-parallel ranks", lambda m, q: m.dp(q) % m.ep != 0),
     ("micro_batch x dp does not divide the batch", lambda m, q: q.batch % (m.micro_batch * m.dp(q) * q.gtp) != 0),
     ("interleaving needs a multiple of pp micro-batches", lambda m, q: m.schedule == "interleaved" and m.micro_batches(q) % m.pp != 0),
+    ("products overlap without tensor parallelism", lambda m, q: m.tp == 1 and m.tp_overlap != "none"),
+    ("userbuffers need one server", lambda m, q: m.tp > q.nvlink_gpus and m.tp_overlap == "userbuffers"),
     ("state is divided without replicas", lambda m, q: m.zero_stage > 0 and m.dp(q) * m.cp == 1),
 )
 

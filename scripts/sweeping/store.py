@@ -43,9 +43,10 @@ class Job:
 
     id: str
     point: SweepPoint
+    limit_s: float | None = None  # of wall time
 
     def runnable(self) -> runner.Point:
-        return runner.Point(self.id, self.point.platform, self.point.scenario.text, self.point.settings)
+        return runner.Point(self.id, self.point.platform, self.point.scenario.text, self.point.settings, limit_s=self.limit_s)
 
 
 @dataclass
