@@ -47,6 +47,8 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
     schedule.times = stage_times();
     schedule_ = make_schedule(schedule);
   }
+  table_ = schedule_;
+  if (spec().defer_embedding_wgrad) schedule_ = with_head_deferred(std::move(schedule_));
   check_labels();
   memory_ = std::make_unique<MemoryPlan>(scenario.model, spec(), schedule_);
   step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_,
@@ -126,7 +128,9 @@ std::string TrainingRun::what_fits() const {
     changed.stage_layers =
         transformer::even_stage_layers(scenario_.model.layers, changed.pp() * spec().virtual_stages());
     if (changed.schedule.kind == ScheduleKind::zb_auto || changed.table || illegal_value(changed.schedule)) continue;
-    const MemoryPlan plan(scenario_.model, changed, make_schedule(changed.schedule));
+    workload::training::Schedule schedule = make_schedule(changed.schedule);
+    if (changed.defer_embedding_wgrad) schedule = with_head_deferred(std::move(schedule));
+    const MemoryPlan plan(scenario_.model, changed, schedule);
     if (static_cast<double>(plan.largest().total()) <= group().gpu.hbm.visible_bytes()) return text + " would fit";
   }
   return "use more GPUs, or a larger tp or pp";
@@ -466,7 +470,7 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
       slots.print("{},{},{},{},{}\n", p, i, name_of(slot.kind), slot.stage, slot.micro_batch);
     }
   // In the form that workload.schedule reads.
-  fmt::output_file(directory.file("schedule.txt")).print("{}", table_of(schedule_, schedule_text()));
+  fmt::output_file(directory.file("schedule.txt")).print("{}", table_of(table_, schedule_text()));
 }
 
 RunKind training_run() { return run_kind<TrainingRun>(); }

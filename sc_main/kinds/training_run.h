@@ -79,6 +79,7 @@ class TrainingRun : public WorkloadRun {
   gpu::KernelTimer kernels_;
   transformer::LayerTimer timer_;
   std::unique_ptr<workload::training::SlotPlans> plans_;
+  workload::training::Schedule table_;  ///< as workload.schedule reads it
   workload::training::Schedule schedule_;
   std::unique_ptr<workload::training::MemoryPlan> memory_;
   std::unique_ptr<workload::training::TrainingStep> step_;

@@ -134,6 +134,12 @@ bool GradientSync::has_last_gradients(std::uint32_t p, std::uint32_t stage, std:
   return last_gradients_[p][stage] == index;
 }
 
+bool GradientSync::has_deferred_head(const GradientBucket& bucket) const {
+  const std::vector<std::uint32_t>& layers = bucket.layers;
+  const bool has_top = layers.empty() || std::find(layers.begin(), layers.end(), model_.layers - 1) != layers.end();
+  return spec_.defer_embedding_wgrad && !bucket.experts && has_top;
+}
+
 void GradientSync::wait_for_weights(std::uint32_t rank, std::uint32_t layer) {
   const std::vector<JobRef>& gathered = gathered_[rank];
   if (gathered.empty()) return;
@@ -141,8 +147,11 @@ void GradientSync::wait_for_weights(std::uint32_t rank, std::uint32_t layer) {
 }
 
 void GradientSync::reduce(std::uint32_t p, std::optional<std::uint32_t> stage, const LayerEnds& ends) {
-  for (std::uint32_t b = 0; b < buckets_[p].size(); ++b)
-    if (!stage || buckets_[p][b].stage == *stage) reduce_bucket(p, b, ends);
+  for (const bool with_head : {false, true})
+    for (std::uint32_t b = 0; b < buckets_[p].size(); ++b) {
+      const GradientBucket& bucket = buckets_[p][b];
+      if ((!stage || bucket.stage == *stage) && has_deferred_head(bucket) == with_head) reduce_bucket(p, b, ends);
+    }
 }
 
 void GradientSync::reduce_bucket(std::uint32_t p, std::uint32_t b, const LayerEnds& ends) {

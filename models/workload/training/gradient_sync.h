@@ -42,9 +42,11 @@ class GradientSync {
   const std::vector<GradientBucket>& buckets(std::uint32_t pipeline_rank) const { return buckets_[pipeline_rank]; }
   /// Whether the slot is the last one of its pipeline rank that adds to the gradients of a virtual stage.
   bool has_last_gradients(std::uint32_t pipeline_rank, std::uint32_t stage, std::uint32_t index) const;
+  /// Whether a bucket has gradients of the head that are deferred.
+  bool has_deferred_head(const GradientBucket& bucket) const;
   /// A forward slot waits for the weights of a layer that the step before has updated.
   void wait_for_weights(std::uint32_t rank, std::uint32_t layer);
-  /// Reduces the buckets of a virtual stage, or of all.
+  /// Reduces the buckets of a virtual stage, or of all; that of a deferred head comes last.
   /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
   void reduce(std::uint32_t pipeline_rank, std::optional<std::uint32_t> stage, const LayerEnds& ends);
   /// After all slots of all ranks.

@@ -88,6 +88,8 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
   }
   if (stage.last) {
     keep(kept_by_head(model, batch, split, spec.form));
+    memory.defers = spec.defer_embedding_wgrad;
+    if (memory.defers) memory.for_wgrad = 0;
     memory.for_wgrad += sum_of(kept_for_head_wgrad(model, batch, split, spec.form));
   }
   return memory;
@@ -180,7 +182,9 @@ Bytes MemoryPlan::taken(const Slot& slot) const {
   const StageMemory& memory = stages_[slot.stage];
   switch (slot.kind) {
     case SlotKind::forward: return memory.kept;
-    case SlotKind::backward: return memory.recomputed;
+    case SlotKind::backward:
+      if (!memory.defers) return memory.recomputed;
+      [[fallthrough]];
     // Layer by layer, what is kept becomes what the gradients of weights need.
     case SlotKind::backward_inputs:
       return memory.recomputed + (memory.for_wgrad > memory.kept ? memory.for_wgrad - memory.kept : 0);
@@ -198,7 +202,9 @@ Bytes MemoryPlan::freed(const Slot& slot) const {
   const StageMemory& memory = stages_[slot.stage];
   switch (slot.kind) {
     case SlotKind::forward: return 0;
-    case SlotKind::backward: return memory.kept + memory.recomputed;
+    case SlotKind::backward:
+      if (!memory.defers) return memory.kept + memory.recomputed;
+      [[fallthrough]];
     case SlotKind::backward_inputs:
       return memory.recomputed + (memory.kept > memory.for_wgrad ? memory.kept - memory.for_wgrad : 0);
     case SlotKind::backward_weights: return memory.for_wgrad;

@@ -20,6 +20,7 @@ namespace railyard::workload::training {
 struct StageMemory {
   Bytes kept = 0;        ///< from forward to backward, for each micro-batch
   Bytes for_wgrad = 0;   ///< of it or beside it, from the gradients of inputs to those of weights
+  bool defers = false;   ///< backward slots leave gradients of weights to W slots: those of the head
   Bytes recomputed = 0;  ///< while a backward slot runs
   std::vector<transformer::KeptTensor> tensors;  ///< the parts of `kept`
 };

@@ -51,4 +51,14 @@ Schedule make_schedule(const ScheduleSpec& spec) {
   }
 }
 
+Schedule with_head_deferred(Schedule schedule) {
+  const std::uint32_t last = schedule.stages() - 1;
+  std::vector<Slot>& slots = schedule.slots[schedule.rank_of[last]];
+  const std::vector<Slot> others = slots;
+  for (const Slot& slot : others)
+    if (slot.kind == SlotKind::backward && slot.stage == last)
+      slots.push_back({SlotKind::backward_weights, last, slot.micro_batch});
+  return schedule;
+}
+
 }  // namespace railyard::workload::training

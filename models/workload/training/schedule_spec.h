@@ -43,4 +43,8 @@ std::optional<IllegalValue> illegal_value(const ScheduleSpec& spec);
 /// @pre no illegal value; with zb_auto, times for each rank
 Schedule make_schedule(const ScheduleSpec& spec);
 
+/// The head's gradients of weights as slots of their own: W slots of the last virtual stage, after all others of its rank.
+/// @pre backward slots of this stage are whole
+Schedule with_head_deferred(Schedule schedule);
+
 }  // namespace railyard::workload::training

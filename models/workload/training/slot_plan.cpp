@@ -114,8 +114,9 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
     };
     const auto end = [&](SlotPlan& plan, bool head) {
       const std::uint64_t tokens = spec.rank_tokens();
+      const bool defers = head && direction == Direction::backward && spec.defer_embedding_wgrad;
       append(plan,
-             Planned(head ? plan_head(model, timer, tokens, split, direction)
+             Planned(head ? plan_head(model, timer, tokens, split, defers ? Direction::dgrad : direction)
                           : plan_embedding(model, timer, tokens, split, direction),
                      spec, timer),
              SlotStep::kEnds);
@@ -152,6 +153,7 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       } else {
         if (is_sharded && !stage.last && transformer::has_dgrad(direction)) gather(plan);
         if (stage.last) end(plan, true);
+        if (stage.last && direction == Direction::wgrad && spec.defer_embedding_wgrad) continue;
         for (std::uint32_t l = last; l-- > stage.first_layer;) {
           // A group of layers runs again from its input, before the backward pass of its last layer.
           const LayerRange group = spec.recomputed_with(stage, l);

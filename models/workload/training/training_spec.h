@@ -108,7 +108,10 @@ struct TrainingSpec {
   bool tp_direct = true;  ///< tensor-parallel ranks reach each other over NVLink
   std::uint32_t steps = 1;
   GradientNorm grad_norm = GradientNorm::before;
-  Software software;                    ///< with the scenario's own keys applied
+  Software software;  ///< with the scenario's own keys applied
+  /// The head's gradients of weights follow all other slots of their pipeline rank, while other ranks end (Megatron-LM,
+  /// --defer-embedding-wgrad-compute).
+  bool defer_embedding_wgrad = false;
   bool pp_overlap = false;              ///< sends and receives run beside kernels; only a receive delays the next slot
   std::uint64_t bucket_parameters = 0;  ///< least of a bucket; 0: all gradients of a rank
   DataType gradients = DataType::tf32;  ///< tf32: 32 bits

@@ -224,6 +224,8 @@ void TrainingStep::emit() {
 void TrainingStep::emit_slots(std::uint32_t p) {
   Progress& progress = progress_[p];
   emit_slot(p, progress.emitted++);
+  if (leaves_head(p, progress.emitted - 1))  // gradients of layers are reduced beside the head's slots
+    progress.wanted = static_cast<std::uint32_t>(schedule_.slots[p].size());
   if (progress.emitted < schedule_.slots[p].size()) return;
   progress.ended = true;
   if (spec_.grad_norm != GradientNorm::before)  // the end of the step must not wait for slots of other stages
@@ -236,6 +238,15 @@ void TrainingStep::emit_slots(std::uint32_t p) {
   if (jobs_.step() < spec_.steps) begin_step();
 }
 
+bool TrainingStep::leaves_head(std::uint32_t p, std::uint32_t index) const {
+  const auto is_same = [&](const Slot& slot) {
+    return slot.kind == SlotKind::backward && plans_.stage(slot.stage).last;
+  };
+  const std::vector<Slot>& slots = schedule_.slots[p];
+  return spec_.defer_embedding_wgrad && is_same(slots[index]) &&
+         std::none_of(slots.begin() + index + 1, slots.end(), is_same);
+}
+
 void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const Slot& slot = schedule_.slots[p][index];
   const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
@@ -244,6 +255,7 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   const bool gives_gradients = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_weights;
   const bool completes =
       gives_gradients && (spec_.zero_stage >= 2 || gradients_.has_last_gradients(p, slot.stage, index));
+  const bool before_head = leaves_head(p, index);
   const bool gathers = spec_.zero_stage == 3 && (is_forward || spec_.reshard_after_forward);
   GradientSync::LayerEnds layer_ends;
   // A layer ends with the kernel that adds its last gradient. The embedding counts as part of the first layer.
@@ -281,12 +293,19 @@ void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
     }
     if (divided_ != nullptr) divided_->before_step(p, index, detail, step, slot.kind);
     emit_step(p, index, detail, step, &step == &*begins, i + 1 == plan.steps.size());
-    if (completes && step.layer != SlotStep::kEnds)
+    if ((completes || before_head) && step.layer != SlotStep::kEnds)
       for (const std::uint32_t rank : ranks) layer_ends[{rank, step.layer}] = programs_.last(rank);
     if (divided_ != nullptr && gives_gradients) add_gradients(divided_->after_step(p, index, detail, step));
   }
   if (divided_ != nullptr) add_gradients(divided_->end_slot(p));
   pipeline_.after_slot(p, index);
+  if (before_head) ends_before_head_ = std::move(layer_ends);
+  if (completes && spec_.defer_embedding_wgrad && plans_.stage(slot.stage).last) {
+    layer_ends = std::move(ends_before_head_);
+    for (const GradientBucket& bucket : gradients_.buckets(p))
+      if (gradients_.has_deferred_head(bucket) && !bucket.layers.empty())
+        for (const std::uint32_t rank : ranks) layer_ends.erase({rank, bucket.layers.back()});
+  }
   if (!spec_.software.dp_overlap) layer_ends.clear();
   if (completes && (spec_.software.dp_overlap || spec_.zero_stage >= 2)) gradients_.reduce(p, slot.stage, layer_ends);
 }

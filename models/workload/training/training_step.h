@@ -97,6 +97,8 @@ class TrainingStep : private JobClient {
   void emit();
   void emit_slots(std::uint32_t pipeline_rank);
   void emit_slot(std::uint32_t pipeline_rank, std::uint32_t index);
+  /// Whether only the deferred gradients of the head's weights are left of its virtual stage.
+  bool leaves_head(std::uint32_t pipeline_rank, std::uint32_t index) const;
   /// A step of a slot, on all ranks of a pipeline rank.
   void emit_step(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
                  bool first, bool last);
@@ -139,7 +141,8 @@ class TrainingStep : private JobClient {
   std::vector<std::vector<SlotTimes>> last_step_;  ///< by pipeline rank; of its first rank
   std::vector<Progress> progress_;                 ///< by pipeline rank
   std::vector<RankAccount> accounts_;
-  std::uint32_t ended_ = 0;  ///< pipeline ranks whose slots of this step are all emitted
+  GradientSync::LayerEnds ends_before_head_;  ///< of the layers of the virtual stage with the deferred head
+  std::uint32_t ended_ = 0;                   ///< pipeline ranks whose slots of this step are all emitted
   std::uint64_t slots_done_ = 0;
   bool emitting_ = false;
   Time end_;

@@ -111,6 +111,11 @@ Record<TrainingSection> training_record() {
   r.add("memory_limit_stages", &TrainingSection::memory_limit_stages,
         "zb_auto: a rank keeps the activations of at most this x pp micro-batches")
       .range(1, 2);
+  r.add(
+      "defer_embedding_wgrad", &Section::defer_embedding_wgrad,
+      "the head's gradients of weights follow all other slots of the last pipeline rank, while other ranks end; needs "
+      "pp of 2 or more, whole backward slots, zero_stage of 0 or 1, and memory for inputs and gradients of logits of "
+      "all micro-batches");
   r.number_or("stage_layers", "auto", &Section::written_stage_layers,
               "layers of each virtual stage, in the order of the model; 0 in the first or last stage: it has only the "
               "embedding or only head and loss")
@@ -269,14 +274,28 @@ void resolve_schedule(TrainingSpec& spec, const TrainingSection& written, const 
   }
 }
 
-void check_empty_stages(const TrainingSpec& spec, const Source& source) {
+/// Whether some backward slots are two: of inputs, and of weights.
+bool divides_backward(const TrainingSpec& spec) {
   const auto divides = [](const std::vector<workload::training::Slot>& slots) {
     return std::any_of(slots.begin(), slots.end(), [](const workload::training::Slot& slot) {
       return slot.kind == workload::training::SlotKind::backward_inputs;
     });
   };
-  const bool divides_backward = spec.table ? std::any_of(spec.table->slots.begin(), spec.table->slots.end(), divides)
-                                           : spec.schedule.kind > workload::training::ScheduleKind::interleaved;
+  return spec.table ? std::any_of(spec.table->slots.begin(), spec.table->slots.end(), divides)
+                    : spec.schedule.kind > workload::training::ScheduleKind::interleaved;
+}
+
+void check_deferred_head(const TrainingSpec& spec, const Source& source) {
+  if (!spec.defer_embedding_wgrad) return;
+  const auto needs = [&](const char* text) { refuse_workload(source, "defer_embedding_wgrad", text); };
+  if (spec.pp() == 1) needs("needs pp of 2 or more; accepted with pp: 1: false");
+  if (divides_backward(spec))
+    needs("the schedule already divides backward slots into B and W; accepted with it: false");
+  if (spec.zero_stage > 1) needs("needs zero_stage: 0 or 1, which reduce gradients once a step");
+  if (spec.gtp() > 1) needs("needs gtp: none");
+}
+
+void check_empty_stages(const TrainingSpec& spec, const Source& source) {
   const std::vector<std::uint32_t>& layers = spec.stage_layers;
   for (std::size_t s = 0; s < layers.size(); ++s) {
     const bool has_end = s == 0 || s + 1 == layers.size();
@@ -284,7 +303,7 @@ void check_empty_stages(const TrainingSpec& spec, const Source& source) {
       refuse_workload(source, "stage_layers." + std::to_string(s),
                       "0 layers are accepted in the first and the last virtual stage only");
     // Without layers, the first stage has no gradients of inputs to compute.
-    if (layers[s] == 0 && s == 0 && divides_backward)
+    if (layers[s] == 0 && s == 0 && divides_backward(spec))
       refuse_workload(source, "stage_layers.0",
                       "0 layers are not accepted with a schedule that divides backward slots into B and W");
   }
@@ -525,6 +544,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   if (spec.grad_norm == workload::training::GradientNorm::post_validation && spec.pp() == 1)
     refuse_workload(source, "grad_norm", "post_validation needs pp of 2 or more; accepted with pp: 1: none and before");
   check_empty_stages(spec, source);
+  check_deferred_head(spec, source);
   resolve_recompute(written.recompute, spec, source);
   resolve_software(spec, written, model.dtype, group.gpu, source);
   resolve_formats(spec, written, model.dtype, group.gpu, source);
