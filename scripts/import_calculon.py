@@ -6,8 +6,9 @@
   build/bin/dgx_a100 175b.yaml
 
 APP is the model's shape. EXE is the mapping: all 23 keys are taken over or refused by name. SYSTEM chooses the platform with the
-nearest tensor rate; its rates and memory become overrides. Efficiencies, latencies, vector rates, processor_usage and the second memory
-have no counterpart: the platform's own times are used instead.
+nearest tensor rate; its rates and memory become overrides. Efficiencies are the platform's own, or with --as-is those of SYSTEM: of the
+largest matrix and the largest transfer, and of each network. Latencies, vector rates, processor_usage and the second memory have no
+counterpart: the platform's own times are used instead.
 
 Calculon's models have no embedding and no head. The scenario's have the smallest ones that the mapping can divide. The model's shape
 is written beside the scenario, as 175b.model.json.
@@ -71,8 +72,12 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("app", type=pathlib.Path, metavar="APP.json", help="the model")
     parser.add_argument("exe", type=pathlib.Path, metavar="EXE.json", help="the mapping")
     parser.add_argument("system", type=pathlib.Path, metavar="SYSTEM.json", nargs="?", help="the machine (default: servers of eight A100)")
+    parser.add_argument("--as-is", action="store_true", help="efficiencies of SYSTEM in place of the platform's own")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE", help="the scenario; must not exist yet")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.as_is and options.system is None:
+        parser.error("--as-is needs SYSTEM.json")
+    return options
 
 
 class Input:
@@ -116,8 +121,8 @@ class Input:
             raise self.error(key, f"{run_files.shown(value)}; accepted: {', '.join(accepted)}")
         return accepted[value]
 
-    def positive(self, *keys: str | int) -> float:
-        """A number inside mappings and lists."""
+    def inside(self, *keys: str | int) -> tuple[str, Any]:
+        """A value inside mappings and lists, and its name."""
         value, where = self.values, ""
         for key in keys:
             where += f"[{key}]" if isinstance(key, int) else f"{'.' if where else ''}{key}"
@@ -125,9 +130,23 @@ class Input:
             if not there:
                 raise self.error(where, "missing")
             value = value[key]
+        return where, value
+
+    def positive(self, *keys: str | int) -> float:
+        where, value = self.inside(*keys)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < run_files.LARGEST:
             raise self.error(where, f"{run_files.shown(value)} is not a number above 0")
         return float(value)
+
+    def efficiency(self, *keys: str | int) -> float:
+        """Of the largest size in a table [[size, ratio], ...], or the only one."""
+        where, value = self.inside(*keys)
+        pairs = value if isinstance(value, list) else [[0, value]]
+        numbers = [pair for pair in pairs if isinstance(pair, list) and [type(number) in (int, float) for number in pair] == [True, True]]
+        ratio = max(numbers, default=[0, 0])[1]
+        if len(numbers) < len(pairs) or not 0 < ratio <= 1:
+            raise self.error(where, "is neither a ratio above 0 and up to 1 nor a table of sizes and such ratios")
+        return ratio
 
 
 def model_of(app: Input, exe: Input) -> dict:
@@ -189,7 +208,18 @@ def check_networks(exe: Input, server_gpus: int) -> None:
             raise exe.error(key, f"0, but ranks of {size} lie in several servers of {server_gpus} GPUs; accepted: 1")
 
 
-def machine_of(system: Input | None) -> tuple[Platform, dict]:
+def with_efficiencies(system: Input, overrides: dict, platform: Platform) -> dict:
+    """The overrides with the system's efficiencies in place of the platform's."""
+    gpu = {part: dict(facts) for part, facts in overrides.get("gpu", {}).items()}
+    products, memory = system.efficiency("matrix", "float16", "gflops_efficiency"), system.efficiency("mem1", "MB_efficiency")
+    inside, outside = (system.efficiency("networks", i, "efficiency") for i in (0, 1))
+    gpu.setdefault("sm", {}).update({key: products for key in ("burst_efficiency_ratio", "sustained_efficiency_ratio")})
+    gpu.setdefault("hbm", {}).update({key: memory for key in ("gemm_ratio", "stream_ratio")})
+    gpu.setdefault("nvlink", {})["gb_per_s"] = round(inside * system.positive("networks", 0, "bandwidth") / platform.links, 3)
+    return overrides | {"gpu": gpu, "ib_cable": {"gb_per_s": round(outside * system.positive("networks", 1, "bandwidth"), 3)}}
+
+
+def machine_of(system: Input | None, as_is: bool) -> tuple[Platform, dict]:
     """The platform, and what is replaced of it."""
     if system is None:
         return PLATFORMS[0], {}
@@ -213,11 +243,11 @@ def machine_of(system: Input | None) -> tuple[Platform, dict]:
     cable = system.positive("networks", 1, "bandwidth")
     if abs(cable / platform.cable_gb_per_s - 1) > SAME:
         overrides["ib_cable"] = {"gb_per_s": cable}
-    return platform, overrides
+    return platform, with_efficiencies(system, overrides, platform) if as_is else overrides
 
 
-def scenario_of(app: Input, exe: Input, system: Input | None, config: str) -> dict:
-    platform, overrides = machine_of(system)
+def scenario_of(app: Input, exe: Input, system: Input | None, as_is: bool, config: str) -> dict:
+    platform, overrides = machine_of(system, as_is)
     workload = workload_of(app, exe)
     check_networks(exe, platform.server_gpus)
     ranks = exe.whole("num_procs")
@@ -236,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app, exe = Input(options.app, "a model of Calculon"), Input(options.exe, "a mapping of Calculon")
         system = None if options.system is None else Input(options.system, "a system of Calculon")
         config = options.out.with_suffix(".model.json")
-        scenario, model = scenario_of(app, exe, system, config.name), model_of(app, exe)
+        scenario, model = scenario_of(app, exe, system, options.as_is, config.name), model_of(app, exe)
         write_new(options.out, f"# From {', '.join(file.name for file in (options.app, options.exe, options.system) if file)} of Calculon.\n"
                   + yaml.safe_dump(scenario, sort_keys=False))
         write_new(config, json.dumps(model, indent=2) + "\n")

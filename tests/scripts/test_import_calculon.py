@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import yaml
 
-from platform_runs import ROOT, run, succeed
+from platform_runs import ROOT, run, succeed, summary
 
 SCRIPT = ROOT / "scripts" / "import_calculon.py"
 APP = {"hidden": 2048, "feedforward": 8192, "seq_size": 1024, "attn_heads": 16, "attn_size": 128, "num_blocks": 8}
@@ -20,7 +20,12 @@ SYSTEM = {"matrix": {"float16": {"tflops": 312}}, "mem1": {"GiB": 80, "GBps": 20
           "networks": [{"bandwidth": 300, "size": 8}, {"bandwidth": 25, "size": 65536}]}
 
 
-def imported(folder, app=None, exe=None, system=None):
+EFFICIENT = {"matrix": {"float16": {"tflops": 312, "gflops_efficiency": [[128, 0.95], [16, 0.9], [0, 0.1]]}},
+             "mem1": {"GiB": 80, "GBps": 2039, "MB_efficiency": [[1, 0.6], [100, 0.9]]},
+             "networks": [{"bandwidth": 300, "size": 8, "efficiency": 0.65}, {"bandwidth": 25, "size": 65536, "efficiency": 0.9}]}
+
+
+def imported(folder, *words, app=None, exe=None, system=None):
     """The result of the script, and the scenario's path."""
     files = []
     for name, values in (("app", APP | (app or {})), ("exe", EXE | (exe or {})), ("system", system)):
@@ -30,7 +35,7 @@ def imported(folder, app=None, exe=None, system=None):
     out = folder / "scenario.yaml"
     out.unlink(missing_ok=True)
     out.with_suffix(".model.json").unlink(missing_ok=True)
-    return subprocess.run([SCRIPT, *files, "--out", out], capture_output=True, text=True, check=False, timeout=60), out
+    return subprocess.run([SCRIPT, *files, *words, "--out", out], capture_output=True, text=True, check=False, timeout=60), out
 
 
 def test_all_keys_arrive(tmp_path):
@@ -74,6 +79,31 @@ def test_a_system_changes_the_nearest_platform(tmp_path):
     assert scenario["machine"]["overrides"] == {"gpu": {"hbm": {"capacity_gb": 128.849, "gb_per_s": 5000}, "nvlink": {"gb_per_s": 50}},
                                                 "ib_cable": {"gb_per_s": 100}}
     succeed("dgx_h100", out, "--check")
+
+
+def test_efficiencies_of_a_system_replace_those_of_the_platform(tmp_path):
+    result, out = imported(tmp_path, "--as-is", system=EFFICIENT)
+    assert result.returncode == 0, result.stderr
+    assert yaml.safe_load(out.read_text())["machine"]["overrides"] == {
+        "gpu": {"sm": {"burst_efficiency_ratio": 0.95, "sustained_efficiency_ratio": 0.95}, "hbm": {"gemm_ratio": 0.9, "stream_ratio": 0.9},
+                "nvlink": {"gb_per_s": 16.25}}, "ib_cable": {"gb_per_s": 22.5}}
+    steps = []
+    for words in ([], ["--as-is"]):
+        _, out = imported(tmp_path, *words, system=EFFICIENT)
+        succeed("dgx_a100", out, "--quiet", "--out", tmp_path / f"run{len(steps)}")
+        steps.append(summary(tmp_path / f"run{len(steps)}")["metrics"]["step_s"])
+    assert steps[0] != steps[1]
+
+
+@pytest.mark.parametrize("words, system, message", [
+    (["--as-is"], None, "--as-is needs SYSTEM.json"),
+    (["--as-is"], SYSTEM, "system.json: matrix.float16.gflops_efficiency: missing"),
+    (["--as-is"], EFFICIENT | {"mem1": {"GiB": 80, "GBps": 2039, "MB_efficiency": [[1]]}}, "system.json: mem1.MB_efficiency: is neither a ratio"),
+    (["--as-is"], EFFICIENT | {"mem1": {"GiB": 80, "GBps": 2039, "MB_efficiency": 1.5}}, "system.json: mem1.MB_efficiency: is neither a ratio")])
+def test_efficiencies_that_are_refused(words, system, message, tmp_path):
+    result, out = imported(tmp_path, *words, system=system)
+    assert result.returncode == 2 and not out.exists()
+    assert message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("changes, message", [
