@@ -90,7 +90,7 @@ void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, 
   spec.dtype = model_.dtype;
   spec.tokens = tokens;
   spec.width = width;
-  spec.residual = !form().dropout;
+  spec.residual = !form().dropout && form().fused.residual;
   spec.gated = model_.gated_mlp;
   spec.result_dtype = result;
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
@@ -107,11 +107,16 @@ std::uint32_t LayerTimer::norms(LayerPart part) const {
 }
 
 void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens, std::optional<DataType> result) {
+  const double elements = static_cast<double>(tokens) * model_.hidden;
+  if (!form().fused.residual && !form().dropout) add_residual_operator(segment, elements);
+  if (!form().fused.norm) return add_norm_operators(segment, elements);
   add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden, result);
 }
 
 void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
   if (model_.qk_norm == 0) return;
+  if (!form().fused.norm)
+    return add_norm_operators(segment, static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim);
   gpu::KernelSpec spec;
   spec.op = gpu::KernelOp::norm;
   spec.dtype = model_.dtype;
@@ -131,9 +136,10 @@ Segment LayerTimer::dropout(LayerPart part, std::uint64_t tokens) {
   Segment segment;
   if (!form().dropout) return segment;
   // Embeddings have no residual to read.
-  const double numbers = part == LayerPart::embedding ? 2 : 3;
-  segment.add("dropout", timer_.memory_bound(static_cast<double>(tokens) * model_.hidden *
-                                             (numbers * element_bytes_ + kMaskBytes)));
+  const bool has_residual = part != LayerPart::embedding, reads_residual = has_residual && form().fused.residual;
+  const double numbers = reads_residual ? 3 : 2, elements = static_cast<double>(tokens) * model_.hidden;
+  segment.add("dropout", timer_.memory_bound(elements * (numbers * element_bytes_ + kMaskBytes)));
+  if (has_residual && !reads_residual) add_residual_operator(segment, elements);
   return segment;
 }
 
@@ -223,7 +229,9 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
   const LayerShape& layer = model_.kinds[pass.kind];
   add_projection(segment, "qkv", tokens, qkv_width(), model_.hidden, layer.attention);
   add_qk_norm(segment, tokens);
-  if (model_.rotary || !training_) {
+  if (model_.rotary && !form().fused.rotary) {
+    add_rotary_operators(segment, tokens);
+  } else if (model_.rotary || !training_) {
     gpu::KernelSpec rotary;
     rotary.op = gpu::KernelOp::rotary;
     rotary.dtype = model_.dtype;
@@ -239,9 +247,14 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
 void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width,
                          const std::optional<WeightFormat>& format) {
   add_projection(segment, "gate_up", tokens, projections() * width, model_.hidden, format);
-  add_rows(segment, "activation", gpu::KernelOp::activation, tokens, width);
+  add_activation(segment, tokens, width);
   add_narrowing(segment, tokens, width);
   add_projection(segment, "down", tokens, model_.hidden, width, format);
+}
+
+void LayerTimer::add_activation(Segment& segment, std::uint64_t tokens, std::uint64_t width) {
+  has_gate_operators() ? add_gate_operators(segment, static_cast<double>(tokens) * static_cast<double>(width))
+                       : add_rows(segment, "activation", gpu::KernelOp::activation, tokens, width);
 }
 
 Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
@@ -304,7 +317,7 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   add_sort(segment, "sort", e, ep);
   add_narrowing(segment, e.routed, model_.hidden);
   add_projection(segment, "gate_up", e.rows, projections() * ffn_, model_.hidden, format, e.active);
-  add_rows(segment, "activation", gpu::KernelOp::activation, e.routed, ffn_);
+  add_activation(segment, e.routed, ffn_);
   add_narrowing(segment, e.routed, ffn_);
   add_projection(segment, "down", e.rows, model_.hidden, ffn_, format, e.active);
   add_sort(segment, "unsort", e, ep);

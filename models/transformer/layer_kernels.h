@@ -239,6 +239,14 @@ class LayerTimer {
   void add_scores(Segment& segment, const char* name, const LayerPass& pass, double numbers, double mask_bytes);
   /// A kernel that reads or writes this many bytes for each logit of this rank.
   void add_logits(Segment& segment, const char* name, std::uint64_t tokens, double bytes_per_logit);
+  /// Where the form does not fuse them. @param elements  numbers of the input
+  void add_norm_operators(Segment& segment, double elements, bool backward = false);
+  void add_rotary_operators(Segment& segment, std::uint64_t tokens, bool backward = false);
+  void add_gate_operators(Segment& segment, double elements, bool backward = false);
+  void add_residual_operator(Segment& segment, double elements, bool backward = false);
+  /// Of an MLP whose input to the second matrix has this width.
+  void add_activation(Segment& segment, std::uint64_t tokens, std::uint64_t width);
+  bool has_gate_operators() const { return model_.gated_mlp && !form().fused.activation; }
   /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
   void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width,
                 std::optional<DataType> result = std::nullopt);

@@ -54,10 +54,18 @@ Segment LayerTimer::dropout_backward(LayerPart part, std::uint64_t tokens, Direc
 
 Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
   Segment segment;
-  constexpr double kTensors =
-      4;  // reads the gradients of output and residual, and the input; writes the gradient of input and residual
-  for (std::uint32_t i = 0; i < norms(part); ++i)
-    add_elementwise(segment, "rmsnorm_dgrad", kTensors * static_cast<double>(tokens) * model_.hidden);
+  // Reads the gradients of output and residual, and the input; writes the gradient of input and residual.
+  constexpr double kTensors = 4, kTensorsOfNorm = 3;
+  const double elements = static_cast<double>(tokens) * model_.hidden;
+  const FusedKernels& fused = form().fused;
+  for (std::uint32_t i = 0; i < norms(part); ++i) {
+    if (fused.norm) {
+      add_elementwise(segment, "rmsnorm_dgrad", (fused.residual ? kTensors : kTensorsOfNorm) * elements);
+    } else {
+      add_norm_operators(segment, elements, true);
+    }
+    if (!fused.norm || !fused.residual) add_residual_operator(segment, elements, true);
+  }
   return segment;
 }
 
@@ -97,7 +105,9 @@ PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Directi
   const std::uint64_t tokens = pass.tokens();
   PartBackward part;
   const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;
-  if (has_dgrad(direction) && model_.rotary) add_elementwise(part.body, "rotary_dgrad", rotated);
+  if (has_dgrad(direction) && model_.rotary)
+    form().fused.rotary ? add_elementwise(part.body, "rotary_dgrad", rotated)
+                        : add_rotary_operators(part.body, tokens, true);
   if (has_dgrad(direction)) add_narrowing(part.body, tokens, qkv_width());
   part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_width(), model_.hidden);
   part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_width(), model_.hidden);
@@ -129,9 +139,11 @@ PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Dir
   part.body.append(gemm_dgrad(direction, "down_dgrad", e.rows, model_.hidden, width, e.active));
   part.body.append(gemm_wgrad(direction, "down_wgrad", e.rows, model_.hidden, width, e.active));
   // The gradient of the result, the two factors (or the one input), and their gradients.
+  const double activated = static_cast<double>(e.routed) * static_cast<double>(width);
   if (has_dgrad(direction))
-    add_elementwise(part.body, "activation_dgrad",
-                    static_cast<double>(e.routed) * static_cast<double>((2 * projections() + 1) * width));
+    has_gate_operators()
+        ? add_gate_operators(part.body, activated, true)
+        : add_elementwise(part.body, "activation_dgrad", static_cast<double>(2 * projections() + 1) * activated);
   const std::uint64_t widened = projections() * width;
   if (has_dgrad(direction)) add_narrowing(part.body, e.routed, widened);
   part.input_dgrad = gemm_dgrad(direction, "gate_up_dgrad", e.rows, widened, model_.hidden, e.active);

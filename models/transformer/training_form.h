@@ -36,6 +36,14 @@ enum class InputReduce : std::uint8_t {
   after_dgrad    ///< before the wgrad product
 };
 
+/// What is one kernel, where eager PyTorch has one for each of its operators (layer_kernels_operators.cpp).
+struct FusedKernels {
+  bool activation = true;  ///< activation of a gated MLP and its product
+  bool residual = true;    ///< sum with the residual stream, and dropout or norm
+  bool norm = true;        ///< RMSNorm
+  bool rotary = true;      ///< rotary embedding of queries and keys
+};
+
 struct TrainingForm {
   AttentionForm attention = AttentionForm::flash;
   /// Of embeddings, softmax, and the outputs of attention and MLP. The kernel after attention or MLP also adds bias and
@@ -46,6 +54,7 @@ struct TrainingForm {
   /// the rank keeps its own tokens and gathers the input again (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
   bool keep_gathered = true;
   std::array<InputReduce, 4> input_reduce{};  ///< by LayerPart
+  FusedKernels fused;
   std::optional<NarrowProducts> narrow;       ///< none: products in the model's type
 };
 

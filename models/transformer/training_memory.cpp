@@ -28,6 +28,11 @@ class Tensors {
     add_bytes(name,
               std::max(stored_bytes(rows * width, model_.dtype), stored_bytes(rows * width, kNarrowestActivation)));
   }
+  /// The input of a norm. Operators of their own keep it in fp32, and the result before its product with the weight.
+  void add_norm(const char* name, std::uint64_t rows, std::uint64_t width) {
+    add(name, rows, width);
+    if (!form_.fused.norm) add_bytes(name, rows * width * kFp32Bytes);
+  }
   /// Operand of a product of qkv, o_proj or MLP, in one direction.
   void add_operand(const char* name, std::uint64_t rows, std::uint64_t width) {
     form_.narrow ? add_bytes(name, stored_bytes(rows * width, form_.narrow->dtype)) : add(name, rows, width);
@@ -43,9 +48,9 @@ class Tensors {
 
   void attention() {
     const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
-    add("attention.norm_input", (model_.norms + 1) / 2 * divided(), model_.hidden);
+    add_norm("attention.norm_input", (model_.norms + 1) / 2 * divided(), model_.hidden);
     add_operand("attention.qkv_input", gathered(), model_.hidden);
-    if (model_.qk_norm > 0) add("attention.qk_norm_input", tokens(), (heads + keys) * d);
+    if (model_.qk_norm > 0) add_norm("attention.qk_norm_input", tokens(), (heads + keys) * d);
     add("attention.queries", tokens(), heads * d);
     add("attention.keys", tokens(), keys * d);
     add("attention.values", tokens(), keys * d);
@@ -56,7 +61,7 @@ class Tensors {
     add_mask("attention.dropout_mask", divided() * model_.hidden);
   }
   void mlp(const LayerShape& layer) {
-    add("mlp.norm_input", model_.norms / 2 * divided(), model_.hidden);
+    add_norm("mlp.norm_input", model_.norms / 2 * divided(), model_.hidden);
     const bool routes = model_.routes(layer);
     // Attention and MLP that share a norm have the same input.
     if (model_.norms > 1) add_input(layer);
@@ -64,14 +69,14 @@ class Tensors {
       const std::uint64_t routed = tokens() * model_.experts_per_token;
       add_bytes("mlp.router_scores", router_tokens() * model_.experts * kFp32Bytes);
       add_operand("mlp.routed_input", routed, model_.hidden);
-      add("mlp.activation_input", routed, projections() * part_of(model_.ffn));
+      add("mlp.activation_input", routed, gate_inputs() * part_of(model_.ffn));
       add_operand("mlp.down_input", routed, part_of(model_.ffn));
       add("mlp.combine_input", router_tokens() * model_.experts_per_token, model_.hidden);
-      add("mlp.shared_activation_input", tokens(), projections() * part_of(model_.shared_ffn));
+      add("mlp.shared_activation_input", tokens(), gate_inputs() * part_of(model_.shared_ffn));
       if (form_.narrow && model_.shared_ffn > 0) add_operand("mlp.shared_input", tokens(), model_.hidden);
       add_operand("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
     } else {
-      add("mlp.activation_input", tokens(), projections() * part_of(dense_width()));
+      add("mlp.activation_input", tokens(), gate_inputs() * part_of(dense_width()));
       add_operand("mlp.down_input", tokens(), part_of(dense_width()));
     }
     add_mask("mlp.dropout_mask", divided() * model_.hidden);
@@ -117,6 +122,10 @@ class Tensors {
   /// Tokens that a rank routes: with expert parallelism only its own, and it gathers their copies.
   std::uint64_t router_tokens() const { return split_.ep > 1 ? divided() : tokens(); }
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
+  /// What the backward pass of the activation reads. Operators of their own keep the activated gate, too.
+  std::uint64_t gate_inputs() const {
+    return projections() + (model_.gated_mlp && !form_.fused.activation ? 1 : 0);
+  }
   std::uint64_t dense_width() const { return model_.experts == 0 ? model_.ffn : model_.dense_ffn; }
 
   /// What selective recompute computes again.
@@ -178,7 +187,7 @@ std::vector<KeptTensor> kept_by_embedding(const ModelShape& model, const MicroBa
 std::vector<KeptTensor> kept_by_head(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
                                      const TrainingForm& form) {
   Tensors tensors(model, batch, split, form);
-  tensors.add("head.norm_input", tensors.divided(), model.hidden);
+  tensors.add_norm("head.norm_input", tensors.divided(), model.hidden);
   tensors.add("head.input", tensors.gathered(), model.hidden);
   tensors.add_bytes("head.softmax", tensors.tokens() * tensors.part_of(model.vocab) * kFp32Bytes);
   return tensors.take();

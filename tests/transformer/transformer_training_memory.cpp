@@ -98,6 +98,11 @@ BOOST_AUTO_TEST_CASE(a_llama_layer_keeps_less_for_grouped_heads_and_flash) {
   TrainingForm selective;
   selective.recompute = Recompute::selective;
   BOOST_TEST(sum_of(tensors) - sum_of(kept_by_layer(model, 0, {1, 8192}, {2, true}, selective)) == 4 * n * a / 2);
+  // Operators of eager PyTorch also keep the activated gate, and both norms in fp32.
+  TrainingForm eager;
+  eager.fused = {false, false, false, false};
+  BOOST_TEST(sum_of(kept_by_layer(model, 0, {1, 8192}, {2, true}, eager)) - sum_of(tensors) ==
+             2 * n * f / 2 + 2 * 4 * n * h / 2);
 }
 
 // Two experts a token: the MLP's tensors twice, with the input and output of each routed copy and the router's scores.

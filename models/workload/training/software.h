@@ -40,8 +40,7 @@ struct Software {
   transformer::AttentionForm attention = transformer::AttentionForm::flash;
   std::optional<std::uint32_t>
       flash_attention;                ///< version of FlashAttention; none: the kernels of the GPU's datasheet
-  bool bias_activation_fused = true;  ///< bias and activation of the MLP are one kernel
-  bool bias_dropout_fused = true;     ///< bias, dropout and residual are one kernel
+  transformer::FusedKernels fused;
   bool dropout = false;
   bool recompute_stops_early = false;          ///< full recomputation of a layer leaves out its last product
   OverlapWord tp_overlap = OverlapWord::none;  ///< with sequence parallelism

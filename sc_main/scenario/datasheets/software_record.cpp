@@ -22,9 +22,14 @@ Record<Software> software_record() {
        "version of FlashAttention; auto: the kernels of the GPU's datasheet, version 3 on Hopper, 2 on Ampere and Ada")
       .range(1, 3)
       .required();
-  r.add("bias_activation_fused", &Software::bias_activation_fused, "bias and activation of the MLP are one kernel")
+  const auto fused = [](auto member) { return within(&Software::fused, member); };
+  r.add("bias_activation_fused", fused(&transformer::FusedKernels::activation),
+        "bias, activation and product of a gated MLP are one kernel")
       .required();
-  r.add("bias_dropout_fused", &Software::bias_dropout_fused, "bias, dropout and residual are one kernel").required();
+  r.add("bias_dropout_fused", fused(&transformer::FusedKernels::residual), "bias, dropout and residual are one kernel")
+      .required();
+  r.add("norm_fused", fused(&transformer::FusedKernels::norm), "a norm is one kernel").required();
+  r.add("rotary_fused", fused(&transformer::FusedKernels::rotary), "rotary embedding is one kernel").required();
   r.add("dropout", &Software::dropout, "dropout after attention and MLP, and of the softmax if attention is unfused")
       .required();
   r.add("recompute_stops_early", &Software::recompute_stops_early,
