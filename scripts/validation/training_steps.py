@@ -18,7 +18,6 @@ from .experiment import Experiment
 from .rows import Row, Unmapped
 from .training_models import Shape
 
-MOST_GPUS = 512  # more wait for folding of equal replicas
 MICRO_BATCHES = (1, 2, 4, 8, 16)  # candidates
 MOST_VIRTUAL = 8  # candidates
 # Networks of systems whose rows do not name one
@@ -130,7 +129,8 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
         workload |= {"schedule": "interleaved", "virtual_stages": step.virtual} if step.virtual > 1 else {"schedule": "1f1b"}
         workload |= stage_layers(step)
     workload |= {"placement": list(range(step.gpus))} if step.gpus < machine_gpus else {}
-    return {"model": model, "machine": machine, "fabric": {"fidelity": "fluid"}, "workload": workload | step.options}, files
+    folded = {"simulation": {"fold": "auto"}} if machine["groups"]["node"]["servers"] > 1 and step.dp > 1 else {}
+    return {"model": model, "machine": machine, "fabric": {"fidelity": "fluid"}} | folded | {"workload": workload | step.options}, files
 
 
 def stage_layers(step: Step) -> dict:
@@ -163,8 +163,6 @@ def candidates(step: Step) -> list[Step]:
 
 def experiment(step: Step, value: Callable[[dict], float], unit: float) -> Experiment:
     """`value` reads the row's metric from the metrics of a run; `unit` is one unit of the row in it. @throws Unmapped with the reason"""
-    if step.gpus > MOST_GPUS:
-        raise Unmapped(f"more than {MOST_GPUS} GPUs: equal replicas are not folded")
     platform, machine = machine_of(step.row, step.gpus)
     gpu = next(gpu for gpu in systems.gpus() if gpu.name == machine["groups"]["node"]["gpu"])
     if step.gemm not in gpu.tensor_types:

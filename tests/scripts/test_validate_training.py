@@ -221,8 +221,13 @@ def test_candidates_of_an_interleaved_schedule_divide_layers_and_micro_batches()
     assert all(36 % (2 * virtual) == 0 for _, virtual in sizes)
 
 
+def test_replicas_over_several_servers_run_folded():
+    assert mapped(NEMO, n_gpus="2048", gbs="2048").scenario["simulation"] == {"fold": "auto"}
+    assert "simulation" not in mapped(VTRAIN).scenario  # one server
+    assert "simulation" not in mapped(KORTHIKANTI).scenario  # one replica
+
+
 @pytest.mark.parametrize("columns, changes, what", [
-    (NEMO, {"n_gpus": "1024"}, "more than 512 GPUs"),
     (NEMO, {"model": "llama3 8b finetuning lora"}, "adapters (LoRA)"),
     (NEMO, {"extra": "SFT Performance"}, "packed sequences"),
     (NEMO, {"model": "DeepSeekV3"}, "multi-head latent attention"),
@@ -347,13 +352,13 @@ def test_list_shows_scenarios_and_reasons_and_runs_nothing(tmp_path):
     with open(table, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(NEMO))
         writer.writeheader()
-        writer.writerows([NEMO, NEMO | {"id": "T-2", "n_gpus": "1024"}])
+        writer.writerows([NEMO, NEMO | {"id": "T-2", "model": "nemotron-h 56b"}])
     command = [ROOT / "scripts" / "validate.py", "training", "--rows", table, "--list", "--bin", tmp_path / "none"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     first, second = result.stdout.splitlines()
     assert first.startswith("T-1  DGX H100/NeMo fp8, TP overlap/several servers  dgx_h100  {")
     assert json.loads(first[first.index("{"):]) == mapped(NEMO).scenario
-    assert second.startswith("T-2  skipped: more than 512 GPUs")
+    assert second.startswith("T-2  skipped: Mamba layers are not modelled")
     both = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
     assert both.returncode == 2 and "--list runs nothing" in both.stderr
 
