@@ -55,7 +55,7 @@ struct TrainingForm {
   bool keep_gathered = true;
   std::array<InputReduce, 4> input_reduce{};  ///< by LayerPart
   FusedKernels fused;
-  std::optional<NarrowProducts> narrow;       ///< none: products in the model's type
+  std::optional<NarrowProducts> narrow;  ///< none: products in the model's type
 };
 
 }  // namespace railyard::transformer

@@ -123,9 +123,7 @@ class Tensors {
   std::uint64_t router_tokens() const { return split_.ep > 1 ? divided() : tokens(); }
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   /// What the backward pass of the activation reads. Operators of their own keep the activated gate, too.
-  std::uint64_t gate_inputs() const {
-    return projections() + (model_.gated_mlp && !form_.fused.activation ? 1 : 0);
-  }
+  std::uint64_t gate_inputs() const { return projections() + (model_.gated_mlp && !form_.fused.activation ? 1 : 0); }
   std::uint64_t dense_width() const { return model_.experts == 0 ? model_.ffn : model_.dense_ffn; }
 
   /// What selective recompute computes again.

@@ -25,7 +25,7 @@ class Candidates:
     def of(question: Question, limit: float, facts: MappingOf[Mapping, Facts]) -> "Candidates":
         refused = Counter(found.error.partition("error: ")[2] or found.error for found in facts.values() if found.error)
         asked = {mapping: found for mapping, found in facts.items() if not found.error}
-        estimates = {mapping: estimate(mapping, found).step_s for mapping, found in asked.items() if found.fits(limit)}
+        estimates = {mapping: estimate(mapping, found, question).step_s for mapping, found in asked.items() if found.fits(limit)}
         lacking = {mapping: found.largest["total_bytes"] for mapping, found in asked.items() if not found.fits(limit)}
         return Candidates(question, limit, asked, sorted(estimates, key=lambda m: (estimates[m], m)), sorted(lacking, key=lambda m: (lacking[m], m)),
                           refused, estimates)

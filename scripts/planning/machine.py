@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
 import run_files
 import yaml
@@ -65,17 +66,22 @@ def software_of(scenario: dict) -> str:
     return scenario["workload"].get("software", "megatron_core")
 
 
-def zero_stages(software: str) -> tuple[int, ...]:
-    """Of a shipped datasheet, or of the user's."""
+def _of_software(software: str, key: str) -> Any:
+    """A value of a shipped datasheet, or of the user's."""
     path = pathlib.Path(software) if software.endswith(".yaml") else SOFTWARE / f"{software}.yaml"
     try:
-        return tuple(yaml.safe_load(path.read_text(encoding="utf-8"))["zero_stages"])
+        return yaml.safe_load(path.read_text(encoding="utf-8"))[key]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise MachineError(f"{path}: no zero_stages of the software can be read: {error}") from error
+        raise MachineError(f"{path}: no {key} of the software can be read: {error}") from error
+
+
+def zero_stages(software: str) -> tuple[int, ...]:
+    return tuple(_of_software(software, "zero_stages"))
 
 
 def question(facts: Facts, scenario: dict) -> Question:
     workload = scenario["workload"]
     divided = workload.get("gtp", "none")
     return Question(facts.gpus, facts.server_gpus, _model(scenario["model"]["config"]), workload["global_batch"], workload["seq_tokens"],
-                    zero_stages(software_of(scenario)), divided.get("size", 1) if isinstance(divided, dict) else 1)
+                    zero_stages(software_of(scenario)), divided.get("size", 1) if isinstance(divided, dict) else 1, 1e9 * facts.cable_gb_per_s,
+                    workload.get("dp_overlap", _of_software(software_of(scenario), "dp_overlap")))

@@ -39,7 +39,7 @@ struct Software {
   std::string name;
   transformer::AttentionForm attention = transformer::AttentionForm::flash;
   std::optional<std::uint32_t>
-      flash_attention;                ///< version of FlashAttention; none: the kernels of the GPU's datasheet
+      flash_attention;  ///< version of FlashAttention; none: the kernels of the GPU's datasheet
   transformer::FusedKernels fused;
   bool dropout = false;
   bool recompute_stops_early = false;          ///< full recomputation of a layer leaves out its last product
