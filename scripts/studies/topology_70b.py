@@ -210,6 +210,8 @@ def answers(study: Study) -> None:
              ("rule, distributed optimizer: tp 8, pp 2, dp 8", {"pp": 2}),
              ("tp 8, dp 16, distributed optimizer", {"pp": 1}),
              ("published: tp 4, pp 4, cp 2, dp 4, 5 stages a rank", {"tp": 4, "cp": 2, "schedule": "interleaved", "virtual_stages": 5}),
+             ("rule, plain data parallelism, products overlap", {"zero_stage": 0, "tp_overlap": "userbuffers"}),
+             ("published, products overlap", {"tp": 4, "cp": 2, "schedule": "interleaved", "virtual_stages": 5, "tp_overlap": "userbuffers"}),
              ("tp 4, pp 8, dp 4, 5 stages a rank", {"tp": 4, "pp": 8, "schedule": "interleaved", "virtual_stages": 5}),
              ("tp 2, cp 2, dp 32, weights divided (zero 3)", {"tp": 2, "cp": 2, "pp": 1, "zero_stage": 3})]
     rows = []

@@ -191,6 +191,14 @@ def test_only_what_is_missing_runs(folder):
     assert folder.run().returncode == 0 and folder.runs() == 22
 
 
+def test_a_point_that_takes_too_long_has_failed(folder):
+    folder.base(pause_s=30)
+    folder.sweep("scenario: base.yaml\naxes: {pause_s: [0, 30]}\n")
+    done = folder.run("--limit-s", "2")
+    assert done.returncode == 1 and "failed 1 times: longer than the limit of wall time, 2 s" in done.stdout
+    assert [(pause, status) for pause, status in folder.rows("pause_s, status")] == [(0, "done"), (30, "failed")]
+
+
 def test_an_id_tells_scenario_inputs_settings_and_executable_apart(folder, tmp_path):
     model = folder.path / "model.json"
     model.write_text("{}")
