@@ -1,0 +1,59 @@
+"""Datasheets of training software: every key has an effect, on time, memory, or what is accepted."""
+
+import json
+import re
+
+import pytest
+
+from platform_runs import ROOT, run, succeed, summary
+
+SHEET = (ROOT / "platforms" / "datasheets" / "software" / "megatron_core.yaml").read_text()
+WORKLOAD = {"kind": "training", "seq_tokens": 2048, "global_batch": 8, "tp": 2, "pp": 2, "dp": 2, "zero_stage": 1}
+# Key, another value, other keys of the datasheet with which it counts, keys of the workload with which it counts
+KEYS = [
+    ("attention", "unfused", {}, {}), ("flash_attention", "2", {}, {}), ("bias_activation_fused", "false", {}, {}), ("bias_dropout_fused", "false", {}, {}),
+    ("norm_fused", "false", {}, {}), ("rotary_fused", "false", {}, {}), ("dropout", "true", {}, {}), ("recompute_stops_early", "true", {}, {"recompute": "full"}),
+    ("reduce_beside_wgrad", None, {}, {"sequence_parallel": True}), ("tp_overlap", "userbuffers", {}, {"sequence_parallel": True}), ("launch", "graph", {}, {}),
+    ("host_us", "300", {}, {}), ("pp_overlap", "all", {}, {}), ("pp_send", None, {}, {}), ("dp_overlap", "true", {}, {}),
+    ("bucket_parameters", "1e8", {"dp_overlap": "true", "bucket_parameters_per_rank": "0"}, {}),
+    ("bucket_parameters_per_rank", "2e8", {"dp_overlap": "true"}, {}), ("gradients", "as_parameters", {}, {}), ("zero_stages", "[0]", {}, {}),
+    ("nvls", None, {}, {"tp": 8, "pp": 1, "dp": 1, "zero_stage": 0, "seq_tokens": 8192}), ("nccl_ctas", "2", {}, {}), ("reserved_bytes", "5e9", {}, {}),
+]
+
+
+def value_of(key):
+    return re.search(rf"^{key}: *([^#\n]*)", SHEET, re.MULTILINE).group(1).strip()
+
+
+def other(value):
+    return {"true": "false", "false": "true", "full": "shard", "shard": "full"}[value]
+
+
+def outcome(folder, values, workload):
+    """Step time and memory, or the message of a refusal."""
+    folder.mkdir()
+    sheet = SHEET
+    for key, value in values.items():
+        sheet, count = re.subn(rf"^{key}:.*$", f"{key}: {value}", sheet, flags=re.MULTILINE)
+        assert count == 1, key
+    (folder / "mine.yaml").write_text(sheet)
+    config = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
+    (folder / "model.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
+    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "workload": WORKLOAD | {"software": "./mine.yaml"} | workload}
+    (folder / "s.yaml").write_text(json.dumps(scenario))
+    if run("dgx_h100", folder / "s.yaml", "--check").returncode != 0:
+        return "refused"
+    succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out")
+    metrics = summary(folder / "out")["metrics"]
+    return metrics["step_s"], metrics["memory"]["peak_bytes"]
+
+
+def test_all_keys_are_here():
+    assert {key for key, *_ in KEYS} == set(re.findall(r"^(\w+):", SHEET, re.MULTILINE)) - {"source"}
+
+
+@pytest.mark.parametrize("key, value, beside, workload", KEYS, ids=[key for key, *_ in KEYS])
+def test_a_key_changes_something(key, value, beside, workload, tmp_path):
+    before = outcome(tmp_path / "before", beside, workload)
+    assert before != "refused"
+    assert outcome(tmp_path / "after", beside | {key: value or other(value_of(key))}, workload) != before
