@@ -19,7 +19,8 @@ from .rows import Row, Unmapped
 from .training_models import Shape
 
 BOARD_NICS = 8
-TWO_TIER_NICS = 2048  # of switches with 64 ports
+TWO_TIER_NICS = {"dgx_a100": 800}  # of switches with 40 ports
+MOST_TWO_TIER_NICS = 2048  # of switches with 64 ports
 MICRO_BATCHES = (1, 2, 4, 8, 16)  # candidates
 MOST_VIRTUAL = 8  # candidates
 # Networks of systems whose rows do not name one
@@ -105,7 +106,7 @@ def machine_of(row: Row, gpus: int) -> tuple[str, dict]:
     platform = systems.platform_of(row, gpu)
     servers = -(-gpus // systems.gpus_per_server(platform))
     machine = systems.machine(row, platform, gpu, servers)
-    if servers * machine.get("nic", {}).get("per_server", BOARD_NICS) > TWO_TIER_NICS:
+    if servers * machine.get("nic", {}).get("per_server", BOARD_NICS) > TWO_TIER_NICS.get(platform, MOST_TWO_TIER_NICS):
         machine["network"] = {"tiers": 3}
     memory = re.search(r"(\d+)GB HBM\S* ([\d.]+)\s?TB/s", row["system"])
     if memory:  # a module with other memory than the datasheet's

@@ -225,6 +225,7 @@ def test_replicas_over_several_servers_run_folded():
     assert mapped(NEMO, n_gpus="2048", gbs="2048").scenario["simulation"] == {"fold": "auto"}
     assert "network" not in mapped(NEMO, n_gpus="2048", gbs="2048").scenario["machine"]
     assert mapped(NEMO, n_gpus="4096", gbs="4096").scenario["machine"]["network"] == {"tiers": 3}
+    assert mapped(SC21, n_gpus="1024").scenario["machine"]["network"] == {"tiers": 3}
     assert "simulation" not in mapped(VTRAIN).scenario  # one server
     assert "simulation" not in mapped(KORTHIKANTI).scenario  # one replica
 
