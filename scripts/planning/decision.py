@@ -1,6 +1,5 @@
 """The decision as text, Markdown, HTML and JSON."""
 
-from collections import Counter
 from collections.abc import Mapping as MappingOf, Sequence
 from dataclasses import asdict, dataclass
 
@@ -32,6 +31,11 @@ class Decision:
     @property
     def runs(self) -> list[Run]:
         return [run for run in self.done.values() if run.summary]
+
+    @property
+    def failed(self) -> list[Run]:
+        """Selected mappings without a result, the fastest estimate first."""
+        return sorted((run for run in self.done.values() if not run.summary), key=lambda run: self.candidates.seconds(run.mapping))
 
     @property
     def winner(self) -> Run:
@@ -68,8 +72,11 @@ class Decision:
         rows += [[f"refused by the executable: {reason}", str(count)] for reason, count in self.candidates.refused.items()]
         rows += [["do not fit in memory", str(len(self.candidates.no_memory))], ["fit", str(len(self.candidates.fit))],
                  ["simulated", str(len(self.runs))]]
-        failed = Counter(run.error for run in self.done.values() if not run.summary)
-        return rows + [[f"not simulated: {error}", str(count)] for error, count in failed.items()]
+        return rows + ([["selected, but not simulated", str(len(self.failed))]] if self.failed else [])
+
+    def not_simulated(self) -> Rows:
+        return [["mapping", "dp", "estimate", "reason"],
+                *([run.mapping.label, str(run.mapping.dp(self.question)), duration(self.candidates.seconds(run.mapping)), run.error] for run in self.failed)]
 
     def memory(self) -> Rows:
         rows = [["mapping", "memory of the rank that needs most", "lacks"]]
@@ -121,8 +128,10 @@ class Decision:
             ("From all mappings to the simulated ones", self.agreement(), self.sieves()),
             ("Memory", f"The winner, and the {SHOWN_REFUSED} mappings that lack least.", self.memory()),
         ]
+        if self.failed:
+            found.insert(1, ("Selected, but not simulated", "By the closed form these may be as fast.", self.not_simulated()))
         if self.what_if:
-            found.insert(3, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change; with less memory, mappings that fit.", self.changed()))
+            found.insert(-2, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change; with less memory, mappings that fit.", self.changed()))
         return found
 
     # -- forms
@@ -162,6 +171,8 @@ class Decision:
             "winner": one(self.winner),
             "simulated": [one(run) for run in self.runs],
             "references": [{"name": name, **one(self.done[mapping])} for name, mapping in self.references if self.done[mapping].summary],
+            "not_simulated": [{"mapping": asdict(run.mapping) | {"dp": run.mapping.dp(self.question)}, "estimate_s": self.candidates.seconds(run.mapping),
+                               "error": run.error} for run in self.failed],
             "counts": {"all": self.space.total, "legal": len(self.space.legal), "refused": dict(self.space.refused),
                        "refused_by_executable": dict(self.candidates.refused), "fit": len(self.candidates.fit), "simulated": len(self.runs)},
             "estimate_error": {"mean_ratio": sum(map(abs, errors)) / len(errors), "worst_ratio": max(errors, key=abs)},

@@ -141,3 +141,18 @@ def test_rank_correlation():
     assert rank_correlation([1, 2], [1, 2]) is None
     assert rank_correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
     assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+
+
+def test_mappings_that_take_too_long_are_named(tmp_path):
+    """A stand-in for the executable takes its time over one mapping."""
+    slow = tmp_path / "bin" / "dgx_h100"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *--explain*|*--describe*|*--schema*) ;; *tp=8*) sleep 30;; esac\nexec {BIN}/dgx_h100 "$@"\n')
+    slow.chmod(0o755)
+    axes = ("cp=1", "pp=1", "recompute=none", "zero_stage=0", "micro_batch=1", "tp_overlap=none")
+    done = planned(tmp_path, *[f"--fix={axis}" for axis in axes], "--limit-s", "10", "--no-what-if", "--json", "--bin", slow.parent)
+    assert done.returncode == 1, done.stderr
+    answer = json.loads(done.stdout)
+    assert {run["mapping"]["tp"] for run in answer["not_simulated"]} == {8} and answer["winner"]["mapping"]["tp"] < 8
+    page = (tmp_path / "out" / "decision.md").read_text()
+    assert "## Selected, but not simulated" in page and "longer than the limit of wall time, 10 s |" in page
