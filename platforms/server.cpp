@@ -236,7 +236,7 @@ void Server::build_uplinks(const MachineSpec& spec) {
       pcie::PlxSwitch& upper = *plx[0];
       const transport::LinkDirection both = direction(spec.plx_cascade, packet, spec.plx.hop_ns, spec.plx.buffer_bytes);
       const PortId up = sw.add_port("uplink", both);
-      const PortId down = upper.add_port("cascade", both);
+      const PortId down = upper.add_port(s == 1 ? "cascade" : "cascade" + std::to_string(s), both);
       transport::Device::connect(sw, up, upper, down);
       sw.set_uplink(up);
       map_below(upper, down, s);

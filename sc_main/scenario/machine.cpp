@@ -191,6 +191,18 @@ void resolve_plx(const MachineSection& written, MachineSpec& machine, const Sour
     throw InputError(place_of(source.root, key),
                      key + ": " + machine.board.name + " has fixed PCIe switches; accepted only on plx_box");
   }
+  if (written.plx_switches) {
+    const std::uint32_t switches = *written.plx_switches;
+    if (switches != 0 && machine.board.gpus % switches != 0)
+      throw InputError(place_of(source.root, key + ".switches"),
+                       key + ".switches: " + std::to_string(switches) + " PCIe switches cannot divide the " +
+                           std::to_string(machine.board.gpus) + " GPUs of a server evenly; accepted: 0, 1, 2, 4 or 8");
+    machine.board.pcie_switches = switches;
+    for (const char* part : {".datasheet", ".uplink", ".nics_per_plx", ".acs"})
+      if (switches == 0 && value_at(source.root, key + part))
+        throw InputError(place_of(source.root, key + part),
+                         key + part + ": needs PCIe switches; machine.plx.switches is 0");
+  }
   if (machine.board.pcie_switches != 0)
     machine.plx = load_pcie_switch(named(written.plx, machine.board.pcie_switch, key + ".datasheet", source));
 }

@@ -24,9 +24,14 @@ Record<MachineSection> machine_record() {
   plx.add("datasheet", &MachineSection::plx, "PCIe switch datasheet")
       .is_path(Field::Path::unless_name)
       .fallback("from the board's datasheet");
+  plx.add("switches", &MachineSection::plx_switches,
+          "number of PCIe switches of a server, with the same number of GPUs each; 0: GPUs and NICs connect to the "
+          "sockets")
+      .range(0, 8)
+      .fallback("from the board's datasheet");
   plx.choice("uplink", of_machine(&MachineSpec::uplink), {"dual_root", "single_root", "cascaded"},
-             "how the two PCIe switches of a server are connected. dual_root: each below its own socket; single_root: "
-             "both below one; cascaded: one below the other")
+             "how the PCIe switches of a server are connected. dual_root: spread over both sockets; single_root: "
+             "all below one; cascaded: all others below the first")
       .cite("Supermicro 4029GP-TRT, TRT2, TRT3");
   plx.add("nics_per_plx", &MachineSection::nics_per_plx, "number of NICs at each PCIe switch")
       .range(1, 4)

@@ -62,6 +62,25 @@ BOOST_AUTO_TEST_CASE(peers_of_two_switches_cross_what_joins_them) {
   same(loads("uplink: cascaded, acs: true", 4), {kBytes, kBytes, 0, kBytes, 0});
 }
 
+BOOST_AUTO_TEST_CASE(a_box_has_any_number_of_switches_that_divides_its_gpus) {
+  const auto carried = [](const std::string& keys, transport::Window to, const char* device, const char* port) {
+    MachineRun s(plx(keys));
+    s.send(Time(), 0, to, kBytes);
+    s.run();
+    return s.carried(device, port);
+  };
+  // Four switches of two GPUs: GPUs 0 and 2 meet in their socket, GPUs 0 and 4 cross both sockets.
+  BOOST_TEST(carried("switches: 4", 1, "node0.plx0", "uplink") == 0u);
+  BOOST_TEST(carried("switches: 4", 2, "node0.plx0", "uplink") == kBytes);
+  BOOST_TEST(carried("switches: 4", 2, "node0.root0", "socket") == 0u);
+  BOOST_TEST(carried("switches: 4", 4, "node0.root0", "socket") == kBytes);
+  BOOST_TEST(carried("switches: 4, uplink: cascaded", 6, "node0.plx0", "uplink") == 0u);
+  // One switch of eight GPUs, and none: the sockets join them.
+  BOOST_TEST(carried("switches: 1", 7, "node0.plx0", "uplink") == 0u);
+  BOOST_TEST(carried("switches: 0", 3, "node0.root0", "socket") == 0u);
+  BOOST_TEST(carried("switches: 0", 4, "node0.root0", "socket") == kBytes);
+}
+
 BOOST_AUTO_TEST_CASE(with_acs_neighbours_share_the_uplink) {
   const auto rate = [](const std::string& keys) {
     MachineRun s(plx(keys));

@@ -171,6 +171,11 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
       s.refusal("platform: dgx_h10\n" + small_scenario()) ==
       "s.yaml:1:11: error: platform: unknown value 'dgx_h10'; accepted: dgx_a100, dgx_b200, dgx_h100, gb200_nvl72, "
       "plx_box (did you mean 'dgx_h100'?)");
+  BOOST_TEST(s.refusal(with("machine: {plx: {switches: 3}}\n")) ==
+             "s.yaml:6:27: error: machine.plx.switches: 3 PCIe switches cannot divide the 8 GPUs of a server evenly; "
+             "accepted: 0, 1, 2, 4 or 8");
+  BOOST_TEST(s.refusal(with("machine: {plx: {switches: 0, uplink: cascaded}}\n")) ==
+             "s.yaml:6:38: error: machine.plx.uplink: needs PCIe switches; machine.plx.switches is 0");
   BOOST_TEST(s.refusal(with("machine: {plx: {uplink: cascaded}}\n"), {}, "dgx_h100") ==
              "s.yaml:6:16: error: machine.plx: dgx_h100 has fixed PCIe switches; accepted only on plx_box");
   BOOST_TEST(
