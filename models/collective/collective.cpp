@@ -260,8 +260,9 @@ Time Collective::copying(std::uint32_t member, std::uint32_t thread, const Actio
     copied += read ? t.range.bytes / 2 : t.range.bytes;
     read = true;
   }
-  if (spec_.cost.channel_rate == Rate() || copied == 0) return Time();
-  return times(spec_.cost.channel_rate, program_->channels(thread)).time_for(copied);
+  const Rate rate = spec_.cost.copy_rate != Rate() ? spec_.cost.copy_rate : spec_.cost.channel_rate;
+  if (rate == Rate() || copied == 0) return Time();
+  return times(rate, program_->channels(thread)).time_for(copied);
 }
 
 Time Collective::writing(std::uint32_t member, std::uint32_t thread, const Action& action) const {

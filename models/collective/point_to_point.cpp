@@ -1,6 +1,8 @@
-// Sends and receives: NCCL's all-to-all, and a message to the next member.
+// Sends and receives: NCCL's all-to-all, and a message to the next member. A sender writes pieces into the slots of its
+// receiver, which copies each piece to its place (NVIDIA/nccl src/device/sendrecv.h).
 //
-// direct  a member sends to eight peers at a time, nearest first; each peer gets its share of the channels.
+// direct  a member sends to several peers at a time, nearest first. Each peer has its share of the channels, and a piece
+//         is what they carry at once.
 // pxn     data for another server first crosses NVLink to the member whose NIC is on the rail of the destination. This
 //         member sends the data of all members of its server for the destination as one message.
 #include <algorithm>
@@ -11,34 +13,47 @@ namespace railyard::collective {
 
 namespace {
 
-// Operations that NCCL runs at the same time in a kernel (src/enqueue.cc, works per batch).
+// Operations that a channel runs at the same time (src/enqueue.cc, works per batch). If there are more channels, so many
+// peers are served at a time.
 constexpr std::uint32_t kPeersAtATime = 8;
 
 class Direct final : public Program {
  public:
   Direct(const CollectiveSpec& spec, std::uint32_t members)
-      : Program(1, std::max(1u, members - 1)), members_(members), channels_(spec.channels), vector_{0, spec.bytes} {}
+      : Program(2, std::max(1u, members - 1)),
+        members_(members),
+        channels_(spec.channels - spec.channels / members),  // the others copy the member's own part
+        at_a_time_(std::max(kPeersAtATime, spec.channels)),
+        vector_{0, spec.bytes},
+        pieces_(loops_of(spec, vector_.part(members, 0).bytes, std::max(1u, spec.channels / members))) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
   bool is_alike() const override { return true; }
-  std::uint32_t actions(std::uint32_t, std::uint32_t) const override { return batches() + (members_ > 1 ? 1 : 0); }
+  std::uint32_t actions(std::uint32_t, std::uint32_t) const override { return batches() * pieces_; }
 
-  void describe(std::uint32_t member, std::uint32_t, std::uint32_t index, Action& action) const override {
-    if (index == batches()) {
-      action.wait(0, members_ - 1, 1);
+  void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
+    const std::uint32_t nearest = index / pieces_ * at_a_time_ + 1, piece = index % pieces_;
+    const std::uint32_t beyond = std::min(members_, nearest + at_a_time_);
+    if (thread == kReceive) {
+      action.wait(members_ - beyond, beyond - nearest, piece + 1);
+      action.work_bytes = part_of(member, piece).bytes * (beyond - nearest);
       return;
     }
-    const std::uint32_t to_peer = std::min(members_, (index + 1) * kPeersAtATime + 1);
-    for (std::uint32_t k = index * kPeersAtATime + 1; k < to_peer; ++k) {
+    for (std::uint32_t k = nearest; k < beyond; ++k) {
       const std::uint32_t to = (member + k) % members_;
-      action.send(to, 0, members_ - k - 1, vector_.part(members_, to));
+      action.send(to, kReceive, members_ - k - 1, part_of(to, piece));
     }
   }
 
  private:
-  std::uint32_t batches() const { return static_cast<std::uint32_t>(ceil_div(members_ - 1, kPeersAtATime)); }
-  std::uint32_t members_, channels_;
+  static constexpr std::uint32_t kSend = 0, kReceive = 1;
+  std::uint32_t batches() const { return static_cast<std::uint32_t>(ceil_div(members_ - 1, at_a_time_)); }
+  Range part_of(std::uint32_t member, std::uint32_t piece) const {
+    return vector_.part(members_, member).part(pieces_, piece);
+  }
+  std::uint32_t members_, channels_, at_a_time_;
   Range vector_;
+  std::uint32_t pieces_;
 };
 
 class Pxn final : public Program {
@@ -109,7 +124,8 @@ class SendRecv final : public Program {
     if (thread == 0) {
       action.send((member + 1) % members_, 1, 0, piece);
     } else {
-      action.wait(0, 1, index + 1);  // already at its final place: nothing to copy
+      action.wait(0, 1, index + 1);
+      action.work_bytes = piece.bytes;
     }
   }
 

@@ -39,18 +39,23 @@ constexpr const char* name_of(Protocol protocol) { return kProtocolNames[static_
 enum class Library : std::uint8_t { nccl, vllm, sglang, trtllm };
 constexpr std::array<const char*, 4> kLibraryNames{"nccl", "vllm", "sglang", "trtllm"};
 
+/// Versions of NCCL whose rules for sends and receives differ: up to 2.22, up to 2.28, and later.
+enum class NcclVersion : std::uint8_t { v2_22, v2_27, v2_29 };
+constexpr std::array<const char*, 3> kNcclVersionNames{"2.22", "2.27", "2.29"};
+
 /// Cost of an action on the CTA of a channel, in addition to the time in the fabric. All zero: SMs are infinitely fast.
 struct StepCost {
   Time step;             ///< per action: poll, barrier, issue, fence, flag; the CTA is held
   Bytes line_bytes = 0;  ///< bytes that the threads of a channel move at once (a line); 0: no lines
   Time line;             ///< for each line after the first one of a step
   Rate channel_rate;     ///< payload rate of one channel; zero: no limit
+  Rate copy_rate;        ///< rate at which a channel moves bytes inside its GPU; zero: channel_rate
   std::uint32_t wire_numerator = 1, wire_denominator = 1;  ///< bytes stored per byte of payload
   Time network_send, network_receive;  ///< time of the proxy at each end, for transfers that leave the server
 
   auto key() const {
-    return std::make_tuple(step, line_bytes, line, channel_rate.bytes_per_second(), wire_numerator, wire_denominator,
-                           network_send, network_receive);
+    return std::make_tuple(step, line_bytes, line, channel_rate.bytes_per_second(), copy_rate.bytes_per_second(),
+                           wire_numerator, wire_denominator, network_send, network_receive);
   }
   Bytes wire_bytes(Bytes payload) const { return ceil_div(payload * wire_numerator, wire_denominator); }
 };

@@ -24,8 +24,20 @@ constexpr double kProxyUs = 2, kSimpleProxyUs = 4;
 constexpr Bytes kSimpleSlotBytes = 512 << 10, kLlSlotBytes = 32 << 10, kLl128SlotBytes = 576'000;
 constexpr std::uint32_t kRingSlots = 4, kRingSlices = 2, kSlots = 8;
 constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeFarChunkBytes = 64 << 10;
-constexpr Bytes kLlPointToPointBytes = 32 << 10;  // per peer; small messages use two channels
-constexpr std::uint32_t kChannelsPerPeer = 16;
+// Sends and receives. The step is NCCL_P2P_NVL_CHUNKSIZE, or NCCL_P2P_PCI_CHUNKSIZE and NCCL_P2P_NET_CHUNKSIZE. A part is
+// what a channel carries of a message: at least and at most these shares of a step, inside a server and beyond.
+constexpr Bytes kNvlinkStepBytes = 512 << 10, kOtherStepBytes = 128 << 10, kLlStepBytes = 64 << 10;
+struct PartBytes {
+  Bytes least, most;
+};
+PartBytes part_bytes(Bytes step, bool one_server) {
+  return one_server ? PartBytes{step / 8, step * 32} : PartBytes{step / 2, step};
+}
+constexpr Bytes kLlPartBytes = 16 << 10;  // NCCL_P2P_LL_THRESHOLD
+constexpr std::uint32_t kPcieChannelsPerPeer = 2, kLeastNetworkChannels = 2;
+constexpr double kNetworkChannelGbPerS = 14;  // NCCL_P2P_PER_CHANNEL_NET_BW
+// Warps of a channel, and those of them that receive; the others send.
+constexpr std::uint32_t kWarps = 20, kReceivingWarps = 9, kThreadsPerWarp = 32;
 // Data that a thread moves at once: a line of LL; eight words of LL128 without their flags.
 constexpr Bytes kLlLineBytesPerThread = 8, kLl128LineBytesPerThread = 60;
 
@@ -64,20 +76,70 @@ Time launch_of(const CollectiveRequest& request, const Site& site, double width)
   return us((request.in_graph ? c.graph_launch_us : c.launch_us) + c.wide_launch_us * width);
 }
 
-/// NCCL's sends and receives: each peer gets its share of the channels.
+std::uint32_t power_of_two_from(std::uint32_t value) {
+  std::uint32_t power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
+/// Most channels of all messages of a member (ncclTopoComputeP2pChannels).
+std::uint32_t point_to_point_channels(const Site& site) { return power_of_two_from(site.gpu->collective.channels); }
+
+/// Most channels of one message.
+std::uint32_t channels_per_peer(const Site& site) {
+  std::uint32_t channels = kPcieChannelsPerPeer;
+  if (site.servers > 1) {
+    const double needed = std::ceil(site.network_gb_per_s / kNetworkChannelGbPerS);
+    channels = std::max(kLeastNetworkChannels, static_cast<std::uint32_t>(needed));
+  } else if (site.nvlink) {
+    channels = 2 * site.gpu->nvlink.links;
+  }
+  return std::min(power_of_two_from(channels), point_to_point_channels(site));
+}
+
+struct Parts {
+  std::uint32_t channels = 1;  ///< of one message: its parts
+  Protocol protocol = Protocol::simple;
+};
+
+/// How NCCL divides a message (addP2pToPlan). Before 2.29 the protocol came first and by the whole message: in LL, parts
+/// are then smaller.
+Parts parts_of(const CollectiveRequest& request, const Site& site, Bytes message) {
+  const std::uint32_t most = channels_per_peer(site), all = point_to_point_channels(site);
+  std::uint32_t least = most;
+  while (least * site.ranks > all && least > 1) least /= 2;
+  const bool by_message = request.nccl_version < NcclVersion::v2_29;
+  Parts parts;
+  if (by_message) {
+    const std::uint32_t counted = request.nccl_version == NcclVersion::v2_27 ? most : 1;
+    parts.protocol = message <= counted * kLlPartBytes ? Protocol::ll : Protocol::simple;
+  }
+  if (request.protocol) parts.protocol = *request.protocol;
+  const Bytes simple_step = site.nvlink && site.servers == 1 ? kNvlinkStepBytes : kOtherStepBytes;
+  const Bytes step = by_message && parts.protocol == Protocol::ll ? kLlStepBytes : simple_step;
+  const PartBytes bounds = part_bytes(step, site.servers == 1);
+  parts.channels =
+      static_cast<std::uint32_t>(std::max<Bytes>(1, std::min<Bytes>(least, ceil_div(message, bounds.least))));
+  while (ceil_div(message, parts.channels) > bounds.most && parts.channels <= most / 2) parts.channels *= 2;
+  if (!by_message && !request.protocol && message <= parts.channels * kLlPartBytes) parts.protocol = Protocol::ll;
+  return parts;
+}
+
+/// NCCL's sends and receives.
 void plan_point_to_point(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   const bool to_all = spec.operation == Operation::all_to_all;
-  const std::uint32_t peers = to_all ? std::max(1u, site.ranks - 1) : 1;
-  const std::uint32_t per_peer = std::max(1u, std::min(kChannelsPerPeer, c.channels / std::min(peers, 8u)));
-  const Bytes each = to_all ? spec.bytes / std::max(1u, site.ranks) : spec.bytes;
-  spec.channels = std::min(c.channels, per_peer * peers);
+  const Parts parts = parts_of(request, site, to_all ? spec.bytes / std::max(1u, site.ranks) : spec.bytes);
+  spec.protocol = parts.protocol;
+  spec.channels = to_all ? std::min(parts.channels * site.ranks, point_to_point_channels(site)) : parts.channels;
   if (site.most_channels > 0) spec.channels = std::min(spec.channels, site.most_channels);
-  spec.protocol = request.protocol.value_or(each <= kLlPointToPointBytes ? Protocol::ll : Protocol::simple);
-  spec.cost = cost_of(site, spec.protocol, kNcclMostThreads[static_cast<std::size_t>(spec.protocol)]);
+  spec.cost = cost_of(site, spec.protocol, kReceivingWarps * kThreadsPerWarp);
   if (to_all && spec.protocol == Protocol::simple) spec.cost.channel_rate = Rate::gb_per_s(c.p2p_gb_per_s);
-  spec.chunk_bytes = to_all ? 0 : spec.protocol == Protocol::simple ? kSimpleSlotBytes : kLlSlotBytes;
-  spec.slots = to_all ? 0 : kSlots;
+  spec.cost.copy_rate = Rate::gb_per_s(c.p2p_copy_gb_per_s);
+  spec.chunk_bytes = spec.protocol == Protocol::ll      ? kLlSlotBytes
+                     : site.nvlink && site.servers == 1 ? kNvlinkStepBytes
+                                                        : kOtherStepBytes;
+  spec.slots = kSlots;
   spec.launch = launch_of(request, site, 1) + us(c.p2p_launch_us);
 }
 
@@ -163,30 +225,44 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
 }
 
 bool has_custom_kernel(const CollectiveRequest& request, const Site& site) {
-  const Bytes most = custom_sizes(request.library, site).most();
+  const Bytes most = custom_kernel(request.library, site).most();
   return request.operation == Operation::all_reduce && most > 0 && request.bytes <= most;
+}
+
+/// Rate at which all CTAs of a kernel read from their peers: the bytes in flight, in each latency of a read.
+double pull_gb_per_s(const Site& site) {
+  constexpr double kBlocks = 36, kThreads = 512, kBytesOfRead = 16;  // vllm-project/vllm csrc/custom_all_reduce.cuh
+  return (site.ranks - 1) * kBlocks * kThreads * kBytesOfRead / site.gpu->collective.custom_pull_ns;
 }
 
 void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
-  const bool one_shot = request.bytes <= custom_sizes(request.library, site).one_shot;
-  spec.algorithm = request.algorithm.value_or(one_shot ? Algorithm::one_shot : Algorithm::two_shot);
+  const CustomKernel kernel = custom_kernel(request.library, site);
+  spec.algorithm =
+      request.algorithm.value_or(request.bytes <= kernel.one_shot ? Algorithm::one_shot : Algorithm::two_shot);
   spec.protocol = Protocol::ll;  // data or flags are polled, without a fence
   spec.channels = c.channels;
+  double gb_per_s = c.custom_gb_per_s;
+  if (kernel.pulls) gb_per_s = std::min(gb_per_s, pull_gb_per_s(site));
   if (spec.algorithm == Algorithm::one_shot) {
-    // vLLM's kernel begins and ends with an exchange of flags. In the kernels of the other engines the data carries its
-    // flags.
-    if (request.library == Library::vllm) spec.barriers_before = spec.barriers_after = 1;
+    // A kernel that pulls begins and ends with an exchange of flags. Otherwise the data carries its flags.
+    if (kernel.pulls) spec.barriers_before = spec.barriers_after = 1;
     spec.cost.step = Time::nanoseconds(c.custom_step_ns);
   } else {
     // Three actions, each with a fence as in NCCL's Simple: the data must be visible before the flag. The kernels of
-    // the engines read data that these actions write, so an action stands for a barrier and a round trip. This fits the
-    // open measurements.
-    spec.cost.step = Time::nanoseconds(c.simple_step_ns);
+    // the engines read data that these actions write, so an action stands for a barrier and a round trip.
+    spec.cost.step = Time::nanoseconds(c.custom_fence_ns);
   }
-  spec.cost.channel_rate = Rate::bytes_per_second(static_cast<std::uint64_t>(c.custom_gb_per_s * 1e9) / c.channels);
+  spec.cost.channel_rate = Rate::bytes_per_second(static_cast<std::uint64_t>(gb_per_s * 1e9) / c.channels);
   spec.launch = us(c.graph_launch_us);
-  if (!request.in_graph) spec.host = us(c.eager_us);
+}
+
+/// Outside a graph, an engine copies its input first (buffers of a graph are registered; NCCL gets a copy of the
+/// framework's), and the host calls kernel by kernel.
+void call_from_host(CollectiveSpec& spec, Library engine, const gpu::GpuDatasheet& gpu) {
+  const double copied_us = 2e-3 * static_cast<double>(spec.bytes) / (gpu.hbm.gb_per_s * gpu.hbm.stream_ratio);
+  spec.launch += us(gpu.kernel.launch_us + copied_us);
+  spec.host = us(engine == Library::sglang ? gpu.collective.sglang_call_us : gpu.collective.vllm_call_us);
 }
 
 }  // namespace
@@ -229,8 +305,8 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
     plan_custom(spec, request, site);
   } else {
     plan_nccl(spec, request, group, site);
-    if (request.library != Library::nccl && !request.in_graph) spec.host = us(site.gpu->collective.eager_us);
   }
+  if (request.library != Library::nccl && !request.in_graph) call_from_host(spec, request.library, *site.gpu);
   return spec;
 }
 

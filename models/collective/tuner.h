@@ -27,9 +27,10 @@ struct CollectiveRequest {
   Library library = Library::nccl;
   std::optional<Algorithm> algorithm;  ///< none: the library chooses
   std::optional<Protocol> protocol;
-  bool nvls = true;                 ///< the library may reduce in the NVSwitches
-  std::uint32_t most_channels = 0;  ///< NCCL_MAX_CTAS; 0: no limit
-  bool in_graph = false;            ///< launched by a CUDA graph instead of from a stream
+  NcclVersion nccl_version = NcclVersion::v2_29;  ///< of sends and receives
+  bool nvls = true;                               ///< the library may reduce in the NVSwitches
+  std::uint32_t most_channels = 0;                ///< NCCL_MAX_CTAS; 0: no limit
+  bool in_graph = false;                          ///< launched by a CUDA graph instead of from a stream
   std::uint8_t traffic_class = 0;
 };
 

@@ -94,13 +94,17 @@ struct GpuDatasheet {
     double ll128_gb_per_s = 0;        ///< payload of one channel
     double simple_step_ns = 0;        ///< step of Simple, one slice: poll, barrier, fence, flag
     double simple_gb_per_s = 0;       ///< payload of one channel
-    double p2p_gb_per_s = 0;          ///< the same for sends and receives of an all-to-all
+    double p2p_gb_per_s = 0;          ///< the same for an all-to-all: half of the warps send, half receive
+    double p2p_copy_gb_per_s = 0;     ///< sends and receives: copy of a channel from a slot to its place
     std::uint32_t nvls_channels = 0;  ///< CTAs of kernels that multicast and reduce in the switch; 0: no such kernels
     double nvls_step_ns = 0;
     double nvls_gb_per_s = 0;    ///< payload of one channel, per role
     double custom_step_ns = 0;   ///< all-reduce of serving engines: a phase of flags or data
+    double custom_fence_ns = 0;  ///< the same with a fence: data must be visible before the flag
+    double custom_pull_ns = 0;   ///< latency of a read from a peer while all CTAs read
     double custom_gb_per_s = 0;  ///< rate at which all its CTAs together store, or read and sum
-    double eager_us = 0;         ///< call of a framework outside a graph, in a loop
+    double vllm_call_us = 0;     ///< call of the engine's all-reduce outside a graph, in a loop: time of the host
+    double sglang_call_us = 0;
   } collective;
 
   /// Fixed cost of a copy in a stream, back to back: before its first byte and until the next copy may begin.

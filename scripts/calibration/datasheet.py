@@ -11,6 +11,8 @@ are those of the family. A constant carries over unchanged, because it is a time
   the clock of an SM                  operand feed, write-out; fixed cost of a query row of attention
   the capacity of L2                  the working set
 
+Steps, launches and channel rates of collectives carry over as times and rates; the number of channels follows the links.
+
 A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit. A comment
 in the datasheet gives the reason.
 """
@@ -23,7 +25,7 @@ import yaml
 
 SHEETS = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "datasheets" / "gpus"
 
-# Constants that a datasheet takes from its family (models/gpu/datasheet.h). Its sections copy and collective are taken whole.
+# Constants that a datasheet takes from its family (models/gpu/datasheet.h). Its section copy is taken whole.
 CONSTANTS = (
     "sm.feed_bytes_per_clock", "sm.epilogue_bytes_per_clock", "sm.burst_efficiency_ratio", "sm.sustained_efficiency_ratio",
     "sm.low_precision_sustained_ratio", "sm.throttle_us", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
@@ -31,6 +33,11 @@ CONSTANTS = (
     "kernel.dynamic_scale_us", "kernel.gemm_fixed_us", "kernel.split_k_us", "kernel.gemm_step_clocks", "kernel.overlap_exponent", "kernel.attention_ratio",
     "kernel.attention_row_clocks", "kernel.attention_fixed_us", "kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us",
     "kernel.decode_flight_kib", "kernel.decode_split_us",
+    "collective.launch_us", "collective.wide_launch_us", "collective.graph_launch_us", "collective.p2p_launch_us", "collective.ll_step_ns",
+    "collective.ll_wide_step_ns", "collective.ll_line_ns", "collective.ll128_step_ns", "collective.ll128_gb_per_s",
+    "collective.simple_step_ns", "collective.simple_gb_per_s", "collective.p2p_gb_per_s", "collective.p2p_copy_gb_per_s",
+    "collective.nvls_step_ns", "collective.nvls_gb_per_s", "collective.custom_step_ns", "collective.custom_fence_ns",
+    "collective.custom_pull_ns", "collective.custom_gb_per_s", "collective.vllm_call_us", "collective.sglang_call_us",
 )
 
 

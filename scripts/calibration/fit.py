@@ -1,14 +1,16 @@
 """Constants of a datasheet fitted to measured rows.
 
-Three groups of constants are fitted, each to its own rows: matrix products, prefill attention, decode attention. Least squares
-with a loss that tolerates outliers (soft L1) finds the region. Then Powell's method minimises the reported error, the mean
-|ln(model / measured)|. A constant that is 0 in the datasheet switches an effect off and stays 0.
+Each group of constants is fitted to its own rows: matrix products, prefill attention, decode attention, and the groups of collectives.py.
+Least squares with a loss that tolerates outliers (soft L1) finds the region. Then Powell's method minimises the reported error, the
+mean |ln(model / measured)|. A constant that is 0 in the datasheet switches an effect off and stays 0; one without influence on any row
+keeps its value.
 """
 
 import pathlib
 import random
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
@@ -17,6 +19,7 @@ from scipy import optimize
 from validation import gpu
 from validation.rows import Row, Unmapped
 
+from . import collectives
 from .datasheet import Datasheet
 from .evaluate import Evaluator, Table
 
@@ -29,6 +32,7 @@ GROUPS = {
                          "kernel.decode_split_us"),
 }
 NARROW_ONLY = ("sm.low_precision_sustained_ratio", "kernel.dynamic_scale_us")  # constants without influence on 16-bit rows
+LIMITED_BY = {"collective.p2p_gb_per_s": "collective.simple_gb_per_s"}  # half of a channel's warps, and all of them
 NO_SHARE = ("kernel.attention_ratio",)  # may exceed 1: it counts exponentials as 16 a clock, of which there can be more
 REACH = 4.0        # a constant moves at most by this factor
 STEP = 0.02        # of the logarithm, for derivatives
@@ -69,8 +73,8 @@ def experiment_of(row: Row, gpu_name: str):
     return None
 
 
-def measured(rows: list[Row], system: str, gpu_name: str) -> dict[str, list[tuple[list[dict], float]]]:
-    """Kernels and seconds of the system's rows with a time, by group of constants."""
+def measured(rows: list[Row], system: str, gpu_name: str) -> dict[str, list]:
+    """The system's rows with a time, by group of constants: kernels or the run of each row, and its seconds."""
     found = {name: [] for name in GROUPS}
     for row in rows:
         if not re.fullmatch(system, row["system"]) or not row["metric"].startswith("time"):
@@ -82,62 +86,81 @@ def measured(rows: list[Row], system: str, gpu_name: str) -> dict[str, list[tupl
         group = group_of(row, kernels)
         if group:
             found[group].append((kernels, row.value * experiment.unit))
+    found |= collectives.measured(rows, system)
     return {name: pairs for name, pairs in found.items() if len(pairs) >= LEAST_ROWS}
 
 
-def limits(key: str, value: float) -> tuple[float, float]:
+def limits(key: str, value: float, sheet: Datasheet) -> tuple[float, float]:
     most = 0.98 if key.endswith("_ratio") and key not in NO_SHARE else value * REACH
+    if key in LIMITED_BY:
+        most = min(most, float(sheet.get(LIMITED_BY[key])))
     return value / REACH, max(most, value)
 
 
 def constants_of(group: str, sheet: Datasheet, pairs: list) -> dict:
+    if group in collectives.GROUPS:
+        return {key: float(sheet.get(key)) for key in collectives.GROUPS[group] if sheet.get(key)}
     narrow = any(kernel["op"] == "quantize" or kernel.get("dtype") in ("fp8", "int8", "fp4", "mxfp8", "nvfp4")
                  for kernels, _ in pairs for kernel in kernels)
     return {key: float(sheet.get(key)) for key in GROUPS[group] if sheet.get(key) and (narrow or key not in NARROW_ONLY)}
 
 
-def split(pairs: list, kept_ratio: float, seed: int) -> tuple[list, list]:
-    """The rows to fit and the held-out rows. All rows of a shape are in the same set."""
-    shapes = sorted({str(kernels) for kernels, _ in pairs})
+def split(group: str, pairs: list, kept_ratio: float, seed: int) -> tuple[list, list]:
+    """The rows to fit and the held-out rows. All rows of a shape, or of a size of message, are in the same set."""
+    shape_of = (lambda pair: pair[0].size) if group in collectives.GROUPS else (lambda pair: str(pair[0]))
+    shapes = sorted({shape_of(pair) for pair in pairs})
     random.Random(seed).shuffle(shapes)
     kept = set(shapes[:round(kept_ratio * len(shapes))])
-    return [pair for pair in pairs if str(pair[0]) not in kept], [pair for pair in pairs if str(pair[0]) in kept]
+    return [pair for pair in pairs if shape_of(pair) not in kept], [pair for pair in pairs if shape_of(pair) in kept]
 
 
-def mean_error(sheet: Datasheet, pairs: list, executables: pathlib.Path, constants: dict | None = None) -> float:
-    """Mean |ln(model / measured)| with some constants changed; nan without rows."""
+def errors_of(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Path,
+              directory: pathlib.Path) -> Callable[[list[dict]], numpy.ndarray]:
+    """@return gives ln(model / measured) of every row (columns) for each variant of the constants (rows)"""
+    if group in collectives.GROUPS:
+        return collectives.Evaluator(sheet, pairs, executables, directory).errors
+    table = Table(pairs)
+    evaluator = Evaluator(sheet, table.kernels, executables, directory)
+    return lambda variants: table.errors(evaluator.times(variants))
+
+
+def mean_error(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Path) -> float:
+    """Mean |ln(model / measured)|; nan without rows."""
     if not pairs:
         return float("nan")
-    table = Table(pairs)
     with tempfile.TemporaryDirectory() as directory:
-        times = Evaluator(sheet, table.kernels, executables, pathlib.Path(directory)).times([constants or {}])
-    return float(numpy.mean(numpy.abs(table.errors(times))))
+        return float(numpy.mean(numpy.abs(errors_of(group, sheet, pairs, executables, pathlib.Path(directory))([{}]))))
 
 
 def fit_group(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Path) -> dict:
     """The constants of the group with the smallest error over the rows."""
-    start = constants_of(group, sheet, pairs)
-    keys, table = list(start), Table(pairs)
-    x0 = numpy.log([start[key] for key in keys])
-    bounds = numpy.log([limits(key, start[key]) for key in keys])
-    low, high = bounds[:, 0], bounds[:, 1] + 1e-9
     with tempfile.TemporaryDirectory() as directory:
-        evaluator = Evaluator(sheet, table.kernels, executables, pathlib.Path(directory))
+        return _least(sheet, constants_of(group, sheet, pairs), errors_of(group, sheet, pairs, executables, pathlib.Path(directory)))
 
-        def errors(points):
-            variants = [dict(zip(keys, numpy.exp(numpy.clip(point, low, high)))) for point in points]
-            return table.errors(evaluator.times(variants))
 
-        def jacobian(x):
-            step = numpy.where(x + STEP < high, STEP, -STEP)
-            values = errors([x, *(x + numpy.diag(step))])
-            return ((values[1:] - values[0]) / step[:, None]).T
+def _least(sheet: Datasheet, start: dict, errors_with: Callable[[list[dict]], numpy.ndarray]) -> dict:
+    changed = [start, *({**start, key: value * numpy.exp(STEP)} for key, value in start.items())]
+    values = errors_with(changed)
+    keys = [key for key, row in zip(start, values[1:]) if numpy.any(row != values[0])]
+    if not keys:
+        return {}
+    x0 = numpy.log([start[key] for key in keys])
+    bounds = numpy.log([limits(key, start[key], sheet) for key in keys])
+    low, high = bounds[:, 0], bounds[:, 1] + 1e-9
 
-        found = optimize.least_squares(lambda x: errors([x])[0], numpy.clip(x0, low, high), jacobian, (low, high), loss="soft_l1",
-                                       f_scale=ROW_NOISE, max_nfev=40)
-        polished = optimize.minimize(lambda x: numpy.mean(numpy.abs(errors([x])[0])), found.x, method="Powell",
-                                     bounds=list(zip(low, high)), options={"maxfev": EVALUATIONS, "xtol": 0.005, "ftol": 1e-4})
-        best = min((x0, found.x, polished.x), key=lambda x: numpy.mean(numpy.abs(errors([x])[0])))
+    def errors(points):
+        return errors_with([{**start, **dict(zip(keys, numpy.exp(numpy.clip(point, low, high))))} for point in points])
+
+    def jacobian(x):
+        step = numpy.where(x + STEP < high, STEP, -STEP)
+        values = errors([x, *(x + numpy.diag(step))])
+        return ((values[1:] - values[0]) / step[:, None]).T
+
+    found = optimize.least_squares(lambda x: errors([x])[0], numpy.clip(x0, low, high), jacobian, (low, high), loss="soft_l1",
+                                   f_scale=ROW_NOISE, max_nfev=40)
+    polished = optimize.minimize(lambda x: numpy.mean(numpy.abs(errors([x])[0])), found.x, method="Powell",
+                                 bounds=list(zip(low, high)), options={"maxfev": EVALUATIONS, "xtol": 0.005, "ftol": 1e-4})
+    best = min((x0, found.x, polished.x), key=lambda x: numpy.mean(numpy.abs(errors([x])[0])))
     return dict(zip(keys, numpy.exp(best)))
 
 
@@ -145,11 +168,11 @@ def fit(sheet: Datasheet, rows: list[Row], system: str, kept_ratio: float, seed:
     """Fits every group that the system has rows for, and sets its constants in `sheet`."""
     fits = []
     for group, pairs in measured(rows, system, sheet.path.stem).items():
-        fitted, kept = split(pairs, kept_ratio, seed)
-        before = [mean_error(sheet, some, executables) for some in (fitted, kept)]
+        fitted, kept = split(group, pairs, kept_ratio, seed)
+        before = [mean_error(group, sheet, some, executables) for some in (fitted, kept)]
         constants = fit_group(group, sheet, fitted, executables)
         for key, value in constants.items():
             sheet.set(key, value)
-        after = [mean_error(sheet, some, executables) for some in (fitted, kept)]
+        after = [mean_error(group, sheet, some, executables) for some in (fitted, kept)]
         fits.append(Fit(group, len(fitted), len(kept), before[0], after[0], before[1], after[1], constants))
     return fits

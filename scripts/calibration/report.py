@@ -45,7 +45,7 @@ def page(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Path) 
         sheet = as_follower(known[name], start)
         found = fit.measured(table, system, name)
         for one in fit.fit(sheet, table, system, KEPT_RATIO, SEED, executables):
-            shipped = fit.mean_error(known[name], found[one.group], executables)
+            shipped = fit.mean_error(one.group, known[name], found[one.group], executables)
             text.append(f"| {name} | {one.group} | {len(one.constants)} | {one.rows} | {one.after:.3f} | {one.kept} | {one.kept_after:.3f} "
                         f"| {shipped:.3f} |")
     text.append(PREDICTIONS)
@@ -54,7 +54,7 @@ def page(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Path) 
     for name, system, family in PREDICTED:
         predicted = as_follower(known[name], family)
         for group, pairs in fit.measured(table, system, name).items():
-            errors = [fit.mean_error(sheet, pairs, executables) for sheet in (predicted, known[name])]
+            errors = [fit.mean_error(group, sheet, pairs, executables) for sheet in (predicted, known[name])]
             text.append(f"| {name} | {group} | {len(pairs)} | {errors[0]:.3f} | {errors[1]:.3f} | {family} |")
     text.append(rule_section(known))
     return "\n".join(text) + "\n"

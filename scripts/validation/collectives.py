@@ -9,6 +9,7 @@ Rules, by column:
                                     NCCL is launched by the host, unless `kernel time` says that its launch is not in the time
   algo                              ring, tree, one-shot, two-shot: forced. NVLS: not forced, since sweeps that carry this label
                                     leave the choice to NCCL, which takes NVLS where it is faster
+  library                           the version of NCCL chooses the rules of all-to-all and send/recv, which changed in 2.23 and 2.29
   metric                            time*: seconds; busbw, algbw: nccl-tests' bandwidths
 Above 256 MiB transactions are 64 KiB, above 4 GiB 512 KiB: still far below what a rank sends in a step, where `auto` would cost
 minutes. Above 4 GiB over servers, where a ring's step is small, rates are fluid: within 1 % of transactions of 64 KiB.
@@ -33,6 +34,7 @@ OPERATIONS = {
 }
 LIBRARIES = ((r"sglang", "sglang"), (r"vllm", "vllm"), (r"trt", "trtllm"))
 ALGORITHMS = ((r"one.?shot", "one_shot"), (r"two.?shot", "two_shot"), (r"^ring\b(?!/)", "ring"), (r"^tree\b(?!/)", "tree"))
+NCCL_RULES = {22: "2.22", 28: "2.27"}  # last NCCL 2.x with other rules for sends and receives, and their name
 PEAK_BYTES = 1 << 30
 GB = 1e9
 TRANSACTIONS = ((4 << 30, 512 << 10), (256 << 20, 64 << 10))  # above this size, bytes of a transaction
@@ -57,6 +59,8 @@ def map_row(row: Row) -> Experiment:
     workload = {"kind": "collective", "op": operation, "library": _library(row), "algorithm": _algorithm(row)}
     if ranks < servers * systems.gpus_per_server(platform):
         workload["ranks_per_server"] = ranks // servers
+    if operation in ("all_to_all", "send_recv") and (version := _nccl_version(row)):
+        workload["nccl_version"] = version
     if _in_graph(row, workload["library"]):
         workload["in_graph"] = True
     scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": _fabric(size, servers), "workload": workload}
@@ -101,6 +105,12 @@ def _library(row):
     text = row.text("kernel", "algo") or row["library"]
     return next((name for pattern, name in LIBRARIES if re.search(pattern, text, re.IGNORECASE)),
                 "vllm" if re.search("custom", text, re.IGNORECASE) else "nccl")
+
+
+def _nccl_version(row):
+    """@return the name of the rules that this version has; None: the newest"""
+    version = re.search(r"nccl\s+v?2\.(\d+)", row["library"], re.IGNORECASE)
+    return next((name for last, name in NCCL_RULES.items() if int(version[1]) <= last), None) if version else None
 
 
 def _in_graph(row, library):

@@ -19,8 +19,8 @@ struct Machine {
     site.ranks = ranks;
     site.nvlink = nvlink;
   }
-  Bytes one_shot(Library library) const { return custom_sizes(library, site).one_shot; }
-  Bytes most(Library library) const { return custom_sizes(library, site).most(); }
+  Bytes one_shot(Library library) const { return custom_kernel(library, site).one_shot; }
+  Bytes most(Library library) const { return custom_kernel(library, site).most(); }
 };
 
 constexpr Library kEngines[] = {Library::vllm, Library::sglang, Library::trtllm};
@@ -35,6 +35,18 @@ BOOST_AUTO_TEST_CASE(vllm_reduces_up_to_8_mib_on_even_numbers_of_ranks) {
   BOOST_TEST(Machine("hopper", 2).one_shot(Library::vllm) == 8 * kMib);
   BOOST_TEST(Machine("hopper", 4).one_shot(Library::vllm) == 512 * kKib - 1);
   BOOST_TEST(Machine("hopper", 8).one_shot(Library::vllm) == 256 * kKib - 1);
+}
+
+BOOST_AUTO_TEST_CASE(sglang_has_the_kernel_of_vllm_before_hopper_and_without_nvlink) {
+  const Machine ampere("ampere", 8), ada("ada", 2, false), blackwell("blackwell", 2, false);
+  for (const Machine* one : {&ampere, &ada, &blackwell}) {
+    const Machine& machine = *one;
+    BOOST_TEST(custom_kernel(Library::sglang, machine.site).pulls);
+    BOOST_TEST(machine.most(Library::vllm) == 8 * kMib - 1);
+    BOOST_TEST(machine.most(Library::sglang) == 16 * kMib - 1);
+  }
+  BOOST_TEST(Machine("ampere", 8).one_shot(Library::sglang) == Machine("ampere", 8).one_shot(Library::vllm));
+  BOOST_TEST(!custom_kernel(Library::sglang, Machine("hopper", 8).site).pulls);
 }
 
 BOOST_AUTO_TEST_CASE(sglang_leaves_one_shot_before_vllm_and_keeps_larger_vectors) {

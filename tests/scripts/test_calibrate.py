@@ -107,16 +107,16 @@ def test_fit_finds_known_constants_again(tmp_path):
     for key in ("kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us"):
         assert fitted.get(key) == pytest.approx(truth[key], rel=0.05), key
     pairs = fit.measured(rows.read(str(tmp_path / "rows.csv")), "lab", "H100-SXM5-80GB")["attention decode"]
-    assert fit.mean_error(start, pairs, BIN) > 0.1
-    assert fit.mean_error(fitted, pairs, BIN) < 0.02
+    assert fit.mean_error("attention decode", start, pairs, BIN) > 0.1
+    assert fit.mean_error("attention decode", fitted, pairs, BIN) < 0.02
 
 
 def test_kept_out_shapes_are_whole_and_repeatable():
     pairs = [([{"op": "gemm", "m": m}], second) for m in range(50) for second in (1.0, 2.0)]
-    fitted, kept = fit.split(pairs, 0.4, 7)
+    fitted, kept = fit.split("attention decode", pairs, 0.4, 7)
     assert len(kept) == 40 and len(fitted) == 60
     assert not {str(k) for k, _ in fitted} & {str(k) for k, _ in kept}
-    assert (fitted, kept) == fit.split(pairs, 0.4, 7) != fit.split(pairs, 0.4, 8)
+    assert (fitted, kept) == fit.split("attention decode", pairs, 0.4, 7) != fit.split("attention decode", pairs, 0.4, 8)
 
 
 def test_a_row_is_the_sum_of_its_kernels():

@@ -34,6 +34,7 @@ collective::CollectiveRequest request_of(const CollectiveBenchSpec& test) {
   request.library = test.library;
   request.algorithm = test.algorithm;
   request.protocol = test.protocol;
+  request.nccl_version = test.nccl_version;
   request.root = test.root;
   request.both_directions = test.both_directions;
   request.in_graph = test.in_graph;

@@ -30,6 +30,7 @@ struct CollectiveBenchSpec {
   Library library = Library::nccl;
   std::optional<collective::Algorithm> algorithm;  ///< nullopt: the library's choice
   std::optional<collective::Protocol> protocol;
+  collective::NcclVersion nccl_version = collective::NcclVersion::v2_29;
   std::uint32_t root = 0;        ///< of a broadcast: the rank that has the data
   bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
   bool in_graph = false;

@@ -186,62 +186,100 @@ Record<GpuDatasheet> gpu_record() {
       .add("launch_us", &G::Collective::launch_us,
            "launch of an NCCL kernel from a stream, in a loop, to its first action")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
   collective
       .add("wide_launch_us", &G::Collective::wide_launch_us, "added to launch_us when channels have all their threads")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
   collective
       .add("graph_launch_us", &G::Collective::graph_launch_us, "launch of a collective kernel inside a CUDA graph")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
   collective.add("p2p_launch_us", &G::Collective::p2p_launch_us, "added to a launch for grouped sends and receives")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
   collective.add("ll_step_ns", &G::Collective::ll_step_ns, "LL: time of an action of a channel with few threads")
       .range(0, kMostNs)
-      .required();
+      .required()
+      .inherited();
   collective.add("ll_wide_step_ns", &G::Collective::ll_wide_step_ns, "added to ll_step_ns with all threads")
       .range(0, kMostNs)
-      .required();
+      .required()
+      .inherited();
   collective.add("ll_line_ns", &G::Collective::ll_line_ns, "LL: time of each further line of 8 B per thread")
       .range(0, kMostNs)
-      .required();
+      .required()
+      .inherited();
   collective.add("ll128_step_ns", &G::Collective::ll128_step_ns, "LL128: time of an action")
       .range(0, kMostNs)
-      .required();
+      .required()
+      .inherited();
   collective.add("ll128_gb_per_s", &G::Collective::ll128_gb_per_s, "LL128: payload rate of one channel")
       .range(1e-6, kMostRate)
-      .required();
+      .required()
+      .inherited();
   collective.add("simple_step_ns", &G::Collective::simple_step_ns, "Simple: time of an action (one slice)")
       .range(0, kMostNs)
-      .required();
+      .required()
+      .inherited();
   collective.add("simple_gb_per_s", &G::Collective::simple_gb_per_s, "Simple: payload rate of one channel")
       .range(1e-6, kMostRate)
-      .required();
+      .required()
+      .inherited();
   collective.add("p2p_gb_per_s", &G::Collective::p2p_gb_per_s, "all-to-all: payload rate of one channel")
       .range(1e-6, kMostRate)
-      .required();
+      .required()
+      .inherited();
+  collective
+      .add("p2p_copy_gb_per_s", &G::Collective::p2p_copy_gb_per_s,
+           "sends and receives: rate at which one channel copies what has arrived to its place")
+      .range(1e-6, kMostRate)
+      .required()
+      .inherited();
   collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
   collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: time of an action")
-      .range(0, kMostNs);
+      .range(0, kMostNs)
+      .inherited();
   collective
       .add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s,
            "in-switch kernels: payload rate of one channel, per role; 0: none")
       .none_or(kLeastRate, kMostRate);
   collective
       .add("custom_step_ns", &G::Collective::custom_step_ns,
-           "one-shot all-reduce of serving engines: time of an action (two-shot: simple_step_ns)")
+           "one-shot all-reduce of serving engines: time of an action")
       .range(0, kMostNs)
-      .required();
+      .required()
+      .inherited();
+  collective
+      .add("custom_fence_ns", &G::Collective::custom_fence_ns,
+           "two-shot all-reduce of serving engines: time of an action, with a fence")
+      .range(0, kMostNs)
+      .required()
+      .inherited();
+  collective
+      .add("custom_pull_ns", &G::Collective::custom_pull_ns,
+           "all-reduce of serving engines that reads from its peers: latency of a read while all CTAs read")
+      .range(1e-3, kMostNs)
+      .required()
+      .inherited();
   collective
       .add("custom_gb_per_s", &G::Collective::custom_gb_per_s,
            "all-reduce of serving engines: rate at which all CTAs together store, or read and sum")
       .range(1e-6, kMostRate)
-      .required();
-  collective.add("eager_us", &G::Collective::eager_us, "time of a framework call outside a graph")
+      .required()
+      .inherited();
+  collective.add("vllm_call_us", &G::Collective::vllm_call_us, "vLLM: host time of an all-reduce outside a graph")
       .range(0, kMostUs)
-      .required();
+      .required()
+      .inherited();
+  collective.add("sglang_call_us", &G::Collective::sglang_call_us, "SGLang: host time of an all-reduce outside a graph")
+      .range(0, kMostUs)
+      .required()
+      .inherited();
 
   Record<G::NvLink> nvlink;
   nvlink.add("generation", &G::NvLink::generation, "NVLink generation; 0: none").range(0, 16);
@@ -266,7 +304,7 @@ Record<GpuDatasheet> gpu_record() {
   r.nested("hbm", &G::hbm, hbm, "device memory").required();
   r.nested("kernel", &G::kernel, kernel, "fitted kernel constants").required();
   r.nested("copy", &G::copy, copy, "copies between GPUs").inherited();
-  r.nested("collective", &G::collective, collective, "collective kernels").inherited().required();
+  r.nested("collective", &G::collective, collective, "collective kernels").required();
   r.nested("nvlink", &G::nvlink, nvlink, "NVLink ports");
   r.nested("c2c", &G::c2c, c2c, "NVLink-C2C port");
   r.nested("pcie", &G::pcie, pcie, "PCIe endpoint").required();

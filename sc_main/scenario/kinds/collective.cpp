@@ -32,6 +32,8 @@ Record<CollectiveSection> collective_record() {
               "algorithm; auto: the library chooses");
   r.choice_or("protocol", "auto", &CollectiveSection::protocol, words_of(collective::kProtocolNames),
               "NCCL protocol; auto: the library chooses");
+  r.choice("nccl_version", &CollectiveSection::nccl_version, words_of(collective::kNcclVersionNames),
+           "NCCL up to this version: its rules for all_to_all and send_recv");
   r.add("root", &CollectiveSection::root, "rank from which a broadcast starts").range(0, kMostGpus - 1);
   r.add("both_directions", &CollectiveSection::both_directions,
         "with algorithm: ring, every second channel runs in the opposite direction");
