@@ -3,12 +3,14 @@
 
   scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
   scripts/calibrate.py report docs/calibration.md
+  scripts/calibrate.py left-out docs/validation.md
 
-fit       ROWS are tables as in validation/ (gemm.csv, attention.csv) or tables from scripts/measure_gpu.py. --system (a regular
+fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, custom_all_reduce.csv) or from scripts/measure_gpu.py. --system (a regular
           expression) selects the rows of one device. The fit starts from the constants of --datasheet, which is the name of a
           shipped datasheet or a file. Some shapes are held out to test the fit. --out is the new datasheet. Use it in a scenario:
           machine: {groups: {node: {gpu: my-h100.yaml}}}.
 report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
+left-out  Errors on devices and numbers of GPUs that a fit has not seen, as a section of a page.
 """
 
 import argparse
@@ -22,10 +24,11 @@ from command_line import BAD_INPUT, ROOT, Parser
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
 
 try:
-    from calibration import fit, report
+    from calibration import fit, left_out, report
     from calibration.datasheet import SHEETS, Datasheet
     from calibration.evaluate import EvaluationError
     from validation import rows
+    from validation.report import put_section
 except ImportError as missing:
     sys.exit(f"calibrate.py: error: {missing}; it needs the Debian packages python3-yaml, python3-numpy and python3-scipy")
 
@@ -68,7 +71,9 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("--seed", default=1, type=int, metavar="N", help="seed for the choice of held-out shapes (default 1)")
     page = commands.add_parser("report", help="write a page with the errors of all fits")
     page.add_argument("page", type=pathlib.Path, metavar="FILE")
-    for command in (one, page):
+    left_out_page = commands.add_parser("left-out", help="write the errors on devices and numbers of GPUs without a fit into a page")
+    left_out_page.add_argument("page", type=pathlib.Path, metavar="FILE")
+    for command in (one, page, left_out_page):
         command.add_executables()
     return parser.parse_args(arguments)
 
@@ -102,11 +107,20 @@ def run_fit(options: argparse.Namespace) -> None:
     print(f"wrote {options.out}")
 
 
+def write_left_out(options: argparse.Namespace) -> None:
+    page = options.page.read_text(encoding="utf-8")
+    tables = ROOT / "validation"
+    section = "\n".join([*left_out.devices(SHEETS, tables, options.bin), "", left_out.COUNTS, "", *left_out.counts(SHEETS, tables, options.bin)])
+    options.page.write_text(put_section(page, "left out", section, "calibrate.py"), encoding="utf-8")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(arguments)
     try:
         if options.command == "fit":
             run_fit(options)
+        elif options.command == "left-out":
+            write_left_out(options)
         else:
             options.page.write_text(report.page(SHEETS, ROOT / "validation", options.bin), encoding="utf-8")
     except (rows.InputError, EvaluationError, OSError) as error:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy
 
 import runner
-from validation import fabric
+from validation import fabric, systems
 from validation.experiment import Experiment, merge
 from validation.rows import Row, Unmapped
 
@@ -42,8 +42,7 @@ def group_of(experiment: Experiment) -> str:
 
 
 def ranks_of(experiment: Experiment) -> int:
-    group = experiment.scenario["machine"]["groups"]["node"]
-    return experiment.scenario["workload"].get("ranks_per_server", group.get("gpus", 0)) or math.inf
+    return experiment.scenario["workload"].get("ranks_per_server", systems.gpus_per_server(experiment.platform))
 
 
 def measured(rows: list[Row], system: str) -> dict[str, list[Measured]]:

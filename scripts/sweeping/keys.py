@@ -10,7 +10,7 @@ from .source import SweepError, nearest
 
 
 FOLDERS = ("compute.profile",)  # keys whose value is a folder
-_FILE = re.compile(r"\.(json|jsonl|csv|yaml|yml)$")
+_FILE = re.compile(r"\.(json|jsonl|csv|txt|yaml|yml)$")
 
 
 def names_input(key: str, value: object) -> bool:
