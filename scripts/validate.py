@@ -9,8 +9,8 @@
 
 Rules turn every row of the tables (by default those of validation/) into a scenario. Rows that differ only in size run together. Errors
 are reported by system, operation and size: <=64KiB, <=4MiB, >4MiB; rows M of matrix products; tokens S or bytes of KV cache of
-attention. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row without a rule is skipped, with the reason
-in rows.csv. --list shows each row's scenario, or the reason, and runs nothing.
+attention. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row without a rule is skipped, and a row whose
+measurement cannot be compared with a model is set aside, both with the reason in rows.csv. --list shows each row's scenario, or the reason, and runs nothing.
 
 --out DIR keeps each run as soon as it is over. Ctrl-C ends the validation and writes the rows that are over; the same command goes on. A run
 is done again only if its scenario, an input or the executable has changed.
@@ -94,7 +94,8 @@ def show_progress(result: runner.Result, over: int, count: int) -> None:
 
 def print_table(name: str, outcomes: Sequence[comparison.Outcome]) -> None:
     figures = report.as_json(name, outcomes)
-    print(f"{figures['rows']} rows compared, {figures['skipped']} skipped")
+    aside = f"{figures['set_aside']} set aside, " if figures["set_aside"] else ""
+    print(f"{figures['rows']} rows compared, {aside}{figures['skipped']} skipped")
     lines = [("group", "rows", "median", "p90", "mean |ln|", "bias")]
     for group in figures["groups"] + [{"name": "all"} | figures]:
         if group["rows"]:
@@ -109,7 +110,7 @@ def print_list(outcomes: Sequence[comparison.Outcome]) -> None:
     """A line for each row: its group, the platform and the scenario of each candidate; or the reason why it is skipped."""
     for outcome in outcomes:
         if outcome.skipped:
-            print(f"{outcome.row['id']}  skipped: {outcome.skipped}")
+            print(f"{outcome.row['id']}  {'set aside' if outcome.set_aside else 'skipped'}: {outcome.skipped}")
             continue
         for one in outcome.experiment.candidates:
             print(f"{outcome.row['id']}  {outcome.group}  {one.platform}  {json.dumps(one.scenario)}")

@@ -3,7 +3,8 @@
 rows.py reads the tables. A class of rows (fabric.py) maps each to an experiment by rules on its columns; systems.py knows what
 the names of machines mean. experiment.py merges rows that differ in size only into one run, comparison.py compares, figures.py holds
 the statistics, report.py writes them. A class is a module with TITLE, TABLES (its default tables under validation/),
-map_row(row) -> Experiment and point_name(row, experiment). It may have targets(outcomes): lines of its own for the digest.
+map_row(row) -> Experiment and point_name(row, experiment). It may have check(row), which throws Incomparable for rows that are set aside
+(set_aside.py), and targets(outcomes): lines of its own for the digest.
 """
 
 from . import fabric, gpu, servers, serving, training

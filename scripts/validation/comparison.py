@@ -10,7 +10,7 @@ from runner import TOO_LONG, Point, Result
 
 from .experiment import SIZE_ORDER, Experiment, merge, size_class
 from .figures import figures
-from .rows import Row, Unmapped
+from .rows import Incomparable, Row, Unmapped
 
 SKIPPED = "skipped"
 
@@ -30,6 +30,7 @@ class Outcome:
     predicted: float | None = None
     chosen: str = ""  # choices of the run, such as algorithm and protocol
     skipped: str = ""
+    set_aside: bool = False  # skipped for a reason of the measurement (set_aside.py)
 
     @property
     def error(self) -> float:
@@ -49,10 +50,12 @@ def map_rows(validation_class: ModuleType, rows: Sequence[Row]) -> list[Outcome]
         try:
             if not row.value > 0 or math.isinf(row.value):
                 raise Unmapped(f"measured value {row['value']} is not positive")
+            if hasattr(validation_class, "check"):
+                validation_class.check(row)
             outcome.experiment = validation_class.map_row(row)
             outcome.group = group_name(row, outcome.experiment)
         except Unmapped as reason:
-            outcome.skipped = str(reason)
+            outcome.skipped, outcome.set_aside = str(reason), isinstance(reason, Incomparable)
         outcomes.append(outcome)
     return outcomes
 

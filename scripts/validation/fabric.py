@@ -1,6 +1,6 @@
 """Class `fabric`: collectives and point-to-point transfers."""
 
-from . import collectives, point_to_point
+from . import collectives, point_to_point, set_aside
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
@@ -8,6 +8,7 @@ TITLE = "Fabric: collectives and point-to-point transfers"
 TABLES = ("nccl.csv", "custom_all_reduce.csv", "published_collectives.csv", "vidur_collectives.csv", "point_to_point.csv")
 COLLECTIVES = "1-collectives"
 POINT_TO_POINT = "2-point-to-point"
+check = set_aside.check
 
 
 def map_row(row: Row) -> Experiment:

@@ -25,10 +25,11 @@ HEADINGS = {"median_abs_err": "median", "p90_abs_err": "90th percentile", "mean_
 
 
 def as_json(name: str, outcomes: Sequence[Outcome]) -> dict:
-    skipped = sum(bool(outcome.skipped) for outcome in outcomes)
+    aside = sum(outcome.set_aside for outcome in outcomes)
+    skipped = sum(bool(outcome.skipped) for outcome in outcomes) - aside
     total = figures_of(outcomes)
     groups = [{"name": group} | figures_of(members) for group, members in grouped(outcomes, lambda one: one.group).items()]
-    return {"class": name, "rows": total.pop("rows"), "skipped": skipped} | total | {"groups": groups}
+    return {"class": name, "rows": total.pop("rows"), "set_aside": aside, "skipped": skipped} | total | {"groups": groups}
 
 
 def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
@@ -40,8 +41,8 @@ def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
             scenario = f"{one.directory.relative_to(path.parent)}/scenario.yaml" if one.directory else ""
             numbers = ["", one.row["value"], ""] if one.skipped else [f"{one.predicted:.6g}", one.row["value"], f"{one.error:.6g}"]
             group = one.group if one.experiment else ""
-            writer.writerow([one.row["id"], scenario, *numbers, one.skipped, one.row["unit"], one.row["metric"], one.row["n_gpus"],
-                             one.row["bytes"], one.chosen, group, pathlib.Path(one.row.file).name])
+            reason = f"set aside: {one.skipped}" if one.set_aside else one.skipped
+            writer.writerow([one.row["id"], scenario, *numbers, reason, one.row["unit"], one.row["metric"], one.row["n_gpus"], one.row["bytes"], one.chosen, group, pathlib.Path(one.row.file).name])
 
 
 def draw(path: pathlib.Path, title: str, outcomes: Sequence[Outcome]) -> None:
@@ -80,13 +81,11 @@ def _table(title: str, outcomes: Sequence[Outcome], name) -> list[str]:
     return lines + [""]
 
 
-def _skipped(outcomes: Sequence[Outcome]) -> list[str]:
+def _reasons(outcomes: Sequence[Outcome]) -> list[str]:
+    """Rows that are not compared, by reason."""
     reasons: dict[str, list[Outcome]] = {}
     for one in outcomes:
-        if one.skipped:
-            reasons.setdefault(one.skipped, []).append(one)
-    if not reasons:
-        return ["No row was skipped.", ""]
+        reasons.setdefault(one.skipped, []).append(one)
     lines = ["| reason | rows | systems |", "| --- | ---: | --- |"]
     for reason, members in sorted(reasons.items(), key=lambda item: -len(item[1])):
         systems = collections.Counter(one.row["system"] for one in members)
@@ -97,7 +96,10 @@ def _skipped(outcomes: Sequence[Outcome]) -> list[str]:
 def digest(title: str, outcomes: Sequence[Outcome], figure: str, first: Sequence[str] = ()) -> str:
     """The class's section of docs/validation.md. @param first  lines of the class's own, before the tables"""
     compared = sum(not one.skipped for one in outcomes)
-    lines = [f"## {title}", "", f"{len(outcomes)} measured rows: {compared} compared, {len(outcomes) - compared} skipped.", ""]
+    aside = [one for one in outcomes if one.set_aside]
+    skipped = [one for one in outcomes if one.skipped and not one.set_aside]
+    counts = [f"{compared} compared"] + ([f"{len(aside)} set aside"] if aside else []) + [f"{len(skipped)} skipped"]
+    lines = [f"## {title}", "", f"{len(outcomes)} measured rows: {', '.join(counts)}.", ""]
     lines += _table("all", outcomes, lambda one: "all rows")
     if compared:
         lines += [f"![Predicted against measured]({figure})", ""]
@@ -112,8 +114,11 @@ def digest(title: str, outcomes: Sequence[Outcome], figure: str, first: Sequence
     lines += _table("size", outcomes, lambda one: one.group.rsplit("/", 1)[-1])
     lines += ["### By system, operation and size", ""]
     lines += _table("group", outcomes, lambda one: one.group)
+    if aside:
+        lines += ["### Set aside", "", "The measurement of these rows cannot be compared with a model (`scripts/validation/set_aside.py` has the rules).", ""]
+        lines += _reasons(aside)
     lines += ["### Skipped", ""]
-    lines += _skipped(outcomes)
+    lines += _reasons(skipped) if skipped else ["No row was skipped.", ""]
     return "\n".join(lines)
 
 

@@ -31,6 +31,10 @@ class Unmapped(Exception):
     """A row that cannot become an experiment; the message is the reason."""
 
 
+class Incomparable(Unmapped):
+    """A row that no model can be compared with, for a reason of its measurement (set_aside.py)."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One measured value, with its columns as text; a column that its table lacks is empty."""

@@ -88,7 +88,7 @@ def test_shipped_tables_are_accounted_for():
         comparison.assign_points(FABRIC, outcomes)
         assert all(bool(one.skipped) != bool(one.point) for one in outcomes), table
         assert all(one.row["source"] for one in outcomes), table
-        assert sum(not one.skipped for one in outcomes) > len(outcomes) / 3, table
+        assert sum(not one.skipped for one in outcomes) > sum(not one.set_aside for one in outcomes) / 3, table
 
 
 # --- whole runs, of an executable whose collectives take a microsecond and a nanosecond a byte
@@ -128,6 +128,7 @@ def records():
         COLLECTIVE | {"id": "else", "category": "4-training"},
         COLLECTIVE | {"id": "zero", "value": "0"},
         COLLECTIVE | {"id": "board", "system": "a100_sxm", "device": ""},
+        COLLECTIVE | {"id": "wire", "bytes": "8000000", "value": "1"},  # 8 TB/s
     ]
 
 
@@ -140,8 +141,8 @@ def test_json_counts_every_row(tmp_path, binaries):
     result = validate("--rows", table, "--json", "--bin", binaries)
     assert result.returncode == 0, result.stderr
     told = json.loads(result.stdout)
-    assert list(told) == ["class", "rows", "skipped", "median_abs_err", "p90_abs_err", "mean_abs_ln_err", "bias", "groups"]
-    assert (told["class"], told["rows"], told["skipped"]) == ("fabric", 3, 5)
+    assert list(told) == ["class", "rows", "set_aside", "skipped", "median_abs_err", "p90_abs_err", "mean_abs_ln_err", "bias", "groups"]
+    assert (told["class"], told["rows"], told["set_aside"], told["skipped"]) == ("fabric", 3, 1, 5)
     assert told["median_abs_err"] == pytest.approx(0.5)
     assert told["bias"] == pytest.approx(0.5 / 3)
     assert [(group["name"], group["rows"]) for group in told["groups"]] == [("h100_sxm/all_reduce/<=64KiB", 2), ("h100_sxm/all_reduce/>4MiB", 1)]
@@ -163,7 +164,11 @@ def test_out_holds_rows_plot_digest_and_runs(tmp_path, binaries):
     assert written["board"]["skip_reason"].startswith("the run failed: ") and "no such executable" in written["board"]["skip_reason"]
     assert written["else"]["skip_reason"] == "belongs to another class: category '4-training'"
     assert written["zero"]["skip_reason"] == "measured value 0 is not positive"
-    assert "8 measured rows: 3 compared, 5 skipped" in (out / "digest.md").read_text()
+    assert written["wire"]["skip_reason"].startswith("set aside: beyond the wire: ")
+    digest = (out / "digest.md").read_text()
+    assert "9 measured rows: 3 compared, 1 set aside, 5 skipped" in digest
+    aside, skipped = (digest[digest.index(f"### {name}"):].split("###")[1] for name in ("Set aside", "Skipped"))
+    assert "| beyond the wire: " in aside and aside.count("\n| ") == 3 and "beyond" not in skipped
     figure = xml.etree.ElementTree.parse(out / "digest_fabric.svg").getroot()
     points = [part.get("d") for part in figure.iter("{http://www.w3.org/2000/svg}path") if part.get("class", "").startswith("points ")]
     assert "".join(points).count("M") == 3

@@ -184,7 +184,7 @@ def test_rows_that_differ_in_size_share_a_run():
 
 
 def test_large_sizes_run_apart_with_larger_transactions():
-    outcomes = comparison.map_rows(FABRIC, [row(bytes="512"), row(bytes=str(1 << 29))])
+    outcomes = comparison.map_rows(FABRIC, [row(bytes="512"), row(bytes=str(1 << 29), value="2500")])
     large, small = comparison.assign_points(FABRIC, outcomes)
     assert large.scenario["fabric"] == {"transaction_bytes": 65536}
     assert small.scenario["fabric"] == {}

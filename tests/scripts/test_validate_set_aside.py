@@ -1,0 +1,77 @@
+"""Rows that no model can be compared with: which rules set them aside, and which rows near a rule's limit stay."""
+
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from validation import rows, set_aside  # noqa: E402
+
+COLLECTIVE = {"id": "X-1", "category": "1-collectives", "system": "h100_sxm", "n_gpus": "8", "nodes": "1", "fabric": "NVSwitch3", "op": "all_reduce",
+              "bytes": "1000000000", "library": "NCCL 2.29.2", "metric": "time", "value": "4000", "unit": "us", "source": "somebody"}
+PAIR = {"id": "P-1", "category": "2-point-to-point", "system": "HGX H100 8 GPU", "kind": "p2pBandwidthLatencyTest", "link": "NVLink4 x18",
+        "metric": "uni_bw", "value": "371", "unit": "GB/s", "source": "somebody"}
+AZURE = {"source": "Azure/AI-benchmarking-guide Azure_Results/ND_H100_v5_results.md", "system": "Azure ND_H100_v5"}
+KERNEL_TIME = {"system": "a100_dgx", "library": "NCCL via torch.distributed, kineto kernel time"}
+
+
+def rule_of(base, **changes):
+    """The name of the rule that sets the row aside, or nothing."""
+    columns = base | changes
+    try:
+        set_aside.check(rows.Row("table.csv", 2, columns, float(columns["value"])))
+    except rows.Incomparable as reason:
+        return str(reason).split(":")[0]
+    return ""
+
+
+# 450 GB/s of NVLink 4 and switches that add: an all-reduce of 1 GB cannot take less than 1/450 s; other operations 7/8 of it, NVLink 3
+# without adding switches 2 x 7/8 / 300 s; two servers with eight NICs of 50 GB/s 1/400 s
+@pytest.mark.parametrize("changes, least_us", [
+    ({}, 1e6 / 450),
+    ({"op": "all_gather"}, 0.875e6 / 450),
+    ({"op": "alltoall"}, 0.875e6 / 450),
+    ({"op": "sendrecv", "n_gpus": "2"}, 1e6 / 450),
+    ({"system": "a100_sxm"}, 1.75e6 / 300),
+    ({"system": "l40s", "fabric": "PCIe4", "n_gpus": "2"}, 1e6 / 31.504),
+    ({"system": "a100_pairwise_nvlink", "fabric": "", "n_gpus": "2"}, 1e6 / 300),
+    ({"n_gpus": "16", "nodes": "2", "fabric": "8x NDR400"}, 1e6 / 400),
+])
+def test_beyond_the_wire_is_faster_than_the_raw_rate_of_the_links(changes, least_us):
+    assert rule_of(COLLECTIVE, **changes, value=str(least_us * 0.999)) == "beyond the wire"
+    assert rule_of(COLLECTIVE, **changes, value=str(least_us * 1.001)) == ""
+
+
+@pytest.mark.parametrize("changes, most", [
+    ({}, 450), ({"metric": "bidir_bw"}, 900), ({"kind": "nvbandwidth", "metric": "h2d_ce"}, 63),
+    ({"system": "2 nodes CX-6 HDR200", "kind": "ib_write_bw", "link": "IB HDR200", "metric": "bw_avg"}, 25),
+])
+def test_copies_beyond_the_wire(changes, most):
+    assert rule_of(PAIR, **changes, value=str(most * 1.001)) == "beyond the wire"
+    assert rule_of(PAIR, **changes, value=str(most * 0.999)) == ""
+
+
+def test_bandwidths_count_as_nccl_tests_count_them():
+    row = rows.Row("table.csv", 2, COLLECTIVE | {"metric": "busbw", "unit": "GB/s"}, 350.0)
+    assert set_aside.seconds_of(row) == pytest.approx(1.75 / 350)
+
+
+def test_kernel_times_of_a_profiler_below_1_mib():
+    assert rule_of(COLLECTIVE, **KERNEL_TIME, bytes="1048575", value="60") == "waits for the peer"
+    assert rule_of(COLLECTIVE, **KERNEL_TIME, bytes="1048576", value="60") == ""
+    assert rule_of(COLLECTIVE, bytes="1024", value="60") == ""
+
+
+def test_one_thread_that_launches_all_gpus_hides_behind_long_collectives():
+    assert rule_of(COLLECTIVE, **AZURE, bytes="65536", value="48") == "one launching thread"
+    assert rule_of(COLLECTIVE, **AZURE, bytes="65536", value="48.1") == ""
+    assert rule_of(COLLECTIVE, **AZURE, bytes="65536", value="20", n_gpus="2") == ""
+    assert rule_of(COLLECTIVE, bytes="65536", value="20") == ""
+
+
+def test_programs_and_contradictory_sweeps():
+    assert rule_of(COLLECTIVE, source="sgl-project/sglang PR 2904", bytes="4096", value="8.8") == "contradictory sweeps"
+    assert rule_of(PAIR, kind="Mooncake transfer engine CPU-to-CPU", metric="write") == "other programs"
