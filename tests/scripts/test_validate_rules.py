@@ -197,7 +197,7 @@ def test_matrix_statistics_and_variants(tmp_path):
     for i, value in enumerate((1, 2, 4), start=1):
         lines += [f"unidirectional,0,{i},{value},", f"bidirectional,0,{i},{2 * value},", f"latency,0,{i},,{3 * value}"]
     result = left(tmp_path, {}, p2p=lines)
-    expected = {"uni_bw": 2, "uni_bw_min": 1, "uni_bw_max": 4, "bidir_bw": 4, "sum_56_pairs": 7, "uni_bw_sm_copy_min": 1, "uni_bw_nop2p_max": 4}
+    expected = {"uni_bw": 2, "uni_bw_min": 1, "uni_bw_max": 4, "bidir_bw": 4, "sum_3_pairs": 7, "uni_bw_sm_copy_min": 1, "uni_bw_nop2p_max": 4}
     for metric, value in expected.items():
         one = mapped(POINT_TO_POINT, metric=metric)
         assert one.read(result) / one.unit == pytest.approx(value), metric
@@ -208,7 +208,40 @@ def test_matrix_statistics_and_variants(tmp_path):
     assert mapped(POINT_TO_POINT, metric="latency_nop2p_min", unit="us").scenario["machine"]["overrides"] == bounced
     assert mapped(system="8x L40S", device="", fabric="PCIe4, P2P disabled").scenario["machine"]["overrides"] == bounced
     assert "overrides" not in mapped().scenario["machine"]
-    assert "own memory" in reason(POINT_TO_POINT, metric="local_bw_min")
+    local = mapped(POINT_TO_POINT, metric="local_bw_min")
+    assert local.operation == "p2p local bw" and local.read(result) == 99
+
+
+def test_a_sum_over_pairs_is_compared_with_a_sum(tmp_path):
+    result = left(tmp_path, {}, p2p=["measure,from,to,gb_per_s,latency_us"] + [f"unidirectional,{i},{j},{10 + i},"
+                                                                               for i in range(3) for j in range(3)])
+    pairs = {"uni_bw_sum": 6, "sum_6_pairs": 6, "device_to_device_memcpy_read_ce_sum": 6, "sum_5112_pairs": 5112}
+    for metric, count in pairs.items():
+        one = mapped(POINT_TO_POINT, kind="nvbandwidth", metric=metric)
+        assert one.read(result) / one.unit == pytest.approx(11 * count), metric
+    ranks = {metric: mapped(POINT_TO_POINT, kind="nvbandwidth", metric=metric).scenario["workload"]["ranks"] for metric in pairs}
+    assert ranks == {"uni_bw_sum": 8, "sum_6_pairs": 3, "device_to_device_memcpy_read_ce_sum": 8, "sum_5112_pairs": 8}
+
+
+@pytest.mark.parametrize("metric, operation, workload", [
+    ("device_to_device_memcpy_read_ce", "p2p uni bw", {"test": "matrix", "copy_bytes": 512 << 20}),
+    ("device_to_device_bidirectional_memcpy_write_sm", "p2p bidir bw", {"test": "matrix", "engine": "sm", "copy_bytes": 512 << 20}),
+    ("d2d_bidir_read_total", "p2p bidir bw", {"test": "matrix", "copy_bytes": 512 << 20}),
+    ("host_to_device_memcpy_ce", "p2p h2d", {"test": "h2d"}),
+    ("h2d_ce", "p2p h2d", {"test": "h2d"}),
+    ("device_to_host_memcpy_sm", "p2p d2h", {"test": "d2h"}),
+])
+def test_names_of_nvbandwidth(metric, operation, workload):
+    one = mapped(POINT_TO_POINT, kind="nvbandwidth", metric=metric)
+    assert one.operation == operation
+    assert one.scenario["workload"] == {"kind": "p2p", "ranks": 8} | workload
+
+
+def test_copies_with_the_host_are_read_per_gpu(tmp_path):
+    result = left(tmp_path, {}, p2p=["measure,from,to,gb_per_s,latency_us", "h2d,0,0,50,", "h2d,1,1,54,"])
+    for metric, value in (("h2d_ce", 52), ("h2d_ce_min", 50), ("h2d_ce_sum", 104)):
+        one = mapped(POINT_TO_POINT, kind="nvbandwidth", metric=metric)
+        assert one.read(result) / one.unit == value
 
 
 def test_pairs_of_cards():
@@ -226,5 +259,21 @@ def test_rdma_sweeps(tmp_path):
     assert one.scenario["machine"]["nic"] == {"datasheet": "connectx6_hdr"}
     assert one.scenario["workload"]["queue_pairs"] == 8
     assert one.read(left(tmp_path, {"write_gb_per_s": {"65536": 20.0}})) / one.unit == pytest.approx(20e9 / 2**20)
-    assert mapped(POINT_TO_POINT, **changes | {"kind": "ib_write_lat", "unit": "us", "metric": "t_typical"}).operation == "ib_write_lat"
-    assert "not a test of the fabric" in reason(POINT_TO_POINT, kind="Mooncake transfer engine")
+    for kind in ("ib_write_lat", "ib_send_lat", "ib latency", "perftest lat"):
+        assert mapped(POINT_TO_POINT, **changes | {"kind": kind, "unit": "us", "metric": "t_typical"}).operation == "ib_write_lat"
+    assert "memory" not in one.scenario["workload"]
+    for kind in ("ib_write_bw GPUDirect", "GPU-NIC GDR copy", "ib_write_bw --use_cuda"):
+        assert mapped(POINT_TO_POINT, **changes | {"kind": kind}).scenario["workload"]["memory"] == "gpu"
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"kind": "Mooncake transfer engine", "metric": "write"}, "not a test of the fabric"),
+    ({"kind": "nvbandwidth", "metric": "all_to_one_write_ce"}, "several GPUs at once"),
+    ({"kind": "nvbandwidth", "metric": "host_to_device_bidirectional_memcpy_ce"}, "from and to the host at once"),
+    ({"kind": "nvbandwidth", "metric": "device_to_device_latency_sm", "unit": "ns"}, "is not known"),
+    ({"kind": "ib_read_bw", "link": "IB HDR200"}, "RDMA reads"),
+    ({"kind": "pegaflow-cpu-bench", "metric": "READ 1 NIC", "link": "400G"}, "RDMA reads"),
+    ({"kind": "ib_write_bw", "metric": "bidir_bw", "link": "IB HDR200"}, "both directions at once"),
+])
+def test_copies_that_are_no_test_of_the_model(changes, words):
+    assert words in reason(POINT_TO_POINT, **changes)
