@@ -1,7 +1,8 @@
 """Rows of collective measurements (nccl-tests and kernels of serving engines) as scenarios of `workload.kind: collective`.
 
 Rules, by column:
-  n_gpus, nodes, devices_per_node   ranks; the first k GPUs of each server. Without `nodes`, as few servers as hold them
+  n_gpus, nodes, devices_per_node   ranks; the first k GPUs of each server. Without `nodes`, as few servers as hold them. Trays of a rack are
+                                    no servers: above 72 GPUs, servers are racks
   op                                the operation; sizes are nccl-tests' (all-gather and reduce-scatter: the whole buffer)
   bytes                             message size. A bandwidth without it is the peak of a sweep: taken at 1 GiB
   library, kernel, algo             whose all-reduce: NCCL's, or that of vLLM, SGLang or TensorRT-LLM
@@ -15,7 +16,6 @@ Above 256 MiB transactions are 64 KiB, above 4 GiB 512 KiB: still far below what
 minutes. Above 4 GiB over servers, where a ring's step is small, rates are fluid: within 1 % of transactions of 64 KiB.
 """
 
-import math
 import re
 
 from . import systems
@@ -91,9 +91,7 @@ def _ranks(row, platform):
     if not ranks or ranks < 2:
         raise Unmapped(f"n_gpus is '{row['n_gpus']}': a collective needs two")
     per_server = systems.gpus_per_server(platform)
-    servers = row.integer("nodes") or math.ceil(ranks / per_server)
-    if systems.rack(platform) and ranks <= per_server:
-        servers = 1  # trays of one rack
+    servers = systems.servers_of(platform, ranks, row.integer("nodes"))
     if ranks % servers:
         raise Unmapped(f"{ranks} GPUs do not spread evenly over {servers} servers")
     if ranks // servers > per_server:

@@ -110,8 +110,8 @@ def _collective_beyond(row):
         return False
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
-    servers = row.integer("nodes") or 1
-    if servers > 1 and not systems.rack(platform):
+    servers = systems.servers_of(platform, ranks, row.integer("nodes"))
+    if servers > 1:
         network = systems.network_of(row, gpu.pcie)
         own = ranks // servers
         nics = network.per_server or max(own, 1)

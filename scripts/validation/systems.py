@@ -7,6 +7,7 @@ network is named by protocol and rate, which select the NIC datasheet.
 """
 
 import functools
+import math
 import pathlib
 import re
 from dataclasses import dataclass
@@ -23,19 +24,24 @@ SWITCHED = {3: "dgx_a100", 4: "dgx_h100", 5: "dgx_b200"}
 RACK = "gb200_nvl72"
 CARDS = "plx_box"
 GPUS_PER_SERVER = {RACK: 72}
+GPUS_PER_TRAY = 4  # of a rack
 USUAL_GPUS_PER_SERVER = 8
 PCIE_SWITCHES = {3: "pex8796", 4: "pex88096", 5: "pex89144"}  # of a box, by the generation of its GPUs
 UPLINKS = ((r"single.?root", "single_root"), (r"cascade", "cascaded"))  # otherwise each switch is below its own socket
 
 # Cloud instances whose names do not tell their parts: GPU, and network of each server as (protocol, Gb/s, NICs).
-# Sources: AWS EC2 p4d, p5, p5e, p5en pages; Azure ND A100 v4, ND H100 v5, ND H200 v5 pages; Google Cloud A3 Ultra and A4 pages;
-# Oracle BM.GPU shapes.
+# Sources: AWS EC2 p4d, p5, p5e, p5en, p6 and p6e pages (EFAv4: 3.2 Tb/s of a p6-b200, 6.4 of a p6-b300, 400 Gb/s for each GPU of a
+# p6e-gb200); Azure ND A100 v4, ND H100 v5, ND H200 v5 pages; Google Cloud A3 Ultra and A4 pages; Oracle BM.GPU shapes.
 INSTANCES = (
     (r"\bp4de\b", "A100 SXM 80GB", ("efa", 100, 4)),
     (r"\bp4d\b", "A100 SXM 40GB", ("efa", 100, 4)),
     (r"\bp5en\b", "H200", ("efa", 200, 16)),
     (r"\bp5e\b", "H200", ("efa", 100, 32)),
     (r"\bp5\b", "H100 SXM", ("efa", 100, 32)),
+    (r"\bp6[ -]b200\b", "B200", ("efa", 400, 8)),
+    (r"\bp6[ -]b300\b", "B300", ("efa", 400, 16)),
+    (r"\bp6e[ -]gb200", "GB200", ("efa", 400, None)),
+    (r"\bp6e[ -]gb300", "GB300", ("efa", 400, None)),
     (r"\bND[ -]?A100\b", "A100 SXM", ("infiniband", 200, 8)),
     (r"\bND[ -]?H[12]00\b", "SXM", ("infiniband", 400, 8)),
     (r"\bA3[ -]?Ultra\b", "H200", ("roce", 400, 8)),
@@ -52,7 +58,7 @@ BOUNCE_WORDS = r"no.?p2p|p2p (?:off|disabled)|host.staged"  # GPUs reach each ot
 DIRECT_WORDS = r"fully.connected|\bFC\b|direct|/pair|cube.mesh"  # NVLinks from GPU to GPU
 RATE_NAMES = {"FDR": 56, "EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 PROTOCOLS = (  # the first match counts
-    (r"\bEFA\b", "efa"),
+    (r"\bEFA(?:v\d)?\b", "efa"),
     (r"(?i)RoCE|ethernet|spectrum", "roce"),
     (r"\bIB\b|(?i:infiniband|connectx)|[FEHNX]DR\d*\b|\bCX-?\d", "infiniband"),
 )
@@ -175,9 +181,12 @@ def gpus_per_server(platform: str) -> int:
     return GPUS_PER_SERVER.get(platform, USUAL_GPUS_PER_SERVER)
 
 
-def rack(platform: str) -> bool:
-    """Whether the nodes of a row are trays of one server."""
-    return platform == RACK
+def servers_of(platform: str, ranks: int, nodes: int | None) -> int:
+    """Servers that hold the ranks of a row. A rack is a server, and a row's nodes are its trays, unless they hold more GPUs than a tray."""
+    fewest = math.ceil(ranks / gpus_per_server(platform))
+    if platform == RACK and nodes and nodes * GPUS_PER_TRAY >= ranks:
+        return fewest
+    return nodes or fewest
 
 
 def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
@@ -213,7 +222,7 @@ def network_of(row: Row, pcie_generation: int | None = None) -> Network:
         raise Unmapped(f"{protocol} of a rate that is not named")
     if (protocol, rate) not in nics():
         raise Unmapped(f"no NIC datasheet for {protocol} at {rate} Gb/s")
-    counted = re.search(r"(\d+)\s?[x×]\s?(?:ConnectX|CX|[EHNX]DR|EFA|InfiniBand|IB\b|RoCE|\d+\s?G(?!B))|\b(\d+)\s+EFA\b", text)
+    counted = re.search(r"(\d+)\s?[x×]\s?(?:ConnectX|CX|[EHNX]DR|EFA|InfiniBand|IB\b|RoCE|\d+\s?G(?!B))|\b(\d+)\s+EFA(?:v\d)?\b", text)
     count = int(counted.group(1) or counted.group(2)) if counted else usual_count if of_instance else None
     nic, generation = nics()[protocol, rate]
     return Network(nic, count, generation)

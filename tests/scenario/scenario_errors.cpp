@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(missing_files) {
       s.refusal_of_set("machine.nic.datasheet=cx7") ==
       "--set machine.nic.datasheet=cx7: error: machine.nic.datasheet: no datasheet 'cx7'; shipped: "
       "connectx5_edr, connectx5_roce, connectx6_hdr, connectx6_roce, connectx7_ndr, connectx7_roce, connectx8_xdr, "
-      "efa_100g, efa_200g; "
+      "efa_100g, efa_200g, efa_400g; "
       "or a path to a .yaml file");
   BOOST_TEST(s.refusal_of_set("machine.nic.datasheet=connectx7").find("(did you mean 'connectx7_ndr'?)") !=
              std::string::npos);

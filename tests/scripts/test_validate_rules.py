@@ -116,6 +116,8 @@ def test_what_cannot_be_mapped_says_why(changes, what):
     ("IB", "connectx7_ndr", None),
     ("8x ConnectX-7 400G RoCE per node", "connectx7_roce", 8),
     ("RoCEv2 200 Gbps", "connectx6_roce", None),
+    ("8x EFAv4 400 Gbps", "efa_400g", 8),
+    ("16 EFAv3 x 200 Gbps", "efa_200g", 16),
     ("32 EFA x 100 Gbps", "efa_100g", 32),
     ("EDR", "connectx5_edr", None),
     ("XDR800", "connectx8_xdr", None),
@@ -129,14 +131,24 @@ def test_networks_by_protocol_and_rate(fabric, nic, per_server):
 
 
 def test_a_cloud_instance_brings_its_network():
-    machine = mapped(system="p5en.48xlarge", device="", fabric="", n_gpus="32", nodes="4").scenario["machine"]
-    assert machine["nic"] == {"datasheet": "efa_200g", "per_server": 16}
+    for system, nic, gpu, count in (("p5en.48xlarge", "efa_200g", "H200-SXM-141GB", 16), ("p6-b200.48xlarge", "efa_400g", "B200-SXM-180GB", 8)):
+        machine = mapped(system=system, device="", fabric="", n_gpus="32", nodes="4").scenario["machine"]
+        assert machine["nic"] == {"datasheet": nic, "per_server": count} and machine["groups"]["node"]["gpu"] == gpu
 
 
 def test_one_server_has_no_network_and_a_rack_is_one_server():
     assert "nic" not in mapped().scenario["machine"]
     one = mapped(system="gb200", device="", n_gpus="16", nodes="4", fabric="NVL NVLink5")
     assert (one.platform, node(one)["servers"], one.scenario["workload"]["ranks_per_server"]) == ("gb200_nvl72", 1, 16)
+
+@pytest.mark.parametrize("ranks, nodes, racks, each", [
+    ("72", "18", 1, None), ("144", "36", 2, None), ("128", "32", 2, 64), ("144", "2", 2, None), ("16", "2", 2, 8), ("144", "", 2, None),
+])
+def test_nodes_of_more_gpus_than_a_tray_are_racks(ranks, nodes, racks, each):
+    one = mapped(system="gb200", device="", n_gpus=ranks, nodes=nodes, fabric="NVL72, 400G NDR")
+    assert (node(one)["servers"], one.scenario["workload"].get("ranks_per_server")) == (racks, each)
+    assert ("nic" in one.scenario["machine"]) == (racks > 1)
+
 
 
 # --- collectives
