@@ -1,7 +1,8 @@
 """Rows of memory-bound kernels, launches and single operations of models as kernels.
 
 Rules, by `kind`:
-  STREAM-like, BabelStream     a copy of 512 MiB, whatever the mixture of reads and writes, of kernels with every thread they could have
+  STREAM-like, BabelStream     a copy of 512 MiB, whatever the mixture of reads and writes. `config` tells how many threads run; each has
+                               its loads and stores of doubles in flight
   back-to-back small SCALE kernels   copies launched from a stream or a graph, of the bytes that `config` tells
   softmax, layernorm, gelu     torch calls that are waited for (LLMCompass): M x N, or n elements, in rows of 1024
   GPT-3 layer ...              the operations of a layer on one of four ranks, LLMCompass, torch
@@ -16,7 +17,8 @@ from .experiment import LARGEST_CLASS, Experiment, size_class
 from .rows import BYTES_PER_SECOND, Row, Unmapped
 
 LONG_COPY = 256 << 20  # bytes read and as many written
-FULL_OCCUPANCY = 100
+# Doubles that a thread reads and writes per wait for memory
+STREAM_DOUBLES = {"read": 1, "init": 1, "copy": 2, "scale": 2, "mul": 2, "dot": 2, "add": 3, "triad": 3}
 GIGA = {"Gelem/s": 1e9}
 DOUBLE = 8
 # hidden, MLP width, heads, KV heads and head size, of the models' configurations
@@ -53,10 +55,13 @@ def map_row(row: Row) -> Experiment:
 
 
 def _stream(row):
-    occupancy = re.search(r"occupancy ([\d.]+)", row["config"])
-    if occupancy and float(occupancy.group(1)) < FULL_OCCUPANCY:
-        raise Unmapped("kernels with fewer threads than fit on the SMs are not modelled")
     copy = {"op": "copy", "bytes": LONG_COPY, "cold": True, "launch": "stream"}
+    threads = re.search(r"threads (\d+)", row["config"])
+    if threads:
+        name = row["kind"].split()[-1].lower()
+        if name not in STREAM_DOUBLES:
+            raise Unmapped(f"'{name}' is none of {', '.join(STREAM_DOUBLES)}")
+        copy |= {"threads": int(threads.group(1)), "load_bytes": STREAM_DOUBLES[name] * DOUBLE // 2}
     return kernels.experiment(row, "stream", LARGEST_CLASS, [copy], lambda seconds: 2 * LONG_COPY / seconds, row.scale(BYTES_PER_SECOND))
 
 

@@ -23,6 +23,22 @@ BOOST_AUTO_TEST_CASE(small_kernels_of_an_a100) {
   }
 }
 
+// gpu-stream of the same collection: triads of doubles with few threads on an A100-SXM4-80GB and an H100-PCIe-80GB, two loads
+// of 8 B and a store in flight in each thread. By Little's law the rate grows with the threads, up to the memory's.
+BOOST_AUTO_TEST_CASE(few_threads_do_not_fill_the_memory) {
+  const struct {
+    const char* gpu;
+    double threads, gb_per_s;
+  } measured[] = {{"A100-SXM4-80GB", 3456, 221}, {"A100-SXM4-80GB", 13824, 799}, {"A100-SXM4-80GB", 110592, 1759},
+                  {"H100-PCIe-80GB", 3648, 254}, {"H100-PCIe-80GB", 14592, 821}, {"H100-PCIe-80GB", 116736, 1832}};
+  constexpr double kTriadBytes = 24, kBytes = 1e9;
+  for (const auto& row : measured) {
+    const double seconds = memory_bound_time(gpu_datasheet(row.gpu), 0, kBytes, row.threads * kTriadBytes).seconds;
+    BOOST_TEST_CONTEXT(row.gpu << ", " << row.threads << " threads")
+    BOOST_TEST(kBytes / seconds == row.gb_per_s * 1e9, boost::test_tools::tolerance(0.2));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(cold_bytes_go_to_hbm) {
   const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
   const KernelTime warm = memory_bound_time(h100, 16e6), cold = memory_bound_time(h100, 0, 16e6);

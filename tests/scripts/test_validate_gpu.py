@@ -87,7 +87,10 @@ def test_attention():
 
 
 def test_memory():
-    assert only(mapped(MEMORY))["cold"]
+    assert only(mapped(MEMORY))["cold"] and "threads" not in only(mapped(MEMORY))
+    few = {kind: only(mapped(MEMORY, kind=f"STREAM-like {kind}", config="blockSize 32, threads 3456, occupancy 3%"))
+           for kind in ("read", "scale", "triad")}
+    assert {kind: (one["threads"], one["load_bytes"]) for kind, one in few.items()} == {"read": (3456, 4), "scale": (3456, 8), "triad": (3456, 12)}
     small = mapped(MEMORY, kind="back-to-back small SCALE kernels, graph", config="4096 doubles (65536 B moved), best block size")
     assert only(small) == {"op": "copy", "bytes": 32768, "launch": "graph"} and comparison.group_name(row(MEMORY), small).endswith("<=64KiB")
     softmax = only(mapped(MEMORY, kind="softmax fp16", config="M=4096 N=32", metric="throughput", unit="Gelem/s"))
@@ -127,7 +130,7 @@ def test_decode_steps():
     (GEMM, {"unit": "GB/s"}, "unit 'GB/s'"),
     (ATTENTION, {"phase": "verify"}, "neither prefill nor decode"),
     (ATTENTION, {"library": "PyTorch standard attention"}, "several kernels"),
-    (MEMORY, {"config": "blockSize 32, occupancy 3%"}, "fewer threads"),
+    (MEMORY, {"kind": "STREAM-like sort", "config": "blockSize 32, threads 3456"}, "'sort' is none of"),
     (MEMORY, {"kind": "pointer-chase load latency"}, "one load"),
     (MEMORY, {"kind": "back-to-back small SCALE kernels, grid-sync persistent"}, "persistent"),
     (MEMORY, {"kind": "power"}, "no kernel that is modelled"),

@@ -22,6 +22,12 @@ KernelTime flat_time(const GpuDatasheet& gpu, const KernelSpec& spec, double byt
   return spec.cold ? memory_bound_time(gpu, 0, bytes + cold_bytes) : memory_bound_time(gpu, bytes, cold_bytes);
 }
 
+KernelTime copy_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
+  const double bytes = 2.0 * static_cast<double>(spec.bytes);
+  const double in_flight = 2.0 * static_cast<double>(spec.threads) * spec.load_bytes;
+  return memory_bound_time(gpu, spec.cold ? 0 : bytes, spec.cold ? bytes : 0, in_flight);
+}
+
 KernelTime rotary_time(const GpuDatasheet& gpu, const KernelSpec& spec, double element_bytes) {
   const double head_bytes = spec.heads.dim * element_bytes, tokens = static_cast<double>(spec.tokens);
   const double cache = 2 * tokens * spec.heads.kv * spec.heads.dim * bytes_of(spec.heads.kv_dtype);
@@ -57,7 +63,7 @@ KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
     case KernelOp::sampling: return flat_time(gpu, spec, elements * (wide + 2 * kLogitBytes));
     case KernelOp::quantize: return quantize_time(gpu, spec, elements);
     case KernelOp::dequantize: return flat_time(gpu, spec, elements * (narrow + kActivationBytes));
-    default: return flat_time(gpu, spec, 2.0 * static_cast<double>(spec.bytes));
+    default: return copy_time(gpu, spec);
   }
 }
 

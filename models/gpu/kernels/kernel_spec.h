@@ -13,7 +13,7 @@
 //   sampling            tokens x width logits
 //   quantize            tokens x width from 16 bits to dtype; dynamic: first finds the scale of the whole tensor
 //   dequantize          tokens x width from dtype to 16 bits
-//   copy                bytes, read once and written once
+//   copy                bytes, read once and written once; threads, if they are fewer than fit on the SMs
 #pragma once
 
 #include <array>
@@ -80,11 +80,12 @@ struct KernelSpec : GemmShape {
 
   std::uint64_t tokens = 0, width = 0;  ///< rows, and elements per row
   bool residual = false, gated = false, dynamic = false, kv_cache = false;
-  std::uint32_t copies = 1;  ///< quantize: results, if a second one is for products along the other dimension
-  double load_bytes = 16;    ///< bytes per load of a thread; 2 in scalar 16-bit kernels
-  bool cold = false;         ///< operands and results are in HBM; otherwise they may be in L2
-  std::uint64_t bytes = 0;   ///< copy
-  double host_us = 20;       ///< launches host and synchronous: time of a call in the framework
+  std::uint32_t copies = 1;   ///< quantize: results, if a second one is for products along the other dimension
+  double load_bytes = 16;     ///< bytes per load of a thread; 2 in scalar 16-bit kernels; copy: also per store
+  bool cold = false;          ///< operands and results are in HBM; otherwise they may be in L2
+  std::uint64_t bytes = 0;    ///< copy
+  std::uint64_t threads = 0;  ///< copy: threads on the whole GPU, each with one load in flight; 0: enough
+  double host_us = 20;        ///< launches host and synchronous: time of a call in the framework
 };
 
 /// @throws std::domain_error if the GPU has no tensor rate for the data type

@@ -40,9 +40,11 @@ KernelTime traffic_time(const GpuDatasheet& gpu, double bytes, double cold_bytes
 
 }  // namespace
 
-KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes) {
+KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes, double in_flight_bytes) {
   if (bytes + cold_bytes <= 0) return KernelTime();
   KernelTime time = traffic_time(gpu, bytes, cold_bytes);
+  if (in_flight_bytes > 0)
+    time.hbm_seconds = std::max(time.hbm_seconds, time.bytes * gpu.hbm.read_latency_ns * 1e-9 / in_flight_bytes);
   time.ctas = gpu.sm.count;
   time.waves = 1;
   describe(time, gpu, 0);

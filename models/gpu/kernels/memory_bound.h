@@ -14,7 +14,9 @@ namespace railyard::gpu {
 
 /// Kernels in which each thread has its own elements (copies, additions):
 /// T = launch + (HBM bytes + half_saturation) / (stream_ratio x HBM rate) + L2 bytes / (stream_ratio x L2 rate).
-KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes = 0);
+/// @param in_flight_bytes  traffic of all threads per wait for memory, if there are few threads: by Little's law, the HBM
+///                         rate is at most in_flight_bytes / read_latency; 0: enough threads to hide the latency
+KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes = 0, double in_flight_bytes = 0);
 
 /// Kernels with one thread block per row (norms, activations, softmax). If the threads do not cover the row with one
 /// load each, the block loads several times and waits for memory each time.

@@ -203,12 +203,15 @@ KernelKeys::KernelKeys() {
           "elements of a row: hidden size, MLP width, vocabulary");
   numbers("bytes", kCopy, kNone, of_kernel(&KernelSpec::bytes), 1, kMostCopy,
           "copy: bytes, read once and written once");
+  numbers("threads", kNone, kCopy, of_kernel(&KernelSpec::threads), 0, kMostElements,
+          "copy: threads on the whole GPU, each with one load in flight; 0: enough to hide the memory's latency")
+      .fallback("0");
   one("residual", kNorm, of_kernel(&KernelSpec::residual), "norm: also adds and writes back the residual stream");
   one("gated", kActivation, of_kernel(&KernelSpec::gated), "activation: two inputs per result (SwiGLU, GeGLU)");
   one("dynamic", kQuantize, of_kernel(&KernelSpec::dynamic), "quantize: first finds the scale of the tensor");
   one("kv_cache", kRotary, of_kernel(&KernelSpec::kv_cache), "rotary: also writes keys and values to the cache");
-  one("load_bytes", kNorm | kActivation | kRotary | of(KernelOp::softmax), of_kernel(&KernelSpec::load_bytes),
-      "norm, activation, softmax, rotary: bytes per load of a thread; 2 in scalar 16-bit kernels")
+  one("load_bytes", kNorm | kActivation | kRotary | kCopy | of(KernelOp::softmax), of_kernel(&KernelSpec::load_bytes),
+      "norm, activation, softmax, rotary, copy: bytes per load of a thread; 2 in scalar 16-bit kernels")
       .range(1, 64);
   one("cold", kRows | kRotary | kCopy, of_kernel(&KernelSpec::cold),
       "all except gemm and attention: operands and results are in HBM; false: L2 may hold them");
