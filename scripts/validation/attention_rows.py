@@ -1,8 +1,9 @@
 """Rows of attention as kernels.
 
 Rules, by column:
-  phase            prefill causal: `seq` new tokens of each sequence, the last ones of `kv_len`; decode: one new token; fwd+bwd:
-                   FlashAttention's benchmark, whose hidden size is 2048 and whose FLOPs are 3.5 times the forward pass's
+  phase            prefill: `seq` new tokens of each sequence, the last ones of `kv_len`, causal unless the row says non-causal, full or
+                   bidirectional; decode: one new token; fwd+bwd: FlashAttention's benchmark, not causal unless the row says so,
+                   whose hidden size is 2048 and whose FLOPs are 3.5 times the forward pass's, half of it if causal
   library          aiconfigurator's vllm and trtllm rows hold the rotary embedding and the write to the cache; others are the
                    kernel alone. vllm before Hopper decodes with FlashAttention-2, which splits the contexts of grouped heads only.
                    InferSim calls from PyTorch in a loop, no faster than the host
@@ -24,6 +25,7 @@ LATENT_SHAPE, LATENT_VALUES = (1, 576), 512
 WITH_ROTARY = r"vllm|trtllm|sglang"
 INFERSIM_CALL_US = 28
 FLASH_ATTENTION_2 = ("A100", "A800", "A40", "RTX-3090", "RTX-4090", "L20", "L40S")
+NOT_CAUSAL = r"non.?causal|not causal|\bfull\b|bidirectional"
 ELEMENT_BYTES = {"fp8": 1, "int8": 1, "fp4": 0.5}
 
 
@@ -40,7 +42,7 @@ def map_row(row: Row) -> Experiment:
     if re.match("prefill|context", row["phase"]):
         tokens, = kernels.needed(row, "seq")
         context = (row.integer("kv_len") or tokens) - tokens
-        causal = {} if re.search("causal", row["phase"]) and not re.search("non", row["phase"]) else {"causal": False}
+        causal = {"causal": False} if re.search(NOT_CAUSAL, row["phase"], re.IGNORECASE) else {}
         attention = {"op": "attention_prefill", "batch": batch, "tokens": tokens, "context_tokens": context} | shape | causal | latent
         operation, size_class = "attention prefill", kernels.classed(tokens, PROMPTS, "S")
     elif re.match("decode|generation", row["phase"]):
@@ -63,8 +65,9 @@ def map_row(row: Row) -> Experiment:
 def _benchmark(row):
     batch, tokens, head_dim = kernels.needed(row, "batch", "seq", "head_dim")
     heads = row.integer("heads") or BENCHMARK_WIDTH // head_dim
-    shape = {"batch": batch, "tokens": tokens, "heads": heads, "head_dim": head_dim, "dtype": kernels.dtype_of(row), "causal": False,
+    causal = re.search("causal", row["phase"], re.IGNORECASE) is not None and not re.search(NOT_CAUSAL, row["phase"], re.IGNORECASE)
+    shape = {"batch": batch, "tokens": tokens, "heads": heads, "head_dim": head_dim, "dtype": kernels.dtype_of(row), "causal": causal,
              "launch": "stream"}
     parts = [{"op": op} | shape for op in ("attention_prefill", "attention_backward")]
-    flops = FORWARD_AND_BACKWARD * 4.0 * batch * heads * head_dim * tokens**2
+    flops = FORWARD_AND_BACKWARD * 4.0 * batch * heads * head_dim * tokens**2 / (2 if causal else 1)
     return kernels.experiment(row, "attention fwd+bwd", kernels.classed(tokens, PROMPTS, "S"), parts, lambda seconds: flops / seconds, row.scale(TERA))

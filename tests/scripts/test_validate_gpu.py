@@ -81,6 +81,9 @@ def test_attention():
     rotary, prefill = mapped(ATTENTION, phase="prefill causal", seq="512", kv_len="2048").kernels
     assert rotary["tokens"] == 4096
     assert (prefill["op"], prefill["tokens"], prefill["context_tokens"]) == ("attention_prefill", 512, 1536) and "causal" not in prefill
+    for phase, causal in (("prefill", True), ("context", True), ("prefill non-causal", False), ("prefill, full", False)):
+        prefill = mapped(ATTENTION, phase=phase, seq="512", kv_len="2048").kernels[1]
+        assert prefill.get("causal", True) == causal, phase
     forward, backward = mapped(ATTENTION, system="Azure ND A100", phase="fwd+bwd benchmark as in FA2 repo", library="FlashAttention-2",
                                batch="2", seq="8192", heads="", head_dim="64", metric="TFLOPs", unit="TFLOP/s").kernels
     assert (forward["op"], backward["op"]) == ("attention_prefill", "attention_backward") and forward["heads"] == 32
