@@ -63,12 +63,13 @@ def map_row(row: Row) -> Experiment:
         workload["nccl_version"] = version
     if _in_graph(row, workload["library"]):
         workload["in_graph"] = True
-    scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": _fabric(size, servers), "workload": workload}
+    scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": fabric_of(size, servers), "workload": workload}
     return Experiment(operation, platform, scenario, size, lambda result: metric_at(result, metric, size), unit, size * ranks,
                       lambda result: _chosen(result, size))
 
 
-def _fabric(size, servers):
+def fabric_of(size: int, servers: int) -> dict:
+    """The scenario's `fabric` for collectives of this size."""
     if servers > 1 and size > FLUID_ABOVE:
         return {"fidelity": "fluid"}
     transaction = next((transaction for above, transaction in TRANSACTIONS if size > above), None)

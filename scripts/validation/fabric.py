@@ -1,13 +1,13 @@
 """Class `fabric`: collectives and point-to-point transfers."""
 
-from . import collectives, point_to_point, set_aside
+from . import collectives, expert_parallel, point_to_point, set_aside
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
 TITLE = "Fabric: collectives and point-to-point transfers"
-TABLES = ("nccl.csv", "custom_all_reduce.csv", "published_collectives.csv", "vidur_collectives.csv", "point_to_point.csv")
+TABLES = ("nccl.csv", "custom_all_reduce.csv", "published_collectives.csv", "vidur_collectives.csv", "expert_parallel.csv", "point_to_point.csv")
 COLLECTIVES = "1-collectives"
-POINT_TO_POINT = "2-point-to-point"
+POINT_TO_POINT = set_aside.POINT_TO_POINT
 check = set_aside.check
 
 
@@ -15,7 +15,7 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["category"] == COLLECTIVES:
         if row["ep_ranks"]:
-            raise Unmapped("dispatch and combine of mixture-of-experts kernels are not one of the collectives")
+            return expert_parallel.map_row(row)
         return collectives.map_row(row)
     if row["category"] == POINT_TO_POINT:
         return point_to_point.map_row(row)
@@ -26,7 +26,8 @@ def point_name(row: Row, experiment: Experiment) -> str:
     """The name of the run for such rows."""
     workload = experiment.scenario["workload"]
     group = experiment.scenario["machine"]["groups"]["node"]
-    words = [experiment.platform, group.get("gpu", ""), f"{row['n_gpus']}x" if row["n_gpus"] else ""]
+    ranks = row["n_gpus"] or row["ep_ranks"]
+    words = [experiment.platform, group.get("gpu", ""), f"{ranks}x" if ranks else ""]
     words += [str(workload[key]) for key in ("op", "test", "library", "algorithm", "engine") if workload.get(key, "auto") != "auto"]
     words += ["graph"] if workload.get("in_graph") else []
     words += ["bounced"] if experiment.scenario["machine"].get("overrides") else []

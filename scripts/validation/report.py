@@ -124,7 +124,7 @@ def digest(title: str, outcomes: Sequence[Outcome], figure: str, first: Sequence
 
 def _machine(one: Outcome) -> str:
     servers = one.experiment.scenario["machine"]["groups"].get("node", {"servers": 1})["servers"]
-    ranks = one.row["n_gpus"]
+    ranks = one.row["n_gpus"] or one.row["ep_ranks"]
     return one.row["system"] + (f", {ranks}" if ranks else "") + (f" in {servers} servers" if servers > 1 else "")
 
 

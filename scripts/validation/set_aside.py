@@ -10,6 +10,7 @@ report counts these rows in a table of their own. Rules:
                         the collective, it is what the sweep measures. Azure's ND H100 v5 shows 42 us from 64 KiB to 1 MiB, where the
                         same GPUs with a process each take 20 to 27 us (NVIDIA/dgxc-benchmarking)
   contradictory sweeps  another published sweep of the same kernel on the same GPUs differs by a factor of two or more
+  a derived value       DeepEP's low-latency rdma_bw is the kernel's bytes over the latency of the row before it: one measurement
   other programs        transfer engines, whose own threads post the messages. Mooncake's blocks of 64, 128 and 256 KB give 97, 191 and
                         325 GB/s over NICs of 400 GB/s: 1.3 to 1.5 million posts a second
 """
@@ -24,6 +25,7 @@ import yaml
 from . import systems
 from .rows import BYTES_PER_SECOND, SECONDS, Incomparable, Row, Unmapped
 
+POINT_TO_POINT = "2-point-to-point"
 PEER_WAIT_BYTES = 1 << 20
 HOST_US_PER_GPU = 6  # launch of one GPU's kernel by nccl-tests: 42 us over 8 GPUs, and the spread of the plateaus (to 47 us)
 US = 1e-6
@@ -80,13 +82,19 @@ def _contradicted(row):
     return re.search(CONTRADICTED, row["source"]) is not None
 
 
+def _derived(row):
+    return bool(row["ep_ranks"]) and row["metric"] == "rdma_bw" and re.search("low.latency", row["kernel"]) is not None
+
+
 def _other_program(row):
     return re.search(OTHER_PROGRAMS, row["kind"], re.IGNORECASE) is not None
 
 
 def _beyond_the_wire(row):
     try:
-        return _collective_beyond(row) if row["op"] else _pair_beyond(row) if row["kind"] else False
+        if row["ep_ranks"]:
+            return _exchange_beyond(row)
+        return _collective_beyond(row) if row["op"] else _pair_beyond(row) if row["category"] == POINT_TO_POINT else False
     except Unmapped:
         return False  # nothing is known of the links
 
@@ -121,6 +129,13 @@ def _collective_beyond(row):
     return size * _least(row["op"], ranks, adds) / seconds > (_nvlink_rate(gpu) if bridged else _pcie_rate(gpu))
 
 
+def _exchange_beyond(row):
+    """DeepEP counts tokens that stay in their server; what it prints for RDMA can exceed the NIC of a GPU."""
+    if row["unit"] not in BYTES_PER_SECOND or not re.search("RDMA", row["metric"], re.IGNORECASE):
+        return False
+    return row.value * BYTES_PER_SECOND[row["unit"]] > _nic_rate(systems.network_of(row, systems.gpu_of(row).pcie))
+
+
 def _least(operation: str, members: int, switches_add: bool) -> float:
     """Bytes that each member must send or receive, of one byte of nccl-tests' size."""
     shared = (members - 1) / members
@@ -150,6 +165,7 @@ RULES = (
     Rule("waits for the peer", "a profiler's kernel time, which begins before the last rank is there; below 1 MiB", _waits_for_the_peer),
     Rule("one launching thread", "one thread launches the kernels of all GPUs, which takes longer than the collective", _one_thread),
     Rule("contradictory sweeps", "another published sweep of the kernel on these GPUs differs by a factor of two or more", _contradicted),
+    Rule("a derived value", "bytes over the latency of another row, the same measurement", _derived),
     Rule("other programs", "the threads of a transfer program set the rate, not the fabric alone", _other_program),
     Rule("beyond the wire", "more bytes in the measured time than the raw rate of the links", _beyond_the_wire),
 )

@@ -102,7 +102,6 @@ def test_every_shipped_gpu_datasheet_is_found_by_its_own_name():
     ({"n_gpus": "16", "nodes": "2", "fabric": "IB FDR"}, "no NIC datasheet for infiniband at 56 Gb/s"),
     ({"n_gpus": "16", "nodes": "2", "fabric": "RoCE"}, "roce of a rate that is not named"),
     ({"algo": "CollNet"}, "SHARP"),
-    ({"ep_ranks": "8"}, "mixture-of-experts"),
     ({"category": "3-compute"}, "belongs to another class: category '3-compute'"),
 ])
 def test_what_cannot_be_mapped_says_why(changes, what):
@@ -119,6 +118,8 @@ def test_what_cannot_be_mapped_says_why(changes, what):
     ("8x EFAv4 400 Gbps", "efa_400g", 8),
     ("16 EFAv3 x 200 Gbps", "efa_200g", 16),
     ("32 EFA x 100 Gbps", "efa_100g", 32),
+    ("8x EFAv4 400 Gbps", "efa_400g", 8),
+    ("16 EFAv3 x 200 Gbps", "efa_200g", 16),
     ("EDR", "connectx5_edr", None),
     ("XDR800", "connectx8_xdr", None),
     ("HDR100", "connectx5_edr", None),
@@ -141,6 +142,7 @@ def test_one_server_has_no_network_and_a_rack_is_one_server():
     one = mapped(system="gb200", device="", n_gpus="16", nodes="4", fabric="NVL NVLink5")
     assert (one.platform, node(one)["servers"], one.scenario["workload"]["ranks_per_server"]) == ("gb200_nvl72", 1, 16)
 
+
 @pytest.mark.parametrize("ranks, nodes, racks, each", [
     ("72", "18", 1, None), ("144", "36", 2, None), ("128", "32", 2, 64), ("144", "2", 2, None), ("16", "2", 2, 8), ("144", "", 2, None),
 ])
@@ -149,6 +151,14 @@ def test_nodes_of_more_gpus_than_a_tray_are_racks(ranks, nodes, racks, each):
     assert (node(one)["servers"], one.scenario["workload"].get("ranks_per_server")) == (racks, each)
     assert ("nic" in one.scenario["machine"]) == (racks > 1)
 
+
+@pytest.mark.parametrize("ranks, nodes, racks, each", [
+    ("72", "18", 1, None), ("144", "36", 2, None), ("128", "32", 2, 64), ("144", "2", 2, None), ("16", "2", 2, 8), ("144", "", 2, None),
+])
+def test_nodes_of_more_gpus_than_a_tray_are_racks(ranks, nodes, racks, each):
+    one = mapped(system="gb200", device="", n_gpus=ranks, nodes=nodes, fabric="NVL72, 400G NDR")
+    assert (node(one)["servers"], one.scenario["workload"].get("ranks_per_server")) == (racks, each)
+    assert ("nic" in one.scenario["machine"]) == (racks > 1)
 
 
 # --- collectives
@@ -193,6 +203,24 @@ def test_rows_that_differ_in_size_share_a_run():
     assert [point.scenario["workload"]["sizes_bytes"] for point in points] == [[1 << 20], [512, 1024, 2048]]
     assert len({point.name for point in points}) == 2
     assert outcomes[0].point is outcomes[3].point
+
+
+EXCHANGE = {"id": "E-1", "category": "1-collectives", "system": "H800 NVLink(160GB/s) + CX7 IB 400G", "kernel": "low-latency dispatch FP8",
+            "ep_ranks": "32", "config": "128 tok/batch,7168 hidden,top8", "metric": "latency", "value": "155", "unit": "us"}
+
+
+def test_dispatch_and_combine_are_all_to_alls():
+    one = mapped(EXCHANGE)
+    assert one.scenario["workload"] == {"kind": "collective", "op": "all_to_all", "library": "nccl", "in_graph": True}
+    assert (one.operation, node(one), one.scenario["machine"]["nic"]) == ("dispatch, low latency", {"servers": 4, "gpu": "H800-SXM5-80GB"},
+                                                                         {"datasheet": "connectx7_ndr"})
+    assert one.size == 128 * 8 * (7168 + 7168 // 32)  # one byte a number, and four for 128
+    assert mapped(EXCHANGE, kernel="low-latency combine BF16").size == 128 * 8 * 7168 * 2
+    normal = {"kernel": "normal combine BF16", "config": "4096 tok/batch,7168 hidden,top4 groups,top8", "metric": "bottleneck_bw_RDMA", "unit": "GB/s"}
+    # four of eight groups in four servers: a token goes to 4 x (1 - (3/4)^4) of them
+    assert mapped(EXCHANGE, **normal).size == pytest.approx(4096 * 7168 * 2 * 4 * (1 - 0.75**4), rel=1e-4)
+    assert "V2" in reason(EXCHANGE, kernel="V2 dispatch", ep_ranks="8x2") and "rdma_bw" in reason(EXCHANGE, metric="rdma_bw")
+    assert "needs two" in reason(EXCHANGE, ep_ranks="1") and "spread evenly" in reason(EXCHANGE, ep_ranks="9")
 
 
 def test_large_sizes_run_apart_with_larger_transactions():

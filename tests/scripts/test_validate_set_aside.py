@@ -72,6 +72,14 @@ def test_one_thread_that_launches_all_gpus_hides_behind_long_collectives():
     assert rule_of(COLLECTIVE, bytes="65536", value="20") == ""
 
 
+def test_dispatch_and_combine():
+    exchange = {"id": "E-1", "category": "1-collectives", "system": "H800 NVLink(160GB/s) + CX7 IB 400G", "kernel": "normal dispatch FP8",
+                "ep_ranks": "32", "metric": "bottleneck_bw_RDMA", "unit": "GB/s", "source": "somebody"}
+    assert rule_of(exchange, value="50.1") == "beyond the wire" and rule_of(exchange, value="49.9") == ""
+    assert rule_of(exchange, value="50.1", metric="bottleneck_bw_NVLink") == ""
+    assert rule_of(exchange, value="48", metric="rdma_bw", kernel="low-latency dispatch FP8") == "a derived value"
+
+
 def test_programs_and_contradictory_sweeps():
     assert rule_of(COLLECTIVE, source="sgl-project/sglang PR 2904", bytes="4096", value="8.8") == "contradictory sweeps"
     assert rule_of(PAIR, kind="Mooncake transfer engine CPU-to-CPU", metric="write") == "other programs"
