@@ -64,9 +64,10 @@ def group_of(row: Row, kernels: list[dict]) -> str | None:
 
 
 def experiment_of(row: Row, gpu_name: str):
-    """@return None if the row is not a kernel. A system without the name of a GPU counts as the GPU that is fitted."""
+    """@return None if the row is not a kernel, or set aside. A system without the name of a GPU counts as the GPU that is fitted."""
     for columns in (row.columns, row.columns | {"system": gpu_name}):
         try:
+            gpu.check(row)
             return gpu.map_row(Row(row.file, row.line, columns, row.value))
         except Unmapped:
             continue

@@ -1,6 +1,6 @@
 """Class `gpu`: kernels of one GPU, decode steps layer after layer, and kernels that overlap with collectives."""
 
-from . import attention_rows, decode_rows, gemm_rows, memory_rows, overlap_rows
+from . import attention_rows, decode_rows, gemm_rows, memory_rows, overlap_rows, set_aside
 from .experiment import Experiment
 from .rows import Row, Unmapped
 
@@ -9,6 +9,7 @@ TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv", "gpt_fast.csv", 
 COMPUTE = "3-compute"
 INFERENCE = "5-inference"
 OVERLAP = "6-overlap-pipeline"
+check = set_aside.check
 
 
 def map_row(row: Row) -> Experiment:

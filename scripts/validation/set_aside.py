@@ -9,6 +9,9 @@ report counts these rows in a table of their own. Rules:
   one launching thread  nccl-tests -g N: one thread launches the kernels of N GPUs, one after the other. As long as that takes longer than
                         the collective, it is what the sweep measures. Azure's ND H100 v5 shows 42 us from 64 KiB to 1 MiB, where the
                         same GPUs with a process each take 20 to 27 us (NVIDIA/dgxc-benchmarking)
+  a loop in Python      InferSim times FlashInfer's decode with FlashAttention's benchmark_forward: a Python call inside autocast, again and
+                        again (kernel_benchmark/flashinfer_mha_decode.py). Up to 13 us worth of KV cache, its rows take 26 to 36 us,
+                        whatever the shape: the call
   contradictory sweeps  another published sweep of the same kernel on the same GPUs differs by a factor of two or more
   a derived value       DeepEP's low-latency rdma_bw is the kernel's bytes over the latency of the row before it: one measurement
   other programs        transfer engines, whose own threads post the messages. Mooncake's blocks of 64, 128 and 256 KB give 97, 191 and
@@ -28,6 +31,7 @@ from .rows import BYTES_PER_SECOND, SECONDS, Incomparable, Row, Unmapped
 POINT_TO_POINT = "2-point-to-point"
 PEER_WAIT_BYTES = 1 << 20
 HOST_US_PER_GPU = 6  # launch of one GPU's kernel by nccl-tests: 42 us over 8 GPUs, and the spread of the plateaus (to 47 us)
+LOOP_US = 37  # of a Python call in InferSim's loop
 US = 1e-6
 PCIE_LANE_BYTES = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # a lane, by generation, after its line code
 NVLS_GENERATION = 4  # of NVLink: switches that add
@@ -76,6 +80,12 @@ def _one_thread(row):
         return False
     seconds = seconds_of(row)
     return seconds is not None and seconds <= HOST_US_PER_GPU * US * (row.integer("n_gpus") or 1)
+
+
+def _loop_in_python(row):
+    if not re.search("InferSim", row["library"]) or not row["phase"] or row["unit"] not in SECONDS:
+        return False
+    return row.value * SECONDS[row["unit"]] <= LOOP_US * US
 
 
 def _contradicted(row):
@@ -164,6 +174,7 @@ def _nic_rate(network):
 RULES = (
     Rule("waits for the peer", "a profiler's kernel time, which begins before the last rank is there; below 1 MiB", _waits_for_the_peer),
     Rule("one launching thread", "one thread launches the kernels of all GPUs, which takes longer than the collective", _one_thread),
+    Rule("a loop in Python", "a Python call for each kernel takes longer than the kernel", _loop_in_python),
     Rule("contradictory sweeps", "another published sweep of the kernel on these GPUs differs by a factor of two or more", _contradicted),
     Rule("a derived value", "bytes over the latency of another row, the same measurement", _derived),
     Rule("other programs", "the threads of a transfer program set the rate, not the fabric alone", _other_program),

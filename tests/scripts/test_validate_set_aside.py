@@ -72,6 +72,13 @@ def test_one_thread_that_launches_all_gpus_hides_behind_long_collectives():
     assert rule_of(COLLECTIVE, bytes="65536", value="20") == ""
 
 
+def test_a_python_call_for_each_kernel():
+    attention = {"id": "A-1", "category": "3-compute", "system": "H800", "phase": "decode", "metric": "time", "unit": "us", "source": "somebody"}
+    assert rule_of(attention, library="FA3/FlashInfer (InferSim)", value="36.9") == "a loop in Python"
+    assert rule_of(attention, library="FA3/FlashInfer (InferSim)", value="37.1") == ""
+    assert rule_of(attention, library="vllm 0.24.0", value="20") == ""
+
+
 def test_dispatch_and_combine():
     exchange = {"id": "E-1", "category": "1-collectives", "system": "H800 NVLink(160GB/s) + CX7 IB 400G", "kernel": "normal dispatch FP8",
                 "ep_ranks": "32", "metric": "bottleneck_bw_RDMA", "unit": "GB/s", "source": "somebody"}
