@@ -29,6 +29,7 @@ GROUPS = {
     "custom all-reduce": ("collective.graph_launch_us", "collective.custom_step_ns", "collective.custom_fence_ns", "collective.custom_pull_ns",
                           "collective.custom_gb_per_s", "collective.vllm_call_us", "collective.sglang_call_us"),
 }
+EVALUATIONS = 60  # of Powell's method; each is a run for each operation
 ONE_SERVER_TABLES = ("nccl.csv", "custom_all_reduce.csv")
 
 Measured = tuple[Experiment, float]  # a run that gives the row's value, and the value in the run's unit

@@ -136,10 +136,12 @@ def mean_error(group: str, sheet: Datasheet, pairs: list, executables: pathlib.P
 def fit_group(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Path) -> dict:
     """The constants of the group with the smallest error over the rows."""
     with tempfile.TemporaryDirectory() as directory:
-        return _least(sheet, constants_of(group, sheet, pairs), errors_of(group, sheet, pairs, executables, pathlib.Path(directory)))
+        evaluations = collectives.EVALUATIONS if group in collectives.GROUPS else EVALUATIONS
+        return _least(sheet, constants_of(group, sheet, pairs), errors_of(group, sheet, pairs, executables, pathlib.Path(directory)),
+                      evaluations)
 
 
-def _least(sheet: Datasheet, start: dict, errors_with: Callable[[list[dict]], numpy.ndarray]) -> dict:
+def _least(sheet: Datasheet, start: dict, errors_with: Callable[[list[dict]], numpy.ndarray], evaluations: int) -> dict:
     changed = [start, *({**start, key: value * numpy.exp(STEP)} for key, value in start.items())]
     values = errors_with(changed)
     keys = [key for key, row in zip(start, values[1:]) if numpy.any(row != values[0])]
@@ -160,7 +162,7 @@ def _least(sheet: Datasheet, start: dict, errors_with: Callable[[list[dict]], nu
     found = optimize.least_squares(lambda x: errors([x])[0], numpy.clip(x0, low, high), jacobian, (low, high), loss="soft_l1",
                                    f_scale=ROW_NOISE, max_nfev=40)
     polished = optimize.minimize(lambda x: numpy.mean(numpy.abs(errors([x])[0])), found.x, method="Powell",
-                                 bounds=list(zip(low, high)), options={"maxfev": EVALUATIONS, "xtol": 0.005, "ftol": 1e-4})
+                                 bounds=list(zip(low, high)), options={"maxfev": evaluations, "xtol": 0.005, "ftol": 1e-4})
     best = min((x0, found.x, polished.x), key=lambda x: numpy.mean(numpy.abs(errors([x])[0])))
     return dict(zip(keys, numpy.exp(best)))
 

@@ -181,7 +181,10 @@ Record<GpuDatasheet> gpu_record() {
       .cite("p2pBandwidthLatencyTest, A100");
 
   Record<G::Collective> collective;
-  collective.add("channels", &G::Collective::channels, "CTAs of NCCL's largest kernels").range(1, 1024).required();
+  collective.add("channels", &G::Collective::channels, "CTAs of NCCL's largest kernels")
+      .range(1, 1024)
+      .required()
+      .inherited();
   collective
       .add("launch_us", &G::Collective::launch_us,
            "launch of an NCCL kernel from a stream, in a loop, to its first action")
@@ -240,7 +243,9 @@ Record<GpuDatasheet> gpu_record() {
       .range(1e-6, kMostRate)
       .required()
       .inherited();
-  collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none").range(0, 1024);
+  collective.add("nvls_channels", &G::Collective::nvls_channels, "CTAs of in-switch kernels; 0: none")
+      .range(0, 1024)
+      .inherited();
   collective.add("nvls_step_ns", &G::Collective::nvls_step_ns, "in-switch kernels: time of an action")
       .range(0, kMostNs)
       .inherited();
