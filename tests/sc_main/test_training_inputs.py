@@ -42,9 +42,11 @@ def refusal(tmp_path, text, platform="dgx_h100"):
      "9:19: error: workload.virtual_stages: pp 4 x virtual_stages 2 is more than the 6 layers of tiny"),
     (BATCH + "  pp: 2\n  virtual_stages: 2\n",
      "8:19: error: workload.virtual_stages: schedule 1f1b has 1 virtual stage on each rank, not 2; schedules with more: interleaved "
-     "(2 or more), zbv (2)"),
+     "(2 or more), zbv and dualpipe_v (2)"),
     (BATCH + "  pp: 2\n  schedule: zbv\n",
      "workload.virtual_stages: schedule zbv has 2 virtual stages on each rank, not 1"),
+    ("  global_batch: 3\n  pp: 2\n  dp: 1\n  schedule: dualpipe_v\n  virtual_stages: 2\n",
+     "6:17: error: workload.global_batch: 3 micro-batches; schedule dualpipe_v needs at least 2 x 2 (pipeline ranks)"),
     (BATCH + "  pp: 2\n  stage_layers: [3, 4]\n", "8:17: error: workload.stage_layers:"),
     (BATCH + "  pp: 2\n  stage_layers: [1, 2, 3]\n", "8:17: error: workload.stage_layers:"),
     (BATCH + "  pp: 8\n", "7:7: error: workload.pp: pp 8 x virtual_stages 1 is more than the 6 layers of tiny"),

@@ -12,7 +12,8 @@ from platform_runs import BIN, ROOT, rows, run, succeed, summary
 
 TINY = json.loads((ROOT / "tests" / "models" / "tiny.json").read_text())
 HIDDEN, SEQ, BYTES = TINY["hidden_size"], 512, 2
-SCHEDULES = [("naive", 1), ("gpipe", 1), ("1f1b", 1), ("interleaved", 3), ("zb_h1", 1), ("zb_h2", 1), ("zb_auto", 1), ("zbv", 2)]
+SCHEDULES = [("naive", 1), ("gpipe", 1), ("1f1b", 1), ("interleaved", 3), ("zb_h1", 1), ("zb_h2", 1), ("zb_auto", 1), ("zbv", 2),
+             ("dualpipe_v", 2)]
 
 
 def train(folder, *sets, out="out", model=None, options=()):

@@ -20,9 +20,9 @@ StageTimes stage_of(std::uint64_t forward, std::uint64_t inputs, std::uint64_t w
 
 /// Costs with W below, between and above F and B.
 const std::vector<StageTimes>& costs() {
-  static const std::vector<StageTimes> all{stage_of(1, 1, 1),  stage_of(3, 4, 2),    stage_of(10, 12, 7),
-                                           stage_of(10, 3, 2), stage_of(2, 7, 7),    stage_of(5, 9, 0),
-                                           stage_of(3, 1, 5),  stage_of(10, 10, 11), stage_of(7, 3, 5)};
+  static const std::vector<StageTimes> all{
+      stage_of(1, 1, 1), stage_of(3, 4, 2),   stage_of(10, 12, 7), stage_of(10, 3, 2),   stage_of(2, 7, 7),
+      stage_of(5, 9, 0), stage_of(10, 10, 7), stage_of(3, 1, 5),   stage_of(10, 10, 11), stage_of(7, 3, 5)};
   return all;
 }
 
@@ -148,6 +148,24 @@ BOOST_AUTO_TEST_CASE(zbv_has_no_bubble_if_slots_are_equal) {
   }
 }
 
+// deepseek-ai/DualPipe has a bubble of (p - 1)(FB + B - 3W) for 2p equal stages, with B both parts and each pair of slots as
+// one, FB. Slots one after the other, FB = F + B, wait less: the F of a pair sends its output before the B runs.
+BOOST_AUTO_TEST_CASE(dualpipe_v_waits_less_than_its_pairs) {
+  for (std::uint32_t p : {1, 2, 3, 4, 8}) {
+    for (std::uint32_t m : {2 * p, 2 * p + 1, 5 * p, 8 * p + 3}) {
+      for (const StageTimes& stage : costs()) {
+        const Outcome o(Kind::dualpipe_v, p, m, 2, stage);
+        BOOST_TEST(o.keeps_the_closed_form());
+        for (const RankTimes& rank : o.run.ranks) BOOST_TEST((rank.busy == stage.all() * (2 * m)));
+        const Time f = stage.forward, w = stage.backward_weights, b = stage.backward_inputs + w;
+        if (f != stage.backward_inputs || w > f) continue;
+        BOOST_TEST((o.run.longest_window() <= stage.all() * (2 * m) + since(f + b + b, w * 3) * (p - 1)));
+        BOOST_TEST((o.run.longest_window() > stage.all() * (2 * m) || p == 1));
+      }
+    }
+  }
+}
+
 // Schedules without a closed form, such as zbv, have the ideal step of equal stages without transfers.
 BOOST_AUTO_TEST_CASE(ideal_bubbles) {
   const auto bubble = [](Kind kind, std::uint32_t v, const StageTimes& stage) {
@@ -249,6 +267,9 @@ BOOST_AUTO_TEST_CASE(illegal_choices) {
   BOOST_TEST(key(Kind::zbv, 4, 3, 2) == "");
   BOOST_TEST(key(Kind::zbv, 4, 16, 1) == "virtual_stages");
   BOOST_TEST(key(Kind::zbv, 4, 16, 3) == "virtual_stages");
+  BOOST_TEST(key(Kind::dualpipe_v, 4, 8, 2) == "");
+  BOOST_TEST(key(Kind::dualpipe_v, 4, 7, 2) == "micro_batches");
+  BOOST_TEST(key(Kind::dualpipe_v, 4, 16, 1) == "virtual_stages");
   BOOST_TEST(key(Kind::interleaved, 4, 16, 1) == "virtual_stages");
   BOOST_TEST(key(Kind::interleaved, 4, 16, 3) == "");
   BOOST_TEST(key(Kind::interleaved, 4, 18, 2) == "micro_batches");  // the last group has 2

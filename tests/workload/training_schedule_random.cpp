@@ -22,7 +22,7 @@ struct Case {
     do {
       spec.ranks = between(1, 9);
       spec.micro_batches = between(1, 40);
-      spec.virtual_stages = interleaves ? between(2, 5) : spec.kind == ScheduleKind::zbv ? 2 : 1;
+      spec.virtual_stages = interleaves ? between(2, 5) : is_v_shaped(spec.kind) ? 2 : 1;
       spec.group_micro_batches = interleaves && random() % 2 == 0 ? spec.ranks + between(0, 6) : 0;
     } while (illegal_value(spec));
     spec.memory_limit_stages = between(10, 20) / 10.0;

@@ -24,7 +24,8 @@ const std::vector<Shape>& shapes() {
       {Kind::one_f_one_b, 2, 1, 1}, {Kind::one_f_one_b, 4, 8, 1}, {Kind::one_f_one_b, 4, 3, 1},
       {Kind::interleaved, 2, 5, 3}, {Kind::interleaved, 4, 8, 2}, {Kind::zb_h1, 2, 4, 1},
       {Kind::zb_h1, 4, 8, 1},       {Kind::zb_h2, 4, 8, 1},       {Kind::zb_h2, 3, 2, 1},
-      {Kind::zb_auto, 4, 8, 1},     {Kind::zbv, 2, 3, 2},         {Kind::zbv, 4, 8, 2}};
+      {Kind::zb_auto, 4, 8, 1},     {Kind::zbv, 2, 3, 2},         {Kind::zbv, 4, 8, 2},
+      {Kind::dualpipe_v, 2, 4, 2},  {Kind::dualpipe_v, 4, 9, 2}};
   return all;
 }
 

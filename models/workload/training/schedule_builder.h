@@ -24,15 +24,19 @@ class ScheduleBuilder {
     std::iota(schedule_.rank_of.begin(), schedule_.rank_of.end(), 0u);
   }
 
-  /// Adds the next micro-batch of a kind and virtual stage on its rank, if there is one left.
+  /// Adds the next micro-batch of a kind and virtual stage on its rank, if there is one left. A whole backward slot is the
+  /// next one of both parts. @pre for it: the virtual stage has as many slots of each part
   void add(SlotKind kind, std::uint32_t stage) {
-    std::uint32_t& next = next_[stage].of[static_cast<std::size_t>(kind)];
-    if (next < schedule_.micro_batches) schedule_.slots[schedule_.rank_of[stage]].push_back({kind, stage, next++});
+    const bool whole = kind == SlotKind::backward;
+    std::uint32_t& next = next_[stage].of[static_cast<std::size_t>(whole ? SlotKind::backward_inputs : kind)];
+    if (next == schedule_.micro_batches) return;
+    schedule_.slots[schedule_.rank_of[stage]].push_back({kind, stage, next++});
+    if (whole) ++next_[stage].of[static_cast<std::size_t>(SlotKind::backward_weights)];
   }
   void add(SlotKind kind, std::uint32_t stage, std::uint32_t count) {
     for (; count > 0; --count) add(kind, stage);
   }
-  /// Micro-batches that a virtual stage has had in slots of this kind.
+  /// Micro-batches that a virtual stage has had in slots of this kind, or as a part of whole ones.
   std::uint32_t added(SlotKind kind, std::uint32_t stage) const {
     return next_[stage].of[static_cast<std::size_t>(kind)];
   }

@@ -16,6 +16,10 @@
 //   zbv          rank r holds virtual stages r and 2p - 1 - r; one rank computes both loss and first layers, and each
 //                rank keeps at most 2p halves of a stage (arXiv 2405.15362; the order of its zero-bubble V schedule in
 //                torch.distributed.pipelining, ScheduleZBVZeroBubble)
+//   dualpipe_v   the V of zbv with pairs of an F and a whole B of different virtual stages, which may overlap; the backward
+//                slots at both ends are split. From m = 2p on (DualPipe of DeepSeek-V3, arXiv 2412.19437, cut in half:
+//                each rank is one of its two ranks that hold the same stages; the order of deepseek-ai/DualPipe,
+//                dualpipev.py)
 #pragma once
 
 #include <vector>
@@ -36,5 +40,7 @@ Schedule zb_h2_schedule(std::uint32_t p, std::uint32_t m);
 /// @param times  by rank
 Schedule zb_auto_schedule(std::uint32_t m, double limit, double kept_for_weights, const std::vector<StageTimes>& times);
 Schedule zbv_schedule(std::uint32_t p, std::uint32_t m);
+/// @pre m >= 2p
+Schedule dualpipe_v_schedule(std::uint32_t p, std::uint32_t m);
 
 }  // namespace railyard::workload::training

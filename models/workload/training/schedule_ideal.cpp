@@ -48,6 +48,7 @@ std::optional<std::uint32_t> closed_form_stash(const ScheduleSpec& spec, std::ui
     case ScheduleKind::interleaved: return std::min(m * v, 2 * (p - rank - 1) + (v - 1) * spec.group() + 1);
     case ScheduleKind::zb_h1: return std::min(m, p);
     case ScheduleKind::zb_h2: return std::min(m, 2 * p - 1);
+    case ScheduleKind::dualpipe_v: return 2 * p + 1;
     default: return {};
   }
 }

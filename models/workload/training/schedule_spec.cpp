@@ -11,12 +11,17 @@ std::optional<IllegalValue> illegal_value(const ScheduleSpec& spec) {
   const bool interleaves = spec.kind == ScheduleKind::interleaved;
   if (interleaves && v < 2)
     return IllegalValue{"virtual_stages", "schedule interleaved needs at least 2 virtual stages on each rank"};
-  if (spec.kind == ScheduleKind::zbv && v != 2)
-    return IllegalValue{"virtual_stages", fmt::format("schedule zbv has 2 virtual stages on each rank, not {}", v)};
-  if (!interleaves && spec.kind != ScheduleKind::zbv && v != 1)
+  if (is_v_shaped(spec.kind) && v != 2)
+    return IllegalValue{"virtual_stages",
+                        fmt::format("schedule {} has 2 virtual stages on each rank, not {}", name_of(spec.kind), v)};
+  if (spec.kind == ScheduleKind::dualpipe_v && m < 2 * p)
+    return IllegalValue{
+        "micro_batches",
+        fmt::format("{} micro-batches; schedule dualpipe_v needs at least 2 x {} (pipeline ranks)", m, p)};
+  if (!interleaves && !is_v_shaped(spec.kind) && v != 1)
     return IllegalValue{"virtual_stages",
                         fmt::format("schedule {} has 1 virtual stage on each rank, not {}; schedules with more: "
-                                    "interleaved (2 or more), zbv (2)",
+                                    "interleaved (2 or more), zbv and dualpipe_v (2)",
                                     name_of(spec.kind), v)};
   if (!interleaves) {
     if (spec.group_micro_batches != 0)
@@ -47,7 +52,8 @@ Schedule make_schedule(const ScheduleSpec& spec) {
     case ScheduleKind::zb_h2: return zb_h2_schedule(p, m);
     case ScheduleKind::zb_auto:
       return zb_auto_schedule(m, spec.memory_limit_stages * p, spec.kept_for_weights, spec.times);
-    default: return zbv_schedule(p, m);
+    case ScheduleKind::zbv: return zbv_schedule(p, m);
+    default: return dualpipe_v_schedule(p, m);
   }
 }
 

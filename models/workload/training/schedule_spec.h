@@ -10,11 +10,24 @@
 
 namespace railyard::workload::training {
 
-enum class ScheduleKind : std::uint8_t { naive, gpipe, one_f_one_b, interleaved, zb_h1, zb_h2, zb_auto, zbv };
+enum class ScheduleKind : std::uint8_t {
+  naive,
+  gpipe,
+  one_f_one_b,
+  interleaved,
+  zb_h1,
+  zb_h2,
+  zb_auto,
+  zbv,
+  dualpipe_v
+};
 
 /// As in scenarios, in the order of ScheduleKind.
-constexpr std::array<const char*, 8> kScheduleNames{"naive", "gpipe", "1f1b",    "interleaved",
-                                                    "zb_h1", "zb_h2", "zb_auto", "zbv"};
+constexpr std::array<const char*, 9> kScheduleNames{"naive", "gpipe",   "1f1b", "interleaved", "zb_h1",
+                                                    "zb_h2", "zb_auto", "zbv",  "dualpipe_v"};
+
+/// Whether ranks hold two virtual stages each, in the form of a V.
+inline bool is_v_shaped(ScheduleKind kind) { return kind >= ScheduleKind::zbv; }
 
 inline const char* name_of(ScheduleKind kind) { return kScheduleNames[static_cast<std::size_t>(kind)]; }
 
@@ -22,7 +35,7 @@ struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
   std::uint32_t ranks = 1;
   std::uint32_t micro_batches = 1;
-  std::uint32_t virtual_stages = 1;       ///< on each rank; more than 1 with interleaved, exactly 2 with zbv
+  std::uint32_t virtual_stages = 1;  ///< on each rank; more than 1 with interleaved, exactly 2 with zbv and dualpipe_v
   std::uint32_t group_micro_batches = 0;  ///< interleaved: micro-batches in a row in one virtual stage; 0: ranks
   double memory_limit_stages = 1;         ///< zb_auto: activations of at most this x ranks micro-batches, 1 to 2
   double kept_for_weights = 1;            ///< zb_auto: share of a micro-batch's activations that W needs, above 0

@@ -102,8 +102,8 @@ Record<TrainingSection> training_record() {
   r.add("pp", &Section::written_pp, "pipeline ranks").range(1, kMostRanks);
   r.add("virtual_stages", &Section::written_virtual_stages, "parts of the model on each pipeline rank").range(1, 64);
   r.add("schedule", &Section::written_schedule,
-        "order of the pipeline's slots: naive, gpipe, 1f1b, interleaved, zb_h1, zb_h2, zb_auto, zbv, or a file with a "
-        "table of slots (docs/training.md)")
+        "order of the pipeline's slots: naive, gpipe, 1f1b, interleaved, zb_h1, zb_h2, zb_auto, zbv, dualpipe_v, or a "
+        "file with a table of slots (docs/training.md)")
       .is_path(Field::Path::unless_name);
   r.add("group_micro_batches", &Section::written_group, "interleaved: micro-batches in a row through one virtual stage")
       .range(1, kMostMicroBatches)
