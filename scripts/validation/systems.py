@@ -172,7 +172,7 @@ def platform_of(row: Row, gpu: Gpu) -> str:
         raise Unmapped("NVLinks from GPU to GPU, without switches: no platform has them")
     if re.match(r"GB\d", gpu.family):
         return RACK
-    if gpu.nvlink not in SWITCHED:
+    if gpu.nvlink not in SWITCHED or re.match(r"GH\d", gpu.family):
         raise Unmapped(f"no platform has {gpu.family} GPUs")
     return SWITCHED[gpu.nvlink]
 

@@ -51,7 +51,7 @@ def only(one):
 @pytest.mark.parametrize("system, gpu", [
     ("a100_sxm", "A100-SXM4-80GB"), ("a100_40", "A100-SXM4-40GB"), ("a100_80", "A100-SXM4-80GB"), ("h100_pcie", "H100-PCIe-80GB"),
     ("a40 (vidur)", "A40-48GB"), ("Azure ND H100", "H100-SXM5-80GB"), ("NVIDIA A100 PCIe", "A100-PCIe-80GB"), ("H800", "H800-SXM5-80GB"),
-    ("l40s", "L40S"), ("mi300x", "MI300X"), ("gb200", "GB200-186GB"), ("rtx_pro_6000_server", "RTX-PRO-6000-Blackwell-Server"),
+    ("l40s", "L40S"), ("l40", "L40-48GB"), ("gh200", "GH200-96GB"), ("mi300x", "MI300X"), ("gb200", "GB200-186GB"), ("rtx_pro_6000_server", "RTX-PRO-6000-Blackwell-Server"),
 ])
 def test_gpus_by_name(system, gpu):
     one = mapped(GEMM, system=system)

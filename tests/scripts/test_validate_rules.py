@@ -55,6 +55,8 @@ def node(one):
     ("h100_pcie", "NVIDIA H100 PCIe", "H100-PCIe-80GB", "plx_box"),
     ("a100_pairwise_nvlink", "", "A100-PCIe-80GB", "plx_box"),
     ("l20", "NVIDIA L20", "L20-48GB", "plx_box"),
+    ("l40", "NVIDIA L40", "L40-48GB", "plx_box"),
+    ("l40s", "NVIDIA L40S", "L40S", "plx_box"),
     ("a40_pairwise_nvlink", "", "A40-48GB", "plx_box"),
     ("8x RTX4090", "", "RTX-4090", "plx_box"),
     ("rtx_pro_6000_server", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000-Blackwell-Server", "plx_box"),
@@ -85,7 +87,7 @@ def test_every_shipped_gpu_datasheet_is_found_by_its_own_name():
 
 @pytest.mark.parametrize("changes, what", [
     ({"system": "tpu_v5", "device": ""}, "no GPU datasheet for 'tpu_v5'"),
-    ({"system": "GH200", "device": ""}, "no GPU datasheet for 'GH200'"),
+    ({"system": "GH200", "device": ""}, "no platform has GH200 GPUs"),
     ({"system": "H800 PCIe", "device": ""}, "no datasheet for the PCIe card H800"),
     ({"system": "MI300X", "device": ""}, "no platform has the xGMI mesh of MI300X"),
     ({"system": "DGX-1 V100-SXM2", "device": ""}, "no platform has V100 GPUs"),
