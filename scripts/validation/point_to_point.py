@@ -5,7 +5,8 @@ Rules, by column:
                   p2p..., nvbandwidth, D2D          test matrix: uni(directional), bidir(ectional) or latency
                   h2d, d2h, host_to_device ...      tests h2d and d2h
                   ib_write, ib_send, ib latency, GPU-NIC   RDMA writes between two servers; the CPU's bench of pegaflow likewise
-                  local                             a copy inside a GPU, whose bytes count twice, as p2pBandwidthLatencyTest counts them
+                  local                             a copy inside a GPU, whose bytes p2pBandwidthLatencyTest counts twice, and nvbandwidth
+                                                    once (DeviceLocalCopy in its testcases_ce.cpp)
   metric          _sm, sm_copy (SMs copy) or _ce (copy engines), _nop2p (GPUs without peer access: through host memory), and the
                   statistic over pairs: _min, _max, _avg, _median (also where none is said), sum: over all pairs, or over the N of sum_N_pairs
   kind            nvbandwidth copies 512 MiB, p2pBandwidthLatencyTest 40 MB
@@ -27,6 +28,7 @@ GB = 1e9
 NVBANDWIDTH_BYTES = 512 << 20
 PERFTEST_BANDWIDTH_BYTES = 8 << 20
 PERFTEST_LATENCY_BYTES = 2
+LOCAL_COUNTS = 2  # how often p2p.csv counts the bytes of a copy inside a GPU
 MOST_RANKS = 8  # of a matrix: in a rack every pair is alike
 BOARD_OF_NIC = {3: "dgx_a100", 4: "dgx_a100", 5: "dgx_h100", 6: "dgx_b200"}  # where no GPU is named, by the NIC's PCIe generation
 STATISTICS = {"min": min, "max": max, "median": statistics.median, "avg": statistics.mean, "mean": statistics.mean}
@@ -68,6 +70,8 @@ def _copies(row, words):
         workload["copy_bytes"] = NVBANDWIDTH_BYTES
     unit = row.scale(SECONDS) / SECONDS["us"] if measure == "latency" else row.scale(BYTES_PER_SECOND) / GB
     local = "local" in words
+    if local and "nvbandwidth" in words:
+        unit *= LOCAL_COUNTS
     names = {"unidirectional": "p2p uni bw", "bidirectional": "p2p bidir bw", "latency": "p2p latency"}
     return Experiment("p2p local bw" if local else names.get(measure, f"p2p {measure}"), platform, _scenario(row, platform, gpu, 1, workload), None,
                       lambda result: combined(_values(result, measure, local), words, pairs), unit)

@@ -251,7 +251,9 @@ def test_matrix_statistics_and_variants(tmp_path):
     assert mapped(system="8x L40S", device="", fabric="PCIe4, P2P disabled").scenario["machine"]["overrides"] == bounced
     assert "overrides" not in mapped().scenario["machine"]
     local = mapped(POINT_TO_POINT, metric="local_bw_min")
-    assert local.operation == "p2p local bw" and local.read(result) == 99
+    assert local.operation == "p2p local bw" and local.read(result) / local.unit == 99
+    once = mapped(POINT_TO_POINT, kind="nvbandwidth", metric="device_local_copy")
+    assert once.operation == "p2p local bw" and once.read(result) / once.unit == 49.5
 
 
 def test_a_sum_over_pairs_is_compared_with_a_sum(tmp_path):
