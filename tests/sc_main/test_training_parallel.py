@@ -52,6 +52,27 @@ def test_bytes_of_expert_parallel_ranks(keys, routers, ep, tmp_path):
     assert found["dp"] == pytest.approx(expected, rel=1e-5)  # and a few bytes of the gradient norm
 
 
+def mean(ranks, key):
+    return sum(rank[key] for rank in ranks) / len(ranks)
+
+
+@pytest.mark.parametrize("keys", [{"ep": 8}, {"ep": 4, "pp": 2}, {"ep": 2, "tp": 2, "sequence_parallel": True},
+                                  {"ep": 4, "pp": 2, "dp": 4, "schedule": "dualpipe_v", "virtual_stages": 2}])
+def test_exchanges_with_experts_run_beside_products(keys, tmp_path):
+    """Interleaved slots move the same bytes. Exchanges are exposed less, by no more than kernels could hide."""
+    keys = keys | {"global_batch": 32, "launch": "graph", "pp_overlap": True}
+    model = ROUTED | {"num_hidden_layers": 4 * keys.get("pp", 1)}  # a stage is more than its head
+    apart, one_by_one = step(tmp_path, model, **keys)
+    together, interleaved = step(tmp_path, model, **keys, overlap_moe=True)
+    for traffic in ("ep", "pp", "tp"):
+        assert together.get(traffic) == apart.get(traffic)
+    exposed, hidden = mean(interleaved, "exposed_ep_s"), mean(one_by_one, "exposed_ep_s") - mean(interleaved, "exposed_ep_s")
+    assert 0 < exposed and 0 < hidden < mean(interleaved, "kernels_s")
+    # Exchanges take SMs and HBM from the kernels beside them.
+    assert mean(interleaved, "kernels_s") > mean(one_by_one, "kernels_s")
+    assert mean(interleaved, "step_s") < mean(one_by_one, "step_s")
+
+
 @pytest.mark.parametrize("cp_comm", ["p2p", "all_gather", "a2a"])
 @pytest.mark.parametrize("cp, tp", [(2, 1), (4, 1), (2, 2)])
 def test_bytes_of_context_parallel_ranks(cp_comm, cp, tp, tmp_path):
@@ -93,6 +114,15 @@ def test_explained_bytes_cross_the_links(form, keys, tmp_path):
 
 @pytest.mark.parametrize("form, keys, message", [
     (DENSE, {"ep": 2}, "workload.ep: model has no experts; accepted: 1"),
+    (DENSE, {"overlap_moe": True}, "workload.overlap_moe: model has no experts; accepted: false"),
+    (ROUTED, {"overlap_moe": True}, "workload.overlap_moe: needs ep of 2 or more; accepted with ep: 1: false"),
+    (ROUTED, {"ep": 8, "global_batch": 8, "overlap_moe": True},
+     "workload.overlap_moe: needs 2 or more micro-batches; set global_batch"),
+    (ROUTED, {"ep": 8, "recompute": "full", "overlap_moe": True}, "workload.overlap_moe: needs recompute: none or selective"),
+    (ROUTED, {"ep": 4, "pp": 2, "schedule": "zb_h1", "overlap_moe": True},
+     "workload.overlap_moe: needs schedule: 1f1b or dualpipe_v"),
+    (ROUTED, {"ep": 8, "zero_stage": 3, "overlap_moe": True}, "workload.overlap_moe: needs zero_stage: 0, 1 or 2"),
+    (ROUTED, {"ep": 8, "pp_overlap": False, "overlap_moe": True}, "workload.overlap_moe: needs pp_overlap: true"),
     (ROUTED, {"ep": 3, "dp": 6}, "workload.ep: 3 does not divide the 8 experts of model"),
     (ROUTED, {"ep": 8, "dp": 4}, "workload.ep: 8 does not divide dp 4"),
     (ROUTED, {"ep": 2, "tp": 2}, "workload.ep: with tp of 2 or more, ep needs sequence_parallel: true"),

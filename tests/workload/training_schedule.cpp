@@ -3,9 +3,12 @@
 #define BOOST_TEST_MODULE training_schedule
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "workload/training/schedule_generators.h"
 #include "workload/training/schedule_ideal.h"
+#include "workload/training/schedule_slots.h"
 
 using namespace railyard;
 using namespace railyard::workload::training;
@@ -164,6 +167,82 @@ BOOST_AUTO_TEST_CASE(dualpipe_v_waits_less_than_its_pairs) {
       }
     }
   }
+}
+
+/// Idle time of the rank that waits longest, if each pair of slots runs as one in `pair`. None: a deadlock.
+std::optional<Time> idle_with_pairs(const Outcome& o, Time pair) {
+  const std::uint32_t p = o.spec.ranks;
+  const ResultNumbers number(o.schedule);
+  std::vector<std::optional<Time>> ends(number.size());
+  std::vector<Time> free(p), busy(p);
+  std::vector<std::size_t> next(p);
+  for (bool any = true; std::exchange(any, false);)
+    for (std::uint32_t r = 0; r < p; ++r) {
+      const std::vector<Slot>& slots = o.schedule.slots[r];
+      while (next[r] < slots.size()) {
+        const std::size_t at = next[r];
+        const bool pairs = at + 1 < slots.size() && overlap_in_pairs(o.spec, r, slots[at], slots[at + 1]);
+        const std::size_t until = at + (pairs ? 2 : 1);
+        Time start = free[r];
+        bool arrived = true;
+        for (std::size_t i = at; i < until; ++i)
+          for (const Slot& need : Needs(slots[i], o.schedule.stages())) {
+            const std::optional<Time> end = ends[number(need)];
+            arrived = arrived && end;
+            if (end) start = later(start, *end);
+          }
+        if (!arrived) break;
+        const Time duration = pairs ? pair : o.stage.of(slots[at].kind);
+        for (std::size_t i = at; i < until; ++i) ends[number(slots[i])] = start + duration;
+        busy[r] += duration;
+        free[r] = start + duration;
+        next[r] = until;
+        any = true;
+      }
+    }
+  Time end, longest;
+  for (std::uint32_t r = 0; r < p; ++r) {
+    if (next[r] < o.schedule.slots[r].size()) return {};
+    end = later(end, free[r]);
+  }
+  for (std::uint32_t r = 0; r < p; ++r) longest = later(longest, end - busy[r]);
+  return longest;
+}
+
+// The bubble of deepseek-ai/DualPipe, which counts 2p stages: (p - 1)(FB + B - 3W), B both parts, FB a pair.
+BOOST_AUTO_TEST_CASE(dualpipe_v_has_the_published_bubble) {
+  for (std::uint32_t p : {1, 2, 3, 4, 8}) {
+    for (std::uint32_t m : {2 * p, 2 * p + 1, 5 * p}) {
+      for (const std::uint64_t weights : {0, 3, 7, 10}) {
+        for (const std::uint64_t hidden : {0, 2, 5}) {
+          const Outcome o(Kind::dualpipe_v, p, m, 2, stage_of(10, 10, weights));
+          const Time w = Time::ns(weights), pair = Time::ns(20 + weights - hidden);
+          BOOST_TEST((idle_with_pairs(o, pair) == since(pair + Time::ns(10) + w, w * 3) * (p - 1)));
+        }
+      }
+    }
+  }
+}
+
+// Each rank of 1f1b is two pairs ahead of the next, so that no pair waits for the pair before by way of the next rank: beside
+// (p - 1) of F and of B there is no idle time.
+BOOST_AUTO_TEST_CASE(pairs_of_1f1b_can_run) {
+  for_many([](std::uint32_t p, std::uint32_t m, const StageTimes& stage) {
+    Outcome o(Kind::one_f_one_b, p, m, 1, stage);
+    o.spec.overlap_pairs = true;
+    o.schedule = make_schedule(o.spec);
+    o.run = run_schedule(o.schedule, std::vector<StageTimes>(p, stage));
+    const std::optional<Time> idle = idle_with_pairs(o, stage.all());
+    BOOST_TEST(idle.has_value());
+    if (m >= 2 * p) BOOST_TEST((*idle == stage.all() * (p - 1)));
+    for (std::uint32_t r = 0; r < p; ++r) {
+      BOOST_TEST(o.run.ranks[r].stash == closed_form_stash(o.spec, r).value());
+      const std::vector<Slot>& slots = o.schedule.slots[r];
+      std::uint32_t pairs = 0;
+      for (std::size_t i = 0; i + 1 < slots.size(); ++i) pairs += overlap_in_pairs(o.spec, r, slots[i], slots[i + 1]);
+      BOOST_TEST(pairs == (m >= 2 * (p - r) ? m - 2 * (p - r) + 1 : 0));
+    }
+  });
 }
 
 // Schedules without a closed form, such as zbv, have the ideal step of equal stages without transfers.

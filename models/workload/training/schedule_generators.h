@@ -30,7 +30,9 @@ namespace railyard::workload::training {
 
 Schedule naive_schedule(std::uint32_t p, std::uint32_t m);
 Schedule gpipe_schedule(std::uint32_t p, std::uint32_t m);
-Schedule one_f_one_b_schedule(std::uint32_t p, std::uint32_t m);
+/// @param pairs  an F and the B after it run as one: 2(p - r) forward slots before the first backward slot. The B of a pair
+/// needs that of the next rank, whose F left this rank one pair earlier, so each rank is two pairs ahead of the next
+Schedule one_f_one_b_schedule(std::uint32_t p, std::uint32_t m, bool pairs = false);
 /// @param g  micro-batches of a group. @pre no group is smaller than p
 Schedule interleaved_schedule(std::uint32_t p, std::uint32_t m, std::uint32_t v, std::uint32_t g);
 Schedule zb_h1_schedule(std::uint32_t p, std::uint32_t m);

@@ -9,8 +9,10 @@ std::optional<Time> closed_form_step(const ScheduleSpec& spec, const StageTimes&
   const Time forward = stage.forward, inputs = stage.backward_inputs, weights = stage.backward_weights;
   switch (spec.kind) {
     case ScheduleKind::naive: return stage.all() * (m * p);
-    case ScheduleKind::gpipe:
-    case ScheduleKind::one_f_one_b: return stage.all() * (m + p - 1);
+    case ScheduleKind::one_f_one_b:
+      if (spec.overlap_pairs) return {};
+      [[fallthrough]];
+    case ScheduleKind::gpipe: return stage.all() * (m + p - 1);
     case ScheduleKind::interleaved:
       if (m % p != 0 || spec.group() != p) return {};
       return stage.all() * (m * v + p - 1);
@@ -44,7 +46,7 @@ std::optional<std::uint32_t> closed_form_stash(const ScheduleSpec& spec, std::ui
   switch (spec.kind) {
     case ScheduleKind::naive: return 1;
     case ScheduleKind::gpipe: return m;
-    case ScheduleKind::one_f_one_b: return std::min(m, p - rank);
+    case ScheduleKind::one_f_one_b: return std::min(m, (p - rank) * (spec.overlap_pairs ? 2 : 1));
     case ScheduleKind::interleaved: return std::min(m * v, 2 * (p - rank - 1) + (v - 1) * spec.group() + 1);
     case ScheduleKind::zb_h1: return std::min(m, p);
     case ScheduleKind::zb_h2: return std::min(m, 2 * p - 1);

@@ -33,7 +33,7 @@ Time ideal_step(const ScheduleSpec& spec, const StageTimes& stage);
 double ideal_bubble_fraction(const ScheduleSpec& spec, const StageTimes& stage);
 
 /// Largest number of micro-batches kept on a rank, each counted once per virtual stage (see largest_stash()): naive 1;
-/// gpipe m; 1f1b min(m, p - r); interleaved min(mv, 2(p - r - 1) + (v - 1)g + 1); zb_h1 min(m, p); zb_h2 min(m, 2p - 1);
+/// gpipe m; 1f1b min(m, p - r), or 2(p - r) with pairs; interleaved min(mv, 2(p - r - 1) + (v - 1)g + 1); zb_h1 min(m, p); zb_h2 min(m, 2p - 1);
 /// dualpipe_v 2p + 1; none for zb_auto and zbv.
 std::optional<std::uint32_t> closed_form_stash(const ScheduleSpec& spec, std::uint32_t rank);
 

@@ -37,9 +37,11 @@ struct ScheduleSpec {
   std::uint32_t micro_batches = 1;
   std::uint32_t virtual_stages = 1;  ///< on each rank; more than 1 with interleaved, exactly 2 with zbv and dualpipe_v
   std::uint32_t group_micro_batches = 0;  ///< interleaved: micro-batches in a row in one virtual stage; 0: ranks
-  double memory_limit_stages = 1;         ///< zb_auto: activations of at most this x ranks micro-batches, 1 to 2
-  double kept_for_weights = 1;            ///< zb_auto: share of a micro-batch's activations that W needs, above 0
-  std::vector<StageTimes> times;          ///< zb_auto: by virtual stage
+  /// 1f1b and dualpipe_v: an F and the B after it run interleaved, see overlap_in_pairs(). 1f1b has 2(p - r) F first.
+  bool overlap_pairs = false;
+  double memory_limit_stages = 1;  ///< zb_auto: activations of at most this x ranks micro-batches, 1 to 2
+  double kept_for_weights = 1;     ///< zb_auto: share of a micro-batch's activations that W needs, above 0
+  std::vector<StageTimes> times;   ///< zb_auto: by virtual stage
 
   std::uint32_t group() const { return group_micro_batches == 0 ? ranks : group_micro_batches; }
 };
@@ -52,6 +54,10 @@ struct IllegalValue {
 
 /// @pre ranks, micro_batches and virtual_stages are not zero; memory_limit_stages is in its range
 std::optional<IllegalValue> illegal_value(const ScheduleSpec& spec);
+
+/// Whether these slots of a rank, one after the other, can run interleaved without a deadlock: an F and a B, and the F
+/// does not lead to what the B waits for. @pre spec.overlap_pairs
+bool overlap_in_pairs(const ScheduleSpec& spec, std::uint32_t rank, const Slot& first, const Slot& second);
 
 /// @pre no illegal value; with zb_auto, times for each rank
 Schedule make_schedule(const ScheduleSpec& spec);

@@ -33,8 +33,8 @@ Schedule gpipe_schedule(std::uint32_t p, std::uint32_t m) {
   return in_turn(p, m, [&](std::uint32_t) { return m; });
 }
 
-Schedule one_f_one_b_schedule(std::uint32_t p, std::uint32_t m) {
-  return in_turn(p, m, [&](std::uint32_t r) { return p - r; });
+Schedule one_f_one_b_schedule(std::uint32_t p, std::uint32_t m, bool pairs) {
+  return in_turn(p, m, [&](std::uint32_t r) { return pairs ? 2 * (p - r) : p - r; });
 }
 
 }  // namespace railyard::workload::training

@@ -51,6 +51,12 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       accounts_(ranks.size()) {
   if (has_ring()) connect_ring(executor.fabric());
   if (spec.gtp() > 1) divide_weights(kernels, executor.fabric());
+  if (spec.schedule.overlap_pairs) {
+    const std::size_t stream = mesh_.rank(0).streams.size();
+    for (Rank* rank : ranks) rank->add_stream("ep");
+    ep_beside_ =
+        mesh_.connect({Dimension::ep}, stream, nccl_request(spec.software, TrafficClass::ep), executor.fabric());
+  }
   for (const auto& [group, communicators] :
        {std::pair{RankGroup::tp, &tp_}, {RankGroup::ep, &ep_}, {RankGroup::cp, &cp_}})
     for (const auto& communicator : communicators->all())
@@ -109,6 +115,7 @@ void TrainingStep::start() {
 }
 
 void TrainingStep::allow_reuse() {
+  if (spec_.schedule.overlap_pairs) return;  // exchanges with experts run beside all others
   const std::vector<transport::Traffic> all = traffic();
   const auto allow = [&](const Communicators& communicators, TrafficClass of) {
     if (communicators.all().front()->size() == 1) return;
@@ -155,7 +162,7 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   } else if (spec_.cp() > 1) {
     among(cp_, TrafficClass::cp, most_bytes(RankGroup::cp), true);
   }
-  if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), true);
+  if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), !spec_.schedule.overlap_pairs);
   for (const GroupTraffic& group : gradients_.traffic())
     among(*group.communicators, TrafficClass::dp, group.bytes_per_rank, false);
   if (divided_ != nullptr) {
@@ -223,7 +230,9 @@ void TrainingStep::emit() {
 
 void TrainingStep::emit_slots(std::uint32_t p) {
   Progress& progress = progress_[p];
-  emit_slot(p, progress.emitted++);
+  const bool pair = begins_pair(p, progress.emitted);
+  pair ? emit_pair(p, progress.emitted) : emit_slot(p, progress.emitted);
+  progress.emitted += pair ? 2 : 1;
   if (leaves_head(p, progress.emitted - 1))  // gradients of layers are reduced beside the head's slots
     progress.wanted = static_cast<std::uint32_t>(schedule_.slots[p].size());
   if (progress.emitted < schedule_.slots[p].size()) return;
@@ -247,67 +256,148 @@ bool TrainingStep::leaves_head(std::uint32_t p, std::uint32_t index) const {
          std::none_of(slots.begin() + index + 1, slots.end(), is_same);
 }
 
-void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
+struct TrainingStep::Emission {
+  std::uint32_t p, index;
+  const Slot& slot;
+  const SlotPlan& plan;
+  const std::vector<std::uint32_t>& ranks;
+  std::size_t begins;            ///< step with the first job of the compute streams
+  bool gives_gradients;          ///< of weights
+  bool completes;                ///< the gradients of its virtual stage
+  bool before_head;              ///< only deferred gradients of the head follow
+  std::size_t next = 0;          ///< step
+  std::size_t beside_until = 0;  ///< step that waits for a collective beside kernels
+  std::uint32_t layer = SlotStep::kEnds;
+  GradientSync::LayerEnds layer_ends;
+  std::vector<JobRef> exchanged;  ///< jobs of an exchange beside kernels that the next step waits for
+
+  bool ended() const { return next == plan.steps.size(); }
+  bool is_forward() const { return slot.kind == SlotKind::forward; }
+  const SlotStep& step() const { return plan.steps[next]; }
+};
+
+TrainingStep::Emission TrainingStep::begin_slot(std::uint32_t p, std::uint32_t index) {
   const Slot& slot = schedule_.slots[p][index];
   const SlotPlan& plan = plans_.plan(slot.kind, slot.stage);
-  const std::vector<std::uint32_t>& ranks = ranks_at_[p];
-  const bool is_forward = slot.kind == SlotKind::forward;
   const bool gives_gradients = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_weights;
   const bool completes =
       gives_gradients && (spec_.zero_stage >= 2 || gradients_.has_last_gradients(p, slot.stage, index));
-  const bool before_head = leaves_head(p, index);
-  const bool gathers = spec_.zero_stage == 3 && (is_forward || spec_.reshard_after_forward);
-  GradientSync::LayerEnds layer_ends;
-  // A layer ends with the kernel that adds its last gradient. The embedding counts as part of the first layer.
-  const auto add_gradients = [&](const SlotStep* added) {
-    if (added == nullptr || !completes) return;
-    const transformer::Stage& stage = plans_.stage(slot.stage);
-    const std::uint32_t of = added->layer != SlotStep::kEnds ? added->layer
-                             : added->use->linear == transformer::Linear::embedding
-                                 ? stage.first_layer
-                                 : stage.first_layer + stage.layers - 1;
-    for (const std::uint32_t rank : ranks) layer_ends[{rank, of}] = programs_.last(rank);
-  };
   pipeline_.before_slot(p, index);
   if (divided_ != nullptr) divided_->begin_slot(p);
   const auto begins =
       std::find_if(plan.steps.begin(), plan.steps.end(), [](const SlotStep& step) { return !step.beside_next; });
-  std::size_t beside_until = 0;
-  std::uint32_t layer = SlotStep::kEnds;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const SlotStep& step = plan.steps[i];
-    const auto detail = static_cast<std::uint32_t>(i);
-    const bool begins_layer = i > 0 && step.layer != layer;
-    if (begins_layer) shards_.end_layer(ranks);
-    if (gathers && (i == 0 || begins_layer)) shards_.gather(p, index, step.layer, (i == 0) != is_forward);
-    if (is_forward && step.layer != layer && step.layer != SlotStep::kEnds)
-      for (const std::uint32_t rank : ranks) gradients_.wait_for_weights(rank, step.layer);
-    layer = step.layer;
-    if (i > 0 && i == beside_until)
-      for (const std::uint32_t rank : ranks) programs_.wait_for(rank, beside_jobs_[rank]);
-    if (step.beside_next) {
-      step.operation == collective::Operation::send_recv ? emit_ring(p, index, detail, step)
-                                                         : emit_beside(p, index, detail, step);
-      beside_until = i + 2;
-      continue;
-    }
-    if (divided_ != nullptr) divided_->before_step(p, index, detail, step, slot.kind);
-    emit_step(p, index, detail, step, &step == &*begins, i + 1 == plan.steps.size());
-    if ((completes || before_head) && step.layer != SlotStep::kEnds)
-      for (const std::uint32_t rank : ranks) layer_ends[{rank, step.layer}] = programs_.last(rank);
-    if (divided_ != nullptr && gives_gradients) add_gradients(divided_->after_step(p, index, detail, step));
+  return {p,
+          index,
+          slot,
+          plan,
+          ranks_at_[p],
+          static_cast<std::size_t>(begins - plan.steps.begin()),
+          gives_gradients,
+          completes,
+          leaves_head(p, index)};
+}
+
+void TrainingStep::emit_next_step(Emission& e) {
+  const std::uint32_t p = e.p, index = e.index;
+  // A layer ends with the kernel that adds its last gradient. The embedding counts as part of the first layer.
+  const auto add_gradients = [&](const SlotStep* added) {
+    if (added == nullptr || !e.completes) return;
+    const transformer::Stage& stage = plans_.stage(e.slot.stage);
+    const std::uint32_t of = added->layer != SlotStep::kEnds ? added->layer
+                             : added->use->linear == transformer::Linear::embedding
+                                 ? stage.first_layer
+                                 : stage.first_layer + stage.layers - 1;
+    for (const std::uint32_t rank : e.ranks) e.layer_ends[{rank, of}] = programs_.last(rank);
+  };
+  const bool gathers = spec_.zero_stage == 3 && (e.is_forward() || spec_.reshard_after_forward);
+  const std::size_t i = e.next;
+  const SlotStep& step = e.step();
+  const auto detail = static_cast<std::uint32_t>(i);
+  const bool begins_layer = i > 0 && step.layer != e.layer;
+  if (begins_layer) shards_.end_layer(e.ranks);
+  if (gathers && (i == 0 || begins_layer)) shards_.gather(p, index, step.layer, (i == 0) != e.is_forward());
+  if (e.is_forward() && step.layer != e.layer && step.layer != SlotStep::kEnds)
+    for (const std::uint32_t rank : e.ranks) gradients_.wait_for_weights(rank, step.layer);
+  e.layer = step.layer;
+  if (i > 0 && i == e.beside_until)
+    for (const std::uint32_t rank : e.ranks) programs_.wait_for(rank, beside_jobs_[rank]);
+  ++e.next;
+  if (step.beside_next) {
+    step.operation == collective::Operation::send_recv ? emit_ring(p, index, detail, step)
+                                                       : emit_beside(p, index, detail, step);
+    e.beside_until = i + 2;
+    return;
   }
-  if (divided_ != nullptr) add_gradients(divided_->end_slot(p));
-  pipeline_.after_slot(p, index);
-  if (before_head) ends_before_head_ = std::move(layer_ends);
-  if (completes && spec_.defer_embedding_wgrad && plans_.stage(slot.stage).last) {
-    layer_ends = std::move(ends_before_head_);
+  if (divided_ != nullptr) divided_->before_step(p, index, detail, step, e.slot.kind);
+  emit_step(p, index, detail, step, i == e.begins, e.ended());
+  if ((e.completes || e.before_head) && step.layer != SlotStep::kEnds)
+    for (const std::uint32_t rank : e.ranks) e.layer_ends[{rank, step.layer}] = programs_.last(rank);
+  if (divided_ != nullptr && e.gives_gradients) add_gradients(divided_->after_step(p, index, detail, step));
+  if (divided_ != nullptr && e.ended()) add_gradients(divided_->end_slot(p));
+}
+
+void TrainingStep::end_slot(Emission& e) {
+  const std::uint32_t p = e.p;
+  pipeline_.after_slot(p, e.index);
+  if (e.before_head) ends_before_head_ = std::move(e.layer_ends);
+  if (e.completes && spec_.defer_embedding_wgrad && plans_.stage(e.slot.stage).last) {
+    e.layer_ends = std::move(ends_before_head_);
     for (const GradientBucket& bucket : gradients_.buckets(p))
       if (gradients_.has_deferred_head(bucket) && !bucket.layers.empty())
-        for (const std::uint32_t rank : ranks) layer_ends.erase({rank, bucket.layers.back()});
+        for (const std::uint32_t rank : e.ranks) e.layer_ends.erase({rank, bucket.layers.back()});
   }
-  if (!spec_.software.dp_overlap) layer_ends.clear();
-  if (completes && (spec_.software.dp_overlap || spec_.zero_stage >= 2)) gradients_.reduce(p, slot.stage, layer_ends);
+  if (!spec_.software.dp_overlap) e.layer_ends.clear();
+  if (e.completes && (spec_.software.dp_overlap || spec_.zero_stage >= 2))
+    gradients_.reduce(p, e.slot.stage, e.layer_ends);
+}
+
+void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
+  Emission slot = begin_slot(p, index);
+  while (!slot.ended()) emit_next_step(slot);
+  end_slot(slot);
+}
+
+bool TrainingStep::begins_pair(std::uint32_t p, std::uint32_t index) const {
+  const std::vector<Slot>& slots = schedule_.slots[p];
+  return spec_.schedule.overlap_pairs && index + 1 < slots.size() &&
+         overlap_in_pairs(spec_.schedule, p, slots[index], slots[index + 1]);
+}
+
+void TrainingStep::emit_pair(std::uint32_t p, std::uint32_t index) {
+  Emission forward = begin_slot(p, index);
+  emit_part(forward);
+  Emission backward = begin_slot(p, index + 1);
+  while (!forward.ended() || !backward.ended())
+    for (Emission* slot : {&backward, &forward})
+      if (!slot->ended()) emit_part(*slot);
+}
+
+void TrainingStep::emit_part(Emission& e) {
+  for (const JobRef& job : e.exchanged) programs_.wait_for(job.job->rank().number, job);
+  e.exchanged.clear();
+  while (!e.ended()) {
+    const SlotStep& step = e.step();
+    const bool exchanges = step.group == RankGroup::ep && step.kernels == nullptr && step.coupled == nullptr;
+    const bool is_inside = e.next > e.begins && e.next + 1 < e.plan.steps.size() && e.next > e.beside_until;
+    const bool waits =
+        std::any_of(e.ranks.begin(), e.ranks.end(), [&](std::uint32_t rank) { return !programs_.waits(rank).empty(); });
+    if (!exchanges || !is_inside || waits) {
+      emit_next_step(e);
+      continue;
+    }
+    for (const auto& communicator : ep_beside_.all()) {
+      const std::uint32_t first = communicator->rank(0).number;
+      if (place(first, Dimension::pp) != e.p) continue;
+      const std::vector<JobRef>& jobs =
+          programs_.start(*communicator, step.operation, step.bytes,
+                          jobs_.label(Jobs::kBeside, e.index, static_cast<std::uint32_t>(e.next), first),
+                          programs_.last_of(*communicator));
+      e.exchanged.insert(e.exchanged.end(), jobs.begin(), jobs.end());
+    }
+    ++e.next;
+    return;
+  }
+  end_slot(e);
 }
 
 void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
@@ -372,12 +462,13 @@ void TrainingStep::on_job_begun(const Job& job) {
   if (f.what == Jobs::kKernels || f.what == Jobs::kCollective) {
     waits = f.first ? kPpBit : kTpBit | kCpBit;
     if (spec_.zero_stage == 3 || divided_ != nullptr) waits |= RankAccount::bit(TrafficClass::weights);
+    if (spec_.schedule.overlap_pairs) waits |= RankAccount::bit(TrafficClass::ep);
     if (f.step > 0) waits |= kDpBit;  // weights of the step before are being gathered
   }
   if (f.what == Jobs::kAddGradient) waits = RankAccount::bit(TrafficClass::weights);
   accounts_[r].begin(executor_.fabric().now(), waits);
   if (!f.first) return;
-  slot_begins_[r] = {job.begun_at(), job.ready_at()};
+  slot_begins_[r][f.slot % 2] = {job.begun_at(), job.ready_at()};
   memory_.begin_slot(r, jobs_.slot_of(f), jobs_.slot_row(f, r), executor_.fabric().now());
   if (f.step != jobs_.step()) return;
   Progress& progress = progress_[place(r, Dimension::pp)];
@@ -460,7 +551,7 @@ void TrainingStep::end_slot(const Job& job) {
   ++slots_done_;
   if (divided_ != nullptr) divided_->slot_ends(rank);
   memory_.end_slot(rank, jobs_.slot_of(f), jobs_.slot_row(f, rank), end_);
-  const SlotBegin& times = slot_begins_[rank];
+  const SlotBegin& times = slot_begins_[rank][f.slot % 2];
   const std::uint32_t p = place(rank, Dimension::pp);
   if (rank == ranks_at_[p].front()) last_step_[p][f.slot] = {times.begun, end_};
   JobRecord record;

@@ -10,7 +10,7 @@
 //
 // Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
 // (gradients), weights (gathers of parameters), weights_again and scatter (gtp), host (launches), cp_to and cp_from
-// (ring of keys and values), and one for each pipeline rank and direction with which it exchanges activations (act) or
+// (ring of keys and values), ep (overlap_moe), and one for each pipeline rank and direction with which it exchanges activations (act) or
 // their gradients (grad): pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
 #pragma once
 
@@ -75,7 +75,7 @@ class TrainingStep : private JobClient {
     std::uint32_t wanted = 0;  ///< to be emitted as soon as possible
     bool ended = false;        ///< all of them are emitted, and the reductions of gradients after them
   };
-  /// Of the latest slot of a rank.
+  /// Of a slot of a rank.
   struct SlotBegin {
     Time begun, ready;
   };
@@ -96,7 +96,19 @@ class TrainingStep : private JobClient {
   /// Emits what is wanted, unless a call further up does so.
   void emit();
   void emit_slots(std::uint32_t pipeline_rank);
+  /// A slot of a pipeline rank whose jobs are being emitted.
+  struct Emission;
+  Emission begin_slot(std::uint32_t pipeline_rank, std::uint32_t index);
+  void emit_next_step(Emission& slot);
+  void end_slot(Emission& slot);
   void emit_slot(std::uint32_t pipeline_rank, std::uint32_t index);
+  /// A forward slot and the backward slot after it, interleaved: an exchange of one with its experts runs beside the
+  /// kernels of the other.
+  void emit_pair(std::uint32_t pipeline_rank, std::uint32_t index);
+  /// Emits steps until an exchange with experts runs beside what follows, or until the end of the slot.
+  void emit_part(Emission& slot);
+  /// Whether the slot and the next one are a pair.
+  bool begins_pair(std::uint32_t pipeline_rank, std::uint32_t index) const;
   /// Whether only the deferred gradients of the head's weights are left of its virtual stage.
   bool leaves_head(std::uint32_t pipeline_rank, std::uint32_t index) const;
   /// A step of a slot, on all ranks of a pipeline rank.
@@ -125,6 +137,7 @@ class TrainingStep : private JobClient {
   TrainingJobs jobs_;
   RankPrograms programs_;
   Communicators tp_, ep_, cp_;
+  Communicators ep_beside_;  ///< overlap_moe: exchanges beside kernels
   GradientSync gradients_;
   ParameterShards shards_;
   PipelineExchange pipeline_;
@@ -136,8 +149,9 @@ class TrainingStep : private JobClient {
   std::vector<std::array<std::vector<Communicator*>, transformer::kRankGroups>>
       groups_at_;  ///< by pipeline rank and RankGroup
   std::vector<std::vector<JobRef>>
-      beside_jobs_;                     ///< by rank: last collective beside kernels, or both sides of a ring exchange
-  std::vector<SlotBegin> slot_begins_;  ///< by rank
+      beside_jobs_;  ///< by rank: last collective beside kernels, or both sides of a ring exchange
+  /// By rank: of slots with even and odd numbers. A pair has one of each.
+  std::vector<std::array<SlotBegin, 2>> slot_begins_;
   std::vector<std::vector<SlotTimes>> last_step_;  ///< by pipeline rank; of its first rank
   std::vector<Progress> progress_;                 ///< by pipeline rank
   std::vector<RankAccount> accounts_;

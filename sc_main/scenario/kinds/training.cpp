@@ -52,6 +52,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<std::uint32_t> ctas_key, flash_key;
   std::optional<workload::training::TpOverlap> tp_overlap_key;
   double memory_limit_stages = 1;
+  bool overlap_moe = false;
   PrecisionSection precision;
   RecomputeSection recompute;
 };
@@ -116,6 +117,9 @@ Record<TrainingSection> training_record() {
       "the head's gradients of weights follow all other slots of the last pipeline rank, while other ranks end; needs "
       "pp of 2 or more, whole backward slots, zero_stage of 0 or 1, and memory for inputs and gradients of logits of "
       "all micro-batches");
+  r.add("overlap_moe", &Section::overlap_moe,
+        "F of a micro-batch and B of another run interleaved, so that exchanges with experts of one run beside kernels "
+        "of the other (schedule 1f1b, with more F first, and dualpipe_v)");
   r.number_or("stage_layers", "auto", &Section::written_stage_layers,
               "layers of each virtual stage, in the order of the model; 0 in the first or last stage: it has only the "
               "embedding or only head and loss")
@@ -295,6 +299,22 @@ void check_deferred_head(const TrainingSpec& spec, const Source& source) {
   if (spec.gtp() > 1) needs("needs gtp: none");
 }
 
+void resolve_overlap_moe(TrainingSpec& spec, const TrainingSection& written, const transformer::ModelShape& model,
+                         const Source& source) {
+  using workload::training::ScheduleKind;
+  if (!written.overlap_moe) return;
+  const auto refuse = [&](const std::string& text) { refuse_workload(source, "overlap_moe", text); };
+  if (model.experts == 0) refuse(model.name + " has no experts; accepted: false");
+  if (spec.ep() == 1) refuse("needs ep of 2 or more; accepted with ep: 1: false");
+  if (spec.micro_batches() == 1) refuse("needs 2 or more micro-batches; set global_batch");
+  if (spec.form.recompute == transformer::Recompute::full) refuse("needs recompute: none or selective");
+  if (spec.table || (spec.schedule.kind != ScheduleKind::one_f_one_b && spec.schedule.kind != ScheduleKind::dualpipe_v))
+    refuse("needs schedule: 1f1b or dualpipe_v");
+  if (spec.zero_stage == 3) refuse("needs zero_stage: 0, 1 or 2");
+  if (written.pp_overlap_key == false) refuse("needs pp_overlap: true");
+  spec.schedule.overlap_pairs = true;
+}
+
 void check_empty_stages(const TrainingSpec& spec, const Source& source) {
   const std::vector<std::uint32_t>& layers = spec.stage_layers;
   for (std::size_t s = 0; s < layers.size(); ++s) {
@@ -365,7 +385,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
                     std::string("false; schedule: ") + name_of(spec.schedule.kind) +
                         " needs sends and receives beside kernels; accepted: true");
   spec.pp_overlap = written.pp_overlap_key.value_or(
-      needs_overlap || software.pp_overlap == PipelineOverlap::all ||
+      needs_overlap || written.overlap_moe || software.pp_overlap == PipelineOverlap::all ||
       (software.pp_overlap == PipelineOverlap::interleaved && spec.virtual_stages() > 1));
   spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.replicas()));
   spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
@@ -547,6 +567,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   check_empty_stages(spec, source);
   check_deferred_head(spec, source);
   resolve_recompute(written.recompute, spec, source);
+  resolve_overlap_moe(spec, written, model, source);
   resolve_software(spec, written, model.dtype, group.gpu, source);
   resolve_formats(spec, written, model.dtype, group.gpu, source);
   spec.placement =
