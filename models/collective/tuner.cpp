@@ -242,8 +242,9 @@ void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const S
       request.algorithm.value_or(request.bytes <= kernel.one_shot ? Algorithm::one_shot : Algorithm::two_shot);
   spec.protocol = Protocol::ll;  // data or flags are polled, without a fence
   spec.channels = c.channels;
-  double gb_per_s = c.custom_gb_per_s;
-  if (kernel.pulls) gb_per_s = std::min(gb_per_s, pull_gb_per_s(site));
+  const auto of_channel = [&](double gb_per_s) {
+    return Rate::bytes_per_second(static_cast<std::uint64_t>(gb_per_s * 1e9) / c.channels);
+  };
   if (spec.algorithm == Algorithm::one_shot) {
     // A kernel that pulls begins and ends with an exchange of flags. Otherwise the data carries its flags.
     if (kernel.pulls) spec.barriers_before = spec.barriers_after = 1;
@@ -253,7 +254,9 @@ void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const S
     // the engines read data that these actions write, so an action stands for a barrier and a round trip.
     spec.cost.step = Time::nanoseconds(c.custom_fence_ns);
   }
-  spec.cost.channel_rate = Rate::bytes_per_second(static_cast<std::uint64_t>(gb_per_s * 1e9) / c.channels);
+  spec.cost.copy_rate = of_channel(c.custom_gb_per_s);
+  spec.cost.channel_rate =
+      of_channel(kernel.pulls ? std::min(c.custom_gb_per_s, pull_gb_per_s(site)) : c.custom_gb_per_s);
   spec.launch = us(c.graph_launch_us);
 }
 

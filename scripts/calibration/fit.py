@@ -35,6 +35,7 @@ NARROW_ONLY = ("sm.low_precision_sustained_ratio", "kernel.dynamic_scale_us")  #
 LIMITED_BY = {"collective.p2p_gb_per_s": "collective.simple_gb_per_s"}  # half of a channel's warps, and all of them
 NO_SHARE = ("kernel.attention_ratio",)  # may exceed 1: it counts exponentials as 16 a clock, of which there can be more
 REACH = 4.0        # a constant moves at most by this factor
+COLLECTIVE_REACH = 2.0  # the same for collectives, whose constants hide each other in a sum
 STEP = 0.02        # of the logarithm, for derivatives
 ROW_NOISE = 0.05   # errors beyond this count less and less
 LEAST_ROWS = 20    # fewest rows for a fit of a group
@@ -92,10 +93,11 @@ def measured(rows: list[Row], system: str, gpu_name: str) -> dict[str, list]:
 
 
 def limits(key: str, value: float, sheet: Datasheet) -> tuple[float, float]:
-    most = 0.98 if key.endswith("_ratio") and key not in NO_SHARE else value * REACH
+    reach = COLLECTIVE_REACH if key.startswith("collective.") else REACH
+    most = 0.98 if key.endswith("_ratio") and key not in NO_SHARE else value * reach
     if key in LIMITED_BY:
         most = min(most, float(sheet.get(LIMITED_BY[key])))
-    return value / REACH, max(most, value)
+    return value / reach, max(most, value)
 
 
 def constants_of(group: str, sheet: Datasheet, pairs: list) -> dict:
