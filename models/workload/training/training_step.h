@@ -10,8 +10,8 @@
 //
 // Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
 // (gradients), weights (gathers of parameters), weights_again and scatter (gtp), host (launches), cp_to and cp_from
-// (ring of keys and values), ep (overlap_moe), and one for each pipeline rank and direction with which it exchanges activations (act) or
-// their gradients (grad): pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
+// (ring of keys and values), ep (overlap_moe), and one for each pipeline rank and direction with which it exchanges
+// activations (act) or their gradients (grad): pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
 #pragma once
 
 #include <memory>
