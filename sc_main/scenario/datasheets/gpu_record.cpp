@@ -252,7 +252,8 @@ Record<GpuDatasheet> gpu_record() {
   collective
       .add("nvls_gb_per_s", &G::Collective::nvls_gb_per_s,
            "in-switch kernels: payload rate of one channel, per role; 0: none")
-      .none_or(kLeastRate, kMostRate);
+      .none_or(kLeastRate, kMostRate)
+      .inherited();
   collective
       .add("custom_step_ns", &G::Collective::custom_step_ns,
            "one-shot all-reduce of serving engines: time of an action")
@@ -266,9 +267,10 @@ Record<GpuDatasheet> gpu_record() {
       .required()
       .inherited();
   collective
-      .add("custom_pull_ns", &G::Collective::custom_pull_ns,
-           "all-reduce of serving engines that reads from its peers: latency of a read while all CTAs read")
-      .range(1e-3, kMostNs)
+      .add(
+          "custom_pull_ns", &G::Collective::custom_pull_ns,
+          "all-reduce of serving engines that reads from its peers: latency of a read while all CTAs read; 0: no limit")
+      .range(0, kMostNs)
       .required()
       .inherited();
   collective
