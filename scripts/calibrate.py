@@ -10,7 +10,7 @@ fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, 
           shipped datasheet or a file. Some shapes are held out to test the fit. --out is the new datasheet. Use it in a scenario:
           machine: {groups: {node: {gpu: my-h100.yaml}}}.
 report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
-left-out  Errors on devices and numbers of GPUs that a fit has not seen, as a section of a page.
+left-out  Errors on devices that a fit has not seen, as a section of a page.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("--seed", default=1, type=int, metavar="N", help="seed for the choice of held-out shapes (default 1)")
     page = commands.add_parser("report", help="write a page with the errors of all fits")
     page.add_argument("page", type=pathlib.Path, metavar="FILE")
-    left_out_page = commands.add_parser("left-out", help="write the errors on devices and numbers of GPUs without a fit into a page")
+    left_out_page = commands.add_parser("left-out", help="write the errors on devices without a fit into a page")
     left_out_page.add_argument("page", type=pathlib.Path, metavar="FILE")
     for command in (one, page, left_out_page):
         command.add_executables()
@@ -109,8 +109,7 @@ def run_fit(options: argparse.Namespace) -> None:
 
 def write_left_out(options: argparse.Namespace) -> None:
     page = options.page.read_text(encoding="utf-8")
-    tables = ROOT / "validation"
-    section = "\n".join([*left_out.devices(SHEETS, tables, options.bin), "", left_out.COUNTS, "", *left_out.counts(SHEETS, tables, options.bin)])
+    section = "\n".join(left_out.devices(SHEETS, ROOT / "validation", options.bin))
     options.page.write_text(put_section(page, "left out", section, "calibrate.py"), encoding="utf-8")
 
 

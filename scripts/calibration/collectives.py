@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy
 
 import runner
-from validation import fabric, systems
+from validation import fabric
 from validation.experiment import Experiment, merge
 from validation.rows import Row, Unmapped
 
@@ -40,10 +40,6 @@ def group_of(experiment: Experiment) -> str:
     if workload["op"] == "all_to_all":
         return "all-to-all"
     return "nccl" if workload["library"] == "nccl" else "custom all-reduce"
-
-
-def ranks_of(experiment: Experiment) -> int:
-    return experiment.scenario["workload"].get("ranks_per_server", systems.gpus_per_server(experiment.platform))
 
 
 def measured(rows: list[Row], system: str) -> dict[str, list[Measured]]:

@@ -1,7 +1,7 @@
-"""Devices and numbers of GPUs that a fit has not seen: the head of docs/validation.md.
+"""Devices that a fit has not seen: the head of docs/validation.md.
 
 For each calibrated GPU, all constants are replaced by those of another GPU; the datasheet keeps its specification, its board and the rules
-of the libraries. The constants of the all-to-all are also fitted to the rows of all but one number of GPUs.
+of the libraries.
 """
 
 import pathlib
@@ -12,9 +12,9 @@ import numpy
 from validation import rows
 
 from . import fit
-from .collectives import ONE_SERVER_TABLES, ranks_of
-from .datasheet import Datasheet
-from .report import TABLES, as_follower
+from .collectives import ONE_SERVER_TABLES
+from .datasheet import CONSTANTS, Datasheet
+from .report import TABLES
 
 # A calibrated GPU: its system in the rows, and the GPU whose constants it takes. The GPUs of one pair differ in architecture, except
 # for GB200, which follows B200.
@@ -26,8 +26,16 @@ DEVICES = {
     "L40S": ("l40s", "A100-SXM4-80GB"),
     "RTX-PRO-6000-Blackwell-Server": ("rtx_pro_6000_server", "L40S"),
 }
-COUNTS = """Numbers of GPUs: the constants of the all-to-all are fitted to the rows of the other numbers of GPUs."""
 COLUMNS = ("nccl", "all-to-all", "custom all-reduce", "gemm", "attention prefill", "attention decode")
+
+
+def without_own(sheet: Datasheet, other: str) -> Datasheet:
+    """The datasheet with the constants of another GPU."""
+    blank = sheet.copy(sheet.path)
+    for key in filter(blank.says, CONSTANTS):
+        blank.remove(key)
+    blank.set_family(other)
+    return blank
 
 
 def median_error(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Path) -> float:
@@ -47,29 +55,9 @@ def devices(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Pat
         cells = []
         for group in COLUMNS:
             if group in found:
-                errors = [median_error(group, sheet, found[group], executables) for sheet in (as_follower(own, other), own)]
+                errors = [median_error(group, sheet, found[group], executables) for sheet in (without_own(own, other), own)]
                 cells.append("{:.1f} % ({:.1f} %)".format(*(100 * error for error in errors)))
             else:
                 cells.append("")
         lines.append(f"| {name} | {other} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def counts(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Path) -> list[str]:
-    """The table of numbers of GPUs: median error of the rows of one number, with constants fitted to the rows of the others."""
-    table = [row for name in ONE_SERVER_TABLES for row in rows.read(str(tables / name))]
-    lines = ["| GPU | GPUs left out | rows | fitted to the other rows | fitted to all rows |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, (system, _) in DEVICES.items():
-        sheet = Datasheet(sheets / f"{name}.yaml")
-        pairs = fit.measured(table, system, name)["all-to-all"]
-        for ranks in sorted({ranks_of(experiment) for experiment, _ in pairs}):
-            left_out = [pair for pair in pairs if ranks_of(pair[0]) == ranks]
-            others = [pair for pair in pairs if ranks_of(pair[0]) != ranks]
-            if not others:
-                continue
-            blind = sheet.copy(sheet.path)
-            for key, value in fit.fit_group("all-to-all", sheet, others, executables).items():
-                blind.set(key, value)
-            errors = [median_error("all-to-all", one, left_out, executables) for one in (blind, sheet)]
-            lines.append(f"| {name} | {ranks} | {len(left_out)} | {100 * errors[0]:.1f} % | {100 * errors[1]:.1f} % |")
     return lines
