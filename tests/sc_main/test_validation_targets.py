@@ -1,4 +1,4 @@
-"""How far kernels may be from the measurements of their GPU: the mean of |ln(predicted/measured)| over the shipped rows."""
+"""How far kernels may be from the measurements of their GPU: the mean of |ln(predicted/measured)| over the shipped rows of validation/."""
 
 import json
 import subprocess
@@ -7,22 +7,27 @@ import pytest
 
 from platform_runs import BIN, ROOT
 
-MOST_LN = {"gemm": 0.07, "attention": 0.12}
+# System, operation, fewest rows, most mean |ln|. Vidur's profiles were used in no fit, but for the A40's tensor rate.
+TARGETS = [
+    ("a100_sxm", "gemm", 280, 0.07), ("h100_sxm", "gemm", 330, 0.07), ("b200_sxm", "gemm", 330, 0.07), ("l40s", "gemm", 270, 0.07),
+    ("a100_sxm", "attention", 220, 0.12), ("h100_sxm", "attention", 520, 0.12), ("b200_sxm", "attention", 280, 0.12),
+    ("l40s", "attention", 240, 0.12), ("H800", "attention", 240, 0.10),
+    ("a100 (vidur)", "gemm", 430, 0.10), ("h100 (vidur)", "gemm", 140, 0.12), ("a40 (vidur)", "gemm", 190, 0.08),
+]
 
 
 @pytest.fixture(name="groups", scope="module")
 def fixture_groups():
     command = [str(ROOT / "scripts" / "validate.py"), "gpu", "--json", "--bin", str(BIN)]
-    for system in ["a100_sxm", "h100_sxm", "b200_sxm", "l40s"]:
+    for system in dict.fromkeys(target[0] for target in TARGETS):
         command += ["--only", f"{system}/"]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return json.loads(told.stdout)["groups"]
 
 
-@pytest.mark.parametrize("operation", MOST_LN)
-@pytest.mark.parametrize("system, least", [("a100_sxm", 200), ("h100_sxm", 300), ("b200_sxm", 250), ("l40s", 200)])
-def test_mean_error_of_a_gpu(system, least, operation, groups):
+@pytest.mark.parametrize("system, operation, least, most", TARGETS)
+def test_mean_error_of_a_gpu(system, operation, least, most, groups):
     own = [group for group in groups if group["name"].startswith(f"{system}/{operation} ")]
     rows = sum(group["rows"] for group in own)
     assert rows >= least
-    assert sum(group["mean_abs_ln_err"] * group["rows"] for group in own) / rows <= MOST_LN[operation]
+    assert sum(group["mean_abs_ln_err"] * group["rows"] for group in own) / rows <= most
