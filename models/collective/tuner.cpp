@@ -36,8 +36,8 @@ PartBytes part_bytes(Bytes step, bool one_server) {
 constexpr Bytes kLlPartBytes = 16 << 10;  // NCCL_P2P_LL_THRESHOLD
 constexpr std::uint32_t kPcieChannelsPerPeer = 2, kLeastNetworkChannels = 2;
 constexpr double kNetworkChannelGbPerS = 14;  // NCCL_P2P_PER_CHANNEL_NET_BW
-// Warps of a channel, and those of them that receive; the others send.
-constexpr std::uint32_t kWarps = 20, kReceivingWarps = 9, kThreadsPerWarp = 32;
+// Of the 20 warps of a channel, 9 receive and 10 send (sendrecv.h).
+constexpr std::uint32_t kReceivingWarps = 9, kThreadsPerWarp = 32;
 // Data that a thread moves at once: a line of LL; eight words of LL128 without their flags.
 constexpr Bytes kLlLineBytesPerThread = 8, kLl128LineBytesPerThread = 60;
 
@@ -260,11 +260,11 @@ void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const S
   spec.launch = us(c.graph_launch_us);
 }
 
-/// Outside a graph, an engine copies its input first (buffers of a graph are registered; NCCL gets a copy of the
-/// framework's), and the host calls kernel by kernel.
+/// Outside a graph, the host calls kernel by kernel. An engine then copies the input of an all-reduce first, into a
+/// registered buffer or into the output; a graph's buffers are registered.
 void call_from_host(CollectiveSpec& spec, Library engine, const gpu::GpuDatasheet& gpu) {
   const double copied_us = 2e-3 * static_cast<double>(spec.bytes) / (gpu.hbm.gb_per_s * gpu.hbm.stream_ratio);
-  spec.launch += us(gpu.kernel.launch_us + copied_us);
+  if (spec.operation == Operation::all_reduce) spec.launch += us(gpu.kernel.launch_us + copied_us);
   spec.host = us(engine == Library::sglang ? gpu.collective.sglang_call_us : gpu.collective.vllm_call_us);
 }
 
