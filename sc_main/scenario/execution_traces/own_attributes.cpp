@@ -39,6 +39,7 @@ void visit(Spec& s, Visit&& number) {
   number(s.cost.line_bytes, 0, kMostBytes);
   number(s.cost.line, 0, kMostTime);
   number(s.cost.channel_rate, 0, std::numeric_limits<std::int64_t>::max());
+  number(s.cost.copy_rate, 0, std::numeric_limits<std::int64_t>::max());
   number(s.cost.wire_numerator, 1, 1 << 20);
   number(s.cost.wire_denominator, 1, 1 << 20);
   number(s.cost.network_send, 0, kMostTime);
