@@ -154,15 +154,6 @@ def test_nodes_of_more_gpus_than_a_tray_are_racks(ranks, nodes, racks, each):
     assert ("nic" in one.scenario["machine"]) == (racks > 1)
 
 
-@pytest.mark.parametrize("ranks, nodes, racks, each", [
-    ("72", "18", 1, None), ("144", "36", 2, None), ("128", "32", 2, 64), ("144", "2", 2, None), ("16", "2", 2, 8), ("144", "", 2, None),
-])
-def test_nodes_of_more_gpus_than_a_tray_are_racks(ranks, nodes, racks, each):
-    one = mapped(system="gb200", device="", n_gpus=ranks, nodes=nodes, fabric="NVL72, 400G NDR")
-    assert (node(one)["servers"], one.scenario["workload"].get("ranks_per_server")) == (racks, each)
-    assert ("nic" in one.scenario["machine"]) == (racks > 1)
-
-
 # --- collectives
 
 @pytest.mark.parametrize("changes, workload", [
