@@ -1,0 +1,203 @@
+// Where each key of workload.kind: training is written.
+#include "sc_main/scenario/kinds/training_keys.h"
+
+#include <nlohmann/json.hpp>
+
+#include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/ranks_and_sizes.h"
+#include "sc_main/scenario/kinds/requests.h"
+#include "sc_main/scenario/kinds/tp_overlap.h"
+#include "sc_main/scenario/table/words.h"
+
+namespace railyard::scenario {
+
+using workload::training::ScheduleKind;
+
+namespace {
+
+constexpr std::uint32_t kMostSequences = 1u << 20;
+
+}  // namespace
+
+Record<TrainingSection> training_record() {
+  using Section = TrainingSection;
+  Record<Section> r;
+  r.add("seq_tokens", &Section::seq_tokens, "tokens of a sequence").range(1, kMostTokens).required();
+  r.add("global_batch", &Section::global_batch, "sequences of a step, over all data-parallel replicas")
+      .range(1, kMostSequences)
+      .required();
+  r.add("micro_batch", &Section::micro_batch, "sequences of a micro-batch").range(1, kMostSequences);
+  r.add("tp", &Section::written_tp, "tensor-parallel ranks; must divide the attention heads").range(1, kMostRanks);
+  const auto shards = [](auto member) { return within(&Section::gtp_shards, member); };
+  using workload::training::WeightShards;
+  Record<Section> gtp;
+  gtp.add("size", &Section::written_gtp,
+          "ranks that divide the weights of a tensor-parallel rank among themselves; each has micro-batches of its "
+          "own; 1: "
+          "weights are not divided")
+      .range(1, kMostRanks)
+      .required();
+  gtp.add("prefetch_depth", shards(&WeightShards::prefetch_depth),
+          "matrices that are gathered before the matrix in use")
+      .range(0, 64);
+  gtp.choice(
+      "wgrad_order", shards(&WeightShards::wgrad_order), words_of(workload::training::kWgradOrderNames),
+      "whether the gradient of a matrix is computed after or before that of its input; before_dgrad needs tp: 1");
+  gtp.choice(
+      "gather_dtype", &Section::gather_dtype, words_of(kGatherFormatNames),
+      "number format in which matrices of layers are gathered. auto: that of their products (precision.gemm); mxfp8 "
+      "and nvfp4 need products in this format; bf16: products narrow gathered matrices themselves");
+  gtp.choice("quantize", shards(&WeightShards::quantize), words_of(workload::training::kShardCastNames),
+             "narrow gathers: when a rank makes its shards narrow. at_optimizer: once a step; per_gather: before each "
+             "gather");
+  gtp.choice("keep_gathered", shards(&WeightShards::keep_gathered), words_of(workload::training::kGatheredForNames),
+             "how long gathered matrices stay. micro_batch: each pass gathers them again; step: until the optimizer");
+  gtp.choice(
+      "reduce", shards(&WeightShards::reduce), words_of(workload::training::kShardReduceNames),
+      "how gradients of matrices are summed. ring: a reduce-scatter; all_to_all_fp32: each rank receives its part "
+      "from all ranks and adds in 32 bits; nvls: a reduce-scatter in which NVSwitches add");
+  r.group_or(
+      "gtp", "none", gtp,
+      "generalized tensor parallelism: a rank keeps a shard of each matrix, its gradient and its optimizer state; "
+      "matrices are gathered one by one just before their products, and gradients reduce-scattered after them");
+  r.add("sequence_parallel", &Section::sequence_parallel,
+        "norms on tokens / tp, between a reduce-scatter and an all-gather; tp must divide the tokens");
+  r.add("pp", &Section::written_pp, "pipeline ranks").range(1, kMostRanks);
+  r.add("virtual_stages", &Section::written_virtual_stages, "parts of the model on each pipeline rank").range(1, 64);
+  r.add("schedule", &Section::written_schedule,
+        "order of the pipeline's slots: naive, gpipe, 1f1b, interleaved, zb_h1, zb_h2, zb_auto, zbv, dualpipe_v, or a "
+        "file with a table of slots (docs/training.md)")
+      .is_path(Field::Path::unless_name);
+  r.add("group_micro_batches", &Section::written_group, "interleaved: micro-batches in a row through one virtual stage")
+      .range(1, kMostMicroBatches)
+      .fallback("pp");
+  r.add("memory_limit_stages", &TrainingSection::memory_limit_stages,
+        "zb_auto: a rank keeps the activations of at most this x pp micro-batches")
+      .range(1, 2);
+  r.add(
+      "defer_embedding_wgrad", &Section::defer_embedding_wgrad,
+      "the head's gradients of weights follow all other slots of the last pipeline rank, while other ranks end; needs "
+      "pp of 2 or more, whole backward slots, zero_stage of 0 or 1, and memory for inputs and gradients of logits of "
+      "all micro-batches");
+  r.add("overlap_moe", &Section::overlap_moe,
+        "F of a micro-batch and B of another run interleaved, so that exchanges with experts of one run beside kernels "
+        "of the other (schedule 1f1b, with more F first, and dualpipe_v)");
+  r.number_or("stage_layers", "auto", &Section::written_stage_layers,
+              "layers of each virtual stage, in the order of the model; 0 in the first or last stage: it has only the "
+              "embedding or only head and loss")
+      .range(0, kMostLayers)
+      .fallback("auto: as even as possible; earlier stages take the remainder");
+  r.add("cp", &Section::written_cp,
+        "context-parallel ranks: each has seq_tokens / cp tokens of each sequence; must divide seq_tokens / 2")
+      .range(1, kMostRanks);
+  r.choice("cp_comm", &Section::cp_comm, words_of(transformer::kContextExchangeNames),
+           "cp: how attention gets the keys and values of other ranks. p2p: a ring beside kernels; all_gather: before "
+           "one kernel; a2a: all-to-alls that trade tokens for heads");
+  r.add("ep", &Section::written_ep,
+        "expert-parallel ranks, of the data-parallel ones: each has experts / ep of the experts; must divide experts "
+        "and dp")
+      .range(1, kMostRanks);
+  r.number_or("dp", "auto", &Section::written_dp,
+              "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp gtp cp pp)")
+      .range(1, 1u << 16);
+  r.add("zero_stage", &Section::zero_stage,
+        "0: gradients are all-reduced; 1: the optimizer's state is divided among replicas: gradients are "
+        "reduce-scattered, weights gathered after the step; 2: gradients, too, after each backward slot; 3: weights, "
+        "too: each layer's are gathered just before it runs")
+      .range(0, 3);
+  r.add("hsdp", &Section::hsdp,
+        "ranks that divide state by zero_stage; further groups of so many ranks hold the same state and all-reduce "
+        "gradients with them (hybrid sharding)")
+      .range(2, kMostRanks)
+      .fallback("all replicas");
+  r.add("prefetch_layers", &Section::prefetch_layers,
+        "zero_stage 3: layers whose weights are gathered before the layer that runs")
+      .range(0, 64);
+  r.add("reshard_after_forward", &Section::reshard_after_forward,
+        "zero_stage 3: a forward slot frees gathered weights, and the backward slot gathers them again");
+  r.add("keep_gathered", within(&Section::form, &transformer::TrainingForm::keep_gathered),
+        "sequence_parallel: keep gathered inputs for the gradients of weights; otherwise gather them again, beside the "
+        "product for the gradients of inputs");
+  r.custom(
+       "recompute",
+       "what a backward slot computes again. selective: the core of attention; full: every layer, one by one; method "
+       "uniform: every layer, in groups of `layers` of which the first input is kept; method block: the first "
+       "`layers` layers of each virtual stage",
+       "none, selective, full or {method: uniform or block, layers}", recompute_schema,
+       [](Section& section, const Node& node, const std::string& path) {
+         section.recompute = read_recompute(node, path);
+       })
+      .fallback("none");
+  r.word("rank_order", &Section::written_order,
+         {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-cp-pp-ep-dp", "tp-pp-cp-ep-dp"},
+         "dimensions of parallelism, from adjacent ranks to ranks far apart; gtp follows tp");
+  r.number_or("placement", "auto", &Section::written_placement, "GPU of each rank; auto: GPU r for rank r")
+      .range(0, kMostGpus);
+  r.add("software", &Section::written_software,
+        "datasheet of the software stack, shipped or a file: kernels, launches, overlap, buckets")
+      .is_path(Field::Path::unless_name);
+  r.add("steps", &Section::steps, "optimizer steps").range(1, 1000);
+  const char* const kOfSoftware = "of the software";
+  r.add("pp_overlap", &Section::pp_overlap_key,
+        "sends and receives of the pipeline run beside kernels; otherwise the next slot waits for both")
+      .fallback(kOfSoftware);
+  r.custom(
+       "tp_overlap",
+       "sequence_parallel: how products overlap with their collectives, for all of them or by product (default and "
+       "qkv, proj, fc1, fc2 with _fprop, _dgrad, _wgrad). ring, decomposed, fused: with the gather before a product; "
+       "pipelined, decomposed, fused: with the reduce-scatter after it; bulk: collectives beside the products of qkv "
+       "and fc1 backward; userbuffers: Transformer Engine's choice for each",
+       "none, ring, pipelined, bulk, decomposed, fused or userbuffers; or a mapping of products to them",
+       tp_overlap_schema,
+       [](Section& section, const Node& node, const std::string& path) {
+         section.tp_overlap_key = read_tp_overlap(node, path);
+       })
+      .fallback(kOfSoftware);
+  r.choice("pp_send", &Section::pp_send_key, words_of(workload::training::kPipelineSendNames),
+           "without sequence_parallel: what a rank sends to the next stage. shard: 1/tp of the activations, gathered "
+           "there; full: all of them")
+      .fallback(kOfSoftware);
+  r.add("dp_overlap", &Section::dp_overlap_key,
+        "a bucket of gradients is reduced as soon as its last gradient is there; otherwise after the last slot")
+      .fallback(kOfSoftware);
+  r.add("bucket_parameters", &Section::bucket_key, "least parameters of a bucket of gradients; 0: one bucket")
+      .none_or(1, 1e12)
+      .fallback(kOfSoftware);
+  r.choice("attention", &Section::attention_key, words_of(transformer::kAttentionFormNames),
+           "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
+      .fallback(kOfSoftware);
+  r.add("recompute_stops_early", &Section::stops_early_key,
+        "recompute: full leaves out the last product of a layer without experts, whose result nothing needs")
+      .fallback(kOfSoftware);
+  r.add("flash_attention", &Section::flash_key,
+        "version of FlashAttention, of those with a rate on the GPU: 1 and 2 on Ampere, 2 on Ada, 1 to 3 on Hopper")
+      .range(1, 3)
+      .fallback(kOfSoftware);
+  r.add("dropout", &Section::dropout_key, "dropout after attention and MLP").fallback(kOfSoftware);
+  r.choice("launch", &Section::launch_key, words_of(workload::training::kLaunchNames),
+           "eager: the host launches each kernel; graph: the GPU runs a captured graph")
+      .fallback(kOfSoftware);
+  r.add("host_us", &Section::host_key, "host time of each eager launch").range(0, kLongestHostUs).fallback(kOfSoftware);
+  r.add("nvls", &Section::nvls_key, "NCCL may use NVLink SHARP").fallback(kOfSoftware);
+  r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective")
+      .range(1, 64)
+      .fallback(kOfSoftware);
+  r.add("reserved_bytes", &Section::reserved_key, "memory of CUDA context, NCCL buffers and workspaces")
+      .range(0, 1e12)
+      .fallback(kOfSoftware);
+  Record<Section> precision = precision_record(&Section::precision);
+  precision
+      .choice("gradients", &Section::gradients_key, words_of(workload::training::kGradientFormatNames),
+              "number format in which gradients are accumulated and reduced")
+      .fallback(kOfSoftware);
+  r.group("precision", precision, "number formats; weights have model.dtype");
+  r.choice(
+      "grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
+      "norm of all gradients. before: every rank waits for it before the optimizer; post_validation: a rank waits for "
+      "the norm of its own and earlier stages only, needs pp of 2 or more");
+  return r;
+}
+
+}  // namespace railyard::scenario

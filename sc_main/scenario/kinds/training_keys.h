@@ -1,0 +1,45 @@
+// The keys of workload.kind: training, as they are written. training.cpp checks and resolves them.
+#pragma once
+
+#include "sc_main/scenario/kinds/precision.h"
+#include "sc_main/scenario/kinds/recompute.h"
+#include "sc_main/scenario/table/record.h"
+#include "workload/training/training_spec.h"
+
+namespace railyard::scenario {
+
+using workload::training::TrainingSpec;
+
+inline constexpr std::uint32_t kMostMicroBatches = 8192;
+
+/// Number format in which gtp ranks gather matrices of layers.
+enum class GatherFormat : std::uint8_t { automatic, bf16, mxfp8, nvfp4 };
+constexpr std::array<const char*, 4> kGatherFormatNames{"auto", "bf16", "mxfp8", "nvfp4"};
+
+struct TrainingSection : TrainingSpec {
+  TrainingSection() { form.keep_gathered = false; }
+  std::uint32_t written_tp = 1, written_gtp = 1, written_cp = 1, written_ep = 1, written_pp = 1,
+                written_virtual_stages = 1;
+  std::optional<std::uint32_t> written_dp, written_group;
+  std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
+  std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
+  std::string written_software = "megatron_core";
+  std::optional<bool> pp_overlap_key, dp_overlap_key, dropout_key, nvls_key, stops_early_key;
+  std::optional<std::uint64_t> bucket_key;
+  std::optional<workload::training::PipelineSend> pp_send_key;
+  std::optional<workload::training::GradientFormat> gradients_key;
+  std::optional<workload::training::Launch> launch_key;
+  std::optional<transformer::AttentionForm> attention_key;
+  GatherFormat gather_dtype = GatherFormat::automatic;
+  std::optional<double> host_key, reserved_key;
+  std::optional<std::uint32_t> ctas_key, flash_key;
+  std::optional<workload::training::TpOverlap> tp_overlap_key;
+  double memory_limit_stages = 1;
+  bool overlap_moe = false;
+  PrecisionSection precision;
+  RecomputeSection recompute;
+};
+
+Record<TrainingSection> training_record();
+
+}  // namespace railyard::scenario
