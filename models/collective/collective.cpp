@@ -3,45 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "collective/marks.h"
 #include "collective/reuse.h"
 
 namespace railyard::collective {
-
-namespace {
-
-constexpr std::uint32_t kStartTag = 0;
-constexpr std::uint32_t kPreparedTag = 1;  ///< a thread's action has been prepared
-constexpr std::uint32_t kDoneTag = 2;      ///< a member is done: notify its client
-constexpr std::uint32_t kPostTag = 3;      ///< a proxy posts a transfer
-constexpr std::uint32_t kArriveTag = 4;    ///< a proxy has seen an arrival
-constexpr std::uint32_t kHostTag = 5;      ///< the host has issued its next call
-constexpr std::uint32_t kLeftTag = 6;      ///< a transfer of a member that does not exist has left
-
-/// Channels begin together and then drift apart by one action per kActionsToDriftOne actions, up to their slots. The
-/// value is the same for all GPUs; it was chosen with rings of 1 MiB to 16 GiB on A100, H100 and B200.
-constexpr std::uint64_t kActionsToDriftOne = 100;
-
-/// Mark of a message: its sending thread, the thread and lane that its arrival raises, and whether it raises this lane
-/// at every member of the server.
-constexpr unsigned kThreadBits = 24, kLaneBits = 15;
-constexpr std::uint64_t kThreadMask = (1u << kThreadBits) - 1;
-std::uint64_t pack(std::uint32_t from, std::uint32_t thread, std::uint32_t lane, bool everywhere) {
-  return static_cast<std::uint64_t>(from) << (kThreadBits + kLaneBits + 1) |
-         static_cast<std::uint64_t>(thread) << (kLaneBits + 1) | static_cast<std::uint64_t>(lane) << 1 |
-         (everywhere ? 1 : 0);
-}
-std::uint32_t sender_in(std::uint64_t mark) {
-  return static_cast<std::uint32_t>(mark >> (kThreadBits + kLaneBits + 1));
-}
-std::uint32_t thread_in(std::uint64_t mark) {
-  return static_cast<std::uint32_t>(mark >> (kLaneBits + 1) & kThreadMask);
-}
-std::uint32_t lane_in(std::uint64_t mark) { return static_cast<std::uint32_t>(mark >> 1) & ((1u << kLaneBits) - 1); }
-bool is_everywhere(std::uint64_t mark) { return (mark & 1) != 0; }
-
-Rate times(Rate rate, std::uint32_t n) { return Rate::bytes_per_second(rate.bytes_per_second() * n); }
-
-}  // namespace
 
 Collective::Collective(transport::Fabric& fabric) : fabric_(fabric) {}
 Collective::~Collective() = default;
@@ -209,157 +174,6 @@ void Collective::advance(std::uint32_t number) {
   }
 }
 
-bool Collective::may_start(std::uint32_t number, const Action& action) {
-  for (std::uint32_t l = 0; l < action.lanes; ++l)
-    if (lane(number, action.first_lane + l).arrived < action.arrivals) return false;
-  if (spec_.slots == 0) return true;
-  bool room = true;
-  for (const Transfer& t : action.transfers) {
-    // A CTA sends a sum before it reads the next one. Channels differ in phase: one sum is read while another one is
-    // sent. Between servers, the proxies of both ends add as many slots again.
-    const std::uint32_t member = number / program_->threads();
-    const std::uint32_t most = t.kind == Transfer::Kind::reduce ? 2 : spec_.slots * (leaves_server(member, t) ? 2 : 1);
-    for_each_lane(member, t, [&](Lane& to) {
-      if (!room || to.sent - to.consumed < most) return;
-      to.blocked = number;
-      room = false;
-    });
-  }
-  return room;
-}
-
-template <class With>
-void Collective::for_each_lane(std::uint32_t member, const Transfer& t, With with) {
-  if (t.kind != Transfer::Kind::multicast) {
-    with(lane(thread_of(t.kind == Transfer::Kind::reduce ? member : number_of(t.to), t.thread), t.lane));
-    return;
-  }
-  for (std::uint32_t m = 0; m < running(); ++m)
-    if (server_of(m) == server_of(member)) with(lane(thread_of(m, t.thread), t.lane));
-}
-
-Time Collective::preparation(std::uint32_t member, std::uint32_t thread, const Action& action) const {
-  const StepCost& cost = spec_.cost;
-  const std::uint32_t channels = program_->channels(thread);
-  Bytes moved = action.work_bytes;
-  for (const Transfer& t : action.transfers)
-    if (t.kind != Transfer::Kind::flag) moved += t.range.bytes;
-  Time time = action.continues ? Time() : cost.step;
-  const Bytes each = ceil_div(moved, channels), in_step = action.continues ? 0 : cost.line_bytes;
-  if (cost.line_bytes != 0 && each > in_step) time += cost.line * ceil_div(each - in_step, cost.line_bytes);
-  return time + copying(member, thread, action);
-}
-
-Time Collective::copying(std::uint32_t member, std::uint32_t thread, const Action& action) const {
-  Bytes copied = action.work_bytes;
-  bool read = false;
-  for (const Transfer& t : action.transfers) {
-    if (t.kind == Transfer::Kind::flag || !leaves_server(member, t))
-      continue;  // inside a server, data is written while it leaves
-    // Copies to the buffers of the proxies. A copy is a read and a store; data for several receivers is read once.
-    copied += read ? t.range.bytes / 2 : t.range.bytes;
-    read = true;
-  }
-  const Rate rate = spec_.cost.copy_rate != Rate() ? spec_.cost.copy_rate : spec_.cost.channel_rate;
-  if (rate == Rate() || copied == 0) return Time();
-  return times(rate, program_->channels(thread)).time_for(copied);
-}
-
-Time Collective::writing(std::uint32_t member, std::uint32_t thread, const Action& action) const {
-  if (spec_.cost.channel_rate == Rate()) return Time();
-  Bytes written = 0;
-  for (const Transfer& t : action.transfers)
-    if (t.kind == Transfer::Kind::write && !leaves_server(member, t)) written += t.range.bytes;
-  return times(spec_.cost.channel_rate, program_->channels(thread)).time_for(written);
-}
-
-bool Collective::transfer(std::uint32_t number, const Action& action) {
-  Thread& thread = threads_[number];
-  const std::uint32_t member = number / program_->threads();
-  std::uint32_t writes = 0;
-  for (const Transfer& t : action.transfers)
-    if (t.kind == Transfer::Kind::write && !leaves_server(member, t)) ++writes;
-  Rate each;
-  if (spec_.cost.channel_rate != Rate() && writes != 0)
-    each = Rate::bytes_per_second(
-        times(spec_.cost.channel_rate, program_->channels(number % program_->threads())).bytes_per_second() *
-        spec_.cost.wire_numerator / spec_.cost.wire_denominator / writes);
-  for (const Transfer& t : action.transfers) {
-    ++members_[member].under_way;
-    for_each_lane(member, t, [](Lane& to) { ++to.sent; });
-    if (t.kind <= Transfer::Kind::flag && t.to == member_of(member)) {
-      put_off(Time(), kArriveTag, pack(number, thread_of(member, t.thread), t.lane, false));
-    } else if (!leaves_server(member, t)) {
-      const bool watched = t.kind == Transfer::Kind::multicast || (t.kind == Transfer::Kind::write && each != Rate());
-      if (watched) ++thread.leaving;
-      post(number, t, each, watched);
-    } else if (spec_.cost.network_send == Time()) {
-      post(number, t, Rate(), false);
-    } else {
-      if (free_posted_.empty()) {
-        free_posted_.push_back(static_cast<std::uint32_t>(posted_.size()));
-        posted_.emplace_back();
-      }
-      const std::uint32_t slot = free_posted_.back();
-      free_posted_.pop_back();
-      posted_[slot] = {number, t};
-      put_off(spec_.cost.network_send, kPostTag, slot);
-    }
-  }
-  thread.busy = thread.leaving != 0;
-  thread.sends_from = fabric_.now();
-  return !thread.busy;
-}
-
-void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool tell_left) {
-  const std::uint32_t member = number / program_->threads();
-  const bool in_switch = t.kind == Transfer::Kind::reduce || t.kind == Transfer::Kind::multicast;
-  const std::uint32_t from = member_of(member), to = in_switch ? from : t.to;
-  transport::Message message;
-  message.source = group_->members[group_->exists(from) ? from : group_->like[from]];
-  message.destination = group_->members[to];
-  message.bytes = t.kind == Transfer::Kind::flag ? t.range.bytes : spec_.cost.wire_bytes(t.range.bytes);
-  message.offset = t.range.offset;
-  if (in_switch) {
-    message.bytes = std::max<Bytes>(1, message.bytes);
-    message.kind =
-        t.kind == Transfer::Kind::reduce ? transport::MessageKind::reduce : transport::MessageKind::multicast;
-    message.group = group_->multicast_group[server_of(member)];
-  }
-  message.traffic_class = spec_.traffic_class;
-  message.source_reads = reads_operands_ ? 2 : 1;
-  message.queue_pair = number % program_->threads();  // a slow writer does not delay the messages of other threads
-  message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
-  message.tell_left = tell_left;
-  message.client = this;
-  message.cookie = pack(number, thread_of(number_of(to), t.thread), t.lane, t.kind == Transfer::Kind::multicast);
-  if (!group_->exists(from)) {
-    message.destination =
-        leaves_server(member, t) ? beyond_[client_of_[number_of(to)]] : group_->members[group_->like[to]];
-    post_unseen(number, message);
-    return;
-  }
-  const transport::Message& sent = fabric_.send(message);
-  if (course_ && fabric_.memories() != nullptr)
-    fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
-}
-
-void Collective::post_unseen(std::uint32_t number, const transport::Message& message) {
-  const auto alone = [&](Bytes bytes) {
-    transport::Message one = message;
-    one.bytes = bytes;
-    return later(fabric_.uncontended(one),
-                 message.source_rate == Rate() ? Time() : message.source_rate.time_for(bytes));
-  };
-  Time& free = free_from_[number / program_->threads()];
-  const Time from = later(free, fabric_.now()), takes = alone(message.bytes);
-  free = from + (alone(2 * message.bytes) - takes);
-  const std::uint32_t to = thread_in(message.cookie) / program_->threads();
-  const bool far = server_of(number / program_->threads()) != server_of(to);
-  put_off(from + takes + (far ? spec_.cost.network_receive : Time()) - fabric_.now(), kArriveTag, message.cookie);
-  if (message.tell_left) put_off(from + takes - fabric_.now(), kLeftTag, number);
-}
-
 void Collective::complete(std::uint32_t number, const Action& action) {
   Thread& thread = threads_[number];
   const std::uint32_t member = number / program_->threads();
@@ -382,18 +196,6 @@ void Collective::complete(std::uint32_t number, const Action& action) {
 void Collective::arrive(std::uint32_t thread, std::uint32_t number) {
   ++lane(thread, number).arrived;
   advance(thread);
-}
-
-void Collective::add_ahead(std::uint32_t number, const Action& action) {
-  Thread& thread = threads_[number];
-  const std::uint32_t member = number / program_->threads(), which = number % program_->threads();
-  const Time own = writing(member, which, action), took = fabric_.now() - thread.sends_from;
-  if (took <= own) return;
-  // The waiting channel itself is idle; the other channels work.
-  const Time others = Time::fs((took - own).fs() / spec_.channels * (spec_.channels - 1));
-  const Time whole = preparation(member, which, action) + own;
-  const Time apart = sooner(Time::fs(whole.fs() / kActionsToDriftOne * thread.next), whole * spec_.slots);
-  thread.ahead = sooner(thread.ahead + others, apart);
 }
 
 void Collective::on_left(transport::Message& message) {
