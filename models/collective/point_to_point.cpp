@@ -17,6 +17,34 @@ namespace {
 // peers are served at a time.
 constexpr std::uint32_t kPeersAtATime = 8;
 
+/// What the members of an all-to-all send each other.
+class Messages {
+ public:
+  Messages(const CollectiveSpec& spec, std::uint32_t members)
+      : members_(members), by_sender_(spec.shares.by_sender), vector_{0, spec.bytes} {
+    if (spec.shares.is_even()) return;
+    std::uint64_t sum = 0;
+    for (const std::uint32_t share : *spec.shares.of) sum += share;
+    for (const std::uint32_t share : *spec.shares.of)
+      uneven_.push_back({0, std::max<Bytes>(1, spec.bytes * share / sum)});
+  }
+  bool is_even() const { return uneven_.empty(); }
+  Range of(std::uint32_t from, std::uint32_t to) const {
+    return is_even() ? vector_.part(members_, to) : uneven_[by_sender_ ? from : to];
+  }
+  Bytes largest() const {
+    Bytes most = is_even() ? vector_.part(members_, 0).bytes : 0;
+    for (const Range& message : uneven_) most = std::max(most, message.bytes);
+    return most;
+  }
+
+ private:
+  const std::uint32_t members_;
+  const bool by_sender_;
+  const Range vector_;
+  std::vector<Range> uneven_;  ///< by receiver, or by sender
+};
+
 class Direct final : public Program {
  public:
   Direct(const CollectiveSpec& spec, std::uint32_t members)
@@ -24,11 +52,11 @@ class Direct final : public Program {
         members_(members),
         channels_(spec.channels - spec.channels / members),  // the others copy the member's own part
         at_a_time_(std::max(kPeersAtATime, spec.channels)),
-        vector_{0, spec.bytes},
-        pieces_(loops_of(spec, vector_.part(members, 0).bytes, std::max(1u, spec.channels / members))) {}
+        messages_(spec, members),
+        pieces_(loops_of(spec, messages_.largest(), std::max(1u, spec.channels / members))) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
-  bool is_alike() const override { return true; }
+  bool is_alike() const override { return messages_.is_even(); }
   std::uint32_t actions(std::uint32_t, std::uint32_t) const override { return batches() * pieces_; }
 
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
@@ -36,23 +64,24 @@ class Direct final : public Program {
     const std::uint32_t beyond = std::min(members_, nearest + at_a_time_);
     if (thread == kReceive) {
       action.wait(members_ - beyond, beyond - nearest, piece + 1);
-      action.work_bytes = part_of(member, piece).bytes * (beyond - nearest);
+      for (std::uint32_t k = nearest; k < beyond; ++k)
+        action.work_bytes += part_of((member + members_ - k) % members_, member, piece).bytes;
       return;
     }
     for (std::uint32_t k = nearest; k < beyond; ++k) {
       const std::uint32_t to = (member + k) % members_;
-      action.send(to, kReceive, members_ - k - 1, part_of(to, piece));
+      action.send(to, kReceive, members_ - k - 1, part_of(member, to, piece));
     }
   }
 
  private:
   static constexpr std::uint32_t kSend = 0, kReceive = 1;
   std::uint32_t batches() const { return static_cast<std::uint32_t>(ceil_div(members_ - 1, at_a_time_)); }
-  Range part_of(std::uint32_t member, std::uint32_t piece) const {
-    return vector_.part(members_, member).part(pieces_, piece);
+  Range part_of(std::uint32_t from, std::uint32_t to, std::uint32_t piece) const {
+    return messages_.of(from, to).part(pieces_, piece);
   }
   std::uint32_t members_, channels_, at_a_time_;
-  Range vector_;
+  Messages messages_;
   std::uint32_t pieces_;
 };
 
@@ -64,10 +93,10 @@ class Pxn final : public Program {
         servers_(group.servers()),
         local_(group.members_per_server()),
         channels_(spec.channels),
-        vector_{0, spec.bytes} {}
+        messages_(spec, members_) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
-  bool is_alike() const override { return true; }
+  bool is_alike() const override { return messages_.is_even(); }
   std::uint32_t actions(std::uint32_t, std::uint32_t thread) const override {
     if (members_ == 1) return 0;
     return thread == kSend ? servers_ : thread == kForward ? servers_ - 1 : 1;
@@ -83,8 +112,9 @@ class Pxn final : public Program {
       if (local_ > 1) action.wait(0, local_ - 1, index + 1);
       const std::uint32_t there = (here + index + 1) % servers_;
       const std::uint32_t to = there * local_ + me;
-      Range range = vector_.part(members_, to);
-      range.bytes *= local_;
+      Range range = messages_.of(member, to);
+      range.bytes = 0;
+      for (std::uint32_t k = 0; k < local_; ++k) range.bytes += messages_.of(here * local_ + k, to).bytes;
       action.send(to, kReceive, local_ - 1 + (here + servers_ - there) % servers_ - 1, range);
       return;
     }
@@ -94,14 +124,14 @@ class Pxn final : public Program {
       const std::uint32_t neighbour = (me + k) % local_;
       const std::uint32_t lane = local_ - k - 1;
       action.send(here * local_ + neighbour, there == here ? kReceive : kForward, lane,
-                  vector_.part(members_, there * local_ + neighbour));
+                  messages_.of(member, there * local_ + neighbour));
     }
   }
 
  private:
   static constexpr std::uint32_t kSend = 0, kForward = 1, kReceive = 2;
   std::uint32_t members_, servers_, local_, channels_;
-  Range vector_;
+  Messages messages_;
 };
 
 class SendRecv final : public Program {

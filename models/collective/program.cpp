@@ -20,6 +20,8 @@ std::uint32_t Group::members_per_server() const {
 
 const char* unsupported(const CollectiveSpec& spec, const Group& group) {
   const Operation op = spec.operation;
+  if (!spec.shares.is_even() && (op != Operation::all_to_all || spec.shares.of->size() != group.size()))
+    return "shares need an all_to_all, and one for each member";
   const bool reduces_or_gathers =
       op == Operation::all_reduce || op == Operation::all_gather || op == Operation::reduce_scatter;
   switch (spec.algorithm) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -60,6 +61,16 @@ struct StepCost {
   Bytes wire_bytes(Bytes payload) const { return ceil_div(payload * wire_numerator, wire_denominator); }
 };
 
+/// Messages of an all-to-all that differ: each is `bytes` x of[m] / (sum of `of`), where m is its receiver, or its
+/// sender.
+struct Shares {
+  std::shared_ptr<const std::vector<std::uint32_t>> of;  ///< by member; null: equal messages
+  bool by_sender = false;
+
+  bool is_even() const { return of == nullptr; }
+  auto key() const { return std::make_pair(is_even() ? std::vector<std::uint32_t>() : *of, by_sender); }
+};
+
 struct CollectiveSpec {
   Operation operation = Operation::all_reduce;
   Algorithm algorithm = Algorithm::ring;
@@ -75,16 +86,17 @@ struct CollectiveSpec {
   bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
   bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
-  Time launch;  ///< from the entry to the first action
-  Time host;    ///< least time from entry to end of a member: calls from a slow host
+  Time launch;    ///< from the entry to the first action
+  Time host;      ///< least time from entry to end of a member: calls from a slow host
+  Shares shares;  ///< all-to-all
   StepCost cost;
 
   /// All fields, to compare and to sort by.
   auto key() const {
-    return std::tuple_cat(
-        std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes, slots,
-                        barriers_before, barriers_after, both_directions, one_way, traffic_class, launch, host),
-        cost.key());
+    return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
+                                          slots, barriers_before, barriers_after, both_directions, one_way,
+                                          traffic_class, launch, host, shares.key()),
+                          cost.key());
   }
 };
 

@@ -55,6 +55,15 @@ const collective::CollectiveSpec& Communicator::choose(collective::Operation ope
   return found->second;
 }
 
+const collective::CollectiveSpec& Communicator::choose_all_to_all(Bytes bytes, const collective::Shares& shares) {
+  const auto [found, fresh] = chosen_all_to_alls_.try_emplace({bytes, shares.of.get(), shares.by_sender});
+  if (fresh) {
+    found->second = choose(collective::Operation::all_to_all, bytes);
+    found->second.shares = shares;
+  }
+  return found->second;
+}
+
 void Communicator::allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
                                transport::Fabric& fabric) {
   std::vector<collective::ReuseGroup> groups;

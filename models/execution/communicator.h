@@ -44,6 +44,8 @@ class Communicator {
 
   /// Algorithm, protocol and channels for a collective of this size. @pre the machine is elaborated
   const collective::CollectiveSpec& choose(collective::Operation operation, Bytes bytes);
+  /// The same of an all-to-all with such messages.
+  const collective::CollectiveSpec& choose_all_to_all(Bytes bytes, const collective::Shares& shares);
   /// A communicator of two members, of which the first sends to the second. Created at the first call.
   Communicator& pair(std::uint32_t from, std::uint32_t to);
   /// How NCCL's kernels run a send from the first member to the second. @pre two members
@@ -78,6 +80,7 @@ class Communicator {
   collective::Group group_;
   std::optional<collective::Site> site_;
   std::map<std::pair<collective::Operation, Bytes>, collective::CollectiveSpec> chosen_;
+  std::map<std::tuple<Bytes, const void*, bool>, collective::CollectiveSpec> chosen_all_to_alls_;
   std::map<Bytes, collective::CollectiveSpec> chosen_exchanges_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> pairs_;
   std::shared_ptr<collective::ReuseTable> reuse_;

@@ -10,46 +10,53 @@ using collective::Operation;
 
 constexpr LayerPart kPart = LayerPart::mlp;
 
-/// Copies of the tokens of a rank, or of all tensor-parallel ranks.
-Bytes copies(const ModelShape& model, std::uint64_t tokens) {
-  return hidden_bytes(model, tokens * model.experts_per_token);
+/// Copies that the experts of these tensor-parallel ranks get.
+Bytes copies(const StepList& steps, const ModelShape& model) {
+  const std::uint64_t even = steps.tokens() * model.experts_per_token;
+  const std::optional<RankLoad>& load = steps.split().load;
+  return hidden_bytes(model, load ? load->of(even) : even);
 }
 
-/// Copies to their experts or back.
-void exchange(StepList& steps, const ModelShape& model) {
-  steps.add(kPart, RankGroup::ep, Operation::all_to_all, copies(model, steps.divided_tokens()));
+const RankLoad* load_of(const StepList& steps) { return steps.split().load ? &*steps.split().load : nullptr; }
+
+enum class Way : std::uint8_t { to_experts, back };
+
+void exchange(StepList& steps, const ModelShape& model, Way way) {
+  steps.add(kPart, RankGroup::ep, Operation::all_to_all,
+            hidden_bytes(model, steps.divided_tokens() * model.experts_per_token));
+  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, way == Way::back});
 }
 
 }  // namespace
 
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
-  const Bytes gathered = copies(model, steps.tokens());
+  const Bytes gathered = copies(steps, model);
   if (model.shared_ffn > 0) {
     steps.gather(kPart);
     if (timer != nullptr) steps.add(kPart, timer->shared_experts(steps.tokens(), kind));
     steps.reduce(kPart);
   }
   if (timer != nullptr) steps.add(kPart, timer->route(steps.divided_tokens()));
-  exchange(steps, model);
+  exchange(steps, model, Way::to_experts);
   steps.add(kPart, Operation::all_gather, gathered);
-  if (timer != nullptr) steps.add(kPart, timer->local_experts(steps.tokens(), kind, steps.split().ep));
+  if (timer != nullptr) steps.add(kPart, timer->local_experts(steps.tokens(), kind, steps.split().ep, load_of(steps)));
   steps.add(kPart, Operation::reduce_scatter, gathered);
-  exchange(steps, model);
+  exchange(steps, model, Way::back);
   if (timer != nullptr) steps.add(kPart, timer->combine(steps.divided_tokens()));
 }
 
 void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
   const bool collectives = has_dgrad(direction);
-  const Bytes gathered = copies(model, steps.tokens());
+  const Bytes gathered = copies(steps, model);
   steps.add(kPart, timer.combine_backward(steps.divided_tokens(), direction));
   if (collectives) {
-    exchange(steps, model);
+    exchange(steps, model, Way::to_experts);
     steps.add(kPart, Operation::all_gather, gathered);
   }
-  steps.add(kPart, timer.local_experts_backward(steps.tokens(), direction, steps.split().ep));
+  steps.add(kPart, timer.local_experts_backward(steps.tokens(), direction, steps.split().ep, load_of(steps)));
   if (collectives) {
     steps.add(kPart, Operation::reduce_scatter, gathered);
-    exchange(steps, model);
+    exchange(steps, model, Way::back);
   }
   steps.add(kPart, timer.route_backward(steps.divided_tokens(), direction));
   if (model.shared_ffn == 0) return;

@@ -1,6 +1,6 @@
 // The MLP of a mixture of experts on expert-parallel ranks: each of ep ranks has other tokens, and experts / ep of the
 // experts. Tokens travel to their experts and back in all-to-alls of k copies of a token (Megatron-LM,
-// MoEAlltoAllTokenDispatcher). Routing is uniform: each expert gets an even share of the copies.
+// MoEAlltoAllTokenDispatcher). Each expert gets an even share of the copies, or its own (routing.h).
 //
 //   forward    router, permute, all-to-all, [all-gather], products of the rank's experts, [reduce-scatter], all-to-all,
 //              combine

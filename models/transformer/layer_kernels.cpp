@@ -280,9 +280,11 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
   return segment;
 }
 
-LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens, std::uint32_t ep) const {
-  const std::uint64_t routed = tokens * model_.experts_per_token;
-  const std::uint32_t active = ceil_div(active_experts(tokens * ep), ep);
+LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens, std::uint32_t ep, const RankLoad* load) const {
+  const std::uint64_t copies = tokens * model_.experts_per_token, routed = load == nullptr ? copies : load->of(copies);
+  const std::uint32_t active = load == nullptr
+                                   ? ceil_div(active_experts(tokens * ep), ep)
+                                   : static_cast<std::uint32_t>(std::min<std::uint64_t>(model_.experts / ep, routed));
   return {routed, active, ceil_div(routed, active)};
 }
 
@@ -310,10 +312,10 @@ Segment LayerTimer::route(std::uint64_t tokens) {
   return segment;
 }
 
-Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep) {
+Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep, const RankLoad* load) {
   Segment segment;
   const std::optional<WeightFormat>& format = model_.kinds[kind].experts;
-  const Experts e = experts(tokens, ep);
+  const Experts e = experts(tokens, ep, load);
   add_sort(segment, "sort", e, ep);
   add_narrowing(segment, e.routed, model_.hidden);
   add_projection(segment, "gate_up", e.rows, projections() * ffn_, model_.hidden, format, e.active);

@@ -48,6 +48,7 @@
 #include "transformer/layer_profile.h"
 #include "transformer/linears.h"
 #include "transformer/model_shape.h"
+#include "transformer/routing.h"
 #include "transformer/training_form.h"
 
 namespace railyard::transformer {
@@ -147,7 +148,8 @@ class LayerTimer {
   /// Router and permutation of a rank's tokens.
   Segment route(std::uint64_t tokens);
   /// This rank's share of the experts, if each of ep ranks routes so many tokens.
-  Segment local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep = 1);
+  /// @param load  of this rank's experts; null: even
+  Segment local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep = 1, const RankLoad* load = nullptr);
   Segment combine(std::uint64_t tokens);
   /// Empty if the model has no shared experts.
   Segment shared_experts(std::uint64_t tokens, std::uint32_t kind);
@@ -174,7 +176,8 @@ class LayerTimer {
   // The parts of mlp_backward() of a mixture of experts, in order.
   Segment shared_experts_backward(std::uint64_t tokens, Direction direction);
   Segment combine_backward(std::uint64_t tokens, Direction direction);
-  Segment local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep = 1);
+  Segment local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep = 1,
+                                 const RankLoad* load = nullptr);
   Segment route_backward(std::uint64_t tokens, Direction direction);
 
   // The ends of the model; end_plan.h puts those of training together.
@@ -206,13 +209,13 @@ class LayerTimer {
   static constexpr double kLogitBytes = 4, kGradientBytes = 4, kMergedBytes = 4;  // fp32
   static constexpr double kMaskBytes = 1;                                         // of a number that may be dropped
 
-  /// The experts of one of ep ranks, if tokens are routed evenly.
+  /// The experts of one of ep ranks. With a load, each of them is active.
   struct Experts {
     std::uint64_t routed;  ///< rows over all these experts
     std::uint32_t active;  ///< experts with at least one row
     std::uint64_t rows;    ///< rows of each active expert
   };
-  Experts experts(std::uint64_t tokens, std::uint32_t ep = 1) const;
+  Experts experts(std::uint64_t tokens, std::uint32_t ep = 1, const RankLoad* load = nullptr) const;
   /// Copies rows of a token to as many rows as it has experts, or back.
   void add_permutation(Segment& segment, const char* name, std::uint64_t tokens);
   /// Rows from ep ranks, sorted by the experts of this rank (Megatron-LM, sort_chunks_by_idxs).

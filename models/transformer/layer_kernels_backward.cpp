@@ -182,9 +182,10 @@ Segment LayerTimer::combine_backward(std::uint64_t tokens, Direction direction) 
   return segment;
 }
 
-Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep) {
+Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep,
+                                           const RankLoad* load) {
   Segment segment;
-  const Experts e = experts(tokens, ep);
+  const Experts e = experts(tokens, ep, load);
   if (has_dgrad(direction)) add_sort(segment, "unsort_dgrad", e, ep);
   segment.append(whole_mlp_backward(e, ffn_, direction));
   if (has_dgrad(direction)) add_sort(segment, "sort_dgrad", e, ep);

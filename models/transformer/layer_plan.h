@@ -24,6 +24,7 @@
 
 #include "collective/spec.h"
 #include "transformer/layer_kernels.h"
+#include "transformer/routing.h"
 
 namespace railyard::transformer {
 
@@ -41,6 +42,7 @@ struct LayerSplit {
   /// Type in which sequence parallelism gathers inputs of narrow products and gradients of their results; none: the
   /// model's.
   std::optional<DataType> gathered = std::nullopt;
+  std::optional<RankLoad> load = std::nullopt;  ///< of this rank's experts; none: even
 
   void gather_for(const TrainingForm& form) {
     if (form.narrow && form.narrow->gathers_narrow()) gathered = form.narrow->dtype;
@@ -59,6 +61,7 @@ struct LayerStep {
   Bytes bytes = 0;           ///< collective: the whole vector, as nccl-tests counts
   bool beside_next = false;  ///< collective: runs beside the next step; the step after that one waits for both
   RankGroup group = RankGroup::tp;
+  collective::Shares shares = {};  ///< of an all-to-all
 
   bool is_collective() const { return kernels.kernels.empty(); }
 };

@@ -27,6 +27,8 @@ class StepList {
   void add(LayerPart part, collective::Operation operation, Bytes bytes);
   /// A collective of any group of two ranks or more.
   void add(LayerPart part, RankGroup group, collective::Operation operation, Bytes bytes, bool beside_next = false);
+  /// The last step, a collective of equal messages, gets these.
+  void set_shares(collective::Shares shares) { steps_.back().shares = std::move(shares); }
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
   /// Before kernels that need all tokens.
   void gather(LayerPart part);

@@ -66,7 +66,7 @@ class Tensors {
     // Attention and MLP that share a norm have the same input.
     if (model_.norms > 1) add_input(layer);
     if (routes) {
-      const std::uint64_t routed = tokens() * model_.experts_per_token;
+      const std::uint64_t routed = routed_copies();
       add_bytes("mlp.router_scores", router_tokens() * model_.experts * kFp32Bytes);
       add_operand("mlp.routed_input", routed, model_.hidden);
       add("mlp.activation_input", routed, gate_inputs() * part_of(model_.ffn));
@@ -99,7 +99,7 @@ class Tensors {
       add_operand("mlp.down_gradient", tokens(), model_.hidden);
       return;
     }
-    const std::uint64_t routed = tokens() * model_.experts_per_token;
+    const std::uint64_t routed = routed_copies();
     if (model_.norms > 1) add_input(layer);
     add("mlp.router_gradient", router_tokens(), model_.experts);
     add_operand("mlp.routed_input", routed, model_.hidden);
@@ -121,6 +121,11 @@ class Tensors {
   }
   /// Tokens that a rank routes: with expert parallelism only its own, and it gathers their copies.
   std::uint64_t router_tokens() const { return split_.ep > 1 ? divided() : tokens(); }
+  /// Copies of tokens that its experts get.
+  std::uint64_t routed_copies() const {
+    const std::uint64_t even = tokens() * model_.experts_per_token;
+    return split_.load ? split_.load->of(even) : even;
+  }
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   /// What the backward pass of the activation reads. Operators of their own keep the activated gate, too.
   std::uint64_t gate_inputs() const { return projections() + (model_.gated_mlp && !form_.fused.activation ? 1 : 0); }

@@ -129,6 +129,23 @@ Value TrainingRun::sent_by_group() const {
   return all;
 }
 
+/// Of the busiest expert-parallel rank of each layer, over the even share.
+Value TrainingRun::hottest_shares() const {
+  double sum = 0, largest = 0, layers = 0;
+  for (std::uint32_t l = 0; l < scenario_.model.layers; ++l) {
+    double hottest = 0;
+    for (std::uint32_t place = 0; place < plans_->places(); ++place)
+      if (const auto load = spec().load(scenario_.model, l, place))
+        hottest = std::max(
+            hottest, static_cast<double>(load->of(transformer::RankLoad::kWhole)) / transformer::RankLoad::kWhole);
+    if (hottest == 0) continue;  // without experts
+    sum += hottest;
+    layers += 1;
+    largest = std::max(largest, hottest);
+  }
+  return {{"mean", sum / layers}, {"largest", largest}};
+}
+
 Value TrainingRun::explain() {
   Value e;
   e["title"] = title();
@@ -141,12 +158,13 @@ Value TrainingRun::explain() {
                    {"parameters_per_rank",
                     transformer::rank_parameters(scenario_.model, plans_->stage(s), spec().tp(), spec().ep()).total()}};
     for (const SlotKind kind : kSlotKinds) {
-      const SlotPlan& plan = plans_->plan(kind, s);
+      const SlotPlan& plan = plans_->slowest(kind, s);
       stage[fmt::format("{}_flops", name_of(kind))] = plan.flops;
       stage[fmt::format("{}_kernels_s", name_of(kind))] = plan.kernels_s;
     }
     e["stages"].push_back(stage);
   }
+  if (plans_->places() > 1) e["hottest_ep_shares"] = hottest_shares();
   e["memory"] = memory_terms();
   e["sent"] = sent_by_group();
   return e;
@@ -163,7 +181,15 @@ std::string TrainingRun::explain_text(const Value& e) const {
                     stage["layers"].integer(), stage["parameters_per_rank"].integer(),
                     duration_text(stage["forward_kernels_s"].real()), duration_text(stage["backward_kernels_s"].real()),
                     stage["forward_flops"].real() * 1e-12, stage["backward_flops"].real() * 1e-12);
-  text += "times and FLOPs of a rank and a micro-batch, kernels only\n\nmemory of a rank at its peak\n";
+  text += "times and FLOPs of a rank and a micro-batch, kernels only\n";
+  if (plans_->places() > 1) {
+    const Value& shares = e["hottest_ep_shares"];
+    text += fmt::format(
+        "routing: the busiest expert-parallel rank of a layer gets {:.2f} times its even share of the "
+        "tokens on average, {:.2f} times in the worst layer; the times are those of the slowest rank\n",
+        shares["mean"].real(), shares["largest"].real());
+  }
+  text += "\nmemory of a rank at its peak\n";
   for (std::uint32_t p = 0; p < spec().pp(); ++p)
     text += fmt::format("  pipeline rank {}: {}; activations of {:.2f} micro-batches\n", p, sum_text(memory_->peak(p)),
                         memory_->peak(p).micro_batches);

@@ -58,7 +58,7 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
 std::vector<StageTimes> TrainingRun::stage_times() const {
   std::vector<StageTimes> times;
   for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
-    const auto time = [&](SlotKind kind) { return Time::seconds(plans_->plan(kind, s).kernels_s); };
+    const auto time = [&](SlotKind kind) { return Time::seconds(plans_->slowest(kind, s).kernels_s); };
     times.push_back(
         {time(SlotKind::forward), time(SlotKind::backward_inputs), time(SlotKind::backward_weights), {}, {}});
   }
@@ -203,7 +203,8 @@ double TrainingRun::hardware_flops() const {
   double flops = 0;
   for (std::uint32_t s = 0; s < plans_->stages(); ++s)
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
-      flops += plans_->plan(kind, s).flops * spec().tp();
+      for (std::uint32_t place = 0; place < plans_->places(); ++place)
+        flops += plans_->plan(kind, s, place).flops * spec().tp() / plans_->places();
   return flops * spec().micro_batches() * spec().replicas() * spec().gtp();
 }
 

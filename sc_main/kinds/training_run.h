@@ -54,6 +54,7 @@ class TrainingRun : public WorkloadRun {
   std::vector<workload::training::StageTimes> stage_times() const;
   /// Of --explain: what a rank sends in a step to the other ranks of each of its groups.
   Value sent_by_group() const;
+  Value hottest_shares() const;
   Value memory_terms() const;
   /// At the peak, by the rank that needs most; the first of equal ranks.
   const workload::training::HeldMemory& largest_held() const;

@@ -106,3 +106,36 @@ BOOST_AUTO_TEST_CASE(pieces_of_all_peers_are_copied_together) {
   BOOST_TEST(star.run_once(spec).fs() ==
              (test::gb(5 * kForPeers).time_for(all) + Time::ns(600) + test::gb(10 * kForPeers).time_for(all)).fs());
 }
+
+BOOST_AUTO_TEST_CASE(an_uneven_all_to_all_takes_as_long_as_its_busiest_member) {
+  constexpr std::uint32_t n = 4;
+  constexpr Bytes kBytes = 800'000;
+  const std::vector<std::uint32_t> shares{4, 2, 1, 1};
+  for (const bool by_sender : {false, true}) {
+    test::CollectiveStar star(n, test::ideal(test::gb(10), Time::ns(300)), 1000);
+    CollectiveSpec spec = test::collective_of(Operation::all_to_all, Algorithm::direct, kBytes);
+    spec.shares = {std::make_shared<const std::vector<std::uint32_t>>(shares), by_sender};
+    // The first member receives, or sends, half of what each of the others sends or receives.
+    const Time end = star.run_once(spec);
+    BOOST_TEST(end.fs() >= (test::gb(10).time_for((n - 1) * kBytes / 2) + Time::ns(600)).fs());
+    BOOST_TEST(end.fs() < (test::gb(10).time_for((n - 1) * kBytes / 2) + Time::ns(1000)).fs());
+    for (std::uint32_t m = 0; m < n; ++m) {
+      const Bytes own = (n - 1) * kBytes * shares[m] / 8;    // to or from it
+      const Bytes others = kBytes - kBytes * shares[m] / 8;  // from or to it
+      BOOST_TEST(star.sent(m) == (by_sender ? own : others));
+      BOOST_TEST(star.received(m) == (by_sender ? others : own));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(shares_need_one_number_for_each_member_of_an_all_to_all) {
+  collective::Group group;
+  group.members.resize(4);
+  CollectiveSpec spec = test::collective_of(Operation::all_to_all, Algorithm::direct, 1000);
+  for (const std::uint32_t count : {3u, 4u}) {
+    spec.shares.of = std::make_shared<const std::vector<std::uint32_t>>(count, 1);
+    BOOST_TEST((collective::unsupported(spec, group) == nullptr) == (count == 4));
+  }
+  spec.operation = Operation::all_gather;
+  BOOST_TEST((collective::unsupported(spec, group) != nullptr));
+}

@@ -164,3 +164,32 @@ def test_equal_placements_take_equal_time(keys, tmp_path):
         _, ranks = step(tmp_path, DENSE, dp=keys.get("dp", 1), placement=[begin + r for r in range(4)], **{k: v for k, v in keys.items() if k != "dp"})
         times.add(tuple(rank["step_s"] for rank in ranks))
     assert len(times) == 1
+
+
+@pytest.mark.parametrize("keys", [{"ep": 8}, {"ep": 4, "pp": 2}, {"ep": 2, "tp": 2, "sequence_parallel": True}, {"ep": 4, "overlap_moe": True}])
+def test_skewed_routing(keys, tmp_path):
+    """Skew moves work and bytes between expert-parallel ranks. It changes neither sum, and skew 0 changes nothing."""
+    keys = keys | {"global_batch": 32, "launch": "graph"}
+    even, even_ranks = step(tmp_path, ROUTED, **keys)
+    zero, zero_ranks = step(tmp_path, ROUTED, **keys, routing={"skew": 0})
+    assert zero == even
+    assert zero_ranks[0]["step_s"] == pytest.approx(even_ranks[0]["step_s"], rel=1e-5)
+    memory = summary(tmp_path / "out")["metrics"]["memory"]["activations_peak_bytes"]
+    last = mean(even_ranks, "step_s")
+    for skew in (0.5, 1):
+        skewed, ranks = step(tmp_path, ROUTED, **keys, routing={"skew": skew})
+        assert skewed["ep"] == pytest.approx(even["ep"], rel=1e-4)
+        assert skewed.get("tp", 0) == pytest.approx(even.get("tp", 0), rel=0.01)
+        # Products of experts are not exactly proportional to their tokens.
+        assert mean(ranks, "kernels_s") == pytest.approx(mean(even_ranks, "kernels_s"), rel=0.05)
+        assert max(rank["kernels_s"] for rank in ranks) > 1.02 * max(rank["kernels_s"] for rank in even_ranks)
+        assert mean(ranks, "step_s") > 1.02 * last
+        last = mean(ranks, "step_s")
+        more = summary(tmp_path / "out")["metrics"]["memory"]["activations_peak_bytes"]
+        assert more > memory
+        memory = more
+
+
+def test_skewed_routing_depends_on_its_seed(tmp_path):
+    steps = [step(tmp_path, ROUTED, ep=8, routing={"skew": 0.5, "seed": seed})[1] for seed in (1, 1, 2)]
+    assert steps[0] == steps[1] != steps[2]

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(dgrad_and_wgrad_are_the_backward_pass) {
   gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
   const LayerPass pass = whole_sequences(2);
   for (const ModelShape& model : {llama_8b(), mixtral_8x7b()}) {
-    for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{4, false}, LayerSplit{4, true}}) {
+    for (const LayerSplit& split : {LayerSplit{1, false}, LayerSplit{4, false}, LayerSplit{4, true}}) {
       LayerTimer timer(model, split.tp, gpu);
       const auto plan = [&](Direction direction) { return plan_layer(model, timer, pass, split, direction); };
       const auto dgrad = plan(Direction::dgrad), wgrad = plan(Direction::wgrad);
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_summed_beside_a_product) {
   TrainingForm form = gathering_again();
   form.input_reduce.fill(InputReduce::beside_wgrad);
   for (const ModelShape* model : {&dense, &routed}) {
-    for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
+    for (const LayerSplit& split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
       LayerTimer serial(*model, split.tp, gpu), overlapped(*model, split.tp, gpu);
       serial.set_training(gathering_again());
       overlapped.set_training(form);
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(ends_hold_the_steps_of_a_divided_vocabulary) {
 BOOST_AUTO_TEST_CASE(ends_multiply_and_move_what_closed_forms_say) {
   gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
   for (const ModelShape& model : {llama_8b(), gpt_22b()}) {
-    for (const LayerSplit split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
+    for (const LayerSplit& split : {LayerSplit{1, false}, LayerSplit{8, false}, LayerSplit{8, true}}) {
       LayerTimer timer(model, split.tp, gpu);
       const auto ends = [&](Direction direction) {
         return joined(plan_embedding(model, timer, kTokens, split, direction),

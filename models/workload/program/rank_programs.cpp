@@ -30,7 +30,7 @@ JobRef RankPrograms::kernels_beside(std::uint32_t rank, std::size_t stream, cons
   return executor_.kernel(r, r.stream(stream), chain, label, client_, after);
 }
 
-void RankPrograms::collective(Communicator& communicator, collective::Operation operation, Bytes bytes,
+void RankPrograms::collective(Communicator& communicator, const collective::CollectiveSpec& spec,
                               const JobLabel& label) {
   const std::vector<Rank*>& members = communicator.ranks();
   std::size_t longest = 0;
@@ -42,16 +42,16 @@ void RankPrograms::collective(Communicator& communicator, collective::Operation 
       const std::vector<JobRef>& waits = states_[rank->number].waits;
       after.push_back(n < waits.size() ? waits[n] : JobRef());
     }
-  start(communicator, operation, bytes, label, after);
+  start(communicator, spec, label, after);
   for (std::size_t m = 0; m < members.size(); ++m) {
     states_[members[m]->number].last = jobs_[m];
     states_[members[m]->number].waits.clear();
   }
 }
 
-const std::vector<JobRef>& RankPrograms::start(Communicator& communicator, collective::Operation operation, Bytes bytes,
+const std::vector<JobRef>& RankPrograms::start(Communicator& communicator, const collective::CollectiveSpec& spec,
                                                const JobLabel& label, const std::vector<JobRef>& after) {
-  executor_.collective(communicator, communicator.choose(operation, bytes), label, client_, jobs_, after);
+  executor_.collective(communicator, spec, label, client_, jobs_, after);
   live_ += static_cast<std::int64_t>(jobs_.size());
   return jobs_;
 }

@@ -45,14 +45,21 @@ class RankPrograms {
   /// @param launches  of the host; 0: the kernels are launched already
   void kernels(std::uint32_t rank, const gpu::SharedChain& chain, std::uint32_t launches, const JobLabel& label);
   /// @pre the communicator runs in the stream of the programs
-  void collective(Communicator& communicator, collective::Operation operation, Bytes bytes, const JobLabel& label);
+  void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label);
+  void collective(Communicator& communicator, collective::Operation operation, Bytes bytes, const JobLabel& label) {
+    collective(communicator, communicator.choose(operation, bytes), label);
+  }
   /// Kernels beside the programs, in another stream of the rank.
   JobRef kernels_beside(std::uint32_t rank, std::size_t stream, const gpu::SharedChain& chain, const JobLabel& label,
                         const std::vector<JobRef>& after);
   /// A collective beside the programs. @param after  as in Executor::collective()
   /// @return the jobs of its members, until the next call
-  const std::vector<JobRef>& start(Communicator& communicator, collective::Operation operation, Bytes bytes,
+  const std::vector<JobRef>& start(Communicator& communicator, const collective::CollectiveSpec& spec,
                                    const JobLabel& label, const std::vector<JobRef>& after = {});
+  const std::vector<JobRef>& start(Communicator& communicator, collective::Operation operation, Bytes bytes,
+                                   const JobLabel& label, const std::vector<JobRef>& after = {}) {
+    return start(communicator, communicator.choose(operation, bytes), label, after);
+  }
   JobRef send(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
               const std::vector<JobRef>& after);
   JobRef receive(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,

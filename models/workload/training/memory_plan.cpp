@@ -48,10 +48,11 @@ Bytes gathered_matrices(const transformer::ModelShape& model, const TrainingSpec
   return (kept > 0 ? kept : held) + gradients * stored_bytes(largest, model.dtype);
 }
 
+/// On an expert-parallel rank.
 StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpec& spec,
-                         const transformer::Stage& stage) {
+                         const transformer::Stage& stage, std::uint32_t place) {
   const transformer::MicroBatch batch{spec.micro_batch, spec.seq_tokens / spec.cp()};
-  const transformer::LayerSplit split = spec.split();
+  transformer::LayerSplit split = spec.split();
   TrainingForm whole = spec.form;  // of a layer that is not recomputed
   if (whole.recompute == Recompute::full) whole.recompute = Recompute::none;
   StageMemory memory;
@@ -67,6 +68,7 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
   Bytes group = 0;  // activations of the layers that run again together
   for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) {
     const std::uint32_t kind = model.kind(l);
+    split.load = spec.load(model, l, place);
     memory.for_wgrad += sum_of(kept_for_wgrad(model, kind, batch, split, spec.form));
     const LayerRange again = spec.recomputed_with(stage, l);
     if (spec.form.recompute != Recompute::full || again.end == 0) {
@@ -121,7 +123,13 @@ Bytes gathered(const transformer::ModelShape& model, const TrainingSpec& spec,
 
 MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule) {
   const std::vector<transformer::Stage> stages = transformer::stages_of(spec.stage_layers);
-  for (const transformer::Stage& stage : stages) stages_.push_back(stage_memory(model, spec, stage));
+  for (const transformer::Stage& stage : stages) {
+    stages_.push_back(stage_memory(model, spec, stage, 0));
+    for (std::uint32_t place = 1; spec.routing && place < spec.ep(); ++place) {
+      StageMemory other = stage_memory(model, spec, stage, place);
+      if (other.kept > stages_.back().kept) stages_.back() = std::move(other);
+    }
+  }
   const transformer::StatePrecision precision{static_cast<Bytes>(bytes_of(model.dtype)),
                                               static_cast<Bytes>(bytes_of(spec.gradients)), 4};
   for (std::uint32_t p = 0; p < schedule.ranks(); ++p) {

@@ -16,7 +16,8 @@
 
 namespace railyard::workload::training {
 
-/// What the slots of a virtual stage hold, on one rank.
+/// What the slots of a virtual stage hold, on one rank: if tokens are not routed evenly, on the expert-parallel rank that
+/// keeps most for the backward pass.
 struct StageMemory {
   Bytes kept = 0;        ///< from forward to backward, for each micro-batch
   Bytes for_wgrad = 0;   ///< of it or beside it, from the gradients of inputs to those of weights

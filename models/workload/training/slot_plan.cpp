@@ -70,7 +70,7 @@ void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
     const LayerStep& step = coupled.layer;
     plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
                           static_cast<std::uint32_t>(step.kernels.kernels.size()), step.group, coupled.use,
-                          coupled.coupled, coupled.comm_sms});
+                          coupled.coupled, coupled.comm_sms, step.shares});
     plan.kernels_s += step.kernels.seconds + (coupled.coupled != nullptr ? coupled.coupled->kernels_s() : 0);
     plan.flops += step.kernels.flops + coupled.flops;
   }
@@ -82,34 +82,41 @@ constexpr Bytes kProjections = 4, kForwardMaxima = 3, kBackwardMaxima = 2, kFp32
 constexpr std::array<Direction, 4> kDirections{Direction::forward, Direction::backward, Direction::dgrad,
                                                Direction::wgrad};
 
-}  // namespace
-
-SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer)
-    : stages_(transformer::stages_of(spec.stage_layers)), plans_(stages_.size()) {
-  const transformer::LayerSplit split = spec.split();
+/// By virtual stage and SlotKind, on an expert-parallel rank.
+std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& model, const TrainingSpec& spec,
+                                                 const std::vector<transformer::Stage>& stages, std::uint32_t place,
+                                                 transformer::LayerTimer& timer) {
+  std::vector<std::array<SlotPlan, 4>> plans(stages.size());
+  transformer::LayerSplit split = spec.split();
   transformer::LayerPass pass;
   for (std::uint32_t sequence = 0; sequence < spec.micro_batch; ++sequence)
     for (const gpu::AttentionSequence& part : transformer::context_part(spec.seq_tokens, spec.cp(), 0))
       pass.prefills.push_back(part);
   for (std::size_t kind = 0; kind < kDirections.size(); ++kind) {
     const Direction direction = kDirections[kind];
-    std::map<std::uint32_t, Planned> layers, again;  // by kind of layer
-    const auto layer = [&](SlotPlan& plan, std::uint32_t number) {
+    // By kind of layer, and by layer if each routes in its own way.
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Planned> layers, again;
+    const auto key_of = [&](std::uint32_t number) {
       pass.kind = model.kind(number);
-      auto found = layers.find(pass.kind);
+      split.load = spec.load(model, number, place);
+      return std::pair{pass.kind, split.load ? number : 0};
+    };
+    const auto layer = [&](SlotPlan& plan, std::uint32_t number) {
+      const auto key = key_of(number);
+      auto found = layers.find(key);
       if (found == layers.end())
-        found = layers.emplace(pass.kind, Planned(plan_layer(model, timer, pass, split, direction), spec, timer)).first;
+        found = layers.emplace(key, Planned(plan_layer(model, timer, pass, split, direction), spec, timer)).first;
       append(plan, found->second, number);
     };
     const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
-      pass.kind = model.kind(number);
-      auto found = again.find(pass.kind);
+      const auto key = key_of(number);
+      auto found = again.find(key);
       if (found == again.end())
-        found = again
-                    .emplace(pass.kind,
-                             Planned(plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early),
-                                     spec, timer))
-                    .first;
+        found =
+            again
+                .emplace(key, Planned(plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early),
+                                      spec, timer))
+                .first;
       append(plan, found->second, number);
     };
     const auto end = [&](SlotPlan& plan, bool head) {
@@ -140,10 +147,10 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
                    (direction == Direction::forward ? kForwardMaxima : kBackwardMaxima);
       plan.steps.push_back(step);
     };
-    for (std::uint32_t s = 0; s < stages(); ++s) {
-      const transformer::Stage& stage = stages_[s];
+    for (std::uint32_t s = 0; s < stages.size(); ++s) {
+      const transformer::Stage& stage = stages[s];
       const std::uint32_t last = stage.first_layer + stage.layers;
-      SlotPlan& plan = plans_[s][kind];
+      SlotPlan& plan = plans[s][kind];
       if (direction == Direction::forward) {
         if (is_sharded && !stage.first) gather(plan);
         if (stage.first) end(plan, false);
@@ -166,6 +173,22 @@ SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& s
       }
     }
   }
+  return plans;
+}
+
+}  // namespace
+
+SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer)
+    : stages_(transformer::stages_of(spec.stage_layers)) {
+  for (std::uint32_t place = 0; place < (spec.routing ? spec.ep() : 1); ++place)
+    plans_.push_back(stage_plans(model, spec, stages_, place, timer));
+}
+
+const SlotPlan& SlotPlans::slowest(SlotKind kind, std::uint32_t stage) const {
+  std::uint32_t slowest = 0;
+  for (std::uint32_t place = 1; place < places(); ++place)
+    if (plan(kind, stage, place).kernels_s > plan(kind, stage, slowest).kernels_s) slowest = place;
+  return plan(kind, stage, slowest);
 }
 
 }  // namespace railyard::workload::training

@@ -38,7 +38,7 @@ bool TrainingStep::leaves_head(std::uint32_t p, std::uint32_t index) const {
 struct TrainingStep::Emission {
   std::uint32_t p, index;
   const Slot& slot;
-  const SlotPlan& plan;
+  const SlotPlan& plan;  ///< of the first expert-parallel rank; the others have the same steps
   const std::vector<std::uint32_t>& ranks;
   std::size_t begins;            ///< step with the first job of the compute streams
   bool gives_gradients;          ///< of weights
@@ -168,7 +168,7 @@ void TrainingStep::emit_part(Emission& e) {
       const std::uint32_t first = communicator->rank(0).number;
       if (place(first, Dimension::pp) != e.p) continue;
       const std::vector<JobRef>& jobs =
-          programs_.start(*communicator, step.operation, step.bytes,
+          programs_.start(*communicator, choose(*communicator, step),
                           jobs_.label(Jobs::kBeside, e.index, static_cast<std::uint32_t>(e.next), first),
                           programs_.last_of(*communicator));
       e.exchanged.insert(e.exchanged.end(), jobs.begin(), jobs.end());
@@ -182,15 +182,26 @@ void TrainingStep::emit_part(Emission& e) {
 void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
                              bool first, bool last) {
   if (step.coupled != nullptr) return emit_coupled(p, index, detail, step, first, last);
+  const Slot& slot = schedule_.slots[p][index];
+  const auto of_rank = [&](std::uint32_t rank) -> const SlotStep& {
+    return plans_.plan(slot.kind, slot.stage, place(rank, Dimension::ep)).steps[detail];
+  };
   if (step.kernels != nullptr) {
     for (const std::uint32_t rank : ranks_at_[p])
-      programs_.kernels(rank, step.kernels, step.launches,
+      programs_.kernels(rank, of_rank(rank).kernels, step.launches,
                         jobs_.label(Jobs::kKernels, index, detail, rank, first, last));
     return;
   }
-  for (Communicator* communicator : groups_at_[p][static_cast<std::size_t>(step.group)])
-    programs_.collective(*communicator, step.operation, step.bytes,
-                         jobs_.label(Jobs::kCollective, index, detail, communicator->rank(0).number, first, last));
+  for (Communicator* communicator : groups_at_[p][static_cast<std::size_t>(step.group)]) {
+    const std::uint32_t rank = communicator->rank(0).number;
+    programs_.collective(*communicator, choose(*communicator, of_rank(rank)),
+                         jobs_.label(Jobs::kCollective, index, detail, rank, first, last));
+  }
+}
+
+const collective::CollectiveSpec& TrainingStep::choose(Communicator& communicator, const SlotStep& step) {
+  return step.shares.is_even() ? communicator.choose(step.operation, step.bytes)
+                               : communicator.choose_all_to_all(step.bytes, step.shares);
 }
 
 void TrainingStep::emit_coupled(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step,

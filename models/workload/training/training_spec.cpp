@@ -17,4 +17,10 @@ LayerRange TrainingSpec::recomputed_with(const transformer::Stage& stage, std::u
   return {begin, std::min(begin + recompute_layers, stage.first_layer + stage.layers)};
 }
 
+std::optional<transformer::RankLoad> TrainingSpec::load(const transformer::ModelShape& model, std::uint32_t layer,
+                                                        std::uint32_t place) const {
+  if (!routing || !model.routes(model.layer(layer))) return std::nullopt;
+  return transformer::rank_loads(expert_shares(*routing, model.experts, model.experts_per_token, layer), ep())[place];
+}
+
 }  // namespace railyard::workload::training

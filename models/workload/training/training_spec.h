@@ -92,6 +92,7 @@ struct TrainingSpec {
   std::vector<std::uint32_t> placement;  ///< GPU of each rank that runs
   std::vector<std::uint32_t> numbers;    ///< of each rank that runs, in the whole mesh; empty: they are its ranks
   bool sequence_parallel = false;
+  std::optional<transformer::Routing> routing;  ///< of tokens to experts; none: even
   transformer::ContextExchange cp_comm = transformer::ContextExchange::p2p;
   std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
   ScheduleSpec schedule;
@@ -158,6 +159,10 @@ struct TrainingSpec {
     split.gather_for(form);
     return split;
   }
+  /// Copies of tokens that reach the experts of an expert-parallel rank in a layer. None: routing is even, or the layer
+  /// has no experts.
+  std::optional<transformer::RankLoad> load(const transformer::ModelShape& model, std::uint32_t layer,
+                                            std::uint32_t place) const;
   /// The layers that run again together with this layer of the stage; none: the layer does not run again.
   LayerRange recomputed_with(const transformer::Stage& stage, std::uint32_t layer) const;
 };

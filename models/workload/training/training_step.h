@@ -114,6 +114,8 @@ class TrainingStep : private JobClient {
   /// A step of a slot, on all ranks of a pipeline rank.
   void emit_step(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
                  bool first, bool last);
+  /// A collective of a slot.
+  static const collective::CollectiveSpec& choose(Communicator& communicator, const SlotStep& step);
   void emit_coupled(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
                     bool first, bool last);
   void emit_beside(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);

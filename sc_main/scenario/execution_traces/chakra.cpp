@@ -266,6 +266,14 @@ void RankFile::set_own(TraceNode& node, const Attributes& attributes) {
     if (!node.spec ||
         (is_exchange && !(node.spec->operation == collective::Operation::send_recv && node.spec->one_way)))
       throw error(node, fmt::format("the attribute {} holds no collective", own::kCollective));
+    if (const collective::Shares& shares = node.spec->shares; !shares.is_even()) {
+      const bool is_all_to_all =
+          node.kind == NodeKind::collective && node.operation == collective::Operation::all_to_all;
+      const std::size_t ranks = is_all_to_all ? trace_.groups[mine_.groups[node.group]].ranks.size() : 0;
+      if (shares.of->size() != ranks)
+        throw error(node, fmt::format("the attribute {} has shares of {} ranks, not of {}", own::kCollective,
+                                      shares.of->size(), ranks));
+    }
     node.bytes = node.spec->bytes;
     node.operation = node.spec->operation;
   }

@@ -33,6 +33,7 @@ void visit(Spec& s, Visit&& number) {
   number(s.both_directions, 0, 1);
   number(s.one_way, 0, 1);
   number(s.traffic_class, 0, kTrafficClasses.size() - 1);
+  number(s.shares.by_sender, 0, 1);
   number(s.launch, 0, kMostTime);
   number(s.host, 0, kMostTime);
   number(s.cost.step, 0, kMostTime);
@@ -100,6 +101,7 @@ std::size_t kernel_width() {
 std::vector<std::int64_t> numbers_of(const CollectiveSpec& spec) {
   std::vector<std::int64_t> numbers;
   visit(spec, [&](const auto& field, std::int64_t, std::int64_t) { numbers.push_back(as_number(field)); });
+  if (!spec.shares.is_even()) numbers.insert(numbers.end(), spec.shares.of->begin(), spec.shares.of->end());
   return numbers;
 }
 
@@ -113,7 +115,13 @@ std::optional<CollectiveSpec> spec_of(const std::vector<std::int64_t>& numbers) 
     is_right = is_right && value >= least && value <= most;
     if (is_right) set(field, value);
   });
-  if (!is_right || next != numbers.size()) return std::nullopt;
+  // What follows are the shares of an all-to-all.
+  for (std::size_t i = next; i < numbers.size(); ++i)
+    is_right = is_right && numbers[i] > 0 && numbers[i] <= std::numeric_limits<std::uint32_t>::max();
+  if (!is_right || next > numbers.size()) return std::nullopt;
+  if (next < numbers.size())
+    spec.shares.of = std::make_shared<const std::vector<std::uint32_t>>(
+        numbers.begin() + static_cast<std::ptrdiff_t>(next), numbers.end());
   return spec;
 }
 

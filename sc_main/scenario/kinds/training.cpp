@@ -187,6 +187,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
 void check_experts(const TrainingSection& written, std::uint64_t dp, const transformer::ModelShape& model,
                    const Source& source) {
   const std::uint32_t ep = written.written_ep;
+  if (written.routing && model.experts == 0) refuse_workload(source, "routing", model.name + " has no experts");
   if (ep == 1) return;
   if (model.experts == 0) refuse_workload(source, "ep", model.name + " has no experts; accepted: 1");
   if (model.experts % ep != 0)

@@ -8,6 +8,7 @@
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/requests.h"
+#include "sc_main/scenario/kinds/routing.h"
 #include "sc_main/scenario/kinds/tp_overlap.h"
 #include "sc_main/scenario/table/words.h"
 
@@ -99,6 +100,14 @@ Record<TrainingSection> training_record() {
         "expert-parallel ranks, of the data-parallel ones: each has experts / ep of the experts; must divide experts "
         "and dp")
       .range(1, kMostRanks);
+  r.custom(
+       "routing",
+       "how tokens are dealt to experts. uniform: each expert gets the same share; skew: some experts of each layer "
+       "are "
+       "more popular, so expert-parallel ranks get unequal shares",
+       "uniform or {skew, seed}", routing_schema,
+       [](Section& section, const Node& node, const std::string& path) { section.routing = read_routing(node, path); })
+      .fallback("uniform");
   r.number_or("dp", "auto", &Section::written_dp,
               "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp gtp cp pp)")
       .range(1, 1u << 16);

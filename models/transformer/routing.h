@@ -1,0 +1,33 @@
+// How a router deals tokens to experts. Even: each expert gets the same share. Skewed: the i-th most popular expert of a
+// layer is chosen i^-skew times as often as the first one (Zipf's law). A token goes to k different experts, so no expert
+// gets more than 1/k of the copies; what is over goes to the others by their popularity. Each layer has its own order of
+// experts, drawn by the seed, and keeps it for the whole run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace railyard::transformer {
+
+struct Routing {
+  double skew = 0;  ///< exponent of Zipf's law; 0: even
+  std::uint32_t seed = 0;
+};
+
+/// Of the copies that all tokens make, the share of each expert of a layer. The sum is 1.
+std::vector<double> expert_shares(const Routing& routing, std::uint32_t experts, std::uint32_t experts_per_token,
+                                  std::uint32_t layer);
+
+/// Of the copies of all expert-parallel ranks, those that reach one of them. Whole numbers, for equal results everywhere.
+struct RankLoad {
+  static constexpr std::uint32_t kWhole = 1u << 20;
+  std::shared_ptr<const std::vector<std::uint32_t>> shares;  ///< by expert-parallel rank; the sum is about kWhole
+  std::uint32_t rank = 0;
+  /// Copies that reach the rank if each rank makes so many.
+  std::uint64_t of(std::uint64_t copies) const;
+};
+/// By expert-parallel rank: each has experts / ep consecutive experts.
+std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::uint32_t ep);
+
+}  // namespace railyard::transformer
