@@ -16,7 +16,9 @@ is written beside the scenario, as 175b.model.json.
 
 import argparse
 import difflib
+import errno
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -255,9 +257,14 @@ def scenario_of(app: Input, exe: Input, system: Input | None, as_is: bool, confi
     return {"schema_version": 1, "platform": platform.name, "model": {"config": config}, "machine": machine, "workload": workload}
 
 
-def write_new(path: pathlib.Path, text: str) -> None:
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(text)
+def write_new(texts: dict[pathlib.Path, str]) -> None:
+    """Writes all of these files, or none."""
+    for path in texts:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    for path, text in texts.items():
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -267,9 +274,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         system = None if options.system is None else Input(options.system, "a system of Calculon")
         config = options.out.with_suffix(".model.json")
         scenario, model = scenario_of(app, exe, system, options.as_is, config.name), model_of(app, exe)
-        write_new(options.out, f"# From {', '.join(file.name for file in (options.app, options.exe, options.system) if file)} of Calculon.\n"
-                  + yaml.safe_dump(scenario, sort_keys=False))
-        write_new(config, json.dumps(model, indent=2) + "\n")
+        sources = ", ".join(file.name for file in (options.app, options.exe, options.system) if file)
+        write_new({options.out: f"# From {sources} of Calculon.\n" + yaml.safe_dump(scenario, sort_keys=False),
+                   config: json.dumps(model, indent=2) + "\n"})
 
 
 if __name__ == "__main__":

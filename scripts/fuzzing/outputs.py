@@ -98,7 +98,7 @@ def attempt(rng: random.Random, ready: pathlib.Path, folder: pathlib.Path, execu
         (folder / "sweep.yaml").write_bytes(content if rng.random() < 0.6 else mutate.text(rng, content))
         if rng.random() < 0.05:
             mutate.whole_file(rng, folder / "sweep.yaml")
-        return _called("sweep", [str(folder / "sweep.yaml"), "--out", str(folder / "out"), "--bin", str(executables), "--list"])
+        return called("sweep", [str(folder / "sweep.yaml"), "--out", str(folder / "out"), "--bin", str(executables), "--list"])
     shutil.copytree(ready / name, run, ignore=shutil.ignore_patterns("points", "bin", "tasks", "lock"))
     files = sorted(path for path in run.iterdir() if path.is_file() and path.name not in ("report.html", "why.csv", "requests.csv"))
     damage(rng, rng.choice(files))
@@ -110,10 +110,11 @@ def attempt(rng: random.Random, ready: pathlib.Path, folder: pathlib.Path, execu
         choices.append(("compare", [str(run), str(ready / name)]))
     if name == "prefill":
         choices += [("kineto", [str(run), "--out", str(folder / "kineto")]), ("draw_timeline", [str(run), "--list"])]
-    return _called(*rng.choice(choices))
+    return called(*rng.choice(choices))
 
 
-def _called(name: str, arguments: list[str]) -> tuple[str, list[list[str]], Failure | None]:
+def called(name: str, arguments: list[str]) -> tuple[str, list[list[str]], Failure | None]:
+    """Runs a script in this process. @return its outcome, its command, and its fault"""
     command = [[f"scripts/{name}.py", *arguments]]
     try:
         status, said = script(name)(arguments)

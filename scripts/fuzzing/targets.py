@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from . import bases, cases, inputs, machines, mutate, outputs, properties
+from . import bases, cases, importers, inputs, machines, mutate, outputs, properties
 
 
 @dataclass
@@ -76,6 +76,13 @@ class Outputs(Target):
         return Attempt(how, commands, failure, folder)
 
 
+class Importers(Target):
+    name = "importers"
+
+    def tried(self, number: int, folder: pathlib.Path) -> Attempt:
+        return Attempt(*importers.attempt(cases.generator(self.name, self.seed, number), folder), folder)
+
+
 class Machines(Target):
     name = "machines"
 
@@ -88,7 +95,7 @@ class Machines(Target):
         return Attempt(how, checked.commands, failure, folder)
 
 
-TARGETS = {target.name: target for target in (Inputs, Outputs, Machines)}
+TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Machines)}
 
 
 def keeper(options, tell) -> cases.Keeper:

@@ -42,6 +42,13 @@ def test_mutated_files_of_runs_end_with_a_page_or_a_line(tmp_path):
     assert keeper.ends["status 0"] > 30 and keeper.ends["status 2"] > 30, keeper.ends
 
 
+def test_mutated_imports_end_with_a_scenario_or_a_line(tmp_path):
+    keeper = tried("importers", tmp_path, 600)
+    assert not keeper.failures, kept(keeper)
+    for script in ("import_calculon", "import_simai"):
+        assert keeper.ends[f"{script} status 0"] > 5 and keeper.ends[f"{script} status 2"] > 100, keeper.ends
+
+
 def test_random_machines_have_the_properties(tmp_path):
     keeper = tried("machines", tmp_path, 12, first=8)
     assert not keeper.failures, kept(keeper)
