@@ -38,7 +38,9 @@ def nearest(word: str, words: tuple[str, ...]) -> str:
 
 def facts_of(executable: pathlib.Path, scenario: pathlib.Path) -> Facts:
     """@throws MachineError with the executable's message"""
-    done = subprocess.run([str(executable), str(scenario), "--describe", "--json"], capture_output=True, text=True, check=False)
+    # All of the machine, whatever batch replicas on all of its GPUs could divide.
+    sets = ["--set", "simulation.fold=off", "--set", "workload.dp=1"]
+    done = subprocess.run([str(executable), str(scenario), "--describe", "--json", *sets], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MachineError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{executable.name}: exit status {done.returncode}")
     machine = json.loads(done.stdout)

@@ -93,6 +93,7 @@ def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
     (["--fix", "tpp=1"], "plan.py: error: argument --fix: 'tpp' is not an axis; nearest: tp; accepted: tp, cp, "),
     (["--fix", "tp=x"], "plan.py: error: --fix tp=x: not a value of tp; accepted: 1, 2, 4, 8"),
     (["--fix", "tp=3"], "plan.py: error: no mapping is legal; refused: "),
+    (["--batch", "7", "--fix", "tp=1", "--fix", "pp=1"], "plan.py: error: no mapping is legal; refused: "),
     (["--batch", "0"], "plan.py: error: argument --batch: '0' is not an integer of at least 1"),
     (["--seq", "4000000", "--fix", "micro_batch=1"], "plan.py: error: no mapping fits in memory; "),
     (["--memory-limit", "2"], "plan.py: error: argument --memory-limit: '2' is not a ratio above 0 and up to 1"),
@@ -102,6 +103,11 @@ def test_bad_input_is_one_line(words, message, tmp_path):
     result = planned(tmp_path, *words)
     assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith(message), result.stderr
     assert not (tmp_path / "out" / "decision.md").exists()
+
+
+def test_a_batch_that_replicas_on_all_gpus_do_not_divide_is_planned(tmp_path):
+    done = planned(tmp_path, "--batch", "7", "--fix", "tp=8", "--fix", "cp=1", "--fix", "recompute=none", "--top", "1", "--no-what-if", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["winner"]["mapping"]["dp"] == 1, done.stderr
 
 
 def test_a_base_of_another_kind_is_refused(tmp_path):
