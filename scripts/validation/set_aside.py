@@ -6,6 +6,8 @@ report counts these rows in a table of their own. Rules:
   beyond the wire       the bytes that must cross a GPU's links, or a server's NICs, in the measured time exceed the raw rate of the links
   waits for the peer    kernel times of a profiler begin when a rank's own kernel begins, not when the last rank is there. Vidur's sweeps
                         prove it: below 1 MiB their times fall as sizes grow (two A100: 59 us at 34 KiB, 15 us at 258 KiB)
+  sent before           the same for a message: NCCL's buffers of 4 MiB a channel can be full when the receiver's kernel begins. Vidur
+                        shows it: 16 MiB between two A100 in 51 us, 329 of 300 GB/s
   one launching thread  nccl-tests -g N: one thread launches the kernels of N GPUs, one after the other. As long as that takes longer than
                         the collective, it is what the sweep measures. Azure's ND H100 v5 shows 42 us from 64 KiB to 1 MiB, where the
                         same GPUs with a process each take 20 to 27 us (NVIDIA/dgxc-benchmarking)
@@ -73,6 +75,10 @@ def seconds_of(row: Row) -> float | None:
 def _waits_for_the_peer(row):
     size = row["op"] and row.integer("bytes")
     return bool(size) and size < PEER_WAIT_BYTES and re.search(KERNEL_TIME, row["library"], re.IGNORECASE) is not None
+
+
+def _sent_before(row):
+    return re.fullmatch("send_?recv", row["op"]) is not None and re.search(KERNEL_TIME, row["library"], re.IGNORECASE) is not None
 
 
 def _one_thread(row):
@@ -173,6 +179,7 @@ def _nic_rate(network):
 
 RULES = (
     Rule("waits for the peer", "a profiler's kernel time, which begins before the last rank is there; below 1 MiB", _waits_for_the_peer),
+    Rule("sent before", "a profiler's kernel time of a message, which may be in the receiver's buffers when its kernel begins", _sent_before),
     Rule("one launching thread", "one thread launches the kernels of all GPUs, which takes longer than the collective", _one_thread),
     Rule("a loop in Python", "a Python call for each kernel takes longer than the kernel", _loop_in_python),
     Rule("contradictory sweeps", "another published sweep of the kernel on these GPUs differs by a factor of two or more", _contradicted),

@@ -65,6 +65,11 @@ def test_kernel_times_of_a_profiler_below_1_mib():
     assert rule_of(COLLECTIVE, bytes="1024", value="60") == ""
 
 
+def test_kernel_times_of_messages():
+    assert rule_of(COLLECTIVE, **KERNEL_TIME, op="send_recv", n_gpus="2", bytes="16777216", value="70") == "sent before"
+    assert rule_of(COLLECTIVE, op="send_recv", n_gpus="2", bytes="16777216", value="70") == ""
+
+
 def test_one_thread_that_launches_all_gpus_hides_behind_long_collectives():
     assert rule_of(COLLECTIVE, **AZURE, bytes="65536", value="48") == "one launching thread"
     assert rule_of(COLLECTIVE, **AZURE, bytes="65536", value="48.1") == ""
