@@ -59,6 +59,25 @@ def test_followers_say_facts_and_what_is_their_own():
         assert ("family" in sheet.values) == (sheet.values["calibration"] != "measured"), sheet.path.name
 
 
+def test_constants_of_measured_sheets_name_their_source_or_fit():
+    """In the comment of the value, of its section, or of the sheet, which then names the fit and its rows."""
+    unnamed = []
+    for path in sorted(SHEETS.glob("*.yaml")):
+        sheet = Datasheet(path)
+        if sheet.values["calibration"] != "measured":
+            continue
+        lines = sheet.text.splitlines()
+        head = " ".join(line for line in lines[:lines.index(next(line for line in lines if line.startswith("architecture:")))])
+        named = "Calibrated constants" in head and "fit" in head
+        for key in filter(sheet.says, CONSTANTS):
+            section, name = key.split(".")
+            own = next(line for line in lines if line.startswith(f"  {name}:"))
+            of_section = next(line for line in lines if line.startswith(f"{section}:"))
+            if not (own.partition("#")[2].strip() or of_section.partition("#")[2].strip() or named and section != "collective"):
+                unnamed.append(f"{path.stem}: {key}")
+    assert not unnamed
+
+
 @needs_executable
 def test_every_constant_comes_from_the_family(tmp_path):
     """The executable reads a sheet that says none of them, as it reads its family's."""
