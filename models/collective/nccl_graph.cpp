@@ -72,7 +72,7 @@ NcclGraph ring_graph(const NcclLinks& links) {
   for (const double speed : speeds_of(links)) {
     if (best.channels > 0 && speed / best.inter <= kNextSpeedShare) break;
     const std::uint32_t channels = rings_at(links, speed);
-    if (channels * speed > best.channels * best.inter) best = {channels, speed, speed};
+    if (channels >= links.least && channels * speed > best.channels * best.inter) best = {channels, speed, speed};
     if (best.channels * best.inter >= links.gpu) break;
   }
   if (best.channels == 0) return {1, kSlowestSpeed, kSlowestSpeed};
@@ -82,6 +82,12 @@ NcclGraph ring_graph(const NcclLinks& links) {
     const std::uint32_t channels = std::min(2 * best.channels, kMostGraphChannels);
     const double share = std::ceil(static_cast<double>(channels) / best.channels);
     best = {channels, best.intra / share, best.inter / share};
+  }
+  const Speeds& speeds = speeds_of(links);
+  for (auto speed = speeds.rbegin(); speed != speeds.rend(); ++speed) {
+    if (*speed <= best.intra) continue;
+    if (rings_at(links, *speed) < best.channels) break;
+    best.intra = best.inter = *speed;
   }
   return best;
 }

@@ -21,6 +21,7 @@ struct NcclLinks {
   NcclGeneration generation = NcclGeneration::ampere;
   std::uint32_t gpus = 1;   ///< participating GPUs of the server
   double gpu = 0;           ///< rate from a GPU to the other GPUs of its server
+  std::uint32_t least = 1;  ///< fewest rings: 2 if NVLink joins the GPUs of a server in two halves
   bool gpu_to_nic = false;  ///< the same link also leads to the NICs: PCIe
   std::uint32_t nics = 0;   ///< 0: one server
   double nic = 0;           ///< rate of one NIC

@@ -53,7 +53,12 @@ constexpr double kTreeCorrection[kProtocols][kNvlsTreeSizes] = {
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1}};
 // Planned rate of a link, by generation of NVLink (index) and of PCIe x16.
 constexpr double kNvlinkGbPerS[6] = {0, 18, 20, 20, 20.6, 40.1};
+constexpr double kCardNvlinkGbPerS = 12, kSlowNvlink = 20;  // links of GA102 cards, which have 14 GB/s
 double pcie_gb_per_s(std::uint32_t generation) { return 3.0 * std::pow(2, static_cast<double>(generation) - 1); }
+// Between the CPUs of a server: AMD; Intel before and from Sapphire Rapids on, whose PCIe is of generation 5. Peers below
+// one Intel CPU have a share of their links, because it forwards small packets.
+constexpr double kAmdSocketsGbPerS = 16, kIntelSocketsGbPerS[2] = {10, 22}, kIntelPeerCost = 1.2;
+constexpr double kFifthGenerationGbPerS = 40;  // of a link of 16 lanes, at least
 
 constexpr std::uint32_t kThreadThreshold[kProtocols] = {64, 8, 8};  // bytes per thread; LL rings: times the ranks
 constexpr std::uint32_t kLeastThreads = 64;
@@ -67,6 +72,20 @@ std::uint32_t log2_of(std::uint64_t value) {
   return log2;
 }
 
+double nvlink_gb_per_s(const gpu::GpuDatasheet& gpu) {
+  const bool card = gpu.nvlink.generation == 3 && gpu.nvlink.gb_per_s < kSlowNvlink;
+  return gpu.nvlink.links *
+         (card ? kCardNvlinkGbPerS : kNvlinkGbPerS[std::min<std::uint32_t>(gpu.nvlink.generation, 5)]);
+}
+
+/// From GPU to GPU over PCIe, of links with this rate.
+double peers_gb_per_s(const Site& site, double pcie) {
+  if (site.roots == 0 || (site.amd_hosts && site.roots == 1)) return pcie;
+  if (site.roots == 1) return pcie / kIntelPeerCost;
+  const double intel = kIntelSocketsGbPerS[site.root_gb_per_s > kFifthGenerationGbPerS ? 1 : 0];
+  return std::min(pcie, site.amd_hosts ? kAmdSocketsGbPerS : intel);
+}
+
 /// The links that a search for graphs divides among channels.
 NcclLinks links_of(const Site& site) {
   const gpu::GpuDatasheet& gpu = *site.gpu;
@@ -74,21 +93,12 @@ NcclLinks links_of(const Site& site) {
   NcclLinks links;
   links.generation = nccl_generation(gpu.architecture);
   links.gpus = std::max(1u, site.ranks / site.servers);
-  links.gpu = site.nvlink ? kNvlinkGbPerS[std::min<std::uint32_t>(gpu.nvlink.generation, 5)] * gpu.nvlink.links : pcie;
+  links.gpu = site.nvlink ? nvlink_gb_per_s(gpu) : peers_gb_per_s(site, pcie);
   links.gpu_to_nic = !site.nvlink;
+  links.least = site.halves ? 2 : 1;
   links.nics = site.servers > 1 ? site.nics : 0;
   links.nic = std::min(site.network_gb_per_s, pcie);
   return links;
-}
-
-/// Rings inside one server use the number of channels in the datasheet, also over PCIe and NVLink bridges.
-NcclGraph rings_of(const Site& site, const NcclLinks& links) {
-  NcclGraph rings = ring_graph(links);
-  if (site.servers > 1) return rings;
-  const double all = site.nvlink ? rings.channels * rings.intra : links.gpu;
-  rings.channels = std::max(1u, site.gpu->collective.channels / 2);
-  rings.intra = rings.inter = all / rings.channels;
-  return rings;
 }
 
 /// NCCL plans two servers with the rate inside a server, and more servers with the rate of the network.
@@ -107,17 +117,12 @@ std::uint32_t limited(const Site& site, std::uint32_t channels) {
 }
 
 /// Number of CTAs of rings and trees.
-std::uint32_t most_channels(const Site& site) {
-  const std::uint32_t most = limited(site, site.gpu->collective.channels);
-  if (site.servers == 1) return most;
-  const NcclLinks links = links_of(site);
-  return std::min(most, ring_channels(links, ring_graph(links)));
-}
+std::uint32_t most_channels(const Site& site) { return limited(site, nccl_channels(site)); }
 
 double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
   const auto p = static_cast<std::size_t>(protocol);
   const NcclLinks links = links_of(site);
-  const NcclGraph graph = rings_of(site, links);
+  const NcclGraph graph = ring_graph(links);
   const auto g = static_cast<std::size_t>(links.generation);
   const std::size_t scale = scale_of(site.servers);
   const double n = site.ranks, servers = site.servers;
@@ -154,7 +159,7 @@ double tree_share(Protocol protocol, Bytes bytes, std::uint32_t sizes) {
 double tree_us(const Site& site, Bytes bytes, Protocol protocol) {
   const auto p = static_cast<std::size_t>(protocol);
   const NcclLinks links = links_of(site);
-  const NcclGraph graph = tree_graph(links, rings_of(site, links));
+  const NcclGraph graph = tree_graph(links, ring_graph(links));
   const auto g = static_cast<std::size_t>(links.generation);
   const std::size_t scale = scale_of(site.servers);
   const double channels = graph.channels;
@@ -211,7 +216,7 @@ std::uint32_t nvls_channels(const Site& site) {
 /// Whether NCCL considers this combination.
 bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol protocol) {
   const NcclGeneration g = nccl_generation(site.gpu->architecture);
-  if (protocol == Protocol::ll128 && (!site.nvlink || g == NcclGeneration::volta)) return false;
+  if (protocol == Protocol::ll128 && !site.nvlink) return false;
   switch (algorithm) {
     case Algorithm::ring: return op != Operation::all_to_all && op != Operation::send_recv;
     case Algorithm::tree: return op == Operation::all_reduce;
@@ -226,6 +231,11 @@ bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol proto
 }
 
 }  // namespace
+
+std::uint32_t nccl_channels(const Site& site) {
+  const NcclLinks links = links_of(site);
+  return std::min(site.gpu->collective.channels, ring_channels(links, ring_graph(links)));
+}
 
 NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
                    std::optional<Protocol> protocol) {

@@ -8,15 +8,17 @@
 #include "collective/nccl_graph.h"
 #include "collective/program.h"
 #include "infiniband/nic.h"
+#include "pcie/pcie.h"
 #include "transport/fabric.h"
 
 namespace railyard::collective {
 
 namespace {
 
-// Time of a proxy, at each end, to see a slot and post it. NCCL plans with 1 us per step on Intel hosts and 2 us on AMD
-// hosts, and with more if a flag follows the data.
-constexpr double kProxyUs = 2, kSimpleProxyUs = 4;
+// Time of a proxy, at each end, to see a slot and post it: what NCCL plans with on AMD hosts (src/graph/tuning.cc), and what
+// all-gathers of 1 to 4 KiB over two servers of eight H200 show (28.4 us; with 1 us, as on Intel hosts, 24). In Simple it
+// posts data and flag.
+constexpr double kProxyUs = 2, kSimplePosts = 2;
 
 // Bytes that a step of one channel moves. Simple: a chunk of four slots of 512 KiB, in two slices, if a ring reduces,
 // scatters or gathers; otherwise one slot. LL and LL128: the data of one slot. There are eight slots between two
@@ -41,6 +43,10 @@ constexpr std::uint32_t kReceivingWarps = 9, kThreadsPerWarp = 32;
 // Data that a thread moves at once: a line of LL; eight words of LL128 without their flags.
 constexpr Bytes kLlLineBytesPerThread = 8, kLl128LineBytesPerThread = 60;
 
+// Bytes on the wire for each byte in LL. Between two CPUs its stores count double: rings over eight RTX PRO 6000 carry 12.9
+// GB/s of them from socket to socket, and 24.7 GB/s of Simple's (aiconfigurator tables, 095f58a).
+constexpr std::uint32_t kLlWireBytes = 2, kLlFarWireBytes = 4;
+
 Time us(double value) { return Time::seconds(value * 1e-6); }
 
 /// Cost of the steps of a protocol on this GPU.
@@ -53,7 +59,7 @@ StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t threads) {
       cost.step = Time::nanoseconds(c.ll_step_ns + c.ll_wide_step_ns * width);
       cost.line_bytes = kLlLineBytesPerThread * threads;
       cost.line = Time::nanoseconds(c.ll_line_ns);
-      cost.wire_numerator = 2;
+      cost.wire_numerator = site.roots > 1 ? kLlFarWireBytes : kLlWireBytes;
       break;
     case Protocol::ll128:
       cost.step = Time::nanoseconds(c.ll128_step_ns);
@@ -66,14 +72,19 @@ StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t threads) {
       cost.channel_rate = Rate::gb_per_s(c.simple_gb_per_s);
       break;
   }
-  const double proxy_us = protocol == Protocol::simple ? kSimpleProxyUs : kProxyUs;
+  const double proxy_us = kProxyUs * (protocol == Protocol::simple ? kSimplePosts : 1);
   cost.network_send = cost.network_receive = us(proxy_us);
   return cost;
 }
 
+/// A graph saves what it saves at any kernel: NCCL's prologue remains.
+double launch_us(const gpu::GpuDatasheet& gpu, bool in_graph) {
+  const double saved = in_graph ? std::max(0.0, gpu.kernel.stream_launch_us - gpu.kernel.launch_us) : 0;
+  return std::max(0.0, gpu.collective.launch_us - saved);
+}
+
 Time launch_of(const CollectiveRequest& request, const Site& site, double width) {
-  const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
-  return us((request.in_graph ? c.graph_launch_us : c.launch_us) + c.wide_launch_us * width);
+  return us(launch_us(*site.gpu, request.in_graph) + site.gpu->collective.wide_launch_us * width);
 }
 
 std::uint32_t power_of_two_from(std::uint32_t value) {
@@ -83,7 +94,7 @@ std::uint32_t power_of_two_from(std::uint32_t value) {
 }
 
 /// Most channels of all messages of a member (ncclTopoComputeP2pChannels).
-std::uint32_t point_to_point_channels(const Site& site) { return power_of_two_from(site.gpu->collective.channels); }
+std::uint32_t point_to_point_channels(const Site& site) { return power_of_two_from(nccl_channels(site)); }
 
 /// Most channels of one message.
 std::uint32_t channels_per_peer(const Site& site) {
@@ -268,6 +279,33 @@ void call_from_host(CollectiveSpec& spec, Library engine, const gpu::GpuDatashee
   spec.host = us(engine == Library::sglang ? gpu.collective.sglang_call_us : gpu.collective.vllm_call_us);
 }
 
+/// What lies between the members of a server that NVLink does not join.
+void look_at_pcie(Site& site, const std::vector<gpu::Gpu*>& gpus, const Group& group, const transport::Fabric& fabric) {
+  std::uint32_t linked_groups = 0;
+  std::vector<bool> counted(gpus.size());
+  for (std::uint32_t a = 0; a < group.size() && group.server_of(a) == 0; ++a) {
+    bool linked = false;
+    for (std::uint32_t b = a + 1; b < group.size() && group.server_of(b) == 0; ++b) {
+      if (gpus[a]->reaches_over_nvlink(group.members[b])) {
+        linked = counted[b] = true;
+        continue;
+      }
+      std::set<const transport::Device*> roots;
+      const transport::Path path = fabric.path(group.members[a], group.members[b], 0);
+      const transport::Hop* last = nullptr;
+      for (const transport::Hop& hop : path.lanes.front().hops) {
+        if (dynamic_cast<const pcie::RootComplex*>(hop.device) != nullptr && roots.insert(hop.device).second &&
+            roots.size() == 1 && last != nullptr)
+          site.root_gb_per_s = last->link().rate.gb_per_s();
+        last = &hop;
+      }
+      site.roots = std::max(site.roots, static_cast<std::uint32_t>(roots.size()));
+    }
+    linked_groups += linked && !counted[a] ? 1 : 0;
+  }
+  site.halves = linked_groups == 2;
+}
+
 }  // namespace
 
 Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const transport::Fabric& fabric) {
@@ -280,6 +318,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
     if (group.server_of(m) == 0) site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(group.members[m]);
   site.multicast = !group.multicast_group.empty();
   site.amd_hosts = gpus.front()->has_amd_host();
+  if (!site.nvlink) look_at_pcie(site, gpus, group, fabric);
   std::set<const transport::Device*> nics;  // of the senders
   for (std::uint32_t m = 0; m < group.size() && site.servers > 1 && group.server_of(m) == 0; ++m) {
     const transport::Path path = fabric.path(group.members[m], group.members.back(), 0);
@@ -315,7 +354,7 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
 
 Time least_launch(const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
-  return us(request.in_graph ? c.graph_launch_us : std::min(c.launch_us, c.graph_launch_us));
+  return us(std::min(launch_us(*site.gpu, request.in_graph), c.graph_launch_us));
 }
 
 }  // namespace railyard::collective

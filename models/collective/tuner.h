@@ -42,6 +42,9 @@ struct Site {
   bool multicast = false;           ///< the NVSwitches multicast and reduce, and the library may use it
   std::uint32_t most_channels = 0;  ///< 0: no limit
   bool amd_hosts = false;           ///< the servers have AMD CPUs
+  bool halves = false;              ///< NVLink joins the members of a server in two groups
+  std::uint32_t roots = 0;          ///< most CPUs on the way between two members of a server
+  double root_gb_per_s = 0;         ///< raw rate of the links into these CPUs
   double network_gb_per_s = 0;      ///< rate of one NIC
   std::uint32_t nics = 0;           ///< NICs that the members of a server use
 };
@@ -54,6 +57,8 @@ struct NcclPlan {
   Protocol protocol = Protocol::simple;
   std::uint32_t channels = 1, threads = 512;
 };
+/// Most CTAs of rings and trees: two for each ring that NCCL's search finds, at most those of the datasheet.
+std::uint32_t nccl_channels(const Site& site);
 /// @param algorithm, protocol  fixed by the caller, or none: NCCL chooses
 NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
                    std::optional<Protocol> protocol);

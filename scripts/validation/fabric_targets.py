@@ -49,7 +49,8 @@ def geometric_mean(errors: Sequence[float]) -> float:
 
 
 def _beside_astra_sim(outcomes: Sequence[Outcome]) -> list[str]:
-    made = ["### NCCL's all-reduce beside ASTRA-sim", "", "Geometric mean of |error| over all rows of NCCL's all-reduce inside a server.", "",
+    made = ["### NCCL's all-reduce beside ASTRA-sim", "", "Geometric mean of |error| over all rows of NCCL's all-reduce inside a server. The "
+            "constants of six GPUs are fitted to such rows.", "",
             "| GPUs | rows | this model | ASTRA-sim |", "| ---: | ---: | ---: | ---: |"]
     for gpus, theirs in ASTRA_SIM.items():
         errors = [one.error for one in outcomes if not one.skipped and _nccl_inside(one) and _workload(one)["op"] == "all_reduce"

@@ -23,7 +23,10 @@ struct Machine {
     gpu.collective.channels = nvlink ? 24 : 4;
     gpu.collective.simple_gb_per_s = gpu.collective.ll128_gb_per_s = gpu.collective.p2p_gb_per_s = 10;
     gpu.collective.p2p_copy_gb_per_s = 20;
+    gpu.nvlink.generation = 4;
+    gpu.nvlink.gb_per_s = 25;
     gpu.nvlink.links = nvlink ? 18 : 0;
+    gpu.pcie.generation = 5;
     site.gpu = &gpu;
     site.ranks = ranks;
     site.nvlink = nvlink;

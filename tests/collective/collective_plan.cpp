@@ -1,5 +1,6 @@
 // The graphs that NCCL's search finds, against what its logs say on the same machines.
 #include "collective/nccl_graph.h"
+#include "collective/tuner.h"
 #include "tests/support/systemc_main.h"
 
 using namespace railyard::collective;
@@ -39,6 +40,52 @@ BOOST_AUTO_TEST_CASE(rings_of_one_server_are_as_many_as_logs_say) {
   BOOST_TEST(all(ring_graph(kH100)) == 360);
   BOOST_TEST(all(ring_graph(kH800)) == 160);
   BOOST_TEST(all(ring_graph(kB200)) == 720);
+}
+
+// NCCL counts 12 GB/s for PCIe 3, 24 for PCIe 4 and 48 for PCIe 5, 20 for a link between GA100 cards and 12 between GA102 cards.
+BOOST_AUTO_TEST_CASE(rings_of_cards_follow_the_links_between_them) {
+  BOOST_TEST(channels(server(NcclGeneration::ampere, 12 * 20, 2)) == 24u);  // a bridged pair of A100
+  BOOST_TEST(channels(server(NcclGeneration::ampere, 4 * 12, 2)) == 4u);    // of A40
+  BOOST_TEST(channels(server(NcclGeneration::ampere, 24)) == 4u);           // two rings of 12 rather than one of 20
+  BOOST_TEST(all(ring_graph(server(NcclGeneration::ampere, 24))) == 24);
+  // One channel of 45 GB/s is split in two, which then have room for 24 GB/s each.
+  BOOST_TEST(channels(server(NcclGeneration::blackwell, 48)) == 4u);
+  BOOST_TEST(all(ring_graph(server(NcclGeneration::blackwell, 48))) == 48);
+  // Between sockets: 22 GB/s.
+  BOOST_TEST(channels(server(NcclGeneration::blackwell, 22)) == 2u);
+  BOOST_TEST(all(ring_graph(server(NcclGeneration::blackwell, 22))) == 20);
+  // Two bridged pairs have two rings at least.
+  NcclLinks halves = server(NcclGeneration::volta, 12, 4);
+  BOOST_TEST(channels(halves) == 2u);
+  halves.least = 2;
+  BOOST_TEST(channels(halves) == 4u);
+  BOOST_TEST(all(ring_graph(halves)) == 12);
+}
+
+// All-reduces of eight RTX PRO 6000 below two sockets leave LL between 512 KiB and 1 MiB (validation/nccl.csv): NCCL plans
+// with the rate between the sockets. Below one switch LL lasts twice as long.
+BOOST_AUTO_TEST_CASE(ll_ends_earlier_where_sockets_are_between_the_cards) {
+  railyard::gpu::GpuDatasheet card;
+  card.architecture = "blackwell";
+  card.pcie.generation = 5;
+  card.collective.channels = 4;
+  Site site;
+  site.gpu = &card;
+  site.ranks = 8;
+  const auto in_ll = [&](railyard::Bytes bytes) {
+    return nccl_plan(site, Operation::all_reduce, bytes, std::nullopt, std::nullopt).protocol == Protocol::ll;
+  };
+  constexpr railyard::Bytes kKib = 1024;
+  BOOST_TEST((nccl_channels(site) == 4u && in_ll(1024 * kKib) && !in_ll(2048 * kKib)));
+  site.roots = 2;
+  site.root_gb_per_s = 63;
+  BOOST_TEST((nccl_channels(site) == 2u && in_ll(512 * kKib) && !in_ll(1024 * kKib)));
+  card.architecture = "ada";
+  card.pcie.generation = 4;
+  site.root_gb_per_s = 31.5;  // 10 GB/s between older CPUs, 16 between AMD's
+  BOOST_TEST((in_ll(256 * kKib) && !in_ll(512 * kKib)));
+  site.amd_hosts = true;
+  BOOST_TEST((in_ll(512 * kKib) && !in_ll(1024 * kKib)));
 }
 
 BOOST_AUTO_TEST_CASE(rings_over_servers_follow_the_nics) {

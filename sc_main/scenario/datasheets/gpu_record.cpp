@@ -181,7 +181,8 @@ Record<GpuDatasheet> gpu_record() {
       .cite("p2pBandwidthLatencyTest, A100");
 
   Record<G::Collective> collective;
-  collective.add("channels", &G::Collective::channels, "CTAs of NCCL's largest kernels")
+  collective
+      .add("channels", &G::Collective::channels, "CTAs of NCCL's largest kernels; links with fewer rings have fewer")
       .range(1, 1024)
       .required()
       .inherited();
@@ -197,7 +198,8 @@ Record<GpuDatasheet> gpu_record() {
       .required()
       .inherited();
   collective
-      .add("graph_launch_us", &G::Collective::graph_launch_us, "launch of a collective kernel inside a CUDA graph")
+      .add("graph_launch_us", &G::Collective::graph_launch_us,
+           "launch of a serving engine's own kernel inside a CUDA graph")
       .range(0, kMostUs)
       .required()
       .inherited();
