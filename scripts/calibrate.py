@@ -10,7 +10,7 @@ fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, 
           shipped datasheet or a file. Some shapes are held out to test the fit. --out is the new datasheet. Use it in a scenario:
           machine: {groups: {node: {gpu: my-h100.yaml}}}.
 report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
-left-out  Errors on devices that a fit has not seen, as a section of a page.
+left-out  Errors on devices and on numbers of GPUs that a fit has not seen, as sections of a page.
 """
 
 import argparse
@@ -109,8 +109,9 @@ def run_fit(options: argparse.Namespace) -> None:
 
 def write_left_out(options: argparse.Namespace) -> None:
     page = options.page.read_text(encoding="utf-8")
-    section = "\n".join(left_out.devices(SHEETS, ROOT / "validation", options.bin))
-    options.page.write_text(put_section(page, "left out", section, "calibrate.py"), encoding="utf-8")
+    for name, table in (("left out", left_out.devices), ("counts left out", left_out.counts)):
+        page = put_section(page, name, "\n".join(table(SHEETS, ROOT / "validation", options.bin)), "calibrate.py")
+    options.page.write_text(page, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

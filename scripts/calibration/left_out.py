@@ -1,7 +1,9 @@
-"""Devices that a fit has not seen: the head of docs/validation.md.
+"""Devices and numbers of GPUs that a fit has not seen: the head of docs/validation.md.
 
-For each calibrated GPU, all constants are replaced by those of another GPU; the datasheet keeps its specification, its board and the rules
-of the libraries.
+devices  For each calibrated GPU, all constants are replaced by those of another GPU; the datasheet keeps its specification, its board and
+         the rules of the libraries.
+counts   NCCL's constants are fitted to the rows of the other numbers of GPUs, up to 4 MiB, from the constants of the other GPU; all rows
+         of the number left out are predicted with them.
 """
 
 import pathlib
@@ -9,10 +11,10 @@ import tempfile
 
 import numpy
 
-from validation import rows
+from validation import rows, systems
 
 from . import fit
-from .collectives import ONE_SERVER_TABLES
+from .collectives import ONE_SERVER_TABLES, Measured
 from .datasheet import CONSTANTS, Datasheet
 from .report import TABLES
 
@@ -26,6 +28,9 @@ DEVICES = {
     "L40S": ("l40s", "A100-SXM4-80GB"),
     "RTX-PRO-6000-Blackwell-Server": ("rtx_pro_6000_server", "L40S"),
 }
+COUNTED = "nccl"  # group of constants whose fits leave a number of GPUs out
+COUNTED_DEVICES = ("H100-SXM5-80GB", "B200-SXM-180GB")  # a fit takes a minute or two
+MOST_FIT_BYTES = 4 << 20  # larger rows show the links' rates, and take minutes
 COLUMNS = ("nccl", "all-to-all", "custom all-reduce", "gemm", "attention prefill", "attention decode")
 
 
@@ -61,3 +66,32 @@ def devices(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Pat
                 cells.append("")
         lines.append(f"| {name} | {other} | " + " | ".join(cells) + " |")
     return lines
+
+
+def gpus_of(measured: Measured) -> int:
+    """GPUs that take part in a row of one server."""
+    experiment = measured[0]
+    return int(experiment.scenario["workload"].get("ranks_per_server", systems.gpus_per_server(experiment.platform)))
+
+
+def counts(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Path) -> list[str]:
+    """The table of numbers of GPUs: median errors of each number without its own rows, and in brackets with all constants of the datasheet."""
+    table = [row for name in ONE_SERVER_TABLES for row in rows.read(str(tables / name))]
+    found = {name: fit.measured(table, DEVICES[name][0], name)[COUNTED] for name in COUNTED_DEVICES}
+    numbers = sorted({gpus_of(pair) for pairs in found.values() for pair in pairs})
+    lines = ["| GPU | " + " | ".join(f"{number} GPUs left out" for number in numbers) + " |", "| --- |" + " ---: |" * len(numbers)]
+    for name, pairs in found.items():
+        own = Datasheet(sheets / f"{name}.yaml")
+        start = without_own(own, DEVICES[name][1])
+        lines.append(f"| {name} | " + " | ".join(_without(number, pairs, own, start, executables) for number in numbers) + " |")
+    return lines
+
+
+def _without(number: int, pairs: list[Measured], own: Datasheet, start: Datasheet, executables: pathlib.Path) -> str:
+    left = [pair for pair in pairs if gpus_of(pair) == number]
+    others = [pair for pair in pairs if gpus_of(pair) != number and pair[0].size <= MOST_FIT_BYTES]
+    fitted = start.copy(start.path)
+    for key, value in fit.fit_group(COUNTED, start, others, executables).items():
+        fitted.set(key, value)
+    errors = [median_error(COUNTED, sheet, left, executables) for sheet in (fitted, own)]
+    return "{:.1f} % ({:.1f} %)".format(*(100 * error for error in errors))

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
-from calibration import fit  # noqa: E402
+from calibration import collectives, fit, left_out  # noqa: E402
 from calibration.datasheet import CONSTANTS, Datasheet  # noqa: E402
 from calibration.evaluate import Evaluator, Table  # noqa: E402
 from validation import CLASSES, rows  # noqa: E402
@@ -136,6 +136,12 @@ def test_kept_out_shapes_are_whole_and_repeatable():
     assert len(kept) == 40 and len(fitted) == 60
     assert not {str(k) for k, _ in fitted} & {str(k) for k, _ in kept}
     assert (fitted, kept) == fit.split("attention decode", pairs, 0.4, 7) != fit.split("attention decode", pairs, 0.4, 8)
+
+
+def test_rows_tell_how_many_gpus_take_part():
+    table = [row for row in rows.read(str(ROOT / "validation" / "nccl.csv")) if row["system"] == "a100_sxm" and row["op"] == "all_reduce"]
+    pairs = collectives.measured(table, "a100_sxm")["nccl"]
+    assert [left_out.gpus_of(pair) for pair in pairs] == [int(row["n_gpus"]) for row in table]
 
 
 def test_a_row_is_the_sum_of_its_kernels():
