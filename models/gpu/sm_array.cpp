@@ -53,6 +53,9 @@ SmArray::Slot SmArray::claim(std::uint32_t ctas, const CtaFootprint& footprint, 
   auto slot = std::find_if(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::free; });
   if (slot == claims_.end()) slot = claims_.emplace(claims_.end());
   *slot = {State::waiting, std::min(ctas, count()), footprint, nullptr, stream, calendar_.now(), claims_so_far_++};
+  if (stream != nullptr) slot->priority = stream->comm_priority();
+  if (slot->priority == CommPriority::normal)
+    for (Kernel& kernel : kernels_) put_ahead(kernel, *slot);
   const auto number = static_cast<Slot>(slot - claims_.begin());
   allocate();
   claims_[number].client = &client;  // set late: a claim that is resident at once needs no callback
@@ -115,11 +118,34 @@ double SmArray::claimed_sms() const {
   return sms;
 }
 
-double SmArray::room_for(const KernelTime& kernel) const {
+double SmArray::room_for(const Kernel& kernel, std::uint32_t index) const {
   double room = count();
   for (const Claim& claim : claims_)
-    if (claim.state != State::free && !fits_beside(claim, kernel)) room -= claim.sms;
+    if (claim.state != State::free && !fits_beside(claim, kernel.chain->kernels[index]) &&
+        !stands_behind(claim, kernel, index))
+      room -= claim.sms;
   return std::max(0.0, room);
+}
+
+bool SmArray::stands_behind(const Claim& claim, const Kernel& kernel, std::uint32_t index) {
+  return claim.state == State::waiting && claim.priority == CommPriority::normal && kernel.ahead_index == index &&
+         claim.order >= kernel.ahead_of;
+}
+
+void SmArray::put_ahead(Kernel& kernel, const Claim& claim) const {
+  if (kernel.state == State::free || kernel.ahead_index == kernel.index) return;
+  const Time now = calendar_.now();
+  if (kernel.state == State::running) {
+    const KernelTime& time = kernel.chain->kernels[kernel.index];
+    const double slots = std::floor(kernel.share.sms) * time.ctas_per_sm;
+    // A kernel for fewer SMs has as many blocks as run at once, whose tiles the model counts as blocks.
+    const bool all_run = time.persistent || time.most_sms > 0 || static_cast<double>(time.ctas) <= slots;
+    if (all_run || progress(kernel, now).done == 0) return;  // without progress, the kernel begins now
+  } else if (kernel.done == 0 && later(kernel.begun, kernel.from) >= now) {
+    return;
+  }
+  kernel.ahead_index = kernel.index;
+  kernel.ahead_of = claim.order;
 }
 
 // -- Progress of kernels
@@ -127,7 +153,7 @@ double SmArray::room_for(const KernelTime& kernel) const {
 double SmArray::seconds(const Kernel& kernel, std::uint32_t index) const {
   const KernelTime& time = kernel.chain->kernels[index];
   KernelShare share = kernel.share;
-  if (index != kernel.index) share.sms = room_for(time);
+  if (index != kernel.index) share.sms = room_for(kernel, index);
   if (share.sms >= count() && share.l2_ratio == 1 && share.hbm_ratio == 1) return time.seconds;
   if (kernel.timed.index != index || !same(kernel.timed.share, share))
     // Without any room, a waiting claim or kernel is served before this kernel begins; one SM avoids a division by zero.
@@ -176,7 +202,7 @@ void SmArray::catch_up() {
   for (Kernel& kernel : kernels_) {
     const Progress p = progress(kernel, now);
     if (p.index == kernel.index) continue;
-    const double room = room_for(kernel.chain->kernels[p.index]);
+    const double room = room_for(kernel, p.index);
     settle(kernel, p, now);
     kernel.share.sms = room;
   }
@@ -218,6 +244,7 @@ void SmArray::allocate() {
   for (Kernel& kernel : kernels_) {
     at.push_back(progress(kernel, now));
     kernel.asked_sms = 0;
+    kernel.asked_at_end = false;
   }
   settle_claims(now);
   const std::vector<SmClient*> told = admit_claims(now, at);
@@ -249,7 +276,8 @@ void SmArray::allocate() {
       plan(kernel);
     }
     uncovered -= occupied(kernel, running(i, at));
-    if (kernel.asked_sms > 0 && !kernel.boundary_set) plan_boundary(kernel);
+    const bool is_late = kernel.boundary_at_end && kernel.asked_sms > 0;
+    if ((kernel.asked_sms > 0 || kernel.asked_at_end) && (!kernel.boundary_set || is_late)) plan_boundary(kernel);
   }
   tell();
   for (SmClient* client : told) client->on_claim_resident();
@@ -268,7 +296,7 @@ void SmArray::plan(Kernel& kernel) {
     for (std::uint32_t i = kernel.index + 1; i < kernel.chain->kernels.size(); ++i) left += seconds(kernel, i);
   set(kernel.from + Time::seconds(left / kernel.speed), kEndTag, kernel, ++kernel.end);
   ++kernel.boundary;
-  kernel.boundary_set = false;
+  kernel.boundary_set = kernel.boundary_at_end = false;
   ++kernel.tell;
   if (!listeners_.empty()) plan_tell(kernel, kernel.from);
 }
@@ -286,7 +314,7 @@ void SmArray::plan_tell(Kernel& kernel, Time now) {
 double SmArray::seconds_to_boundary(const Kernel& kernel, double done) const {
   const KernelTime& time = kernel.chain->kernels[kernel.index];
   const double all = seconds(kernel, kernel.index), left = (1 - done) * all;
-  if (time.persistent) return left;
+  if (time.persistent || kernel.asked_sms == 0) return left;
   // CTAs of different lengths end at different times.
   if (time.sm_seconds > 0)
     return std::min(left, time.longest_cta_seconds * std::min(1.0, kernel.asked_sms / held(kernel, time)));
@@ -303,8 +331,9 @@ double SmArray::seconds_to_boundary(const Kernel& kernel, double done) const {
 void SmArray::plan_boundary(Kernel& kernel) {
   const Time now = calendar_.now();
   const double left = seconds_to_boundary(kernel, progress(kernel, now).done);
-  set(now + Time::seconds(left / kernel.speed), kBoundaryTag, kernel, kernel.boundary);
+  set(now + Time::seconds(left / kernel.speed), kBoundaryTag, kernel, ++kernel.boundary);
   kernel.boundary_set = true;
+  kernel.boundary_at_end = kernel.asked_sms == 0;
 }
 
 void SmArray::on_event(std::uint32_t tag, std::uint64_t data) {
@@ -318,7 +347,7 @@ void SmArray::on_event(std::uint32_t tag, std::uint64_t data) {
     case kBoundaryTag:
       if (generation != kernel.boundary) break;
       kernel.yields = true;
-      kernel.boundary_set = false;
+      kernel.boundary_set = kernel.boundary_at_end = false;
       allocate();
       break;
     case kTellTag:

@@ -9,7 +9,14 @@
 //              wait if both fit on an SM by threads, registers and shared memory. Kernels share the SMs that claims
 //              leave max-min fairly.
 //   claims     A collective holds its CTAs from the first instant at which all of them are resident until it ends. This
-//              includes the time it waits for peers. Claims come before kernels, in the order in which they were made.
+//              includes the time it waits for peers. Claims come before kernels, in the order in which they were made. A
+//              claim of a stream of high priority gets SMs at the end of a wave. A claim of normal priority stands behind
+//              the thread blocks of all kernels that began before it: blocks of equal priority start in the order in
+//              which their kernels reached the front of their streams (Amert et al., GPU scheduling on the NVIDIA TX2,
+//              RTSS 2017, section 3). Such a claim gets SMs when these kernels have ended; it does not use SMs that
+//              their last waves leave free. Later kernels of their chains come behind the claim, and so do kernels
+//              that begin at the same instant. Kernels whose blocks all run already are in no claim's way: their free
+//              SMs are free.
 //   bandwidth  Messages of the fabric take their part of the HBM rate and of the L2 rate first; kernels share the rest
 //              max-min fairly. The demand of a message is added when it starts and removed when it ends
 //              (memory_traffic.h).
@@ -24,11 +31,10 @@
 #include "base/units.h"
 #include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_chain.h"
+#include "gpu/stream.h"
 #include "transport/device/calendar.h"
 
 namespace railyard::gpu {
-
-class Stream;
 
 /// What an SM array does at an instant, for waveforms.
 struct SmState {
@@ -80,7 +86,7 @@ class SmArray : private transport::CalendarClient {
   /// Runs a chain of at least one kernel. on_kernel_done() follows later, never during this call.
   void run(SharedChain chain, SmClient& client, const Stream* stream = nullptr);
   /// Holds CTAs, one per SM (at most all SMs), until release(). on_claim_resident() follows unless they are resident()
-  /// at once.
+  /// at once. @param stream  with the claim's priority; null: high
   Slot claim(std::uint32_t ctas, const CtaFootprint& footprint, SmClient& client, const Stream* stream = nullptr);
   bool resident(Slot slot) const { return claims_[slot].state == State::running; }
   void release(Slot slot);
@@ -112,10 +118,14 @@ class SmArray : private transport::CalendarClient {
   enum class State : std::uint8_t { free, waiting, running };
   struct Kernel {
     State state = State::free;
-    bool alone = false;    ///< no other kernel on the GPU: one event for the whole chain
-    double asked_sms = 0;  ///< SMs of this kernel for which a claim or another kernel waits
-    bool yields = false;   ///< the kernel is at a wave boundary now
-    bool boundary_set = false;
+    bool alone = false;         ///< no other kernel on the GPU: one event for the whole chain
+    double asked_sms = 0;       ///< SMs of this kernel for which a claim or another kernel waits
+    bool asked_at_end = false;  ///< a claim stands behind this kernel
+    bool yields = false;        ///< the kernel is at a wave boundary now
+    bool boundary_set = false, boundary_at_end = false;
+    /// Claims of normal priority from this number on stand behind this kernel of the chain.
+    std::uint32_t ahead_index = ~0u;
+    std::uint64_t ahead_of = 0;
     SharedChain chain;
     SmClient* client = nullptr;
     const Stream* stream = nullptr;
@@ -142,6 +152,7 @@ class SmArray : private transport::CalendarClient {
     const Stream* stream = nullptr;
     Time asked;
     std::uint64_t order = 0;
+    CommPriority priority = CommPriority::high;
   };
   /// Progress of a chain, and what it has used since `from`.
   struct Progress {
@@ -156,8 +167,11 @@ class SmArray : private transport::CalendarClient {
   bool beside(const KernelTime& a, const KernelTime& b) const;
   double wanted(const KernelTime& kernel) const;
   double occupied(const Kernel& kernel, const KernelTime& running) const;
-  /// SMs that are left for a kernel after all claims.
-  double room_for(const KernelTime& kernel) const;
+  /// SMs that claims leave for kernel `index` of the chain.
+  double room_for(const Kernel& kernel, std::uint32_t index) const;
+  static bool stands_behind(const Claim& claim, const Kernel& kernel, std::uint32_t index);
+  /// Notes for which claims of normal priority the kernel is in the way, from this claim on.
+  void put_ahead(Kernel& kernel, const Claim& claim) const;
   double claimed_sms() const;
 
   /// Time of kernel `index` of the chain: with the current share, or for a later kernel of a chain alone, its future

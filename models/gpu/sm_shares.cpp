@@ -1,5 +1,6 @@
 // Shares of SMs and bandwidth among the kernels and claims of a GPU. The rules are in sm_array.h.
 #include <algorithm>
+#include <utility>
 
 #include "gpu/fair_share.h"
 #include "gpu/sm_array.h"
@@ -21,8 +22,16 @@ std::vector<SmClient*> SmArray::admit_claims(Time now, const std::vector<Progres
   while (true) {
     Claim* first = nullptr;
     for (Claim& claim : claims_)
-      if (claim.state == State::waiting && (first == nullptr || claim.order < first->order)) first = &claim;
+      if (claim.state == State::waiting &&
+          (first == nullptr || std::pair(claim.priority, claim.order) < std::pair(first->priority, first->order)))
+        first = &claim;
     if (first == nullptr) return told;
+    bool is_behind = false;
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      if (kernels_[i].state == State::free || !stands_behind(*first, kernels_[i], at[i].index)) continue;
+      kernels_[i].asked_at_end = is_behind = true;
+    }
+    if (is_behind) return told;
     double free = count() - claimed_sms();
     for (std::size_t i = 0; i < kernels_.size(); ++i)
       if (kernels_[i].state == State::running && !may_move(kernels_[i], at[i]) && !fits_beside(*first, running(i, at)))
@@ -50,7 +59,7 @@ std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
   std::vector<std::size_t> rivals;  // kernels that cannot share SMs with some other kernel
   double capacity = 0;
   for (const std::size_t i : here) {
-    given[i].sms = room_for(running(i, at));
+    given[i].sms = room_for(kernels_[i], at[i].index);
     const bool rival = std::any_of(here.begin(), here.end(),
                                    [&](std::size_t j) { return j != i && !beside(running(i, at), running(j, at)); });
     if (!rival) continue;

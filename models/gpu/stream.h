@@ -2,6 +2,7 @@
 // this task waits for, on any stream, are done. Plain C++; each kind of task defines what happens when it begins.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -56,9 +57,18 @@ class StreamListener {
   ~StreamListener() = default;
 };
 
+/// When collectives of a stream get SMs that kernels hold (sm_array.h).
+enum class CommPriority : std::uint8_t {
+  high,   ///< at the end of a wave of thread blocks
+  normal  ///< behind all thread blocks of kernels that began before
+};
+constexpr std::array<const char*, 2> kCommPriorityNames{"high", "normal"};
+
 class Stream {
  public:
   void push(Task& task);
+  CommPriority comm_priority() const { return comm_priority_; }
+  void set_comm_priority(CommPriority priority) { comm_priority_ = priority; }
   bool empty() const { return front_ == nullptr; }
   const Task* front() const { return front_; }
   /// Any number of listeners.
@@ -74,6 +84,7 @@ class Stream {
 
   Task* front_ = nullptr;
   Task* back_ = nullptr;
+  CommPriority comm_priority_ = CommPriority::high;
   std::vector<StreamListener*> listeners_;
 };
 

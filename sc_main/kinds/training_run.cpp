@@ -306,6 +306,12 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
       {"host_s", "s", "the compute stream waits for the host, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::host_s); }},
       {"bubble_s", "s", "the compute stream waits for other stages, mean of all ranks",
+      {"sm_wait_s", "s", "collectives wait for SMs that kernels or other collectives hold, mean of all ranks",
+       [](const Run& r) -> Value {
+         double sum = 0;
+         for (const GpuId gpu : r.gpus_) sum += r.machine_.gpu(gpu).sms().claim_wait_seconds();
+         return sum / static_cast<double>(r.gpus_.size()) / r.steps();
+       }},
        [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s); }},
       {"bubble_fraction", "", "`bubble_s` / `step_s`",
        [](const Run& r) { return r.of_a_step(r.mean(&RankAccount::bubble_s) / r.step_s()); }},

@@ -1,4 +1,5 @@
 // Kernels and claims that share one GPU: who gets which SMs when, and what everybody takes then, in closed form.
+#include <array>
 #include <random>
 
 #include "gpu/sm_array.h"
@@ -47,6 +48,8 @@ KernelTime stream_of(Time time, double bytes) {
 constexpr gpu::CtaFootprint kWholeSm{640, 240, 0}, kSmall{128, 16, 0};
 
 struct Array : FreshKernel, transport::CalendarClient {
+  Array() { streams[1].set_comm_priority(gpu::CommPriority::normal); }
+
   struct Client : gpu::SmClient {
     explicit Client(Array& owner) : array(owner) {}
     void on_kernel_done() override { done = array.calendar.now(); }
@@ -75,11 +78,12 @@ struct Array : FreshKernel, transport::CalendarClient {
     at(when, [this, made, &client] { sms.run(made, client); });
     return client;
   }
-  Client& claim(Time when, std::uint32_t ctas, const gpu::CtaFootprint& footprint, Time holds) {
+  Client& claim(Time when, std::uint32_t ctas, const gpu::CtaFootprint& footprint, Time holds,
+                gpu::CommPriority priority = gpu::CommPriority::high) {
     Client& client = clients.emplace_back(*this);
     client.holds = holds;
-    at(when, [this, ctas, footprint, &client] {
-      client.slot = sms.claim(ctas, footprint, client);
+    at(when, [this, ctas, footprint, priority, &client] {
+      client.slot = sms.claim(ctas, footprint, client, &streams[static_cast<std::size_t>(priority)]);
       if (sms.resident(client.slot)) client.see();
     });
     return client;
@@ -94,6 +98,7 @@ struct Array : FreshKernel, transport::CalendarClient {
   gpu::GpuDatasheet sheet = hundred_sms();
   transport::Calendar calendar{"calendar"};
   SmArray sms{sheet, calendar};
+  std::array<gpu::Stream, 2> streams;  ///< by priority of their claims
   std::deque<Client> clients;
   std::deque<std::function<void()>> actions;
   double bytes = 0;
@@ -140,6 +145,81 @@ BOOST_AUTO_TEST_CASE(a_claim_gets_its_sms_at_the_end_of_a_wave) {
   BOOST_TEST(s.sms.kernel_seconds_alone() == 8e-6, boost::test_tools::tolerance(1e-6));
   BOOST_TEST(s.sms.busy_sm_seconds(s.calendar.now()) == 100 * 3e-6 + 80 * 6.25e-6 + 20 * 100e-6,
              boost::test_tools::tolerance(1e-6));
+}
+
+// Behind the same eight waves, the claim is resident at 8 us. The next kernel of the chain has 80 SMs: 5 waves.
+BOOST_AUTO_TEST_CASE(a_claim_of_normal_priority_waits_for_the_end_of_the_kernel) {
+  Array s;
+  auto& chain = s.kernels(Time(), {waves_of(Time::us(1), 800), waves_of(Time::us(1), 400)});
+  auto& claim = s.claim(Time::ns(2500), 20, kWholeSm, Time::us(100), gpu::CommPriority::normal);
+  s.run();
+  check_time(claim.resident, Time::us(8));
+  check_time(chain.done, Time::us(8 + 5));
+  BOOST_TEST(s.sms.claim_wait_seconds() == 5.5e-6, boost::test_tools::tolerance(1e-6));
+}
+
+// A kernel has 80 SMs for 5 us, half of its ten waves there, and then all SMs: 9 us.
+BOOST_AUTO_TEST_CASE(a_claim_comes_before_kernels_of_the_same_instant) {
+  for (const auto priority : {gpu::CommPriority::high, gpu::CommPriority::normal}) {
+    Array s;
+    auto& chain = s.kernels(Time(), {waves_of(Time::us(1), 800), waves_of(Time::us(1), 800)});
+    auto& first = s.claim(Time(), 20, kWholeSm, Time::us(5), priority);
+    auto& second = s.claim(Time::us(9), 20, kWholeSm, Time::us(5), priority);
+    s.run();
+    check_time(first.resident, Time());
+    check_time(second.resident, Time::us(9));
+    check_time(chain.done, Time::us(18));
+  }
+}
+
+// Both hold half of the SMs from 1 us on. B has 8 waves, A then 6/14 of 7/8 on all SMs. The claim came after both.
+BOOST_AUTO_TEST_CASE(a_claim_of_normal_priority_is_behind_kernels_of_all_streams) {
+  Array s;
+  auto& a = s.kernels(Time(), {waves_of(Time::us(1), 800)});
+  auto& b = s.kernels(Time::ns(500), {waves_of(Time::us(1), 400)});
+  auto& claim = s.claim(Time::ns(700), 20, kWholeSm, Time::us(1), gpu::CommPriority::normal);
+  s.run();
+  check_time(b.done, Time::us(1 + 8));
+  check_time(a.done, Time::us(1 + 8 + 3));
+  check_time(claim.resident, a.done);
+}
+
+// The same, but the claim came before B. When A ends at 15 us, the half that A held is free.
+BOOST_AUTO_TEST_CASE(later_kernels_are_in_no_claims_way) {
+  Array s;
+  auto& a = s.kernels(Time(), {waves_of(Time::us(1), 800)});
+  auto& claim = s.claim(Time::ns(500), 50, kWholeSm, Time::us(1), gpu::CommPriority::normal);
+  s.kernels(Time::ns(700), {waves_of(Time::us(1), 4000)});
+  s.run();
+  check_time(a.done, Time::us(1 + 14));
+  check_time(claim.resident, a.done);
+}
+
+// The claim of high priority takes 40 SMs at 3 us and gives them back at 4 us: 500 blocks on 60 SMs for 1 us, then on
+// all SMs. The claim of normal priority came first and waits for the end.
+BOOST_AUTO_TEST_CASE(high_priority_overtakes_normal_priority) {
+  Array s;
+  auto& kernel = s.kernels(Time(), {waves_of(Time::us(1), 800)});
+  auto& normal = s.claim(Time::ns(2200), 20, kWholeSm, Time::us(1), gpu::CommPriority::normal);
+  auto& high = s.claim(Time::ns(2500), 40, kWholeSm, Time::us(1));
+  s.run();
+  check_time(high.resident, Time::us(3));
+  check_time(normal.resident, kernel.done);
+  BOOST_TEST((kernel.done > Time::us(8)));
+}
+
+// All blocks run already, so none is ahead of the claim: what the kernel leaves free is free, and the rest is free at the
+// end of its only wave.
+BOOST_AUTO_TEST_CASE(a_kernel_whose_blocks_all_run_is_in_no_claims_way) {
+  for (const auto priority : {gpu::CommPriority::high, gpu::CommPriority::normal}) {
+    Array s;
+    s.kernels(Time(), {waves_of(Time::us(9), 60)});
+    auto& fits = s.claim(Time::us(1), 40, kWholeSm, Time::us(1), priority);
+    auto& waits = s.claim(Time::us(3), 41, kWholeSm, Time::us(1), priority);
+    s.run();
+    check_time(fits.resident, Time::us(1));
+    check_time(waits.resident, Time::us(9));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_a_claim_gives_back_is_used_at_once) {
@@ -253,21 +333,23 @@ BOOST_AUTO_TEST_CASE(a_kernel_pauses_when_claims_take_everything) {
 }
 
 BOOST_AUTO_TEST_CASE(the_order_of_what_begins_at_one_instant_does_not_matter) {
-  std::vector<Time> ends[2];
-  for (const int order : {0, 1}) {
-    Array s;
-    std::vector<Array::Client*> clients(3);
-    const auto add = [&](int which) {
-      if (which == 0) clients[0] = &s.kernels(Time::us(1), {waves_of(Time::us(1), 730)});
-      if (which == 1) clients[1] = &s.kernels(Time::us(1), {waves_of(Time::ns(700), 990)});
-      if (which == 2) clients[2] = &s.claim(Time::us(1), 30, kWholeSm, Time::us(5));
-    };
-    for (int i = 0; i < 3; ++i) add(order == 0 ? i : 2 - i);
-    s.run();
-    for (const Array::Client* client : clients) ends[order].push_back(client->done);
-    BOOST_TEST((clients[2]->resident == Time::us(1)));
+  for (const auto priority : {gpu::CommPriority::high, gpu::CommPriority::normal}) {
+    std::vector<Time> ends[2];
+    for (const int order : {0, 1}) {
+      Array s;
+      std::vector<Array::Client*> clients(3);
+      const auto add = [&](int which) {
+        if (which == 0) clients[0] = &s.kernels(Time::us(1), {waves_of(Time::us(1), 730)});
+        if (which == 1) clients[1] = &s.kernels(Time::us(1), {waves_of(Time::ns(700), 990)});
+        if (which == 2) clients[2] = &s.claim(Time::us(1), 30, kWholeSm, Time::us(5), priority);
+      };
+      for (int i = 0; i < 3; ++i) add(order == 0 ? i : 2 - i);
+      s.run();
+      for (const Array::Client* client : clients) ends[order].push_back(client->done);
+      BOOST_TEST((clients[2]->resident == Time::us(1)));
+    }
+    for (std::size_t i = 0; i < ends[0].size(); ++i) BOOST_TEST((ends[0][i] == ends[1][i]));
   }
-  for (std::size_t i = 0; i < ends[0].size(); ++i) BOOST_TEST((ends[0][i] == ends[1][i]));
 }
 
 // Whatever comes when: every kernel runs, its bytes are all counted (run() checks), and nobody is faster than alone.
@@ -282,7 +364,8 @@ BOOST_AUTO_TEST_CASE(work_is_conserved_in_any_order_of_arrival) {
       const Time when = Time::ns(static_cast<double>(up_to(20000)));
       if (up_to(4) == 0) {
         claims.push_back(&s.claim(when, static_cast<std::uint32_t>(1 + up_to(100)), up_to(2) == 0 ? kWholeSm : kSmall,
-                                  Time::ns(static_cast<double>(1 + up_to(9000)))));
+                                  Time::ns(static_cast<double>(1 + up_to(9000))),
+                                  up_to(2) == 0 ? gpu::CommPriority::normal : gpu::CommPriority::high));
         continue;
       }
       std::vector<KernelTime> chain;

@@ -98,7 +98,33 @@ def test_narrow_gathers_overlap_too(tmp_path):
     assert ring["exposed_s"]["tp"] < none["exposed_s"]["tp"]
 
 
+def test_collectives_of_normal_priority_wait_longer_for_sms(tmp_path):
+    """With slow links, buckets queue behind each other, so most begin in the middle of a kernel. GEMMs of A100 have several waves."""
+    keys = {"tp": 1, "sequence_parallel": False, "global_batch": 8, "dp_overlap": True, "bucket_parameters": 1}
+    found = []
+    for priority in ("high", "normal", None):
+        path, out = scenario(tmp_path, **keys, **({"comm_priority": priority} if priority else {})), tmp_path / str(priority)
+        (tmp_path / "model.json").write_text(json.dumps(MODEL | {"num_hidden_layers": 4}))
+        succeed("dgx_a100", path, "--set", "platform=dgx_a100", "--set", "machine.overrides.nvlink.gb_per_s=5", "--out", out, "--quiet")
+        found.append(summary(out))
+    high, normal, default = found
+    assert default["metrics"] == normal["metrics"]  # of Megatron Core
+    assert 0 < high["metrics"]["sm_wait_s"] < normal["metrics"]["sm_wait_s"]
+    assert high["traffic"] == normal["traffic"]
+    waits = [rank["sm_wait_s"] for rank in normal["memory"]["node"]]
+    assert normal["metrics"]["sm_wait_s"] == pytest.approx(sum(waits) / len(waits))
+
+
+@pytest.mark.parametrize("keys", [{"tp_overlap": "userbuffers"}, {"tp": 1, "sequence_parallel": False, "gtp": {"size": 8}, "global_batch": 8}])
+def test_libraries_with_priorities_of_their_own(keys, tmp_path):
+    """Transformer Engine's streams and those of gtp have high priority, unless the scenario has the key."""
+    written = {priority: step(tmp_path, "--jobs", "all", out=str(priority), **keys, **({"comm_priority": priority} if priority else {}))
+               for priority in ("high", None)}
+    assert (written["high"] / "jobs.csv").read_bytes() == (written[None] / "jobs.csv").read_bytes()
+
+
 @pytest.mark.parametrize("keys, where, what", [
+    ({"comm_priority": "hgh"}, "workload.comm_priority", "did you mean 'high'?"),
     ({"tp_overlap": "rings"}, "workload.tp_overlap", "did you mean 'ring'?"),
     ({"tp_overlap": {"fc3_fprop": "ring"}}, "workload.tp_overlap", "did you mean 'fc1_fprop'?"),
     ({"tp_overlap": {"proj_fprop": "ring"}}, "workload.tp_overlap.proj_fprop", "accepted: none, pipelined, decomposed, fused, userbuffers"),

@@ -60,6 +60,7 @@ class DividedWeights {
   }
   void step_ends(std::uint32_t rank) { order_.forget(rank); }
 
+  std::array<std::size_t, 3> streams() const { return {streams_.gathers, streams_.gathers_again, streams_.scatters}; }
   const Communicators& gathers() const { return gathers_; }
   const Communicators& scatters() const { return scatters_; }
   /// What a gather or scatter is for.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/stream.h"
 #include "transformer/training_form.h"
 #include "workload/training/tp_overlap.h"
 
@@ -54,7 +55,8 @@ struct Software {
   std::uint64_t bucket_parameters_per_rank = 0;  ///< a bucket has at least this number for each data-parallel rank
   GradientFormat gradients = GradientFormat::fp32;
   std::vector<std::uint32_t> zero_stages{0};
-  bool nvls = true;                        ///< NCCL may use NVLink SHARP
+  bool nvls = true;                                             ///< NCCL may use NVLink SHARP
+  gpu::CommPriority comm_priority = gpu::CommPriority::normal;  ///< of the streams of NCCL's collectives
   std::optional<std::uint32_t> nccl_ctas;  ///< limit for NCCL's thread blocks of a collective; none: NCCL's own choice
   double reserved_bytes = 0;               ///< CUDA context, NCCL buffers, workspaces
 

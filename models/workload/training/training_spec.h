@@ -108,6 +108,9 @@ struct TrainingSpec {
   TpOverlap tp_overlap;
   bool tp_direct = true;  ///< tensor-parallel ranks reach each other over NVLink
   std::uint32_t steps = 1;
+  /// Of streams that their library makes with the highest priority: gathers and scatters of gtp (Megatron-LM,
+  /// --high-priority-stream-groups), and tp_overlap (TransformerEngine, pytorch/module/base.py, initialize_ub).
+  gpu::CommPriority overlap_priority = gpu::CommPriority::high;
   GradientNorm grad_norm = GradientNorm::before;
   Software software;  ///< with the scenario's own keys applied
   /// The head's gradients of weights follow all other slots of their pipeline rank, while other ranks end (Megatron-LM,

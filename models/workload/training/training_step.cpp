@@ -66,6 +66,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
   for (const auto& tp : tp_.all())
     coupled_at_[place(tp->rank(0).number, Dimension::pp)].push_back(std::make_unique<linear::CoupledRanks>(
         tp->ranks(), linear::Streams{kCompute, kTp, kTp}, tp->request(), executor.fabric(), tp.get()));
+  set_priorities();
   for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[place(r, Dimension::pp)].push_back(r);
   for (const std::vector<Slot>& slots : schedule.slots) last_step_.emplace_back(slots.size());
 }
@@ -93,6 +94,18 @@ void TrainingStep::divide_weights(const gpu::KernelTimer& kernels, transport::Fa
     for (const char* stream : {"weights_again", "scatter"}) mesh_.rank(r).add_stream(stream);
   divided_ = std::make_unique<DividedWeights>(
       spec_, model_, kernels, mesh_, DividedWeights::Streams{kWeights, first, first + 1}, fabric, jobs_, programs_);
+}
+
+void TrainingStep::set_priorities() {
+  const auto uses = [&](OverlapWord method) { return spec_.tp_overlap.uses(method); };
+  const bool overlaps = uses(OverlapWord::ring) || uses(OverlapWord::pipelined) || uses(OverlapWord::bulk);
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r) {
+    Rank& rank = mesh_.rank(r);
+    for (Rank::NamedStream& named : rank.streams) named.stream.set_comm_priority(spec_.software.comm_priority);
+    if (overlaps) rank.stream(kTp).set_comm_priority(spec_.overlap_priority);
+    if (divided_ == nullptr) continue;
+    for (const std::size_t stream : divided_->streams()) rank.stream(stream).set_comm_priority(spec_.overlap_priority);
+  }
 }
 
 Bytes TrainingStep::activation_bytes() const {

@@ -87,6 +87,7 @@ class TrainingStep : private JobClient {
   std::uint32_t around(std::uint32_t rank, std::uint32_t steps) const {
     return mesh_.moved(rank, Dimension::cp, (place(rank, Dimension::cp) + steps) % spec_.cp());
   }
+  void set_priorities();
   void allow_reuse();
   /// Of the collectives of a group, on the rank with most.
   double most_bytes(RankGroup group) const;

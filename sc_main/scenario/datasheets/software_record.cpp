@@ -65,6 +65,11 @@ Record<Software> software_record() {
       .required();
   r.add("zero_stages", &Software::zero_stages, "accepted values of zero_stage").range(0, 3).required();
   r.add("nvls", &Software::nvls, "NCCL may use NVLink SHARP").required();
+  r.choice(
+       "comm_priority", &Software::comm_priority, words_of(gpu::kCommPriorityNames),
+       "when collectives get SMs that kernels hold. high: at the end of a wave of thread blocks; normal: behind all "
+       "thread blocks of kernels that began before")
+      .required();
   r.number_or("nccl_ctas", "auto", &Software::nccl_ctas,
               "limit for the thread blocks of a collective; auto: NCCL's own choice")
       .range(1, 64)

@@ -210,6 +210,8 @@ void check_hsdp(const TrainingSection& written, const TrainingSpec& spec, const 
                         " data-parallel replicas (dp x cp)");
 }
 
+  take(software.comm_priority, written.comm_priority_key);
+  spec.overlap_priority = written.comm_priority_key.value_or(gpu::CommPriority::high);
 void check_gtp(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
   if (written.written_gtp == 1) return;
   if (model.experts > 0)

@@ -191,6 +191,13 @@ Record<TrainingSection> training_record() {
   r.add("host_us", &Section::host_key, "host time of each eager launch").range(0, kLongestHostUs).fallback(kOfSoftware);
   r.add("nvls", &Section::nvls_key, "NCCL may use NVLink SHARP").fallback(kOfSoftware);
   r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective")
+  r.choice(
+       "comm_priority", &Section::comm_priority_key, words_of(gpu::kCommPriorityNames),
+       "when collectives get SMs that kernels hold. high: at the end of a wave of thread blocks; normal: behind all "
+       "thread blocks of kernels that began before")
+      .fallback(
+          "of the software; high for gathers and scatters of gtp, and for tp_overlap: ring, pipelined, bulk and "
+          "userbuffers");
       .range(1, 64)
       .fallback(kOfSoftware);
   r.add("reserved_bytes", &Section::reserved_key, "memory of CUDA context, NCCL buffers and workspaces")

@@ -30,6 +30,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<workload::training::GradientFormat> gradients_key;
   std::optional<workload::training::Launch> launch_key;
   std::optional<transformer::AttentionForm> attention_key;
+  std::optional<gpu::CommPriority> comm_priority_key;
   GatherFormat gather_dtype = GatherFormat::automatic;
   std::optional<double> host_key, reserved_key;
   std::optional<std::uint32_t> ctas_key, flash_key;
