@@ -86,7 +86,8 @@ def test_written_and_documented(tmp_path):
     (["workload.methods=[gemm, beside]"], "workload.methods.1", "beside is not accepted with op: all_gather_gemm"),
     (["workload.collective_bytes=5"], "workload.collective_bytes", "is given by the matrix product"),
     (["workload.methods=[pipelined]"], "workload.methods.0", "pipelined is not accepted with op: all_gather_gemm"),
-    (["workload.methods=[bulk]", "workload.comm_sms=108"], "workload.comm_sms", "expected less than the 108 SMs of A800-SXM4-80GB, got"),
+    (["workload.methods=[bulk]", "workload.comm_sms=108"], "workload.comm_sms", "expected less than the 108 SMs of A800-SXM4-80GB, got 108"),
+    (["workload.methods=[ring]", "workload.engine=sm", "workload.comm_sms=54"], "workload.comm_sms", "expected less than the 108 SMs of A800-SXM4-80GB, got 108"),
     (SCATTER + ["workload.methods=[pipelined]", "workload.splits=3"], "workload.splits", "3 pieces for 8 ranks: gemm.m, 4096, is not a multiple"),
     (["workload.order=first"], "workload.order", "accepted: send_first, after_gemm"),
     (["workload.gemm.dtype=fp8"], "workload.gemm.dtype", "A800-SXM4-80GB has no tensor rate for fp8; accepted: fp16, bf16, tf32, int8"),
@@ -96,3 +97,9 @@ def test_refused(sets, where, what, tmp_path):
     result = run("dgx_a100", SCENARIO, "--out", tmp_path / "out", *options)
     assert result.returncode == 2 and where in result.stderr and what in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("sets", [["workload.methods=[bulk]"], SCATTER + ["workload.methods=[pipelined]"]])
+def test_only_a_ring_takes_its_sms_twice(sets):
+    options = [option for text in [*sets, "workload.comm_sms=107"] for option in ["--set", text]]
+    assert run("dgx_a100", SCENARIO, "--check", *options).returncode == 0

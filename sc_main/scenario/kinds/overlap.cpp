@@ -128,8 +128,10 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
     const gpu::GpuDatasheet& sheet = machine.groups[group].gpu;
     if (sheet.sm.flop_per_clock[static_cast<std::size_t>(spec.product.dtype)] <= 0)
       refuse_workload(source, "gemm.dtype", no_tensor_rate(sheet, spec.product.dtype));
-    // A ring by SMs sends and receives.
-    const std::uint32_t most_sms = std::max(2 * spec.options.ring_sms, spec.options.comm_sms);
+    const bool rings = runs(Method::ring) && spec.options.engine == transport::Engine::sm;
+    const std::uint32_t ring = rings ? 2 * spec.options.ring_sms : 0;  // it sends and receives
+    const bool shares = runs(Method::pipelined) || runs(Method::bulk);
+    const std::uint32_t most_sms = std::max(ring, shares ? spec.options.comm_sms : 0);
     if (most_sms >= sheet.sm.count)
       refuse_workload(source, "comm_sms",
                       "expected less than the " + std::to_string(sheet.sm.count) + " SMs of " + sheet.name + ", got " +
