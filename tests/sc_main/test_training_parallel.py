@@ -57,6 +57,7 @@ def mean(ranks, key):
 
 
 @pytest.mark.parametrize("keys", [{"ep": 8}, {"ep": 4, "pp": 2}, {"ep": 2, "tp": 2, "sequence_parallel": True},
+                                  {"ep": 4, "pp": 2, "dp": 4, "schedule": "interleaved", "virtual_stages": 2},
                                   {"ep": 4, "pp": 2, "dp": 4, "schedule": "dualpipe_v", "virtual_stages": 2}])
 def test_exchanges_with_experts_run_beside_products(keys, tmp_path):
     """Interleaved slots move the same bytes. Exchanges are exposed less, by no more than kernels could hide."""
@@ -70,7 +71,8 @@ def test_exchanges_with_experts_run_beside_products(keys, tmp_path):
     assert 0 < exposed and 0 < hidden < mean(interleaved, "kernels_s")
     # Exchanges take SMs and HBM from the kernels beside them.
     assert mean(interleaved, "kernels_s") > mean(one_by_one, "kernels_s")
-    assert mean(interleaved, "step_s") < mean(one_by_one, "step_s")
+    if keys.get("schedule") != "interleaved":  # there, each pair waits for transfers from the pairs of its neighbours
+        assert mean(interleaved, "step_s") < mean(one_by_one, "step_s")
 
 
 @pytest.mark.parametrize("cp_comm", ["p2p", "all_gather", "a2a"])
@@ -120,7 +122,7 @@ def test_explained_bytes_cross_the_links(form, keys, tmp_path):
      "workload.overlap_moe: needs 2 or more micro-batches; set global_batch"),
     (ROUTED, {"ep": 8, "recompute": "full", "overlap_moe": True}, "workload.overlap_moe: needs recompute: none or selective"),
     (ROUTED, {"ep": 4, "pp": 2, "schedule": "zb_h1", "overlap_moe": True},
-     "workload.overlap_moe: needs schedule: 1f1b or dualpipe_v"),
+     "workload.overlap_moe: needs schedule: 1f1b, interleaved or dualpipe_v"),
     (ROUTED, {"ep": 8, "zero_stage": 3, "overlap_moe": True}, "workload.overlap_moe: needs zero_stage: 0, 1 or 2"),
     (ROUTED, {"ep": 8, "pp_overlap": False, "overlap_moe": True}, "workload.overlap_moe: needs pp_overlap: true"),
     (ROUTED, {"ep": 3, "dp": 6}, "workload.ep: 3 does not divide the 8 experts of model"),

@@ -104,7 +104,12 @@ BOOST_AUTO_TEST_CASE(interleaving_divides_idle_time) {
 
 // 5 micro-batches in groups of 3: 0, 1, 2 in each virtual stage of rank 0, then 3 and 4. Backward: last stage first.
 BOOST_AUTO_TEST_CASE(interleaving_takes_groups_in_turn) {
-  const Schedule schedule = interleaved_schedule(2, 5, 2, 3);
+  ScheduleSpec spec;
+  spec.kind = Kind::interleaved;
+  spec.ranks = spec.virtual_stages = 2;
+  spec.micro_batches = 5;
+  spec.group_micro_batches = 3;
+  const Schedule schedule = make_schedule(spec);
   std::string forward, backward;  // virtual stage and micro-batch
   for (const Slot& slot : schedule.slots[0])
     (slot.kind == SlotKind::forward ? forward : backward) +=
@@ -241,6 +246,36 @@ BOOST_AUTO_TEST_CASE(pairs_of_1f1b_can_run) {
       std::uint32_t pairs = 0;
       for (std::size_t i = 0; i + 1 < slots.size(); ++i) pairs += overlap_in_pairs(o.spec, r, slots[i], slots[i + 1]);
       BOOST_TEST(pairs == (m >= 2 * (p - r) ? m - 2 * (p - r) + 1 : 0));
+    }
+  });
+}
+
+// With one more F first, each rank is two pairs ahead of the next, also where a micro-batch comes back to the first rank.
+BOOST_AUTO_TEST_CASE(pairs_of_interleaved_can_run) {
+  for_many([](std::uint32_t p, std::uint32_t m, const StageTimes& stage) {
+    for (const std::uint32_t v : {2, 3}) {
+      for (const std::uint32_t g : {p, p + 1, 2 * p}) {
+        Outcome o(Kind::one_f_one_b, p, m, 1, stage);
+        o.spec.kind = Kind::interleaved;
+        o.spec.virtual_stages = v;
+        o.spec.group_micro_batches = g;
+        o.spec.overlap_pairs = true;
+        if (illegal_value(o.spec)) continue;
+        o.schedule = make_schedule(o.spec);
+        o.run = run_schedule(o.schedule, std::vector<StageTimes>(p * v, stage));
+        const std::optional<Time> idle = idle_with_pairs(o, stage.all());
+        BOOST_TEST(idle.has_value());
+        if (g == p && idle) BOOST_TEST((*idle == stage.all() * (p - 1)));
+        for (std::uint32_t r = 0; r < p; ++r) {
+          BOOST_TEST(o.run.ranks[r].stash == closed_form_stash(o.spec, r).value());
+          const std::vector<Slot>& slots = o.schedule.slots[r];
+          const std::uint32_t ahead = 2 * (p - r - 1) + (v - 1) * g + 1;
+          std::uint32_t pairs = 0;
+          for (std::size_t i = 0; i + 1 < slots.size(); ++i)
+            pairs += overlap_in_pairs(o.spec, r, slots[i], slots[i + 1]);
+          BOOST_TEST(pairs == (m * v > ahead ? m * v - ahead : 0));
+        }
+      }
     }
   });
 }

@@ -28,13 +28,17 @@
 
 namespace railyard::workload::training {
 
+struct ScheduleSpec;
+
 Schedule naive_schedule(std::uint32_t p, std::uint32_t m);
 Schedule gpipe_schedule(std::uint32_t p, std::uint32_t m);
 /// @param pairs  an F and the B after it run as one: 2(p - r) forward slots before the first backward slot. The B of a pair
 /// needs that of the next rank, whose F left this rank one pair earlier, so each rank is two pairs ahead of the next
 Schedule one_f_one_b_schedule(std::uint32_t p, std::uint32_t m, bool pairs = false);
-/// @param g  micro-batches of a group. @pre no group is smaller than p
-Schedule interleaved_schedule(std::uint32_t p, std::uint32_t m, std::uint32_t v, std::uint32_t g);
+/// With pairs, one more forward slot comes first: then the two of a pair are different. @pre no group is smaller than p
+Schedule interleaved_schedule(const ScheduleSpec& spec);
+/// Whether an F and the B after it are a pair. The last F is followed by a B that other ranks may owe to this F.
+bool interleaved_pair(const ScheduleSpec& spec, std::uint32_t rank, const Slot& forward, const Slot& backward);
 Schedule zb_h1_schedule(std::uint32_t p, std::uint32_t m);
 Schedule zb_h2_schedule(std::uint32_t p, std::uint32_t m);
 /// @param limit  of each rank's kept activations, in micro-batches, see largest_stash(). @pre not less than p

@@ -14,7 +14,7 @@ std::optional<Time> closed_form_step(const ScheduleSpec& spec, const StageTimes&
       [[fallthrough]];
     case ScheduleKind::gpipe: return stage.all() * (m + p - 1);
     case ScheduleKind::interleaved:
-      if (m % p != 0 || spec.group() != p) return {};
+      if (m % p != 0 || spec.group() != p || spec.overlap_pairs) return {};
       return stage.all() * (m * v + p - 1);
     case ScheduleKind::zb_h1:
       if (m < p) return {};
@@ -47,7 +47,10 @@ std::optional<std::uint32_t> closed_form_stash(const ScheduleSpec& spec, std::ui
     case ScheduleKind::naive: return 1;
     case ScheduleKind::gpipe: return m;
     case ScheduleKind::one_f_one_b: return std::min(m, (p - rank) * (spec.overlap_pairs ? 2 : 1));
-    case ScheduleKind::interleaved: return std::min(m * v, 2 * (p - rank - 1) + (v - 1) * spec.group() + 1);
+    case ScheduleKind::interleaved: {
+      const std::uint32_t ahead = 2 * (p - rank - 1) + (v - 1) * spec.group() + (spec.overlap_pairs ? 1 : 0);
+      return std::min(m * v, ahead + 1);
+    }
     case ScheduleKind::zb_h1: return std::min(m, p);
     case ScheduleKind::zb_h2: return std::min(m, 2 * p - 1);
     case ScheduleKind::dualpipe_v: return 2 * p + 1;

@@ -47,7 +47,7 @@ Schedule make_schedule(const ScheduleSpec& spec) {
     case ScheduleKind::naive: return naive_schedule(p, m);
     case ScheduleKind::gpipe: return gpipe_schedule(p, m);
     case ScheduleKind::one_f_one_b: return one_f_one_b_schedule(p, m, spec.overlap_pairs);
-    case ScheduleKind::interleaved: return interleaved_schedule(p, m, spec.virtual_stages, spec.group());
+    case ScheduleKind::interleaved: return interleaved_schedule(spec);
     case ScheduleKind::zb_h1: return zb_h1_schedule(p, m);
     case ScheduleKind::zb_h2: return zb_h2_schedule(p, m);
     case ScheduleKind::zb_auto:
@@ -60,6 +60,7 @@ Schedule make_schedule(const ScheduleSpec& spec) {
 bool overlap_in_pairs(const ScheduleSpec& spec, std::uint32_t rank, const Slot& first, const Slot& second) {
   if (first.kind != SlotKind::forward || second.kind != SlotKind::backward) return false;
   if (spec.kind == ScheduleKind::dualpipe_v) return first.stage != second.stage;
+  if (spec.kind == ScheduleKind::interleaved) return interleaved_pair(spec, rank, first, second);
   // As in one_f_one_b_schedule(). Before, the F leads to a pair of the next rank that this B waits for.
   return first.micro_batch + 1 >= second.micro_batch + 2 * (spec.ranks - rank);
 }

@@ -37,7 +37,8 @@ struct ScheduleSpec {
   std::uint32_t micro_batches = 1;
   std::uint32_t virtual_stages = 1;  ///< on each rank; more than 1 with interleaved, exactly 2 with zbv and dualpipe_v
   std::uint32_t group_micro_batches = 0;  ///< interleaved: micro-batches in a row in one virtual stage; 0: ranks
-  /// 1f1b and dualpipe_v: an F and the B after it run interleaved, see overlap_in_pairs(). 1f1b has 2(p - r) F first.
+  /// 1f1b, interleaved and dualpipe_v: an F and the B after it run interleaved, see overlap_in_pairs(). 1f1b has 2(p - r) F
+  /// first, interleaved one more than without.
   bool overlap_pairs = false;
   double memory_limit_stages = 1;  ///< zb_auto: activations of at most this x ranks micro-batches, 1 to 2
   double kept_for_weights = 1;     ///< zb_auto: share of a micro-batch's activations that W needs, above 0

@@ -101,8 +101,10 @@ void resolve_overlap_moe(TrainingSpec& spec, const TrainingSection& written, con
   if (spec.ep() == 1) refuse("needs ep of 2 or more; accepted with ep: 1: false");
   if (spec.micro_batches() == 1) refuse("needs 2 or more micro-batches; set global_batch");
   if (spec.form.recompute == transformer::Recompute::full) refuse("needs recompute: none or selective");
-  if (spec.table || (spec.schedule.kind != ScheduleKind::one_f_one_b && spec.schedule.kind != ScheduleKind::dualpipe_v))
-    refuse("needs schedule: 1f1b or dualpipe_v");
+  const ScheduleKind kind = spec.schedule.kind;
+  if (spec.table || (kind != ScheduleKind::one_f_one_b && kind != ScheduleKind::interleaved &&
+                     kind != ScheduleKind::dualpipe_v))
+    refuse("needs schedule: 1f1b, interleaved or dualpipe_v");
   if (spec.zero_stage == 3) refuse("needs zero_stage: 0, 1 or 2");
   if (written.pp_overlap_key == false) refuse("needs pp_overlap: true");
   spec.schedule.overlap_pairs = true;

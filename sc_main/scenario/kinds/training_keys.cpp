@@ -84,7 +84,7 @@ Record<TrainingSection> training_record() {
       "all micro-batches");
   r.add("overlap_moe", &Section::overlap_moe,
         "F of a micro-batch and B of another run interleaved, so that exchanges with experts of one run beside kernels "
-        "of the other (schedule 1f1b, with more F first, and dualpipe_v)");
+        "of the other (schedules 1f1b and interleaved, with more F first, and dualpipe_v)");
   r.number_or("stage_layers", "auto", &Section::written_stage_layers,
               "layers of each virtual stage, in the order of the model; 0 in the first or last stage: it has only the "
               "embedding or only head and loss")
