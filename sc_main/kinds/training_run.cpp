@@ -241,7 +241,8 @@ std::string TrainingRun::title() const {
   const std::string experts = s.ep() > 1 ? fmt::format(" (ep {})", s.ep()) : "";
   return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {}{}{} x pp {} x dp {}{}, {} micro-batches, {}",
                      scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), divided,
-                     context, s.pp(), s.dp(), experts, s.micro_batches(), schedule_text());
+                     context, s.pp() * s.halves(), s.dp() / s.halves(), experts, s.micro_batches() * s.halves(),
+                     schedule_text());
 }
 
 std::string TrainingRun::schedule_text() const {
@@ -253,10 +254,10 @@ void TrainingRun::add_setup(Value& setup) const {
   setup["seq_tokens"] = s.seq_tokens;
   setup["global_batch"] = s.global_batch;
   setup["micro_batch"] = s.micro_batch;
-  setup["micro_batches"] = s.micro_batches();
+  setup["micro_batches"] = s.micro_batches() * s.halves();
   setup["tp"] = s.tp();
-  setup["pp"] = s.pp();
-  setup["dp"] = s.dp();
+  setup["pp"] = s.pp() * s.halves();
+  setup["dp"] = s.dp() / s.halves();
   setup["cp"] = s.cp();
   setup["ep"] = s.ep();
   if (s.gtp() > 1) setup["gtp"] = s.gtp();
@@ -305,13 +306,13 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value { return r.mean(&RankAccount::optimizer_s); }},
       {"host_s", "s", "the compute stream waits for the host, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::host_s); }},
-      {"bubble_s", "s", "the compute stream waits for other stages, mean of all ranks",
       {"sm_wait_s", "s", "collectives wait for SMs that kernels or other collectives hold, mean of all ranks",
        [](const Run& r) -> Value {
          double sum = 0;
          for (const GpuId gpu : r.gpus_) sum += r.machine_.gpu(gpu).sms().claim_wait_seconds();
          return sum / static_cast<double>(r.gpus_.size()) / r.steps();
        }},
+      {"bubble_s", "s", "the compute stream waits for other stages, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s); }},
       {"bubble_fraction", "", "`bubble_s` / `step_s`",
        [](const Run& r) { return r.of_a_step(r.mean(&RankAccount::bubble_s) / r.step_s()); }},
@@ -458,9 +459,14 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
   ranks.print("\n");
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
     const RankAccount& a = step_->account(r);
-    ranks.print("{},{},{},{},{},{:.15f},{:.15f},{:.15f},{:.15f},{:.15f}", r, machine_.gpu(gpus_[r]).name(),
-                mesh.place(r, Dimension::pp), mesh.place(r, Dimension::tp), mesh.place(r, Dimension::dp), step_s(),
-                a.kernels_s() / steps(), a.bubble_s() / steps(), a.host_s() / steps(), a.optimizer_s() / steps());
+    std::uint32_t pp = mesh.place(r, Dimension::pp), dp = mesh.place(r, Dimension::dp);
+    if (const std::uint32_t replicas = mesh.size(Dimension::dp) / spec().halves(); dp >= replicas) {
+      dp -= replicas;  // the second half of a pipeline
+      pp = 2 * spec().pp() - 1 - pp;
+    }
+    ranks.print("{},{},{},{},{},{:.15f},{:.15f},{:.15f},{:.15f},{:.15f}", r, machine_.gpu(gpus_[r]).name(), pp,
+                mesh.place(r, Dimension::tp), dp, step_s(), a.kernels_s() / steps(), a.bubble_s() / steps(),
+                a.host_s() / steps(), a.optimizer_s() / steps());
     for (const TrafficClass c : classes()) ranks.print(",{:.15f}", a.exposed_s(c) / steps());
     for (const Dimension d : {Dimension::cp, Dimension::ep, Dimension::gtp})
       if (mesh.size(d) > 1) ranks.print(",{}", mesh.place(r, d));

@@ -115,6 +115,7 @@ def test_one_leaf_is_exact(tmp_path):
 @pytest.mark.parametrize("keys, events, why", [
     ({"hsdp": 2, "pp": 1, "zero_stage": 3, "software": "torchtitan"}, None, "replicas of hsdp"),
     ({"dp": 1, "pp": 4, "tp": 8, "cp": 2}, None, "there is one replica"),
+    ({"schedule": "dualpipe", "global_batch": 256}, None, "the halves of a pipeline of dualpipe are no replicas"),
     ({}, [{"at_us": 1, "gpu": "node0.gpu0", "slow_ratio": 0.9}], "events make replicas different"),
     # Each replica has one GPU of each server.
     ({"pp": 1, "placement": [r % 8 * 8 + r // 8 for r in range(64)]}, None, "replicas share servers")])

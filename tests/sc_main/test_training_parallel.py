@@ -58,7 +58,8 @@ def mean(ranks, key):
 
 @pytest.mark.parametrize("keys", [{"ep": 8}, {"ep": 4, "pp": 2}, {"ep": 2, "tp": 2, "sequence_parallel": True},
                                   {"ep": 4, "pp": 2, "dp": 4, "schedule": "interleaved", "virtual_stages": 2},
-                                  {"ep": 4, "pp": 2, "dp": 4, "schedule": "dualpipe_v", "virtual_stages": 2}])
+                                  {"ep": 4, "pp": 2, "dp": 4, "schedule": "dualpipe_v", "virtual_stages": 2},
+                                  {"ep": 2, "pp": 4, "dp": 2, "schedule": "dualpipe"}])
 def test_exchanges_with_experts_run_beside_products(keys, tmp_path):
     """Interleaved slots move the same bytes. Exchanges are exposed less, by no more than kernels could hide."""
     keys = keys | {"global_batch": 32, "launch": "graph", "pp_overlap": True}
@@ -73,6 +74,35 @@ def test_exchanges_with_experts_run_beside_products(keys, tmp_path):
     assert mean(interleaved, "kernels_s") > mean(one_by_one, "kernels_s")
     if keys.get("schedule") != "interleaved":  # there, each pair waits for transfers from the pairs of its neighbours
         assert mean(interleaved, "step_s") < mean(one_by_one, "step_s")
+
+
+@pytest.mark.parametrize("keys", [{"zero_stage": 1}, {"tp": 2, "sequence_parallel": True, "zero_stage": 0}, {"zero_stage": 2, "recompute": "full"}])
+def test_dualpipe_is_dualpipe_v_with_another_way_between_the_stages(keys, tmp_path):
+    """Four ranks of a pipeline hold four stages twice. Two ranks of dualpipe_v hold them once, and another two replicas the same stages."""
+    keys = keys | {"global_batch": 32, "launch": "graph"}
+    model, tp = DENSE | {"num_hidden_layers": 8}, keys.get("tp", 1)
+    replicas = 2 // tp
+    found = []
+    for name, more in [("both", {"schedule": "dualpipe", "pp": 4, "dp": replicas}),
+                       ("v", {"schedule": "dualpipe_v", "pp": 2, "virtual_stages": 2, "dp": 2 * replicas})]:
+        (tmp_path / name).mkdir()
+        sent, ranks = step(tmp_path / name, model, **keys, **more)
+        found.append((sent, ranks, summary(tmp_path / name / "out")))
+    (both, ranks, results), (v, ranks_v, results_v) = found
+    activations = 32 * TOKENS * HIDDEN * 2  # of all sequences, forward; gradients have as many bytes
+    assert both["pp"] == 2 * 3 * activations  # three ways from rank to rank
+    assert v["pp"] == 2 * 2 * activations  # the two stages in the middle are on one rank
+    assert both["dp"] == v["dp"] and both.get("tp") == v.get("tp")
+    assert mean(ranks, "kernels_s") == pytest.approx(mean(ranks_v, "kernels_s"), rel=0.02)  # beside other transfers
+    assert mean(ranks, "step_s") == pytest.approx(mean(ranks_v, "step_s"), rel=0.02)
+    assert results["metrics"]["memory"]["peak_bytes"] == results_v["metrics"]["memory"]["peak_bytes"]
+    assert {key: results["setup"][key] for key in ("pp", "dp", "micro_batches", "schedule")} == {
+        "pp": 4, "dp": replicas, "micro_batches": 32 // replicas, "schedule": "dualpipe"}
+    gpus = {(int(row["pp"]), int(row["dp"]), int(row["tp"])): row["gpu"] for row in rows(tmp_path / "both" / "out" / "ranks.csv")}
+    for p in range(4):
+        for d in range(replicas):
+            for t in range(tp):
+                assert gpus[p, d, t] == f"node0.gpu{(p * replicas + d) * tp + t}"
 
 
 @pytest.mark.parametrize("cp_comm", ["p2p", "all_gather", "a2a"])
@@ -122,7 +152,7 @@ def test_explained_bytes_cross_the_links(form, keys, tmp_path):
      "workload.overlap_moe: needs 2 or more micro-batches; set global_batch"),
     (ROUTED, {"ep": 8, "recompute": "full", "overlap_moe": True}, "workload.overlap_moe: needs recompute: none or selective"),
     (ROUTED, {"ep": 4, "pp": 2, "schedule": "zb_h1", "overlap_moe": True},
-     "workload.overlap_moe: needs schedule: 1f1b, interleaved or dualpipe_v"),
+     "workload.overlap_moe: needs schedule: 1f1b, interleaved, dualpipe_v or dualpipe"),
     (ROUTED, {"ep": 8, "zero_stage": 3, "overlap_moe": True}, "workload.overlap_moe: needs zero_stage: 0, 1 or 2"),
     (ROUTED, {"ep": 8, "pp_overlap": False, "overlap_moe": True}, "workload.overlap_moe: needs pp_overlap: true"),
     (ROUTED, {"ep": 3, "dp": 6}, "workload.ep: 3 does not divide the 8 experts of model"),

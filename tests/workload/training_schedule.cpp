@@ -174,6 +174,52 @@ BOOST_AUTO_TEST_CASE(dualpipe_v_waits_less_than_its_pairs) {
   }
 }
 
+// The whole pipeline of dualpipe: a micro-batch of a half goes through the first stages there and through the others on the
+// other half. It takes the time of one half as dualpipe_v, and each rank waits as long as the rank of this half.
+BOOST_AUTO_TEST_CASE(both_halves_of_dualpipe_are_like_dualpipe_v) {
+  for (std::uint32_t p : {1, 2, 3, 4}) {
+    for (std::uint32_t m : {2 * p, 2 * p + 1, 5 * p}) {
+      for (const StageTimes& stage : costs()) {
+        const Outcome half(Kind::dualpipe_v, p, m, 2, stage);
+        const Schedule& both = Outcome(Kind::dualpipe, p, m, 2, stage).schedule;
+        BOOST_TEST(both.both_ends);
+        const ResultNumbers number(both);
+        // Of the micro-batches that enter in each half.
+        std::vector<std::optional<Time>> ends[2]{std::vector<std::optional<Time>>(number.size()),
+                                                 std::vector<std::optional<Time>>(number.size())};
+        std::vector<Time> free(2 * p);
+        std::vector<std::size_t> next(2 * p);
+        const auto enters_in = [&](const Slot& slot, std::uint32_t here) { return slot.stage < p ? here : 1 - here; };
+        for (bool any = true; std::exchange(any, false);)
+          for (std::uint32_t rank = 0; rank < 2 * p; ++rank) {
+            const std::uint32_t here = rank < p ? 0 : 1, r = here == 0 ? rank : 2 * p - 1 - rank;
+            while (next[rank] < both.slots[r].size()) {
+              const Slot& slot = both.slots[r][next[rank]];
+              std::vector<std::optional<Time>>& of_these = ends[enters_in(slot, here)];
+              Time start = free[rank];
+              bool arrived = true;
+              for (const Slot& need : Needs(slot, both.stages())) {
+                const std::optional<Time>& end = of_these[number(need)];
+                arrived = arrived && end;
+                if (end) start = later(start, *end);
+              }
+              if (!arrived) break;
+              free[rank] = start + stage.of(slot.kind);
+              of_these[number(slot)] = free[rank];
+              ++next[rank];
+              any = true;
+            }
+          }
+        for (std::uint32_t rank = 0; rank < 2 * p; ++rank) {
+          const std::uint32_t r = std::min(rank, 2 * p - 1 - rank);
+          BOOST_TEST(next[rank] == both.slots[r].size());
+          BOOST_TEST((free[rank] == half.run.slots[r].back().end));
+        }
+      }
+    }
+  }
+}
+
 /// Idle time of the rank that waits longest, if each pair of slots runs as one in `pair`. None: a deadlock.
 std::optional<Time> idle_with_pairs(const Outcome& o, Time pair) {
   const std::uint32_t p = o.spec.ranks;
@@ -220,9 +266,11 @@ BOOST_AUTO_TEST_CASE(dualpipe_v_has_the_published_bubble) {
     for (std::uint32_t m : {2 * p, 2 * p + 1, 5 * p}) {
       for (const std::uint64_t weights : {0, 3, 7, 10}) {
         for (const std::uint64_t hidden : {0, 2, 5}) {
-          const Outcome o(Kind::dualpipe_v, p, m, 2, stage_of(10, 10, weights));
-          const Time w = Time::ns(weights), pair = Time::ns(20 + weights - hidden);
-          BOOST_TEST((idle_with_pairs(o, pair) == since(pair + Time::ns(10) + w, w * 3) * (p - 1)));
+          for (const Kind kind : {Kind::dualpipe_v, Kind::dualpipe}) {  // dualpipe: p is half of its ranks
+            const Outcome o(kind, p, m, 2, stage_of(10, 10, weights));
+            const Time w = Time::ns(weights), pair = Time::ns(20 + weights - hidden);
+            BOOST_TEST((idle_with_pairs(o, pair) == since(pair + Time::ns(10) + w, w * 3) * (p - 1)));
+          }
         }
       }
     }
@@ -384,6 +432,8 @@ BOOST_AUTO_TEST_CASE(illegal_choices) {
   BOOST_TEST(key(Kind::dualpipe_v, 4, 8, 2) == "");
   BOOST_TEST(key(Kind::dualpipe_v, 4, 7, 2) == "micro_batches");
   BOOST_TEST(key(Kind::dualpipe_v, 4, 16, 1) == "virtual_stages");
+  BOOST_TEST(key(Kind::dualpipe, 4, 8, 2) == "");
+  BOOST_TEST(key(Kind::dualpipe, 4, 7, 2) == "micro_batches");
   BOOST_TEST(key(Kind::interleaved, 4, 16, 1) == "virtual_stages");
   BOOST_TEST(key(Kind::interleaved, 4, 16, 3) == "");
   BOOST_TEST(key(Kind::interleaved, 4, 18, 2) == "micro_batches");  // the last group has 2

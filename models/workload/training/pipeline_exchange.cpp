@@ -29,6 +29,11 @@ PipelineExchange::Link PipelineExchange::link(std::uint32_t from_stage, std::uin
   return {schedule_.rank_of[from_stage], schedule_.rank_of[to_stage], to_stage < from_stage};
 }
 
+std::uint32_t PipelineExchange::partner(std::uint32_t rank) const {
+  const std::uint32_t half = mesh_.size(Dimension::dp) / 2, place = mesh_.place(rank, Dimension::dp);
+  return mesh_.moved(rank, Dimension::dp, (place + half) % (2 * half));
+}
+
 void PipelineExchange::connect(const collective::CollectiveRequest& request, transport::Fabric& fabric) {
   std::set<Link> links;
   for (const std::vector<Slot>& slots : schedule_.slots)
@@ -39,12 +44,14 @@ void PipelineExchange::connect(const collective::CollectiveRequest& request, tra
     Communicators& communicators = pairs_[l];
     const char* const what = l.gradients ? "grad" : "act";
     for (const std::vector<std::uint32_t>& line : lines) {
-      Rank &from = mesh_.rank(line[l.from]), &to = mesh_.rank(line[l.to]);
+      const std::uint32_t receiver = l.from == l.to ? partner(line[l.to]) : line[l.to];
+      Rank &from = mesh_.rank(line[l.from]), &to = mesh_.rank(receiver);
       const std::vector<std::size_t> streams{from.streams.size(), to.streams.size()};
       from.add_stream(fmt::format("pp_{}_to_{}", what, l.to));
       to.add_stream(fmt::format("pp_{}_from_{}", what, l.from));
       communicators.add(std::make_unique<Communicator>(std::vector<Rank*>{&from, &to}, streams, request, fabric),
-                        {line[l.from], line[l.to]});
+                        {line[l.from]});
+      by_receiver_[l][receiver] = communicators.all().back().get();
     }
   }
 }
@@ -119,7 +126,7 @@ void PipelineExchange::receive(const Slot& slot, std::uint32_t index, std::uint3
     const Slot& other = schedule_.slots[p][earlier];
     const execution::Exchange exchange{0, 1, (std::uint64_t(other.stage) << 32) + other.micro_batch, activation_bytes_};
     state.arrivals[earlier] =
-        programs_.receive(pairs_.at(l).of(rank), exchange, jobs_.label(Jobs::kReceive, earlier, 0, rank),
+        programs_.receive(*by_receiver_.at(l).at(rank), exchange, jobs_.label(Jobs::kReceive, earlier, 0, rank),
                           {spec_.pp_overlap ? state.before : programs_.last(rank)});
   }
   programs_.wait_for(rank, state.arrivals.at(index));

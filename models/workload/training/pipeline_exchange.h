@@ -48,6 +48,8 @@ class PipelineExchange {
     std::map<std::uint32_t, JobRef> arrivals;  ///< receives for slots that are not emitted yet, by slot
   };
 
+  /// The rank that receives what a rank sends to its own place: with schedules of both ends, its partner.
+  std::uint32_t partner(std::uint32_t rank) const;
   Link link(std::uint32_t from_stage, std::uint32_t to_stage) const;
   void connect(const collective::CollectiveRequest& request, transport::Fabric& fabric);
   void order_arrivals();
@@ -63,7 +65,8 @@ class PipelineExchange {
   const TrainingJobs& jobs_;
   RankPrograms& programs_;
   std::vector<std::vector<std::uint32_t>> ranks_at_;  ///< by pipeline rank
-  std::map<Link, Communicators> pairs_;
+  std::map<Link, Communicators> pairs_;               ///< by sender
+  std::map<Link, std::map<std::uint32_t, Communicator*>> by_receiver_;
   std::map<Link, std::vector<std::uint32_t>> arrivals_;     ///< slots of the receiver, in the order of the sends
   std::vector<std::vector<std::uint32_t>> place_in_order_;  ///< by pipeline rank and slot: place among these
   std::vector<RankState> ranks_;

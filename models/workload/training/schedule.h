@@ -32,6 +32,10 @@ struct Schedule {
   std::uint32_t micro_batches = 1;
   std::vector<std::uint32_t> rank_of;    ///< by virtual stage
   std::vector<std::vector<Slot>> slots;  ///< by pipeline rank, in order
+  /// DualPipe (arXiv 2412.19437): micro-batches enter at both ends of a pipeline of twice the ranks. Rank r of one half
+  /// holds the same virtual stages as its partner in the other half, rank 2p - 1 - r, and both have the same slots. A
+  /// micro-batch goes through the first half of the virtual stages on one half of the ranks, and then on the other.
+  bool both_ends = false;
 
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(slots.size()); }
   std::uint32_t stages() const { return static_cast<std::uint32_t>(rank_of.size()); }

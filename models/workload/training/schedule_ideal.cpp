@@ -53,7 +53,8 @@ std::optional<std::uint32_t> closed_form_stash(const ScheduleSpec& spec, std::ui
     }
     case ScheduleKind::zb_h1: return std::min(m, p);
     case ScheduleKind::zb_h2: return std::min(m, 2 * p - 1);
-    case ScheduleKind::dualpipe_v: return 2 * p + 1;
+    case ScheduleKind::dualpipe_v:
+    case ScheduleKind::dualpipe: return 2 * p + 1;
     default: return {};
   }
 }

@@ -24,8 +24,9 @@ std::string name_of(const Slot& slot) {
 
 namespace {
 
-/// The stage, if it is on another rank than the slot.
+/// The stage, if it is on another rank than the slot; with both_ends: perhaps on its partner.
 std::uint32_t elsewhere(std::uint32_t stage, const Slot& slot, const Schedule& schedule) {
+  if (schedule.both_ends) return stage;
   return schedule.rank_of[stage] == schedule.rank_of[slot.stage] ? kNoStage : stage;
 }
 

@@ -14,10 +14,12 @@ std::optional<IllegalValue> illegal_value(const ScheduleSpec& spec) {
   if (is_v_shaped(spec.kind) && v != 2)
     return IllegalValue{"virtual_stages",
                         fmt::format("schedule {} has 2 virtual stages on each rank, not {}", name_of(spec.kind), v)};
-  if (spec.kind == ScheduleKind::dualpipe_v && m < 2 * p)
-    return IllegalValue{
-        "micro_batches",
-        fmt::format("{} micro-batches; schedule dualpipe_v needs at least 2 x {} (pipeline ranks)", m, p)};
+  if (has_dualpipe_order(spec.kind) && m < 2 * p) {
+    const std::uint32_t halves = spec.kind == ScheduleKind::dualpipe ? 2 : 1;
+    return IllegalValue{"micro_batches",
+                        fmt::format("{} micro-batches; schedule {} needs at least 2 x {} (pipeline ranks)", halves * m,
+                                    name_of(spec.kind), halves * p)};
+  }
   if (!interleaves && !is_v_shaped(spec.kind) && v != 1)
     return IllegalValue{"virtual_stages",
                         fmt::format("schedule {} has 1 virtual stage on each rank, not {}; schedules with more: "
@@ -53,13 +55,18 @@ Schedule make_schedule(const ScheduleSpec& spec) {
     case ScheduleKind::zb_auto:
       return zb_auto_schedule(m, spec.memory_limit_stages * p, spec.kept_for_weights, spec.times);
     case ScheduleKind::zbv: return zbv_schedule(p, m);
-    default: return dualpipe_v_schedule(p, m);
+    case ScheduleKind::dualpipe_v: return dualpipe_v_schedule(p, m);
+    default: {
+      Schedule schedule = dualpipe_v_schedule(p, m);
+      schedule.both_ends = true;
+      return schedule;
+    }
   }
 }
 
 bool overlap_in_pairs(const ScheduleSpec& spec, std::uint32_t rank, const Slot& first, const Slot& second) {
   if (first.kind != SlotKind::forward || second.kind != SlotKind::backward) return false;
-  if (spec.kind == ScheduleKind::dualpipe_v) return first.stage != second.stage;
+  if (has_dualpipe_order(spec.kind)) return first.stage != second.stage;
   if (spec.kind == ScheduleKind::interleaved) return interleaved_pair(spec, rank, first, second);
   // As in one_f_one_b_schedule(). Before, the F leads to a pair of the next rank that this B waits for.
   return first.micro_batch + 1 >= second.micro_batch + 2 * (spec.ranks - rank);

@@ -19,25 +19,29 @@ enum class ScheduleKind : std::uint8_t {
   zb_h2,
   zb_auto,
   zbv,
-  dualpipe_v
+  dualpipe_v,
+  dualpipe
 };
 
 /// As in scenarios, in the order of ScheduleKind.
-constexpr std::array<const char*, 9> kScheduleNames{"naive", "gpipe",   "1f1b", "interleaved", "zb_h1",
-                                                    "zb_h2", "zb_auto", "zbv",  "dualpipe_v"};
+constexpr std::array<const char*, 10> kScheduleNames{"naive", "gpipe",   "1f1b", "interleaved", "zb_h1",
+                                                     "zb_h2", "zb_auto", "zbv",  "dualpipe_v",  "dualpipe"};
 
 /// Whether ranks hold two virtual stages each, in the form of a V.
 inline bool is_v_shaped(ScheduleKind kind) { return kind >= ScheduleKind::zbv; }
 
 inline const char* name_of(ScheduleKind kind) { return kScheduleNames[static_cast<std::size_t>(kind)]; }
 
+/// Half of the ranks and micro-batches of dualpipe are like the other half: they are dualpipe_v, see Schedule::both_ends.
+inline bool has_dualpipe_order(ScheduleKind kind) { return kind >= ScheduleKind::dualpipe_v; }
+
 struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
-  std::uint32_t ranks = 1;
+  std::uint32_t ranks = 1;  ///< dualpipe: of one half, as micro_batches
   std::uint32_t micro_batches = 1;
-  std::uint32_t virtual_stages = 1;  ///< on each rank; more than 1 with interleaved, exactly 2 with zbv and dualpipe_v
+  std::uint32_t virtual_stages = 1;  ///< on each rank; more than 1 with interleaved, exactly 2 with zbv and later kinds
   std::uint32_t group_micro_batches = 0;  ///< interleaved: micro-batches in a row in one virtual stage; 0: ranks
-  /// 1f1b, interleaved and dualpipe_v: an F and the B after it run interleaved, see overlap_in_pairs(). 1f1b has 2(p - r) F
+  /// 1f1b, interleaved and dualpipe kinds: an F and the B after it run interleaved, see overlap_in_pairs(). 1f1b has 2(p - r) F
   /// first, interleaved one more than without.
   bool overlap_pairs = false;
   double memory_limit_stages = 1;  ///< zb_auto: activations of at most this x ranks micro-batches, 1 to 2

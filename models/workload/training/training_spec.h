@@ -95,6 +95,8 @@ struct TrainingSpec {
   std::optional<transformer::Routing> routing;  ///< of tokens to experts; none: even
   transformer::ContextExchange cp_comm = transformer::ContextExchange::p2p;
   std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
+  /// With dualpipe, of one half of the pipeline. Its other half counts as data-parallel replicas: pp() is half of the
+  /// pipeline's ranks, dp() twice the pipelines.
   ScheduleSpec schedule;
   std::optional<Schedule> table;  ///< a schedule from a file, in place of `schedule`
   transformer::TrainingForm form;
@@ -106,11 +108,11 @@ struct TrainingSpec {
   bool reshard_after_forward = true;  ///< zero_stage 3: weights are gathered again for the backward slot
   WeightShards gtp_shards;            ///< with gtp() of 2 or more
   TpOverlap tp_overlap;
-  bool tp_direct = true;  ///< tensor-parallel ranks reach each other over NVLink
-  std::uint32_t steps = 1;
   /// Of streams that their library makes with the highest priority: gathers and scatters of gtp (Megatron-LM,
   /// --high-priority-stream-groups), and tp_overlap (TransformerEngine, pytorch/module/base.py, initialize_ub).
   gpu::CommPriority overlap_priority = gpu::CommPriority::high;
+  bool tp_direct = true;  ///< tensor-parallel ranks reach each other over NVLink
+  std::uint32_t steps = 1;
   GradientNorm grad_norm = GradientNorm::before;
   Software software;  ///< with the scenario's own keys applied
   /// The head's gradients of weights follow all other slots of their pipeline rank, while other ranks end (Megatron-LM,
@@ -141,6 +143,8 @@ struct TrainingSpec {
   /// Ranks that divide gradients, optimizer state or weights, by zero_stage.
   std::uint32_t state_shards() const { return hsdp > 0 ? hsdp : replicas(); }
   std::uint32_t pp() const { return sizes[static_cast<std::size_t>(Dimension::pp)]; }
+  /// Halves of a pipeline that have the same stages and slots.
+  std::uint32_t halves() const { return !table && schedule.kind == ScheduleKind::dualpipe ? 2 : 1; }
   std::uint32_t ranks() const {
     std::uint32_t product = 1;
     for (const std::uint32_t size : sizes) product *= size;

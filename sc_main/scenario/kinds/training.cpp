@@ -41,11 +41,60 @@ workload::RankOrder order_of(const std::string& text) {
   return order;
 }
 
+/// Halves of a pipeline that have the same stages.
+std::uint32_t halves_of(const TrainingSection& written) {
+  return written.written_schedule == workload::training::name_of(ScheduleKind::dualpipe) ? 2 : 1;
+}
+
+void check_dualpipe(const TrainingSection& written, const Source& source) {
+  if (halves_of(written) == 1) return;
+  if (written.written_pp % 2 != 0)
+    refuse_workload(source, "pp",
+                    std::to_string(written.written_pp) + "; schedule dualpipe needs an even number of pipeline ranks");
+  if (written.written_virtual_stages != 1)
+    refuse_workload(source, "virtual_stages",
+                    "schedule dualpipe has 1 virtual stage for each rank, not " +
+                        std::to_string(written.written_virtual_stages) + "; a rank holds two of them");
+  if (written.grad_norm == workload::training::GradientNorm::post_validation)
+    refuse_workload(source, "grad_norm",
+                    "post_validation is not accepted with schedule dualpipe; accepted: none and before");
+}
+
+/// GPU of each rank where the second half of a pipeline counts as replicas of the first (TrainingSpec::schedule): its
+/// rank r is rank p - 1 - r of the pipeline. @pre spec.placement is by rank of whole pipelines
+std::vector<std::uint32_t> dualpipe_placement(const TrainingSpec& spec) {
+  constexpr auto kPp = static_cast<std::size_t>(Dimension::pp), kDp = static_cast<std::size_t>(Dimension::dp);
+  workload::MeshSizes whole = spec.sizes;
+  whole[kPp] *= 2;
+  whole[kDp] /= 2;
+  std::vector<std::uint32_t> placement;
+  for (std::uint32_t r = 0; r < spec.ranks(); ++r) {
+    workload::MeshSizes place{};
+    std::uint32_t rest = r;
+    for (const Dimension d : spec.order) {
+      place[static_cast<std::size_t>(d)] = rest % spec.sizes[static_cast<std::size_t>(d)];
+      rest /= spec.sizes[static_cast<std::size_t>(d)];
+    }
+    if (place[kDp] >= whole[kDp]) {
+      place[kDp] -= whole[kDp];
+      place[kPp] = whole[kPp] - 1 - place[kPp];
+    }
+    std::uint32_t number = 0, stride = 1;  // in the whole pipeline
+    for (const Dimension d : spec.order) {
+      number += place[static_cast<std::size_t>(d)] * stride;
+      stride *= whole[static_cast<std::size_t>(d)];
+    }
+    placement.push_back(spec.placement[number]);
+  }
+  return placement;
+}
+
 void resolve_schedule(TrainingSpec& spec, const TrainingSection& written, const Source& source) {
   using namespace workload::training;
   const auto name = std::find(kScheduleNames.begin(), kScheduleNames.end(), written.written_schedule);
-  spec.schedule.ranks = written.written_pp;
-  spec.schedule.virtual_stages = written.written_virtual_stages;
+  const std::uint32_t halves = halves_of(written);
+  spec.schedule.ranks = written.written_pp / halves;
+  spec.schedule.virtual_stages = written.written_virtual_stages * halves;
   spec.schedule.micro_batches = spec.micro_batches();
   spec.schedule.group_micro_batches = written.written_group.value_or(0);
   spec.schedule.memory_limit_stages = written.memory_limit_stages;
@@ -94,7 +143,7 @@ void check_deferred_head(const TrainingSpec& spec, const Source& source) {
 
 void resolve_overlap_moe(TrainingSpec& spec, const TrainingSection& written, const transformer::ModelShape& model,
                          const Source& source) {
-  using workload::training::ScheduleKind;
+  using workload::training::ScheduleKind, workload::training::has_dualpipe_order;
   if (!written.overlap_moe) return;
   const auto refuse = [&](const std::string& text) { refuse_workload(source, "overlap_moe", text); };
   if (model.experts == 0) refuse(model.name + " has no experts; accepted: false");
@@ -102,9 +151,9 @@ void resolve_overlap_moe(TrainingSpec& spec, const TrainingSection& written, con
   if (spec.micro_batches() == 1) refuse("needs 2 or more micro-batches; set global_batch");
   if (spec.form.recompute == transformer::Recompute::full) refuse("needs recompute: none or selective");
   const ScheduleKind kind = spec.schedule.kind;
-  if (spec.table || (kind != ScheduleKind::one_f_one_b && kind != ScheduleKind::interleaved &&
-                     kind != ScheduleKind::dualpipe_v))
-    refuse("needs schedule: 1f1b, interleaved or dualpipe_v");
+  if (spec.table ||
+      (kind != ScheduleKind::one_f_one_b && kind != ScheduleKind::interleaved && !has_dualpipe_order(kind)))
+    refuse("needs schedule: 1f1b, interleaved, dualpipe_v or dualpipe");
   if (spec.zero_stage == 3) refuse("needs zero_stage: 0, 1 or 2");
   if (written.pp_overlap_key == false) refuse("needs pp_overlap: true");
   spec.schedule.overlap_pairs = true;
@@ -161,6 +210,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   take(software.host_us, written.host_key);
   take(software.nvls, written.nvls_key);
   take(software.reserved_bytes, written.reserved_key);
+  take(software.comm_priority, written.comm_priority_key);
+  spec.overlap_priority = written.comm_priority_key.value_or(gpu::CommPriority::high);
   take(software.gradients, written.gradients_key);
   if (written.ctas_key) software.nccl_ctas = written.ctas_key;
   if (written.flash_key) software.flash_attention = written.flash_key;
@@ -212,8 +263,6 @@ void check_hsdp(const TrainingSection& written, const TrainingSpec& spec, const 
                         " data-parallel replicas (dp x cp)");
 }
 
-  take(software.comm_priority, written.comm_priority_key);
-  spec.overlap_priority = written.comm_priority_key.value_or(gpu::CommPriority::high);
 void check_gtp(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
   if (written.written_gtp == 1) return;
   if (model.experts > 0)
@@ -321,20 +370,22 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                     degrees + " x dp " + std::to_string(dp) + " needs " + std::to_string(model_ranks * dp) +
                         " GPUs; the machine has " + std::to_string(gpus) + "; set machine.groups." + group.name +
                         ".servers to " + std::to_string(ceil_div(model_ranks * dp, machine.board.gpus)) + " or more");
+  check_dualpipe(written, source);
   check_experts(written, dp, model, source);
   check_gtp(written, model, source);
   check_context(written, model, source);
-  spec.sizes = {written.written_tp, written.written_cp,
-                written.written_ep, static_cast<std::uint32_t>(dp / written.written_ep),
-                written.written_pp, written.written_gtp};
+  const std::uint32_t halves = halves_of(written);
+  spec.sizes = {written.written_tp,          written.written_cp,
+                written.written_ep,          static_cast<std::uint32_t>(halves * dp / written.written_ep),
+                written.written_pp / halves, written.written_gtp};
   spec.order = order_of(written.written_order);
   check_hsdp(written, spec, source);
   const std::uint64_t together = std::uint64_t(spec.micro_batch) * spec.dp() * spec.gtp();
   if (spec.global_batch % together != 0)
     refuse_workload(source, "global_batch",
                     std::to_string(spec.global_batch) + " is not a multiple of micro_batch " +
-                        std::to_string(spec.micro_batch) + divided + " x dp " + std::to_string(dp) + " = " +
-                        std::to_string(together));
+                        std::to_string(spec.micro_batch) + divided + " x dp " + std::to_string(dp) +
+                        (halves > 1 ? " x the 2 ends of schedule dualpipe" : "") + " = " + std::to_string(together));
   if (spec.micro_batches() > kMostMicroBatches)
     refuse_workload(source, "global_batch",
                     std::to_string(spec.micro_batches()) + " micro-batches on each replica; accepted: at most " +
@@ -370,6 +421,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   resolve_formats(spec, written, model.dtype, group.gpu, source);
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
+  if (halves > 1) spec.placement = dualpipe_placement(spec);
   resolve_tp_overlap(spec, written.tp_overlap_key, machine, source);
   check_gtp_sums(spec, machine, source);
   check_groups_used({0}, machine, source);

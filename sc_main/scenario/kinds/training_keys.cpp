@@ -68,7 +68,8 @@ Record<TrainingSection> training_record() {
   r.add("pp", &Section::written_pp, "pipeline ranks").range(1, kMostRanks);
   r.add("virtual_stages", &Section::written_virtual_stages, "parts of the model on each pipeline rank").range(1, 64);
   r.add("schedule", &Section::written_schedule,
-        "order of the pipeline's slots: naive, gpipe, 1f1b, interleaved, zb_h1, zb_h2, zb_auto, zbv, dualpipe_v, or a "
+        "order of the pipeline's slots: naive, gpipe, 1f1b, interleaved, zb_h1, zb_h2, zb_auto, zbv, dualpipe_v, "
+        "dualpipe, or a "
         "file with a table of slots (docs/training.md)")
       .is_path(Field::Path::unless_name);
   r.add("group_micro_batches", &Section::written_group, "interleaved: micro-batches in a row through one virtual stage")
@@ -84,7 +85,7 @@ Record<TrainingSection> training_record() {
       "all micro-batches");
   r.add("overlap_moe", &Section::overlap_moe,
         "F of a micro-batch and B of another run interleaved, so that exchanges with experts of one run beside kernels "
-        "of the other (schedules 1f1b and interleaved, with more F first, and dualpipe_v)");
+        "of the other (schedules 1f1b and interleaved, with more F first, dualpipe_v and dualpipe)");
   r.number_or("stage_layers", "auto", &Section::written_stage_layers,
               "layers of each virtual stage, in the order of the model; 0 in the first or last stage: it has only the "
               "embedding or only head and loss")
@@ -190,7 +191,6 @@ Record<TrainingSection> training_record() {
       .fallback(kOfSoftware);
   r.add("host_us", &Section::host_key, "host time of each eager launch").range(0, kLongestHostUs).fallback(kOfSoftware);
   r.add("nvls", &Section::nvls_key, "NCCL may use NVLink SHARP").fallback(kOfSoftware);
-  r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective")
   r.choice(
        "comm_priority", &Section::comm_priority_key, words_of(gpu::kCommPriorityNames),
        "when collectives get SMs that kernels hold. high: at the end of a wave of thread blocks; normal: behind all "
@@ -198,6 +198,7 @@ Record<TrainingSection> training_record() {
       .fallback(
           "of the software; high for gathers and scatters of gtp, and for tp_overlap: ring, pipelined, bulk and "
           "userbuffers");
+  r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective")
       .range(1, 64)
       .fallback(kOfSoftware);
   r.add("reserved_bytes", &Section::reserved_key, "memory of CUDA context, NCCL buffers and workspaces")
