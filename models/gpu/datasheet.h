@@ -35,6 +35,7 @@ struct GpuDatasheet {
     /// eta(t) = sustained + (burst - sustained)/(1 + t/throttle), where t is the tensor time; 0: sustained only under
     /// steady load
     double throttle_us = 0;
+    double power_w = 0;  ///< power limit of the board; 0: not known
     std::uint32_t registers_kib = 256;
     std::uint32_t threads = 2048;  ///< resident at once
     std::uint32_t shared_memory_kib = 0;
@@ -67,16 +68,13 @@ struct GpuDatasheet {
     double gemm_step_clocks =
         0;  ///< least time of a step of a GEMM's main loop: barriers, latency of the tensor instructions
     double overlap_exponent = 4;        ///< p-norm that joins tensor, L2 and HBM time
-    double attention_ratio = 0;         ///< efficiency of prefill attention: share of the rate that it would have with
-                                        ///< products at the fp16 tensor peak and mostly exposed exponentials
-                                        ///< (kernels/attention.h)
-    double attention_row_clocks = 0;    ///< fixed clocks of a query row on its SM, besides its keys; head size 128
+    double attention_ratio = 0;         ///< rate of prefill attention, relative to its kernel's on tensor cores at the
+                                        ///< clock under load (kernels/attention_kernels.h)
+    double attention_block_us = 0;      ///< fixed time of a thread block of prefill attention, besides its keys
     double attention_fixed_us = 0;      ///< launch, prologue and drain of a prefill attention kernel
-    double decode_attention_ratio = 0;  ///< share of hbm.gb_per_s that decode attention reaches over a large KV cache
+    double decode_attention_ratio = 0;  ///< share of hbm.gb_per_s that decode attention reaches over a large KV cache,
+                                        ///< with a kernel that reads as fast as memory lets it
     double decode_attention_fixed_us = 0;
-    double decode_flight_kib = 24;  ///< data that one thread block of decode attention keeps in flight from memory
-    double decode_split_us =
-        0.05;  ///< per part of a split context: the results of the parts are joined one after the other
   } kernel;
 
   struct Collective {

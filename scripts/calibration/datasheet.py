@@ -6,10 +6,16 @@ are those of the family. A constant carries over unchanged, because it is a time
   a share of                          constants
   the memory bandwidth                rates of operands, copies and decode attention
   the tensor peak of each type        efficiency of matrix products, in a burst and under the power limit
-  the fp16 tensor peak                attention, with its exponentials
+  its attention kernel's rate         prefill attention (models/gpu/kernels/attention_kernels.h)
   SMs x clock                         L2 rate
-  the clock of an SM                  operand feed, write-out; fixed cost of a query row of attention
+  the clock of an SM                  operand feed, write-out; fixed times of products and of decode attention
   the capacity of L2                  the working set
+
+If the family is of another architecture and both have a power limit (`sm.power_w`), efficiency under the power limit is the family's times
+the ratio of watts per peak FLOP, times the root of the ratio of tensor FLOP per SM and clock: larger tensor units use each operand more
+often, so the energy of a FLOP falls with their side. A family whose bursts are not throttled has that headroom for its bursts. In a burst,
+0.4 of the loss by the power limit has set in already. From H100 this gives 0.707 on B200 (measured 0.711), from A100 0.533 on L40S (0.548)
+and 0.78 on H100 (0.796). Within an architecture efficiency carries over, unless the datasheet has its own.
 
 Steps, launches and channel rates of collectives carry over as times and rates; the number of channels follows the links.
 
@@ -31,14 +37,18 @@ CONSTANTS = (
     "sm.low_precision_sustained_ratio", "sm.throttle_us", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
     "hbm.stream_ratio", "hbm.half_saturation_mb", "hbm.read_latency_ns", "kernel.launch_us", "kernel.stream_launch_us",
     "kernel.dynamic_scale_us", "kernel.gemm_fixed_us", "kernel.split_k_us", "kernel.gemm_step_clocks", "kernel.overlap_exponent", "kernel.attention_ratio",
-    "kernel.attention_row_clocks", "kernel.attention_fixed_us", "kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us",
-    "kernel.decode_flight_kib", "kernel.decode_split_us",
+    "kernel.attention_block_us", "kernel.attention_fixed_us", "kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us",
     "collective.launch_us", "collective.wide_launch_us", "collective.graph_launch_us", "collective.p2p_launch_us", "collective.ll_step_ns",
     "collective.ll_wide_step_ns", "collective.ll_line_ns", "collective.ll128_step_ns", "collective.ll128_gb_per_s",
     "collective.simple_step_ns", "collective.simple_gb_per_s", "collective.p2p_gb_per_s", "collective.p2p_copy_gb_per_s",
     "collective.nvls_step_ns", "collective.nvls_gb_per_s", "collective.custom_step_ns", "collective.custom_fence_ns",
     "collective.custom_pull_ns", "collective.custom_gb_per_s", "collective.vllm_call_us", "collective.sglang_call_us",
 )
+
+# The rule of power: the most efficiency, the share of the loss by the power limit in a burst, and when it sets in.
+POWER_LIMITED = ("sm.sustained_efficiency_ratio", "sm.low_precision_sustained_ratio", "sm.burst_efficiency_ratio", "sm.throttle_us")
+MOST_EFFICIENT, BURST_LOSS, THROTTLE_US = 0.98, 0.4, 1000
+BY_CLOCK = ("kernel.gemm_fixed_us", "kernel.decode_attention_fixed_us")  # fixed times that follow the clock of an SM
 
 
 def number(value):
@@ -78,7 +88,33 @@ class Datasheet:
         if self.says(key):
             return self.values[section][name]
         family = self.family() if key in CONSTANTS else None
-        return family.get(key, default) if family else default
+        if not family:
+            return default
+        if key in BY_CLOCK and family.get(key):
+            return float(family.get(key)) * family.values["sm"]["clock_mhz"] / self.values["sm"]["clock_mhz"]
+        limited = self._power_limited(key, family) if family.values["architecture"] != self.values["architecture"] else None
+        return family.get(key, default) if limited is None else limited
+
+    def _power_limited(self, key, family):
+        """The constant by the rule of power (sc_main/scenario/datasheets/datasheets.cpp), or None if the rule does not apply."""
+        headrooms = [sheet.power_headroom() for sheet in (self, family)]
+        if not all(headrooms) or key not in POWER_LIMITED:
+            return None
+        if key in ("sm.sustained_efficiency_ratio", "sm.low_precision_sustained_ratio"):
+            in_burst = key == "sm.sustained_efficiency_ratio" and not family.get("sm.throttle_us")
+            theirs = family.get("sm.burst_efficiency_ratio" if in_burst else key)
+            return min(MOST_EFFICIENT, float(theirs) * headrooms[0] / headrooms[1])
+        if self.says("sm.sustained_efficiency_ratio"):
+            return None
+        if key == "sm.throttle_us":
+            return float(family.get(key)) or THROTTLE_US
+        return 1 - BURST_LOSS * (1 - float(self.get("sm.sustained_efficiency_ratio")))
+
+    def power_headroom(self):
+        """Power per tensor FLOP of the peak, times the root of the FLOP per clock; 0 without a power limit."""
+        sm = self.values["sm"]
+        rate = sm["flop_per_clock"]["fp16"]
+        return sm.get("power_w", 0) * rate**0.5 / (rate * sm["count"] * sm["clock_mhz"])
 
     def set_family(self, name):
         """Makes another device the source of all constants that the datasheet does not have."""

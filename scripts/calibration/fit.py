@@ -27,9 +27,8 @@ GROUPS = {
     "gemm": ("sm.burst_efficiency_ratio", "sm.sustained_efficiency_ratio", "sm.low_precision_sustained_ratio", "sm.throttle_us",
              "sm.feed_bytes_per_clock", "sm.epilogue_bytes_per_clock", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
              "kernel.gemm_fixed_us", "kernel.split_k_us", "kernel.gemm_step_clocks", "kernel.overlap_exponent", "kernel.dynamic_scale_us"),
-    "attention prefill": ("kernel.attention_ratio", "kernel.attention_row_clocks", "kernel.attention_fixed_us"),
-    "attention decode": ("kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us", "kernel.decode_flight_kib",
-                         "kernel.decode_split_us"),
+    "attention prefill": ("kernel.attention_ratio", "kernel.attention_block_us", "kernel.attention_fixed_us"),
+    "attention decode": ("kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us"),
 }
 NARROW_ONLY = ("sm.low_precision_sustained_ratio", "kernel.dynamic_scale_us")  # constants without influence on 16-bit rows
 LIMITED_BY = {"collective.p2p_gb_per_s": "collective.simple_gb_per_s"}  # half of a channel's warps, and all of them

@@ -15,7 +15,7 @@ MEASURED = {
     "A100-SXM4-80GB": ("a100_sxm", "H100-SXM5-80GB"),
     "H100-SXM5-80GB": ("h100_sxm", "B200-SXM-180GB"),
     "B200-SXM-180GB": ("b200_sxm", "H100-SXM5-80GB"),
-    "L40S": ("l40s", "H100-SXM5-80GB"),
+    "L40S": ("l40s", "A100-SXM4-80GB"),
 }
 # Devices predicted from the constants of another device: from the previous architecture, or from the same silicon.
 PREDICTED = (

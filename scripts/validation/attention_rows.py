@@ -5,7 +5,10 @@ Rules, by column:
                    bidirectional; decode: one new token; fwd+bwd: FlashAttention's benchmark, not causal unless the row says so,
                    whose hidden size is 2048 and whose FLOPs are 3.5 times the forward pass's, half of it if causal
   library          aiconfigurator's vllm and trtllm rows hold the rotary embedding and the write to the cache; others are the
-                   kernel alone. vllm before Hopper decodes with FlashAttention-2, which splits the contexts of grouped heads only.
+                   kernel alone. trtllm runs its own kernels, all others FlashAttention. vllm before Hopper decodes with
+                   FlashAttention-2, which splits the contexts of grouped heads only. Decodes of aiconfigurator read the same cache
+                   again and again; it stays in L2 as far as it fits, except in the collector of vllm before Hopper, whose times grow
+                   at the rate of memory from the smallest caches on
                    InferSim calls from PyTorch in a loop: its stream is full where the kernel takes longer than the call
                    (set_aside.py has the others)
   heads, kv_heads, head_dim, batch, dtype   as they are; one KV head of 576 is DeepSeek's latent attention
@@ -38,18 +41,23 @@ def map_row(row: Row) -> Experiment:
     dtype = kernels.dtype_of(row)
     batch, heads, kv_heads, head_dim = kernels.needed(row, "batch", "heads", "kv_heads", "head_dim")
     shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "dtype": dtype}
+    warp_wide = kernels.gpu_of(row).startswith(FLASH_ATTENTION_2)
+    library = {"library": "trtllm"} if re.match("trtllm", row["library"], re.IGNORECASE) else {}
     latent = {"latent": True, "value_dim": LATENT_VALUES} if (kv_heads, head_dim) == LATENT_SHAPE else {}
     if re.match("prefill|context", row["phase"]):
         tokens, = kernels.needed(row, "seq")
         context = (row.integer("kv_len") or tokens) - tokens
         causal = {"causal": False} if re.search(NOT_CAUSAL, row["phase"], re.IGNORECASE) else {}
-        attention = {"op": "attention_prefill", "batch": batch, "tokens": tokens, "context_tokens": context} | shape | causal | latent
+        attention = {"op": "attention_prefill", "batch": batch, "tokens": tokens, "context_tokens": context} | shape | causal | latent | library
         operation, size_class = "attention prefill", kernels.classed(tokens, PROMPTS, "S")
     elif re.match("decode|generation", row["phase"]):
         tokens, (length,) = 1, kernels.needed(row, "kv_len")
-        attention = {"op": "attention_decode", "batch": batch, "context_tokens": length - 1} | shape | latent
-        if heads == kv_heads and re.match("vllm", row["library"], re.IGNORECASE) and kernels.gpu_of(row).startswith(FLASH_ATTENTION_2):
+        attention = {"op": "attention_decode", "batch": batch, "context_tokens": length - 1} | shape | latent | library
+        old_vllm = warp_wide and re.match("vllm", row["library"], re.IGNORECASE)
+        if heads == kv_heads and old_vllm:
             attention["split_context"] = False
+        if re.match(WITH_ROTARY, row["library"], re.IGNORECASE) and not old_vllm:
+            attention["kv_in_l2"] = True
         cache = 2.0 * batch * length * kv_heads * head_dim * ELEMENT_BYTES.get(dtype, 2)
         operation, size_class = "attention decode", kernels.classed(cache, CACHES, "KV")
     else:

@@ -1,7 +1,10 @@
 #define BOOST_TEST_MODULE kernels_attention
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
+
 #include "gpu/kernels/attention.h"
+#include "gpu/kernels/attention_kernels.h"
 #include "gpu/kernels/flash_attention.h"
 #include "tests/gpu/kernels_datasheets.h"
 
@@ -60,7 +63,9 @@ BOOST_AUTO_TEST_CASE(few_heads_and_rows_cannot_fill_the_sms) {
   const KernelTime wide = prefill_attention_time(gpu, {16, 1, 128, DataType::bf16}, {{512, 256}});
   BOOST_TEST(narrow.sms == 4u);
   BOOST_TEST(wide.sms == 64u);
-  BOOST_TEST(narrow.seconds == wide.seconds, boost::test_tools::tolerance(1e-12));  // both wait for their longest block
+  // Both wait for their longest block; 64 blocks move more queries and outputs.
+  BOOST_TEST(narrow.longest_cta_seconds == wide.longest_cta_seconds);
+  BOOST_TEST(narrow.seconds == wide.seconds, boost::test_tools::tolerance(0.05));
 }
 
 // The last, short chunk of a long prompt: few blocks with a long context, which idle SMs share.
@@ -78,15 +83,39 @@ BOOST_AUTO_TEST_CASE(long_contexts_are_split_over_idle_sms) {
   }
 }
 
-// With heads of 128 numbers a pair of query and key takes a tensor core 512 FLOP, and 0.85 of an exponential, 16 of which an SM
-// does in a clock, comes on top; a query row takes its overhead and, on average of a causal prompt, half of the keys.
+// With heads of 128 numbers a pair of query and key takes a tensor core 512 FLOP, which overlap with an exponential, 16 of
+// which an SM does in a clock; a block of 128 rows takes its fixed time and, on average of a causal prompt, half of the keys.
 BOOST_AUTO_TEST_CASE(long_prompts_reach_the_saturated_rate) {
   const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
   const double s = 65536;
   const KernelTime time = prefill_attention_time(gpu, kLlama70bTp1, {{static_cast<std::uint64_t>(s), 0}});
-  const double pair_clocks = (512 / 4096.0 + 0.85 / 16) / gpu.kernel.attention_ratio;
-  const double clocks = 64 * s * (gpu.kernel.attention_row_clocks + s / 2 * pair_clocks);
-  BOOST_TEST(time.seconds == clocks / (132 * 1830e6), boost::test_tools::tolerance(0.01));
+  const double pair = std::pow(std::pow(512 / 4096.0 / 1.192, 1.35) + std::pow(0.839 / 16, 1.35), 1 / 1.35);
+  const double pairs = 64 * s * s / 2, blocks = 64 * s / 128;
+  const double rate = gpu.kernel.attention_ratio * gpu.sm.sustained_efficiency_ratio * 1830e6;
+  const double seconds = (pairs * pair / rate + blocks * gpu.kernel.attention_block_us * 1e-6) / 132;
+  BOOST_TEST(time.seconds == seconds, boost::test_tools::tolerance(0.01));
+}
+
+// Warp-wide instructions do products, loads from shared memory and exponentials one after the other; smaller heads hide
+// fewer exponentials.
+BOOST_AUTO_TEST_CASE(kernels_differ_by_their_instructions) {
+  const GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB"), h100 = gpu_datasheet("H100-SXM5-80GB");
+  const GpuDatasheet card = gpu_datasheet("RTX-5090"), b200 = gpu_datasheet("B200-SXM-180GB");
+  const auto flash = [](const GpuDatasheet& gpu) { return attention_kernel(gpu, AttentionLibrary::flash); };
+  BOOST_TEST(pair_clocks(a100, flash(a100), 128) == 512 / 2048.0 + 0.0625 + 1.2 / 16,
+             boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(std::string(flash(card).name) == flash(a100).name);
+  BOOST_TEST(std::string(flash(h100).name) != flash(b200).name);
+  for (const GpuDatasheet& gpu : {a100, h100, card, b200}) {
+    // Shah et al., arXiv 2407.08608: 0.77 of the rate with heads of 64.
+    const double of_64 = pair_clocks(gpu, flash(gpu), 128) / (2 * pair_clocks(gpu, flash(gpu), 64));
+    BOOST_TEST((of_64 > 0.55 && of_64 < 1), gpu.name << " " << of_64);
+    BOOST_TEST(pair_clocks(gpu, flash(gpu), 512) == 2 * pair_clocks(gpu, flash(gpu), 256));
+  }
+  AttentionHeads heads = kLlama70bTp1;
+  const double own = prefill_attention_time(h100, heads, {{16384, 0}}).seconds;
+  heads.library = AttentionLibrary::trtllm;
+  BOOST_TEST(prefill_attention_time(h100, heads, {{16384, 0}}).seconds > 1.1 * own);
 }
 
 BOOST_AUTO_TEST_CASE(versions_of_flash_attention_reach_published_rates) {
@@ -115,10 +144,29 @@ BOOST_AUTO_TEST_CASE(decode_reads_every_requests_kv_once) {
     const KernelTime time = decode_attention_time(gpu, kLlama70bTp1, one_token_each(context));
     const double kv = 160000.0 * 8 * 128 * 2 * 2, query = 8.0 * 64 * 128 * 2 * 2;
     BOOST_TEST(time.bytes == kv + query);
-    const double rate = gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
+    const double share = attention_kernel(gpu, AttentionLibrary::flash).read_ratio;
+    const double rate = share * gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
     BOOST_TEST(time.seconds - time.fixed_seconds >= time.bytes / rate);
     BOOST_TEST(time.seconds < 1.2 * (time.fixed_seconds + time.bytes / rate));
     BOOST_TEST(name_of(time.limit) == std::string("hbm"));
+  }
+}
+
+// A cache that is read again is not read from memory as far as L2 keeps it, and never faster than L2.
+BOOST_AUTO_TEST_CASE(a_small_cache_stays_in_l2) {
+  for (const char* name : {"H100-SXM5-80GB", "B200-SXM-180GB", "L40S"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    const auto decode = [&](double share_of_l2, bool kv_in_l2) {
+      const double keys = share_of_l2 * gpu.l2.capacity_mib * kBytesPerMib / (8 * 512);
+      return decode_attention_time(gpu, kLlama70bTp1, one_token_each({static_cast<std::uint64_t>(keys)}), true,
+                                   kv_in_l2);
+    };
+    BOOST_TEST_CONTEXT(name) {
+      BOOST_TEST(decode(0.3, true).bytes == 0);
+      BOOST_TEST(decode(0.3, true).seconds < decode(0.3, false).seconds);
+      BOOST_TEST(decode(0.3, true).seconds > decode(0.3, true).l2_bytes / gpu.l2_bytes_per_s());
+      BOOST_TEST(decode(1, true).seconds == decode(1, false).seconds);
+    }
   }
 }
 

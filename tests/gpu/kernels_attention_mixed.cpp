@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(empty_blocks_follow_the_longest_chunk) {
   const std::uint64_t rows = query_rows(gpu);
   const double one = empty({{2 * rows, 0}}, 1);
   BOOST_TEST(one > 0);
-  BOOST_TEST(one < kLlama8b.query * gpu.kernel.attention_row_clocks * static_cast<double>(rows) / gpu.clock_hz());
+  BOOST_TEST(one < kLlama8b.query * prefill_attention_time(gpu, kLlama8b, {{rows, 0}}).longest_cta_seconds);
   BOOST_TEST(empty({{rows, 0}}, 50) == 0);
   BOOST_TEST(empty({{32 * rows, 0}}, 50) == 50 * 31 * one, boost::test_tools::tolerance(1e-12));
   BOOST_TEST(empty({{4 * rows, 0}, {rows, 0}}, 7) == (7 * 3 + 3) * one, boost::test_tools::tolerance(1e-12));

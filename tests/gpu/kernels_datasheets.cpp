@@ -1,6 +1,7 @@
 #define BOOST_TEST_MODULE kernels_datasheets
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -115,8 +116,52 @@ BOOST_AUTO_TEST_CASE(own_constants_go_before_the_familys) {
   const OwnSheet own(kH100Facts + "family: A800-PCIe-80GB\nkernel: {launch_us: 7}\n");
   const gpu::GpuDatasheet sheet = gpu_datasheet(own.path.string());
   BOOST_TEST(sheet.kernel.launch_us == 7.0);
-  BOOST_TEST(sheet.kernel.gemm_fixed_us == gpu_datasheet("A100-SXM4-80GB").kernel.gemm_fixed_us);
+  BOOST_TEST(sheet.kernel.split_k_us == gpu_datasheet("A100-SXM4-80GB").kernel.split_k_us);
   BOOST_TEST(sheet.sm.throttle_us == gpu_datasheet("A100-PCIe-80GB").sm.throttle_us);
+}
+
+// The time of a prologue follows the clock.
+BOOST_AUTO_TEST_CASE(fixed_times_carry_over_as_clocks) {
+  const OwnSheet own(kH100Facts + "family: A800-PCIe-80GB\n");
+  const gpu::GpuDatasheet sheet = gpu_datasheet(own.path.string()), a100 = gpu_datasheet("A100-SXM4-80GB");
+  const auto same = boost::test_tools::tolerance(1e-9);
+  BOOST_TEST(sheet.kernel.gemm_fixed_us * 1830 == a100.kernel.gemm_fixed_us * 1410, same);
+  BOOST_TEST(sheet.kernel.decode_attention_fixed_us * 1830 == a100.kernel.decode_attention_fixed_us * 1410, same);
+}
+
+// Watts per peak FLOP, times the root of the tensor FLOP per SM and clock, for a family of another architecture: close
+// to what is measured on H100 (0.796) and, within it, unchanged.
+BOOST_AUTO_TEST_CASE(efficiency_follows_the_power_limit_across_architectures) {
+  const auto facts = [](const std::string& family, double watts) {
+    std::string text = kH100Facts;
+    text.replace(text.find("sm: {"), 5, "sm: {power_w: " + std::to_string(watts) + ", ");
+    const OwnSheet own(text + "family: " + family + "\n");
+    return gpu_datasheet(own.path.string()).sm;
+  };
+  const gpu::GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB"), a100 = gpu_datasheet("A100-SXM4-80GB");
+  const double a100_peak = tflops(a100, DataType::fp16), h100_peak = tflops(h100, DataType::fp16);
+  const auto same = boost::test_tools::tolerance(1e-6);
+  const auto from_a100 = facts("A100-SXM4-80GB", 700);
+  BOOST_TEST(from_a100.sustained_efficiency_ratio ==
+                 a100.sm.burst_efficiency_ratio * (700 * 64 / h100_peak) / (400 * std::sqrt(2048.0) / a100_peak),
+             same);
+  BOOST_TEST(from_a100.sustained_efficiency_ratio == h100.sm.sustained_efficiency_ratio,
+             boost::test_tools::tolerance(0.05));
+  BOOST_TEST(from_a100.burst_efficiency_ratio == 1 - 0.4 * (1 - from_a100.sustained_efficiency_ratio), same);
+  BOOST_TEST(from_a100.throttle_us == 1000);
+  BOOST_TEST(facts("A100-SXM4-80GB", 350).sustained_efficiency_ratio == from_a100.sustained_efficiency_ratio / 2, same);
+  BOOST_TEST(facts("A100-SXM4-80GB", 7000).sustained_efficiency_ratio == 0.98, same);
+  const auto from_h100 = facts("H100-SXM5-80GB", 350);
+  BOOST_TEST(from_h100.sustained_efficiency_ratio == h100.sm.sustained_efficiency_ratio);
+  BOOST_TEST(from_h100.burst_efficiency_ratio == h100.sm.burst_efficiency_ratio);
+  // Its own value goes before the rule: the cards of Blackwell follow the L40S.
+  BOOST_TEST(gpu_datasheet("RTX-PRO-6000-Blackwell-Server").sm.sustained_efficiency_ratio == 0.726);
+}
+
+// An L2 slice and an SM have ports of 64 bytes a clock.
+BOOST_AUTO_TEST_CASE(l2_rates_are_within_the_ports_of_sms) {
+  for (const std::string& name : scenario::shipped_datasheets("gpus"))
+    BOOST_TEST(gpu_datasheet(name).l2.bytes_per_sm_clock <= 64, name);
 }
 
 BOOST_AUTO_TEST_CASE(what_no_family_gives_is_asked_for) {

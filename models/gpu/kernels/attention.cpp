@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 #include "gpu/kernels/attention_blocks.h"
-#include "gpu/kernels/flash_attention.h"
+#include "gpu/kernels/attention_kernels.h"
 
 namespace railyard::gpu {
 namespace {
@@ -14,56 +14,28 @@ namespace {
 constexpr std::uint64_t kPrefillSplitKeys = 1024;  // least keys in one part of a split context
 constexpr std::uint64_t kDecodeSplitKeys = 256;
 constexpr std::uint32_t kDecodeBlocksPerSm = 2;
-constexpr double kTailShare = 0.5;  // share of the longest block during which the last blocks of a full grid run alone
-constexpr double kDecodeOverlap = 3;    // p-norm of reading and computing
-constexpr double kQueryBytes = 2;       // queries and outputs stay in 16 bits
+constexpr std::uint64_t kBlackwellRows = 256;
+constexpr double kTailShare = 0.7;  // share of the longest block during which the last blocks of a full grid run alone
+constexpr double kPrefillOverlap = 1.4;  // p-norm of thread blocks and memory: blocks wait for queries and outputs
+constexpr double kDecodeOverlap = 3;     // p-norm of reading and computing
+constexpr double kKeptShare = 0.45;  // of L2, for a KV cache that is read again; fitted to H100, B200 and L40S together
+constexpr double kDecodeProducts =
+    0.8;                           // rate of decode's narrow tiles, relative to prefill; 128 heads a KV head on H800
+constexpr double kQueryBytes = 2;  // queries and outputs stay in 16 bits
 constexpr double kFlopsPerProduct = 2;  // a multiply-add
-constexpr double kMeasuredDim = 128;    // head size in the measurements of attention_row_clocks
-constexpr double kWidestGainingDim =
-    256;  // larger (latent) heads do not fit the registers of one block and are not faster
-constexpr double kExponentialsPerClock = 16;   // per SM
-constexpr double kExposedExponentials = 0.85;  // FlashAttention-2 and -3 papers, head size 64 against 128
-constexpr double kBackwardWork = 2.5;          // products, relative to the forward pass
-constexpr double kBackwardRate = 0.86;         // rate, relative to the forward pass; the same papers
-
-struct FlashVersion {
-  const char* architecture;
-  std::uint32_t version;
-  double peak_share;  // of the tensor peak with heads of kMeasuredDim; 0: attention_ratio of the datasheet
-};
-constexpr std::array<FlashVersion, 6> kFlashVersions{{{"ampere", 1, 0.368},
-                                                      {"ampere", 2, 0},
-                                                      {"ada", 2, 0},
-                                                      {"hopper", 1, 0.62 * 0.368},
-                                                      {"hopper", 2, 370.0 / 989.4},
-                                                      {"hopper", 3, 0}}};
+constexpr double kBackwardWork = 2.5;   // products, relative to the forward pass
+constexpr double kBackwardRate = 0.86;  // rate, relative to the forward pass; FlashAttention-2 and -3 papers
 
 double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
 
 /// FLOPs of a query-key pair: score and value.
 double pair_flops(const AttentionHeads& heads) { return kFlopsPerProduct * (heads.dim + value_dim(heads)); }
 
-/// Numbers of a head that take as long as the exposed exponentials of a query-key pair.
-double exponential_dim(const GpuDatasheet& gpu) {
-  return kExposedExponentials * gpu.tensor_flop_per_clock() / (2 * kFlopsPerProduct * kExponentialsPerClock);
-}
-
-/// FLOP per SM and clock, from the mean size of keys and values: products plus the exponentials that they do not hide.
-double attention_flop_per_clock(const GpuDatasheet& gpu, double dim) {
-  const double tensor = gpu.tensor_flop_per_clock();
-  dim = std::min(kWidestGainingDim, dim);
-  return gpu.kernel.attention_ratio * tensor * dim / (dim + exponential_dim(gpu));
-}
-
-/// FLOP/s of all SMs.
-double attention_rate(const GpuDatasheet& gpu, const AttentionHeads& heads) {
-  return attention_flop_per_clock(gpu, (heads.dim + value_dim(heads)) / 2) * gpu.sm.count * gpu.clock_hz();
-}
-
-/// The fixed cost of a query row, expressed as a number of keys.
-double overhead_keys(const GpuDatasheet& gpu) {
-  const double key_clocks = 2 * kFlopsPerProduct * kMeasuredDim / attention_flop_per_clock(gpu, kMeasuredDim);
-  return gpu.kernel.attention_row_clocks / key_clocks;
+/// Seconds of a query-key pair on one SM.
+double pair_seconds(const GpuDatasheet& gpu, const AttentionHeads& heads) {
+  const AttentionKernel& kernel = attention_kernel(gpu, heads.library);
+  return pair_clocks(gpu, kernel, (heads.dim + value_dim(heads)) / 2) /
+         (gpu.kernel.attention_ratio * attention_clock_ratio(gpu) * gpu.clock_hz());
 }
 
 /// The context of a block, split into parts to use idle SMs, but not into parts below a minimum.
@@ -113,21 +85,10 @@ double query_token_bytes(const AttentionHeads& heads) {
 
 }  // namespace
 
-std::vector<std::uint32_t> flash_attention_versions(const GpuDatasheet& gpu) {
-  std::vector<std::uint32_t> versions;
-  for (const FlashVersion& v : kFlashVersions)
-    if (gpu.architecture == v.architecture) versions.push_back(v.version);
-  return versions;
+std::uint64_t query_rows(const GpuDatasheet& gpu) {
+  if (small_shared_memory(gpu)) return 64;
+  return gpu.architecture == "blackwell" ? kBlackwellRows : 128;
 }
-
-GpuDatasheet with_flash_attention(GpuDatasheet gpu, std::optional<std::uint32_t> version) {
-  for (const FlashVersion& v : kFlashVersions)
-    if (gpu.architecture == v.architecture && version == v.version && v.peak_share > 0)
-      gpu.kernel.attention_ratio = v.peak_share * (kMeasuredDim + exponential_dim(gpu)) / kMeasuredDim;
-  return gpu;
-}
-
-std::uint64_t query_rows(const GpuDatasheet& gpu) { return small_shared_memory(gpu) ? 64 : 128; }
 
 void finish_attention(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
   time.ctas = ctas;
@@ -181,9 +142,8 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   if (blocks == 0) return time;
   const bool backward = pass == AttentionPass::backward;
   const double work = backward ? kBackwardWork / kBackwardRate : 1;
-  const double overhead = overhead_keys(gpu);
-  const double key_seconds =
-      work * pair_flops(heads) * static_cast<double>(rows) * gpu.sm.count / attention_rate(gpu, heads);
+  const double key_seconds = work * static_cast<double>(rows) * pair_seconds(gpu, heads);
+  const double block_seconds = work * gpu.kernel.attention_block_us * kSecondsPerUs;
   const Split split = split_context(longest, split_contexts ? gpu.sm.count / blocks : 1, kPrefillSplitKeys);
 
   // Backward reads queries, outputs, their gradients, keys and values, and writes three gradients.
@@ -191,20 +151,26 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
                 static_cast<double>(all_keys) * heads.kv * kv_token_bytes(heads)) *
                (backward ? 2 : 1);
   time.flops *= backward ? kBackwardWork : 1;
+  // Cards have one large L2, in which the kernel before has left queries, keys and values. The rows of GPUs whose L2 is
+  // divided into partitions show no such gain.
+  const double missed = small_shared_memory(gpu) ? missed_ratio(gpu, time.bytes) : 1;
+  time.bytes *= missed;
   time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
   time.l2_bytes = heads.query * visited * kv_token_bytes(heads);
   time.fixed_seconds = gpu.kernel.attention_fixed_us * kSecondsPerUs;
-  time.longest_cta_seconds = key_seconds * (static_cast<double>(split.keys) + overhead);
-  time.sm_seconds = key_seconds * (heads.query * visited + static_cast<double>(blocks) * overhead);
+  time.longest_cta_seconds = key_seconds * static_cast<double>(split.keys) + block_seconds;
+  time.sm_seconds = key_seconds * heads.query * visited + static_cast<double>(blocks) * block_seconds;
   time.tail_ratio = kTailShare;
+  time.overlap_exponent = kPrefillOverlap;
   time.cta = kPrefillBlock;
   finish_attention(time, gpu, blocks * split.parts);
   return time;
 }
 
 KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
-                                 const std::vector<AttentionSequence>& sequences, bool split) {
+                                 const std::vector<AttentionSequence>& sequences, bool split, bool kv_in_l2) {
   KernelTime time;
+  const AttentionKernel& kernel = attention_kernel(gpu, heads.library);
   std::uint64_t queries = 0, keys = 0, longest = 0;
   for (const AttentionSequence& s : sequences) {
     queries += s.tokens;
@@ -218,21 +184,22 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   const std::uint64_t room = split ? kDecodeBlocksPerSm * gpu.sm.count / blocks : 1;
   const Split parts = split_context(longest, room, kDecodeSplitKeys);
   const double token_bytes = kv_token_bytes(heads);
-  const double block_rate =
-      gpu.kernel.decode_flight_kib * kBytesPerKib / (gpu.hbm.read_latency_ns * 1e-9);  // Little's law
+  const double block_rate = kernel.flight_kib * kBytesPerKib / (kLoadedLatencyUs * kSecondsPerUs);  // Little's law
 
-  time.bytes =
+  time.l2_bytes =
       token_bytes * heads.kv * static_cast<double>(keys) + static_cast<double>(queries) * query_token_bytes(heads);
-  time.l2_bytes = time.bytes;
+  const double kept = kKeptShare * gpu.l2.capacity_mib * kBytesPerMib;
+  time.bytes = (kv_in_l2 ? std::clamp(time.l2_bytes / kept - 1, 0.0, 1.0) : 1) * time.l2_bytes;
+  time.l2_seconds = (time.l2_bytes - time.bytes) / gpu.l2_bytes_per_s();
   time.fixed_seconds = gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
-  time.hbm_seconds = time.bytes / (gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
+  time.hbm_seconds = time.bytes / (kernel.read_ratio * gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
   if (parts.parts > 1)
-    time.after_seconds = gpu.kernel.decode_split_us * kSecondsPerUs * static_cast<double>(parts.parts);
+    time.after_seconds = (kernel.join_us + kernel.split_us * static_cast<double>(parts.parts)) * kSecondsPerUs;
   time.ctas_per_sm = kDecodeBlocksPerSm;
   time.cta = kDecodeBlock;
   time.longest_cta_seconds = token_bytes * static_cast<double>(parts.keys) / block_rate;
-  const double reading = time.bytes / (kDecodeBlocksPerSm * block_rate);
-  const double computing = time.flops * gpu.sm.count / attention_rate(gpu, heads);
+  const double reading = time.l2_bytes / (kDecodeBlocksPerSm * block_rate);
+  const double computing = time.flops / pair_flops(heads) * pair_seconds(gpu, heads) / kDecodeProducts;
   time.sm_seconds = std::max(reading, computing);
   time.overlap_exponent = kDecodeOverlap;
   finish_attention(time, gpu, blocks * parts.parts);

@@ -1,12 +1,12 @@
 // Time of attention kernels on one GPU, for the heads that one tensor-parallel rank holds.
 //
+// Which kernel runs, and what its thread blocks do, is in attention_kernels.h.
+//
 // Prefill: one thread block per (query head, 128 query rows) loops over the keys that its rows may see; the last rows
 // of a causal chunk see the most. A chunk with few heads or rows cannot use all SMs, unless its context is long enough
-// to be split. Each query-key pair costs products and one exponential. An SM computes 16 exponentials per clock (CUDA
-// C++ Programming Guide, arithmetic instructions); 0.85 of their time is not hidden behind the products. With head size
-// d, the rate of an SM is attention_ratio x tensor peak x d / (d + e), e = 0.85 x tensor FLOP per clock / 64. So small
-// heads are slower and large heads faster. attention_ratio is the measured efficiency in the datasheet
-// (FlashAttention-2 on Ampere and Ada, FlashAttention-3 on Hopper).
+// to be split. A block takes its kernel's clocks for each query-key pair, at the clock under load, and a fixed time:
+// it waits for its queries and writes its outputs at the end. Queries, keys, values and outputs cross HBM meanwhile,
+// partly hidden: a p-norm joins the two times.
 //
 // Backward: five products per pair instead of two in the forward pass, at a rate of its own.
 //
@@ -14,10 +14,12 @@
 // key that their first row sees; decode reads only the keys in the window.
 //
 // Decode: one or a few query rows per request. KV is read once from HBM, split along the context (flash-decoding) until
-// all SMs are busy. If many query heads share a KV head (multi-head latent attention), tensor time may be the limit
-// instead.
+// all SMs are busy. A thread block reads at most the bytes that it has in flight in each loaded latency. If many query
+// heads share a KV head (multi-head latent attention, wide groups), tensor time may be the limit instead.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +29,13 @@
 
 namespace railyard::gpu {
 
+/// Whose kernels run.
+enum class AttentionLibrary : std::uint8_t { flash, trtllm };
+constexpr std::array<const char*, 2> kAttentionLibraryNames{"flash", "trtllm"};
+constexpr const char* name_of(AttentionLibrary library) {
+  return kAttentionLibraryNames[static_cast<std::size_t>(library)];
+}
+
 struct AttentionHeads {
   std::uint32_t query = 0;  ///< query heads on this rank
   std::uint32_t kv = 0;     ///< KV heads on this rank, including replicated heads
@@ -35,6 +44,7 @@ struct AttentionHeads {
   std::uint32_t value_dim = 0;  ///< size of a value vector; 0: dim
   bool latent = false;  ///< values are the first value_dim numbers of the keys, read once (multi-head latent attention)
   std::uint32_t window = 0;  ///< keys that a query sees, including its own; 0: all earlier keys
+  AttentionLibrary library = AttentionLibrary::flash;
 };
 
 /// `tokens` queries of one sequence, after `kv_start` cached keys.
@@ -63,8 +73,9 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
 
 /// One decode step of a batch: the last `tokens` of each sequence (one, or a few speculated) use the cached keys and
 /// their own. Without `split`, one thread block reads a KV head of a sequence completely, as FlashAttention-2 does for
-/// ungrouped heads.
+/// ungrouped heads. With `kv_in_l2`, what L2 holds of the cache is not read from HBM.
 KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
-                                 const std::vector<AttentionSequence>& sequences, bool split = true);
+                                 const std::vector<AttentionSequence>& sequences, bool split = true,
+                                 bool kv_in_l2 = false);
 
 }  // namespace railyard::gpu

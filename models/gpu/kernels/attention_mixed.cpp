@@ -8,14 +8,9 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kEmptyBlock = 0.09;      // time of an empty block, relative to the fixed time of a block of query rows
+constexpr double kEmptyBlockUs = 0.38;    // an SM's time for an empty block
+constexpr double kMixedOverlap = 2;       // as kPrefillOverlap; decodes read while prompts compute
 constexpr double kMixedTailShare = 0.65;  // as kTailShare of a prefill kernel
-
-/// True for FlashAttention-3: a block has the query heads of a whole group, and contexts are split. Cards with small
-/// shared memory run FlashAttention-2.
-bool packs_groups(const GpuDatasheet& gpu) {
-  return !small_shared_memory(gpu) && (gpu.architecture == "hopper" || gpu.architecture == "blackwell");
-}
 
 /// Blocks of one head in the grid that have no rows.
 std::uint64_t empty_blocks(const GpuDatasheet& gpu, const std::vector<AttentionSequence>& prefills,
@@ -48,17 +43,16 @@ MixedAttention mixed_attention(const GpuDatasheet& gpu, const AttentionHeads& he
   MixedAttention parts;
   parts.decode = decode_attention_time(gpu, heads, decodes);
   if (prefills.empty()) return parts;
-  const bool packs = packs_groups(gpu), splits = packs || decodes.empty();
+  const bool packs = asynchronous_tensor_cores(gpu), splits = packs || decodes.empty();
   parts.prefill = prefill_attention_time(gpu, heads, prefills, true, AttentionPass::forward, splits);
   if (decodes.empty()) return parts;
   AttentionHeads row_heads = heads;
   if (packs) row_heads.query = heads.kv;
   parts.rows = prefill_attention_time(gpu, row_heads, decodes, true, AttentionPass::forward, packs);
   if (packs) return parts;
-  const double block_seconds = gpu.kernel.attention_row_clocks * static_cast<double>(query_rows(gpu)) / gpu.clock_hz();
   parts.kv_reads = kv_reads(gpu, heads, parts);
   parts.empty_block_seconds =
-      kEmptyBlock * block_seconds * heads.query * static_cast<double>(empty_blocks(gpu, prefills, decodes));
+      kEmptyBlockUs * kSecondsPerUs * heads.query * static_cast<double>(empty_blocks(gpu, prefills, decodes));
   return parts;
 }
 
@@ -73,6 +67,7 @@ KernelTime MixedAttention::time(const GpuDatasheet& gpu) const {
   time.longest_cta_seconds = std::max(prefill.longest_cta_seconds, rows.longest_cta_seconds);
   time.sm_seconds += rows.sm_seconds + empty_block_seconds;
   time.tail_ratio = kMixedTailShare;
+  time.overlap_exponent = kMixedOverlap;
   finish_attention(time, gpu, prefill.ctas + rows.ctas);
   const double least = std::max(prefill.seconds, decode.seconds);
   return time.seconds < least ? time.taking(least) : time;

@@ -68,6 +68,16 @@ double throttled_seconds(const Problem& p, double work) {
   return (std::sqrt(b * b + 4 * p.sustained * work * tau) - b) / (2 * p.sustained);
 }
 
+/// Bytes that L2 sends for a tile and one step of K. The two thread blocks of a cluster (Hopper, B200) share the larger
+/// of the operands that they have in common: L2 sends it once, to both.
+double strip_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns) {
+  constexpr double kShared = 0.5;
+  const double inputs = static_cast<double>(std::min<std::uint64_t>(tile.m, p.shape.m)) * p.element_bytes;
+  const double weights = static_cast<double>(std::min<std::uint64_t>(tile.n, p.shape.n)) * p.weight_bytes;
+  if (!asynchronous_tensor_cores(p.gpu)) return inputs + weights;
+  return inputs + weights - kShared * std::max(columns > 1 ? inputs : 0, rows > 1 ? weights : 0);
+}
+
 struct Candidate {
   KernelTime time;
   double tensor = 0, feed = 0;  // seconds of all waves, if only this resource counted
@@ -94,8 +104,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double around = (gpu.kernel.gemm_fixed_us + (split > 1 ? gpu.kernel.split_k_us : 0)) * kSecondsPerUs;
   if (around + epilogue + std::max(work / p.burst + widening, feed) >= best.time.seconds) return;
 
-  const double strip = static_cast<double>(std::min<std::uint64_t>(tile.m, shape.m)) * p.element_bytes +
-                       static_cast<double>(std::min<std::uint64_t>(tile.n, shape.n)) * p.weight_bytes;
+  const double strip = strip_bytes(p, tile, rows, columns);
   const double reads = static_cast<double>(rows * columns * shape.groups) * strip * static_cast<double>(shape.k);
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
   Candidate c;

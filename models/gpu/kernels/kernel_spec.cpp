@@ -73,7 +73,8 @@ KernelTime time_in_graph(const GpuDatasheet& gpu, const KernelSpec& spec) {
     case KernelOp::attention_prefill: return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal);
     case KernelOp::attention_backward:
       return prefill_attention_time(gpu, spec.heads, spec.sequences, spec.causal, AttentionPass::backward);
-    case KernelOp::attention_decode: return decode_attention_time(gpu, spec.heads, spec.sequences, spec.split_context);
+    case KernelOp::attention_decode:
+      return decode_attention_time(gpu, spec.heads, spec.sequences, spec.split_context, spec.kv_in_l2);
     default: return elementwise_time(gpu, spec);
   }
 }

@@ -4,7 +4,7 @@
 //   gemm                those of GemmShape
 //   attention_prefill   heads, sequences (tokens after kv_start each), causal
 //   attention_backward  the same; gradients of queries, keys and values; scores are recomputed
-//   attention_decode    heads, sequences (one or a few tokens after kv_start keys each), split_context
+//   attention_decode    heads, sequences (one or a few tokens after kv_start keys each), split_context, kv_in_l2
 //   rotary              tokens, heads; kv_cache: also writes the tokens' keys and values to the cache
 //   norm                tokens x width; residual: also adds and writes back the residual stream; result_dtype: of the
 //                       normalised numbers
@@ -77,6 +77,8 @@ struct KernelSpec : GemmShape {
   std::vector<AttentionSequence> sequences;
   bool causal = true;
   bool split_context = true;  ///< decode: false means that one thread block reads a KV head of a sequence completely
+
+  bool kv_in_l2 = false;  ///< decode: the kernel before it read the same KV, which is still in L2 as far as it fits
 
   std::uint64_t tokens = 0, width = 0;  ///< rows, and elements per row
   bool residual = false, gated = false, dynamic = false, kv_cache = false;

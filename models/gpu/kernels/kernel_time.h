@@ -83,6 +83,12 @@ inline bool small_shared_memory(const GpuDatasheet& gpu) {
   return gpu.sm.shared_memory_kib < kSharedMemoryKib;
 }
 
+/// True for Hopper and B200: tensor instructions run beside other instructions, operands come by TMA. Cards of Blackwell
+/// have the instructions of Ada.
+inline bool asynchronous_tensor_cores(const GpuDatasheet& gpu) {
+  return !small_shared_memory(gpu) && (gpu.architecture == "hopper" || gpu.architecture == "blackwell");
+}
+
 /// Size of a working set in L2 above which parts of it are read again.
 inline double working_bytes(const GpuDatasheet& gpu) {
   return gpu.l2.working_ratio * gpu.l2.capacity_mib * kBytesPerMib;

@@ -1,6 +1,10 @@
 #include "sc_main/scenario/datasheets/datasheets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "sc_main/scenario/datasheets/embedded.h"
@@ -82,6 +86,75 @@ NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& f
   return whole;
 }
 
+/// The value of a key of a section, or nullptr.
+const Node* value_of(const Node& sheet, const std::string& section, const std::string& key) {
+  const Entry* const entry = sheet.kind == Node::Kind::mapping ? sheet.find(section) : nullptr;
+  const Entry* const value = entry && entry->value->kind == Node::Kind::mapping ? entry->value->find(key) : nullptr;
+  return value ? value->value.get() : nullptr;
+}
+
+/// A number of a section; 0 if there is none.
+double number_at(const Node& sheet, const std::string& section, const std::string& key) {
+  const Node* const value = value_of(sheet, section, key);
+  return value && value->kind == Node::Kind::scalar ? std::strtod(value->text.c_str(), nullptr) : 0;
+}
+
+/// Power per tensor FLOP of the peak, times the root of the FLOP per clock. The energy of a FLOP falls with the root of
+/// an SM's tensor rate: the operands of a larger unit are used more often.
+double power_headroom(const Node& sheet) {
+  const Entry* const sm = sheet.find("sm");
+  const double rate = sm ? number_at(*sm->value, "flop_per_clock", "fp16") : 0;
+  const double peak = rate * number_at(sheet, "sm", "count") * number_at(sheet, "sm", "clock_mhz");
+  return peak > 0 ? number_at(sheet, "sm", "power_w") * std::sqrt(rate) / peak : 0;
+}
+
+std::string architecture_of(const Node& sheet) {
+  const Entry* const entry = sheet.find("architecture");
+  return entry ? entry->value->text : std::string();
+}
+
+/// Gives a key another value, unless the GPU has one of its own. @pre the key is in the section
+void replace(Node& sheet, const Node& own, const std::string& section, const std::string& key, double value) {
+  if (value_of(own, section, key) || !value_of(sheet, section, key)) return;
+  const auto with = [](const Node& mapping, const std::string& name, NodePtr changed) {
+    auto copy = std::make_shared<Node>(mapping);
+    for (Entry& entry : copy->entries)
+      if (entry.key == name) entry.value = std::move(changed);
+    return copy;
+  };
+  auto number = std::make_shared<Node>(*value_of(sheet, section, key));
+  number->text = fmt::format("{}", value);
+  sheet = *with(sheet, section, with(*sheet.find(section)->value, key, std::move(number)));
+}
+
+/// The efficiency of tensor cores under the power limit, for a family of another architecture: that of the family
+/// times the ratio of headrooms, where the GPU has no efficiency of its own. (A family whose bursts are not throttled
+/// has the headroom for its bursts.) In a burst, kBurstLoss of the loss by the power limit has set in already. See the
+/// family rule in docs/calibration.md.
+void set_power_limit(Node& sheet, const Node& own, const Node& family) {
+  constexpr double kMost = 0.98, kBurstLoss = 0.4, kThrottleUs = 1000;
+  const double headroom = power_headroom(own), theirs = power_headroom(family);
+  if (headroom <= 0 || theirs <= 0 || architecture_of(own) == architecture_of(family)) return;
+  const bool throttles = number_at(family, "sm", "throttle_us") > 0;
+  const auto limited = [&](const std::string& key) {
+    return std::min(kMost, number_at(family, "sm", key) * headroom / theirs);
+  };
+  const double sustained = limited(throttles ? "sustained_efficiency_ratio" : "burst_efficiency_ratio");
+  replace(sheet, own, "sm", "low_precision_sustained_ratio", limited("low_precision_sustained_ratio"));
+  if (value_of(own, "sm", "sustained_efficiency_ratio")) return;
+  replace(sheet, own, "sm", "sustained_efficiency_ratio", sustained);
+  replace(sheet, own, "sm", "burst_efficiency_ratio", 1 - kBurstLoss * (1 - sustained));
+  if (!throttles) replace(sheet, own, "sm", "throttle_us", kThrottleUs);
+}
+
+/// Fixed times in which an SM executes instructions (prologues) follow its clock.
+void set_fixed_times(Node& sheet, const Node& own, const Node& family) {
+  const double clock = number_at(own, "sm", "clock_mhz"), theirs = number_at(family, "sm", "clock_mhz");
+  if (clock <= 0 || theirs <= 0) return;
+  for (const char* key : {"gemm_fixed_us", "decode_attention_fixed_us"})
+    replace(sheet, own, "kernel", key, number_at(family, "kernel", key) * theirs / clock);
+}
+
 /// A GPU's datasheet with the constants of its family; a family can belong to another family.
 Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t followers = 0) {
   constexpr std::uint32_t kMostFollowers = 8;
@@ -95,7 +168,13 @@ Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t f
   if (is_file_name(base_name.name))
     base_name.name = (std::filesystem::path(sheet.file).parent_path() / base_name.name).string();
   const Sheet base = open_gpu(base_name, fields, followers + 1);
-  sheet.root = with_inherited(fields, sheet.root, *base.root);
+  const NodePtr own = sheet.root;
+  const auto whole = std::make_shared<Node>(*with_inherited(fields, own, *base.root));
+  if (own->kind == Node::Kind::mapping && base.root->kind == Node::Kind::mapping) {
+    set_power_limit(*whole, *own, *base.root);
+    set_fixed_times(*whole, *own, *base.root);
+  }
+  sheet.root = whole;
   return sheet;
 }
 

@@ -65,6 +65,10 @@ Record<GpuDatasheet> gpu_record() {
          "kernel time at which half of the loss by the power limit is reached; 0: no loss in bursts")
       .range(0, kMostUs)
       .inherited();
+  sm.add("power_w", &G::Sm::power_w,
+         "power limit of the board. A GPU of another architecture than its family takes the efficiency of its tensor "
+         "cores from it; 0: not known")
+      .range(0, 1e5);
   sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
   sm.add("threads", &G::Sm::threads, "resident threads per SM").range(32, 65536);
   sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
@@ -136,14 +140,14 @@ Record<GpuDatasheet> gpu_record() {
       .inherited();
   kernel
       .add("attention_ratio", &G::Kernel::attention_ratio,
-           "efficiency of prefill attention, relative to products at the fp16 tensor peak plus exposed exponentials")
+           "rate of prefill attention, relative to its kernel's on tensor cores at the clock under load")
       .range(1e-6, 2)
       .required()
       .inherited();
   kernel
-      .add("attention_row_clocks", &G::Kernel::attention_row_clocks,
-           "fixed clocks of a query row, besides its keys, at head size 128")
-      .range(0, 1e6)
+      .add("attention_block_us", &G::Kernel::attention_block_us,
+           "fixed time of a thread block of prefill attention, besides its keys")
+      .range(0, kMostUs)
       .required()
       .inherited();
   kernel.add("attention_fixed_us", &G::Kernel::attention_fixed_us, "launch, prologue and drain of prefill attention")
@@ -152,23 +156,13 @@ Record<GpuDatasheet> gpu_record() {
       .inherited();
   kernel
       .add("decode_attention_ratio", &G::Kernel::decode_attention_ratio,
-           "share of hbm.gb_per_s that decode attention reaches")
+           "share of hbm.gb_per_s that decode attention reaches with a kernel that reads as fast as memory lets it")
       .range(1e-6, 1)
       .required()
       .inherited();
   kernel.add("decode_attention_fixed_us", &G::Kernel::decode_attention_fixed_us, "fixed cost of decode attention")
       .range(0, kMostUs)
       .required()
-      .inherited();
-  kernel
-      .add("decode_flight_kib", &G::Kernel::decode_flight_kib,
-           "data in flight from memory per thread block of decode attention")
-      .range(1e-6, 1e6)
-      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
-      .inherited();
-  kernel.add("decode_split_us", &G::Kernel::decode_split_us, "time to join one part of a split context")
-      .range(0, kMostUs)
-      .cite("fit to the decode rows of ai-dynamo/aiconfigurator, Hopper")
       .inherited();
 
   // p2pBandwidthLatencyTest on A100: 2.7 us for a copy of 4 B, 5.1 us by SMs, without the path to the peer.

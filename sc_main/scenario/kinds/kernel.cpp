@@ -175,10 +175,15 @@ KernelKeys::KernelKeys() {
   words<DataType>("kv_dtype", kAttention | kRotary, &KernelValues::kv_dtype, types,
                   "attention, rotary: number format of the KV cache")
       .fallback("dtype");
+  words<AttentionLibrary>("library", kAttention, of_heads(&AttentionHeads::library), words_of(kAttentionLibraryNames),
+                          "attention: whose kernel runs. flash: FlashAttention; trtllm: TensorRT-LLM")
+      .fallback(name_of(otherwise.heads.library));
   one("causal", kChunk, of_kernel(&KernelSpec::causal),
       "attention_prefill, attention_backward: a token sees only earlier tokens and itself");
   one("split_context", kDecode, of_kernel(&KernelSpec::split_context),
       "attention_decode: several thread blocks share a long context");
+  one("kv_in_l2", kDecode, of_kernel(&KernelSpec::kv_in_l2),
+      "attention_decode: the kernel before it read the same KV cache, which is still in L2 as far as it fits");
   numbers("batch", kNone, kAttention, &KernelValues::batch, 1, 65536, "attention: number of sequences");
   numbers("tokens", kChunk | kRotary | kRows, kDecode, of_kernel(&KernelSpec::tokens), 1, kMostElements,
           "number of rows; attention: new tokens of each sequence")

@@ -1,0 +1,73 @@
+#include "gpu/kernels/attention_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/kernels/flash_attention.h"
+
+namespace railyard::gpu {
+namespace {
+
+constexpr double kFlopsPerProduct = 2;  // a multiply-add
+constexpr double kMeasuredDim = 128;    // head size of operand_clocks
+constexpr double kWidestGainingDim =
+    256;  // larger (latent) heads do not fit the registers of one block and are not faster
+constexpr double kExponentialsPerClock = 16;  // per SM
+
+constexpr AttentionKernel kWarpFlash{"FlashAttention-2", 1, 0.0625, 1.2, 1, 0.87, 32, 0.4, 1};
+constexpr AttentionKernel kWarpTrtllm{"TensorRT-LLM FMHA and XQA", 1, 0.0625, 1.2, 1, 0.87, 32, 0.05, 0};
+constexpr AttentionKernel kHopperFlash{"FlashAttention-3", 1.192, 0, 0.839, 1.35, 1, 128, 0.05, 1};
+constexpr AttentionKernel kHopperTrtllm{"TensorRT-LLM FMHA and XQA, Hopper", 0.981, 0, 1.02, 1.35, 1, 128, 0.05, 1};
+constexpr AttentionKernel kBlackwell{"kernels of the libraries for B200", 1, 0, 1, 2.4, 1, 128, 0.05, 1};
+
+struct FlashVersion {
+  const char* architecture;
+  std::uint32_t version;
+  double peak_share;  // of the tensor peak with heads of kMeasuredDim; 0: attention_ratio of the datasheet
+};
+constexpr std::array<FlashVersion, 6> kFlashVersions{{{"ampere", 1, 0.368},
+                                                      {"ampere", 2, 0},
+                                                      {"ada", 2, 0},
+                                                      {"hopper", 1, 0.62 * 0.368},
+                                                      {"hopper", 2, 370.0 / 989.4},
+                                                      {"hopper", 3, 0}}};
+
+}  // namespace
+
+const AttentionKernel& attention_kernel(const GpuDatasheet& gpu, AttentionLibrary library) {
+  const bool flash = library == AttentionLibrary::flash;
+  if (!asynchronous_tensor_cores(gpu)) return flash ? kWarpFlash : kWarpTrtllm;
+  if (gpu.architecture == "blackwell") return kBlackwell;
+  return flash ? kHopperFlash : kHopperTrtllm;
+}
+
+double attention_clock_ratio(const GpuDatasheet& gpu) {
+  return gpu.sm.throttle_us > 0 ? gpu.sm.sustained_efficiency_ratio : gpu.sm.burst_efficiency_ratio;
+}
+
+double pair_clocks(const GpuDatasheet& gpu, const AttentionKernel& kernel, double dim) {
+  const double gaining = std::min(kWidestGainingDim, dim), p = kernel.overlap;
+  const double products = 2 * kFlopsPerProduct * gaining / (kernel.products_ratio * gpu.tensor_flop_per_clock()) +
+                          kernel.operand_clocks * gaining / kMeasuredDim;
+  const double exponentials = kernel.exponentials / kExponentialsPerClock;
+  return std::pow(std::pow(products, p) + std::pow(exponentials, p), 1 / p) * dim / gaining;
+}
+
+std::vector<std::uint32_t> flash_attention_versions(const GpuDatasheet& gpu) {
+  std::vector<std::uint32_t> versions;
+  for (const FlashVersion& v : kFlashVersions)
+    if (gpu.architecture == v.architecture) versions.push_back(v.version);
+  return versions;
+}
+
+GpuDatasheet with_flash_attention(GpuDatasheet gpu, std::optional<std::uint32_t> version) {
+  const AttentionKernel& kernel = attention_kernel(gpu, AttentionLibrary::flash);
+  const double peak_clocks = 2 * kFlopsPerProduct * kMeasuredDim / gpu.tensor_flop_per_clock();
+  for (const FlashVersion& v : kFlashVersions)
+    if (gpu.architecture == v.architecture && version == v.version && v.peak_share > 0)
+      gpu.kernel.attention_ratio =
+          v.peak_share * pair_clocks(gpu, kernel, kMeasuredDim) / (peak_clocks * attention_clock_ratio(gpu));
+  return gpu;
+}
+
+}  // namespace railyard::gpu
