@@ -11,10 +11,10 @@
 // reads at the rate of memory; blocks that copy with cp.async wait for their tiles, and lose a share. The parts of a
 // split context are joined by a second kernel.
 //
-// Sources: Dao-AILab/flash-attention: csrc/flash_attn/src (tiles of 128 keys of 256 bytes, one in flight),
-// hopper/tile_size.h and mainloop (two stages of keys and values); NVIDIA/TensorRT-LLM: cpp/kernels/xqa. Published
-// rates: Dao, arXiv 2307.08691; Shah et al., arXiv 2407.08608 (heads of 64 reach 0.77 of the rate of 128). The numbers
-// that are not in these sources are fitted together to the rows of A100, H100, B200 and L40S (docs/calibration.md).
+// Sources: Dao, arXiv 2307.08691; Shah et al., arXiv 2407.08608 (heads of 64 reach 0.77 of the rate of 128). Bytes in
+// flight are tiles of 128 keys, one of them before Hopper and two stages of keys and values from Hopper on, from
+// memory of the kernels' sources. All other numbers are fitted together to the rows of A100, H100, B200 and L40S
+// (docs/calibration.md), so devices left out there share them.
 #pragma once
 
 #include "gpu/datasheet.h"
