@@ -2,6 +2,7 @@
 """Fits a GPU datasheet's constants to measured kernels.
 
   scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
+  scripts/calibrate.py step-clock --datasheet H100-SXM5-80GB --source 'dgxc-benchmarking.*llama3.1/README_8b'
   scripts/calibrate.py report docs/calibration.md
   scripts/calibrate.py left-out docs/validation.md
 
@@ -9,6 +10,8 @@ fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, 
           expression) selects the rows of one device. The fit starts from the constants of --datasheet, which is the name of a
           shipped datasheet or a file. Some shapes are held out to test the fit. --out is the new datasheet. Use it in a scenario:
           machine: {groups: {node: {gpu: my-h100.yaml}}}.
+step-clock  Fits sm.step_clock_ratio, the clock in a whole training step, to the published steps of the sources that match --source. Prints
+          the errors of these and of all other sources with the same GPU.
 report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
 left-out  Errors on devices and on numbers of GPUs that a fit has not seen, as sections of a page.
 """
@@ -16,6 +19,7 @@ left-out  Errors on devices and on numbers of GPUs that a fit has not seen, as s
 import argparse
 import pathlib
 import re
+import statistics
 import sys
 from collections.abc import Sequence
 
@@ -24,7 +28,7 @@ from command_line import BAD_INPUT, ROOT, Parser
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
 
 try:
-    from calibration import fit, left_out, report
+    from calibration import fit, left_out, report, step_clock
     from calibration.datasheet import SHEETS, Datasheet
     from calibration.evaluate import EvaluationError
     from validation import rows
@@ -69,11 +73,15 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("--out", required=True, type=pathlib.Path, metavar="FILE", help="file for the fitted datasheet")
     one.add_argument("--keep-out", default=0.4, type=ratio, metavar="RATIO", help="share of shapes held out for the test (default 0.4)")
     one.add_argument("--seed", default=1, type=int, metavar="N", help="seed for the choice of held-out shapes (default 1)")
+    clock = commands.add_parser("step-clock", help="fit the clock in a whole training step")
+    clock.add_argument("--datasheet", required=True, metavar="NAME", help="GPU of the steps")
+    clock.add_argument("--source", required=True, type=pattern, metavar="REGEX", help="fit to steps of matching sources")
+    clock.add_argument("--limit-s", default=60, type=float, metavar="S", help="skip steps whose run takes longer (default 60)")
     page = commands.add_parser("report", help="write a page with the errors of all fits")
     page.add_argument("page", type=pathlib.Path, metavar="FILE")
     left_out_page = commands.add_parser("left-out", help="write the errors on devices without a fit into a page")
     left_out_page.add_argument("page", type=pathlib.Path, metavar="FILE")
-    for command in (one, page, left_out_page):
+    for command in (one, clock, page, left_out_page):
         command.add_executables()
     return parser.parse_args(arguments)
 
@@ -107,6 +115,17 @@ def run_fit(options: argparse.Namespace) -> None:
     print(f"wrote {options.out}")
 
 
+def run_step_clock(options: argparse.Namespace) -> None:
+    table = rows.read(str(ROOT / "validation" / "training.csv"))
+    found = step_clock.fit(table, options.datasheet, options.source, options.bin.resolve(), options.limit_s)
+    if found is None:
+        raise rows.InputError(f"calibrate.py: error: no step on {options.datasheet} has a source that matches '{options.source}'")
+    print(f"step_clock_ratio: {found.ratio:g}")
+    print(f"{'rows':>5} {'median':>8} {'median of absolute values':>26}   error of the step's time, by source")
+    for name, errors in {"(fit)": found.fitted, **found.kept_out}.items():
+        print(f"{len(errors):>5} {statistics.median(errors):>+8.1%} {statistics.median(map(abs, errors)):>26.1%}   {name}")
+
+
 def write_left_out(options: argparse.Namespace) -> None:
     page = options.page.read_text(encoding="utf-8")
     for name, table in (("left out", left_out.devices), ("counts left out", left_out.counts)):
@@ -119,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "fit":
             run_fit(options)
+        elif options.command == "step-clock":
+            run_step_clock(options)
         elif options.command == "left-out":
             write_left_out(options)
         else:

@@ -35,7 +35,10 @@ struct GpuDatasheet {
     /// eta(t) = sustained + (burst - sustained)/(1 + t/throttle), where t is the tensor time; 0: sustained only under
     /// steady load
     double throttle_us = 0;
-    double power_w = 0;  ///< power limit of the board; 0: not known
+    double power_w = 0;        ///< power limit of the board; 0: not known
+    double power_limit_w = 0;  ///< to what the owner has set it (nvidia-smi -pl); 0: power_w
+    /// Clock in a whole training step, as a share of clock_mhz: what power_w leaves (kernels/step_clock.h)
+    double step_clock_ratio = 1;
     std::uint32_t registers_kib = 256;
     std::uint32_t threads = 2048;  ///< resident at once
     std::uint32_t shared_memory_kib = 0;

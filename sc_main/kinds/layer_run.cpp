@@ -4,6 +4,7 @@
 #include <fmt/os.h>
 
 #include "base/input_error.h"
+#include "gpu/kernels/step_clock.h"
 #include "sc_main/kinds/kernel_arithmetic.h"
 #include "transformer/memory.h"
 #include "transformer/parameters.h"
@@ -37,7 +38,7 @@ std::string how(const collective::CollectiveSpec& s) {
 LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor),
       gpus_(first_gpus(spec().tp)),
-      kernels_(group().gpu),
+      kernels_(spec().phase == Phase::training ? gpu::at_step_clock(group().gpu) : group().gpu),
       timer_(scenario.model, spec().tp, kernels_, spec().profile) {
   check();
   if (spec().phase == Phase::training) timer_.set_training(spec().form);

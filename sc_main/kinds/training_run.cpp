@@ -6,6 +6,7 @@
 
 #include "base/input_error.h"
 #include "gpu/kernels/flash_attention.h"
+#include "gpu/kernels/step_clock.h"
 #include "transformer/parameters.h"
 #include "transformer/training_flops.h"
 #include "workload/training/schedule_gantt.h"
@@ -33,7 +34,7 @@ using workload::training::TrainingStep;
 
 TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor),
-      kernels_(gpu::with_flash_attention(group().gpu, spec().software.flash_attention)),
+      kernels_(gpu::with_flash_attention(gpu::at_step_clock(group().gpu), spec().software.flash_attention)),
       timer_(scenario.model, spec().tp(), kernels_) {
   if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
     throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario.model.dtype));

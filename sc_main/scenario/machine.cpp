@@ -129,6 +129,16 @@ void check_c2c(const MachineSpec& machine, const Source& source) {
   }
 }
 
+/// The clock at another power limit follows from the clock at the power limit of the board (gpu/kernels/step_clock.h).
+void check_power(const MachineSpec& machine, const Source& source) {
+  for (const GroupSpec& group : machine.groups) {
+    if (group.gpu.sm.power_limit_w == 0 || group.gpu.sm.power_w > 0) continue;
+    const std::string key = "machine.groups." + group.name + ".gpu";
+    throw InputError(place_of(source.root, key), key + ": sm.power_limit_w needs sm.power_w, which the datasheet of " +
+                                                     group.gpu.name + " does not have");
+  }
+}
+
 void bridge_pairs(MachineSpec& machine, const Source& source) {
   const std::string key = "machine.nvlink_bridge";
   if (machine.board.name != "plx_box")
@@ -262,6 +272,7 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
   apply_overrides();
   derive_visible_memory(before, machine.groups);
   check_c2c(machine, source);
+  check_power(machine, source);
   derive_rates(machine);
   apply_overrides();
   resolve_nvlink(written.nvlink_bridge, machine, source);

@@ -8,6 +8,7 @@ are those of the family. A constant carries over unchanged, because it is a time
   the tensor peak of each type        efficiency of matrix products, in a burst and under the power limit
   its attention kernel's rate         prefill attention (models/gpu/kernels/attention_kernels.h)
   SMs x clock                         L2 rate
+  the listed clock                    the clock in a whole training step
   the clock of an SM                  operand feed, write-out; fixed times of products and of decode attention
   the capacity of L2                  the working set
 
@@ -34,7 +35,7 @@ SHEETS = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "datasheets
 # Constants that a datasheet takes from its family (models/gpu/datasheet.h). Its section copy is taken whole.
 CONSTANTS = (
     "sm.feed_bytes_per_clock", "sm.epilogue_bytes_per_clock", "sm.burst_efficiency_ratio", "sm.sustained_efficiency_ratio",
-    "sm.low_precision_sustained_ratio", "sm.throttle_us", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
+    "sm.low_precision_sustained_ratio", "sm.throttle_us", "sm.step_clock_ratio", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
     "hbm.stream_ratio", "hbm.half_saturation_mb", "hbm.read_latency_ns", "kernel.launch_us", "kernel.stream_launch_us",
     "kernel.dynamic_scale_us", "kernel.gemm_fixed_us", "kernel.split_k_us", "kernel.gemm_step_clocks", "kernel.overlap_exponent", "kernel.attention_ratio",
     "kernel.attention_block_us", "kernel.attention_fixed_us", "kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us",

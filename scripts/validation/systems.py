@@ -199,12 +199,27 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
         result["plx"] = {"datasheet": PCIE_SWITCHES[min(gpu.pcie, max(PCIE_SWITCHES))]} | ({"uplink": uplink} if uplink else {})
         if gpu.nvlink and re.search(BRIDGE_WORDS, names, re.IGNORECASE):
             result["nvlink_bridge"] = "pairs"
+    changes = variant_of(row)
     if re.search(BOUNCE_WORDS, row.text("system", "fabric", "link", "config", "metric"), re.IGNORECASE):
-        result["overrides"] = {"gpu": {"pcie": {"p2p": False}}}
+        changes["pcie"] = {"p2p": False}
+    if changes:
+        result["overrides"] = {"gpu": changes}
     if servers > 1:
         network = network_of(row, gpu.pcie if gpu else None)
         result["nic"] = {"datasheet": network.nic} | ({"per_server": network.per_server} if network.per_server else {})
     return result
+
+
+def variant_of(row: Row) -> dict:
+    """What the row's system says of its GPUs beyond their name, as overrides of the datasheet: "96GB HBM2e 2.4TB/s 500W"."""
+    changes: dict = {}
+    memory = re.search(r"(\d+)\s?GB HBM\w*(?: (\d+(?:\.\d+)?)\s?TB/s)?", row["system"])
+    if memory and memory[2]:
+        changes["hbm"] = {"capacity_gb": int(memory[1]), "gb_per_s": round(1000 * float(memory[2]))}
+    limit = re.search(r"\b(\d{3,4})\s?W\b", row["system"])
+    if limit:
+        changes["sm"] = {"power_limit_w": int(limit[1])}
+    return changes
 
 
 def network_of(row: Row, pcie_generation: int | None = None) -> Network:

@@ -69,6 +69,14 @@ Record<GpuDatasheet> gpu_record() {
          "power limit of the board. A GPU of another architecture than its family takes the efficiency of its tensor "
          "cores from it; 0: not known")
       .range(0, 1e5);
+  sm.add("power_limit_w", &G::Sm::power_limit_w,
+         "to what the owner has set the power limit (nvidia-smi -pl). It changes the clock in a training step; 0: "
+         "power_w")
+      .none_or(1, 1e5);
+  sm.add("step_clock_ratio", &G::Sm::step_clock_ratio,
+         "clock of the SMs in a whole training step, as a share of clock_mhz")
+      .range(1e-2, 1)
+      .inherited();
   sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
   sm.add("threads", &G::Sm::threads, "resident threads per SM").range(32, 65536);
   sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
