@@ -159,8 +159,8 @@ struct GroupSpec {
 /// Of the network's switches.
 enum class Tier : std::uint8_t { leaf, spine, core };
 
-/// The part of a machine that is built, for one that is folded: copies of the part do what the part does. Messages to the
-/// memory of a copy leave by their NIC and come back by the NIC of the part's own memory.
+/// The part of a machine that is built, for one that is folded: other copies of its servers do what these do. Messages to the
+/// memory of a copy that is not built leave by their NIC and come back by the NIC of the part's own memory.
 struct BuiltPart {
   std::uint32_t servers = 0;           ///< of the whole machine
   std::vector<std::uint32_t> numbers;  ///< in the whole machine, of each server that is built, ascending

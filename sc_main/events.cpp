@@ -51,14 +51,15 @@ MachineEvents::MachineEvents(Simulation& simulation) : fabric_(simulation.fabric
 
 void MachineEvents::add_link_event(Simulation& simulation, const MachineEvent& event) {
   const transport::LinkEnd link = link_named(simulation, event);
-  change_links_ = true;
   std::vector<transport::LinkEnd> ends;
   if (event.side != LinkSide::rx) ends.push_back(link);
   if (event.side != LinkSide::tx) ends.push_back(other_end(link));
   if (event.kind == MachineEvent::Kind::fail) {
+    fail_links_ = true;
     simulation.fabric().faults().fail(event.at, ends);
     return;
   }
+  changed_links_.insert(changed_links_.end(), ends.begin(), ends.end());
   for (const transport::LinkEnd& end : ends) simulation.fabric().faults().derate(event.at, end, event.ratio);
 }
 

@@ -6,6 +6,7 @@
 
 #include "sc_main/scenario.h"
 #include "transport/device/calendar.h"
+#include "transport/device/device.h"
 
 namespace railyard {
 
@@ -25,8 +26,9 @@ class MachineEvents : private transport::CalendarClient {
 
   /// True if only events of the scenario are left on the calendar: then they cannot affect anything.
   bool only_left() const;
-  /// True if at least one event changes a link.
-  bool change_links() const { return change_links_; }
+  /// Links whose rates change, and whether links fail.
+  const std::vector<transport::LinkEnd>& changed_links() const { return changed_links_; }
+  bool fail_links() const { return fail_links_; }
 
  private:
   struct Slowing {
@@ -40,7 +42,8 @@ class MachineEvents : private transport::CalendarClient {
   transport::Assembly& fabric_;
   std::vector<Slowing> slowings_;
   std::size_t slowings_left_ = 0;
-  bool change_links_ = false;
+  std::vector<transport::LinkEnd> changed_links_;
+  bool fail_links_ = false;
 };
 
 /// One line: the undeliverable bytes, the job that sent them, and the failed links.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,12 +18,20 @@ using workload::training::TrainingSpec;
 
 namespace {
 
-/// One way to fold: where the GPUs of the copies are.
+/// One way to fold: what each copy uses of the machine, by place in the part.
 struct Candidate {
-  std::vector<std::uint32_t> placement;  ///< GPU of each rank of the part, in the whole machine
-  std::vector<std::uint32_t> numbers;    ///< of each rank of the part, in the whole mesh
-  /// By copy: the server that stands for each server of the part.
-  std::vector<std::map<std::uint32_t, std::uint32_t>> servers;
+  struct Copy {
+    std::vector<std::uint32_t> gpus;     ///< in the whole machine
+    std::vector<std::uint32_t> numbers;  ///< of its ranks in the whole mesh
+    /// The server that stands for each server of the first copy.
+    std::map<std::uint32_t, std::uint32_t> servers;
+  };
+  std::vector<Copy> copies;
+
+  bool uses(std::uint32_t copy, std::uint32_t server) const {
+    const auto& servers = copies[copy].servers;
+    return std::any_of(servers.begin(), servers.end(), [&](const auto& pair) { return pair.second == server; });
+  }
 };
 
 /// A rank's number in a mesh with other sizes, at the same places but for dp.
@@ -44,28 +53,29 @@ std::uint32_t number_in(const TrainingSpec& spec, std::uint32_t rank, std::uint3
 
 /// None: copies share servers, or are not placed alike.
 std::optional<Candidate> candidate(const TrainingSpec& spec, std::uint32_t copies, std::uint32_t gpus_per_server) {
-  Candidate found;
   const std::uint32_t ranks = spec.ranks();
-  found.numbers.resize(ranks / copies);
-  std::vector<std::vector<std::uint32_t>> gpus(copies, std::vector<std::uint32_t>(ranks / copies));
+  Candidate found;
+  found.copies.resize(copies);
+  for (Candidate::Copy& copy : found.copies) {
+    copy.gpus.resize(ranks / copies);
+    copy.numbers.resize(ranks / copies);
+  }
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     std::uint32_t copy = 0;
     const std::uint32_t number = number_in(spec, rank, copies, copy);
-    gpus[copy][number] = spec.placement[rank];
-    if (copy == 0) found.numbers[number] = rank;
+    found.copies[copy].gpus[number] = spec.placement[rank];
+    found.copies[copy].numbers[number] = rank;
   }
-  found.placement = gpus.front();
-  found.servers.resize(copies);
   std::set<std::uint32_t> taken;
-  for (std::uint32_t copy = 0; copy < copies; ++copy) {
+  for (Candidate::Copy& copy : found.copies) {
     std::set<std::uint32_t> own;
     for (std::uint32_t r = 0; r < ranks / copies; ++r) {
-      const std::uint32_t mine = gpus[copy][r], first = gpus.front()[r];
-      const auto [at, fresh] = found.servers[copy].try_emplace(first / gpus_per_server, mine / gpus_per_server);
+      const std::uint32_t mine = copy.gpus[r], first = found.copies.front().gpus[r];
+      const auto [at, fresh] = copy.servers.try_emplace(first / gpus_per_server, mine / gpus_per_server);
       if (at->second != mine / gpus_per_server || mine % gpus_per_server != first % gpus_per_server) return {};
       own.insert(mine / gpus_per_server);
     }
-    if (own.size() != found.servers[copy].size()) return {};
+    if (own.size() != copy.servers.size()) return {};
     for (const std::uint32_t server : own)
       if (!taken.insert(server).second) return {};
   }
@@ -76,8 +86,8 @@ std::optional<Candidate> candidate(const TrainingSpec& spec, std::uint32_t copie
 platforms::Tier tier_between(const platforms::MachineSpec& machine, const Candidate& candidate) {
   platforms::Tier tier = platforms::Tier::leaf;
   if (machine.network == platforms::NetworkKind::single_switch) return tier;
-  for (const auto& servers : candidate.servers)
-    for (const auto& [first, other] : servers)
+  for (const Candidate::Copy& copy : candidate.copies)
+    for (const auto& [first, other] : copy.servers)
       for (std::uint32_t n = 0; n < machine.nics_per_server; ++n) {
         const std::uint32_t a = first * machine.nics_per_server + n, b = other * machine.nics_per_server + n;
         if (leaf_of(machine, a) != leaf_of(machine, b)) tier = std::max(tier, platforms::Tier::spine);
@@ -92,8 +102,86 @@ std::string why_not(const Scenario& scenario) {
   if (spec->sizes[static_cast<std::size_t>(Dimension::dp)] == 1) return "there is one replica";
   if (spec->state_shards() < spec->replicas()) return "replicas of hsdp have different neighbours";
   if (spec->halves() > 1) return "the halves of a pipeline of dualpipe are no replicas";
-  if (!scenario.events.empty()) return "events make replicas different";
   return "";
+}
+
+/// Of the link that an event names.
+std::string port_of(const MachineEvent& event) { return event.name.substr(event.name.rfind('.') + 1); }
+
+/// The server of a GPU or link that an event names by module, as in node3.nic0.network. None: it is of no server.
+std::optional<std::uint32_t> server_of(const MachineEvent& event, const platforms::MachineSpec& machine) {
+  const std::string& group = machine.groups.front().name;
+  const std::size_t end = event.name.find('.');
+  if (event.name.rfind(group, 0) != 0 || end == std::string::npos || end == group.size()) return {};
+  std::uint32_t server = 0;
+  const char* const last = event.name.data() + end;
+  const auto [rest, error] = std::from_chars(event.name.data() + group.size(), last, server);
+  if (error != std::errc() || rest != last || server >= servers_of(machine)) return {};
+  return server;
+}
+
+/// The copies that events touch. @param why_not  set if the events do not allow to fold
+std::set<std::uint32_t> touched_copies(const Scenario& scenario, const Candidate& candidate, std::string& why_not) {
+  std::set<std::uint32_t> touched;
+  for (const MachineEvent& event : scenario.events) {
+    const std::optional<std::uint32_t> server = server_of(event, scenario.machine);
+    std::uint32_t copy = 0;
+    while (server && copy < candidate.copies.size() && !candidate.uses(copy, *server)) ++copy;
+    if (event.kind == MachineEvent::Kind::fail)
+      why_not = fmt::format("{} fails: messages then take other ways", event.key);
+    else if (!server || copy == candidate.copies.size())
+      why_not =
+          fmt::format("{} '{}' is not of one replica's server; a name like {}0.nic0.network or {}0.gpu0 is", event.key,
+                      event.name, scenario.machine.groups.front().name, scenario.machine.groups.front().name);
+    else if (event.kind == MachineEvent::Kind::derate && port_of(event) != "network" &&
+             port_of(event).rfind("nvlink", 0) != 0)
+      why_not = fmt::format("{} '{}' is slow; of a replica's links, only NVLink and the network port of a NIC may be",
+                            event.key, event.name);
+    touched.insert(copy);
+  }
+  if (why_not.empty() && touched.size() + 1 >= candidate.copies.size())
+    why_not = "events touch all replicas but one, or all";
+  return touched;
+}
+
+/// Which copies run, in place of which.
+workload::Copies copies_of(const Candidate& candidate, const std::set<std::uint32_t>& touched) {
+  const auto all = static_cast<std::uint32_t>(candidate.copies.size());
+  std::uint32_t standing = 0;
+  while (touched.count(standing) != 0) ++standing;
+  workload::Copies copies(all);
+  std::uint32_t running = 0;
+  for (std::uint32_t copy = 0; copy < all; ++copy)
+    if (copy == standing || touched.count(copy) != 0) copies[copy] = running++;
+  for (std::uint32_t copy = 0; copy < all; ++copy)
+    if (touched.count(copy) == 0) copies[copy] = copies[standing];
+  return copies;
+}
+
+/// The copies that run.
+std::vector<const Candidate::Copy*> running(const Candidate& candidate, const workload::Copies& copies) {
+  std::vector<const Candidate::Copy*> all(workload::running(copies));
+  for (std::size_t copy = copies.size(); copy-- > 0;) all[copies[copy]] = &candidate.copies[copy];
+  return all;
+}
+
+/// The ranks that run are those of these copies.
+TrainingSpec folded(TrainingSpec spec, const workload::Copies& copies,
+                    const std::vector<const Candidate::Copy*>& running,
+                    const std::map<std::uint32_t, std::uint32_t>& built, std::uint32_t gpus_per_server) {
+  spec.copies = copies;
+  TrainingSpec part = spec;
+  part.sizes = spec.running_sizes();
+  spec.placement.resize(part.ranks());
+  spec.numbers.resize(part.ranks());
+  for (std::uint32_t rank = 0; rank < part.ranks(); ++rank) {
+    std::uint32_t copy = 0;
+    const std::uint32_t number = number_in(part, rank, static_cast<std::uint32_t>(running.size()), copy);
+    const std::uint32_t gpu = running[copy]->gpus[number];
+    spec.placement[rank] = built.at(gpu / gpus_per_server) * gpus_per_server + gpu % gpus_per_server;
+    spec.numbers[rank] = running[copy]->numbers[number];
+  }
+  return spec;
 }
 
 }  // namespace
@@ -106,37 +194,42 @@ Fold fold_copies(Scenario& scenario) {
   platforms::MachineSpec& machine = scenario.machine;
   const std::uint32_t gpus = machine.board.gpus;
   std::optional<Candidate> best;
+  std::set<std::uint32_t> touched;
   if (fold.why_not.empty()) {
     const auto& spec = scenario.spec<TrainingSpec>();
     const std::uint32_t dp = spec.sizes[static_cast<std::size_t>(Dimension::dp)];
-    for (std::uint32_t copies = dp; copies > 1 && !best; --copies) {
-      if (dp % copies != 0) continue;
-      best = candidate(spec, copies, gpus);
-      fold.copies = best ? copies : 1;
-    }
-    if (!best) fold.why_not = "replicas share servers, or are placed differently";
+    for (std::uint32_t copies = dp; copies > 1 && !best; --copies)
+      if (dp % copies == 0) best = candidate(spec, copies, gpus);
+    if (!best)
+      fold.why_not = "replicas share servers, or are placed differently";
+    else
+      touched = touched_copies(scenario, *best, fold.why_not);
   }
-  if (!best) {
+  if (!fold.why_not.empty()) {
     if (scenario.fold == Folding::require)
       throw InputError(scenario.fold_origin, "simulation.fold: " + fold.why_not + "; accepted here: off and auto");
     return fold;
   }
+  const workload::Copies copies = copies_of(*best, touched);
+  const std::vector<const Candidate::Copy*> run = running(*best, copies);
   platforms::BuiltPart part;
   part.servers = platforms::servers_of(machine);
   part.turns_at = tier_between(machine, *best);
-  std::map<std::uint32_t, std::uint32_t> index;
-  for (const auto& [server, same] : best->servers.front()) {
-    index[server] = static_cast<std::uint32_t>(part.numbers.size());
+  std::set<std::uint32_t> servers;
+  for (const Candidate::Copy* copy : run)
+    for (const auto& [first, server] : copy->servers) servers.insert(server);
+  std::map<std::uint32_t, std::uint32_t> built;
+  for (const std::uint32_t server : servers) {
+    built[server] = static_cast<std::uint32_t>(part.numbers.size());
     part.numbers.push_back(server);
   }
-  TrainingSpec spec = scenario.spec<TrainingSpec>();
-  spec.copies = fold.copies;
-  spec.numbers = best->numbers;
-  spec.placement.clear();
-  for (const std::uint32_t gpu : best->placement) spec.placement.push_back(index[gpu / gpus] * gpus + gpu % gpus);
-  scenario.workload = std::move(spec);
+  scenario.workload = folded(scenario.spec<TrainingSpec>(), copies, run, built, gpus);
   machine.groups.front().servers = static_cast<std::uint32_t>(part.numbers.size());
   machine.part = std::move(part);
+  fold.copies = static_cast<std::uint32_t>(copies.size());
+  fold.represented_gpus = static_cast<std::uint32_t>(best->copies.front().servers.size()) * gpus * fold.copies;
+  fold.nics_differ = std::any_of(scenario.events.begin(), scenario.events.end(),
+                                 [](const MachineEvent& event) { return port_of(event) == "network"; });
   return fold;
 }
 
@@ -151,11 +244,15 @@ void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const pla
     }
     return false;
   };
-  fold.exact = std::none_of(traffic.begin(), traffic.end(), crosses_spine);
-  if (!fold.exact)
+  const bool over_spines = std::any_of(traffic.begin(), traffic.end(), crosses_spine);
+  fold.exact = !over_spines && !fold.nics_differ;
+  if (over_spines)
     fold.bound =
         "messages cross spines: the longest way to a neighbour stands for all, and uplinks carry the traffic of this "
         "part only";
+  if (fold.nics_differ)
+    fold.bound += fmt::format("{}rings over replicas take as long as if all NICs were as slow as the slowest",
+                              over_spines ? "; " : "");
 }
 
 }  // namespace railyard

@@ -3,6 +3,9 @@
 // that they reach. What a rank sends to the next copy leaves by its NIC and comes back by its NIC, as the copy before it
 // would send (collective/collective.h, platforms::BuiltPart).
 //
+// Replicas with a GPU or link that an event slows run beside the part, on their own servers. Members of a collective begin
+// together (Executor), so all replicas wait for the slowest.
+//
 // The results are those of the whole machine if no message crosses a spine. Otherwise the way to the next copy crosses a
 // spine for all copies, also where most neighbours share a leaf, and uplinks carry the traffic of the part only.
 #pragma once
@@ -18,10 +21,12 @@ namespace railyard {
 
 struct Fold {
   bool asked = false;
-  std::uint32_t copies = 1;  ///< 1: all of the machine is simulated
-  std::string why_not;       ///< if it is; "": folded
-  bool exact = true;         ///< results are those of the whole machine
-  std::string bound;         ///< how they may differ
+  std::uint32_t copies = 1;            ///< 1: all of the machine is simulated
+  std::uint32_t represented_gpus = 0;  ///< of all copies' servers
+  bool nics_differ = false;            ///< events slow NICs of some copies
+  std::string why_not;                 ///< if all is simulated; "": folded
+  bool exact = true;                   ///< results are those of the whole machine
+  std::string bound;                   ///< how they may differ
 };
 
 /// Folds the scenario if it asks for it: the machine becomes its part, the workload that of the part.

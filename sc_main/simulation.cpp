@@ -79,8 +79,9 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   events_ = std::make_unique<MachineEvents>(*this);
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
   workload_->follow_phases(*phase_use_);
-  // The recorded course of a collective is wrong after a change of its links.
-  if (events_->change_links()) executor_->simulate_every_collective();
+  // After a failure, messages take other ways.
+  if (events_->fail_links()) executor_->simulate_every_collective();
+  executor_->simulate_collectives_over(events_->changed_links());
   if (fabric_->context().losses != nullptr)
     scenario_.fabric.fidelity = transport::Fidelity::train;  // streams cannot handle failed links
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();

@@ -1,6 +1,7 @@
 #include "collective/collective.h"
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "collective/marks.h"
@@ -50,27 +51,41 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
 void Collective::fold() {
   running_.clear();
   number_of_.clear();
+  first_of_.clear();
   seen_.clear();
   client_of_.clear();
-  beyond_.clear();
+  ends_together_ = false;
   if (!group_->folded()) return;
   const bool all_run = !program_->is_alike();
-  number_of_.resize(group_->size());
+  std::vector<std::uint32_t> numbers(group_->size());  // of members that run
   for (std::uint32_t m = 0; m < group_->size(); ++m) {
     if (all_run || group_->exists(m)) {
-      number_of_[m] = static_cast<std::uint32_t>(running_.size());
+      numbers[m] = static_cast<std::uint32_t>(running_.size());
       running_.push_back(m);
     }
-    if (group_->exists(m)) seen_.push_back(number_of_[m]);
+    if (group_->exists(m)) seen_.push_back(numbers[m]);
   }
-  for (std::uint32_t m = 0; m < group_->size() && !all_run; ++m) number_of_[m] = number_of_[group_->like[m]];
   for (const std::uint32_t m : running_) {
-    const auto client = std::find(seen_.begin(), seen_.end(), number_of_[group_->like[m]]);
+    const auto client = std::find(seen_.begin(), seen_.end(), numbers[group_->like[m]]);
     client_of_.push_back(static_cast<std::uint32_t>(client - seen_.begin()));
   }
-  beyond_.resize(seen_.size());
-  for (std::uint32_t m = 0; m < group_->size(); ++m)
-    if (!group_->exists(m)) beyond_[client_of_[number_of_[m]]] = group_->members[m];
+  if (all_run) {
+    number_of_ = std::move(numbers);
+    first_of_.assign(running_.size(), 0);
+    return;
+  }
+  // A member sends to its own copy in place of another one.
+  std::map<std::uint32_t, std::uint32_t> first;  // by copy that exists
+  for (const std::uint32_t m : running_) first.try_emplace(group_->copy[m], 0);
+  for (auto& [copy, at] : first) {
+    at = static_cast<std::uint32_t>(number_of_.size());
+    std::vector<std::uint32_t> own;  // by place
+    for (const std::uint32_t m : running_)
+      if (group_->copy[m] == copy) own.push_back(numbers[m]);
+    for (std::uint32_t m = 0; m < group_->size(); ++m) number_of_.push_back(own[group_->place[m]]);
+  }
+  for (const std::uint32_t m : running_) first_of_.push_back(first[group_->copy[m]]);
+  ends_together_ = first.size() > 1;
 }
 
 void Collective::enter(std::uint32_t member) {
@@ -320,6 +335,15 @@ void Collective::finish(std::uint32_t member) {
 
 void Collective::tell_done(std::uint32_t member) {
   CollectiveClient& client = *client_;
+  if (ends_together_) {
+    if (++told_ != running()) return;
+    for (const std::uint32_t of_client : client_of_) {
+      if (causes_ != nullptr) causes_->on_ended(trails_[member]);
+      client.on_member_done(*this, of_client);
+    }
+    client.on_collective_done(*this);
+    return;
+  }
   const std::uint32_t of_client = client_of_.empty() ? member : client_of_[member];
   if (unfinished_.empty() || --unfinished_[of_client] == 0) {
     if (causes_ != nullptr) causes_->on_ended(trails_[member]);

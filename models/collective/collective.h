@@ -16,10 +16,11 @@
 // alpha); in slices s: (2n-3) max(c/B, s/B + alpha) + c/B + alpha.
 //
 // Of a folded group (spec.h), clients see only the members that exist. If all members do the same (Program::is_alike),
-// only these run: what one of them sends to a member that does not exist leaves its server, comes back, and arrives as
-// what the member before it sends. Otherwise, as in a tree, all members run. What a member sends that does not exist then
-// takes the time that such a message takes without contention, one after the other. A member that exists ends for its
-// client when the last member like it ends.
+// only these run: what one of them sends to a member of another copy leaves its server, comes back, and arrives as what the
+// member before it sends. If several copies exist, because they differ in the speed of a GPU or link, all their members end
+// for their clients when the last of them ends, as nobody ends a ring before its slowest member. Otherwise, as in a tree,
+// all members run. What a member sends that does not exist then takes the time that such a message takes without contention,
+// one after the other. A member that exists ends for its client when the last member like it ends.
 #pragma once
 
 #include <cstdint>
@@ -112,7 +113,10 @@ class Collective : private transport::MessageClient, private transport::Calendar
   // Members that run are numbered from 0. The program and the group have a number for each member.
   std::uint32_t running() const { return static_cast<std::uint32_t>(members_.size()); }
   std::uint32_t member_of(std::uint32_t number) const { return running_.empty() ? number : running_[number]; }
-  std::uint32_t number_of(std::uint32_t member) const { return number_of_.empty() ? member : number_of_[member]; }
+  /// The number of the member that receives what the member `from` (a number) sends to a member.
+  std::uint32_t receiver(std::uint32_t from, std::uint32_t member) const {
+    return number_of_.empty() ? member : number_of_[first_of_[from] + member];
+  }
   /// The number of a member that clients see.
   std::uint32_t seen(std::uint32_t member) const { return seen_.empty() ? member : seen_[member]; }
   std::uint32_t server_of(std::uint32_t number) const { return group_->server_of(member_of(number)); }
@@ -189,11 +193,13 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::unique_ptr<Program> program_;
   bool reads_operands_ = false;
   CollectiveClient* client_ = nullptr;
-  // Of a folded group, else empty: members by number, numbers by member, numbers of the members that clients see.
-  std::vector<std::uint32_t> running_, number_of_, seen_;
+  // Of a folded group, else empty: members by number, numbers of the members that clients see.
+  std::vector<std::uint32_t> running_, seen_;
+  /// Numbers by member, for each copy that sends; where a sender's numbers begin, by its number.
+  std::vector<std::uint32_t> number_of_, first_of_;
   std::vector<std::uint32_t> client_of_;   ///< by number: the client's member that it is like
   std::vector<std::uint32_t> unfinished_;  ///< by client's member
-  std::vector<transport::Window> beyond_;  ///< by client's member: its memory for messages from another server
+  bool ends_together_ = false;             ///< members that clients see end when the last of them ends
   std::vector<Time> free_from_;  ///< by number: when a member that does not exist has sent what it had to send
   std::vector<Member> members_;
   std::vector<Thread> threads_;

@@ -19,15 +19,18 @@ Group folded_group_of(const std::vector<gpu::Gpu*>& gpus, const std::vector<Fold
   Group group;
   std::vector<std::uint32_t> existing(gpus.size());
   for (std::uint32_t m = 0; m < members.size(); ++m)
-    if (members[m].copy == 0) existing[members[m].gpu] = m;
+    if (members[m].exists) existing[members[m].gpu] = m;
   std::uint32_t server = 0;
   for (std::uint32_t m = 0; m < members.size(); ++m) {
     const gpu::Gpu& gpu = *gpus[members[m].gpu];
     if (m > 0 && (gpu.server() != gpus[members[m - 1].gpu]->server() || members[m].copy != members[m - 1].copy))
       ++server;
-    group.members.push_back(members[m].copy == 0 ? gpu.window() : gpu.window_beyond());
+    group.members.push_back(members[m].exists ? gpu.window() : gpu.window_beyond());
     group.server.push_back(server);
     group.like.push_back(existing[members[m].gpu]);
+    group.copy.push_back(members[m].copy);
+    group.place.push_back(members[m].place);
+    group.beyond.push_back(gpu.window_beyond());
   }
   return group;
 }

@@ -58,6 +58,14 @@ Time ReuseTable::quiet_from() const {
   return from;
 }
 
+bool ReuseTable::crosses(const std::vector<transport::LinkEnd>& links) const {
+  return std::any_of(ports_.begin(), ports_.end(), [&](const transport::LinkEnd& port) {
+    return std::any_of(links.begin(), links.end(), [&](const transport::LinkEnd& link) {
+      return link.device == port.device && link.port == port.port;
+    });
+  });
+}
+
 bool ReuseTable::followed() const {
   return std::any_of(ports_.begin(), ports_.end(),
                      [](const transport::LinkEnd& port) { return port.state().listener_mark != 0; });

@@ -75,6 +75,8 @@ class ReuseTable {
   /// The instant from which the links are quiet if no traffic is added; not after now if they are quiet already; max if it
   /// is not known yet.
   Time quiet_from() const;
+  /// Whether one of these links is among the ports.
+  bool crosses(const std::vector<transport::LinkEnd>& links) const;
   /// Whether a listener follows one of the ports. A replay would hide events from it.
   bool followed() const;
   /// Null if no course is known for this key.

@@ -106,15 +106,18 @@ struct CollectiveSpec {
 gpu::CtaFootprint cta_of(const CollectiveSpec& spec);
 
 /// The members of a collective: their memories in rank order, and the server of each. Members of a server are
-/// contiguous. A folded group has members that are alike: they do the same at the same time, on servers that are alike.
-/// One of them, `like[m]`, runs for all. The memory of another member is then that of like[m], as messages from outside
-/// of its server reach it (gpu::Gpu::window_beyond()).
+/// contiguous. A folded group has copies of members that are alike: they do the same at the same time, on servers that are
+/// alike. One of them, `like[m]`, runs for all. The memory of another member is then that of like[m], as messages from
+/// outside of its server reach it (gpu::Gpu::window_beyond()).
 struct Group {
   std::vector<transport::Window> members;
   std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: one server
   std::vector<transport::GroupId>
-      multicast_group;              ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
-  std::vector<std::uint32_t> like;  ///< by member; empty: the group is not folded
+      multicast_group;               ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
+  std::vector<std::uint32_t> like;   ///< by member; empty: the group is not folded. Only of a folded group, by member:
+  std::vector<std::uint32_t> copy;   ///< to which copy it belongs
+  std::vector<std::uint32_t> place;  ///< among the members of its copy
+  std::vector<transport::Window> beyond;  ///< memory of like[m], as messages from outside of its server reach it
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(members.size()); }
   std::uint32_t servers() const { return server.empty() ? 1 : server.back() + 1; }

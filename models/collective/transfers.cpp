@@ -20,7 +20,7 @@ Rate times(Rate rate, std::uint32_t n) { return Rate::bytes_per_second(rate.byte
 template <class With>
 void Collective::for_each_lane(std::uint32_t member, const Transfer& t, With with) {
   if (t.kind != Transfer::Kind::multicast) {
-    with(lane(thread_of(t.kind == Transfer::Kind::reduce ? member : number_of(t.to), t.thread), t.lane));
+    with(lane(thread_of(t.kind == Transfer::Kind::reduce ? member : receiver(member, t.to), t.thread), t.lane));
     return;
   }
   for (std::uint32_t m = 0; m < running(); ++m)
@@ -123,9 +123,11 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   const std::uint32_t member = number / program_->threads();
   const bool in_switch = t.kind == Transfer::Kind::reduce || t.kind == Transfer::Kind::multicast;
   const std::uint32_t from = member_of(member), to = in_switch ? from : t.to;
+  const std::uint32_t receives = in_switch ? member : receiver(member, t.to);
   transport::Message message;
   message.source = group_->members[group_->exists(from) ? from : group_->like[from]];
-  message.destination = group_->members[to];
+  const bool comes_back = group_->folded() && program_->is_alike() && group_->copy[to] != group_->copy[from];
+  message.destination = comes_back ? group_->beyond[member_of(receives)] : group_->members[to];
   message.bytes = t.kind == Transfer::Kind::flag ? t.range.bytes : spec_.cost.wire_bytes(t.range.bytes);
   message.offset = t.range.offset;
   if (in_switch) {
@@ -140,10 +142,9 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;
-  message.cookie = pack(number, thread_of(number_of(to), t.thread), t.lane, t.kind == Transfer::Kind::multicast);
+  message.cookie = pack(number, thread_of(receives, t.thread), t.lane, t.kind == Transfer::Kind::multicast);
   if (!group_->exists(from)) {
-    message.destination =
-        leaves_server(member, t) ? beyond_[client_of_[number_of(to)]] : group_->members[group_->like[to]];
+    message.destination = leaves_server(member, t) ? group_->beyond[to] : group_->members[group_->like[to]];
     post_unseen(number, message);
     return;
   }

@@ -273,9 +273,17 @@ std::uint32_t Executor::begin_run(Communicator& communicator, const collective::
   run.label = label;
   run.client = &client;
   run.collective = &collectives_.acquire();
-  run.collective->prepare(spec, communicator.group(), *this, replays_ ? communicator.reuse() : nullptr);
+  run.collective->prepare(spec, communicator.group(), *this, reuse_of(communicator));
   run.collective->cookie = number;
   return number;
+}
+
+collective::ReuseTable* Executor::reuse_of(const Communicator& communicator) {
+  collective::ReuseTable* const table = communicator.reuse();
+  if (!replays_ || table == nullptr || changing_.empty()) return replays_ ? table : nullptr;
+  const auto [crosses, fresh] = crosses_changing_.try_emplace(table);
+  if (fresh) crosses->second = table->crosses(changing_);
+  return crosses->second ? nullptr : table;
 }
 
 Job& Executor::add_member(std::uint32_t number, std::uint32_t member, Rank& rank, gpu::Stream& stream,

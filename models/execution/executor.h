@@ -103,6 +103,8 @@ class Executor : private collective::CollectiveClient {
   bool begin_together() const { return members_begin_together_; }
   /// Before the first job: replays no collective, not even where communicators allow it. Results are the same.
   void simulate_every_collective() { replays_ = false; }
+  /// The same for collectives that cross one of these links: a course that was recorded before a link changes is wrong after.
+  void simulate_collectives_over(std::vector<transport::LinkEnd> links) { changing_ = std::move(links); }
   bool replays() const { return replays_; }
 
   transport::Fabric& fabric() { return fabric_; }
@@ -168,7 +170,12 @@ class Executor : private collective::CollectiveClient {
   std::uint64_t jobs_ = 0;
   JobListener* listener_ = nullptr;
   bool replays_ = true;
+  /// Null: the collectives of this communicator are simulated.
+  collective::ReuseTable* reuse_of(const Communicator& communicator);
+
   bool members_begin_together_ = false;
+  std::vector<transport::LinkEnd> changing_;
+  std::map<const collective::ReuseTable*, bool> crosses_changing_;
 };
 
 }  // namespace railyard::execution

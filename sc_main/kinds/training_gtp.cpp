@@ -17,11 +17,13 @@ struct UseTimes {
 /// @param place  a layer; then the embedding, and the head
 UseTimes times_of(const TrainingStep& step, std::uint32_t place, std::uint32_t use, double steps) {
   UseTimes times;
-  const std::uint32_t ranks = step.mesh().size();
-  for (std::uint32_t r = 0; r < ranks; ++r) {
+  double ranks = 0;
+  for (std::uint32_t r = 0; r < step.mesh().size(); ++r) ranks += step.mesh().stands_for(r);
+  for (std::uint32_t r = 0; r < step.mesh().size(); ++r) {
     const RankAccount::Tagged tagged = step.account(r).tagged(place * DividedWeights::kUses + use);
-    times.transfers_s += tagged.transfers.seconds() / ranks / steps;
-    times.exposed_s += tagged.exposed.seconds() / ranks / steps;
+    const double alike = step.mesh().stands_for(r);
+    times.transfers_s += alike * tagged.transfers.seconds() / ranks / steps;
+    times.exposed_s += alike * tagged.exposed.seconds() / ranks / steps;
   }
   return times;
 }

@@ -162,7 +162,7 @@ std::vector<RouteOfInterest> TrainingRun::routes() {
     const std::uint32_t other = mesh.moved(0, dimension, 1);
     routes.push_back({fmt::format("rank 0 to rank {}", other), traffic, gpus_[0].value(), gpus_[other].value()});
   }
-  if (spec().copies > 1 && mesh.size(Dimension::dp) == 1)
+  if (!spec().copies.empty() && mesh.size(Dimension::dp) == 1)
     routes.push_back(
         {"rank 0 to its next replica", TrafficClass::dp, gpus_[0].value(), machine_.gpu(gpus_[0]).window_beyond()});
   return routes;
@@ -217,16 +217,22 @@ double TrainingRun::peak_flops() const {
          static_cast<double>(spec().ranks());
 }
 
+double TrainingRun::mean_of(const std::function<double(const RankAccount&)>& part) const {
+  double sum = 0, ranks = 0;
+  for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
+    const double alike = step_->mesh().stands_for(r);
+    sum += alike * part(step_->account(r));
+    ranks += alike;
+  }
+  return sum / ranks / steps();
+}
+
 double TrainingRun::mean(double (RankAccount::*part)() const) const {
-  double sum = 0;
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) sum += (step_->account(r).*part)();
-  return sum / static_cast<double>(gpus_.size()) / steps();
+  return mean_of([&](const RankAccount& account) { return (account.*part)(); });
 }
 
 double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, TrafficClass c) const {
-  double sum = 0;
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) sum += (step_->account(r).*part)(c);
-  return sum / static_cast<double>(gpus_.size()) / steps();
+  return mean_of([&](const RankAccount& account) { return (account.*part)(c); });
 }
 
 const workload::training::HeldMemory& TrainingRun::largest_held() const {
@@ -389,12 +395,15 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
          Value all = Value::empty_group();
          const workload::Mesh& mesh = r.step_->mesh();
          std::vector<double> sums(mesh.size(Dimension::pp));
+         double ranks = 0;
          for (std::uint32_t rank = 0; rank < mesh.size(); ++rank) {
            const RankAccount& a = r.step_->account(rank);
-           sums[mesh.place(rank, Dimension::pp)] += a.kernels_s() + a.exposed_s(TrafficClass::tp);
+           const double alike = mesh.stands_for(rank);
+           sums[mesh.place(rank, Dimension::pp)] += alike * (a.kernels_s() + a.exposed_s(TrafficClass::tp));
+           ranks += alike;
          }
          for (std::size_t p = 0; p < sums.size(); ++p)
-           all[std::to_string(p)] = sums[p] * static_cast<double>(sums.size()) / mesh.size() / r.steps();
+           all[std::to_string(p)] = sums[p] * static_cast<double>(sums.size()) / ranks / r.steps();
          return all;
        }},
       {"exposed_s.[class]", "s",

@@ -2,6 +2,8 @@
 // metrics.
 #pragma once
 
+#include <functional>
+
 #include "gpu/kernels/kernel_timer.h"
 #include "sc_main/kinds/training_gtp.h"
 #include "sc_main/kinds/training_memory.h"
@@ -72,7 +74,8 @@ class TrainingRun : public WorkloadRun {
   double model_flops() const;
   double hardware_flops() const;
   double peak_flops() const;
-  /// Mean of a part of the time, over all ranks, of one step.
+  /// Mean of a part of the time, over all ranks of the whole mesh, of one step.
+  double mean_of(const std::function<double(const workload::training::RankAccount&)>& part) const;
   double mean(double (workload::training::RankAccount::*part)() const) const;
   double mean(double (workload::training::RankAccount::*part)(TrafficClass) const, TrafficClass c) const;
 

@@ -112,17 +112,75 @@ def test_one_leaf_is_exact(tmp_path):
     assert summary(part)["metrics"]["step_s"] == summary(whole)["metrics"]["step_s"]
 
 
+def with_events(path, events):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"events": events}))
+    return path
+
+
+SLOW_GPU = {"at_us": 0, "gpu": "node5.gpu3", "slow_ratio": 0.7}  # of the third replica, or the sixth
+SLOW_NIC = {"at_us": 0, "link": "node5.nic3.network", "rate_ratio": 0.5}
+SLOW_NVLINK = {"at_us": 0, "link": "node5.gpu3.nvlink0", "rate_ratio": 0.5}
+
+
+def slow_and_whole(folder, path, events):
+    """Metrics of the part and of the whole machine with events; they make the step longer."""
+    succeed("dgx_h100", path, "--out", folder / "well", "--quiet", "--set", "simulation.fold=require")
+    whole, part = both(folder, with_events(path, events))
+    told = summary(part)["simulation"]
+    assert told["fold"] and told["represented_gpus"] == 64 and told["simulated_gpus"] == 64 // told["replicas"] * (1 + len(events))
+    slow_nic = SLOW_NIC in events
+    assert told["exact"] != slow_nic and ("slowest" in told["bound"]) == slow_nic
+    ours, theirs = summary(part)["metrics"], summary(whole)["metrics"]
+    assert ours["step_s"] > 1.01 * summary(folder / "well")["metrics"]["step_s"]
+    return ours, theirs
+
+
+@pytest.mark.parametrize("keys, events", [
+    ({"pp": 1}, [SLOW_GPU]), ({}, [SLOW_GPU]), ({"tp": 4, "pp": 2}, [SLOW_GPU]), ({"zero_stage": 0, "pp": 1, "grad_norm": "before"}, [SLOW_GPU]),
+    ({"pp": 1}, [SLOW_GPU, {"at_us": 3000, "gpu": "node0.gpu0", "slow_ratio": 0.8}]), ({"pp": 1}, [SLOW_NVLINK])])
+def test_a_slow_gpu_runs_beside_the_others(tmp_path, keys, events):
+    """It changes no transfer between replicas, and all ranks of a collective begin together: the step is that of the whole machine."""
+    ours, theirs = slow_and_whole(tmp_path, scenario(tmp_path, **keys), events)
+    norm = keys.get("grad_norm") == "before"
+    assert ours["step_s"] == pytest.approx(theirs["step_s"], rel=1e-6 if norm else 1e-12)
+    assert ours["kernels_s"] == pytest.approx(theirs["kernels_s"], rel=1e-6 if norm else 1e-12)  # means of 64 ranks, not of those that run
+
+
+@pytest.mark.parametrize("keys, error", [
+    ({"pp": 1, "seq_tokens": 4096, "global_batch": 64}, 0.005), ({"pp": 1, "zero_stage": 3, "software": "torchtitan"}, 0.005), ({"pp": 1}, 0.01),
+    ({"grad_norm": "before"}, 0.03)])  # the last two: half of the step is such rings
+def test_a_slow_nic_delays_each_step_of_a_ring(tmp_path, keys, error):
+    """In the whole machine, the slow NIC is never idle, because chunks wait for it. In the part, it waits for the latency of each step."""
+    ours, theirs = slow_and_whole(tmp_path, scenario(tmp_path, **keys), [SLOW_NIC])
+    assert 1 <= ours["step_s"] / theirs["step_s"] < 1 + error
+
+
+def test_collectives_on_links_that_keep_their_rate_are_replayed(tmp_path):
+    """With a slow NIC, those of tp; with a slow NVLink, those of the other servers."""
+    path = scenario(tmp_path, pp=1, servers=2)
+    found = {}
+    for link in ("node1.nic0.network", "node1.gpu0.nvlink0"):
+        with_events(path, [{"at_us": 0, "link": link, "rate_ratio": 0.5}])
+        succeed("dgx_h100", path, "--out", tmp_path / link, "--quiet")
+        simulator = summary(tmp_path / link)["simulator"]
+        found[link] = simulator["replayed_transactions"] / simulator["transactions"]
+    assert found["node1.nic0.network"] > 0.9 > found["node1.gpu0.nvlink0"] > 0.3
+
+
 @pytest.mark.parametrize("keys, events, why", [
     ({"hsdp": 2, "pp": 1, "zero_stage": 3, "software": "torchtitan"}, None, "replicas of hsdp"),
     ({"dp": 1, "pp": 4, "tp": 8, "cp": 2}, None, "there is one replica"),
     ({"schedule": "dualpipe", "global_batch": 256}, None, "the halves of a pipeline of dualpipe are no replicas"),
-    ({}, [{"at_us": 1, "gpu": "node0.gpu0", "slow_ratio": 0.9}], "events make replicas different"),
+    ({}, [{"at_us": 1, "link": "IB_Cable_N[0]", "rate_ratio": 0.9}], "events.0.link 'IB_Cable_N[0]' is not of one replica's server"),
+    ({}, [{"at_us": 1, "link": "ib0.port0", "rate_ratio": 0.9}], "events.0.link 'ib0.port0' is not of one replica's server"),
+    ({}, [{"at_us": 1e9, "link": "node0.nic0.network", "fail": True}], "events.0.link fails"),
+    ({}, [{"at_us": 1, "link": "node0.nic0.pcie", "rate_ratio": 0.9}], "events.0.link 'node0.nic0.pcie' is slow; of a replica's links, only"),
+    ({"pp": 4}, [{"at_us": 1, "gpu": "node0.gpu0", "slow_ratio": 0.9}], "events touch all replicas but one, or all"),
     # Each replica has one GPU of each server.
     ({"pp": 1, "placement": [r % 8 * 8 + r // 8 for r in range(64)]}, None, "replicas share servers")])
 def test_what_cannot_be_folded_is_refused_or_runs_whole(tmp_path, keys, events, why):
     path = scenario(tmp_path, **keys)
-    if events:
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"events": events}))
+    with_events(path, events or [])
     refused(run("dgx_h100", path, "--set", "simulation.fold=require"), "simulation.fold: " + why)
     succeed("dgx_h100", path, "--out", tmp_path / "auto", "--quiet", "--set", "simulation.fold=auto")
     told = summary(tmp_path / "auto")["simulation"]

@@ -13,8 +13,8 @@ void Communicators::add(std::unique_ptr<Communicator> communicator, const std::v
   all_.push_back(std::move(communicator));
 }
 
-Mesh::Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order, std::uint32_t copies)
-    : ranks_(std::move(ranks)), sizes_(sizes), strides_(), order_(order), copies_(copies) {
+Mesh::Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order, Copies copies)
+    : ranks_(std::move(ranks)), sizes_(sizes), strides_(), order_(order), copies_(std::move(copies)) {
   std::uint32_t product = 1;
   for (const Dimension d : order) {
     strides_[static_cast<std::size_t>(d)] = product;
@@ -60,7 +60,7 @@ std::vector<std::vector<std::uint32_t>> across(const std::vector<std::vector<std
 
 Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_t stream,
                             const collective::CollectiveRequest& request, transport::Fabric& fabric) const {
-  if (copies_ == 1 || std::find(dimensions.begin(), dimensions.end(), Dimension::dp) == dimensions.end())
+  if (copies_.empty() || std::find(dimensions.begin(), dimensions.end(), Dimension::dp) == dimensions.end())
     return connect_sets(groups(dimensions), stream, request, fabric);
   Communicators communicators;
   for (const std::vector<std::uint32_t>& group : groups(dimensions)) {
@@ -72,19 +72,37 @@ Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_
   return communicators;
 }
 
+std::uint32_t Mesh::stands_for(std::uint32_t rank) const {
+  if (running(copies_) == 1) return 1;
+  return static_cast<std::uint32_t>(
+      std::count(copies_.begin(), copies_.end(), place(rank, Dimension::dp) / size_of_copy()));
+}
+
 std::vector<collective::FoldedMember> Mesh::with_copies(const std::vector<std::uint32_t>& ranks) const {
+  const std::uint32_t of_copy = size_of_copy();
   const auto number = [&](const collective::FoldedMember& member) {  // in the whole mesh
     std::uint32_t number = 0, stride = 1;
     for (const Dimension d : order_) {
-      const std::uint32_t whole = size(d) * (d == Dimension::dp ? copies_ : 1);
-      number += (place(ranks[member.gpu], d) + (d == Dimension::dp ? member.copy * size(d) : 0)) * stride;
+      std::uint32_t place = this->place(ranks[member.gpu], d), whole = size(d);
+      if (d == Dimension::dp) {
+        place = member.copy * of_copy + place % of_copy;
+        whole = static_cast<std::uint32_t>(copies_.size()) * of_copy;
+      }
+      number += place * stride;
       stride *= whole;
     }
     return number;
   };
   std::vector<std::pair<std::uint32_t, collective::FoldedMember>> all;
-  for (std::uint32_t copy = 0; copy < copies_; ++copy)
-    for (std::uint32_t r = 0; r < ranks.size(); ++r) all.push_back({number({r, copy}), {r, copy}});
+  for (std::uint32_t copy = 0; copy < copies_.size(); ++copy) {
+    const bool exists = std::find(copies_.begin(), copies_.end(), copies_[copy]) - copies_.begin() == copy;
+    std::uint32_t place = 0;
+    for (std::uint32_t r = 0; r < ranks.size(); ++r) {
+      if (this->place(ranks[r], Dimension::dp) / of_copy != copies_[copy]) continue;
+      const collective::FoldedMember member{r, copy, place++, exists};
+      all.emplace_back(number(member), member);
+    }
+  }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<collective::FoldedMember> members;
   for (const auto& each : all) members.push_back(each.second);

@@ -7,8 +7,8 @@
 //
 //   rank = ((((pp DP + dp) EP + ep) CP + cp) GTP + gtp) TP + tp
 //
-// A folded mesh has only the ranks with the first places in dp; the other ranks are copies of these. Communicators over dp
-// know of all.
+// A folded mesh divides the places in dp into copies of equal size. Only the ranks of some copies run; each other copy does
+// what one of these does. Communicators over dp know of all.
 #pragma once
 
 #include <array>
@@ -46,10 +46,8 @@ std::vector<std::vector<std::uint32_t>> across(const std::vector<std::vector<std
 
 class Mesh {
  public:
-  /// @param copies  of a folded mesh, this one included: the whole has copies x the size in dp
-  /// @pre the number of ranks is the product of the sizes
-  Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order = kMegatronOrder,
-       std::uint32_t copies = 1);
+  /// @param sizes  of the ranks that run  @pre the number of ranks is the product of the sizes
+  Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& order = kMegatronOrder, Copies copies = {});
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   std::uint32_t size(Dimension d) const { return sizes_[static_cast<std::size_t>(d)]; }
@@ -60,6 +58,8 @@ class Mesh {
   std::uint32_t moved(std::uint32_t rank, Dimension d, std::uint32_t place) const {
     return rank + (place - this->place(rank, d)) * stride(d);
   }
+  /// How many ranks of the whole mesh do what this rank does. 1 if it is the same number for all ranks.
+  std::uint32_t stands_for(std::uint32_t rank) const;
   /// The sets of ranks that differ only in these dimensions. Members are in the order of their numbers, sets in the
   /// order of their first ranks.
   std::vector<std::vector<std::uint32_t>> groups(const std::vector<Dimension>& dimensions) const;
@@ -73,6 +73,8 @@ class Mesh {
                         const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
 
  private:
+  /// Places in dp of a copy.
+  std::uint32_t size_of_copy() const { return size(Dimension::dp) / running(copies_); }
   /// The members of a folded communicator over dp: these ranks and their copies, in the order of the whole mesh.
   std::vector<collective::FoldedMember> with_copies(const std::vector<std::uint32_t>& ranks) const;
   /// Distance between ranks whose places differ by one.
@@ -81,7 +83,7 @@ class Mesh {
   std::vector<Rank*> ranks_;
   MeshSizes sizes_, strides_;
   RankOrder order_;
-  std::uint32_t copies_;
+  Copies copies_;
 };
 
 }  // namespace railyard::workload

@@ -1,9 +1,11 @@
 // The dimensions of parallelism, and the sizes and the order in which a mesh of ranks has them. Plain data; no SystemC.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace railyard::workload {
 
@@ -16,6 +18,13 @@ constexpr std::array<const char*, kDimensions> kDimensionNames{"tp", "cp", "ep",
 using RankOrder = std::array<Dimension, kDimensions>;
 constexpr RankOrder kMegatronOrder{Dimension::tp, Dimension::gtp, Dimension::cp,
                                    Dimension::ep, Dimension::dp,  Dimension::pp};
+
+/// By copy of a folded mesh (mesh.h): which of the copies that run does what it does. Copies that run are numbered in the
+/// order of all copies. Empty: the mesh is not folded.
+using Copies = std::vector<std::uint32_t>;
+inline std::uint32_t running(const Copies& copies) {
+  return copies.empty() ? 1 : *std::max_element(copies.begin(), copies.end()) + 1;
+}
 
 using MeshSizes = std::array<std::uint32_t, kDimensions>;  ///< by Dimension, each at least 1
 

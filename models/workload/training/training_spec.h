@@ -88,7 +88,7 @@ struct TrainingSpec {
   std::uint32_t micro_batch = 1;   ///< sequences of a micro-batch
   MeshSizes sizes{1, 1, 1, 1, 1, 1};
   RankOrder order = kMegatronOrder;
-  std::uint32_t copies = 1;              ///< of a folded mesh (parallel/mesh.h): so many times the replicas that run
+  Copies copies;                         ///< of a folded mesh (parallel/mesh.h)
   std::vector<std::uint32_t> placement;  ///< GPU of each rank that runs
   std::vector<std::uint32_t> numbers;    ///< of each rank that runs, in the whole mesh; empty: they are its ranks
   bool sequence_parallel = false;
@@ -153,7 +153,8 @@ struct TrainingSpec {
   /// Sizes of the mesh of ranks that run.
   MeshSizes running_sizes() const {
     MeshSizes running = sizes;
-    running[static_cast<std::size_t>(Dimension::dp)] /= copies;
+    std::uint32_t& dp = running[static_cast<std::size_t>(Dimension::dp)];
+    if (!copies.empty()) dp = dp / static_cast<std::uint32_t>(copies.size()) * workload::running(copies);
     return running;
   }
   std::uint32_t virtual_stages() const { return static_cast<std::uint32_t>(stage_layers.size()) / pp(); }
