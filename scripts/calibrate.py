@@ -2,7 +2,7 @@
 """Fits a GPU datasheet's constants to measured kernels.
 
   scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
-  scripts/calibrate.py step-clock --datasheet H100-SXM5-80GB --source 'dgxc-benchmarking.*llama3.1/README_8b'
+  scripts/calibrate.py step-clock --datasheet H100-SXM5-80GB --steps 'dgxc-benchmarking.*llama3.1 8b.*bf16'
   scripts/calibrate.py report docs/calibration.md
   scripts/calibrate.py left-out docs/validation.md
 
@@ -10,8 +10,8 @@ fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, 
           expression) selects the rows of one device. The fit starts from the constants of --datasheet, which is the name of a
           shipped datasheet or a file. Some shapes are held out to test the fit. --out is the new datasheet. Use it in a scenario:
           machine: {groups: {node: {gpu: my-h100.yaml}}}.
-step-clock  Fits sm.step_clock_ratio, the clock in a whole training step, to the published steps of the sources that match --source. Prints
-          the errors of these and of all other sources with the same GPU.
+step-clock  Fits sm.step_clock_ratio, the clock in a whole training step, to published steps: those whose source, model and number format
+          match --steps. Prints the errors of these and of all other steps on this GPU.
 report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
 left-out  Errors on devices and on numbers of GPUs that a fit has not seen, as sections of a page.
 """
@@ -75,7 +75,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("--seed", default=1, type=int, metavar="N", help="seed for the choice of held-out shapes (default 1)")
     clock = commands.add_parser("step-clock", help="fit the clock in a whole training step")
     clock.add_argument("--datasheet", required=True, metavar="NAME", help="GPU of the steps")
-    clock.add_argument("--source", required=True, type=pattern, metavar="REGEX", help="fit to steps of matching sources")
+    clock.add_argument("--steps", required=True, type=pattern, metavar="REGEX", help="fit to steps whose source, model and number format match")
     clock.add_argument("--limit-s", default=60, type=float, metavar="S", help="skip steps whose run takes longer (default 60)")
     page = commands.add_parser("report", help="write a page with the errors of all fits")
     page.add_argument("page", type=pathlib.Path, metavar="FILE")
@@ -117,9 +117,9 @@ def run_fit(options: argparse.Namespace) -> None:
 
 def run_step_clock(options: argparse.Namespace) -> None:
     table = rows.read(str(ROOT / "validation" / "training.csv"))
-    found = step_clock.fit(table, options.datasheet, options.source, options.bin.resolve(), options.limit_s)
+    found = step_clock.fit(table, options.datasheet, options.steps, options.bin.resolve(), options.limit_s)
     if found is None:
-        raise rows.InputError(f"calibrate.py: error: no step on {options.datasheet} has a source that matches '{options.source}'")
+        raise rows.InputError(f"calibrate.py: error: no step on {options.datasheet} that matches '{options.steps}' has a run within {options.limit_s:g} s")
     print(f"step_clock_ratio: {found.ratio:g}")
     print(f"{'rows':>5} {'median':>8} {'median of absolute values':>26}   error of the step's time, by source")
     for name, errors in {"(fit)": found.fitted, **found.kept_out}.items():

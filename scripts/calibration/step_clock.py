@@ -1,6 +1,6 @@
-"""The clock of a GPU in a whole training step (sm.step_clock_ratio), fitted to the steps of one source.
+"""The clock of a GPU in a whole training step (sm.step_clock_ratio), fitted to some published steps.
 
-A step's time falls as the clock rises, so the ratio whose median error is zero is found by bisection. The other rows of the GPU are
+A step's time falls as the clock rises, so the ratio whose mean error is zero is found by bisection. The other rows of the GPU are
 predictions: their errors with the same ratio are printed beside those of the fit.
 """
 
@@ -52,20 +52,21 @@ def _errors(outcomes: Sequence[comparison.Outcome], ratio: float, executables: p
     return errors
 
 
-def fit(table: Sequence[Row], datasheet: str, source: str, executables: pathlib.Path, limit_s: float) -> StepClock | None:
-    """@param source  regular expression: the rows of the fit. @return None if no such row has a scenario with this GPU"""
+def fit(table: Sequence[Row], datasheet: str, steps: str, executables: pathlib.Path, limit_s: float) -> StepClock | None:
+    """@param steps  regular expression for "SOURCE MODEL PRECISION": the rows of the fit. @return None if none of them has a scenario
+    with this GPU and a run within the limit"""
     def on_gpu(outcome):
         return outcome.experiment and outcome.experiment.scenario["machine"]["groups"]["node"]["gpu"] == datasheet
 
     outcomes = [outcome for outcome in comparison.map_rows(training, table) if on_gpu(outcome)]
-    chosen = [outcome for outcome in outcomes if re.search(source, outcome.row["source"])]
-    if not chosen:
-        return None
+    chosen = [outcome for outcome in outcomes if re.search(steps, outcome.row.text("source", "model", "precision"))]
     low, high = LOWEST, HIGHEST
     while high - low > STEP:
         middle = (low + high) / 2
         errors = sum(_errors(chosen, middle, executables, limit_s).values(), [])
-        if statistics.median(errors) > 0:  # too slow
+        if not errors:
+            return None
+        if statistics.mean(errors) > 0:  # too slow
             low = middle
         else:
             high = middle
