@@ -293,6 +293,7 @@ void look_at_pcie(Site& site, const std::vector<gpu::Gpu*>& gpus, const Group& g
       std::set<const transport::Device*> roots;
       const transport::Path path = fabric.path(group.members[a], group.members[b], 0);
       const transport::Hop* last = nullptr;
+      if (path.lanes.empty()) continue;  // a link has failed, and no other way is left
       for (const transport::Hop& hop : path.lanes.front().hops) {
         if (dynamic_cast<const pcie::RootComplex*>(hop.device) != nullptr && roots.insert(hop.device).second &&
             roots.size() == 1 && last != nullptr)
@@ -322,6 +323,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   std::set<const transport::Device*> nics;  // of the senders
   for (std::uint32_t m = 0; m < group.size() && site.servers > 1 && group.server_of(m) == 0; ++m) {
     const transport::Path path = fabric.path(group.members[m], group.members.back(), 0);
+    if (path.lanes.empty()) continue;
     const std::vector<transport::Hop>& hops = path.lanes.front().hops;
     const auto nic = std::find_if(hops.begin(), hops.end(), [](const transport::Hop& hop) {
       return dynamic_cast<const infiniband::Nic*>(hop.device) != nullptr;

@@ -72,7 +72,9 @@ def points(machine, tmp_path, op, algorithm, sizes):
 
 
 def unplanned_us(machine, op, point):
-    """What NCCL does not know of the time of what it chose."""
+    """What NCCL does not know of the time of what it chose. Bytes of LL count double between two CPUs: at most half of the time."""
+    if machine.platform == "plx_box" and point.protocol == "ll":
+        return point.time_us / 2
     if (point.algorithm, point.protocol) != ("ring", "ll") or "B200" not in machine.gpu or machine.servers > 1:
         return 0
     steps = (machine.members - 1) * (2 if op == "all_reduce" else 1)

@@ -81,7 +81,7 @@ const std::string kSimai =
     "end -1 0 ALLREDUCE 4 0 NONE 0 0 NONE 0 100\n";
 
 void expect_both(const Tally& tally) {
-  BOOST_TEST(tally.loaded > rounds() / 50);
+  BOOST_TEST(tally.loaded > rounds() / 100);
   BOOST_TEST(tally.refused > rounds() / 3);
 }
 
