@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(twice_the_tensor_rate_serves_products_up_to_their_next_limi
       BOOST_TEST(of_twice(gpu, kProduct, kTensor) < 0.85);
       const double rate = gpu.tensor_flop_per_clock();
       BOOST_TEST(of_twice(gpu, kPrefill, kTensor) == pair_clocks_of(gpu, 2 * rate) / pair_clocks_of(gpu, rate),
-                 tt::tolerance(0.03));
+                 tt::tolerance(0.01));
     }
     check_unmoved(gpu, kTensor, {kCopy, kDecode, kLaunch});
   }
