@@ -128,7 +128,9 @@ def test_each_gather_finds_its_maximum(tmp_path):
     for name, row in maxima.items():
         assert int(row["bytes"]) == 4
         assert float(row["end_s"]) <= float(found[0][name.replace("_AR_", "_AG_")]["start_s"])
-    assert summary(each)["metrics"]["step_s"] > summary(once)["metrics"]["step_s"]
+    # Less of each gather is hidden. The step may be shorter for all that: kernels then share their SMs with fewer gathers.
+    exposed = [summary(out)["metrics"]["gtp"]["gather_exposed_s"] for out in (each, once)]
+    assert exposed[0] > exposed[1]
 
 
 def test_gradients_are_reduced_over_ranks_with_the_same_shard(tmp_path):

@@ -72,7 +72,7 @@ def test_exchanges_with_experts_run_beside_products(keys, tmp_path):
     assert 0 < exposed and 0 < hidden < mean(interleaved, "kernels_s")
     # Exchanges take SMs and HBM from the kernels beside them.
     assert mean(interleaved, "kernels_s") > mean(one_by_one, "kernels_s")
-    if keys.get("schedule") != "interleaved":  # there, each pair waits for transfers from the pairs of its neighbours
+    if keys.get("schedule") not in ("interleaved", "dualpipe"):  # there, each pair waits for transfers from the pairs of its neighbours
         assert mean(interleaved, "step_s") < mean(one_by_one, "step_s")
 
 
