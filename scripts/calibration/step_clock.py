@@ -59,7 +59,7 @@ def fit(table: Sequence[Row], datasheet: str, steps: str, executables: pathlib.P
         return outcome.experiment and outcome.experiment.scenario["machine"]["groups"]["node"]["gpu"] == datasheet
 
     outcomes = [outcome for outcome in comparison.map_rows(training, table) if on_gpu(outcome)]
-    chosen = [outcome for outcome in outcomes if re.search(steps, outcome.row.text("source", "model", "precision"))]
+    chosen = [outcome for outcome in outcomes if re.search(steps, outcome.row.text("source", "model", "precision"), re.IGNORECASE)]
     low, high = LOWEST, HIGHEST
     while high - low > STEP:
         middle = (low + high) / 2
