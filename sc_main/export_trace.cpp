@@ -42,6 +42,7 @@ std::int64_t comm_type(collective::Operation operation) {
   using collective::Operation;
   switch (operation) {
     case Operation::all_reduce: return 0;
+    case Operation::reduce: return 1;
     case Operation::all_gather: return 2;
     case Operation::broadcast: return 5;
     case Operation::reduce_scatter: return 7;

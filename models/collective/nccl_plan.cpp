@@ -126,16 +126,16 @@ double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
   const auto g = static_cast<std::size_t>(links.generation);
   const std::size_t scale = scale_of(site.servers);
   const double n = site.ranks, servers = site.servers;
-  const bool all_reduce = op == Operation::all_reduce, broadcast = op == Operation::broadcast;
-  const double steps = all_reduce ? 2 * (n - 1) : broadcast ? n : n - 1;
+  const bool all_reduce = op == Operation::all_reduce, rooted = is_rooted(op);
+  const double steps = all_reduce ? 2 * (n - 1) : rooted ? n : n - 1;
   const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
   double gb_per_s = planned_gb_per_s(site, graph);
   if (protocol == Protocol::ll) gb_per_s = std::min(ll_most_gb_per_s(site, links.generation), 0.5 * gb_per_s);
   if (protocol == Protocol::ll128) gb_per_s = std::min(0.92 * gb_per_s, graph.channels * kRingLl128GbPerS[g][scale]);
   double latency_us = kRingBaseUs[p];
-  if (broadcast && site.servers == 1) {
+  if (rooted && site.servers == 1) {
     latency_us += hop.ring[p];  // if all channels run in the same direction
-  } else if (broadcast) {
+  } else if (rooted) {
     latency_us += steps * (protocol == Protocol::simple ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
   } else {
     const double over_network = (all_reduce ? 2 : 1) * (servers - 1);

@@ -7,7 +7,7 @@
 namespace railyard::collective {
 
 const char* initials(Operation operation) {
-  constexpr std::array<const char*, 6> kInitials{"AR", "AG", "RS", "BC", "A2A", "SR"};
+  constexpr std::array<const char*, 7> kInitials{"AR", "AG", "RS", "BC", "A2A", "SR", "R"};
   return kInitials[static_cast<std::size_t>(operation)];
 }
 
@@ -26,9 +26,9 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
       op == Operation::all_reduce || op == Operation::all_gather || op == Operation::reduce_scatter;
   switch (spec.algorithm) {
     case Algorithm::ring:
-      return reduces_or_gathers || op == Operation::broadcast
+      return reduces_or_gathers || is_rooted(op)
                  ? nullptr
-                 : "ring supports all_reduce, all_gather, reduce_scatter and broadcast";
+                 : "ring supports all_reduce, all_gather, reduce_scatter, broadcast and reduce";
     case Algorithm::tree:
       return op == Operation::all_reduce || op == Operation::broadcast ? nullptr
                                                                        : "tree supports all_reduce and broadcast";
@@ -48,6 +48,7 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
       if (op != Operation::all_reduce) return "hierarchical supports only all_reduce";
       return group.members_per_server() != 0 ? nullptr : "hierarchical needs the same number of ranks on every server";
     case Algorithm::direct:
+      if (op == Operation::reduce) return "direct does not support reduce; use ring";
       return op == Operation::all_reduce ? "direct does not support all_reduce; use two_shot" : nullptr;
     case Algorithm::pxn:
       if (op != Operation::all_to_all) return "pxn supports only all_to_all";

@@ -1,6 +1,7 @@
 // Rings. In step k of K, the member at position p sends chunk (p - k) mod n to the next member. It forwards data of
 // step k-1 slice by slice. An all-reduce has K = 2(n-1) steps: the first n-1 steps reduce, the other steps gather.
-// All-gather and reduce-scatter have K = n-1. A broadcast goes down the chain piece by piece.
+// All-gather and reduce-scatter have K = n-1. A broadcast goes down the chain from its root piece by piece, and a reduce
+// to its root, where each member adds its own vector.
 //
 // Inside a server all channels are equal and form one bundle (two if both directions are used). Over several servers
 // there is one bundle per member of a server: ring r enters each server at member r and leaves it at the member before
@@ -30,22 +31,22 @@ class Ring final : public Program {
         members_(members),
         steps_(spec.operation == Operation::all_reduce ? 2 * (members - 1) : members - 1),
         slices_(spec.slices),
-        broadcasts_(spec.operation == Operation::broadcast),
+        chain_(is_rooted(spec.operation)),
         even_(even) {}
 
   std::uint32_t channels(std::uint32_t thread) const override { return bundles_[thread].channels; }
 
-  bool is_alike() const override { return !broadcasts_; }
+  bool is_alike() const override { return !chain_; }
   std::uint32_t actions(std::uint32_t, std::uint32_t thread) const override {
     if (members_ == 1) return 0;
-    return bundles_[thread].loops * slices_ * (broadcasts_ ? 1 : steps_ + 1);
+    return bundles_[thread].loops * slices_ * (chain_ ? 1 : steps_ + 1);
   }
 
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
     const Bundle& b = bundles_[thread];
     const std::uint32_t position = b.position[member];
     const std::uint32_t next = b.order[position + 1 == members_ ? 0 : position + 1];
-    if (broadcasts_) {
+    if (chain_) {
       const Range piece = b.range.part(b.loops, index / slices_).part(slices_, index % slices_);
       action.continues = index % slices_ != 0;
       if (position > 0) action.wait(0, 1, index + 1);
@@ -76,7 +77,7 @@ class Ring final : public Program {
  private:
   std::vector<Bundle> bundles_;
   std::uint32_t members_, steps_, slices_;
-  bool broadcasts_, even_;
+  bool chain_, even_;
 };
 
 }  // namespace
@@ -95,14 +96,16 @@ std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& grou
     const std::uint32_t entry = spec.both_directions ? r / 2 : r;
     for (const auto& chain : chains_of(group, entry)) b.order.insert(b.order.end(), chain.begin(), chain.end());
     if (backwards) std::reverse(b.order.begin(), b.order.end());
-    if (spec.operation == Operation::broadcast)
-      std::rotate(b.order.begin(), std::find(b.order.begin(), b.order.end(), spec.root), b.order.end());
+    if (is_rooted(spec.operation)) {
+      const auto root = std::find(b.order.begin(), b.order.end(), spec.root);
+      std::rotate(b.order.begin(), spec.operation == Operation::broadcast ? root : root + 1, b.order.end());
+    }
     b.position.resize(n);
     for (std::uint32_t p = 0; p < n; ++p) b.position[b.order[p]] = p;
     b.channels = spec.channels / rings + (r < spec.channels % rings ? 1 : 0);
     b.range = Range{0, spec.bytes}.parts(spec.channels, from_channel, from_channel + b.channels);
     from_channel += b.channels;
-    const Bytes longest = spec.operation == Operation::broadcast ? b.range.bytes : ceil_div(b.range.bytes, n);
+    const Bytes longest = is_rooted(spec.operation) ? b.range.bytes : ceil_div(b.range.bytes, n);
     b.loops = loops_of(spec, longest, b.channels);
   }
   return std::make_unique<Ring>(spec, std::move(bundles), n, group.folded());

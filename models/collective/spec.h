@@ -1,7 +1,7 @@
 // The specification of a collective: operation, algorithm, protocol, number of channels, and the cost of each step on
 // the SMs. Plain data. A Group lists the members; a Program (program.h) is the dependency graph that follows from both.
 //
-// `bytes` counts as in nccl-tests: the vector of an all-reduce or broadcast, the gathered vector of an all-gather, the
+// `bytes` counts as in nccl-tests: the vector of an all-reduce, reduce or broadcast, the gathered vector of an all-gather, the
 // scattered vector of a reduce-scatter, the whole send buffer of a member in an all-to-all, the message of a send/recv.
 #pragma once
 
@@ -18,11 +18,21 @@
 
 namespace railyard::collective {
 
-enum class Operation : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv };
-constexpr std::array<const char*, 6> kOperationNames{"all_reduce", "all_gather", "reduce_scatter",
-                                                     "broadcast",  "all_to_all", "send_recv"};
+enum class Operation : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all,
+  send_recv,
+  reduce
+};
+constexpr std::array<const char*, 7> kOperationNames{"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                     "all_to_all", "send_recv",  "reduce"};
 constexpr const char* name_of(Operation operation) { return kOperationNames[static_cast<std::size_t>(operation)]; }
-/// Abbreviation of an operation in the names of jobs: AR, AG, RS, BC, A2A, SR.
+/// From or to one member.
+constexpr bool is_rooted(Operation o) { return o == Operation::broadcast || o == Operation::reduce; }
+/// Abbreviation of an operation in the names of jobs: AR, AG, RS, BC, A2A, SR, R.
 const char* initials(Operation operation);
 
 enum class Algorithm : std::uint8_t { ring, tree, nvls, nvls_tree, one_shot, two_shot, hierarchical, direct, pxn };
@@ -76,7 +86,7 @@ struct CollectiveSpec {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
   Bytes bytes = 0;
-  std::uint32_t root = 0;             ///< broadcast: the member that sends
+  std::uint32_t root = 0;             ///< broadcast: the member that sends; reduce: that gets the sum
   std::uint32_t channels = 1;         ///< CTAs per member
   std::uint32_t slices = 1;           ///< parts of a chunk; each part is forwarded as soon as it has arrived
   Bytes chunk_bytes = 0;              ///< most bytes that one channel moves in a step; 0: no limit

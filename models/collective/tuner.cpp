@@ -212,7 +212,7 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     spec.chunk_bytes = nvls_chunk(site, plan.algorithm, of_channel);
   } else if (plan.protocol == Protocol::simple) {
     spec.chunk_bytes = kSimpleSlotBytes;
-    if (plan.algorithm == Algorithm::ring && spec.operation != Operation::broadcast) {
+    if (plan.algorithm == Algorithm::ring && !is_rooted(spec.operation)) {
       spec.chunk_bytes *= kRingSlots;
       spec.slices = kRingSlices;
       spec.slots = kSlots / (kRingSlots / kRingSlices);
@@ -222,7 +222,7 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     spec.chunk_bytes = plan.protocol == Protocol::ll ? kLlSlotBytes
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
                                                      : kLl128SlotBytes;
-    if (spec.operation == Operation::broadcast) {
+    if (is_rooted(spec.operation)) {
       // Every line has a flag of its own, so a chain forwards each line before the chunk is complete.
       const Bytes go =
           (plan.protocol == Protocol::ll ? kLlLineBytesPerThread : kLl128LineBytesPerThread) * plan.threads;

@@ -149,8 +149,9 @@ CollectiveRun::Row CollectiveRun::row_of(const SizeResult& r) const {
   Row row;
   row.count = workload::collective_bench::count(o, spec().dtype, r.spec.bytes, bench_->ranks());
   row.type = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
-  row.reduction = o == Operation::all_reduce || o == Operation::reduce_scatter ? "sum" : "none";
-  row.root = o == Operation::broadcast ? static_cast<int>(r.spec.root) : -1;
+  row.reduction =
+      o == Operation::all_reduce || o == Operation::reduce_scatter || o == Operation::reduce ? "sum" : "none";
+  row.root = is_rooted(o) ? static_cast<int>(r.spec.root) : -1;
   row.time_s = r.time().seconds();
   row.algbw_gb_per_s = r.algbw_gb_per_s();
   row.busbw_gb_per_s = row.algbw_gb_per_s * workload::collective_bench::busbw_factor(o, bench_->ranks());

@@ -17,7 +17,7 @@ NICS = {"infiniband": ("connectx5_edr", "connectx6_hdr", "connectx7_ndr"), "roce
 LINKS = {"plx_box": ("nic_pcie", "plx_uplink", "socket_link", "ib_cable", "gpu_pcie"),
          "dgx_a100": ("nic_pcie", "plx_uplink", "socket_link", "ib_cable", "gpu_pcie", "nvlink"),
          "dgx_h100": ("nic_pcie", "ib_cable", "gpu_pcie", "nvlink"), "dgx_b200": ("ib_cable", "nvlink"), "gb200_nvl72": ("nvlink", "ib_cable")}
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "reduce")
 
 
 def machine(rng: random.Random, kind: str | None = None) -> tuple[str, dict, dict[str, object]]:
@@ -103,7 +103,7 @@ def collective(rng: random.Random, gpus: int, servers: int) -> dict:
         made["ranks"] = ranks
     if rng.random() < 0.3:
         made["in_graph"] = True
-    if rng.random() < 0.3 and made["op"] in ("all_reduce", "all_gather", "reduce_scatter", "broadcast"):
+    if rng.random() < 0.3 and made["op"] in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"):
         made |= {"algorithm": "ring", "protocol": rng.choice(("auto", "simple", "ll", "ll128"))}
     if rng.random() < 0.2:
         made["iterations"] = 2

@@ -114,15 +114,38 @@ BOOST_AUTO_TEST_CASE(barriers_are_flags_that_everybody_waits_for) {
   BOOST_TEST(run(spec, n, link).fs() == (without + flags * 2).fs());
 }
 
-BOOST_AUTO_TEST_CASE(a_broadcast_goes_down_the_ring_in_pieces) {
-  for (const std::uint32_t n : {2u, 4u, 8u}) {
-    for (const std::uint32_t root : {0u, n - 1}) {
-      const Link link;
-      constexpr std::uint32_t kPieces = 8;
-      CollectiveSpec spec = chunked(Operation::broadcast, Algorithm::ring, kBytes / kPieces);
-      spec.root = root;
-      const Time piece = link.line(kBytes / kPieces);
-      BOOST_TEST(run(spec, n, link).fs() == (piece * (kPieces + n - 2) + link.alpha() * (n - 1)).fs());
+BOOST_AUTO_TEST_CASE(a_broadcast_and_a_reduce_go_down_the_ring_in_pieces) {
+  for (const Operation operation : {Operation::broadcast, Operation::reduce}) {
+    for (const std::uint32_t n : {2u, 4u, 8u}) {
+      for (const std::uint32_t root : {0u, n - 1}) {
+        const Link link;
+        constexpr std::uint32_t kPieces = 8;
+        CollectiveSpec spec = chunked(operation, Algorithm::ring, kBytes / kPieces);
+        spec.root = root;
+        const Time piece = link.line(kBytes / kPieces);
+        BOOST_TEST(run(spec, n, link).fs() == (piece * (kPieces + n - 2) + link.alpha() * (n - 1)).fs());
+      }
+    }
+  }
+}
+
+// The root of a broadcast receives nothing, the root of a reduce sends nothing; all others pass on what they get.
+BOOST_AUTO_TEST_CASE(a_chain_begins_or_ends_at_its_root) {
+  constexpr std::uint32_t n = 4, kRoot = 2;
+  collective::Group group;
+  group.members.resize(n);
+  for (const Operation operation : {Operation::broadcast, Operation::reduce}) {
+    CollectiveSpec spec = chunked(operation, Algorithm::ring, kBytes);
+    spec.root = kRoot;
+    const auto program = make_program(spec, group);
+    for (std::uint32_t member = 0; member < n; ++member) {
+      collective::Action action;
+      program->describe(member, 0, 0, action);
+      const bool sends = operation == Operation::broadcast ? member != (kRoot + n - 1) % n : member != kRoot;
+      const bool receives = operation == Operation::broadcast ? member != kRoot : member != (kRoot + 1) % n;
+      BOOST_TEST(action.transfers.size() == (sends ? 1u : 0u));
+      BOOST_TEST(action.lanes == (receives ? 1u : 0u));
+      if (sends) BOOST_TEST(action.transfers[0].to == (member + 1) % n);
     }
   }
 }

@@ -64,7 +64,7 @@ def collective_s(folder, operation, size, ranks, platform="dgx_h100"):
     return summary(folder / "collective")["metrics"]["time_s"][str(size)]
 
 
-@pytest.mark.parametrize("number, operation, factor", [(0, "all_reduce", 1), (2, "all_gather", 8), (6, "all_to_all", 1), (7, "reduce_scatter", 1)])
+@pytest.mark.parametrize("number, operation, factor", [(0, "all_reduce", 1), (1, "reduce", 1), (2, "all_gather", 8), (6, "all_to_all", 1), (7, "reduce_scatter", 1)])
 def test_a_collective_takes_its_time_with_the_size_of_astra_sim(number, operation, factor, tmp_path):
     metrics = play_chakra(tmp_path, [[node(1, COLL, comm_type=number, comm_size=1 << 20)] for _ in range(8)])
     assert metrics["makespan_s"] == pytest.approx(collective_s(tmp_path, operation, factor << 20, 8), rel=1e-9)
@@ -188,7 +188,7 @@ def test_a_trace_whose_ranks_agree_runs_to_its_end(seed, tmp_path):
     ([[node(1, COMP), node(1, COMP)]], None, ["another node has the same id"]),
     ([[node(1, COMP, data=[2]), node(2, COMP, ctrl=[3]), node(3, COMP, data=[2])]], None, ["waits for itself", "cycle"]),
     ([[node(1, COLL, comm_size=4)], [node(1, COLL, comm_type=0, comm_size=4)]], None, ["needs the attribute comm_type"]),
-    ([[node(1, COLL, comm_type=1, comm_size=4)] for _ in range(2)], None, ["REDUCE is not modelled", "ALL_REDUCE"]),
+    ([[node(1, COLL, comm_type=3, comm_size=4)] for _ in range(2)], None, ["GATHER is not modelled", "ALL_REDUCE"]),
     ([[node(1, COLL, comm_type=0, comm_size=4, pg_name="x")] for _ in range(2)], None, ["pg_name 'x'", "set workload.groups"]),
     ([[node(1, COLL, comm_type=0, comm_size=4, pg_name="dp1")] for _ in range(2)], {"dp0": [0, 1]}, ["pg_name 'dp1'", "dp0"]),
     ([[node(1, COLL, comm_type=0, comm_size=4, pg_name="a")] for _ in range(2)], {"a": [0, 2]}, ["groups.json:1:1", "accepted: 0 to 1"]),

@@ -94,7 +94,8 @@ BOOST_AUTO_TEST_CASE(root_and_directions_of_a_collective) {
 
 BOOST_AUTO_TEST_CASE(refused_collectives) {
   const auto refuse = [](const std::string& set) { return refusal(kCollective, set); };
-  BOOST_TEST(refuse("workload.root=1") == "--set workload.root=1: error: workload.root: needs workload.op: broadcast");
+  BOOST_TEST(refuse("workload.root=1") ==
+             "--set workload.root=1: error: workload.root: needs workload.op: broadcast or reduce");
   BOOST_TEST(refuse("workload.both_directions=true") ==
              "--set workload.both_directions=true: error: workload.both_directions: needs workload.algorithm: ring");
   BOOST_TEST(refuse("workload.kind=colective") ==
@@ -103,7 +104,7 @@ BOOST_AUTO_TEST_CASE(refused_collectives) {
              "(did you mean 'collective'?)");
   BOOST_TEST(refuse("workload.op=allreduce") ==
              "--set workload.op=allreduce: error: workload.op: unknown value 'allreduce'; accepted: all_reduce, "
-             "all_gather, reduce_scatter, broadcast, all_to_all, send_recv (did you mean 'all_reduce'?)");
+             "all_gather, reduce_scatter, broadcast, all_to_all, send_recv, reduce (did you mean 'all_reduce'?)");
   BOOST_TEST(refuse("workload.size_bytes=[8]") ==
              "--set workload.size_bytes=[8]: error: workload.size_bytes: unknown key (did you mean 'sizes_bytes'?)");
   BOOST_TEST(

@@ -91,6 +91,32 @@ BOOST_AUTO_TEST_CASE(a_pipelined_product_takes_its_pieces_and_reduce_scatters_in
   }
 }
 
+// Rank i owns piece i: its sum goes down the ring to rank i.
+BOOST_AUTO_TEST_CASE(pieces_may_be_reduced_to_their_owners) {
+  LinearBench b;
+  Options options;
+  options.comm_sms = 0;
+  options.reduce = PieceSum::to_owner;
+  const ProductPlan plan = [&] {
+    b.product.part = [&](std::uint32_t, std::uint32_t) { return kernel_time_of(Time::us(1), 1); };
+    return plan_of(b.product, Method::pipelined, options);
+  }();
+  BOOST_TEST((plan.operation == collective::Operation::reduce));
+  std::uint32_t owner = 0;
+  for (const Action& action : plan.actions) {
+    if (action.work != Action::Work::collective) continue;
+    BOOST_TEST(action.root == owner++);
+    BOOST_TEST(action.bytes == kBytes / kRanks);
+  }
+  BOOST_TEST(owner == kRanks);
+  // Products longer than a reduce hide all but the last; infinitely short ones leave the reduces.
+  const Time reduce = b.run(Coupling::scatter, Method::pipelined, Time::fs(4), options);
+  const Time piece = reduce * 2;
+  const Time last = b.run(Coupling::scatter, Method::pipelined, piece * kRanks, options) - piece * kRanks;
+  BOOST_TEST((last * kRanks >= reduce));
+  BOOST_TEST((last < reduce));
+}
+
 BOOST_AUTO_TEST_CASE(every_method_takes_at_least_its_longer_part_and_at_most_both) {
   LinearBench b;
   for (const Coupling coupling : {Coupling::gather, Coupling::scatter}) {

@@ -16,6 +16,7 @@ double busbw_factor(Operation operation, std::uint32_t ranks) {
     case Operation::reduce_scatter:
     case Operation::all_to_all: return (n - 1) / n;
     case Operation::broadcast:
+    case Operation::reduce:
     case Operation::send_recv: break;
   }
   return 1;

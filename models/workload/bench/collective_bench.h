@@ -4,7 +4,7 @@
 //
 // The time of a size is defined as in nccl-tests: from the entry of the last rank to the end of the last rank, divided
 // by the iterations. algbw = size / time. busbw = algbw times the share of each byte on the busiest link of an ideal
-// algorithm: 2(n-1)/n for an all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all, 1 for broadcast and
+// algorithm: 2(n-1)/n for an all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all, 1 for broadcast, reduce and
 // send/recv (NVIDIA/nccl-tests doc/PERFORMANCE.md).
 #pragma once
 

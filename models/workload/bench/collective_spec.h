@@ -31,7 +31,7 @@ struct CollectiveBenchSpec {
   std::optional<collective::Algorithm> algorithm;  ///< nullopt: the library's choice
   std::optional<collective::Protocol> protocol;
   collective::NcclVersion nccl_version = collective::NcclVersion::v2_29;
-  std::uint32_t root = 0;        ///< of a broadcast: the rank that has the data
+  std::uint32_t root = 0;        ///< of a broadcast: the rank that has the data; of a reduce: that gets the sum
   bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
   bool in_graph = false;
   std::uint32_t iterations = 1;

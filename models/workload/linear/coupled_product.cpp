@@ -120,7 +120,9 @@ class Planner {
   }
 
   void pipelined() {
-    const std::uint32_t splits = options_.splits;
+    const bool to_owner = options_.reduce == PieceSum::to_owner;
+    const std::uint32_t splits = to_owner ? p_.ranks : options_.splits;
+    if (to_owner) plan_.operation = collective::Operation::reduce;
     // With one split, nothing runs beside the product.
     const gpu::KernelTime piece = part(splits, splits > 1 ? options_.comm_sms : 0);
     const double sms = piece.most_sms > 0 ? piece.most_sms : p_.gpu->sm.count;
@@ -132,6 +134,7 @@ class Planner {
       if (!is_last || i > 0) waits.push_back({done, 0});
       if (is_last && i > 0) waits.push_back({done - 1, 0});  // the reduce-scatter before
       collective(i, p_.bytes / splits, options_.comm_sms, !is_last, waits);
+      if (to_owner) plan_.actions.back().root = i;
     }
   }
 
@@ -186,6 +189,11 @@ class Planner {
 };
 
 }  // namespace
+
+std::uint32_t ProductPlan::kernel_jobs() const {
+  return static_cast<std::uint32_t>(
+      std::count_if(actions.begin(), actions.end(), [](const Action& a) { return a.kernels != nullptr; }));
+}
 
 double ProductPlan::kernels_s() const {
   double seconds = 0;

@@ -15,7 +15,7 @@
 //               the chunk that came (TransformerEngine, common/comm_gemm_overlap, CommOverlapP2PBase::split_overlap_ag).
 //               A chunk that comes goes to one of two buffers.
 //   pipelined   scatter: the product in `splits` pieces, a reduce-scatter of its rows after each
-//               (CommOverlapBase::split_overlap_rs)
+//               (CommOverlapBase::split_overlap_rs); or a piece for each rank, and a reduce to that rank
 //   bulk        apart: like beside, on `comm_sms` SMs that the product leaves free (CommOverlapBase::bulk_overlap)
 //
 // In decomposed and fused, rank r multiplies shard (r+i) mod t in step i of a gather, so its own shard is first; the
@@ -50,13 +50,21 @@ enum class RingOrder : std::uint8_t {
 };
 constexpr std::array<const char*, 2> kRingOrderNames{"send_first", "after_gemm"};
 
+/// Who gets the sum of a piece of a pipelined product.
+enum class PieceSum : std::uint8_t {
+  scatter,  ///< all ranks, each a part of its rows
+  to_owner  ///< rank i that of piece i
+};
+constexpr std::array<const char*, 2> kPieceSumNames{"scatter", "to_owner"};
+
 struct Options {
   transport::Engine engine = transport::Engine::copy_engine;  ///< ring: what moves chunks
   RingOrder order = RingOrder::send_first;
   /// SMs of the transfers, which products leave free: of a ring by SMs, pipelined, bulk. 0: as many CTAs as NCCL
   /// chooses, which take their SMs from the product.
   std::uint32_t ring_sms = 1, comm_sms = 16;
-  std::uint32_t splits = 4;  ///< pipelined
+  std::uint32_t splits = 4;             ///< pipelined
+  PieceSum reduce = PieceSum::scatter;  ///< pipelined; to_owner: as many pieces as ranks
 };
 
 /// The product of a rank, the collective, and how the ranks reach each other.
@@ -85,6 +93,7 @@ struct Action {
   Bytes bytes = 0;             ///< shard: sent by a rank; collective: as nccl-tests counts
   std::uint32_t to = 0;        ///< shard: rank r sends to rank (r + to) mod t
   bool by_sms = false;         ///< shard: by SMs, not by copy engines
+  std::uint32_t root = 0;      ///< collective: a reduce to this rank
   std::uint32_t sms = 0;       ///< most CTAs of a collective or of a shard by SMs; 0: NCCL's choice
   std::uint32_t launches = 1;  ///< by the host; 0: a part of a kernel that is launched already
   std::vector<Wait> waits;
@@ -94,6 +103,8 @@ struct ProductPlan {
   std::vector<Action> actions;
   collective::Operation operation = collective::Operation::all_gather;  ///< of actions that are collectives
   double kernels_s() const;  ///< products and sums of a rank, each alone on its GPU
+  /// Jobs with kernels: products and sums.
+  std::uint32_t kernel_jobs() const;
 };
 
 /// @pre the method is for this coupling

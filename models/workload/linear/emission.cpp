@@ -10,10 +10,11 @@ CoupledRanks::CoupledRanks(std::vector<Rank*> ranks, Streams streams, const coll
                            transport::Fabric& fabric, const Communicator* same)
     : ranks_(std::move(ranks)), streams_(streams), request_(request), fabric_(fabric), same_(same) {}
 
-Communicator& CoupledRanks::communicator(bool beside, std::uint32_t sms) {
-  std::unique_ptr<Communicator>& found = communicators_[{beside, sms}];
+Communicator& CoupledRanks::communicator(bool beside, std::uint32_t sms, std::uint32_t root) {
+  std::unique_ptr<Communicator>& found = communicators_[{beside, sms, root}];
   if (found == nullptr) {
     collective::CollectiveRequest request = request_;
+    request.root = root;
     if (sms > 0) {
       request.most_channels = sms;
       request.protocol = collective::Protocol::simple;  // kernels of the overlap's own send no flags between data
@@ -69,7 +70,7 @@ void CoupledRanks::emit(const ProductPlan& plan, RankPrograms& programs, const L
       return waits;
     };
     if (action.work == Work::collective) {
-      Communicator& all = communicator(action.beside, action.sms);
+      Communicator& all = communicator(action.beside, action.sms, action.root);
       const JobLabel label = labels(action, is_first, is_last, 0);
       if (action.beside) {
         std::vector<JobRef> after;

@@ -27,7 +27,8 @@ class CoupledRanks {
 
   const std::vector<Rank*>& ranks() const { return ranks_; }
   /// For collectives of at most so many CTAs, in the Simple protocol; 0: NCCL's choice of both.
-  Communicator& communicator(bool beside, std::uint32_t sms);
+  /// @param root  of a reduce
+  Communicator& communicator(bool beside, std::uint32_t sms, std::uint32_t root = 0);
   /// Whether the ranks reach each other over NVLink. @pre the machine is elaborated
   bool nvlink() { return communicator(false, 0).site().nvlink; }
 
@@ -49,7 +50,7 @@ class CoupledRanks {
   const collective::CollectiveRequest request_;
   transport::Fabric& fabric_;
   const Communicator* const same_;
-  std::map<std::pair<bool, std::uint32_t>, std::unique_ptr<Communicator>> communicators_;
+  std::map<std::tuple<bool, std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> communicators_;
   std::map<std::array<std::uint32_t, 3>, std::unique_ptr<Communicator>> pairs_;
 };
 

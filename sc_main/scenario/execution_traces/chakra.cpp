@@ -171,6 +171,7 @@ void RankFile::set_collective(TraceNode& node, const Attributes& attributes) {
   node.bytes = size;
   switch (type) {
     case 0: node.operation = Operation::all_reduce; break;
+    case 1: node.operation = Operation::reduce; break;
     case 2:
       node.operation = Operation::all_gather;
       node.bytes = size * ranks;
@@ -184,9 +185,10 @@ void RankFile::set_collective(TraceNode& node, const Attributes& attributes) {
       node.bytes = std::max<std::uint64_t>(size, 4);
       break;
     default:
-      throw error(node, fmt::format("{} is not modelled; accepted: ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, "
-                                    "REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, BARRIER",
-                                    kCommTypes[type]));
+      throw error(node,
+                  fmt::format("{} is not modelled; accepted: ALL_REDUCE, REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, "
+                              "REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, BARRIER",
+                              kCommTypes[type]));
   }
   if (ranks == 1 || node.bytes == 0) node.kind = NodeKind::none;  // moves nothing
 }

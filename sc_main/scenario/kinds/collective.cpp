@@ -34,7 +34,8 @@ Record<CollectiveSection> collective_record() {
               "NCCL protocol; auto: the library chooses");
   r.choice("nccl_version", &CollectiveSection::nccl_version, words_of(collective::kNcclVersionNames),
            "NCCL up to this version: its rules for all_to_all and send_recv");
-  r.add("root", &CollectiveSection::root, "rank from which a broadcast starts").range(0, kMostGpus - 1);
+  r.add("root", &CollectiveSection::root, "rank from which a broadcast starts, or that gets the sum of a reduce")
+      .range(0, kMostGpus - 1);
   r.add("both_directions", &CollectiveSection::both_directions,
         "with algorithm: ring, every second channel runs in the opposite direction");
   r.add("in_graph", &CollectiveSection::in_graph,
@@ -65,8 +66,8 @@ CollectiveBenchSpec resolve(const CollectiveSection& written, const Setting& set
   CollectiveBenchSpec spec = written;
   spec.gpus = resolve_ranks(written, machine, source);
   spec.sizes = resolve_sizes(written, source);
-  if (spec.root != 0 && spec.operation != collective::Operation::broadcast)
-    refuse_workload(source, "root", "needs workload.op: broadcast");
+  if (spec.root != 0 && !is_rooted(spec.operation))
+    refuse_workload(source, "root", "needs workload.op: broadcast or reduce");
   if (spec.root >= spec.gpus.size())
     refuse_workload(source, "root",
                     std::to_string(spec.root) + " is not a rank; there are " + std::to_string(spec.gpus.size()) +

@@ -69,6 +69,10 @@ Record<OverlapSection> overlap_record() {
   r.choice("order", option(&linear::Options::order), words_of(linear::kRingOrderNames),
            "ring: a chunk is passed on while it is multiplied, or after that");
   r.add("splits", option(&linear::Options::splits), "pipelined: pieces of the product").range(1, 64);
+  r.choice(
+      "reduce", option(&linear::Options::reduce), words_of(linear::kPieceSumNames),
+      "pipelined: the sum of each piece is scattered over all ranks, or goes to one rank, which then has a piece of "
+      "its own; to_owner has a piece for each rank, in place of splits");
   r.add("comm_sms", &OverlapSection::comm_sms,
         "SMs that transfers use and products leave free: of a ring by SMs, pipelined, bulk")
       .range(1, 1024)
@@ -116,7 +120,11 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
     if (!accepts(spec.operation, spec.methods[i]))
       refuse_workload(source, "methods." + std::to_string(i),
                       std::string(name_of(spec.methods[i])) + " is not accepted with op: " + name_of(spec.operation));
-  if (runs(Method::pipelined) && spec.product.m % (spec.options.splits * tp) != 0)
+  const bool to_owner = spec.options.reduce == linear::PieceSum::to_owner;
+  if (to_owner && value_at(source.root, "workload.splits"))
+    refuse_workload(source, "splits", "is accepted only with reduce: scatter; to_owner has a piece for each rank");
+  if (to_owner && !runs(Method::pipelined)) refuse_workload(source, "reduce", "to_owner needs methods with pipelined");
+  if (runs(Method::pipelined) && !to_owner && spec.product.m % (spec.options.splits * tp) != 0)
     refuse_workload(source, "splits",
                     std::to_string(spec.options.splits) + " pieces for " + std::to_string(tp) + " ranks: gemm.m, " +
                         std::to_string(spec.product.m) + ", is not a multiple of both together");
