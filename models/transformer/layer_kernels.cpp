@@ -15,15 +15,15 @@ const ProfileTable<2>::Names kExpertNames{"activated experts", "moe tokens"};
 
 }  // namespace
 
-void Segment::add(const char* name, const gpu::KernelTime& time) {
-  kernels.push_back({name, time});
-  seconds += time.seconds;
-  flops += time.flops;
-  bytes += time.bytes;
+void Segment::add(const NamedKernel& kernel) {
+  kernels.push_back(kernel);
+  seconds += kernel.time.seconds;
+  flops += kernel.time.flops;
+  bytes += kernel.time.bytes;
 }
 
 void Segment::append(const Segment& next) {
-  for (const NamedKernel& kernel : next.kernels) add(kernel.name, kernel.time);
+  for (const NamedKernel& kernel : next.kernels) add(kernel);
 }
 
 bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu) {
@@ -323,6 +323,7 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   add_narrowing(segment, e.routed, ffn_);
   add_projection(segment, "down", e.rows, model_.hidden, ffn_, format, e.active);
   add_sort(segment, "unsort", e, ep);
+  segment.mark_routed();
   return segment;
 }
 

@@ -56,7 +56,11 @@ namespace railyard::transformer {
 struct NamedKernel {
   const char* name;
   gpu::KernelTime time;
+  bool routed = false;  ///< of routed experts
 };
+
+/// The matrix that the kernel multiplies by, or whose gradient it computes.
+inline std::optional<LinearUse> linear_use(const NamedKernel& kernel) { return linear_use(kernel.name, kernel.routed); }
 
 /// Kernels that follow each other in one stream without waiting for another rank.
 struct Segment {
@@ -65,7 +69,12 @@ struct Segment {
   double flops = 0;  ///< FLOPs of this rank
   double bytes = 0;  ///< HBM traffic of this rank
 
-  void add(const char* name, const gpu::KernelTime& time);
+  void add(const NamedKernel& kernel);
+  void add(const char* name, const gpu::KernelTime& time) { add(NamedKernel{name, time}); }
+  /// All kernels are of routed experts.
+  void mark_routed() {
+    for (NamedKernel& kernel : kernels) kernel.routed = true;
+  }
   /// The kernels as a chain for an SM array; null if there are none.
   gpu::SharedChain chain() const;
   void append(const Segment& next);
@@ -168,8 +177,9 @@ class LayerTimer {
   Segment attention_output_backward(const LayerPass& pass, Direction direction);
   Segment attention_core_backward(const LayerPass& pass);
   PartBackward attention_input_backward(const LayerPass& pass, Direction direction);
-  /// A product of a dense layer's matrix with so many rows of tokens, launched for at most so many SMs (0: all).
-  gpu::KernelTime product(const LinearUse& use, std::uint64_t tokens, std::uint32_t most_sms);
+  /// A product of a layer's matrix with so many rows of tokens, launched for at most so many SMs (0: all).
+  /// @pre not one of routed experts  @param kind  of the layer
+  gpu::KernelTime product(const LinearUse& use, std::uint32_t kind, std::uint64_t tokens, std::uint32_t most_sms);
   /// Adds gradients of queries, keys and values of this pass to those of others. @pre context parallelism
   Segment merge_attention_backward(const LayerPass& pass);
   PartBackward mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction);

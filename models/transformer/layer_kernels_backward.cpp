@@ -117,11 +117,9 @@ PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Directi
   return part;
 }
 
-gpu::KernelTime LayerTimer::product(const LinearUse& use, std::uint64_t tokens, std::uint32_t most_sms) {
-  Matrix matrix = matrix_of(model_, use.linear, model_.heads / heads_.query);
-  // The dense layers of a model with experts.
-  if (use.linear == Linear::fc1) matrix.rows = projections() * dense_ffn();
-  if (use.linear == Linear::fc2) matrix.columns = dense_ffn();
+gpu::KernelTime LayerTimer::product(const LinearUse& use, std::uint32_t kind, std::uint64_t tokens,
+                                    std::uint32_t most_sms) {
+  const Matrix matrix = matrix_of(model_, use.linear, model_.heads / heads_.query, kind);
   gpu::GemmShape shape{tokens, matrix.rows, matrix.columns, form().narrow ? form().narrow->dtype : model_.dtype};
   if (use.product == transformer::Product::dgrad) std::swap(shape.n, shape.k);
   if (use.product == transformer::Product::wgrad) {
@@ -189,6 +187,7 @@ Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direc
   if (has_dgrad(direction)) add_sort(segment, "unsort_dgrad", e, ep);
   segment.append(whole_mlp_backward(e, ffn_, direction));
   if (has_dgrad(direction)) add_sort(segment, "sort_dgrad", e, ep);
+  segment.mark_routed();
   return segment;
 }
 

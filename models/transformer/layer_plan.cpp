@@ -16,7 +16,7 @@ Segment before(const char* name, const Segment& segment) {
   Segment part;
   for (const NamedKernel& kernel : segment.kernels) {
     if (std::strcmp(kernel.name, name) == 0) break;
-    part.add(kernel.name, kernel.time);
+    part.add(kernel);
   }
   return part;
 }

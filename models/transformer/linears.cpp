@@ -1,7 +1,5 @@
 #include "transformer/linears.h"
 
-#include <algorithm>
-
 namespace railyard::transformer {
 
 namespace {
@@ -22,33 +20,46 @@ bool owns_head(const ModelShape& model, const Stage& stage) {
   return stage.last && !(model.tied_embeddings && stage.first);
 }
 
-std::uint64_t elements(const ModelShape& model, const Stage& stage, std::uint32_t tp) {
+std::uint64_t elements(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep) {
   std::uint64_t sum = 0;
-  for (const Linear linear : linears_of(stage))
-    if (linear != Linear::head || owns_head(model, stage)) sum += matrix_of(model, linear, tp).elements();
+  for (const auto& [linear, kind] : linears_of(model, stage))
+    if (linear != Linear::head || owns_head(model, stage)) sum += matrix_of(model, linear, tp, kind, ep).elements();
   return sum;
+}
+
+/// Width of the MLP that is not divided into routed experts.
+std::uint64_t dense_width(const ModelShape& m, std::uint32_t kind) {
+  if (m.experts == 0) return m.ffn;
+  return m.routes(m.kinds[kind]) ? m.shared_ffn : m.dense_ffn;
 }
 
 }  // namespace
 
-std::optional<LinearUse> linear_use(std::string_view kernel) {
+std::optional<LinearUse> linear_use(std::string_view kernel, bool routed) {
+  const auto of = [&](Linear linear) {
+    if (!routed || (linear != Linear::fc1 && linear != Linear::fc2)) return linear;
+    return linear == Linear::fc1 ? Linear::experts_fc1 : Linear::experts_fc2;
+  };
   for (const KernelName& name : kKernels) {
     if (kernel.substr(0, name.kernel.size()) != name.kernel) continue;
     const std::string_view rest = kernel.substr(name.kernel.size());
-    if (rest.empty()) return LinearUse{name.linear, Product::fprop};
-    if (rest == "_dgrad") return LinearUse{name.linear, Product::dgrad};
-    if (rest == "_wgrad") return LinearUse{name.linear, Product::wgrad};
+    if (rest.empty()) return LinearUse{of(name.linear), Product::fprop};
+    if (rest == "_dgrad") return LinearUse{of(name.linear), Product::dgrad};
+    if (rest == "_wgrad") return LinearUse{of(name.linear), Product::wgrad};
   }
   return {};
 }
 
-Matrix matrix_of(const ModelShape& m, Linear linear, std::uint32_t tp) {
-  const std::uint64_t attended = std::uint64_t(m.heads / tp) * m.head_dim, ffn = ceil_div(m.ffn, tp);
+Matrix matrix_of(const ModelShape& m, Linear linear, std::uint32_t tp, std::uint32_t kind, std::uint32_t ep) {
+  const std::uint64_t attended = std::uint64_t(m.heads / tp) * m.head_dim, projections = m.gated_mlp ? 2 : 1;
+  const std::uint64_t ffn = ceil_div(dense_width(m, kind), std::uint64_t(tp)), expert_ffn = ceil_div(m.ffn, tp);
   switch (linear) {
     case Linear::qkv: return {attended + 2ull * rank_kv_heads(m, tp) * m.head_dim, m.hidden};
     case Linear::proj: return {m.hidden, attended};
-    case Linear::fc1: return {(m.gated_mlp ? 2 : 1) * ffn, m.hidden};
+    case Linear::fc1: return {projections * ffn, m.hidden};
     case Linear::fc2: return {m.hidden, ffn};
+    case Linear::experts_fc1: return {projections * expert_ffn, m.hidden, m.experts / ep};
+    case Linear::experts_fc2: return {m.hidden, expert_ffn, m.experts / ep};
     case Linear::embedding:
     case Linear::head: return {ceil_div(m.vocab, tp), m.hidden};
   }
@@ -56,45 +67,46 @@ Matrix matrix_of(const ModelShape& m, Linear linear, std::uint32_t tp) {
 }
 
 Matrix shard_of(const Matrix& matrix, std::uint32_t ranks, std::uint64_t rows) {
-  return {ceil_div(ceil_div(matrix.rows, ranks), rows) * rows, matrix.columns};
+  return {ceil_div(ceil_div(matrix.rows, ranks), rows) * rows, matrix.columns, matrix.count};
 }
 
-std::vector<Linear> linears_of(const Stage& stage) {
-  std::vector<Linear> linears;
-  if (stage.first) linears.push_back(Linear::embedding);
-  for (std::uint32_t l = 0; l < stage.layers; ++l)
-    linears.insert(linears.end(), kLayerLinears.begin(), kLayerLinears.end());
-  if (stage.last) linears.push_back(Linear::head);
+std::vector<Linear> layer_linears(const ModelShape& model, std::uint32_t kind) {
+  std::vector<Linear> linears{Linear::qkv, Linear::proj};
+  if (dense_width(model, kind) > 0) linears.insert(linears.end(), {Linear::fc1, Linear::fc2});
+  if (model.routes(model.kinds[kind])) linears.insert(linears.end(), {Linear::experts_fc1, Linear::experts_fc2});
   return linears;
 }
 
-DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ranks,
-                                     std::uint64_t rows) {
+std::vector<StageLinear> linears_of(const ModelShape& model, const Stage& stage) {
+  std::vector<StageLinear> linears;
+  if (stage.first) linears.push_back({Linear::embedding});
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l)
+    for (const Linear linear : layer_linears(model, model.kind(l))) linears.push_back({linear, model.kind(l)});
+  if (stage.last) linears.push_back({Linear::head});
+  return linears;
+}
+
+DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep,
+                                     const Division& division) {
   DividedParameters parameters;
-  for (const Linear linear : linears_of(stage))
-    if (linear != Linear::head || owns_head(model, stage))
-      parameters.shards += shard_of(matrix_of(model, linear, tp), ranks, rows).elements();
+  for (const auto& [linear, kind] : linears_of(model, stage)) {
+    if (linear == Linear::head && !owns_head(model, stage)) continue;
+    const Matrix shard = division.shard(matrix_of(model, linear, tp, kind, ep), linear);
+    (is_of_experts(linear) ? parameters.experts : parameters.shards) += shard.elements();
+  }
   // All that is no matrix. As in rank_parameters(), copies on tensor-parallel ranks are counted once over the group.
-  parameters.whole = (rank_parameters(model, stage, 1) - elements(model, stage, 1)) / tp;
+  parameters.whole = (rank_parameters(model, stage, 1, ep).total() - elements(model, stage, 1, ep)) / tp;
   return parameters;
 }
 
-Bytes held_bytes(const std::vector<GatheredMatrix>& chain, std::uint32_t ahead) {
-  std::vector<std::pair<GatheredMatrix, std::uint64_t>> buffers;  // most that are held together
-  for (std::size_t i = 0; i < chain.size(); ++i) {
-    const auto begin = chain.begin() + static_cast<std::ptrdiff_t>(i);
-    const auto end = begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(ahead + 1, chain.size() - i));
-    const auto together = static_cast<std::uint64_t>(std::count(begin, end, chain[i]));
-    const auto same =
-        std::find_if(buffers.begin(), buffers.end(), [&](const auto& buffer) { return buffer.first == chain[i]; });
-    if (same == buffers.end())
-      buffers.emplace_back(chain[i], together);
-    else
-      same->second = std::max(same->second, together);
-  }
-  Bytes sum = 0;
-  for (const auto& [gathered, count] : buffers) sum += count * stored_bytes(gathered.matrix.elements(), gathered.type);
-  return sum;
+std::uint64_t divided_projection_weights(const ModelShape& model, const Stage& stage, std::uint32_t tp,
+                                         std::uint32_t ep, const Division& division) {
+  const std::uint64_t all = rank_projection_weights(model, stage, tp, ep);
+  std::uint64_t experts = 0;
+  for (const auto& [linear, kind] : linears_of(model, stage))
+    if (is_of_experts(linear)) experts += matrix_of(model, linear, tp, kind, ep).elements();
+  return ceil_div(all - experts, std::uint64_t(division.ranks)) +
+         ceil_div(experts, std::uint64_t(division.expert_ranks));
 }
 
 }  // namespace railyard::transformer

@@ -1,11 +1,14 @@
-// The matrices of a dense model, one by one, and their shards: ranks that divide weights (generalized tensor parallelism)
-// keep 1/N of each matrix of a tensor-parallel rank, cut along its output rows, with its gradient and optimizer state.
+// The matrices of a model, one by one, and their shards: ranks that divide weights (generalized tensor parallelism) keep
+// 1/N of each matrix of a tensor-parallel rank, cut along its output rows, with its gradient and optimizer state.
 //
 //   qkv         (a + 2g)d / tp x h      fc1   2f / tp x h (f / tp if the MLP is not gated)
 //   proj        h x ad / tp             fc2   h x f / tp
 //   embedding   V / tp x h              head  V / tp x h
+//   experts_fc1, experts_fc2            fc1 and fc2 of each routed expert of an expert-parallel rank
 //
-// Norms, biases and learned positions stay whole. Rows of a shard are padded to a multiple of kShardRows.
+// In a layer with routed experts, fc1 and fc2 are those of its shared experts, if it has some. Other ranks may divide
+// experts than all else. Norms, biases, routers and learned positions stay whole. Rows of a shard are padded to a
+// multiple of kShardRows.
 #pragma once
 
 #include <array>
@@ -20,11 +23,16 @@
 
 namespace railyard::transformer {
 
-enum class Linear : std::uint8_t { qkv, proj, fc1, fc2, embedding, head };
-constexpr std::array<const char*, 6> kLinearNames{"Qkv", "Proj", "Fc1", "Fc2", "Embedding", "Head"};
-constexpr std::array<Linear, 4> kLayerLinears{Linear::qkv, Linear::proj, Linear::fc1, Linear::fc2};
+enum class Linear : std::uint8_t { qkv, proj, fc1, fc2, experts_fc1, experts_fc2, embedding, head };
+constexpr std::array<const char*, 8> kLinearNames{"Qkv",        "Proj",       "Fc1",       "Fc2",
+                                                  "ExpertsFc1", "ExpertsFc2", "Embedding", "Head"};
 
 constexpr bool is_of_layer(Linear linear) { return linear < Linear::embedding; }
+/// Whether tensor parallelism divides the output, so that the input is alike on all its ranks.
+constexpr bool is_column_parallel(Linear linear) {
+  return linear == Linear::qkv || linear == Linear::fc1 || linear == Linear::head;
+}
+constexpr bool is_of_experts(Linear linear) { return linear == Linear::experts_fc1 || linear == Linear::experts_fc2; }
 
 /// What a kernel computes with a matrix: the output, the gradient of the input, or the gradient of the matrix.
 enum class Product : std::uint8_t { fprop, dgrad, wgrad };
@@ -35,16 +43,19 @@ struct LinearUse {
 };
 
 /// The matrix that a kernel of layer_kernels.h multiplies by, or whose gradient it computes.
-std::optional<LinearUse> linear_use(std::string_view kernel);
+/// @param routed  the kernel is one of routed experts
+std::optional<LinearUse> linear_use(std::string_view kernel, bool routed = false);
 
 struct Matrix {
   std::uint64_t rows = 0, columns = 0;
-  std::uint64_t elements() const { return rows * columns; }
-  bool operator==(const Matrix& o) const { return rows == o.rows && columns == o.columns; }
+  std::uint64_t count = 1;  ///< alike: of all experts of a rank
+  std::uint64_t elements() const { return count * rows * columns; }
+  bool operator==(const Matrix& o) const { return rows == o.rows && columns == o.columns && count == o.count; }
 };
 
-/// On a tensor-parallel rank.
-Matrix matrix_of(const ModelShape& model, Linear linear, std::uint32_t tp);
+/// On a tensor-parallel and expert-parallel rank. @param kind  of the layer
+Matrix matrix_of(const ModelShape& model, Linear linear, std::uint32_t tp, std::uint32_t kind = 0,
+                 std::uint32_t ep = 1);
 
 /// Rows of a shard are a multiple of it, so that tiles of the tensor cores end with the shard.
 constexpr std::uint64_t kShardRows = 16;
@@ -53,24 +64,46 @@ constexpr std::uint64_t shard_rows(DataType gathered) { return gathered == DataT
 /// The shard of each of `ranks` ranks, padded. @param rows  of a shard are a multiple of it
 Matrix shard_of(const Matrix& matrix, std::uint32_t ranks, std::uint64_t rows = kShardRows);
 
-/// Parameters of a stage on a rank, of `ranks` ranks that divide its matrices.
-struct DividedParameters {
-  std::uint64_t shards = 0;  ///< with padding
-  std::uint64_t whole = 0;   ///< the same on all these ranks
-};
-/// @pre a dense model
-DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ranks,
-                                     std::uint64_t rows = kShardRows);
+/// How many ranks divide each matrix. 1: it is whole.
+struct Division {
+  std::uint32_t ranks = 1, expert_ranks = 1;
+  std::uint64_t rows = kShardRows;  ///< of a shard are a multiple of it
 
-/// The matrices of a stage, in the order of its forward pass.
-std::vector<Linear> linears_of(const Stage& stage);
-struct GatheredMatrix {
-  Matrix matrix;
-  DataType type = DataType::bf16;
-  bool operator==(const GatheredMatrix& o) const { return matrix == o.matrix && type == o.type; }
+  std::uint32_t of(Linear linear) const { return is_of_experts(linear) ? expert_ranks : ranks; }
+  /// A whole matrix is not padded.
+  Matrix shard(const Matrix& matrix, Linear linear) const {
+    return of(linear) > 1 ? shard_of(matrix, of(linear), rows) : matrix;
+  }
+  /// All shards.
+  Matrix gathered(const Matrix& matrix, Linear linear) const {
+    Matrix whole = shard(matrix, linear);
+    whole.rows *= of(linear);
+    return whole;
+  }
 };
-/// Bytes of whole matrices that a chain of gathers holds at once: each matrix and the `ahead` matrices after it.
-/// Matrices of the same shape and type share a buffer unless they are held together.
-Bytes held_bytes(const std::vector<GatheredMatrix>& chain, std::uint32_t ahead);
+
+/// Parameters of a stage on a rank, of the ranks that divide its matrices.
+struct DividedParameters {
+  std::uint64_t shards = 0;   ///< with padding
+  std::uint64_t experts = 0;  ///< the same of routed experts
+  std::uint64_t whole = 0;    ///< the same on all ranks that divide `shards`
+};
+/// @pre experts have no biases, if the model has experts
+DividedParameters divided_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep,
+                                     const Division& division);
+
+/// Of the layers of a stage: elements of the matrices of a rank / ranks that divide them, without padding.
+std::uint64_t divided_projection_weights(const ModelShape& model, const Stage& stage, std::uint32_t tp,
+                                         std::uint32_t ep, const Division& division);
+
+/// A matrix of a stage.
+struct StageLinear {
+  Linear linear;
+  std::uint32_t kind = 0;  ///< of its layer
+};
+/// The matrices of a layer, in the order of its forward pass. @param kind  of the layer
+std::vector<Linear> layer_linears(const ModelShape& model, std::uint32_t kind);
+/// The matrices of a stage, in the order of its forward pass.
+std::vector<StageLinear> linears_of(const ModelShape& model, const Stage& stage);
 
 }  // namespace railyard::transformer

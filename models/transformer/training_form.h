@@ -53,6 +53,8 @@ struct TrainingForm {
   /// Sequence parallelism: the gathered input of a column-parallel projection is kept for its wgrad product. Otherwise
   /// the rank keeps its own tokens and gathers the input again (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
   bool keep_gathered = true;
+  /// Inputs of column-parallel projections, which are alike on all tensor-parallel ranks, are kept divided among them.
+  bool divide_inputs = false;
   std::array<InputReduce, 4> input_reduce{};  ///< by LayerPart
   FusedKernels fused;
   std::optional<NarrowProducts> narrow;  ///< none: products in the model's type

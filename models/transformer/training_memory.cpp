@@ -19,8 +19,12 @@ class Tensors {
   /// Tokens of a rank where tokens are divided among ranks.
   std::uint64_t divided() const { return split_.sequence_parallel ? tokens() / split_.tp : tokens(); }
   std::uint64_t tokens() const { return batch_.tokens(); }
-  /// Tokens that a rank keeps of an input that it had to gather.
-  std::uint64_t gathered() const { return form_.keep_gathered ? tokens() : divided(); }
+  /// Tokens that a rank keeps of an input that is alike on all tensor-parallel ranks, with sequence parallelism after a
+  /// gather.
+  std::uint64_t gathered() const {
+    if (form_.divide_inputs) return part_of(tokens());
+    return form_.keep_gathered ? tokens() : divided();
+  }
   /// This rank's part of a width that tensor parallelism divides.
   std::uint64_t part_of(std::uint64_t width) const { return ceil_div(width, split_.tp); }
 

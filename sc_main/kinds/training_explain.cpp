@@ -89,10 +89,20 @@ Value TrainingRun::sent_by_group() const {
   }
   const std::uint32_t n_gtp = spec().gtp();
   if (n_gtp > 1) {
+    for (const bool experts : {false, true}) {
+      const std::uint32_t n = experts ? spec().gtp_shards.experts_size : n_gtp;
+      if (n == 1) continue;
+      std::vector<double> bytes(spec().pp());
+      for (std::uint32_t p = 0; p < spec().pp(); ++p) bytes[p] = step_->divided_weight_bytes(p, experts) * (n - 1) / n;
+      add(experts ? "gtp experts" : "gtp", n,
+          "micro-batches x (n-1)/n x (matrices gathered in each pass + their gradients scattered), rows padded", bytes);
+    }
+  }
+  if (spec().form.divide_inputs) {
+    const std::uint32_t n = spec().tp();
     std::vector<double> bytes(spec().pp());
-    for (std::uint32_t p = 0; p < spec().pp(); ++p) bytes[p] = step_->divided_weight_bytes(p) * (n_gtp - 1) / n_gtp;
-    add("gtp", n_gtp,
-        "micro-batches x (n-1)/n x (matrices gathered in each pass + their gradients scattered), rows padded", bytes);
+    for (std::uint32_t p = 0; p < spec().pp(); ++p) bytes[p] = step_->divided_input_bytes(p) * (n - 1) / n;
+    add("gtp inputs", n, "micro-batches x (n-1)/n x saved inputs gathered before gradients of matrices", bytes);
   }
   if (spec().replicas() * n_gtp == 1) return all;
   const double gradient = bytes_of(spec().gradients), weight = bytes_of(scenario_.model.dtype);

@@ -15,7 +15,7 @@ MemoryTable::MemoryTable(const std::string& path, const MemoryPlan& plan, Traini
   file_.print(
       "time_s,rank,event,slot,weights_bytes,gradients_bytes,optimizer_bytes,gathered_bytes,activations_bytes,"
       "recomputed_bytes,software_bytes,total_bytes\n");
-  for (std::uint32_t r = 0; r < mesh_.size(); ++r) on_memory(r, {}, true);
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r) on_memory(r, step.memory().held(r), true);
   step.memory().add_listener(*this);
 }
 
@@ -24,7 +24,7 @@ void MemoryTable::on_memory(std::uint32_t rank, const HeldMemory& held, bool cla
   const PeakMemory& plan = plan_.peak(p);
   const std::string slot = held.slot.namer != nullptr ? held.slot.name() : "";
   file_.print("{:.15f},{},{},{},{},{},{},{},{},{},{},{}\n", held.at.seconds(), rank, claims ? "claim" : "release", slot,
-              plan.state.weights + plan.narrow_weights, plan.state.gradients, plan.state.optimizer, plan.gathered,
+              plan.state.weights + plan.narrow_weights, plan.state.gradients, plan.state.optimizer, held.gathered,
               held.activations, held.recomputed, plan.reserved, plan_.fixed(p) + held.total());
 }
 
@@ -40,7 +40,7 @@ void write_memory_peak(const std::string& path, const MemoryPlan& plan, const Tr
     row("weights", ",", fixed.state.weights + fixed.narrow_weights);
     row("gradients", ",", fixed.state.gradients);
     row("optimizer", ",", fixed.state.optimizer);
-    row("gathered", ",", fixed.gathered);
+    row("gathered", ",", held.gathered);
     for (const auto& [of, bytes] : held.kept) row("activations", fmt::format("{},{}", of.first, of.second), bytes);
     row("recomputed", ",", held.recomputed);
     row("software", ",", fixed.reserved);

@@ -8,9 +8,7 @@
 #include "gpu/kernels/flash_attention.h"
 #include "gpu/kernels/step_clock.h"
 #include "transformer/parameters.h"
-#include "transformer/training_flops.h"
 #include "workload/training/schedule_gantt.h"
-#include "workload/training/schedule_ideal.h"
 #include "workload/training/schedule_slots.h"
 #include "workload/training/schedule_text.h"
 
@@ -25,11 +23,9 @@ using workload::training::ScheduleKind;
 using workload::training::ScheduleSpec;
 using workload::training::Slot;
 using workload::training::SlotKind;
-using workload::training::SlotPlan;
 using workload::training::SlotPlans;
 using workload::training::StageTimes;
 using workload::training::TrainingJobs;
-using workload::training::TrainingSpec;
 using workload::training::TrainingStep;
 
 TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
@@ -185,7 +181,12 @@ std::vector<RankSets> TrainingRun::rank_sets() {
     all.push_back({"state shards", workload::adjacent(replicas, spec().state_shards())});
     all.push_back({"same shard", workload::across(replicas, spec().state_shards())});
   }
-  if (spec().gtp() > 1) add("whole gradients", {Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp});
+  if (spec().gtp() > 1) {
+    const std::uint32_t experts_size = spec().gtp_shards.experts_size;
+    add("whole gradients", {Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp});
+    if (experts_size > 1)
+      all.push_back({"gtp experts", workload::adjacent(mesh.groups({Dimension::gtp}), experts_size)});
+  }
   if (scenario_.model.tied_embeddings && spec().pp() > 1) {
     RankSets ends{"embeddings", {}};
     for (const std::vector<std::uint32_t>& line : mesh.groups({Dimension::pp}))
@@ -193,52 +194,6 @@ std::vector<RankSets> TrainingRun::rank_sets() {
     all.push_back(std::move(ends));
   }
   return all;
-}
-
-double TrainingRun::model_flops() const {
-  return transformer::training_flops(scenario_.model, spec().global_batch, spec().seq_tokens,
-                                     transformer::CountedKeys::causal);
-}
-
-double TrainingRun::hardware_flops() const {
-  double flops = 0;
-  for (std::uint32_t s = 0; s < plans_->stages(); ++s)
-    for (const SlotKind kind : {SlotKind::forward, SlotKind::backward})
-      for (std::uint32_t place = 0; place < plans_->places(); ++place)
-        flops += plans_->plan(kind, s, place).flops * spec().tp() / plans_->places();
-  return flops * spec().micro_batches() * spec().replicas() * spec().gtp();
-}
-
-double TrainingRun::peak_flops() const {
-  const gpu::GpuDatasheet& gpu = group().gpu;
-  const auto& narrow = spec().form.narrow;
-  const DataType products = narrow ? narrow->dtype : scenario_.model.dtype;
-  return gpu.sm.flop_per_clock[static_cast<std::size_t>(products)] * gpu.sm.count * gpu.clock_hz() *
-         static_cast<double>(spec().ranks());
-}
-
-double TrainingRun::mean_of(const std::function<double(const RankAccount&)>& part) const {
-  double sum = 0, ranks = 0;
-  for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
-    const double alike = step_->mesh().stands_for(r);
-    sum += alike * part(step_->account(r));
-    ranks += alike;
-  }
-  return sum / ranks / steps();
-}
-
-double TrainingRun::mean(double (RankAccount::*part)() const) const {
-  return mean_of([&](const RankAccount& account) { return (account.*part)(); });
-}
-
-double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, TrafficClass c) const {
-  return mean_of([&](const RankAccount& account) { return (account.*part)(c); });
-}
-
-const workload::training::HeldMemory& TrainingRun::largest_held() const {
-  std::uint32_t rank = 0;
-  while (step_->mesh().place(rank, Dimension::pp) != memory_->largest().pipeline_rank) ++rank;
-  return step_->memory().peak(rank);
 }
 
 std::string TrainingRun::title() const {
@@ -279,151 +234,6 @@ void TrainingRun::add_setup(Value& setup) const {
   }
   setup["recompute"] = name_of(s.form.recompute);
   setup["steps"] = s.steps;
-}
-
-const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
-  using Run = TrainingRun;
-  static const Metrics<Run> metrics{
-      {"step_s", "s",
-       "time of a step; with several steps their mean. This and what follows from it: nothing if the run was "
-       "interrupted",
-       [](const Run& r) { return r.of_a_step(r.step_s()); }},
-      {"tokens_per_s", "1/s", "tokens of all sequences / `step_s`",
-       [](const Run& r) {
-         return r.of_a_step(static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) /
-                            r.step_s());
-       }},
-      {"tokens_per_s_per_gpu", "1/s", "the same / ranks",
-       [](const Run& r) {
-         return r.of_a_step(static_cast<double>(r.spec().global_batch) * static_cast<double>(r.spec().seq_tokens) /
-                            r.step_s() / static_cast<double>(r.spec().ranks()));
-       }},
-      {"model_tflops_per_gpu", "TFLOP/s",
-       "FLOPs of the model (6 for each multiplied parameter and token, and causal attention) / (`step_s` x ranks)",
-       [](const Run& r) {
-         return r.of_a_step(r.model_flops() / r.step_s() / static_cast<double>(r.spec().ranks()) * 1e-12);
-       }},
-      {"mfu", "", "FLOPs of the model / what the tensor cores could do in `step_s` in the type of the products",
-       [](const Run& r) { return r.of_a_step(r.model_flops() / r.step_s() / r.peak_flops()); }},
-      {"hfu", "", "the same with the FLOPs that the GPUs run, also those of recomputation",
-       [](const Run& r) { return r.of_a_step(r.hardware_flops() / r.step_s() / r.peak_flops()); }},
-      {"kernels_s", "s", "kernels of a step except the optimizer's, mean of all ranks",
-       [](const Run& r) -> Value { return r.mean(&RankAccount::kernels_s); }},
-      {"optimizer_s", "s", "kernels of gradient norm and optimizer, mean of all ranks",
-       [](const Run& r) -> Value { return r.mean(&RankAccount::optimizer_s); }},
-      {"host_s", "s", "the compute stream waits for the host, mean of all ranks",
-       [](const Run& r) -> Value { return r.mean(&RankAccount::host_s); }},
-      {"sm_wait_s", "s", "collectives wait for SMs that kernels or other collectives hold, mean of all ranks",
-       [](const Run& r) -> Value {
-         double sum = 0;
-         for (const GpuId gpu : r.gpus_) sum += r.machine_.gpu(gpu).sms().claim_wait_seconds();
-         return sum / static_cast<double>(r.gpus_.size()) / r.steps();
-       }},
-      {"bubble_s", "s", "the compute stream waits for other stages, mean of all ranks",
-       [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s); }},
-      {"bubble_fraction", "", "`bubble_s` / `step_s`",
-       [](const Run& r) { return r.of_a_step(r.mean(&RankAccount::bubble_s) / r.step_s()); }},
-      {"bubble_ideal_fraction", "", "the same by the schedule's formula, for equal stages without transfers",
-       [](const Run& r) -> Value {
-         if (r.spec().table) return {};
-         StageTimes mean;
-         const std::vector<StageTimes> all = r.stage_times();
-         TimeSum f, b, w;
-         for (const StageTimes& t : all) {
-           f.add(t.forward);
-           b.add(t.backward_inputs);
-           w.add(t.backward_weights);
-         }
-         const auto n = static_cast<double>(all.size());
-         mean.forward = Time::seconds(f.seconds() / n);
-         mean.backward_inputs = Time::seconds(b.seconds() / n);
-         mean.backward_weights = Time::seconds(w.seconds() / n);
-         ScheduleSpec schedule = r.spec().schedule;
-         schedule.times.assign(all.size(), mean);
-         return ideal_bubble_fraction(schedule, mean);
-       }},
-      {"memory.peak_bytes", "B", "memory of the rank that needs most, at its peak",
-       [](const Run& r) -> Value { return r.memory_->largest().total(); }},
-      {"memory.peak_at_s", "s", "when it holds so much for the first time; without activations: 0",
-       [](const Run& r) -> Value { return r.largest_held().at.seconds(); }},
-      {"memory.weights_peak_bytes", "B", "of it: weights, with narrow copies of them",
-       [](const Run& r) -> Value { return r.memory_->largest().state.weights + r.memory_->largest().narrow_weights; }},
-      {"memory.gradients_peak_bytes", "B", "of it: gradients",
-       [](const Run& r) -> Value { return r.memory_->largest().state.gradients; }},
-      {"memory.optimizer_peak_bytes", "B", "of it: state of the optimizer",
-       [](const Run& r) -> Value { return r.memory_->largest().state.optimizer; }},
-      {"memory.activations_peak_bytes", "B", "of it: activations kept for backward slots",
-       [](const Run& r) -> Value { return r.memory_->largest().activations; }},
-      {"memory.gathered_peak_bytes", "B", "of it: gathered weights",
-       [](const Run& r) -> Value { return r.memory_->largest().gathered; }},
-      {"memory.buffers_peak_bytes", "B", "of it: recomputed activations, and what the software keeps for itself",
-       [](const Run& r) -> Value { return r.memory_->largest().buffers + r.memory_->largest().reserved; }},
-      {"gtp.bytes_per_element", "B",
-       "with gtp: sent by a rank for each element of its layers' matrices and micro-batch, over (size - 1) / size, "
-       "without padding",
-       [](const Run& r) -> Value {
-         if (!r.divides_weights()) return {};
-         return r.step_->divided_weights()->bytes_per_element();
-       }},
-      {"gtp.gather_hidden_ratio", "", "share of the gathers of matrices that runs beside other jobs",
-       [](const Run& r) -> Value {
-         if (!r.divides_weights()) return {};
-         return 1 - r.gtp().gather_exposed_s / r.gtp().gathers_s;
-       }},
-      {"gtp.scatter_hidden_ratio", "", "the same of the scatters of gradients",
-       [](const Run& r) -> Value {
-         if (!r.divides_weights()) return {};
-         return 1 - r.gtp().scatter_exposed_s / r.gtp().scatters_s;
-       }},
-      {"gtp.gather_exposed_s", "s", "the compute stream waits for gathers of matrices, mean of all ranks",
-       [](const Run& r) -> Value {
-         if (!r.divides_weights()) return {};
-         return r.gtp().gather_exposed_s;
-       }},
-      {"gtp.scatter_exposed_s", "s", "the same for scatters of gradients",
-       [](const Run& r) -> Value {
-         if (!r.divides_weights()) return {};
-         return r.gtp().scatter_exposed_s;
-       }},
-      {"gtp.cache_peak_bytes", "B", "buffers of gathered matrices and of whole gradients",
-       [](const Run& r) -> Value {
-         if (!r.divides_weights()) return {};
-         return r.memory_->largest().gathered;
-       }},
-      {"stage_s.[stage]", "s", "kernels and exposed tensor-parallel transfers, mean of the pipeline rank's ranks",
-       [](const Run& r) {
-         Value all = Value::empty_group();
-         const workload::Mesh& mesh = r.step_->mesh();
-         std::vector<double> sums(mesh.size(Dimension::pp));
-         double ranks = 0;
-         for (std::uint32_t rank = 0; rank < mesh.size(); ++rank) {
-           const RankAccount& a = r.step_->account(rank);
-           const double alike = mesh.stands_for(rank);
-           sums[mesh.place(rank, Dimension::pp)] += alike * (a.kernels_s() + a.exposed_s(TrafficClass::tp));
-           ranks += alike;
-         }
-         for (std::size_t p = 0; p < sums.size(); ++p)
-           all[std::to_string(p)] = sums[p] * static_cast<double>(sums.size()) / ranks / r.steps();
-         return all;
-       }},
-      {"exposed_s.[class]", "s",
-       "the compute stream runs or waits for transfers of a class of traffic, mean of all ranks",
-       [](const Run& r) {
-         Value all = Value::empty_group();
-         for (const TrafficClass c : r.classes()) all[name(c)] = r.mean(&RankAccount::exposed_s, c);
-         return all;
-       }},
-      {"hidden_ratio.[class]", "", "share of the transfers of a class during which kernels or bubbles go on",
-       [](const Run& r) {
-         Value all = Value::empty_group();
-         for (const TrafficClass c : r.classes()) {
-           const double transfers = r.mean(&RankAccount::transfers_s, c);
-           if (transfers > 0) all[name(c)] = 1 - r.mean(&RankAccount::exposed_s, c) / transfers;
-         }
-         return all;
-       }},
-  };
-  return metrics;
 }
 
 std::string TrainingRun::table() const {

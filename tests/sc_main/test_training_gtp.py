@@ -244,7 +244,7 @@ def test_fsdp_and_gtp_take_the_same_time_on_slow_links(tmp_path):
     ("  gtp: {size: 4, wgrad_order: before_dgrad}\n  tp: 2\n", "7:31: error: workload.gtp.wgrad_order: before_dgrad needs tp: 1"),
     ("  gtp: {prefetch_depth: 1}\n", "workload.gtp"),
     ("  gtp: all\n", "7:8: error: workload.gtp: expected a mapping or 'none', got 'all'"),
-    ("  gtp: {size: 8, prefetch: 1}\n", "workload.gtp.prefetch: unknown key; accepted: size, prefetch_depth, wgrad_order, gather_dtype, quantize, keep_gathered, reduce"),
+    ("  gtp: {size: 8, prefetch: 1}\n", "workload.gtp.prefetch: unknown key; accepted: size, experts_size, prefetch_depth, wgrad_order, gather_dtype, quantize, keep_gathered, reduce, activations"),
 ])
 def test_bad_input(text, line, tmp_path, platform="dgx_h100"):
     scenario = tmp_path / "s.yaml"

@@ -19,7 +19,7 @@ Stage all_of(const ModelShape& model) { return {model.layers, true, true, 0}; }
 BOOST_AUTO_TEST_CASE(one_shard_and_the_whole_parameters_are_all_parameters) {
   const ModelShape model = llama_70b();
   for (const std::uint32_t tp : {1u, 2u, 8u}) {
-    const DividedParameters one = divided_parameters(model, all_of(model), tp, 1);
+    const DividedParameters one = divided_parameters(model, all_of(model), tp, 1, {});
     BOOST_TEST(one.shards + one.whole == rank_parameters(model, all_of(model), tp));
     BOOST_TEST(one.whole == (2ull * model.layers + 1) * model.hidden / tp);
   }
@@ -29,12 +29,12 @@ BOOST_AUTO_TEST_CASE(one_shard_and_the_whole_parameters_are_all_parameters) {
 // 2004, padded to 2016.
 BOOST_AUTO_TEST_CASE(shards_have_padded_rows) {
   const ModelShape model = llama_70b();
-  const DividedParameters one = divided_parameters(model, all_of(model), 1, 1);
-  BOOST_TEST(divided_parameters(model, all_of(model), 1, 8).shards == one.shards / 8);
-  BOOST_TEST(divided_parameters(model, all_of(model), 1, 8).whole == one.whole);
+  const DividedParameters one = divided_parameters(model, all_of(model), 1, 1, {});
+  BOOST_TEST(divided_parameters(model, all_of(model), 1, 1, {8}).shards == one.shards / 8);
+  BOOST_TEST(divided_parameters(model, all_of(model), 1, 1, {8}).whole == one.whole);
   BOOST_TEST(shard_of({10240, 8192}, 64).rows == 160u);
   BOOST_TEST(shard_of({128256, 8192}, 64).rows == 2016u);
-  BOOST_TEST(divided_parameters(model, all_of(model), 1, 64).shards ==
+  BOOST_TEST(divided_parameters(model, all_of(model), 1, 1, {64}).shards ==
              one.shards / 64 + 2 * (2016 - 2004) * std::uint64_t(model.hidden));
 }
 
@@ -46,11 +46,22 @@ BOOST_AUTO_TEST_CASE(kernels_use_matrices) {
   BOOST_TEST(!linear_use("rmsnorm"));
 }
 
-BOOST_AUTO_TEST_CASE(matrices_of_one_shape_share_a_buffer_unless_they_are_neighbours) {
-  const GatheredMatrix a{{4, 8}, DataType::bf16}, b{{2, 8}, DataType::bf16}, narrow{{4, 8}, DataType::mxfp8};
-  BOOST_TEST(held_bytes({a, b, a, b}, 0) == 96u);
-  BOOST_TEST(held_bytes({a, b, a, b}, 1) == 96u);
-  BOOST_TEST(held_bytes({a, b, a, b}, 2) == 2 * 64u + 2 * 32u);
-  BOOST_TEST(held_bytes({a, a, a, a}, 2) == 3 * 64u);
-  BOOST_TEST(held_bytes({a, narrow}, 0) == 64u + 33u);
+// Each expert's matrices are cut by themselves: 3 f h of each of the experts of an expert-parallel rank.
+BOOST_AUTO_TEST_CASE(other_ranks_divide_experts_than_all_else) {
+  const ModelShape model = mixtral_8x7b();
+  const std::uint64_t experts = std::uint64_t(model.layers) * model.experts * 3 * model.ffn * model.hidden;
+  for (const std::uint32_t ep : {1u, 4u}) {
+    const DividedParameters one = divided_parameters(model, all_of(model), 1, ep, {});
+    BOOST_TEST(one.experts == experts / ep);
+    BOOST_TEST(one.shards + one.experts + one.whole == rank_parameters(model, all_of(model), 1, ep).total());
+    const DividedParameters divided = divided_parameters(model, all_of(model), 1, ep, {8, 2});
+    BOOST_TEST(divided.experts == experts / ep / 2);
+    BOOST_TEST(divided.shards == one.shards / 8);
+    BOOST_TEST(divided.whole == one.whole);
+    BOOST_TEST(divided_projection_weights(model, all_of(model), 1, ep, {8, 2}) +
+                   2ull * (model.vocab / 8) * model.hidden ==
+               divided.shards + divided.experts);
+  }
+  BOOST_TEST((linear_use("down_dgrad", true)->linear == Linear::experts_fc2));
+  BOOST_TEST((linear_use("qkv", true)->linear == Linear::qkv));
 }

@@ -3,6 +3,7 @@
 #include "tests/support/systemc_main.h"
 #include "tests/support/training_bench.h"
 #include "workload/program/rank_programs.h"
+#include "workload/training/weight_cache.h"
 #include "workload/training/weight_chain.h"
 #include "workload/training/weight_order.h"
 
@@ -138,12 +139,14 @@ BOOST_AUTO_TEST_CASE(a_product_that_does_not_wait_for_its_matrix_is_found) {
 
 BOOST_AUTO_TEST_CASE(a_bucket_that_does_not_wait_for_its_gradients_is_found) {
   WeightOrder order(1);
-  constexpr std::uint32_t kLayer = 3, kGradients = 4;
+  constexpr std::uint32_t kGradients = 4;
+  constexpr WeightOrder::Part kLayer{3, false}, kExperts{3, true};
   for (std::uint32_t step = 0; step < 2; ++step) {
     for (std::uint32_t i = 0; i < kGradients; ++i) order.add(0, kLayer);
     order.reduce(0, kLayer, kGradients);
   }
   for (std::uint32_t i = 0; i + 1 < kGradients; ++i) order.add(0, kLayer);
+  order.add(0, kExperts);  // has a bucket of its own
   BOOST_CHECK_EXCEPTION(order.reduce(0, kLayer, kGradients), std::logic_error, [](const std::logic_error& error) {
     return std::string(error.what()).find("after 11 of 12 scattered gradients") != std::string::npos;
   });
@@ -157,4 +160,27 @@ BOOST_AUTO_TEST_CASE(a_matrix_that_was_given_up_must_be_gathered_again) {
   BOOST_CHECK_THROW(order.use(1, copy), std::logic_error);
   order.forget(0);
   BOOST_CHECK_THROW(order.use(0, copy), std::logic_error);
+}
+
+// A layer's fc1 and fc2 take turns. Their buffers wait for the next layer's, but not for another chain's or type's.
+BOOST_AUTO_TEST_CASE(a_buffer_waits_for_the_next_matrix_of_its_kind) {
+  WeightCache cache;
+  const WeightCache::Kind fc1{{8, 4}, DataType::bf16, false, GatherChain::pass},
+      fc2{{4, 8}, DataType::bf16, false, GatherChain::pass},
+      again{{8, 4}, DataType::bf16, false, GatherChain::pass_again},
+      columns{{8, 4}, DataType::bf16, true, GatherChain::pass};
+  for (std::uint32_t layer = 0; layer < 3; ++layer) {
+    BOOST_TEST(cache.take(fc1) == (layer == 0));
+    BOOST_TEST(cache.take(fc2) == (layer == 0));
+    cache.give_back(fc1);
+    cache.give_back(fc2);
+  }
+  BOOST_TEST(cache.bytes() == 2u * 64);
+  BOOST_TEST(cache.take(fc1) == false);
+  BOOST_TEST(cache.take(fc1));
+  BOOST_TEST(cache.take(again));
+  BOOST_TEST(cache.take(columns));
+  BOOST_TEST(cache.bytes() == 5u * 64);
+  cache.give_all_back();
+  BOOST_TEST(cache.bytes() == 5u * 64);
 }

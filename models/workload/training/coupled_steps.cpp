@@ -16,13 +16,14 @@ namespace {
 
 Segment segment_of(const std::vector<NamedKernel>& kernels, std::size_t begin, std::size_t end) {
   Segment segment;
-  for (std::size_t k = begin; k < end; ++k) segment.add(kernels[k].name, kernels[k].time);
+  for (std::size_t k = begin; k < end; ++k) segment.add(kernels[k]);
   return segment;
 }
 
 class Coupler {
  public:
-  Coupler(const TrainingSpec& spec, transformer::LayerTimer& timer) : spec_(spec), timer_(timer), gpu_(timer.gpu()) {}
+  Coupler(std::uint32_t kind, const TrainingSpec& spec, transformer::LayerTimer& timer)
+      : kind_(kind), spec_(spec), timer_(timer), gpu_(timer.gpu()) {}
 
   std::vector<CoupledStep> couple(const std::vector<LayerStep>& steps) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -50,15 +51,15 @@ class Coupler {
   bool gather(const LayerStep& gather, const LayerStep& next) {
     const std::vector<NamedKernel>& kernels = next.kernels.kernels;
     std::size_t first = 0;  // narrow products: their weights are narrowed before the gather, tokens transposed after it
-    while (first < kernels.size() && !transformer::linear_use(kernels[first].name) &&
+    while (first < kernels.size() && !linear_use(kernels[first]) &&
            (std::strncmp(kernels[first].name, "weight_", 7) == 0 || std::strcmp(kernels[first].name, "transpose") == 0))
       ++first;
     if (first == kernels.size()) return false;
-    const auto use = transformer::linear_use(kernels[first].name);
+    const auto use = linear_use(kernels[first]);
     if (!use || !method_of(*use)) return false;
     Segment before, after;
     for (std::size_t k = 0; k < first; ++k)
-      (std::strcmp(kernels[k].name, "transpose") == 0 ? after : before).add(kernels[k].name, kernels[k].time);
+      (std::strcmp(kernels[k].name, "transpose") == 0 ? after : before).add(kernels[k]);
     add(next.part, before);
     add_coupled(gather, *use, kernels[first].time);
     add(next.part, after);
@@ -71,7 +72,7 @@ class Coupler {
     if (out_.empty() || out_.back().coupled != nullptr || out_.back().layer.is_collective()) return false;
     const LayerStep last = out_.back().layer;
     const std::vector<NamedKernel>& kernels = last.kernels.kernels;
-    const auto use = transformer::linear_use(kernels.back().name);
+    const auto use = linear_use(kernels.back());
     if (!use || !method_of(*use)) return false;
     out_.pop_back();
     add(last.part, segment_of(kernels, 0, kernels.size() - 1));
@@ -92,7 +93,7 @@ class Coupler {
     product.ranks = spec_.tp();
     product.direct = spec_.tp_direct;
     product.part = [&](std::uint32_t parts, std::uint32_t most_sms) {
-      return parts == 1 && most_sms == 0 ? whole : timer_.product(use, spec_.rank_tokens() / parts, most_sms);
+      return parts == 1 && most_sms == 0 ? whole : timer_.product(use, kind_, spec_.rank_tokens() / parts, most_sms);
     };
     product.operation = collective.operation;
     product.bytes = collective.bytes;
@@ -109,17 +110,18 @@ class Coupler {
     Segment kernels;
     bool bulk = false;
     for (const NamedKernel& kernel : out_.back().layer.kernels.kernels) {
-      const auto use = transformer::linear_use(kernel.name);
+      const auto use = linear_use(kernel);
       const bool shares = use && spec_.tp_overlap.word(*use) == OverlapWord::bulk;
       bulk |= shares;
       const std::uint32_t most = gpu_.sm.count - TpOverlap::kOptions.comm_sms;
-      kernels.add(kernel.name, shares ? timer_.product(*use, spec_.rank_tokens(), most) : kernel.time);
+      kernels.add(kernel.name, shares ? timer_.product(*use, kind_, spec_.rank_tokens(), most) : kernel.time);
     }
     if (!bulk) return;
     out_.back().layer.kernels = kernels;
     out_[out_.size() - 2].comm_sms = TpOverlap::kOptions.comm_sms;
   }
 
+  const std::uint32_t kind_;  ///< of the layer
   const TrainingSpec& spec_;
   transformer::LayerTimer& timer_;
   const gpu::GpuDatasheet& gpu_;
@@ -129,9 +131,9 @@ class Coupler {
 
 }  // namespace
 
-std::vector<CoupledStep> coupled_steps(const std::vector<LayerStep>& steps, const TrainingSpec& spec,
-                                       transformer::LayerTimer& timer) {
-  return Coupler(spec, timer).couple(steps);
+std::vector<CoupledStep> coupled_steps(const std::vector<LayerStep>& steps, std::uint32_t kind,
+                                       const TrainingSpec& spec, transformer::LayerTimer& timer) {
+  return Coupler(kind, spec, timer).couple(steps);
 }
 
 }  // namespace railyard::workload::training

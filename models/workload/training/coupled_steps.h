@@ -24,8 +24,9 @@ struct CoupledStep {
 /// An all-gather and the product that begins the kernels after it, or a reduce-scatter and the product that ends the
 /// kernels before it, become one step if tp_overlap has a method for the product. Bulk collectives get their SMs, and
 /// the products beside them leave these free.
+/// @param kind  of the layer
 /// @param timer  of the model on the tensor-parallel rank
-std::vector<CoupledStep> coupled_steps(const std::vector<transformer::LayerStep>& steps, const TrainingSpec& spec,
-                                       transformer::LayerTimer& timer);
+std::vector<CoupledStep> coupled_steps(const std::vector<transformer::LayerStep>& steps, std::uint32_t kind,
+                                       const TrainingSpec& spec, transformer::LayerTimer& timer);
 
 }  // namespace railyard::workload::training

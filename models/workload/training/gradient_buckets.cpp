@@ -1,7 +1,5 @@
 #include "workload/training/gradient_buckets.h"
 
-#include "transformer/linears.h"
-
 namespace railyard::workload::training {
 
 namespace {
@@ -42,22 +40,24 @@ void add_buckets(std::vector<GradientBucket>& buckets,
 
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
-                                             std::uint32_t tp, std::uint32_t ep, std::uint32_t gtp,
-                                             std::uint64_t shard_rows, std::uint64_t least_parameters) {
+                                             std::uint32_t tp, std::uint32_t ep, const transformer::Division& division,
+                                             std::uint64_t least_parameters) {
   std::vector<GradientBucket> buckets;
   using transformer::Stage;
-  if (gtp == 1) {
+  if (division.ranks == 1) {
     add_buckets(buckets, stages, least_parameters, Held::common,
                 [&](const Stage& part) { return rank_parameters(model, part, tp, ep).common; });
     add_buckets(buckets, stages, least_parameters, Held::experts,
                 [&](const Stage& part) { return rank_parameters(model, part, tp, ep).experts; });
     return buckets;
   }
+  const auto parameters = [&](const Stage& part) { return divided_parameters(model, part, tp, ep, division); };
   add_buckets(buckets, stages, least_parameters, Held::common,
-              [&](const Stage& part) { return divided_parameters(model, part, tp, gtp, shard_rows).shards; });
+              [&](const Stage& part) { return parameters(part).shards; });
+  add_buckets(buckets, stages, least_parameters, Held::experts,
+              [&](const Stage& part) { return parameters(part).experts; });
   // Few parameters: one bucket.
-  add_buckets(buckets, stages, 0, Held::whole,
-              [&](const Stage& part) { return divided_parameters(model, part, tp, gtp).whole; });
+  add_buckets(buckets, stages, 0, Held::whole, [&](const Stage& part) { return parameters(part).whole; });
   return buckets;
 }
 

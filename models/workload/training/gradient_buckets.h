@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transformer/parameters.h"
+#include "transformer/linears.h"
 
 namespace railyard::workload::training {
 
@@ -16,17 +16,17 @@ struct GradientBucket {
   std::uint64_t parameters = 0;       ///< of one rank
   std::vector<std::uint32_t> layers;  ///< of the model, in the order of the backward pass; none: ends only
   std::uint32_t stage = 0;            ///< virtual stage of the last of these layers and ends
-  bool experts = false;               ///< parameters of experts that not all data-parallel ranks hold
+  bool experts = false;               ///< parameters of experts that other ranks hold than all else
   bool whole = false;                 ///< parameters that ranks do not divide although they divide matrices (gtp)
 };
 
 /// @param stages  virtual stages of a rank, in the order in which their last backward slots run
-/// @param tp, ep, gtp  tensor-parallel and expert-parallel ranks, and ranks that divide matrices
-/// @param shard_rows  rows of a shard of a matrix are a multiple of it
+/// @param tp, ep  tensor-parallel and expert-parallel ranks
+/// @param division  of matrices (gtp)
 /// @param least_parameters  of a bucket; 0: one bucket
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
-                                             std::uint32_t tp, std::uint32_t ep, std::uint32_t gtp,
-                                             std::uint64_t shard_rows, std::uint64_t least_parameters);
+                                             std::uint32_t tp, std::uint32_t ep, const transformer::Division& division,
+                                             std::uint64_t least_parameters);
 
 }  // namespace railyard::workload::training

@@ -38,12 +38,17 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
   const std::vector<Dimension> of_experts{Dimension::cp, Dimension::dp};
   dp_ = mesh.connect(all, streams.gradients, dp, fabric);
   weights_ = mesh.connect(all, streams.weights, weights, fabric);
-  expert_dp_ = mesh.connect(of_experts, streams.gradients, dp, fabric);
-  expert_weights_ = mesh.connect(of_experts, streams.weights, weights, fabric);
   if (spec.gtp() > 1) {
+    const auto same_experts =
+        across(mesh.groups({Dimension::gtp, Dimension::cp, Dimension::dp}), spec.gtp_shards.experts_size);
+    expert_dp_ = mesh.connect_sets(same_experts, streams.gradients, dp, fabric);
+    expert_weights_ = mesh.connect_sets(same_experts, streams.weights, weights, fabric);
     const std::vector<Dimension> of_whole{Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp};
     whole_dp_ = mesh.connect(of_whole, streams.gradients, dp, fabric);
     whole_weights_ = mesh.connect(of_whole, streams.weights, dp, fabric);
+  } else {
+    expert_dp_ = mesh.connect(of_experts, streams.gradients, dp, fabric);
+    expert_weights_ = mesh.connect(of_experts, streams.weights, weights, fabric);
   }
   if (spec.state_shards() < spec.replicas()) connect_shards(streams, dp, weights, fabric);
   connect_norms(streams.compute, dp, fabric);
@@ -55,8 +60,7 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
       if (slots[i].kind == SlotKind::backward || slots[i].kind == SlotKind::backward_weights) last[slots[i].stage] = i;
     for (std::uint32_t i = 0; i < slots.size(); ++i)
       if (last[slots[i].stage] == i) stages.emplace_back(slots[i].stage, plans.stage(slots[i].stage));
-    buckets_.push_back(
-        gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.gtp(), spec.shard_rows(), spec.bucket_parameters));
+    buckets_.push_back(gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.division(), spec.bucket_parameters));
     buckets_of_.emplace_back();
     for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
       for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
@@ -65,8 +69,9 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
     for (const auto& [number, stage] : stages)
       shared += transformer::shared_gradients(model, stage, spec.sequence_parallel);
     shared_gradients_.push_back(spec.tp() > 1 ? shared : 0);
-    for (const auto& [number, stage] : stages) weights += rank_projection_weights(model, stage, spec.tp(), spec.ep());
-    narrowing_bytes_.push_back(narrowing_bytes(ceil_div(weights, spec.gtp())));
+    for (const auto& [number, stage] : stages)
+      weights += divided_projection_weights(model, stage, spec.tp(), spec.ep(), spec.division());
+    narrowing_bytes_.push_back(narrowing_bytes(weights));
   }
 }
 

@@ -2,22 +2,39 @@
 
 namespace railyard::workload::training {
 
-MemoryLedger::MemoryLedger(const MemoryPlan& plan, const Mesh& mesh)
-    : plan_(plan), mesh_(mesh), held_(mesh.size()), peaks_(mesh.size()) {
-  for (std::uint32_t r = 0; r < mesh.size(); ++r)
-    mesh.rank(r).gpu->hbm().allocate(plan.fixed(mesh.place(r, Dimension::pp)));
+MemoryLedger::MemoryLedger(const MemoryPlan& plan, const Mesh& mesh, bool grows)
+    : plan_(plan), mesh_(mesh), grows_(grows), held_(mesh.size()), peaks_(mesh.size()), whole_gradients_(mesh.size()) {
+  for (std::uint32_t r = 0; r < mesh.size(); ++r) {
+    const std::uint32_t p = mesh.place(r, Dimension::pp);
+    if (!grows) held_[r].gathered = plan.peak(p).gathered;
+    peaks_[r] = held_[r];
+    mesh.rank(r).gpu->hbm().allocate(plan.fixed(p) + held_[r].gathered);
+  }
 }
 
 void MemoryLedger::begin_slot(std::uint32_t rank, const Slot& slot, JobLabel label, Time now) {
   HeldMemory& held = held_[rank];
   const Bytes taken = plan_.taken(slot), recomputed = plan_.recomputed(slot);
-  mesh_.rank(rank).gpu->hbm().allocate(taken);
-  held.at = now;
   held.slot = label;
   held.recomputed = recomputed;
   held.kept[{slot.stage, slot.micro_batch}] += taken - recomputed;
   held.activations += taken - recomputed;
-  if (held.total() > peaks_[rank].total()) peaks_[rank] = held;
+  grow(rank, taken, now);
+}
+
+void MemoryLedger::hold_gathered(std::uint32_t rank, Bytes matrices, bool gradients, Time now) {
+  if (!grows_) return;
+  if (gradients) whole_gradients_[rank] = plan_.peak(mesh_.place(rank, Dimension::pp)).whole_gradients;
+  const Bytes more = matrices + whole_gradients_[rank] - held_[rank].gathered;
+  if (more == 0) return;
+  held_[rank].gathered += more;
+  grow(rank, more, now);
+}
+
+void MemoryLedger::grow(std::uint32_t rank, Bytes bytes, Time now) {
+  mesh_.rank(rank).gpu->hbm().allocate(bytes);
+  held_[rank].at = now;
+  if (held_[rank].total() > peaks_[rank].total()) peaks_[rank] = held_[rank];
   tell(rank, true);
 }
 

@@ -18,9 +18,10 @@ struct HeldMemory {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Bytes> kept;  ///< by virtual stage and micro-batch
   Bytes activations = 0;                                          ///< sum of `kept`
   Bytes recomputed = 0;                                           ///< by the slot that runs
+  Bytes gathered = 0;                                             ///< buffers of gathered weights
   JobLabel slot;                                                  ///< that began or ended; without a namer: none yet
 
-  Bytes total() const { return activations + recomputed; }
+  Bytes total() const { return activations + recomputed + gathered; }
 };
 
 /// Does not influence the run.
@@ -36,10 +37,14 @@ class MemoryListener {
 class MemoryLedger {
  public:
   /// Claims what a rank holds for the whole step.
-  MemoryLedger(const MemoryPlan& plan, const Mesh& mesh);
+  /// @param grows  gathered weights are claimed by hold_gathered(); otherwise they are held for the whole step
+  MemoryLedger(const MemoryPlan& plan, const Mesh& mesh, bool grows);
 
   void begin_slot(std::uint32_t rank, const Slot& slot, JobLabel label, Time now);
   void end_slot(std::uint32_t rank, const Slot& slot, JobLabel label, Time now);
+  /// Buffers of gathered matrices have this size now (gtp). @param gradients  those of whole gradients are needed, too
+  void hold_gathered(std::uint32_t rank, Bytes matrices, bool gradients, Time now);
+  const HeldMemory& held(std::uint32_t rank) const { return held_[rank]; }
   /// At the first instant at which the rank held most.
   const HeldMemory& peak(std::uint32_t rank) const { return peaks_[rank]; }
   void add_listener(MemoryListener& listener) { listeners_.push_back(&listener); }
@@ -47,9 +52,14 @@ class MemoryLedger {
  private:
   void tell(std::uint32_t rank, bool claims);
 
+  /// A rank holds more.
+  void grow(std::uint32_t rank, Bytes bytes, Time now);
+
   const MemoryPlan& plan_;
   const Mesh& mesh_;
+  const bool grows_;
   std::vector<HeldMemory> held_, peaks_;  ///< by rank
+  std::vector<Bytes> whole_gradients_;    ///< by rank
   std::vector<MemoryListener*> listeners_;
 };
 

@@ -3,49 +3,69 @@
 #include <fmt/format.h>
 #include <algorithm>
 
-#include "transformer/linears.h"
+#include "workload/training/weight_cache.h"
 
 namespace railyard::workload::training {
 
 using transformer::KeptTensor;
+using transformer::Linear;
 using transformer::Recompute;
 using transformer::TrainingForm;
 
 namespace {
 
-/// Whole matrices of the ranks that divide them (gtp): buffers of gathers, which all chains of a pass share, and of the
-/// chain of recomputed layers, or all matrices if they stay; and two gradients, of which one is computed and one
-/// scattered, and what a rank receives of all ranks to add in 32 bits.
-Bytes gathered_matrices(const transformer::ModelShape& model, const TrainingSpec& spec,
-                        const std::vector<transformer::Stage>& stages, const std::vector<std::uint32_t>& rank_of,
-                        std::uint32_t pipeline_rank) {
-  Bytes held = 0, kept = 0;
+/// Whole matrices of the ranks that divide them (gtp): buffers of gathers, or all matrices if they stay; and two gradients,
+/// of which one is computed and one scattered, and what a rank receives of all ranks to add in 32 bits.
+void add_gathered_matrices(PeakMemory& peak, const transformer::ModelShape& model, const TrainingSpec& spec,
+                           const std::vector<transformer::Stage>& stages, const std::vector<std::uint32_t>& rank_of,
+                           std::uint32_t pipeline_rank) {
+  const transformer::Division division = spec.division();
+  const bool keeps = spec.gtp_shards.keep_gathered == GatheredFor::step;
+  WeightCache cache;
   std::uint64_t largest = 0;
+  enum class Pass : std::uint8_t { forward, again, backward };
+  const bool both_sides = spec.gtp_shards.narrow && spec.form.narrow->copies() > 1;
+  const auto run = [&](const transformer::Stage& stage, Pass pass) {
+    std::array<std::vector<WeightCache::Kind>, kGatherChains> chains;
+    std::vector<transformer::StageLinear> linears = linears_of(model, stage);
+    if (pass == Pass::backward) std::reverse(linears.begin(), linears.end());
+    for (const auto& [linear, kind] : linears) {
+      const DataType type = spec.gathered(linear, model.dtype);
+      const GatherChain chain = chain_of(linear, pass == Pass::again);
+      const bool along_columns = pass == Pass::backward && both_sides && type != model.dtype;
+      // Backward: the embedding has no product, and matrices that stay are there, but for narrow ones along columns.
+      const bool gathers = pass != Pass::backward || (linear != Linear::embedding && (!keeps || along_columns));
+      if (division.of(linear) > 1 && gathers) {
+        const transformer::Matrix whole =
+            division.gathered(matrix_of(model, linear, spec.tp(), kind, spec.ep()), linear);
+        chains[static_cast<std::size_t>(chain)].push_back({whole, type, along_columns, chain});
+        largest = std::max(largest, whole.elements());
+      }
+      if (pass == Pass::backward && spec.gtp_shards.activations == KeptInputs::sharded && is_column_parallel(linear))
+        chains[static_cast<std::size_t>(chain)].push_back(input_buffer(spec, model, linear));
+    }
+    for (const std::vector<WeightCache::Kind>& chain : chains) {
+      if (chain.empty()) continue;
+      const std::size_t held =
+          keeps ? chain.size() : 1 + gathered_ahead(chain[0].chain, spec.gtp_shards.prefetch_depth);
+      for (std::size_t i = 0; i < chain.size(); ++i) {
+        cache.take(chain[i]);
+        if (i + 1 >= held && !keeps) cache.give_back(chain[i + 1 - held]);
+      }
+      for (std::size_t i = chain.size() - std::min(chain.size(), held - 1); i < chain.size() && !keeps; ++i)
+        cache.give_back(chain[i]);
+    }
+  };
   for (std::uint32_t s = 0; s < stages.size(); ++s) {
     if (rank_of[s] != pipeline_rank) continue;
-    const auto matrices = [&](const transformer::Stage& stage) {
-      std::vector<transformer::GatheredMatrix> all;
-      for (const transformer::Linear linear : linears_of(stage)) {
-        transformer::Matrix whole = shard_of(matrix_of(model, linear, spec.tp()), spec.gtp(), spec.shard_rows());
-        whole.rows *= spec.gtp();
-        all.push_back({whole, spec.gathered(linear, model.dtype)});
-      }
-      return all;
-    };
-    const std::vector<transformer::GatheredMatrix> chain = matrices(stages[s]);
-    Bytes of_stage = held_bytes(chain, spec.gtp_shards.prefetch_depth);
-    if (spec.form.recompute == Recompute::full)
-      of_stage += held_bytes(matrices({stages[s].layers, false, false, 0}), spec.gtp_shards.prefetch_depth);
-    if (spec.gtp_shards.keep_gathered == GatheredFor::step) {
-      const std::uint32_t directions = spec.gtp_shards.narrow ? spec.form.narrow->copies() : 1;
-      for (const auto& [matrix, type] : chain)
-        kept += (type == model.dtype ? 1 : directions) * stored_bytes(matrix.elements(), type);
-    }
-    held = std::max(held, of_stage);
-    for (const auto& [matrix, type] : chain) largest = std::max(largest, matrix.elements());
+    run(stages[s], Pass::forward);
+    run(stages[s], Pass::backward);
+    if (spec.form.recompute == Recompute::full && !keeps)
+      run({stages[s].layers, false, false, stages[s].first_layer}, Pass::again);
   }
   const std::uint64_t gradients = spec.gtp_shards.reduce == ShardReduce::all_to_all_fp32 ? 3 : 2;
-  return (kept > 0 ? kept : held) + gradients * stored_bytes(largest, model.dtype);
+  peak.whole_gradients = gradients * stored_bytes(largest, model.dtype);
+  peak.gathered = cache.bytes() + peak.whole_gradients;
 }
 
 /// On an expert-parallel rank.
@@ -144,22 +164,23 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       const transformer::RankParameters of_stage = rank_parameters(model, stages[s], spec.tp(), spec.ep());
       if (spec.gtp() > 1) {
         const transformer::DividedParameters divided =
-            divided_parameters(model, stages[s], spec.tp(), spec.gtp(), spec.shard_rows());
+            divided_parameters(model, stages[s], spec.tp(), spec.ep(), spec.division());
         parameters.common += divided.shards;
+        parameters.experts += divided.experts;
         whole += divided.whole;
       } else {
         parameters.common += of_stage.common;
+        parameters.experts += of_stage.experts;
       }
-      parameters.experts += of_stage.experts;
-      projections += rank_projection_weights(model, stages[s], spec.tp(), spec.ep());
+      projections += divided_projection_weights(model, stages[s], spec.tp(), spec.ep(), spec.division());
       of_micro_batch += stages_[s].kept;
     }
     peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.state_shards()});
     peak.state += training_state(parameters.experts, precision, {spec.zero_stage, spec.expert_replicas()});
     if (spec.gtp_shards.quantize == ShardCast::at_optimizer)
-      peak.narrow_weights = narrow_weight_bytes(ceil_div(projections, spec.gtp()), spec.form);
+      peak.narrow_weights = narrow_weight_bytes(projections, spec.form);
     peak.state += training_state(whole, precision, {spec.zero_stage, spec.replicas() * spec.gtp()});
-    if (spec.gtp() > 1) peak.gathered = gathered_matrices(model, spec, stages, schedule.rank_of, p);
+    if (spec.gtp() > 1) add_gathered_matrices(peak, model, spec, stages, schedule.rank_of, p);
     if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
     Bytes held = 0;

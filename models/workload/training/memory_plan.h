@@ -29,13 +29,14 @@ struct StageMemory {
 struct PeakMemory {
   std::uint32_t pipeline_rank = 0;
   transformer::TrainingState state;
-  Bytes narrow_weights = 0;  ///< copies of weights for narrow products
-  Bytes activations = 0;     ///< of all micro-batches in flight
-  Bytes buffers = 0;         ///< recomputed activations
-  Bytes gathered = 0;        ///< weights of whole layers (zero_stage 3)
-  Bytes reserved = 0;        ///< of the software
-  std::size_t slot = 0;      ///< position of the slot that begins at the peak
-  double micro_batches = 0;  ///< kept activations / those of one micro-batch in all stages of the rank
+  Bytes narrow_weights = 0;   ///< copies of weights for narrow products
+  Bytes activations = 0;      ///< of all micro-batches in flight
+  Bytes buffers = 0;          ///< recomputed activations
+  Bytes gathered = 0;         ///< weights of whole layers (zero_stage 3); whole matrices and gradients (gtp)
+  Bytes whole_gradients = 0;  ///< part of `gathered` (gtp)
+  Bytes reserved = 0;         ///< of the software
+  std::size_t slot = 0;       ///< position of the slot that begins at the peak
+  double micro_batches = 0;   ///< kept activations / those of one micro-batch in all stages of the rank
 
   Bytes total() const { return state.total() + narrow_weights + activations + buffers + gathered + reserved; }
 };
@@ -49,10 +50,10 @@ class MemoryPlan {
   const PeakMemory& peak(std::uint32_t pipeline_rank) const { return peaks_[pipeline_rank]; }
   /// The pipeline rank that needs most.
   const PeakMemory& largest() const;
-  /// Held for the whole step.
+  /// Held for the whole step, without gathered weights.
   Bytes fixed(std::uint32_t pipeline_rank) const {
     const PeakMemory& peak = peaks_[pipeline_rank];
-    return peak.state.total() + peak.narrow_weights + peak.gathered + peak.reserved;
+    return peak.state.total() + peak.narrow_weights + peak.reserved;
   }
 
   /// Bytes that a slot allocates when it begins, and frees when it ends.

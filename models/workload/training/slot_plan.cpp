@@ -28,12 +28,12 @@ std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, 
     }
     bool begins = true, has_cast = false;
     for (const transformer::NamedKernel& kernel : step.kernels.kernels) {
-      const auto use = transformer::linear_use(kernel.name);
+      const auto use = linear_use(kernel);
       // A product's own kernels that narrow its weights need them, too.
       const bool casts = std::string_view(kernel.name).substr(0, kWeightKernels.size()) == kWeightKernels;
       if ((use || casts || begins) && !has_cast) divided.push_back({step.part, {}});
       has_cast = casts;
-      divided.back().kernels.add(kernel.name, kernel.time);
+      divided.back().kernels.add(kernel);
       if (order == WgradOrder::before_dgrad && use && last && use->linear == last->linear &&
           last->product == transformer::Product::dgrad)
         std::swap(divided[divided.size() - 2], divided.back());
@@ -46,14 +46,16 @@ std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, 
 
 std::optional<transformer::LinearUse> use_of(const LayerStep& step) {
   for (const transformer::NamedKernel& kernel : step.kernels.kernels)
-    if (const auto use = transformer::linear_use(kernel.name)) return use;
+    if (const auto use = linear_use(kernel)) return use;
   return {};
 }
 
 /// Steps of a layer or an end, with their kernels as chains. Slots of equal layers share the chains.
 struct Planned {
-  Planned(const std::vector<LayerStep>& plan, const TrainingSpec& spec, transformer::LayerTimer& timer)
-      : steps(coupled_steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : plan, spec,
+  /// @param kind  of the layer
+  Planned(const std::vector<LayerStep>& plan, std::uint32_t kind, const TrainingSpec& spec,
+          transformer::LayerTimer& timer)
+      : steps(coupled_steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : plan, kind, spec,
                             timer)) {
     for (CoupledStep& step : steps) {
       chains.push_back(step.layer.kernels.chain());
@@ -105,7 +107,8 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
       const auto key = key_of(number);
       auto found = layers.find(key);
       if (found == layers.end())
-        found = layers.emplace(key, Planned(plan_layer(model, timer, pass, split, direction), spec, timer)).first;
+        found = layers.emplace(key, Planned(plan_layer(model, timer, pass, split, direction), pass.kind, spec, timer))
+                    .first;
       append(plan, found->second, number);
     };
     const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
@@ -115,7 +118,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
         found =
             again
                 .emplace(key, Planned(plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early),
-                                      spec, timer))
+                                      pass.kind, spec, timer))
                 .first;
       append(plan, found->second, number);
     };
@@ -125,7 +128,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
       append(plan,
              Planned(head ? plan_head(model, timer, tokens, split, defers ? Direction::dgrad : direction)
                           : plan_embedding(model, timer, tokens, split, direction),
-                     spec, timer),
+                     0, spec, timer),
              SlotStep::kEnds);
     };
     // A rank receives its share of the activations; the slot begins with the gather of all of them.

@@ -14,8 +14,6 @@ namespace {
 constexpr std::array<const char*, 4> kLinears{"qkv", "proj", "fc1", "fc2"};
 constexpr std::array<const char*, 3> kProductNames{"fprop", "dgrad", "wgrad"};
 
-bool is_column_parallel(Linear linear) { return linear == Linear::qkv || linear == Linear::fc1; }
-
 }  // namespace
 
 std::string TpOverlap::name_of(std::size_t product) {
@@ -23,7 +21,7 @@ std::string TpOverlap::name_of(std::size_t product) {
 }
 
 bool TpOverlap::accepts(LinearUse use, OverlapWord word) {
-  const bool column = is_column_parallel(use.linear);
+  const bool column = transformer::is_column_parallel(use.linear);
   const bool gathers = use.product == (column ? Product::fprop : Product::dgrad);
   const bool sums = use.product == (column ? Product::dgrad : Product::fprop);
   switch (word) {

@@ -90,14 +90,16 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
     case kShardMaximum:
     case kMatrixGather:
     case kMatrixScatter:
+    case kInputGather:
     case kAddGradient: {
       const SlotStep& step = step_of(f);
       const char* const linear = transformer::kLinearNames[static_cast<std::size_t>(step.use->linear)];
       const std::string matrix =
-          step.layer == SlotStep::kEnds ? std::string(linear) : fmt::format("Layer[{}]_{}", step.layer, linear);
-      const char* const what = f.what == kNarrowShard    ? "Cast"
-                               : f.what == kShardMaximum ? "AR"
-                               : f.what == kMatrixGather ? "AG"
+          fmt::format("{}{}{}", step.layer == SlotStep::kEnds ? "" : fmt::format("Layer[{}]_", step.layer), linear,
+                      f.what == kInputGather ? "Input" : "");
+      const char* const what = f.what == kNarrowShard                              ? "Cast"
+                               : f.what == kShardMaximum                           ? "AR"
+                               : f.what == kMatrixGather || f.what == kInputGather ? "AG"
                                : f.what == kMatrixScatter
                                    ? collective::initials(scatter_operation(spec_.gtp_shards.reduce))
                                    : "Add";
@@ -158,7 +160,8 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kExpertGather:
     case kShardMaximum:
     case kMatrixGather:
-    case kMatrixScatter: return "weights";
+    case kMatrixScatter:
+    case kInputGather: return "weights";
     case kHost:
     case kHostWait: return "host";
     case kNormReduce: return f.detail == 0 ? "tp" : "dp";
@@ -179,6 +182,7 @@ Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
     case kShardMaximum:
     case kMatrixGather:
     case kMatrixScatter:
+    case kInputGather:
     case kShard:
     case kBeside: return Recorded::detail;
     default: return Recorded::stage;

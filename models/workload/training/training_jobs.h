@@ -8,6 +8,7 @@
 //   PP_Act_FromP[p]_ToP[q]_TP[t]_MB[m]         activations to the next stage; PP_Grad_...: gradients back
 //   Weights_AG_PP[p]_TP[t]_MB[m]_F_Layer[l]    weights of a layer (zero_stage 3); with _Experts: of its experts (ep)
 //   GTP_AG_Layer[l]_Qkv_F_PP[p]_TP[t]_MB[m]    a matrix (gtp), for a product of F or B; R: for a recomputed layer
+//   GTP_AG_Layer[l]_QkvInput_B_PP[p]_TP[t]...  the saved input from which its gradient is computed
 //   GTP_Cast_..., GTP_AR_...                   its shard made narrow, and the maximum of all shards before
 //   GTP_RS_Layer[l]_Qkv_B_PP[p]_TP[t]_MB[m]    the gradient of a matrix
 //   DP_RS_PP[p]_TP[t]_Bucket[b]                gradients; DP_AG_...: weights
@@ -56,6 +57,7 @@ class TrainingJobs : public JobNamer {
     kMatrixGather,   ///< of the matrix that a step of a slot uses (gtp)
     kMatrixScatter,  ///< of the gradient that a step of a slot computes (gtp)
     kAddGradient,    ///< the kernel that adds its result
+    kInputGather,    ///< of the saved input from which a step of a slot computes a gradient (gtp)
     kHost,
     kHostWait,  ///< the host has waited for the norm, or for a slot's exchange with other stages
     kSlot       ///< all of a slot on a rank: a row, not a job

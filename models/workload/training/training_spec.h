@@ -58,6 +58,13 @@ enum class GatheredFor : std::uint8_t {
 };
 constexpr std::array<const char*, 2> kGatheredForNames{"micro_batch", "step"};
 
+/// Inputs of column-parallel products that are kept for the gradients of their matrices.
+enum class KeptInputs : std::uint8_t {
+  whole,
+  sharded  ///< divided among tensor-parallel ranks, and gathered again in the chain of matrices
+};
+constexpr std::array<const char*, 2> kKeptInputsNames{"whole", "sharded"};
+
 /// How ranks sum the gradient of a matrix.
 enum class ShardReduce : std::uint8_t {
   ring,             ///< NCCL's reduce-scatter: adds in 16 bits on the way
@@ -80,6 +87,8 @@ struct WeightShards {
   ShardCast quantize = ShardCast::at_optimizer;
   GatheredFor keep_gathered = GatheredFor::micro_batch;
   ShardReduce reduce = ShardReduce::ring;
+  KeptInputs activations = KeptInputs::whole;
+  std::uint32_t experts_size = 1;  ///< adjacent ranks that divide matrices of routed experts; divides gtp()
 };
 
 struct TrainingSpec {
@@ -129,16 +138,17 @@ struct TrainingSpec {
   DataType gathered(transformer::Linear linear, DataType model) const {
     return gtp_shards.narrow && transformer::is_of_layer(linear) ? form.narrow->dtype : model;
   }
-  /// Rows of a shard are a multiple of it.
-  std::uint64_t shard_rows() const {
-    return gtp_shards.narrow ? transformer::shard_rows(form.narrow->dtype) : transformer::kShardRows;
+  /// How these ranks divide matrices.
+  transformer::Division division() const {
+    return {gtp(), gtp_shards.experts_size,
+            gtp_shards.narrow ? transformer::shard_rows(form.narrow->dtype) : transformer::kShardRows};
   }
   std::uint32_t cp() const { return sizes[static_cast<std::size_t>(Dimension::cp)]; }
   std::uint32_t ep() const { return sizes[static_cast<std::size_t>(Dimension::ep)]; }
   /// Replicas of all weights but those of experts, as Megatron-LM counts: each of the ep ranks has a replica.
   std::uint32_t dp() const { return sizes[static_cast<std::size_t>(Dimension::dp)] * ep(); }
   /// Ranks that hold the same parameters: of an expert, and of all else (with gtp: the same shards).
-  std::uint32_t expert_replicas() const { return replicas() / ep(); }
+  std::uint32_t expert_replicas() const { return replicas() / ep() * (gtp() / gtp_shards.experts_size); }
   std::uint32_t replicas() const { return dp() * cp(); }
   /// Ranks that divide gradients, optimizer state or weights, by zero_stage.
   std::uint32_t state_shards() const { return hsdp > 0 ? hsdp : replicas(); }

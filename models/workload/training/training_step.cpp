@@ -32,7 +32,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       plans_(plans),
       executor_(executor),
       mesh_(ranks, spec.running_sizes(), spec.order, spec.copies),
-      memory_(memory, mesh_),
+      memory_(memory, mesh_, spec_.gtp() > 1 && spec_.software.launch == Launch::eager),
       jobs_(spec_, schedule_, plans, mesh_),
       programs_(ranks, kCompute, host_of(spec.software, jobs_), executor, *this),
       tp_(mesh_.connect({Dimension::tp}, kCompute, nccl_request(spec.software, TrafficClass::tp), executor.fabric())),
@@ -90,10 +90,17 @@ void TrainingStep::connect_ring(transport::Fabric& fabric) {
 
 void TrainingStep::divide_weights(const gpu::KernelTimer& kernels, transport::Fabric& fabric) {
   const std::size_t first = mesh_.rank(0).streams.size();
+  std::vector<const char*> streams{"weights_again", "scatter"};
+  std::optional<DividedWeights::Streams> experts;
+  if (spec_.gtp_shards.experts_size > 1) {
+    streams.insert(streams.end(), {"experts", "experts_again", "experts_scatter"});
+    experts = {first + 2, first + 3, first + 4};
+  }
   for (std::uint32_t r = 0; r < mesh_.size(); ++r)
-    for (const char* stream : {"weights_again", "scatter"}) mesh_.rank(r).add_stream(stream);
-  divided_ = std::make_unique<DividedWeights>(
-      spec_, model_, kernels, mesh_, DividedWeights::Streams{kWeights, first, first + 1}, fabric, jobs_, programs_);
+    for (const char* stream : streams) mesh_.rank(r).add_stream(stream);
+  divided_ = std::make_unique<DividedWeights>(spec_, model_, kernels, mesh_,
+                                              DividedWeights::Streams{kWeights, first, first + 1}, experts, fabric,
+                                              jobs_, programs_, memory_);
 }
 
 void TrainingStep::set_priorities() {
@@ -180,9 +187,13 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
     among(*group.communicators, TrafficClass::dp, group.bytes_per_rank, false);
   if (divided_ != nullptr) {
     double most = 0;
-    for (std::uint32_t p = 0; p < spec_.pp(); ++p) most = std::max(most, divided_weight_bytes(p) * spec_.steps);
-    for (const Communicators* communicators : {&divided_->gathers(), &divided_->scatters()})
+    for (std::uint32_t p = 0; p < spec_.pp(); ++p)
+      most = std::max(most, (divided_weight_bytes(p, false) + divided_weight_bytes(p, true)) * spec_.steps);
+    for (const Communicators* communicators : divided_->communicators())
       among(*communicators, TrafficClass::weights, most, false);
+    double inputs = 0;
+    for (std::uint32_t p = 0; p < spec_.pp(); ++p) inputs = std::max(inputs, divided_input_bytes(p) * spec_.steps);
+    if (inputs > 0) among(divided_->inputs(), TrafficClass::weights, inputs, false);
   }
   if (!gradients_.tied().all().empty())
     among(gradients_.tied(), TrafficClass::pp, static_cast<double>(gradients_.tied_bytes()) * spec_.steps, false);
@@ -190,8 +201,12 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   return all;
 }
 
-double TrainingStep::divided_weight_bytes(std::uint32_t p) const {
-  return divided_->bytes_of(schedule_.slots[p], plans_);
+double TrainingStep::divided_weight_bytes(std::uint32_t p, bool experts) const {
+  return divided_->bytes_of(schedule_.slots[p], plans_, experts);
+}
+
+double TrainingStep::divided_input_bytes(std::uint32_t p) const {
+  return divided_->input_bytes_of(schedule_.slots[p], plans_);
 }
 
 double TrainingStep::most_shard_bytes() const {
@@ -269,7 +284,10 @@ void TrainingStep::on_job_begun(const Job& job) {
 }
 
 void TrainingStep::check_order(const Jobs::Fields& f, std::uint32_t rank) {
-  if (f.what == Jobs::kKernels) divided_->kernels_begin(rank, jobs_.step_of(f), jobs_.slot_of(f).kind);
+  const Time now = executor_.fabric().now();
+  if (f.what == Jobs::kKernels) divided_->kernels_begin(rank, jobs_.step_of(f), jobs_.slot_of(f).kind, now);
+  if (f.what == Jobs::kMatrixGather) divided_->gather_begins(rank, jobs_.step_of(f), jobs_.slot_of(f).kind, now);
+  if (f.what == Jobs::kInputGather) divided_->input_gather_begins(rank, jobs_.step_of(f), now);
   if (f.what == Jobs::kGradients)
     divided_->reduction_begins(rank, gradients_.buckets(place(rank, Dimension::pp))[f.detail]);
 }
@@ -278,6 +296,8 @@ void TrainingStep::on_job_done(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
   end_ = executor_.fabric().now();
   f.what == Jobs::kHostWait ? programs_.host_waited(job.rank().number) : programs_.done();
+  if (divided_ != nullptr && f.what == Jobs::kKernels)
+    divided_->kernels_end(job.rank().number, jobs_.step_of(f), jobs_.slot_of(f).kind);
   account(job);
   if ((f.what == Jobs::kKernels || f.what == Jobs::kCollective) && f.last) end_slot(job);
   if (done())
@@ -311,6 +331,14 @@ void TrainingStep::account(const Job& job) {
       const Time begun = f.what == Jobs::kNarrowShard ? job.begun_at() : job.collective()->last_entry();
       account.transferred(TrafficClass::weights, begun, now, tag);
       if (f.what == Jobs::kMatrixGather) divided_->gathered(job.rank().number, step, jobs_.slot_of(f).kind);
+      if (f.what == Jobs::kMatrixScatter) divided_->scattered(job.rank().number);
+      break;
+    }
+    case Jobs::kInputGather: {
+      const SlotStep& step = jobs_.step_of(f);
+      divided_->input_gathered(job.rank().number, step);
+      account.transferred(TrafficClass::weights, job.collective()->last_entry(), now,
+                          divided_->tag(step, DividedWeights::kBackward));
       break;
     }
     case Jobs::kNormReduce:

@@ -9,7 +9,8 @@
 // emitted a few slots ahead, so the number of jobs in memory does not grow with micro-batches and steps.
 //
 // Streams of a rank: compute (kernels and the collectives of its layers), tp (collectives beside kernels), dp
-// (gradients), weights (gathers of parameters), weights_again and scatter (gtp), host (launches), cp_to and cp_from
+// (gradients), weights (gathers of parameters), weights_again, scatter, experts, experts_again and experts_scatter (gtp),
+// host (launches), cp_to and cp_from
 // (ring of keys and values), ep (overlap_moe), and one for each pipeline rank and direction with which it exchanges
 // activations (act) or their gradients (grad): pp_act_to_1, pp_act_from_0, pp_grad_to_0, ...
 #pragma once
@@ -64,8 +65,11 @@ class TrainingStep : private JobClient {
   ScheduleTimes slot_times() const;
   /// Bytes of the activations that a rank sends to the next stage.
   Bytes activation_bytes() const;
-  /// Of the matrices that the ranks of a pipeline rank gather in a step, and of their gradients (gtp).
-  double divided_weight_bytes(std::uint32_t pipeline_rank) const;
+  /// Of the matrices that the ranks of a pipeline rank gather in a step, and of their gradients (gtp): those of routed
+  /// experts, or all others.
+  double divided_weight_bytes(std::uint32_t pipeline_rank, bool experts) const;
+  /// Of the saved inputs that tensor-parallel ranks gather in a step (gtp).
+  double divided_input_bytes(std::uint32_t pipeline_rank) const;
   std::vector<transport::Traffic> traffic() const;
 
  private:

@@ -14,12 +14,12 @@ void WeightOrder::use(std::uint32_t rank, const Copy& copy) const {
                                      is_of_layer(linear) ? fmt::format(" of layer {}", layer) : ""));
 }
 
-void WeightOrder::reduce(std::uint32_t rank, std::uint32_t layer, std::uint64_t gradients) {
-  const std::uint64_t expected = ++reductions_[rank][layer] * gradients;
-  if (added_[rank][layer] >= expected) return;
+void WeightOrder::reduce(std::uint32_t rank, const Part& part, std::uint64_t gradients) {
+  const std::uint64_t expected = ++reductions_[rank][part] * gradients;
+  if (added_[rank][part] >= expected) return;
   throw std::logic_error(
       fmt::format("rank {}: gradients of layer {} are reduced after {} of {} scattered gradients were added", rank,
-                  layer, added_[rank][layer], expected));
+                  part.layer, added_[rank][part], expected));
 }
 
 }  // namespace railyard::workload::training

@@ -25,15 +25,21 @@ class WeightOrder {
   /// The rank gives its gathered matrices up.
   void forget(std::uint32_t rank) { landed_[rank].clear(); }
 
-  /// A scattered gradient of a matrix of this layer is part of the shard's gradients.
-  void add(std::uint32_t rank, std::uint32_t layer) { ++added_[rank][layer]; }
-  /// A reduction of the layer's bucket begins. @param gradients  added for each of its reductions
+  /// Matrices of a layer whose gradients are reduced together: those of its routed experts, or all others.
+  struct Part {
+    std::uint32_t layer;
+    bool experts;
+    bool operator<(const Part& o) const { return std::tie(layer, experts) < std::tie(o.layer, o.experts); }
+  };
+  /// A scattered gradient of a matrix of this part is in the shard's gradients.
+  void add(std::uint32_t rank, const Part& part) { ++added_[rank][part]; }
+  /// A reduction of the part's bucket begins. @param gradients  added for each of its reductions
   /// @throws std::logic_error if one of them is missing
-  void reduce(std::uint32_t rank, std::uint32_t layer, std::uint64_t gradients);
+  void reduce(std::uint32_t rank, const Part& part, std::uint64_t gradients);
 
  private:
-  std::vector<std::set<Copy>> landed_;                                      ///< by rank
-  std::vector<std::map<std::uint32_t, std::uint64_t>> added_, reductions_;  ///< by rank, then layer
+  std::vector<std::set<Copy>> landed_;                             ///< by rank
+  std::vector<std::map<Part, std::uint64_t>> added_, reductions_;  ///< by rank
 };
 
 }  // namespace railyard::workload::training

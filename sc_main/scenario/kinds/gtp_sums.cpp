@@ -18,6 +18,9 @@ void check_gtp_sums(const workload::training::TrainingSpec& spec, const platform
     refuse("needs NVSwitches and GPUs with in-switch sums");
   if (!spec.software.nvls) refuse("needs workload.nvls: true");
   if (spec.gtp() < kLeastRanks) refuse("needs gtp.size of " + std::to_string(kLeastRanks) + " or more");
+  const std::uint32_t experts_size = spec.gtp_shards.experts_size;
+  if (experts_size > 1 && experts_size < kLeastRanks)
+    refuse("needs gtp.experts_size of 1, or of " + std::to_string(kLeastRanks) + " or more");
   // Ranks of a group are tp apart.
   for (std::uint32_t r = 0; r < spec.ranks(); ++r) {
     const std::uint32_t first = r - r / spec.tp() % spec.gtp() * spec.tp();

@@ -265,12 +265,33 @@ void check_hsdp(const TrainingSection& written, const TrainingSpec& spec, const 
 
 void check_gtp(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
   if (written.written_gtp == 1) return;
-  if (model.experts > 0)
-    refuse_workload(source, "gtp.size", model.name + " has experts, whose weights are not divided; accepted: 1");
+  const std::uint32_t experts_size = written.gtp_shards.experts_size;
+  if (experts_size > 1 && model.experts == 0)
+    refuse_workload(source, "gtp.experts_size", model.name + " has no experts; accepted: 1");
+  if (written.written_gtp % experts_size != 0)
+    refuse_workload(source, "gtp.experts_size",
+                    std::to_string(experts_size) + " does not divide gtp.size " + std::to_string(written.written_gtp));
+  if (model.experts > 0 && model.mlp_bias)
+    refuse_workload(source, "gtp.size", model.name + " has experts with biases; accepted: 1");
   if (written.zero_stage == 3)
     refuse_workload(source, "zero_stage", "3 needs gtp.size: 1; accepted with gtp: 0, 1 and 2");
   if (written.gtp_shards.wgrad_order == workload::training::WgradOrder::before_dgrad && written.written_tp > 1)
     refuse_workload(source, "gtp.wgrad_order", "before_dgrad needs tp: 1; accepted with tp of 2 or more: after_dgrad");
+}
+
+/// @pre recompute is known
+void resolve_kept_inputs(TrainingSpec& spec, const transformer::ModelShape& model, const Source& source) {
+  if (spec.gtp() == 1 || spec.gtp_shards.activations == workload::training::KeptInputs::whole) return;
+  const auto refuse = [&](const char* needs) {
+    refuse_workload(source, "gtp.activations", std::string("sharded needs ") + needs + "; accepted: whole");
+  };
+  if (spec.tp() == 1) refuse("tp of 2 or more");
+  if (model.experts > 0) refuse("a model without experts");
+  if (spec.form.recompute == transformer::Recompute::full) refuse("recompute: none or selective");
+  if (spec.gtp_shards.keep_gathered == workload::training::GatheredFor::step) refuse("keep_gathered: micro_batch");
+  if (spec.form.keep_gathered) refuse("workload.keep_gathered: false");
+  spec.form.keep_gathered = true;  // not gathered again beside the products of inputs
+  spec.form.divide_inputs = true;
 }
 
 /// Products, and the gathers of their matrices. @pre all sizes are known
@@ -416,6 +437,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   check_empty_stages(spec, source);
   check_deferred_head(spec, source);
   resolve_recompute(written.recompute, spec, source);
+  resolve_kept_inputs(spec, model, source);
   resolve_overlap_moe(spec, written, model, source);
   resolve_software(spec, written, model.dtype, group.gpu, source);
   resolve_formats(spec, written, model.dtype, group.gpu, source);

@@ -40,8 +40,13 @@ Record<TrainingSection> training_record() {
           "weights are not divided")
       .range(1, kMostRanks)
       .required();
+  gtp.add("experts_size", shards(&WeightShards::experts_size),
+          "adjacent ranks of these that divide the matrices of routed experts; must divide size; 1: experts are whole, "
+          "and their gradients are reduced over these ranks, too")
+      .range(1, kMostRanks);
   gtp.add("prefetch_depth", shards(&WeightShards::prefetch_depth),
-          "matrices that are gathered before the matrix in use")
+          "matrices that are gathered before the matrix in use; fc1 and fc2 of routed experts are gathered one layer "
+          "before, but for 0")
       .range(0, 64);
   gtp.choice(
       "wgrad_order", shards(&WeightShards::wgrad_order), words_of(workload::training::kWgradOrderNames),
@@ -59,6 +64,12 @@ Record<TrainingSection> training_record() {
       "reduce", shards(&WeightShards::reduce), words_of(workload::training::kShardReduceNames),
       "how gradients of matrices are summed. ring: a reduce-scatter; all_to_all_fp32: each rank receives its part "
       "from all ranks and adds in 32 bits; nvls: a reduce-scatter in which NVSwitches add");
+  gtp.choice(
+      "activations", shards(&WeightShards::activations), words_of(workload::training::kKeptInputsNames),
+      "inputs of column-parallel products that are kept for the gradients of their matrices, which are alike on all "
+      "tensor-parallel ranks. whole: kept as usual; sharded: a rank keeps 1/tp of each, and gathers it in the chain of "
+      "matrices "
+      "before it computes the gradient; needs tp of 2 or more");
   r.group_or(
       "gtp", "none", gtp,
       "generalized tensor parallelism: a rank keeps a shard of each matrix, its gradient and its optimizer state; "
