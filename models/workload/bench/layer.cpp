@@ -21,24 +21,23 @@ collective::CollectiveRequest request_of(const LayerSpec& spec) {
 
 Layer::Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<Rank*>& ranks, Executor& executor)
     : steps_(std::move(steps)),
-      executor_(executor),
       communicator_(ranks, 0, request_of(spec), executor.fabric()),
+      programs_(ranks, 0, {}, executor, *this),
+      fabric_(executor.fabric()),
       results_(steps_.size()),
       left_(steps_.size(), static_cast<std::uint32_t>(ranks.size())) {}
 
 void Layer::start() {
-  Communicator::allow_reuse({&communicator_}, {}, executor_.fabric());
-  std::vector<JobRef> jobs;
+  Communicator::allow_reuse({&communicator_}, {}, fabric_);
   for (std::uint32_t i = 0; i < steps_.size(); ++i) {
     const LayerStep& step = steps_[i];
     if (step.is_collective) {
       results_[i].collective = choose(step);
-      executor_.collective(communicator_, results_[i].collective, JobLabel::of(*this, Fields{i, 0}), *this, jobs);
+      programs_.collective(communicator_, results_[i].collective, JobLabel::of(*this, Fields{i, 0}));
       continue;
     }
     for (std::uint32_t t = 0; t < ranks(); ++t)
-      executor_.kernel(communicator_.rank(t), communicator_.stream(t), gpu::chain_of(step.kernel),
-                       JobLabel::of(*this, Fields{i, t}), *this);
+      programs_.kernels(t, gpu::chain_of(step.kernel), 1, JobLabel::of(*this, Fields{i, t}));
   }
 }
 
@@ -48,11 +47,12 @@ std::size_t Layer::finished() const {
 }
 
 void Layer::on_job_done(const Job& job) {
+  programs_.done();
   const std::uint32_t step = job.label().as<Fields>().step;
   --left_[step];
   if (&job.rank() != &communicator_.rank(0)) return;
   results_[step].start = job.begun_at();
-  results_[step].end = executor_.fabric().now();
+  results_[step].end = fabric_.now();
 }
 
 std::string Layer::name(std::uint64_t arguments) const {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "workload/bench/layer_steps.h"
-#include "workload/jobs.h"
+#include "workload/program/rank_programs.h"
 
 namespace railyard::workload::layer {
 
@@ -47,8 +47,9 @@ class Layer : private JobClient, private JobNamer {
   Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
   std::vector<LayerStep> steps_;
-  Executor& executor_;
   Communicator communicator_;
+  RankPrograms programs_;
+  transport::Fabric& fabric_;
   std::vector<StepResult> results_;
   std::vector<std::uint32_t> left_;  ///< of each step: ranks that have not finished it yet
 };
