@@ -17,19 +17,20 @@ import sys
 from scenarios import PROJECT
 
 EVERYTHING = 1000
-PLAIN = {"cp": 1, "recompute": "none", "tp_overlap": "none"}
+SMALL = {"cp": 1, "stage_layers": "even"}
+PLAIN = SMALL | {"recompute": "none", "tp_overlap": "none"}
 # Name, model, platform, GPU, servers, sequences, tokens, fixed axes
 SPACES = (
     ("70B on 128 H100", "llama-3.1-70b", "dgx_h100", None, 16, 128, 8192, PLAIN | {"zero_stage": 1, "micro_batch": 1}),
-    ("70B on 64 H100, recomputed", "llama-3.1-70b", "dgx_h100", None, 8, 128, 8192, {"cp": 1, "recompute": "full", "zero_stage": 1, "schedule": "1f1b", "tp_overlap": "none"}),
-    ("70B on 64 H100, overlap", "llama-3.1-70b", "dgx_h100", None, 8, 64, 8192, {"cp": 1, "recompute": "selective", "zero_stage": 1, "micro_batch": 1, "schedule": "interleaved"}),
+    ("70B on 64 H100, recomputed", "llama-3.1-70b", "dgx_h100", None, 8, 128, 8192, SMALL | {"recompute": "full", "zero_stage": 1, "schedule": "1f1b", "tp_overlap": "none"}),
+    ("70B on 64 H100, overlap", "llama-3.1-70b", "dgx_h100", None, 8, 64, 8192, SMALL | {"recompute": "selective", "zero_stage": 1, "micro_batch": 1, "schedule": "interleaved"}),
     ("70B on 64 L40S", "llama-3.1-70b", "plx_box", "L40S", 8, 64, 2048, PLAIN | {"zero_stage": 1, "micro_batch": 1}),
-    ("8B on 8 H100", "llama-3.1-8b", "dgx_h100", None, 1, 32, 8192, {"cp": 1, "recompute": "none", "schedule": "1f1b", "tp_overlap": "none"}),
+    ("8B on 8 H100", "llama-3.1-8b", "dgx_h100", None, 1, 32, 8192, PLAIN | {"schedule": "1f1b"}),
     ("8B on 16 A100", "llama-3.1-8b", "dgx_a100", None, 2, 64, 4096, PLAIN | {"zero_stage": 1, "schedule": "1f1b"}),
     ("8B on 16 A100, zero bubble", "llama-3.1-8b", "dgx_a100", None, 2, 64, 4096, PLAIN | {"zero_stage": 1, "schedule": "zb_h1"}),
     ("Mixtral on 32 H100", "mixtral-8x7b", "dgx_h100", None, 4, 128, 4096, PLAIN | {"zero_stage": 1, "micro_batch": 1, "schedule": "1f1b"}),
     ("GPT 22B on 32 A100", "gpt-22b", "dgx_a100", None, 4, 64, 2048, PLAIN | {"zero_stage": 1, "micro_batch": 1}),
-    ("70B on 32 B200", "llama-3.1-70b", "dgx_b200", None, 4, 64, 8192, {"cp": 1, "recompute": "none", "zero_stage": 1, "micro_batch": 1, "schedule": "1f1b"}),
+    ("70B on 32 B200", "llama-3.1-70b", "dgx_b200", None, 4, 64, 8192, SMALL | {"recompute": "none", "zero_stage": 1, "micro_batch": 1, "schedule": "1f1b"}),
 )
 COLUMNS = ("space", "legal", "fit", "simulated first", "winner", "step", "loss", "estimate off", "rank correlation")
 
@@ -49,7 +50,7 @@ def planned(options, space, *words):
 
 def label(mapping):
     words = [f"{axis} {mapping[axis]}" for axis in ("tp", "ep", "pp", "dp", "virtual_stages", "micro_batch", "zero_stage") if axis == "tp" or mapping[axis] != 1]
-    return " ".join([*words, *(word for word in (mapping["schedule"], mapping["tp_overlap"]) if word != "none")])
+    return " ".join([*words, *(word for word in (mapping["schedule"], mapping["tp_overlap"], mapping["stage_layers"]) if word not in ("none", "even"))])
 
 
 def main():

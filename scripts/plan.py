@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Finds the fastest mapping (TP x CP x EP x PP x DP, virtual stages, micro-batch, ZeRO stage, recomputation, overlap) of a training step.
+"""Finds the fastest mapping (TP x CP x EP x PP x DP, virtual stages, micro-batch, ZeRO stage, recomputation, overlap, split of layers) of a training step.
 
   scripts/plan.py --model scenarios/models/llama-3.1-70b.json --platform dgx_h100 --nodes 16 --batch 128 --seq 8192 --out out/plan70b
   scripts/plan.py --base scenario.yaml --fix tp=8 --fix micro_batch=1 --top 6 --out out/plan
@@ -19,6 +19,7 @@ import pathlib
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import runner
 import sweep as sweeps
@@ -102,7 +103,7 @@ def base_scenario(options: argparse.Namespace) -> dict:
             raise PlanError(f"{options.base}: workload.kind is {kind}; accepted: training")
         folder = options.base.resolve().parent
         scenario["model"]["config"] = str(folder / scenario["model"]["config"])
-        for axis in (*space.AXES, "dp", "sequence_parallel", "stage_layers", "placement"):
+        for axis in (*space.AXES, "dp", "sequence_parallel", "placement"):
             scenario["workload"].pop(axis, None)
         stages = machine.zero_stages(machine.software_of(scenario))
         if DEFAULT_ZERO_STAGE not in stages:
@@ -116,10 +117,12 @@ def base_scenario(options: argparse.Namespace) -> dict:
 def axes_of(question: space.Question, options: argparse.Namespace) -> dict[str, tuple]:
     values = space.axes(question, frozenset(options.allow))
     for axis, text in options.fix:
-        words = {"recompute": space.RECOMPUTE, "schedule": space.SCHEDULES, "tp_overlap": space.TP_OVERLAP}.get(axis)
+        words = {"recompute": space.RECOMPUTE, "schedule": space.SCHEDULES, "tp_overlap": space.TP_OVERLAP,
+                 "stage_layers": space.STAGE_LAYERS}.get(axis)
         value = text if words else int(text) if text.isdigit() else None
         if value is None or (words and value not in words):
-            raise PlanError(f"--fix {axis}={text}: not a value of {axis}; accepted: {', '.join(map(str, values[axis]))}")
+            nearest = machine.nearest(text, words or ())
+            raise PlanError(f"--fix {axis}={text}: not a value of {axis}{nearest}; accepted: {', '.join(map(str, values[axis]))}")
         values[axis] = (value,)
     return values
 
@@ -143,12 +146,13 @@ def plan(options: argparse.Namespace) -> int:
     if not base.exists() or base.read_text(encoding="utf-8") != text:
         base.write_text(text, encoding="utf-8")
     facts = machine.facts_of(executable, base)
+    explainer = Explainer(executable, base, options.out / "explained.json", options.jobs)
     question = machine.question(facts, scenario)
+    question = replace(question, head_layers=explainer.head_layers(question))
     divided = space.divide(question, axes_of(question, options))
     if not divided.legal:
         reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
         raise PlanError(f"no mapping is legal; refused: {reasons}")
-    explainer = Explainer(executable, base, options.out / "explained.json", options.jobs)
     facts_of = explainer.about(divided.legal, question, options.memory_limit, progress("memory and kernels"))
     candidates = Candidates.of(question, options.memory_limit, facts_of)
     if not candidates.fit:

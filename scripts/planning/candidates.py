@@ -17,7 +17,7 @@ class Candidates:
     limit: float  # share of a GPU's memory that may be used
     facts: dict[Mapping, Facts]  # of legal mappings
     fit: list[Mapping]  # the fastest estimate first
-    no_memory: list[Mapping]  # the smallest lack first
+    no_memory: list[Mapping]  # the smallest lack first; those of which it is not known last
     refused: Counter[str]  # by the executable, by message
     estimates: dict[Mapping, float]  # s; of mappings that fit
 
@@ -27,8 +27,8 @@ class Candidates:
         asked = {mapping: found for mapping, found in facts.items() if not found.error}
         estimates = {mapping: estimate(mapping, found, question).step_s for mapping, found in asked.items() if found.fits(limit)}
         lacking = {mapping: found.largest["total_bytes"] for mapping, found in asked.items() if not found.fits(limit)}
-        return Candidates(question, limit, asked, sorted(estimates, key=lambda m: (estimates[m], m)), sorted(lacking, key=lambda m: (lacking[m], m)),
-                          refused, estimates)
+        return Candidates(question, limit, asked, sorted(estimates, key=lambda m: (estimates[m], m)),
+                          sorted(lacking, key=lambda m: (asked[m].of_even, lacking[m], m)), refused, estimates)
 
     def fits(self, mapping: Mapping) -> bool:
         return mapping in self.estimates
@@ -68,7 +68,8 @@ class Candidates:
         """plan.csv: all mappings that are legal for the executable."""
         rows: list[list] = [[*AXES, "dp", "fits", "memory_bytes", "estimate_s", "step_s"]]
         for mapping in [*self.fit, *self.no_memory]:
-            run = done.get(mapping)
-            rows.append([*(getattr(mapping, axis) for axis in AXES), mapping.dp(self.question), self.fits(mapping),
-                         self.facts[mapping].largest["total_bytes"], self.estimates.get(mapping), run.step_s if run and run.summary else None])
+            run, facts = done.get(mapping), self.facts[mapping]
+            memory = None if facts.of_even else facts.largest["total_bytes"]
+            rows.append([*(getattr(mapping, axis) for axis in AXES), mapping.dp(self.question), self.fits(mapping), memory,
+                         self.estimates.get(mapping), run.step_s if run and run.summary else None])
         return rows

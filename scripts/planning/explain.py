@@ -1,7 +1,8 @@
 """What the executable says of a mapping without a run: memory by pipeline rank, kernels of the stages, bytes by group, rates of paths.
 
-Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Products that overlap with
-collectives need the memory of those that do not, so only mappings that fit without overlap are asked about it.
+Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Few mappings fit, so two axes
+are asked about only where they may: uneven stages, where the even ones with their layers scaled would fit; products that overlap with
+collectives, where those that do not overlap fit, as both need the same memory.
 """
 
 import concurrent.futures
@@ -9,13 +10,13 @@ import hashlib
 import json
 import pathlib
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import runner
 from sweeping.identity import contents
 
-from .space import TP_OVERLAP, Mapping, Question
+from .space import EVEN, TP_OVERLAP, Mapping, Question
 
 FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once, and answer once
 TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomputed", "software")
@@ -27,6 +28,7 @@ class Facts:
 
     answer: dict
     error: str = ""
+    of_even: bool = False  # the answer is that of even stages; those of the mapping do not fit either
 
     @property
     def largest(self) -> dict:
@@ -36,6 +38,16 @@ class Facts:
     def fits(self, limit: float) -> bool:
         """@param limit  share of the memory that may be used"""
         return all(rank["total_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
+
+    def may_fit(self, layers: Sequence[int], limit: float) -> bool:
+        """Whether other numbers of layers of the stages might fit: memory is at least that of the layers of the stage that loses most.
+
+        @param limit  share of the memory that may be used
+        """
+        least: dict[int, float] = {}
+        for stage, count in zip(self.answer["stages"], layers):
+            least[stage["rank"]] = min(least.get(stage["rank"], 1.0), count / stage["layers"])
+        return all(least[rank["pipeline_rank"]] * rank["total_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
 
     def sent(self, group: str) -> float:
         """Bytes that a rank sends in a step."""
@@ -67,12 +79,35 @@ class Explainer:
 
     def about(self, mappings: Iterable[Mapping], question: Question, limit: float, progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
         """@param limit  share of the memory that may be used"""
-        plain = {mapping: replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in mappings}
-        first = list(dict.fromkeys(plain.values()))
-        facts = dict(zip(first, self.ask([mapping.settings(question) for mapping in first], progress)))
-        overlapped = [mapping for mapping, same in plain.items() if mapping != same and not facts[same].error and facts[same].fits(limit)]
-        facts |= dict(zip(overlapped, self.ask([mapping.settings(question) for mapping in overlapped], progress)))
-        return {mapping: facts.get(mapping, facts[same]) for mapping, same in plain.items()}
+        facts: dict[Mapping, Facts] = {}
+
+        def ask(wanted: Iterable[Mapping]) -> None:
+            asked = list(dict.fromkeys(wanted))
+            facts.update(zip(asked, self.ask([mapping.settings(question) for mapping in asked], progress)))
+
+        def may_fit(mapping: Mapping) -> bool:
+            same = replace(mapping, stage_layers=EVEN)
+            return same not in given or not facts[same].error and facts[same].may_fit(mapping.layers(question), limit)
+
+        given = {mapping: replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in mappings}
+        even = {mapping: replace(mapping, stage_layers=EVEN) for mapping in given.values()}
+        ask(mapping for mapping in even if mapping.stage_layers == EVEN)
+        ask(mapping for mapping in even if mapping.stage_layers != EVEN and may_fit(mapping))
+        facts |= {mapping: replace(facts[same], of_even=True) for mapping, same in even.items() if mapping not in facts}
+        ask(mapping for mapping, same in given.items() if mapping != same and not facts[same].error and facts[same].fits(limit))
+        return {mapping: facts.get(mapping, facts[same]) for mapping, same in given.items()}
+
+    def head_layers(self, question: Question) -> int:
+        """How many layers take as long as the head, from a pipeline whose second stage has one layer; 1 if the executable refuses it."""
+        layers = question.model.layers
+        if layers < 2 or question.gpus < 2:
+            return 1
+        settings = {"workload.pp": 2, "workload.dp": 1, "workload.stage_layers": [layers - 1, 1]}
+        [found] = self.ask([settings], lambda done, count: None)
+        if found.error:
+            return 1
+        first, last = (stage["forward_kernels_s"] + stage["backward_kernels_s"] for stage in found.answer["stages"])
+        return max(1, round((last * (layers - 1) - first) / first))
 
     def ask(self, all_settings: Iterable[dict], progress: Callable[[int, int], None]) -> list[Facts]:
         wanted = [(self._key(settings), settings) for settings in all_settings]

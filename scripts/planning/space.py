@@ -7,15 +7,18 @@ are all combinations.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute", "tp_overlap")
+AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute", "tp_overlap", "stage_layers")
 MOST_CP = 4
 VIRTUAL_STAGES = (1, 2, 4, 5)
 SCHEDULES = ("1f1b", "interleaved", "zb_h1", "zbv")
 MICRO_BATCHES = (1, 2, 4)
 RECOMPUTE = ("none", "selective", "full")
 TP_OVERLAP = ("none", "userbuffers")
+# How layers are divided among stages: evenly; the last stage has fewer, by the time of the head; the first has one fewer, too, as it has the
+# embedding.
+EVEN, LIGHT_LAST, LIGHT_ENDS = STAGE_LAYERS = ("even", "light_last", "light_ends")
 ACROSS_SERVERS = "tp_across_servers"
 
 
@@ -42,6 +45,17 @@ class Question:
     gtp: int = 1  # ranks that divide each matrix; no axis, as the base scenario has it
     cable_bytes_per_s: float = 0.0  # of a NIC's cable, one for each GPU; 0: none
     dp_overlap: bool = False  # gradients are reduced beside the last backward slot
+    head_layers: int = 1  # layers that take as long as the head
+
+
+def _split(layers: int, stages: int, first: int = 0, last: int = 0) -> tuple[int, ...]:
+    """The ends count as `first` and `last` layers. What is left over goes to the stages before the last one: the first ones have the most
+    activations."""
+    each, more = divmod(layers + first + last, stages)
+    found = [each + (stages - 1 - more <= stage < stages - 1) for stage in range(stages)]
+    found[0] -= first
+    found[-1] -= last
+    return tuple(found)
 
 
 @dataclass(frozen=True, order=True)
@@ -56,6 +70,7 @@ class Mapping:
     zero_stage: int
     recompute: str
     tp_overlap: str = TP_OVERLAP[0]
+    stage_layers: str = EVEN
 
     def dp(self, question: Question) -> int:
         return question.gpus // (self.tp * self.cp * self.pp * question.gtp)
@@ -63,17 +78,27 @@ class Mapping:
     def micro_batches(self, question: Question) -> int:
         return question.batch // (self.micro_batch * self.dp(question) * question.gtp)
 
+    def layers(self, question: Question) -> tuple[int, ...]:
+        """Of each virtual stage, in the order of the model."""
+        layers, stages = question.model.layers, self.pp * self.virtual_stages
+        if self.stage_layers == EVEN:  # as the executable divides them
+            each, more = divmod(layers, stages)
+            return (each + 1,) * more + (each,) * (stages - more)
+        return _split(layers, stages, 1 if self.stage_layers == LIGHT_ENDS else 0, question.head_layers)
+
     @property
     def label(self) -> str:
         """Axes that are not at their simplest value: `tp 8 pp 4 v 2 zero 1`."""
         words = [("tp", self.tp, 0), ("cp", self.cp, 1), ("ep", self.ep, 1), ("pp", self.pp, 0), ("v", self.virtual_stages, 1),
                  ("", self.schedule, "1f1b" if self.virtual_stages == 1 else "interleaved"), ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none"),
-                 ("", self.tp_overlap, "none")]
+                 ("", self.tp_overlap, "none"), ("", self.stage_layers, EVEN)]
         return " ".join(f"{name} {value}".strip() for name, value, simplest in words if value != simplest)
 
     def settings(self, question: Question) -> dict[str, object]:
         """Keys of a scenario."""
-        keys = {axis: getattr(self, axis) for axis in AXES}
+        keys = {axis: getattr(self, axis) for axis in AXES if axis != "stage_layers"}
+        if self.stage_layers != EVEN:
+            keys["stage_layers"] = list(self.layers(question))
         keys |= {"dp": self.dp(question), "sequence_parallel": self.tp > 1}
         return {f"workload.{key}": value for key, value in keys.items()}
 
@@ -96,11 +121,24 @@ def axes(question: Question, allowed: frozenset[str] = frozenset()) -> dict[str,
         "zero_stage": question.zero_stages,
         "recompute": RECOMPUTE,
         "tp_overlap": TP_OVERLAP,
+        "stage_layers": STAGE_LAYERS,
     }
 
 
 VIRTUAL_STAGES_OF: dict[str, Callable[[int], bool]] = {
     "1f1b": lambda v: v == 1, "interleaved": lambda v: v > 1, "zb_h1": lambda v: v == 1, "zbv": lambda v: v == 2}
+
+
+def _is_like_another(mapping: Mapping, question: Question) -> bool:
+    before = STAGE_LAYERS[:STAGE_LAYERS.index(mapping.stage_layers)]
+    return mapping.layers(question) in [replace(mapping, stage_layers=other).layers(question) for other in before]
+
+
+def _has_empty_stage(mapping: Mapping, question: Question) -> bool:
+    """The ends may have the embedding or the head alone; zero bubble has gradients of inputs to compute in all stages."""
+    first, *middle, last = mapping.layers(question)
+    return first < (1 if mapping.schedule.startswith("zb") else 0) or min(middle, default=1) < 1 or last < 0
+
 
 Rule = tuple[str, Callable[[Mapping, Question], bool]]  # what is wrong, and whether it is
 
@@ -112,6 +150,9 @@ RULES: tuple[Rule, ...] = (
     ("the schedule needs another number of virtual stages", lambda m, q: not VIRTUAL_STAGES_OF[m.schedule](m.virtual_stages)),
     ("zero bubble without a pipeline", lambda m, q: m.schedule == "zb_h1" and m.pp == 1),
     ("more virtual stages than layers", lambda m, q: m.pp * m.virtual_stages > q.model.layers),
+    ("uneven stages without a pipeline", lambda m, q: m.stage_layers != EVEN and m.pp == 1),
+    ("a stage would have no layers", lambda m, q: m.stage_layers != EVEN and _has_empty_stage(m, q)),
+    ("the stages are those of another split of the layers", _is_like_another),
     ("cp does not divide half a sequence", lambda m, q: m.cp > 1 and q.seq_tokens % (2 * m.cp) != 0),
     ("tp does not divide the tokens of a micro-batch", lambda m, q: m.micro_batch * q.seq_tokens // m.cp % m.tp != 0),
     ("ep does not divide the experts", lambda m, q: m.ep > 1 and q.model.experts % m.ep != 0),

@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import plan  # noqa: E402
 from planning import space  # noqa: E402
 from planning.estimate import rank_correlation  # noqa: E402
+from planning.explain import Explainer  # noqa: E402
 
 TINY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "intermediate_size": 11008, "num_hidden_layers": 4,
         "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": False,
@@ -30,18 +32,63 @@ def planned(folder, *words, platform="dgx_h100"):
 
 def question(draw):
     model = space.Model(draw.randint(1, 8), draw.choice([4, 6, 8]), draw.choice([1, 2, 4]), draw.choice([0, 4, 6]))
-    return space.Question(draw.choice([1, 2, 6, 8, 16]), draw.choice([2, 4, 8]), model, draw.randint(1, 24), draw.choice([8, 12, 512]))
+    return space.Question(draw.choice([1, 2, 6, 8, 16]), draw.choice([2, 4, 8]), model, draw.randint(1, 24), draw.choice([8, 12, 512]),
+                          head_layers=draw.randint(1, 3))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_legal_and_refused_mappings_are_all_combinations(seed):
-    asked = question(random.Random(seed))
-    values = space.axes(asked, frozenset({space.ACROSS_SERVERS} if seed % 2 else set()))
+    draw = random.Random(seed)
+    asked = question(draw)
+    every = space.axes(asked, frozenset({space.ACROSS_SERVERS} if seed % 2 else set()))
+    values = {axis: tuple(draw.sample(of_axis, min(len(of_axis), 2))) for axis, of_axis in every.items()}
     divided = space.divide(asked, values)
     everything = [space.Mapping(*combination) for combination in itertools.product(*values.values())]
     assert divided.total == len(everything) == len(divided.legal) + sum(divided.refused.values())
     legal = {mapping for mapping in everything if not any(is_wrong(mapping, asked) for _, is_wrong in space.RULES)}
     assert set(divided.legal) == legal and len(divided.legal) == len(legal)
+
+
+@pytest.mark.parametrize("layers, pp, head, split, expected", [
+    (126, 16, 1, "light_ends", (7, *[8] * 14, 7)),  # Llama 3 405B, arXiv 2407.21783, section 3.3.2
+    (126, 4, 1, "even", (32, 32, 31, 31)),
+    (61, 4, 1, "light_last", (15, 16, 16, 14)),
+    (61, 4, 1, "light_ends", (15, 16, 16, 14)),
+    (32, 4, 2, "light_last", (8, 9, 9, 6)),
+    (30, 4, 2, "light_last", (8, 8, 8, 6)),
+    (7, 4, 2, "light_last", (2, 2, 3, 0)),
+])
+def test_splits_of_layers(layers, pp, head, split, expected):
+    """The layers of a stage and its ends, as layers, are the same on all stages, or one more."""
+    asked = space.Question(pp, pp, space.Model(layers, 32, 4, 0), pp, 4096, head_layers=head)
+    mapping = space.Mapping(1, 1, 1, pp, 1, "1f1b", 1, 0, "none", "none", split)
+    assert mapping.layers(asked) == expected and sum(expected) == layers
+    assert mapping.settings(asked).get("workload.stage_layers") == (None if split == "even" else list(expected))
+
+
+def test_uneven_stages_are_those_of_the_executable(tmp_path):
+    """Thirteen layers, which no pipeline divides: `even` is what the executable does without the key. The verdict on memory is that of the
+    executable, also for the splits about which it is not asked."""
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY | {"num_hidden_layers": 13, "vocab_size": 128000}))
+    base = tmp_path / "s.yaml"
+    workload = {"kind": "training", "seq_tokens": 4096, "global_batch": 16}
+    base.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "tiny.json"}, "workload": workload}))
+    explainer = Explainer(BIN / "dgx_h100", base, tmp_path / "explained.json", 2)
+    asked = space.Question(8, 8, space.Model(13, 32, 4, 0), 16, 4096)
+    asked = replace(asked, head_layers=explainer.head_layers(asked))
+    assert asked.head_layers == 3  # 524 million weights; a layer has 173
+    values = space.axes(asked) | {"tp": (2,), "cp": (1,), "pp": (2, 4), "virtual_stages": (1,), "schedule": ("1f1b",), "micro_batch": (1,), "zero_stage": (0,), "recompute": ("none",), "tp_overlap": ("none",)}
+    legal = space.divide(asked, values).legal
+    everything = dict(zip(legal, explainer.ask([mapping.settings(asked) for mapping in legal], lambda done, count: None)))
+    layers = {mapping: tuple(stage["layers"] for stage in found.answer["stages"]) for mapping, found in everything.items()}
+    assert layers == {mapping: mapping.layers(asked) for mapping in legal}
+    assert set(layers.values()) == {(7, 6), (8, 5), (4, 3, 3, 3), (4, 4, 4, 1), (3, 4, 5, 1)}
+    not_asked = 0
+    for limit in (0.05, 0.1, 0.15, 0.2, 0.3):
+        found = explainer.about(legal, asked, limit, lambda done, count: None)
+        assert {mapping for mapping in legal if found[mapping].fits(limit)} == {mapping for mapping in legal if everything[mapping].fits(limit)}
+        not_asked += sum(facts.of_even for facts in found.values())
+    assert not_asked > 0
 
 
 def test_the_executable_agrees_with_the_rules(tmp_path):
@@ -91,6 +138,8 @@ def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
 
 @pytest.mark.parametrize("words, message", [
     (["--fix", "tpp=1"], "plan.py: error: argument --fix: 'tpp' is not an axis; nearest: tp; accepted: tp, cp, "),
+    (["--fix", "stage_layer=even"], "plan.py: error: argument --fix: 'stage_layer' is not an axis; nearest: stage_layers; accepted: tp, cp, "),
+    (["--fix", "stage_layers=light"], "plan.py: error: --fix stage_layers=light: not a value of stage_layers; nearest: light_last; accepted: even, light_last, light_ends"),
     (["--fix", "tp=x"], "plan.py: error: --fix tp=x: not a value of tp; accepted: 1, 2, 4, 8"),
     (["--fix", "tp=3"], "plan.py: error: no mapping is legal; refused: "),
     (["--batch", "7", "--fix", "tp=1", "--fix", "pp=1"], "plan.py: error: no mapping is legal; refused: "),
