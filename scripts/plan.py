@@ -4,8 +4,8 @@
   scripts/plan.py --model scenarios/models/llama-3.1-70b.json --platform dgx_h100 --nodes 16 --batch 128 --seq 8192 --out out/plan70b
   scripts/plan.py --base scenario.yaml --fix tp=8 --fix micro_batch=1 --top 6 --out out/plan
 
-All mappings are enumerated. Rules refuse those that cannot run; memory refuses those that do not fit (`--explain` of the executable). A
-closed form ranks the rest, and the best --top are simulated, with at least one of each tp and with the mappings that people would choose
+All mappings are enumerated. Rules refuse those that cannot run; memory refuses those that do not fit (`--explain` of the executable). An
+estimate ranks the rest, and the best --top are simulated, with at least one of each tp and with the mappings that people would choose
 without a search. OUT gets decision.md, decision.html, plan.csv, and results.sqlite with the runs, which compare.py and report.py read.
 The same command goes on after Ctrl-C. docs/planning.md explains the page. Exit status: 0 done, 1 some runs failed, 2 bad input.
 """
@@ -29,6 +29,8 @@ try:
     import yaml
     from planning import decision, machine, references, simulate, space
     from planning.candidates import Candidates
+    from planning.collectives import CollectiveError, Collectives
+    from planning.estimate import Estimator
     from planning.explain import Explainer
 except ImportError as missing:
     sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
@@ -154,7 +156,9 @@ def plan(options: argparse.Namespace) -> int:
         reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
         raise PlanError(f"no mapping is legal; refused: {reasons}")
     facts_of = explainer.about(divided.legal, question, options.memory_limit, progress("memory and kernels"))
-    candidates = Candidates.of(question, options.memory_limit, facts_of)
+    collectives = Collectives(executable, scenario, options.out / "collectives.json")
+    candidates = Candidates.of(question, options.memory_limit, facts_of, Estimator(question, collectives))
+    collectives.keep()
     if not candidates.fit:
         raise PlanError(candidates.nothing_fits())
     chosen = candidates.best(options.top)
@@ -178,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with one_line("plan.py", PlanError, machine.MachineError), contextlib.suppress(BrokenPipeError):
+        with one_line("plan.py", PlanError, machine.MachineError, CollectiveError), contextlib.suppress(BrokenPipeError):
             sys.exit(plan(options))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

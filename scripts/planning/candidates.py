@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 
-from .estimate import estimate
+from .estimate import Estimator
 from .explain import TERMS, Facts
 from .space import AXES, Mapping, Question
 
@@ -22,10 +22,11 @@ class Candidates:
     estimates: dict[Mapping, float]  # s; of mappings that fit
 
     @staticmethod
-    def of(question: Question, limit: float, facts: MappingOf[Mapping, Facts]) -> "Candidates":
+    def of(question: Question, limit: float, facts: MappingOf[Mapping, Facts], estimator: Estimator) -> "Candidates":
         refused = Counter(found.error.partition("error: ")[2] or found.error for found in facts.values() if found.error)
         asked = {mapping: found for mapping, found in facts.items() if not found.error}
-        estimates = {mapping: estimate(mapping, found, question).step_s for mapping, found in asked.items() if found.fits(limit)}
+        fit = sorted((mapping for mapping, found in asked.items() if found.fits(limit)), key=lambda m: (m.schedule, m.pp, m.virtual_stages, m.micro_batches(question)))
+        estimates = {mapping: estimator.estimate(mapping, asked[mapping]).step_s for mapping in fit}
         lacking = {mapping: found.largest["total_bytes"] for mapping, found in asked.items() if not found.fits(limit)}
         return Candidates(question, limit, asked, sorted(estimates, key=lambda m: (estimates[m], m)),
                           sorted(lacking, key=lambda m: (asked[m].of_even, lacking[m], m)), refused, estimates)

@@ -117,19 +117,19 @@ class Decision:
         estimates = [self.candidates.seconds(run.mapping) for run in self.runs]
         errors = [abs(estimate / run.step_s - 1) for estimate, run in zip(estimates, self.runs)]
         correlation = rank_correlation(estimates, [run.step_s for run in self.runs])
-        text = f"The closed form is {100 * sum(errors) / len(errors):.1f} % off the simulated steps on average"
+        text = f"The estimate is {100 * sum(errors) / len(errors):.1f} % off the simulated steps on average"
         return text + (f"; rank correlation {correlation:.2f}." if correlation is not None else ".")
 
     def sections(self) -> list[tuple[str, str, Rows]]:
         found = [
-            ("Simulated mappings", "Estimate: how far the closed form is off. The last column names mappings that people choose without a search.", self.simulated()),
+            ("Simulated mappings", "Estimate: how far it is off the simulated step. The last column names mappings that people choose without a search.", self.simulated()),
             ("Where the time goes", "The winner, the next, and the references.", self.moved()),
             ("Step time against memory", "No other simulated mapping has both a shorter step and less memory.", self.front()),
             ("From all mappings to the simulated ones", self.agreement(), self.sieves()),
             ("Memory", f"The winner, and the {SHOWN_REFUSED} mappings that lack least.", self.memory()),
         ]
         if self.failed:
-            found.insert(1, ("Selected, but not simulated", "By the closed form these may be as fast.", self.not_simulated()))
+            found.insert(1, ("Selected, but not simulated", "By the estimate these may be as fast.", self.not_simulated()))
         if self.what_if:
             found.insert(-2, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change; with less memory, mappings that fit.", self.changed()))
         return found

@@ -1,93 +1,154 @@
-"""A closed form for the time of a step, from `--explain`. It ranks mappings; it is not a result.
+"""An estimate of the time of a step, from `--explain` and from collectives that are simulated alone. It ranks mappings; it is not a result.
 
-  slot      forward and backward kernels of the slowest pipeline rank, and its tensor-parallel transfers at the rate of their path, with
-            COLLECTIVE_S for each; of transfers beside their products the last piece of PIECES stays, or what is longer than the kernels
-  pipeline  (m + (p - 1) / v) slots: 1F1B, with v virtual stages interleaved (Narayanan et al., arXiv 2104.04473). With F, I and W for the
-            times of forward, gradients of inputs and of weights: zb_h1 idles (p - 1) (F + I - W), as does zbv, in half-sized slots (Qi et
-            al., arXiv 2401.10241)
-  pp        blocking sends: each boundary adds its transfers to each slot. Sends of all other schedules run beside kernels
-  dp        at the rate of the path to the next replica, or of the cables of the group's GPUs in a server. zero_stage 0 and 1: gradients
-            (with dp_overlap: what the last backward slot does not hide of them), and the gather of the weights. 2: the gradients of each
-            micro-batch that the slots after it do not hide, and the gather. 3: a quarter of the bytes beside forward kernels (weights of 2
-            bytes), the rest beside backward kernels (weights, and gradients of 4); the first gather and the last sum of a pass have no kernels
-            beside them. 2 and 3: kernels leave SMS_TAKEN of their SMs to collectives
+  slot      kernels of a stage and its exposed collectives. Tensor-parallel collectives and all-to-alls of experts take as long as alone. Backward,
+            HIDDEN_OF_BLOCK of a block run beside products (with zero bubble half of them, as products of weights are in slots of their own),
+            which have SMS_TAKEN_IN_SERVER fewer SMs meanwhile, or, if their kernels are persistent, to their end. Of collectives that overlap with
+            their own products the last piece of PIECES stays, or what is longer than the kernels
+  pipeline  the slots in the order of the schedule (pipeline.py), stages of different length included. 1F1B sends block; sends of all other
+            schedules run beside kernels and take SENDS_TAKE of their SMs
+  dp        at the rate of a bucket's reduce-scatter alone. zero_stage 0 and 1: gradients (with dp_overlap: what the last backward slot does
+            not hide of them), and the gather of the weights. 2: the gradients of each micro-batch that the slots after it do not hide, and
+            the gather. 3: a quarter of the bytes beside forward kernels (weights of 2 bytes), the rest beside backward kernels (weights, and
+            gradients of 4); the first gather and the last sum of a pass have no kernels beside them. 2 and 3: kernels leave SMS_TAKEN of
+            their SMs to collectives
 """
 
 from dataclasses import dataclass
 
 from scipy import stats
 
+from . import pipeline
+from .collectives import Collectives
 from .explain import Facts
 from .space import Mapping, Question
 
-
-COLLECTIVE_S = 15e-6  # of a collective, besides its bytes
-COLLECTIVES_OF_LAYER = 8  # forward and backward, with sequence parallelism
-CABLE_USED = 0.9  # share of the cables' rate that rings over several GPUs of each server reach
+BYTES = 2  # of an activation
+HIDDEN_OF_BLOCK = 2  # of a dense block's five collectives: inputs are gathered again, and their gradients scattered, beside products
+BY_COLUMNS, ATTENTION_BY_COLUMNS = 0.6, 0.1  # of the products of weights: those split by columns, and of a model of experts those of attention
+SENDS_TAKE = {True: 0.018, False: 0.005}  # of the kernels' rate (persistent or not), by thread blocks of sends and receives that wait for their peers
 SMS_TAKEN, SMS_TAKEN_IN_SERVER = 0.1, 0.2  # of the kernels' rate, while collectives over the network, or in one server, run beside them
 PIECES = 4  # of a product that overlaps with its collective (Transformer Engine, userbuffers)
+ALL_TO_ALLS = {"none": 4, "selective": 4, "full": 6}  # of a layer of experts, for a micro-batch
+BUCKET = 160_000_000  # bytes of a reduce-scatter of gradients (Megatron: 40 million parameters)
+MOST_SERVERS = 8  # of a group in a run; a ring over more has about the same rate
 
 
 @dataclass(frozen=True)
 class Estimate:
-    kernels_s: float
-    tp_s: float
-    bubble_s: float
-    pp_s: float
+    pipeline_s: float
     dp_s: float
 
     @property
     def step_s(self) -> float:
-        return self.kernels_s + self.tp_s + self.bubble_s + self.pp_s + self.dp_s
+        return self.pipeline_s + self.dp_s
 
 
-def _replicas_rate(mapping: Mapping, facts: Facts, question: Question) -> float:
-    """Bytes per second of a rank in rings over the data-parallel ranks."""
-    replicas = mapping.dp(question) * mapping.cp
-    if question.cable_bytes_per_s == 0 or mapping.tp * replicas <= question.nvlink_gpus:
-        return facts.rate("dp")
-    in_server = max(1, min(replicas, question.nvlink_gpus // mapping.tp))
-    return min(facts.rate("dp"), CABLE_USED * in_server * question.cable_bytes_per_s)
+@dataclass(frozen=True)
+class Estimator:
+    question: Question
+    collectives: Collectives
 
+    def _members(self, count: int, stride: int) -> tuple[int, ...]:
+        """GPUs of the first group. Of a group over many servers those of the first ones."""
+        stride *= self.question.gtp
+        of_server = max(1, self.question.nvlink_gpus // stride)
+        return tuple(rank * stride for rank in range(min(count, MOST_SERVERS * of_server)))
 
-def _exposed(mapping: Mapping, facts: Facts, question: Question, forward: float, backward: float) -> float:
-    """Of gradients and weights. @param forward, backward  kernels of a micro-batch on the slowest pipeline rank"""
-    micro_batches, rate = facts.answer["micro_batches"], _replicas_rate(mapping, facts, question)
-    moved, largest = facts.sent("dp") / rate, facts.largest
-    taken = SMS_TAKEN_IN_SERVER if mapping.tp * mapping.dp(question) * mapping.cp <= question.nvlink_gpus else SMS_TAKEN
-    kernels = micro_batches * (forward + backward)
-    if mapping.zero_stage == 3:
-        ends = 2 * moved / (question.model.layers / mapping.pp + 2)
-        return ends + taken * min(kernels, moved) + max(0.0, moved / 4 - micro_batches * forward) + max(0.0, 3 * moved / 4 - micro_batches * backward)
-    if mapping.zero_stage == 2:
-        gather = min(moved, largest["weights_bytes"] / rate)
-        each = (moved - gather) / micro_batches
-        beside = min(kernels, (micro_batches - 1) * each)
-        return taken * beside + (micro_batches - 1) * max(0.0, each - forward - backward) + each + gather
-    scattered = largest["gradients_bytes"] / (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 1.0
-    hidden = backward / mapping.virtual_stages if question.dp_overlap else 0.0
-    return max(0.0, scattered * moved - hidden) + (1 - scattered) * moved
+    def _tensor(self, mapping: Mapping, facts: Facts) -> tuple[float, float]:
+        """Of all tensor-parallel collectives of a layer for a micro-batch, and of one."""
+        if mapping.tp == 1:
+            return 0.0, 0.0
+        size = BYTES * self.question.model.hidden * mapping.micro_batch * self.question.seq_tokens // mapping.cp
+        one = self.collectives.seconds("all_gather", self._members(mapping.tp, 1), size)
+        count = facts.sent("tp") / (size * (mapping.tp - 1) / mapping.tp)
+        return one * count / (facts.answer["micro_batches"] * self._layers(facts)), one
 
+    def _layers(self, facts: Facts) -> int:
+        layers = [0] * (1 + max(stage["rank"] for stage in facts.answer["stages"]))
+        for stage in facts.answer["stages"]:
+            layers[stage["rank"]] += stage["layers"]
+        return max(layers)
 
-def estimate(mapping: Mapping, facts: Facts, question: Question) -> Estimate:
-    micro_batches, pp, virtual = facts.answer["micro_batches"], mapping.pp, mapping.virtual_stages
-    forward, backward, weights = [0.0] * pp, [0.0] * pp, [0.0] * pp
-    for stage in facts.answer["stages"]:
-        forward[stage["rank"]] += stage["forward_kernels_s"]
-        backward[stage["rank"]] += stage["backward_kernels_s"]
-        weights[stage["rank"]] += stage["backward_weights_kernels_s"]
-    kernels = max(f + b for f, b in zip(forward, backward))
-    tensor, expert = (facts.sent(group) / facts.rate(group) / micro_batches for group in ("tp", "ep"))
-    if mapping.tp_overlap != "none":
-        tensor = max(tensor / PIECES, tensor - kernels)
-    if mapping.tp > 1:
-        tensor += COLLECTIVE_S * COLLECTIVES_OF_LAYER * question.model.layers / pp
-    transfers = tensor + expert
-    hidden = 2 * max(weights) if mapping.schedule.startswith("zb") else 0.0  # weights' gradients fill the bubble
-    bubble = (pp - 1) / virtual * max(0.0, kernels + transfers - hidden)
-    pipeline = facts.sent("pp") / facts.rate("pp") * (1 if mapping.schedule == "1f1b" else (pp - 1) / (micro_batches * virtual))
-    exposed = _exposed(mapping, facts, question, max(forward), max(backward))
-    return Estimate(micro_batches * kernels, micro_batches * transfers, bubble, pipeline, exposed)
+    def _experts(self, mapping: Mapping, facts: Facts) -> float:
+        """Of all-to-alls of a layer for a micro-batch."""
+        if mapping.ep == 1:
+            return 0.0
+        count = ALL_TO_ALLS[mapping.recompute]
+        sent = facts.sent("ep") / (facts.answer["micro_batches"] * self._layers(facts) * count)
+        return count * self.collectives.seconds("all_to_all", self._members(mapping.ep, mapping.tp * mapping.cp), round(sent * mapping.ep / (mapping.ep - 1)))
+
+    def _stages(self, mapping: Mapping, facts: Facts) -> list[pipeline.Stage]:
+        zero_bubble = mapping.schedule.startswith("zb")
+        tensor, one = self._tensor(mapping, facts)
+        experts = self._experts(mapping, facts)
+        blocks, by_columns = (1, ATTENTION_BY_COLUMNS) if self.question.model.experts else (2, BY_COLUMNS)
+        products = 1 if zero_bubble else 2  # of inputs, and of weights, each with a collective beside it
+        beside = one * HIDDEN_OF_BLOCK * blocks * products / 2
+        answer = facts.answer
+        slower = 1 + (SENDS_TAKE[self.question.persistent] if mapping.virtual_stages > 1 else 0.0)
+        size = round(facts.sent("pp") / (2 * answer["micro_batches"] * mapping.virtual_stages))
+        neighbours = (0, mapping.tp * mapping.cp * mapping.dp(self.question) * self.question.gtp)
+        transfer = self.collectives.seconds("send_recv", neighbours, size) if mapping.pp > 1 else 0.0
+        found = []
+        for stage in answer["stages"]:
+            layers = stage["layers"]
+            forward, backward, weights = (slower * stage[f"{part}_kernels_s"] for part in ("forward", "backward", "backward_weights"))
+            if mapping.tp_overlap != "none":
+                all_of_it = max(layers * tensor / PIECES, layers * tensor - forward - backward)
+                exposed, stretch = all_of_it, 0.0
+            else:
+                shared = products * by_columns * weights if mapping.tp > 1 else 0.0
+                hidden = min(layers * beside, shared)
+                exposed, stretch = layers * tensor - hidden, SMS_TAKEN_IN_SERVER * (shared if self.question.persistent else hidden)
+            of_forward = layers * (min(exposed / layers, 4 * one) if layers else 0.0)
+            found.append(pipeline.Stage(forward + of_forward + layers * experts / 2,
+                                        backward - weights + stretch + exposed - of_forward + layers * experts / 2, weights, transfer))
+        return found
+
+    def _replicas(self, mapping: Mapping, facts: Facts) -> tuple[float, float]:
+        """Seconds of all transfers among replicas, and seconds for each byte."""
+        question, largest = self.question, facts.largest
+        replicas = mapping.dp(question) * mapping.cp
+        sent = facts.sent("dp")
+        groups = {mapping.tp: (replicas, sent)}
+        if mapping.ep > 1:  # experts have fewer replicas
+            few, many = (1 - mapping.ep / replicas), (1 - 1 / replicas)
+            total = (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 2 * largest["gradients_bytes"]
+            experts = min(max(0.0, few * (many * total - sent) / (many - few)), sent)
+            groups = {mapping.tp: (replicas, sent - experts), mapping.tp * mapping.cp * mapping.ep: (replicas // mapping.ep, experts)}
+        seconds = 0.0
+        for stride, (count, moved) in groups.items():
+            if count > 1 and moved:
+                members = self._members(count, stride)
+                alone = self.collectives.seconds("reduce_scatter", members, BUCKET)
+                seconds += moved * alone / (BUCKET * (1 - 1 / len(members)))
+        return seconds, seconds / sent if sent else 0.0
+
+    def _exposed(self, mapping: Mapping, facts: Facts, stages: list[pipeline.Stage]) -> float:
+        """Of gradients and weights."""
+        question, micro_batches, largest = self.question, facts.answer["micro_batches"], facts.largest
+        ranks = [stage["rank"] for stage in facts.answer["stages"]]
+        forward, backward = (max(sum(stage[f"{part}_kernels_s"] for stage in facts.answer["stages"] if stage["rank"] == rank) for rank in set(ranks))
+                             for part in ("forward", "backward"))
+        moved, of_byte = self._replicas(mapping, facts)
+        taken = SMS_TAKEN_IN_SERVER if mapping.tp * mapping.dp(question) * mapping.cp <= question.nvlink_gpus else SMS_TAKEN
+        kernels = micro_batches * (forward + backward)
+        if mapping.zero_stage == 3:
+            ends = 2 * moved / (question.model.layers / mapping.pp + 2)
+            return ends + taken * min(kernels, moved) + max(0.0, moved / 4 - micro_batches * forward) + max(0.0, 3 * moved / 4 - micro_batches * backward)
+        if mapping.zero_stage == 2:
+            gather = min(moved, largest["weights_bytes"] * of_byte)
+            each = (moved - gather) / micro_batches
+            beside = min(kernels, (micro_batches - 1) * each)
+            return taken * beside + (micro_batches - 1) * max(0.0, each - forward - backward) + each + gather
+        scattered = largest["gradients_bytes"] / (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 1.0
+        hidden = backward / mapping.virtual_stages if question.dp_overlap else 0.0
+        return max(0.0, scattered * moved - hidden) + (1 - scattered) * moved
+
+    def estimate(self, mapping: Mapping, facts: Facts) -> Estimate:
+        stages = self._stages(mapping, facts)
+        slots = pipeline.seconds(mapping.schedule, mapping.pp, stages, facts.answer["micro_batches"], mapping.schedule == "1f1b")
+        return Estimate(slots, self._exposed(mapping, facts, stages))
 
 
 def rank_correlation(first: list[float], second: list[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""What the executable says of a mapping without a run: memory by pipeline rank, kernels of the stages, bytes by group, rates of paths.
+"""What the executable says of a mapping without a run: memory by pipeline rank, kernels of the stages, bytes by group.
 
 Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Few mappings fit, so two axes
 are asked about only where they may: uneven stages, where the even ones with their layers scaled would fit; products that overlap with
@@ -53,10 +53,6 @@ class Facts:
         """Bytes that a rank sends in a step."""
         return next((found["bytes_per_rank"] for found in self.answer["sent"] if found["group"] == group), 0.0)
 
-    def rate(self, group: str) -> float:
-        """Bytes per second of the path between neighbours of the group; infinite without a path."""
-        return next((1e9 * route["payload_gb_per_s"] for route in self.answer["routes"] if route["class"] == group), float("inf"))
-
 
 class Explainer:
     """Asks a platform executable about many settings of one scenario, in parallel."""
@@ -75,7 +71,7 @@ class Explainer:
         if done.returncode != 0:
             return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"}
         answer = json.loads(done.stdout)
-        return {key: answer[key] for key in ("micro_batches", "stages", "memory", "sent", "routes")}
+        return {key: answer[key] for key in ("micro_batches", "stages", "memory", "sent")}
 
     def about(self, mappings: Iterable[Mapping], question: Question, limit: float, progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
         """@param limit  share of the memory that may be used"""

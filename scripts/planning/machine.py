@@ -14,7 +14,8 @@ from command_line import ROOT
 from .space import Model, Question
 
 
-SOFTWARE = ROOT / "platforms" / "datasheets" / "software"
+DATASHEETS = ROOT / "platforms" / "datasheets"
+PERSISTENT = ("hopper", "blackwell")  # architectures whose matrix products are persistent kernels
 
 
 class MachineError(Exception):
@@ -59,31 +60,39 @@ def _model(path: str) -> Model:
         return next((config[name] for name in names if isinstance(config.get(name), int)), None)
 
     layers, heads = size("num_hidden_layers", "n_layer", "n_layers"), size("num_attention_heads", "n_head", "n_heads")
-    if layers is None or heads is None:
-        raise MachineError(f"{path}: the number of layers or heads is missing")
-    return Model(layers, heads, size("num_key_value_heads") or heads, size("num_local_experts", "num_experts", "n_routed_experts") or 0)
+    hidden = size("hidden_size", "n_embd", "d_model")
+    if layers is None or heads is None or hidden is None:
+        raise MachineError(f"{path}: the number of layers or heads, or the hidden size is missing")
+    return Model(layers, heads, size("num_key_value_heads") or heads, size("num_local_experts", "num_experts", "n_routed_experts") or 0, hidden)
 
 
 def software_of(scenario: dict) -> str:
     return scenario["workload"].get("software", "megatron_core")
 
 
-def _of_software(software: str, key: str) -> Any:
+def _of_datasheet(kind: str, name: str, key: str) -> Any:
     """A value of a shipped datasheet, or of the user's."""
-    path = pathlib.Path(software) if software.endswith(".yaml") else SOFTWARE / f"{software}.yaml"
+    path = pathlib.Path(name) if name.endswith(".yaml") else DATASHEETS / kind / f"{name}.yaml"
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))[key]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise MachineError(f"{path}: no {key} of the software can be read: {error}") from error
+        raise MachineError(f"{path}: no {key} can be read: {error}") from error
+
+
+def _gpu_of(facts: Facts, scenario: dict) -> str:
+    """Its name, or the user's file."""
+    groups = scenario.get("machine", {}).get("groups", {})
+    return next((group["gpu"] for group in groups.values() if str(group.get("gpu", "")).endswith(".yaml")), facts.gpu)
 
 
 def zero_stages(software: str) -> tuple[int, ...]:
-    return tuple(_of_software(software, "zero_stages"))
+    return tuple(_of_datasheet("software", software, "zero_stages"))
 
 
 def question(facts: Facts, scenario: dict) -> Question:
     workload = scenario["workload"]
     divided = workload.get("gtp", "none")
     return Question(facts.gpus, facts.server_gpus, _model(scenario["model"]["config"]), workload["global_batch"], workload["seq_tokens"],
-                    zero_stages(software_of(scenario)), divided.get("size", 1) if isinstance(divided, dict) else 1, 1e9 * facts.cable_gb_per_s,
-                    workload.get("dp_overlap", _of_software(software_of(scenario), "dp_overlap")))
+                    zero_stages(software_of(scenario)), divided.get("size", 1) if isinstance(divided, dict) else 1,
+                    workload.get("dp_overlap", _of_datasheet("software", software_of(scenario), "dp_overlap")),
+                    _of_datasheet("gpus", _gpu_of(facts, scenario), "architecture") in PERSISTENT)

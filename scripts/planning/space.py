@@ -30,6 +30,7 @@ class Model:
     heads: int
     kv_heads: int
     experts: int  # 0: dense
+    hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Question:
     seq_tokens: int
     zero_stages: tuple[int, ...] = (0, 1)  # that the software has
     gtp: int = 1  # ranks that divide each matrix; no axis, as the base scenario has it
-    cable_bytes_per_s: float = 0.0  # of a NIC's cable, one for each GPU; 0: none
     dp_overlap: bool = False  # gradients are reduced beside the last backward slot
+    persistent: bool = False  # matrix products keep their SMs from begin to end
     head_layers: int = 1  # layers that take as long as the head
 
 

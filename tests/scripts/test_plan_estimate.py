@@ -1,0 +1,116 @@
+"""The planner's estimate: slots of pipelines against closed forms, and collectives as the executable simulates them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from platform_runs import BIN, ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from planning import pipeline, space  # noqa: E402
+from planning.collectives import CollectiveError, Collectives  # noqa: E402
+from planning.estimate import Estimator  # noqa: E402
+from planning.explain import Facts  # noqa: E402
+
+
+def alike(schedule, ranks, virtual, count, stage=pipeline.Stage(1.0, 1.5, 0.75, 0.0), blocking=False):
+    return pipeline.seconds(schedule, ranks, [stage] * (ranks * virtual), count, blocking)
+
+
+@pytest.mark.parametrize("ranks, count", [(1, 3), (2, 3), (4, 4), (4, 6), (8, 32), (4, 61), (3, 100)])
+def test_equal_stages_take_as_long_as_their_closed_forms(ranks, count):
+    """Narayanan et al., arXiv 2104.04473; Qi et al., arXiv 2401.10241. The last ones go on from fewer micro-batches."""
+    whole = 1.0 + 1.5 + 0.75
+    assert alike("1f1b", ranks, 1, count) == pytest.approx(whole * (count + ranks - 1))
+    for virtual in (2, 5):
+        if count % ranks == 0:
+            assert alike("interleaved", ranks, virtual, count) == pytest.approx(whole * (count * virtual + ranks - 1))
+    if count >= ranks > 1:
+        assert alike("zb_h1", ranks, 1, count) == pytest.approx(whole * count + (ranks - 1) * (1.0 + 1.5 - 0.75))
+
+
+@pytest.mark.parametrize("ranks, count", [(2, 8), (4, 16), (4, 40)])
+def test_zero_bubble_v_idles_only_while_it_fills(ranks, count):
+    """With slots of one length, p - 1 slots of a half stage are idle on the rank that starts last."""
+    slot = pipeline.Stage(1.0, 1.0, 1.0, 0.0)
+    assert 6 * count < alike("zbv", ranks, 2, count, slot) <= 6 * count + ranks - 1
+
+
+def test_the_longest_stage_sets_the_pace():
+    """1F1B: the longest stage runs for all micro-batches but one, which passes through all stages."""
+    stages = [pipeline.Stage(forward, 1.5 * forward, 0.5 * forward, 0.0) for forward in (1.0, 1.2, 0.9, 1.7)]
+    of_each = [3 * stage.forward for stage in stages]
+    for count in (4, 9, 50):
+        assert pipeline.seconds("1f1b", 4, stages, count, False) == pytest.approx((count - 1) * max(of_each) + sum(of_each))
+
+
+def test_transfers_are_hidden_or_block():
+    """Of sends beside slots those of the first micro-batch to the last stage and back are left. Sends that block take a sender's time."""
+    stage = pipeline.Stage(1.0, 1.5, 0.75, 0.01)
+    sends = (alike("1f1b", 4, 1, 16, stage, True) - 3.25 * 19) / 0.01
+    assert 2 * 15 <= sends <= 2 * 15 + 6  # a rank between others sends twice for each micro-batch
+    assert 6 <= (alike("1f1b", 4, 1, 16, stage) - 3.25 * 19) / 0.01 < sends
+    assert alike("interleaved", 4, 2, 16, stage) < alike("interleaved", 4, 2, 16, stage, True)
+
+
+def test_collectives_are_those_of_the_executable_and_are_kept(tmp_path, monkeypatch):
+    machine = {"schema_version": 1, "platform": "dgx_h100", "machine": {"groups": {"node": {"servers": 2}}}, "workload": {"kind": "training"}}
+    collectives = Collectives(BIN / "dgx_h100", machine, tmp_path / "collectives.json")
+    inside, across = (collectives.seconds("all_gather", gpus, 1 << 24) for gpus in ((0, 1, 2, 3), (0, 4, 8, 12)))
+    assert 0.75 * (1 << 24) / 450e9 < inside < across and collectives.seconds("all_gather", (0,), 1 << 24) == 0
+    collectives.keep()
+    assert json.loads((tmp_path / "collectives.json").read_text()) == collectives.known
+    again = Collectives(BIN / "dgx_h100", machine, tmp_path / "collectives.json")
+    monkeypatch.setattr(subprocess, "run", None)
+    assert again.seconds("all_gather", (0, 1, 2, 3), 1 << 24) == inside
+    monkeypatch.undo()
+    with pytest.raises(CollectiveError, match="99"):
+        collectives.seconds("all_gather", (0, 99), 1 << 24)
+
+
+class Ideal:
+    """Collectives at 100 GB/s."""
+
+    def __init__(self):
+        self.asked = []
+
+    def seconds(self, operation, gpus, size):
+        self.asked.append((operation, gpus))
+        return size / 100e9 if len(gpus) > 1 else 0.0
+
+
+def facts(layers, micro_batches, sent):
+    stages = [{"rank": rank, "layers": count, "forward_kernels_s": 0.01 * count, "backward_kernels_s": 0.02 * count, "backward_weights_kernels_s": 0.01 * count}
+              for rank, count in enumerate(layers)]
+    memory = [{"weights_bytes": 2e9, "gradients_bytes": 4e9, "total_bytes": 1e10}]
+    return Facts({"micro_batches": micro_batches, "stages": stages, "memory": memory,
+                  "sent": [{"group": group, "bytes_per_rank": count} for group, count in sent.items()]})
+
+
+def test_replicas_of_experts_are_fewer():
+    """Gradients and weights: 6 GB on each rank; 0.6 GB are those of experts, which have 2 replicas in other servers, of 8 ranks."""
+    asked = space.Question(16, 8, space.Model(4, 32, 8, 8, 4096), 16, 4096)
+    mapping = space.Mapping(2, 1, 4, 1, 1, "1f1b", 1, 1, "none")
+    ideal = Ideal()
+    sent = {"tp": 0.0, "ep": 0.0, "dp": 7 / 8 * 5.4e9 + 1 / 2 * 0.6e9}
+    found = Estimator(asked, ideal).estimate(mapping, facts([4], 2, sent))
+    groups = {gpus for operation, gpus in ideal.asked if operation == "reduce_scatter"}
+    assert groups == {(0, 2, 4, 6, 8, 10, 12, 14), (0, 8)}
+    # On the ideal network a ring of n takes 1 / (1 - 1/n) longer for its bytes.
+    assert found.dp_s == pytest.approx(5.4e9 / 100e9 + 0.6e9 / 100e9)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_hidden_collectives_take_sms_and_not_time(persistent):
+    """Of a layer's ten collectives six are exposed. Four take a fifth of the SMs from products: meanwhile, or from six tenths of them."""
+    asked = space.Question(8, 8, space.Model(4, 32, 8, 0, 4096), 8, 4096, persistent=persistent)
+    one = 4096 * 4096 * 2
+    sent = {"tp": 8 * 4 * 10 * one * 3 / 4, "dp": 0.0}
+    plain, overlapped = (Estimator(asked, Ideal()).estimate(space.Mapping(4, 1, 1, 1, 1, "1f1b", 1, 0, "none", overlap), facts([4], 8, sent)).pipeline_s
+                         for overlap in ("none", "userbuffers"))
+    kernels, weights, collectives = 8 * 4 * 0.03, 8 * 4 * 0.01, 8 * 4 * 10 * one / 100e9
+    assert plain == pytest.approx(kernels + 0.6 * collectives + 0.2 * (2 * 0.6 * weights if persistent else 0.4 * collectives))
+    assert overlapped == pytest.approx(kernels + collectives / 4)
