@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import run_files
+import runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
@@ -23,6 +24,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:
         self.exit(BAD_INPUT, run_files.printable(f"{self.prog}: error: {message}") + "\n")
+
+    def add_runs(self) -> None:
+        """--out, --workers and --bin of a script that always runs the same scenarios."""
+        self.add_argument("--out", type=pathlib.Path, metavar="DIR", help="keep the runs here; finished runs there run again")
+        self.add_argument("--workers", type=positive, default=runner.WORKERS, metavar="N", help="parallel runs (default: number of processors)")
+        self.add_executables()
 
     def add_executables(self) -> None:
         """--bin, the folder of the platform executables."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import runner  # noqa: E402
-from command_line import ROOT, Parser, one_line, positive  # noqa: E402
+from command_line import ROOT, Parser, one_line  # noqa: E402
 from reporting import draw_lines, figures  # noqa: E402
 from reporting.lines import Dot, Line, Lines  # noqa: E402
 
@@ -89,9 +89,7 @@ def print_table(head: str, model: Model, keys: list[Key], found: dict[Key, runne
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("--figure", type=pathlib.Path, metavar="FILE.svg", help="draw tokens per second and GPU by GPUs")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="keep the runs here; finished runs there run again")
-    parser.add_argument("--workers", type=positive, default=runner.WORKERS, metavar="N", help="parallel runs (default: number of processors)")
-    parser.add_executables()
+    parser.add_runs()
     return parser.parse_args(arguments)
 
 
