@@ -18,9 +18,10 @@ import os
 import pathlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import run_files
 import runner
 import sweep as sweeps
 from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line, positive
@@ -36,11 +37,15 @@ except ImportError as missing:
     sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
 
 TOP = 12
+EXPLAINED, COLLECTIVES = "explained.json", "collectives.json"  # in OUT: what the executable said
 DEFAULT_ZERO_STAGE = 1  # of a scenario that names none
 
 
 class PlanError(Exception):
     """Bad input of a plan."""
+
+
+REFUSALS = (PlanError, machine.MachineError, CollectiveError)
 
 
 def fixed(text: str) -> tuple[str, str]:
@@ -129,6 +134,25 @@ def axes_of(question: space.Question, options: argparse.Namespace) -> dict[str, 
     return values
 
 
+@contextlib.contextmanager
+def nothing_left(folder: pathlib.Path, names: Sequence[str]) -> Iterator[None]:
+    """A plan that is refused leaves these files of the folder as they were, and no folder that was not there."""
+    before = {folder / name: (folder / name).read_bytes() if (folder / name).exists() else None for name in names}
+    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except (*REFUSALS, run_files.Error, OSError):
+        for path, content in before.items():
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(content)
+        for parent in new:
+            parent.rmdir()
+        raise
+
+
 def progress(what: str):
     def show(done: int, count: int) -> None:
         if sys.stderr.isatty() or done == count:
@@ -142,32 +166,33 @@ def plan(options: argparse.Namespace) -> int:
     executable = options.bin.resolve() / scenario["platform"]
     if not os.access(executable, os.X_OK):
         raise PlanError(f"no platform executable '{scenario['platform']}' in {options.bin}")
-    options.out.mkdir(parents=True, exist_ok=True)
     base = options.out / "base.yaml"
-    text = yaml.safe_dump(scenario, sort_keys=False)
-    if not base.exists() or base.read_text(encoding="utf-8") != text:
-        base.write_text(text, encoding="utf-8")
-    facts = machine.facts_of(executable, base)
-    explainer = Explainer(executable, base, options.out / "explained.json", options.jobs)
-    question = machine.question(facts, scenario)
-    question = replace(question, head_layers=explainer.head_layers(question))
-    divided = space.divide(question, axes_of(question, options))
-    if not divided.legal:
-        reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
-        raise PlanError(f"no mapping is legal; refused: {reasons}")
-    facts_of = explainer.about(divided.legal, question, options.memory_limit, progress("memory and kernels"))
-    collectives = Collectives(executable, scenario, options.out / "collectives.json")
-    candidates = Candidates.of(question, options.memory_limit, facts_of, Estimator(question, collectives))
-    collectives.keep()
-    if not candidates.fit:
-        raise PlanError(candidates.nothing_fits())
+    with nothing_left(options.out, (base.name, EXPLAINED, COLLECTIVES)):
+        text = yaml.safe_dump(scenario, sort_keys=False)
+        if not base.exists() or base.read_text(encoding="utf-8") != text:
+            base.write_text(text, encoding="utf-8")
+        facts = machine.facts_of(executable, base)
+        explainer = Explainer(executable, base, options.out / EXPLAINED, options.jobs)
+        question = machine.question(facts, scenario)
+        question = replace(question, head_layers=explainer.head_layers(question))
+        divided = space.divide(question, axes_of(question, options))
+        if not divided.legal:
+            reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
+            raise PlanError(f"no mapping is legal; refused: {reasons}")
+        facts_of = explainer.about(divided.legal, question, options.memory_limit, progress("memory and kernels"))
+        collectives = Collectives(executable, scenario, options.out / COLLECTIVES)
+        candidates = Candidates.of(question, options.memory_limit, facts_of, Estimator(question, collectives))
+        if not candidates.fit:
+            raise PlanError(candidates.nothing_fits())
+        collectives.keep()
     chosen = candidates.best(options.top)
     named = references.references(question, divided.legal, candidates.fits, candidates.seconds, pathlib.Path(scenario["model"]["config"]).stem,
                                   facts.gpu)
     runs = simulate.Runs(options, base, question)
     done = runs.of([*chosen, *(mapping for _, mapping in named)])
     if not any(run.summary for run in done.values()):
-        raise PlanError(f"no mapping could be simulated; {chosen[0].label}: {done[chosen[0]].error}")
+        print(f"plan.py: error: no mapping could be simulated; {chosen[0].label}: {done[chosen[0]].error}", file=sys.stderr)
+        return sweeps.NOT_ALL_DONE
     what_if = {} if options.no_what_if else runs.what_if(done, simulate.changes(facts, scenario), candidates.fits_into(simulate.MEMORY_FACTOR))
     result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if)
     (options.out / "decision.md").write_text(result.markdown(), encoding="utf-8")
@@ -182,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with one_line("plan.py", PlanError, machine.MachineError, CollectiveError), contextlib.suppress(BrokenPipeError):
+        with one_line("plan.py", *REFUSALS), contextlib.suppress(BrokenPipeError):
             sys.exit(plan(options))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

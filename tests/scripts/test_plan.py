@@ -144,14 +144,25 @@ def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
     (["--fix", "tp=3"], "plan.py: error: no mapping is legal; refused: "),
     (["--batch", "7", "--fix", "tp=1", "--fix", "pp=1"], "plan.py: error: no mapping is legal; refused: "),
     (["--batch", "0"], "plan.py: error: argument --batch: '0' is not an integer of at least 1"),
-    (["--seq", "4000000", "--fix", "micro_batch=1"], "plan.py: error: no mapping fits in memory; "),
+    (["--seq", "4000000", "--fix", "micro_batch=1", "--fix", "cp=1", "--fix", "zero_stage=1"], "plan.py: error: no mapping fits in memory; "),
+    (["--gpu", "H1000"], "plan.py: error: machine.groups.node.gpu: no datasheet 'H1000'; shipped: "),
     (["--memory-limit", "2"], "plan.py: error: argument --memory-limit: '2' is not a ratio above 0 and up to 1"),
     (["--base", "s.yaml"], "plan.py: error: --base already names model, machine and batch; "),
 ])
 def test_bad_input_is_one_line(words, message, tmp_path):
     result = planned(tmp_path, *words)
     assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith(message), result.stderr
-    assert not (tmp_path / "out" / "decision.md").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_refused_plan_leaves_earlier_results_as_they_were(tmp_path):
+    words = [f"--fix={axis}" for axis in ("tp=8", "cp=1", "recompute=none", "zero_stage=0", "micro_batch=1", "tp_overlap=none")]
+    assert planned(tmp_path, *words, "--no-what-if").returncode == 0
+    out = tmp_path / "out"
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for refused in (["--batch", "15", "--fix", "micro_batch=2"], ["--seq", "8000000"]):
+        result = planned(tmp_path, *words, *refused)
+        assert result.returncode == 2 and {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before, result.stderr
 
 
 def test_a_batch_that_replicas_on_all_gpus_do_not_divide_is_planned(tmp_path):
