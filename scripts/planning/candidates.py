@@ -29,7 +29,7 @@ class Candidates:
         estimates = {mapping: estimator.estimate(mapping, asked[mapping]).step_s for mapping in fit}
         lacking = {mapping: found.largest["total_bytes"] for mapping, found in asked.items() if not found.fits(limit)}
         return Candidates(question, limit, asked, sorted(estimates, key=lambda m: (estimates[m], m)),
-                          sorted(lacking, key=lambda m: (asked[m].of_even, lacking[m], m)), refused, estimates)
+                          sorted(lacking, key=lambda m: (asked[m].of_another, lacking[m], m)), refused, estimates)
 
     def fits(self, mapping: Mapping) -> bool:
         return mapping in self.estimates
@@ -70,7 +70,7 @@ class Candidates:
         rows: list[list] = [[*AXES, "dp", "fits", "memory_bytes", "estimate_s", "step_s"]]
         for mapping in [*self.fit, *self.no_memory]:
             run, facts = done.get(mapping), self.facts[mapping]
-            memory = None if facts.of_even else facts.largest["total_bytes"]
+            memory = None if facts.of_another else facts.largest["total_bytes"]
             rows.append([*(getattr(mapping, axis) for axis in AXES), mapping.dp(self.question), self.fits(mapping), memory,
                          self.estimates.get(mapping), run.step_s if run and run.summary else None])
         return rows

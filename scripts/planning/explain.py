@@ -1,8 +1,9 @@
 """What the executable says of a mapping without a run: memory by pipeline rank, kernels of the stages, bytes by group.
 
-Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Few mappings fit, so two axes
-are asked about only where they may: uneven stages, where the even ones with their layers scaled would fit; products that overlap with
-collectives, where those that do not overlap fit, as both need the same memory.
+Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Few mappings fit, so three axes
+are asked about only where they may: larger micro-batches, where smaller ones fit; uneven stages, where the even ones with their layers scaled
+would fit; products that overlap with collectives, where those that do not overlap fit. Both need the same memory, and the kernels of a stage do not
+depend on ZeRO stage and schedule, so one mapping of many is asked about overlapped products.
 """
 
 import concurrent.futures
@@ -28,7 +29,7 @@ class Facts:
 
     answer: dict
     error: str = ""
-    of_even: bool = False  # the answer is that of even stages; those of the mapping do not fit either
+    of_another: bool = False  # the answer is that of a mapping that needs no more memory and does not fit
 
     @property
     def largest(self) -> dict:
@@ -54,6 +55,11 @@ class Facts:
         return next((found["bytes_per_rank"] for found in self.answer["sent"] if found["group"] == group), 0.0)
 
 
+def _kernels(mapping: Mapping) -> Mapping:
+    """The same for mappings that have the same kernels on the same stages."""
+    return replace(mapping, zero_stage=0, schedule="zbv" if mapping.schedule == "zbv" else "1f1b")
+
+
 class Explainer:
     """Asks a platform executable about many settings of one scenario, in parallel."""
 
@@ -76,22 +82,37 @@ class Explainer:
     def about(self, mappings: Iterable[Mapping], question: Question, limit: float, progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
         """@param limit  share of the memory that may be used"""
         facts: dict[Mapping, Facts] = {}
+        given = dict.fromkeys(mappings)
 
-        def ask(wanted: Iterable[Mapping]) -> None:
-            asked = list(dict.fromkeys(wanted))
+        def ask(wanted: Iterable[Mapping], needs_no_more: Callable[[Mapping], Mapping], may_fit: Callable[[Facts, Mapping], bool]) -> None:
+            """Of mappings that may not fit, the answer is that of the one that needs no more memory."""
+            asked = []
+            for mapping in dict.fromkeys(wanted):
+                known = facts.get(needs_no_more(mapping))
+                if known is None or known.error or may_fit(known, mapping):
+                    asked.append(mapping)
+                else:
+                    facts[mapping] = replace(known, of_another=True)
             facts.update(zip(asked, self.ask([mapping.settings(question) for mapping in asked], progress)))
 
-        def may_fit(mapping: Mapping) -> bool:
-            same = replace(mapping, stage_layers=EVEN)
-            return same not in given or not facts[same].error and facts[same].may_fit(mapping.layers(question), limit)
+        def fits(known: Facts, mapping: Mapping) -> bool:
+            return known.fits(limit)
 
-        given = {mapping: replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in mappings}
-        even = {mapping: replace(mapping, stage_layers=EVEN) for mapping in given.values()}
-        ask(mapping for mapping in even if mapping.stage_layers == EVEN)
-        ask(mapping for mapping in even if mapping.stage_layers != EVEN and may_fit(mapping))
-        facts |= {mapping: replace(facts[same], of_even=True) for mapping, same in even.items() if mapping not in facts}
-        ask(mapping for mapping, same in given.items() if mapping != same and not facts[same].error and facts[same].fits(limit))
-        return {mapping: facts.get(mapping, facts[same]) for mapping, same in given.items()}
+        plain = [replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in given]
+        for size in sorted({mapping.micro_batch for mapping in given}):
+            ask((mapping for mapping in plain if mapping.stage_layers == EVEN and mapping.micro_batch == size),
+                lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
+        ask((mapping for mapping in plain if mapping.stage_layers != EVEN), lambda mapping: replace(mapping, stage_layers=EVEN),
+            lambda known, mapping: known.may_fit(mapping.layers(question), limit))
+        overlapped = {mapping: facts[replace(mapping, tp_overlap=TP_OVERLAP[0])] for mapping in given if mapping.tp_overlap != TP_OVERLAP[0]}
+        facts |= overlapped
+        fitting = {mapping: known for mapping, known in overlapped.items() if not known.error and known.fits(limit)}
+        one_of_each = {_kernels(mapping): mapping for mapping in reversed(fitting)}
+        answers = dict(zip(one_of_each, self.ask([mapping.settings(question) for mapping in one_of_each.values()], progress)))
+        for mapping, known in fitting.items():
+            found = answers[_kernels(mapping)]
+            facts[mapping] = found if found.error else replace(known, answer=known.answer | {"stages": found.answer["stages"]})
+        return {mapping: facts[mapping] for mapping in given}
 
     def head_layers(self, question: Question) -> int:
         """How many layers take as long as the head, from a pipeline whose second stage has one layer; 1 if the executable refuses it."""
