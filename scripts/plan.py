@@ -193,7 +193,13 @@ def plan(options: argparse.Namespace) -> int:
     if not any(run.summary for run in done.values()):
         print(f"plan.py: error: no mapping could be simulated; {chosen[0].label}: {done[chosen[0]].error}", file=sys.stderr)
         return sweeps.NOT_ALL_DONE
-    what_if = {} if options.no_what_if else runs.what_if(done, simulate.changes(facts, scenario), candidates.fits_into(simulate.MEMORY_FACTOR))
+    what_if = {}
+    if not options.no_what_if:
+        changes = simulate.changes(facts, scenario)
+        others = {change: candidates.with_workload(settings, runs.fastest(done), explainer, collectives) for change, settings in changes.items()
+                  if any(key in settings for key in simulate.OF_WORKLOAD)}
+        collectives.keep()
+        what_if = runs.what_if(done, changes, others | {simulate.MEMORY_CHANGE: candidates.fits_into(simulate.MEMORY_FACTOR)})
     result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if)
     (options.out / "decision.md").write_text(result.markdown(), encoding="utf-8")
     (options.out / "decision.html").write_text(result.html(), encoding="utf-8")

@@ -1,12 +1,13 @@
 """The legal mappings with what is known of them before a run: memory, and the estimate of a step."""
 
 from collections import Counter
-from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping as MappingOf
+from dataclasses import dataclass, replace
 
+from .collectives import Collectives
 from .estimate import Estimator
-from .explain import TERMS, Facts
-from .space import AXES, Mapping, Question
+from .explain import TERMS, Explainer, Facts
+from .space import AXES, RULES, Mapping, Question
 
 GB = 1e-9
 
@@ -40,6 +41,25 @@ class Candidates:
     def fits_into(self, factor: float) -> list[Mapping]:
         """The mappings that fit into a part of the memory, the fastest estimate first."""
         return [mapping for mapping in self.fit if self.facts[mapping].fits(factor * self.limit)]
+
+    def with_workload(self, settings: MappingOf[str, object], also: Iterable[Mapping], explainer: Explainer, collectives: Collectives) -> list[Mapping]:
+        """The mappings that fit with another batch or sequence, the fastest estimate first. Of each shape (tp, cp, pp, recompute) the fastest as
+        given is looked at, and the fastest with the smallest micro-batch.
+
+        @param settings  those of the change
+        @param also      mappings that are looked at in any case
+        """
+        question = replace(self.question, batch=settings.get("workload.global_batch", self.question.batch),
+                           seq_tokens=settings.get("workload.seq_tokens", self.question.seq_tokens))
+        estimator = Estimator(question, collectives)
+        legal = [mapping for mapping in self.fit if not any(is_wrong(mapping, question) for _, is_wrong in RULES)]
+        smallest = min((mapping.micro_batch for mapping in legal), default=1)
+        looked_at = {(m.tp, m.cp, m.pp, m.recompute): m for m in reversed(legal)}.values()
+        small = {(m.tp, m.cp, m.pp, m.recompute): m for m in reversed(legal) if m.micro_batch == smallest}.values()
+        mappings = list(dict.fromkeys([*looked_at, *small, *(mapping for mapping in also if mapping in legal)]))
+        facts = dict(zip(mappings, explainer.ask([mapping.settings(question) | settings for mapping in mappings], lambda done, count: None)))
+        seconds = {mapping: estimator.estimate(mapping, found).step_s for mapping, found in facts.items() if not found.error and found.fits(self.limit)}
+        return sorted(seconds, key=lambda m: (seconds[m], m))
 
     def best(self, count: int) -> list[Mapping]:
         """The fastest estimates; the fastest of each tp is among them."""

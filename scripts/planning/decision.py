@@ -11,9 +11,10 @@ from .candidates import GB, Candidates
 from .estimate import rank_correlation
 from .machine import Facts
 from .simulate import RECONSIDERED, Run
-from .space import Mapping, Question, Space
+from .space import EVEN, Mapping, Question, Space
 
 SHOWN_REFUSED = 5
+SHOWN_PART = 1e-4  # of a step
 Rows = list[list[str]]
 
 
@@ -48,8 +49,10 @@ class Decision:
 
     def sentence(self) -> str:
         run, metrics = self.winner, self.winner.metrics
+        layers = run.mapping.layers(self.question)
+        split = f" Its stages have {', '.join(map(str, layers))} layers." if run.mapping.stage_layers != EVEN else ""
         return (f"Fastest of the simulated mappings: {run.mapping.label}, dp {run.mapping.dp(self.question)}: a step of {duration(run.step_s)}, "
-                f"{metrics['tokens_per_s_per_gpu']:.0f} tokens/s on each GPU, MFU {100 * metrics['mfu']:.1f} %.")
+                f"{metrics['tokens_per_s_per_gpu']:.0f} tokens/s on each GPU, MFU {100 * metrics['mfu']:.1f} %.{split}")
 
     # -- tables: a head, then rows
 
@@ -91,7 +94,8 @@ class Decision:
         others = [run for run in dict.fromkeys(other.mapping for other in others) if run != self.winner.mapping]
         columns = [self.winner, *(self.done[mapping] for mapping in others)]
         found = [parts(run.metrics) for run in columns]
-        names = [name for name in dict.fromkeys(name for part in found for name in part) if any(part.get(name) for part in found)]
+        names = [name for name in dict.fromkeys(name for part in found for name in part)
+                 if any(part.get(name, 0.0) > SHOWN_PART * self.winner.step_s for part in found)]
         rows = [["mean of all ranks", *(run.mapping.label for run in columns)]]
         return rows + [[name, *(duration(part.get(name, 0.0)) for part in found)] for name in names]
 
@@ -131,7 +135,7 @@ class Decision:
         if self.failed:
             found.insert(1, ("Selected, but not simulated", "By the estimate these may be as fast.", self.not_simulated()))
         if self.what_if:
-            found.insert(-2, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change; with less memory, mappings that fit.", self.changed()))
+            found.insert(-2, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change. With another batch or sequence and with less memory, those that fit and have the fastest estimates.", self.changed()))
         return found
 
     # -- forms

@@ -5,7 +5,7 @@ import contextlib
 import json
 import pathlib
 import sys
-from collections.abc import Mapping as MappingOf, Sequence
+from collections.abc import Iterable, Mapping as MappingOf, Sequence
 from dataclasses import dataclass
 
 import summaries
@@ -17,13 +17,13 @@ from .explain import FOLDED
 from .machine import Facts
 from .space import Mapping, Question
 
-AS_GIVEN = "as given"
 RECONSIDERED = 4  # of the fastest mappings, for each change
 GROUPS = "machine.overrides."
 KERNELS_LONGER = 1.1
 KERNELS_CHANGE = "kernels + 10 %"
 MEMORY_FACTOR = 0.5
 MEMORY_CHANGE = f"memory x {MEMORY_FACTOR:g}"
+OF_WORKLOAD = ("workload.global_batch", "workload.seq_tokens")
 
 
 @dataclass(frozen=True)
@@ -58,30 +58,30 @@ def changes(facts: Facts, scenario: dict) -> dict[str, dict[str, object]]:
     batch, seq = scenario["workload"]["global_batch"], scenario["workload"]["seq_tokens"]
     found |= {f"batch x {factor:g}": {"workload.global_batch": int(factor * batch)} for factor in (0.5, 4) if factor * batch >= 1}
     found["sequence x 4"] = {"workload.seq_tokens": 4 * seq}
+    found[MEMORY_CHANGE] = {}
     return found
+
+
+def _name(mapping: Mapping, change: str) -> str:
+    return f"{mapping.label}, {change}"
 
 
 class Runs:
     def __init__(self, options: argparse.Namespace, base: pathlib.Path, question: Question) -> None:
         self.options, self.base, self.question = options, base, question
 
-    def _sweep(self, mappings: Sequence[Mapping], changed: MappingOf[str, dict], again: MappingOf[str, Sequence[Mapping]]) -> pathlib.Path:
-        """The sweep file: all mappings as given, and some of them with each change."""
-        named = {mapping.label: {"set": mapping.settings(self.question) | FOLDED} for mapping in mappings}
+    def _sweep(self, given: Iterable[Mapping], changed: MappingOf[str, dict], again: MappingOf[str, Sequence[Mapping]]) -> pathlib.Path:
+        """The sweep file: mappings as given, and some with each change."""
+        named = {mapping.label: {"set": mapping.settings(self.question) | FOLDED} for mapping in given}
+        named |= {_name(mapping, change): {"set": mapping.settings(self.question) | FOLDED | changed[change]}
+                  for change, mappings in again.items() for mapping in mappings}
         content = {"schema_version": 1, "scenario": self.base.name, "axes": {"mapping": {"choices": named}}, "objective": {"minimise": "step_s"}}
-        if changed:
-            content["axes"]["change"] = {"choices": {AS_GIVEN: {"set": {}}} | {name: {"set": settings} for name, settings in changed.items()}}
-            alike: dict[tuple[str, ...], list[str]] = {}
-            for name in changed:
-                alike.setdefault(tuple(mapping.label for mapping in again[name]), []).append(name)
-            pairs = [f"change in {names!r} and mapping in {list(labels)!r}" for labels, names in alike.items()]
-            content["where"] = " or ".join([f"change == {AS_GIVEN!r}", *pairs])
         path = self.base.with_name("plan.yaml")
         path.write_text(json.dumps(content, indent=1), encoding="utf-8")  # JSON is YAML
         return path
 
-    def _run(self, file: pathlib.Path) -> dict[tuple[str, str], tuple[dict | None, str, pathlib.Path]]:
-        """Summary, error and folder by mapping and change."""
+    def _run(self, file: pathlib.Path) -> dict[str, tuple[dict | None, str, pathlib.Path]]:
+        """Summary, error and folder by name."""
         options = self.options
         words = [str(file), "--out", str(options.out), "--bin", str(options.bin), "--backend", options.backend, "--workers", str(options.jobs)]
         words += ["--limit-s", str(options.limit_s)] if options.limit_s else []
@@ -93,31 +93,34 @@ class Runs:
         found = {}
         for job in sweeps.make_jobs(Sweep(file), parsed.bin):
             outcome = store.outcome(job.id)
-            key = str(job.point.values["mapping"]), str(job.point.values.get("change", AS_GIVEN))
-            found[key] = outcome.summary, outcome.error, store.points / job.id
+            found[str(job.point.values["mapping"])] = outcome.summary, outcome.error, store.points / job.id
         return found
 
     def of(self, mappings: Sequence[Mapping]) -> dict[Mapping, Run]:
         """The fastest first; failed ones last."""
         mappings = list(dict.fromkeys(mappings))
         found = self._run(self._sweep(mappings, {}, {}))
-        runs = [Run(mapping, *found[mapping.label, AS_GIVEN]) for mapping in mappings]
+        runs = [Run(mapping, *found[mapping.label]) for mapping in mappings]
         return {run.mapping: run for run in sorted(runs, key=lambda run: (run.summary is None, run.step_s if run.summary else 0.0))}
 
-    def what_if(self, done: MappingOf[Mapping, Run], changed: MappingOf[str, dict], in_less_memory: Sequence[Mapping]) -> dict[str, list[Run]]:
-        """By change: the fastest mappings, run again with it; the fastest first, failed ones last. With less memory others fit.
+    @staticmethod
+    def fastest(done: MappingOf[Mapping, Run]) -> list[Mapping]:
+        return [run.mapping for run in done.values() if run.summary][:RECONSIDERED]
 
-        @param in_less_memory  mappings that fit into MEMORY_FACTOR of the memory, the fastest estimate first
+    def what_if(self, done: MappingOf[Mapping, Run], changed: MappingOf[str, dict], others: MappingOf[str, Sequence[Mapping]]) -> dict[str, list[Run]]:
+        """By change: the fastest mappings, run again with it; the fastest first, failed ones last.
+
+        @param others  for changes with which other mappings fit or are fast: those that fit, the fastest estimate first
         """
-        fastest = [run.mapping for run in done.values() if run.summary][:RECONSIDERED]
+        fastest = self.fastest(done)
         again = dict.fromkeys(changed, fastest)
-        if in_less_memory:
-            ordered = dict.fromkeys([mapping for mapping in fastest if mapping in in_less_memory] + list(in_less_memory))
-            again[MEMORY_CHANGE] = list(ordered)[:RECONSIDERED]
-        mappings = list(dict.fromkeys([*done, *again.get(MEMORY_CHANGE, [])]))
-        found = self._run(self._sweep(mappings, changed | ({MEMORY_CHANGE: {}} if in_less_memory else {}), again))
+        for change, fit in others.items():
+            as_given = [mapping for mapping in fastest if mapping in fit]
+            first = as_given if change == MEMORY_CHANGE else as_given[:1]  # with less memory a step takes as long
+            again[change] = list(dict.fromkeys([*first, *fit]))[:RECONSIDERED]
+        found = self._run(self._sweep(done, changed, again))
         by_change = {}
         for change, of_change in again.items():
-            runs = [Run(mapping, *found[mapping.label, change]) for mapping in of_change]
+            runs = [Run(mapping, *found[_name(mapping, change)]) for mapping in of_change]
             by_change[change] = sorted(runs, key=lambda run: (run.summary is None, run.step_s if run.summary else 0.0))
         return by_change

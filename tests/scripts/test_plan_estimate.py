@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +13,7 @@ from platform_runs import BIN, ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from planning import pipeline, space  # noqa: E402
+from planning.candidates import Candidates  # noqa: E402
 from planning.collectives import CollectiveError, Collectives  # noqa: E402
 from planning.estimate import Estimator  # noqa: E402
 from planning.explain import Facts  # noqa: E402
@@ -114,3 +117,31 @@ def test_hidden_collectives_take_sms_and_not_time(persistent):
     kernels, weights, collectives = 8 * 4 * 0.03, 8 * 4 * 0.01, 8 * 4 * 10 * one / 100e9
     assert plain == pytest.approx(kernels + 0.6 * collectives + 0.2 * (2 * 0.6 * weights if persistent else 0.4 * collectives))
     assert overlapped == pytest.approx(kernels + collectives / 4)
+
+
+class Explained:
+    """Only recomputed activations fit."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, all_settings, progress):
+        self.asked += all_settings
+        found = [facts([4], 8, {"dp": 0.0}) for _ in all_settings]
+        for of_settings, settings in zip(found, all_settings):
+            of_settings.largest["capacity_bytes"] = 1e11 if settings["workload.recompute"] == "full" else 1e9
+        return found
+
+
+def test_another_sequence_has_its_own_mappings():
+    """Of each shape the fastest and the smallest micro-batch are asked about, and of those that fit the fastest estimate is the first."""
+    asked = space.Question(8, 8, space.Model(4, 32, 8, 0, 4096), 16, 4096)
+    fit = [space.Mapping(tp, 1, 1, 1, 1, "1f1b", size, 0, recompute) for recompute in ("none", "full") for tp in (2, 4) for size in (4, 2, 1)]
+    candidates = Candidates(asked, 1.0, {}, fit, [], Counter(), {})
+    explained, settings = Explained(), {"workload.seq_tokens": 16384}
+    found = candidates.with_workload(settings, [fit[1]], explained, Ideal())
+    assert {(mapping.tp, mapping.micro_batch, mapping.recompute) for mapping in found} == {(tp, size, "full") for tp in (2, 4) for size in (1, 4)}
+    assert len(explained.asked) == 2 * 2 * 2 + 1 and all(of_one["workload.seq_tokens"] == 16384 for of_one in explained.asked)
+    estimator = Estimator(replace(asked, seq_tokens=16384), Ideal())
+    seconds = [estimator.estimate(mapping, facts([4], 8, {"dp": 0.0})).step_s for mapping in found]
+    assert seconds == sorted(seconds)
