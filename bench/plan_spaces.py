@@ -26,7 +26,7 @@ SPACES = (
     ("70B on 64 H100, overlap", "llama-3.1-70b", "dgx_h100", None, 8, 64, 8192, SMALL | {"recompute": "selective", "zero_stage": 1, "micro_batch": 1, "schedule": "interleaved"}),
     ("70B on 64 L40S", "llama-3.1-70b", "plx_box", "L40S", 8, 64, 2048, PLAIN | {"zero_stage": 1, "micro_batch": 1}),
     ("8B on 8 H100", "llama-3.1-8b", "dgx_h100", None, 1, 32, 8192, PLAIN | {"schedule": "1f1b"}),
-    ("8B on 16 A100", "llama-3.1-8b", "dgx_a100", None, 2, 64, 4096, PLAIN | {"zero_stage": 1, "schedule": "1f1b"}),
+    ("8B on 16 A100, splits", "llama-3.1-8b", "dgx_a100", None, 2, 64, 4096, {"cp": 1, "recompute": "none", "tp_overlap": "none", "zero_stage": 1, "schedule": "1f1b"}),
     ("8B on 16 A100, zero bubble", "llama-3.1-8b", "dgx_a100", None, 2, 64, 4096, PLAIN | {"zero_stage": 1, "schedule": "zb_h1"}),
     ("Mixtral on 32 H100", "mixtral-8x7b", "dgx_h100", None, 4, 128, 4096, PLAIN | {"zero_stage": 1, "micro_batch": 1, "schedule": "1f1b"}),
     ("GPT 22B on 32 A100", "gpt-22b", "dgx_a100", None, 4, 64, 2048, PLAIN | {"zero_stage": 1, "micro_batch": 1}),
