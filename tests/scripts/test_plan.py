@@ -119,11 +119,11 @@ def test_the_winner_is_that_of_all_mappings(tmp_path):
     chosen, whole = json.loads(chosen.stdout), json.loads(whole.stdout)
     assert whole["counts"]["simulated"] >= whole["counts"]["fit"] > 3
     assert chosen["winner"]["step_s"] <= 1.02 * whole["winner"]["step_s"]
-    assert whole["rank_correlation"] >= 0.9
+    assert whole["rank_correlation"] >= 0.95
     assert {run["mapping"]["tp"] for run in chosen["simulated"]} == {run["mapping"]["tp"] for run in whole["simulated"]}
     assert chosen["winner"]["step_s"] == min(run["step_s"] for run in chosen["simulated"])
     for run_of_plan in whole["simulated"]:
-        assert run_of_plan["estimate_s"] == pytest.approx(run_of_plan["step_s"], rel=0.35)
+        assert run_of_plan["estimate_s"] == pytest.approx(run_of_plan["step_s"], rel=0.06)
 
 
 def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
