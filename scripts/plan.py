@@ -97,6 +97,11 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def datasheet(gpu: str, folder: pathlib.Path) -> str:
+    """The name of a shipped datasheet, or the absolute path of the user's."""
+    return str((folder / gpu).resolve()) if gpu.endswith(".yaml") else gpu
+
+
 def base_scenario(options: argparse.Namespace) -> dict:
     """The scenario of every mapping; paths are absolute."""
     if options.base:
@@ -109,14 +114,19 @@ def base_scenario(options: argparse.Namespace) -> dict:
         if kind != "training":
             raise PlanError(f"{options.base}: workload.kind is {kind}; accepted: training")
         folder = options.base.resolve().parent
-        scenario["model"]["config"] = str(folder / scenario["model"]["config"])
+        model = scenario.get("model")
+        if not isinstance(model, dict) or not isinstance(model.get("config"), str):
+            raise PlanError(f"{options.base}: model.config is missing")
+        model["config"] = str(folder / model["config"])
+        for group in machine.groups_of(scenario):
+            group["gpu"] = datasheet(group["gpu"], folder)
         for axis in (*space.AXES, "dp", "sequence_parallel", "placement"):
             scenario["workload"].pop(axis, None)
         stages = machine.zero_stages(machine.software_of(scenario))
         if DEFAULT_ZERO_STAGE not in stages:
             scenario["workload"]["zero_stage"] = stages[0]
         return scenario
-    group = {"servers": options.nodes} | ({"gpu": options.gpu} if options.gpu else {})
+    group = {"servers": options.nodes} | ({"gpu": datasheet(options.gpu, pathlib.Path.cwd())} if options.gpu else {})
     return {"schema_version": 1, "platform": options.platform, "model": {"config": str(options.model.resolve())},
             "machine": {"groups": {"node": group}}, "workload": {"kind": "training", "seq_tokens": options.seq, "global_batch": options.batch}}
 

@@ -80,10 +80,16 @@ def _of_datasheet(kind: str, name: str, key: str) -> Any:
         raise MachineError(f"{path}: no {key} can be read: {error}") from error
 
 
+def groups_of(scenario: dict) -> list[dict]:
+    """The groups of servers that name their GPU. The executable refuses all else that is no group."""
+    machine = scenario.get("machine")
+    groups = machine.get("groups") if isinstance(machine, dict) else None
+    return [group for group in groups.values() if isinstance(group, dict) and isinstance(group.get("gpu"), str)] if isinstance(groups, dict) else []
+
+
 def _gpu_of(facts: Facts, scenario: dict) -> str:
     """Its name, or the user's file."""
-    groups = scenario.get("machine", {}).get("groups", {})
-    return next((group["gpu"] for group in groups.values() if str(group.get("gpu", "")).endswith(".yaml")), facts.gpu)
+    return next((group["gpu"] for group in groups_of(scenario) if group["gpu"].endswith(".yaml")), facts.gpu)
 
 
 def zero_stages(software: str) -> tuple[int, ...]:

@@ -167,6 +167,27 @@ def test_a_refused_plan_leaves_earlier_results_as_they_were(tmp_path):
         assert result.returncode == 2 and {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before, result.stderr
 
 
+def test_a_base_without_a_model_is_refused(tmp_path, capsys):
+    for model in ("", "model: 3\n"):
+        (tmp_path / "s.yaml").write_text(f"schema_version: 1\nplatform: dgx_h100\nmachine: 3\n{model}workload: {{kind: training, seq_tokens: 4096, global_batch: 16}}\n")
+        with pytest.raises(SystemExit) as stopped:
+            plan.main(["--base", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out")])
+        assert stopped.value.code == 2 and capsys.readouterr().err.endswith("s.yaml: model.config is missing\n") and not (tmp_path / "out").exists()
+
+
+def test_a_datasheet_of_the_user_is_found_from_any_folder(tmp_path, monkeypatch):
+    """Beside the caller, or beside the base scenario."""
+    base = {"schema_version": 1, "platform": "plx_box", "model": {"config": "tiny.json"}, "machine": {"groups": {"node": {"gpu": "my.yaml"}, "spare": {}}},
+            "workload": {"kind": "training", "seq_tokens": 4096, "global_batch": 16}}
+    (tmp_path / "s.yaml").write_text(json.dumps(base))
+    found = plan.base_scenario(plan.parse_options(["--base", str(tmp_path / "s.yaml")]))
+    assert found["machine"]["groups"] == {"node": {"gpu": str(tmp_path / "my.yaml")}, "spare": {}}
+    monkeypatch.chdir(tmp_path)
+    words = ["--model", "tiny.json", "--platform", "plx_box", "--nodes", "1", "--batch", "16", "--seq", "4096", "--gpu"]
+    for given, expected in (("my.yaml", str(tmp_path / "my.yaml")), ("L40S", "L40S")):
+        assert plan.base_scenario(plan.parse_options([*words, given]))["machine"]["groups"]["node"]["gpu"] == expected
+
+
 def test_a_batch_that_replicas_on_all_gpus_do_not_divide_is_planned(tmp_path):
     done = planned(tmp_path, "--batch", "7", "--fix", "tp=8", "--fix", "cp=1", "--fix", "recompute=none", "--top", "1", "--no-what-if", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["winner"]["mapping"]["dp"] == 1, done.stderr
