@@ -1,6 +1,6 @@
 """The decision as text, Markdown, HTML and JSON."""
 
-from collections.abc import Mapping as MappingOf, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from comparing.tables import duration, parts

@@ -132,19 +132,17 @@ def _order(schedule: str, ranks: int, virtual: int, count: int) -> tuple[tuple[i
 
 
 def _run(schedule: str, ranks: int, stages: Sequence[Stage], count: int, blocking: bool) -> float:
-    sent = 1 if blocking else 0  # times a sender is busy with a transfer
     durations = [[stage.forward, stage.inputs + stage.weights, stage.inputs, stage.weights] for stage in stages]
-    if blocking:
+    transfers = [0.0 if blocking else stage.transfer for stage in stages]
+    if blocking:  # a transfer is a part of its sender's slot
         for number, stage in enumerate(stages):
             durations[number][F] += stage.transfer if number + 1 < len(stages) else 0.0
             durations[number][B] += stage.transfer if number else 0.0
-    transfers = [0.0 if sent else stage.transfer for stage in stages]
     ends: list[float] = []
     for before, needed, kind, stage, moved in _order(schedule, ranks, len(stages) // ranks, count):
         start = ends[before] if before >= 0 else 0.0
         if needed >= 0:
-            arrives = ends[needed] + (transfers[stage] if moved else 0.0)
-            start = max(start, arrives)
+            start = max(start, ends[needed] + (transfers[stage] if moved else 0.0))
         ends.append(start + durations[stage][kind])
     return max(ends)
 
