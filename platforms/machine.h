@@ -28,6 +28,7 @@
 #include "nvlink/nvlink.h"
 #include "pcie/host_memory.h"
 #include "pcie/pcie.h"
+#include "platforms/fat_tree.h"
 #include "platforms/machine_spec.h"
 
 namespace railyard::transport {
@@ -146,6 +147,19 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   /// All switches of the network between servers.
   const std::vector<std::unique_ptr<infiniband::IbSwitch>>& network() const { return network_; }
   const std::vector<std::unique_ptr<Server>>& servers() const { return servers_; }
+  /// Both directions of the links between switches of a fat tree.
+  struct BuiltTrunk {
+    Trunk trunk;
+    bool to_next_copy = false;
+    transport::LinkEnd link;
+  };
+  const std::vector<BuiltTrunk>& trunks() const { return trunks_; }
+  /// Builds all links between switches a second time ("next_"), for messages to the next copy, which have had the same links as
+  /// all others. Both stand for one cable, of which they have different shares (sc_main/fold_shares.h).
+  /// @pre before elaboration ends
+  void part_ways_to_next_copy();
+  /// LID of a NIC of the whole machine for messages to the next copy, if they cross a spine.
+  transport::Lid lid_to_next_copy(std::uint32_t nic) const { return nic + whole_servers_of(spec_) * nics_per_server_; }
 
  private:
   /// The shared rate limit of two GPUs below different sockets; null: no limit.
@@ -172,7 +186,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   transport::Window first_beyond() const { return first_beyond_of(spec_); }
   /// Whether a window is a GPU's memory as messages from other servers reach it, in a folded machine.
   bool is_beyond(transport::Window window) const { return window >= first_beyond() && window < first_free_window(); }
-  /// LID of a NIC for messages to the next copy of a folded machine.
+  /// The same, or its own LID if the way turns around at a leaf.
   transport::Lid lid_beyond(const infiniband::Nic& nic) const;
   /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
   /// branch.
@@ -187,8 +201,10 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
     infiniband::IbSwitch* device = nullptr;
     std::vector<infiniband::Nic*> nics;
   };
-  /// Two tiers: the only one. Port l of a spine leads to leaf l of its pod, port p of a core to pod p.
+  /// Two tiers: the only one. Ports of a leaf: to NICs, to spines; of a spine: to the leaves of its pod, to cores; of a core:
+  /// to pods. Those to switches follow once more if ways to the next copy are parted.
   struct Pod {
+    std::uint32_t number = 0;  ///< in the whole machine
     std::vector<infiniband::IbSwitch*> spines;
     std::vector<Leaf> leaves;
   };
@@ -198,11 +214,19 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   void build_leaf(std::uint32_t number, const std::vector<infiniband::Nic*>& nics,
                   const std::vector<std::size_t>& place_below, Pod& pod);
   void build_cores();
+  /// Connects two switches with a cable. @param trunk  either direction
+  void join(infiniband::IbSwitch& lower, const std::string& up, infiniband::IbSwitch& upper, const std::string& down,
+            Trunk trunk, bool to_next_copy);
+  std::uint32_t built_leaves() const;
+  /// Ports of a pod's spines, without those on parted ways to the next copy.
+  std::uint32_t ports_of_spine(std::size_t pod) const;
   infiniband::IbSwitch& add_switch(const std::string& name);
   /// Which way the switches of a fat tree send to each NIC.
   void map_lids();
   /// The paths up from leaves and spines, over working links.
   void route_network();
+  /// @param next  on parted ways to the next copy
+  void route_network(bool next);
   /// After link failures: the wanted egress if it still works, or another egress that joins the two memories: PCIe
   /// instead of NVLink, or the next NICs of their servers.
   gpu::Egress way_left(transport::Window source, transport::Window destination, const gpu::Egress& wanted) const;
@@ -220,6 +244,8 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
   std::vector<Pod> pods_;
   std::vector<infiniband::IbSwitch*> cores_;         ///< by spine of a pod, then by number
+  std::vector<BuiltTrunk> trunks_;                   ///< of each link: up, down
+  bool next_parted_ = false;                         ///< part_ways_to_next_copy()
   mutable std::vector<transport::Meter> far_pairs_;  ///< by server, lower slot and higher slot; empty: no limits
   std::deque<HostPort> host_ports_;
   Table<GpuId, gpu::Gpu*> gpus_;

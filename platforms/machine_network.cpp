@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "platforms/fat_tree.h"
 #include "platforms/link_direction.h"
 #include "platforms/machine.h"
 #include "transport/assembly.h"
@@ -47,7 +48,7 @@ std::uint32_t cores_of_spine(const MachineSpec& spec) {
 
 transport::Lid Machine::lid_beyond(const infiniband::Nic& nic) const {
   const bool turns_above_leaf = spec_.part && spec_.part->turns_at != Tier::leaf;
-  return turns_above_leaf ? nic.lid() + whole_servers_of(spec_) * nics_per_server_ : nic.lid();
+  return turns_above_leaf ? lid_to_next_copy(nic.lid()) : nic.lid();
 }
 
 transport::LinkDirection Machine::to_switch() const {
@@ -91,17 +92,14 @@ void Machine::build_fat_tree() {
   std::vector<std::size_t> nics_below(leaf_of(spec_, all - 1) + 1);
   std::vector<std::size_t> place_below;  // of a NIC at its leaf
   for (std::uint32_t n = 0; n < all; ++n) place_below.push_back(nics_below[leaf_of(spec_, n)]++);
-  const std::size_t widest = *std::max_element(nics_below.begin(), nics_below.end());
-  const auto spines = spec_.spines != 0
-                          ? spec_.spines
-                          : static_cast<std::uint32_t>(std::min<std::size_t>(widest, leaf_down_ports(spec_)));
+  const std::uint32_t spines = spines_of(spec_);
 
   std::map<std::uint32_t, std::vector<infiniband::Nic*>> below;   // by leaf
   std::map<std::uint32_t, std::vector<std::uint32_t>> leaves_in;  // by pod
   for (infiniband::Nic* nic : nics_) below[leaf_of(spec_, nic->lid())].push_back(nic);
   for (const auto& [leaf, nics] : below) leaves_in[pod_of(spec_, nics.front()->lid())].push_back(leaf);
   for (const auto& [pod, leaves] : leaves_in) {
-    pods_.emplace_back();
+    pods_.emplace_back().number = pod;
     for (std::uint32_t s = 0; s < spines; ++s)
       pods_.back().spines.push_back(&add_switch("spine" + std::to_string(pod * spines + s)));
   }
@@ -125,49 +123,73 @@ void Machine::build_leaf(std::uint32_t number, const std::vector<infiniband::Nic
     transport::Device::connect(*nic, nic->add_port("network", to_switch()), leaf, port);
     leaf.decoder().map(nic->lid(), port);
   }
-  const transport::LinkDirection between = between_switches();
-  for (std::uint32_t s = 0; s < pod.spines.size(); ++s) {
-    const PortId up = leaf.add_port("up" + std::to_string(s), between);
-    const PortId port = pod.spines[s]->add_port("port" + std::to_string(number), between);
-    transport::Device::connect(leaf, up, *pod.spines[s], port);
-  }
+  const auto spines = static_cast<std::uint32_t>(pod.spines.size());
+  for (std::uint32_t s = 0; s < spines; ++s)
+    join(leaf, "up" + std::to_string(s), *pod.spines[s], "port" + std::to_string(number),
+         {Tier::spine, true, pod.number * spines + s, number}, false);
 }
 
 void Machine::build_cores() {
-  const transport::LinkDirection between = between_switches();
   const std::uint32_t cores = cores_of_spine(spec_);
-  for (std::uint32_t s = 0; s < pods_.front().spines.size(); ++s)
+  const auto spines = static_cast<std::uint32_t>(pods_.front().spines.size());
+  for (std::uint32_t s = 0; s < spines; ++s)
     for (std::uint32_t c = 0; c < cores; ++c) {
       infiniband::IbSwitch& core = add_switch("core" + std::to_string(s * cores + c));
       cores_.push_back(&core);
-      for (std::uint32_t p = 0; p < pods_.size(); ++p) {
-        infiniband::IbSwitch& spine = *pods_[p].spines[s];
-        const PortId up = spine.add_port("up" + std::to_string(c), between);
-        const PortId port = core.add_port("port" + std::to_string(p), between);
-        transport::Device::connect(spine, up, core, port);
-      }
+      for (std::uint32_t p = 0; p < pods_.size(); ++p)
+        join(*pods_[p].spines[s], "up" + std::to_string(c), core, "port" + std::to_string(p),
+             {Tier::core, true, s * cores + c, pods_[p].number * spines + s}, false);
     }
 }
 
+void Machine::join(infiniband::IbSwitch& lower, const std::string& up, infiniband::IbSwitch& upper,
+                   const std::string& down, Trunk trunk, bool to_next_copy) {
+  const transport::LinkDirection between = between_switches();
+  const PortId up_port = lower.add_port(up, between), down_port = upper.add_port(down, between);
+  transport::Device::connect(lower, up_port, upper, down_port);
+  trunk.up = true;
+  trunks_.push_back({trunk, to_next_copy, {&lower, up_port}});
+  trunk.up = false;
+  trunks_.push_back({trunk, to_next_copy, {&upper, down_port}});
+}
+
+// As many links again, in the same order.
+void Machine::part_ways_to_next_copy() {
+  const std::vector<BuiltTrunk> own = trunks_;
+  for (std::size_t t = 0; t < own.size(); t += 2) {
+    const auto next = [&](const transport::LinkEnd& end) { return "next_" + end.state().name; };
+    join(static_cast<infiniband::IbSwitch&>(*own[t].link.device), next(own[t].link),
+         static_cast<infiniband::IbSwitch&>(*own[t + 1].link.device), next(own[t + 1].link), own[t].trunk, true);
+  }
+  next_parted_ = true;
+  map_lids();
+  route_network();
+}
+
+// Messages to the next copy turn around in a higher tier: switches below have a group and a port for their LIDs. If their ways
+// are parted, their groups are numbered after all others.
 void Machine::map_lids() {
   const Tier turns_at = spec_.part ? spec_.part->turns_at : Tier::leaf;
+  const auto pods = static_cast<std::uint32_t>(pods_.size());
+  const std::uint32_t leaves = built_leaves();
   std::uint32_t far_leaf = 0;
-  for (std::uint32_t q = 0; q < pods_.size(); ++q) {
+  for (std::uint32_t q = 0; q < pods; ++q) {
     for (std::uint32_t m = 0; m < pods_[q].leaves.size(); ++m, ++far_leaf) {
       const Leaf& to = pods_[q].leaves[m];
       for (const infiniband::Nic* nic : to.nics) {
         const PortId at_leaf = to.device->decoder().find(nic->lid());
         for (const transport::Lid lid : {nic->lid(), lid_beyond(*nic)}) {
-          const bool own_goes_up = lid != nic->lid();
-          for (std::uint32_t p = 0; p < pods_.size(); ++p) {
+          const bool turns = lid != nic->lid(), next = turns && next_parted_;
+          for (std::uint32_t p = 0; p < pods; ++p) {
             for (Leaf& from : pods_[p].leaves)
-              if (from.device != to.device || own_goes_up) from.device->map_to_group(lid, far_leaf);
+              if (from.device != to.device || turns) from.device->map_to_group(lid, far_leaf + (next ? leaves : 0));
             for (infiniband::IbSwitch* spine : pods_[p].spines)
-              if (p != q || (own_goes_up && turns_at == Tier::core)) spine->map_to_group(lid, q);
+              if (p != q || (turns && turns_at == Tier::core)) spine->map_to_group(lid, q + (next ? pods : 0));
           }
           to.device->decoder().map(lid, at_leaf);
-          for (infiniband::IbSwitch* spine : pods_[q].spines) spine->decoder().map(lid, PortId(m));
-          for (infiniband::IbSwitch* core : cores_) core->decoder().map(lid, PortId(q));
+          for (infiniband::IbSwitch* spine : pods_[q].spines)
+            spine->decoder().map(lid, PortId(m + (next ? ports_of_spine(q) : 0)));
+          for (infiniband::IbSwitch* core : cores_) core->decoder().map(lid, PortId(q + (next ? pods : 0)));
         }
       }
       if (turns_at != Tier::leaf) to.device->let_turn_around();
@@ -177,21 +199,28 @@ void Machine::map_lids() {
   }
 }
 
+void Machine::route_network() {
+  route_network(false);
+  if (next_parted_) route_network(true);
+}
+
 // A path up is chosen by the place of a NIC among those that share the path's leaf or pod, so that neighbours take
 // different paths.
-void Machine::route_network() {
+void Machine::route_network(bool next) {
   const auto open = [](const transport::Device& device, std::size_t port) {
     return !device.port(PortId(static_cast<std::uint32_t>(port))).egress.failed();
   };
   const std::size_t spines = pods_.empty() ? 0 : pods_.front().spines.size();
   const std::size_t cores = spines == 0 ? 0 : cores_.size() / spines;  // of a spine
   const std::uint32_t neighbours = spec_.rail_optimized ? nics_per_server_ : 1;
+  const std::size_t pods = next ? pods_.size() : 0, leaves = next ? built_leaves() : 0;
+  const auto at_spine = [&](std::size_t p) { return next ? ports_of_spine(p) : 0; };
   /// Ports of spine s of pod p to the cores from which pod q is reached.
   const auto ways = [&](std::size_t s, std::size_t p, std::size_t q) {
     std::vector<PortId> up;
     for (std::size_t c = 0; c < cores; ++c) {
-      const std::size_t port = pods_[p].leaves.size() + c;
-      if (open(*pods_[p].spines[s], port) && open(*cores_[s * cores + c], q))
+      const std::size_t port = at_spine(p) + pods_[p].leaves.size() + c;
+      if (open(*pods_[p].spines[s], port) && open(*cores_[s * cores + c], pods + q))
         up.push_back(PortId(static_cast<std::uint32_t>(port)));
     }
     return up;
@@ -200,27 +229,40 @@ void Machine::route_network() {
   for (std::size_t p = 0; p < pods_.size(); ++p) {
     for (std::size_t s = 0; s < spines; ++s) {
       pods_[p].spines[s]->set_stride(neighbours * static_cast<std::uint32_t>(spines));
-      for (std::uint32_t q = 0; q < pods_.size() && cores > 0; ++q)
-        if (q != p || turns_at == Tier::core) pods_[p].spines[s]->set_group(q, ways(s, p, q));
+      for (std::size_t q = 0; q < pods_.size() && cores > 0; ++q)
+        if (q != p || turns_at == Tier::core)
+          pods_[p].spines[s]->set_group(static_cast<std::uint32_t>(pods + q), ways(s, p, q));
     }
     for (Leaf& from : pods_[p].leaves) {
       from.device->set_stride(neighbours);
-      std::uint32_t far_leaf = 0;
+      std::size_t far_leaf = leaves;
       for (std::size_t q = 0; q < pods_.size(); ++q)
         for (std::size_t m = 0; m < pods_[q].leaves.size(); ++m, ++far_leaf) {
           const bool itself = pods_[q].leaves[m].device == from.device;
           if (itself && turns_at == Tier::leaf) continue;
           std::vector<PortId> up;
           for (std::size_t s = 0; s < spines; ++s) {
-            const std::size_t port = from.nics.size() + s;
-            const bool over_core = p != q || (itself && turns_at == Tier::core);
-            if (open(*from.device, port) && open(*pods_[q].spines[s], m) && (!over_core || !ways(s, p, q).empty()))
+            const std::size_t port = from.nics.size() + (next ? spines : 0) + s;
+            const bool over_core = p != q || ((itself || next) && turns_at == Tier::core);
+            if (open(*from.device, port) && open(*pods_[q].spines[s], at_spine(q) + m) &&
+                (!over_core || !ways(s, p, q).empty()))
               up.push_back(PortId(static_cast<std::uint32_t>(port)));
           }
-          from.device->set_group(far_leaf, std::move(up));
+          from.device->set_group(static_cast<std::uint32_t>(far_leaf), std::move(up));
         }
     }
   }
+}
+
+std::uint32_t Machine::built_leaves() const {
+  std::size_t leaves = 0;
+  for (const Pod& pod : pods_) leaves += pod.leaves.size();
+  return static_cast<std::uint32_t>(leaves);
+}
+
+std::uint32_t Machine::ports_of_spine(std::size_t pod) const {
+  const std::size_t cores = cores_.size() / pods_[pod].spines.size();
+  return static_cast<std::uint32_t>(pods_[pod].leaves.size() + cores);
 }
 
 }  // namespace railyard::platforms

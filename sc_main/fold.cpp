@@ -184,6 +184,21 @@ TrainingSpec folded(TrainingSpec spec, const workload::Copies& copies,
   return spec;
 }
 
+/// What each copy's servers do.
+void tell_servers(Fold& fold, const Candidate& candidate, const workload::Copies& copies,
+                  const std::vector<const Candidate::Copy*>& running,
+                  const std::map<std::uint32_t, std::uint32_t>& built) {
+  fold.runs_for = copies;
+  fold.copy_of_server.resize(built.size());
+  fold.servers.assign(copies.size(), std::vector<std::uint32_t>(built.size()));
+  for (std::uint32_t r = 0; r < running.size(); ++r)
+    for (const auto& [first, server] : running[r]->servers) {
+      fold.copy_of_server[built.at(server)] = r;
+      for (std::size_t copy = 0; copy < copies.size(); ++copy)
+        fold.servers[copy][built.at(server)] = candidate.copies[copy].servers.at(first);
+    }
+}
+
 }  // namespace
 
 Fold fold_copies(Scenario& scenario) {
@@ -227,6 +242,7 @@ Fold fold_copies(Scenario& scenario) {
   machine.groups.front().servers = static_cast<std::uint32_t>(part.numbers.size());
   machine.part = std::move(part);
   fold.copies = static_cast<std::uint32_t>(copies.size());
+  tell_servers(fold, *best, copies, run, built);
   fold.represented_gpus = static_cast<std::uint32_t>(best->copies.front().servers.size()) * gpus * fold.copies;
   fold.nics_differ = std::any_of(scenario.events.begin(), scenario.events.end(),
                                  [](const MachineEvent& event) { return port_of(event) == "network"; });
@@ -234,7 +250,7 @@ Fold fold_copies(Scenario& scenario) {
 }
 
 void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
-           const transport::Assembly& fabric) {
+           const transport::Assembly& fabric, double share) {
   std::set<const transport::Device*> switches;
   for (const auto& device : machine.network()) switches.insert(device.get());
   const auto crosses_spine = [&](const transport::Traffic& t) {
@@ -246,10 +262,10 @@ void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const pla
   };
   const bool over_spines = std::any_of(traffic.begin(), traffic.end(), crosses_spine);
   fold.exact = !over_spines && !fold.nics_differ;
-  if (over_spines)
-    fold.bound =
-        "messages cross spines: the longest way to a neighbour stands for all, and uplinks carry the traffic of this "
-        "part only";
+  if (over_spines) fold.bound = "messages cross spines: the longest way to a neighbour stands for all";
+  if (over_spines && share < 1)
+    fold.bound += fmt::format(
+        ", and the replica with the least share of links between switches, down to {:.3g} of their rate", share);
   if (fold.nics_differ)
     fold.bound += fmt::format("{}rings over replicas take as long as if all NICs were as slow as the slowest",
                               over_spines ? "; " : "");

@@ -7,7 +7,8 @@
 // together (Executor), so all replicas wait for the slowest.
 //
 // The results are those of the whole machine if no message crosses a spine. Otherwise the way to the next copy crosses a
-// spine for all copies, also where most neighbours share a leaf, and uplinks carry the traffic of the part only.
+// spine for all copies, also where most neighbours share a leaf, and links between switches have the share of their rate
+// that routing leaves to the slowest copy (fold_shares.h).
 #pragma once
 
 #include <string>
@@ -16,6 +17,7 @@
 #include "platforms/machine.h"
 #include "sc_main/scenario.h"
 #include "transport/study/fidelity_choice.h"
+#include "workload/parallel/sizes.h"
 
 namespace railyard {
 
@@ -27,13 +29,18 @@ struct Fold {
   std::string why_not;                 ///< if all is simulated; "": folded
   bool exact = true;                   ///< results are those of the whole machine
   std::string bound;                   ///< how they may differ
+  // Folded: by copy, the copy among those that run which does what it does; by server that is built, that copy; and by
+  // copy and such a server, the server of the whole machine that does the same for the copy.
+  workload::Copies runs_for;
+  std::vector<std::uint32_t> copy_of_server;
+  std::vector<std::vector<std::uint32_t>> servers;
 };
 
 /// Folds the scenario if it asks for it: the machine becomes its part, the workload that of the part.
 /// @throws InputError: folding is required, and not possible
 Fold fold_copies(Scenario& scenario);
-/// Whether the results are those of the whole machine. @param traffic  of the part
+/// Whether the results are those of the whole machine. @param traffic  of the part  @param share  of share_trunks()
 void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
-           const transport::Assembly& fabric);
+           const transport::Assembly& fabric, double share);
 
 }  // namespace railyard

@@ -101,10 +101,11 @@ class Namer {
       for (std::uint32_t p = 0; p < device.ports(); ++p) {
         const std::string peer = device.port(PortId(p)).peer->name();
         if (peer.rfind(t.lower, 0) != 0) continue;
-        both(
-            fmt::format("IB_{}_{}", t.above, t.below),
-            fmt::format("IB_{}[{}]_{}[{}]", t.above, name.substr(t.upper.size()), t.below, peer.substr(t.lower.size())),
-            device, PortId(p));
+        const char* const next = device.port(PortId(p)).name.rfind("next_", 0) == 0 ? "Next_" : "";
+        both(fmt::format("IB_{}{}_{}", next, t.above, t.below),
+             fmt::format("IB_{}{}[{}]_{}[{}]", next, t.above, name.substr(t.upper.size()), t.below,
+                         peer.substr(t.lower.size())),
+             device, PortId(p));
       }
     }
   }

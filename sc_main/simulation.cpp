@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/input_error.h"
+#include "sc_main/fold_shares.h"
 #include "sc_main/phase_use.h"
 #include "transport/recovery.h"
 
@@ -75,7 +76,12 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   machine_ = std::make_unique<platforms::Machine>(scenario_.machine, *fabric_);
   executor_ = std::make_unique<execution::Executor>(*fabric_, jobs_);
   workload_ = make_workload_run(scenario_, *machine_, *executor_);
-  if (fold_.copies > 1) judge(fold_, workload_->traffic(), *machine_, *fabric_);
+  if (fold_.copies > 1) {
+    const std::vector<transport::Traffic> traffic = workload_->traffic();
+    const bool fluid = scenario_.fabric.fidelity == transport::Fidelity::fluid;
+    const auto routing = fluid ? infiniband::Routing::deterministic : scenario_.machine.routing;
+    judge(fold_, traffic, *machine_, *fabric_, share_trunks(fold_, traffic, *machine_, routing));
+  }
   events_ = std::make_unique<MachineEvents>(*this);
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
   workload_->follow_phases(*phase_use_);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "infiniband/ecmp.h"
+
 namespace railyard::infiniband {
 
 using transport::Lid;
@@ -11,21 +13,10 @@ namespace {
 
 constexpr std::uint32_t kNoGroup = ~0u;
 
-/// FNV-1a over the seed and the identity of a queue pair.
 std::uint64_t hash_of_queue_pair(const Transaction& t, std::uint64_t seed) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;
-  const auto mix = [&](std::uint32_t word) {
-    for (int byte = 0; byte < 4; ++byte, word >>= 8) hash = (hash ^ (word & 0xff)) * 0x100000001b3ull;
-  };
-  mix(static_cast<std::uint32_t>(seed));
-  mix(static_cast<std::uint32_t>(seed >> 32));
-  mix(t.lid);
-  if (t.message != nullptr) {
-    mix(t.message->source);
-    mix(t.message->destination);
-    mix(t.message->queue_pair << 8 | t.message->traffic_class);
-  }
-  return hash ^ hash >> 32;
+  if (t.message == nullptr) return ecmp_hash(seed, {t.lid});
+  const transport::Message& m = *t.message;
+  return ecmp_hash(seed, {t.lid, m.source, m.destination, m.queue_pair << 8 | m.traffic_class});
 }
 
 }  // namespace

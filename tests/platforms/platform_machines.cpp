@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "platforms/machine.h"
 #include "tests/support/machine_of.h"
@@ -18,7 +19,8 @@ namespace {
 /// A machine on a fabric that runs nothing.
 struct Elaborated : private test::FreshKernel {
   explicit Elaborated(const std::string& yaml, const std::string& platform = "plx_box")
-      : fabric(transport::VcPlan(), 0), machine(machine_of(yaml, platform), fabric) {}
+      : Elaborated(machine_of(yaml, platform)) {}
+  explicit Elaborated(const platforms::MachineSpec& spec) : fabric(transport::VcPlan(), 0), machine(spec, fabric) {}
 
   /// What the links from GPU to GPU carry, wire bytes: the slowest hop of each lane, summed.
   double gb_per_s(std::uint32_t from, std::uint32_t to) const {
@@ -35,6 +37,29 @@ struct Elaborated : private test::FreshKernel {
     std::vector<std::uint32_t> nics;
     for (std::uint32_t g = 0; g < machine.gpus(); ++g) nics.push_back(machine.nic_of(GpuId(g)).value());
     return nics;
+  }
+  /// A link between switches: the tier above, up or down, the switches, and whether it leads to the next copy.
+  using Link = std::tuple<platforms::Tier, bool, std::uint32_t, std::uint32_t, bool>;
+  static Link link(const platforms::Trunk& t, bool to_next_copy) {
+    return {t.upper, t.up, t.above, t.below, to_next_copy};
+  }
+  /// On the way from a GPU to a memory.
+  std::set<Link> trunks_to(std::uint32_t from, transport::Window to) const {
+    std::set<Link> found;
+    const transport::Path walked = path(from, to);
+    for (const transport::Hop& hop : walked.lanes.front().hops)
+      for (const platforms::Machine::BuiltTrunk& built : machine.trunks())
+        if (built.link.device == hop.device && built.link.port == hop.port)
+          found.insert(link(built.trunk, built.to_next_copy));
+    return found;
+  }
+  /// The same, from numbers of NICs only.
+  std::set<Link> way(const platforms::NetworkMessage& message, platforms::Tier turns_at, bool to_next_copy) const {
+    std::set<Link> found;
+    for (const platforms::FatTree::Leg& leg :
+         platforms::FatTree(machine.spec(), machine.spec().routing).way(message, turns_at))
+      found.insert(link(leg.trunk, to_next_copy));
+    return found;
   }
 
   transport::Assembly fabric;
@@ -83,6 +108,67 @@ BOOST_AUTO_TEST_CASE(a_shift_by_a_pod_uses_every_core_once) {
         if (dynamic_cast<const infiniband::IbSwitch*>(hop.device) != nullptr) ++uses[{hop.device, hop.port.value()}];
     }
   for (const auto& [port, flows] : uses) BOOST_TEST(flows == 1u);
+}
+
+namespace {
+
+const char* const kTrees[] = {
+    "machine: {groups: {node: {servers: 8}}, nic: {per_server: 2}, network: {kind: leaf_spine},\n"
+    "  overrides: {ib_switch: {ports: 8}}}\n",
+    "machine: {groups: {node: {servers: 8}}, nic: {per_server: 2}, network: {kind: rail_optimized, spines: 3},\n"
+    "  overrides: {ib_switch: {ports: 8}}}\n",
+    "machine: {groups: {node: {servers: 8}}, nic: {per_server: 2}, network: {kind: leaf_spine, tiers: 3},\n"
+    "  overrides: {ib_switch: {ports: 4}}}\n"};
+
+/// From the first GPU of one NIC to the first of another.
+platforms::NetworkMessage between(const platforms::MachineSpec& spec, std::uint32_t from, std::uint32_t to) {
+  platforms::NetworkMessage message;
+  message.from = number_in_whole(spec, from / 2) * 2 + from % 2;
+  message.lid = message.to = number_in_whole(spec, to / 2) * 2 + to % 2;
+  return message;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ways_by_numbers_are_those_of_the_switches) {
+  for (const char* tree : kTrees) {
+    const Elaborated e(tree);
+    const std::uint32_t each = e.machine.spec().board.gpus / 2;  // GPUs of a NIC
+    std::size_t crossed = 0;
+    for (std::uint32_t from = 0; from < 16; ++from)
+      for (std::uint32_t to = 0; to < 16; ++to) {
+        if (from / 2 == to / 2) continue;
+        const auto walked = e.trunks_to(from * each, to * each);
+        BOOST_TEST((walked == e.way(between(e.machine.spec(), from, to), platforms::Tier::leaf, false)));
+        crossed += walked.size();
+      }
+    BOOST_TEST(crossed > 16u * 12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_way_to_the_next_copy_can_have_links_of_its_own) {
+  for (const char* tree : kTrees)
+    for (const platforms::Tier turns_at : {platforms::Tier::spine, platforms::Tier::core}) {
+      platforms::MachineSpec spec = machine_of(tree, "plx_box");
+      if (turns_at == platforms::Tier::core && spec.tiers == 2) continue;
+      spec.part = platforms::BuiltPart{8, {1, 6}, turns_at};
+      spec.groups.front().servers = 2;
+      Elaborated e(spec);
+      const std::uint32_t each = spec.board.gpus / 2;
+      for (const bool apart : {false, true}) {
+        if (apart) e.machine.part_ways_to_next_copy();
+        for (std::uint32_t from = 0; from < 4; ++from)
+          for (std::uint32_t to = 0; to < 4; ++to) {
+            platforms::NetworkMessage message = between(spec, from, to);
+            if (from / 2 != to / 2)
+              BOOST_TEST((e.trunks_to(from * each, to * each) == e.way(message, platforms::Tier::leaf, false)));
+            message.lid = e.machine.lid_to_next_copy(message.to);
+            const auto walked = e.trunks_to(from * each, e.machine.gpu(GpuId(to * each)).window_beyond());
+            BOOST_TEST(walked.size() >= (turns_at == platforms::Tier::core ? 4u : 2u));
+            BOOST_TEST((walked == e.way(message, turns_at, apart)));
+          }
+      }
+    }
 }
 
 BOOST_AUTO_TEST_CASE(every_board_reaches_its_nvlink_rate_between_all_gpus) {

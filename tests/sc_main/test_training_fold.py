@@ -105,6 +105,42 @@ def test_ways_over_spines_are_told(tmp_path):
     assert 1 <= ratio < 1.02
 
 
+def leaves(servers, spines, **network):
+    """So many servers on a leaf."""
+    return {"network": {"kind": "leaf_spine", "spines": spines} | network, "overrides": {"ib_switch": {"ports": 16 * servers}}}
+
+
+# Replicas of two stages, each a server. Stages are far apart, so activations leave all servers of a leaf at once; or near, so that gradients do.
+@pytest.mark.parametrize("network, servers, keys, share, error", [
+    (leaves(4, 32), 8, {}, None, 1e-6),  # each message has an uplink to itself, as in the part
+    (leaves(4, 8), 8, {}, 0.25, 1e-4),  # activations of four servers on each uplink
+    (leaves(2, 8), 8, {}, 0.5, 1e-4),
+    (leaves(2, 8), 4, {}, 0.5, 1e-4),
+    (leaves(2, 8), 8, {"rank_order": "tp-cp-ep-pp-dp"}, None, 1e-6),  # gradients of both servers: of one replica
+    (leaves(1, 2), 8, {"pp": 1}, None, 1e-6)])
+def test_uplinks_have_the_share_of_the_whole_machine(tmp_path, network, servers, keys, share, error):
+    path = scenario(tmp_path, machine=network, servers=servers, global_batch=2 * servers, **keys)
+    whole, part = both(tmp_path, path)
+    told, all_gpus = summary(part), summary(whole)
+    bound = told["simulation"]["bound"]
+    assert not told["simulation"]["exact"] and (f"down to {share} of their rate" in bound if share else "share" not in bound)
+    assert told["metrics"]["step_s"] == pytest.approx(all_gpus["metrics"]["step_s"], rel=error)
+    assert told["metrics"]["exposed_s"].get("pp", 0) == pytest.approx(all_gpus["metrics"]["exposed_s"].get("pp", 0), rel=0.01)
+
+
+@pytest.mark.parametrize("routing, fidelity", [("deterministic", "fluid"), ("ecmp", "train")])
+def test_the_slowest_replica_stands_for_all(tmp_path, routing, fidelity):
+    """Four replicas on two leaves: activations of all leave a leaf, gradients of one. By hash, some replica is slowest."""
+    path = scenario(tmp_path, machine=leaves(2, 4, routing=routing), global_batch=8)
+    whole, part = both(tmp_path, path, "--set", f"fabric.fidelity={fidelity}")
+    ratio = summary(part)["metrics"]["step_s"] / summary(whole)["metrics"]["step_s"]
+    assert 1 < ratio < 1.07
+    own, ring = (sum(float(row["wire_bytes"]) for row in rows(part / "links.csv") if row["name"].startswith(kind))
+                 for kind in ("IB_Spine", "IB_Next_Spine"))
+    cables = sum(float(row["wire_bytes"]) for row in rows(part / "links.csv") if row["name"].startswith("IB_Cable"))
+    assert own > 0 and ring > 0 and own + ring == pytest.approx(cables)
+
+
 def test_one_leaf_is_exact(tmp_path):
     path = scenario(tmp_path, machine={"network": {"kind": "rail_optimized"}}, pp=1)
     whole, part = both(tmp_path, path)
