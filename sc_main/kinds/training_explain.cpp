@@ -134,7 +134,9 @@ Value TrainingRun::sent_by_group() const {
   else if (spec().replicas() == 1)
     add("dp", n_gtp, formula + ", of norms and biases", bytes);
   else
-    add("dp", spec().replicas(), formula + fmt::format("; n = {} for norms and biases", n_gtp * spec().replicas()),
+    add("dp", spec().replicas(),
+        formula + fmt::format("; n = {} for norms and biases", n_gtp * spec().replicas()) +
+            (scenario_.model.experts > 0 ? fmt::format(", {} for experts", spec().expert_replicas()) : ""),
         bytes);
   return all;
 }

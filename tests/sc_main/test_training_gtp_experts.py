@@ -93,6 +93,16 @@ def test_one_kernel_finds_the_maximum_of_all_experts(tmp_path):
     assert len(maxima) == 2 * 2 * LAYERS * SEQUENCES // 8 and len(set(maxima)) == len(maxima)
 
 
+@pytest.mark.parametrize("experts_size", [1, 2, 8])
+def test_folded_replicas_reduce_experts_as_the_whole_machine_does(experts_size, tmp_path):
+    sets = ["--set", "machine.groups.node.servers=4", "--set", "fabric.fidelity=fluid"]
+    whole, part = (step(tmp_path, *sets, "--set", f"simulation.fold={fold}", out=fold, global_batch=32, zero_stage=1,
+                        gtp={"size": 8, "experts_size": experts_size}) for fold in ("off", "require"))
+    assert summary(part)["simulation"]["replicas"] == 4
+    assert summary(part)["metrics"]["step_s"] == summary(whole)["metrics"]["step_s"]
+    assert sent(part)["dp"] == pytest.approx(sent(whole)["dp"] / 4, rel=1e-6)  # a folded ring has equal chunks
+
+
 @pytest.mark.parametrize("text, model, line", [
     ("  gtp: {size: 8, experts_size: 3}\n", "tiny_experts", "7:32: error: workload.gtp.experts_size: 3 does not divide gtp.size 8"),
     ("  gtp: {size: 8, experts_size: 2}\n", "tiny", "7:32: error: workload.gtp.experts_size: tiny has no experts; accepted: 1"),

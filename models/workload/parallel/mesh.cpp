@@ -59,11 +59,13 @@ std::vector<std::vector<std::uint32_t>> across(const std::vector<std::vector<std
 }
 
 Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_t stream,
-                            const collective::CollectiveRequest& request, transport::Fabric& fabric) const {
+                            const collective::CollectiveRequest& request, transport::Fabric& fabric,
+                            std::uint32_t apart) const {
+  const std::vector<std::vector<std::uint32_t>> sets = across(groups(dimensions), apart);
   if (copies_.empty() || std::find(dimensions.begin(), dimensions.end(), Dimension::dp) == dimensions.end())
-    return connect_sets(groups(dimensions), stream, request, fabric);
+    return connect_sets(sets, stream, request, fabric);
   Communicators communicators;
-  for (const std::vector<std::uint32_t>& group : groups(dimensions)) {
+  for (const std::vector<std::uint32_t>& group : sets) {
     std::vector<Rank*> members;
     for (const std::uint32_t rank : group) members.push_back(ranks_[rank]);
     communicators.add(std::make_unique<Communicator>(std::move(members), stream, with_copies(group), request, fabric),

@@ -68,9 +68,10 @@ class Mesh {
   /// @param stream  index of the stream of each rank in which these collectives run
   Communicators connect_sets(const std::vector<std::vector<std::uint32_t>>& sets, std::size_t stream,
                              const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
-  /// Of groups().
+  /// Of groups(). @param apart  only members that are so many apart; of a folded mesh, within a copy
   Communicators connect(const std::vector<Dimension>& dimensions, std::size_t stream,
-                        const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
+                        const collective::CollectiveRequest& request, transport::Fabric& fabric,
+                        std::uint32_t apart = 1) const;
 
  private:
   /// Places in dp of a copy.

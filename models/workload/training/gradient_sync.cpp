@@ -35,18 +35,17 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
   const collective::CollectiveRequest weights =
       nccl_request(spec.software, spec.zero_stage == 3 ? TrafficClass::weights : TrafficClass::dp);
   const std::vector<Dimension> all{Dimension::cp, Dimension::ep, Dimension::dp};
-  const std::vector<Dimension> of_experts{Dimension::cp, Dimension::dp};
   dp_ = mesh.connect(all, streams.gradients, dp, fabric);
   weights_ = mesh.connect(all, streams.weights, weights, fabric);
   if (spec.gtp() > 1) {
-    const auto same_experts =
-        across(mesh.groups({Dimension::gtp, Dimension::cp, Dimension::dp}), spec.gtp_shards.experts_size);
-    expert_dp_ = mesh.connect_sets(same_experts, streams.gradients, dp, fabric);
-    expert_weights_ = mesh.connect_sets(same_experts, streams.weights, weights, fabric);
+    const std::vector<Dimension> of_experts{Dimension::gtp, Dimension::cp, Dimension::dp};
+    expert_dp_ = mesh.connect(of_experts, streams.gradients, dp, fabric, spec.gtp_shards.experts_size);
+    expert_weights_ = mesh.connect(of_experts, streams.weights, weights, fabric, spec.gtp_shards.experts_size);
     const std::vector<Dimension> of_whole{Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::dp};
     whole_dp_ = mesh.connect(of_whole, streams.gradients, dp, fabric);
     whole_weights_ = mesh.connect(of_whole, streams.weights, dp, fabric);
   } else {
+    const std::vector<Dimension> of_experts{Dimension::cp, Dimension::dp};
     expert_dp_ = mesh.connect(of_experts, streams.gradients, dp, fabric);
     expert_weights_ = mesh.connect(of_experts, streams.weights, weights, fabric);
   }
