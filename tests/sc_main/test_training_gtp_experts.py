@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from platform_runs import ROOT, rows, run, succeed, summary
+from platform_runs import refuse, rows, succeed, summary, training
 
 HIDDEN, FFN, VOCAB, EXPERTS, LAYERS, SEQUENCES = 4096, 4096, 32000, 8, 4, 16  # NCCL would send smaller matrices with flags
 MODEL = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_hidden_layers": LAYERS, "hidden_size": HIDDEN,
@@ -111,9 +111,4 @@ def test_folded_replicas_reduce_experts_as_the_whole_machine_does(experts_size, 
     ("  gtp: {size: 8, experts_size: 2, reduce: nvls}\n  nvls: true\n", "tiny_experts",
      "workload.gtp.reduce: nvls needs gtp.experts_size of 1, or of 3 or more; accepted: ring, all_to_all_fp32")])
 def test_bad_input(text, model, line, tmp_path):
-    scenario = tmp_path / "s.yaml"
-    scenario.write_text(f"model: {{config: {ROOT}/tests/models/{model}.json}}\nmachine: {{groups: {{node: {{servers: 1}}}}}}\n"
-                        "workload:\n  kind: training\n  seq_tokens: 512\n  global_batch: 16\n" + text)
-    result = run("dgx_h100", scenario, "--out", tmp_path / "out", "--quiet")
-    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
-    assert line in result.stderr, result.stderr
+    assert line in refuse("dgx_h100", training(tmp_path, text, model), "--out", tmp_path / "out", "--quiet")

@@ -45,6 +45,21 @@ def succeed(platform, *arguments, cwd=None):
     return result
 
 
+def refuse(platform, *arguments):
+    """The line with which an executable refuses its input."""
+    result = run(platform, *arguments)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
+
+
+def training(folder, text, model="tiny"):
+    """A scenario of one server; `text` begins in line 7. Returns its path."""
+    path = pathlib.Path(folder) / "s.yaml"
+    path.write_text(f"model: {{config: {ROOT}/tests/models/{model}.json}}\nmachine: {{groups: {{node: {{servers: 1}}}}}}\n"
+                    "workload:\n  kind: training\n  seq_tokens: 512\n  global_batch: 16\n" + text)
+    return path
+
+
 def rows(path):
     with open(path, newline="") as stream:
         return list(csv.DictReader(stream))
