@@ -64,7 +64,8 @@ class Mesh {
   /// order of their first ranks.
   std::vector<std::vector<std::uint32_t>> groups(const std::vector<Dimension>& dimensions) const;
 
-  /// Creates a communicator for each set of ranks. @pre every rank is in one set
+  /// Creates a communicator for each set of ranks. It knows of no copies. @pre every rank is in one set; of a folded mesh,
+  /// no set extends over dp
   /// @param stream  index of the stream of each rank in which these collectives run
   Communicators connect_sets(const std::vector<std::vector<std::uint32_t>>& sets, std::size_t stream,
                              const collective::CollectiveRequest& request, transport::Fabric& fabric) const;
