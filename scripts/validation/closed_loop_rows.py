@@ -3,10 +3,12 @@
 Rules, by column:
   mode              aggregated servers only
   isl, osl          lengths of all requests
-  concurrency       of the closed loop: all start at once, and a new request follows each answer. How many requests were sent is not
-                    recorded; ten for each place are assumed, of which the first meets all others in the queue. The run has four for
-                    each place: one in the first wave counts a tenth, two in the steady state the rest, the last sees others leave
-  backend           engine. Answers are equally likely to be up to a fifth shorter or longer, because clients and API server spread
+  concurrency       of the closed loop: all start at once, and a new request follows each answer. Ten requests were sent for each
+                    place (eval/benchmarks/genai_perf_runner.py of the source @b642c1e2), of which the first meets all others in the
+                    queue. The run has four for each place: one in the first wave counts a tenth, two in the steady state the rest, the
+                    last sees others leave
+  backend           engine. TensorRT-LLM has the limits that the source writes for it (generator/backends/trtllm.py): as many requests
+                    as places, prompts whole, and a budget of one request for each place, one prompt and 1500 tokens. Answers are equally likely to be up to a fifth shorter or longer, because clients and API server spread
                     requests which a model without noise would keep in step for ever. SGLang keeps them in step: whoever arrives
                     during a prefill joins it, and all decode together
   metric TTFT, TPOT means over requests
@@ -32,8 +34,12 @@ def map_row(row: Row) -> Experiment:
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": prompt,
                 "output_tokens": answer if served.engine == "sglang" else spread(answer)}
+    scheduler = served.scenario["workload"]["scheduler"]
+    if served.engine == "trtllm":
+        scheduler = scheduler | {"max_seqs": concurrency, "max_batched_tokens": concurrency + prompt + 1500, "chunked_prefill": False}
     guessed = " bf16?" if row["precision"] == "bf16?" else ""
-    return Experiment(f"closed loop {row['metric']} {row['backend']}{guessed}", served.platform, served.with_requests(requests), None,
+    scenario = served.with_requests(requests, scheduler=scheduler)
+    return Experiment(f"closed loop {row['metric']} {row['backend']}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.tp, size_class=f"TP{served.tp}")
 

@@ -14,7 +14,7 @@ import re
 from . import systems
 from .experiment import Experiment
 from .rows import Row, Unmapped
-from .served_models import config_of, dtype_of
+from .served_models import model_of
 
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "int8": "int8", "int4": "fp4"}
 PER_SECOND = {"tok/s": 1.0, "tokens/s": 1.0}
@@ -25,13 +25,13 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["framework"] != "gpt-fast" or not re.match(r"decode tok", row["metric"]):
         raise Unmapped("a served model: not a layer's time times layers")
-    config, dtype = config_of(row), dtype_of(row, PRECISIONS)
+    model = model_of(row, PRECISIONS)
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
     tp, batch = row.integer("tp") or row.integer("n_gpus") or 1, row.integer("batch") or 1
     prompt, answer = row.integer("input_len") or USUAL_PROMPT, row.integer("output_len") or USUAL_ANSWER
     scenario = {
-        "model": {"config": config, "dtype": dtype, "kv_dtype": "bf16"},
+        "model": model | {"kv_dtype": "bf16"},
         "machine": {"groups": {"node": {"servers": 1, "gpu": gpu.name}}},
         "workload": {"kind": "layer", "phase": "decode", "tp": tp, "batch": batch, "context_tokens": prompt + answer // 2,
                      "library": "nccl"},

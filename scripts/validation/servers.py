@@ -22,7 +22,7 @@ import types
 from . import systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
-from .served_models import config_of, dtype_of, number
+from .served_models import model_of, number
 
 TITLE = "Whole servers at low concurrency: TTFT and TPOT"
 TABLES = ("servers.csv",)
@@ -50,7 +50,7 @@ def map_row(row: Row, preset: str) -> Experiment:
     metric = next((name for name in ("TTFT", "TPOT") if row["metric"].startswith(name)), None)
     if metric is None:
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
-    config, dtype = config_of(row), dtype_of(row, PRECISIONS)
+    model = model_of(row, PRECISIONS)
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
     tp, concurrent = ranks_of(row), number(row, "concurrency", 1)
@@ -68,7 +68,7 @@ def map_row(row: Row, preset: str) -> Experiment:
     group = {"servers": 1, "gpu": gpu.name}
     steps = 0 if metric == "TTFT" else decoded(concurrent, tokens)
     scenario = {
-        "model": {"config": config, "dtype": dtype, "kv_dtype": "bf16"},
+        "model": model | {"kv_dtype": "bf16"},
         "machine": {"groups": {"prefill": group, "decode": group}},
         "workload": {"kind": "disaggregated_prefill", "requests": requests, "chunk_tokens": CHUNK_TOKENS, "handoff": "at_end",
                      "memory_limit_ratio": 1.0, "host": {"preset": preset},

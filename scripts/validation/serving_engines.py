@@ -2,8 +2,9 @@
 
 Rules:
   system            GPU and platform, as everywhere (systems.py)
-  model, precision  a configuration under scenarios/models. `bf16?` (a guess at the source) is read as bf16. TensorRT-LLM keeps the KV
-                    cache of fp8 and fp4 checkpoints in fp8, as NVIDIA's checkpoints say; other engines keep it in bf16
+  model, precision  a configuration under scenarios/models, or that of the only public checkpoint (served_models.py). `bf16?` (a
+                    guess at the source) is read as bf16. TensorRT-LLM keeps the KV cache of fp8 and fp4 checkpoints in fp8, as
+                    NVIDIA's checkpoints say; other engines keep it in bf16
   tp, pp            of the one instance
   engine            scheduler preset by name: vLLM, SGLang, TensorRT-LLM. TensorRT-LLM has a host of its own; the others
                     have that of vLLM V1, whose constants are the only published ones, except request_us. vLLM
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from . import systems
 from .rows import Row, Unmapped
-from .served_models import config_of, dtype_of, number
+from .served_models import model_of, number
 
 DTYPES = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8", "fp4": "nvfp4",
           "int8": "int8"}
@@ -67,15 +68,15 @@ def host_of(engine: str, version: str) -> dict:
 def serve(row: Row, engine_name: str, version: str) -> Served:
     """@throws Unmapped with the reason"""
     engine = engine_of(engine_name)
-    config, dtype = config_of(row), dtype_of(row, DTYPES)
+    model = model_of(row, DTYPES)
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
-    if dtype not in gpu.tensor_types:
-        raise Unmapped(f"{gpu.name} has no tensor rate of {dtype}")
+    if model["dtype"] not in gpu.tensor_types:
+        raise Unmapped(f"{gpu.name} has no tensor rate of {model['dtype']}")
     tp, pp = number(row, "tp", 1), number(row, "pp", 1)
-    kv_dtype = "fp8" if engine == "trtllm" and dtype in ("fp8", "nvfp4") else "bf16"
+    kv_dtype = "fp8" if engine == "trtllm" and row["precision"] in ("fp8", "fp4") else "bf16"
     scenario = {
-        "model": {"config": config, "dtype": dtype, "kv_dtype": kv_dtype},
+        "model": model | {"kv_dtype": kv_dtype},
         "machine": systems.machine(row, platform, gpu, 1),
         "fabric": {"fidelity": "fluid"},
         "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp}], "scheduler": {"preset": engine},

@@ -57,6 +57,19 @@ def test_a_loop_is_spread_unless_the_engine_keeps_it_in_step():
     assert workload(LOOP | {"backend": "sglang"})["requests"]["output_tokens"] == 100
 
 
+def test_the_source_of_the_loops_limits_tensorrt_llm():
+    loop = LOOP | {"backend": "trtllm", "backend_version": "1.0.0rc3"}
+    assert workload(loop)["scheduler"] == {"preset": "trtllm", "max_seqs": 8, "max_batched_tokens": 8 + 1024 + 1500, "chunked_prefill": False}
+    assert workload(LOOP)["scheduler"] == {"preset": "vllm"}
+
+
+def test_a_precision_may_mean_the_one_public_checkpoint():
+    model = mapped(LOOP | {"backend": "trtllm", "backend_version": "1.0.0rc3", "precision": "fp8"}).scenario["model"]
+    assert (pathlib.Path(model["config"]).name, model["dtype"], model["kv_dtype"]) == ("qwen3-32b-fp8.json", "bf16", "fp8")
+    model = mapped(LOOP | {"model": "Llama-3.1-70B", "precision": "fp8"}).scenario["model"]
+    assert (pathlib.Path(model["config"]).name, model["dtype"], model["kv_dtype"]) == ("llama-3.1-70b.json", "fp8", "bf16")
+
+
 def test_the_first_wave_of_a_loop_counts_a_tenth_and_the_last_nothing():
     served = [{"arrival": str(wave), "TTFT": str(time)} for wave, time in enumerate([100, 10, 10, 10**9]) for _ in range(2)]
     assert closed_loop_rows.value(served[::-1], "TTFT", 2) == pytest.approx(19e-9)
@@ -71,7 +84,7 @@ def test_hosts_follow_the_version_of_vllm():
 
 
 def test_engines_by_name():
-    assert workload(LOOP | {"backend": "trtllm"})["scheduler"] == {"preset": "trtllm"}
+    assert workload(LOOP | {"backend": "trtllm"})["scheduler"]["preset"] == "trtllm"
     assert mapped(OFFLINE).scenario["model"] | {"config": ""} == {"config": "", "dtype": "fp8", "kv_dtype": "fp8"}
     assert mapped(LOOP | {"precision": "fp8"}).scenario["model"]["kv_dtype"] == "bf16"
     assert "bf16?" in mapped(LOOP).operation and "bf16?" not in mapped(LOOP | {"precision": "bf16"}).operation
