@@ -131,6 +131,8 @@ class LayerTimer {
   LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer,
              std::shared_ptr<const LayerProfile> profile = nullptr);
 
+  /// Whose attention kernels run; by default FlashAttention.
+  void set_attention(gpu::AttentionLibrary library) { heads_.library = library; }
   /// Kernels of training instead of inference. The GPU has been at its power limit for long (steady); without training,
   /// products are bursts.
   void set_training(const TrainingForm& form) { training_ = form; }

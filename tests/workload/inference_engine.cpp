@@ -75,6 +75,31 @@ BOOST_AUTO_TEST_CASE(a_batch_of_nine_takes_the_dense_time_of_sixteen) {
   BOOST_TEST((bench.pass_time(nine, 16) <= bench.pass_time(sixteen)));
 }
 
+BOOST_AUTO_TEST_CASE(tensorrt_llm_brings_its_own_attention) {
+  const std::uint64_t context = 30000;  // so long that parts of it are joined, which the libraries do differently
+  const auto layer_seconds = [&](const std::string& preset) {
+    ServingBench bench(serving_scenario({"workload.scheduler.preset=" + preset}));
+    const Pass pass = plan_pass(bench.instance(), decodes_of({context - 1}), workload::Host());
+    double seconds = 0;
+    for (const Pass::Step& step : pass.layers[0])
+      if (step.kernels) seconds += step.kernels->seconds;
+    return seconds;
+  };
+  const auto attention_seconds = [&](gpu::AttentionLibrary library) {
+    const Scenario scenario = serving_scenario();
+    const transformer::ModelShape& model = scenario.model;
+    gpu::AttentionHeads heads{model.heads, model.kv_heads, model.head_dim, model.kv_dtype};
+    heads.library = library;
+    return gpu::decode_attention_time(scenario.machine.groups.front().gpu, heads, gpu::one_token_each({context}))
+        .seconds;
+  };
+  const double gain =
+      attention_seconds(gpu::AttentionLibrary::flash) - attention_seconds(gpu::AttentionLibrary::trtllm);
+  BOOST_TEST_REQUIRE(gain > 0);
+  BOOST_TEST(layer_seconds("vllm") - layer_seconds("trtllm") == gain, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(layer_seconds("vllm") == layer_seconds("sglang"));
+}
+
 BOOST_AUTO_TEST_CASE(the_host_launches_what_is_not_in_a_graph) {
   // Six layers. Launches of 5 ms are longer than kernels, so a pass takes six launches and the kernels of the last layer;
   // attention is launched with the layer's other kernels. A synchronous host launches nothing before the pass before is over.

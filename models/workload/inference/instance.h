@@ -23,7 +23,7 @@ class Instance {
   enum Stream : std::size_t { kCompute, kPp, kKv, kHost };
 
   /// @param name  of the group of ranks
-  /// @param library  of tensor-parallel collectives
+  /// @param library  the engine's: its tensor-parallel collectives and, of TensorRT-LLM, its attention kernels
   /// @param gpus     GPU of each rank p*tp+t; all have the same datasheet
   Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
            collective::Library library, const std::vector<gpu::Gpu*>& gpus, Executor& executor);

@@ -39,7 +39,7 @@ struct InstanceSpec {
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
   SchedulerSpec scheduler;
   std::string scheduler_preset;
-  collective::Library library = collective::Library::vllm;  ///< of tensor-parallel collectives: the engine's
+  collective::Library library = collective::Library::vllm;  ///< the engine's: see Instance
 };
 
 /// Service level objectives; none: not measured.
