@@ -189,9 +189,11 @@ def plan(options: argparse.Namespace) -> int:
         if not divided.legal:
             reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
             raise PlanError(f"no mapping is legal; refused: {reasons}")
-        facts_of = explainer.about(divided.legal, question, options.memory_limit, progress("memory and kernels"))
         collectives = Collectives(executable, scenario, options.out / COLLECTIVES)
-        candidates = Candidates.of(question, options.memory_limit, facts_of, Estimator(question, collectives))
+        estimator = Estimator(question, collectives)
+        facts_of = explainer.about(divided.legal, question, options.memory_limit, lambda mapping, found: estimator.estimate(mapping, found).step_s,
+                                   options.top, progress("memory and kernels"))
+        candidates = Candidates.of(question, options.memory_limit, facts_of, estimator)
         if not candidates.fit:
             raise PlanError(candidates.nothing_fits())
         collectives.keep()

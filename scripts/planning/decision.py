@@ -69,10 +69,16 @@ class Decision:
                          exposed, f"{100 * error:+.1f} %", names.get(run.mapping, "")])
         return rows
 
+    def too_slow(self) -> int:
+        """Legal mappings about which the executable was not asked: their stages are uneven, and cannot be fast enough (explain.py)."""
+        known = len(self.candidates.no_memory) + len(self.candidates.fit) + sum(self.candidates.refused.values())
+        return len(self.space.legal) - known
+
     def sieves(self) -> Rows:
         rows = [["mappings", "count"], ["all combinations", str(self.space.total)]]
         rows += [[f"refused: {reason}", str(count)] for reason, count in self.space.refused.items()]
         rows += [[f"refused by the executable: {reason}", str(count)] for reason, count in self.candidates.refused.items()]
+        rows += [["uneven stages, too slow at best", str(self.too_slow())]] if self.too_slow() else []
         rows += [["do not fit in memory", str(len(self.candidates.no_memory))], ["fit", str(len(self.candidates.fit))],
                  ["simulated", str(len(self.runs))]]
         return rows + ([["selected, but not simulated", str(len(self.failed))]] if self.failed else [])
@@ -178,7 +184,8 @@ class Decision:
             "not_simulated": [{"mapping": asdict(run.mapping) | {"dp": run.mapping.dp(self.question)}, "estimate_s": self.candidates.seconds(run.mapping),
                                "error": run.error} for run in self.failed],
             "counts": {"all": self.space.total, "legal": len(self.space.legal), "refused": dict(self.space.refused),
-                       "refused_by_executable": dict(self.candidates.refused), "fit": len(self.candidates.fit), "simulated": len(self.runs)},
+                       "refused_by_executable": dict(self.candidates.refused), "too_slow": self.too_slow(), "fit": len(self.candidates.fit),
+                       "ranked": len(self.candidates.fit), "simulated": len(self.runs)},
             "estimate_error": {"mean_ratio": sum(map(abs, errors)) / len(errors), "worst_ratio": max(errors, key=abs)},
             "rank_correlation": rank_correlation(estimates, [run.step_s for run in self.runs]),
             "what_if": {change: [one(run) for run in runs if run.summary] for change, runs in self.what_if.items()},

@@ -4,11 +4,15 @@ Answers are kept in OUT/explained.json under the hash of all inputs, so a plan t
 are asked about only where they may: larger micro-batches, where smaller ones fit; uneven stages, where the even ones with their layers scaled
 would fit; products that overlap with collectives, where those that do not overlap fit. Both need the same memory, and the kernels of a stage do not
 depend on ZeRO stage and schedule, so one mapping of many is asked about overlapped products.
+
+Uneven stages can at best take the mean time of the even ones, so a step takes at least the estimate with even stages x mean / longest stage. Where
+this is more than the slowest estimate that would be simulated, and than the fastest of the same tp, nothing is asked: the mapping is too slow.
 """
 
 import concurrent.futures
 import hashlib
 import json
+import math
 import pathlib
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
@@ -50,6 +54,11 @@ class Facts:
             least[stage["rank"]] = min(least.get(stage["rank"], 1.0), count / stage["layers"])
         return all(least[rank["pipeline_rank"]] * rank["total_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
 
+    def balance(self) -> float:
+        """Mean time of a stage's kernels over the longest."""
+        seconds = [stage["forward_kernels_s"] + stage["backward_kernels_s"] for stage in self.answer["stages"]]
+        return sum(seconds) / (len(seconds) * max(seconds))
+
     def sent(self, group: str) -> float:
         """Bytes that a rank sends in a step."""
         return next((found["bytes_per_rank"] for found in self.answer["sent"] if found["group"] == group), 0.0)
@@ -79,8 +88,14 @@ class Explainer:
         answer = json.loads(done.stdout)
         return {key: answer[key] for key in ("micro_batches", "stages", "memory", "sent")}
 
-    def about(self, mappings: Iterable[Mapping], question: Question, limit: float, progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
-        """@param limit  share of the memory that may be used"""
+    def about(self, mappings: Iterable[Mapping], question: Question, limit: float, estimate: Callable[[Mapping, Facts], float], top: int,
+              progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
+        """Mappings that are too slow are left out.
+
+        @param limit     share of the memory that may be used
+        @param estimate  seconds of a step
+        @param top       mappings to simulate
+        """
         facts: dict[Mapping, Facts] = {}
         given = dict.fromkeys(mappings)
 
@@ -98,21 +113,43 @@ class Explainer:
         def fits(known: Facts, mapping: Mapping) -> bool:
             return known.fits(limit)
 
+        def overlap(layers_are_even: bool) -> None:
+            overlapped = {mapping: found for mapping in given if mapping.tp_overlap != TP_OVERLAP[0] and (mapping.stage_layers == EVEN) == layers_are_even
+                          and (found := facts.get(replace(mapping, tp_overlap=TP_OVERLAP[0]))) is not None}
+            facts.update(overlapped)
+            fitting = {mapping: known for mapping, known in overlapped.items() if not known.error and known.fits(limit)}
+            one_of_each = {_kernels(mapping): mapping for mapping in reversed(fitting)}
+            answers = dict(zip(one_of_each, self.ask([mapping.settings(question) for mapping in one_of_each.values()], progress)))
+            for mapping, known in fitting.items():
+                found = answers[_kernels(mapping)]
+                facts[mapping] = found if found.error else replace(known, answer=known.answer | {"stages": found.answer["stages"]})
+
         plain = [replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in given]
         for size in sorted({mapping.micro_batch for mapping in given}):
             ask((mapping for mapping in plain if mapping.stage_layers == EVEN and mapping.micro_batch == size),
                 lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
-        ask((mapping for mapping in plain if mapping.stage_layers != EVEN), lambda mapping: replace(mapping, stage_layers=EVEN),
-            lambda known, mapping: known.may_fit(mapping.layers(question), limit))
-        overlapped = {mapping: facts[replace(mapping, tp_overlap=TP_OVERLAP[0])] for mapping in given if mapping.tp_overlap != TP_OVERLAP[0]}
-        facts |= overlapped
-        fitting = {mapping: known for mapping, known in overlapped.items() if not known.error and known.fits(limit)}
-        one_of_each = {_kernels(mapping): mapping for mapping in reversed(fitting)}
-        answers = dict(zip(one_of_each, self.ask([mapping.settings(question) for mapping in one_of_each.values()], progress)))
-        for mapping, known in fitting.items():
-            found = answers[_kernels(mapping)]
-            facts[mapping] = found if found.error else replace(known, answer=known.answer | {"stages": found.answer["stages"]})
-        return {mapping: facts[mapping] for mapping in given}
+        overlap(True)
+        fast_enough = self._fast_enough(facts, question, limit, estimate, top)
+        ask((replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in given if mapping.stage_layers != EVEN and fast_enough(mapping)),
+            lambda mapping: replace(mapping, stage_layers=EVEN), lambda known, mapping: known.may_fit(mapping.layers(question), limit))
+        overlap(False)
+        return {mapping: facts[mapping] for mapping in given if mapping in facts}
+
+    @staticmethod
+    def _fast_enough(facts: dict[Mapping, Facts], question: Question, limit: float, estimate: Callable[[Mapping, Facts], float],
+                     top: int) -> Callable[[Mapping], bool]:
+        """Whether a mapping with uneven stages may be among the `top` fastest, or be the fastest of its tp. @param facts  of all even stages"""
+        asked = sorted((mapping for mapping, found in facts.items() if not found.error and not found.of_another),
+                       key=lambda m: (m.schedule, m.pp, m.virtual_stages, m.micro_batches(question)))
+        seconds = {mapping: estimate(mapping, facts[mapping]) for mapping in asked}
+        fitting = sorted((found, mapping) for mapping, found in seconds.items() if facts[mapping].fits(limit))
+        slowest = fitting[top - 1][0] if len(fitting) >= top else math.inf
+        of_tp = {mapping.tp: found for found, mapping in reversed(fitting)}
+
+        def fast_enough(mapping: Mapping) -> bool:
+            even = replace(mapping, stage_layers=EVEN)
+            return even not in seconds or seconds[even] * facts[even].balance() <= max(slowest, of_tp.get(mapping.tp, math.inf))
+        return fast_enough
 
     def head_layers(self, question: Question) -> int:
         """How many layers take as long as the head, from a pipeline whose second stage has one layer; 1 if the executable refuses it."""

@@ -86,11 +86,22 @@ def test_uneven_stages_are_those_of_the_executable(tmp_path):
     assert set(layers.values()) == {(7, 6), (8, 5), (4, 3, 3, 3), (4, 4, 4, 1), (3, 4, 5, 1)}
     not_asked = 0
     for limit in (0.05, 0.1, 0.15, 0.2, 0.3):
-        found = explainer.about(legal, asked, limit, lambda done, count: None)
+        found = explainer.about(legal, asked, limit, lambda mapping, facts: 1.0, len(legal), lambda done, count: None)
         assert {mapping for mapping in legal if found[mapping].fits(limit)} == {mapping for mapping in legal if everything[mapping].fits(limit)}
         assert all(found[mapping].answer["stages"] == everything[mapping].answer["stages"] for mapping in legal if found[mapping].fits(limit))
         not_asked += sum(facts.of_another for facts in found.values())
     assert not_asked > 0
+
+    def seconds(mapping, facts):  # 1F1B without transfers
+        stages = [stage["forward_kernels_s"] + stage["backward_kernels_s"] for stage in facts.answer["stages"]]
+        return sum(stages) + (facts.answer["micro_batches"] - 1) * max(stages)
+
+    for top in (1, 2, 4, 8):
+        found = explainer.about(legal, asked, 0.9, seconds, top, lambda done, count: None)
+        fastest = [sorted((seconds(mapping, known[mapping]), mapping) for mapping in known if known[mapping].fits(0.9))[:top]
+                   for known in (found, everything)]
+        assert fastest[0] == fastest[1]
+        assert (len(found) < len(legal)) == (top < 8)
 
 
 def test_the_executable_agrees_with_the_rules(tmp_path):

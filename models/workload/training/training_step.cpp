@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "workload/training/nccl_request.h"
 
@@ -224,12 +225,18 @@ double TrainingStep::most_shard_bytes() const {
 }
 
 double TrainingStep::most_bytes(RankGroup group) const {
+  std::unordered_map<const SlotPlan*, double> bytes_of;  // a plan is that of many micro-batches
+  const auto bytes_in = [&](const SlotPlan& plan) {
+    const auto [found, is_new] = bytes_of.try_emplace(&plan, 0.0);
+    if (is_new)
+      for (const SlotStep& step : plan.steps)
+        if (step.kernels == nullptr && step.group == group) found->second += static_cast<double>(step.bytes);
+    return found->second;
+  };
   double most = 0;
   for (const std::vector<Slot>& slots : schedule_.slots) {
     double bytes = 0;
-    for (const Slot& slot : slots)
-      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
-        if (step.kernels == nullptr && step.group == group) bytes += static_cast<double>(step.bytes);
+    for (const Slot& slot : slots) bytes += bytes_in(plans_.plan(slot.kind, slot.stage));
     most = std::max(most, bytes);
   }
   return most * spec_.steps;
