@@ -130,8 +130,13 @@ class Explainer:
                 lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
         overlap(True)
         fast_enough = self._fast_enough(facts, question, limit, estimate, top)
-        ask((replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in given if mapping.stage_layers != EVEN and fast_enough(mapping)),
-            lambda mapping: replace(mapping, stage_layers=EVEN), lambda known, mapping: known.may_fit(mapping.layers(question), limit))
+        uneven = list(dict.fromkeys(replace(mapping, tp_overlap=TP_OVERLAP[0])
+                                    for mapping in given if mapping.stage_layers != EVEN and fast_enough(mapping)))
+        for size in sorted({mapping.micro_batch for mapping in uneven}):
+            of_size = [mapping for mapping in uneven if mapping.micro_batch == size]
+            ask((mapping for mapping in of_size if (smaller := facts.get(replace(mapping, micro_batch=size // 2))) is None or smaller.error or smaller.fits(limit)),
+                lambda mapping: replace(mapping, stage_layers=EVEN), lambda known, mapping: known.may_fit(mapping.layers(question), limit))
+            ask((mapping for mapping in of_size if mapping not in facts), lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
         overlap(False)
         return {mapping: facts[mapping] for mapping in given if mapping in facts}
 
