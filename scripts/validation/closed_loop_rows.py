@@ -8,9 +8,10 @@ Rules, by column:
                     queue. The run has four for each place: one in the first wave counts a tenth, two in the steady state the rest, the
                     last sees others leave
   backend           engine. TensorRT-LLM has the limits that the source writes for it (generator/backends/trtllm.py): as many requests
-                    as places, prompts whole, and a budget of one request for each place, one prompt and 1500 tokens. Answers are equally likely to be up to a fifth shorter or longer, because clients and API server spread
-                    requests which a model without noise would keep in step for ever. SGLang keeps them in step: whoever arrives
-                    during a prefill joins it, and all decode together
+                    as places, prompts whole, and a budget of one request for each place, one prompt and 1500 tokens. Answers are
+                    equally likely to be up to a fifth shorter or longer, because clients and API server spread requests which a model
+                    without noise would keep in step for ever. SGLang keeps them in step: whoever arrives during a prefill joins it,
+                    and all decode together
   metric TTFT, TPOT means over requests
 """
 
