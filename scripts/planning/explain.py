@@ -144,10 +144,10 @@ class Explainer:
     def _fast_enough(facts: dict[Mapping, Facts], question: Question, limit: float, estimate: Callable[[Mapping, Facts], float],
                      top: int) -> Callable[[Mapping], bool]:
         """Whether a mapping with uneven stages may be among the `top` fastest, or be the fastest of its tp. @param facts  of all even stages"""
-        asked = sorted((mapping for mapping, found in facts.items() if not found.error and not found.of_another),
-                       key=lambda m: (m.schedule, m.pp, m.virtual_stages, m.micro_batches(question)))
-        seconds = {mapping: estimate(mapping, facts[mapping]) for mapping in asked}
-        fitting = sorted((found, mapping) for mapping, found in seconds.items() if facts[mapping].fits(limit))
+        fit = sorted((mapping for mapping, found in facts.items() if not found.error and found.fits(limit)),
+                     key=lambda m: (m.schedule, m.pp, m.virtual_stages, m.micro_batches(question)))
+        seconds = {mapping: estimate(mapping, facts[mapping]) for mapping in fit}
+        fitting = sorted((found, mapping) for mapping, found in seconds.items())
         slowest = fitting[top - 1][0] if len(fitting) >= top else math.inf
         of_tp = {mapping.tp: found for found, mapping in reversed(fitting)}
 
