@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 namespace railyard::transport {
 
@@ -12,6 +13,9 @@ namespace {
 constexpr double kSame = 1e-9;
 /// Acks of both directions influence each other with a gain of at most a tenth; no port needs more rounds than this.
 constexpr std::size_t kMostRounds = 200;
+/// By turns, some sets of streams have no rates at which all ports agree, and their offers would go up and down for ever.
+/// After so many rounds, offers only fall; then no port is overbooked.
+constexpr std::size_t kRoundsOfBoth = 15;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 bool same(double a, double b) { return a == b || std::abs(a - b) <= kSame * std::min(a, b); }
@@ -24,13 +28,25 @@ bool before(const FluidPort::Member& a, const FluidPort::Member& b) { return ord
 
 /// The rate that the rest of a flow's path allows at one of its crossings.
 double elsewhere(const FluidFlow& flow, const FluidFlow::Share& share, std::uint32_t crossing) {
-  double least = flow.demand;
-  for (std::uint32_t c = 0; c < share.offers.size(); ++c)
-    if (c != crossing) least = std::min(least, share.offers[c]);
-  return least;
+  return std::min(flow.demand, crossing == share.narrowest ? share.second : share.least);
 }
 
 }  // namespace
+
+void FluidFlow::Share::find_narrowest() {
+  narrowest = 0;
+  least = offers[0];
+  second = kUnbounded;
+  for (std::uint32_t c = 1; c < offers.size(); ++c) {
+    if (offers[c] < least) {
+      second = least;
+      least = offers[c];
+      narrowest = c;
+    } else {
+      second = std::min(second, offers[c]);
+    }
+  }
+}
 
 void FluidRates::join(FluidFlow& flow, bool alone) {
   const std::vector<FluidCrossing>& crossings = flow.way->crossings();
@@ -38,6 +54,8 @@ void FluidRates::join(FluidFlow& flow, bool alone) {
   for (FluidFlow::Share& share : flow.shares) {
     share.rate = alone ? flow.demand : 0;
     share.offers.assign(crossings.size(), kUnbounded);
+    share.least = share.second = kUnbounded;
+    share.narrowest = 0;
   }
   for (std::uint32_t c = 0; c < crossings.size(); ++c) {
     FluidPort& port = *crossings[c].port;
@@ -67,7 +85,9 @@ void FluidRates::take_demand(FluidFlow& flow, bool alone) {
     if (alone) {
       share_of(flow, rule).rate = flow.demand;
     } else {
-      accept(flow, nullptr, rule);
+      for (const FluidCrossing& crossing : flow.way->crossings())
+        if (crossing.port->members.size() > 1) ask(*crossing.port, rule);
+      take_rate(flow, rule);
     }
   }
 }
@@ -89,10 +109,11 @@ const std::vector<FluidFlow*>& FluidRates::solve() {
 void FluidRates::solve(Rule rule) {
   const auto number = static_cast<std::size_t>(rule);
   std::vector<FluidPort*>& asked = asked_[number];
-  std::size_t left = 0;
+  std::size_t left = 0, rounds = 0;
   for (std::size_t next = 0; next < asked.size(); ++next) {
     if (next == left) {  // a round: all ports that were queued when it began
       left = asked.size();
+      only_less_ = ++rounds > kRoundsOfBoth;
       if (next > kMostRounds * (left - next) + kMostRounds) break;
     }
     asked[next]->asked[number] = false;
@@ -109,6 +130,19 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
   for (const FluidPort::Member& m : port.reverse->members)
     line -= share_of(*m.flow, rule).rate * m.flow->way->crossings()[m.crossing].owed;
 
+  const auto give = [&](const FluidPort::Member& m, double wire_offer) {
+    FluidFlow& flow = *m.flow;
+    const double last = share_of(flow, rule).offers[m.crossing];
+    const double offered = wire_offer / flow.way->crossings()[m.crossing].wire;
+    if (same(offered, last) || (only_less_ && offered > last)) return;
+    if (rule == Rule::evenly) ask(port, Rule::by_turns);  // a change of the bottleneck here is possible
+    accept(flow, m.crossing, offered, rule);
+  };
+  if (port.members.size() == 1) {
+    const FluidPort::Member& only = port.members.front();
+    give(only, std::min(line, only.flow->way->crossings()[only.crossing].window));
+    return;
+  }
   claims_.clear();
   for (const FluidPort::Member& m : port.members) {
     const FluidCrossing& crossing = m.flow->way->crossings()[m.crossing];
@@ -124,32 +158,34 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
       claim.granted = even.rate * crossing.wire;
   }
   shares_.share(claims_, plan_, line, rule);
-  for (std::size_t i = 0; i < claims_.size(); ++i) {
-    FluidFlow& flow = *port.members[i].flow;
-    const std::uint32_t c = port.members[i].crossing;
-    const double offered = claims_[i].offer / flow.way->crossings()[c].wire;
-    FluidFlow::Share& share = share_of(flow, rule);
-    if (same(offered, share.offers[c])) continue;
-    share.offers[c] = offered;
-    if (rule == Rule::evenly) ask(port, Rule::by_turns);  // a change of the bottleneck here is possible
-    accept(flow, &port, rule);
-  }
+  for (std::size_t i = 0; i < claims_.size(); ++i) give(port.members[i], claims_[i].offer);
 }
 
-void FluidRates::accept(FluidFlow& flow, const FluidPort* from, Rule rule) {
+void FluidRates::accept(FluidFlow& flow, std::uint32_t at, double offered, Rule rule) {
+  const std::vector<FluidCrossing>& crossings = flow.way->crossings();
   FluidFlow::Share& share = share_of(flow, rule);
-  const auto narrowest = std::min_element(share.offers.begin(), share.offers.end());
-  share.narrowest = static_cast<std::uint32_t>(narrowest - share.offers.begin());
-  const double rate = std::min(flow.demand, *narrowest);
-  const bool moved = !same(rate, share.rate);
-  for (const FluidCrossing& crossing : flow.way->crossings()) {
+  const double last = std::exchange(share.offers[at], offered);
+  if (at != share.narrowest && last > share.second && offered > share.second) return;  // other crossings are narrower
+  const std::uint32_t narrowest = share.narrowest;
+  const double least = share.least, second = share.second;
+  share.find_narrowest();
+  for (std::uint32_t c = 0; c < crossings.size(); ++c) {
+    const double before = std::min(flow.demand, c == narrowest ? second : least);
     // A port's offer to its only member does not depend on this member's rate elsewhere.
-    if (crossing.port != from && crossing.port->members.size() > 1) ask(*crossing.port, rule);
-    if (moved && rule == Rule::evenly && crossing.port->members.size() > 1) ask(*crossing.port, Rule::by_turns);
-    if (moved && crossing.owed != 0) ask_if_shared(*crossing.port->reverse, rule);
+    if (before != elsewhere(flow, share, c) && crossings[c].port->members.size() > 1) ask(*crossings[c].port, rule);
   }
-  if (!moved) return;
+  take_rate(flow, rule);
+}
+
+void FluidRates::take_rate(FluidFlow& flow, Rule rule) {
+  FluidFlow::Share& share = share_of(flow, rule);
+  const double rate = std::min(flow.demand, share.least);
+  if (same(rate, share.rate)) return;
   share.rate = rate;
+  for (const FluidCrossing& crossing : flow.way->crossings()) {
+    if (rule == Rule::evenly && crossing.port->members.size() > 1) ask(*crossing.port, Rule::by_turns);
+    if (crossing.owed != 0) ask_if_shared(*crossing.port->reverse, rule);
+  }
   if (rule == Rule::by_turns && !flow.changed) {
     flow.changed = true;
     changed_.push_back(&flow);

@@ -44,8 +44,11 @@ struct FluidPort {
 struct FluidFlow {
   struct Share {
     double rate = 0;
-    std::uint32_t narrowest = 0;  ///< the crossing with the smallest offer
-    std::vector<double> offers;   ///< by crossing
+    std::uint32_t narrowest = 0;   ///< the crossing with the smallest offer
+    double least = 0, second = 0;  ///< that offer, and the smallest of the others
+    std::vector<double> offers{};  ///< by crossing
+
+    void find_narrowest();
   };
   FluidWay* way = nullptr;
   std::uint32_t number = 0;
@@ -81,14 +84,17 @@ class FluidRates {
   }
   void solve(Rule rule);
   void offer(FluidPort& port, Rule rule);
-  /// Sets the flow's rate by its offers, and queues its other ports if the rate changes.
-  void accept(FluidFlow& flow, const FluidPort* from, Rule rule);
+  /// The flow gets another offer at a crossing. Queues the ports at which it has another limit then.
+  void accept(FluidFlow& flow, std::uint32_t at, double offered, Rule rule);
+  /// Sets the flow's rate by its offers, and queues what depends on it.
+  void take_rate(FluidFlow& flow, Rule rule);
 
   const VcPlan& plan_;
   PortShares shares_;
   std::vector<Claim> claims_;
   std::array<std::vector<FluidPort*>, 2> asked_;  ///< in order, by rule
   std::vector<FluidFlow*> changed_;
+  bool only_less_ = false;  ///< an offer of this round that is larger than the last one has no effect
 };
 
 }  // namespace railyard::transport

@@ -10,6 +10,20 @@ void PortShares::divide(std::vector<Part>& parts, double capacity) {
     parts[0].room = capacity;
     return;
   }
+  if (parts.size() == 2) {  // as below; most lines are divided between two
+    const bool first_asks_less = parts[0].demand * parts[1].weight <= parts[1].demand * parts[0].weight;
+    Part& less = parts[first_asks_less ? 0 : 1];
+    Part& more = parts[first_asks_less ? 1 : 0];
+    const double weights = less.weight + more.weight;
+    const auto level_beside = [&](const Part& other) {
+      return other.demand * weights >= capacity * other.weight ? capacity / weights
+                                                               : (capacity - other.demand) / (weights - other.weight);
+    };
+    const double common = level_beside(less);
+    more.room = common * more.weight;
+    less.room = (less.demand >= common * less.weight ? common : level_beside(more)) * less.weight;
+    return;
+  }
   order_.resize(parts.size());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
