@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/input_error.h"
 #include "transport/assembly.h"
@@ -28,9 +29,11 @@ struct Candidate {
   };
   std::vector<Copy> copies;
 
-  bool uses(std::uint32_t copy, std::uint32_t server) const {
-    const auto& servers = copies[copy].servers;
-    return std::any_of(servers.begin(), servers.end(), [&](const auto& pair) { return pair.second == server; });
+  /// The server of the first copy for which one stands in this copy. None: the copy does not use it.
+  std::optional<std::uint32_t> first_of(std::uint32_t copy, std::uint32_t server) const {
+    for (const auto& [first, own] : copies[copy].servers)
+      if (own == server) return first;
+    return {};
   }
 };
 
@@ -126,7 +129,7 @@ std::set<std::uint32_t> touched_copies(const Scenario& scenario, const Candidate
   for (const MachineEvent& event : scenario.events) {
     const std::optional<std::uint32_t> server = server_of(event, scenario.machine);
     std::uint32_t copy = 0;
-    while (server && copy < candidate.copies.size() && !candidate.uses(copy, *server)) ++copy;
+    while (server && copy < candidate.copies.size() && !candidate.first_of(copy, *server)) ++copy;
     if (event.kind == MachineEvent::Kind::fail)
       why_not = fmt::format("{} fails: messages then take other ways", event.key);
     else if (!server || copy == candidate.copies.size())
@@ -142,6 +145,20 @@ std::set<std::uint32_t> touched_copies(const Scenario& scenario, const Candidate
   if (why_not.empty() && touched.size() + 1 >= candidate.copies.size())
     why_not = "events touch all replicas but one, or all";
   return touched;
+}
+
+/// GPUs of all copies become slow at the same times and by the same ratios; nothing else happens.
+bool all_slow_alike(const Scenario& scenario, const Candidate& candidate) {
+  using Slow = std::tuple<std::uint32_t, std::string, Time, double>;  // server of the first copy, place in the server
+  std::vector<std::multiset<Slow>> of_copy(candidate.copies.size());
+  for (const MachineEvent& event : scenario.events) {
+    const std::optional<std::uint32_t> server = server_of(event, scenario.machine);
+    if (event.kind != MachineEvent::Kind::slow_gpu || !server) return false;
+    for (std::uint32_t copy = 0; copy < of_copy.size(); ++copy)
+      if (const auto first = candidate.first_of(copy, *server))
+        of_copy[copy].insert({*first, port_of(event), event.at, event.ratio});
+  }
+  return std::all_of(of_copy.begin(), of_copy.end(), [&](const auto& slow) { return slow == of_copy.front(); });
 }
 
 /// Which copies run, in place of which.
@@ -215,10 +232,15 @@ Fold fold_copies(Scenario& scenario) {
     const std::uint32_t dp = spec.sizes[static_cast<std::size_t>(Dimension::dp)];
     for (std::uint32_t copies = dp; copies > 1 && !best; --copies)
       if (dp % copies == 0) best = candidate(spec, copies, gpus);
-    if (!best)
+    if (!best) {
       fold.why_not = "replicas share servers, or are placed differently";
-    else
+    } else if (all_slow_alike(scenario, *best)) {
+      const auto of_others = [&](const MachineEvent& e) { return !best->first_of(0, *server_of(e, machine)); };
+      auto& events = scenario.events;
+      events.erase(std::remove_if(events.begin(), events.end(), of_others), events.end());
+    } else {
       touched = touched_copies(scenario, *best, fold.why_not);
+    }
   }
   if (!fold.why_not.empty()) {
     if (scenario.fold == Folding::require)

@@ -3,8 +3,8 @@
 // that they reach. What a rank sends to the next copy leaves by its NIC and comes back by its NIC, as the copy before it
 // would send (collective/collective.h, platforms::BuiltPart).
 //
-// Replicas with a GPU or link that an event slows run beside the part, on their own servers. Members of a collective begin
-// together (Executor), so all replicas wait for the slowest.
+// Replicas with a GPU or link that an event slows run beside the part, on their own servers, unless events slow the same
+// GPUs of all replicas. Members of a collective begin together (Executor), so all replicas wait for the slowest.
 //
 // The results are those of the whole machine if no message crosses a spine. Otherwise the way to the next copy crosses a
 // spine for all copies, also where most neighbours share a leaf, and links between switches have the share of their rate

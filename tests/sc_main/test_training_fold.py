@@ -182,6 +182,15 @@ def test_a_slow_gpu_runs_beside_the_others(tmp_path, keys, events):
     assert ours["kernels_s"] == pytest.approx(theirs["kernels_s"], rel=1e-6 if norm else 1e-12)  # means of 64 ranks, not of those that run
 
 
+def test_replicas_that_are_slow_alike_run_once(tmp_path):
+    """All GPUs, and at a second time the third GPU of each replica."""
+    slow = [{"at_us": 0, "gpu": f"node{gpu // 8}.gpu{gpu % 8}", "slow_ratio": 0.9} for gpu in range(64)]
+    slow += [{"at_us": 300, "gpu": f"node{server}.gpu2", "slow_ratio": 0.8} for server in range(4)]
+    whole, part = both(tmp_path, with_events(scenario(tmp_path), slow))
+    assert summary(part)["simulation"]["exact"] and summary(part)["simulation"]["simulated_gpus"] == 16
+    assert summary(part)["metrics"]["step_s"] == summary(whole)["metrics"]["step_s"]
+
+
 @pytest.mark.parametrize("keys, error", [
     ({"pp": 1, "seq_tokens": 4096, "global_batch": 64}, 0.005), ({"pp": 1, "zero_stage": 3, "software": "torchtitan"}, 0.005), ({"pp": 1}, 0.01),
     ({"grad_norm": "before"}, 0.03)])  # the last two: half of the step is such rings
