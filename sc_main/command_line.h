@@ -29,6 +29,7 @@ struct Options {
   bool iterations = false;
   std::optional<Time> log_interval;
   std::optional<JobsLevel> jobs;  ///< absent: depends on the number of jobs
+  std::string explain_each;       ///< file of settings, -: stdin; empty: none
   bool describe = false, explain = false, check = false, schema = false, json = false, quiet = false;
 
   /// The file that describes the run.

@@ -104,6 +104,12 @@ std::string rank_groups_text(const Value& m) {
   return text;
 }
 
+Value routes_of(Simulation& simulation) {
+  Value routes = Value::empty_list();
+  for (const RouteOfInterest& route : simulation.workload().routes()) add_route(routes, simulation, route);
+  return routes;
+}
+
 }  // namespace
 
 Value describe(Simulation& simulation) {
@@ -135,8 +141,7 @@ Value describe(Simulation& simulation) {
                           {"buffer_bytes", row.link().buffer_bytes}});
   }
   add_ranks(m, simulation);
-  m["routes"] = Value::empty_list();
-  for (const RouteOfInterest& route : simulation.workload().routes()) add_route(m["routes"], simulation, route);
+  m["routes"] = routes_of(simulation);
   return m;
 }
 
@@ -174,7 +179,7 @@ std::string describe_text(const Value& m) {
 
 Value explain(Simulation& simulation) {
   Value e = simulation.workload().explain();
-  e["routes"] = describe(simulation)["routes"];
+  e["routes"] = routes_of(simulation);
   return e;
 }
 

@@ -1,10 +1,10 @@
 #include "sc_main/platform_main.h"
 
 #include <fmt/os.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "base/input_error.h"
 #include "sc_main/command_line.h"
 #include "sc_main/describe.h"
+#include "sc_main/explain_each.h"
 #include "sc_main/export_trace.h"
 #include "sc_main/jobs_csv.h"
 #include "sc_main/output_directory.h"
@@ -108,6 +109,16 @@ void check_engine_options(const Options& options, const WorkloadRun& workload) {
                        fmt::format("workload.kind {} has no serving engine; accepted: serving", workload.kind()));
 }
 
+/// Of this process alone: getrusage() also counts what the process that started it had.
+std::uint64_t peak_rss_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  std::uint64_t kib = 0;
+  while (status >> word)
+    if (word == "VmHWM:" && status >> kib) break;
+  return kib * 1024;
+}
+
 void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
 
 /// After all checks, so that an error is the only line.
@@ -160,9 +171,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (tracing) tracing->finish(simulation.end(), why ? why->measures() : std::vector<probe::CriticalPath::Measure>());
   SimulatorFigures figures;
   figures.wall_s = std::chrono::duration<double>(Clock::now() - begun).count();
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  figures.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  figures.peak_rss_bytes = peak_rss_bytes();
   figures.interrupted = interrupted != 0;
 
   const Value results = summary(simulation, figures);
@@ -222,14 +231,24 @@ int platform_main(const char* platform, int argc, char** argv) {
       std::cout << scenario_schema();
       return kExitDone;
     }
-    const Scenario scenario = options.scenario.empty()
-                                  ? load_llmservingsim(options.llmservingsim, options.sets, platform)
-                                  : load_scenario(options.scenario, options.sets, platform);
-    if (!options.dump_scenario.empty()) write_text(options.dump_scenario, scenario.resolved);
     sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
     sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is only for the table
     sc_core::sc_report_handler::set_actions(
         sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which would leave files
+    if (!options.explain_each.empty()) {
+      if (options.explain_each == "-") {
+        explain_each(options, platform, std::cin);
+        return kExitDone;
+      }
+      std::ifstream questions(options.explain_each);
+      if (!questions) throw std::system_error(errno, std::generic_category(), options.explain_each);
+      explain_each(options, platform, questions);
+      return kExitDone;
+    }
+    const Scenario scenario = options.scenario.empty()
+                                  ? load_llmservingsim(options.llmservingsim, options.sets, platform)
+                                  : load_scenario(options.scenario, options.sets, platform);
+    if (!options.dump_scenario.empty()) write_text(options.dump_scenario, scenario.resolved);
     if (options.check) {
       JobsCsv none;
       Simulation all_but_run(scenario, none);

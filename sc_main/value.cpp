@@ -75,5 +75,6 @@ void Value::append(const Value& group) {
 }
 
 std::string json_text(const Value& value) { return value.visit(ToJson()).dump(2) + "\n"; }
+std::string json_line(const Value& value) { return value.visit(ToJson()).dump() + "\n"; }
 
 }  // namespace railyard

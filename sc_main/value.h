@@ -77,5 +77,7 @@ struct Value::Member {
 
 /// JSON, indented by two, with a line break at the end.
 std::string json_text(const Value& value);
+/// JSON in one line, with a line break at the end.
+std::string json_line(const Value& value);
 
 }  // namespace railyard

@@ -118,6 +118,19 @@ def test_explain_gives_the_published_numbers(tmp_path):
     assert "8030261248 parameters" in text
 
 
+def test_many_questions_have_the_answers_of_one_each(tmp_path):
+    scenario = tiny(tmp_path)
+    every = [["workload.prefill.tp=2"], ["workload.prefill.tp=3"], ["workload.prefill.tp=4", "workload.chunk_tokens=256"], [],
+             ["workload.prefill.tp=2", "machine.groups.prefill.servers=4000000"]]
+    (tmp_path / "questions").write_text("".join("\t".join(settings) + "\n" for settings in every))
+    answers = [json.loads(line) for line in succeed("plx_box", scenario, "--explain-each", tmp_path / "questions").stdout.splitlines()]
+    assert len(answers) == len(every)
+    for settings, answer in zip(every, answers):
+        alone = run("plx_box", scenario, "--explain", "--json", *(word for setting in settings for word in ("--set", setting)))
+        assert answer == (json.loads(alone.stdout) if alone.returncode == 0 else {"error": alone.stderr.rstrip("\n")})
+    assert ["error" in answer for answer in answers] == [False, True, False, False, True]
+
+
 # -- what it refuses
 
 BAD_FILES = {
