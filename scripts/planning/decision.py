@@ -78,7 +78,7 @@ class Decision:
         rows = [["mappings", "count"], ["all combinations", str(self.space.total)]]
         rows += [[f"refused: {reason}", str(count)] for reason, count in self.space.refused.items()]
         rows += [[f"refused by the executable: {reason}", str(count)] for reason, count in self.candidates.refused.items()]
-        rows += [["uneven stages, too slow at best", str(self.too_slow())]] if self.too_slow() else []
+        rows += [["uneven stages, too slow", str(self.too_slow())]] if self.too_slow() else []
         rows += [["do not fit in memory", str(len(self.candidates.no_memory))], ["fit", str(len(self.candidates.fit))],
                  ["simulated", str(len(self.runs))]]
         return rows + ([["selected, but not simulated", str(len(self.failed))]] if self.failed else [])
@@ -141,7 +141,7 @@ class Decision:
         if self.failed:
             found.insert(1, ("Selected, but not simulated", "By the estimate these may be as fast.", self.not_simulated()))
         if self.what_if:
-            found.insert(-2, ("What would change it", f"The {RECONSIDERED} fastest mappings, simulated again with each change. With another batch or sequence and with less memory, those that fit and have the fastest estimates.", self.changed()))
+            found.insert(-2, ("What would change it", f"The {RECONSIDERED} fastest mappings of different kinds, simulated again with each change. With another batch or sequence and with less memory, those that fit and have the fastest estimates.", self.changed()))
         return found
 
     # -- forms

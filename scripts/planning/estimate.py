@@ -13,7 +13,7 @@
             their SMs to collectives
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scipy import stats
 
@@ -47,6 +47,7 @@ class Estimate:
 class Estimator:
     question: Question
     collectives: Collectives
+    known: dict[Mapping, Estimate] = field(default_factory=dict)
 
     def _members(self, count: int, stride: int) -> tuple[int, ...]:
         """GPUs of the first group. Of a group over many servers those of the first ones."""
@@ -146,9 +147,12 @@ class Estimator:
         return max(0.0, scattered * moved - hidden) + (1 - scattered) * moved
 
     def estimate(self, mapping: Mapping, facts: Facts) -> Estimate:
-        stages = self._stages(mapping, facts)
-        slots = pipeline.seconds(mapping.schedule, mapping.pp, stages, facts.answer["micro_batches"], mapping.schedule == "1f1b")
-        return Estimate(slots, self._exposed(mapping, facts, stages))
+        """@param facts  the same whenever this mapping is estimated"""
+        if mapping not in self.known:
+            stages = self._stages(mapping, facts)
+            slots = pipeline.seconds(mapping.schedule, mapping.pp, stages, facts.answer["micro_batches"], mapping.schedule == "1f1b")
+            self.known[mapping] = Estimate(slots, self._exposed(mapping, facts, stages))
+        return self.known[mapping]
 
 
 def rank_correlation(first: list[float], second: list[float]) -> float | None:

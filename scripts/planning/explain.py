@@ -1,29 +1,39 @@
 """What the executable says of a mapping without a run: memory by pipeline rank, kernels of the stages, bytes by group.
 
-Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Few mappings fit, so three axes
-are asked about only where they may: larger micro-batches, where smaller ones fit; uneven stages, where the even ones with their layers scaled
-would fit; products that overlap with collectives, where those that do not overlap fit. Both need the same memory, and the kernels of a stage do not
-depend on ZeRO stage and schedule, so one mapping of many is asked about overlapped products.
+Answers are kept in OUT/explained.json under the hash of all inputs, so a plan that is repeated asks nothing again. Many mappings do not fit, so these
+are asked about only where they may:
+  larger micro-batches        where smaller ones fit
+  smaller ZeRO stages         where stage 3 would fit without the weights that it gathers
+  less or no recomputation    where full recomputation would fit without the activations of the layer that is recomputed
+  uneven stages               where the even ones with their layers scaled would fit
+  products that overlap with collectives   where those that do not overlap fit. Both need the same memory, and the kernels of a stage do not depend
+                              on ZeRO stage and schedule, so one mapping of many is asked about
 
-Uneven stages can at best take the mean time of the even ones, so a step takes at least the estimate with even stages x mean / longest stage. Where
-this is more than the slowest estimate that would be simulated, and than the fastest of the same tp, nothing is asked: the mapping is too slow.
+The even stages say how long a layer takes, and so how long the slowest rank takes with uneven ones: the estimate of a step changes by this ratio.
+Where it is then more than the slowest estimate that would be simulated, and than the fastest of the same tp, nothing is asked: the mapping is too slow.
 """
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import math
+import os
 import pathlib
+import queue
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import runner
 from sweeping.identity import contents
 
-from .space import EVEN, TP_OVERLAP, Mapping, Question
+from .space import EVEN, RECOMPUTE, STAGE_LAYERS, TP_OVERLAP, Mapping, Question
 
 FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once, and answer once
+ANY_FIDELITY = {"fabric.fidelity": "fluid"}  # the answer does not depend on it, and a fluid machine is ready sooner
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # a third of the time of a question with many GPUs is page faults
 TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomputed", "software")
 
 
@@ -44,6 +54,10 @@ class Facts:
         """@param limit  share of the memory that may be used"""
         return all(rank["total_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
 
+    def fits_without(self, term: str, limit: float) -> bool:
+        """Whether it would fit without one of the TERMS. @param limit  share of the memory that may be used"""
+        return all(rank["total_bytes"] - rank[f"{term}_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
+
     def may_fit(self, layers: Sequence[int], limit: float) -> bool:
         """Whether other numbers of layers of the stages might fit: memory is at least that of the layers of the stage that loses most.
 
@@ -54,10 +68,15 @@ class Facts:
             least[stage["rank"]] = min(least.get(stage["rank"], 1.0), count / stage["layers"])
         return all(least[rank["pipeline_rank"]] * rank["total_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
 
-    def balance(self) -> float:
-        """Mean time of a stage's kernels over the longest."""
+    def slowest_with(self, layers: Sequence[int]) -> float:
+        """Time of the kernels of the slowest pipeline rank with other numbers of layers of the stages, over that with its own."""
         seconds = [stage["forward_kernels_s"] + stage["backward_kernels_s"] for stage in self.answer["stages"]]
-        return sum(seconds) / (len(seconds) * max(seconds))
+        of_layer = min(time / stage["layers"] for time, stage in zip(seconds, self.answer["stages"]))
+        own, other = Counter[int](), Counter[int]()
+        for stage, time, count in zip(self.answer["stages"], seconds, layers):
+            own[stage["rank"]] += time
+            other[stage["rank"]] += time + (count - stage["layers"]) * of_layer
+        return max(other.values()) / max(own.values())
 
     def sent(self, group: str) -> float:
         """Bytes that a rank sends in a step."""
@@ -67,6 +86,29 @@ class Facts:
 def _kernels(mapping: Mapping) -> Mapping:
     """The same for mappings that have the same kernels on the same stages."""
     return replace(mapping, zero_stage=0, schedule="zbv" if mapping.schedule == "zbv" else "1f1b")
+
+
+class _Process:
+    """A process of the executable that answers one question after another."""
+
+    def __init__(self, executable: pathlib.Path, scenario: pathlib.Path) -> None:
+        self.process = subprocess.Popen([str(executable), str(scenario), "--explain-each", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=os.environ | HUGE_PAGES, start_new_session=True)
+
+    def answer(self, settings: dict) -> dict:
+        words = runner.set_options(settings | FOLDED | ANY_FIDELITY)[1::2]
+        line = ""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write("\t".join(words) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        return json.loads(line) if line else {"error": f"{self.process.args[0]} ended with status {self.process.wait()}"}
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 class Explainer:
@@ -80,14 +122,6 @@ class Explainer:
     def _key(self, settings: dict) -> str:
         return hashlib.sha256(json.dumps([self.base, settings], sort_keys=True).encode()).hexdigest()[:16]
 
-    def _ask(self, settings: dict) -> dict:
-        command = [str(self.executable), str(self.scenario), "--explain", "--json", *runner.set_options(settings | FOLDED)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"}
-        answer = json.loads(done.stdout)
-        return {key: answer[key] for key in ("micro_batches", "stages", "memory", "sent")}
-
     def about(self, mappings: Iterable[Mapping], question: Question, limit: float, estimate: Callable[[Mapping, Facts], float], top: int,
               progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
         """Mappings that are too slow are left out.
@@ -99,22 +133,26 @@ class Explainer:
         facts: dict[Mapping, Facts] = {}
         given = dict.fromkeys(mappings)
 
-        def ask(wanted: Iterable[Mapping], needs_no_more: Callable[[Mapping], Mapping], may_fit: Callable[[Facts, Mapping], bool]) -> None:
-            """Of mappings that may not fit, the answer is that of the one that needs no more memory."""
+        def ask(wanted: Iterable[Mapping], bounds: Sequence[tuple[Callable[[Mapping], Mapping], Callable[[Facts, Mapping], bool]]]) -> None:
+            """Of mappings that may not fit, the answer is that of one that needs no more memory.
+
+            @param bounds  mappings that need no more, and whether the mapping may fit by what is known of them
+            """
             asked = []
             for mapping in dict.fromkeys(wanted):
-                known = facts.get(needs_no_more(mapping))
-                if known is None or known.error or may_fit(known, mapping):
+                known = ((facts.get(needs_no_more(mapping)), may_fit) for needs_no_more, may_fit in bounds)
+                no_more = next((found for found, may_fit in known if found is not None and not found.error and not may_fit(found, mapping)), None)
+                if no_more is None:
                     asked.append(mapping)
                 else:
-                    facts[mapping] = replace(known, of_another=True)
+                    facts[mapping] = replace(no_more, of_another=True)
             facts.update(zip(asked, self.ask([mapping.settings(question) for mapping in asked], progress)))
 
         def fits(known: Facts, mapping: Mapping) -> bool:
             return known.fits(limit)
 
-        def overlap(layers_are_even: bool) -> None:
-            overlapped = {mapping: found for mapping in given if mapping.tp_overlap != TP_OVERLAP[0] and (mapping.stage_layers == EVEN) == layers_are_even
+        def overlap(wanted: Iterable[Mapping]) -> None:
+            overlapped = {mapping: found for mapping in wanted if mapping.tp_overlap != TP_OVERLAP[0]
                           and (found := facts.get(replace(mapping, tp_overlap=TP_OVERLAP[0]))) is not None}
             facts.update(overlapped)
             fitting = {mapping: known for mapping, known in overlapped.items() if not known.error and known.fits(limit)}
@@ -124,26 +162,32 @@ class Explainer:
                 found = answers[_kernels(mapping)]
                 facts[mapping] = found if found.error else replace(known, answer=known.answer | {"stages": found.answer["stages"]})
 
-        plain = [replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in given]
-        for size in sorted({mapping.micro_batch for mapping in given}):
-            ask((mapping for mapping in plain if mapping.stage_layers == EVEN and mapping.micro_batch == size),
-                lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
-        overlap(True)
-        fast_enough = self._fast_enough(facts, question, limit, estimate, top)
-        uneven = list(dict.fromkeys(replace(mapping, tp_overlap=TP_OVERLAP[0])
-                                    for mapping in given if mapping.stage_layers != EVEN and fast_enough(mapping)))
-        for size in sorted({mapping.micro_batch for mapping in uneven}):
-            of_size = [mapping for mapping in uneven if mapping.micro_batch == size]
-            ask((mapping for mapping in of_size if (smaller := facts.get(replace(mapping, micro_batch=size // 2))) is None or smaller.error or smaller.fits(limit)),
-                lambda mapping: replace(mapping, stage_layers=EVEN), lambda known, mapping: known.may_fit(mapping.layers(question), limit))
-            ask((mapping for mapping in of_size if mapping not in facts), lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
-        overlap(False)
+        smaller = (lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
+        divided = (lambda mapping: replace(mapping, zero_stage=most_divided), lambda known, mapping: known.fits_without("gathered", limit))
+        recomputed = (lambda mapping: replace(mapping, recompute=RECOMPUTE[-1]), lambda known, mapping: known.fits_without("recomputed", limit))
+        even = dict.fromkeys(replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in given if mapping.stage_layers == EVEN)
+        most_divided = max(question.zero_stages)
+        for size in sorted({mapping.micro_batch for mapping in even}):
+            for needs_least in ((True, True), (True, False), (False, True), (False, False)):
+                ask((mapping for mapping in even if mapping.micro_batch == size
+                     and (mapping.zero_stage == most_divided, mapping.recompute == RECOMPUTE[-1]) == needs_least), [smaller, divided, recomputed])
+        overlap(mapping for mapping in given if mapping.stage_layers == EVEN)
+        for split in (name for name in STAGE_LAYERS if name != EVEN):
+            fast_enough = self._fast_enough(facts, question, limit, estimate, top)
+            uneven = [mapping for mapping in given if mapping.stage_layers == split and fast_enough(mapping)]
+            plain = list(dict.fromkeys(replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in uneven))
+            for size in sorted({mapping.micro_batch for mapping in plain}):
+                of_size = [mapping for mapping in plain if mapping.micro_batch == size]
+                ask((mapping for mapping in of_size if (known := facts.get(replace(mapping, micro_batch=size // 2))) is None or known.error or known.fits(limit)),
+                    [(lambda mapping: replace(mapping, stage_layers=EVEN), lambda known, mapping: known.may_fit(mapping.layers(question), limit))])
+                ask((mapping for mapping in of_size if mapping not in facts), [smaller])
+            overlap(uneven)
         return {mapping: facts[mapping] for mapping in given if mapping in facts}
 
     @staticmethod
     def _fast_enough(facts: dict[Mapping, Facts], question: Question, limit: float, estimate: Callable[[Mapping, Facts], float],
                      top: int) -> Callable[[Mapping], bool]:
-        """Whether a mapping with uneven stages may be among the `top` fastest, or be the fastest of its tp. @param facts  of all even stages"""
+        """Whether a mapping with uneven stages may be among the `top` fastest, or be the fastest of its tp. @param facts  of all even stages, and of some others"""
         fit = sorted((mapping for mapping, found in facts.items() if not found.error and found.fits(limit)),
                      key=lambda m: (m.schedule, m.pp, m.virtual_stages, m.micro_batches(question)))
         seconds = {mapping: estimate(mapping, facts[mapping]) for mapping in fit}
@@ -153,7 +197,7 @@ class Explainer:
 
         def fast_enough(mapping: Mapping) -> bool:
             even = replace(mapping, stage_layers=EVEN)
-            return even not in seconds or seconds[even] * facts[even].balance() <= max(slowest, of_tp.get(mapping.tp, math.inf))
+            return even not in seconds or seconds[even] * facts[even].slowest_with(mapping.layers(question)) <= max(slowest, of_tp.get(mapping.tp, math.inf))
         return fast_enough
 
     def head_layers(self, question: Question) -> int:
@@ -171,12 +215,26 @@ class Explainer:
     def ask(self, all_settings: Iterable[dict], progress: Callable[[int, int], None]) -> list[Facts]:
         wanted = [(self._key(settings), settings) for settings in all_settings]
         missing = {key: settings for key, settings in wanted if key not in self.known}
-        try:
-            with concurrent.futures.ThreadPoolExecutor(self.workers) as pool:
-                for done, (key, answer) in enumerate(zip(missing, pool.map(self._ask, missing.values())), 1):
-                    self.known[key] = answer
-                    progress(done, len(missing))
-        finally:
-            if missing:
+        if missing:
+            idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+            for _ in range(min(self.workers, len(missing))):
+                idle.put(_Process(self.executable, self.scenario))
+
+            def answer(settings: dict) -> dict:
+                process = idle.get()
+                try:
+                    found = process.answer(settings)
+                finally:
+                    idle.put(process)
+                return found if "error" in found else {key: found[key] for key in ("micro_batches", "stages", "memory", "sent")}
+
+            try:
+                with concurrent.futures.ThreadPoolExecutor(idle.qsize()) as pool:
+                    for done, (key, found) in enumerate(zip(missing, pool.map(answer, missing.values())), 1):
+                        self.known[key] = found
+                        progress(done, len(missing))
+            finally:
+                while not idle.empty():
+                    idle.get().close()
                 self.store.write_text(json.dumps(self.known), encoding="utf-8")
         return [Facts(self.known[key], self.known[key].get("error", "")) for key, _ in wanted]

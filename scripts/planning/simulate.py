@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping as MappingOf, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import summaries
 import sweep as sweeps
@@ -15,9 +15,9 @@ from sweeping.store import Store
 
 from .explain import FOLDED
 from .machine import Facts
-from .space import Mapping, Question
+from .space import EVEN, Mapping, Question
 
-RECONSIDERED = 4  # of the fastest mappings, for each change
+RECONSIDERED = 2  # mappings for each change
 GROUPS = "machine.overrides."
 KERNELS_LONGER = 1.1
 KERNELS_CHANGE = "kernels + 10 %"
@@ -45,8 +45,10 @@ class Run:
 
 
 def changes(facts: Facts, scenario: dict) -> dict[str, dict[str, object]]:
-    """What might change, and the settings for it."""
-    found: dict[str, dict[str, object]] = {}
+    """What might change, and the settings for it. The longest runs come first, so that the last ones are short."""
+    batch, seq = scenario["workload"]["global_batch"], scenario["workload"]["seq_tokens"]
+    found: dict[str, dict[str, object]] = {MEMORY_CHANGE: {}, "sequence x 4": {"workload.seq_tokens": 4 * seq}}
+    found |= {f"batch x {factor:g}": {"workload.global_batch": int(factor * batch)} for factor in (4, 0.5) if factor * batch >= 1}
     if facts.cable_gb_per_s and facts.gpus > facts.server_gpus:
         for factor in (0.5, 2):
             rate = factor * facts.cable_gb_per_s
@@ -55,15 +57,21 @@ def changes(facts: Facts, scenario: dict) -> dict[str, dict[str, object]]:
         found["NVLink x 0.5"] = {GROUPS + "gpu.nvlink.gb_per_s": 0.5 * facts.nvlink_gb_per_s}
     slower = [{"at_us": 0, "gpu": name, "slow_ratio": round(1 / KERNELS_LONGER, 6)} for name in facts.names]
     found[KERNELS_CHANGE] = {"events": slower}
-    batch, seq = scenario["workload"]["global_batch"], scenario["workload"]["seq_tokens"]
-    found |= {f"batch x {factor:g}": {"workload.global_batch": int(factor * batch)} for factor in (0.5, 4) if factor * batch >= 1}
-    found["sequence x 4"] = {"workload.seq_tokens": 4 * seq}
-    found[MEMORY_CHANGE] = {}
     return found
 
 
 def _name(mapping: Mapping, change: str) -> str:
     return f"{mapping.label}, {change}"
+
+
+def _reconsidered(fastest: Iterable[Mapping]) -> list[Mapping]:
+    """The first mappings of different kinds. Of one kind, which changes alike, are those with other splits of layers, and with as many times the
+    micro-batch as the cp."""
+    of_kind: dict[tuple[Mapping, float], Mapping] = {}
+    for mapping in fastest:
+        kind = replace(mapping, stage_layers=EVEN, cp=1, micro_batch=1), mapping.micro_batch / mapping.cp
+        of_kind.setdefault(kind, mapping)
+    return list(of_kind.values())[:RECONSIDERED]
 
 
 class Runs:
@@ -105,7 +113,7 @@ class Runs:
 
     @staticmethod
     def fastest(done: MappingOf[Mapping, Run]) -> list[Mapping]:
-        return [run.mapping for run in done.values() if run.summary][:RECONSIDERED]
+        return _reconsidered(run.mapping for run in done.values() if run.summary)
 
     def what_if(self, done: MappingOf[Mapping, Run], changed: MappingOf[str, dict], others: MappingOf[str, Sequence[Mapping]]) -> dict[str, list[Run]]:
         """By change: the fastest mappings, run again with it; the fastest first, failed ones last.
@@ -117,7 +125,7 @@ class Runs:
         for change, fit in others.items():
             as_given = [mapping for mapping in fastest if mapping in fit]
             first = as_given if change == MEMORY_CHANGE else as_given[:1]  # with less memory a step takes as long
-            again[change] = list(dict.fromkeys([*first, *fit]))[:RECONSIDERED]
+            again[change] = _reconsidered([*first, *fit])
         found = self._run(self._sweep(done, changed, again))
         by_change = {}
         for change, of_change in again.items():

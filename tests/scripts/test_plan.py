@@ -101,7 +101,7 @@ def test_uneven_stages_are_those_of_the_executable(tmp_path):
         fastest = [sorted((seconds(mapping, known[mapping]), mapping) for mapping in known if known[mapping].fits(0.9))[:top]
                    for known in (found, everything)]
         assert fastest[0] == fastest[1]
-        assert (len(found) < len(legal)) == (top < 8)
+        assert len(found) < len(legal)
 
 
 def test_the_executable_agrees_with_the_rules(tmp_path):
