@@ -47,16 +47,19 @@ class Run:
 def changes(facts: Facts, scenario: dict) -> dict[str, dict[str, object]]:
     """What might change, and the settings for it. The longest runs come first, so that the last ones are short."""
     batch, seq = scenario["workload"]["global_batch"], scenario["workload"]["seq_tokens"]
-    found: dict[str, dict[str, object]] = {MEMORY_CHANGE: {}, "sequence x 4": {"workload.seq_tokens": 4 * seq}}
-    found |= {f"batch x {factor:g}": {"workload.global_batch": int(factor * batch)} for factor in (4, 0.5) if factor * batch >= 1}
-    if facts.cable_gb_per_s and facts.gpus > facts.server_gpus:
-        for factor in (0.5, 2):
-            rate = factor * facts.cable_gb_per_s
-            found[f"network x {factor:g}"] = {f"{GROUPS}{part}.gb_per_s": rate for part in ("nic", "ib_cable", "ib_switch")}
+    found: dict[str, dict[str, object]] = {MEMORY_CHANGE: {}}
     if facts.nvlink_gb_per_s:
         found["NVLink x 0.5"] = {GROUPS + "gpu.nvlink.gb_per_s": 0.5 * facts.nvlink_gb_per_s}
+    found["sequence x 4"] = {"workload.seq_tokens": 4 * seq}
+    found["batch x 4"] = {"workload.global_batch": 4 * batch}
+    if facts.cable_gb_per_s and facts.gpus > facts.server_gpus:
+        for factor in (2, 0.5):
+            rate = factor * facts.cable_gb_per_s
+            found[f"network x {factor:g}"] = {f"{GROUPS}{part}.gb_per_s": rate for part in ("nic", "ib_cable", "ib_switch")}
     slower = [{"at_us": 0, "gpu": name, "slow_ratio": round(1 / KERNELS_LONGER, 6)} for name in facts.names]
     found[KERNELS_CHANGE] = {"events": slower}
+    if batch > 1:
+        found["batch x 0.5"] = {"workload.global_batch": batch // 2}
     return found
 
 
