@@ -63,18 +63,18 @@ class Candidates:
         return sorted(seconds, key=lambda m: (seconds[m], m))
 
     def best(self, count: int) -> list[Mapping]:
-        """The fastest estimates; each tp is among them. A tp that is there for this reason only has one mapping: of those that are nearly as fast,
+        """The fastest estimates, at least one; each tp is among them. A tp that is there for this reason only has one mapping: of those that are nearly as fast,
         the one that is simulated soonest. The traffic of replicas takes most of the time."""
         fastest_of = {mapping.tp: mapping for mapping in reversed(self.fit)}
-        within = {mapping.tp for mapping in self.fit[:max(0, count - len(fastest_of))]}
+        within = {mapping.tp for mapping in self.fit[:max(1, count - len(fastest_of))]}
         beyond = [(tp, NEARLY_AS_FAST * self.estimates[mapping]) for tp, mapping in fastest_of.items() if tp not in within]
 
         def traffic(mapping: Mapping) -> float:
             return self.facts[mapping].sent("dp") * mapping.tp * mapping.cp * mapping.pp
 
         of_tp = [min((mapping for mapping in self.fit if mapping.tp == tp and self.estimates[mapping] <= longest), key=traffic) for tp, longest in beyond]
-        rest = [mapping for mapping in self.fit if mapping.tp in within]
-        return sorted([*of_tp, *rest[:max(0, count - len(of_tp))]], key=self.fit.index)
+        rest = sorted((mapping for mapping in self.fit if mapping not in of_tp), key=lambda mapping: mapping.tp not in within)
+        return sorted([*of_tp, *rest[:max(1, count - len(of_tp))]], key=self.fit.index)
 
     def memory(self, mapping: Mapping) -> str:
         """`weights 4.54 + gradients 9.08 + ... = 44.94 GB`, on the rank that needs most."""

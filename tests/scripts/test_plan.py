@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,8 +16,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import plan  # noqa: E402
 from planning import space  # noqa: E402
+from planning.candidates import Candidates  # noqa: E402
 from planning.estimate import rank_correlation  # noqa: E402
-from planning.explain import Explainer  # noqa: E402
+from planning.explain import Explainer, Facts  # noqa: E402
 
 TINY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "intermediate_size": 11008, "num_hidden_layers": 4,
         "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": False,
@@ -102,6 +104,17 @@ def test_uneven_stages_are_those_of_the_executable(tmp_path):
                    for known in (found, everything)]
         assert fastest[0] == fastest[1]
         assert len(found) < len(legal)
+
+
+@pytest.mark.parametrize("count, chosen", [
+    (1, ["1a", "4a", "2b"]), (3, ["1a", "4a", "2b"]), (5, ["1a", "1b", "2a", "4a", "2b"]), (6, ["1a", "1b", "2a", "4a", "2b", "2c"])])
+def test_a_tp_that_is_slow_has_the_mapping_that_is_simulated_soonest(count, chosen):
+    """tp, name, estimate and traffic of replicas. Of tp 2, 2b is nearly as fast as 2a, 2c is not."""
+    known = [(1, "1a", 1.0, 9), (1, "1b", 1.01, 9), (2, "2a", 1.02, 9), (4, "4a", 1.03, 9), (2, "2b", 1.07, 1), (2, "2c", 1.08, 0)]
+    named = {space.Mapping(tp, 1, 1, 1, 1, "1f1b", number, 0, "none", "none"): name for number, (tp, name, _, _) in enumerate(known)}
+    facts = {mapping: Facts({"sent": [{"group": "dp", "bytes_per_rank": sent}]}) for mapping, (_, _, _, sent) in zip(named, known)}
+    found = Candidates(None, 1.0, facts, list(named), [], Counter(), {mapping: seconds for mapping, (_, _, seconds, _) in zip(named, known)})
+    assert [named[mapping] for mapping in found.best(count)] == chosen
 
 
 def test_the_executable_agrees_with_the_rules(tmp_path):
