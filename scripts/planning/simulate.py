@@ -68,8 +68,8 @@ def _name(mapping: Mapping, change: str) -> str:
 
 
 def _reconsidered(fastest: Iterable[Mapping]) -> list[Mapping]:
-    """The first mappings of different kinds. Of one kind, which changes alike, are those with other splits of layers, and with as many times the
-    micro-batch as the cp."""
+    """The first mappings of different kinds. Mappings are of one kind if they differ only in the split of layers, or in cp and micro-batch with the
+    same ratio: a change affects them alike."""
     of_kind: dict[tuple[Mapping, float], Mapping] = {}
     for mapping in fastest:
         kind = replace(mapping, stage_layers=EVEN, cp=1, micro_batch=1), mapping.micro_batch / mapping.cp
