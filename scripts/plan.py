@@ -37,7 +37,7 @@ except ImportError as missing:
     sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
 
 TOP = 12
-EXPLAINED, COLLECTIVES = "explained.json", "collectives.json"  # in OUT: what the executable said
+EXPLAINED, COLLECTIVES = "explained.json", "alone.json"  # in OUT: what the executable said
 DEFAULT_ZERO_STAGE = 1  # of a scenario that names none
 
 

@@ -1,12 +1,23 @@
-"""Times of collectives on an idle machine, simulated one by one (`workload.kind: collective`) and kept in OUT/collectives.json."""
+"""Times of collectives on an idle machine, simulated one by one (`workload.kind: collective`) and kept in OUT/alone.json."""
 
+import csv
 import hashlib
 import json
 import pathlib
 import subprocess
 import tempfile
+from dataclasses import asdict, dataclass
 
 from sweeping.identity import contents
+
+
+@dataclass(frozen=True)
+class Alone:
+    time_s: float
+    channels: int  # thread blocks on each GPU
+
+
+NOTHING = Alone(0.0, 0)
 
 
 class Collectives:
@@ -14,27 +25,32 @@ class Collectives:
 
     def __init__(self, executable: pathlib.Path, scenario: dict, store: pathlib.Path) -> None:
         self.executable, self.store = executable, store
-        self.machine = {key: scenario[key] for key in ("schema_version", "platform", "machine", "fabric") if key in scenario}
+        self.machine = {key: scenario[key] for key in ("schema_version", "platform", "machine") if key in scenario}
+        self.machine["fabric"] = scenario.get("fabric", {}) | {"fidelity": "fluid"}  # large ones take a twentieth of the time
         self.base = [contents(str(executable)), self.machine]
-        self.known: dict[str, float] = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
+        kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
+        self.known = {key: Alone(**found) for key, found in kept.items()}
         self.asked = len(self.known)
 
-    def seconds(self, operation: str, gpus: tuple[int, ...], size: int) -> float:
-        """@param size  bytes as nccl-tests count them; 0.0 for fewer than two GPUs, which send nothing"""
+    def alone(self, operation: str, gpus: tuple[int, ...], size: int) -> Alone:
+        """@param size  bytes as nccl-tests count them; fewer than two GPUs send nothing"""
         if len(gpus) < 2 or size <= 0:
-            return 0.0
+            return NOTHING
         workload = {"kind": "collective", "op": operation, "sizes_bytes": [size], "ranks": list(gpus)}
         key = hashlib.sha256(json.dumps([self.base, workload], sort_keys=True).encode()).hexdigest()[:16]
         if key not in self.known:
             self.known[key] = self._run(workload)
         return self.known[key]
 
+    def seconds(self, operation: str, gpus: tuple[int, ...], size: int) -> float:
+        return self.alone(operation, gpus, size).time_s
+
     def keep(self) -> None:
         """Writes what was asked."""
         if len(self.known) != self.asked:
-            self.store.write_text(json.dumps(self.known), encoding="utf-8")
+            self.store.write_text(json.dumps({key: asdict(found) for key, found in self.known.items()}), encoding="utf-8")
 
-    def _run(self, workload: dict) -> float:
+    def _run(self, workload: dict) -> Alone:
         with tempfile.TemporaryDirectory() as folder:
             scenario = pathlib.Path(folder, "collective.yaml")
             scenario.write_text(json.dumps(self.machine | {"workload": workload}), encoding="utf-8")
@@ -42,8 +58,9 @@ class Collectives:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise CollectiveError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}")
-            [seconds] = json.loads(pathlib.Path(folder, "out", "summary.json").read_text(encoding="utf-8"))["metrics"]["time_s"].values()
-            return seconds
+            with open(pathlib.Path(folder, "out", "collectives.csv"), encoding="utf-8", newline="") as file:
+                [row] = csv.DictReader(file)
+            return Alone(1e-6 * float(row["time_us"]), int(row["channels"]))
 
 
 class CollectiveError(Exception):

@@ -3,16 +3,17 @@
   slot      kernels of a stage and its exposed collectives. Tensor-parallel collectives and all-to-alls of experts take as long as alone. Backward,
             HIDDEN_OF_BLOCK of a block run beside products (with zero bubble half of them, as products of weights are in slots of their own),
             which have SMS_TAKEN_IN_SERVER fewer SMs meanwhile, or, if their kernels are persistent, to their end. Of collectives that overlap with
-            their own products the last piece of PIECES stays, or what is longer than the kernels
+            their own products LEFT_OF_OVERLAP stays, or what is longer than the kernels
   pipeline  the slots in the order of the schedule (pipeline.py), stages of different length included. 1F1B sends block; sends of all other
             schedules run beside kernels and take SENDS_TAKE of their SMs
   dp        at the rate of a bucket's reduce-scatter alone. zero_stage 0 and 1: gradients (with dp_overlap: what the last backward slot does
             not hide of them), and the gather of the weights. 2: the gradients of each micro-batch that the slots after it do not hide, and
-            the gather. 3: a quarter of the bytes beside forward kernels (weights of 2 bytes), the rest beside backward kernels (weights, and
-            gradients of 4); the first gather and the last sum of a pass have no kernels beside them. 2 and 3: kernels leave SMS_TAKEN of
-            their SMs to collectives
+            the gather. 3: a quarter of the bytes are weights beside forward kernels, a quarter weights beside backward kernels, and half
+            gradients (4 bytes), with dp_overlap beside backward kernels, else beside the slots of the next micro-batch; the first gather of
+            the step and the last sum have no kernels beside them. 2 and 3: kernels leave SMS_TAKEN of their SMs to collectives
 """
 
+import math
 from dataclasses import dataclass, field
 
 from scipy import stats
@@ -26,10 +27,11 @@ BYTES = 2  # of an activation
 HIDDEN_OF_BLOCK = 2  # of a dense block's five collectives: inputs are gathered again, and their gradients scattered, beside products
 BY_COLUMNS, ATTENTION_BY_COLUMNS = 0.6, 0.1  # of the products of weights: those split by columns, and of a model of experts those of attention
 SENDS_TAKE = {True: 0.018, False: 0.005}  # of the kernels' rate (persistent or not), by thread blocks of sends and receives that wait for their peers
-SMS_TAKEN, SMS_TAKEN_IN_SERVER = 0.1, 0.2  # of the kernels' rate, while collectives over the network, or in one server, run beside them
-PIECES = 4  # of a product that overlaps with its collective (Transformer Engine, userbuffers)
+SMS_TAKEN_IN_SERVER = 0.2  # of the kernels' rate, while tensor-parallel collectives run beside them
+TAKEN_BY_CHANNEL = {2: 0.0076, 3: 0.012}  # the same for a channel of collectives among replicas. 3: a gather and a sum often run at the same time
+LEFT_OF_OVERLAP = {True: 1 / 4, False: 1 / 13}  # of a collective beside its product. With zero bubble no products of weights run beside it
 ALL_TO_ALLS = {"none": 4, "selective": 4, "full": 6}  # of a layer of experts, for a micro-batch
-BUCKET = 160_000_000  # bytes of a reduce-scatter of gradients (Megatron: 40 million parameters)
+BUCKET = 160_000_000  # bytes of a reduce-scatter of gradients (Megatron: 40 million parameters); zero_stage 3 reduces a layer
 MOST_SERVERS = 8  # of a group in a run; a ring over more has about the same rate
 
 
@@ -95,7 +97,7 @@ class Estimator:
             layers = stage["layers"]
             forward, backward, weights = (slower * stage[f"{part}_kernels_s"] for part in ("forward", "backward", "backward_weights"))
             if mapping.tp_overlap != "none":
-                all_of_it = max(layers * tensor / PIECES, layers * tensor - forward - backward)
+                all_of_it = max(LEFT_OF_OVERLAP[zero_bubble] * layers * tensor, layers * tensor - forward - backward)
                 exposed, stretch = all_of_it, 0.0
             else:
                 shared = products * by_columns * weights if mapping.tp > 1 else 0.0
@@ -106,8 +108,8 @@ class Estimator:
                                         backward - weights + stretch + exposed - of_forward + layers * experts / 2, weights, transfer))
         return found
 
-    def _replicas(self, mapping: Mapping, facts: Facts) -> tuple[float, float]:
-        """Seconds of all transfers among replicas, and seconds for each byte."""
+    def _replicas(self, mapping: Mapping, facts: Facts) -> tuple[float, float, int]:
+        """Seconds of all transfers among replicas, seconds for each byte, and channels."""
         question, largest = self.question, facts.largest
         replicas = mapping.dp(question) * mapping.cp
         sent = facts.sent("dp")
@@ -117,13 +119,18 @@ class Estimator:
             total = (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 2 * largest["gradients_bytes"]
             experts = min(max(0.0, few * (many * total - sent) / (many - few)), sent)
             groups = {mapping.tp: (replicas, sent - experts), mapping.tp * mapping.cp * mapping.ep: (replicas // mapping.ep, experts)}
-        seconds = 0.0
+        seconds, channels = 0.0, 0
         for stride, (count, moved) in groups.items():
             if count > 1 and moved:
                 members = self._members(count, stride)
-                alone = self.collectives.seconds("reduce_scatter", members, BUCKET)
-                seconds += moved * alone / (BUCKET * (1 - 1 / len(members)))
-        return seconds, seconds / sent if sent else 0.0
+                bucket = BUCKET
+                if mapping.zero_stage == 3:
+                    layer = moved / 2 / (facts.answer["micro_batches"] * self._layers(facts))
+                    bucket = 1 << round(math.log2(layer))  # so that nearly equal ones are simulated once
+                alone = self.collectives.alone("reduce_scatter", members, bucket)
+                seconds += moved * alone.time_s / (bucket * (1 - 1 / len(members)))
+                channels = max(channels, alone.channels)
+        return seconds, seconds / sent if sent else 0.0, channels
 
     def _exposed(self, mapping: Mapping, facts: Facts, stages: list[pipeline.Stage]) -> float:
         """Of gradients and weights."""
@@ -131,12 +138,19 @@ class Estimator:
         ranks = [stage["rank"] for stage in facts.answer["stages"]]
         forward, backward = (max(sum(stage[f"{part}_kernels_s"] for stage in facts.answer["stages"] if stage["rank"] == rank) for rank in set(ranks))
                              for part in ("forward", "backward"))
-        moved, of_byte = self._replicas(mapping, facts)
-        taken = SMS_TAKEN_IN_SERVER if mapping.tp * mapping.dp(question) * mapping.cp <= question.nvlink_gpus else SMS_TAKEN
+        moved, of_byte, channels = self._replicas(mapping, facts)
+        taken = TAKEN_BY_CHANNEL.get(mapping.zero_stage, 0.0) * channels
         kernels = micro_batches * (forward + backward)
         if mapping.zero_stage == 3:
-            ends = 2 * moved / (question.model.layers / mapping.pp + 2)
-            return ends + taken * min(kernels, moved) + max(0.0, moved / 4 - micro_batches * forward) + max(0.0, 3 * moved / 4 - micro_batches * backward)
+            each = moved / micro_batches
+            first = each / 4 / self._layers(facts)
+            last = each / 2 / (self._layers(facts) if question.dp_overlap else 1)
+            beside = moved - first - last
+            if question.dp_overlap:
+                longer = max(0.0, moved / 4 - micro_batches * forward) + max(0.0, 3 * moved / 4 - micro_batches * backward)
+            else:
+                longer = (micro_batches - 1) * max(0.0, each - forward - backward)
+            return first + last + taken * min(kernels, beside) + longer
         if mapping.zero_stage == 2:
             gather = min(moved, largest["weights_bytes"] * of_byte)
             each = (moved - gather) / micro_batches

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from planning import pipeline, space  # noqa: E402
 from planning.candidates import Candidates  # noqa: E402
-from planning.collectives import CollectiveError, Collectives  # noqa: E402
+from planning.collectives import Alone, CollectiveError, Collectives  # noqa: E402
 from planning.estimate import Estimator  # noqa: E402
 from planning.explain import Facts  # noqa: E402
 
@@ -61,12 +61,13 @@ def test_transfers_are_hidden_or_block():
 
 def test_collectives_are_those_of_the_executable_and_are_kept(tmp_path, monkeypatch):
     machine = {"schema_version": 1, "platform": "dgx_h100", "machine": {"groups": {"node": {"servers": 2}}}, "workload": {"kind": "training"}}
-    collectives = Collectives(BIN / "dgx_h100", machine, tmp_path / "collectives.json")
+    collectives = Collectives(BIN / "dgx_h100", machine, tmp_path / "alone.json")
     inside, across = (collectives.seconds("all_gather", gpus, 1 << 24) for gpus in ((0, 1, 2, 3), (0, 4, 8, 12)))
     assert 0.75 * (1 << 24) / 450e9 < inside < across and collectives.seconds("all_gather", (0,), 1 << 24) == 0
     collectives.keep()
-    assert json.loads((tmp_path / "collectives.json").read_text()) == collectives.known
-    again = Collectives(BIN / "dgx_h100", machine, tmp_path / "collectives.json")
+    assert json.loads((tmp_path / "alone.json").read_text()) == {key: asdict(found) for key, found in collectives.known.items()}
+    assert collectives.alone("all_gather", (0, 1, 2, 3), 1 << 24).channels > 1
+    again = Collectives(BIN / "dgx_h100", machine, tmp_path / "alone.json")
     monkeypatch.setattr(subprocess, "run", None)
     assert again.seconds("all_gather", (0, 1, 2, 3), 1 << 24) == inside
     monkeypatch.undo()
@@ -75,14 +76,17 @@ def test_collectives_are_those_of_the_executable_and_are_kept(tmp_path, monkeypa
 
 
 class Ideal:
-    """Collectives at 100 GB/s."""
+    """Collectives at 100 GB/s, with ten channels."""
 
     def __init__(self):
         self.asked = []
 
-    def seconds(self, operation, gpus, size):
+    def alone(self, operation, gpus, size):
         self.asked.append((operation, gpus))
-        return size / 100e9 if len(gpus) > 1 else 0.0
+        return Alone(size / 100e9, 10) if len(gpus) > 1 else Alone(0.0, 0)
+
+    def seconds(self, operation, gpus, size):
+        return self.alone(operation, gpus, size).time_s
 
 
 def facts(layers, micro_batches, sent):
@@ -116,7 +120,18 @@ def test_hidden_collectives_take_sms_and_not_time(persistent):
                          for overlap in ("none", "userbuffers"))
     kernels, weights, collectives = 8 * 4 * 0.03, 8 * 4 * 0.01, 8 * 4 * 10 * one / 100e9
     assert plain == pytest.approx(kernels + 0.6 * collectives + 0.2 * (2 * 0.6 * weights if persistent else 0.4 * collectives))
-    assert overlapped == pytest.approx(kernels + collectives / 4)
+    assert overlapped == pytest.approx(kernels + collectives / 13)
+
+
+@pytest.mark.parametrize("dp_overlap", [False, True])
+def test_sums_of_zero_3_run_beside_the_next_micro_batch(dp_overlap):
+    """Of 4 micro-batches, each moves a quarter of its bytes beside forward, a quarter beside backward, and half are sums of gradients. Without overlap
+    those of the last micro-batch are exposed, with it those of the last layer. Either exposes the first gather."""
+    asked = space.Question(8, 8, space.Model(4, 32, 8, 0, 4096), 32, 4096, dp_overlap=dp_overlap)
+    moved = 0.1 / (1 - 1 / 8)  # s; 10 GB on an ideal ring
+    found = Estimator(asked, Ideal()).estimate(space.Mapping(1, 1, 1, 1, 1, "1f1b", 1, 3, "none"), facts([4], 4, {"dp": 10e9}))
+    first, last = moved / 16 / 4, moved / 8 / (4 if dp_overlap else 1)
+    assert found.dp_s == pytest.approx(first + last + 0.12 * (moved - first - last))
 
 
 class Explained:
