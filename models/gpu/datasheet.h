@@ -63,11 +63,12 @@ struct GpuDatasheet {
   } hbm;
 
   struct Kernel {
-    double launch_us = 0;           ///< back-to-back cost of a kernel inside a CUDA graph
-    double stream_launch_us = 2.5;  ///< the same for kernels that the host puts into a stream
-    double dynamic_scale_us = 10;   ///< extra kernels that find the scale of a whole tensor before quantisation
-    double gemm_fixed_us = 0;       ///< prologue and pipeline fill of a GEMM
-    double split_k_us = 0;          ///< reduction pass of a split-K GEMM
+    double launch_us = 0;                 ///< back-to-back cost of a kernel inside a CUDA graph
+    double stream_launch_us = 2.5;        ///< the same for kernels that the host puts into a stream
+    double dynamic_scale_us = 10;         ///< extra kernels that find the scale of a whole tensor before quantisation
+    double scale_search_per_clock = 2.8;  ///< elements whose largest an SM finds in a clock, while memory keeps up
+    double gemm_fixed_us = 0;             ///< prologue and pipeline fill of a GEMM
+    double split_k_us = 0;                ///< reduction pass of a split-K GEMM
     double gemm_step_clocks =
         0;  ///< least time of a step of a GEMM's main loop: barriers, latency of the tensor instructions
     double overlap_exponent = 4;        ///< p-norm that joins tensor, L2 and HBM time

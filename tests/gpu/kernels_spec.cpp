@@ -144,6 +144,23 @@ BOOST_AUTO_TEST_CASE(a_dynamic_scale_is_most_of_a_small_fp8_product) {
   BOOST_TEST(scale - kernel_time(h100, quantize).seconds > 0.9 * h100.kernel.dynamic_scale_us * 1e-6);
 }
 
+// scale_matrix tables of vLLM 0.24 (B200) and TensorRT-LLM 1.3.0rc10 and rc20, computescale tables of the latter
+// (ai-dynamo/aiconfigurator 095f58a), us. TensorRT-LLM's own cast on B200 takes 113 us.
+BOOST_AUTO_TEST_CASE(casts_run_at_the_rate_of_memory_and_a_search_of_the_scale_may_not) {
+  const struct {
+    const char* gpu;
+    double cast_us, search_us;
+  } measured[] = {{"H100-SXM5-80GB", 199.3, 311.9}, {"B200-SXM-180GB", 89.0, 131.3}, {"L40S", 880.1, 588.7}};
+  for (const auto& [name, cast_us, search_us] : measured) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    KernelSpec quantize = rows(KernelOp::quantize, 16384, 12288);
+    quantize.dtype = DataType::fp8;
+    BOOST_TEST(1e6 * kernel_time(gpu, quantize).seconds == cast_us, tt::tolerance(0.1));
+    quantize.dynamic = true;
+    BOOST_TEST(1e6 * kernel_time(gpu, quantize).seconds == cast_us + search_us, tt::tolerance(0.1));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_causal_mask_halves_a_long_prompt) {
   const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
   KernelSpec spec = attention(KernelOp::attention_prefill, kHeads, {{32768, 0}});

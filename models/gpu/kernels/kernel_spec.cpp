@@ -10,8 +10,6 @@ namespace {
 constexpr double kActivationBytes = 2;  // activations stay in 16 bits between kernels of a narrower model
 constexpr double kLogitBytes = 4;       // fp32
 
-constexpr double kCastsPerClock = 4.5;  // elements narrowed per SM and clock; fp8 products of the aiconfigurator tables
-
 KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, double row_bytes, std::uint32_t passes,
                     double bytes, double cold_bytes = 0) {
   if (spec.cold) cold_bytes += bytes, bytes = 0;
@@ -36,12 +34,16 @@ KernelTime rotary_time(const GpuDatasheet& gpu, const KernelSpec& spec, double e
   return row_time(gpu, spec, heads * head_bytes / 2, 1, 2 * tokens * heads * head_bytes, spec.kv_cache ? cache : 0);
 }
 
+// Casts run at the rate of memory. The search of a scale reads all elements before, and may be slower than memory.
 KernelTime quantize_time(const GpuDatasheet& gpu, const KernelSpec& spec, double elements) {
-  constexpr double kWholeTensorPasses = 2;
-  const double passes = spec.dynamic ? kWholeTensorPasses : 1;
-  KernelTime time = flat_time(gpu, spec, elements * (passes * kActivationBytes + spec.copies * bytes_of(spec.dtype)));
-  if (spec.dynamic) time.fixed_seconds += gpu.kernel.dynamic_scale_us * kSecondsPerUs;
-  time.longest_cta_seconds = elements / (kCastsPerClock * gpu.sm.count * gpu.clock_hz());
+  KernelTime time = flat_time(gpu, spec, elements * (kActivationBytes + spec.copies * bytes_of(spec.dtype)));
+  if (!spec.dynamic) return time;
+  const KernelTime search = flat_time(gpu, spec, elements * kActivationBytes);
+  const double search_seconds = elements / (gpu.kernel.scale_search_per_clock * gpu.sm.count * gpu.clock_hz());
+  time.longest_cta_seconds = std::max(0.0, search_seconds - search.hbm_seconds - search.l2_seconds);
+  time.fixed_seconds += gpu.kernel.dynamic_scale_us * kSecondsPerUs;
+  time.bytes += search.bytes, time.l2_bytes += search.l2_bytes;
+  time.hbm_seconds += search.hbm_seconds, time.l2_seconds += search.l2_seconds;
   time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
   return time;
 }

@@ -131,6 +131,13 @@ Record<GpuDatasheet> gpu_record() {
       .range(0, kMostUs)
       .cite("ai-dynamo/aiconfigurator, fp8 products of one row")
       .inherited();
+  kernel
+      .add(
+          "scale_search_per_clock", &G::Kernel::scale_search_per_clock,
+          "elements among which an SM finds the largest in a clock, before a tensor is quantised; memory may be slower")
+      .range(0.01, 1000)
+      .cite("ai-dynamo/aiconfigurator, TensorRT-LLM's computescale table of the H100")
+      .inherited();
   kernel.add("gemm_fixed_us", &G::Kernel::gemm_fixed_us, "prologue and pipeline fill of a GEMM")
       .range(0, kMostUs)
       .required()
