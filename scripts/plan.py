@@ -78,7 +78,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seq", type=positive, metavar="N", help="tokens of a sequence")
     parser.add_argument("--base", type=pathlib.Path, metavar="SCENARIO", help="a scenario of workload.kind training in place of the options above")
     parser.add_argument("--fix", type=fixed, action="append", default=[], metavar="AXIS=VALUE", help="only this value of an axis; repeatable")
-    parser.add_argument("--allow", choices=[space.ACROSS_SERVERS], action="append", default=[], help="also tensor parallelism over servers")
+    parser.add_argument("--allow", choices=space.ALLOWED, action="append", default=[],
+                        help="tp_across_servers: also tensor parallelism over servers; gtp: also matrices that are divided among up to all GPUs of a server; repeatable")
     parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"mappings to simulate (default {TOP})")
     parser.add_argument("--memory-limit", type=ratio, default=1.0, metavar="RATIO", help="share of a GPU's memory that a mapping may use (default 1)")
     parser.add_argument("--no-what-if", action="store_true", help="do not simulate what would change the decision")
@@ -120,7 +121,7 @@ def base_scenario(options: argparse.Namespace) -> dict:
         model["config"] = str(folder / model["config"])
         for group in machine.groups_of(scenario):
             group["gpu"] = datasheet(group["gpu"], folder)
-        for axis in (*space.AXES, "dp", "sequence_parallel", "placement"):
+        for axis in {*space.AXES, "dp", "sequence_parallel", "placement"} - {"gtp"}:  # its other keys stay
             scenario["workload"].pop(axis, None)
         stages = machine.zero_stages(machine.software_of(scenario))
         if DEFAULT_ZERO_STAGE not in stages:

@@ -44,7 +44,7 @@ class Candidates:
         return [mapping for mapping in self.fit if self.facts[mapping].fits(factor * self.limit)]
 
     def with_workload(self, settings: MappingOf[str, object], also: Iterable[Mapping], explainer: Explainer, collectives: Collectives) -> list[Mapping]:
-        """The mappings that fit with another batch or sequence, the fastest estimate first. Of each shape (tp, cp, pp, recompute) the fastest as
+        """The mappings that fit with another batch or sequence, the fastest estimate first. Of each shape (tp, gtp, cp, pp, recompute) the fastest as
         given is looked at, and the fastest with the smallest micro-batch.
 
         @param settings  those of the change
@@ -55,8 +55,8 @@ class Candidates:
         estimator = Estimator(question, collectives)
         legal = [mapping for mapping in self.fit if not any(is_wrong(mapping, question) for _, is_wrong in RULES)]
         smallest = min((mapping.micro_batch for mapping in legal), default=1)
-        looked_at = {(m.tp, m.cp, m.pp, m.recompute): m for m in reversed(legal)}.values()
-        small = {(m.tp, m.cp, m.pp, m.recompute): m for m in reversed(legal) if m.micro_batch == smallest}.values()
+        looked_at = {(m.tp, m.gtp, m.cp, m.pp, m.recompute): m for m in reversed(legal)}.values()
+        small = {(m.tp, m.gtp, m.cp, m.pp, m.recompute): m for m in reversed(legal) if m.micro_batch == smallest}.values()
         mappings = list(dict.fromkeys([*looked_at, *small, *(mapping for mapping in also if mapping in legal)]))
         facts = dict(zip(mappings, explainer.ask([mapping.settings(question) | settings for mapping in mappings], lambda done, count: None)))
         seconds = {mapping: estimator.estimate(mapping, found).step_s for mapping, found in facts.items() if not found.error and found.fits(self.limit)}

@@ -15,7 +15,25 @@ from .space import EVEN, Mapping, Question, Space
 
 SHOWN_REFUSED = 5
 SHOWN_PART = 1e-4  # of a step
+SHOWN_EXPOSED = 5e-4
 Rows = list[list[str]]
+
+
+def exposed_of(run: Run) -> dict[str, float]:
+    """Seconds by traffic class, of those that can be seen."""
+    parts_of_step = {key.partition(".")[2]: value for key, value in run.metrics.items() if key.startswith("exposed_s.")}
+    return {traffic: value for traffic, value in parts_of_step.items() if value > SHOWN_EXPOSED * run.step_s}
+
+
+def limits(run: Run) -> str:
+    """The stage whose SMs work longest, and the link on which the most exposed traffic waits longest."""
+    stages = run.summary["metrics"]["stage_s"]
+    found = [f"SMs of stage {max(stages, key=lambda stage: stages[stage])}" if len(stages) > 1 else "SMs"]
+    exposed = exposed_of(run)
+    most = max(exposed, key=lambda traffic: exposed[traffic], default=None)
+    found += [f"{most} on {traffic['worst_link']} {traffic['worst_link_direction']}" for traffic in run.summary["traffic"]
+              if traffic["class"] == most and traffic["worst_link"]]
+    return ", ".join(found)
 
 
 @dataclass
@@ -58,15 +76,14 @@ class Decision:
 
     def simulated(self) -> Rows:
         names = {mapping: name for name, mapping in self.references}
-        rows = [["mapping", "dp", "step", "tokens/s/GPU", "MFU", "memory", "bubble", "exposed", "estimate", "also known as"]]
+        rows = [["mapping", "dp", "step", "tokens/s/GPU", "MFU", "memory", "bubble", "exposed", "host", "limits", "estimate", "also known as"]]
         for run in self.runs:
             metrics = run.metrics
-            exposed = ", ".join(f"{key.partition('.')[2]} {100 * value / run.step_s:.1f} %" for key, value in metrics.items()
-                                if key.startswith("exposed_s.") and value > 0.0005 * run.step_s)
+            exposed = ", ".join(f"{traffic} {100 * value / run.step_s:.1f} %" for traffic, value in exposed_of(run).items())
             error = self.candidates.seconds(run.mapping) / run.step_s - 1
             rows.append([run.mapping.label, str(run.mapping.dp(self.question)), duration(run.step_s), f"{metrics['tokens_per_s_per_gpu']:.0f}",
                          f"{100 * metrics['mfu']:.1f} %", f"{GB * metrics['memory.peak_bytes']:.1f} GB", f"{100 * metrics['bubble_fraction']:.1f} %",
-                         exposed, f"{100 * error:+.1f} %", names.get(run.mapping, "")])
+                         exposed, f"{100 * metrics['host_s'] / run.step_s:.1f} %", limits(run), f"{100 * error:+.1f} %", names.get(run.mapping, "")])
         return rows
 
     def too_slow(self) -> int:

@@ -10,7 +10,9 @@
             not hide of them), and the gather of the weights. 2: the gradients of each micro-batch that the slots after it do not hide, and
             the gather. 3: a quarter of the bytes are weights beside forward kernels, a quarter weights beside backward kernels, and half
             gradients (4 bytes), with dp_overlap beside backward kernels, else beside the slots of the next micro-batch; the first gather of
-            the step and the last sum have no kernels beside them. 2 and 3: kernels leave SMS_TAKEN of their SMs to collectives
+            the step and the last sum have no kernels beside them. 2 and 3: kernels lose TAKEN_BY_CHANNEL of their
+            rate for each thread block of a collective
+  gtp       the first gather, what gathers and sums are longer than the kernels, and the SMs that they take
 """
 
 import math
@@ -31,6 +33,7 @@ SMS_TAKEN_IN_SERVER = 0.2  # of the kernels' rate, while tensor-parallel collect
 TAKEN_BY_CHANNEL = {2: 0.0076, 3: 0.012}  # the same for a channel of collectives among replicas. 3: a gather and a sum often run at the same time
 LEFT_OF_OVERLAP = {True: 1 / 4, False: 1 / 13}  # of a collective beside its product. With zero bubble no products of weights run beside it
 ALL_TO_ALLS = {"none": 4, "selective": 4, "full": 6}  # of a layer of experts, for a micro-batch
+MATRICES = 4  # of a layer that gtp gathers one by one
 BUCKET = 160_000_000  # bytes of a reduce-scatter of gradients (Megatron: 40 million parameters); zero_stage 3 reduces a layer
 MOST_SERVERS = 8  # of a group in a run; a ring over more has about the same rate
 
@@ -53,7 +56,6 @@ class Estimator:
 
     def _members(self, count: int, stride: int) -> tuple[int, ...]:
         """GPUs of the first group. Of a group over many servers those of the first ones."""
-        stride *= self.question.gtp
         of_server = max(1, self.question.nvlink_gpus // stride)
         return tuple(rank * stride for rank in range(min(count, MOST_SERVERS * of_server)))
 
@@ -78,7 +80,7 @@ class Estimator:
             return 0.0
         count = ALL_TO_ALLS[mapping.recompute]
         sent = facts.sent("ep") / (facts.answer["micro_batches"] * self._layers(facts) * count)
-        return count * self.collectives.seconds("all_to_all", self._members(mapping.ep, mapping.tp * mapping.cp), round(sent * mapping.ep / (mapping.ep - 1)))
+        return count * self.collectives.seconds("all_to_all", self._members(mapping.ep, mapping.tp * mapping.gtp * mapping.cp), round(sent * mapping.ep / (mapping.ep - 1)))
 
     def _stages(self, mapping: Mapping, facts: Facts) -> list[pipeline.Stage]:
         zero_bubble = mapping.schedule.startswith("zb")
@@ -90,7 +92,7 @@ class Estimator:
         answer = facts.answer
         slower = 1 + (SENDS_TAKE[self.question.persistent] if mapping.virtual_stages > 1 else 0.0)
         size = round(facts.sent("pp") / (2 * answer["micro_batches"] * mapping.virtual_stages))
-        neighbours = (0, mapping.tp * mapping.cp * mapping.dp(self.question) * self.question.gtp)
+        neighbours = (0, mapping.tp * mapping.cp * mapping.dp(self.question) * mapping.gtp)
         transfer = self.collectives.seconds("send_recv", neighbours, size) if mapping.pp > 1 else 0.0
         found = []
         for stage in answer["stages"]:
@@ -113,12 +115,13 @@ class Estimator:
         question, largest = self.question, facts.largest
         replicas = mapping.dp(question) * mapping.cp
         sent = facts.sent("dp")
-        groups = {mapping.tp: (replicas, sent)}
+        groups = {mapping.tp * mapping.gtp: (replicas, sent)}
         if mapping.ep > 1:  # experts have fewer replicas
             few, many = (1 - mapping.ep / replicas), (1 - 1 / replicas)
             total = (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 2 * largest["gradients_bytes"]
             experts = min(max(0.0, few * (many * total - sent) / (many - few)), sent)
-            groups = {mapping.tp: (replicas, sent - experts), mapping.tp * mapping.cp * mapping.ep: (replicas // mapping.ep, experts)}
+            stride = mapping.tp * mapping.gtp
+            groups = {stride: (replicas, sent - experts), stride * mapping.cp * mapping.ep: (replicas // mapping.ep, experts)}
         seconds, channels = 0.0, 0
         for stride, (count, moved) in groups.items():
             if count > 1 and moved:
@@ -132,12 +135,32 @@ class Estimator:
                 channels = max(channels, alone.channels)
         return seconds, seconds / sent if sent else 0.0, channels
 
-    def _exposed(self, mapping: Mapping, facts: Facts, stages: list[pipeline.Stage]) -> float:
+    @staticmethod
+    def _slots(facts: Facts) -> tuple[float, float]:
+        """Kernels of a micro-batch on the slowest ranks: forward, backward."""
+        ranks = {stage["rank"] for stage in facts.answer["stages"]}
+        forward, backward = (max(sum(stage[f"{part}_kernels_s"] for stage in facts.answer["stages"] if stage["rank"] == rank) for rank in ranks)
+                             for part in ("forward", "backward"))
+        return forward, backward
+
+    def _gathered(self, mapping: Mapping, facts: Facts) -> float:
+        """Exposed gathers of divided matrices and sums of their gradients, and what they take from kernels."""
+        moved = facts.sent("gtp")
+        if not moved:
+            return 0.0
+        micro_batches, members = facts.answer["micro_batches"], self._members(mapping.gtp, mapping.tp)
+        matrices = MATRICES * self._layers(facts)
+        gather = 1 << round(math.log2(moved / 3 / (micro_batches * matrices)))
+        alone = self.collectives.alone("all_gather", members, gather)
+        seconds = moved * alone.time_s / (gather * (1 - 1 / len(members)))
+        forward, backward = (micro_batches * slot for slot in self._slots(facts))
+        longer = max(0.0, seconds / 3 - forward) + max(0.0, 2 * seconds / 3 - backward)
+        return seconds / matrices + TAKEN_BY_CHANNEL[3] * alone.channels * min(forward + backward, seconds) + longer
+
+    def _exposed(self, mapping: Mapping, facts: Facts) -> float:
         """Of gradients and weights."""
         question, micro_batches, largest = self.question, facts.answer["micro_batches"], facts.largest
-        ranks = [stage["rank"] for stage in facts.answer["stages"]]
-        forward, backward = (max(sum(stage[f"{part}_kernels_s"] for stage in facts.answer["stages"] if stage["rank"] == rank) for rank in set(ranks))
-                             for part in ("forward", "backward"))
+        forward, backward = self._slots(facts)
         moved, of_byte, channels = self._replicas(mapping, facts)
         taken = TAKEN_BY_CHANNEL.get(mapping.zero_stage, 0.0) * channels
         kernels = micro_batches * (forward + backward)
@@ -165,7 +188,7 @@ class Estimator:
         if mapping not in self.known:
             stages = self._stages(mapping, facts)
             slots = pipeline.seconds(mapping.schedule, mapping.pp, stages, facts.answer["micro_batches"], mapping.schedule == "1f1b")
-            self.known[mapping] = Estimate(slots, self._exposed(mapping, facts, stages))
+            self.known[mapping] = Estimate(slots, self._exposed(mapping, facts) + self._gathered(mapping, facts))
         return self.known[mapping]
 
 

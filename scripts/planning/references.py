@@ -20,7 +20,8 @@ def references(question: Question, legal: list[Mapping], fits: Callable[[Mapping
                model: str, gpu: str) -> list[tuple[str, Mapping]]:
     """@param seconds  the estimate of a step"""
     tp = max((m.tp for m in legal if m.tp <= question.nvlink_gpus), default=0)
-    plain = [m for m in legal if (m.tp, m.cp, m.ep, m.schedule, m.recompute, m.tp_overlap, m.stage_layers) == (tp, 1, 1, "1f1b", "none", "none", EVEN)]
+    plain = [m for m in legal if (m.tp, m.cp, m.ep, m.schedule, m.recompute, m.tp_overlap, m.stage_layers, m.gtp)
+             == (tp, 1, 1, "1f1b", "none", "none", EVEN, question.gtp)]
     found: list[tuple[str, Mapping | None]] = []
     for stage, name in ((0, "textbook rule, plain data parallelism"), (1, "textbook rule, distributed optimizer")):
         found.append((name, least_that_fits([m for m in plain if m.zero_stage == stage and m.micro_batch == 1], fits)))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute", "tp_overlap", "stage_layers")
+AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute", "tp_overlap", "stage_layers", "gtp")
 MOST_CP = 4
 VIRTUAL_STAGES = (1, 2, 4, 5)
 SCHEDULES = ("1f1b", "interleaved", "zb_h1", "zbv")
@@ -19,7 +19,7 @@ TP_OVERLAP = ("none", "userbuffers")
 # How layers are divided among stages: evenly; the last stage has fewer, by the time of the head; the first has one fewer, too, as it has the
 # embedding.
 EVEN, LIGHT_LAST, LIGHT_ENDS = STAGE_LAYERS = ("even", "light_last", "light_ends")
-ACROSS_SERVERS = "tp_across_servers"
+ACROSS_SERVERS, DIVIDED_WEIGHTS = ALLOWED = ("tp_across_servers", "gtp")  # what is tried only if asked for
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Question:
     batch: int  # sequences of a step
     seq_tokens: int
     zero_stages: tuple[int, ...] = (0, 1)  # that the software has
-    gtp: int = 1  # ranks that divide each matrix; no axis, as the base scenario has it
+    gtp: int = 1  # ranks that divide each matrix, in the base scenario
     dp_overlap: bool = False  # gradients are reduced beside the last backward slot
     persistent: bool = False  # matrix products keep their SMs from begin to end
     head_layers: int = 1  # layers that take as long as the head
@@ -72,12 +72,13 @@ class Mapping:
     recompute: str
     tp_overlap: str = TP_OVERLAP[0]
     stage_layers: str = EVEN
+    gtp: int = 1
 
     def dp(self, question: Question) -> int:
-        return question.gpus // (self.tp * self.cp * self.pp * question.gtp)
+        return question.gpus // (self.tp * self.cp * self.pp * self.gtp)
 
     def micro_batches(self, question: Question) -> int:
-        return question.batch // (self.micro_batch * self.dp(question) * question.gtp)
+        return question.batch // (self.micro_batch * self.dp(question) * self.gtp)
 
     def layers(self, question: Question) -> tuple[int, ...]:
         """Of each virtual stage, in the order of the model."""
@@ -90,14 +91,16 @@ class Mapping:
     @property
     def label(self) -> str:
         """Axes that are not at their simplest value: `tp 8 pp 4 v 2 zero 1`."""
-        words = [("tp", self.tp, 0), ("cp", self.cp, 1), ("ep", self.ep, 1), ("pp", self.pp, 0), ("v", self.virtual_stages, 1),
+        words = [("tp", self.tp, 0), ("gtp", self.gtp, 1), ("cp", self.cp, 1), ("ep", self.ep, 1), ("pp", self.pp, 0), ("v", self.virtual_stages, 1),
                  ("", self.schedule, "1f1b" if self.virtual_stages == 1 else "interleaved"), ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none"),
                  ("", self.tp_overlap, "none"), ("", self.stage_layers, EVEN)]
         return " ".join(f"{name} {value}".strip() for name, value, simplest in words if value != simplest)
 
     def settings(self, question: Question) -> dict[str, object]:
         """Keys of a scenario."""
-        keys = {axis: getattr(self, axis) for axis in AXES if axis != "stage_layers"}
+        keys = {axis: getattr(self, axis) for axis in AXES if axis not in ("stage_layers", "gtp")}
+        if max(self.gtp, question.gtp) > 1:
+            keys["gtp.size"] = self.gtp
         if self.stage_layers != EVEN:
             keys["stage_layers"] = list(self.layers(question))
         keys |= {"dp": self.dp(question), "sequence_parallel": self.tp > 1}
@@ -123,6 +126,7 @@ def axes(question: Question, allowed: frozenset[str] = frozenset()) -> dict[str,
         "recompute": RECOMPUTE,
         "tp_overlap": TP_OVERLAP,
         "stage_layers": STAGE_LAYERS,
+        "gtp": _powers(question.nvlink_gpus) if DIVIDED_WEIGHTS in allowed else (question.gtp,),
     }
 
 
@@ -144,7 +148,7 @@ def _has_empty_stage(mapping: Mapping, question: Question) -> bool:
 Rule = tuple[str, Callable[[Mapping, Question], bool]]  # what is wrong, and whether it is
 
 RULES: tuple[Rule, ...] = (
-    ("tp x cp x pp does not divide the GPUs", lambda m, q: q.gpus % (m.tp * m.cp * m.pp * q.gtp) != 0),
+    ("tp x cp x pp x gtp does not divide the GPUs", lambda m, q: q.gpus % (m.tp * m.cp * m.pp * m.gtp) != 0),
     ("tp does not divide the attention heads", lambda m, q: q.model.heads % m.tp != 0),
     ("tp and the KV heads do not divide each other", lambda m, q: q.model.kv_heads % m.tp != 0 and m.tp % q.model.kv_heads != 0),
     ("virtual stages without a pipeline", lambda m, q: m.virtual_stages > 1 and m.pp == 1),
@@ -158,10 +162,11 @@ RULES: tuple[Rule, ...] = (
     ("tp does not divide the tokens of a micro-batch", lambda m, q: m.micro_batch * q.seq_tokens // m.cp % m.tp != 0),
     ("ep does not divide the experts", lambda m, q: m.ep > 1 and q.model.experts % m.ep != 0),
     ("ep does not divide the data-parallel ranks", lambda m, q: m.dp(q) % m.ep != 0),
-    ("micro_batch x dp does not divide the batch", lambda m, q: q.batch % (m.micro_batch * m.dp(q) * q.gtp) != 0),
+    ("micro_batch x dp does not divide the batch", lambda m, q: q.batch % (m.micro_batch * m.dp(q) * m.gtp) != 0),
     ("interleaving needs a multiple of pp micro-batches", lambda m, q: m.schedule == "interleaved" and m.micro_batches(q) % m.pp != 0),
     ("products overlap without tensor parallelism", lambda m, q: m.tp == 1 and m.tp_overlap != "none"),
     ("userbuffers need one server", lambda m, q: m.tp > q.nvlink_gpus and m.tp_overlap == "userbuffers"),
+    ("weights are divided by gtp and by ZeRO 3", lambda m, q: m.gtp > 1 and m.zero_stage == 3),
     ("state is divided without replicas", lambda m, q: m.zero_stage > 0 and m.dp(q) * m.cp == 1),
 )
 

@@ -224,9 +224,10 @@ def test_a_base_of_another_kind_is_refused(tmp_path):
 
 
 def test_fsdp_and_divided_matrices_of_a_base_scenario(tmp_path):
-    """ZeRO stages come from the software, and gtp stays as it is."""
+    """ZeRO stages come from the software, and gtp stays as it is, unless other values are allowed."""
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    for name, keys, words in (("fsdp", {"software": "torchtitan"}, ["--fix", "zero_stage=3"]), ("gtp", {"gtp": {"size": 2}}, ["--fix", "zero_stage=0"])):
+    for name, keys, words in (("fsdp", {"software": "torchtitan"}, ["--fix", "zero_stage=3"]), ("gtp", {"gtp": {"size": 2}}, ["--fix", "zero_stage=0"]),
+                              ("allowed", {}, ["--fix", "zero_stage=0", "--allow", "gtp", "--top", "9"])):
         base = tmp_path / f"{name}.yaml"
         workload = {"kind": "training", "seq_tokens": 4096, "global_batch": 16} | keys
         base.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "tiny.json"}, "workload": workload}))
@@ -234,9 +235,12 @@ def test_fsdp_and_divided_matrices_of_a_base_scenario(tmp_path):
                    "--fix", "cp=1", "--fix", "recompute=none", "--fix", "micro_batch=1", "--fix", "pp=1", "--fix", "tp=2", *words]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        winner = json.loads(done.stdout)["winner"]["mapping"]
-        gpus = winner["tp"] * winner["cp"] * winner["pp"] * winner["dp"] * (2 if name == "gtp" else 1)
-        assert gpus == 8 and winner["zero_stage"] == (3 if name == "fsdp" else 0)
+        answer = json.loads(done.stdout)
+        sizes = {run["mapping"]["gtp"] for run in answer["simulated"]}
+        assert sizes == {"fsdp": {1}, "gtp": {2}, "allowed": {1, 2, 4}}[name]
+        for run in answer["simulated"]:
+            of_run = run["mapping"]
+            assert of_run["tp"] * of_run["cp"] * of_run["pp"] * of_run["dp"] * of_run["gtp"] == 8 and of_run["zero_stage"] == (3 if name == "fsdp" else 0)
 
 
 def test_what_would_change_it_asks_for_slower_kernels_and_less_memory(tmp_path):
