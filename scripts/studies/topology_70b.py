@@ -213,7 +213,10 @@ def answers(study: Study) -> None:
              ("rule, plain data parallelism, products overlap", {"zero_stage": 0, "tp_overlap": "userbuffers"}),
              ("published, products overlap", {"tp": 4, "cp": 2, "schedule": "interleaved", "virtual_stages": 5, "tp_overlap": "userbuffers"}),
              ("tp 4, pp 8, dp 4, 5 stages a rank", {"tp": 4, "pp": 8, "schedule": "interleaved", "virtual_stages": 5}),
-             ("tp 2, cp 2, dp 32, weights divided (zero 3)", {"tp": 2, "cp": 2, "pp": 1, "zero_stage": 3})]
+             ("tp 2, cp 2, dp 32, weights divided (zero 3)", {"tp": 2, "cp": 2, "pp": 1, "zero_stage": 3}),
+             ("search: tp 4, pp 2, dp 16, 5 stages a rank, zero 2, products overlap",
+              {"tp": 4, "pp": 2, "schedule": "interleaved", "virtual_stages": 5, "zero_stage": 2, "tp_overlap": "userbuffers",
+               "stage_layers": [8, 8, 8, 8, 8, 8, 8, 8, 9, 7]})]
     rows = []
     for name, settings in cases:
         result = study.of(step(**settings))

@@ -160,6 +160,7 @@ def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
     assert [(tmp_path / "out" / name).read_bytes() for name in names] == first
     page = first[1].decode()
     assert "What would change it" in page and "http" not in page.replace("http-equiv", "")
+    assert "SMs, dp on GPU_N[" in page or "SMs, tp on NVLink_N[" in page
 
 
 @pytest.mark.parametrize("words, message", [
