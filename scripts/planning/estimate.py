@@ -3,7 +3,7 @@
   slot      kernels of a stage and its exposed collectives. Tensor-parallel collectives and all-to-alls of experts take as long as alone. Backward,
             HIDDEN_OF_BLOCK of a block run beside products (with zero bubble half of them, as products of weights are in slots of their own),
             which have SMS_TAKEN_IN_SERVER fewer SMs meanwhile, or, if their kernels are persistent, to their end. Of collectives that overlap with
-            their own products LEFT_OF_OVERLAP stays, or what is longer than the kernels
+            their own products LEFT_OF_OVERLAP stays, and what is longer than these products
   pipeline  the slots in the order of the schedule (pipeline.py), stages of different length included. 1F1B sends block; sends of all other
             schedules run beside kernels and take SENDS_TAKE of their SMs
   dp        at the rate of a bucket's reduce-scatter alone. zero_stage 0 and 1: gradients (with dp_overlap: what the last backward slot does
@@ -31,6 +31,7 @@ BY_COLUMNS, ATTENTION_BY_COLUMNS = 0.6, 0.1  # of the products of weights: those
 SENDS_TAKE = {True: 0.018, False: 0.005}  # of the kernels' rate (persistent or not), by thread blocks of sends and receives that wait for their peers
 SMS_TAKEN_IN_SERVER = 0.2  # of the kernels' rate, while tensor-parallel collectives run beside them
 TAKEN_BY_CHANNEL = {2: 0.0076, 3: 0.012}  # the same for a channel of collectives among replicas. 3: a gather and a sum often run at the same time
+ATTENTION_PRODUCTS = 0.2  # of the products of a dense layer (Llama 3: 0.18 to 0.19)
 LEFT_OF_OVERLAP = {True: 1 / 4, False: 1 / 13}  # of a collective beside its product. With zero bubble no products of weights run beside it
 ALL_TO_ALLS = {"none": 4, "selective": 4, "full": 6}  # of a layer of experts, for a micro-batch
 MATRICES = 4  # of a layer that gtp gathers one by one
@@ -99,8 +100,7 @@ class Estimator:
             layers = stage["layers"]
             forward, backward, weights = (slower * stage[f"{part}_kernels_s"] for part in ("forward", "backward", "backward_weights"))
             if mapping.tp_overlap != "none":
-                all_of_it = max(LEFT_OF_OVERLAP[zero_bubble] * layers * tensor, layers * tensor - forward - backward)
-                exposed, stretch = all_of_it, 0.0
+                exposed, stretch = self._left_of_overlap(layers * tensor, weights, zero_bubble), 0.0
             else:
                 shared = products * by_columns * weights if mapping.tp > 1 else 0.0
                 hidden = min(layers * beside, shared)
@@ -109,6 +109,16 @@ class Estimator:
             found.append(pipeline.Stage(forward + of_forward + layers * experts / 2,
                                         backward - weights + stretch + exposed - of_forward + layers * experts / 2, weights, transfer))
         return found
+
+    def _left_of_overlap(self, collectives: float, products: float, zero_bubble: bool) -> float:
+        """Of ten collectives of a layer, attention and MLP have two each beside forward products, and three each beside twice these products.
+
+        @param products  those of a forward pass, or of the gradients of weights, which take as long
+        """
+        of_block = {ATTENTION_PRODUCTS: 0.5, 1 - ATTENTION_PRODUCTS: 0.5} if not self.question.model.experts else {ATTENTION_PRODUCTS: 1.0}
+        longer = sum(max(0.0, share * part * collectives - passes * of_products * products)
+                     for of_products, part in of_block.items() for passes, share in ((1, 0.4), (2, 0.6)))
+        return min(collectives, LEFT_OF_OVERLAP[zero_bubble] * collectives + longer)
 
     def _replicas(self, mapping: Mapping, facts: Facts) -> tuple[float, float, int]:
         """Seconds of all transfers among replicas, seconds for each byte, and channels."""
