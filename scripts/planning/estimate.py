@@ -12,7 +12,8 @@
             gradients (4 bytes), with dp_overlap beside backward kernels, else beside the slots of the next micro-batch; the first gather of
             the step and the last sum have no kernels beside them. 2 and 3: kernels lose TAKEN_BY_CHANNEL of their
             rate for each thread block of a collective
-  gtp       the first gather, what gathers and sums are longer than the kernels, and the SMs that they take
+  gtp       the first gather, what gathers and sums are longer than the kernels, and the SMs that they take: from persistent
+            kernels to their end
 """
 
 import math
@@ -146,12 +147,11 @@ class Estimator:
         return seconds, seconds / sent if sent else 0.0, channels
 
     @staticmethod
-    def _slots(facts: Facts) -> tuple[float, float]:
-        """Kernels of a micro-batch on the slowest ranks: forward, backward."""
-        ranks = {stage["rank"] for stage in facts.answer["stages"]}
-        forward, backward = (max(sum(stage[f"{part}_kernels_s"] for stage in facts.answer["stages"] if stage["rank"] == rank) for rank in ranks)
-                             for part in ("forward", "backward"))
-        return forward, backward
+    def _slots(facts: Facts) -> list[float]:
+        """Kernels of a micro-batch on the slowest ranks: forward, backward, gradients of weights in it."""
+        stages = facts.answer["stages"]
+        return [max(sum(stage[f"{part}_kernels_s"] for stage in stages if stage["rank"] == rank) for rank in {stage["rank"] for stage in stages})
+                for part in ("forward", "backward", "backward_weights")]
 
     def _gathered(self, mapping: Mapping, facts: Facts) -> float:
         """Exposed gathers of divided matrices and sums of their gradients, and what they take from kernels."""
@@ -163,14 +163,16 @@ class Estimator:
         gather = 1 << round(math.log2(moved / 3 / (micro_batches * matrices)))
         alone = self.collectives.alone("all_gather", members, gather)
         seconds = moved * alone.time_s / (gather * (1 - 1 / len(members)))
-        forward, backward = (micro_batches * slot for slot in self._slots(facts))
+        forward, backward, weights = (micro_batches * slot for slot in self._slots(facts))
         longer = max(0.0, seconds / 3 - forward) + max(0.0, 2 * seconds / 3 - backward)
-        return seconds / matrices + TAKEN_BY_CHANNEL[3] * alone.channels * min(forward + backward, seconds) + longer
+        products = 3 * weights  # forward, gradients of inputs and of weights, each with a collective beside it
+        beside = products if self.question.persistent else min(products, seconds)
+        return seconds / matrices + TAKEN_BY_CHANNEL[2] * alone.channels * beside + longer
 
     def _exposed(self, mapping: Mapping, facts: Facts) -> float:
         """Of gradients and weights."""
         question, micro_batches, largest = self.question, facts.answer["micro_batches"], facts.largest
-        forward, backward = self._slots(facts)
+        forward, backward, _ = self._slots(facts)
         moved, of_byte, channels = self._replicas(mapping, facts)
         taken = TAKEN_BY_CHANNEL.get(mapping.zero_stage, 0.0) * channels
         kernels = micro_batches * (forward + backward)

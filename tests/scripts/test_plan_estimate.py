@@ -134,6 +134,18 @@ def test_sums_of_zero_3_run_beside_the_next_micro_batch(dp_overlap):
     assert found.dp_s == pytest.approx(first + last + 0.12 * (moved - first - last))
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_divided_matrices_are_gathered_beside_products(persistent):
+    """The first of 16 matrices of a pass is exposed. Products of three kinds, 10 ms each in 4 micro-batches of 4 layers, lose ten channels
+    while matrices are gathered, or, if their kernels are persistent, to their end."""
+    asked = space.Question(8, 8, space.Model(4, 32, 8, 8, 4096), 32, 4096, persistent=persistent)
+    mapping = space.Mapping(1, 1, 1, 1, 1, "1f1b", 1, 0, "none", gtp=8)
+    found = Estimator(asked, Ideal()).estimate(mapping, facts([4], 4, {"gtp": 10e9}))
+    moved, products = 0.1 / (1 - 1 / 8), 3 * 4 * 4 * 0.01
+    assert found.dp_s == pytest.approx(moved / 16 + 0.076 * (products if persistent else moved))
+    assert found.pipeline_s == pytest.approx(4 * 4 * 0.03)
+
+
 class Explained:
     """Only recomputed activations fit."""
 
