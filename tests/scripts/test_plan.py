@@ -19,6 +19,7 @@ from planning import space  # noqa: E402
 from planning.candidates import Candidates  # noqa: E402
 from planning.estimate import rank_correlation  # noqa: E402
 from planning.explain import Explainer, Facts  # noqa: E402
+from planning.references import references  # noqa: E402
 
 TINY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "intermediate_size": 11008, "num_hidden_layers": 4,
         "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": False,
@@ -42,7 +43,7 @@ def question(draw):
 def test_legal_and_refused_mappings_are_all_combinations(seed):
     draw = random.Random(seed)
     asked = question(draw)
-    every = space.axes(asked, frozenset({space.ACROSS_SERVERS} if seed % 2 else set()))
+    every = space.axes(asked, frozenset(space.ALLOWED if seed % 2 else ()))
     values = {axis: tuple(draw.sample(of_axis, min(len(of_axis), 2))) for axis, of_axis in every.items()}
     divided = space.divide(asked, values)
     everything = [space.Mapping(*combination) for combination in itertools.product(*values.values())]
@@ -134,6 +135,18 @@ def test_the_executable_agrees_with_the_rules(tmp_path):
         result = run("dgx_h100", tmp_path / "s.yaml", "--check", *sets)
         lacks_memory = "pipeline rank" in result.stderr and "needs weights" in result.stderr
         assert (result.returncode == 0 or lacks_memory) == (wrong is None), (mapping, wrong, result.stderr)
+
+
+@pytest.mark.parametrize("gpus, expected", [
+    (96, set()), (128, {"NVIDIA's recipe in bf16", "NVIDIA's recipe in fp8"}),
+    (256, {"NVIDIA's recipe in bf16", "NVIDIA's recipe in fp8", "torchtitan's FSDP x TP, micro-batch tuned"})])
+def test_published_mappings_are_simulated_where_their_gpus_divide_the_machine(gpus, expected):
+    """The estimate prefers the micro-batch of 2."""
+    asked = space.Question(gpus, 8, space.Model(80, 64, 8, 0, 8192), 4 * gpus, 8192, zero_stages=(1, 3))
+    values = space.axes(asked) | {"stage_layers": ("even",)}
+    found = dict(references(asked, space.divide(asked, values).legal, lambda mapping: True, lambda mapping: abs(mapping.micro_batch - 2), "llama-3.1-70b", "H100-SXM5-80GB"))
+    assert {name for name in found if "recipe" in name or "torchtitan" in name} == expected
+    assert all(mapping.micro_batch == (2 if "tuned" in name else 1) for name, mapping in found.items())
 
 
 def test_the_winner_is_that_of_all_mappings(tmp_path):
