@@ -52,6 +52,17 @@ std::string fidelity_text(const transport::FidelityChoice& choice) {
   return text;
 }
 
+/// A waveform of all links has every transaction simulated. Empty if that takes no more than a minute, or was asked for.
+std::string waveform_text(const Options& options, Simulation& simulation) {
+  if (!options.vcd || options.vcd_level == VcdLevel::summary || options.vcd_to != Time::max()) return {};
+  const double hops = transport::hops(simulation.fabric().routes(), simulation.workload().traffic());
+  if (hops <= transport::kAffordableHops) return {};
+  return fmt::format(
+      "waveform of all links: {:.2g} link transactions are simulated; --vcd-window FROM,TO or --vcd-level "
+      "summary is much faster\n",
+      hops);
+}
+
 /// Reports the progress of a run on stderr.
 class Progress {
  public:
@@ -141,6 +152,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(simulation.workload())));
   if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet)
     fmt::print(stderr, "{}\n", fidelity_text(*choice));
+  if (out && !options.quiet) fmt::print(stderr, "{}", waveform_text(options, simulation));
   if (out) {
     write_text(out->file("command.txt"), options.command + "\n");
     write_text(out->file("scenario.yaml"), scenario.resolved);

@@ -75,8 +75,11 @@ Tracing::Tracing(const Options& options, const OutputDirectory& out, Simulation&
     waveform_->start();
   }
   if (options.timeline) {
-    simulation.workload().executor().simulate_every_collective();  // replayed collectives have no messages to show
-    timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), class_names(simulation)},
+    // Replayed collectives show no messages, but in a large run nobody could wait for all of them.
+    const bool large =
+        transport::hops(simulation.fabric().routes(), simulation.workload().traffic()) > transport::kAffordableHops;
+    if (!large) simulation.workload().executor().simulate_every_collective();
+    timeline_.emplace(probe::Timeline::Config{out.file("timeline.json.gz"), class_names(simulation), large},
                       simulation.fabric());
     simulation.workload().follow_requests(timeline_->requests());
     for (const std::string& engine : simulation.workload().engines()) timeline_->attach_engine(engine);

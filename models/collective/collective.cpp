@@ -138,14 +138,14 @@ bool Collective::reuse() {
   const Time now = fabric_.now();
   reuse_->begin(*this);
   // If a member has not entered yet, the course key is not known.
-  if (reuse_->followed() || !all_entered() || reuse_->quiet_from() > now) return false;
+  if (!all_entered() || reuse_->quiet_from() > now) return false;
   if (const KnownCourse* known = reuse_->find(course_key())) {
     const Course* const course = known->course.get();
-    if (!course->apart) return false;
+    if (!course->apart || reuse_->followed(*course, now)) return false;
     for (const auto& [after, member] : course->done)
       fabric_.calendar().at_last(now + after, turn(member, true), *this, kDoneTag, member);
     if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(course->memory, known->memories);
-    fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course, now));
+    fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course, spec_.traffic_class, now));
     trails_ = course->trails;
     replayed_ = course;
     return true;

@@ -66,7 +66,9 @@ bool ReuseTable::crosses(const std::vector<transport::LinkEnd>& links) const {
   });
 }
 
-bool ReuseTable::followed() const {
+bool ReuseTable::followed(const Course& course, Time now) const {
+  // Before the next launch of a member, all credits of a course that is apart have returned.
+  if (!fabric_.ports_followed(now, now + course.took() + least_launch_)) return false;
   return std::any_of(ports_.begin(), ports_.end(),
                      [](const transport::LinkEnd& port) { return port.state().listener_mark != 0; });
 }
@@ -186,13 +188,18 @@ void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) 
     shared_->by_key.emplace(key, SharedCourses::Recorded{kept, this, requesters_before_, requesters()});
 }
 
-std::uint64_t ReuseTable::replay(const Course& course, Time now) {
+std::uint64_t ReuseTable::replay(const Course& course, std::uint8_t traffic_class, Time now) {
+  transport::FabricListener* const listener = fabric_.listener();
+  const Time until = now + course.took();
   std::uint64_t transactions = 0;
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     transport::PortCounters& c = *counters_[i];
     const transport::PortCounters& more = course.counters[i];
     c.transactions += more.transactions;
-    if (i < ports_.size()) transactions += more.transactions;
+    if (i < ports_.size() && more.transactions != 0) {
+      transactions += more.transactions;
+      if (listener != nullptr) listener->on_replay(*ports_[i].device, ports_[i].port, traffic_class, more, now, until);
+    }
     c.payload_bytes += more.payload_bytes;
     c.wire_bytes += more.wire_bytes;
     c.busy += more.busy;

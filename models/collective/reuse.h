@@ -7,7 +7,7 @@
 //
 // isolate() proves before the run which groups are alone on their links, from the routes of everything the workload can
 // send. A collective is simulated, not replayed, if a member is late, if its links are not quiet, or if a listener
-// follows one of them; and also if the next collective of the group may begin before all credits have returned, because
+// follows one of them at this time; and also if the next collective of the group may begin before all credits have returned, because
 // a replay does not leave those credits behind.
 //
 // Groups that are alike (footprint.h) share courses. One difference between them can remain: ports serve their
@@ -31,8 +31,9 @@ namespace railyard::collective {
 /// What one collective left behind, relative to its first start.
 struct Course {
   std::vector<std::pair<Time, std::uint32_t>> done;  ///< (when, member), in order
-  std::vector<transport::PortCounters> counters;     ///< added to each port of the group, and to each meter
-  std::vector<transport::ChargeLog> charges;         ///< as counters; empty if nobody follows charges
+  Time took() const { return done.back().first; }
+  std::vector<transport::PortCounters> counters;  ///< added to each port of the group, and to each meter
+  std::vector<transport::ChargeLog> charges;      ///< as counters; empty if nobody follows charges
   transport::ClassTotals messages;
   std::shared_ptr<transport::MemoryCourse> memory;  ///< of its members
   std::vector<Trail> trails;                        ///< by member; empty where nobody follows causes
@@ -77,8 +78,8 @@ class ReuseTable {
   Time quiet_from() const;
   /// Whether one of these links is among the ports.
   bool crosses(const std::vector<transport::LinkEnd>& links) const;
-  /// Whether a listener follows one of the ports. A replay would hide events from it.
-  bool followed() const;
+  /// Whether a listener follows one of the ports while this course would take place. A replay would hide events from it.
+  bool followed(const Course& course, Time now) const;
   /// Null if no course is known for this key.
   const KnownCourse* find(const CourseKey& key);
   /// A collective of the group begins. Another collective that is being recorded is no longer alone: its recording is
@@ -89,8 +90,9 @@ class ReuseTable {
   /// @param took  time from the first start until now, when all members are done
   void keep(const CourseKey& key, Course course, Time now, Time took);
 
-  /// Adds a course that begins now to the counters. @return transactions over links in the course
-  std::uint64_t replay(const Course& course, Time now);
+  /// Adds a course that begins now to the counters, and tells the fabric's listener.
+  /// @return transactions over links in the course
+  std::uint64_t replay(const Course& course, std::uint8_t traffic_class, Time now);
 
  private:
   /// A port of an endpoint: its requesters are numbered in the order of first use.

@@ -11,9 +11,11 @@ Timeline::Timeline(const Config& config, transport::Assembly& fabric)
       file_(config.path),
       requests_(file_),
       engines_(file_),
+      large_(config.large),
+      longest_window_(config.large ? WindowCounter::kLongestOfMany : WindowCounter::kLongest),
       jobs_process_(file_.process("jobs")),
       streams_(file_, fabric, config.class_names),
-      links_(file_, config.class_names) {
+      links_(file_, config.class_names, config.large) {
   fabric.add_listener(*this);
 }
 
@@ -35,13 +37,21 @@ void Timeline::on_job(const execution::JobRecord& record) {
 }
 
 Timeline::GpuProbe::GpuProbe(Timeline& timeline, std::uint32_t number)
-    : owner(timeline), process(number), hbm(timeline.file_.events, number, "HBM", "GB/s", WindowCounter::Of::mean) {}
+    : owner(timeline),
+      process(number),
+      sms(timeline.file_.events, number, "SMs", "active", WindowCounter::Of::mean, timeline.longest_window_),
+      hbm(timeline.file_.events, number, "HBM", "GB/s", WindowCounter::Of::mean, timeline.longest_window_) {}
 
 void Timeline::GpuProbe::on_sms(const gpu::SmState& state) {
   const Time now = owner.fabric_.now();
   if (state.active_sms != active_sms) {
+    if (owner.large_) {
+      sms.add(sms_since, now, active_sms);
+      sms_since = now;
+    } else {
+      owner.file_.events.counter(process, "SMs", "active", now, std::uint64_t{state.active_sms});
+    }
     active_sms = state.active_sms;
-    owner.file_.events.counter(process, "SMs", "active", now, std::uint64_t{active_sms});
   }
   if (state.hbm_gb_per_s != hbm_gb_per_s) {
     hbm.add(hbm_since, now, hbm_gb_per_s);
@@ -51,6 +61,10 @@ void Timeline::GpuProbe::on_sms(const gpu::SmState& state) {
 }
 
 void Timeline::GpuProbe::finish(Time end) {
+  if (owner.large_) {
+    sms.add(sms_since, end, active_sms);
+    sms.finish(end);
+  }
   hbm.add(hbm_since, end, hbm_gb_per_s);
   hbm.finish(end);
 }

@@ -51,6 +51,8 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
   struct Config {
     std::string path;                      ///< of the .json.gz
     std::vector<std::string> class_names;  ///< by traffic class
+    /// Few bars and values for a long time: longer windows of counters, also for SMs; longer gaps within bursts.
+    bool large = false;
   };
 
   /// @throws std::runtime_error when the file cannot be created
@@ -88,9 +90,9 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
     Timeline& owner;
     const std::uint32_t process;
     std::uint32_t active_sms = 0;
-    WindowCounter hbm;
+    WindowCounter sms, hbm;  ///< sms: in a large run
     double hbm_gb_per_s = 0;
-    Time hbm_since;
+    Time sms_since, hbm_since;
   };
 
   void on_send(const transport::Message& message, Time) override { streams_.on_send(message); }
@@ -103,11 +105,17 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
     links_.on_queue(device, port, queued, now);
   }
   void on_credit(const transport::Device&, PortId, std::uint8_t, Bytes, Time, Time) override {}
+  void on_replay(const transport::Device& device, PortId port, std::uint8_t traffic_class,
+                 const transport::PortCounters& added, Time from, Time until) override {
+    links_.on_replay(device, port, traffic_class, added, from, until);
+  }
 
   const transport::Fabric& fabric_;
   TimelineFile file_;
   TimelineRequests requests_;
   TimelineEngines engines_;
+  const bool large_;
+  const Time longest_window_;
   const std::uint32_t jobs_process_;
   std::map<std::pair<std::string, std::uint32_t>, Lanes> job_lanes_;  ///< by kind of name and rank
   std::deque<GpuProbe> gpus_;

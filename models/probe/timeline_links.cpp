@@ -33,8 +33,9 @@ TimelineLinks::Direction* TimelineLinks::direction(const transport::Device& devi
 
 void TimelineLinks::appear(Direction& d) {
   d.lanes = Lanes(d.process, d.name, d.order);
-  d.counters.emplace_back(file_.events, d.process, d.name, "use %", WindowCounter::Of::mean);
-  d.counters.emplace_back(file_.events, d.process, d.name, "queued bytes", WindowCounter::Of::peak);
+  const Time longest = large_ ? WindowCounter::kLongestOfMany : WindowCounter::kLongest;
+  d.counters.emplace_back(file_.events, d.process, d.name, "use %", WindowCounter::Of::mean, longest);
+  d.counters.emplace_back(file_.events, d.process, d.name, "queued bytes", WindowCounter::Of::peak, longest);
 }
 
 void TimelineLinks::on_start(const transport::Device& device, PortId port, const transport::Transaction& t, Time now,
@@ -47,13 +48,41 @@ void TimelineLinks::on_start(const transport::Device& device, PortId port, const
   d.charged_from = now;
   d.charged_until = d.port->egress.free();
 
-  Burst& burst = d.bursts[t.traffic_class];
-  if (burst.trains != 0 && now > burst.until + kGap) write(d, t.traffic_class);
-  if (burst.trains == 0) burst.from = now;
+  Burst& burst = this->burst(d, t.traffic_class, now);
   burst.until = later(burst.until, crossing.leaves);
   burst.bytes += t.carried_bytes();
   burst.wire_bytes += crossing.wire_bytes;
   ++burst.trains;
+}
+
+void TimelineLinks::on_replay(const transport::Device& device, PortId port, std::uint8_t traffic_class,
+                              const transport::PortCounters& added, Time from, Time until) {
+  Direction* const found = direction(device, port);
+  if (found == nullptr) return;
+  Direction& d = *found;
+  if (d.counters.empty()) appear(d);
+  count_use(d, from);
+  d.charged_until = Time();
+  d.counters[kUse].add(from, until, kPercent * (added.busy.seconds() / (until - from).seconds()));
+  d.counters[kQueue].add(from, until, static_cast<double>(added.peak_queued_bytes));
+
+  Burst& burst = this->burst(d, traffic_class, from);
+  burst.until = later(burst.until, until);
+  burst.bytes += added.payload_bytes;
+  burst.wire_bytes += added.wire_bytes;
+  burst.trains += added.transactions;
+}
+
+TimelineLinks::Burst& TimelineLinks::burst(Direction& d, std::uint8_t traffic_class, Time from) {
+  Burst& burst = d.bursts[traffic_class];
+  Time gap = kGap;
+  if (large_) {
+    const auto [begin, end] = WindowCounter::window_at(from, WindowCounter::kLongestOfMany);
+    gap = later(gap, end - begin);
+  }
+  if (burst.trains != 0 && from > burst.until + gap) write(d, traffic_class);
+  if (burst.trains == 0) burst.from = from;
+  return burst;
 }
 
 void TimelineLinks::on_queue(const transport::Device& device, PortId port, Bytes queued, Time now) {

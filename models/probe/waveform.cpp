@@ -68,6 +68,7 @@ void Waveform::attach(transport::Assembly& fabric) {
   for (Device* device : fabric.devices())
     for (std::uint32_t p = 0; p < device->ports(); ++p)
       if (device->port(PortId(p)).peer != nullptr) attach(*device, PortId(p));
+  fabric.follow_ports(from_, to_);
   fabric.add_listener(*this);
 }
 
@@ -247,6 +248,14 @@ void Waveform::on_start(const Device& device, PortId port, const transport::Tran
   }
   vcd_.change(p.transactions, now, p.port->counters.transactions);
   vcd_.add(p.outstanding[t.virtual_channel], now, static_cast<std::int64_t>(crossing.credit_bytes));
+}
+
+void Waveform::on_replay(const Device& device, PortId port, std::uint8_t, const transport::PortCounters&, Time from,
+                         Time) {
+  const PortProbe& p = probe(device, port);
+  if (!p.transactions.valid()) return;
+  advance(from);
+  vcd_.change(p.transactions, from, p.port->counters.transactions);
 }
 
 void Waveform::on_credit(const Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now, Time usable) {

@@ -35,7 +35,8 @@
 //     prefill0.plx0.port3.tx.transactions   transactions started so far
 //     prefill0.plx0.port3.tx.vc1.outstanding_bytes   wire bytes without returned credit, if the buffer at the far end
 //                                           is finite; virtual channel 7 carries read responses
-// A port that is not followed has no listener_mark; its traffic may be computed without transactions (replay).
+// A port that is not followed has no listener_mark; its traffic may be computed without transactions (replay), as may
+// all traffic outside the window.
 // Changes of one instant are written once; their order has no meaning.
 #pragma once
 
@@ -140,6 +141,8 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
   void on_queue(const transport::Device& device, PortId port, Bytes queued, Time now) override;
   void on_credit(const transport::Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now,
                  Time usable) override;
+  void on_replay(const transport::Device& device, PortId port, std::uint8_t traffic_class,
+                 const transport::PortCounters& added, Time from, Time until) override;
 
   void attach(transport::Device& device, PortId port);
   void attach_credit(PortProbe& probe, const std::string& name);

@@ -9,15 +9,14 @@ namespace railyard::probe {
 namespace {
 
 constexpr Time kShortest = Time::us(1);
-constexpr Time kLongest = Time::us(128);
 constexpr std::uint64_t kWindowsSoFar = 1024;
 constexpr double kSame = 1e-6;  // means of a constant value differ by rounding errors
 
 }  // namespace
 
-std::pair<Time, Time> WindowCounter::window_at(Time now) {
+std::pair<Time, Time> WindowCounter::window_at(Time now, Time longest) {
   Time length = kShortest;
-  while (length < kLongest && length * kWindowsSoFar <= now) length = length * 2;
+  while (length < longest && length * kWindowsSoFar <= now) length = length * 2;
   const Time from = length * (now.fs() / length.fs());
   return {from, from + length};
 }
@@ -28,7 +27,7 @@ void WindowCounter::add(Time from, Time to, double value) {
     if (from >= to_) {
       if (to_ != Time()) close(to_);
       const Time before = to_;
-      std::tie(from_, to_) = window_at(from);
+      std::tie(from_, to_) = window_at(from, longest_);
       if (before != from_) write(before, 0);
     }
     const Time part = std::min(to, to_);

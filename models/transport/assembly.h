@@ -38,6 +38,11 @@ class Assembly final : public Fabric, private LinkObserver {
   // Observers of the fabric.
   /// There can be several listeners. Call before anything is sent.
   void add_listener(FabricListener& listener);
+  /// Ports with a listener_mark are only followed in this interval; without this call, during the whole run.
+  void follow_ports(Time from, Time to) {
+    ports_followed_from_ = from;
+    ports_followed_to_ = to;
+  }
   /// The observer of every message, when it begins and when it is over. Null: none.
   void watch_memories(MemoryObserver* memories) { ledger_.watch_memories(memories); }
   /// Enables queries of charged time during the run: replayed courses then keep their charges by time.

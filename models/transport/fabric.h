@@ -44,6 +44,12 @@ class Fabric {
     ledger_.replay(traffic_class, messages);
     replayed_ += transactions;
   }
+  /// Null: nobody listens.
+  FabricListener* listener() const { return context_.listener; }
+  /// True if a listener follows single ports (Device::Port::listener_mark) at some time in this interval.
+  bool ports_followed(Time from, Time until) const {
+    return from <= ports_followed_to_ && until >= ports_followed_from_;
+  }
   /// True if replayed courses must keep their charges by time.
   bool charges_followed() const { return charges_followed_; }
   /// The observer of the memories that messages use; null: none.
@@ -73,6 +79,7 @@ class Fabric {
   std::unique_ptr<Fluid> fluid_;  ///< null: trains only
   std::uint64_t replayed_ = 0;
   bool charges_followed_ = false;
+  Time ports_followed_from_, ports_followed_to_ = Time::max();
 };
 
 }  // namespace railyard::transport

@@ -30,7 +30,9 @@ def timeline(folder):
 
 
 def test_results_are_the_same_with_and_without(folder):
-    for name in ["jobs.csv", "links.csv", "requests.csv", "machine.json"]:
+    tables = {path.name for path in (folder / "without").glob("*.csv")}
+    assert {"jobs.csv", "links.csv"} < tables
+    for name in tables | {"machine.json"}:
         assert (folder / "with" / name).read_bytes() == (folder / "without" / name).read_bytes()
     one, other = summary(folder / "with"), summary(folder / "without")
     one.pop("simulator"), other.pop("simulator")
@@ -161,7 +163,7 @@ def check_links(folder, timeline):
             assert re.fullmatch(rf"(\w+\d\.)?{home}\d+", process)
             for s in slices:
                 carried[name] += collections.Counter(s["args"])
-                assert s["name"] == s["cat"] and s["name"] in ["tp", "pp", "kv"]
+                assert s["name"] == s["cat"] and s["name"] in ["tp", "pp", "kv", "dp"]
     assert set(carried) == {name for name, row in table.items() if row["transactions"] != "0"}
     for name, counts in carried.items():
         row = table[name]
@@ -179,6 +181,26 @@ def test_nvlinks_carry_what_their_table_says(tmp_path):
     succeed("dgx_h100", tiny(tmp_path), "--out", tmp_path / "out", "--timeline", "--quiet")
     carried = check_links(tmp_path / "out", Timeline(tmp_path / "out"))
     assert {name.split("_")[0] for name in carried} == {"GPU", "NVLink", "IB"}
+
+
+def test_a_large_run_reuses_collectives_under_its_timeline(tmp_path):
+    model = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 8192, "num_attention_heads": 64, "intermediate_size": 8192,
+             "vocab_size": 32000}
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    (tmp_path / "large.yaml").write_text("""\
+model: {config: model.json}
+workload: {kind: training, software: megatron_core, seq_tokens: 8192, global_batch: 256, micro_batch: 1, tp: 8, sequence_parallel: true, pp: 1}
+machine: {groups: {gpus: {servers: 1}}}
+fabric: {fidelity: train}
+""")
+    for name, more in [("with", ["--timeline"]), ("without", [])]:
+        succeed("dgx_h100", tmp_path / "large.yaml", "--out", tmp_path / name, "--quiet", *more)
+    assert summary(tmp_path / "with")["simulator"]["replayed_transactions"] > 2e8
+    test_results_are_the_same_with_and_without(tmp_path)
+    timeline = Timeline(tmp_path / "with")
+    test_slices_of_a_track_do_not_overlap(timeline)
+    check_links(tmp_path / "with", timeline)
+    test_counters_of_links(tmp_path, timeline)
 
 
 def test_an_interrupted_run_leaves_a_timeline_of_what_happened(tmp_path):

@@ -1,5 +1,6 @@
 """The waveform as a user asks for it: how much, which names, which part, and the compressed form."""
 
+import json
 import os
 import random
 import re
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from platform_runs import BIN, ROOT, succeed, tiny
+from platform_runs import BIN, ROOT, succeed, summary, tiny
 
 SCENARIO = ROOT / "scenarios" / "disagg_llama3_70b_plx.yaml"
 WINDOW_US = (200, 400)
@@ -52,6 +53,26 @@ def test_globs_and_the_window_narrow_it(tmp_path):
     assert len(stamps) > 2
     shown = {re.sub(r"\[\d+:0\]$", "", name) for name in re.findall(r"railyard\.(\S+)$", view, re.M)}
     assert shown == set(signals)
+
+
+def test_collectives_outside_the_window_are_reused(tmp_path):
+    scenario = ROOT / "scenarios" / "disagg_llama3_70b_dgx.yaml"
+    model = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-70b.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps({**model, "num_hidden_layers": 2}))
+    layers = ["--set", f"model.config={tmp_path / 'model.json'}"]
+    waves, replayed = {}, {}
+    begin, end = 10**12, 2 * 10**12
+    for name, more in {"whole": [], "window": ["--vcd-window", "1ms,2ms"]}.items():
+        succeed("dgx_h100", scenario, *layers, "--out", tmp_path / name, "--quiet", "--vcd", "--vcd-level", "all", "--vcd-filter",
+                "prefill0.*", *more)
+        waves[name] = changes((tmp_path / name / "trace.vcd").read_text())
+        replayed[name] = summary(tmp_path / name)["simulator"]["replayed_transactions"]
+    assert replayed["whole"] == 0 < replayed["window"]
+    assert len(waves["window"]) > 100
+    for name, points in waves["window"].items():
+        whole = waves["whole"][name]
+        assert points[0][1] == [value for at, value in whole if at <= begin][-1], name
+        assert points[1:] == [(at, value) for at, value in whole if begin < at <= end], name
 
 
 def test_the_view_shows_what_is_there_and_names_units(tmp_path):

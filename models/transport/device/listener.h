@@ -28,6 +28,10 @@ class FabricListener {
   virtual void on_queue(const Device& device, PortId port, Bytes queued, Time now) = 0;
   /// Credit for `bytes` on the wire came back to that port at `now`; it is usable from `usable` on.
   virtual void on_credit(const Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now, Time usable) = 0;
+  /// A collective was replayed: from `from` to `until` it adds `added` to the counters of that port, without the events
+  /// above.
+  virtual void on_replay(const Device&, PortId, std::uint8_t /*traffic_class*/, const PortCounters& /*added*/,
+                         Time /*from*/, Time /*until*/) {}
 
  protected:
   ~FabricListener() = default;
@@ -53,6 +57,10 @@ class FabricListeners final : public FabricListener {
   }
   void on_credit(const Device& device, PortId port, std::uint8_t vc, Bytes bytes, Time now, Time usable) override {
     for (FabricListener* listener : listeners_) listener->on_credit(device, port, vc, bytes, now, usable);
+  }
+  void on_replay(const Device& device, PortId port, std::uint8_t traffic_class, const PortCounters& added, Time from,
+                 Time until) override {
+    for (FabricListener* listener : listeners_) listener->on_replay(device, port, traffic_class, added, from, until);
   }
 
  private:

@@ -35,6 +35,13 @@ class Unions {
   std::vector<std::size_t> parents_;
 };
 
+/// Of traffic that takes this path, over each of the lane's links.
+double transactions(const Routes& routes, const Path& path, const Lane& lane, double bytes) {
+  double lanes = 0;
+  for (const Lane& each : path.lanes) lanes += each.weight;
+  return bytes * lane.weight / lanes / static_cast<double>(routes.transaction_bytes(path));
+}
+
 struct Cost {
   double hops = 0;
   std::set<std::int64_t> users;
@@ -48,6 +55,16 @@ struct Cost {
 Fidelity FidelityChoice::fidelity() const {
   if (fluid_sets == 0) return Fidelity::train;
   return fluid_sets == sets ? Fidelity::fluid : Fidelity::automatic;
+}
+
+double hops(const Routes& routes, const std::vector<Traffic>& traffic) {
+  double sum = 0;
+  for (const Traffic& t : traffic) {
+    const Path path = routes.path(t.source, t.destination, t.traffic_class);
+    for (const Lane& lane : path.lanes)
+      sum += transactions(routes, path, lane, t.bytes) * static_cast<double>(lane.hops.size());
+  }
+  return sum;
 }
 
 FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>& devices,
@@ -72,9 +89,8 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
   std::vector<double> hops(traffic.size(), 0);
   for (std::size_t t = 0; t < traffic.size(); ++t) {
     const Path path = routes.path(traffic[t].source, traffic[t].destination, traffic[t].traffic_class);
-    double lanes = 0;
-    for (const Lane& lane : path.lanes) lanes += lane.weight;
-    for (const Lane& lane : path.lanes)
+    for (const Lane& lane : path.lanes) {
+      const double of_lane = transactions(routes, path, lane, traffic[t].bytes);
       for (const Hop& hop : lane.hops) {
         const std::size_t link = number(hop);
         if (first[t] == kNoLink) first[t] = link;
@@ -83,8 +99,9 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
           if (several == kNoLink) several = link;
           unions.join(several, link);
         }
-        hops[t] += traffic[t].bytes * lane.weight / lanes / static_cast<double>(routes.transaction_bytes(path));
+        hops[t] += of_lane;
       }
+    }
   }
 
   std::map<std::size_t, Cost> costs;  // by set

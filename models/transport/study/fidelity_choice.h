@@ -33,6 +33,9 @@ struct FidelityChoice {
   Fidelity fidelity() const;  ///< automatic: both kinds occur
 };
 
+/// Transactions of this traffic as trains times the links on their paths.
+double hops(const Routes& routes, const std::vector<Traffic>& traffic);
+
 /// About a minute of processor time.
 constexpr double kAffordableHops = 2e8;
 
