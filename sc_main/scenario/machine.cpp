@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "gpu/kernels/step_clock.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/table/words.h"
 
@@ -132,10 +133,15 @@ void check_c2c(const MachineSpec& machine, const Source& source) {
 /// The clock at another power limit follows from the clock at the power limit of the board (gpu/kernels/step_clock.h).
 void check_power(const MachineSpec& machine, const Source& source) {
   for (const GroupSpec& group : machine.groups) {
-    if (group.gpu.sm.power_limit_w == 0 || group.gpu.sm.power_w > 0) continue;
+    const auto& sm = group.gpu.sm;
+    if (sm.power_limit_w == 0) continue;
     const std::string key = "machine.groups." + group.name + ".gpu";
-    throw InputError(place_of(source.root, key), key + ": sm.power_limit_w needs sm.power_w, which the datasheet of " +
-                                                     group.gpu.name + " does not have");
+    const auto refuse = [&](const std::string& why) { throw InputError(place_of(source.root, key), key + ": " + why); };
+    if (sm.power_w == 0)
+      refuse("sm.power_limit_w needs sm.power_w, which the datasheet of " + group.gpu.name + " does not have");
+    const double least = std::ceil(gpu::kLeastPowerLimit * sm.power_w);
+    if (sm.power_limit_w < least)
+      refuse("sm.power_limit_w: at least " + std::to_string(static_cast<int>(least)) + " W, a quarter of sm.power_w");
   }
 }
 

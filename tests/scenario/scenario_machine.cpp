@@ -131,6 +131,19 @@ BOOST_AUTO_TEST_CASE(a_rack_takes_gpus_with_c2c_and_nics_by_the_tray) {
       "s.yaml:1:29: error: machine.nic.per_server: 20 NICs cannot be divided evenly among the 18 trays of gb200_nvl72");
 }
 
+BOOST_AUTO_TEST_CASE(a_power_limit_is_at_least_a_quarter_of_the_boards) {
+  const auto limit_of = [](const std::string& gpu, int watts) {
+    return "machine: {groups: {node: {gpu: " + gpu +
+           "}}, overrides: {gpu: {sm: {power_limit_w: " + std::to_string(watts) + "}}}}\n";
+  };
+  BOOST_TEST(machine_of(limit_of("H100-SXM5-80GB", 175), "dgx_h100").groups[0].gpu.sm.power_limit_w == 175);
+  BOOST_TEST(refusal_of(limit_of("H100-SXM5-80GB", 174), "dgx_h100") ==
+             "s.yaml:1:32: error: machine.groups.node.gpu: sm.power_limit_w: at least 175 W, a quarter of sm.power_w");
+  BOOST_TEST(refusal_of(limit_of("V100-PCIe-32GB", 200), "plx_box") ==
+             "s.yaml:1:32: error: machine.groups.node.gpu: sm.power_limit_w needs sm.power_w, which the datasheet of "
+             "V100-PCIe-32GB does not have");
+}
+
 BOOST_AUTO_TEST_CASE(a_gpus_links_spread_over_the_boards_switches) {
   using Planes = std::vector<std::uint32_t>;
   const auto planes = [](const std::string& gpu, const std::string& platform) {

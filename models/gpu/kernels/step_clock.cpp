@@ -6,8 +6,9 @@
 namespace railyard::gpu {
 
 GpuDatasheet at_step_clock(GpuDatasheet gpu) {
-  const double power_ratio = gpu.sm.power_limit_w > 0 ? gpu.sm.power_limit_w / gpu.sm.power_w : 1;
-  const double ratio = std::min(1.0, gpu.sm.step_clock_ratio * std::cbrt(power_ratio));
+  const double power = gpu.sm.power_limit_w > 0 ? gpu.sm.power_limit_w / gpu.sm.power_w : 1;
+  const double clock = std::sqrt((power - kPowerWithoutLoad) / (1 - kPowerWithoutLoad));
+  const double ratio = std::min(1.0, gpu.sm.step_clock_ratio * clock);
   gpu.sm.clock_mhz *= ratio;
   // Efficiencies are shares of the peak, which falls with the clock.
   for (double* sustained : {&gpu.sm.sustained_efficiency_ratio, &gpu.sm.low_precision_sustained_ratio})

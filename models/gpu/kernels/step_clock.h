@@ -4,18 +4,23 @@
 // time, and lowers the clock of its SMs until the power fits. Tables of single kernels do not show this clock, because a
 // kernel that runs alone has the power of all other units for itself. sm.step_clock_ratio is this clock at power_w.
 //
-// Another power limit changes the clock by the cube root of the power: dynamic power is C f V^2, and V rises in
-// proportion to f (Mei, Wang and Chu, "A survey and measurement study of GPU DVFS on energy conservation",
-// arXiv 1610.01784, section 2).
+// Another power limit changes the clock. Two H100 drew 120 of 700 W without load. What a layer in bf16 drew beyond that
+// rose with clock^2.0, between 1425 and 1677 MHz (scripts/measure_step_clock.py; docs/training.md has the figures). The
+// share of power_w without load, and the exponent, are taken for all GPUs.
 #pragma once
 
 #include "gpu/datasheet.h"
 
 namespace railyard::gpu {
 
+constexpr double kPowerWithoutLoad = 0.17;  ///< as a share of power_w
+constexpr double kLeastPowerLimit =
+    0.25;  ///< the same; nvidia-smi accepts 100 of 400 W on an A100, 200 of 700 W on an H100
+
 /// The GPU as it runs in a whole training step: a lower clock, and with it the rates of tensor cores, L2 and operand
 /// feed. Matrix products get the lower of two rates: at this clock without a power limit of their own, and
 /// sustained_efficiency_ratio, to which a product alone throttles. Memory keeps its rate.
+/// @pre power_limit_w, if set, is at least kLeastPowerLimit x power_w
 GpuDatasheet at_step_clock(GpuDatasheet gpu);
 
 }  // namespace railyard::gpu
