@@ -15,9 +15,9 @@
 // layers.
 //
 // Backward, each projection of m rows becomes two products with the same FLOPs: the gradient of its input (dgrad) and
-// of its weights (wgrad, summed in 32 bits). Attention recomputes its scores. Elementwise kernels read the gradient of
-// the output and their own inputs, and write the gradients of these inputs. Gradients of norm weights are too small to
-// count.
+// of its weights (wgrad; GradientSum says what adds it to those of earlier micro-batches). Attention recomputes its
+// scores. Elementwise kernels read the gradient of the output and their own inputs, and write the gradients of these
+// inputs. Gradients of norm weights are too small to count.
 //
 //   MLP:       down dgrad, wgrad, activation, gate_up dgrad, wgrad
 //   experts:   combine, the same grouped, permute, router dgrad, wgrad
@@ -279,6 +279,8 @@ class LayerTimer {
                      std::uint32_t groups = 1, Product product = Product::projection);
   Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                      std::uint32_t groups = 1, Product product = Product::projection);
+  /// Adds gradients of weights to those of earlier micro-batches, where a kernel of its own does.
+  void add_gradient_sum(Segment& segment, double elements);
   /// Kernels that narrow an operand of two products; none without narrow products.
   void add_narrowing(Segment& segment, std::uint64_t rows, std::uint64_t width);
   void add_narrowing(Segment& segment, std::uint64_t rows, std::uint64_t width, std::uint32_t copies);

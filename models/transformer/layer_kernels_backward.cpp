@@ -29,10 +29,21 @@ Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint6
   spec.n = n;
   spec.k = m;
   spec.groups = groups;
-  spec.result_dtype = DataType::tf32;  // 32 bits
   spec.steady = training_.has_value();
+  switch (form().gradient_sum) {
+    case GradientSum::product: spec.result_dtype = form().gradients, spec.accumulate = true; break;
+    case GradientSum::kernel: spec.result_dtype = model_.dtype; break;
+    case GradientSum::after_reduce: spec.result_dtype = DataType::tf32; break;  // 32 bits
+  }
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
+  add_gradient_sum(segment, static_cast<double>(n) * static_cast<double>(k) * groups);
   return segment;
+}
+
+void LayerTimer::add_gradient_sum(Segment& segment, double elements) {
+  if (form().gradient_sum != GradientSum::kernel) return;
+  segment.add("gradient_sum",
+              timer_.memory_bound(elements * element_bytes_, 2 * elements * bytes_of(form().gradients)));
 }
 
 void LayerTimer::add_bias_wgrad(Segment& segment, Direction direction, const char* name, double elements) {

@@ -34,6 +34,11 @@ Segment LayerTimer::embedding_backward(std::uint64_t tokens) {
   };
   if (model_.positions > 0) add("positions_wgrad", 1);
   add("embedding_wgrad", static_cast<double>(vocab_) / model_.vocab);
+  if (form().gradient_sum != GradientSum::kernel) return segment;
+  // PyTorch writes a gradient of all rows, most of them zero.
+  const double rows = static_cast<double>(vocab_) * model_.hidden;
+  segment.add("embedding_zeros", timer_.memory_bound(0, rows * element_bytes_));
+  add_gradient_sum(segment, rows);
   return segment;
 }
 

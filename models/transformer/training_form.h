@@ -36,6 +36,14 @@ enum class InputReduce : std::uint8_t {
   after_dgrad    ///< before the wgrad product
 };
 
+/// What adds the gradient of a matrix in a micro-batch to those of earlier ones.
+enum class GradientSum : std::uint8_t {
+  product,      ///< the wgrad product itself: cuBLAS adds its result to C (apex, fused_weight_gradient_mlp_cuda)
+  kernel,       ///< a kernel after the product
+  after_reduce  ///< nothing on this rank: a reduce-scatter comes first, and shards are added
+};
+constexpr std::array<const char*, 3> kGradientSumNames{"product", "kernel", "after_reduce"};
+
 /// What is one kernel, where eager PyTorch has one for each of its operators (layer_kernels_operators.cpp).
 struct FusedKernels {
   bool activation = true;  ///< activation of a gated MLP and its product
@@ -57,6 +65,8 @@ struct TrainingForm {
   bool divide_inputs = false;
   std::array<InputReduce, 4> input_reduce{};  ///< by LayerPart
   FusedKernels fused;
+  GradientSum gradient_sum = GradientSum::after_reduce;
+  DataType gradients = DataType::tf32;   ///< in which gradients are added; tf32: 32 bits
   std::optional<NarrowProducts> narrow;  ///< none: products in the model's type
 };
 

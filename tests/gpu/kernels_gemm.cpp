@@ -162,6 +162,28 @@ BOOST_AUTO_TEST_CASE(narrow_types_meet_the_power_limit_earlier) {
   BOOST_TEST(time.flops / time.seconds == 1403e12, boost::test_tools::tolerance(0.07));
 }
 
+// The matrix of sums is read where it is written: with one wave and tensor cores as the limit, each of its bytes costs a
+// second pass through the epilogue.
+BOOST_AUTO_TEST_CASE(a_product_that_is_added_reads_what_it_writes) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  GemmShape shape{11 * 256, 12 * 128, 16384, DataType::bf16, 1};
+  for (const DataType result : {DataType::bf16, DataType::tf32}) {
+    shape.result_dtype = result;
+    shape.accumulate = false;
+    const KernelTime written = gemm_time(gpu, shape);
+    shape.accumulate = true;
+    const KernelTime added = gemm_time(gpu, shape);
+    BOOST_TEST_REQUIRE((added.waves == 1 && written.waves == 1 && added.tile_m == written.tile_m));
+    const double numbers = static_cast<double>(shape.m * shape.n);
+    BOOST_TEST(added.bytes - written.bytes == numbers * bytes_of(result), boost::test_tools::tolerance(1e-12));
+    const double epilogue_s =
+        added.tile_m * added.tile_n * bytes_of(result) / gpu.sm.epilogue_bytes_per_clock / gpu.clock_hz();
+    BOOST_TEST(added.longest_cta_seconds - written.longest_cta_seconds == epilogue_s,
+               boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(added.flops == written.flops);
+  }
+}
+
 // A tile's operands come from L2 at the SM's own rate: where that is too slow, the tensor cores wait.
 BOOST_AUTO_TEST_CASE(operand_feed_binds_when_slow) {
   GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");

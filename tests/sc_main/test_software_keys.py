@@ -16,7 +16,7 @@ KEYS = [
     ("reduce_beside_wgrad", None, {}, {"sequence_parallel": True}), ("tp_overlap", "userbuffers", {}, {"sequence_parallel": True}), ("launch", "graph", {}, {}),
     ("host_us", "300", {}, {}), ("pp_overlap", "all", {}, {}), ("pp_send", None, {}, {}), ("dp_overlap", "true", {}, {}),
     ("bucket_parameters", "1e8", {"dp_overlap": "true", "bucket_parameters_per_rank": "0"}, {}),
-    ("bucket_parameters_per_rank", "2e8", {"dp_overlap": "true"}, {}), ("gradients", "as_parameters", {}, {}), ("zero_stages", "[0]", {}, {}),
+    ("bucket_parameters_per_rank", "2e8", {"dp_overlap": "true"}, {}), ("gradients", "as_parameters", {}, {}), ("gradient_sum", "kernel", {}, {}), ("zero_stages", "[0]", {}, {}),
     ("nvls", None, {}, {"tp": 8, "pp": 1, "dp": 1, "zero_stage": 0, "seq_tokens": 8192}), ("nccl_ctas", "2", {}, {}),
     ("comm_priority", "high", {"dp_overlap": "true"}, {"tp": 1, "pp": 1, "dp": 8, "bucket_parameters": 1, "seq_tokens": 4096, "launch": "graph"}), ("reserved_bytes", "5e9", {}, {}),
 ]

@@ -301,6 +301,49 @@ BOOST_AUTO_TEST_CASE(a_gpt_layer_has_the_kernels_of_megatron) {
               Names{"embedding", "AR", "positions", "dropout"}));
 }
 
+// apex adds a gradient in its product; PyTorch and Megatron-LM's first DistributedDataParallel add it in a kernel that
+// reads the new gradient and the sum, and writes the sum.
+BOOST_AUTO_TEST_CASE(gradients_of_micro_batches_are_added_by_products_or_kernels) {
+  const gpu::GpuDatasheet sheet = gpu_datasheet("A100-SXM4-80GB");
+  gpu::KernelTimer gpu(sheet);
+  const ModelShape model = gpt_22b();
+  const LayerPass pass = whole_sequences(4);
+  const auto wgrad = [&](GradientSum sum, DataType gradients) {
+    LayerTimer timer(model, 8, gpu);
+    TrainingForm form;
+    form.gradient_sum = sum;
+    form.gradients = gradients;
+    timer.set_training(form);
+    return plan_layer(model, timer, pass, {8, false}, Direction::wgrad);
+  };
+  const auto bytes_of_sums = [](const std::vector<LayerStep>& steps) {
+    double bytes = 0;
+    for (const LayerStep& step : steps)
+      for (const NamedKernel& kernel : step.kernels.kernels)
+        if (kernel.name == std::string("gradient_sum")) bytes += kernel.time.bytes;
+    return bytes;
+  };
+  const auto bytes_of_products = [](const std::vector<LayerStep>& steps) {
+    double bytes = 0;
+    for (const LayerStep& step : steps)
+      for (const NamedKernel& kernel : step.kernels.kernels)
+        if (kernel.time.flops > 0) bytes += kernel.time.bytes;
+    return bytes;
+  };
+  const double weights = 12.0 * model.hidden * model.hidden / 8;
+  const auto exact = boost::test_tools::tolerance(1e-9);
+  for (const DataType gradients : {DataType::fp16, DataType::tf32}) {
+    const auto reduced = wgrad(GradientSum::after_reduce, gradients), added = wgrad(GradientSum::product, gradients);
+    const auto kernel = wgrad(GradientSum::kernel, gradients);
+    BOOST_TEST(bytes_of_sums(reduced) + bytes_of_sums(added) == 0);
+    // The sums are in HBM; the new gradient may still be in L2.
+    BOOST_TEST(bytes_of_sums(kernel) >= 2 * weights * bytes_of(gradients));
+    BOOST_TEST(bytes_of_sums(kernel) <= weights * (2 + 2 * bytes_of(gradients)));
+    BOOST_TEST(bytes_of_products(added) - bytes_of_products(reduced) == weights * (2 * bytes_of(gradients) - 4), exact);
+    BOOST_TEST(bytes_of_products(reduced) - bytes_of_products(kernel) == weights * 2, exact);
+  }
+}
+
 // Narayanan et al., arXiv 2104.04473, appendix: 24 B s h^2 (1 + s / 6h) forward, twice as much backward; selective
 // recompute adds 4 B s^2 h (Korthikanti et al., arXiv 2205.05198, appendix A).
 BOOST_AUTO_TEST_CASE(unfused_attention_multiplies_all_scores) {

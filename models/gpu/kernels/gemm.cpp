@@ -195,6 +195,7 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
   p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;
   p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
+  if (shape.accumulate) p.result_bytes *= 2;
   if (p.element_bytes < kLeastResultBytes && gpu.sm.low_precision_sustained_ratio > 0)
     p.sustained = gpu.sm.low_precision_sustained_ratio;
   if (shape.steady) p.burst = p.sustained, p.throttle_seconds = 0;

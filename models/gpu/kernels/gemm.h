@@ -7,6 +7,10 @@
 // efficiency falls with the time that the tensor cores are busy, because of the power limit: eta(t) = sustained +
 // (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
 //
+// A product that is added to C reads C where it writes its result, so the result's bytes count twice. On an H200, an fp32
+// sum in place of a 16-bit result so took 6 bytes for each number at 4.6 TB/s more, hidden behind nothing (scripts/
+// measure_gpu.py; epilogue_bytes_per_clock, fitted to other rows, is 4.6 TB/s).
+//
 // Weights narrower than the type of the product (int4 with bf16) are read in their own type and widened in registers
 // before the tensor cores: about four instructions of 128 lanes for two weights (Kim et al., arXiv 2211.10017; Frantar
 // et al., arXiv 2408.11743, Marlin), so 64 weights per SM and clock. This time adds to the products of a tile. It is an
@@ -31,6 +35,7 @@ struct GemmShape {
   /// Number of weight matrices that consecutive kernels use in turn (benchmarks). They hit in L2 if all of them fit.
   /// 0: weights are never in L2, as in a pass over many layers.
   std::uint32_t weight_copies = 0;
+  bool accumulate = false;     ///< C is read, and the product added to it
   bool split_k = true;         ///< K may be split to use idle SMs; some libraries (DeepGEMM) never split
   bool steady = false;         ///< the GPU has been at its power limit for long: eta = sustained from the start
   std::uint32_t most_sms = 0;  ///< launched for at most this number of SMs (cuBLASLt, SM_COUNT_TARGET); 0: all
@@ -39,8 +44,8 @@ struct GemmShape {
 
   bool operator==(const GemmShape& o) const {
     return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups &&
-           result_dtype == o.result_dtype && weight_copies == o.weight_copies && split_k == o.split_k &&
-           steady == o.steady && most_sms == o.most_sms && weight_bytes == o.weight_bytes;
+           result_dtype == o.result_dtype && weight_copies == o.weight_copies && accumulate == o.accumulate &&
+           split_k == o.split_k && steady == o.steady && most_sms == o.most_sms && weight_bytes == o.weight_bytes;
   }
 };
 

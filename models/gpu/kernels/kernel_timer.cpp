@@ -7,7 +7,8 @@ std::size_t KernelTimer::ShapeHash::operator()(const GemmShape& shape) const noe
   std::uint64_t hash = 0;
   for (const std::uint64_t value :
        {shape.m, shape.n, shape.k, static_cast<std::uint64_t>(shape.dtype), static_cast<std::uint64_t>(shape.groups),
-        static_cast<std::uint64_t>(shape.weight_copies), static_cast<std::uint64_t>(shape.most_sms)})
+        static_cast<std::uint64_t>(shape.weight_copies), static_cast<std::uint64_t>(shape.most_sms),
+        static_cast<std::uint64_t>(shape.accumulate)})
     hash = (hash ^ value) * kOddMultiplier, hash ^= hash >> 32;
   return static_cast<std::size_t>(hash);
 }

@@ -54,6 +54,7 @@ struct Software {
   std::uint64_t bucket_parameters = 0;           ///< ZeRO stages 0 and 1; 0: all gradients of a rank in one bucket
   std::uint64_t bucket_parameters_per_rank = 0;  ///< a bucket has at least this number for each data-parallel rank
   GradientFormat gradients = GradientFormat::fp32;
+  transformer::GradientSum gradient_sum = transformer::GradientSum::product;  ///< zero_stage 0 and 1, without gtp
   std::vector<std::uint32_t> zero_stages{0};
   bool nvls = true;                                             ///< NCCL may use NVLink SHARP
   gpu::CommPriority comm_priority = gpu::CommPriority::normal;  ///< of the streams of NCCL's collectives

@@ -63,6 +63,11 @@ Record<Software> software_record() {
   r.choice("gradients", &Software::gradients, words_of(kGradientFormatNames),
            "number format in which gradients are accumulated and reduced")
       .required();
+  r.choice(
+       "gradient_sum", &Software::gradient_sum, words_of(transformer::kGradientSumNames),
+       "zero_stage 0 and 1: what adds gradients of micro-batches. product: the product that computes them; kernel: a "
+       "kernel after it; after_reduce: ranks add shards after a reduce-scatter, as with zero_stage 2 and 3 and gtp")
+      .required();
   r.add("zero_stages", &Software::zero_stages, "accepted values of zero_stage").range(0, 3).required();
   r.add("nvls", &Software::nvls, "NCCL may use NVLink SHARP").required();
   r.choice(

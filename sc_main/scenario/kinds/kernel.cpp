@@ -157,6 +157,7 @@ KernelKeys::KernelKeys() {
           "gemm: number of weight matrices that kernels use in turn; they stay in L2 if they fit; 0: weights are never "
           "in L2")
       .fallback("0");
+  one("accumulate", kGemm, of_kernel(&KernelSpec::accumulate), "gemm: the product is added to what the result holds");
   one("split_k", kGemm, of_kernel(&KernelSpec::split_k), "gemm: K may be split to use idle SMs");
   one("steady", kGemm, of_kernel(&KernelSpec::steady),
       "gemm: the GPU has been at its power limit for long; false: a burst");

@@ -235,6 +235,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
       (software.pp_overlap == PipelineOverlap::interleaved && spec.virtual_stages() > 1));
   spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.replicas()));
   spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
+  spec.form.gradients = spec.gradients;
+  if (spec.zero_stage < 2 && spec.gtp() == 1) spec.form.gradient_sum = software.gradient_sum;
 }
 
 void check_experts(const TrainingSection& written, std::uint64_t dp, const transformer::ModelShape& model,
