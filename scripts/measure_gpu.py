@@ -4,9 +4,9 @@
   scripts/measure_gpu.py --system my_h100 --out my-h100.csv
   torchrun --nproc-per-node 8 scripts/measure_gpu.py --system my_dgx --out my-dgx.csv      # and a GEMM beside an all-reduce
 
-The kernels: matrix products in a CUDA graph (with five weight matrices in turn, so that none stays in L2), prefill and decode
-attention, large and small copies launched from a stream and from a graph, and a matrix product beside a copy or, with several ranks,
-beside an all-reduce. Every value is the median of --repeats timed replays. This takes some minutes. Run nothing else on the GPU.
+The kernels: matrix products in a CUDA graph (with five weight matrices in turn, so that none stays in L2), gradients of weights, alone
+and added to those of earlier micro-batches, prefill and decode attention, large and small copies launched from a stream and from a graph,
+and a matrix product beside a copy or, with several ranks, beside an all-reduce. Every value is the median of --repeats timed replays. This takes some minutes. Run nothing else on the GPU.
 """
 
 import csv
@@ -29,6 +29,8 @@ HEAD_DIM = 128
 PROMPTS = ((1, 128), (1, 512), (1, 2048), (1, 8192), (4, 512), (4, 2048), (16, 512))
 CACHES = ((1, 1024), (1, 8192), (1, 32768), (16, 1024), (16, 8192), (64, 1024), (64, 4096), (256, 1024))
 SMALL_COPIES = (4096, 65536, 1 << 20, 1 << 22, 1 << 24)  # doubles
+GRADIENTS = ((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336))  # of weights of Llama 3 8B
+TOKENS = (1024, 2048, 4096, 8192)
 BESIDE = ((4096, 8192, 8192), (8192, 8192, 8192))
 
 
@@ -76,6 +78,18 @@ class Measurement:
                 inputs = self.tensor(m, k)
                 seconds = self.timed(self.in_graph(lambda: [inputs @ weight for weight in weights])) / ROTATED
                 yield {"dtype": "bf16", "M": m, "N": n, "K": k, "library": "torch, weights rotated, CUDA graph"}, seconds
+
+    def gradients(self):
+        torch = self.torch
+        for n, k in GRADIENTS:
+            narrow, wide = self.tensor(n, k), self.tensor(n, k, dtype=torch.float32)
+            for m in TOKENS:
+                gradient, inputs = self.tensor(m, n).t(), self.tensor(m, k)
+                works = {"written": lambda: torch.mm(gradient, inputs, out=narrow),
+                         "added in bf16": lambda: torch.addmm(narrow, gradient, inputs, out=narrow),
+                         "added in fp32": lambda: torch.addmm(wide, gradient, inputs, out_dtype=torch.float32, out=wide)}
+                for name, work in works.items():
+                    yield {"kind": f"gradient of weights, {name}", "dtype": "bf16", "M": n, "N": k, "K": m}, self.timed(self.in_graph(work))
 
     def attention(self):
         attend = self.torch.nn.functional.scaled_dot_product_attention
@@ -137,7 +151,7 @@ def parse_options():
 
 
 def lines_of(measurement, collective, options, source):
-    for part in (measurement.gemms(), measurement.attention(), measurement.copies(), measurement.beside(collective)):
+    for part in (measurement.gemms(), measurement.gradients(), measurement.attention(), measurement.copies(), measurement.beside(collective)):
         for columns, value in part:
             metric = columns.get("metric", "time")
             shown = (f"{value * 1e6:.6g}", "us") if metric == "time" else (f"{value * 1e-9:.6g}", "GB/s")

@@ -6,6 +6,7 @@ Rules, by column:
                    its narrow layers quantise their input with a scale they find first, unless only their weights are narrow. cuBLASLt and torch loops use the same
                    operands again and again, until the GPU is at its power limit; DeepGEMM never splits K, and its benchmark flushes L2
                    before every call. torch (LLMCompass) waits for each call
+  kind             gradient of weights: a product alone, as it is written, or added to gradients in bf16 or fp32
   metric           time: seconds; TFLOPs, MAMF_max_TFLOPs: useful FLOPs over time
 """
 
@@ -30,7 +31,7 @@ def map_row(row: Row) -> Experiment:
     parts = [gemm]
     if dtype in NARROW and re.search("rotated", row["library"]) and not row["dtype"].endswith(WEIGHTS_ONLY):
         parts.insert(0, {"op": "quantize", "tokens": m, "width": k, "dtype": dtype, "dynamic": True})
-    operation, size_class = f"gemm {dtype}", kernels.classed(m, SIZES, "M")
+    operation, size_class = _operation(row, dtype), kernels.classed(m, SIZES, "M")
     if row["metric"] == "time":
         return kernels.time_experiment(row, operation, size_class, parts)
     if re.search("TFLOPs", row["metric"]):
@@ -38,8 +39,17 @@ def map_row(row: Row) -> Experiment:
     raise Unmapped(f"metric '{row['metric']}' is neither time nor TFLOPs")
 
 
+def _operation(row, dtype):
+    added = re.search("added in (.+)", row["kind"])
+    return f"gemm {dtype}, added in {added[1]}" if added else f"gemm {dtype}"
+
+
 def _circumstances(row):
     library = row["library"]
+    if re.match("gradient of weights", row["kind"]):
+        added = re.search("added in (.+)", row["kind"])
+        gradients = {"bf16": "bf16", "fp32": "tf32"}[added[1]] if added else row["dtype"]
+        return {"weight_copies": kernels.SAME_OPERANDS, "accumulate": bool(added), "result_dtype": gradients}
     if re.search("rotated", library):
         return {"weight_copies": ROTATED}
     if re.search("DeepGEMM", library, re.IGNORECASE):
