@@ -108,10 +108,9 @@ def machine_of(row: Row, gpus: int) -> tuple[str, dict]:
     machine = systems.machine(row, platform, gpu, servers)
     if servers * machine.get("nic", {}).get("per_server", BOARD_NICS) > TWO_TIER_NICS.get(platform, MOST_TWO_TIER_NICS):
         machine["network"] = {"tiers": 3}
-    memory = re.search(r"(\d+)GB HBM\S* ([\d.]+)\s?TB/s", row["system"])
-    if memory:  # a module with other memory than the datasheet's
-        capacity = int(memory[1])
-        machine["overrides"] = {"gpu": {"hbm": {"capacity_gb": capacity, "visible_gb": capacity, "gb_per_s": round(1000 * float(memory[2]))}}}
+    hbm = machine.get("overrides", {}).get("gpu", {}).get("hbm")
+    if hbm:  # a module with other memory than the datasheet's
+        hbm["visible_gb"] = hbm["capacity_gb"]
     return platform, machine
 
 
