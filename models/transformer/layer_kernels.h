@@ -279,6 +279,8 @@ class LayerTimer {
                      std::uint32_t groups = 1, Product product = Product::projection);
   Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                      std::uint32_t groups = 1, Product product = Product::projection);
+  /// What the product of a gradient of weights writes, and whether it adds.
+  void set_gradient(gpu::GemmShape& wgrad) const;
   /// Adds gradients of weights to those of earlier micro-batches, where a kernel of its own does.
   void add_gradient_sum(Segment& segment, double elements);
   /// Kernels that narrow an operand of two products; none without narrow products.

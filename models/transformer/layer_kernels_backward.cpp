@@ -30,14 +30,18 @@ Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint6
   spec.k = m;
   spec.groups = groups;
   spec.steady = training_.has_value();
-  switch (form().gradient_sum) {
-    case GradientSum::product: spec.result_dtype = form().gradients, spec.accumulate = true; break;
-    case GradientSum::kernel: spec.result_dtype = model_.dtype; break;
-    case GradientSum::after_reduce: spec.result_dtype = DataType::tf32; break;  // 32 bits
-  }
+  set_gradient(spec);
   segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
   add_gradient_sum(segment, static_cast<double>(n) * static_cast<double>(k) * groups);
   return segment;
+}
+
+void LayerTimer::set_gradient(gpu::GemmShape& wgrad) const {
+  switch (form().gradient_sum) {
+    case GradientSum::product: wgrad.result_dtype = form().gradients, wgrad.accumulate = true; break;
+    case GradientSum::kernel: wgrad.result_dtype = model_.dtype; break;
+    case GradientSum::after_reduce: wgrad.result_dtype = DataType::tf32; break;  // 32 bits
+  }
 }
 
 void LayerTimer::add_gradient_sum(Segment& segment, double elements) {
@@ -136,7 +140,7 @@ gpu::KernelTime LayerTimer::product(const LinearUse& use, std::uint32_t kind, st
   if (use.product == transformer::Product::wgrad) {
     shape.m = matrix.columns;
     shape.k = tokens;
-    shape.result_dtype = DataType::tf32;  // 32 bits
+    set_gradient(shape);
   }
   shape.steady = training_.has_value();
   shape.most_sms = most_sms;

@@ -31,6 +31,16 @@ double sent(collective::Operation operation, Bytes bytes, std::uint32_t n) {
   return static_cast<double>(bytes) * workload::collective_bench::busbw_factor(operation, n);
 }
 
+/// Matrix products of a rank that are not one with a collective.
+double products_s(const SlotPlan& plan) {
+  double seconds = 0;
+  for (const SlotStep& step : plan.steps)
+    if (step.kernels != nullptr)
+      for (const gpu::KernelTime& kernel : step.kernels->kernels)
+        if (kernel.tile_m > 0) seconds += kernel.seconds;
+  return seconds;
+}
+
 }  // namespace
 
 Value TrainingRun::memory_terms() const {
@@ -174,6 +184,7 @@ Value TrainingRun::explain() {
       stage[fmt::format("{}_flops", name_of(kind))] = plan.flops;
       stage[fmt::format("{}_kernels_s", name_of(kind))] = plan.kernels_s;
     }
+    stage["forward_products_s"] = products_s(plans_->slowest(SlotKind::forward, s));
     e["stages"].push_back(stage);
   }
   if (plans_->places() > 1) e["hottest_ep_shares"] = hottest_shares();

@@ -97,11 +97,11 @@ class Estimator:
         neighbours = (0, mapping.tp * mapping.cp * mapping.dp(self.question) * mapping.gtp)
         transfer = self.collectives.seconds("send_recv", neighbours, size) if mapping.pp > 1 else 0.0
         found = []
-        for stage in answer["stages"]:
+        for stage, plain in zip(answer["stages"], answer.get("plain_stages", answer["stages"])):
             layers = stage["layers"]
             forward, backward, weights = (slower * stage[f"{part}_kernels_s"] for part in ("forward", "backward", "backward_weights"))
             if mapping.tp_overlap != "none":
-                exposed, stretch = self._left_of_overlap(layers * tensor, weights, zero_bubble), 0.0
+                exposed, stretch = self._left_of_overlap(layers * tensor, slower * plain["forward_products_s"], weights, zero_bubble), 0.0
             else:
                 shared = products * by_columns * weights if mapping.tp > 1 else 0.0
                 hidden = min(layers * beside, shared)
@@ -111,14 +111,15 @@ class Estimator:
                                         backward - weights + stretch + exposed - of_forward + layers * experts / 2, weights, transfer))
         return found
 
-    def _left_of_overlap(self, collectives: float, products: float, zero_bubble: bool) -> float:
-        """Of ten collectives of a layer, attention and MLP have two each beside forward products, and three each beside twice these products.
+    def _left_of_overlap(self, collectives: float, forward: float, weights: float, zero_bubble: bool) -> float:
+        """Of ten collectives of a layer, attention and MLP have two each beside forward products, and three each beside those of both gradients.
 
-        @param products  those of a forward pass, or of the gradients of weights, which take as long
+        @param forward  products of a forward pass; those of gradients of inputs take as long
+        @param weights  products of gradients of weights, and what adds them to the gradients of other micro-batches
         """
         of_block = {ATTENTION_PRODUCTS: 0.5, 1 - ATTENTION_PRODUCTS: 0.5} if not self.question.model.experts else {ATTENTION_PRODUCTS: 1.0}
-        longer = sum(max(0.0, share * part * collectives - passes * of_products * products)
-                     for of_products, part in of_block.items() for passes, share in ((1, 0.4), (2, 0.6)))
+        longer = sum(max(0.0, share * part * collectives - of_products * products)
+                     for of_products, part in of_block.items() for products, share in ((forward, 0.4), (forward + weights, 0.6)))
         return min(collectives, LEFT_OF_OVERLAP[zero_bubble] * collectives + longer)
 
     def _replicas(self, mapping: Mapping, facts: Facts) -> tuple[float, float, int]:

@@ -6,8 +6,8 @@ are asked about only where they may:
   smaller ZeRO stages         where stage 3 would fit without the weights that it gathers
   less or no recomputation    where full recomputation would fit without the activations of the layer that is recomputed
   uneven stages               where the even ones with their layers scaled would fit
-  products that overlap with collectives   where those that do not overlap fit. Both need the same memory, and the kernels of a stage do not depend
-                              on ZeRO stage and schedule, so one mapping of many is asked about
+  products that overlap with collectives   where those that do not overlap fit. Both need the same memory, and many mappings have the
+                              same kernels of a stage, so one of these is asked about
 
 The even stages say how long a layer takes, and so how long the slowest rank takes with uneven ones: the estimate of a step changes by this ratio.
 Where it is then more than the slowest estimate that would be simulated, and than the fastest of the same tp, nothing is asked: the mapping is too slow.
@@ -39,7 +39,7 @@ TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomp
 
 @dataclass
 class Facts:
-    """`--explain --json`, or the message of a refusal."""
+    """`--explain --json`, or the message of a refusal. `plain_stages` are those without overlap, where products overlap."""
 
     answer: dict
     error: str = ""
@@ -85,7 +85,8 @@ class Facts:
 
 def _kernels(mapping: Mapping) -> Mapping:
     """The same for mappings that have the same kernels on the same stages."""
-    return replace(mapping, zero_stage=0, schedule="zbv" if mapping.schedule == "zbv" else "1f1b")
+    added = 0 if mapping.zero_stage < 2 else 2  # gradients of micro-batches are added on each rank, or after a reduce-scatter
+    return replace(mapping, zero_stage=added, schedule="zbv" if mapping.schedule == "zbv" else "1f1b")
 
 
 class _Process:
@@ -160,7 +161,8 @@ class Explainer:
             answers = dict(zip(one_of_each, self.ask([mapping.settings(question) for mapping in one_of_each.values()], progress)))
             for mapping, known in fitting.items():
                 found = answers[_kernels(mapping)]
-                facts[mapping] = found if found.error else replace(known, answer=known.answer | {"stages": found.answer["stages"]})
+                stages = {"stages": found.answer.get("stages"), "plain_stages": known.answer["stages"]}
+                facts[mapping] = found if found.error else replace(known, answer=known.answer | stages)
 
         smaller = (lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
         divided = (lambda mapping: replace(mapping, zero_stage=most_divided), lambda known, mapping: known.fits_without("gathered", limit))

@@ -90,7 +90,8 @@ class Ideal:
 
 
 def facts(layers, micro_batches, sent):
-    stages = [{"rank": rank, "layers": count, "forward_kernels_s": 0.01 * count, "backward_kernels_s": 0.02 * count, "backward_weights_kernels_s": 0.01 * count}
+    stages = [{"rank": rank, "layers": count, "forward_kernels_s": 0.01 * count, "backward_kernels_s": 0.02 * count, "backward_weights_kernels_s": 0.01 * count,
+               "forward_products_s": 0.01 * count}
               for rank, count in enumerate(layers)]
     memory = [{"weights_bytes": 2e9, "gradients_bytes": 4e9, "total_bytes": 1e10}]
     return Facts({"micro_batches": micro_batches, "stages": stages, "memory": memory,
