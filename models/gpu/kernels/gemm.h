@@ -7,9 +7,9 @@
 // efficiency falls with the time that the tensor cores are busy, because of the power limit: eta(t) = sustained +
 // (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
 //
-// A product that is added to C reads C where it writes its result, so the result's bytes count twice. On an H200, a sum in
-// fp32 took longer than a result in 16 bits by about the time of 6 bytes for each number at 4.6 TB/s, whatever the
-// product's depth (validation/measured.csv). This is the rate of epilogue_bytes_per_clock, which is fitted to other rows.
+// A product that is added to C reads C where it writes its result, so the result's bytes count twice. On an H200, a sum
+// in fp32 took longer than a result in 16 bits by about the time of 6 bytes for each number at 4.6 TB/s, whatever the
+// product's depth (validation/measured.csv). This is the rate of epilogue_bytes_per_clock, fitted to other rows.
 //
 // Weights narrower than the type of the product (int4 with bf16) are read in their own type and widened in registers
 // before the tensor cores: about four instructions of 128 lanes for two weights (Kim et al., arXiv 2211.10017; Frantar
