@@ -22,24 +22,19 @@ bool needs_pipes(const KernelTime& kernel) {
   return kernel.limit == KernelLimit::tensor || kernel.limit == KernelLimit::feed;
 }
 
-bool same(const KernelShare& a, const KernelShare& b) {
-  return a.sms == b.sms && a.l2_ratio == b.l2_ratio && a.hbm_ratio == b.hbm_ratio;
-}
-
 }  // namespace
 
 void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
   if (source_ != nullptr && !watched()) traffic_ = source_->on_watched();
   auto slot = std::find_if(kernels_.begin(), kernels_.end(), [](const Kernel& k) { return k.state == State::free; });
   if (slot == kernels_.end()) slot = kernels_.emplace(kernels_.end());
-  const Kernel before = std::move(*slot);
+  const std::uint32_t end = slot->end, boundary = slot->boundary, told = slot->tell;
   *slot = Kernel();
-  slot->end = before.end + 1;  // events of the slot's previous chain are ignored
-  slot->boundary = before.boundary + 1;
-  slot->tell = before.tell + 1;
+  slot->end = end + 1;  // events of the slot's previous chain are ignored
+  slot->boundary = boundary + 1;
+  slot->tell = told + 1;
   slot->state = State::waiting;
   slot->chain = std::move(chain);
-  slot->timed = {};
   slot->client = &client;
   slot->stream = stream;
   slot->speed = speed_ratio_;
@@ -155,10 +150,9 @@ double SmArray::seconds(const Kernel& kernel, std::uint32_t index) const {
   KernelShare share = kernel.share;
   if (index != kernel.index) share.sms = room_for(kernel, index);
   if (share.sms >= count() && share.l2_ratio == 1 && share.hbm_ratio == 1) return time.seconds;
-  if (kernel.timed.index != index || !same(kernel.timed.share, share))
-    // Without any room, a waiting claim or kernel is served before this kernel begins; one SM avoids a division by zero.
-    kernel.timed = {index, share, time.seconds_on({std::max(1.0, share.sms), share.l2_ratio, share.hbm_ratio})};
-  return kernel.timed.seconds;
+  // Without any room, a waiting claim or kernel is served before this kernel begins; one SM avoids a division by zero.
+  share.sms = std::max(1.0, share.sms);
+  return kernel.chain->seconds_on(index, share);
 }
 
 SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
@@ -240,42 +234,37 @@ void SmArray::allocate() {
     if (kernel.state != State::free) ++kernels;
   traffic_shared_ = traffic_;
   if (kernels == 0 && !waits) return tell();
-  std::vector<Progress> at;
+  at_.clear();
   for (Kernel& kernel : kernels_) {
-    at.push_back(progress(kernel, now));
+    at_.push_back(progress(kernel, now));
     kernel.asked_sms = 0;
     kernel.asked_at_end = false;
   }
   settle_claims(now);
-  const std::vector<SmClient*> told = admit_claims(now, at);
-  std::vector<KernelShare> given = share_sms(at);
-  if (kernels > 1) {
-    share_bandwidth(at, given);
-  } else {
-    const KernelShare left = bandwidth_left();
-    for (KernelShare& share : given) share = {share.sms, left.l2_ratio, left.hbm_ratio};
-  }
+  const std::vector<SmClient*> told = admit_claims(now, at_);
+  share_sms(at_);
+  share_bandwidth(at_);
 
   double uncovered = count() - claimed_sms();
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     Kernel& kernel = kernels_[i];
     kernel.yields = false;
     if (kernel.state == State::free) continue;
-    if (given[i].sms < 1) {
-      if (kernel.state == State::running) pause(kernel, at[i], now);
+    if (given_[i].sms < 1) {
+      if (kernel.state == State::running) pause(kernel, at_[i], now);
       continue;
     }
     const bool alone = kernels == 1;
-    if (kernel.state != State::running || alone != kernel.alone || !same(given[i], kernel.share) ||
+    if (kernel.state != State::running || alone != kernel.alone || given_[i] != kernel.share ||
         uncovered != kernel.uncovered_sms) {
-      settle(kernel, at[i], now);
+      settle(kernel, at_[i], now);
       kernel.state = State::running;
       kernel.alone = alone;
-      kernel.share = given[i];
+      kernel.share = given_[i];
       kernel.uncovered_sms = uncovered;
       plan(kernel);
     }
-    uncovered -= occupied(kernel, running(i, at));
+    uncovered -= occupied(kernel, running(i, at_));
     const bool is_late = kernel.boundary_at_end && kernel.asked_sms > 0;
     if ((kernel.asked_sms > 0 || kernel.asked_at_end) && (!kernel.boundary_set || is_late)) plan_boundary(kernel);
   }

@@ -136,12 +136,6 @@ class SmArray : private transport::CalendarClient {
     Time from;                ///< ... at the last change of the share
     KernelShare share;
     double uncovered_sms = 0;  ///< SMs without a claim or an earlier kernel, so that each SM counts as active once
-    /// The latest result of seconds() with less than the whole GPU, which each event asks for several times.
-    struct {
-      std::uint32_t index = ~0u;
-      KernelShare share;
-      double seconds = 0;
-    } mutable timed;
     std::uint32_t end = 0, boundary = 0, tell = 0;  ///< generations: an event of an older generation is ignored
   };
   struct Claim {
@@ -188,11 +182,11 @@ class SmArray : private transport::CalendarClient {
   void allocate();
   /// @return clients to notify
   std::vector<SmClient*> admit_claims(Time now, const std::vector<Progress>& at);
-  /// By slot. A kernel with less than one SM waits.
-  std::vector<KernelShare> share_sms(const std::vector<Progress>& at);
+  /// Sets given_. A kernel with less than one SM waits.
+  void share_sms(const std::vector<Progress>& at);
   /// Bandwidth that messages leave to kernels.
   KernelShare bandwidth_left() const;
-  void share_bandwidth(const std::vector<Progress>& at, std::vector<KernelShare>& given) const;
+  void share_bandwidth(const std::vector<Progress>& at);
   double held(const Kernel& kernel, const KernelTime& running) const {
     return std::min(kernel.share.sms, wanted(running));
   }
@@ -226,6 +220,10 @@ class SmArray : private transport::CalendarClient {
   double claim_busy_ = 0, kernel_busy_ = 0, kernel_bytes_ = 0;
   double kernel_seconds_ = 0, kernel_seconds_alone_ = 0, claim_wait_seconds_ = 0;
   std::vector<SmListener*> listeners_;
+  // Scratch space of allocate(), by slot, to avoid allocations.
+  std::vector<Progress> at_;
+  std::vector<KernelShare> given_;
+  std::vector<std::size_t> here_;  ///< slots with kernels
 };
 
 }  // namespace railyard::gpu

@@ -49,38 +49,38 @@ std::vector<SmClient*> SmArray::admit_claims(Time now, const std::vector<Progres
   }
 }
 
-std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
-  std::vector<KernelShare> given(kernels_.size());
-  std::vector<std::size_t> here;
+void SmArray::share_sms(const std::vector<Progress>& at) {
+  given_.assign(kernels_.size(), KernelShare());
+  here_.clear();
   for (std::size_t i = 0; i < kernels_.size(); ++i)
-    if (kernels_[i].state != State::free) here.push_back(i);
+    if (kernels_[i].state != State::free) here_.push_back(i);
 
   std::vector<double> wants, room;
   std::vector<std::size_t> rivals;  // kernels that cannot share SMs with some other kernel
   double capacity = 0;
-  for (const std::size_t i : here) {
-    given[i].sms = room_for(kernels_[i], at[i].index);
-    const bool rival = std::any_of(here.begin(), here.end(),
+  for (const std::size_t i : here_) {
+    given_[i].sms = room_for(kernels_[i], at[i].index);
+    const bool rival = std::any_of(here_.begin(), here_.end(),
                                    [&](std::size_t j) { return j != i && !beside(running(i, at), running(j, at)); });
     if (!rival) continue;
     rivals.push_back(i);
-    wants.push_back(std::min(wanted(running(i, at)), given[i].sms));
-    capacity = std::max(capacity, given[i].sms);
+    wants.push_back(std::min(wanted(running(i, at)), given_[i].sms));
+    capacity = std::max(capacity, given_[i].sms);
   }
   const std::vector<double> fair = fair_shares(capacity, wants);
-  for (std::size_t r = 0; r < rivals.size(); ++r) given[rivals[r]].sms = fair[r];
+  for (std::size_t r = 0; r < rivals.size(); ++r) given_[rivals[r]].sms = fair[r];
 
   // A running kernel keeps its SMs until the end of a wave; the other kernels share the rest.
   std::vector<std::size_t> movable;
   std::vector<double> movable_wants;
-  for (const std::size_t i : here) {
+  for (const std::size_t i : here_) {
     Kernel& kernel = kernels_[i];
     const auto rival = std::find(rivals.begin(), rivals.end(), i);
     const double has = kernel.state == State::running ? held(kernel, running(i, at)) : 0;
-    const bool less = given[i].sms < has;
+    const bool less = given_[i].sms < has;
     if (!may_move(kernel, at[i]) && (less || running(i, at).persistent)) {
-      if (less) kernel.asked_sms = std::max(kernel.asked_sms, has - given[i].sms);
-      given[i].sms = kernel.share.sms;
+      if (less) kernel.asked_sms = std::max(kernel.asked_sms, has - given_[i].sms);
+      given_[i].sms = kernel.share.sms;
       capacity -= has;
     } else if (rival != rivals.end()) {
       movable.push_back(i);
@@ -88,8 +88,7 @@ std::vector<KernelShare> SmArray::share_sms(const std::vector<Progress>& at) {
     }
   }
   const std::vector<double> left = fair_shares(std::max(0.0, capacity), movable_wants);
-  for (std::size_t m = 0; m < movable.size(); ++m) given[movable[m]].sms = left[m];
-  return given;
+  for (std::size_t m = 0; m < movable.size(); ++m) given_[movable[m]].sms = left[m];
 }
 
 KernelShare SmArray::bandwidth_left() const {
@@ -97,11 +96,10 @@ KernelShare SmArray::bandwidth_left() const {
   return {0, std::max(kLeastRatio, 1 - traffic_shared_ / l2), std::max(kLeastRatio, 1 - traffic_shared_ / hbm)};
 }
 
-void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<KernelShare>& given) const {
+void SmArray::share_bandwidth(const std::vector<Progress>& at) {
   const KernelShare left = bandwidth_left();
-  const auto present = [](const Kernel& kernel) { return kernel.state != State::free; };
-  if (std::count_if(kernels_.begin(), kernels_.end(), present) == 1) {  // the most frequent case: it gets what is left
-    for (KernelShare& share : given) {
+  if (here_.size() <= 1) {  // the most frequent case: it gets what is left
+    for (KernelShare& share : given_) {
       share.hbm_ratio = std::min(1.0, std::max(kLeastRatio, left.hbm_ratio));
       share.l2_ratio = std::min(1.0, std::max(kLeastRatio, left.l2_ratio));
     }
@@ -112,9 +110,10 @@ void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<Kerne
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     hbm.push_back(0);
     l2.push_back(0);
-    if (kernels_[i].state == State::free || given[i].sms < 1) continue;
+    if (kernels_[i].state == State::free || given_[i].sms < 1) continue;
     const KernelTime& time = running(i, at);
-    const double body = time.seconds_on({given[i].sms, 1, 1}) - time.fixed_seconds - time.after_seconds;
+    const double body =
+        kernels_[i].chain->seconds_on(at[i].index, {given_[i].sms}) - time.fixed_seconds - time.after_seconds;
     if (body <= 0) continue;
     hbm.back() = time.hbm_seconds / body * kernels_[i].speed;
     l2.back() = time.l2_seconds / body * kernels_[i].speed;
@@ -130,8 +129,8 @@ void SmArray::share_bandwidth(const std::vector<Progress>& at, std::vector<Kerne
   };
   const std::vector<double> hbm_ratio = ratios(left.hbm_ratio, hbm), l2_ratio = ratios(left.l2_ratio, l2);
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
-    given[i].hbm_ratio = hbm_ratio[i];
-    given[i].l2_ratio = l2_ratio[i];
+    given_[i].hbm_ratio = hbm_ratio[i];
+    given_[i].l2_ratio = l2_ratio[i];
   }
 }
 

@@ -2,6 +2,9 @@
 // one job.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -9,7 +12,8 @@
 
 namespace railyard::gpu {
 
-struct KernelChain {
+class KernelChain {
+ public:
   std::vector<KernelTime> kernels;
   double seconds = 0;  ///< total time if the chain has the GPU alone
 
@@ -17,6 +21,24 @@ struct KernelChain {
     kernels.push_back(kernel);
     seconds += kernel.seconds;
   }
+  /// KernelTime::seconds_on() of one kernel. The GPUs of a group run the same chain with the same shares, so the latest
+  /// results of each kernel are kept.
+  double seconds_on(std::size_t index, const KernelShare& share) const {
+    if (latest_.size() <= index) latest_.resize(kernels.size());
+    auto& latest = latest_[index];
+    for (const Timed& timed : latest)
+      if (timed.share == share) return timed.seconds;
+    std::rotate(latest.begin(), latest.end() - 1, latest.end());
+    latest.front() = {share, kernels[index].seconds_on(share)};
+    return latest.front().seconds;
+  }
+
+ private:
+  struct Timed {
+    KernelShare share;  ///< no SMs: no result
+    double seconds = 0;
+  };
+  mutable std::vector<std::array<Timed, 4>> latest_;  ///< by kernel, newest first
 };
 using SharedChain = std::shared_ptr<const KernelChain>;
 

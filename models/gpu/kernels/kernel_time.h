@@ -31,6 +31,11 @@ struct KernelShare {
   double sms = 0;        ///< number of SMs
   double l2_ratio = 1;   ///< share of the L2 rate
   double hbm_ratio = 1;  ///< share of the HBM rate that the kernel reaches alone
+
+  bool operator==(const KernelShare& other) const {
+    return sms == other.sms && l2_ratio == other.l2_ratio && hbm_ratio == other.hbm_ratio;
+  }
+  bool operator!=(const KernelShare& other) const { return !(*this == other); }
 };
 
 /// Time = fixed + body + after. The body is the p-norm of three overlapping parts: the work of CTAs on SMs, L2 traffic
