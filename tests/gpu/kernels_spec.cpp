@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "gpu/kernels/kernel_chain.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "tests/gpu/kernels_datasheets.h"
 
@@ -55,6 +56,23 @@ std::vector<KernelSpec> one_of_each() {
 }
 
 }  // namespace
+
+// A chain keeps results; more shares than it keeps, asked for in any order, also after another kernel was added.
+BOOST_AUTO_TEST_CASE(a_chain_gives_the_times_of_its_kernels) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  KernelChain chain;
+  for (const KernelSpec& spec : one_of_each()) {
+    chain.add(kernel_time(gpu, spec));
+    for (int round = 0; round < 2; ++round)
+      for (const double sms : {132.0, 66.0, 1.0, 131.0})
+        for (const double ratio : {1.0, 0.5})
+          for (std::size_t i = 0; i < chain.kernels.size(); ++i) {
+            const KernelShare share{sms, ratio, 1 - ratio / 4};
+            BOOST_TEST(chain.seconds_on(i, share) == chain.kernels[i].seconds_on(share));
+            BOOST_TEST(chain.seconds_on(i, share) == chain.kernels[i].seconds_on(share));
+          }
+  }
+}
 
 // What is said of a kernel is what its time is made of, alone and with a part of the GPU.
 BOOST_AUTO_TEST_CASE(every_kernel_says_what_it_takes_of_the_gpu) {

@@ -22,7 +22,7 @@ class KernelChain {
     seconds += kernel.seconds;
   }
   /// KernelTime::seconds_on() of one kernel. The GPUs of a group run the same chain with the same shares, so the latest
-  /// results of each kernel are kept.
+  /// results of each kernel are kept. @pre at least one SM
   double seconds_on(std::size_t index, const KernelShare& share) const {
     if (latest_.size() <= index) latest_.resize(kernels.size());
     auto& latest = latest_[index];
@@ -38,7 +38,8 @@ class KernelChain {
     KernelShare share;  ///< no SMs: no result
     double seconds = 0;
   };
-  mutable std::vector<std::array<Timed, 4>> latest_;  ///< by kernel, newest first
+  static constexpr std::size_t kKept = 4;  ///< shares of a kernel alone, beside another, beside a collective, both
+  mutable std::vector<std::array<Timed, kKept>> latest_;  ///< by kernel, newest first
 };
 using SharedChain = std::shared_ptr<const KernelChain>;
 
