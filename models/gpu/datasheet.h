@@ -15,9 +15,12 @@
 
 namespace railyard::gpu {
 
+inline constexpr std::array<const char*, 6> kArchitectureNames{"volta",  "ampere",    "ada",
+                                                               "hopper", "blackwell", "cdna3"};
+
 struct GpuDatasheet {
   std::string name;          ///< the file's stem, e.g. "L40S"
-  std::string architecture;  ///< volta | ampere | ada | hopper | blackwell | cdna3
+  std::string architecture;  ///< one of kArchitectureNames
   std::string calibration;   ///< source of the calibrated constants: measured | family | specification
   std::string family;  ///< the device from which the constants were derived (rule: scripts/calibrate.py), or empty
   std::string source;  ///< citation of the specification values

@@ -210,10 +210,7 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
   const bool is_follower = whole.root->find("family") != nullptr;
   GpuDatasheet sheet;
   if (is_follower) sheet.calibration = "family";
-  record
-      .word("architecture", &GpuDatasheet::architecture, {"volta", "ampere", "ada", "hopper", "blackwell", "cdna3"},
-            "GPU family")
-      .required();
+  record.word("architecture", &GpuDatasheet::architecture, words_of(gpu::kArchitectureNames), "GPU family").required();
   record
       .word("calibration", &GpuDatasheet::calibration, {"measured", "family", "specification"},
             "source of the fitted constants")
