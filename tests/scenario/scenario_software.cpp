@@ -17,18 +17,7 @@ Software shipped(const std::string& name) { return scenario::load_software({name
 
 /// A line of a shipped datasheet replaced, and the error of the file that this gives.
 std::string refusal(const std::string& line, const std::string& replacement) {
-  const Scratch scratch;
-  std::string text = text_of(kSource + "/platforms/datasheets/software/megatron_core.yaml");
-  const std::size_t at = text.find("\n" + line);
-  BOOST_TEST_REQUIRE(at != std::string::npos);
-  text.replace(at + 1, text.find('\n', at + 1) - at, replacement);
-  scratch.write("mine.yaml", text);
-  try {
-    scenario::load_software({"mine.yaml", "workload.software", {}});
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of_sheet("software/megatron_core", line, replacement, shipped);
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -83,4 +83,23 @@ class Scratch {
   std::filesystem::path path_;
 };
 
+/// The refusal of a shipped datasheet ("software/megatron_core") in which a line is replaced; "accepted" if there is none.
+/// @param load  gets the name of the file
+template <class Load>
+std::string refusal_of_sheet(const std::string& sheet, const std::string& line, const std::string& replacement,
+                             const Load& load) {
+  const Scratch scratch;
+  std::string text = text_of(kSource + "/platforms/datasheets/" + sheet + ".yaml");
+  const std::size_t at = text.find("\n" + line);
+  BOOST_TEST_REQUIRE(at != std::string::npos);
+  text.replace(at + 1, text.find('\n', at + 1) - at, replacement);
+  scratch.write("mine.yaml", text);
+  try {
+    load("mine.yaml");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
 }  // namespace railyard::test
