@@ -46,10 +46,6 @@ enum class Protocol : std::uint8_t { simple, ll, ll128 };
 constexpr std::array<const char*, 3> kProtocolNames{"simple", "ll", "ll128"};
 constexpr const char* name_of(Protocol protocol) { return kProtocolNames[static_cast<std::size_t>(protocol)]; }
 
-/// The library that chooses algorithm and protocol and provides the kernels.
-enum class Library : std::uint8_t { nccl, vllm, sglang, trtllm };
-constexpr std::array<const char*, 4> kLibraryNames{"nccl", "vllm", "sglang", "trtllm"};
-
 /// Versions of NCCL whose rules for sends and receives differ: up to 2.22, up to 2.28, and later.
 enum class NcclVersion : std::uint8_t { v2_22, v2_27, v2_29 };
 constexpr std::array<const char*, 3> kNcclVersionNames{"2.22", "2.27", "2.29"};

@@ -236,19 +236,18 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
 }
 
 bool has_custom_kernel(const CollectiveRequest& request, const Site& site) {
-  const Bytes most = custom_kernel(request.library, site).most();
+  const Bytes most = custom_kernel(request.engine, site).most();
   return request.operation == Operation::all_reduce && most > 0 && request.bytes <= most;
 }
 
 /// Rate at which all CTAs of a kernel read from their peers: the bytes in flight, in each latency of a read.
-double pull_gb_per_s(const Site& site) {
-  constexpr double kBlocks = 36, kThreads = 512, kBytesOfRead = 16;  // vllm-project/vllm csrc/custom_all_reduce.cuh
-  return (site.ranks - 1) * kBlocks * kThreads * kBytesOfRead / site.gpu->collective.custom_pull_ns;
+double pull_gb_per_s(const PullKernel& kernel, const Site& site) {
+  return kernel.bytes_in_flight(site.ranks) / site.gpu->collective.custom_pull_ns;
 }
 
 void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
-  const CustomKernel kernel = custom_kernel(request.library, site);
+  const CustomKernel kernel = custom_kernel(request.engine, site);
   spec.algorithm =
       request.algorithm.value_or(request.bytes <= kernel.one_shot ? Algorithm::one_shot : Algorithm::two_shot);
   spec.protocol = Protocol::ll;  // data or flags are polled, without a fence
@@ -258,7 +257,7 @@ void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const S
   };
   if (spec.algorithm == Algorithm::one_shot) {
     // A kernel that pulls begins and ends with an exchange of flags. Otherwise the data carries its flags.
-    if (kernel.pulls) spec.barriers_before = spec.barriers_after = 1;
+    if (kernel.pull) spec.barriers_before = spec.barriers_after = 1;
     spec.cost.step = Time::nanoseconds(c.custom_step_ns);
   } else {
     // Three actions, each with a fence as in NCCL's Simple: the data must be visible before the flag. The kernels of
@@ -267,16 +266,16 @@ void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const S
   }
   spec.cost.copy_rate = of_channel(c.custom_gb_per_s);
   spec.cost.channel_rate =
-      of_channel(kernel.pulls ? std::min(c.custom_gb_per_s, pull_gb_per_s(site)) : c.custom_gb_per_s);
+      of_channel(kernel.pull ? std::min(c.custom_gb_per_s, pull_gb_per_s(*kernel.pull, site)) : c.custom_gb_per_s);
   spec.launch = us(c.graph_launch_us);
 }
 
 /// Outside a graph, the host calls kernel by kernel. An engine then copies the input of an all-reduce first, into a
 /// registered buffer or into the output; a graph's buffers are registered.
-void call_from_host(CollectiveSpec& spec, Library engine, const gpu::GpuDatasheet& gpu) {
+void call_from_host(CollectiveSpec& spec, EagerCall call, const gpu::GpuDatasheet& gpu) {
   const double copied_us = 2e-3 * static_cast<double>(spec.bytes) / (gpu.hbm.gb_per_s * gpu.hbm.stream_ratio);
   if (spec.operation == Operation::all_reduce) spec.launch += us(gpu.kernel.launch_us + copied_us);
-  spec.host = us(engine == Library::sglang ? gpu.collective.sglang_call_us : gpu.collective.vllm_call_us);
+  spec.host = us(call == EagerCall::sglang ? gpu.collective.sglang_call_us : gpu.collective.vllm_call_us);
 }
 
 /// What lies between the members of a server that NVLink does not join.
@@ -350,7 +349,8 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
   } else {
     plan_nccl(spec, request, group, site);
   }
-  if (request.library != Library::nccl && !request.in_graph) call_from_host(spec, request.library, *site.gpu);
+  if (request.engine.eager_call != EagerCall::none && !request.in_graph)
+    call_from_host(spec, request.engine.eager_call, *site.gpu);
   return spec;
 }
 

@@ -5,11 +5,12 @@
 // constants of NCCL's tuner; the shortest time wins (NVIDIA/nccl v2.29.2 src/graph/tuning.cc). NCCL's authors fitted
 // these constants for the choice, not for prediction; the simulated fabric gives the time of the chosen collective.
 // Then the numbers of channels and threads shrink until each has enough work (src/enqueue.cc). Serving engines have an
-// all-reduce of their own for small vectors inside one server.
+// all-reduce of their own for small vectors inside one server (engine.h).
 #pragma once
 
 #include <optional>
 
+#include "collective/engine.h"
 #include "collective/group.h"
 #include "collective/spec.h"
 
@@ -23,8 +24,8 @@ struct CollectiveRequest {
   Operation operation = Operation::all_reduce;
   Bytes bytes = 0;
   std::uint32_t root = 0;
-  bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
-  Library library = Library::nccl;
+  bool both_directions = false;        ///< ring: every second channel runs in the opposite direction
+  Engine engine;                       ///< whose kernels run; by default NCCL's
   std::optional<Algorithm> algorithm;  ///< none: the library chooses
   std::optional<Protocol> protocol;
   NcclVersion nccl_version = NcclVersion::v2_29;  ///< of sends and receives

@@ -1,6 +1,7 @@
 // The kernels that serving engines choose for an all-reduce, against their sources and the algorithms that measured rows
 // show (validation/custom_all_reduce.csv).
 #include "collective/custom_all_reduce.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "tests/support/systemc_main.h"
 
 using namespace railyard;
@@ -9,6 +10,11 @@ using namespace railyard::collective;
 namespace {
 
 constexpr Bytes kKib = 1024, kMib = 1024 * kKib;
+
+Engine engine(const std::string& name) { return scenario::load_engine({name, "workload.library", {}}); }
+
+const Engine kNccl = engine("nccl"), kVllm = engine("vllm"), kSglang = engine("sglang"), kTrtllm = engine("trtllm");
+const Engine* const kEngines[] = {&kVllm, &kSglang, &kTrtllm};
 
 struct Machine {
   gpu::GpuDatasheet gpu;
@@ -19,65 +25,86 @@ struct Machine {
     site.ranks = ranks;
     site.nvlink = nvlink;
   }
-  Bytes one_shot(Library library) const { return custom_kernel(library, site).one_shot; }
-  Bytes most(Library library) const { return custom_kernel(library, site).most(); }
+  CustomKernel kernel(const Engine& one) const { return custom_kernel(one, site); }
+  Bytes one_shot(const Engine& one) const { return kernel(one).one_shot; }
+  Bytes most(const Engine& one) const { return kernel(one).most(); }
 };
 
-constexpr Library kEngines[] = {Library::vllm, Library::sglang, Library::trtllm};
+/// Largest vectors of one-shot and of all, by number of ranks from 2.
+void check(const Engine& one, const char* architecture, const std::vector<Bytes>& one_shot,
+           const std::vector<Bytes>& most) {
+  for (std::uint32_t i = 0; i < most.size(); ++i) {
+    const Machine machine(architecture, i + 2);
+    BOOST_TEST(machine.one_shot(one) == one_shot[i], architecture << ", " << i + 2 << " ranks");
+    BOOST_TEST(machine.most(one) == most[i], architecture << ", " << i + 2 << " ranks");
+  }
+}
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(vllm_reduces_up_to_8_mib_on_even_numbers_of_ranks) {
-  for (const std::uint32_t ranks : {2u, 4u, 6u, 8u})
-    BOOST_TEST(Machine("hopper", ranks).most(Library::vllm) == 8 * kMib);
-  for (const std::uint32_t ranks : {1u, 3u, 5u, 7u, 16u})
-    BOOST_TEST(Machine("hopper", ranks).most(Library::vllm) == 0u);
-  BOOST_TEST(Machine("hopper", 2).one_shot(Library::vllm) == 8 * kMib);
-  BOOST_TEST(Machine("hopper", 4).one_shot(Library::vllm) == 512 * kKib - 1);
-  BOOST_TEST(Machine("hopper", 8).one_shot(Library::vllm) == 256 * kKib - 1);
+  for (const char* architecture : {"hopper", "blackwell"})
+    check(kVllm, architecture, {8 * kMib, 0, 512 * kKib - 1, 0, 256 * kKib - 1, 0, 256 * kKib - 1, 0},
+          {8 * kMib, 0, 8 * kMib, 0, 8 * kMib, 0, 8 * kMib, 0});
+  for (const char* architecture : {"volta", "ampere", "ada", "cdna3"})
+    check(kVllm, architecture, {8 * kMib - 1, 0, 512 * kKib - 1, 0, 256 * kKib - 1, 0, 256 * kKib - 1, 0},
+          {8 * kMib - 1, 0, 8 * kMib - 1, 0, 8 * kMib - 1, 0, 8 * kMib - 1, 0});
+  for (const std::uint32_t ranks : {1u, 16u}) BOOST_TEST(Machine("hopper", ranks).most(kVllm) == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(vllm_reads_16_bytes_a_thread_from_each_peer) {
+  const CustomKernel kernel = Machine("hopper", 8).kernel(kVllm);
+  BOOST_TEST_REQUIRE(kernel.pull.has_value());
+  BOOST_TEST(kernel.pull->bytes_in_flight(8) == 7 * 36 * 512 * 16.0);
 }
 
 BOOST_AUTO_TEST_CASE(sglang_has_the_kernel_of_vllm_before_hopper_and_without_nvlink) {
   const Machine ampere("ampere", 8), ada("ada", 2, false), blackwell("blackwell", 2, false);
   for (const Machine* one : {&ampere, &ada, &blackwell}) {
     const Machine& machine = *one;
-    BOOST_TEST(custom_kernel(Library::sglang, machine.site).pulls);
-    BOOST_TEST(machine.most(Library::vllm) == 8 * kMib - 1);
-    BOOST_TEST(machine.most(Library::sglang) == 16 * kMib - 1);
+    BOOST_TEST_REQUIRE(machine.kernel(kSglang).pull.has_value());
+    BOOST_TEST(machine.kernel(kSglang).pull->bytes_in_flight(2) == machine.kernel(kVllm).pull->bytes_in_flight(2));
+    BOOST_TEST(machine.most(kVllm) == 8 * kMib - 1);
+    BOOST_TEST(machine.most(kSglang) == 16 * kMib - 1);
   }
-  BOOST_TEST(Machine("ampere", 8).one_shot(Library::sglang) == Machine("ampere", 8).one_shot(Library::vllm));
-  BOOST_TEST(!custom_kernel(Library::sglang, Machine("hopper", 8).site).pulls);
+  for (const std::uint32_t ranks : {4u, 6u, 8u})
+    BOOST_TEST(Machine("ampere", ranks).one_shot(kSglang) == Machine("ampere", ranks).one_shot(kVllm));
+  BOOST_TEST(!Machine("hopper", 8).kernel(kSglang).pull.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(sglang_leaves_one_shot_before_vllm_and_keeps_larger_vectors) {
-  for (const std::uint32_t ranks : {4u, 8u}) {
-    const Machine machine("hopper", ranks);
-    BOOST_TEST(machine.one_shot(Library::sglang) < machine.one_shot(Library::vllm));
-    BOOST_TEST(machine.most(Library::sglang) == 16 * kMib);
-  }
-  BOOST_TEST(Machine("hopper", 8).one_shot(Library::sglang) == 160 * kKib);
-  BOOST_TEST(Machine("blackwell", 8).one_shot(Library::sglang) == 720 * kKib);
+  const std::vector<Bytes> most(7, 16 * kMib);
+  check(kSglang, "hopper", {16 * kMib, 512 * kKib, 384 * kKib, 256 * kKib, 192 * kKib, 192 * kKib, 160 * kKib}, most);
+  check(kSglang, "blackwell", {16 * kMib, 4 * kMib, 2 * kMib, 2 * kMib, kMib, 896 * kKib, 720 * kKib}, most);
+  for (const std::uint32_t ranks : {4u, 8u})
+    BOOST_TEST(Machine("hopper", ranks).one_shot(kSglang) < Machine("hopper", ranks).one_shot(kVllm));
+  BOOST_TEST(Machine("hopper", 9).most(kSglang) == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(tensorrt_llm_leaves_large_vectors_to_nccl_the_sooner_the_more_ranks) {
-  BOOST_TEST(Machine("hopper", 2).most(Library::trtllm) == 8 * kMib);
-  BOOST_TEST(Machine("hopper", 4).most(Library::trtllm) == 4 * kMib);
-  BOOST_TEST(Machine("hopper", 4).one_shot(Library::trtllm) == 2 * kMib);
-  BOOST_TEST(Machine("hopper", 8).most(Library::trtllm) == 512 * kKib);
-  BOOST_TEST(Machine("blackwell", 8).most(Library::trtllm) == 4 * kMib);
+  for (const char* architecture : {"ampere", "hopper"})
+    check(kTrtllm, architecture, {8 * kMib, 0, 2 * kMib, 0, 0, 0, 512 * kKib},
+          {8 * kMib, 0, 4 * kMib, 0, 0, 0, 512 * kKib});
+  check(kTrtllm, "blackwell", {8 * kMib, 0, 2 * kMib, 0, 0, 0, 2 * kMib}, {8 * kMib, 0, 4 * kMib, 0, 0, 0, 4 * kMib});
+  BOOST_TEST(!Machine("hopper", 8).kernel(kTrtllm).pull.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(without_nvlink_only_pairs_have_a_kernel_and_tensorrt_llm_has_none) {
-  for (const Library library : kEngines)
+  for (const Engine* one : kEngines)
     for (const std::uint32_t ranks : {2u, 4u, 8u}) {
-      const bool has = ranks == 2 && library != Library::trtllm;
-      BOOST_TEST((Machine("ada", ranks, false).most(library) > 0) == has);
+      const bool has = ranks == 2 && one != &kTrtllm;
+      BOOST_TEST((Machine("ada", ranks, false).most(*one) > 0) == has);
     }
 }
 
 BOOST_AUTO_TEST_CASE(servers_and_nccl_have_no_kernel_of_an_engine) {
   Machine machine("hopper", 8);
-  BOOST_TEST(machine.most(Library::nccl) == 0u);
+  BOOST_TEST(machine.most(kNccl) == 0u);
   machine.site.servers = 2;
-  for (const Library library : kEngines) BOOST_TEST(machine.most(library) == 0u);
+  for (const Engine* one : kEngines) BOOST_TEST(machine.most(*one) == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(only_engines_pay_a_call_of_the_host) {
+  BOOST_TEST((kNccl.eager_call == EagerCall::none && kVllm.eager_call == EagerCall::vllm));
+  BOOST_TEST((kSglang.eager_call == EagerCall::sglang && kTrtllm.eager_call == EagerCall::vllm));
 }

@@ -1,5 +1,6 @@
 // A collective that is replayed takes of its members' GPUs what a simulated one takes, for the same intervals.
 #include "collective/tuner.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
 
@@ -27,7 +28,7 @@ Outcome collectives_beside_kernels(bool replay) {
   JobBench bench;
   for (Rank* rank : bench.ranks) rank->gpu->sms().set_speed(1);
   collective::CollectiveRequest request;
-  request.library = collective::Library::vllm;
+  request.engine = scenario::load_engine({"vllm", "workload.library", {}});
   request.in_graph = true;
   Communicator all(bench.ranks, JobBench::kCompute, request, bench.fabric);
   if (replay) {

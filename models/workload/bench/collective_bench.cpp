@@ -32,7 +32,7 @@ std::uint64_t count(Operation operation, ElementType type, Bytes bytes, std::uin
 collective::CollectiveRequest request_of(const CollectiveBenchSpec& test) {
   collective::CollectiveRequest request;
   request.operation = test.operation;
-  request.library = test.library;
+  request.engine = test.engine;
   request.algorithm = test.algorithm;
   request.protocol = test.protocol;
   request.nccl_version = test.nccl_version;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "collective/engine.h"
 #include "collective/spec.h"
 
 namespace railyard::workload::collective_bench {
@@ -20,14 +21,12 @@ constexpr Bytes bytes_of(ElementType type) {
   return kBytes[static_cast<std::size_t>(type)];
 }
 
-using collective::Library;
-
 struct CollectiveBenchSpec {
   collective::Operation operation = collective::Operation::all_reduce;
   std::vector<std::uint32_t> gpus;  ///< rank -> GPU, counted over all groups; at least two, no GPU twice
   std::vector<Bytes> sizes;         ///< in the order of the runs
   ElementType dtype = ElementType::fp32;
-  Library library = Library::nccl;
+  collective::Engine engine;
   std::optional<collective::Algorithm> algorithm;  ///< nullopt: the library's choice
   std::optional<collective::Protocol> protocol;
   collective::NcclVersion nccl_version = collective::NcclVersion::v2_29;

@@ -11,7 +11,7 @@ namespace {
 
 collective::CollectiveRequest request_of(const LayerSpec& spec) {
   collective::CollectiveRequest request;
-  request.library = spec.library;
+  request.engine = spec.engine;
   request.in_graph = spec.phase != Phase::training;
   request.traffic_class = number(TrafficClass::tp);
   return request;

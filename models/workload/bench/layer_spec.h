@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "collective/spec.h"
+#include "collective/engine.h"
 #include "transformer/layer_profile.h"
 #include "transformer/training_form.h"
 
@@ -23,7 +23,7 @@ struct LayerSpec {
   std::uint64_t context_tokens = 0;  ///< tokens of each sequence before the new ones
   bool sequence_parallel = false;    ///< norms on tokens / tp per rank, between all-gather and reduce-scatter
   transformer::TrainingForm form;    ///< phase training
-  collective::Library library = collective::Library::vllm;
+  collective::Engine engine;         ///< of the collectives
   std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: times from the datasheet
 
   std::uint64_t all_tokens() const { return batch * tokens; }

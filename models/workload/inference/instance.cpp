@@ -8,9 +8,9 @@ namespace railyard::workload::inference {
 
 namespace {
 
-collective::CollectiveRequest tp_request(collective::Library library) {
+collective::CollectiveRequest tp_request(const collective::Engine& engine) {
   collective::CollectiveRequest request;
-  request.library = library;
+  request.engine = engine;
   request.in_graph = true;
   request.traffic_class = number(TrafficClass::tp);
   return request;
@@ -19,13 +19,13 @@ collective::CollectiveRequest tp_request(collective::Library library) {
 }  // namespace
 
 Instance::Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping,
-                   const Host& host, collective::Library library, const std::vector<gpu::Gpu*>& gpus,
+                   const Host& host, const collective::Engine& engine, const std::vector<gpu::Gpu*>& gpus,
                    Executor& executor)
     : model_(model),
       stages_(transformer::stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
-  if (library == collective::Library::trtllm) timer_.set_attention(gpu::AttentionLibrary::trtllm);
+  timer_.set_attention(engine.attention);
   const bool launches = host.step(1) != Time() || host.layer() != Time();
   std::vector<Rank*> ranks;
   std::uint32_t layer = 0;
@@ -42,7 +42,7 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
   }
   kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
   mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp, 1});
-  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(library), executor.fabric());
+  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(engine), executor.fabric());
 }
 
 void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {

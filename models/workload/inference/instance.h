@@ -22,11 +22,11 @@ class Instance {
   /// rank t = 0 of each stage also has the stream of the host that launches the stage's kernels.
   enum Stream : std::size_t { kCompute, kPp, kKv, kHost };
 
-  /// @param name  of the group of ranks
-  /// @param library  the engine's: its tensor-parallel collectives and, of TensorRT-LLM, its attention kernels
+  /// @param name     of the group of ranks
+  /// @param engine   whose tensor-parallel collectives and attention kernels run
   /// @param gpus     GPU of each rank p*tp+t; all have the same datasheet
   Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
-           collective::Library library, const std::vector<gpu::Gpu*>& gpus, Executor& executor);
+           const collective::Engine& engine, const std::vector<gpu::Gpu*>& gpus, Executor& executor);
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 

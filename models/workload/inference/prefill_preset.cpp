@@ -45,6 +45,7 @@ ServingSpec as_serving(const PrefillSpec& spec) {
   decode.scheduler.max_batched_tokens = decode.scheduler.max_seqs = spec.max_batch;
   decode.scheduler.groups = spec.decode.pp;
   decode.scheduler.is_eager = decode.scheduler.placeholders = spec.host.async;
+  prefill.engine = decode.engine = spec.engine;
   serving.instances = {prefill, decode};
 
   serving.memory.memory_limit_ratio = spec.memory_limit_ratio;

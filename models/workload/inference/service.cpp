@@ -17,7 +17,7 @@ Service::Side::Side(Service& owner, std::size_t its_place, const transformer::Mo
                     Executor& executor)
     : service(owner),
       place(its_place),
-      instance(spec().name, model, spec().mapping, owner.spec_.host, spec().library, placed.gpus, executor),
+      instance(spec().name, model, spec().mapping, owner.spec_.host, spec().engine, placed.gpus, executor),
       scheduler(spec().scheduler, load(placed.blocks), &instance.kv()),
       engine(instance, scheduler, engine_spec(), executor, *this) {
   if (is_paged() && is_first()) ttft.emplace(instance.pp());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/input_error.h"
-#include "collective/spec.h"
+#include "collective/engine.h"
 #include "workload/host.h"
 #include "workload/inference/cuda_graphs.h"
 #include "workload/inference/request_list.h"
@@ -39,7 +39,7 @@ struct InstanceSpec {
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
   SchedulerSpec scheduler;
   std::string scheduler_preset;
-  collective::Library library = collective::Library::vllm;  ///< the engine's: see Instance
+  collective::Engine engine;
 };
 
 /// Service level objectives; none: not measured.

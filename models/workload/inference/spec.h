@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "collective/engine.h"
 #include "transformer/layer_profile.h"
 #include "workload/host.h"
 #include "workload/inference/request.h"
@@ -43,6 +44,7 @@ struct PrefillSpec {
   Mapping decode;
   std::uint32_t max_batch = 32;  ///< of a decode step
   Host host;                     ///< of each instance: one host for prefill, one for decode
+  collective::Engine engine;     ///< of both instances
 };
 
 }  // namespace railyard::workload::inference

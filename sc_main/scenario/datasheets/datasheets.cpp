@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "sc_main/scenario/datasheets/embedded.h"
+#include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/datasheets/gpu_record.h"
 #include "sc_main/scenario/datasheets/machine_records.h"
 #include "sc_main/scenario/datasheets/software_record.h"
@@ -262,6 +263,8 @@ workload::Host load_host(const std::string& preset) {
   r.add("token_us", &Host::token_us, "time before the client has a token").range(0, kLongestHostUs).required();
   return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
 }
+
+collective::Engine load_engine(const DatasheetName& which) { return load_named("engines", which, engine_record()); }
 
 workload::training::Software load_software(const DatasheetName& which) {
   return load_named("software", which, software_record());

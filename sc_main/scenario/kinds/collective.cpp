@@ -1,6 +1,7 @@
 // workload.kind: collective
 #include <nlohmann/json.hpp>
 
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/table/lists.h"
@@ -14,7 +15,9 @@ namespace {
 
 constexpr double kMostIterations = 10000;
 
-struct CollectiveSection : CollectiveBenchSpec, RanksSection, SizesSection {};
+struct CollectiveSection : CollectiveBenchSpec, RanksSection, SizesSection {
+  std::string library = "nccl";
+};
 
 Record<CollectiveSection> collective_record() {
   using workload::collective_bench::kElementTypeNames;
@@ -26,8 +29,10 @@ Record<CollectiveSection> collective_record() {
             "number of GPUs that take part, from the first one; or a list of GPUs, counted over all groups in order");
   add_sizes(r);
   r.choice("dtype", &CollectiveSection::dtype, words_of(kElementTypeNames), "number format of the elements");
-  r.choice("library", &CollectiveSection::library, words_of(collective::kLibraryNames),
-           "library that chooses algorithm and protocol: NCCL's tuner, or a serving engine with its custom all-reduce");
+  r.add("library", &CollectiveSection::library,
+        "datasheet of the library that chooses algorithm and protocol, shipped or a file: nccl, with its tuner, or a "
+        "serving engine, with its own all-reduce")
+      .is_path(Field::Path::unless_name);
   r.choice_or("algorithm", "auto", &CollectiveSection::algorithm, words_of(collective::kAlgorithmNames),
               "algorithm; auto: the library chooses");
   r.choice_or("protocol", "auto", &CollectiveSection::protocol, words_of(collective::kProtocolNames),
@@ -64,6 +69,7 @@ CollectiveBenchSpec resolve(const CollectiveSection& written, const Setting& set
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
   CollectiveBenchSpec spec = written;
+  spec.engine = load_engine({written.library, "workload.library", place_of(source.root, "workload.library")});
   spec.gpus = resolve_ranks(written, machine, source);
   spec.sizes = resolve_sizes(written, source);
   if (spec.root != 0 && !is_rooted(spec.operation))

@@ -1,6 +1,7 @@
 // workload.kind: disaggregated_prefill
 #include <nlohmann/json.hpp>
 
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/host.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
@@ -72,6 +73,7 @@ PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
                                 machine, source);
   spec.requests = resolve_requests(written.written_requests, written.steps, source);
   spec.host = resolve_host(written.written_host);
+  spec.engine = load_engine({"vllm", "workload", place_of(source.root, "workload")});
   for (Mapping* mapping : {&spec.prefill, &spec.decode})
     mapping->profile = load_profile(compute, model, mapping->tp, source);
   return spec;

@@ -1,6 +1,7 @@
 // workload.kind: layer
 #include <algorithm>
 
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/precision.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct LayerSection : LayerSpec {
   PrecisionSection precision;
-  std::optional<collective::Library> written_library;  ///< nullopt: depends on the phase
+  std::optional<std::string> written_library;  ///< nullopt: depends on the phase
 };
 
 Record<LayerSection> layer_record() {
@@ -46,8 +47,8 @@ Record<LayerSection> layer_record() {
       "recompute", within(&Section::form, &TrainingForm::recompute), words_of(transformer::kRecomputeNames),
       "training: what the backward pass runs again; selective: attention between its projections; full: the layer");
   r.group("precision", precision_record(&Section::precision), "training: number format of products");
-  r.choice("library", &Section::written_library, words_of(collective::kLibraryNames),
-           "library of the collectives, as for kind: collective")
+  r.add("library", &Section::written_library, "library of the collectives, as for kind: collective")
+      .is_path(Field::Path::unless_name)
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
   return r;
 }
@@ -73,8 +74,8 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
     for (const char* key : {"attention", "dropout", "recompute", "precision"}) refuse_with_phase(key);
 
   LayerSpec spec = written;
-  spec.library = written.written_library.value_or(written.phase == Phase::training ? collective::Library::nccl
-                                                                                   : collective::Library::vllm);
+  const std::string library = written.written_library.value_or(written.phase == Phase::training ? "nccl" : "vllm");
+  spec.engine = load_engine({library, "workload.library", place_of(source.root, "workload.library")});
   if (written.phase == Phase::training && !setting.compute.profile.empty())
     throw InputError(place_of(source.root, "compute.profile"),
                      "compute.profile: profiles have no times for a backward pass; not accepted with phase: training");

@@ -1,6 +1,7 @@
 #include "sc_main/scenario/kinds/scheduler.h"
 
 #include "base/input_error.h"
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/table/node.h"
 
 namespace railyard::scenario {
@@ -49,11 +50,8 @@ SchedulerSpec trtllm(const gpu::GpuDatasheet&) {
 struct Preset {
   const char* name;
   SchedulerSpec (*make)(const gpu::GpuDatasheet&);
-  collective::Library library;  ///< of the engine's collectives
 };
-constexpr Preset kPresets[] = {{"vllm", vllm, collective::Library::vllm},
-                               {"sglang", sglang, collective::Library::sglang},
-                               {"trtllm", trtllm, collective::Library::trtllm}};
+constexpr Preset kPresets[] = {{"vllm", vllm}, {"sglang", sglang}, {"trtllm", trtllm}};
 
 template <class T>
 void take(T& to, const std::optional<T>& written) {
@@ -124,8 +122,8 @@ void resolve_scheduler(InstanceSpec& instance, const SchedulerSection& common, c
   for (const Preset& preset : kPresets) {
     if (instance.scheduler_preset != preset.name) continue;
     instance.scheduler = preset.make(setting.gpu);
-    instance.library = preset.library;
   }
+  instance.engine = load_engine({instance.scheduler_preset, "workload.scheduler.preset", {}});
   SchedulerSpec& spec = instance.scheduler;
   apply(spec, common);
   apply(spec, own);

@@ -29,7 +29,7 @@ struct SchedulerSetting {
   const gpu::GpuDatasheet& gpu;
   bool async_host;
 };
-/// Sets the instance's scheduler: the preset, then `common`, then `own`. @param key  of the instance
+/// Sets the instance's scheduler and engine: the preset, then `common`, then `own`. @param key  of the instance
 void resolve_scheduler(workload::inference::InstanceSpec& spec, const SchedulerSection& common,
                        const SchedulerSection& own, const SchedulerSetting& setting, const std::string& key,
                        const Source& source);

@@ -1,0 +1,66 @@
+// A serving engine's kernels, as data: the vectors that its own all-reduce takes, by GPU, interconnect and number of ranks,
+// and its attention. The values come from platforms/datasheets/engines. NCCL is an engine without an all-reduce of its own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "gpu/kernels/attention.h"
+
+namespace railyard::collective {
+
+/// What joins the members of a server.
+enum class Interconnect : std::uint8_t { nvlink, pcie };
+inline constexpr std::array<const char*, 2> kInterconnectNames{"nvlink", "pcie"};
+
+/// The key of a GPU's datasheet with the host time of a call outside a CUDA graph; none: the host is not the limit.
+enum class EagerCall : std::uint8_t { none, vllm, sglang };
+inline constexpr std::array<const char*, 3> kEagerCallNames{"none", "vllm", "sglang"};
+
+/// The largest vector, in KiB: with it, or without it. Both 0: no vector.
+struct SizeLimit {
+  std::uint32_t up_to_kib = 0, below_kib = 0;
+
+  Bytes most() const { return below_kib > 0 ? below_kib * kKib - 1 : up_to_kib * kKib; }
+
+ private:
+  static constexpr Bytes kKib = 1 << 10;
+};
+
+/// A kernel whose members read from their peers, between exchanges of flags.
+struct PullKernel {
+  std::uint32_t blocks = 1, threads = 1;
+  std::uint32_t read_bytes = 1;  ///< that a thread reads from each peer at once
+
+  /// From all peers.
+  double bytes_in_flight(std::uint32_t ranks) const {
+    return (ranks - 1) * static_cast<double>(blocks) * threads * read_bytes;
+  }
+};
+
+/// Vectors of the one-shot and the two-shot algorithm. Two-shot takes those above `one_shot`.
+struct RankLimits {
+  std::vector<std::uint32_t> ranks;  ///< numbers of ranks to which the limits apply
+  SizeLimit one_shot, two_shot;
+};
+
+/// The all-reduce kernel for some GPUs.
+struct AllReduceKernel {
+  std::vector<std::string> architectures;  ///< empty: all
+  Interconnect interconnect = Interconnect::nvlink;
+  std::optional<PullKernel> pull;  ///< none: members store to their peers, and data carries its flags
+  std::vector<RankLimits> limits;
+};
+
+struct Engine {
+  std::string name;
+  gpu::AttentionLibrary attention = gpu::AttentionLibrary::flash;
+  EagerCall eager_call = EagerCall::none;
+  std::vector<AllReduceKernel> all_reduce;  ///< the first one that fits applies
+};
+
+}  // namespace railyard::collective

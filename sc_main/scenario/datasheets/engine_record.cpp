@@ -1,0 +1,87 @@
+#include "sc_main/scenario/datasheets/engine_record.h"
+
+#include <nlohmann/json.hpp>
+
+#include "sc_main/scenario/table/lists.h"
+
+namespace railyard::scenario {
+
+using namespace collective;
+
+namespace {
+
+constexpr double kMostKib = 1 << 22, kMostRanks = 1024, kMostBlocks = 65536, kMostThreads = 1024;
+
+std::vector<Record<SizeLimit>> size_limit_forms() {
+  Record<SizeLimit> up_to, below;
+  up_to.add("up_to_kib", &SizeLimit::up_to_kib, "the largest vector").range(1, kMostKib).required();
+  below.add("below_kib", &SizeLimit::below_kib, "the smallest vector that is too large").range(1, kMostKib).required();
+  return {up_to, below};
+}
+
+Record<RankLimits> rank_limits_record() {
+  Record<RankLimits> r;
+  r.add("ranks", &RankLimits::ranks, "numbers of ranks to which the limits apply").range(2, kMostRanks).required();
+  r.variants("one_shot", &RankLimits::one_shot, size_limit_forms(), "vectors of the one-shot algorithm");
+  r.variants("two_shot", &RankLimits::two_shot, size_limit_forms(),
+             "larger vectors of the two-shot algorithm; NCCL reduces even larger ones");
+  return r;
+}
+
+std::vector<Form<std::optional<PullKernel>>> kernel_forms() {
+  Record<PullKernel> pull;
+  pull.add("blocks", &PullKernel::blocks, "thread blocks").range(1, kMostBlocks).required();
+  pull.add("threads", &PullKernel::threads, "threads of a block").range(1, kMostThreads).required();
+  pull.add("read_bytes", &PullKernel::read_bytes, "bytes that a thread reads from each peer at once")
+      .range(1, 4096)
+      .required();
+  return {{"pull", pull.fields(), [](std::optional<PullKernel>& kernel) { return &kernel.emplace(); }},
+          {"push", {}, [](std::optional<PullKernel>& kernel) { return &kernel; }}};
+}
+
+std::vector<std::string> read_architectures(const Node& node, const std::string& path) {
+  Field architecture;
+  architecture.choices = words_of(gpu::kArchitectureNames);
+  return read_list<std::string>(node, path, [&](const Node& item, const std::string& its_path) {
+    return architecture.choices[read_choice(architecture, item, its_path)];
+  });
+}
+
+Record<AllReduceKernel> all_reduce_record() {
+  Record<AllReduceKernel> r;
+  r.custom(
+       "architectures", "GPUs of the kernel, by their datasheets' architecture", "list of words",
+       [] {
+         return list_schema({{"enum", gpu::kArchitectureNames}});
+       },
+       [](AllReduceKernel& kernel, const Node& node, const std::string& path) {
+         kernel.architectures = read_architectures(node, path);
+       })
+      .fallback("all");
+  r.choice("interconnect", &AllReduceKernel::interconnect, words_of(kInterconnectNames),
+           "what joins the GPUs of a server")
+      .required();
+  r.forms("kernel", &AllReduceKernel::pull, "kind", kernel_forms(), "how the kernel moves data",
+          "pull: members read from their peers, between exchanges of flags; push: members store to their peers")
+      .required();
+  r.list("limits", &AllReduceKernel::limits, rank_limits_record(), "size limits, by number of ranks").required();
+  return r;
+}
+
+}  // namespace
+
+Record<Engine> engine_record() {
+  Record<Engine> r;
+  r.choice("attention", &Engine::attention, words_of(gpu::kAttentionLibraryNames), "attention kernels of an instance")
+      .required();
+  r.choice("eager_call", &Engine::eager_call, words_of(kEagerCallNames),
+           "host time of a collective outside a CUDA graph, from the GPU's datasheet: collective.vllm_call_us or "
+           "sglang_call_us")
+      .required();
+  r.list("all_reduce", &Engine::all_reduce, all_reduce_record(),
+         "the engine's own all-reduce kernels inside a server; the first one that fits applies")
+      .required();
+  return r;
+}
+
+}  // namespace railyard::scenario

@@ -1,0 +1,49 @@
+"""A user's datasheet of a serving engine: what it changes, and its refusals."""
+
+import pytest
+
+from platform_runs import ROOT, rows, run, succeed
+
+LIMIT = "{ranks: [6, 8], one_shot: {below_kib: 256}, two_shot: {up_to_kib: 8192}}"
+MIB = 1 << 20
+
+
+def scenario(tmp_path, library="mine.yaml"):
+    path = tmp_path / "s.yaml"
+    path.write_text(f"workload: {{kind: collective, op: all_reduce, library: {library}, in_graph: true, sizes_bytes: [{8 * MIB}, {16 * MIB}]}}\n")
+    return path
+
+
+def sheet(tmp_path, old, new):
+    text = (ROOT / "platforms/datasheets/engines/vllm.yaml").read_text()
+    assert text.count(old) >= 1
+    (tmp_path / "mine.yaml").write_text(text.replace(old, new, 1))
+
+
+def algorithms(tmp_path, library):
+    succeed("dgx_h100", scenario(tmp_path, library), "--out", tmp_path / "out" / library, "--quiet")
+    return [row["algorithm"] for row in rows(tmp_path / "out" / library / "collectives.csv")]
+
+
+def test_larger_limits_leave_fewer_vectors_to_nccl(tmp_path):
+    sheet(tmp_path, LIMIT, LIMIT.replace("8192", "16384"))
+    shipped, own = algorithms(tmp_path, "vllm"), algorithms(tmp_path, "mine.yaml")
+    assert shipped[0] == "two_shot" and shipped[1] in ("ring", "tree", "nvls")
+    assert own == ["two_shot", "two_shot"]
+
+
+def test_a_limit_below_a_size_leaves_it_to_nccl(tmp_path):
+    sheet(tmp_path, LIMIT, LIMIT.replace("up_to_kib: 8192", "below_kib: 8192"))
+    assert algorithms(tmp_path, "mine.yaml")[0] in ("ring", "tree", "nvls")
+
+
+@pytest.mark.parametrize("old, new, line", [
+    ("eager_call: ", "eager_cal: ", "5:1: error: eager_cal: unknown key (did you mean 'eager_call'?)"),
+    ("[hopper, ", "[hoper, ", "9:21: error: all_reduce.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
+     "blackwell, cdna3 (did you mean 'hopper'?)"),
+])
+def test_a_faulty_datasheet_is_refused_in_one_line(tmp_path, old, new, line):
+    sheet(tmp_path, old, new)
+    result = run("dgx_h100", scenario(tmp_path), "--quiet")
+    assert result.returncode == 2
+    assert result.stderr.replace(f"{tmp_path}/", "") == f"mine.yaml:{line}\n"

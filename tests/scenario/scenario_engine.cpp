@@ -1,0 +1,114 @@
+// Datasheets of serving engines: the shipped ones, errors in a user's file, and which kinds of workload take one.
+#define BOOST_TEST_MODULE scenario_engine
+#include <boost/test/unit_test.hpp>
+
+#include "sc_main/scenario/datasheets/datasheets.h"
+#include "tests/scenario/scenario_support.h"
+#include "workload/bench/collective_spec.h"
+#include "workload/bench/layer_spec.h"
+#include "workload/inference/serving_spec.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using collective::Engine;
+
+namespace {
+
+Engine engine(const std::string& name) { return scenario::load_engine({name, "workload.library", {}}); }
+
+/// The refusal of SGLang's datasheet in which a line is replaced.
+std::string refusal(const std::string& line, const std::string& replacement) {
+  return refusal_of_sheet("engines/sglang", line, replacement, engine);
+}
+
+std::string model() { return "model: {config: " + kSource + "/scenarios/models/llama-3.1-8b.json}\n"; }
+
+/// vLLM's datasheet in which eight ranks reduce vectors of up to 32 MiB.
+std::string with_larger_vectors() {
+  std::string text = text_of(kSource + "/platforms/datasheets/engines/vllm.yaml");
+  const std::string limit = "{ranks: [6, 8], one_shot: {below_kib: 256}, two_shot: {up_to_kib: 8192}}";
+  const std::size_t at = text.find(limit);
+  BOOST_TEST_REQUIRE(at != std::string::npos);
+  return text.replace(at, limit.size(), "{ranks: [8], two_shot: {up_to_kib: 32768}}");
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_shipped_engine_loads) {
+  const std::vector<std::string> names = scenario::shipped_datasheets("engines");
+  const std::vector<std::string> expected{"nccl", "sglang", "trtllm", "vllm"};
+  BOOST_TEST(names == expected, boost::test_tools::per_element());
+  for (const std::string& name : names) {
+    const Engine one = engine(name);
+    BOOST_TEST(one.name == name);
+    BOOST_TEST(one.all_reduce.empty() == (name == "nccl"), name);
+    BOOST_TEST((one.attention == gpu::AttentionLibrary::trtllm) == (name == "trtllm"), name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_limit_is_with_or_without_its_size) {
+  BOOST_TEST((collective::SizeLimit{512, 0}.most()) == 512u * 1024);
+  BOOST_TEST((collective::SizeLimit{0, 512}.most()) == 512u * 1024 - 1);
+  BOOST_TEST(collective::SizeLimit().most() == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(faulty_files_are_refused) {
+  BOOST_TEST(refusal("eager_call:", "eager_call: none\n") == "accepted");
+  BOOST_TEST(refusal("eager_call:", "eager_call: none\neager_cal: none\n") ==
+             "mine.yaml:6:1: error: eager_cal: unknown key (did you mean 'eager_call'?)");
+  BOOST_TEST(refusal("  - architectures: [blackwell]", "  - architectures: [blackwel]\n") ==
+             "mine.yaml:7:21: error: all_reduce.0.architectures.0: unknown value 'blackwel'; accepted: volta, ampere, "
+             "ada, hopper, blackwell, cdna3 (did you mean 'blackwell'?)");
+  BOOST_TEST(refusal("    interconnect: nvlink", "    interconnect: nvlnk\n") ==
+             "mine.yaml:8:19: error: all_reduce.0.interconnect: unknown value 'nvlnk'; accepted: nvlink, pcie (did you "
+             "mean 'nvlink'?)");
+  BOOST_TEST(refusal("    kernel: {kind: push}", "    kernel: {kind: push, blocks: 36}\n") ==
+             "mine.yaml:9:26: error: all_reduce.0.kernel.blocks: unknown key; accepted: kind");
+  BOOST_TEST(
+      refusal("    kernel: {kind: push}", "    kernel: {kind: pull, blocks: 36, threads: 512}\n") ==
+      "mine.yaml:9:13: error: all_reduce.0.kernel.read_bytes: is required; bytes that a thread reads from each peer at "
+      "once");
+  BOOST_TEST(refusal("    kernel: {kind: push}", "") ==
+             "mine.yaml:7:5: error: all_reduce.0.kernel: is required; how the kernel moves data");
+  BOOST_TEST(refusal("      - {ranks: [2],", "      - {ranks: [1], one_shot: {up_to_kib: 1}}\n") ==
+             "mine.yaml:11:18: error: all_reduce.0.limits.0.ranks.0: '1' is out of range; accepted: 2 to 1024");
+  BOOST_TEST(
+      refusal("      - {ranks: [2],", "      - {ranks: [2], one_shot: {up_to_kib: 1, below_kib: 2}}\n") ==
+      "mine.yaml:11:47: error: all_reduce.0.limits.0.one_shot.below_kib: is not accepted with the other keys here; "
+      "accepted with them: up_to_kib");
+  BOOST_TEST(refusal("source:", "") == "mine.yaml:3:1: error: source: is required; where the values come from");
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_name_is_refused_with_the_nearest_one) {
+  const Scratch scratch;
+  BOOST_TEST(scratch.refusal("workload: {kind: collective, op: all_reduce, library: vlm}\n") ==
+             "s.yaml:1:55: error: workload.library: no datasheet 'vlm'; shipped: nccl, sglang, trtllm, vllm; or a path "
+             "to a .yaml file (did you mean 'vllm'?)");
+}
+
+BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
+  const Scratch scratch;
+  scratch.write("mine.yaml", with_larger_vectors());
+  const auto two_shot = [](const Engine& one) { return one.all_reduce.front().limits.back().two_shot.most(); };
+
+  using workload::collective_bench::CollectiveBenchSpec;
+  const std::string bench = "workload: {kind: collective, op: all_reduce}\n";
+  BOOST_TEST(scratch.load(bench).spec<CollectiveBenchSpec>().engine.name == "nccl");
+  BOOST_TEST(two_shot(scratch.load(bench, {"workload.library=./mine.yaml"}).spec<CollectiveBenchSpec>().engine) ==
+             32u << 20);
+
+  using workload::layer::LayerSpec;
+  const std::string layer = model() + "workload: {kind: layer, phase: decode}\n";
+  BOOST_TEST(scratch.load(layer).spec<LayerSpec>().engine.name == "vllm");
+  BOOST_TEST(scratch.load(layer, {"workload.library=./mine.yaml"}).spec<LayerSpec>().engine.name == "mine");
+
+  using workload::inference::ServingSpec;
+  const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
+  const auto of_instance = [&](const std::vector<std::string>& sets) {
+    return scratch.load(serving, sets).spec<ServingSpec>().instances.front().engine.name;
+  };
+  BOOST_TEST(of_instance({}) == "vllm");
+  BOOST_TEST(of_instance({"workload.scheduler.preset=trtllm"}) == "trtllm");
+
+  BOOST_TEST(scratch.load(small_scenario()).spec<workload::inference::PrefillSpec>().engine.name == "vllm");
+}
