@@ -109,6 +109,7 @@ BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
   };
   BOOST_TEST(of_instance({}) == "vllm");
   BOOST_TEST(of_instance({"workload.scheduler.preset=trtllm"}) == "trtllm");
+  BOOST_TEST(of_instance({"workload.scheduler.preset=trtllm", "workload.scheduler.library=./mine.yaml"}) == "mine");
 
   BOOST_TEST(scratch.load(small_scenario()).spec<workload::inference::PrefillSpec>().engine.name == "vllm");
 }

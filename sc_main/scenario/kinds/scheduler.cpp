@@ -79,7 +79,10 @@ Record<SchedulerSection> scheduler_record() {
   Record<S> r;
   std::vector<std::string> names;
   for (const Preset& preset : kPresets) names.emplace_back(preset.name);
-  r.word("preset", &S::preset, names, "engine: its collectives, and the defaults of all keys below").fallback("vllm");
+  r.word("preset", &S::preset, names, "engine: the defaults of all keys below").fallback("vllm");
+  r.add("library", &S::library, "datasheet of the engine's collectives and attention kernels, shipped or a file")
+      .is_path(Field::Path::unless_name)
+      .fallback("the preset's");
   r.choice("policy", &S::policy, {"fcfs", "priority"},
            "order of the queue: by arrival, or by the requests' priority and then by arrival")
       .fallback("from the preset");
@@ -123,7 +126,9 @@ void resolve_scheduler(InstanceSpec& instance, const SchedulerSection& common, c
     if (instance.scheduler_preset != preset.name) continue;
     instance.scheduler = preset.make(setting.gpu);
   }
-  instance.engine = load_engine({instance.scheduler_preset, "workload.scheduler.preset", {}});
+  const std::string library_key = (own.library ? key : "workload") + ".scheduler.library";
+  instance.engine = load_engine({own.library.value_or(common.library.value_or(instance.scheduler_preset)), library_key,
+                                 place_of(source.root, library_key)});
   SchedulerSpec& spec = instance.scheduler;
   apply(spec, common);
   apply(spec, own);

@@ -12,7 +12,7 @@
 namespace railyard::scenario {
 
 struct SchedulerSection {
-  std::optional<std::string> preset;
+  std::optional<std::string> preset, library;
   std::optional<workload::inference::QueuePolicy> policy;
   std::optional<workload::inference::BatchMix> mix;
   std::optional<workload::inference::Reserve> reserve;
