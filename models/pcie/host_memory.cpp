@@ -72,8 +72,8 @@ bool HostMemory::bounce(Message& message) {
 void HostMemory::go_on(Message& message, Staged& staged) {
   const std::uint64_t room = std::min<std::uint64_t>(staged.chunks, staged.taken + config_.chunks);
   if (message.engine == transport::Engine::sm) {
-    while (staged.written < room) start(kWriteTag, message, staged);
-    while (staged.fetched < staged.arrived) start(kReadTag, message, staged);
+    while (staged.written < room) start(false, message, staged);
+    while (staged.fetched < staged.arrived) start(true, message, staged);
     return;
   }
   const auto start_later = [&](std::uint32_t tag) {
@@ -84,12 +84,16 @@ void HostMemory::go_on(Message& message, Staged& staged) {
   if (!staged.reads && staged.fetched < staged.arrived) staged.reads = start_later(kReadTag);
 }
 
-void HostMemory::start(std::uint32_t tag, Message& message, Staged& staged) {
-  if (tag == kWriteTag) {
-    engine(message.source).stage(message, *this, size_of(message, staged.written++));
-  } else {
+void HostMemory::start(bool is_in, Message& message, Staged& staged) {
+  if (is_in) {
     engine(message.destination).fetch(message, *this, size_of(message, staged.fetched++));
+  } else {
+    engine(message.source).stage(message, *this, size_of(message, staged.written++));
   }
+}
+
+void HostMemory::begin(const CopyEngine::Chunk& chunk) {
+  start(chunk.is_in, *chunk.message, staged_.at(chunk.message));
 }
 
 void HostMemory::receive(Transaction& t) {
@@ -116,6 +120,7 @@ void HostMemory::taken(Message& message, Bytes bytes, Time when) {
   if (staged.taken_bytes != end_of(message, staged.read)) return;
   if (++staged.read == staged.chunks) {
     staged_.erase(found);
+    if (message.engine != transport::Engine::sm) context_.calendar.at(when, *this, kLastTag, message.destination);
   } else if (message.engine != transport::Engine::sm || staged.written < staged.chunks) {
     // There must be no event after the last chunk was read: SMs need no room after all of their chunks are written.
     context_.calendar.at(when, *this, kRoomTag, reinterpret_cast<std::uint64_t>(&message));
@@ -127,20 +132,28 @@ void HostMemory::on_own_event(std::uint32_t tag, std::uint64_t data) {
     Endpoint::on_own_event(tag, data);
     return;
   }
+  if (tag == kLastTag) {
+    engine(static_cast<transport::Window>(data)).passed();
+    return;
+  }
   Message& message = *reinterpret_cast<Message*>(data);
   Staged& staged = staged_.at(&message);
+  const bool by_engines = message.engine != transport::Engine::sm;
   switch (tag) {
     case kWholeTag:
       ++staged.arrived;
       staged.writes = false;
+      if (by_engines) engine(message.source).passed();
       go_on(message, staged);
       break;
     case kRoomTag:
       ++staged.taken;
       staged.reads = false;
+      if (by_engines) engine(message.destination).passed();
       go_on(message, staged);
       break;
-    default: start(tag, message, staged);
+    case kWriteTag: engine(message.source).pass({this, &message, false}); break;
+    default: engine(message.destination).pass({this, &message, true});
   }
 }
 

@@ -4,7 +4,7 @@
 // GPUs that cannot reach each other bounce their bytes off this memory, as with NCCL's shared-memory transport and with
 // cudaMemcpyPeer without peer access. The sender writes chunks into a staging buffer. The receiver reads each chunk
 // when it is complete; this makes room for the next one. SMs of a running kernel write and read chunks at once. For a
-// copy engine, software starts each chunk, one after the other.
+// copy engine, software starts each chunk, one after the other, and a GPU's engine moves one chunk at a time, in or out.
 #pragma once
 
 #include <unordered_map>
@@ -44,6 +44,8 @@ class HostMemory : public transport::Endpoint, public transport::Sender {
   transport::Path bounce_path(transport::Path in, transport::Window destination, transport::Engine engine) const;
   /// `bytes` of a message were read; the last byte arrives at `when`.
   void taken(transport::Message& message, Bytes bytes, Time when);
+  /// The chunk passes its copy engine from now on.
+  void begin(const CopyEngine::Chunk& chunk);
 
   Time read_latency() const override { return config_.read_latency; }
   Bytes completion_payload_bytes() const override { return config_.completion_bytes; }
@@ -65,6 +67,7 @@ class HostMemory : public transport::Endpoint, public transport::Sender {
   static constexpr std::uint32_t kRoomTag = kFirstEndpointTag + 1;   ///< a chunk's last byte has been read
   static constexpr std::uint32_t kWriteTag = kFirstEndpointTag + 2;  ///< the sender starts a chunk
   static constexpr std::uint32_t kReadTag = kFirstEndpointTag + 3;   ///< the receiver starts a chunk
+  static constexpr std::uint32_t kLastTag = kFirstEndpointTag + 4;   ///< a copy engine has read a message's last chunk
 
   bool serves(transport::Window window) const { return window < engines_.size() && engines_[window] != nullptr; }
   CopyEngine& engine(transport::Window window) const;
@@ -73,7 +76,7 @@ class HostMemory : public transport::Endpoint, public transport::Sender {
   Bytes size_of(const transport::Message& message, std::uint64_t chunk) const;
   /// Starts all that is possible: writes of the next chunks into free room, and reads of chunks that have arrived.
   void go_on(transport::Message& message, Staged& staged);
-  void start(std::uint32_t tag, transport::Message& message, Staged& staged);
+  void start(bool is_in, transport::Message& message, Staged& staged);
 
   Config config_;
   transport::Sender* beyond_ = nullptr;

@@ -187,3 +187,29 @@ BOOST_AUTO_TEST_CASE(copy_engines_bounce_chunk_by_chunk_each_started_by_software
   const double rate = static_cast<double>(kChunk * kChunks) / started(kChunk * kChunks, "4") / 1e9;
   BOOST_TEST(rate == 36.3, tt::tolerance(0.1));
 }
+
+BOOST_AUTO_TEST_CASE(copies_that_bounce_both_ways_share_the_engines_and_those_of_sms_do_not) {
+  // A chunk of 1 MB out of a GPU takes 1 MB / 26.5 GB/s, one into it 1 MB / 27.1 GB/s, and about a microsecond of latency each.
+  const auto both_ways = [](const std::string& start, transport::Engine engine) {
+    MachineRun s(with_gpu("A100-PCIe-80GB",
+                          ", overrides: {gpu: {pcie: {p2p: false}}, host_memory: {bounce_chunk_bytes: "
+                          "1000000, bounce_start_us: " +
+                              start + "}}"));
+    for (transport::Window from : {0u, 1u}) {
+      transport::Message message;
+      message.source = from;
+      message.destination = 1 - from;
+      message.bytes = 50'000'000;
+      message.engine = engine;
+      s.send(Time(), message);
+    }
+    s.run();
+    BOOST_TEST(s.took[0].seconds() == s.took[1].seconds(), tt::tolerance(0.03));
+    return 100e6 / std::max(s.took[0], s.took[1]).seconds() / 1e9;
+  };
+  const double turn_us = 1e3 / 26.5 + 1e3 / 27.1 + 2;
+  BOOST_TEST(both_ways("0", transport::Engine::copy_engine) == 2e3 / turn_us, tt::tolerance(0.05));
+  // While one chunk passes the engine, the next one is started.
+  BOOST_TEST(both_ways("4", transport::Engine::copy_engine) == 2e3 / turn_us, tt::tolerance(0.05));
+  BOOST_TEST(both_ways("4", transport::Engine::sm) > 1.7 * 2e3 / turn_us);
+}

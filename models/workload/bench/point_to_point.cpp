@@ -73,7 +73,10 @@ PointToPoint::Flow& PointToPoint::add_flow(Rank& source, Rank& destination) {
 }
 
 void PointToPoint::add_copy(std::uint32_t from, std::uint32_t to) {
-  add_flow(*ends_.gpus[from], *ends_.gpus[to]).start = copy_start(from);
+  Flow& flow = add_flow(*ends_.gpus[from], *ends_.gpus[to]);
+  flow.start = copy_start(from);
+  const transport::Path path = fabric_.path(*flow.source->memory, *flow.destination->memory, 0, spec_.engine);
+  if (path.chunk_start != Time()) flow.start += copy_start(to);
 }
 
 void PointToPoint::add_writes(std::uint32_t from, std::uint32_t to) {

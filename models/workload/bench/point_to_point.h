@@ -4,7 +4,8 @@
 //
 // matrix        CUDA's p2pBandwidthLatencyTest for every ordered pair: copies of a large buffer in one direction and
 //               in both directions at once, and copies of 4 B. A copy takes its engine's start, then its bytes. Then
-//               the next copy begins. A copy within a GPU counts twice: it is read and written in this memory.
+//               the next copy begins. A copy within a GPU counts twice: it is read and written in this memory. Through
+//               host memory, a copy is two, one of either GPU's engine, and the second waits for the first.
 // h2d, d2h      nvbandwidth: copies between each GPU and its socket's memory, by the GPU's copy engine.
 // ib_write_bw   perftest: every queue pair keeps tx_depth RDMA writes in flight. One host thread posts them; each
 //               takes the post time. A write is complete when its acknowledgement has returned: one path latency after
