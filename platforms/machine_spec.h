@@ -83,7 +83,7 @@ struct RootComplexDatasheet {
   double hop_ns = 0;
   double buffer_bytes = 0;
   double far_peer_gb_per_s =
-      0;  ///< limit for writes between two GPUs below different sockets, both directions; 0: none
+      0;  ///< limit for writes of SMs between two GPUs below different sockets, both directions; 0: none
 };
 struct HostMemoryDatasheet {
   double gb_per_s = 0;  ///< DRAM of one socket

@@ -44,7 +44,7 @@ Value peaks_of(const gpu::GpuDatasheet& gpu) {
 
 void add_route(Value& routes, Simulation& simulation, const RouteOfInterest& r) {
   if (r.from == r.to) return;
-  const transport::Path path = simulation.fabric().path(r.from, r.to, number(r.traffic_class));
+  const transport::Path path = simulation.fabric().path(r.from, r.to, number(r.traffic_class), r.engine);
   Value route;
   route["what"] = r.what;
   route["class"] = name(r.traffic_class);

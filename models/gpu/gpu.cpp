@@ -66,7 +66,7 @@ bool Gpu::send_again(Message& message, std::uint64_t address, Bytes bytes) {
         pull(flow_of(message, message.destination), message, bytes);
       } else {
         Part part = written_over_pcie(message, address, bytes);
-        part.meter = egress.far_pair;
+        if (message.engine == transport::Engine::sm) part.meter = egress.far_pair;
         inject(pcie(), part);
       }
       break;
@@ -187,7 +187,7 @@ transport::Path Gpu::path_to(transport::Window destination, std::uint8_t traffic
       break;
     case Egress::Via::pcie:
       path = pcie_path(address);
-      if (egress.far_pair != nullptr) {
+      if (egress.far_pair != nullptr && engine == transport::Engine::sm) {
         path.limit = egress.far_pair->rate();
         path.meter = egress.far_pair;
       }

@@ -34,7 +34,7 @@ struct Egress {
   infiniband::Nic* nic = nullptr;        ///< via nic: the NIC that sends
   transport::Lid remote = 0;             ///< via nic: the NIC of the destination
   bool one_of_several = false;           ///< via nic: other queue pairs use other NICs
-  transport::Meter* far_pair = nullptr;  ///< via pcie: the limit of two GPUs below different sockets; null: no limit
+  transport::Meter* far_pair = nullptr;  ///< via pcie: the limit of SMs on two GPUs below different sockets; null: none
 };
 
 /// Chooses the egress by source, destination, class and queue pair. The machine implements it, as it holds the boards.

@@ -53,7 +53,8 @@ void check(const Scenario& scenario) {
 void add_grid_routes(std::vector<RouteOfInterest>& routes, const char* name, const Mapping& mapping,
                      const std::vector<GpuId>& gpus) {
   const auto add = [&](const std::string& what, TrafficClass traffic_class, GpuId from, GpuId to) {
-    routes.push_back({fmt::format("{} {}", name, what), traffic_class, from.value(), to.value()});
+    const auto engine = traffic_class == TrafficClass::tp ? transport::Engine::sm : transport::Engine::copy_engine;
+    routes.push_back({fmt::format("{} {}", name, what), traffic_class, from.value(), to.value(), engine});
   };
   if (mapping.tp > 1) add("all-reduce, t=0 to t=1", TrafficClass::tp, gpus[0], gpus[1]);
   if (mapping.tp > 2)

@@ -54,7 +54,7 @@ double PointToPointRun::done_ratio() const { return done_of(bench_->finished(), 
 std::vector<RouteOfInterest> PointToPointRun::routes() {
   std::vector<RouteOfInterest> routes;
   const auto add = [&](const std::string& what, transport::Window from, transport::Window to) {
-    routes.push_back({what, TrafficClass::pp, from, to});
+    routes.push_back({what, TrafficClass::pp, from, to, spec().engine});
   };
   const auto gpu = [&](std::size_t place) { return gpus_[place].value(); };
   switch (spec().test) {

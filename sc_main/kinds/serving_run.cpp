@@ -137,8 +137,9 @@ std::vector<RouteOfInterest> ServingRun::routes() {
     const InstanceSpec& instance = spec().instances[i];
     const std::uint32_t tp = instance.mapping.tp;
     const auto add = [&](const std::string& what, TrafficClass traffic_class, std::uint32_t from, std::uint32_t to) {
-      routes.push_back(
-          {fmt::format("{} {}", instance.name, what), traffic_class, gpus_[i][from].value(), gpus_[i][to].value()});
+      const auto engine = traffic_class == TrafficClass::tp ? transport::Engine::sm : transport::Engine::copy_engine;
+      routes.push_back({fmt::format("{} {}", instance.name, what), traffic_class, gpus_[i][from].value(),
+                        gpus_[i][to].value(), engine});
     };
     if (tp > 1) add("all-reduce, t=0 to t=1", TrafficClass::tp, 0, 1);
     if (tp > 2) add(fmt::format("all-reduce, t={} to t=0", tp - 1), TrafficClass::tp, tp - 1, 0);

@@ -31,6 +31,7 @@ struct RouteOfInterest {
   std::string what;
   TrafficClass traffic_class = TrafficClass::tp;
   transport::Window from = 0, to = 0;
+  transport::Engine engine = transport::Engine::sm;  ///< what moves the bytes
 };
 
 /// Sets of ranks that communicate, for --describe.

@@ -1,4 +1,4 @@
-"""Two GPUs below different sockets of a PCIe box share one rate: it has a row among the links, and paths name it."""
+"""SMs of two GPUs below different sockets of a PCIe box share one rate: it has a row among the links, and paths name it."""
 
 import collections
 import json
@@ -33,7 +33,7 @@ def test_what_crosses_the_sockets_is_counted_by_pairs(tmp_path, fidelity):
 
 
 def test_both_ways_share_the_rate_in_either_fidelity(tmp_path):
-    text = "workload: {kind: p2p, test: matrix, copy_bytes: 64000000}\n"
+    text = "workload: {kind: p2p, test: matrix, engine: sm, copy_bytes: 64000000}\n"
     for fidelity in ("train", "fluid"):
         made(tmp_path, "--set", f"fabric.fidelity={fidelity}", out=fidelity, text=text)
         by = collections.defaultdict(dict)

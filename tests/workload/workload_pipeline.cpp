@@ -47,7 +47,8 @@ struct Stages : FreshKernel, PassClient {
   /// From a stage to the next one, alone.
   Time transfer(std::uint64_t tokens, std::uint32_t from = 0) {
     return fabric.uncontended(grid.rank(from).gpu->window(), grid.rank(from + 1).gpu->window(),
-                              number(TrafficClass::pp), hidden_bytes(grid.model(), tokens));
+                              number(TrafficClass::pp), hidden_bytes(grid.model(), tokens),
+                              transport::Engine::copy_engine);
   }
   const JobRow& named(const std::string& name) const { return records.named(name); }
 
