@@ -200,13 +200,17 @@ void resolve_network(const MachineSection& written, MachineSpec& machine, const 
   }
 }
 
-void resolve_plx(const MachineSection& written, MachineSpec& machine, const Source& source) {
+void resolve_board(const MachineSection& written, MachineSpec& machine, const Source& source) {
   const std::string key = "machine.plx";
-  const bool has_uplinks = machine.board.name == "plx_box";
-  if (!has_uplinks && value_at(source.root, key)) {
+  if (machine.board.name != "plx_box" && value_at(source.root, key)) {
     throw InputError(place_of(source.root, key),
                      key + ": " + machine.board.name + " has fixed PCIe switches; accepted only on plx_box");
   }
+  if (!written.board.empty()) load_pcie_board(named(written.board, "", key + ".board", source), machine);
+}
+
+void resolve_plx(const MachineSection& written, MachineSpec& machine, const Source& source) {
+  const std::string key = "machine.plx";
   if (written.plx_switches) {
     const std::uint32_t switches = *written.plx_switches;
     if (switches != 0 && machine.board.gpus % switches != 0)
@@ -214,13 +218,16 @@ void resolve_plx(const MachineSection& written, MachineSpec& machine, const Sour
                        key + ".switches: " + std::to_string(switches) + " PCIe switches cannot divide the " +
                            std::to_string(machine.board.gpus) + " GPUs of a server evenly; accepted: 0, 1, 2, 4 or 8");
     machine.board.pcie_switches = switches;
-    for (const char* part : {".datasheet", ".uplink", ".nics_per_plx", ".acs"})
-      if (switches == 0 && value_at(source.root, key + part))
-        throw InputError(place_of(source.root, key + part),
-                         key + part + ": needs PCIe switches; machine.plx.switches is 0");
   }
-  if (machine.board.pcie_switches != 0)
+  if (machine.board.pcie_switches == 0) {
+    for (const char* part : {".datasheet", ".uplink", ".nics_per_plx", ".acs"})
+      if (value_at(source.root, key + part))
+        throw InputError(place_of(source.root, key + part),
+                         key + part + ": needs PCIe switches; " +
+                             (written.plx_switches ? "machine.plx.switches is 0" : "machine.plx.board has none"));
+  } else {
     machine.plx = load_pcie_switch(named(written.plx, machine.board.pcie_switch, key + ".datasheet", source));
+  }
 }
 
 void resolve_nics(const MachineSection& written, MachineSpec& machine, const Source& source) {
@@ -257,6 +264,7 @@ void derive_visible_memory(const std::vector<GroupSpec>& before, std::vector<Gro
 MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
                             const std::vector<std::string>& roles, const Source& source) {
   MachineSpec machine = load_board(platform, written.machine);
+  resolve_board(written, machine, source);
   for (const GroupSection& group : groups_for(written.groups, roles, source)) {
     const std::string key = "machine.groups." + group.name + ".gpu";
     const DatasheetName gpu = named(group.datasheet, machine.board.gpu, key, source);

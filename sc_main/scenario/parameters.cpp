@@ -21,6 +21,11 @@ Record<MachineSection> machine_record() {
       .fallback("from the board's datasheet");
 
   Record<MachineSection> plx;
+  plx.add("board", &MachineSection::board,
+          "datasheet of a server's board: its sockets and PCIe switches, their root complexes, and the link between "
+          "sockets")
+      .is_path(Field::Path::unless_name)
+      .fallback("that of plx_box");
   plx.add("datasheet", &MachineSection::plx, "PCIe switch datasheet")
       .is_path(Field::Path::unless_name)
       .fallback("from the board's datasheet");

@@ -25,6 +25,7 @@ enum class NetworkWord { single_switch, leaf_spine, rail_optimized };
 struct MachineSection {
   platforms::MachineSpec machine;  ///< values that need no resolving: uplink, acs, rail_optimized, routing, spines
   std::vector<GroupSection> groups;
+  std::string board;     ///< of PCIe cards; "": that of the platform
   std::string plx, nic;  ///< datasheets; "": as on the board
   std::string network;   ///< datasheet; "": that of the NIC
   std::optional<std::uint32_t> plx_switches, nics_per_plx, nics_per_server;

@@ -10,7 +10,8 @@ Rules, by column:
   metric          _sm, sm_copy (SMs copy) or _ce (copy engines), _nop2p (GPUs without peer access: through host memory), and the
                   statistic over pairs: _min, _max, _avg, _median (also where none is said), sum: over all pairs, or over the N of sum_N_pairs
   kind            nvbandwidth copies 512 MiB, p2pBandwidthLatencyTest 40 MB
-  link            which pair: SYS is two GPUs under different sockets; else all GPUs, of bridged cards the first pair
+  link            which pair: SYS is two GPUs under different sockets, NODE two of one socket that meet in its root complex, PIX two below
+                  one PCIe switch; else all GPUs, of bridged cards the first pair
   link, config    queue pairs as in "8 QP"; GPUDirect, GDR, cuda: GPU memory, else the host's
   bytes           of an RDMA write; a bandwidth without it is taken at 8 MiB, a latency at 2 bytes, perftest's ends
 """
@@ -107,6 +108,10 @@ def _ranks(row, platform, gpu, pairs):
     if gpu.card:
         if re.search(r"\bSYS\b|cross.socket", row.text("link", "config"), re.IGNORECASE):
             return [0, systems.gpus_per_server(platform) // 2]  # the first of either socket
+        if re.search(r"\bNODE\b", row.text("link", "config")):
+            return [0, systems.gpus_of_a_root_port(row)]
+        if re.search(r"\bPIX\b", row.text("link", "config")):
+            return [0, 1]
         if gpu.nvlink and re.search("nvlink", row["link"], re.IGNORECASE):
             return [0, 1]
     if pairs:

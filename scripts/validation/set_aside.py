@@ -15,6 +15,8 @@ report counts these rows in a table of their own. Rules:
                         again (kernel_benchmark/flashinfer_mha_decode.py). Up to 13 us worth of KV cache, its rows take 26 to 36 us,
                         whatever the shape: the call
   contradictory sweeps  another published sweep of the same kernel on the same GPUs differs by a factor of two or more
+  another algorithm     the kernel that vLLM issue 50576 calls one-shot is its author's own: GPUs of an island add up first, then exchange
+                        sums with the other island. No engine's one-shot does this
   a derived value       DeepEP's low-latency rdma_bw is the kernel's bytes over the latency of the row before it: one measurement
   other programs        transfer engines, whose own threads post the messages. Mooncake's blocks of 64, 128 and 256 KB give 97, 191 and
                         325 GB/s over NICs of 400 GB/s: 1.3 to 1.5 million posts a second
@@ -39,11 +41,12 @@ PCIE_LANE_BYTES = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # a lane, by
 NVLS_GENERATION = 4  # of NVLink: switches that add
 KERNEL_TIME = r"kernel time"
 # Source, system: nccl-tests' -g (Azure/AI-benchmarking-guide Benchmarks/NVIDIA/NCCLBandwidth.py; stas00/ml-engineering network/README.md,
-# "all_reduce_perf -b 32k -e 16G -f 2 -g 8 -n 50")
-ONE_THREAD = ((r"Azure/AI-benchmarking-guide", r"."), (r"stas00/ml-engineering network", r"8xA100"))
+# "all_reduce_perf -b 32k -e 16G -f 2 -g 8 -n 50"; NVIDIA/nccl issue 1530, "all_reduce_perf -g 8 -b 8 -e 128M -f 2")
+ONE_THREAD = ((r"Azure/AI-benchmarking-guide", r"."), (r"stas00/ml-engineering network", r"8xA100"), (r"nccl/issues/1530", r"4090"))
 # "unit test performance in H100 (without cuda graph)": vLLM's kernel takes half of what aiconfigurator's eager sweep of it takes at
 # 512 B and, at 1 MiB, three times what its graph sweep takes
 CONTRADICTED = r"sglang PR 2904"
+OWN_KERNEL = r"vllm #50576"  # comment of 2026-08-04: "publish, intra-island P2P read-reduce, single cross-island exchange"
 OTHER_PROGRAMS = r"transfer engine"
 
 
@@ -96,6 +99,10 @@ def _loop_in_python(row):
 
 def _contradicted(row):
     return re.search(CONTRADICTED, row["source"]) is not None
+
+
+def _another_algorithm(row):
+    return re.search(OWN_KERNEL, row["source"]) is not None and re.search(r"one.?shot", row["algo"]) is not None
 
 
 def _derived(row):
@@ -183,6 +190,7 @@ RULES = (
     Rule("one launching thread", "one thread launches the kernels of all GPUs, which takes longer than the collective", _one_thread),
     Rule("a loop in Python", "a Python call for each kernel takes longer than the kernel", _loop_in_python),
     Rule("contradictory sweeps", "another published sweep of the kernel on these GPUs differs by a factor of two or more", _contradicted),
+    Rule("another algorithm", "the author's own kernel, which adds up inside an island of GPUs first", _another_algorithm),
     Rule("a derived value", "bytes over the latency of another row, the same measurement", _derived),
     Rule("other programs", "the threads of a transfer program set the rate, not the fabric alone", _other_program),
     Rule("beyond the wire", "more bytes in the measured time than the raw rate of the links", _beyond_the_wire),

@@ -27,6 +27,7 @@ GPUS_PER_SERVER = {RACK: 72}
 GPUS_PER_TRAY = 4  # of a rack
 USUAL_GPUS_PER_SERVER = 8
 PCIE_SWITCHES = {3: "pex8796", 4: "pex88096", 5: "pex89144"}  # of a box, by the generation of its GPUs
+BOARDS = ((r"G493.?ZB0", "g493_zb0"), (r"ESC8000A.?E13P", "esc8000a_e13p"), (r"WRX90", "wrx90_ws_evo"))  # of cards
 UPLINKS = ((r"single.?root", "single_root"), (r"cascade", "cascaded"))  # otherwise each switch is below its own socket
 
 # Cloud instances whose names do not tell their parts: GPU, and network of each server as (protocol, Gb/s, NICs).
@@ -54,7 +55,7 @@ INSTANCES = (
 CARD_WORDS = r"pcie|bridge|pairwise|\bplx\b|\bnvl\b"
 BOARD_WORDS = r"sxm|nvswitch|hgx|dgx|hbm3\b"
 BRIDGE_WORDS = r"bridge|pairwise|(?<!no )nvlink"
-BOUNCE_WORDS = r"no.?p2p|p2p (?:off|disabled)|host.staged"  # GPUs reach each other through host memory
+BOUNCE_WORDS = r"no.?p2p|no.?peer.?access|p2p (?:off|disabled)|host.staged"  # GPUs reach each other through host memory
 DIRECT_WORDS = r"fully.connected|\bFC\b|direct|/pair|cube.mesh"  # NVLinks from GPU to GPU
 RATE_NAMES = {"FDR": 56, "EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 PROTOCOLS = (  # the first match counts
@@ -196,7 +197,9 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
     if gpu and platform == CARDS:
         names = row.text("system", "fabric", "link", "config")
         uplink = next((way for pattern, way in UPLINKS if re.search(pattern, names, re.IGNORECASE)), None)
-        result["plx"] = {"datasheet": PCIE_SWITCHES[min(gpu.pcie, max(PCIE_SWITCHES))]} | ({"uplink": uplink} if uplink else {})
+        board = board_of(row)
+        switches = {"board": board} if board else {"datasheet": PCIE_SWITCHES[min(gpu.pcie, max(PCIE_SWITCHES))]}
+        result["plx"] = switches | ({"uplink": uplink} if uplink else {})
         if gpu.nvlink and re.search(BRIDGE_WORDS, names, re.IGNORECASE):
             result["nvlink_bridge"] = "pairs"
     changes = variant_of(row)
@@ -208,6 +211,18 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
         network = network_of(row, gpu.pcie if gpu else None)
         result["nic"] = {"datasheet": network.nic} | ({"per_server": network.per_server} if network.per_server else {})
     return result
+
+
+def board_of(row: Row) -> str | None:
+    """The PCIe board that the row's system names, if it has a datasheet."""
+    return next((board for pattern, board in BOARDS if re.search(pattern, row["system"], re.IGNORECASE)), None)
+
+
+def gpus_of_a_root_port(row: Row) -> int:
+    """GPUs of a PCIe box that share a root port: those of a PCIe switch, or one."""
+    path = DATASHEETS / "pcie_boards" / f"{board_of(row)}.yaml" if board_of(row) else DATASHEETS / "boards" / f"{CARDS}.yaml"
+    board = yaml.safe_load(path.read_text(encoding="utf-8"))["board"]
+    return gpus_per_server(CARDS) // (board["pcie_switches"] or gpus_per_server(CARDS))
 
 
 def variant_of(row: Row) -> dict:

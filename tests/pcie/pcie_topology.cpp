@@ -154,3 +154,52 @@ BOOST_AUTO_TEST_CASE(a_pair_below_two_sockets_shares_its_limit_both_ways_and_no_
   BOOST_TEST(rates(", plx: {uplink: single_root}", {{0, 4}})[0] == line, tt::tolerance(0.002));
   BOOST_TEST(rates(", overrides: {root_complex: {far_peer_gb_per_s: 0}}", {{0, 4}})[0] == 40, tt::tolerance(0.002));
 }
+
+BOOST_AUTO_TEST_CASE(copy_engines_write_to_far_peers_at_the_rate_of_the_socket_link) {
+  const auto rates = [](const std::string& keys, bool both_ways) {
+    MachineRun s("machine: {groups: {node: {gpu: H100-PCIe-80GB}}" + keys + "}\n");
+    transport::Message copy;
+    copy.bytes = 20 * kBytes;
+    copy.engine = transport::Engine::copy_engine;
+    for (const transport::Window from : {0u, 4u}) {
+      copy.source = from;
+      copy.destination = 4 - from;
+      if (from == 0 || both_ways) s.send(Time(), copy);
+    }
+    s.run();
+    return s.gb_per_s(0);
+  };
+  BOOST_TEST(rates("", false) == 40, tt::tolerance(3e-3));
+  BOOST_TEST(rates("", true) == 40, tt::tolerance(0.01));
+  BOOST_TEST(rates(", overrides: {socket_link: {gb_per_s: 25}}", false) == 25, tt::tolerance(2e-3));
+}
+
+BOOST_AUTO_TEST_CASE(boards_set_rates_and_latencies_between_peers) {
+  struct Peer {
+    std::string board;
+    transport::Window to;
+    double latency_ns;  // of links and devices on the way from GPU 0
+    double gb_per_s;    // of copies one way
+  };
+  constexpr double kGpu = 150, kSwitch = 115, kUplink = 60;  // a GPU's link, a PCIe switch, an uplink
+  const double line = 63.0 * 128 / 152;                      // packets of 128 B with 24 B around each
+  const auto by_root = [&](double root) { return 2 * kGpu + 2 * kSwitch + 2 * kUplink + root; };
+  for (const Peer& peer :
+       {Peer{"g493_zb0", 1, 2 * kGpu + 90, line}, Peer{"g493_zb0", 4, 2 * kGpu + 2 * 90, 43},
+        Peer{"esc8000a_e13p", 1, 2 * kGpu + kSwitch, line}, Peer{"esc8000a_e13p", 2, by_root(90), line},
+        Peer{"esc8000a_e13p", 4, by_root(2 * 90), 50}, Peer{"wrx90_ws_evo", 1, 2 * kGpu + kSwitch, line},
+        Peer{"wrx90_ws_evo", 4, by_root(115), line}}) {
+    MachineRun s(plx("board: " + peer.board));
+    transport::Message copy;
+    copy.destination = peer.to;
+    copy.engine = transport::Engine::copy_engine;
+    copy.bytes = 128;
+    s.send(Time(), copy);
+    copy.bytes = 20 * kBytes;
+    s.send(Time::ms(1), copy);
+    s.run();
+    const double packets_ns = s.took[0].seconds() * 1e9 - peer.latency_ns;  // time of one packet on the links
+    BOOST_TEST((packets_ns > 0 && packets_ns < 8), peer.board << ' ' << peer.to << ": " << packets_ns << " ns");
+    BOOST_TEST(s.gb_per_s(1) == peer.gb_per_s, tt::tolerance(3e-3));
+  }
+}

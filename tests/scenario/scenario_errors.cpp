@@ -178,6 +178,21 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
              "s.yaml:6:38: error: machine.plx.uplink: needs PCIe switches; machine.plx.switches is 0");
   BOOST_TEST(s.refusal(with("machine: {plx: {uplink: cascaded}}\n"), {}, "dgx_h100") ==
              "s.yaml:6:16: error: machine.plx: dgx_h100 has fixed PCIe switches; accepted only on plx_box");
+  BOOST_TEST(s.refusal(with("machine: {plx: {board: g493_zb1}}\n")) ==
+             "s.yaml:6:24: error: machine.plx.board: no datasheet 'g493_zb1'; shipped: esc8000a_e13p, g493_zb0, "
+             "wrx90_ws_evo; or a path to a .yaml file (did you mean 'g493_zb0'?)");
+  BOOST_TEST(s.refusal(with("machine: {plx: {board: g493_zb0, acs: true}}\n")) ==
+             "s.yaml:6:39: error: machine.plx.acs: needs PCIe switches; machine.plx.board has none");
+  const std::string root = "root_complex: {generation: 5, hop_ns: 100, buffer_bytes: 65536}\n";
+  s.write("three.yaml", "source: a test\nboard: {pcie_switches: 3, nics: 2, gpu: L40S, nic: connectx7_ndr}\n" + root);
+  BOOST_TEST(
+      s.refusal(with("machine: {plx: {board: three.yaml}}\n"))
+          .find("three.yaml:2:9: error: board.pcie_switches: 3 PCIe switches cannot divide the 8 GPUs of a server "
+                "evenly; accepted: 0, 1, 2, 4 or 8") != std::string::npos);
+  s.write("rack.yaml", "source: a test\nboard: {trays: 2, nics: 2, gpu: L40S, nic: connectx7_ndr}\n" + root);
+  BOOST_TEST(
+      s.refusal(with("machine: {plx: {board: rack.yaml}}\n")).find("rack.yaml:2:9: error: board.trays: unknown key") !=
+      std::string::npos);
   BOOST_TEST(
       s.refusal(with("machine: {groups: {decode: {gpu: L40S}}}\n"), {}, "dgx_h100") ==
       "s.yaml:6:34: error: machine.groups.decode.gpu: L40S has 0 NVLinks to switches; dgx_h100 has 4 NVSwitches");

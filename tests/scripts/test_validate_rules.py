@@ -240,11 +240,24 @@ def test_matrix_statistics_and_variants(tmp_path):
     bounced = {"gpu": {"pcie": {"p2p": False}}}
     assert mapped(POINT_TO_POINT, metric="latency_nop2p_min", unit="us").scenario["machine"]["overrides"] == bounced
     assert mapped(system="8x L40S", device="", fabric="PCIe4, P2P disabled").scenario["machine"]["overrides"] == bounced
+    far = mapped(POINT_TO_POINT, system="A100 PCIe", link="PCIe4 (SYS)", config="no peer access").scenario
+    assert far["machine"]["overrides"] == bounced and far["workload"]["ranks"] == [0, 4]
     assert "overrides" not in mapped().scenario["machine"]
     local = mapped(POINT_TO_POINT, metric="local_bw_min")
     assert local.operation == "p2p local bw" and local.read(result) / local.unit == 99
     once = mapped(POINT_TO_POINT, kind="nvbandwidth", metric="device_local_copy")
     assert once.operation == "p2p local bw" and once.read(result) / once.unit == 49.5
+
+
+@pytest.mark.parametrize("system, board, ranks", [
+    ("Gigabyte G493-ZB0 8x RTX PRO 6000", "g493_zb0", {"NODE": [0, 1], "SYS": [0, 4]}),
+    ("ASUS ESC8000A-E13P 8x RTX PRO 6000", "esc8000a_e13p", {"PIX": [0, 1], "NODE": [0, 2], "SYS": [0, 4]}),
+    ("ASRock WRX90 WS EVO 8x RTX PRO 6000", "wrx90_ws_evo", {"PIX": [0, 1], "NODE": [0, 4]}),
+])
+def test_pcie_boards_and_their_pairs(system, board, ranks):
+    for link, pair in ranks.items():
+        scenario = mapped(POINT_TO_POINT, system=system, link=f"PCIe5 ({link})").scenario
+        assert scenario["machine"]["plx"] == {"board": board} and scenario["workload"]["ranks"] == pair
 
 
 def test_a_sum_over_pairs_is_compared_with_a_sum(tmp_path):

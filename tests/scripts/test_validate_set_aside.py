@@ -75,6 +75,8 @@ def test_one_thread_that_launches_all_gpus_hides_behind_long_collectives():
     assert rule_of(COLLECTIVE, **AZURE, bytes="65536", value="48.1") == ""
     assert rule_of(COLLECTIVE, **AZURE, bytes="65536", value="20", n_gpus="2") == ""
     assert rule_of(COLLECTIVE, bytes="65536", value="20") == ""
+    cards = {"source": "github.com/NVIDIA/nccl/issues/1530", "system": "8x RTX 4090", "fabric": "PCIe4", "bytes": "8"}
+    assert rule_of(COLLECTIVE, **cards, value="42") == "one launching thread" and rule_of(COLLECTIVE, **cards, value="49") == ""
 
 
 def test_a_python_call_for_each_kernel():
@@ -95,3 +97,6 @@ def test_dispatch_and_combine():
 def test_programs_and_contradictory_sweeps():
     assert rule_of(COLLECTIVE, source="sgl-project/sglang PR 2904", bytes="4096", value="8.8") == "contradictory sweeps"
     assert rule_of(PAIR, kind="Mooncake transfer engine CPU-to-CPU", metric="write") == "other programs"
+    islands = {"source": "vllm-project/vllm #50576", "system": "8xA800 two PCIe islands (2x4)", "fabric": "PCIe4", "bytes": "8192"}
+    assert rule_of(COLLECTIVE, **islands, algo="one-shot custom", value="46.5") == "another algorithm"
+    assert rule_of(COLLECTIVE, **islands, algo="NCCL", value="56.9") == ""

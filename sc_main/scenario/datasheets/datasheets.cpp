@@ -284,6 +284,23 @@ MachineSpec load_board(const std::string& platform, MachineSpec machine) {
   return machine;
 }
 
+void load_pcie_board(const DatasheetName& which, MachineSpec& machine) {
+  constexpr std::uint32_t kMostSockets = 2, kMostSwitches = 8;
+  Record<MachineSpec> record;
+  record.nested("board", &MachineSpec::board, pcie_board_record(kMostSockets, kMostSwitches), "parts of a server")
+      .required();
+  record.nested("root_complex", &MachineSpec::root_complex, root_complex_record(), "a CPU's PCIe root complex")
+      .required();
+  record.nested("socket_link", &MachineSpec::socket_link, link_record(), "link between two CPU sockets");
+  const Sheet sheet = open_sheet("pcie_boards", which);
+  read_sheet(sheet, record, machine);
+  if (machine.board.gpus % branches_of(machine.board) != 0)
+    throw InputError(sheet.root->find("board")->value->find("pcie_switches")->origin,
+                     "board.pcie_switches: " + std::to_string(machine.board.pcie_switches) +
+                         " PCIe switches cannot divide the " + std::to_string(machine.board.gpus) +
+                         " GPUs of a server evenly; accepted: 0, 1, 2, 4 or 8");
+}
+
 const Fields& override_fields() {
   static const Fields fields = [] {
     Record<MachineSpec> r;

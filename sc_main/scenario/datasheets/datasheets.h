@@ -40,6 +40,9 @@ platforms::InfiniBandProtocol load_network_protocol(const std::string& name);
 /// Adds a board and its internal protocols to a machine.
 platforms::MachineSpec load_board(const std::string& platform, platforms::MachineSpec machine = {});
 
+/// Gives a machine with the board of plx_box the layout, root complexes and socket link of another board.
+void load_pcie_board(const DatasheetName& which, platforms::MachineSpec& machine);
+
 /// The fields that machine.overrides can change, by role; they apply to a MachineSpec.
 const Fields& override_fields();
 

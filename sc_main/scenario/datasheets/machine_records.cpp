@@ -10,6 +10,7 @@ using namespace platforms;
 namespace {
 
 constexpr double kMostHeaders = 65536;
+constexpr std::uint32_t kMostSockets = 128, kMostSwitches = 16;
 
 }  // namespace
 
@@ -176,7 +177,7 @@ Record<RootComplexDatasheet> root_complex_record() {
       .range(0, kMostNs)
       .required();
   r.add("far_peer_gb_per_s", &RootComplexDatasheet::far_peer_gb_per_s,
-        "limit for PCIe writes between two GPUs below different sockets, sum of both directions; 0: no limit")
+        "limit for PCIe writes by SMs between two GPUs below different sockets, sum of both directions; 0: no limit")
       .none_or(kLeastRate, kMostRate);
   r.add("buffer_bytes", &RootComplexDatasheet::buffer_bytes, "buffer per input port and virtual channel")
       .range(1, kMostBytes)
@@ -263,15 +264,12 @@ Record<IbSwitchDatasheet> ib_switch_record() {
   return r;
 }
 
-Record<BoardDatasheet> board_record() {
+Record<BoardDatasheet> pcie_board_record(std::uint32_t most_sockets, std::uint32_t most_switches) {
   Record<BoardDatasheet> r;
-  r.add("gpus", &BoardDatasheet::gpus, "GPUs per server").range(1, 128).required();
-  r.add("trays", &BoardDatasheet::trays, "parts of a server that PCIe and socket links do not leave").range(1, 64);
-  r.add("sockets", &BoardDatasheet::sockets, "CPU sockets per server").range(1, 128);
+  r.add("sockets", &BoardDatasheet::sockets, "CPU sockets per server").range(1, most_sockets);
   r.add("pcie_switches", &BoardDatasheet::pcie_switches,
         "PCIe switches per server; 0: GPUs and NICs connect to the sockets")
-      .range(0, 16);
-  r.add("c2c", &BoardDatasheet::c2c, "GPUs connect to their socket over NVLink-C2C");
+      .range(0, most_switches);
   r.add("amd", &BoardDatasheet::amd, "the CPUs are from AMD; NCCL plans with a lower rate between them");
   r.add("nics", &BoardDatasheet::nics, "NICs per server, spread evenly over its PCIe switches or sockets")
       .range(1, kMostNics)
@@ -279,6 +277,14 @@ Record<BoardDatasheet> board_record() {
   r.add("gpu", &BoardDatasheet::gpu, "default GPU datasheet").required();
   r.add("nic", &BoardDatasheet::nic, "default NIC datasheet").required();
   r.add("pcie_switch", &BoardDatasheet::pcie_switch, "default PCIe switch datasheet");
+  return r;
+}
+
+Record<BoardDatasheet> board_record() {
+  Record<BoardDatasheet> r = pcie_board_record(kMostSockets, kMostSwitches);
+  r.add("gpus", &BoardDatasheet::gpus, "GPUs per server").range(1, 128).required();
+  r.add("trays", &BoardDatasheet::trays, "parts of a server that PCIe and socket links do not leave").range(1, 64);
+  r.add("c2c", &BoardDatasheet::c2c, "GPUs connect to their socket over NVLink-C2C");
   r.add("nvlink_planes", &BoardDatasheet::nvlink_planes, "links from each GPU to each NVSwitch").range(1, 64);
   return r;
 }

@@ -22,6 +22,8 @@ Record<platforms::NvSwitchDatasheet> nvswitch_record();
 Record<platforms::HostMemoryDatasheet> host_memory_record();
 Record<platforms::NicDatasheet> nic_record();
 Record<platforms::IbSwitchDatasheet> ib_switch_record();
+/// The parts in which boards for PCIe cards differ.
+Record<platforms::BoardDatasheet> pcie_board_record(std::uint32_t most_sockets, std::uint32_t most_switches);
 Record<platforms::BoardDatasheet> board_record();
 /// The physical roles of a machine: set by a board file, changeable by machine.overrides.
 void add_link_roles(Record<platforms::MachineSpec>& r);
